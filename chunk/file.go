@@ -1,0 +1,338 @@
+package chunk
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Split is how a file is cut.
+type Split string
+
+const (
+	// SplitAuto cuts by records up to autoBytes, by bytes above.
+	SplitAuto Split = ""
+	// SplitRecords counts all records first and gives every chunk the same
+	// number of them, by ceiling division.
+	SplitRecords Split = "records"
+	// SplitBytes cuts at the line borders nearest to equal numbers of bytes, and
+	// counts while the job runs: the first chunk is there at once.
+	SplitBytes Split = "bytes"
+)
+
+const (
+	// autoBytes is the size above which counting first would keep devices
+	// waiting for seconds.
+	autoBytes = 16 << 30
+	// maxByteChunk bounds the wait for one chunk of a file cut by bytes.
+	maxByteChunk = 1 << 30
+)
+
+// CutOptions say how an input becomes chunks.
+type CutOptions struct {
+	Limits
+	// Chunks is the number of chunks wanted, at least 1.
+	Chunks int
+	// BatchSize is what chunk sizes are rounded up to.
+	BatchSize int
+	Split     Split
+}
+
+var byteOrderMark = []byte{0xEF, 0xBB, 0xBF}
+
+// fileSource is a regular file.
+type fileSource struct {
+	path       string
+	file       *os.File
+	begin, end int64 // the bytes used: behind the byte order mark, to the size at opening
+	options    CutOptions
+
+	mu      sync.Mutex
+	total   int64
+	known   bool
+	blank   int64
+	planned []Chunk // cut by records: what Next has not given yet
+
+	ahead  chan cut // cut by bytes
+	cancel context.CancelFunc
+}
+
+type cut struct {
+	chunk Chunk
+	err   error
+}
+
+// OpenFile opens a regular file as a source. Cut by records, it is counted
+// before OpenFile returns. A path that is missing, unreadable or no regular
+// file is a usage fault.
+func OpenFile(ctx context.Context, path string, options CutOptions) (Source, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "open input: %w", err)
+	}
+	source, err := newFileSource(ctx, path, file, options)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return source, nil
+}
+
+func newFileSource(ctx context.Context, path string, file *os.File, options CutOptions) (*fileSource, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fault.New(fault.Usage, "open input: %w", err)
+	}
+	if info.IsDir() {
+		return nil, fault.New(fault.Usage, "input %s is a folder; name a file in it", path)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fault.New(fault.Usage, "input %s is no regular file; pipe it in: gpurun run … - < %s", path, path)
+	}
+	s := &fileSource{path: path, file: file, end: info.Size(), options: options}
+	var head [3]byte
+	if n, err := file.ReadAt(head[:], 0); err != nil && err != io.EOF {
+		return nil, fault.New(fault.Usage, "read input %s: %w", path, err)
+	} else if n == len(head) && string(head[:]) == string(byteOrderMark) {
+		s.begin = int64(len(byteOrderMark))
+	}
+	if s.cutsByBytes() {
+		s.startAhead()
+		return s, nil
+	}
+	if err := s.plan(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, fault.New(fault.Canceled, "scan input: %w", ctx.Err())
+		}
+		return nil, fault.New(fault.Storage, "scan input %s: %w", path, err)
+	}
+	return s, nil
+}
+
+// cutsByBytes: a range of records can only be found by counting.
+func (s *fileSource) cutsByBytes() bool {
+	if s.options.Offset > 0 || s.options.Limit > 0 {
+		return false
+	}
+	return s.options.Split == SplitBytes || s.options.Split == SplitAuto && s.end > autoBytes
+}
+
+// plan counts the file and cuts it by ceiling division.
+func (s *fileSource) plan(ctx context.Context) error {
+	want := int64(-1)
+	if s.options.Limit > 0 {
+		// One more: where the record behind the last begins is its end.
+		want = s.options.Offset + s.options.Limit + 1
+	}
+	blocks, err := scanBlocks(ctx, s.file, s.begin, s.end, want)
+	if err != nil {
+		return err
+	}
+	var all count
+	for _, block := range blocks {
+		all.add(block)
+	}
+	first := min(s.options.Offset, all.records)
+	last := all.records
+	if s.options.Limit > 0 {
+		last = min(first+s.options.Limit, last)
+	}
+	s.total, s.known = last-first, true
+
+	borders := []int64{first}
+	if size := Size(s.total, s.options.Chunks, s.options.BatchSize); size > 0 {
+		for record := first + size; record < last; record += size {
+			borders = append(borders, record)
+		}
+	}
+	borders = append(borders, last)
+	return s.cutAt(blocks, borders, all)
+}
+
+// cutAt makes the chunks between the given records.
+func (s *fileSource) cutAt(blocks []count, borders []int64, all count) error {
+	finder := &borderFinder{source: s, blocks: blocks, buffer: make([]byte, readBytes)}
+	var previous place
+	for i, record := range borders {
+		at := place{offset: s.begin, line: 1}
+		switch {
+		case record >= all.records:
+			at = place{offset: s.end, line: all.lines + 1}
+		case record > 0:
+			var err error
+			if at, err = finder.find(record); err != nil {
+				return err
+			}
+		}
+		if i > 0 {
+			records := record - borders[i-1]
+			s.blank += at.line - previous.line - records
+			if records > 0 {
+				s.planned = append(s.planned, Chunk{
+					File: s.path, Offset: previous.offset, Length: at.offset - previous.offset,
+					First: borders[i-1], Records: records, Line: previous.line,
+				})
+			}
+		}
+		previous = at
+	}
+	return nil
+}
+
+// place is where a line starts.
+type place struct {
+	offset int64
+	line   int64
+}
+
+// borderFinder finds where records start; it is asked in ascending order.
+type borderFinder struct {
+	source *fileSource
+	blocks []count
+	buffer []byte
+	block  int
+	before count // in the blocks before block
+}
+
+func (f *borderFinder) find(record int64) (place, error) {
+	for f.before.records+f.blocks[f.block].records <= record {
+		f.before.add(f.blocks[f.block])
+		f.block++
+	}
+	s := f.source
+	from := s.begin + int64(f.block)*blockBytes
+	to := min(from+blockBytes, s.end)
+	seen, line := f.before.records, f.before.lines
+	var found place
+	err := eachLineStart(s.file, from, to, s.begin, s.end, f.buffer, func(offset int64, blank bool) bool {
+		line++
+		if blank {
+			return true
+		}
+		if seen == record {
+			found = place{offset: offset, line: line}
+			return false
+		}
+		seen++
+		return true
+	})
+	if err == nil && found.line == 0 {
+		err = fmt.Errorf("the file changed while it was scanned")
+	}
+	return found, err
+}
+
+// startAhead cuts by bytes, one chunk ahead of the demand.
+func (s *fileSource) startAhead() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.ahead = make(chan cut, 1)
+	go func() {
+		defer close(s.ahead)
+		at, record := place{offset: s.begin, line: 1}, int64(0)
+		target := min(max(ceilDiv(s.end-s.begin, int64(max(s.options.Chunks, 1))), 1), maxByteChunk)
+		for at.offset < s.end {
+			c, err := s.cutBytes(ctx, at, record, target)
+			if err != nil {
+				err = fault.New(fault.Storage, "scan input %s: %w", s.path, err)
+			}
+			select {
+			case s.ahead <- cut{chunk: c.Chunk, err: err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+			at = place{offset: c.Offset + c.Length, line: c.Line + c.lines}
+			record += c.Records
+		}
+		s.mu.Lock()
+		s.total, s.known = record, true
+		s.mu.Unlock()
+	}()
+}
+
+type countedChunk struct {
+	Chunk
+	lines int64
+}
+
+func (s *fileSource) cutBytes(ctx context.Context, at place, record, target int64) (countedChunk, error) {
+	end := s.end
+	if at.offset+target < s.end {
+		err := eachLineStart(s.file, at.offset+target, s.end, s.begin, s.end, make([]byte, readBytes),
+			func(offset int64, _ bool) bool { end = offset; return false })
+		if err != nil {
+			return countedChunk{}, err
+		}
+	}
+	blocks, err := scanBlocks(ctx, s.file, at.offset, end, -1)
+	if err != nil {
+		return countedChunk{}, err
+	}
+	var all count
+	for _, block := range blocks {
+		all.add(block)
+	}
+	s.mu.Lock()
+	s.blank += all.lines - all.records
+	s.mu.Unlock()
+	return countedChunk{lines: all.lines, Chunk: Chunk{
+		File: s.path, Offset: at.offset, Length: end - at.offset,
+		First: record, Records: all.records, Line: at.line,
+	}}, nil
+}
+
+func (s *fileSource) Next(ctx context.Context) (Chunk, error) {
+	if s.ahead == nil {
+		if len(s.planned) == 0 {
+			return Chunk{}, io.EOF
+		}
+		c := s.planned[0]
+		s.planned = s.planned[1:]
+		return c, nil
+	}
+	for {
+		select {
+		case c, ok := <-s.ahead:
+			if !ok {
+				return Chunk{}, io.EOF
+			}
+			if c.err == nil && c.chunk.Records == 0 {
+				continue // blank lines only
+			}
+			return c.chunk, c.err
+		case <-ctx.Done():
+			return Chunk{}, ctx.Err()
+		}
+	}
+}
+
+func (s *fileSource) Total() (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total, s.known
+}
+
+func (s *fileSource) Blank() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blank
+}
+
+// Release has nothing to free: the bytes are the user's own.
+func (s *fileSource) Release(Chunk) {}
+
+func (s *fileSource) Close() error {
+	if s.cancel != nil {
+		s.cancel()
+		for range s.ahead { // until the cutting goroutine has gone
+		}
+	}
+	return s.file.Close()
+}

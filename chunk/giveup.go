@@ -1,0 +1,46 @@
+package chunk
+
+import (
+	"errors"
+	"io"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+const (
+	giveUpRecords = 1024
+	giveUpBytes   = 8 << 20
+)
+
+// GiveUp writes a part in which every record of the chunk is marked with e: what
+// cannot be computed is kept. Records that came in with a mark pass untouched.
+func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (Segment, error) {
+	reader, err := OpenReader(c, maxRecord)
+	if err != nil {
+		return Segment{}, err
+	}
+	defer reader.Close()
+	part := NewPart(options)
+	var batch Batch
+	var info jsonline.Info
+	for {
+		err := reader.Read(&batch, giveUpRecords, giveUpBytes)
+		if errors.Is(err, io.EOF) {
+			return part.Close()
+		}
+		for i := 0; err == nil && i < len(batch.Records); i++ {
+			record := batch.Records[i]
+			if errorMember.Scan(record.Data, &info) == nil && info.Object && info.Spans[0].Present() {
+				err = part.Pass(record, c.File)
+			} else {
+				err = part.Fail(record, c.File, e)
+			}
+		}
+		batch.Release()
+		if err != nil {
+			part.Discard()
+			return Segment{}, err
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package chunk
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Record is one line of the input.
+type Record struct {
+	// Data is the line without its end. It is valid until its batch is released.
+	Data []byte
+	// Index is the record's number in the whole input, from 0; Line that of its
+	// line, from 1.
+	Index int64
+	Line  int64
+	// Offset is where the line starts in the chunk's file.
+	Offset int64
+	// TooLong: the line is longer than the reader's limit. Data is mapped then,
+	// not read, so that it may be as long as it likes.
+	TooLong bool
+}
+
+// Batch is some consecutive records of a chunk with the memory they lie in.
+type Batch struct {
+	Records []Record
+
+	buffer []byte
+	mapped []mapping
+	rest   Chunk // what of the chunk comes behind this batch
+}
+
+// Rest is the part of the chunk that comes behind this batch: a chunk can be
+// ended at any batch border, and the rest given to somebody else.
+func (b *Batch) Rest() Chunk { return b.rest }
+
+// Release gives the memory back for the next Read into b.
+func (b *Batch) Release() {
+	for _, m := range b.mapped {
+		m.unmap()
+	}
+	b.mapped = b.mapped[:0]
+	b.Records = b.Records[:0]
+}
+
+// Reader reads the records of one chunk, batch by batch.
+type Reader struct {
+	file      *os.File
+	rest      Chunk
+	maxRecord int64
+	guess     int // bytes that the next batch will want
+}
+
+// minRead is the smallest read; a batch's size is guessed from the last one.
+const minRead = 64 << 10
+
+// OpenReader opens a chunk. Lines longer than maxRecord are given as TooLong.
+func OpenReader(c Chunk, maxRecord int64) (*Reader, error) {
+	file, err := os.Open(c.File)
+	if err != nil {
+		return nil, fault.New(fault.Storage, "open input: %w", err)
+	}
+	return &Reader{file: file, rest: c, maxRecord: maxRecord, guess: minRead}, nil
+}
+
+// Close closes the file; batches stay valid.
+func (r *Reader) Close() error { return r.file.Close() }
+
+// Read fills b, which must be released or new, with up to maxRecords records of
+// together at most maxBytes, but at least one. At the end of the chunk it
+// returns io.EOF. A file that no longer holds what the chunk says is an error.
+func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
+	f := filler{reader: r, batch: b, maxRecords: maxRecords, maxBytes: maxBytes}
+	if err := f.fill(); err != nil {
+		b.Release()
+		return fault.New(fault.Storage, "read input %s: %w", r.rest.File, err)
+	}
+	b.rest = r.rest
+	if len(b.Records) > 0 {
+		r.guess = max(minRead, f.used+f.used/16)
+		return nil
+	}
+	if r.rest.Records != 0 {
+		return fault.New(fault.Storage, "input %s changed while it was read: %d records are missing at byte %d",
+			r.rest.File, r.rest.Records, r.rest.Offset)
+	}
+	return io.EOF
+}
+
+// filler is one Read. The buffer may move while it grows, so records are noted
+// as positions and get their bytes at the end.
+type filler struct {
+	reader     *Reader
+	batch      *Batch
+	maxRecords int
+	maxBytes   int
+
+	buffer []byte // the batch's: used bytes, then read ones
+	used   int    // up to here lines have been taken
+	spans  []span
+}
+
+type span struct {
+	start, end int
+	mapped     []byte
+}
+
+func (f *filler) fill() error {
+	r := f.reader
+	f.buffer = f.batch.buffer[:0]
+	defer f.finish()
+	scanned := 0 // there is no newline in buffer[used:scanned]
+	for len(f.spans) < f.maxRecords && r.rest.Length > 0 {
+		if newline := bytes.IndexByte(f.buffer[scanned:], '\n'); newline >= 0 {
+			end := scanned + newline
+			if !f.take(end, end+1) {
+				return nil
+			}
+			scanned = f.used
+			continue
+		}
+		scanned = len(f.buffer)
+		begun := int64(len(f.buffer) - f.used) // of the line at used
+		unread := r.rest.Length - begun
+		switch {
+		case begun > r.maxRecord+1: // one more for the carriage return
+			more, err := f.takeLong()
+			if err != nil || !more {
+				return err
+			}
+			scanned = f.used
+		case unread > 0:
+			if err := f.readMore(unread); err != nil {
+				return err
+			}
+		default: // the last line has no newline
+			if !f.take(len(f.buffer), len(f.buffer)) {
+				return nil
+			}
+			scanned = f.used
+		}
+	}
+	return nil
+}
+
+// readMore appends to the buffer what lies behind it in the file.
+func (f *filler) readMore(unread int64) error {
+	want := int(min(int64(max(f.reader.guess, len(f.buffer)-f.used, minRead)), unread))
+	if free := cap(f.buffer) - len(f.buffer); free < want {
+		grown := make([]byte, len(f.buffer), max(len(f.buffer)+want, 2*cap(f.buffer)))
+		copy(grown, f.buffer)
+		f.buffer = grown
+	}
+	from := f.reader.rest.Offset + int64(len(f.buffer)-f.used)
+	n, err := readAt(f.reader.file, f.buffer[len(f.buffer):len(f.buffer)+want], from)
+	f.buffer = f.buffer[:len(f.buffer)+n]
+	return err
+}
+
+// take takes the line buffer[used:end]; next is where the following one starts.
+// It reports false, and takes nothing, if the batch is full.
+func (f *filler) take(end, next int) bool {
+	start := f.used
+	line := trimReturn(f.buffer[start:end])
+	blank := isBlankLine(line)
+	if !blank && len(f.spans) > 0 && end > f.maxBytes {
+		return false
+	}
+	offset := f.reader.rest.Offset
+	f.advance(int64(next-start), blank)
+	f.used = next
+	if !blank {
+		f.note(span{start: start, end: start + len(line)}, offset, int64(len(line)) > f.reader.maxRecord)
+	}
+	return true
+}
+
+// takeLong takes the line at used, of which the buffer holds only a beginning,
+// by mapping it. It stands in a batch of its own: if there are records already
+// it begins the next batch. It reports whether this batch may go on.
+func (f *filler) takeLong() (bool, error) {
+	if len(f.spans) > 0 {
+		return false, nil
+	}
+	r := f.reader
+	length, err := f.lineLength()
+	if err != nil {
+		return false, err
+	}
+	m, err := mapFile(r.file, r.rest.Offset, length)
+	if err != nil {
+		return false, fmt.Errorf("map a line of %d bytes: %w", length, err)
+	}
+	f.batch.mapped = append(f.batch.mapped, m)
+	line := trimReturn(bytes.TrimSuffix(m.data, []byte("\n")))
+	blank := isBlankLine(line)
+	offset := r.rest.Offset
+	f.advance(length, blank)
+	f.buffer, f.used = f.buffer[:0], 0
+	if !blank {
+		f.note(span{mapped: line}, offset, true)
+	}
+	return blank, nil
+}
+
+// lineLength finds the end of the line at the reader's position.
+func (f *filler) lineLength() (int64, error) {
+	r := f.reader
+	buffer := make([]byte, 1<<20)
+	for done := int64(0); done < r.rest.Length; {
+		n, err := readAt(r.file, buffer[:min(int64(len(buffer)), r.rest.Length-done)], r.rest.Offset+done)
+		if err != nil {
+			return 0, err
+		}
+		if newline := bytes.IndexByte(buffer[:n], '\n'); newline >= 0 {
+			return done + int64(newline) + 1, nil
+		}
+		done += int64(n)
+	}
+	return r.rest.Length, nil
+}
+
+// advance moves the reader past a line.
+func (f *filler) advance(bytes int64, blank bool) {
+	rest := &f.reader.rest
+	rest.Offset += bytes
+	rest.Length -= bytes
+	rest.Line++
+	if !blank {
+		rest.First++
+		rest.Records--
+	}
+}
+
+func (f *filler) note(s span, offset int64, tooLong bool) {
+	rest := f.reader.rest
+	f.spans = append(f.spans, s)
+	f.batch.Records = append(f.batch.Records, Record{
+		Index: rest.First - 1, Line: rest.Line - 1, Offset: offset, TooLong: tooLong,
+	})
+}
+
+// finish gives the records their bytes.
+func (f *filler) finish() {
+	f.batch.buffer = f.buffer
+	for i, s := range f.spans {
+		if s.mapped != nil {
+			f.batch.Records[i].Data = s.mapped
+		} else {
+			f.batch.Records[i].Data = f.buffer[s.start:s.end:s.end]
+		}
+	}
+}
+
+func trimReturn(line []byte) []byte { return bytes.TrimSuffix(line, []byte("\r")) }
+
+func isBlankLine(line []byte) bool {
+	for _, ch := range line {
+		if !isBlank(ch) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,149 @@
+package chunk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// blockBytes is the unit of the newline scan. Only two counts are kept for
+	// each, so a terabyte costs a few megabytes.
+	blockBytes = 4 << 20
+	// readBytes is the size of one read: large enough to be cheap, small enough
+	// to stay in the processor's cache. Reading, unlike mapping, cannot end the
+	// process with SIGBUS when the file shrinks.
+	readBytes = 256 << 10
+)
+
+// count is how many lines start in a stretch of bytes, and how many of those are
+// records, that is, not blank.
+type count struct {
+	lines   int64
+	records int64
+}
+
+func (c *count) add(d count) { c.lines += d.lines; c.records += d.records }
+
+// scanBlocks counts the lines and records that START in each block of the file
+// from begin to end, on all cores. It stops early, at a block border, once want
+// records are found (want < 0: never).
+func scanBlocks(ctx context.Context, file *os.File, begin, end, want int64) ([]count, error) {
+	blocks := ceilDiv(end-begin, blockBytes)
+	counts := make([]count, blocks)
+	var next, found atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for range min(int64(runtime.GOMAXPROCS(0)), blocks) {
+		group.Go(func() error {
+			buffer := make([]byte, readBytes)
+			for {
+				// Blocks are taken in order, so those that were counted are a
+				// prefix of the file once everyone has finished.
+				if want >= 0 && found.Load() >= want {
+					return nil
+				}
+				block := next.Add(1) - 1
+				if block >= blocks || ctx.Err() != nil {
+					return ctx.Err()
+				}
+				from := begin + block*blockBytes
+				to := min(from+blockBytes, end)
+				var err error
+				if counts[block], err = countLines(file, from, to, begin, end, buffer); err != nil {
+					return err
+				}
+				found.Add(counts[block].records)
+			}
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return counts[:min(next.Load(), blocks)], nil
+}
+
+// countLines counts the lines that start in from..to. Whether a line is blank
+// may be decided by bytes behind to, so it reads on as far as it must; begin is
+// where the first line starts, end where the last one ends.
+func countLines(file *os.File, from, to, begin, end int64, buffer []byte) (count, error) {
+	var c count
+	err := eachLineStart(file, from, to, begin, end, buffer, func(_ int64, blank bool) bool {
+		c.lines++
+		if !blank {
+			c.records++
+		}
+		return true
+	})
+	return c, err
+}
+
+// eachLineStart calls f with the offset of each line that starts in from..to,
+// and whether the line is blank, until f returns false. begin is where the first
+// line of the file starts, end where the last one ends.
+func eachLineStart(file *os.File, from, to, begin, end int64, buffer []byte, f func(offset int64, blank bool) bool) error {
+	// A line starts behind each newline, so the byte before from decides whether
+	// one starts at from.
+	position, start, inLine := from, from, false
+	if from > begin {
+		position, inLine = from-1, true
+	}
+	for position < end {
+		n, err := readAt(file, buffer[:min(int64(len(buffer)), end-position)], position)
+		if err != nil {
+			return err
+		}
+		data := buffer[:n]
+		for i := 0; i < n; {
+			if inLine { // its start was told, or is not ours to tell
+				newline := bytes.IndexByte(data[i:], '\n')
+				if newline < 0 {
+					break
+				}
+				i += newline + 1
+				if start = position + int64(i); start >= to {
+					return nil
+				}
+				inLine = false
+				continue
+			}
+			// A line that has shown only white space so far.
+			if isBlank(data[i]) {
+				i++
+				continue
+			}
+			if !f(start, data[i] == '\n') {
+				return nil
+			}
+			inLine = true
+		}
+		position += int64(n)
+		if inLine && position >= to {
+			return nil
+		}
+	}
+	if !inLine && start < end {
+		f(start, true) // white space up to the end of the file
+	}
+	return nil
+}
+
+// isBlank reports white space that does not end a line.
+func isBlank(ch byte) bool { return ch == ' ' || ch == '\t' || ch == '\r' }
+
+// readAt reads a full buffer. A file that ends too early has been changed.
+func readAt(file *os.File, buffer []byte, offset int64) (int, error) {
+	n, err := file.ReadAt(buffer, offset)
+	if n == len(buffer) {
+		return n, nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = errors.New("the file became shorter while it was read")
+	}
+	return n, err
+}

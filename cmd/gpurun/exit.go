@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// exitHelp is printed by --help; exitCode is the one place that acts on it.
+const exitHelp = `Exit status:
+  0    done, every record succeeded or was dropped
+  1    a bug in gpurun
+  2    usage, bad configuration, missing or unreadable input, output exists
+  3    finished, some records failed: they are kept, with an "_error"
+  4    no usable device
+  5    the kernel is unusable
+  6    the job folder is locked, damaged or another job's
+  7    stopped: the disk is full, or the input, a part or the output cannot be read or written
+  130  interrupted (SIGINT)
+  143  interrupted (SIGTERM, SIGHUP)`
+
+// errSomeFailed: the job finished, and some records failed. It has been reported.
+var errSomeFailed = errors.New("some records failed")
+
+// stoppedBy is the error of a job that a signal ended.
+type stoppedBy struct {
+	signal syscall.Signal
+	err    error
+}
+
+func (s *stoppedBy) Error() string { return s.err.Error() }
+func (s *stoppedBy) Unwrap() error { return s.err }
+
+// usageError is a mistake in the command line itself.
+type usageError struct{ err error }
+
+func (u *usageError) Error() string { return u.err.Error() }
+func (u *usageError) Unwrap() error { return u.err }
+
+// exitCode maps every error to the exit status.
+func exitCode(err error) int {
+	var usage *usageError
+	var stopped *stoppedBy
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errSomeFailed):
+		return 3
+	case errors.As(err, &usage):
+		return 2
+	case errors.As(err, &stopped) && stopped.signal == syscall.SIGINT:
+		return 130
+	case errors.As(err, &stopped):
+		return 143
+	}
+	switch fault.KindOf(err) {
+	case fault.Usage:
+		return 2
+	case fault.NoDevice, fault.Device:
+		return 4
+	case fault.Incompatible, fault.Crash, fault.Timeout:
+		return 5
+	case fault.Conflict:
+		return 6
+	case fault.Storage:
+		return 7
+	case fault.Canceled:
+		return 130
+	}
+	return 1
+}
+
+// message is what the user reads; "" if everything was said.
+func message(err error) string {
+	if errors.Is(err, errSomeFailed) {
+		return ""
+	}
+	text := err.Error()
+	if e := fault.As(err); e != nil && e.Detail != "" {
+		text += "\n  | " + strings.Join(strings.Split(e.Detail, "\n"), "\n  | ")
+	}
+	if fault.KindOf(err) == fault.Unknown {
+		var usage *usageError
+		var stopped *stoppedBy
+		if !errors.As(err, &usage) && !errors.As(err, &stopped) {
+			text += "\nThis is a bug in gpurun; please report it."
+		}
+	}
+	return text
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// jobFlags are the flags that say what a job is; run and plan share them.
+type jobFlags struct {
+	config       orchestrator.Config
+	kernelConfig string
+	pin          string
+	split        string
+	batchBytes   byteSize
+	maxRecord    byteSize
+	batchSize    int
+}
+
+func (f *jobFlags) register(flags *pflag.FlagSet) {
+	c := &f.config
+	f.batchBytes, f.maxRecord = orchestrator.DefaultBatchBytes, orchestrator.DefaultMaxRecordBytes
+
+	flags.StringVarP(&c.Kernel, "kernel", "k", "", "the kernel: a built-in (echo), exec:COMMAND, a program (./kernel), or a name in $GPURUN_PLUGIN_PATH")
+	flags.StringVar(&f.kernelConfig, "kernel-config", "", "the kernel's configuration: a JSON `FILE`, or the JSON itself")
+	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all; default), batch (one per batch), per-record")
+
+	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, 0,2, 0-3, GPU-uuid, or cpu:4 for four CPU workers")
+	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs for each worker, for a model that is spread over several")
+	flags.IntVar(&c.WorkersPerGPU, "workers-per-gpu", 1, "workers on each GPU; 2 to 4 help small models, whose launches leave gaps")
+	flags.StringVar(&f.pin, "pin", "index", "pin workers by index or uuid in CUDA_VISIBLE_DEVICES; some frameworks choke on UUIDs")
+	flags.BoolVar(&c.NoAffinity, "no-affinity", false, "let workers run on all CPUs, not only on those near their GPU")
+
+	flags.IntVar(&f.batchSize, "batch-size", orchestrator.DefaultBatchSize, "records in a batch; unless given, what the kernel wishes for")
+	flags.Var(&f.batchBytes, "batch-bytes", "bytes in a batch at the most, so that long records do not fill the memory")
+	flags.IntVar(&c.ChunksPerGPU, "chunks-per-gpu", orchestrator.DefaultChunksPerGPU, "chunks per worker: more balance unequal GPUs better; 1 is the static split ceil(n/workers)")
+	flags.StringVar(&f.split, "split", "auto", "cut a file by records (equal counts, counted first) or bytes (at once); auto: records up to 16 GiB")
+	flags.Int64Var(&c.ChunkRecords, "chunk-records", 0, "records in a chunk of a stream (default 16 batches)")
+	flags.DurationVar(&c.Flush, "flush", orchestrator.DefaultFlush, "how long a record of a stream may wait for its chunk to fill")
+	flags.Var(&f.maxRecord, "max-record-bytes", "a longer line is kept as a failed record")
+	flags.Int64Var(&c.Limit, "limit", 0, "use only so many records (0: all)")
+	flags.Int64Var(&c.Offset, "offset", 0, "pass over so many records first")
+	flags.StringSliceVar(&c.Keep, "keep", nil, "keep only these members of the input records, beside the kernel's own: id,url")
+	flags.BoolVar(&c.Reprocess, "reprocess", false, "give records that come in with an \"_error\" to the kernel too, instead of passing them on")
+}
+
+// resolve makes a Config of the flags.
+func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
+	if err := fromEnvironment(cmd.Flags()); err != nil {
+		return f.config, err
+	}
+	c := f.config
+	for _, one := range []struct {
+		flag  string
+		value int64
+	}{
+		{"gpus-per-worker", int64(c.GPUsPerWorker)}, {"workers-per-gpu", int64(c.WorkersPerGPU)},
+		{"batch-size", int64(f.batchSize)}, {"batch-bytes", int64(f.batchBytes)},
+		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
+		{"timeout", int64(c.Timeout)}, {"open-timeout", int64(c.OpenTimeout)},
+	} {
+		if one.value <= 0 && cmd.Flags().Lookup(one.flag) != nil {
+			return c, usagef("--%s must be at least 1, not %s", one.flag, cmd.Flags().Lookup(one.flag).Value)
+		}
+	}
+	if cmd.Flags().Changed("batch-size") {
+		c.BatchSize = f.batchSize
+	}
+	c.BatchBytes, c.MaxRecordBytes = int(f.batchBytes), int64(f.maxRecord)
+	switch f.pin {
+	case "index":
+	case "uuid":
+		c.PinUUID = true
+	default:
+		return c, usagef("--pin %q is neither index nor uuid", f.pin)
+	}
+	if f.split != "auto" {
+		c.Split = chunk.Split(f.split)
+	}
+	var err error
+	c.KernelConfig, err = readConfig(f.kernelConfig)
+	return c, err
+}
+
+// readConfig takes JSON, or the name of a file that holds it.
+func readConfig(value string) ([]byte, error) {
+	if value == "" {
+		return nil, nil
+	}
+	if json.Valid([]byte(value)) {
+		return []byte(value), nil
+	}
+	if strings.HasPrefix(strings.TrimSpace(value), "{") {
+		return nil, usagef("--kernel-config is no valid JSON: %s", value)
+	}
+	data, err := os.ReadFile(value)
+	if err != nil {
+		return nil, usagef("--kernel-config: %w", err)
+	}
+	if !json.Valid(data) {
+		return nil, usagef("--kernel-config: %s is no valid JSON", value)
+	}
+	return data, nil
+}
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// byteSize is a flag for a number of bytes: 4096, 64K, 32MiB, 1G.
+type byteSize int64
+
+func (b *byteSize) Type() string { return "size" }
+
+func (b *byteSize) String() string {
+	n := int64(*b)
+	for _, unit := range []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= unit.size && n%unit.size == 0 {
+			return strconv.FormatInt(n/unit.size, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func (b *byteSize) Set(text string) error {
+	digits := strings.TrimRight(text, "KMGTiBkmgtb")
+	unit := strings.ToUpper(strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text[len(digits):]), "B"), "I"))
+	factor, ok := map[string]int64{"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[unit]
+	n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+	if err != nil || !ok || n < 0 || n > (1<<62)/factor {
+		return fmt.Errorf("%q is no size; write 4096, 64K, 32MiB or 1G", text)
+	}
+	*b = byteSize(n * factor)
+	return nil
+}
+
+// checkLogLevel refuses what slog would not know.
+func checkLogLevel(level string) error {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return usagef("--log-level %q is none of debug, info, warn, error", level)
+	}
+	return nil
+}
+
+func registerTimeouts(flags *pflag.FlagSet, c *orchestrator.Config) {
+	flags.DurationVar(&c.Timeout, "timeout", orchestrator.DefaultTimeout, "how long a batch may take before its kernel is killed and the batch searched for the record that hangs")
+	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch")
+	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
+}
+

@@ -1,0 +1,29 @@
+// Command gpurun runs a compute kernel over a file of JSON lines on every GPU of
+// the machine. See gpurun --help.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/plugins/builtin"
+	"github.com/gpurun/gpurun/worker"
+)
+
+func main() {
+	worker.Init(builtin.Kernels()) // does not return in workers and kernels
+	_ = proc.BecomeSubreaper()     // what a killed worker leaves comes to us
+	os.Exit(Main())
+}
+
+// Main is the command; it returns the exit status.
+func Main() int {
+	err := newRoot().Execute()
+	if err != nil {
+		if text := message(err); text != "" {
+			fmt.Fprintln(os.Stderr, "gpurun: "+text)
+		}
+	}
+	return exitCode(err)
+}

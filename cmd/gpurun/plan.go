@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+const planHelp = `Show what gpurun run would do with the same flags: which workers on which devices,
+how many chunks of how many records. The input is counted, and the kernel is
+asked what it needs, without a device; no worker is started and nothing is
+written.
+
+  gpurun plan -k echo in.jsonl`
+
+func newPlan() *cobra.Command {
+	f := &jobFlags{}
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "plan -k KERNEL INPUT",
+		Short: "Show what would run where; start nothing",
+		Long:  planHelp + "\n\n" + exitHelp,
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := f.resolve(cmd)
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return usagef("no input: name a file of JSON lines; see gpurun plan --help")
+			}
+			config.Input = args[0]
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			plan, err := orchestrator.MakePlan(ctx, config)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				encoder := json.NewEncoder(os.Stdout)
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(plan)
+			}
+			writePlan(os.Stdout, plan)
+			return nil
+		},
+	}
+	cmd.Flags().SortFlags = false
+	f.register(cmd.Flags())
+	cmd.Flags().StringVarP(&f.config.Output, "output", "o", "", "the output, checked as run would check it")
+	cmd.Flags().BoolVar(&f.config.Force, "force", false, "as for run: the output may exist")
+	cmd.Flags().DurationVar(&f.config.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long the kernel may take to answer")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+func writePlan(w io.Writer, plan orchestrator.Plan) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "input\t%s\t%s\n", plan.Input, recordsText(plan))
+	name := plan.Info.Name
+	if plan.Info.Version != "" {
+		name += " " + plan.Info.Version
+	}
+	if name == plan.Kernel {
+		name = ""
+	}
+	fmt.Fprintf(table, "kernel\t%s\t%s\n", plan.Kernel, name)
+	if plan.ChunkRecords > 0 {
+		fmt.Fprintf(table, "chunks\t%s of %s records\tbatches of %s\n",
+			progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords), progress.Count(int64(plan.BatchSize)))
+	} else {
+		fmt.Fprintf(table, "batches\tof %s records\t\n", progress.Count(int64(plan.BatchSize)))
+	}
+	for i, slot := range plan.Slots {
+		fmt.Fprintf(table, "worker %d\t%s\t%s\n", i, slot.Name, slotText(slot))
+	}
+	if len(plan.Slots) == 0 {
+		fmt.Fprintf(table, "workers\tnone\tnothing to do\n")
+	}
+	_ = table.Flush()
+	for _, note := range plan.Notes {
+		fmt.Fprintf(w, "note: %s\n", note)
+	}
+}
+
+func recordsText(plan orchestrator.Plan) string {
+	if plan.Records < 0 {
+		return "counted while it runs"
+	}
+	return progress.Count(plan.Records) + " records"
+}
+
+func slotText(slot orchestrator.Slot) string {
+	parts := append([]string(nil), slot.Pin...)
+	device := slot.Devices[0]
+	if device.Token != "" && device.Name != "" {
+		parts = append([]string{device.Name}, parts...)
+	}
+	if device.Memory > 0 {
+		parts = append(parts, fmt.Sprintf("%d MiB", device.Memory>>20))
+	}
+	return strings.Join(parts, "  ")
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const rootHelp = `gpurun takes a file of JSON lines, spreads it over every GPU of the machine, runs
+a compute kernel on it in batches, and gives back a file of JSON lines in the
+same order, with nothing lost: a record that fails stays in the output, marked
+with why.
+
+  gpurun run -k echo in.jsonl -o out.jsonl
+  gpurun run -k 'exec:./score --fast' in.jsonl -o out.jsonl
+  gpurun plan -k echo in.jsonl
+
+Every flag can be set in the environment as well: --batch-size is
+GPURUN_BATCH_SIZE. A flag on the command line comes first.`
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "gpurun",
+		Short:         "Run a compute kernel over JSON lines on every GPU",
+		Long:          rootHelp + "\n\n" + exitHelp,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	})
+	root.AddCommand(newRun(), newPlan(), newVersion())
+	for _, cmd := range root.Commands() {
+		cmd.Args = usageArgs(cmd.Args)
+	}
+	root.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		suggestion := ""
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			suggestion = fmt.Sprintf("; did you mean %s?", near[0])
+		}
+		return fmt.Errorf("unknown command %q%s", args[0], suggestion)
+	})
+	return root
+}
+
+// usageArgs makes a wrong number of arguments a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+		}
+		return nil
+	}
+}
+
+// fromEnvironment sets the flags that were not given from GPURUN_*.
+func fromEnvironment(flags *pflag.FlagSet) error {
+	var failed error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "GPURUN_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, set := os.LookupEnv(name)
+		if !set || f.Changed || f.Name == "help" || failed != nil {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			failed = &usageError{fmt.Errorf("environment variable %s: %w", name, err)}
+		}
+	})
+	return failed
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+const runHelp = `Run a kernel over INPUT, a file of JSON lines (- for standard input), on every
+GPU, and write the results to the output in the same order.
+
+  gpurun run -k echo in.jsonl -o out.jsonl
+  gpurun run -k ./my-kernel --kernel-config model.json in.jsonl -o out.jsonl
+  gpurun run -k 'exec:./score --fast' --gpus 0-3 in.jsonl -o out.jsonl
+  zcat in.jsonl.gz | gpurun run -k echo - -o - | head
+
+A record is one line. Its bytes come out as they went in unless the kernel
+changes them. Blank lines are skipped. A record that fails, a line that is no
+JSON, or one that is too long is kept in its place with the member
+  "_error": {"kind": …, "message": …, "step": …, "line": …}
+or sent to a file of its own with --errors.
+
+Records alone go to standard output; bars, lines and events go to standard
+error. Beside out.jsonl the folder out.jsonl.gpurun keeps logs, failures.jsonl
+and report.json.`
+
+// runFlags are those of run beside the job's own.
+type runFlags struct {
+	jobFlags
+	events   string
+	report   string
+	quiet    bool
+	logLevel string
+}
+
+func newRun() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run -k KERNEL INPUT -o OUTPUT",
+		Short: "Run a kernel over a file of JSON lines",
+		Long:  runHelp + "\n\n" + exitHelp,
+		Args:  cobra.MaximumNArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	c := &f.config
+	f.register(flags)
+	flags.StringVarP(&c.Output, "output", "o", "", "the output: a `FILE`, which appears when it is complete, or - for standard output")
+	flags.BoolVar(&c.Force, "force", false, "replace an output that exists")
+	flags.StringVar(&c.Errors, "errors", "", "a `FILE` for the failed records, instead of their place in the output")
+	registerTimeouts(flags, c)
+	flags.StringVar(&f.report, "report", "", "write the report as JSON to this `FILE`")
+	flags.StringVar(&f.events, "json-events", "", "write events as JSON lines to standard error, or to a `FILE` with =FILE")
+	flags.Lookup("json-events").NoOptDefVal = "-"
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no report, only trouble")
+	flags.StringVar(&f.logLevel, "log-level", "info", "of the workers' logs: debug, info, warn, error")
+	return cmd
+}
+
+func (f *runFlags) run(cmd *cobra.Command, args []string) error {
+	config, err := f.resolve(cmd)
+	if err != nil {
+		return err
+	}
+	if err := checkLogLevel(f.logLevel); err != nil {
+		return err
+	}
+	config.LogLevel = f.logLevel
+	if len(args) == 0 {
+		return usagef("no input: name a file of JSON lines, or - for standard input; see gpurun run --help")
+	}
+	config.Input = args[0]
+	if config.Output == "" {
+		return usagef("no output: add -o %s", suggestOutput(config.Input))
+	}
+	if config.Retries == 0 {
+		config.Retries = -1 // Config's zero is its default
+	}
+	events, closeEvents, err := f.openEvents()
+	if err != nil {
+		return err
+	}
+	defer closeEvents()
+	// Events on standard error are for a program: nothing else goes there then.
+	silent := f.quiet || f.events == "-"
+	display := progress.New(progress.Options{Stderr: os.Stderr, Quiet: silent, Events: events})
+	defer display.Close()
+	config.OnEvent = display.Event
+
+	ctx, stops := listen(cmd.Context())
+	defer stops.stop()
+	config.Abort = stops.abort
+	report, err := orchestrator.Run(ctx, config)
+	display.Close()
+	return f.conclude(report, err, stops, silent)
+}
+
+// conclude shows the report and says how it ended.
+func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops, silent bool) error {
+	started := !report.Started.IsZero()
+	if started && !silent {
+		progress.WriteReport(os.Stderr, report)
+	}
+	if f.report != "" && started {
+		if writeErr := report.WriteFile(f.report); writeErr != nil && err == nil {
+			err = usagef("--report: %w", writeErr)
+		}
+	}
+	switch {
+	case err != nil && stops.got.Load() != nil:
+		return &stoppedBy{signal: *stops.got.Load(), err: err}
+	case err != nil:
+		return err
+	case report.Failed > 0:
+		return errSomeFailed
+	}
+	return nil
+}
+
+func (f *runFlags) openEvents() (io.Writer, func(), error) {
+	switch f.events {
+	case "":
+		return nil, func() {}, nil
+	case "-":
+		return os.Stderr, func() {}, nil
+	}
+	file, err := os.Create(f.events)
+	if err != nil {
+		return nil, nil, usagef("--json-events: %w", err)
+	}
+	return file, func() { file.Close() }, nil
+}
+
+// suggestOutput is a name beside the input that says what it is.
+func suggestOutput(input string) string {
+	if input == "-" {
+		return "out.jsonl"
+	}
+	ext := filepath.Ext(input)
+	return fmt.Sprintf("%s.out%s", strings.TrimSuffix(input, ext), ext)
+}
+
+// stops is what signals ask for.
+type stops struct {
+	got   atomic.Pointer[syscall.Signal]
+	abort chan struct{}
+	stop  func()
+}
+
+// listen returns a context that the first SIGINT, SIGTERM or SIGHUP ends; the
+// second closes abort. SIGHUP is left alone where it was ignored: that is what
+// nohup means.
+func listen(parent context.Context) (context.Context, *stops) {
+	ctx, cancel := context.WithCancel(parent)
+	s := &stops{abort: make(chan struct{})}
+	signals := make(chan os.Signal, 4)
+	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		wanted = append(wanted, syscall.SIGHUP)
+	}
+	signal.Notify(signals, wanted...)
+	done := make(chan struct{})
+	s.stop = func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case sig := <-signals:
+				if n == 0 {
+					number := sig.(syscall.Signal)
+					s.got.Store(&number)
+					cancel()
+				} else if n == 1 {
+					close(s.abort)
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, s
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// version is set by the Makefile from git; a plain go build takes the module's.
+var version = ""
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version, and what this program was built with",
+		Args:  cobra.NoArgs,
+		Run: func(*cobra.Command, []string) {
+			nvml := "with NVML"
+			if !gpu.BuiltWithNVML {
+				nvml = "without NVML (no C compiler): CPU devices only"
+			}
+			fmt.Printf("gpurun %s\n%s %s/%s, kernel protocol %d, %s\n",
+				versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH, plugins.ProtocolVersion, nvml)
+		},
+	}
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}

@@ -1,0 +1,120 @@
+package gpu
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Kind says what sort of device it is.
+type Kind string
+
+const (
+	// GPU is an NVIDIA GPU, or a MIG instance of one.
+	GPU Kind = "gpu"
+	// CPU is a share of the machine's cores: a worker that sees no GPU.
+	CPU Kind = "cpu"
+)
+
+// Device is one thing a worker can be pinned to. Every field but Kind, Index,
+// Name and (for a GPU) Token is optional: its zero value means "not known",
+// never "none".
+type Device struct {
+	Kind Kind `json:"kind"`
+	// Index is the position in the machine: for a GPU that of NVML and
+	// nvidia-smi (PCI order), for a CPU device 0..N-1, for a MIG instance its
+	// place among those that were named.
+	Index int    `json:"index"`
+	UUID  string `json:"uuid,omitempty"` // "GPU-…", "MIG-…"
+	Name  string `json:"name"`           // "NVIDIA H200", "MIG", "CPU"
+	// Token is what goes into CUDA_VISIBLE_DEVICES for this device. It is empty
+	// for a CPU device: its worker sees no GPU.
+	Token string `json:"token"`
+	// PCIOrder says that Token is an index that gpurun chose itself. It means
+	// this device only with CUDA_DEVICE_ORDER=PCI_BUS_ID: CUDA's default order
+	// is fastest first. PinEnv sets it.
+	PCIOrder   bool   `json:"pci_order,omitempty"`
+	PCIBusID   string `json:"pci_bus_id,omitempty"`        // "00000000:18:00.0"
+	Memory     uint64 `json:"memory_bytes,omitempty"`      // in all
+	MemoryFree uint64 `json:"memory_free_bytes,omitempty"` // at the time of the inventory
+	CPUs       []int  `json:"cpus,omitempty"`              // the CPUs near this GPU; may reach beyond those this process may use
+}
+
+// String returns the label of bars and logs: "GPU 0", "MIG 0", "CPU 0".
+func (d Device) String() string {
+	switch {
+	case d.Kind == CPU:
+		return fmt.Sprintf("CPU %d", d.Index)
+	case isMIG(d.Token):
+		return fmt.Sprintf("MIG %d", d.Index)
+	default:
+		return fmt.Sprintf("GPU %d", d.Index)
+	}
+}
+
+func isMIG(token string) bool { return strings.HasPrefix(token, "MIG-") }
+
+// migDevice is a MIG instance known by its name alone.
+func migDevice(token string, index int) Device {
+	return Device{Kind: GPU, Index: index, UUID: token, Name: "MIG", Token: token}
+}
+
+func cpuDevices(n int) []Device {
+	devices := make([]Device, n)
+	for i := range devices {
+		devices[i] = Device{Kind: CPU, Index: i, Name: "CPU"}
+	}
+	return devices
+}
+
+// Group cuts devices into consecutive groups of n, one group for each worker
+// (--gpus-per-worker). A remainder is an error: a GPU left idle without a word
+// is not what anybody asked for. So is a group of a MIG instance and a whole
+// GPU.
+func Group(devices []Device, n int) ([][]Device, error) {
+	if n < 1 {
+		return nil, fault.New(fault.Usage, "--gpus-per-worker is %d: it must be at least 1", n)
+	}
+	if len(devices)%n != 0 {
+		return nil, fault.New(fault.Usage,
+			"%d devices cannot be shared out in groups of %d (--gpus-per-worker): %d would be left over; choose a multiple of %d with --gpus",
+			len(devices), n, len(devices)%n, n)
+	}
+	groups := make([][]Device, 0, len(devices)/n)
+	for start := 0; start < len(devices); start += n {
+		for _, d := range devices[start : start+n] {
+			if first := devices[start]; isMIG(d.Token) != isMIG(first.Token) {
+				return nil, fault.New(fault.Usage,
+					"%s (%s) and %s (%s) cannot serve one worker: CUDA does not see MIG instances and whole GPUs together; choose with --gpus",
+					first, first.Token, d, d.Token)
+			}
+		}
+		// The capacity ends with the group: an append to one must not write
+		// into the next.
+		groups = append(groups, devices[start:start+n:start+n])
+	}
+	return groups, nil
+}
+
+// PinEnv returns the environment variables ("KEY=value") that pin a worker to
+// these devices. They replace those of the same name in the worker's
+// environment; CUDA_DEVICE_ORDER is among them only if a token needs it, since
+// an inherited token must be read under the order it was written for. CPU
+// devices, and no device at all, give an empty CUDA_VISIBLE_DEVICES, which
+// hides every GPU.
+func PinEnv(group []Device) []string {
+	tokens := make([]string, 0, len(group))
+	ordered := false
+	for _, d := range group {
+		if d.Token != "" {
+			tokens = append(tokens, d.Token)
+			ordered = ordered || d.PCIOrder
+		}
+	}
+	env := []string{visibleVariable + "=" + strings.Join(tokens, ",")}
+	if ordered {
+		env = append(env, orderVariable+"="+pciOrder)
+	}
+	return env
+}

@@ -1,0 +1,25 @@
+// Package gpu knows which devices a job can run on, and how a worker is pinned
+// to one. It is the only package that knows NVML.
+//
+//	--gpus 0,2 ──► ParseSelection ─┐
+//	NVML ──────► machine ──► visible ──► pick ──► Inventory ──► Group ──► PinEnv
+//	             (PCI order)    ▲                 []Device               CUDA_VISIBLE_DEVICES=…
+//	                            └─ inherited CUDA_VISIBLE_DEVICES
+//
+// Three rules stand behind everything here:
+//
+//   - Never a silent CPU run. CPU devices come from Discover only where there is
+//     no NVIDIA driver, with a Note that says so. A driver that is there and
+//     fails, or shows no GPU, is a fault.NoDevice.
+//   - An inherited CUDA_VISIBLE_DEVICES is a border somebody drew (a scheduler, a
+//     container, a person). Its entries are handed on unchanged, and nothing
+//     outside of it can be selected. Like CUDA itself, `--gpus 0,2` then counts
+//     positions among the visible ones: with CUDA_VISIBLE_DEVICES=4,5,6 it is
+//     the tokens 4 and 6.
+//   - A hung driver must not hang the job. All NVML calls of one inventory run
+//     on one thread of their own, which is given up on after Options.Timeout.
+//
+// The package does not touch CUDA, starts no process and sets no variable: it
+// says what to set. MIG instances are taken as they are named (MIG-…), not yet
+// enumerated. How a device is doing, and who holds it, is not known here yet.
+package gpu

@@ -1,0 +1,157 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+)
+
+var errUnsupported = errors.New("not supported")
+
+// fakeGPU is one card, with what can be wrong with it.
+type fakeGPU struct {
+	uuid, name  string
+	lost        bool // no handle at all
+	lostAfter   int  // > 0: lost at this call on its handle
+	forbidden   bool
+	unsupported []string
+	calls       int
+}
+
+// fakeMachine is a stateful API: it keeps the rules of the real library, and
+// fails the test where the caller breaks them.
+type fakeMachine struct {
+	t         *testing.T
+	gpus      []*fakeGPU
+	initErr   error
+	countErr  error
+	hangInit  chan struct{} // Init returns when it is closed
+	hangCount chan struct{}
+
+	mu     sync.Mutex
+	up     bool
+	broken bool
+	calls  []string
+	ended  chan struct{} // closed by Shutdown
+}
+
+func newFake(t *testing.T, names ...string) *fakeMachine {
+	m := &fakeMachine{t: t, ended: make(chan struct{})}
+	for i, name := range names {
+		m.gpus = append(m.gpus, &fakeGPU{uuid: fakeUUID(i), name: name})
+	}
+	return m
+}
+
+// fakeUUID differs from the others in its first digit: "GPU-0aaa…", "GPU-1aaa…".
+func fakeUUID(i int) string { return fmt.Sprintf("GPU-%daaaaaaa-0000-4000-8000-00000000000%d", i, i) }
+
+// same returns n times the same model.
+func same(n int) []string { return slices.Repeat([]string{"NVIDIA H200"}, n) }
+
+func (m *fakeMachine) call(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls = append(m.calls, name)
+	if m.broken || !m.up && name != "Init" {
+		m.t.Errorf("%s called without a successful Init: the real library would end the process", name)
+	}
+}
+
+func (m *fakeMachine) called() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.calls)
+}
+
+func (m *fakeMachine) Init() error {
+	m.call("Init")
+	if m.hangInit != nil {
+		<-m.hangInit
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.broken, m.up = m.initErr != nil, m.initErr == nil
+	return m.initErr
+}
+
+func (m *fakeMachine) Shutdown() error {
+	m.call("Shutdown")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.up = false
+	close(m.ended)
+	return nil
+}
+
+func (m *fakeMachine) DriverVersion() (string, error) {
+	m.call("DriverVersion")
+	return "580.1", nil
+}
+
+func (m *fakeMachine) Count() (int, error) {
+	m.call("Count")
+	if m.hangCount != nil {
+		<-m.hangCount
+	}
+	return len(m.gpus), m.countErr
+}
+
+func (m *fakeMachine) Device(i int) (Handle, error) {
+	m.call("Device")
+	switch g := m.gpus[i]; {
+	case g.lost:
+		return nil, ErrLost
+	case g.forbidden:
+		return nil, errors.New("Insufficient Permissions")
+	default:
+		return fakeHandle{m, g, i}, nil
+	}
+}
+
+type fakeHandle struct {
+	m     *fakeMachine
+	g     *fakeGPU
+	index int
+}
+
+func (h fakeHandle) ask(field string) error {
+	h.m.call(field)
+	h.g.calls++
+	if h.g.lostAfter > 0 && h.g.calls >= h.g.lostAfter {
+		return ErrLost
+	}
+	if slices.Contains(h.g.unsupported, field) {
+		return errUnsupported
+	}
+	return nil
+}
+
+func (h fakeHandle) UUID() (string, error) { return h.g.uuid, h.ask("UUID") }
+func (h fakeHandle) Name() (string, error) { return h.g.name, h.ask("Name") }
+func (h fakeHandle) Memory() (total, free uint64, err error) {
+	return 100, 90, h.ask("Memory")
+}
+func (h fakeHandle) PCIBusID() (string, error) {
+	return fmt.Sprintf("00000000:%02X:00.0", h.index), h.ask("PCIBusID")
+}
+func (h fakeHandle) CPUs() ([]int, error) { return []int{2 * h.index, 2*h.index + 1}, h.ask("CPUs") }
+
+// env makes an Options.Env of "KEY=value" pairs.
+func env(pairs ...string) func(string) (string, bool) {
+	return func(key string) (string, bool) {
+		for _, pair := range pairs {
+			if k := key + "="; len(pair) >= len(k) && pair[:len(k)] == k {
+				return pair[len(k):], true
+			}
+		}
+		return "", false
+	}
+}
+
+// options is a machine with nothing in the environment and no driver files.
+func options(api API, pairs ...string) Options {
+	return Options{NVML: api, Env: env(pairs...), CPUs: 8, DriverPresent: func() bool { return false }}
+}

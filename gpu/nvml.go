@@ -1,0 +1,46 @@
+package gpu
+
+import "errors"
+
+// API is the little that gpurun needs of NVML. The real one is in nvml_cgo.go;
+// tests bring a machine of their own.
+//
+// The caller keeps to one thread, calls nothing at all after an Init that
+// failed (the real library would end the process with "symbol lookup error"),
+// and calls Shutdown once after an Init that did not. Any call may block for as
+// long as the driver likes.
+type API interface {
+	// Init loads the library and connects to the driver. ErrNoLibrary and
+	// ErrNotBuilt are the errors with a meaning; any other says that the driver
+	// is there and does not work.
+	Init() error
+	Shutdown() error
+	DriverVersion() (string, error)
+	// Count returns the number of GPUs of the machine, those included whose
+	// handle is then refused.
+	Count() (int, error)
+	// Device returns the GPU at this index, from 0, in PCI order. ErrLost: it
+	// was there, and has fallen off the bus.
+	Device(index int) (Handle, error)
+}
+
+// Handle is one GPU, valid until Shutdown. Each method may fail with ErrLost,
+// and with any other error where the driver or the card does not support it.
+type Handle interface {
+	UUID() (string, error)
+	Name() (string, error)
+	Memory() (total, free uint64, err error)
+	PCIBusID() (string, error)
+	// CPUs returns the numbers of the CPUs near the GPU, in ascending order.
+	CPUs() ([]int, error)
+}
+
+var (
+	// ErrNoLibrary is Init's answer where libnvidia-ml.so.1 cannot be opened:
+	// as a rule, a machine without an NVIDIA driver.
+	ErrNoLibrary = errors.New("libnvidia-ml.so.1 not found")
+	// ErrNotBuilt is Init's answer in a binary that was built without cgo.
+	ErrNotBuilt = errors.New("this gpurun was built without NVML (no C compiler)")
+	// ErrLost is the answer for a GPU that is not usable before a reset.
+	ErrLost = errors.New("the GPU is lost")
+)

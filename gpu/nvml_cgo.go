@@ -1,0 +1,139 @@
+//go:build cgo && linux
+
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// BuiltWithNVML says whether this binary can see GPUs at all, for `gpurun version`.
+const BuiltWithNVML = true
+
+func newNVML() API { return library{} }
+
+// library is go-nvml's one global library. It counts its users under a lock, so
+// several may be at work at once.
+//
+// Its calls are resolved when they are made: one that the driver's library does
+// not have ends the process. Only calls that every driver since 2019 has stand
+// here (so the first version of the memory call: total and free are the same in
+// the second).
+type library struct{}
+
+func (library) Init() error {
+	switch ret := nvml.Init(); ret {
+	case nvml.SUCCESS:
+		return nil
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return ErrNoLibrary
+	default:
+		return initError(ret)
+	}
+}
+
+// initError words the failures of Init itself: asking the library for the text
+// would be a call after a failed Init.
+func initError(ret nvml.Return) error {
+	switch ret {
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return errors.New("the NVIDIA driver is installed but not loaded (a new kernel, or the module was removed: see dmesg, modprobe nvidia)")
+	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return errors.New("the NVIDIA driver and its library are of different versions (the driver was updated: reboot, or reload its module)")
+	case nvml.ERROR_NO_PERMISSION:
+		return errors.New("no permission to talk to the NVIDIA driver (see the rights of /dev/nvidia*)")
+	case nvml.ERROR_GPU_IS_LOST:
+		return ErrLost
+	case nvml.ERROR_NO_DATA, nvml.ERROR_GPU_NOT_FOUND:
+		return errors.New("the NVIDIA driver finds no GPU")
+	default:
+		return fmt.Errorf("nvmlInit failed with code %d", int(ret))
+	}
+}
+
+func (library) Shutdown() error { return asError(nvml.Shutdown()) }
+
+func (library) DriverVersion() (string, error) {
+	version, ret := nvml.SystemGetDriverVersion()
+	return version, asError(ret)
+}
+
+func (library) Count() (int, error) {
+	count, ret := nvml.DeviceGetCount()
+	return count, asError(ret)
+}
+
+func (library) Device(index int) (Handle, error) {
+	device, ret := nvml.DeviceGetHandleByIndex(index)
+	if ret != nvml.SUCCESS {
+		return nil, asError(ret)
+	}
+	return handle{device}, nil
+}
+
+type handle struct{ device nvml.Device }
+
+func (h handle) UUID() (string, error) {
+	uuid, ret := h.device.GetUUID()
+	return uuid, asError(ret)
+}
+
+func (h handle) Name() (string, error) {
+	name, ret := h.device.GetName()
+	return name, asError(ret)
+}
+
+func (h handle) Memory() (total, free uint64, err error) {
+	memory, ret := h.device.GetMemoryInfo()
+	return memory.Total, memory.Free, asError(ret)
+}
+
+func (h handle) PCIBusID() (string, error) {
+	info, ret := h.device.GetPciInfo()
+	if ret != nvml.SUCCESS {
+		return "", asError(ret)
+	}
+	id := make([]byte, 0, len(info.BusId))
+	for _, c := range info.BusId {
+		if c == 0 {
+			break
+		}
+		id = append(id, byte(c))
+	}
+	return string(id), nil
+}
+
+// CPUs asks for a set of 8192, the most a Linux kernel is built for: the number
+// of CPUs this process may use says nothing about how high their numbers go.
+// (go-nvml divides by 8, where a word holds 64: hence 1024.)
+func (h handle) CPUs() ([]int, error) {
+	words, ret := h.device.GetCpuAffinity(1024)
+	if ret != nvml.SUCCESS {
+		return nil, asError(ret)
+	}
+	var cpus []int
+	for i, word := range words {
+		for ; word != 0; word &= word - 1 {
+			cpus = append(cpus, i*bits.UintSize+bits.TrailingZeros(word))
+		}
+	}
+	return cpus, nil
+}
+
+// asError words a failure at once: after Shutdown the library that knows the
+// text is gone.
+func asError(ret nvml.Return) error {
+	switch ret {
+	case nvml.SUCCESS:
+		return nil
+	case nvml.ERROR_GPU_IS_LOST:
+		return ErrLost
+	case nvml.ERROR_RESET_REQUIRED:
+		return fmt.Errorf("%w: it needs a reset", ErrLost)
+	default:
+		return errors.New(ret.Error())
+	}
+}

@@ -1,0 +1,17 @@
+//go:build !cgo || !linux
+
+package gpu
+
+// BuiltWithNVML says whether this binary can see GPUs at all, for `gpurun version`.
+const BuiltWithNVML = false
+
+func newNVML() API { return noNVML{} }
+
+// noNVML stands where go-nvml does not build. Nothing but Init is ever called.
+type noNVML struct{}
+
+func (noNVML) Init() error                    { return ErrNotBuilt }
+func (noNVML) Shutdown() error                { return ErrNotBuilt }
+func (noNVML) DriverVersion() (string, error) { return "", ErrNotBuilt }
+func (noNVML) Count() (int, error)            { return 0, ErrNotBuilt }
+func (noNVML) Device(int) (Handle, error)     { return nil, ErrNotBuilt }

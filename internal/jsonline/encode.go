@@ -1,0 +1,106 @@
+package jsonline
+
+import (
+	"io"
+	"unicode/utf8"
+)
+
+// AppendString appends s to dst as a JSON string. Only what must be is
+// escaped: '"', '\\' and control characters; no HTML, no U+2028. Invalid UTF-8
+// becomes U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	dst = appendEscaped(dst, s)
+	return append(dst, '"')
+}
+
+// AppendStringBytes is AppendString for bytes, without copying them first.
+func AppendStringBytes(dst, s []byte) []byte {
+	dst = append(dst, '"')
+	dst = appendEscaped(dst, s)
+	return append(dst, '"')
+}
+
+const (
+	// A byte grows to at most 6, as in \u0001, and there are the quotes: a
+	// buffer takes any piece, and most often ten.
+	pieceSize  = 4 << 10
+	bufferSize = 64 << 10
+)
+
+// WriteString writes line to w as a JSON string, the same bytes that
+// AppendString gives, in memory that does not grow with the line: it may be
+// gigabytes, mapped from a file. The error is that of w.
+//
+// line should be valid UTF-8: what is not can not be had back from the string.
+func WriteString(w io.Writer, line []byte) error {
+	buf := make([]byte, 0, min(bufferSize, 6*len(line)+2))
+	buf = append(buf, '"')
+	for len(line) > 0 {
+		n := pieceEnd(line)
+		if cap(buf)-len(buf) < 6*n+1 {
+			if _, err := w.Write(buf); err != nil {
+				return err
+			}
+			buf = buf[:0]
+		}
+		buf = appendEscaped(buf, line[:n])
+		line = line[n:]
+	}
+	_, err := w.Write(append(buf, '"'))
+	return err
+}
+
+// pieceEnd is where to cut the next piece off line, not inside a character.
+func pieceEnd(line []byte) int {
+	if len(line) <= pieceSize {
+		return len(line)
+	}
+	for n := pieceSize; n > pieceSize-utf8.UTFMax; n-- {
+		if utf8.RuneStart(line[n]) {
+			return n
+		}
+	}
+	return pieceSize // no UTF-8 here: any cut will do
+}
+
+// appendEscaped appends s as it stands inside the quotes of a JSON string.
+func appendEscaped[Bytes string | []byte](dst []byte, s Bytes) []byte {
+	start := 0 // of what is not yet appended
+	for i := skipPlain(s, 0); i < len(s); i = skipPlain(s, i) {
+		if c := s[i]; c < utf8.RuneSelf {
+			dst = append(dst, s[start:i]...)
+			dst = appendEscape(dst, c)
+			i++
+			start = i
+			continue
+		}
+		var why failure
+		if i, why = skipRunes(s, i); why != okay {
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, "\ufffd"...)
+			i++
+			start = i
+		}
+	}
+	return append(dst, s[start:]...)
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, '\\', 'b')
+	case '\f':
+		return append(dst, '\\', 'f')
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+}

@@ -1,0 +1,38 @@
+package jsonline
+
+import (
+	"math"
+	"strconv"
+)
+
+// AppendFloat32 appends the fewest digits that give f back when they are read
+// as a float32, in the form that encoding/json uses. JSON has no NaN and no
+// infinity: for these it appends null and returns false.
+func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
+	// Compared as float32: 1e-6 is not the same number in both precisions.
+	abs := float32(math.Abs(float64(f)))
+	return appendFloat(dst, float64(f), 32, abs != 0 && (abs < 1e-6 || abs >= 1e21))
+}
+
+// AppendFloat64 is AppendFloat32 for a float64.
+func AppendFloat64(dst []byte, f float64) ([]byte, bool) {
+	abs := math.Abs(f)
+	return appendFloat(dst, f, 64, abs != 0 && (abs < 1e-6 || abs >= 1e21))
+}
+
+func appendFloat(dst []byte, f float64, bitSize int, exponent bool) ([]byte, bool) {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(dst, "null"...), false
+	}
+	if !exponent {
+		return strconv.AppendFloat(dst, f, 'f', -1, bitSize), true
+	}
+	dst = strconv.AppendFloat(dst, f, 'e', -1, bitSize)
+	// strconv writes two digits of exponent at least; encoding/json and
+	// JavaScript do not: e-09 is e-9.
+	if n := len(dst); dst[n-4] == 'e' && dst[n-2] == '0' {
+		dst[n-2] = dst[n-1]
+		dst = dst[:n-1]
+	}
+	return dst, true
+}

@@ -1,0 +1,135 @@
+package jsonline
+
+import "math/bits"
+
+// maxNames is the number of bits in the masks of a Wanted.
+const maxNames = 64
+
+// Wanted is a set of member names to look for at the top level of an object.
+// It is compiled once, used for millions of lines, and safe for concurrent
+// use. A nil *Wanted looks for nothing.
+type Wanted struct {
+	names []string
+
+	// byLength[n%64] has bit k set when names[k] is n bytes long: most keys of
+	// a line are refused by one look here.
+	byLength [64]uint64
+}
+
+// Want compiles a set of names; Info.Spans is in their order. It panics on
+// more than 64 names.
+func Want(names ...string) *Wanted {
+	if len(names) > maxNames {
+		panic("jsonline: more than 64 wanted names")
+	}
+	w := &Wanted{names: append([]string(nil), names...)}
+	for k, name := range names {
+		w.byLength[len(name)%64] |= 1 << k
+	}
+	return w
+}
+
+// Span is where one member stands in its line. The zero Span is an absent
+// member.
+type Span struct {
+	KeyStart   int // the opening quote of the key
+	ValueStart int // the first byte of the value
+	ValueEnd   int // one past the last byte of the value
+}
+
+// Present reports whether the member is in the line.
+func (s Span) Present() bool { return s.ValueEnd != 0 }
+
+// Info is what Scan found in a line. The zero Info is ready for use.
+type Info struct {
+	Object bool   // the line is an object
+	Close  int    // offset of the object's closing '}', if Object
+	Empty  bool   // the object has no members
+	Spans  []Span // parallel to the names of the Wanted; memory is reused by the next Scan
+}
+
+// Scan validates line and notes in info where the wanted members stand. Of a
+// key that occurs twice the last one counts, as in encoding/json. A key
+// matches by its unquoted name, so "\u005ferror" is _error.
+//
+// Accepted is exactly what encoding/json.Valid and unicode/utf8.Valid both
+// accept: any one value with whitespace around it, nested at most 10,000 deep.
+// Otherwise the error is a *SyntaxError and info says "no object, no members".
+//
+// The receiver may be nil; info may not. One info must not be used by two
+// Scans at a time.
+func (w *Wanted) Scan(line []byte, info *Info) error {
+	info.reset(w)
+	end, why := w.scan(line, info)
+	if why != okay {
+		info.reset(w)
+		return newSyntaxError(line, end, why)
+	}
+	return nil
+}
+
+// Valid reports whether Scan would accept line.
+func Valid(line []byte) bool {
+	var info Info
+	_, why := (*Wanted)(nil).scan(line, &info)
+	return why == okay
+}
+
+func (w *Wanted) scan(line []byte, info *Info) (int, failure) {
+	i := skipSpace(line, 0)
+	var why failure
+	if i < len(line) && line[i] == '{' {
+		i, why = w.skipObject(line, i, 1, info)
+		info.Object, info.Close = true, i-1
+	} else {
+		i, why = skipValue(line, i, 0)
+	}
+	if why != okay {
+		return i, why
+	}
+	if i = skipSpace(line, i); i < len(line) {
+		return i, unexpected
+	}
+	return i, okay
+}
+
+func (info *Info) reset(w *Wanted) {
+	n := 0
+	if w != nil {
+		n = len(w.names)
+	}
+	spans := info.Spans
+	if cap(spans) < n {
+		spans = make([]Span, n)
+	}
+	spans = spans[:n]
+	clear(spans)
+	*info = Info{Spans: spans}
+}
+
+// note keeps the place of m if its name is wanted.
+func (w *Wanted) note(line []byte, m member, info *Info) {
+	if w == nil {
+		return
+	}
+	key := line[m.KeyStart+1 : m.keyEnd-1]
+	if m.escaped {
+		w.noteEscaped(key, m, info)
+		return
+	}
+	for mask := w.byLength[len(key)%64]; mask != 0; mask &= mask - 1 {
+		if k := bits.TrailingZeros64(mask); w.names[k] == string(key) {
+			info.Spans[k] = m.Span
+		}
+	}
+}
+
+// noteEscaped is note for a key with a backslash in it. It compares with each
+// name in turn instead of unquoting into a buffer, which would have to grow.
+func (w *Wanted) noteEscaped(key []byte, m member, info *Info) {
+	for k, name := range w.names {
+		if unquotesTo(key, name) {
+			info.Spans[k] = m.Span
+		}
+	}
+}

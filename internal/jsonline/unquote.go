@@ -1,0 +1,87 @@
+package jsonline
+
+import (
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// The functions here take the inside of a valid string, without its quotes.
+
+// unescape decodes the escape at the start of s and says how many bytes it
+// takes: a surrogate pair is one escape of 12. Half a pair is U+FFFD.
+func unescape(s []byte) (r rune, size int) {
+	switch c := s[1]; c {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+	default: // the character itself: '"', '\\' or '/'
+		return rune(c), 2
+	}
+	r = hex4(s[2:])
+	if !utf16.IsSurrogate(r) {
+		return r, 6
+	}
+	if len(s) >= 12 && s[6] == '\\' && s[7] == 'u' {
+		if pair := utf16.DecodeRune(r, hex4(s[8:])); pair != utf8.RuneError {
+			return pair, 12
+		}
+	}
+	return utf8.RuneError, 6
+}
+
+// hex4 is the number that the first 4 bytes of s, hexadecimal digits, stand for.
+func hex4(s []byte) rune {
+	var r rune
+	for _, c := range s[:4] {
+		if isDigit(c) {
+			r = r<<4 | rune(c-'0')
+		} else {
+			r = r<<4 | rune((c|0x20)-'a'+10)
+		}
+	}
+	return r
+}
+
+// appendUnquoted appends what s stands for.
+func appendUnquoted(dst, s []byte) []byte {
+	for len(s) > 0 {
+		if s[0] != '\\' {
+			dst = append(dst, s[0])
+			s = s[1:]
+			continue
+		}
+		r, size := unescape(s)
+		dst = utf8.AppendRune(dst, r)
+		s = s[size:]
+	}
+	return dst
+}
+
+// unquotesTo reports whether s stands for name, without writing it out.
+func unquotesTo(s []byte, name string) bool {
+	for len(s) > 0 {
+		if s[0] != '\\' {
+			if name == "" || name[0] != s[0] {
+				return false
+			}
+			s, name = s[1:], name[1:]
+			continue
+		}
+		r, size := unescape(s)
+		var buf [utf8.UTFMax]byte
+		n := utf8.EncodeRune(buf[:], r)
+		if len(name) < n || name[:n] != string(buf[:n]) {
+			return false
+		}
+		s, name = s[size:], name[n:]
+	}
+	return name == ""
+}

@@ -1,0 +1,158 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Command says what to start and how.
+type Command struct {
+	Path string
+	// Args are the arguments after the program's name.
+	Args []string
+	// Env is the whole environment; nil means this process's own.
+	Env []string
+	// Dir is the working folder; empty means this process's own.
+	Dir string
+	// Stdin is /dev/null if nil: a child must never eat its parent's input.
+	Stdin *os.File
+	// Stdout and Stderr are /dev/null if nil.
+	Stdout, Stderr *os.File
+	// ExtraFiles become descriptors 3, 4, … of the child.
+	ExtraFiles []*os.File
+	// CPUs is the set of processors it may run on; nil means all. Linux only.
+	CPUs []int
+	// DieWithParent sends the child SIGKILL when this process ends, however it
+	// ends. Linux only; elsewhere the child must watch a descriptor.
+	DieWithParent bool
+}
+
+// Process is a started child.
+type Process struct {
+	pid  int
+	done chan struct{}
+	exit Exit
+}
+
+// Exit tells how a process ended.
+type Exit struct {
+	// Code is the exit status, -1 if a signal ended it.
+	Code int
+	// Signal is the signal that ended it, 0 if none did.
+	Signal syscall.Signal
+	// MaxRSS is its peak resident memory in bytes, 0 where not known.
+	MaxRSS int64
+}
+
+// String is a phrase for messages; it holds nothing that differs from run to run.
+func (e Exit) String() string {
+	if e.Signal != 0 {
+		return "killed by " + signalName(e.Signal)
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}
+
+// Start starts c in a process group of its own. When the process ends, whatever
+// is left of its group is killed before Done is closed.
+func Start(c Command) (*Process, error) {
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env, cmd.Dir, cmd.ExtraFiles = c.Env, c.Dir, c.ExtraFiles
+	// Assigning a nil *os.File to the interface would not be a nil interface.
+	if c.Stdin != nil {
+		cmd.Stdin = c.Stdin
+	}
+	if c.Stdout != nil {
+		cmd.Stdout = c.Stdout
+	}
+	if c.Stderr != nil {
+		cmd.Stderr = c.Stderr
+	}
+	cmd.SysProcAttr = attributes(c)
+
+	p := &Process{done: make(chan struct{})}
+	started := make(chan error)
+	go p.own(cmd, c.CPUs, started)
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// own starts the command and waits for it on one OS thread: the parent-death
+// signal follows the thread that forked, not the process, and affinity is
+// inherited from it. The thread is never unlocked, so it ends with the goroutine
+// and its affinity harms nobody.
+func (p *Process) own(cmd *exec.Cmd, cpus []int, started chan<- error) {
+	runtime.LockOSThread()
+	if err := setThreadAffinity(cpus); err != nil {
+		started <- fmt.Errorf("set affinity: %w", err)
+		return
+	}
+	if err := cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	p.pid = cmd.Process.Pid
+	started <- nil
+
+	// While the leader is dead but not yet waited for, its pid, and with it the
+	// group's id, cannot be given to anybody else: the group is killed then.
+	if waitExited(p.pid) {
+		p.KillGroup()
+	}
+	_ = cmd.Wait() // the state below says what it would
+	p.exit = exitOf(cmd.ProcessState)
+	close(p.done)
+}
+
+// Pid returns the process id, which is also the id of its group.
+func (p *Process) Pid() int { return p.pid }
+
+// Done is closed when the process has ended and Exit may be asked.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit tells how the process ended; call it only after Done is closed.
+func (p *Process) Exit() Exit { return p.exit }
+
+// KillGroup sends SIGKILL to the process and all of its group. It works on
+// stopped processes too, and does nothing once the process is gone.
+func (p *Process) KillGroup() {
+	select {
+	case <-p.done:
+	default:
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	}
+}
+
+// End waits up to grace for the process to end by itself, then kills its group
+// and waits for that. It reports whether the process ended by itself.
+func (p *Process) End(grace time.Duration) bool {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-timer.C:
+		p.KillGroup()
+		<-p.done
+		return false
+	}
+}
+
+func exitOf(state *os.ProcessState) Exit {
+	if state == nil {
+		return Exit{Code: -1}
+	}
+	e := Exit{Code: state.ExitCode()}
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		e.Signal = status.Signal()
+	}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		e.MaxRSS = maxRSS(usage)
+	}
+	return e
+}

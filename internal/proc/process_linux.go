@@ -1,0 +1,54 @@
+package proc
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func attributes(c Command) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if c.DieWithParent {
+		attr.Pdeathsig = syscall.SIGKILL
+	}
+	return attr
+}
+
+// waitExited blocks until the child has ended, without reaping it, and reports
+// whether it could.
+func waitExited(pid int) bool {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return err == nil
+		}
+	}
+}
+
+// setThreadAffinity binds the calling thread, and so what it forks, to those of
+// cpus that this process may use. Where it may use none of them (a container's
+// share on another socket) it changes nothing.
+func setThreadAffinity(cpus []int) error {
+	if len(cpus) == 0 {
+		return nil
+	}
+	var allowed, set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return err
+	}
+	for _, cpu := range cpus {
+		if allowed.IsSet(cpu) {
+			set.Set(cpu)
+		}
+	}
+	if set.Count() == 0 {
+		return nil
+	}
+	return unix.SchedSetaffinity(0, &set)
+}
+
+// maxRSS is in kibibytes on Linux.
+func maxRSS(usage *syscall.Rusage) int64 { return usage.Maxrss * 1024 }
+
+func signalName(s syscall.Signal) string { return unix.SignalName(s) }

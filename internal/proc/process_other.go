@@ -1,0 +1,21 @@
+//go:build !linux
+
+package proc
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// waitExited cannot be had here: there is no portable wait that does not reap.
+func waitExited(int) bool { return false }
+
+func setThreadAffinity([]int) error { return nil }
+
+// maxRSS is in bytes on Darwin.
+func maxRSS(usage *syscall.Rusage) int64 { return usage.Maxrss }
+
+func signalName(s syscall.Signal) string { return unix.SignalName(s) }

@@ -1,0 +1,36 @@
+package progress
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// events writes events as JSON lines: {"event":"chunk_done","time":…, …}.
+type events struct{ out io.Writer }
+
+func newEvents(out io.Writer) *events { return &events{out: out} }
+
+func (e *events) write(event orchestrator.Event) {
+	head, err := json.Marshal(struct {
+		Event string    `json:"event"`
+		Time  time.Time `json:"time"`
+	}{event.EventName(), time.Now()})
+	if err != nil {
+		return
+	}
+	body, err := json.Marshal(event)
+	if err != nil {
+		return
+	}
+	// Both are objects: the second's members follow the first's.
+	line := head[:len(head)-1]
+	if len(body) > len("{}") {
+		line = append(append(line, ','), body[1:]...)
+	} else {
+		line = append(line, '}')
+	}
+	_, _ = e.out.Write(append(line, '\n'))
+}

@@ -1,0 +1,105 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// lineInterval is how often a log gets a line: often enough to see that it
+// moves, seldom enough for a nine-hour job.
+const lineInterval = 5 * time.Second
+
+// lines is for logs and pipes: a whole line now and then.
+type lines struct {
+	state state
+	mu    sync.Mutex // guards out
+	out   io.Writer
+	stop  chan struct{}
+	once  sync.Once
+	ended sync.WaitGroup
+}
+
+func newLines(out io.Writer) *lines {
+	l := &lines{out: out, stop: make(chan struct{})}
+	l.ended.Add(1)
+	go l.run()
+	return l
+}
+
+func (l *lines) run() {
+	defer l.ended.Done()
+	ticker := time.NewTicker(lineInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if line := l.state.line(time.Now()); line != "" {
+				_, _ = l.Write([]byte(line + "\n"))
+			}
+		case <-l.stop:
+			return
+		}
+	}
+}
+
+func (l *lines) Event(event orchestrator.Event) {
+	l.state.take(event)
+	if text := notice(event); text != "" {
+		_, _ = l.Write([]byte(text + "\n"))
+	}
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(p)
+}
+
+func (l *lines) Close() {
+	l.once.Do(func() { close(l.stop) })
+	l.ended.Wait()
+}
+
+// line is the whole job in one line, "" before there is anything to tell.
+func (s *state) line(now time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.slots) == 0 {
+		return ""
+	}
+	parts := []string{Count(s.job.Records) + " records"}
+	if s.total >= 0 {
+		percent := 100.0
+		if s.total > 0 {
+			percent = 100 * float64(s.job.Records) / float64(s.total)
+		}
+		parts[0] = fmt.Sprintf("%s of %s records (%.1f %%)", Count(s.job.Records), Count(s.total), percent)
+	}
+	if rate := s.pace.rate(now); rate > 0 {
+		parts = append(parts, rateText(rate))
+	}
+	if eta := s.pace.eta(now, s.total); eta > 0 {
+		parts = append(parts, "ETA "+durationText(eta))
+	}
+	if s.job.Failed > 0 {
+		parts = append(parts, Count(s.job.Failed)+" failed")
+	}
+	return strings.Join(append(parts, s.workersText()), ", ")
+}
+
+// workersText is how many workers are at what.
+func (s *state) workersText() string {
+	counts := s.phases()
+	var parts []string
+	for _, p := range []phase{computing, opening, ready, waiting, lost} {
+		if counts[p] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[p], p))
+		}
+	}
+	return fmt.Sprintf("%s: %s", plural(int64(len(s.slots)), "worker"), strings.Join(parts, ", "))
+}

@@ -1,0 +1,222 @@
+// Package wire is the messages between an orchestrator and its workers.
+//
+// Both hold one end of a socket pair, the worker as descriptor 3. A message is
+// four bytes of length and a JSON value; there are descriptions only, never
+// records: "records a to b are these bytes of that file", "done so far", "stop
+// at the next batch border".
+//
+//	orchestrator                          worker
+//	  Setup ─────────────────────────────►  start the kernel
+//	  ◄───────────────────────── Ready (or Failed)
+//	  Assign ────────────────────────────►  compute a chunk
+//	  ◄──────────────── Progress, Progress, …
+//	  ◄──────────────── Done {segment, rest} (or Failed)
+//	  Assign …
+//	  End ───────────────────────────────►  close the kernel, exit
+//	  (end of the connection) ───────────►  kill everything, exit
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Descriptor is where a worker finds its end of the connection.
+const Descriptor = 3
+
+// The arguments by which a program knows that it was started as a worker or as a
+// built-in kernel, instead of by a person.
+const (
+	WorkerArgument = "gpurun-worker"
+	KernelArgument = "gpurun-kernel"
+)
+
+// MarkVariable is an environment variable of a worker and so of everything it
+// starts; its value is unique, so that what a killed worker left can be found.
+const MarkVariable = "GPURUN_WORKER_MARK"
+
+// Message is one message: exactly one member is set.
+type Message struct {
+	// To the worker.
+	Setup  *Setup  `json:"setup,omitempty"`
+	Assign *Assign `json:"assign,omitempty"`
+	Stop   *Stop   `json:"stop,omitempty"`
+	End    *End    `json:"end,omitempty"`
+
+	// To the orchestrator.
+	Ready    *Ready    `json:"ready,omitempty"`
+	Progress *Progress `json:"progress,omitempty"`
+	Done     *Done     `json:"done,omitempty"`
+	Failed   *Failed   `json:"failed,omitempty"`
+	Alive    *Alive    `json:"alive,omitempty"`
+}
+
+// Setup is the first message: what the worker is for.
+type Setup struct {
+	// DescribeOnly: start the kernel without a device, ask it, answer Ready, end.
+	DescribeOnly bool   `json:"describe_only,omitempty"`
+	Kernel       string `json:"kernel"`
+	KernelConfig []byte `json:"kernel_config,omitempty"`
+	ExecMode     string `json:"exec_mode,omitempty"`
+	// Dir is the user's working folder.
+	Dir string `json:"dir"`
+	// SocketDir is this worker's own, for the kernel's socket.
+	SocketDir   string        `json:"socket_dir"`
+	Device      Device        `json:"device"`
+	OpenTimeout time.Duration `json:"open_timeout"`
+	Timeout     time.Duration `json:"timeout"`
+	LogLevel    string        `json:"log_level,omitempty"`
+	Records     Records       `json:"records"`
+}
+
+// Records is how records are treated.
+type Records struct {
+	BatchSize   int      `json:"batch_size"`
+	BatchBytes  int      `json:"batch_bytes"`
+	MaxBytes    int64    `json:"max_bytes"`
+	Keep        []string `json:"keep,omitempty"`
+	Reprocess   bool     `json:"reprocess,omitempty"`
+	ErrorsApart bool     `json:"errors_apart,omitempty"`
+	Step        string   `json:"step"`
+}
+
+// Device is what a kernel is told of where it runs.
+type Device struct {
+	Name    string `json:"name"`
+	Index   int    `json:"index"`
+	UUID    string `json:"uuid,omitempty"`
+	Memory  uint64 `json:"memory,omitempty"`
+	Count   int    `json:"count"`
+	GPU     bool   `json:"gpu"`
+	Threads int    `json:"threads"`
+}
+
+// Assign gives the worker a chunk.
+type Assign struct {
+	Chunk chunk.Chunk `json:"chunk"`
+	// Part is what the names of its result files begin with.
+	Part string `json:"part"`
+}
+
+// Stop asks the worker to end its chunk at the next batch border.
+type Stop struct{}
+
+// End says that no chunk follows: close the kernel and exit.
+type End struct{}
+
+// Ready says that the kernel is open, or described.
+type Ready struct {
+	Info Info `json:"info"`
+}
+
+// Info is what a kernel says of itself; plugins.Info explains the members.
+type Info struct {
+	Name       string   `json:"name,omitempty"`
+	Version    string   `json:"version,omitempty"`
+	BatchSize  int      `json:"batch_size,omitempty"`
+	InFlight   int      `json:"in_flight,omitempty"`
+	NeedsGPU   bool     `json:"needs_gpu,omitempty"`
+	Frameworks []string `json:"frameworks,omitempty"`
+	MinMemory  uint64   `json:"min_memory,omitempty"`
+	CanTrim    bool     `json:"can_trim,omitempty"`
+}
+
+// Progress is how far the chunk is.
+type Progress struct {
+	Counts chunk.Counts `json:"counts"`
+}
+
+// Done says that the chunk, or its beginning up to Rest, is computed and its
+// part closed.
+type Done struct {
+	Segment chunk.Segment `json:"segment"`
+	// Rest is what was not computed: nil for nothing.
+	Rest  *chunk.Chunk `json:"rest,omitempty"`
+	Stats Stats        `json:"stats"`
+}
+
+// Stats is what a chunk cost.
+type Stats struct {
+	Batches  int64         `json:"batches"`
+	Busy     time.Duration `json:"busy"` // the kernel had something to compute
+	Restarts int64         `json:"restarts,omitempty"`
+	Retries  int64         `json:"retries,omitempty"` // batches run again, whole or in parts
+	// Failures by kind, with the first message of each.
+	Kinds map[string]KindStats `json:"kinds,omitempty"`
+}
+
+// KindStats is the failures of one kind.
+type KindStats struct {
+	Count   int64  `json:"count"`
+	Example string `json:"example"`
+	Detail  string `json:"detail,omitempty"`
+	Line    int64  `json:"line"`
+}
+
+// Failed says that the worker cannot go on with its kernel, its device or its
+// chunk. The part is gone.
+type Failed struct {
+	Fault *fault.Error `json:"fault"`
+}
+
+// Alive is sent when there is nothing else to say.
+type Alive struct{}
+
+// maxMessage bounds a message: there are descriptions only.
+const maxMessage = 16 << 20
+
+// Conn sends and receives messages. Send is safe for concurrent use, Receive is
+// for one goroutine.
+type Conn struct {
+	rw io.ReadWriter
+	mu sync.Mutex
+}
+
+// NewConn uses a connection, which stays the caller's to close.
+func NewConn(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
+
+// Send writes one message.
+func (c *Conn) Send(m Message) error {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	if len(body) > maxMessage {
+		return fmt.Errorf("message of %d bytes", len(body))
+	}
+	frame := make([]byte, 4, 4+len(body))
+	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
+	frame = append(frame, body...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err = c.rw.Write(frame)
+	return err
+}
+
+// Receive reads one message; io.EOF means that the other side is gone.
+func (c *Conn) Receive() (Message, error) {
+	var m Message
+	var head [4]byte
+	if _, err := io.ReadFull(c.rw, head[:]); err != nil {
+		return m, err
+	}
+	size := binary.LittleEndian.Uint32(head[:])
+	if size > maxMessage {
+		return m, fmt.Errorf("message of %d bytes", size)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(c.rw, body); err != nil {
+		return m, io.ErrUnexpectedEOF
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		return m, fmt.Errorf("decode message: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,208 @@
+package orchestrator
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// Defaults of Config's members, with their reasons in the members' comments.
+const (
+	DefaultBatchSize      = 128
+	DefaultBatchBytes     = 32 << 20
+	DefaultChunksPerGPU   = 16
+	DefaultMaxRecordBytes = 16 << 20
+	DefaultTimeout        = 5 * time.Minute
+	DefaultOpenTimeout    = 30 * time.Minute
+	DefaultRetries        = 3
+	DefaultFlush          = time.Second
+)
+
+// chunkBatches is how many batches a chunk of a stream holds by default.
+const chunkBatches = 16
+
+// Config is one job. Input, Output and Kernel are needed; the zero value of
+// everything else is its default.
+type Config struct {
+	// Input is a file of JSON lines, or - for Stdin.
+	Input string
+	// Stdin is read for Input "-"; nil means os.Stdin.
+	Stdin io.Reader
+
+	// Output is a file, which appears under its name when it is complete; or -
+	// for Stdout, or a device or pipe, which are written to as results come.
+	Output string
+	// Stdout is written for Output "-"; nil means os.Stdout.
+	Stdout io.Writer
+	// Errors is a file for the failed records; empty keeps them in their place
+	// in the output.
+	Errors string
+	// Force replaces an output that exists.
+	Force bool
+
+	// Kernel is a built-in's name, exec:COMMAND, a program's path, or a name
+	// found in $GPURUN_PLUGIN_PATH.
+	Kernel string
+	// KernelConfig is a JSON value for the kernel.
+	KernelConfig []byte
+	// ExecMode is how an exec: kernel runs its program: stream, batch or
+	// per-record.
+	ExecMode string
+
+	// GPUs selects devices: all (default), 0,2, 0-3, GPU-…, cpu:4.
+	GPUs string
+	// GPUsPerWorker gives every worker so many GPUs, for a model that needs
+	// them; default 1.
+	GPUsPerWorker int
+	// WorkersPerGPU starts so many workers on every device; default 1.
+	WorkersPerGPU int
+	// PinUUID pins by UUID instead of index.
+	PinUUID bool
+	// NoAffinity lets workers run on all CPUs, not only on those near their GPU.
+	NoAffinity bool
+
+	// BatchSize is the number of records in a batch: default the kernel's wish,
+	// else 128.
+	BatchSize int
+	// BatchBytes bounds a batch; default 32 MiB. A longer record goes alone.
+	BatchBytes int
+	// ChunksPerGPU is the number of chunks that the input is cut into for each
+	// slot; default 16, so that a fast device can take work from a slow one. 1
+	// is the static split, ceil(n / slots).
+	ChunksPerGPU int
+	// Split is how a file is cut; default by records up to 16 GiB.
+	Split chunk.Split
+	// ChunkRecords is the number of records in a chunk of a stream; default 16
+	// batches.
+	ChunkRecords int64
+	// Flush is how long a record of a stream may wait for its chunk to fill;
+	// default 1s.
+	Flush time.Duration
+	// MaxRecordBytes is the length above which a line is a failed record;
+	// default 16 MiB.
+	MaxRecordBytes int64
+	// Limit and Offset use only some of the records.
+	Limit, Offset int64
+	// Keep names the input members that stay in the output, beside the kernel's;
+	// empty keeps all.
+	Keep []string
+	// Reprocess gives records that come in with an _error to the kernel too.
+	Reprocess bool
+
+	// Timeout is how long a batch may take; default 5m.
+	Timeout time.Duration
+	// OpenTimeout is how long a kernel may take to open, and again for its first
+	// batch; default 30m, since models are large.
+	OpenTimeout time.Duration
+	// Retries is how often a chunk whose worker was lost is tried again before
+	// its records are marked; default 3, negative for none.
+	Retries int
+
+	// Dir is the working folder of kernels; default the process's own.
+	Dir string
+	// WorkerBinary is the gpurun program that workers are started from; default
+	// this program, if its main calls worker.Init.
+	WorkerBinary string
+	// LogLevel is that of the workers' logs: debug, info, warn, error.
+	LogLevel string
+
+	// OnEvent is told what happens, one event at a time, from the goroutines of
+	// the job: it must be quick.
+	OnEvent func(Event)
+	// Abort, when closed, ends the job at once, without waiting for the batches
+	// that are being computed; the end of Run's context waits for those.
+	Abort <-chan struct{}
+
+	// devices replaces the machine's in tests.
+	devices gpu.Options
+}
+
+// withDefaults fills in what was left out and refuses what makes no sense.
+func (c Config) withDefaults() (Config, error) {
+	if err := c.check(); err != nil {
+		return c, err
+	}
+	setDefault(&c.GPUs, "all")
+	setDefault(&c.GPUsPerWorker, 1)
+	setDefault(&c.WorkersPerGPU, 1)
+	setDefault(&c.BatchBytes, DefaultBatchBytes)
+	setDefault(&c.ChunksPerGPU, DefaultChunksPerGPU)
+	setDefault(&c.MaxRecordBytes, DefaultMaxRecordBytes)
+	setDefault(&c.Timeout, DefaultTimeout)
+	setDefault(&c.OpenTimeout, DefaultOpenTimeout)
+	setDefault(&c.Retries, DefaultRetries)
+	setDefault(&c.Flush, DefaultFlush)
+	setDefault(&c.LogLevel, "info")
+	if c.Stdin == nil {
+		c.Stdin = os.Stdin
+	}
+	if c.Dir == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return c, fault.New(fault.Usage, "working folder: %w", err)
+		}
+		c.Dir = dir
+	}
+	if c.WorkerBinary == "" {
+		if c.WorkerBinary = wire.Self(); c.WorkerBinary == "" {
+			return c, fault.New(fault.Usage, "no program to start workers from: call worker.Init first in main, or name a gpurun binary in Config.WorkerBinary")
+		}
+	}
+	return c, nil
+}
+
+func (c Config) check() error {
+	switch {
+	case c.Input == "":
+		return fault.New(fault.Usage, "no input: name a file of JSON lines, or - for standard input")
+	case c.Kernel == "":
+		return fault.New(fault.Usage, "no kernel: name one with -k, for example -k echo")
+	case len(c.KernelConfig) > 0 && !json.Valid(c.KernelConfig):
+		return fault.New(fault.Usage, "the kernel configuration is no valid JSON")
+	case len(c.Keep) > 64:
+		return fault.New(fault.Usage, "--keep takes at most 64 names")
+	}
+	for _, name := range c.Keep {
+		if strings.TrimSpace(name) == "" {
+			return fault.New(fault.Usage, "--keep has an empty name")
+		}
+	}
+	switch c.Split {
+	case chunk.SplitAuto, chunk.SplitRecords, chunk.SplitBytes:
+	default:
+		return fault.New(fault.Usage, "--split %q is neither records nor bytes", c.Split)
+	}
+	for _, one := range []struct {
+		flag  string
+		value int64
+	}{
+		{"--gpus-per-worker", int64(c.GPUsPerWorker)}, {"--workers-per-gpu", int64(c.WorkersPerGPU)},
+		{"--batch-size", int64(c.BatchSize)}, {"--batch-bytes", int64(c.BatchBytes)},
+		{"--chunks-per-gpu", int64(c.ChunksPerGPU)}, {"--chunk-records", c.ChunkRecords},
+		{"--max-record-bytes", c.MaxRecordBytes}, {"--limit", c.Limit}, {"--offset", c.Offset},
+		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
+	} {
+		if one.value < 0 {
+			return fault.New(fault.Usage, "%s must not be negative", one.flag)
+		}
+	}
+	return nil
+}
+
+func setDefault[T comparable](member *T, value T) {
+	var zero T
+	if *member == zero {
+		*member = value
+	}
+}
+
+// cores is the number of CPUs that this process may use.
+func cores() int { return runtime.NumCPU() }

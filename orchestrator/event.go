@@ -1,0 +1,109 @@
+package orchestrator
+
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Kind is a kind of failure; the names stand in outputs and reports.
+type Kind = fault.Kind
+
+// Event is something that happened in a job: one of the types below.
+type Event interface {
+	// EventName is the name in JSON events.
+	EventName() string
+}
+
+// Planned: the input is counted, the devices are known, nothing has started.
+type Planned struct {
+	Plan Plan `json:"plan"`
+}
+
+// WorkerStarted: a worker process runs, and opens its kernel.
+type WorkerStarted struct {
+	Slot   int    `json:"slot"`
+	Device string `json:"device"`
+	PID    int    `json:"pid"`
+}
+
+// WorkerReady: its kernel is open.
+type WorkerReady struct {
+	Slot   int           `json:"slot"`
+	Device string        `json:"device"`
+	Took   time.Duration `json:"took_ns"`
+}
+
+// WorkerLost: a worker cannot go on. Its chunk went back to the queue.
+type WorkerLost struct {
+	Slot   int          `json:"slot"`
+	Device string       `json:"device"`
+	Fault  *fault.Error `json:"fault"`
+	// Retired: no other is started in its place.
+	Retired bool `json:"retired"`
+}
+
+// ChunkStarted: a worker computes a chunk.
+type ChunkStarted struct {
+	Slot    int    `json:"slot"`
+	Device  string `json:"device"`
+	First   int64  `json:"first"`
+	Records int64  `json:"records"`
+}
+
+// Progress: a worker is so far with its chunk.
+type Progress struct {
+	Slot   int    `json:"slot"`
+	Device string `json:"device"`
+	// Chunk is what is done of the current chunk, Records its size.
+	Chunk   chunk.Counts `json:"chunk"`
+	Records int64        `json:"records"`
+	// Job is what is done of all chunks, this one included.
+	Job chunk.Counts `json:"job"`
+	// Total is the number of records; -1 while a stream has not ended.
+	Total int64 `json:"total"`
+}
+
+// ChunkDone: a chunk, or the beginning of one, is finished.
+type ChunkDone struct {
+	Slot   int          `json:"slot"`
+	Device string       `json:"device"`
+	First  int64        `json:"first"`
+	Counts chunk.Counts `json:"counts"`
+	Job    chunk.Counts `json:"job"`
+	Total  int64        `json:"total"`
+}
+
+// ChunkGivenUp: a chunk's attempts are used up; its records are kept, marked.
+type ChunkGivenUp struct {
+	First   int64        `json:"first"`
+	Records int64        `json:"records"`
+	Fault   *fault.Error `json:"fault"`
+}
+
+// Notice is a line for the user.
+type Notice struct {
+	Text string `json:"text"`
+}
+
+// Stopping: the job was asked to stop, and waits for the batches in work.
+type Stopping struct{}
+
+// Finished is the last event.
+type Finished struct {
+	Report Report `json:"report"`
+}
+
+// EventName is the name in JSON events.
+func (Planned) EventName() string       { return "planned" }
+func (WorkerStarted) EventName() string { return "worker_started" }
+func (WorkerReady) EventName() string   { return "worker_ready" }
+func (WorkerLost) EventName() string    { return "worker_lost" }
+func (ChunkStarted) EventName() string  { return "chunk_started" }
+func (Progress) EventName() string      { return "progress" }
+func (ChunkDone) EventName() string     { return "chunk_done" }
+func (ChunkGivenUp) EventName() string  { return "chunk_given_up" }
+func (Notice) EventName() string        { return "notice" }
+func (Stopping) EventName() string      { return "stopping" }
+func (Finished) EventName() string      { return "finished" }

@@ -1,0 +1,343 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// Plan is what a job would do: it is made before anything is started.
+type Plan struct {
+	Input  string `json:"input"`
+	Output string `json:"output,omitempty"`
+	Kernel string `json:"kernel"`
+	// Info is what the kernel said of itself.
+	Info wire.Info `json:"info"`
+	// Slots are the workers, with their devices.
+	Slots []Slot `json:"slots"`
+	// Records is the number of records, -1 for a stream or a file that is counted
+	// while it runs.
+	Records int64 `json:"records"`
+	// Chunks is their number and ChunkRecords the size of each but the last; 0
+	// where it is not known before.
+	Chunks       int64 `json:"chunks"`
+	ChunkRecords int64 `json:"chunk_records"`
+	BatchSize    int   `json:"batch_size"`
+	// Notes are lines for the user.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Slot is a place for one worker.
+type Slot struct {
+	Number int `json:"slot"`
+	// Name is the label of bars and logs: "GPU 0", "GPU 0 #2".
+	Name    string       `json:"name"`
+	Devices []gpu.Device `json:"devices"`
+	// Pin is what the worker gets in its environment.
+	Pin []string `json:"pin"`
+	// Threads is its share of the CPU cores.
+	Threads int `json:"threads"`
+}
+
+// device is how a kernel is told of the slot.
+func (s Slot) device() wire.Device {
+	first := s.Devices[0]
+	d := wire.Device{Name: s.Name, Index: first.Index, UUID: first.UUID, Memory: first.Memory, Threads: s.Threads}
+	if first.Kind == gpu.GPU {
+		d.GPU, d.Count = true, len(s.Devices)
+	}
+	return d
+}
+
+// MakePlan says what Run would do with the same Config. It starts the kernel
+// once, without a device, to ask what it needs, and leaves nothing behind.
+func MakePlan(ctx context.Context, config Config) (Plan, error) {
+	p, err := prepare(ctx, config)
+	if err != nil {
+		return Plan{}, err
+	}
+	defer p.close()
+	return p.plan, nil
+}
+
+// prepared is a job ready to start.
+type prepared struct {
+	config Config
+	plan   Plan
+	source chunk.Source
+	runDir string // short-lived things with short names: sockets
+}
+
+func (p *prepared) close() {
+	if p.source != nil {
+		_ = p.source.Close()
+	}
+	_ = os.RemoveAll(p.runDir)
+}
+
+// prepare checks everything that can be checked before a worker starts, in the
+// order in which a user would want to hear of it.
+func prepare(ctx context.Context, config Config) (_ *prepared, err error) {
+	config, err = config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkInput(config); err != nil {
+		return nil, err
+	}
+	if err := checkOutputs(config); err != nil {
+		return nil, err
+	}
+	p := &prepared{config: config}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.runDir, err = makeRunDir(); err != nil {
+		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)
+	}
+	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1}
+	if err := p.assignDevices(ctx); err != nil {
+		return nil, err
+	}
+	// The kernel is asked, and the input counted, side by side: the count does
+	// not depend on the kernel unless it wishes for another batch size.
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.askKernel(groupCtx) })
+	group.Go(func() error { return p.openInput(groupCtx, config.BatchSize) })
+	if err := group.Wait(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fault.New(fault.Canceled, "stopped before anything was started")
+		}
+		return nil, err
+	}
+	if err := p.fitKernel(ctx); err != nil {
+		return nil, err
+	}
+	p.describeChunks()
+	return p, nil
+}
+
+func (p *prepared) assignDevices(ctx context.Context) error {
+	selection, err := gpu.ParseSelection(p.config.GPUs)
+	if err != nil {
+		return err
+	}
+	options := p.config.devices
+	options.PinUUID = p.config.PinUUID
+	inventory, err := gpu.Select(ctx, selection, options)
+	if err != nil {
+		return err
+	}
+	if inventory.Note != "" {
+		p.plan.Notes = append(p.plan.Notes, inventory.Note)
+	}
+	groups, err := gpu.Group(inventory.Devices, p.config.GPUsPerWorker)
+	if err != nil {
+		return err
+	}
+	p.plan.Slots = makeSlots(groups, p.config.WorkersPerGPU)
+	return nil
+}
+
+func makeSlots(groups [][]gpu.Device, workers int) []Slot {
+	var slots []Slot
+	threads := max(1, cores()/(len(groups)*workers))
+	for round := range workers {
+		for _, group := range groups {
+			name := group[0].String()
+			for _, more := range group[1:] {
+				name += "+" + strings.TrimPrefix(more.String(), "GPU ")
+			}
+			if workers > 1 {
+				name = fmt.Sprintf("%s #%d", name, round+1)
+			}
+			slots = append(slots, Slot{
+				Number: len(slots), Name: name, Devices: group,
+				Pin: gpu.PinEnv(group), Threads: threads,
+			})
+		}
+	}
+	return slots
+}
+
+// openInput opens a file; batch is the batch size as far as it is known. A
+// stream is opened only when the job starts: it can be read but once.
+func (p *prepared) openInput(ctx context.Context, batch int) error {
+	if p.config.Input == "-" {
+		return nil
+	}
+	setDefault(&batch, DefaultBatchSize)
+	source, err := chunk.OpenFile(ctx, p.config.Input, chunk.CutOptions{
+		Limits: p.limits(), Chunks: p.config.ChunksPerGPU * len(p.plan.Slots),
+		BatchSize: batch, Split: p.config.Split,
+	})
+	if err != nil {
+		return err
+	}
+	p.source = source
+	return nil
+}
+
+// openStream begins to read standard input into spool files in dir.
+func (p *prepared) openStream(dir string) error {
+	records := p.config.ChunkRecords
+	setDefault(&records, int64(chunkBatches*p.plan.BatchSize))
+	source, err := chunk.Spool(p.config.Stdin, chunk.SpoolOptions{
+		Limits: p.limits(), Dir: dir,
+		ChunkRecords: records, Flush: p.config.Flush, Ahead: 2*len(p.plan.Slots) + 2,
+	})
+	if err != nil {
+		return err
+	}
+	p.source = source
+	return nil
+}
+
+func (p *prepared) limits() chunk.Limits {
+	return chunk.Limits{Offset: p.config.Offset, Limit: p.config.Limit}
+}
+
+func (p *prepared) askKernel(ctx context.Context) error {
+	info, err := describeKernel(ctx, p)
+	p.plan.Info = info
+	return err
+}
+
+// fitKernel holds the kernel's needs against the devices.
+func (p *prepared) fitKernel(ctx context.Context) error {
+	info := p.plan.Info
+	for _, slot := range p.plan.Slots {
+		device := slot.device()
+		if info.NeedsGPU && !device.GPU {
+			return fault.New(fault.Incompatible, "kernel %s needs a GPU, and there is none (%s)", p.config.Kernel, slot.Name)
+		}
+		if device.GPU && device.Memory > 0 && info.MinMemory > device.Memory {
+			return fault.New(fault.Incompatible, "kernel %s needs %d MiB of GPU memory; %s has %d MiB",
+				p.config.Kernel, info.MinMemory>>20, slot.Name, device.Memory>>20)
+		}
+	}
+	p.plan.BatchSize = p.config.BatchSize
+	if p.plan.BatchSize > 0 || info.BatchSize <= 0 {
+		setDefault(&p.plan.BatchSize, DefaultBatchSize)
+		return nil
+	}
+	p.plan.BatchSize = info.BatchSize
+	if p.source != nil { // counted for another batch size
+		_ = p.source.Close()
+		p.source = nil
+	}
+	return p.openInput(ctx, info.BatchSize)
+}
+
+func (p *prepared) describeChunks() {
+	if p.source == nil {
+		return
+	}
+	total, known := p.source.Total()
+	if !known {
+		return
+	}
+	p.plan.Records = total
+	slots := len(p.plan.Slots)
+	p.plan.ChunkRecords = chunk.Size(total, p.config.ChunksPerGPU*slots, p.plan.BatchSize)
+	if p.plan.ChunkRecords > 0 {
+		p.plan.Chunks = (total + p.plan.ChunkRecords - 1) / p.plan.ChunkRecords
+	}
+	// More workers than chunks would open kernels for nothing.
+	if p.plan.Chunks < int64(slots) {
+		p.plan.Slots = p.plan.Slots[:p.plan.Chunks]
+	}
+}
+
+// makeRunDir makes a folder whose path leaves room for a unix socket's name,
+// whatever $TMPDIR says.
+func makeRunDir() (string, error) {
+	parent := os.TempDir()
+	if len(parent) > 40 {
+		parent = "/tmp"
+	}
+	return os.MkdirTemp(parent, "gpurun-")
+}
+
+func checkInput(config Config) error {
+	if config.Input == "-" {
+		return nil
+	}
+	info, err := os.Stat(config.Input)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fault.New(fault.Usage, "input %s does not exist", config.Input)
+	case err != nil:
+		return fault.New(fault.Usage, "input: %w", err)
+	case info.IsDir():
+		return fault.New(fault.Usage, "input %s is a folder; name a file in it", config.Input)
+	}
+	return nil
+}
+
+func checkOutputs(config Config) error {
+	if config.Output == "" {
+		return nil // a plan needs none; Run asks for one
+	}
+	if err := checkOutput(config, "output", config.Output); err != nil || config.Errors == "" {
+		return err
+	}
+	if config.Errors == "-" || samePath(config.Errors, config.Output) {
+		return fault.New(fault.Usage, "--errors must be a file other than the output")
+	}
+	return checkOutput(config, "errors file", config.Errors)
+}
+
+func checkOutput(config Config, what, path string) error {
+	if path == "-" {
+		return nil
+	}
+	if config.Input != "-" && samePath(path, config.Input) {
+		return fault.New(fault.Usage, "the %s %s is the input itself; name another file", what, path)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fault.New(fault.Usage, "the %s %s is a folder; name a file in it", what, path)
+	case err == nil && info.Mode().IsRegular() && !config.Force:
+		return fault.New(fault.Usage, "the %s %s exists already; --force replaces it", what, path)
+	case err == nil:
+		return nil
+	case !errors.Is(err, os.ErrNotExist):
+		return fault.New(fault.Usage, "%s: %w", what, err)
+	}
+	dir := filepath.Dir(path)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fault.New(fault.Usage, "the folder %s for the %s does not exist: mkdir -p %s", dir, what, dir)
+	}
+	return nil
+}
+
+// samePath reports whether two names lead to one file.
+func samePath(a, b string) bool {
+	if absolute(a) == absolute(b) {
+		return true
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && infoA.Mode().IsRegular() && os.SameFile(infoA, infoB)
+}
+
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return filepath.Clean(path)
+}

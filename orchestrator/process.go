@@ -1,0 +1,277 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+const (
+	// endGrace is how long a worker may take to close its kernel; the worker
+	// itself gives the kernel 10 s.
+	endGrace = 15 * time.Second
+	// silence ticks make a worker that shows no life lost: it is stopped, or
+	// its machine is sick. Ticks are counted, not time: after the orchestrator
+	// itself was stopped for an hour the first tick comes at once, and the
+	// worker's messages with it.
+	silenceTick  = 5 * time.Second
+	silenceTicks = 12
+)
+
+// workerProcess is a running worker and the orchestrator's end of its wire.
+type workerProcess struct {
+	process  *proc.Process
+	file     *os.File
+	conn     *wire.Conn
+	messages chan wire.Message // closed when the worker is gone
+	mark     string
+	log      string
+}
+
+// workerOptions say what to start.
+type workerOptions struct {
+	binary string
+	label  string
+	env    []string
+	cpus   []int
+	log    string // path
+	setup  wire.Setup
+}
+
+// startWorker starts a worker process and sends it its setup.
+func startWorker(options workerOptions) (*workerProcess, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, fault.New(fault.Worker, "make socket pair: %w", err)
+	}
+	defer theirs.Close()
+	log, err := os.OpenFile(options.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		ours.Close()
+		return nil, fault.New(fault.Storage, "create worker log: %w", err)
+	}
+	defer log.Close()
+	mark := wire.MarkVariable + "=" + randomName()
+	process, err := proc.Start(proc.Command{
+		Path: options.binary, Args: []string{wire.WorkerArgument, options.label},
+		Env: append(options.env, mark), Dir: options.setup.Dir,
+		Stdout: log, Stderr: log, ExtraFiles: []*os.File{theirs}, CPUs: options.cpus,
+	})
+	if err != nil {
+		ours.Close()
+		return nil, fault.New(fault.Worker, "start worker: %w", err)
+	}
+	w := &workerProcess{
+		process: process, file: ours, conn: wire.NewConn(ours),
+		messages: make(chan wire.Message, 16), mark: mark, log: options.log,
+	}
+	go w.read()
+	if err := w.conn.Send(wire.Message{Setup: &options.setup}); err != nil {
+		return nil, w.lost(fault.New(fault.Worker, "set worker up: %w", err))
+	}
+	return w, nil
+}
+
+func (w *workerProcess) read() {
+	defer close(w.messages)
+	for {
+		message, err := w.conn.Receive()
+		if err != nil {
+			return
+		}
+		w.messages <- message
+	}
+}
+
+// errSilent: the worker shows no life.
+var errSilent = errors.New("silent")
+
+// receive returns the worker's next message that means something. It fails when
+// the worker is gone or silent, or ctx ends.
+func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
+	ticker := time.NewTicker(silenceTick)
+	defer ticker.Stop()
+	silent := 0
+	for {
+		select {
+		case message, ok := <-w.messages:
+			if !ok {
+				return message, errWorkerGone
+			}
+			if message.Alive == nil {
+				return message, nil
+			}
+			silent = 0
+		case <-ticker.C:
+			if silent++; silent >= silenceTicks {
+				return wire.Message{}, errSilent
+			}
+		case <-ctx.Done():
+			return wire.Message{}, ctx.Err()
+		}
+	}
+}
+
+var errWorkerGone = errors.New("the worker process is gone")
+
+// end lets the worker close its kernel and waits for it.
+func (w *workerProcess) end() {
+	_ = w.conn.Send(wire.Message{End: &wire.End{}})
+	w.reap(endGrace)
+}
+
+// kill ends the worker and everything below it at once.
+func (w *workerProcess) kill() {
+	// The end of the connection tells a living worker to kill its kernel, which
+	// it can do better than we: it is the subreaper. A stopped one cannot.
+	w.file.Close()
+	w.reap(2 * time.Second)
+}
+
+// reap waits for the process, kills what is left of it, and frees the wire.
+func (w *workerProcess) reap(grace time.Duration) {
+	go func() { // its reader must not block on messages that nobody wants
+		for range w.messages {
+		}
+	}()
+	w.process.End(grace)
+	proc.KillMarked(w.mark)
+	w.file.Close()
+}
+
+// lost returns why a worker that cannot be talked to is gone: its exit status
+// rather than the end of its connection.
+func (w *workerProcess) lost(err error) *fault.Error {
+	if errors.Is(err, errSilent) {
+		w.kill()
+		return fault.New(fault.Worker, "the worker showed no life for %s and was killed", silenceTicks*silenceTick)
+	}
+	w.kill()
+	return fault.New(fault.Worker, "the worker process ended: %s", w.process.Exit()).WithDetail(lastLines(w.log))
+}
+
+// socketPair returns two connected ends; both are closed on exec, and the child
+// gets its own as an extra file.
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	proc.CloseOnExec(fds[0], fds[1])
+	// Our end goes to the poller, so that Close ends a blocked read.
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "worker"), os.NewFile(uintptr(fds[1]), "orchestrator"), nil
+}
+
+func randomName() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// lastLines is the end of a log, for a person.
+func lastLines(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	var tail proc.Tail
+	_, _ = tail.Write(data)
+	return tail.String()
+}
+
+// threadVariables are what numeric libraries take their number of threads from;
+// without them each of k workers would start as many as there are cores.
+var threadVariables = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"}
+
+// workerEnv is the user's environment with the device pinned and, unless the
+// user set them, thread counts.
+func workerEnv(pin []string, threads int) []string {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return name == wire.MarkVariable || slices.ContainsFunc(pin, func(p string) bool {
+			return strings.HasPrefix(p, name+"=")
+		})
+	})
+	env = append(env, pin...)
+	for _, name := range threadVariables {
+		if _, set := os.LookupEnv(name); !set {
+			env = append(env, name+"="+strconv.Itoa(threads))
+		}
+	}
+	return env
+}
+
+// describeKernel asks the kernel what it is, through a worker without a device.
+func describeKernel(ctx context.Context, p *prepared) (wire.Info, error) {
+	dir := filepath.Join(p.runDir, "plan")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return wire.Info{}, fault.New(fault.Storage, "make temporary folder: %w", err)
+	}
+	setup := p.setup(dir)
+	setup.DescribeOnly = true
+	w, err := startWorker(workerOptions{
+		binary: p.config.WorkerBinary, label: "plan", setup: setup,
+		env: workerEnv([]string{"CUDA_VISIBLE_DEVICES="}, cores()),
+		log: filepath.Join(p.runDir, "plan.log"),
+	})
+	if err != nil {
+		return wire.Info{}, err
+	}
+	message, err := w.receive(ctx)
+	switch {
+	case ctx.Err() != nil:
+		w.kill()
+		return wire.Info{}, ctx.Err()
+	case err != nil:
+		return wire.Info{}, w.lost(err)
+	}
+	w.end()
+	switch {
+	case message.Ready != nil:
+		return message.Ready.Info, nil
+	case message.Failed != nil:
+		return wire.Info{}, unusable(message.Failed.Fault)
+	}
+	return wire.Info{}, fmt.Errorf("the worker answered nonsense")
+}
+
+// unusable makes of a kernel that cannot even be described one that the job
+// cannot use.
+func unusable(e *fault.Error) *fault.Error {
+	switch e.Kind {
+	case fault.Crash, fault.Timeout, fault.Batch, fault.Record, fault.OOM:
+		e.Kind = fault.Incompatible
+	}
+	return e
+}
+
+// setup is what all workers of the job are told.
+func (p *prepared) setup(socketDir string) wire.Setup {
+	return wire.Setup{
+		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode,
+		Dir: p.config.Dir, SocketDir: socketDir,
+		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LogLevel: p.config.LogLevel,
+		Records: wire.Records{
+			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
+			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
+			ErrorsApart: p.config.Errors != "", Step: p.config.Kernel,
+		},
+	}
+}

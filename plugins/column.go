@@ -1,0 +1,123 @@
+package plugins
+
+import (
+	"strconv"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// Column is one new member for every record of a batch, as typed values: an
+// array of width values a record, or a scalar where width is 0. The worker
+// writes it as JSON.
+type Column struct {
+	Name  string
+	Width int
+	// values is one of []float32, []float64, []int64, []bool, []string and
+	// jsonValues.
+	values any
+}
+
+type jsonValues [][]byte
+
+// Float32s is a column of numbers written with the shortest digits that a
+// float32 needs. NaN and infinity become null.
+func Float32s(name string, width int, values []float32) Column {
+	return Column{Name: name, Width: width, values: values}
+}
+
+// Float64s is a column of numbers. NaN and infinity become null.
+func Float64s(name string, width int, values []float64) Column {
+	return Column{Name: name, Width: width, values: values}
+}
+
+// Int64s is a column of whole numbers.
+func Int64s(name string, width int, values []int64) Column {
+	return Column{Name: name, Width: width, values: values}
+}
+
+// Bools is a column of true and false, one a record.
+func Bools(name string, values []bool) Column { return Column{Name: name, values: values} }
+
+// Strings is a column of strings, one a record. Bytes that are not UTF-8 become
+// the replacement character.
+func Strings(name string, values []string) Column { return Column{Name: name, values: values} }
+
+// JSON is a column of encoded values, one a record. The worker checks them.
+func JSON(name string, values [][]byte) Column {
+	return Column{Name: name, values: jsonValues(values)}
+}
+
+// rows is the number of records the column has values for; -1 if its values do
+// not divide by its width.
+func (c Column) rows() int {
+	n := 0
+	switch v := c.values.(type) {
+	case []float32:
+		n = len(v)
+	case []float64:
+		n = len(v)
+	case []int64:
+		n = len(v)
+	case []bool:
+		n = len(v)
+	case []string:
+		n = len(v)
+	case jsonValues:
+		n = len(v)
+	}
+	if c.Width <= 0 {
+		return n
+	}
+	if n%c.Width != 0 {
+		return -1
+	}
+	return n / c.Width
+}
+
+// Trusted reports whether AppendValue gives valid JSON whatever the kernel did;
+// false for encoded values, which are the kernel's own.
+func (c Column) Trusted() bool {
+	_, encoded := c.values.(jsonValues)
+	return !encoded
+}
+
+// AppendValue appends the JSON of record i's value to dst.
+func (c Column) AppendValue(dst []byte, i int) []byte {
+	switch v := c.values.(type) {
+	case []float32:
+		return appendArray(dst, c.Width, i, v, func(dst []byte, f float32) []byte {
+			dst, _ = jsonline.AppendFloat32(dst, f)
+			return dst
+		})
+	case []float64:
+		return appendArray(dst, c.Width, i, v, func(dst []byte, f float64) []byte {
+			dst, _ = jsonline.AppendFloat64(dst, f)
+			return dst
+		})
+	case []int64:
+		return appendArray(dst, c.Width, i, v, func(dst []byte, n int64) []byte {
+			return strconv.AppendInt(dst, n, 10)
+		})
+	case []bool:
+		return strconv.AppendBool(dst, v[i])
+	case []string:
+		return jsonline.AppendString(dst, v[i])
+	case jsonValues:
+		return append(dst, v[i]...)
+	}
+	return append(dst, "null"...)
+}
+
+func appendArray[T any](dst []byte, width, i int, values []T, one func([]byte, T) []byte) []byte {
+	if width <= 0 {
+		return one(dst, values[i])
+	}
+	dst = append(dst, '[')
+	for j, value := range values[i*width : (i+1)*width] {
+		if j > 0 {
+			dst = append(dst, ',')
+		}
+		dst = one(dst, value)
+	}
+	return append(dst, ']')
+}

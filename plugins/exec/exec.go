@@ -1,0 +1,170 @@
+// Package exec is the kernel that runs any program: a line in, a line out.
+//
+//	gpurun run -k 'exec:./score --fast' in.jsonl -o out.jsonl
+//
+// In mode stream, the default, one process is started per worker and fed batch
+// after batch; its n-th line answers the n-th line it was given, an empty line
+// drops the record, and the count is checked for every batch. The program must
+// write its answer to a line, or to a batch, without waiting for more input:
+// C programs are told to by stdbuf where it is installed, Python by
+// PYTHONUNBUFFERED.
+//
+// In mode batch a new process gets each batch and then the end of its input, for
+// filters that answer only then. In mode per-record a new process gets each
+// record; all lines it writes are the record's, none at all drops it, and a
+// failing exit status fails that record alone.
+//
+// What the program writes on standard error goes to the log, and the last line
+// of it into the error when it fails.
+package exec
+
+import (
+	"context"
+	"fmt"
+	"os"
+	osexec "os/exec"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// Modes of running the program.
+const (
+	ModeStream    = "stream"
+	ModeBatch     = "batch"
+	ModePerRecord = "per-record"
+)
+
+// New returns the kernel.
+func New() plugins.Kernel { return &kernel{} }
+
+type kernel struct {
+	config  plugins.ExecConfig
+	threads int
+	running *program // mode stream; nil before the first batch and after a failure
+}
+
+func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
+	c, err := parse(config)
+	return plugins.Info{Name: "exec:" + c.Command}, err
+}
+
+func parse(config plugins.Config) (plugins.ExecConfig, error) {
+	c := plugins.ExecConfig{}
+	if err := config.Decode(&c); err != nil {
+		return c, err
+	}
+	switch c.Mode {
+	case "":
+		c.Mode = ModeStream
+	case ModeStream, ModeBatch, ModePerRecord:
+	default:
+		return c, fault.New(fault.Usage, "exec mode %q is none of %s, %s, %s", c.Mode, ModeStream, ModeBatch, ModePerRecord)
+	}
+	if c.Command == "" {
+		return c, fault.New(fault.Incompatible, "exec needs a program: write -k 'exec:./program'")
+	}
+	return c, nil
+}
+
+// Open starts the program in mode stream, so that its own loading is part of
+// opening and a missing program stops the job before any record.
+func (k *kernel) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
+	c, err := parse(config)
+	if err != nil {
+		return err
+	}
+	k.config, k.threads = c, max(1, device.Threads)
+	if err := checkProgram(c.Command); err != nil {
+		return err
+	}
+	if c.Mode == ModeStream {
+		k.running, err = startProgram(c)
+	}
+	return err
+}
+
+// checkProgram finds the plain mistakes before a shell reports them once a batch.
+func checkProgram(command string) error {
+	if err := osexec.Command("/bin/sh", "-n", "-c", command).Run(); err != nil {
+		return fault.New(fault.Incompatible, "exec: the shell cannot read %q", command)
+	}
+	word := firstWord(command)
+	if word == "" {
+		return nil // variables, a group, a pipeline: the shell will tell
+	}
+	check := osexec.Command("/bin/sh", "-c", `command -v -- "$1" >/dev/null`, "sh", word)
+	if err := check.Run(); err != nil {
+		if _, statErr := os.Stat(word); statErr == nil {
+			return fault.New(fault.Incompatible, "exec: %s is not executable: chmod +x %s", word, word)
+		}
+		return fault.New(fault.Incompatible, "exec: program %s not found", word)
+	}
+	return nil
+}
+
+func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
+	switch k.config.Mode {
+	case ModePerRecord:
+		return k.perRecord(ctx, batch, results)
+	case ModeBatch:
+		return k.oneBatch(batch, results)
+	}
+	return k.stream(batch, results)
+}
+
+// stream feeds the running program; after a failure the count is out of step, so
+// a new one is started for the next batch.
+func (k *kernel) stream(batch plugins.Batch, results *plugins.Results) error {
+	if k.running == nil {
+		p, err := startProgram(k.config)
+		if err != nil {
+			return err
+		}
+		k.running = p
+	}
+	lines, err := k.running.exchange(batch)
+	if err != nil {
+		k.running.kill()
+		k.running = nil
+		return err
+	}
+	answer(lines, results)
+	return nil
+}
+
+func (k *kernel) oneBatch(batch plugins.Batch, results *plugins.Results) error {
+	p, err := startProgram(k.config)
+	if err != nil {
+		return err
+	}
+	defer p.kill()
+	lines, err := p.exchangeAll(batch)
+	if err != nil {
+		return err
+	}
+	answer(lines, results)
+	return nil
+}
+
+func answer(lines [][]byte, results *plugins.Results) {
+	for i, line := range lines {
+		if len(line) == 0 {
+			results.Drop(i)
+		} else {
+			results.Line(i, line)
+		}
+	}
+}
+
+func (k *kernel) Close() error {
+	if k.running == nil {
+		return nil
+	}
+	err := k.running.close()
+	k.running = nil
+	if err != nil {
+		return fmt.Errorf("exec: %w", err)
+	}
+	return nil
+}

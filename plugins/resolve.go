@@ -1,0 +1,187 @@
+package plugins
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Resolver turns the name that a user gave with -k into a program.
+type Resolver struct {
+	// Builtins are the names of the kernels in the program itself.
+	Builtins []string
+	// Self starts a built-in: the path and the arguments before its name.
+	Self     string
+	SelfArgs []string
+	// SearchPath is $GPURUN_PLUGIN_PATH: folders, as in $PATH.
+	SearchPath string
+	// Dir is the user's working folder; relative paths start there.
+	Dir string
+}
+
+// Named is a resolved kernel.
+type Named struct {
+	Path   string
+	Args   []string
+	Config Config
+}
+
+// ExecConfig is the configuration of the built-in kernel exec, made from the
+// name exec:COMMAND.
+type ExecConfig struct {
+	// Command is given to the shell.
+	Command string `json:"command"`
+	// Mode is stream (default), batch or per-record.
+	Mode string `json:"mode,omitempty"`
+	// Config is the user's own configuration; the program finds it in
+	// $GPURUN_KERNEL_CONFIG.
+	Config json.RawMessage `json:"config,omitempty"`
+}
+
+// Resolve finds the kernel called name:
+//
+//	exec:COMMAND          any program, a line in and a line out
+//	./dir/file, /file     a kernel program
+//	echo                  a built-in
+//	other                 a file of that name in $GPURUN_PLUGIN_PATH
+//
+// What is not found is a fault of kind Incompatible that says what there is.
+func (r Resolver) Resolve(name string, config Config, execMode string) (Named, error) {
+	command, isExec := strings.CutPrefix(name, "exec:")
+	if !isExec && execMode != "" {
+		return Named{}, fault.New(fault.Usage, "--exec-mode is for exec: kernels; %q is none", name)
+	}
+	switch {
+	case isExec:
+		return r.resolveExec(command, config, execMode)
+	case name == "":
+		return Named{}, fault.New(fault.Usage, "no kernel: name one with -k (%s)", r.available())
+	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
+		scheme, _, _ := strings.Cut(name, ":")
+		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; there is exec:", scheme+":")
+	case strings.HasSuffix(name, ".py"):
+		return Named{}, fault.New(fault.Incompatible, "kernel %s: this version cannot host Python files; run it as a program that reads and writes lines: -k 'exec:python3 %s'", name, name)
+	case strings.Contains(name, "/"):
+		return r.resolveFile(name, config)
+	case slices.Contains(r.Builtins, name):
+		return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), name), Config: config}, nil
+	}
+	for _, dir := range filepath.SplitList(r.SearchPath) {
+		if path := filepath.Join(dir, name); dir != "" && isFile(path) {
+			return Named{Path: path, Config: config}, nil
+		}
+	}
+	return Named{}, r.unknown(name)
+}
+
+func (r Resolver) resolveExec(command string, config Config, mode string) (Named, error) {
+	if strings.TrimSpace(command) == "" {
+		return Named{}, fault.New(fault.Usage, "exec: names no program; write -k 'exec:./program --flag'")
+	}
+	if !slices.Contains(r.Builtins, "exec") {
+		return Named{}, fault.New(fault.Incompatible, "this program has no exec kernel built in (%s)", r.available())
+	}
+	encoded, err := json.Marshal(ExecConfig{Command: command, Mode: mode, Config: json.RawMessage(config)})
+	if err != nil {
+		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+	}
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "exec"), Config: encoded}, nil
+}
+
+func (r Resolver) resolveFile(name string, config Config) (Named, error) {
+	path := name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.Dir, path)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return Named{}, fault.New(fault.Incompatible, "kernel %s: %w", name, err)
+	case info.IsDir():
+		return Named{}, fault.New(fault.Incompatible, "kernel %s is a folder; build it first (go build -o kernel %s) and name the program", name, name)
+	case info.Mode()&0o111 == 0:
+		return Named{}, fault.New(fault.Incompatible, "kernel %s is not executable: chmod +x it, or run it by its interpreter with -k 'exec:…'", name)
+	}
+	return Named{Path: path, Config: config}, nil
+}
+
+func (r Resolver) unknown(name string) error {
+	hint := ""
+	candidates := append(r.installed(), r.Builtins...)
+	if near := Nearest(name, candidates); near != "" {
+		hint = fmt.Sprintf("; did you mean %s?", near)
+	} else if isFile(filepath.Join(r.Dir, name)) {
+		hint = fmt.Sprintf("; for the file beside you write ./%s", name)
+	}
+	return fault.New(fault.Incompatible, "unknown kernel %q%s There %s", name, ensureStop(hint), r.available())
+}
+
+func ensureStop(hint string) string {
+	if strings.HasSuffix(hint, "?") {
+		return hint
+	}
+	return hint + "."
+}
+
+func (r Resolver) available() string {
+	names := append(slices.Clone(r.Builtins), r.installed()...)
+	sort.Strings(names)
+	return fmt.Sprintf("are %s, exec:COMMAND and files (./kernel)", strings.Join(slices.Compact(names), ", "))
+}
+
+// installed lists the programs in the search path.
+func (r Resolver) installed() []string {
+	var names []string
+	for _, dir := range filepath.SplitList(r.SearchPath) {
+		entries, _ := os.ReadDir(dir)
+		for _, entry := range entries {
+			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				names = append(names, entry.Name())
+			}
+		}
+	}
+	return names
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Nearest returns the candidate that a person may have meant by name, or "".
+func Nearest(name string, candidates []string) string {
+	best, bestDistance := "", 3
+	for _, candidate := range candidates {
+		if d := editDistance(name, candidate); d < bestDistance && d < len(candidate) {
+			best, bestDistance = candidate, d
+		}
+	}
+	return best
+}
+
+// editDistance counts the insertions, deletions and replacements between a and b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,229 @@
+package plugins
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Verdict is what became of a record. The numbers are wire format.
+type Verdict uint8
+
+const (
+	// NoVerdict: the kernel has not said yet; at the end, its fault.
+	NoVerdict Verdict = 0
+	// Unchanged: the record is its own result.
+	Unchanged Verdict = 1
+	// Lines: the record became these lines.
+	Lines Verdict = 2
+	// Columns: the record gets a value of each of the batch's columns.
+	Columns Verdict = 3
+	// Dropped: the record has no place in the output, on purpose.
+	Dropped Verdict = 4
+	// Failed: the kernel rejects the record; it is kept and marked.
+	Failed Verdict = 5
+)
+
+var verdictNames = [...]string{"no verdict", "unchanged", "lines", "columns", "drop", "fail"}
+
+// String returns the verdict's name.
+func (v Verdict) String() string {
+	if int(v) < len(verdictNames) {
+		return verdictNames[v]
+	}
+	return fmt.Sprintf("verdict %d", uint8(v))
+}
+
+// Result is one record's verdict with what belongs to it.
+type Result struct {
+	Verdict Verdict
+	Lines   [][]byte // Verdict Lines: one or more
+	Message string   // Verdict Failed
+}
+
+// maxColumns is how many members a splice can look for at once.
+const maxColumns = 64
+
+// Results takes the verdicts of one batch. A kernel fills it in Process; the
+// methods are for one goroutine at a time.
+type Results struct {
+	results []Result
+	columns []Column
+	// misuse is the first breach of the contract, reported when the results are
+	// completed: the author learns of it whatever else happens.
+	misuse error
+
+	once     sync.Once
+	deferred bool
+	done     chan struct{}
+	err      error
+}
+
+// NewResults makes the results of a batch of n records.
+func NewResults(n int) *Results {
+	return &Results{results: make([]Result, n), done: make(chan struct{})}
+}
+
+// Unchanged says that record i is its own result.
+func (r *Results) Unchanged(i int) { r.set(i, Result{Verdict: Unchanged}) }
+
+// Line gives the one line that record i became: a JSON value without a newline.
+// An array of lines has Lines.
+func (r *Results) Line(i int, line []byte) {
+	r.set(i, Result{Verdict: Lines, Lines: [][]byte{line}})
+}
+
+// Lines gives the lines that record i became; none at all drops it.
+func (r *Results) Lines(i int, lines ...[]byte) {
+	if len(lines) == 0 {
+		r.Drop(i)
+		return
+	}
+	r.set(i, Result{Verdict: Lines, Lines: lines})
+}
+
+// Drop leaves record i out of the output, on purpose; it is counted.
+func (r *Results) Drop(i int) { r.set(i, Result{Verdict: Dropped}) }
+
+// Fail rejects record i. The message stands in the output beside the record, so
+// it should depend on the record alone.
+func (r *Results) Fail(i int, message string) {
+	r.set(i, Result{Verdict: Failed, Message: message})
+}
+
+// Failf is Fail with a format.
+func (r *Results) Failf(i int, format string, args ...any) {
+	r.Fail(i, fmt.Sprintf(format, args...))
+}
+
+// Column gives a value for every record of the batch. The records without a
+// verdict of their own get it as a new member, or in place of the member of that
+// name; the values of the others are not looked at.
+func (r *Results) Column(c Column) {
+	if n := len(r.results); c.rows() != n {
+		r.breach("gave column %q %s for a batch of %d", c.Name, plural(c.rows(), "value"), n)
+		return
+	}
+	for _, other := range r.columns {
+		if other.Name == c.Name {
+			r.breach("gave column %q twice", c.Name)
+			return
+		}
+	}
+	if len(r.columns) == maxColumns {
+		r.breach("gave more than %d columns", maxColumns)
+		return
+	}
+	r.columns = append(r.columns, c)
+}
+
+func (r *Results) set(i int, result Result) {
+	switch {
+	case i < 0 || i >= len(r.results):
+		r.breach("gave a verdict for record %d of a batch of %d", i, len(r.results))
+	case r.results[i].Verdict != NoVerdict:
+		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.results[i].Verdict, result.Verdict)
+	default:
+		r.results[i] = result
+	}
+}
+
+func (r *Results) breach(format string, args ...any) {
+	if r.misuse == nil {
+		r.misuse = fault.New(fault.Batch, "kernel "+format, args...)
+	}
+}
+
+// Defer tells that the results will be complete only after Process has
+// returned: the kernel calls finish, from any goroutine, when they are. Batches
+// must be finished in order, at most Info.InFlight of them open at a time. An
+// error returned from Process after Defer still fails the batch.
+func (r *Results) Defer() (finish func(error)) {
+	r.deferred = true
+	return r.complete
+}
+
+// complete ends the batch; only the first call counts.
+func (r *Results) complete(err error) {
+	r.once.Do(func() {
+		if err == nil {
+			err = r.settle()
+		}
+		r.err = fault.Wrap(fault.Batch, err)
+		close(r.done)
+	})
+}
+
+// settle gives the column verdict where it is due and finds what is missing.
+func (r *Results) settle() error {
+	if r.misuse != nil {
+		return r.misuse
+	}
+	missing, first := 0, 0
+	for i := range r.results {
+		if r.results[i].Verdict != NoVerdict {
+			continue
+		}
+		if len(r.columns) > 0 {
+			r.results[i].Verdict = Columns
+			continue
+		}
+		if missing == 0 {
+			first = i
+		}
+		missing++
+	}
+	if missing > 0 {
+		return fault.New(fault.Batch, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
+			len(r.results)-missing, plural(len(r.results), "record"), first)
+	}
+	return nil
+}
+
+// Wait returns when the results are complete, with the batch's error, or when
+// ctx ends. It is the caller's side of Process.
+func (r *Results) Wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	default:
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Done is closed when the results are complete.
+func (r *Results) Done() <-chan struct{} { return r.done }
+
+// Len is the number of records.
+func (r *Results) Len() int { return len(r.results) }
+
+// At returns record i's result; for use after Wait returned nil.
+func (r *Results) At(i int) Result { return r.results[i] }
+
+// ColumnList returns the batch's columns; for use after Wait returned nil.
+func (r *Results) ColumnList() []Column { return r.columns }
+
+// Call is Process as its caller wants it: it returns when the results are
+// complete.
+func Call(ctx context.Context, k Kernel, batch Batch) (*Results, error) {
+	r := NewResults(batch.Len())
+	err := k.Process(ctx, batch, r)
+	if err != nil || !r.deferred {
+		r.complete(err)
+	}
+	return r, r.Wait(ctx)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, noun)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,258 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// ahead is how many batches wait ready for the kernel, and how many for the
+// writer: enough that neither the device nor the disk waits for the other.
+const ahead = 2
+
+// compute works through a chunk and returns what came of it. Bad records are
+// part of that; an error means that this worker cannot finish the chunk.
+func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reader, err := startReading(ctx, assign.Chunk, w.setup.Records)
+	if err != nil {
+		return wire.Done{}, err
+	}
+	defer reader.stop()
+	out := w.startWriting(assign, reader.give)
+
+	r := &chunkRun{worker: w, ctx: ctx, reader: reader, out: out, rest: assign.Chunk}
+	err = r.loop()
+	segment, writeErr := out.finish(err != nil || ctx.Err() != nil)
+	if err == nil {
+		err = writeErr
+	}
+	if err != nil {
+		return wire.Done{}, err
+	}
+	done := wire.Done{Segment: segment, Stats: r.stats}
+	done.Stats.Kinds = out.kinds
+	if r.rest.Records > 0 {
+		done.Rest = &r.rest
+	}
+	return done, nil
+}
+
+// work is one batch on its way from the reader through the kernel to the writer.
+type work struct {
+	batch *chunk.Batch
+	// refused holds, for each record, why the kernel never sees it; nil entries
+	// are sent. upstream records are refused with kind Upstream.
+	refused []*fault.Error
+	// sent are the positions in batch of what the kernel sees.
+	sent    []int
+	records [][]byte
+	results *plugins.Results // of the batch as a whole; nil where it was isolated
+	// verdicts are those of sent, once they are known.
+	verdicts []verdict
+}
+
+// verdict is where a record's result stands, or why it failed.
+type verdict struct {
+	results *plugins.Results
+	index   int
+	fault   *fault.Error
+}
+
+func (j *work) settle() {
+	j.verdicts = make([]verdict, len(j.sent))
+	for i := range j.verdicts {
+		j.verdicts[i] = verdict{results: j.results, index: i}
+	}
+}
+
+// chunkRun is one chunk going through the kernel.
+type chunkRun struct {
+	worker *Worker
+	ctx    context.Context
+	reader *batchReader
+	out    *partWriter
+	rest   chunk.Chunk // behind the last batch that is finished
+	stats  wire.Stats
+
+	flight    []*work // submitted, oldest first
+	headSince time.Time
+	ended     bool // the reader has no more
+}
+
+// window is how many batches are with the kernel process at a time: one more
+// than it computes, so that it never waits for the next.
+func (r *chunkRun) window() int { return max(1, r.worker.host.info.InFlight) + 1 }
+
+func (r *chunkRun) loop() error {
+	for {
+		stopping := r.worker.stop.Load()
+		if len(r.flight) == 0 && (r.ended || stopping) {
+			return nil
+		}
+		if err := r.step(stopping); err != nil {
+			return err
+		}
+	}
+}
+
+// step submits the next batch or finishes the oldest, whichever is possible
+// first.
+func (r *chunkRun) step(stopping bool) error {
+	var next <-chan readBatch
+	if !r.ended && !stopping && len(r.flight) < r.window() {
+		next = r.reader.batches
+	}
+	var head <-chan struct{}
+	var expired <-chan time.Time
+	if len(r.flight) > 0 {
+		head = r.flight[0].results.Done()
+		limit := time.Until(r.headSince.Add(r.worker.host.limit()))
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case batch, ok := <-next:
+		return r.submit(batch, ok)
+	case <-head:
+		return r.finishHead(r.flight[0].results.Wait(r.ctx))
+	case <-expired:
+		return r.finishHead(r.expire())
+	case <-r.out.broken:
+		return r.out.err()
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+}
+
+func (r *chunkRun) submit(batch readBatch, ok bool) error {
+	if !ok {
+		r.ended = true
+		return nil
+	}
+	if batch.err != nil {
+		return batch.err
+	}
+	job := batch.work
+	job.results = plugins.NewResults(len(job.records))
+	if len(job.records) == 0 { // nothing for the kernel in it
+		if len(r.flight) > 0 {
+			if err := r.drain(); err != nil {
+				return err
+			}
+		}
+		return r.pass(job)
+	}
+	if restarted, err := r.worker.host.alive(r.ctx); err != nil {
+		return err
+	} else if restarted {
+		r.stats.Restarts++
+	}
+	if len(r.flight) == 0 {
+		r.headSince = time.Now()
+	}
+	r.flight = append(r.flight, job)
+	return r.worker.host.process.Process(r.ctx, plugins.NewBatch(job.records), job.results)
+}
+
+// drain finishes everything in flight.
+func (r *chunkRun) drain() error {
+	for len(r.flight) > 0 {
+		if err := r.step(true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expire kills a kernel that does not answer.
+func (r *chunkRun) expire() error {
+	limit := r.worker.host.limit()
+	r.worker.host.kill()
+	flag := "--timeout"
+	if !r.worker.host.warm {
+		flag = "--open-timeout, since it was the first batch"
+	}
+	return fault.New(fault.Timeout, "kernel did not answer within %s (%s)", limit, flag)
+}
+
+// finishHead takes the oldest batch's outcome.
+func (r *chunkRun) finishHead(err error) error {
+	job := r.flight[0]
+	r.flight = r.flight[1:]
+	r.stats.Batches++
+	took := time.Since(r.headSince)
+	r.stats.Busy += took
+	if err == nil {
+		r.worker.host.good(took)
+		r.headSince = time.Now()
+		job.settle()
+		return r.pass(job)
+	}
+	return r.recover(job, err)
+}
+
+// recover handles a failed batch. Whatever was in flight behind it is waited
+// for first: results that came are good, and what a dead kernel took with it is
+// run again, one batch at a time, so that blame is certain.
+func (r *chunkRun) recover(job *work, err error) error {
+	behind := r.flight
+	r.flight = nil
+	outcomes := make([]error, len(behind))
+	for i, other := range behind {
+		outcomes[i] = r.await(other)
+	}
+	if err := r.isolate(job, err); err != nil {
+		return err
+	}
+	for i, other := range behind {
+		if outcomes[i] == nil {
+			other.settle()
+			if err := r.pass(other); err != nil {
+				return err
+			}
+			continue
+		}
+		failure := fault.As(outcomes[i])
+		if failure == nil || failure.Kind == fault.Crash {
+			failure = nil // collateral: it has not been tried by itself
+		}
+		if err := r.rerun(other, failure); err != nil {
+			return err
+		}
+	}
+	r.headSince = time.Now()
+	return nil
+}
+
+// await waits for a batch behind a failed one, killing a kernel that hangs.
+func (r *chunkRun) await(job *work) error {
+	ctx, cancel := context.WithTimeout(r.ctx, r.worker.host.limit())
+	defer cancel()
+	err := job.results.Wait(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		r.worker.host.kill()
+		return fault.New(fault.Crash, "kernel did not answer")
+	}
+	return err
+}
+
+// pass gives a finished batch to the writer.
+func (r *chunkRun) pass(job *work) error {
+	r.rest = job.batch.Rest()
+	select {
+	case r.out.jobs <- job:
+		return nil
+	case <-r.out.broken:
+		return r.out.err()
+	case <-r.ctx.Done():
+		return r.ctx.Err()
+	}
+}

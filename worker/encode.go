@@ -1,0 +1,169 @@
+package worker
+
+import (
+	"bytes"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// encoder makes output lines of verdicts. It checks everything that is the
+// kernel's own; what comes back as it went in was checked before.
+type encoder struct {
+	keep     *jsonline.Wanted // nil: all members are kept
+	keepSet  map[string]bool
+	buffer   []byte
+	projects []byte // scratch for --keep
+	info     jsonline.Info
+
+	// The columns of the last results, ready for splicing.
+	results *plugins.Results
+	columns []plugins.Column
+	wanted  *jsonline.Wanted
+	members []jsonline.Member
+}
+
+func newEncoder(keep []string) *encoder {
+	e := &encoder{}
+	if len(keep) > 0 {
+		e.keep = jsonline.Want(keep...)
+		e.keepSet = make(map[string]bool, len(keep))
+		for _, name := range keep {
+			e.keepSet[name] = true
+		}
+	}
+	return e
+}
+
+// encode returns the lines of record i of results, each with its newline; they
+// are valid until the next call. A fault means that the kernel's answer cannot
+// be used for this record.
+func (e *encoder) encode(record []byte, results *plugins.Results, i int) ([]byte, *fault.Error) {
+	e.buffer = e.buffer[:0]
+	result := results.At(i)
+	switch result.Verdict {
+	case plugins.Lines:
+		for _, line := range result.Lines {
+			if refusal := e.line(record, line); refusal != nil {
+				return nil, refusal
+			}
+		}
+		return e.buffer, nil
+	case plugins.Columns:
+		return e.splice(record, results, i)
+	}
+	e.unchanged(record)
+	return e.buffer, nil
+}
+
+func (e *encoder) unchanged(record []byte) {
+	if e.keep != nil && e.keep.Scan(record, &e.info) == nil && e.info.Object {
+		e.buffer = jsonline.Keep(e.buffer, record, &e.info)
+	} else {
+		e.buffer = append(e.buffer, record...)
+	}
+	e.buffer = append(e.buffer, '\n')
+}
+
+// line appends a line that the kernel made of the record.
+func (e *encoder) line(record, line []byte) *fault.Error {
+	if bytes.Equal(line, record) {
+		e.unchanged(record)
+		return nil
+	}
+	if err := (*jsonline.Wanted)(nil).Scan(line, &e.info); err != nil {
+		return fault.New(fault.Record, "kernel returned invalid JSON: %w", err)
+	}
+	if bytes.IndexByte(line, '\n') >= 0 {
+		return fault.New(fault.Record, "kernel returned one line with a line break in it")
+	}
+	if e.keep != nil && e.info.Object {
+		e.kernelMembers(record, line)
+	} else {
+		e.buffer = append(e.buffer, line...)
+	}
+	e.buffer = append(e.buffer, '\n')
+	return nil
+}
+
+// kernelMembers appends, of a whole record that the kernel returned, the members
+// that are kept and those that are the kernel's: not in the input, or changed.
+func (e *encoder) kernelMembers(record, line []byte) {
+	input := make(map[string][]byte)
+	jsonline.Members(record, func(_ []byte, name string, value []byte) bool {
+		input[name] = value
+		return true
+	})
+	e.buffer = append(e.buffer, '{')
+	first := true
+	jsonline.Members(line, func(key []byte, name string, value []byte) bool {
+		old, was := input[name]
+		if was && bytes.Equal(old, value) && !e.keepSet[name] {
+			return true
+		}
+		if !first {
+			e.buffer = append(e.buffer, ',')
+		}
+		first = false
+		e.buffer = append(append(append(e.buffer, key...), ':'), value...)
+		return true
+	})
+	e.buffer = append(e.buffer, '}')
+}
+
+// splice puts the values of the columns into the record.
+func (e *encoder) splice(record []byte, results *plugins.Results, i int) ([]byte, *fault.Error) {
+	e.prepare(results)
+	for c := range e.columns {
+		value := e.columns[c].AppendValue(e.members[c].Value[:0], i)
+		e.members[c].Value = value
+		if !e.columns[c].Trusted() && (!jsonline.Valid(value) || bytes.IndexByte(value, '\n') >= 0) {
+			return nil, fault.New(fault.Record, "kernel returned invalid JSON in column %q", e.columns[c].Name)
+		}
+	}
+	if e.keep != nil {
+		if e.keep.Scan(record, &e.info) == nil && e.info.Object {
+			e.projects = jsonline.Keep(e.projects[:0], record, &e.info)
+			record = e.projects
+		}
+	}
+	if err := e.wanted.Scan(record, &e.info); err != nil || !e.info.Object {
+		return nil, fault.New(fault.Record, "the record is no JSON object: the kernel's column %q has no place in it", e.columns[0].Name)
+	}
+	e.buffer = append(jsonline.Splice(e.buffer, record, &e.info, e.members), '\n')
+	return e.buffer, nil
+}
+
+// prepare compiles the columns' names, once for all records of a batch.
+func (e *encoder) prepare(results *plugins.Results) {
+	if e.results == results {
+		return
+	}
+	e.results = results
+	columns := results.ColumnList()
+	if sameNames(e.columns, columns) {
+		e.columns = columns
+		return
+	}
+	e.columns = columns
+	names := make([]string, len(columns))
+	e.members = make([]jsonline.Member, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name
+		e.members[i].Name = c.Name
+	}
+	e.wanted = jsonline.Want(names...)
+}
+
+func sameNames(a, b []plugins.Column) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Name != b[i].Name {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,178 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// handshakeTimeout bounds the start of a kernel process, before its model.
+const handshakeTimeout = time.Minute
+
+// kernelHost keeps a kernel process running: it starts it, and starts it again
+// after a death. It is used by one goroutine, killGroup excepted.
+type kernelHost struct {
+	setup    wire.Setup
+	builtins []string
+	log      *slog.Logger
+
+	named   plugins.Named
+	process *plugins.Process // nil while there is none
+	info    plugins.Info
+	// warm is false until the first batch is done: that one may take as long as
+	// opening, since frameworks compile and cache then.
+	warm bool
+	// slowest is the longest that a good batch has taken.
+	slowest time.Duration
+
+	mu  sync.Mutex // guards pid's owner for killGroup
+	now *plugins.Process
+}
+
+func (h *kernelHost) resolver() plugins.Resolver {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	return plugins.Resolver{
+		Builtins: h.builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
+		SearchPath: os.Getenv("GPURUN_PLUGIN_PATH"), Dir: h.setup.Dir,
+	}
+}
+
+// describe starts the process and asks it what it is.
+func (h *kernelHost) describe(ctx context.Context) (plugins.Info, error) {
+	named, err := h.resolver().Resolve(h.setup.Kernel, h.setup.KernelConfig, h.setup.ExecMode)
+	if err != nil {
+		return plugins.Info{}, err
+	}
+	h.named = named
+	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
+	defer cancel()
+	if err := h.start(ctx); err != nil {
+		return plugins.Info{}, err
+	}
+	h.info, err = h.process.Describe(ctx, h.named.Config)
+	return h.info, h.timedOut(err, "describe itself")
+}
+
+// open readies the running process for the device.
+func (h *kernelHost) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
+	defer cancel()
+	err := h.process.Open(ctx, plugins.Device(h.setup.Device), h.named.Config)
+	h.warm = false
+	return h.timedOut(err, "open")
+}
+
+func (h *kernelHost) start(ctx context.Context) error {
+	command := plugins.Command{
+		Path: h.named.Path, Args: h.named.Args, Env: os.Environ(), Dir: h.setup.Dir,
+		Log: os.Stderr, SocketDir: h.setup.SocketDir,
+		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
+	}
+	process, err := plugins.Start(ctx, command)
+	if err != nil {
+		return h.timedOut(err, "start")
+	}
+	h.own(process)
+	return nil
+}
+
+func (h *kernelHost) own(process *plugins.Process) {
+	h.process = process
+	h.mu.Lock()
+	h.now = process
+	h.mu.Unlock()
+}
+
+// timedOut says in the user's words that a deadline has passed.
+func (h *kernelHost) timedOut(err error, what string) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.New(fault.Timeout, "kernel %s did not %s within %s (--open-timeout)", h.setup.Kernel, what, h.setup.OpenTimeout)
+	}
+	return err
+}
+
+// alive makes sure that an open kernel is there, and reports whether it had to
+// start one.
+func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
+	if h.process != nil {
+		return false, nil
+	}
+	if err := h.start(ctx); err != nil {
+		return true, err
+	}
+	describeCtx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
+	defer cancel()
+	if _, err := h.process.Describe(describeCtx, h.named.Config); err != nil {
+		return true, h.timedOut(err, "describe itself")
+	}
+	return true, h.open(ctx)
+}
+
+// limit is how long the next batch may take.
+func (h *kernelHost) limit() time.Duration {
+	if h.warm {
+		return h.setup.Timeout
+	}
+	return max(h.setup.OpenTimeout, h.setup.Timeout)
+}
+
+// minSearchLimit is the least time a batch gets while a bad record is searched.
+const minSearchLimit = 30 * time.Second
+
+// searchLimit is how long a batch may take while a bad record is searched for:
+// much less than --timeout once it is known what batches take, or a record that
+// hangs would cost that time at every halving.
+func (h *kernelHost) searchLimit() time.Duration {
+	if h.slowest == 0 {
+		return h.limit()
+	}
+	return min(h.setup.Timeout, max(minSearchLimit, 5*h.slowest))
+}
+
+// good notes a batch that the kernel has computed.
+func (h *kernelHost) good(took time.Duration) {
+	h.warm = true
+	h.slowest = max(h.slowest, took)
+}
+
+// kill ends the process, and what it has started and left.
+func (h *kernelHost) kill() {
+	if h.process == nil {
+		return
+	}
+	h.process.Kill()
+	h.own(nil)
+	proc.KillChildren()
+}
+
+// close ends the process in good order.
+func (h *kernelHost) close() {
+	if h.process == nil {
+		return
+	}
+	if err := h.process.Close(); err != nil {
+		h.log.Warn("close kernel", "error", err)
+	}
+	h.own(nil)
+	proc.KillChildren()
+}
+
+// killGroup kills the kernel from any goroutine, without waiting.
+func (h *kernelHost) killGroup() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now != nil {
+		h.now.KillGroup()
+	}
+}

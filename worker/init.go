@@ -1,0 +1,49 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"sort"
+
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// Init must be the first call of main in a program that runs jobs: the gpurun
+// command, or a program that embeds package orchestrator. Workers and built-in
+// kernels are the same program, started again; in them Init does their work and
+// never returns. In the program that a person started it returns at once.
+//
+// kernels are the kernels that jobs may name: builtin.Kernels(), and the
+// program's own.
+//
+//	func main() {
+//		worker.Init(builtin.Kernels())
+//		…
+//	}
+func Init(kernels map[string]func() plugins.Kernel) {
+	wire.InitCalled()
+	if len(os.Args) < 2 {
+		return
+	}
+	switch os.Args[1] {
+	case wire.WorkerArgument:
+		os.Exit(run(names(kernels)))
+	case wire.KernelArgument:
+		if len(os.Args) < 3 || kernels[os.Args[2]] == nil {
+			fmt.Fprintf(os.Stderr, "%s: no such built-in kernel: %q\n", os.Args[0], os.Args[2:])
+			os.Exit(2)
+		}
+		plugins.Serve(kernels[os.Args[2]]())
+		os.Exit(0)
+	}
+}
+
+func names(kernels map[string]func() plugins.Kernel) []string {
+	var list []string
+	for name := range kernels {
+		list = append(list, name)
+	}
+	sort.Strings(list)
+	return list
+}

@@ -1,0 +1,127 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// isolate finds the records that a failed batch fails by, and only those fail:
+// it is halved, and the halves that fail again are halved again, until the bad
+// records stand alone. err is how the batch failed as a whole.
+//
+// A kernel process that died with the batch is started again first. That may
+// have been chance, so the whole batch gets one more try before it is halved;
+// a kernel that said no to the batch would say no again.
+func (r *chunkRun) isolate(job *work, err error) error {
+	failure := fault.As(err)
+	if failure == nil {
+		return err // the end of the context
+	}
+	return r.rerun(job, failure)
+}
+
+// rerun computes a batch by itself. failure is how it failed before, nil if it
+// has not been tried by itself.
+func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
+	job.verdicts = make([]verdict, len(job.sent))
+	s := &search{run: r, job: job}
+	if failure == nil || diedWith(failure.Kind) {
+		failure = nil
+	}
+	if err := s.settle(0, len(job.sent), failure); err != nil {
+		return err
+	}
+	return r.pass(job)
+}
+
+// diedWith reports whether the kernel process did not outlive such a failure.
+func diedWith(kind fault.Kind) bool { return kind == fault.Crash || kind == fault.Timeout }
+
+// search is the isolation of one batch.
+type search struct {
+	run *chunkRun
+	job *work
+}
+
+// settle gives the records from lo to hi their verdicts. failure is how they
+// failed as one batch, nil if that has not been tried.
+func (s *search) settle(lo, hi int, failure *fault.Error) error {
+	if failure == nil {
+		results, err := s.try(lo, hi)
+		if err == nil {
+			for i := lo; i < hi; i++ {
+				s.job.verdicts[i] = verdict{results: results, index: i - lo}
+			}
+			return nil
+		}
+		if failure = fault.As(err); failure == nil {
+			return err
+		}
+	}
+	switch failure.Kind {
+	case fault.Device, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice:
+		return failure // no record's fault
+	}
+	if hi-lo == 1 {
+		s.job.verdicts[lo] = verdict{fault: failure}
+		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
+		return nil
+	}
+	middle := lo + (hi-lo)/2
+	if err := s.settle(lo, middle, nil); err != nil {
+		return err
+	}
+	return s.settle(middle, hi, nil)
+}
+
+func (s *search) line(i int) int64 { return s.job.batch.Records[s.job.sent[i]].Line }
+
+// try computes the records from lo to hi as one batch, with a fresh kernel
+// process if the last one is gone.
+func (s *search) try(lo, hi int) (*plugins.Results, error) {
+	r, host := s.run, s.run.worker.host
+	r.stats.Retries++
+	if r.dead() {
+		host.kill()
+	}
+	restarted, err := host.alive(r.ctx)
+	if restarted {
+		r.stats.Restarts++
+	}
+	if err != nil {
+		return nil, err
+	}
+	limit := host.searchLimit()
+	ctx, cancel := context.WithTimeout(r.ctx, limit)
+	defer cancel()
+	started := time.Now()
+	results, err := plugins.Call(ctx, host.process, plugins.NewBatch(s.job.records[lo:hi]))
+	took := time.Since(started)
+	r.stats.Busy += took
+	switch {
+	case err == nil:
+		host.good(took)
+	case errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil:
+		host.kill()
+		err = fault.New(fault.Timeout, "kernel did not answer within %s (--timeout)", limit)
+	}
+	return results, err
+}
+
+// dead reports whether the kernel process has ended.
+func (r *chunkRun) dead() bool {
+	process := r.worker.host.process
+	if process == nil {
+		return false
+	}
+	select {
+	case <-process.Done():
+		return true
+	default:
+		return process.Broken()
+	}
+}

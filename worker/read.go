@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// batchReader reads and checks batches ahead of the kernel.
+type batchReader struct {
+	reader  *chunk.Reader
+	options wire.Records
+	batches chan readBatch
+	free    chan *chunk.Batch
+	cancel  context.CancelFunc
+	done    chan struct{}
+	check   *jsonline.Wanted
+}
+
+type readBatch struct {
+	work *work
+	err  error
+}
+
+func startReading(ctx context.Context, c chunk.Chunk, options wire.Records) (*batchReader, error) {
+	reader, err := chunk.OpenReader(c, options.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	b := &batchReader{
+		reader: reader, options: options, cancel: cancel,
+		batches: make(chan readBatch, ahead), done: make(chan struct{}),
+		free:  make(chan *chunk.Batch, 4*ahead),
+		check: jsonline.Want(chunk.ErrorMember),
+	}
+	go b.run(ctx)
+	return b, nil
+}
+
+func (b *batchReader) run(ctx context.Context) {
+	defer close(b.done)
+	defer close(b.batches)
+	for {
+		batch := b.take()
+		err := b.reader.Read(batch, b.options.BatchSize, b.options.BatchBytes)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		item := readBatch{err: err}
+		if err == nil {
+			item.work = b.prepare(batch)
+		}
+		select {
+		case b.batches <- item:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// take returns a batch whose memory can be used, an old one if there is one.
+func (b *batchReader) take() *chunk.Batch {
+	select {
+	case batch := <-b.free:
+		return batch
+	default:
+		return new(chunk.Batch)
+	}
+}
+
+// give takes a batch's memory back.
+func (b *batchReader) give(batch *chunk.Batch) {
+	batch.Release()
+	select {
+	case b.free <- batch:
+	default:
+	}
+}
+
+// prepare sorts out the records that the kernel must not see.
+func (b *batchReader) prepare(batch *chunk.Batch) *work {
+	job := &work{batch: batch, refused: make([]*fault.Error, len(batch.Records))}
+	var info jsonline.Info
+	for i, record := range batch.Records {
+		if refusal := b.refuse(record, &info); refusal != nil {
+			job.refused[i] = refusal
+			continue
+		}
+		job.sent = append(job.sent, i)
+		job.records = append(job.records, record.Data)
+	}
+	return job
+}
+
+func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Error {
+	if record.TooLong {
+		return fault.New(fault.Record, "the line has %d bytes, more than --max-record-bytes %d", len(record.Data), b.options.MaxBytes)
+	}
+	if err := b.check.Scan(record.Data, info); err != nil {
+		return fault.New(fault.Record, "not valid JSON: %w", err)
+	}
+	if !b.options.Reprocess && info.Object && info.Spans[0].Present() {
+		return fault.New(fault.Upstream, "the record came in with an _error")
+	}
+	return nil
+}
+
+// stop ends the reading and waits for it.
+func (b *batchReader) stop() {
+	b.cancel()
+	<-b.done
+	_ = b.reader.Close()
+}

@@ -1,0 +1,177 @@
+// Package worker is one device, its kernel, and one chunk at a time: reading
+// records, checking them, giving them to the kernel in batches, finding the
+// record that a failed batch fails by, and writing what came of each.
+//
+//	chunk ──► read, check ──► kernel process ──► splice, check ──► part
+//	            (ahead)       (batches in flight)   (behind)
+//
+// A worker is a process of its own, a fresh start of the same program with its
+// device pinned. It listens to its orchestrator on descriptor 3; when that ends,
+// however it ends, the worker kills its kernel with everything the kernel has
+// started, and exits.
+//
+// It knows nothing of other workers, of the order of chunks or of devices beside
+// its own.
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// aliveInterval is how often a worker shows that it lives.
+const aliveInterval = 5 * time.Second
+
+// Worker is this process.
+type Worker struct {
+	conn     *wire.Conn
+	builtins []string
+	log      *slog.Logger
+	setup    wire.Setup
+	host     *kernelHost
+	stop     atomic.Bool // end the chunk at the next batch border
+	assigned chan wire.Assign
+}
+
+// run is the whole life of a worker process; it returns the exit status.
+func run(builtins []string) int {
+	proc.IgnoreStopSignals()
+	signal.Ignore(syscall.SIGPIPE)
+	proc.CloseOnExec(wire.Descriptor)
+	_ = proc.BecomeSubreaper() // without it, process groups must do
+	file := os.NewFile(wire.Descriptor, "orchestrator")
+	if file == nil {
+		return 2
+	}
+	w := &Worker{conn: wire.NewConn(file), builtins: builtins, assigned: make(chan wire.Assign, 1)}
+
+	first, err := w.conn.Receive()
+	if err != nil || first.Setup == nil {
+		return 2
+	}
+	w.setup = *first.Setup
+	w.log = newLogger(w.setup)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w.host = &kernelHost{setup: w.setup, builtins: builtins, log: w.log}
+
+	go w.listen(cancel)
+	go w.showAlive(ctx)
+	w.serve(ctx)
+	w.clean()
+	return 0
+}
+
+// newLogger logs to standard error, which is the worker's log file.
+func newLogger(setup wire.Setup) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(setup.LogLevel)); err != nil {
+		level = slog.LevelInfo
+	}
+	handler := slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})
+	return slog.New(handler).With("device", setup.Device.Name)
+}
+
+// listen ends the process when the orchestrator is gone: first everything below
+// it, then itself, whatever it is doing.
+func (w *Worker) listen(cancel context.CancelFunc) {
+	defer cancel()
+	for {
+		message, err := w.conn.Receive()
+		switch {
+		case err != nil:
+			w.clean()
+			os.Exit(0)
+		case message.Assign != nil:
+			w.stop.Store(false)
+			w.assigned <- *message.Assign
+		case message.Stop != nil:
+			w.stop.Store(true)
+		case message.End != nil:
+			close(w.assigned)
+		}
+	}
+}
+
+// cleaning keeps the two ways to an end from meeting: the second waits until
+// the first has ended the process.
+var cleaning sync.Mutex
+
+// clean leaves nothing behind: no process, no socket.
+func (w *Worker) clean() {
+	cleaning.Lock()
+	w.host.killGroup()
+	proc.KillChildren()
+	_ = os.RemoveAll(w.setup.SocketDir)
+}
+
+func (w *Worker) showAlive(ctx context.Context) {
+	ticker := time.NewTicker(aliveInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			_ = w.conn.Send(wire.Message{Alive: &wire.Alive{}})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// serve opens the kernel and computes what is assigned.
+func (w *Worker) serve(ctx context.Context) {
+	info, err := w.host.describe(ctx)
+	if err == nil && !w.setup.DescribeOnly {
+		err = w.host.open(ctx)
+	}
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	if w.setup.DescribeOnly {
+		w.host.close()
+		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info)}})
+		return
+	}
+	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
+	w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info)}})
+	for assign := range w.assigned {
+		done, err := w.compute(ctx, assign)
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		w.send(wire.Message{Done: &done})
+	}
+	w.host.close()
+}
+
+func (w *Worker) send(m wire.Message) {
+	if err := w.conn.Send(m); err != nil {
+		w.log.Error("send to orchestrator", "error", err)
+	}
+}
+
+func (w *Worker) fail(err error) {
+	e := fault.As(err)
+	if e == nil {
+		kind := fault.Unknown
+		if errors.Is(err, context.Canceled) {
+			kind = fault.Canceled
+		}
+		e = fault.New(kind, "%w", err)
+	}
+	w.log.Error("worker cannot go on", "kind", e.Kind, "error", e.Message, "detail", e.Detail)
+	w.send(wire.Message{Failed: &wire.Failed{Fault: e}})
+}

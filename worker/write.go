@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// progressInterval is how often the orchestrator hears of a chunk's progress: as
+// often as an eye can follow.
+const progressInterval = 100 * time.Millisecond
+
+// partWriter turns verdicts into lines, behind the kernel.
+type partWriter struct {
+	worker  *Worker
+	file    string
+	part    *chunk.Part
+	encoder *encoder
+	release func(*chunk.Batch)
+	jobs    chan *work
+	done    chan struct{}
+	broken  chan struct{} // closed at the first error
+	once    sync.Once
+	failure error
+	kinds   map[string]wire.KindStats
+	told    time.Time
+}
+
+func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *partWriter {
+	p := &partWriter{
+		worker: w, file: assign.Chunk.File, release: release,
+		part: chunk.NewPart(chunk.PartOptions{
+			Path: assign.Part, First: assign.Chunk.First,
+			ErrorsApart: w.setup.Records.ErrorsApart,
+			Step:        w.setup.Records.Step, Device: w.setup.Device.Name,
+		}),
+		encoder: newEncoder(w.setup.Records.Keep),
+		jobs:    make(chan *work, ahead), done: make(chan struct{}), broken: make(chan struct{}),
+		kinds: make(map[string]wire.KindStats),
+	}
+	go p.run()
+	return p
+}
+
+func (p *partWriter) run() {
+	defer close(p.done)
+	for job := range p.jobs {
+		if p.failure == nil {
+			if err := p.write(job); err != nil {
+				p.failure = err
+				p.once.Do(func() { close(p.broken) })
+			}
+		}
+		p.release(job.batch)
+		if time.Since(p.told) >= progressInterval {
+			p.told = time.Now()
+			p.worker.send(wire.Message{Progress: &wire.Progress{Counts: p.part.Counts()}})
+		}
+	}
+}
+
+// err is the first error; for use after broken is closed.
+func (p *partWriter) err() error {
+	<-p.broken
+	return p.failure
+}
+
+// finish ends the part; discard throws it away.
+func (p *partWriter) finish(discard bool) (chunk.Segment, error) {
+	close(p.jobs)
+	<-p.done
+	if discard || p.failure != nil {
+		p.part.Discard()
+		return chunk.Segment{}, p.failure
+	}
+	return p.part.Close()
+}
+
+func (p *partWriter) write(job *work) error {
+	next := 0 // in job.sent
+	for i, record := range job.batch.Records {
+		var err error
+		if refusal := job.refused[i]; refusal != nil {
+			err = p.fail(record, refusal)
+		} else {
+			err = p.settle(record, job.verdicts[next])
+			next++
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle writes what became of a record that the kernel has seen.
+func (p *partWriter) settle(record chunk.Record, v verdict) error {
+	if v.fault != nil {
+		return p.fail(record, v.fault)
+	}
+	result := v.results.At(v.index)
+	switch result.Verdict {
+	case plugins.Dropped:
+		p.part.Drop()
+		return nil
+	case plugins.Failed:
+		return p.fail(record, fault.New(fault.Record, "%s", result.Message))
+	}
+	lines, refusal := p.encoder.encode(record.Data, v.results, v.index)
+	if refusal != nil {
+		return p.fail(record, refusal)
+	}
+	return p.part.Succeed(lines)
+}
+
+func (p *partWriter) fail(record chunk.Record, e *fault.Error) error {
+	stats := p.kinds[e.Kind.String()]
+	if stats.Count == 0 {
+		stats.Example, stats.Detail, stats.Line = e.Message, e.Detail, record.Line
+	}
+	stats.Count++
+	p.kinds[e.Kind.String()] = stats
+	if e.Kind == fault.Upstream {
+		return p.part.Pass(record, p.file)
+	}
+	return p.part.Fail(record, p.file, e)
+}
