@@ -54,8 +54,9 @@ type Reader struct {
 	guess     int // bytes that the next batch will want
 }
 
-// minRead is the smallest read; a batch's size is guessed from the last one.
-const minRead = 64 << 10
+// minRead is the smallest read; a batch's size is guessed from the last one. It
+// is a variable so that tests can make it small.
+var minRead = 64 << 10
 
 // OpenReader opens a chunk. Lines longer than maxRecord are given as TooLong.
 func OpenReader(c Chunk, maxRecord int64) (*Reader, error) {

@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-const (
+// The sizes are variables so that tests can put their borders anywhere.
+var (
 	// blockBytes is the unit of the newline scan. Only two counts are kept for
 	// each, so a terabyte costs a few megabytes.
-	blockBytes = 4 << 20
+	blockBytes int64 = 4 << 20
 	// readBytes is the size of one read: large enough to be cheap, small enough
 	// to stay in the processor's cache. Reading, unlike mapping, cannot end the
 	// process with SIGBUS when the file shrinks.

@@ -143,6 +143,9 @@ func (j *job) work(ctx context.Context) error {
 		}
 		return nil
 	})
+	if len(j.plan.Slots) == 0 { // an input without records: nobody else asks for its end
+		group.Go(func() error { _, _, err := j.queue.take(now); return err })
+	}
 	slots.Wait()
 	close(j.segments)
 	return group.Wait()

@@ -2,15 +2,19 @@ package plugins
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// client is the worker's end of the wire: a Kernel whose Process returns as soon
-// as the batch is on its way and completes the results when they come back. Its
-// caller keeps as many batches in flight as it likes.
+// client is the worker's end of the wire: a Kernel whose Process returns at once
+// and completes the results when they come back. Its caller keeps as many batches
+// in flight as it likes.
 type client struct {
 	rpc kernelpb.KernelClient
 	// explain turns an error of the transport into its cause: why the process
@@ -18,8 +22,7 @@ type client struct {
 	explain func(error) error
 
 	mu       sync.Mutex
-	stream   kernelpb.Kernel_ProcessClient
-	cancel   context.CancelFunc
+	stream   *outgoing
 	sequence uint64
 	pending  []awaited // in order of sending
 	broken   error     // why no further batch can be sent
@@ -55,16 +58,29 @@ func (c *client) Close() error { return c.close(context.Background()) }
 
 func (c *client) close(ctx context.Context) error {
 	c.mu.Lock()
-	if c.stream != nil {
-		_ = c.stream.CloseSend()
+	stream := c.stream
+	if c.broken == nil {
+		c.broken = errClosed
 	}
 	c.mu.Unlock()
+	if stream != nil {
+		stream.close()
+		// The kernel is called for one thing at a time: what is in flight first.
+		select {
+		case <-stream.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	reply, err := c.rpc.Close(ctx, &kernelpb.CloseRequest{})
 	if err != nil {
 		return c.unary(ctx, err)
 	}
 	return unpackFailure(reply.GetFailure(), fault.Incompatible)
 }
+
+// errClosed is for a batch that comes after Close: a caller's mistake.
+var errClosed = fault.New(fault.Crash, "kernel is closed")
 
 // unary tells the caller's own deadline from a broken kernel.
 func (c *client) unary(ctx context.Context, err error) error {
@@ -74,37 +90,37 @@ func (c *client) unary(ctx context.Context, err error) error {
 	return c.explain(err)
 }
 
+// Process never waits: a kernel that does not read would hold its caller, who
+// then could not see that time is up.
 func (c *client) Process(_ context.Context, batch Batch, results *Results) error {
 	finish := results.Defer()
 	request := &kernelpb.ProcessRequest{Records: packBlock(batch.records)}
-
-	stream, err := c.register(request, results)
-	if err != nil {
-		finish(err)
+	if size := proto.Size(request); size > maxMessage {
+		finish(fault.New(fault.Batch, "a batch of %d bytes is over the limit of %d", size, maxMessage))
 		return nil
 	}
-	// Send fails only when the stream is broken; receive then finds the cause
-	// and completes everything pending with it. It may block for want of credit,
-	// so it must not hold the lock that receive needs.
-	_ = stream.Send(request)
+	if err := c.submit(request, results); err != nil {
+		finish(err)
+	}
 	return nil
 }
 
-// register numbers the batch and queues its results before it is sent: the
-// answer may be faster than Send's return.
-func (c *client) register(request *kernelpb.ProcessRequest, results *Results) (kernelpb.Kernel_ProcessClient, error) {
+// submit numbers the batch and queues its results before it is sent: the answer
+// may be fast.
+func (c *client) submit(request *kernelpb.ProcessRequest, results *Results) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken == nil && c.stream == nil {
 		c.broken = c.openStream()
 	}
 	if c.broken != nil {
-		return nil, c.broken
+		return c.broken
 	}
 	c.sequence++
 	request.Sequence = c.sequence
 	c.pending = append(c.pending, awaited{sequence: c.sequence, results: results})
-	return c.stream, nil
+	c.stream.add(request)
+	return nil
 }
 
 func (c *client) openStream() error {
@@ -114,17 +130,20 @@ func (c *client) openStream() error {
 		cancel()
 		return c.explain(err)
 	}
-	c.stream, c.cancel = stream, cancel
-	go c.receive(stream)
+	c.stream = &outgoing{stream: stream, cancel: cancel, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	go c.stream.send()
+	go c.receive(c.stream)
 	return nil
 }
 
 // receive completes the results in the order in which the batches were sent.
-func (c *client) receive(stream kernelpb.Kernel_ProcessClient) {
+func (c *client) receive(s *outgoing) {
+	defer close(s.ended)
+	defer s.cancel()
 	for {
-		reply, err := stream.Recv()
+		reply, err := s.stream.Recv()
 		if err != nil {
-			c.fail(c.explain(err))
+			c.fail(c.streamError(err))
 			return
 		}
 		c.mu.Lock()
@@ -138,6 +157,18 @@ func (c *client) receive(stream kernelpb.Kernel_ProcessClient) {
 		c.mu.Unlock()
 		head.results.complete(fill(head.results, reply))
 	}
+}
+
+// streamError says why the stream ended. An end that Close asked for, with
+// nothing left to answer, has no cause to wait for.
+func (c *client) streamError(err error) error {
+	c.mu.Lock()
+	quiet := errors.Is(err, io.EOF) && len(c.pending) == 0 && c.broken != nil
+	c.mu.Unlock()
+	if quiet {
+		return errClosed
+	}
+	return c.explain(err)
 }
 
 func fill(results *Results, reply *kernelpb.ProcessReply) error {
@@ -155,9 +186,6 @@ func (c *client) fail(err error) {
 	}
 	pending := c.pending
 	c.pending = nil
-	if c.cancel != nil {
-		c.cancel()
-	}
 	c.mu.Unlock()
 	for _, p := range pending {
 		p.results.complete(err)
@@ -169,4 +197,64 @@ func (c *client) Broken() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken != nil
+}
+
+// outgoing is the requests on their way to the kernel. Sending may block for
+// want of credit, so it has a goroutine of its own.
+type outgoing struct {
+	stream kernelpb.Kernel_ProcessClient
+	cancel context.CancelFunc
+	wake   chan struct{} // something was added, or closed
+	ended  chan struct{} // closed when the last answer is in
+
+	mu      sync.Mutex
+	waiting []*kernelpb.ProcessRequest
+	closed  bool
+}
+
+func (o *outgoing) add(request *kernelpb.ProcessRequest) {
+	o.mu.Lock()
+	o.waiting = append(o.waiting, request)
+	o.mu.Unlock()
+	o.signal()
+}
+
+// close ends the stream behind what was added.
+func (o *outgoing) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.signal()
+}
+
+func (o *outgoing) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default: // it has not looked since the last time
+	}
+}
+
+// send sends until the stream ends. Send fails only when it has: receive finds
+// the cause then, and completes everything pending with it.
+func (o *outgoing) send() {
+	for {
+		o.mu.Lock()
+		requests, closed := o.waiting, o.closed
+		o.waiting = nil
+		o.mu.Unlock()
+		for _, request := range requests {
+			if o.stream.Send(request) != nil {
+				return
+			}
+		}
+		if closed {
+			_ = o.stream.CloseSend()
+			return
+		}
+		select {
+		case <-o.wake:
+		case <-o.stream.Context().Done():
+			return
+		}
+	}
 }

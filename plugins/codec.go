@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
@@ -46,19 +47,24 @@ func packFailure(err error) *kernelpb.Failure {
 	if err == nil {
 		return nil
 	}
-	failure := &kernelpb.Failure{Kind: uint32(fault.KindOf(err)), Message: err.Error()}
+	failure := &kernelpb.Failure{Kind: uint32(fault.KindOf(err)), Message: valid(err.Error())}
 	if e := fault.As(err); e != nil {
-		failure.Detail = e.Detail
+		failure.Detail = valid(e.Detail)
 	}
 	return failure
 }
 
-// unpackFailure classifies what the kernel left unclassified as kind.
+// valid makes s a string of protobuf's, which must be UTF-8: a message that
+// quotes a record's bytes would break the connection otherwise.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// unpackFailure classifies what the kernel left unclassified, or what this
+// version does not know, as kind.
 func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 	if failure == nil {
 		return nil
 	}
-	if k := fault.Kind(failure.GetKind()); k != fault.Unknown && failure.GetKind() <= math.MaxUint8 {
+	if k := fault.Kind(failure.GetKind()); k != fault.Unknown && k.Known() && failure.GetKind() <= math.MaxUint8 {
 		kind = k
 	}
 	return &fault.Error{Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail()}
@@ -74,7 +80,7 @@ func packReply(sequence uint64, r *Results) *kernelpb.ProcessReply {
 			lines = append(lines, result.Lines...)
 			reply.LineCounts = append(reply.LineCounts, uint32(len(result.Lines)))
 		case Failed:
-			reply.Messages = append(reply.Messages, result.Message)
+			reply.Messages = append(reply.Messages, valid(result.Message))
 		}
 	}
 	if lines != nil {
@@ -118,7 +124,7 @@ func unpackReply(reply *kernelpb.ProcessReply, r *Results) error {
 		}
 		r.results[i] = result
 	}
-	if len(lines) > 0 || len(messages) > 0 {
+	if len(lines) > 0 || len(counts) > 0 || len(messages) > 0 {
 		return fmt.Errorf("kernel returned more lines or messages than belong to its verdicts")
 	}
 	return unpackColumns(reply.GetColumns(), r)
@@ -144,7 +150,7 @@ func unpackColumns(columns []*kernelpb.Column, r *Results) error {
 }
 
 func packColumn(c Column) *kernelpb.Column {
-	message := &kernelpb.Column{Name: c.Name, Width: uint32(max(c.Width, 0))}
+	message := &kernelpb.Column{Name: valid(c.Name), Width: uint32(max(c.Width, 0))}
 	switch v := c.values.(type) {
 	case []float32:
 		message.Values = &kernelpb.Column_Float32S{Float32S: packNumbers(v)}
@@ -220,18 +226,27 @@ func unpackNumbers[T any](data []byte, size int) ([]T, error) {
 }
 
 func packInfo(info Info) *kernelpb.Info {
+	frameworks := make([]string, len(info.Frameworks))
+	for i, name := range info.Frameworks {
+		frameworks[i] = valid(name)
+	}
 	return &kernelpb.Info{
-		Name: info.Name, Version: info.Version,
-		BatchSize: uint32(max(info.BatchSize, 0)), InFlight: uint32(max(info.InFlight, 0)),
-		NeedsGpu: info.NeedsGPU, Frameworks: info.Frameworks,
+		Name: valid(info.Name), Version: valid(info.Version),
+		BatchSize: uint32(min(max(info.BatchSize, 0), math.MaxInt32)), InFlight: uint32(inFlight(info)),
+		NeedsGpu: info.NeedsGPU, Frameworks: frameworks,
 		MinMemory: info.MinMemory, CanTrim: info.CanTrim,
 	}
 }
 
+// maxInFlight bounds what a kernel can make both sides hold at a time.
+const maxInFlight = 64
+
+func inFlight(info Info) int { return min(max(info.InFlight, 0), maxInFlight) }
+
 func unpackInfo(info *kernelpb.Info) Info {
 	return Info{
 		Name: info.GetName(), Version: info.GetVersion(),
-		BatchSize: int(info.GetBatchSize()), InFlight: int(info.GetInFlight()),
+		BatchSize: int(min(info.GetBatchSize(), math.MaxInt32)), InFlight: int(min(info.GetInFlight(), maxInFlight)),
 		NeedsGPU: info.GetNeedsGpu(), Frameworks: info.GetFrameworks(),
 		MinMemory: info.GetMinMemory(), CanTrim: info.GetCanTrim(),
 	}
@@ -239,7 +254,7 @@ func unpackInfo(info *kernelpb.Info) Info {
 
 func packDevice(d Device) *kernelpb.Device {
 	return &kernelpb.Device{
-		Name: d.Name, Index: int32(d.Index), Uuid: d.UUID, Memory: d.Memory,
+		Name: valid(d.Name), Index: int32(d.Index), Uuid: valid(d.UUID), Memory: d.Memory,
 		Count: uint32(d.Count), Gpu: d.GPU, Threads: uint32(d.Threads),
 	}
 }

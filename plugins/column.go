@@ -47,24 +47,29 @@ func JSON(name string, values [][]byte) Column {
 	return Column{Name: name, values: jsonValues(values)}
 }
 
+// length is the number of values.
+func (c Column) length() int {
+	switch v := c.values.(type) {
+	case []float32:
+		return len(v)
+	case []float64:
+		return len(v)
+	case []int64:
+		return len(v)
+	case []bool:
+		return len(v)
+	case []string:
+		return len(v)
+	case jsonValues:
+		return len(v)
+	}
+	return 0
+}
+
 // rows is the number of records the column has values for; -1 if its values do
 // not divide by its width.
 func (c Column) rows() int {
-	n := 0
-	switch v := c.values.(type) {
-	case []float32:
-		n = len(v)
-	case []float64:
-		n = len(v)
-	case []int64:
-		n = len(v)
-	case []bool:
-		n = len(v)
-	case []string:
-		n = len(v)
-	case jsonValues:
-		n = len(v)
-	}
+	n := c.length()
 	if c.Width <= 0 {
 		return n
 	}
@@ -99,11 +104,13 @@ func (c Column) AppendValue(dst []byte, i int) []byte {
 			return strconv.AppendInt(dst, n, 10)
 		})
 	case []bool:
-		return strconv.AppendBool(dst, v[i])
+		return appendArray(dst, c.Width, i, v, strconv.AppendBool)
 	case []string:
-		return jsonline.AppendString(dst, v[i])
+		return appendArray(dst, c.Width, i, v, jsonline.AppendString)
 	case jsonValues:
-		return append(dst, v[i]...)
+		return appendArray(dst, c.Width, i, v, func(dst, value []byte) []byte {
+			return append(dst, value...)
+		})
 	}
 	return append(dst, "null"...)
 }

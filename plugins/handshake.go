@@ -24,6 +24,21 @@ const (
 	pluginName  = "kernel"
 )
 
+// serverOptions and dialOptions are those of every connection with a kernel.
+func serverOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.InitialWindowSize(windowBytes), grpc.InitialConnWindowSize(windowBytes),
+	}
+}
+
+func dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithInitialWindowSize(windowBytes), grpc.WithInitialConnWindowSize(windowBytes),
+	}
+}
+
 // handshake keeps a person from starting a kernel by hand and a worker from
 // talking to a program that is none; it is no secret.
 var handshake = goplugin.HandshakeConfig{

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -56,7 +58,8 @@ type Info struct {
 	// unless the user sets one; 0 means no wish.
 	BatchSize int `json:"batch_size,omitempty"`
 	// InFlight is how many batches the kernel takes before the first of them
-	// must be complete (see Results.Defer); 0 and 1 mean one at a time.
+	// must be complete (see Results.Defer); 0 and 1 mean one at a time, and it
+	// is 64 at most.
 	InFlight int `json:"in_flight,omitempty"`
 	// NeedsGPU: the kernel cannot run on a CPU device.
 	NeedsGPU bool `json:"needs_gpu,omitempty"`
@@ -102,6 +105,9 @@ func (c Config) Decode(v any) error {
 	if err := decoder.Decode(v); err != nil {
 		return fault.New(fault.Incompatible, "kernel configuration: %w", err)
 	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return fault.New(fault.Incompatible, "kernel configuration: there is more behind the first JSON value")
+	}
 	return nil
 }
 
@@ -119,7 +125,7 @@ func (Base) Open(context.Context, Device, Config) error { return nil }
 func (Base) Close() error { return nil }
 
 // OutOfMemory says that err was for want of device memory: the batch is made
-// smaller.
+// smaller. A nil err stays nil, as with the two below.
 func OutOfMemory(err error) error { return reclassify(fault.OOM, err) }
 
 // DeviceLost says that err comes from a device that no longer works: it is
@@ -129,14 +135,18 @@ func DeviceLost(err error) error { return reclassify(fault.Device, err) }
 // Detail attaches to err what helps to find its cause (a traceback): it goes to
 // the log and to failures.jsonl, not into the output.
 func Detail(err error, detail string) error {
-	kind := fault.KindOf(err)
-	if kind == fault.Unknown {
-		kind = fault.Batch
+	if err == nil {
+		return nil
 	}
-	return (&fault.Error{Kind: kind, Message: err.Error()}).WithDetail(detail)
+	// One that nobody classified stays so: what it is depends on the method that
+	// returns it.
+	return fault.New(fault.KindOf(err), "%w", err).WithDetail(detail)
 }
 
 func reclassify(kind fault.Kind, err error) error {
+	if err == nil {
+		return nil
+	}
 	e := fault.New(kind, "%w", err)
 	if inner := fault.As(err); inner != nil {
 		e.Detail = inner.Detail

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -61,7 +62,7 @@ func (r Resolver) Resolve(name string, config Config, execMode string) (Named, e
 	case isExec:
 		return r.resolveExec(command, config, execMode)
 	case name == "":
-		return Named{}, fault.New(fault.Usage, "no kernel: name one with -k (%s)", r.available())
+		return Named{}, fault.New(fault.Usage, "no kernel: name one with -k (there %s)", r.available())
 	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
 		scheme, _, _ := strings.Cut(name, ":")
 		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; there is exec:", scheme+":")
@@ -72,12 +73,28 @@ func (r Resolver) Resolve(name string, config Config, execMode string) (Named, e
 	case slices.Contains(r.Builtins, name):
 		return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), name), Config: config}, nil
 	}
-	for _, dir := range filepath.SplitList(r.SearchPath) {
-		if path := filepath.Join(dir, name); dir != "" && isFile(path) {
-			return Named{Path: path, Config: config}, nil
+	for _, dir := range r.searchDirs() {
+		if path := filepath.Join(dir, name); isFile(path) {
+			return r.resolveFile(path, config)
 		}
 	}
 	return Named{}, r.unknown(name)
+}
+
+// searchDirs are the folders of the search path; relative ones start, as
+// everywhere, in the user's.
+func (r Resolver) searchDirs() []string {
+	var dirs []string
+	for _, dir := range filepath.SplitList(r.SearchPath) {
+		if dir == "" {
+			continue
+		}
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(r.Dir, dir)
+		}
+		dirs = append(dirs, dir)
+	}
+	return dirs
 }
 
 func (r Resolver) resolveExec(command string, config Config, mode string) (Named, error) {
@@ -85,9 +102,9 @@ func (r Resolver) resolveExec(command string, config Config, mode string) (Named
 		return Named{}, fault.New(fault.Usage, "exec: names no program; write -k 'exec:./program --flag'")
 	}
 	if !slices.Contains(r.Builtins, "exec") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no exec kernel built in (%s)", r.available())
+		return Named{}, fault.New(fault.Incompatible, "this program has no exec kernel built in (there %s)", r.available())
 	}
-	encoded, err := json.Marshal(ExecConfig{Command: command, Mode: mode, Config: json.RawMessage(config)})
+	encoded, err := json.Marshal(ExecConfig{Command: command, Mode: mode, Config: json.RawMessage(bytes.TrimSpace(config))})
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
@@ -132,16 +149,21 @@ func ensureStop(hint string) string {
 func (r Resolver) available() string {
 	names := append(slices.Clone(r.Builtins), r.installed()...)
 	sort.Strings(names)
-	return fmt.Sprintf("are %s, exec:COMMAND and files (./kernel)", strings.Join(slices.Compact(names), ", "))
+	names = slices.Compact(names)
+	if i := slices.Index(names, "exec"); i >= 0 {
+		names[i] = "exec:COMMAND" // it is of no use without
+	}
+	return fmt.Sprintf("are %s", strings.Join(append(names, "files (./kernel)"), ", "))
 }
 
 // installed lists the programs in the search path.
 func (r Resolver) installed() []string {
 	var names []string
-	for _, dir := range filepath.SplitList(r.SearchPath) {
+	for _, dir := range r.searchDirs() {
 		entries, _ := os.ReadDir(dir)
 		for _, entry := range entries {
-			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			// Stat, not the entry's own: installed programs are often links.
+			if info, err := os.Stat(filepath.Join(dir, entry.Name())); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 				names = append(names, entry.Name())
 			}
 		}

@@ -102,8 +102,16 @@ func (r *Results) Failf(i int, format string, args ...any) {
 // verdict of their own get it as a new member, or in place of the member of that
 // name; the values of the others are not looked at.
 func (r *Results) Column(c Column) {
-	if n := len(r.results); c.rows() != n {
-		r.breach("gave column %q %s for a batch of %d", c.Name, plural(c.rows(), "value"), n)
+	n, rows := len(r.results), c.rows()
+	switch {
+	case c.Name == "":
+		r.breach("gave a column without a name")
+		return
+	case rows < 0:
+		r.breach("gave column %q %s, which cannot be shared out by its width %d", c.Name, plural(c.length(), "value"), c.Width)
+		return
+	case rows != n:
+		r.breach("gave column %q values for %s; the batch has %d", c.Name, plural(rows, "record"), n)
 		return
 	}
 	for _, other := range r.columns {
@@ -151,9 +159,17 @@ func (r *Results) complete(err error) {
 		if err == nil {
 			err = r.settle()
 		}
-		r.err = fault.Wrap(fault.Batch, err)
+		r.err = classify(fault.Batch, err)
 		close(r.done)
 	})
+}
+
+// classify gives err a kind, if it has none.
+func classify(kind fault.Kind, err error) error {
+	if e := fault.As(err); e != nil && e.Kind == fault.Unknown {
+		return fault.New(kind, "%w", err).WithDetail(e.Detail)
+	}
+	return fault.Wrap(kind, err)
 }
 
 // settle gives the column verdict where it is due and finds what is missing.
@@ -210,14 +226,20 @@ func (r *Results) At(i int) Result { return r.results[i] }
 // ColumnList returns the batch's columns; for use after Wait returned nil.
 func (r *Results) ColumnList() []Column { return r.columns }
 
-// Call is Process as its caller wants it: it returns when the results are
-// complete.
-func Call(ctx context.Context, k Kernel, batch Batch) (*Results, error) {
+// Submit is Process as its caller wants it: the results that it returns become
+// complete, at once or, where the kernel asked for more time, later.
+func Submit(ctx context.Context, k Kernel, batch Batch) *Results {
 	r := NewResults(batch.Len())
 	err := k.Process(ctx, batch, r)
 	if err != nil || !r.deferred {
 		r.complete(err)
 	}
+	return r
+}
+
+// Call submits a batch and returns when its results are complete.
+func Call(ctx context.Context, k Kernel, batch Batch) (*Results, error) {
+	r := Submit(ctx, k, batch)
 	return r, r.Wait(ctx)
 }
 

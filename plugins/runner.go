@@ -10,8 +10,11 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin/runner"
 
 	"github.com/gpurun/gpurun/internal/proc"
@@ -25,10 +28,19 @@ type processRunner struct {
 	env     []string // of go-plugin: cookie, versions, socket folder
 	log     io.Writer
 	tail    *proc.Tail
+	// socketDir is go-plugin's own folder, which it forgets where the process
+	// could not be started.
+	socketDir string
 
-	process   *proc.Process
 	handshake *io.PipeReader
 	noise     proc.Tail // what came on stdout instead of the handshake
+	// shaken and flooded are how the search for the handshake ended.
+	shaken, flooded atomic.Bool
+	drained         chan struct{} // closed when the last of stderr is read
+
+	mu      sync.Mutex // for KillGroup, which comes from any goroutine
+	process *proc.Process
+	killed  bool // by us, before it ended by itself
 }
 
 // maxNoise is how much a kernel may print before its handshake. Libraries print
@@ -39,7 +51,9 @@ const maxNoise = 1 << 20
 // grandchild outside its group may hold the pipe open for ever.
 const drainTime = 200 * time.Millisecond
 
-var handshakeLine = regexp.MustCompile(`^\d+\|\d+\|(unix|tcp)\|[^|]+`)
+// handshakeLine is go-plugin's: its own version (always 1), ours, an address, a
+// protocol. A banner without a line's end may stand before it.
+var handshakeLine = regexp.MustCompile(`1\|\d+\|(unix|tcp)\|[^|]+\|.*\n$`)
 
 var errStdoutFlood = errors.New("too much output before the handshake")
 
@@ -55,7 +69,7 @@ func (r *processRunner) Start(context.Context) error {
 		return err
 	}
 	defer stderrChild.Close()
-	r.process, err = proc.Start(proc.Command{
+	process, err := proc.Start(proc.Command{
 		Path: r.command.Path, Args: r.command.Args, Dir: r.command.Dir,
 		Env:    append(append([]string(nil), r.command.Env...), r.env...),
 		Stdout: stdoutChild, Stderr: stderrChild,
@@ -66,17 +80,56 @@ func (r *processRunner) Start(context.Context) error {
 		stderr.Close()
 		return err
 	}
+	r.own(process)
 	reader, writer := io.Pipe()
 	r.handshake = reader
 	go r.readStdout(stdout, writer)
 	go r.readStderr(stderr)
 	go func() {
-		<-r.process.Done()
+		<-process.Done()
 		deadline := time.Now().Add(drainTime)
 		_ = stdout.SetReadDeadline(deadline)
 		_ = stderr.SetReadDeadline(deadline)
 	}()
 	return nil
+}
+
+// own makes the process known to KillGroup, which may have come before it.
+func (r *processRunner) own(process *proc.Process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.process = process
+	if r.killed {
+		process.KillGroup()
+	}
+}
+
+// killGroup sends SIGKILL to the process and its group, and does not wait.
+func (r *processRunner) killGroup() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil {
+		r.killed = true
+		return
+	}
+	select {
+	case <-r.process.Done():
+	default:
+		r.killed = true
+		r.process.KillGroup()
+	}
+}
+
+// endedItself reports whether the process has ended, and not by us.
+func (r *processRunner) endedItself() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.process.Done():
+		return !r.killed
+	default:
+		return false
+	}
 }
 
 // readStdout passes the handshake line on and everything else to the log. The
@@ -89,6 +142,7 @@ func (r *processRunner) readStdout(stdout *os.File, handshake *io.PipeWriter) {
 		_, _ = io.Copy(r.log, in)
 	}
 	if errors.Is(err, errStdoutFlood) {
+		r.flooded.Store(true)
 		handshake.CloseWithError(err)
 		_, _ = io.Copy(io.Discard, in)
 		return
@@ -101,8 +155,10 @@ func (r *processRunner) findHandshake(in *bufio.Reader, handshake io.Writer) err
 	read := 0
 	for {
 		line, err := in.ReadSlice('\n')
-		if handshakeLine.Match(line) && err == nil {
-			_, err = handshake.Write(line)
+		if at := handshakeLine.FindIndex(line); at != nil {
+			_, _ = r.log.Write(line[:at[0]])
+			r.shaken.Store(true)
+			_, err = handshake.Write(line[at[0]:])
 			return err
 		}
 		read += len(line)
@@ -118,6 +174,7 @@ func (r *processRunner) findHandshake(in *bufio.Reader, handshake io.Writer) err
 }
 
 func (r *processRunner) readStderr(stderr *os.File) {
+	defer close(r.drained)
 	defer stderr.Close()
 	_, _ = io.Copy(io.MultiWriter(r.tail, r.log), stderr)
 }
@@ -128,7 +185,7 @@ func (r *processRunner) Wait(context.Context) error {
 }
 
 func (r *processRunner) Kill(context.Context) error {
-	r.process.KillGroup()
+	r.killGroup()
 	<-r.process.Done()
 	return nil
 }
@@ -158,7 +215,21 @@ func (r *processRunner) HostToPlugin(network, address string) (string, string, e
 }
 
 // runnerFunc takes from go-plugin's command only the variables it added.
-func (r *processRunner) runnerFunc(cmd *exec.Cmd) (runner.Runner, error) {
-	r.env = cmd.Env
+func (r *processRunner) runnerFunc(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
+	r.env, r.socketDir = cmd.Env, socketDir
 	return r, nil
+}
+
+// sharedWriter lets several goroutines write to one writer.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *sharedWriter) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// What cannot be logged is lost; the process must not wait for it.
+	_, _ = s.w.Write(p)
+	return len(p), nil
 }

@@ -21,14 +21,25 @@ func Serve(k Kernel) {
 		os.Exit(2)
 	}
 	proc.IgnoreStopSignals()
+	rawStderr = os.Stderr
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake,
 		Plugins:         goplugin.PluginSet{pluginName: &grpcPlugin{kernel: k}},
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
-			return grpc.NewServer(append(options,
-				grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-				grpc.InitialWindowSize(windowBytes), grpc.InitialConnWindowSize(windowBytes))...)
+			return grpc.NewServer(append(options, serverOptions()...)...)
 		},
 		Logger: hclog.NewNullLogger(), // it would log its own steps to stderr
 	})
+}
+
+// rawStderr is the process's own standard error. go-plugin puts a pipe in its
+// place, whose last bytes are lost when the process dies: the last words.
+var rawStderr *os.File
+
+// speakPlainly gives the kernel its standard error back, for its output too.
+// It is called from the first call to the kernel, when go-plugin is done.
+func speakPlainly() {
+	if rawStderr != nil {
+		os.Stdout, os.Stderr = rawStderr, rawStderr
+	}
 }

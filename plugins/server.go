@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -15,27 +16,38 @@ import (
 // as the contract says, one call at a time.
 type server struct {
 	kernelpb.UnimplementedKernelServer
-	kernel   Kernel
+	kernel Kernel
+	plain  sync.Once
+
+	calls    sync.Mutex // held while the kernel is called
 	inFlight int
 }
 
 func newServer(k Kernel) *server { return &server{kernel: k, inFlight: 1} }
 
 func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest) (*kernelpb.DescribeReply, error) {
+	s.plain.Do(speakPlainly)
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	info, err := s.kernel.Describe(ctx, Config(request.GetConfig()))
 	if err != nil {
 		return &kernelpb.DescribeReply{Failure: packFailure(err)}, nil
 	}
-	s.inFlight = max(1, info.InFlight)
+	s.inFlight = max(1, inFlight(info))
 	return &kernelpb.DescribeReply{Info: packInfo(info)}, nil
 }
 
 func (s *server) Open(ctx context.Context, request *kernelpb.OpenRequest) (*kernelpb.OpenReply, error) {
+	s.plain.Do(speakPlainly)
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	err := s.kernel.Open(ctx, unpackDevice(request.GetDevice()), Config(request.GetConfig()))
 	return &kernelpb.OpenReply{Failure: packFailure(err)}, nil
 }
 
 func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.CloseReply, error) {
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	return &kernelpb.CloseReply{Failure: packFailure(s.kernel.Close())}, nil
 }
 
@@ -49,8 +61,11 @@ type started struct {
 // order as they become complete. A panic of the kernel is not caught: the
 // process dies with its trace on stderr, and is started afresh.
 func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
-	open := make(chan started, s.inFlight) // in order of arrival
-	room := make(chan struct{}, s.inFlight)
+	s.calls.Lock()
+	size := s.inFlight
+	s.calls.Unlock()
+	open := make(chan started, size) // in order of arrival
+	room := make(chan struct{}, size)
 	sent := make(chan error, 1)
 	go func() { sent <- sendInOrder(stream, open, room) }()
 
@@ -79,13 +94,14 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, open chan<- start
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		results := NewResults(len(records))
-		err = s.kernel.Process(ctx, NewBatch(records), results)
-		if err != nil || !results.deferred {
-			results.complete(err)
-		}
-		open <- started{sequence: request.GetSequence(), results: results}
+		open <- started{sequence: request.GetSequence(), results: s.submit(ctx, NewBatch(records))}
 	}
+}
+
+func (s *server) submit(ctx context.Context, batch Batch) *Results {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	return Submit(ctx, s.kernel, batch)
 }
 
 func sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan started, room <-chan struct{}) error {

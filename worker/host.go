@@ -55,13 +55,18 @@ func (h *kernelHost) describe(ctx context.Context) (plugins.Info, error) {
 		return plugins.Info{}, err
 	}
 	h.named = named
-	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
-	defer cancel()
 	if err := h.start(ctx); err != nil {
 		return plugins.Info{}, err
 	}
-	h.info, err = h.process.Describe(ctx, h.named.Config)
-	return h.info, h.timedOut(err, "describe itself")
+	h.info, err = h.ask(ctx)
+	return h.info, err
+}
+
+func (h *kernelHost) ask(ctx context.Context) (plugins.Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
+	defer cancel()
+	info, err := h.process.Describe(ctx, h.named.Config)
+	return info, h.timedOut(err, "describe itself")
 }
 
 // open readies the running process for the device.
@@ -81,7 +86,7 @@ func (h *kernelHost) start(ctx context.Context) error {
 	}
 	process, err := plugins.Start(ctx, command)
 	if err != nil {
-		return h.timedOut(err, "start")
+		return err
 	}
 	h.own(process)
 	return nil
@@ -111,10 +116,8 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 	if err := h.start(ctx); err != nil {
 		return true, err
 	}
-	describeCtx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
-	defer cancel()
-	if _, err := h.process.Describe(describeCtx, h.named.Config); err != nil {
-		return true, h.timedOut(err, "describe itself")
+	if _, err := h.ask(ctx); err != nil {
+		return true, err
 	}
 	return true, h.open(ctx)
 }

@@ -158,4 +158,3 @@ func registerTimeouts(flags *pflag.FlagSet, c *orchestrator.Config) {
 	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch")
 	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
 }
-

@@ -23,13 +23,13 @@ GPURUN_BATCH_SIZE. A flag on the command line comes first.`
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "gpurun",
-		Short:         "Run a compute kernel over JSON lines on every GPU",
-		Long:          rootHelp + "\n\n" + exitHelp,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:                        "gpurun",
+		Short:                      "Run a compute kernel over JSON lines on every GPU",
+		Long:                       rootHelp + "\n\n" + exitHelp,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 2,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}

@@ -83,6 +83,13 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
 
+// Known reports whether this version has a name for the kind: a number from
+// another process may be any.
+func (k Kind) Known() bool {
+	_, ok := names[k]
+	return ok
+}
+
 // MarshalText writes the name: JSON forms carry names, never numbers.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
@@ -111,10 +118,15 @@ type Error struct {
 	cause error
 }
 
-// New returns a classified failure.
+// New returns a classified failure. What the format wraps with %w is its cause.
 func New(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Kind: kind, Message: err.Error(), cause: errors.Unwrap(err)}
+	e := &Error{Kind: kind, Message: err.Error()}
+	switch err.(type) {
+	case interface{ Unwrap() error }, interface{ Unwrap() []error }:
+		e.cause = err
+	}
+	return e
 }
 
 // Wrap classifies err, unless it is classified already. A nil err stays nil.

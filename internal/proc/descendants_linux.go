@@ -22,46 +22,83 @@ func BecomeSubreaper() error {
 // one generation, so each round reaches one level deeper.
 const sweepRounds = 100
 
+// reapTime is how long a sweep waits for the killed. One that a driver
+// holds in the kernel dies when the driver lets go of it, or never; nobody can
+// do more than send the signal.
+const reapTime = 2 * time.Second
+
 // KillChildren kills and reaps every child of this process except those kept,
 // and, since killed children's children become ours, all of their descendants.
-// The process must be a subreaper, and must not wait for those children itself.
+// The process must be a subreaper. Children that Start started are killed too,
+// and their exit status is left to their Process.
 func KillChildren(keep ...int) {
+	var stuck []int
 	for range sweepRounds {
-		found := false
-		for _, pid := range childrenOf(os.Getpid()) {
-			if slices.Contains(keep, pid) {
-				continue
-			}
-			found = true
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			_, _ = syscall.Wait4(pid, nil, 0, nil)
-		}
-		if !found {
+		pids := slices.DeleteFunc(childrenOf(os.Getpid()), func(pid int) bool {
+			return slices.Contains(keep, pid) || slices.Contains(stuck, pid)
+		})
+		if len(pids) == 0 {
 			return
 		}
+		for _, pid := range pids { // all of them, before waiting for any
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		deadline := time.Now().Add(reapTime)
+		for _, pid := range pids {
+			if !reap(pid, deadline) {
+				stuck = append(stuck, pid)
+			}
+		}
+	}
+}
+
+// reap waits for a killed child until the deadline.
+func reap(pid int, deadline time.Time) bool {
+	if p, ok := owned.Load(pid); ok {
+		select {
+		case <-p.(*Process).done:
+			return true
+		case <-time.After(time.Until(deadline)):
+			return false
+		}
+	}
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		if got == pid || err != nil && err != syscall.EINTR {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(pause)
 	}
 }
 
 // KillMarked kills every process that has the entry (NAME=value) in the
 // environment it was started with, this process excepted. It finds the
-// descendants of a child that died before it could kill them itself. It reports
-// how many it found.
+// descendants of a child that died before it could kill them itself, and reaps
+// those that came to this process as a subreaper. It reports how many it found.
 func KillMarked(entry string) int {
-	killed := 0
+	deadline := time.Now().Add(reapTime)
+	killed := make(map[int]bool)
 	for range sweepRounds {
 		pids := marked(entry)
 		if len(pids) == 0 {
-			return killed
+			break
 		}
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
-			// Reaps it if it is ours; else its parent does.
-			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			killed[pid] = true
 		}
-		killed += len(pids)
 		time.Sleep(2 * time.Millisecond) // until the killed are gone from the table
 	}
-	return killed
+	for pid := range killed {
+		// Another's child is its parent's to wait for.
+		if _, ppid := stat(pid); ppid == os.Getpid() {
+			reap(pid, deadline)
+		}
+	}
+	return len(killed)
 }
 
 func marked(entry string) []int {

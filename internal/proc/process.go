@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -36,7 +37,15 @@ type Process struct {
 	pid  int
 	done chan struct{}
 	exit Exit
+
+	// mu keeps KillGroup from the moment in which the process is waited for:
+	// afterwards its pid may be anybody's.
+	mu sync.Mutex
 }
+
+// owned are the running children that Start started, by pid, so that nobody else
+// waits for them and takes their exit status away.
+var owned sync.Map // of *Process
 
 // Exit tells how a process ended.
 type Exit struct {
@@ -51,7 +60,13 @@ type Exit struct {
 // String is a phrase for messages; it holds nothing that differs from run to run.
 func (e Exit) String() string {
 	if e.Signal != 0 {
-		return "killed by " + signalName(e.Signal)
+		if name := signalName(e.Signal); name != "" {
+			return "killed by " + name
+		}
+		return fmt.Sprintf("killed by signal %d", int(e.Signal))
+	}
+	if e.Code < 0 {
+		return "ended, exit status unknown"
 	}
 	return fmt.Sprintf("exit status %d", e.Code)
 }
@@ -97,15 +112,19 @@ func (p *Process) own(cmd *exec.Cmd, cpus []int, started chan<- error) {
 		return
 	}
 	p.pid = cmd.Process.Pid
+	owned.Store(p.pid, p)
 	started <- nil
 
 	// While the leader is dead but not yet waited for, its pid, and with it the
 	// group's id, cannot be given to anybody else: the group is killed then.
 	if waitExited(p.pid) {
-		p.KillGroup()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	}
 	_ = cmd.Wait() // the state below says what it would
 	p.exit = exitOf(cmd.ProcessState)
+	owned.Delete(p.pid)
 	close(p.done)
 }
 
@@ -121,6 +140,8 @@ func (p *Process) Exit() Exit { return p.exit }
 // KillGroup sends SIGKILL to the process and all of its group. It works on
 // stopped processes too, and does nothing once the process is gone.
 func (p *Process) KillGroup() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	select {
 	case <-p.done:
 	default:

@@ -7,7 +7,9 @@ import (
 )
 
 const (
-	tailLines     = 20
+	// tailLines is enough for the trace of a panic in a handler of gRPC's: the
+	// line that says what happened is its first.
+	tailLines     = 40
 	tailLineBytes = 1024
 )
 
@@ -17,6 +19,9 @@ type Tail struct {
 	mu      sync.Mutex
 	lines   []string
 	partial []byte
+	// returned: a carriage return came, and what follows it overwrites the line,
+	// as progress bars do.
+	returned bool
 }
 
 // Write takes any bytes; lines longer than a screen's worth are cut.
@@ -37,6 +42,25 @@ func (t *Tail) Write(p []byte) (int, error) {
 }
 
 func (t *Tail) extend(p []byte) {
+	for {
+		i := bytes.IndexByte(p, '\r')
+		if i < 0 {
+			break
+		}
+		t.add(p[:i])
+		t.returned = true
+		p = p[i+1:]
+	}
+	t.add(p)
+}
+
+func (t *Tail) add(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	if t.returned {
+		t.partial, t.returned = t.partial[:0], false
+	}
 	if room := tailLineBytes - len(t.partial); len(p) > room {
 		p = p[:room]
 	}
@@ -44,13 +68,13 @@ func (t *Tail) extend(p []byte) {
 }
 
 func (t *Tail) push() {
-	if line := strings.TrimRight(string(t.partial), "\r "); line != "" {
+	if line := strings.TrimRight(string(t.partial), " "); line != "" {
 		if len(t.lines) == tailLines {
 			t.lines = append(t.lines[:0], t.lines[1:]...)
 		}
 		t.lines = append(t.lines, strings.ToValidUTF8(line, "\uFFFD"))
 	}
-	t.partial = t.partial[:0]
+	t.partial, t.returned = t.partial[:0], false
 }
 
 // String returns the lines kept, the unfinished one included.

@@ -24,16 +24,16 @@ type lines struct {
 	ended sync.WaitGroup
 }
 
-func newLines(out io.Writer) *lines {
+func newLines(out io.Writer, interval time.Duration) *lines {
 	l := &lines{out: out, stop: make(chan struct{})}
 	l.ended.Add(1)
-	go l.run()
+	go l.run(interval)
 	return l
 }
 
-func (l *lines) run() {
+func (l *lines) run(interval time.Duration) {
 	defer l.ended.Done()
-	ticker := time.NewTicker(lineInterval)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -48,7 +48,7 @@ func (l *lines) run() {
 }
 
 func (l *lines) Event(event orchestrator.Event) {
-	l.state.take(event)
+	l.state.take(event, time.Now())
 	if text := notice(event); text != "" {
 		_, _ = l.Write([]byte(text + "\n"))
 	}
@@ -72,31 +72,27 @@ func (s *state) line(now time.Time) string {
 	if len(s.slots) == 0 {
 		return ""
 	}
-	parts := []string{Count(s.job.Records) + " records"}
+	parts := []string{plural(s.job.Records, "record")}
 	if s.total >= 0 {
-		percent := 100.0
-		if s.total > 0 {
-			percent = 100 * float64(s.job.Records) / float64(s.total)
-		}
-		parts[0] = fmt.Sprintf("%s of %s records (%.1f %%)", Count(s.job.Records), Count(s.total), percent)
+		parts[0] = fmt.Sprintf("%s of %s (%s)", Count(s.job.Records), plural(s.total, "record"), percentText(s.job.Records, s.total))
 	}
-	if rate := s.pace.rate(now); rate > 0 {
+	if rate := s.rate(now); rate > 0 {
 		parts = append(parts, rateText(rate))
 	}
-	if eta := s.pace.eta(now, s.total); eta > 0 {
-		parts = append(parts, "ETA "+durationText(eta))
+	if eta, known := s.eta(now); known {
+		parts = append(parts, "ETA "+etaText(eta))
 	}
 	if s.job.Failed > 0 {
 		parts = append(parts, Count(s.job.Failed)+" failed")
 	}
-	return strings.Join(append(parts, s.workersText()), ", ")
+	return strings.Join(append(parts, s.workersText(now)), ", ")
 }
 
-// workersText is how many workers are at what.
-func (s *state) workersText() string {
-	counts := s.phases()
+// workersText is how many workers are at what; the caller holds the lock.
+func (s *state) workersText(now time.Time) string {
+	counts := s.phases(now)
 	var parts []string
-	for _, p := range []phase{computing, opening, ready, waiting, lost} {
+	for _, p := range []phase{computing, opening, ready, waiting, restarting, lost} {
 		if counts[p] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[p], p))
 		}

@@ -2,13 +2,20 @@ package progress
 
 import "time"
 
-// paceWindow is how far back the rate looks: long enough to be calm, short
-// enough to follow a device that is slowed.
-const paceWindow = 30 * time.Second
+const (
+	// paceWindow is how far back the rate looks: long enough to be calm, short
+	// enough to follow a device that is slowed.
+	paceWindow = 30 * time.Second
+	// paceShown is how long a rate stands on the screen: digits that change with
+	// each frame cannot be read.
+	paceShown = time.Second
+)
 
 // pace measures how fast a count grows.
 type pace struct {
-	samples []sample
+	samples  []sample
+	calmed   float64 // what calm gave last, and when
+	calmedAt time.Time
 }
 
 type sample struct {
@@ -16,11 +23,8 @@ type sample struct {
 	done int64
 }
 
-// add notes the count; a count that falls (a lost chunk) starts over.
+// add notes the count.
 func (p *pace) add(now time.Time, done int64) {
-	if n := len(p.samples); n > 0 && done < p.samples[n-1].done {
-		p.samples = p.samples[:0]
-	}
 	// One sample a window's hundredth is enough; the newest is always exact.
 	if n := len(p.samples); n > 1 && now.Sub(p.samples[n-2].at) < paceWindow/100 {
 		p.samples[n-1] = sample{now, done}
@@ -29,6 +33,14 @@ func (p *pace) add(now time.Time, done int64) {
 	}
 	for len(p.samples) > 2 && now.Sub(p.samples[1].at) > paceWindow {
 		p.samples = p.samples[1:]
+	}
+}
+
+// lower makes less of the counts so far: n records of them are taken back, and
+// will be counted again.
+func (p *pace) lower(n int64) {
+	for i := range p.samples {
+		p.samples[i].done -= n
 	}
 }
 
@@ -42,15 +54,19 @@ func (p *pace) rate(now time.Time) float64 {
 	if elapsed <= 0 {
 		return 0
 	}
-	return float64(last.done-first.done) / elapsed
+	return max(0, float64(last.done-first.done)/elapsed)
 }
 
-// eta is how long the rest will take, 0 if that cannot be told.
-func (p *pace) eta(now time.Time, total int64) time.Duration {
-	rate := p.rate(now)
-	if rate <= 0 || total < 0 || len(p.samples) == 0 {
-		return 0
+// calm is the rate as it is shown: a second old at the most.
+func (p *pace) calm(now time.Time) float64 {
+	if !p.settled(p.calmedAt) || now.Sub(p.calmedAt) >= paceShown {
+		p.calmed, p.calmedAt = p.rate(now), now
 	}
-	rest := total - p.samples[len(p.samples)-1].done
-	return time.Duration(float64(rest) / rate * float64(time.Second)).Round(time.Second)
+	return p.calmed
+}
+
+// settled reports whether a rate of that time is worth anything: the first
+// batches come late, or all at once.
+func (p *pace) settled(now time.Time) bool {
+	return len(p.samples) > 1 && now.Sub(p.samples[0].at) >= paceShown
 }

@@ -31,7 +31,8 @@ type Options struct {
 	Stderr *os.File
 	// Quiet shows nothing but notices.
 	Quiet bool
-	// Events takes JSON events, one a line; nil for none.
+	// Events takes JSON events, one a line; nil for none. If it is Stderr, nothing
+	// else is shown.
 	Events io.Writer
 }
 
@@ -39,12 +40,14 @@ type Options struct {
 func New(options Options) Display {
 	var d Display
 	switch {
+	case options.Events != nil && options.Events == io.Writer(options.Stderr):
+		d = &quiet{out: io.Discard} // a program reads there: a line of text would be no JSON
 	case options.Quiet:
 		d = &quiet{out: options.Stderr}
 	case IsTerminal(options.Stderr):
 		d = newBars(options.Stderr)
 	default:
-		d = newLines(options.Stderr)
+		d = newLines(options.Stderr, lineInterval)
 	}
 	if options.Events != nil {
 		d = &withEvents{Display: d, events: newEvents(options.Events)}

@@ -3,12 +3,16 @@ package progress
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
+
+// exampleWidth is how much of a failure's message is shown: some kernels send a
+// whole traceback. All of it is in failures.jsonl.
+const exampleWidth = 200
 
 // WriteReport writes the report for people.
 func WriteReport(w io.Writer, r orchestrator.Report) {
@@ -20,36 +24,57 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 	}
 	writeWorkers(w, r)
 	for _, f := range r.Failures {
-		fmt.Fprintf(w, "  failed, %s: %s, the first in line %s: %s\n", f.Kind, plural(f.Count, "record"), Count(f.Line), f.Example)
+		fmt.Fprintf(w, "  failed, %s: %s, the first in line %s: %s\n", f.Kind, plural(f.Count, "record"), Count(f.Line), shorten(plain(f.Example), exampleWidth))
 	}
 	writeNext(w, r)
 }
 
+// writeWorkers is a table: names to the left, numbers to the right.
 func writeWorkers(w io.Writer, r orchestrator.Report) {
-	if len(r.Workers) == 0 || r.In == 0 {
+	if r.In == 0 {
 		return
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table [][]string
+	var widths []int
 	for _, worker := range r.Workers {
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%.0f %% busy\t%s%s\n", worker.Device,
-			plural(worker.Records, "record"), rateText(worker.Rate), 100*worker.BusyShare,
-			batches(worker.Batches), workerTrouble(worker))
+		cells := []string{
+			worker.Device, plural(worker.Records, "record"), rateText(worker.Rate),
+			fmt.Sprintf("%.0f %% busy", 100*worker.BusyShare), batches(worker.Batches),
+		}
+		for i, cell := range cells {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], textWidth(cell))
+		}
+		table = append(table, append(cells, trouble(worker)...))
 	}
-	_ = table.Flush()
+	for _, cells := range table {
+		fmt.Fprintf(w, "  %-*s", widths[0], cells[0])
+		for i, cell := range cells[1:] {
+			width := 0
+			if i+1 < len(widths) {
+				width = widths[i+1]
+			}
+			fmt.Fprintf(w, "%s%*s", gap, width, cell)
+		}
+		fmt.Fprintln(w)
+	}
 }
 
-func workerTrouble(worker orchestrator.WorkerReport) string {
-	text := ""
+// trouble is what went wrong with a worker.
+func trouble(worker orchestrator.WorkerReport) []string {
+	var parts []string
 	if worker.Restarts > 0 {
-		text += fmt.Sprintf("\t%s", plural(worker.Restarts, "kernel restart"))
+		parts = append(parts, plural(worker.Restarts, "kernel restart"))
 	}
 	if worker.Lost > 0 {
-		text += fmt.Sprintf("\t%s lost", plural(worker.Lost, "worker"))
+		parts = append(parts, plural(worker.Lost, "worker")+" lost")
 	}
 	if worker.Retired {
-		text += "\tretired"
+		parts = append(parts, "retired")
 	}
-	return text
+	return parts
 }
 
 // writeNext says where things are and what to type next.
@@ -57,11 +82,11 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	switch {
 	case r.Stop != nil && r.Stop.Kind == fault.Canceled && r.Pending > 0:
 		fmt.Fprintf(w, "  stopped: %s not computed; what was is in %s\n",
-			plural(r.Pending, "record"), filepath.Join(r.Folder, "output.partial"))
+			plural(r.Pending, "record"), inFolder(r, "output.partial"))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
-		fmt.Fprintf(w, "  the failed records are in %s, more about each in %s\n", r.Errors, filepath.Join(r.Folder, "failures.jsonl"))
+		fmt.Fprintf(w, "  the failed records are in %s, more about each in %s\n", r.Errors, inFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0:
-		fmt.Fprintf(w, "  the failed records stand in %s with an \"_error\", more about each in %s\n", r.Output, filepath.Join(r.Folder, "failures.jsonl"))
+		fmt.Fprintf(w, "  the failed records stand in %s with an \"_error\", more about each in %s\n", r.Output, inFolder(r, "failures.jsonl"))
 	}
 	if r.Stop == nil && r.Output != "-" {
 		fmt.Fprintf(w, "  → %s\n", r.Output)
@@ -73,4 +98,15 @@ func batches(n int64) string {
 		return "1 batch"
 	}
 	return Count(n) + " batches"
+}
+
+// inFolder names a file of the job's folder as a person would, from here.
+func inFolder(r orchestrator.Report, name string) string {
+	path := filepath.Join(r.Folder, name)
+	if here, err := os.Getwd(); err == nil {
+		if near, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(near) {
+			return near
+		}
+	}
+	return path
 }

@@ -12,18 +12,26 @@ import (
 // state is what the events have told so far. Bars and lines read it from their
 // own goroutines.
 type state struct {
-	mu      sync.Mutex
-	job     chunk.Counts
-	total   int64 // -1: not known
-	pace    pace
-	slots   []slotState
-	devices []*deviceState // in order of first slot
+	mu       sync.Mutex
+	job      chunk.Counts
+	total    int64 // -1: not known
+	pace     pace  // of what is computed here
+	slots    []slotState
+	devices  []*deviceState // in order of first slot
+	stopping bool
+	end      *orchestrator.Report // nil while the job runs
+
+	compact bool // devices have no rows
+
+	// The widths of columns, which only grow.
+	countWidth, statusWidth int
 }
 
 type slotState struct {
 	device *deviceState
 	phase  phase
-	done   int64 // of the current chunk
+	since  time.Time // of the phase
+	done   int64     // of the current chunk, or of the last
 	size   int64
 }
 
@@ -39,16 +47,20 @@ type deviceState struct {
 type phase string
 
 const (
-	waiting   phase = "waiting"
-	opening   phase = "opening kernel"
-	ready     phase = "ready"
-	computing phase = "computing"
-	lost      phase = "lost"
+	waiting    phase = "waiting"
+	opening    phase = "opening kernel"
+	ready      phase = "ready"
+	computing  phase = "computing"
+	restarting phase = "restarting"
+	lost       phase = "lost"
 )
 
-func (s *state) plan(plan orchestrator.Plan) {
+// between is how long a worker may be without a chunk before it is shown as
+// ready: from one chunk to the next it is not worth a word.
+const between = 300 * time.Millisecond
+
+func (s *state) plan(plan orchestrator.Plan, now time.Time) {
 	s.total = plan.Records
-	s.pace.add(time.Now(), 0)
 	for _, slot := range plan.Slots {
 		name, _, _ := strings.Cut(slot.Name, " #")
 		var device *deviceState
@@ -62,53 +74,110 @@ func (s *state) plan(plan orchestrator.Plan) {
 			s.devices = append(s.devices, device)
 		}
 		device.slots = append(device.slots, len(s.slots))
-		s.slots = append(s.slots, slotState{device: device, phase: waiting})
+		s.slots = append(s.slots, slotState{device: device, phase: waiting, since: now})
 	}
 }
 
 // take books an event.
-func (s *state) take(event orchestrator.Event) {
+func (s *state) take(event orchestrator.Event, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch e := event.(type) {
 	case orchestrator.Planned:
-		s.plan(e.Plan)
+		s.plan(e.Plan, now)
 	case orchestrator.WorkerStarted:
-		s.slots[e.Slot].phase = opening
+		s.enter(e.Slot, opening, now)
 	case orchestrator.WorkerReady:
-		s.slots[e.Slot].phase = ready
+		s.enter(e.Slot, ready, now)
 	case orchestrator.WorkerLost:
-		s.slots[e.Slot] = slotState{device: s.slots[e.Slot].device, phase: waiting}
-		if e.Retired {
-			s.slots[e.Slot].phase = lost
-		}
+		s.lose(e, now)
 	case orchestrator.ChunkStarted:
-		slot := &s.slots[e.Slot]
-		slot.phase, slot.done, slot.size = computing, 0, e.Records
+		slot := s.enter(e.Slot, computing, now)
+		slot.done, slot.size = 0, e.Records
+		// The clocks start here: what a model takes to load says nothing of how
+		// fast it is.
+		s.measure(slot.device, now)
 	case orchestrator.Progress:
 		s.slots[e.Slot].done = e.Chunk.Records
-		s.advance(e.Slot, e.Job, e.Total)
+		s.job, s.total = e.Job, e.Total
+		s.measure(s.slots[e.Slot].device, now)
 	case orchestrator.ChunkDone:
-		slot := &s.slots[e.Slot]
-		slot.phase = ready
+		slot := s.enter(e.Slot, ready, now)
 		slot.device.sum += e.Counts.Records
-		slot.done, slot.size = 0, 0
-		s.advance(e.Slot, e.Job, e.Total)
+		slot.done = e.Counts.Records
+		s.job, s.total = e.Job, e.Total
+		s.measure(slot.device, now)
+	case orchestrator.Stopping:
+		s.stopping = true
 	case orchestrator.Finished:
 		r := e.Report
 		s.job = chunk.Counts{Records: r.In - r.Pending, Succeeded: r.Succeeded, Failed: r.Failed, Dropped: r.Dropped}
-		s.total = r.In
+		s.total, s.end = r.In, &r
 	}
 }
 
-func (s *state) advance(slot int, job chunk.Counts, total int64) {
-	now := time.Now()
-	s.job, s.total = job, total
-	s.pace.add(now, job.Records)
-	device := s.slots[slot].device
-	done, _ := s.chunkOf(device)
-	device.pace.add(now, device.sum+done)
+func (s *state) enter(slot int, p phase, now time.Time) *slotState {
+	s.slots[slot].phase, s.slots[slot].since = p, now
+	return &s.slots[slot]
 }
+
+// lose books a lost worker. What it had done of its chunk will be done again,
+// but it was work: the rate stays what it was.
+func (s *state) lose(e orchestrator.WorkerLost, now time.Time) {
+	next := restarting
+	if e.Retired {
+		next = lost
+	}
+	slot := &s.slots[e.Slot]
+	if slot.phase == computing {
+		s.pace.lower(slot.done)
+		slot.device.pace.lower(slot.done)
+	}
+	s.enter(e.Slot, next, now)
+	slot.done, slot.size = 0, 0
+}
+
+// measure notes how far a device, and with it the whole, is. Slots are counted,
+// not e.Job: events of several slots overtake each other, one slot's do not.
+func (s *state) measure(d *deviceState, now time.Time) {
+	d.pace.add(now, s.work(d))
+	all := int64(0)
+	for _, device := range s.devices {
+		all += s.work(device)
+	}
+	s.pace.add(now, all)
+}
+
+// work is how many records a device has computed.
+func (s *state) work(d *deviceState) int64 {
+	n := d.sum
+	for _, i := range d.slots {
+		if s.slots[i].phase == computing {
+			n += s.slots[i].done
+		}
+	}
+	return n
+}
+
+// rate is that of the whole: at the end as the report has it.
+func (s *state) rate(now time.Time) float64 {
+	if s.end != nil {
+		return s.end.Rate
+	}
+	return s.pace.calm(now)
+}
+
+// eta is how long the rest will take, false if that cannot be told.
+func (s *state) eta(now time.Time) (time.Duration, bool) {
+	rate, rest := s.rate(now), s.total-s.job.Records
+	if s.end != nil || s.total < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
+		return 0, false
+	}
+	return time.Duration(min(float64(rest)/rate, longest.Seconds()) * float64(time.Second)), true
+}
+
+// longest is where an ETA ends: a rate of almost nothing gives no time at all.
+const longest = 9999 * time.Hour
 
 // chunkOf is how far a device is with its current chunks.
 func (s *state) chunkOf(d *deviceState) (done, size int64) {
@@ -119,24 +188,33 @@ func (s *state) chunkOf(d *deviceState) (done, size int64) {
 	return done, size
 }
 
-// phaseOf is the most telling phase of a device's slots.
-func (s *state) phaseOf(d *deviceState) phase {
-	best := lost
-	for _, want := range []phase{waiting, opening, ready, computing} {
-		for _, i := range d.slots {
-			if s.slots[i].phase == want {
-				best = want
-			}
+// phaseOf is the most telling phase of a device's slots, and how many are in it.
+func (s *state) phaseOf(d *deviceState, now time.Time) (phase, int) {
+	counts := make(map[phase]int)
+	for _, i := range d.slots {
+		counts[s.slots[i].shown(now)]++
+	}
+	for _, p := range []phase{computing, opening, restarting, lost, ready} {
+		if counts[p] > 0 {
+			return p, counts[p]
 		}
 	}
-	return best
+	return waiting, counts[waiting]
+}
+
+// shown is the phase that a person is told.
+func (s *slotState) shown(now time.Time) phase {
+	if s.phase == ready && s.size > 0 && now.Sub(s.since) < between {
+		return computing
+	}
+	return s.phase
 }
 
 // phases counts the slots in each phase.
-func (s *state) phases() map[phase]int {
+func (s *state) phases(now time.Time) map[phase]int {
 	counts := make(map[phase]int)
-	for _, slot := range s.slots {
-		counts[slot.phase]++
+	for i := range s.slots {
+		counts[s.slots[i].shown(now)]++
 	}
 	return counts
 }

@@ -2,9 +2,12 @@ package progress
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -13,7 +16,7 @@ import (
 func notice(event orchestrator.Event) string {
 	switch e := event.(type) {
 	case orchestrator.Notice:
-		return e.Text
+		return plain(e.Text)
 	case orchestrator.Planned:
 		return planned(e.Plan)
 	}
@@ -28,10 +31,10 @@ func alarm(event orchestrator.Event) string {
 		if e.Retired {
 			next = "it takes no further part"
 		}
-		return fmt.Sprintf("%s: %s; %s%s", e.Device, e.Fault.Message, next, lastWords(e.Fault.Detail))
+		return fmt.Sprintf("%s: %s; %s%s", e.Device, plain(e.Fault.Message), next, lastWords(e.Fault.Detail))
 	case orchestrator.ChunkGivenUp:
 		return fmt.Sprintf("records %s to %s are kept, marked as failed: %s",
-			Count(e.First), Count(e.First+e.Records-1), e.Fault.Message)
+			Count(e.First), Count(e.First+e.Records-1), plain(e.Fault.Message))
 	case orchestrator.Stopping:
 		return "stopping: waiting for the batches in work (a second signal ends at once)"
 	}
@@ -41,12 +44,13 @@ func alarm(event orchestrator.Event) string {
 // lastWords is the end of a dead process's output, indented below the line that
 // reports its death.
 func lastWords(detail string) string {
-	if detail == "" {
-		return ""
+	var lines []string
+	for line := range strings.Lines(detail) {
+		if line = plain(line); line != "" {
+			lines = append(lines, "\n  | "+line)
+		}
 	}
-	lines := strings.Split(detail, "\n")
-	lines = lines[max(0, len(lines)-5):]
-	return "\n  | " + strings.Join(lines, "\n  | ")
+	return strings.Join(lines[max(0, len(lines)-5):], "")
 }
 
 func planned(plan orchestrator.Plan) string {
@@ -62,19 +66,71 @@ func planned(plan orchestrator.Plan) string {
 		plural(int64(len(plan.Slots)), "worker"), slotNames(plan.Slots))
 }
 
+// slotNames are the devices: "GPU 0-7", "GPU 0, GPU 2, 2 workers each".
 func slotNames(slots []orchestrator.Slot) string {
-	const shown = 8
 	var names []string
-	for _, slot := range slots[:min(shown, len(slots))] {
-		names = append(names, slot.Name)
-	}
-	if len(slots) > shown {
-		names = append(names, fmt.Sprintf("… %s", slots[len(slots)-1].Name))
+	for _, slot := range slots {
+		if name, _, _ := strings.Cut(slot.Name, " #"); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	if len(names) == 0 {
 		return "nothing to do"
 	}
+	text := joinNames(names)
+	if each := len(slots) / len(names); each > 1 {
+		text += fmt.Sprintf(", %d each", each)
+	}
+	return text
+}
+
+// joinNames lists names; a run of numbers is written as such.
+func joinNames(names []string) string {
+	const shown = 8
+	kind, from, numbered := cutNumber(names[0])
+	run := numbered && len(names) > 2
+	for i, name := range names {
+		k, n, ok := cutNumber(name)
+		run = run && ok && k == kind && n == from+i
+	}
+	switch {
+	case run:
+		return fmt.Sprintf("%s-%d", names[0], from+len(names)-1)
+	case len(names) > shown:
+		return strings.Join(names[:shown], ", ") + ", … " + names[len(names)-1]
+	}
 	return strings.Join(names, ", ")
+}
+
+// cutNumber cuts "GPU 3" into "GPU" and 3.
+func cutNumber(name string) (kind string, number int, ok bool) {
+	kind, digits, ok := strings.Cut(name, " ")
+	number, err := strconv.Atoi(digits)
+	return kind, number, ok && err == nil
+}
+
+// escapes are what a terminal would act on: colours, cursor moves, titles.
+var escapes = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|\][^\a\x1b]*(\a|\x1b\\)?|.)?`)
+
+// plain makes one line of somebody else's text, that would otherwise tear the
+// bars: of a line that was written over (a progress bar's) what stood there
+// last.
+func plain(text string) string {
+	text = escapes.ReplaceAllString(strings.TrimRight(text, "\r\n \t"), "")
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		line = strings.TrimRight(line, "\r")
+		lines[i] = line[strings.LastIndexByte(line, '\r')+1:]
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n':
+			return ' '
+		case unicode.IsControl(r):
+			return -1
+		}
+		return r
+	}, strings.Join(lines, "\n"))
 }
 
 func plural(n int64, noun string) string {
@@ -101,14 +157,32 @@ func Count(n int64) string {
 	return sign + b.String()
 }
 
+// shortCount is a number in few letters: 17.9k.
+func shortCount(n int64) string {
+	if n < 1e4 {
+		return Count(n)
+	}
+	return scaled(float64(n))
+}
+
+// scaled is a number of four digits: 45.2k, 1.2M, 3.4G. It goes on to the next
+// letter where rounding would make five of them.
+func scaled(x float64) string {
+	switch {
+	case x < 999.95e3:
+		return fmt.Sprintf("%.1fk", x/1e3)
+	case x < 999.95e6:
+		return fmt.Sprintf("%.1fM", x/1e6)
+	}
+	return fmt.Sprintf("%.1fG", x/1e9)
+}
+
 // rateText is records a second, short: 45.2k/s.
 func rateText(rate float64) string {
 	switch {
-	case rate >= 1e6:
-		return fmt.Sprintf("%.1fM/s", rate/1e6)
-	case rate >= 1e4:
-		return fmt.Sprintf("%.1fk/s", rate/1e3)
-	case rate >= 100:
+	case rate >= 9999.5:
+		return scaled(rate) + "/s"
+	case rate >= 99.95:
 		return fmt.Sprintf("%.0f/s", rate)
 	}
 	return fmt.Sprintf("%.1f/s", rate)
@@ -116,13 +190,22 @@ func rateText(rate float64) string {
 
 // durationText is a duration as people say it: 850ms, 12.3s, 3m12s, 62h3m.
 func durationText(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Hour:
-		return d.Round(time.Second).String()
+	if d = d.Round(time.Millisecond); d < time.Second {
+		return d.String()
+	}
+	if tenths := d.Round(time.Second / 10); tenths < time.Minute {
+		return fmt.Sprintf("%.1fs", tenths.Seconds())
+	}
+	if d = d.Round(time.Second); d < time.Hour {
+		return d.String()
 	}
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
+// etaText is a time to come, which nobody knows to the tenth of a second.
+func etaText(d time.Duration) string {
+	if d = max(time.Second, d.Round(time.Second)); d < time.Minute {
+		return d.String()
+	}
+	return durationText(d)
 }

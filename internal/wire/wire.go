@@ -19,6 +19,7 @@ package wire
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -177,6 +178,9 @@ const maxMessage = 16 << 20
 type Conn struct {
 	rw io.ReadWriter
 	mu sync.Mutex
+	// broken is the first failed write: part of a frame may be out, and nothing
+	// that follows would be read as a message.
+	broken error
 }
 
 // NewConn uses a connection, which stays the caller's to close.
@@ -189,18 +193,21 @@ func (c *Conn) Send(m Message) error {
 		return fmt.Errorf("encode message: %w", err)
 	}
 	if len(body) > maxMessage {
-		return fmt.Errorf("message of %d bytes", len(body))
+		return fmt.Errorf("message of %d bytes is over the limit of %d", len(body), maxMessage)
 	}
 	frame := make([]byte, 4, 4+len(body))
 	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
 	frame = append(frame, body...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, err = c.rw.Write(frame)
-	return err
+	if c.broken == nil {
+		_, c.broken = c.rw.Write(frame)
+	}
+	return c.broken
 }
 
-// Receive reads one message; io.EOF means that the other side is gone.
+// Receive reads one message; io.EOF means that the other side is gone,
+// io.ErrUnexpectedEOF that it went in the middle of one.
 func (c *Conn) Receive() (Message, error) {
 	var m Message
 	var head [4]byte
@@ -209,11 +216,14 @@ func (c *Conn) Receive() (Message, error) {
 	}
 	size := binary.LittleEndian.Uint32(head[:])
 	if size > maxMessage {
-		return m, fmt.Errorf("message of %d bytes", size)
+		return m, fmt.Errorf("message of %d bytes is over the limit of %d", size, maxMessage)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(c.rw, body); err != nil {
-		return m, io.ErrUnexpectedEOF
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return m, err
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
 		return m, fmt.Errorf("decode message: %w", err)

@@ -20,9 +20,10 @@ package exec
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	osexec "os/exec"
+	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
@@ -44,9 +45,13 @@ type kernel struct {
 	running *program // mode stream; nil before the first batch and after a failure
 }
 
+// Describe finds a missing program at plan time already.
 func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
 	c, err := parse(config)
-	return plugins.Info{Name: "exec:" + c.Command}, err
+	if err != nil {
+		return plugins.Info{}, err
+	}
+	return plugins.Info{Name: "exec:" + c.Command}, checkProgram(c.Command)
 }
 
 func parse(config plugins.Config) (plugins.ExecConfig, error) {
@@ -61,7 +66,7 @@ func parse(config plugins.Config) (plugins.ExecConfig, error) {
 	default:
 		return c, fault.New(fault.Usage, "exec mode %q is none of %s, %s, %s", c.Mode, ModeStream, ModeBatch, ModePerRecord)
 	}
-	if c.Command == "" {
+	if strings.TrimSpace(c.Command) == "" {
 		return c, fault.New(fault.Incompatible, "exec needs a program: write -k 'exec:./program'")
 	}
 	return c, nil
@@ -86,19 +91,40 @@ func (k *kernel) Open(_ context.Context, device plugins.Device, config plugins.C
 
 // checkProgram finds the plain mistakes before a shell reports them once a batch.
 func checkProgram(command string) error {
-	if err := osexec.Command("/bin/sh", "-n", "-c", command).Run(); err != nil {
-		return fault.New(fault.Incompatible, "exec: the shell cannot read %q", command)
+	if said, err := osexec.Command("/bin/sh", "-n", "-c", command).CombinedOutput(); err != nil {
+		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+		return fault.New(fault.Incompatible, "exec: the shell cannot read %q: %s", command, line)
 	}
 	word := firstWord(command)
 	if word == "" {
 		return nil // variables, a group, a pipeline: the shell will tell
 	}
+	if strings.Contains(word, "/") {
+		return checkFile(word)
+	}
 	check := osexec.Command("/bin/sh", "-c", `command -v -- "$1" >/dev/null`, "sh", word)
 	if err := check.Run(); err != nil {
 		if _, statErr := os.Stat(word); statErr == nil {
-			return fault.New(fault.Incompatible, "exec: %s is not executable: chmod +x %s", word, word)
+			return fault.New(fault.Incompatible, "exec: program %s not found; for the file beside you write exec:./%s", word, command)
 		}
 		return fault.New(fault.Incompatible, "exec: program %s not found", word)
+	}
+	return nil
+}
+
+// checkFile looks at a program that was named by its path. Some shells find a
+// file that they could not execute.
+func checkFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fault.New(fault.Incompatible, "exec: program %s not found", path)
+	case err != nil:
+		return fault.New(fault.Incompatible, "exec: %w", err)
+	case info.IsDir():
+		return fault.New(fault.Incompatible, "exec: %s is a folder", path)
+	case info.Mode()&0o111 == 0:
+		return fault.New(fault.Incompatible, "exec: %s is not executable: chmod +x %s", path, path)
 	}
 	return nil
 }
@@ -163,8 +189,5 @@ func (k *kernel) Close() error {
 	}
 	err := k.running.close()
 	k.running = nil
-	if err != nil {
-		return fmt.Errorf("exec: %w", err)
-	}
-	return nil
+	return err
 }

@@ -8,8 +8,12 @@ import (
 	"io"
 	"os"
 	osexec "os/exec"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/plugins"
@@ -22,6 +26,8 @@ type program struct {
 	stdout  *os.File
 	lines   *bufio.Reader
 	words   *proc.Tail
+	drained chan struct{} // closed when the last of stderr is read
+	settled bool          // the first batch was answered, and nothing came behind it
 }
 
 const (
@@ -30,7 +36,16 @@ const (
 	stallHint = 20 * time.Second
 	// exitGrace is how long a program may take to end after its input has.
 	exitGrace = 5 * time.Second
+	// drainTime is how long output is read on after the program has ended: what
+	// it started may hold the pipe open for ever.
 	drainTime = 100 * time.Millisecond
+	// settleTime is how long the first answer is watched for lines too many, so
+	// that a program with more than one line a record is found before its lines
+	// are taken for the answers to other records.
+	settleTime = 20 * time.Millisecond
+	// feedGrace is how long the rest of the input may take when all answers are
+	// there already.
+	feedGrace = 2 * time.Second
 )
 
 // startProgram runs the command through the shell, in a group of its own that
@@ -67,17 +82,52 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 		stderr.Close()
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	p := &program{process: process, stdin: stdin, stdout: stdout, words: new(proc.Tail)}
-	p.lines = bufio.NewReaderSize(stdout, 256<<10)
+	p := &program{process: process, stdin: stdin, stdout: stdout, words: new(proc.Tail), drained: make(chan struct{})}
+	p.lines = bufio.NewReaderSize(untilEnd{stdout}, 256<<10)
 	go func() {
+		defer close(p.drained)
 		defer stderr.Close()
 		_, _ = io.Copy(io.MultiWriter(p.words, os.Stderr), stderr)
 	}()
 	go func() {
 		<-process.Done()
+		_ = stdout.SetReadDeadline(time.Now().Add(drainTime))
 		_ = stderr.SetReadDeadline(time.Now().Add(drainTime))
 	}()
 	return p, nil
+}
+
+// untilEnd reads a program's output to its end, or, once the deadline after the
+// program's own end has passed, until nothing is left in the pipe.
+type untilEnd struct{ pipe *os.File }
+
+func (u untilEnd) Read(b []byte) (int, error) {
+	for {
+		n, err := u.pipe.Read(b)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if !readable(u.pipe, 0) {
+			return n, io.EOF
+		}
+		_ = u.pipe.SetReadDeadline(time.Now().Add(drainTime))
+	}
+}
+
+// readable reports whether pipe has something to read, its end included, within
+// the time.
+func readable(pipe *os.File, within time.Duration) bool {
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ready := false
+	_ = raw.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(poll, int(within/time.Millisecond))
+		ready = err == nil && n > 0 && poll[0].Revents&unix.POLLIN != 0
+	})
+	return ready
 }
 
 // shell returns how to run the command. A lone program replaces the shell, so
@@ -106,7 +156,11 @@ func firstWord(command string) string {
 }
 
 func environment(config plugins.ExecConfig) []string {
-	env := os.Environ()
+	// What go-plugin told this process is not for the program: a gpurun kernel run
+	// by mistake would answer with a handshake.
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "PLUGIN_")
+	})
 	if os.Getenv("PYTHONUNBUFFERED") == "" {
 		env = append(env, "PYTHONUNBUFFERED=1")
 	}
@@ -118,7 +172,7 @@ func environment(config plugins.ExecConfig) []string {
 
 // exchange writes the batch and reads as many lines.
 func (p *program) exchange(batch plugins.Batch) ([][]byte, error) {
-	if extra := p.lines.Buffered(); extra > 0 {
+	if p.extra(0) {
 		return nil, errors.New("exec: the program wrote more lines than it was given")
 	}
 	written := p.feed(batch, false)
@@ -134,10 +188,35 @@ func (p *program) exchange(batch plugins.Batch) ([][]byte, error) {
 		}
 		lines = append(lines, trimEnd(line))
 	}
-	if p.lines.Buffered() > 0 {
+	settle := settleTime
+	if p.settled {
+		settle = 0
+	}
+	if p.extra(settle) {
+		p.stop(written)
 		return nil, fmt.Errorf("exec: the program wrote more than %d lines for %d records", batch.Len(), batch.Len())
 	}
-	return lines, nil
+	p.settled = true
+	select {
+	case <-written:
+		return lines, nil
+	case <-time.After(feedGrace):
+		p.stop(written)
+		return nil, errors.New("exec: the program answered every record without reading them all")
+	}
+}
+
+// extra reports whether there is output that nobody asked for, or comes within
+// the time. The end of a program's output is none: the next batch will meet it.
+func (p *program) extra(within time.Duration) bool {
+	if p.lines.Buffered() > 0 {
+		return true
+	}
+	if !readable(p.stdout, within) {
+		return false
+	}
+	_, err := p.lines.Peek(1)
+	return err == nil
 }
 
 // exchangeAll writes the batch, ends the input and reads to the end.
@@ -155,7 +234,7 @@ func (p *program) exchangeAll(batch plugins.Batch) ([][]byte, error) {
 // collect writes the batch, ends the input, and returns all lines of a program
 // that ended well.
 func (p *program) collect(batch plugins.Batch) ([][]byte, error) {
-	p.feed(batch, true)
+	written := p.feed(batch, true)
 	var lines [][]byte
 	for {
 		line, err := p.lines.ReadBytes('\n')
@@ -166,9 +245,8 @@ func (p *program) collect(batch plugins.Batch) ([][]byte, error) {
 			break
 		}
 	}
-	p.process.End(exitGrace)
-	if exit := p.process.Exit(); exit.Code != 0 {
-		return nil, p.failure(fmt.Sprintf("the program ended: %s", exit))
+	if well, how := p.wait(written); !well {
+		return nil, p.failure("the program ended: " + how)
 	}
 	return lines, nil
 }
@@ -193,16 +271,32 @@ func (p *program) feed(batch plugins.Batch, end bool) <-chan error {
 	return written
 }
 
+// stop ends the input, and with it the writer, if it still waits: nobody touches
+// the batch afterwards.
+func (p *program) stop(written <-chan error) {
+	p.stdin.Close()
+	<-written
+}
+
+// wait waits for a program that has closed its output, and tells whether it ended
+// well, and how.
+func (p *program) wait(written <-chan error) (well bool, how string) {
+	p.stop(written)
+	if !p.process.End(exitGrace) {
+		return false, fmt.Sprintf("it closed its output, did not exit within %s and was killed", exitGrace)
+	}
+	exit := p.process.Exit()
+	return exit.Code == 0, exit.String()
+}
+
 // ended says why the answers stopped.
 func (p *program) ended(got, want int, written <-chan error) error {
-	p.stdin.Close() // frees the writer, if it still waits
-	<-written
-	p.process.End(exitGrace)
-	return p.failure(fmt.Sprintf("the program ended after %d of %d lines: %s", got, want, p.process.Exit()))
+	_, how := p.wait(written)
+	return p.failure(fmt.Sprintf("the program ended after %d of %d lines: %s", got, want, how))
 }
 
 func (p *program) failure(what string) error {
-	time.Sleep(10 * time.Millisecond) // its last words may still be on their way
+	<-p.drained // the program is gone: after drainTime at most
 	words := p.words.String()
 	last := ""
 	if words != "" {
@@ -215,11 +309,19 @@ func (p *program) failure(what string) error {
 // never asked for.
 func (p *program) close() error {
 	p.stdin.Close()
+	timer := time.AfterFunc(exitGrace, p.process.KillGroup) // it ends the reading, too
+	defer timer.Stop()
 	rest, _ := io.ReadAll(io.LimitReader(p.lines, 1<<20))
 	p.process.End(exitGrace)
 	p.stdout.Close()
-	if len(rest) > 0 {
-		return errors.New("the program wrote more lines than it was given")
+	exit := p.process.Exit()
+	switch {
+	case len(rest) > 0:
+		return errors.New("exec: the program wrote more lines than it was given")
+	case exit.Signal == syscall.SIGKILL:
+		return p.failure(fmt.Sprintf("the program did not end within %s of its input and was killed", exitGrace))
+	case exit.Code != 0:
+		return p.failure("the program ended: " + exit.String())
 	}
 	return nil
 }

@@ -1,0 +1,85 @@
+# make demo   build gpurun, run it on a small sample, show the result
+# make test   all tests
+# make check  format, vet, staticcheck, generated code, imports, other platforms
+#
+# Go, git and make must be there; the rest is installed with apt where it is
+# missing and can be installed, and what cannot be had is said and left out.
+
+SHELL := /bin/bash
+GO    ?= go
+
+# go-nvml wraps calls that NVIDIA has deprecated; a page of warnings helps nobody.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+# Child processes of tests must not sleep at exit for the race detector.
+export GORACE := atexit_sleep_ms=0
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.version=$(VERSION)
+FUZZTIME ?= 60s
+
+.PHONY: build demo test check generate fuzz bench tools clean
+
+build: tools
+	@if command -v cc >/dev/null; then \
+		CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpurun ./cmd/gpurun; \
+	else \
+		echo "NOTE: no C compiler: building gpurun without NVML, for CPU devices only"; \
+		CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpurun ./cmd/gpurun; \
+	fi
+
+demo: build
+	@rm -rf demo && mkdir -p demo
+	@awk 'BEGIN { for (i = 0; i < 20000; i++) printf "{\"id\":%d,\"text\":\"record number %d of the sample\"}\n", i, i; \
+		print "this line is no JSON" }' > demo/in.jsonl
+	@echo '$$ gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --gpus cpu:2'
+	@bin/gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --gpus cpu:2 || test $$? = 3
+	@echo; echo '$$ tail -n 2 demo/out.jsonl'
+	@tail -n 2 demo/out.jsonl
+
+# The race detector needs cgo.
+test: tools
+	@if command -v cc >/dev/null; then \
+		CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...; \
+	else \
+		echo "NOTE: no C compiler: testing without NVML and without the race detector"; \
+		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
+	fi
+
+check: tools
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+		if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) mod tidy -diff
+	$(GO) test -count=1 ./internal/arch
+	@if command -v protoc >/dev/null; then ./plugins/kernelpb/check.sh; \
+		else echo "SKIPPED: no protoc: cannot tell whether the generated code is in step"; fi
+	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/gpurun
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
+	@echo "check: all good"
+
+generate: tools
+	$(GO) generate ./...
+
+# Each fuzz target for a while; FUZZTIME=10s for less.
+fuzz:
+	@set -e; for package in $$($(GO) list ./...); do \
+		dir=$$($(GO) list -f '{{.Dir}}' $$package); \
+		for target in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | sed 's/^func //'); do \
+			echo "== $$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$package; \
+		done; \
+	done
+
+# Go's own benchmarks of the parts.
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
+
+# What tests and builds use beside Go. Only what is missing is installed, and
+# only where apt can: as root, or with sudo that asks for nothing.
+tools:
+	@./scripts/tools.sh gcc:cc libc6-dev:/usr/include/stdio.h protobuf-compiler:protoc tmux:tmux coreutils:stdbuf util-linux:setsid
+
+clean:
+	rm -rf bin demo dist

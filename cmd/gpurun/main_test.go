@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/plugins/builtin"
+	"github.com/gpurun/gpurun/worker"
+)
+
+// TestMain is the program: as gpurun the test binary is the command, and started
+// again by it a worker or a kernel.
+func TestMain(m *testing.M) {
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	worker.Init(builtin.Kernels())
+	if os.Getenv("GPURUN_TEST_COMMAND") != "" {
+		os.Exit(Main())
+	}
+	testscript.Main(m, map[string]func(){"gpurun": func() { os.Exit(Main()) }})
+}
+
+// TestScripts runs every command line of the documentation, and every mistake.
+func TestScripts(t *testing.T) {
+	stub := nvmlStub(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Setenv("NVMLSTUB_DIR", stub)
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "nvmlstub" {
+				return stub != "", nil
+			}
+			return false, nil
+		},
+	})
+}
+
+// nvmlStub builds a library that stands for a machine of GPUs; "" where that is
+// not possible.
+func nvmlStub(t *testing.T) string {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil || !gpu.BuiltWithNVML || runtime.GOOS != "linux" {
+		t.Log("SKIPPED: no C compiler or no NVML: the tests against a stub of the NVIDIA library")
+		return ""
+	}
+	dir := t.TempDir()
+	out, err := exec.Command(cc, "-shared", "-fPIC", "-o", filepath.Join(dir, "libnvidia-ml.so.1"),
+		"../../gpu/testdata/nvmlstub/stub.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build stub: %v\n%s", err, out)
+	}
+	return dir
+}

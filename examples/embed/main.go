@@ -1,0 +1,63 @@
+// Command embed is a program of one's own that runs gpurun as a library: it
+// brings a kernel of its own, runs a job with it, and looks at the report.
+//
+//	go run ./examples/embed in.jsonl out.jsonl
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/builtin"
+	"github.com/gpurun/gpurun/worker"
+)
+
+// words counts the words of each record's "text".
+type words struct{ plugins.Base }
+
+func (words) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	counts := make([]int64, batch.Len())
+	for i := range batch.Len() {
+		var record struct{ Text *string }
+		if err := json.Unmarshal(batch.Record(i), &record); err != nil || record.Text == nil {
+			results.Fail(i, "the record has no text")
+			continue
+		}
+		counts[i] = int64(len(strings.Fields(*record.Text)))
+	}
+	results.Column(plugins.Int64s("words", 0, counts))
+	return nil
+}
+
+func main() {
+	// First of all: workers and kernels are this program, started again.
+	kernels := builtin.Kernels()
+	kernels["words"] = func() plugins.Kernel { return words{} }
+	worker.Init(kernels)
+
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: embed in.jsonl out.jsonl")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	report, err := orchestrator.Run(ctx, orchestrator.Config{
+		Input: os.Args[1], Output: os.Args[2], Kernel: "words",
+		OnEvent: func(event orchestrator.Event) {
+			if done, ok := event.(orchestrator.ChunkDone); ok {
+				fmt.Printf("%s: %d of %d records\n", done.Device, done.Job.Records, done.Total)
+			}
+		},
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "embed:", err)
+		os.Exit(1)
+	}
+	fmt.Printf("%d records, %d failed\n", report.In, report.Failed)
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEmbed builds the program and runs it, as a user would.
+func TestEmbed(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "embed")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	in, result := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")
+	input := "{\"text\":\"one two three\"}\n{\"no\":\"text\"}\n{\"text\":\"\"}\n"
+	if err := os.WriteFile(in, []byte(input), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(program, in, result).CombinedOutput()
+	if err != nil {
+		t.Fatalf("run: %v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "3 records, 1 failed") {
+		t.Errorf("it says: %s", out)
+	}
+	got, err := os.ReadFile(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"text":"one two three","words":3}
+{"no":"text","_error":{"kind":"record","message":"the record has no text","step":"words","line":2}}
+{"text":"","words":0}
+`
+	if string(got) != want {
+		t.Errorf("got %s", got)
+	}
+}

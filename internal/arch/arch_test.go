@@ -1,0 +1,108 @@
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/gpurun/gpurun"
+
+// mayImport is, for each package, what of this module it may import, tests
+// excepted. Names are below the module; a trailing /... takes all below.
+var mayImport = map[string]struct {
+	allowed []string
+	why     string
+}{
+	"internal/fault":     {nil, "everyone speaks of failures, so it depends on nobody"},
+	"internal/jsonline":  {nil, "bytes of one line: of use to everyone, knows nobody"},
+	"internal/proc":      {nil, "child processes, whoever needs them"},
+	"internal/arch":      {nil, "rules only"},
+	"chunk":              {[]string{"internal/fault", "internal/jsonline"}, "records, chunks and order know no processes and no devices"},
+	"gpu":                {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
+	"plugins/kernelpb":   {nil, "generated"},
+	"plugins":            {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
+	"plugins/echo":       {[]string{"plugins"}, "a built-in is a kernel like any author's"},
+	"plugins/exec":       {[]string{"plugins", "internal/proc", "internal/fault"}, "it starts processes, and says why they failed"},
+	"plugins/builtin":    {[]string{"plugins", "plugins/echo", "plugins/exec"}, "the list of built-ins"},
+	"plugins/kerneltest": {[]string{"plugins", "internal/fault", "internal/jsonline"}, "authors run it against their kernels"},
+	"internal/wire":      {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
+	"worker":             {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline"}, "one device, one kernel, one chunk: no inventory, no other workers"},
+	"orchestrator":       {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault"}, "it never touches a kernel: workers do, in processes that may die"},
+	"internal/progress":  {[]string{"orchestrator", "chunk", "internal/fault"}, "it shows a job's events"},
+	"cmd/gpurun":         {[]string{"..."}, "wiring"},
+	"examples/embed":     {[]string{"..."}, "a user's program"},
+}
+
+// onlyIn is which packages alone may import a library, so that it can be replaced.
+var onlyIn = map[string][]string{
+	"github.com/hashicorp/go-plugin": {"plugins"},
+	"github.com/NVIDIA/go-nvml":      {"gpu"},
+	"github.com/vbauerster/mpb":      {"internal/progress"},
+	"github.com/spf13/cobra":         {"cmd/gpurun"},
+	"google.golang.org/grpc":         {"plugins", "plugins/kernelpb"},
+}
+
+type goPackage struct {
+	ImportPath string
+	Doc        string
+	Imports    []string
+	GoFiles    []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Doc,Imports,GoFiles", module+"/...").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %s", exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var list []goPackage
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		rule, known := mayImport[name]
+		if !known {
+			t.Errorf("package %s has no rule: say in mayImport and in ARCHITECTURE.md what it may import", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			local, isLocal := strings.CutPrefix(path, module+"/")
+			if isLocal && !slices.Contains(rule.allowed, local) && !slices.Contains(rule.allowed, "...") {
+				t.Errorf("%s must not import %s: %s", name, local, rule.why)
+			}
+			for library, homes := range onlyIn {
+				if strings.HasPrefix(path, library) && !slices.Contains(homes, name) {
+					t.Errorf("%s must not import %s: only %v know it", name, path, homes)
+				}
+			}
+		}
+	}
+}
+
+func TestPackageComments(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.GoFiles) > 0 && len(p.Doc) < 20 {
+			t.Errorf("package %s does not say what it is for", p.ImportPath)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package progress
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	gap          = "  " // between columns
+	percentWidth = len("100 %")
+	rateWidth    = len("999.9k/s")
+	timeWidth    = len("ETA 59m59s")
+	// narrowBar is the narrowest bar that still tells something: texts are
+	// shortened only where it would be narrower. A bar wider than wideBar tells
+	// nothing more, and takes a row's numbers far from its name.
+	narrowBar = 10
+	wideBar   = 72
+	longName  = 16
+)
+
+// row is what is shown of a device, or of the whole.
+type row struct {
+	name       string
+	done, size int64 // size is -1 if it is not known
+	rate       float64
+	status     string
+	failed     int64
+	idle       bool // there are no numbers to show
+}
+
+// columns are the widths of a row's parts; 0 leaves a part out. They are the
+// same for all rows, and do not change with each number.
+//
+//	GPU 0  [=====>    ]   57 %  17,920/31,360  191.1k/s  computing
+type columns struct {
+	name, bar, percent, count, rate, status int
+
+	short bool // counts are 17.9k/31.4k
+}
+
+// columns fits rows into a width: the bar becomes narrower first, then texts
+// go, the one that is missed least before the others. The caller holds the lock.
+func (s *state) columns(width int, now time.Time) columns {
+	s.widen(now)
+	c := columns{
+		name: s.nameWidth(), percent: percentWidth, count: s.countWidth,
+		rate: rateWidth, status: s.statusWidth,
+	}
+	for _, shrink := range []func(){
+		func() {},
+		func() { c.short, c.count = true, min(c.count, len("999.9k/999.9k")) },
+		func() { c.count = 0 },
+		func() { c.rate = 0 },
+		func() { c.status = min(c.status, timeWidth) },
+		func() { c.status = 0 },
+	} {
+		shrink()
+		c.bar = 0
+		if room := width - c.width() - len(gap); room >= narrowBar {
+			c.bar = min(wideBar, room)
+			return c
+		}
+	}
+	c.name = min(c.name, max(0, width-len(gap)-percentWidth))
+	return c
+}
+
+// widen gives texts the room that they need, counts what they will need. It
+// takes none back: a column that follows its text jumps.
+func (s *state) widen(now time.Time) {
+	whole := s.totalRow(now)
+	s.statusWidth = max(s.statusWidth, len(opening), textWidth(whole.tail()))
+	s.countWidth = max(s.countWidth, textWidth(countText(max(whole.done, whole.size), whole.size, false)))
+	for _, device := range s.devices { // a chunk of a stream can be more than all so far
+		_, size := s.chunkOf(device)
+		s.countWidth = max(s.countWidth, textWidth(countText(size, size, false)))
+	}
+}
+
+// width is that of a whole row.
+func (c columns) width() int {
+	width := c.name
+	for _, part := range []int{c.bar, c.percent, c.count, c.rate, c.status} {
+		if part > 0 {
+			width += len(gap) + part
+		}
+	}
+	return width
+}
+
+// text is the row, no wider than its columns.
+func (c columns) text(r row) string {
+	percent, count, rate := "", "", ""
+	if !r.idle {
+		percent, count = percentText(r.done, r.size), countText(r.done, r.size, c.short)
+	}
+	if r.rate > 0 {
+		rate = rateText(r.rate)
+	}
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "%-*s", c.name, shorten(r.name, c.name))
+	if c.bar > 0 {
+		fmt.Fprintf(b, "%s[%s]", gap, filling(r.done, r.size, c.bar-len("[]")))
+	}
+	for _, part := range []struct {
+		width int
+		text  string
+	}{{c.percent, percent}, {c.count, count}, {c.rate, rate}} {
+		if part.width > 0 {
+			fmt.Fprintf(b, "%s%*s", gap, part.width, shorten(part.text, part.width))
+		}
+	}
+	switch tail := r.tail(); {
+	case textWidth(tail) <= c.status:
+		fmt.Fprintf(b, "%s%s", gap, tail)
+	case c.status > 0: // the failures are in the report, too
+		fmt.Fprintf(b, "%s%s", gap, shorten(r.status, c.status))
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// tail is the last column: what it is at, and what failed so far.
+func (r row) tail() string {
+	if r.failed == 0 {
+		return r.status
+	}
+	// The time has a width of its own, or it would push the failures about.
+	return fmt.Sprintf("%-*s%s%s failed", timeWidth, r.status, gap, Count(r.failed))
+}
+
+// filling is the inside of a bar: dots where nobody knows how much it will be.
+func filling(done, size int64, width int) string {
+	if size < 0 {
+		return strings.Repeat(".", width)
+	}
+	full := width
+	if done < size {
+		full = int(float64(width) * float64(done) / float64(size))
+	}
+	full = max(0, min(full, width))
+	tip := ""
+	if full > 0 && full < width {
+		full, tip = full-1, ">"
+	}
+	return fmt.Sprintf("%-*s", width, strings.Repeat("=", full)+tip)
+}
+
+// percentText rounds down: 100 % is when all is done.
+func percentText(done, size int64) string {
+	switch {
+	case size < 0:
+		return ""
+	case done >= size:
+		return "100 %"
+	}
+	return fmt.Sprintf("%d %%", max(0, int(100*float64(done)/float64(size))))
+}
+
+func countText(done, size int64, short bool) string {
+	count := Count
+	if short {
+		count = shortCount
+	}
+	if size < 0 {
+		return count(done)
+	}
+	return count(done) + "/" + count(size)
+}
+
+// deviceRow is a device's row; the caller holds the lock.
+func (s *state) deviceRow(d *deviceState, now time.Time) row {
+	shown, n := s.phaseOf(d, now)
+	r := row{name: d.name, status: string(shown)}
+	if n < len(d.slots) {
+		r.status = fmt.Sprintf("%s %d/%d", shown, n, len(d.slots))
+	}
+	r.done, r.size = s.chunkOf(d)
+	if r.idle = r.size == 0; r.idle {
+		r.size = 1 // an empty bar, not a full one
+	} else {
+		r.rate = d.pace.calm(now)
+	}
+	return r
+}
+
+// totalRow is the row of the whole; the caller holds the lock.
+func (s *state) totalRow(now time.Time) row {
+	r := row{name: "total", done: s.job.Records, size: s.total, rate: s.rate(now), failed: s.job.Failed}
+	switch eta, known := s.eta(now); {
+	case s.end != nil && s.end.Stop != nil:
+		r.status = "stopped"
+	case s.end != nil:
+		r.status = "in " + durationText(s.end.Elapsed)
+	case s.stopping:
+		r.status = "stopping"
+	case known:
+		r.status = "ETA " + etaText(eta)
+	}
+	return r
+}
+
+func (s *state) nameWidth() int {
+	width := len("total")
+	if s.compact {
+		return width
+	}
+	for _, device := range s.devices {
+		width = max(width, textWidth(device.name))
+	}
+	return min(width, longName)
+}
+
+// textWidth is how many columns a text takes; there are no wide letters in what
+// is shown.
+func textWidth(text string) int { return utf8.RuneCountInString(text) }
+
+// shorten cuts a text to a width.
+func shorten(text string, width int) string {
+	if textWidth(text) <= width {
+		return text
+	}
+	if width < 1 {
+		return ""
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}

@@ -1,0 +1,140 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// TestLostWorkerCostsNothing: a worker killed in mid-chunk is replaced, and its
+// chunk computed again.
+func TestLostWorkerCostsNothing(t *testing.T) {
+	in := numbered(200)
+	d := newJobDir(t, in)
+	config := d.config("test-slow")
+	config.BatchSize, config.KernelConfig = 5, []byte(`{"Milliseconds":10}`)
+	pids := make(map[int]int)
+	var once sync.Once
+	lost := 0
+	config.OnEvent = func(e orchestrator.Event) {
+		switch e := e.(type) {
+		case orchestrator.WorkerStarted:
+			pids[e.Slot] = e.PID
+		case orchestrator.Progress:
+			once.Do(func() { _ = syscall.Kill(pids[e.Slot], syscall.SIGKILL) })
+		case orchestrator.WorkerLost:
+			lost++
+			if e.Retired || e.Fault.Kind != fault.Worker || !strings.Contains(e.Fault.Message, "SIGKILL") {
+				t.Errorf("lost: %+v", e)
+			}
+		}
+	}
+	report := mustRun(t, d, config)
+	if d.read("out.jsonl") != in || report.Succeeded != 200 || lost != 1 {
+		t.Errorf("lost %d workers, report %+v", lost, report)
+	}
+}
+
+// TestGivenUpChunkIsKept: a chunk that costs every worker is written with all of
+// its records marked; the others are as they would be.
+func TestGivenUpChunkIsKept(t *testing.T) {
+	in := numbered(10) + `{"id":10,"poison":"worker"}` + "\n" + `{"id":11,"_error":"old"}` + "\n" + numbered(8)
+	d := newJobDir(t, in)
+	config := d.config("test-poison")
+	config.BatchSize, config.ChunksPerGPU, config.Retries = 5, 2, 1
+	given := 0
+	config.OnEvent = func(e orchestrator.Event) {
+		if _, ok := e.(orchestrator.ChunkGivenUp); ok {
+			given++
+		}
+	}
+	report := mustRun(t, d, config)
+	want := slices.Repeat([]string{""}, 10)
+	want = append(want, "worker", "upstream", "worker", "worker", "worker")
+	want = append(want, slices.Repeat([]string{""}, 5)...)
+	got := marks(t, strings.Replace(d.read("out.jsonl"), `"_error":"old"`, `"_error":{"kind":"upstream"}`, 1))
+	if !slices.Equal(want, got) || report.Failed != 5 || given != 1 {
+		t.Errorf("given up %d, report %+v\n%v\n%s", given, report, got, d.read("out.jsonl"))
+	}
+}
+
+// TestInvariant6LostDeviceCostsNoRecord: one of two devices is lost, and the
+// other does all the work.
+func TestInvariant6LostDeviceCostsNoRecord(t *testing.T) {
+	in := numbered(100)
+	d := newJobDir(t, in)
+	config := d.config("test-open")
+	config.BatchSize, config.KernelConfig = 5, []byte(`"first-only"`)
+	report := mustRun(t, d, config)
+	if d.read("out.jsonl") != in || report.Succeeded != 100 {
+		t.Errorf("report: %+v", report)
+	}
+}
+
+// TestKernelThatDoesNotOpen: the message says why, soon, and nothing is marked.
+func TestKernelThatDoesNotOpen(t *testing.T) {
+	for how, texts := range map[string][]string{
+		"error": {"model.bin: no such file"},
+		"exit":  {"exit status 3", "cannot open shop"},
+		"hang":  {"--open-timeout"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, numbered(100))
+			config := d.config("test-open")
+			config.KernelConfig = fmt.Appendf(nil, "%q", how)
+			if how == "hang" {
+				config.OpenTimeout = time.Second
+			}
+			report, err := run(t, config)
+			wantFault(t, err, fault.Incompatible, texts...)
+			if report.Pending != 100 {
+				t.Errorf("report: %+v", report)
+			}
+		})
+	}
+}
+
+// TestRemovedJobFolder: the job says what it misses instead of hanging.
+func TestRemovedJobFolder(t *testing.T) {
+	d := newJobDir(t, numbered(1000))
+	config := d.config("test-slow")
+	config.BatchSize, config.KernelConfig = 5, []byte(`{"Milliseconds":5}`)
+	var once sync.Once
+	config.OnEvent = func(e orchestrator.Event) {
+		if _, ok := e.(orchestrator.Progress); ok {
+			once.Do(func() { _ = os.RemoveAll(d.join("out.jsonl.gpurun")) })
+		}
+	}
+	_, err := run(t, config)
+	wantFault(t, err, fault.Storage, "write part")
+}
+
+// TestLargeMessages: results beyond gRPC's default of 4 MiB just work.
+func TestLargeMessages(t *testing.T) {
+	d := newJobDir(t, `{"poison":"huge"}`+"\n"+`{"a":"`+strings.Repeat("y", 10<<20)+`"}`+"\n")
+	config := d.config("test-poison")
+	mustRun(t, d, config)
+	info, err := os.Stat(d.join("out.jsonl"))
+	if err != nil || info.Size() < 30<<20 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+func TestWorkersLogs(t *testing.T) {
+	d := newJobDir(t, `{"poison":"exit"}`+"\n")
+	mustRun(t, d, d.config("test-poison"))
+	logs, _ := filepath.Glob(d.join("out.jsonl.gpurun/logs/worker-*.log"))
+	if len(logs) != 1 || !strings.Contains(d.logs(), "my last words") {
+		t.Errorf("logs: %v\n%s", logs, d.logs())
+	}
+}

@@ -1,0 +1,151 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// numbered makes n records {"id":0} …
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{\"id\":%d}\n", i)
+	}
+	return b.String()
+}
+
+// jobDir is a folder with an input in it.
+type jobDir struct {
+	t    *testing.T
+	path string
+}
+
+func newJobDir(t *testing.T, input string) jobDir {
+	t.Helper()
+	d := jobDir{t: t, path: t.TempDir()}
+	if err := os.WriteFile(d.join("in.jsonl"), []byte(input), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d jobDir) join(name string) string { return filepath.Join(d.path, name) }
+
+func (d jobDir) config(kernel string) orchestrator.Config {
+	return orchestrator.Config{
+		Input: d.join("in.jsonl"), Output: d.join("out.jsonl"), Kernel: kernel, GPUs: "cpu:2",
+	}
+}
+
+func (d jobDir) read(name string) string {
+	d.t.Helper()
+	data, err := os.ReadFile(d.join(name))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// logs are all workers' logs, for a test that fails.
+func (d jobDir) logs() string {
+	var all bytes.Buffer
+	paths, _ := filepath.Glob(d.join("out.jsonl.gpurun/logs/*"))
+	for _, path := range paths {
+		data, _ := os.ReadFile(path)
+		fmt.Fprintf(&all, "%s:\n%s\n", filepath.Base(path), data)
+	}
+	return all.String()
+}
+
+// run does the job and checks what holds for every job.
+func run(t *testing.T, config orchestrator.Config) (orchestrator.Report, error) {
+	t.Helper()
+	return runContext(t, context.Background(), config)
+}
+
+func runContext(t *testing.T, ctx context.Context, config orchestrator.Config) (orchestrator.Report, error) {
+	t.Helper()
+	report, err := orchestrator.Run(ctx, config)
+	checkReport(t, report, err)
+	return report, err
+}
+
+// checkReport holds invariant 1 against a report.
+func checkReport(t *testing.T, r orchestrator.Report, err error) {
+	t.Helper()
+	if r.In != r.Succeeded+r.Failed+r.Dropped+r.Pending {
+		t.Errorf("counts do not add up: %+v", r)
+	}
+	if r.Pending < 0 || err == nil && r.Pending != 0 {
+		t.Errorf("pending = %d with error %v", r.Pending, err)
+	}
+	var byKind int64
+	for _, f := range r.Failures {
+		byKind += f.Count
+	}
+	if byKind != r.Failed {
+		t.Errorf("failures by kind are %d, failed records %d", byKind, r.Failed)
+	}
+}
+
+func mustRun(t *testing.T, d jobDir, config orchestrator.Config) orchestrator.Report {
+	t.Helper()
+	report, err := run(t, config)
+	if err != nil {
+		t.Fatalf("run: %v\n%s", err, d.logs())
+	}
+	return report
+}
+
+// wantFault checks the kind and the text of an error.
+func wantFault(t *testing.T, err error, kind fault.Kind, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want kind %s", kind)
+	}
+	if got := fault.KindOf(err); got != kind {
+		t.Errorf("kind %s, want %s: %v", got, kind, err)
+	}
+	full := err.Error()
+	if e := fault.As(err); e != nil {
+		full += "\n" + e.Detail
+	}
+	for _, text := range texts {
+		if !strings.Contains(full, text) {
+			t.Errorf("error lacks %q: %s", text, full)
+		}
+	}
+}
+
+// marks returns the kind of failure of every output line, "" for a good one.
+func marks(t *testing.T, output string) []string {
+	t.Helper()
+	var kinds []string
+	for line := range strings.Lines(output) {
+		var record struct {
+			Error *struct{ Kind, Message string } `json:"_error"`
+		}
+		if !strings.HasPrefix(line, "{") {
+			kinds = append(kinds, "")
+			continue
+		}
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatalf("output line %q: %v", line, err)
+		}
+		kind := ""
+		if record.Error != nil {
+			kind = record.Error.Kind
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds
+}

@@ -1,0 +1,433 @@
+package orchestrator_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// TestInvariant1CountsAddUp: for every way in which a job can end. checkReport
+// holds the sum; here are the ways.
+func TestInvariant1CountsAddUp(t *testing.T) {
+	poisoned := func(how string) string { return numbered(20) + `{"poison":"` + how + `"}` + "\n" + numbered(20) }
+	tests := []struct {
+		name    string
+		in      string
+		kernel  string
+		config  func(c *orchestrator.Config)
+		stop    string // the event at which the job is asked to stop
+		abort   bool
+		kind    fault.Kind // Unknown: no error
+		pending bool
+	}{
+		{name: "done", in: numbered(40), kernel: "echo"},
+		{name: "records failed", in: poisoned("fail"), kernel: "test-poison"},
+		{name: "kernel crashed", in: poisoned("panic"), kernel: "test-poison"},
+		{name: "device lost on every worker", in: poisoned("device"), kernel: "test-poison", kind: fault.NoDevice, pending: true},
+		{name: "stopped", in: numbered(400), kernel: "test-slow", stop: "progress", kind: fault.Canceled, pending: true},
+		{name: "stopped at once", in: numbered(400), kernel: "test-slow", stop: "progress", abort: true, kind: fault.Canceled, pending: true},
+		{name: "stopped before the first batch", in: numbered(400), kernel: "test-slow", stop: "worker_started", kind: fault.Canceled, pending: true},
+		{name: "output is full", in: numbered(400), kernel: "echo", kind: fault.Storage,
+			config: func(c *orchestrator.Config) { c.Output = "/dev/full" }},
+		{name: "kernel does not open", in: numbered(40), kernel: "test-open", kind: fault.Incompatible, pending: true,
+			config: func(c *orchestrator.Config) { c.KernelConfig = []byte(`"error"`) }},
+		{name: "input shrinks", in: numbered(4000), kernel: "test-slow", kind: fault.Storage, pending: true,
+			config: func(c *orchestrator.Config) {
+				c.OnEvent = func(e orchestrator.Event) {
+					if _, ok := e.(orchestrator.Planned); ok {
+						_ = os.Truncate(c.Input, 10)
+					}
+				}
+			}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("XDG_STATE_HOME", t.TempDir())
+			d := newJobDir(t, test.in)
+			config := d.config(test.kernel)
+			config.BatchSize = 5
+			if test.kernel == "test-slow" {
+				config.KernelConfig = []byte(`{"Milliseconds":20}`)
+			}
+			if test.config != nil {
+				test.config(&config)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if test.stop != "" {
+				abort := make(chan struct{})
+				config.Abort = abort
+				config.OnEvent = func(e orchestrator.Event) {
+					if e.EventName() == test.stop && ctx.Err() == nil {
+						cancel()
+						if test.abort {
+							close(abort)
+						}
+					}
+				}
+			}
+			report, err := runContext(t, ctx, config)
+			if test.kind == fault.Unknown {
+				if err != nil {
+					t.Fatalf("%v\n%s", err, d.logs())
+				}
+			} else {
+				wantFault(t, err, test.kind)
+			}
+			if test.pending && report.Pending == 0 {
+				t.Errorf("nothing pending: %+v", report)
+			}
+			if _, statErr := os.Stat(d.join("out.jsonl")); (statErr == nil) != (err == nil) {
+				t.Errorf("output present: %t, error: %v", statErr == nil, err)
+			}
+		})
+	}
+}
+
+// TestInvariant2OrderIsInputOrder: chunks of unequal speed on several workers
+// come out in the order in which they went in.
+func TestInvariant2OrderIsInputOrder(t *testing.T) {
+	in := numbered(1999)
+	d := newJobDir(t, in)
+	config := d.config("test-slow")
+	config.GPUs, config.BatchSize, config.ChunksPerGPU = "cpu:4", 16, 8
+	config.KernelConfig = []byte(`{"Milliseconds":2}`)
+	var finished []int64
+	config.OnEvent = func(e orchestrator.Event) {
+		if done, ok := e.(orchestrator.ChunkDone); ok {
+			finished = append(finished, done.First)
+		}
+	}
+	mustRun(t, d, config)
+	if d.read("out.jsonl") != in {
+		t.Error("output order differs from input order")
+	}
+	if slices.IsSorted(finished) {
+		t.Error("the chunks finished in order: this test shows nothing")
+	}
+}
+
+// TestInvariant5BadRecordCostsOnlyItself: one bad record among many, for every
+// way of being bad.
+func TestInvariant5BadRecordCostsOnlyItself(t *testing.T) {
+	for how, kind := range map[string]string{
+		"fail": "record", "invalid": "record", "newline": "record",
+		"error": "batch", "missing": "batch", "twice": "batch", "oom": "oom",
+		"panic": "crash", "exit": "crash", "segv": "crash", "kill": "crash",
+		"hang": "timeout", "stop": "timeout",
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			bad := []int{13, 77}
+			var in, want strings.Builder
+			for i := range 100 {
+				if slices.Contains(bad, i) {
+					fmt.Fprintf(&in, "{\"id\":%d,\"poison\":%q}\n", i, how)
+				} else {
+					fmt.Fprintf(&in, "{\"id\":%d}\n", i)
+					fmt.Fprintf(&want, "{\"id\":%d}\n", i)
+				}
+			}
+			d := newJobDir(t, in.String())
+			config := d.config("test-poison")
+			config.BatchSize, config.ChunksPerGPU = 32, 1
+			if kind == "timeout" {
+				config.Timeout, config.OpenTimeout = 1500*time.Millisecond, 1500*time.Millisecond
+			}
+			report := mustRun(t, d, config)
+			output := d.read("out.jsonl")
+			var good strings.Builder
+			for i, line := range slices.Collect(strings.Lines(output)) {
+				if slices.Contains(bad, i) {
+					if got := marks(t, line)[0]; got != kind || !strings.HasPrefix(line, fmt.Sprintf(`{"id":%d,"poison"`, i)) {
+						t.Errorf("bad record %d: kind %q, want %q: %s", i, got, kind, line)
+					}
+				} else {
+					good.WriteString(line)
+				}
+			}
+			if diff := cmp.Diff(want.String(), good.String()); diff != "" {
+				t.Errorf("good records suffered: %s", diff)
+			}
+			if report.Failed != 2 || report.Succeeded != 98 {
+				t.Errorf("report: %+v", report)
+			}
+			for _, w := range report.Workers {
+				if w.Retired || w.Lost > 0 {
+					t.Errorf("a worker was lost to a bad record: %+v", w)
+				}
+			}
+			if kind == "crash" && how == "exit" {
+				failures := d.read("out.jsonl.gpurun/failures.jsonl")
+				if !strings.Contains(failures, "my last words") || !strings.Contains(output, "exit status 7") {
+					t.Errorf("the kernel's end is not told: %s", failures)
+				}
+			}
+		})
+	}
+}
+
+// TestInvariant8KernelSeesExactlyItsGPUs: on a machine of four, each worker is
+// pinned to its own.
+func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
+	tests := []struct {
+		name      string
+		inherited string
+		change    func(c *orchestrator.Config)
+		want      []string // of CUDA_VISIBLE_DEVICES
+	}{
+		{name: "all", want: []string{"0", "1", "2", "3"}},
+		{name: "some", change: func(c *orchestrator.Config) { c.GPUs = "1,3" }, want: []string{"1", "3"}},
+		{name: "two for each", change: func(c *orchestrator.Config) { c.GPUsPerWorker = 2 }, want: []string{"0,1", "2,3"}},
+		{name: "two on each", change: func(c *orchestrator.Config) { c.GPUs, c.WorkersPerGPU = "0,1", 2 }, want: []string{"0", "1"}},
+		{name: "by uuid", change: func(c *orchestrator.Config) { c.GPUs, c.PinUUID = "2", true }, want: []string{"GPU-2"}},
+		{name: "inherited", inherited: "2,3", want: []string{"2", "3"}},
+		{name: "CPU", change: func(c *orchestrator.Config) { c.GPUs = "cpu:2" }, want: []string{""}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if test.inherited != "" {
+				t.Setenv("CUDA_VISIBLE_DEVICES", test.inherited)
+			} else {
+				t.Setenv("CUDA_VISIBLE_DEVICES", "")
+				os.Unsetenv("CUDA_VISIBLE_DEVICES")
+			}
+			d := newJobDir(t, numbered(64))
+			config := d.config("test-where")
+			config.GPUs, config.BatchSize = "all", 1
+			if test.change != nil {
+				test.change(&config)
+			}
+			mustRun(t, d, orchestrator.WithDevices(config, gpu.Options{NVML: fakeMachine(4)}))
+			seen := make(map[string]bool)
+			for line := range strings.Lines(d.read("out.jsonl")) {
+				var record struct {
+					Visible string `json:"CUDA_VISIBLE_DEVICES"`
+					Threads string `json:"OMP_NUM_THREADS"`
+				}
+				if err := json.Unmarshal([]byte(line), &record); err != nil {
+					t.Fatal(err)
+				}
+				seen[record.Visible] = true
+				if n, err := strconv.Atoi(record.Threads); err != nil || n < 1 {
+					t.Fatalf("OMP_NUM_THREADS=%q", record.Threads)
+				}
+			}
+			var got []string
+			for token := range seen {
+				got = append(got, token)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// fakeMachine is NVML of a machine with so many GPUs.
+type fakeMachine int
+
+func (fakeMachine) Init() error                    { return nil }
+func (fakeMachine) Shutdown() error                { return nil }
+func (fakeMachine) DriverVersion() (string, error) { return "580", nil }
+func (m fakeMachine) Count() (int, error)          { return int(m), nil }
+func (m fakeMachine) Device(i int) (gpu.Handle, error) {
+	return fakeGPU(i), nil
+}
+
+type fakeGPU int
+
+func (g fakeGPU) UUID() (string, error)                   { return fmt.Sprintf("GPU-%d", int(g)), nil }
+func (g fakeGPU) Name() (string, error)                   { return "Fake", nil }
+func (g fakeGPU) Memory() (total, free uint64, err error) { return 8 << 30, 7 << 30, nil }
+func (g fakeGPU) PCIBusID() (string, error)               { return fmt.Sprintf("0000:%02x:00.0", int(g)), nil }
+func (g fakeGPU) CPUs() ([]int, error)                    { return nil, errors.New("not supported") }
+
+// TestInvariant9RunsWithoutGPU: the plainest call, on whatever this machine is.
+func TestInvariant9RunsWithoutGPU(t *testing.T) {
+	if _, err := os.Stat("/proc/driver/nvidia/version"); err == nil {
+		t.Skip("this machine has an NVIDIA driver")
+	}
+	d := newJobDir(t, numbered(10))
+	config := d.config("echo")
+	config.GPUs = ""
+	report := mustRun(t, d, config)
+	if len(report.Workers) == 0 || !strings.HasPrefix(report.Workers[0].Device, "CPU") {
+		t.Errorf("workers: %+v", report.Workers)
+	}
+}
+
+// driver is a job in a process of its own.
+type driver struct {
+	cmd    *exec.Cmd
+	events *bufio.Scanner
+}
+
+// startDriver starts a job as its own program, marked so that all of its
+// processes can be found.
+func startDriver(t *testing.T, config orchestrator.Config, mark string) *driver {
+	t.Helper()
+	encoded, err := json.Marshal(struct {
+		Input, Output, Kernel, GPUs string
+		KernelConfig                []byte
+		BatchSize                   int
+	}{config.Input, config.Output, config.Kernel, config.GPUs, config.KernelConfig, config.BatchSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), driverVariable+"="+string(encoded), "TEST_MARK="+mark)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{cmd: cmd, events: bufio.NewScanner(out)}
+	d.events.Buffer(nil, 1<<20)
+	return d
+}
+
+// await reads events up to one of that name.
+func (d *driver) await(t *testing.T, name string) string {
+	t.Helper()
+	for d.events.Scan() {
+		if rest, ok := strings.CutPrefix(d.events.Text(), name+" "); ok {
+			return rest
+		}
+	}
+	t.Fatalf("the driver ended before %s", name)
+	return ""
+}
+
+// markedProcesses are the living processes started under the mark.
+func markedProcesses(mark string) []int {
+	var pids []int
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(data), "TEST_MARK="+mark+"\x00") {
+			continue
+		}
+		pid, _ := strconv.Atoi(regexp.MustCompile(`\d+`).FindString(path))
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if i := strings.LastIndexByte(string(stat), ')'); i > 0 && !strings.HasPrefix(string(stat[i:]), ") Z") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestInvariant4NoProcessSurvives: whoever is killed, nothing of the job is left
+// two seconds after the orchestrator is gone, grandchildren with a session of
+// their own included.
+func TestInvariant4NoProcessSurvives(t *testing.T) {
+	for _, victim := range []string{"orchestrator", "worker and orchestrator", "nobody"} {
+		t.Run(victim, func(t *testing.T) {
+			t.Parallel()
+			mark := fmt.Sprintf("%s-%d", strings.ReplaceAll(victim, " ", "-"), os.Getpid())
+			records := 100000
+			if victim == "nobody" {
+				records = 20
+			}
+			d := newJobDir(t, numbered(records))
+			config := d.config("test-nursery")
+			config.BatchSize = 1
+			job := startDriver(t, config, mark)
+			var started struct{ PID int }
+			if err := json.Unmarshal([]byte(job.await(t, "worker_started")), &started); err != nil {
+				t.Fatal(err)
+			}
+			job.await(t, "progress")
+			if n := len(markedProcesses(mark)); n < 5 { // orchestrator, worker, kernel and its two children
+				t.Fatalf("only %d processes run: this test shows nothing", n)
+			}
+			switch victim {
+			case "orchestrator":
+				_ = job.cmd.Process.Kill()
+			case "worker and orchestrator":
+				_ = syscall.Kill(started.PID, syscall.SIGKILL)
+				job.await(t, "worker_lost")
+				_ = job.cmd.Process.Kill()
+			}
+			for job.events.Scan() { // to the end of its output
+			}
+			_ = job.cmd.Wait()
+			gone := time.Now()
+			for len(markedProcesses(mark)) > 0 {
+				if time.Since(gone) > 2*time.Second {
+					t.Fatalf("still there: %v", describe(markedProcesses(mark)))
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+}
+
+func describe(pids []int) (texts []string) {
+	for _, pid := range pids {
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		texts = append(texts, fmt.Sprintf("%d %s", pid, strings.ReplaceAll(string(command), "\x00", " ")))
+	}
+	return texts
+}
+
+// TestInvariant7MemoryDoesNotGrow: the peak of orchestrator and workers is the
+// same for ten times the input.
+func TestInvariant7MemoryDoesNotGrow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 200 MB")
+	}
+	peak := func(records int) (most int64) {
+		line := fmt.Sprintf("{\"text\":%q}\n", strings.Repeat("lorem ipsum ", 80))
+		d := newJobDir(t, strings.Repeat(line, records))
+		mark := fmt.Sprintf("memory-%d-%d", records, os.Getpid())
+		job := startDriver(t, d.config("echo"), mark)
+		for job.events.Scan() { // at every event, while all are alive
+			for _, pid := range markedProcesses(mark) {
+				most = max(most, peakOf(pid))
+			}
+		}
+		if err := job.cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		return most
+	}
+	small, large := peak(10_000), peak(100_000)
+	t.Logf("peak %d MiB for 10 MB, %d MiB for 100 MB", small>>20, large>>20)
+	if large > small+small/2+(32<<20) {
+		t.Errorf("peak memory grew from %d MiB to %d MiB", small>>20, large>>20)
+	}
+}
+
+// peakOf is the most memory that a process has used so far.
+func peakOf(pid int) int64 {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	match := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
+	if match == nil {
+		return 0
+	}
+	kib, _ := strconv.ParseInt(string(match[1]), 10, 64)
+	return kib << 10
+}

@@ -1,0 +1,252 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/builtin"
+)
+
+// testKernels are kernels that misbehave, as real processes of this binary.
+func testKernels() map[string]func() plugins.Kernel {
+	kernels := builtin.Kernels()
+	kernels["test-poison"] = func() plugins.Kernel { return &poison{} }
+	kernels["test-slow"] = func() plugins.Kernel { return &slow{} }
+	kernels["test-shapes"] = func() plugins.Kernel { return shapes{} }
+	kernels["test-where"] = func() plugins.Kernel { return &where{} }
+	kernels["test-nursery"] = func() plugins.Kernel { return &nursery{} }
+	kernels["test-open"] = func() plugins.Kernel { return opener{} }
+	kernels["test-wishes"] = func() plugins.Kernel { return wishes{} }
+	kernels["test-late"] = func() plugins.Kernel { return &late{} }
+	return kernels
+}
+
+// poison echoes, but does something bad to batches with a record that says so:
+// {"poison": "panic"}.
+type poison struct{ plugins.Base }
+
+func (p *poison) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	for i := range batch.Len() {
+		var record struct{ Poison string }
+		if batch.Record(i)[0] == '{' {
+			if err := batch.Decode(i, &record); err != nil {
+				return err
+			}
+		}
+		switch record.Poison {
+		case "panic":
+			panic("poisoned")
+		case "exit":
+			fmt.Fprintln(os.Stderr, "my last words")
+			os.Exit(7)
+		case "segv":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSEGV)
+			time.Sleep(time.Minute)
+		case "kill":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			time.Sleep(time.Minute)
+		case "worker":
+			_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+			time.Sleep(time.Minute)
+		case "stop":
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			time.Sleep(time.Hour) // other threads run on for a moment
+		case "hang":
+			time.Sleep(time.Hour)
+		case "error":
+			return errors.New("cannot compute this batch")
+		case "oom":
+			return plugins.OutOfMemory(errors.New("out of memory"))
+		case "device":
+			return plugins.DeviceLost(errors.New("the GPU has fallen off the bus"))
+		case "fail":
+			results.Fail(i, "rejected")
+			continue
+		case "invalid":
+			results.Line(i, []byte(`{"a":`))
+			continue
+		case "newline":
+			results.Line(i, []byte("{\"a\":\n1}"))
+			continue
+		case "missing":
+			continue
+		case "twice":
+			results.Unchanged(i)
+		case "huge":
+			results.Line(i, []byte(`"`+strings.Repeat("x", 20<<20)+`"`))
+			continue
+		}
+		results.Unchanged(i)
+	}
+	return nil
+}
+
+// slow echoes after a while; the batches with an odd first record take longer,
+// so that chunks finish out of order.
+type slow struct {
+	plugins.Base
+	config struct{ Milliseconds int }
+}
+
+func (s *slow) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+	return config.Decode(&s.config)
+}
+
+func (s *slow) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	d := time.Duration(s.config.Milliseconds) * time.Millisecond
+	if batch.Record(0)[len(batch.Record(0))-2]%2 == 1 {
+		d *= 3
+	}
+	time.Sleep(d)
+	for i := range batch.Len() {
+		results.Unchanged(i)
+	}
+	return nil
+}
+
+// shapes gives every verdict in turn, by the record's "do".
+type shapes struct{ plugins.Base }
+
+func (shapes) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	n := batch.Len()
+	vectors, names := make([]float32, 2*n), make([]string, n)
+	for i := range n {
+		vectors[2*i], vectors[2*i+1] = 0.5, float32(i)
+		names[i] = "n\"" + string(rune('a'+i%26))
+		record := string(batch.Record(i))
+		switch {
+		case strings.Contains(record, `"drop"`):
+			results.Drop(i)
+		case strings.Contains(record, `"two"`):
+			results.Lines(i, []byte(`{"one":1}`), []byte(`{"two":2}`))
+		case strings.Contains(record, `"same"`):
+			results.Unchanged(i)
+		}
+	}
+	results.Column(plugins.Float32s("vector", 2, vectors))
+	results.Column(plugins.Strings("name", names))
+	results.Column(plugins.Int64s("n", 0, make([]int64, n)))
+	return nil
+}
+
+// where tells what it sees of its surroundings.
+type where struct {
+	plugins.Base
+	device plugins.Device
+}
+
+func (w *where) Open(_ context.Context, device plugins.Device, _ plugins.Config) error {
+	w.device = device
+	return nil
+}
+
+func (w *where) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	n := batch.Len()
+	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS"} {
+		values := make([]string, n)
+		for i := range values {
+			values[i] = os.Getenv(name)
+		}
+		results.Column(plugins.Strings(name, values))
+	}
+	devices, dirs := make([]string, n), make([]string, n)
+	dir, _ := os.Getwd()
+	for i := range n {
+		devices[i], dirs[i] = w.device.Name, dir
+	}
+	results.Column(plugins.Strings("device", devices))
+	results.Column(plugins.Strings("dir", dirs))
+	time.Sleep(20 * time.Millisecond) // so that every worker gets some
+	return nil
+}
+
+// nursery starts children that outlive it if they can: one in its own group, one
+// in a session of its own.
+type nursery struct{ plugins.Base }
+
+func (n *nursery) Open(context.Context, plugins.Device, plugins.Config) error {
+	for _, command := range []*exec.Cmd{
+		exec.Command("sleep", "1000"), exec.Command("setsid", "sleep", "1000"),
+	} {
+		command.Stdout, command.Stderr = os.Stdout, os.Stderr
+		if err := command.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *nursery) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	time.Sleep(50 * time.Millisecond)
+	for i := range batch.Len() {
+		results.Unchanged(i)
+	}
+	return nil
+}
+
+// opener fails at opening in the way its configuration says.
+type opener struct{ plugins.Base }
+
+func (opener) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
+	if bytes.Contains(config, []byte("describe")) {
+		return plugins.Info{}, errors.New("the model has no name")
+	}
+	return plugins.Info{}, nil
+}
+
+func (opener) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
+	switch {
+	case bytes.Contains(config, []byte("error")):
+		return errors.New("model.bin: no such file")
+	case bytes.Contains(config, []byte("exit")):
+		fmt.Fprintln(os.Stderr, "cannot open shop")
+		os.Exit(3)
+	case bytes.Contains(config, []byte("hang")):
+		time.Sleep(time.Hour)
+	case bytes.Contains(config, []byte("first-only")) && device.Index != 0:
+		return plugins.DeviceLost(errors.New("device is broken"))
+	}
+	return nil
+}
+
+func (opener) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	for i := range batch.Len() {
+		results.Unchanged(i)
+	}
+	return nil
+}
+
+// wishes needs things.
+type wishes struct{ opener }
+
+func (wishes) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
+	var info plugins.Info
+	return info, config.Decode(&info)
+}
+
+// late finishes its batches after Process has returned, three at a time.
+type late struct{ plugins.Base }
+
+func (late) Describe(context.Context, plugins.Config) (plugins.Info, error) {
+	return plugins.Info{InFlight: 3}, nil
+}
+
+func (late) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	finish := results.Defer()
+	go func() {
+		time.Sleep(5 * time.Millisecond)
+		for i := range batch.Len() {
+			results.Unchanged(i)
+		}
+		finish(nil)
+	}()
+	return nil
+}
