@@ -31,7 +31,8 @@ type Source interface {
 	// Total returns the number of records in all chunks, and false as long as
 	// it is not known.
 	Total() (records int64, known bool)
-	// Blank returns the number of blank lines among the chunks given so far.
+	// Blank returns the number of blank lines found so far; all of them once
+	// Next has returned io.EOF.
 	Blank() int64
 	// Release says that a chunk's bytes are no longer needed.
 	Release(Chunk)

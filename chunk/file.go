@@ -2,7 +2,7 @@ package chunk
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -70,6 +70,9 @@ type cut struct {
 // before OpenFile returns. A path that is missing, unreadable or no regular
 // file is a usage fault.
 func OpenFile(ctx context.Context, path string, options CutOptions) (Source, error) {
+	if err := checkRegular(path); err != nil {
+		return nil, err
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fault.New(fault.Usage, "open input: %w", err)
@@ -82,16 +85,25 @@ func OpenFile(ctx context.Context, path string, options CutOptions) (Source, err
 	return source, nil
 }
 
+// checkRegular looks before the file is opened: to open a pipe is to wait for
+// its writer.
+func checkRegular(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fault.New(fault.Usage, "open input: %w", err)
+	case info.IsDir():
+		return fault.New(fault.Usage, "input %s is a folder; name a file in it", path)
+	case !info.Mode().IsRegular():
+		return fault.New(fault.Usage, "input %s is no regular file; pipe it in: gpurun run … - < %s", path, path)
+	}
+	return nil
+}
+
 func newFileSource(ctx context.Context, path string, file *os.File, options CutOptions) (*fileSource, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, fault.New(fault.Usage, "open input: %w", err)
-	}
-	if info.IsDir() {
-		return nil, fault.New(fault.Usage, "input %s is a folder; name a file in it", path)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fault.New(fault.Usage, "input %s is no regular file; pipe it in: gpurun run … - < %s", path, path)
 	}
 	s := &fileSource{path: path, file: file, end: info.Size(), options: options}
 	var head [3]byte
@@ -138,8 +150,8 @@ func (s *fileSource) plan(ctx context.Context) error {
 	}
 	first := min(s.options.Offset, all.records)
 	last := all.records
-	if s.options.Limit > 0 {
-		last = min(first+s.options.Limit, last)
+	if limit := s.options.Limit; limit > 0 && limit < last-first {
+		last = first + limit
 	}
 	s.total, s.known = last-first, true
 
@@ -155,14 +167,15 @@ func (s *fileSource) plan(ctx context.Context) error {
 
 // cutAt makes the chunks between the given records.
 func (s *fileSource) cutAt(blocks []count, borders []int64, all count) error {
-	finder := &borderFinder{source: s, blocks: blocks, buffer: make([]byte, readBytes)}
+	finder := &borderFinder{source: s, blocks: blocks, buffer: make([]byte, readBytes), from: s.begin}
 	var previous place
 	for i, record := range borders {
 		at := place{offset: s.begin, line: 1}
 		switch {
+		case i == 0 && s.options.Offset == 0: // blank lines before the first record belong to it
 		case record >= all.records:
 			at = place{offset: s.end, line: all.lines + 1}
-		case record > 0:
+		default:
 			var err error
 			if at, err = finder.find(record); err != nil {
 				return err
@@ -196,19 +209,21 @@ type borderFinder struct {
 	buffer []byte
 	block  int
 	before count // in the blocks before block
+	from   int64 // where in block to go on: its start, or the last border
+	passed count // before from
 }
 
 func (f *borderFinder) find(record int64) (place, error) {
 	for f.before.records+f.blocks[f.block].records <= record {
 		f.before.add(f.blocks[f.block])
 		f.block++
+		f.from, f.passed = f.source.begin+int64(f.block)*blockBytes, f.before
 	}
 	s := f.source
-	from := s.begin + int64(f.block)*blockBytes
-	to := min(from+blockBytes, s.end)
-	seen, line := f.before.records, f.before.lines
+	to := min(s.begin+int64(f.block+1)*blockBytes, s.end)
+	seen, line := f.passed.records, f.passed.lines
 	var found place
-	err := eachLineStart(s.file, from, to, s.begin, s.end, f.buffer, func(offset int64, blank bool) bool {
+	err := eachLineStart(s.file, f.from, to, s.begin, s.end, f.buffer, func(offset int64, blank bool) bool {
 		line++
 		if blank {
 			return true
@@ -221,8 +236,9 @@ func (f *borderFinder) find(record int64) (place, error) {
 		return true
 	})
 	if err == nil && found.line == 0 {
-		err = fmt.Errorf("the file changed while it was scanned")
+		err = errors.New("the file changed while it was scanned")
 	}
+	f.from, f.passed = found.offset, count{lines: found.line - 1, records: record}
 	return found, err
 }
 

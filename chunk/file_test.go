@@ -301,7 +301,7 @@ func TestFileCloseEarly(t *testing.T) {
 // TestFindManyBorders: cutting must not cost the square of the chunks.
 func TestFindManyBorders(t *testing.T) {
 	data := []byte(strings.Repeat("x\n", int(blockBytes)/2+100))
-	source := open(t, temporary(t, data), CutOptions{Chunks: 5000})
+	source := open(t, temporary(t, data), CutOptions{Chunks: 2000})
 	defer closeSource(t, source)
 	chunks := drain(t, source)
 	at := int64(0)

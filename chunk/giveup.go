@@ -3,6 +3,7 @@ package chunk
 import (
 	"errors"
 	"io"
+	"runtime/debug"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -15,7 +16,18 @@ const (
 
 // GiveUp writes a part in which every record of the chunk is marked with e: what
 // cannot be computed is kept. Records that came in with a mark pass untouched.
-func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (Segment, error) {
+func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (_ Segment, err error) {
+	// A line too long to be read is mapped, and faults if its file is cut: this
+	// runs in the orchestrator, which must not die of it.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			if _, isFault := r.(interface{ Addr() uintptr }); !isFault {
+				panic(r)
+			}
+			err = fault.New(fault.Storage, "read input %s: it was cut while it was read", c.File)
+		}
+	}()
 	reader, err := OpenReader(c, maxRecord)
 	if err != nil {
 		return Segment{}, err
@@ -27,7 +39,11 @@ func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (Segm
 	for {
 		err := reader.Read(&batch, giveUpRecords, giveUpBytes)
 		if errors.Is(err, io.EOF) {
-			return part.Close()
+			segment, err := part.Close()
+			if err != nil {
+				part.Discard()
+			}
+			return segment, err
 		}
 		for i := 0; err == nil && i < len(batch.Records); i++ {
 			record := batch.Records[i]

@@ -1,10 +1,12 @@
 package chunk
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -69,6 +71,10 @@ func CreateOutput(options OutputOptions) (*Output, error) {
 // Commit takes a finished segment. It is appended, with those that waited for
 // it, as soon as everything before it is there.
 func (o *Output) Commit(s Segment) error {
+	if s.Counts.Records == 0 { // it would take the place of the one that begins there
+		RemovePart(s.Part)
+		return nil
+	}
 	o.waiting[s.First] = s
 	for {
 		s, ok := o.waiting[o.next]
@@ -85,11 +91,18 @@ func (o *Output) Commit(s Segment) error {
 }
 
 func (o *Output) append(s Segment) error {
+	succeeded, failed := s.Counts.Succeeded > 0, s.Counts.Failed > 0
+	apart := o.errors.writer != nil
 	for _, one := range []struct {
 		target *target
 		suffix string
-	}{{&o.results, resultsSuffix}, {&o.errors, errorsSuffix}, {&o.failures, failuresSuffix}} {
-		if err := one.target.appendFile(s.Part + one.suffix); err != nil {
+		made   bool // there must be such a file
+	}{
+		{&o.results, resultsSuffix, succeeded || failed && !apart},
+		{&o.errors, errorsSuffix, failed},
+		{&o.failures, failuresSuffix, failed},
+	} {
+		if err := one.target.appendFile(s.Part+one.suffix, one.made); err != nil {
 			return err
 		}
 	}
@@ -100,9 +113,20 @@ func (o *Output) append(s Segment) error {
 // Appended is what stands in the output so far, and the record it ends before.
 func (o *Output) Appended() (Counts, int64) { return o.counts, o.next }
 
-// Finish makes the output durable and gives it its name.
+// Finish makes the output durable and gives it its name, after all that belongs
+// to it has one. If that fails the rest is abandoned.
 func (o *Output) Finish() error {
-	return errors.Join(o.results.finish(true), o.errors.finish(true), o.failures.finish(false))
+	defer o.Abandon()
+	if n := len(o.waiting); n > 0 {
+		return fault.New(fault.Unknown, "bug: %d segments wait for record %d", n, o.next)
+	}
+	if err := o.failures.finish(false); err != nil {
+		return err
+	}
+	if err := o.errors.finish(true); err != nil {
+		return err
+	}
+	return o.results.finish(true)
 }
 
 // Abandon closes the output without giving it its name.
@@ -121,13 +145,17 @@ type target struct {
 }
 
 // openTarget opens a file aside, or the thing itself where a rename would
-// replace it: a device, a pipe, standard output.
+// replace it: a device, a pipe, standard output. Of a link, what it leads to
+// is replaced: /dev/stdout must stay what it is.
 func openTarget(path, temporary string, stdout io.Writer) (target, error) {
 	if path == "-" {
 		if stdout == nil {
 			stdout = os.Stdout
 		}
 		return target{path: path, writer: stdout}, nil
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
 	}
 	open, flags := temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -140,14 +168,14 @@ func openTarget(path, temporary string, stdout io.Writer) (target, error) {
 	return target{path: path, temporary: temporary, writer: file, file: file}, nil
 }
 
-// appendFile copies a part's file, where there is one, to the end. Between two
-// files the kernel does the copying.
-func (t *target) appendFile(path string) error {
+// appendFile copies a part's file to the end; made says that there must be one.
+// Between two files the kernel does the copying.
+func (t *target) appendFile(path string, made bool) error {
 	if t.writer == nil {
 		return nil
 	}
 	part, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) && !made {
 		return nil
 	}
 	if err != nil {
@@ -174,8 +202,8 @@ func (t *target) finish(durable bool) error {
 	if durable {
 		err = file.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(t.temporary, t.path)
+	if err = cmp.Or(err, file.Close()); err == nil {
+		err = move(t.temporary, t.path)
 	}
 	if err == nil && durable {
 		err = syncDir(filepath.Dir(t.path))
@@ -195,6 +223,43 @@ func storageOf(path string, err error) error {
 		return nil
 	}
 	return fault.New(fault.Storage, "finish output %s: %w", path, err)
+}
+
+// move renames a file. To another file system, where the job folder or the
+// errors may be, that takes a copy, and the name still appears at once.
+func move(from, to string) error {
+	err := os.Rename(from, to)
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	aside := to + ".gpurun-partial"
+	if err = copyFile(from, aside); err == nil {
+		err = os.Rename(aside, to)
+	}
+	if err != nil {
+		_ = os.Remove(aside)
+		return err
+	}
+	_ = os.Remove(from)
+	return nil
+}
+
+// copyFile makes a durable copy.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Sync()
+	}
+	return cmp.Or(err, out.Close())
 }
 
 // syncDir makes a rename durable.

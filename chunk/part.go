@@ -2,8 +2,8 @@ package chunk
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"os"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -153,7 +153,7 @@ func (p *Part) Counts() Counts { return p.counts }
 
 // Close ends the part; the segment is what it holds.
 func (p *Part) Close() (Segment, error) {
-	err := errors.Join(p.results.close(), p.errors.close(), p.failures.close())
+	err := cmp.Or(p.results.close(), p.errors.close(), p.failures.close()) // the first says enough
 	return Segment{First: p.first, Part: p.path, Counts: p.counts}, storage(err)
 }
 
@@ -201,7 +201,7 @@ func (s *stream) close() error {
 		return nil
 	}
 	err := s.out.Flush()
-	err = errors.Join(err, s.file.Close())
+	err = cmp.Or(err, s.file.Close())
 	s.file = nil
 	return err
 }

@@ -19,8 +19,9 @@ type Record struct {
 	Line  int64
 	// Offset is where the line starts in the chunk's file.
 	Offset int64
-	// TooLong: the line is longer than the reader's limit. Data is mapped then,
-	// not read, so that it may be as long as it likes.
+	// TooLong: the line is longer than the reader's limit. What does not fit
+	// into the batch's buffer is mapped then, not read, so that it may be as
+	// long as it likes.
 	TooLong bool
 }
 
@@ -52,6 +53,7 @@ type Reader struct {
 	rest      Chunk
 	maxRecord int64
 	guess     int // bytes that the next batch will want
+	spans     []span
 }
 
 // minRead is the smallest read; a batch's size is guessed from the last one. It
@@ -74,21 +76,33 @@ func (r *Reader) Close() error { return r.file.Close() }
 // together at most maxBytes, but at least one. At the end of the chunk it
 // returns io.EOF. A file that no longer holds what the chunk says is an error.
 func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
-	f := filler{reader: r, batch: b, maxRecords: maxRecords, maxBytes: maxBytes}
-	if err := f.fill(); err != nil {
+	f := filler{reader: r, batch: b, maxRecords: maxRecords, maxBytes: maxBytes, spans: r.spans[:0]}
+	err := f.fill()
+	r.spans = f.spans
+	if err != nil {
 		b.Release()
 		return fault.New(fault.Storage, "read input %s: %w", r.rest.File, err)
 	}
 	b.rest = r.rest
-	if len(b.Records) > 0 {
-		r.guess = max(minRead, f.used+f.used/16)
-		return nil
+	if left := r.rest.Records; left < 0 || left > 0 && len(b.Records) == 0 {
+		b.Release()
+		return r.changed(left)
 	}
-	if r.rest.Records != 0 {
-		return fault.New(fault.Storage, "input %s changed while it was read: %d records are missing at byte %d",
-			r.rest.File, r.rest.Records, r.rest.Offset)
+	if len(b.Records) == 0 {
+		return io.EOF
 	}
-	return io.EOF
+	r.guess = max(minRead, f.used+f.used/16)
+	return nil
+}
+
+// changed is the failure of a file that does not hold the records it held.
+func (r *Reader) changed(left int64) error {
+	what := "missing"
+	if left < 0 {
+		what, left = "too many", -left
+	}
+	return fault.New(fault.Storage, "input %s changed while it was read: %d records are %s at byte %d",
+		r.rest.File, left, what, r.rest.Offset)
 }
 
 // filler is one Read. The buffer may move while it grows, so records are noted
@@ -123,11 +137,10 @@ func (f *filler) fill() error {
 			scanned = f.used
 			continue
 		}
-		scanned = len(f.buffer)
 		begun := int64(len(f.buffer) - f.used) // of the line at used
 		unread := r.rest.Length - begun
 		switch {
-		case begun > r.maxRecord+1: // one more for the carriage return
+		case begun-1 > r.maxRecord: // one more for the carriage return
 			more, err := f.takeLong()
 			if err != nil || !more {
 				return err
@@ -137,6 +150,7 @@ func (f *filler) fill() error {
 			if err := f.readMore(unread); err != nil {
 				return err
 			}
+			scanned = f.used + int(begun)
 		default: // the last line has no newline
 			if !f.take(len(f.buffer), len(f.buffer)) {
 				return nil
@@ -147,8 +161,13 @@ func (f *filler) fill() error {
 	return nil
 }
 
-// readMore appends to the buffer what lies behind it in the file.
+// readMore appends to the buffer what lies behind it in the file. Blank lines
+// before the first record are forgotten, however many there are.
 func (f *filler) readMore(unread int64) error {
+	if len(f.spans) == 0 && f.used > 0 {
+		f.buffer = f.buffer[:copy(f.buffer, f.buffer[f.used:])]
+		f.used = 0
+	}
 	want := int(min(int64(max(f.reader.guess, len(f.buffer)-f.used, minRead)), unread))
 	if free := cap(f.buffer) - len(f.buffer); free < want {
 		grown := make([]byte, len(f.buffer), max(len(f.buffer)+want, 2*cap(f.buffer)))
@@ -167,7 +186,7 @@ func (f *filler) take(end, next int) bool {
 	start := f.used
 	line := trimReturn(f.buffer[start:end])
 	blank := isBlankLine(line)
-	if !blank && len(f.spans) > 0 && end > f.maxBytes {
+	if len(f.spans) > 0 && end > f.maxBytes {
 		return false
 	}
 	offset := f.reader.rest.Offset
@@ -195,16 +214,18 @@ func (f *filler) takeLong() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("map a line of %d bytes: %w", length, err)
 	}
-	f.batch.mapped = append(f.batch.mapped, m)
 	line := trimReturn(bytes.TrimSuffix(m.data, []byte("\n")))
 	blank := isBlankLine(line)
 	offset := r.rest.Offset
 	f.advance(length, blank)
 	f.buffer, f.used = f.buffer[:0], 0
-	if !blank {
-		f.note(span{mapped: line}, offset, true)
+	if blank {
+		m.unmap()
+		return true, nil
 	}
-	return blank, nil
+	f.batch.mapped = append(f.batch.mapped, m)
+	f.note(span{mapped: line}, offset, true)
+	return false, nil
 }
 
 // lineLength finds the end of the line at the reader's position.

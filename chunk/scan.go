@@ -95,7 +95,11 @@ func eachLineStart(file *os.File, from, to, begin, end int64, buffer []byte, f f
 		position, inLine = from-1, true
 	}
 	for position < end {
-		n, err := readAt(file, buffer[:min(int64(len(buffer)), end-position)], position)
+		limit := to - position
+		if limit <= 0 { // whether the last line is blank is not known yet
+			limit = end - position
+		}
+		n, err := readAt(file, buffer[:min(int64(len(buffer)), limit)], position)
 		if err != nil {
 			return err
 		}

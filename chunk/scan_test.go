@@ -91,7 +91,7 @@ func TestEachLineStartStops(t *testing.T) {
 
 func TestScanBlocks(t *testing.T) {
 	r := seeded(t)
-	for round := range 300 {
+	for round := range 150 {
 		shrink(t, 1+r.Int64N(40), 1+r.IntN(20), 1)
 		data := input(r, 60)
 		begin := int64(0)

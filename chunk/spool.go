@@ -26,7 +26,8 @@ const (
 // SpoolOptions say how a stream becomes chunks.
 type SpoolOptions struct {
 	Limits
-	// Dir is where the spool files are written.
+	// Dir is where the spool files are written: a folder of its own, which is
+	// made here and removed by Close.
 	Dir string
 	// ChunkRecords is the number of records in a chunk.
 	ChunkRecords int64
@@ -83,8 +84,11 @@ func (s *spool) run(ctx context.Context, r io.Reader) {
 		err = w.cut()
 	}
 	w.discard()
-	if err != nil && ctx.Err() == nil {
-		s.chunks <- cut{err: err}
+	if err != nil {
+		select {
+		case s.chunks <- cut{err: err}:
+		case <-ctx.Done():
+		}
 		return
 	}
 	s.mu.Lock()
@@ -99,11 +103,11 @@ func readLines(ctx context.Context, r io.Reader) <-chan read {
 	go func() {
 		defer close(lines)
 		in := bufio.NewReaderSize(r, 1<<20)
-		if head, _ := in.Peek(len(byteOrderMark)); bytes.Equal(head, byteOrderMark) {
-			_, _ = in.Discard(len(byteOrderMark))
-		}
-		for {
+		for first := true; ; first = false {
 			piece, err := in.ReadSlice('\n')
+			if first { // not by a Peek, which would wait for three bytes
+				piece = bytes.TrimPrefix(piece, byteOrderMark)
+			}
 			if errors.Is(err, bufio.ErrBufferFull) {
 				err = nil
 			}
@@ -180,7 +184,7 @@ func (w *spoolWriter) copy(lines <-chan read) error {
 // done reports whether the limit is reached; the rest of the stream is not read.
 func (w *spoolWriter) done() bool {
 	limit := w.spool.options.Limit
-	return limit > 0 && !w.inLine && w.seen >= w.spool.options.Offset+limit
+	return limit > 0 && !w.inLine && w.seen-w.spool.options.Offset >= limit
 }
 
 // take writes a piece of a line.
@@ -261,7 +265,8 @@ func (w *spoolWriter) cut() error {
 	w.spool.blank += w.lines - c.Records
 	w.spool.mu.Unlock()
 	if c.Records == 0 {
-		return os.Remove(c.File)
+		_ = os.Remove(c.File) // else Close does
+		return nil
 	}
 	select {
 	case w.spool.chunks <- cut{chunk: c}:

@@ -116,7 +116,7 @@ func TestRemovedJobFolder(t *testing.T) {
 		}
 	}
 	_, err := run(t, config)
-	wantFault(t, err, fault.Storage, "write part")
+	wantFault(t, err, fault.Storage, "part")
 }
 
 // TestLargeMessages: results beyond gRPC's default of 4 MiB just work.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -67,8 +68,7 @@ func openFolder(output string) (*folder, error) {
 
 // folderPath is out.jsonl.gpurun for a file.
 func folderPath(output string) (string, error) {
-	info, err := os.Stat(output)
-	if output != "-" && (err != nil || info.Mode().IsRegular()) {
+	if !isStream(output) {
 		return absolute(output) + ".gpurun", nil
 	}
 	state := os.Getenv("XDG_STATE_HOME")
@@ -81,6 +81,16 @@ func folderPath(output string) (string, error) {
 	}
 	name := fmt.Sprintf("%s-%d-%s", time.Now().UTC().Format("20060102-150405"), os.Getpid(), randomName()[:6])
 	return filepath.Join(state, "gpurun", "jobs", name), nil
+}
+
+// isStream reports whether an output is written to as it comes, and has no folder
+// beside it: standard output, a pipe, a device.
+func isStream(output string) bool {
+	if output == "-" || strings.HasPrefix(absolute(output), "/dev/") {
+		return true
+	}
+	info, err := os.Stat(output)
+	return err == nil && !info.Mode().IsRegular()
 }
 
 func (f *folder) join(names ...string) string {

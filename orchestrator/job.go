@@ -112,7 +112,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 // must stop the whole job: a failed record, worker or device is a value, never
 // an error of a group's goroutine, or it would cancel its healthy siblings.
 func (j *job) work(ctx context.Context) error {
-	now, abort := context.WithCancel(context.Background())
+	whole, abort := context.WithCancel(context.Background())
 	defer abort()
 	defer context.AfterFunc(ctx, j.stop)()
 	if j.config.Abort != nil {
@@ -121,11 +121,11 @@ func (j *job) work(ctx context.Context) error {
 			case <-j.config.Abort:
 				j.stopping.Store(true)
 				abort()
-			case <-now.Done():
+			case <-whole.Done():
 			}
 		}()
 	}
-	group, now := errgroup.WithContext(now)
+	group, now := errgroup.WithContext(whole)
 	defer context.AfterFunc(now, j.queue.close)()
 	var slots sync.WaitGroup
 	for _, slot := range j.plan.Slots {

@@ -1,11 +1,14 @@
 package orchestrator
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +43,7 @@ type workerProcess struct {
 	messages chan wire.Message // closed when the worker is gone
 	mark     string
 	log      string
+	logStart int64 // where its own lines begin in the log
 }
 
 // workerOptions say what to start.
@@ -65,6 +69,11 @@ func startWorker(options workerOptions) (*workerProcess, error) {
 		return nil, fault.New(fault.Storage, "create worker log: %w", err)
 	}
 	defer log.Close()
+	logStart, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		ours.Close()
+		return nil, fault.New(fault.Storage, "create worker log: %w", err)
+	}
 	mark := wire.MarkVariable + "=" + randomName()
 	process, err := proc.Start(proc.Command{
 		Path: options.binary, Args: []string{wire.WorkerArgument, options.label},
@@ -77,7 +86,8 @@ func startWorker(options workerOptions) (*workerProcess, error) {
 	}
 	w := &workerProcess{
 		process: process, file: ours, conn: wire.NewConn(ours),
-		messages: make(chan wire.Message, 16), mark: mark, log: options.log,
+		messages: make(chan wire.Message, 16), mark: mark,
+		log: options.log, logStart: logStart,
 	}
 	go w.read()
 	if err := w.conn.Send(wire.Message{Setup: &options.setup}); err != nil {
@@ -161,7 +171,7 @@ func (w *workerProcess) lost(err error) *fault.Error {
 		return fault.New(fault.Worker, "the worker showed no life for %s and was killed", silenceTicks*silenceTick)
 	}
 	w.kill()
-	return fault.New(fault.Worker, "the worker process ended: %s", w.process.Exit()).WithDetail(lastLines(w.log))
+	return fault.New(fault.Worker, "the worker process ended: %s", w.process.Exit()).WithDetail(lastLines(w.log, w.logStart))
 }
 
 // socketPair returns two connected ends; both are closed on exec, and the child
@@ -185,14 +195,27 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// lastLines is the end of a log, for a person.
-func lastLines(path string) string {
-	data, err := os.ReadFile(path)
+// lastLines is the end of a log from an offset on, for a person: what a process
+// said last, without what we say when all is well.
+func lastLines(path string, from int64) string {
+	file, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
+	defer file.Close()
+	if size, err := file.Seek(0, io.SeekEnd); err == nil {
+		from = max(from, size-(64<<10)) // more would not fit a message anyway
+	}
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		return ""
+	}
 	var tail proc.Tail
-	_, _ = tail.Write(data)
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if !bytes.Contains(lines.Bytes(), []byte(" level=INFO ")) {
+			_, _ = tail.Write(append(lines.Bytes(), '\n'))
+		}
+	}
 	return tail.String()
 }
 

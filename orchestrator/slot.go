@@ -29,7 +29,8 @@ func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot
 func (s *slotRun) run(now context.Context) error {
 	defer func() { s.release(now) }()
 	for {
-		if s.job.isRetired(s.slot) {
+		if e := s.job.retiredBy(s.slot); e != nil { // by another worker of its device
+			s.job.lost(s.slot, e, true)
 			return nil
 		}
 		if s.worker == nil {
@@ -205,15 +206,16 @@ func (j *job) ready(slot Slot) {
 	j.report.Workers[slot.Number].ready = time.Now()
 }
 
-func (j *job) isRetired(slot Slot) bool {
+// retiredBy is how the slot's device was lost, nil if it was not.
+func (j *job) retiredBy(slot Slot) *fault.Error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, device := range slot.Devices {
-		if j.retired[device.String()] != nil {
-			return true
+		if e := j.retired[device.String()]; e != nil {
+			return e
 		}
 	}
-	return false
+	return nil
 }
 
 // lost books a lost worker.

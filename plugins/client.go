@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -86,6 +88,10 @@ var errClosed = fault.New(fault.Crash, "kernel is closed")
 func (c *client) unary(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	// The other side knows the deadline too, and its clock may be first.
+	if status.Code(err) == codes.DeadlineExceeded {
+		return context.DeadlineExceeded
 	}
 	return c.explain(err)
 }

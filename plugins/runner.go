@@ -36,7 +36,8 @@ type processRunner struct {
 	noise     proc.Tail // what came on stdout instead of the handshake
 	// shaken and flooded are how the search for the handshake ended.
 	shaken, flooded atomic.Bool
-	drained         chan struct{} // closed when the last of stderr is read
+	reading         sync.WaitGroup
+	drained         chan struct{} // closed when the last of its output is read
 
 	mu      sync.Mutex // for KillGroup, which comes from any goroutine
 	process *proc.Process
@@ -83,8 +84,12 @@ func (r *processRunner) Start(context.Context) error {
 	r.own(process)
 	reader, writer := io.Pipe()
 	r.handshake = reader
-	go r.readStdout(stdout, writer)
-	go r.readStderr(stderr)
+	r.reading.Go(func() { r.readStdout(stdout, writer) })
+	r.reading.Go(func() { r.readStderr(stderr) })
+	go func() {
+		r.reading.Wait()
+		close(r.drained)
+	}()
 	go func() {
 		<-process.Done()
 		deadline := time.Now().Add(drainTime)
@@ -132,6 +137,15 @@ func (r *processRunner) endedItself() bool {
 	}
 }
 
+// drain waits until all output of a process that has ended is read: a moment, or
+// drainTime where somebody else holds it open.
+func (r *processRunner) drain() {
+	select {
+	case <-r.drained:
+	case <-time.After(2 * drainTime): // the log takes nothing
+	}
+}
+
 // readStdout passes the handshake line on and everything else to the log. The
 // reader's end is the end of the process, which is what go-plugin takes it for.
 func (r *processRunner) readStdout(stdout *os.File, handshake *io.PipeWriter) {
@@ -174,7 +188,6 @@ func (r *processRunner) findHandshake(in *bufio.Reader, handshake io.Writer) err
 }
 
 func (r *processRunner) readStderr(stderr *os.File) {
-	defer close(r.drained)
 	defer stderr.Close()
 	_, _ = io.Copy(io.MultiWriter(r.tail, r.log), stderr)
 }

@@ -61,6 +61,7 @@ type started struct {
 // order as they become complete. A panic of the kernel is not caught: the
 // process dies with its trace on stderr, and is started afresh.
 func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
+	s.plain.Do(speakPlainly)
 	s.calls.Lock()
 	size := s.inFlight
 	s.calls.Unlock()

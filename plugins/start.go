@@ -56,6 +56,8 @@ type Process struct {
 	runner  *processRunner
 	expired atomic.Bool // StartTimeout has passed
 
+	deathWait time.Duration
+
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -80,7 +82,7 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 	}
 	log := &sharedWriter{w: command.Log}
 	r := &processRunner{command: command, log: log, tail: new(proc.Tail), drained: make(chan struct{})}
-	p := &Process{runner: r, plugin: goplugin.NewClient(&goplugin.ClientConfig{
+	p := &Process{runner: r, deathWait: deathWait, plugin: goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		Plugins:          goplugin.PluginSet{pluginName: &grpcPlugin{}},
 		RunnerFunc:       r.runnerFunc,
@@ -210,7 +212,7 @@ func (p *Process) explain(err error) error {
 	case <-p.runner.process.Done():
 		words := p.lastWords()
 		return fault.New(fault.Crash, "kernel process ended: %s", p.runner.process.Exit()).WithDetail(words)
-	case <-time.After(deathWait):
+	case <-time.After(p.deathWait):
 		return fault.New(fault.Crash, "connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(p.lastWords())
 	}
 }
@@ -220,10 +222,7 @@ func (p *Process) explain(err error) error {
 func (p *Process) lastWords() string {
 	select {
 	case <-p.runner.process.Done():
-		select {
-		case <-p.runner.drained: // after drainTime at most
-		case <-time.After(2 * drainTime): // the log takes nothing
-		}
+		p.runner.drain()
 	default:
 	}
 	return p.runner.tail.String()
@@ -245,6 +244,9 @@ func (p *Process) Kill() {
 // it does not, and returns once it is gone.
 func (p *Process) free() {
 	p.plugin.Kill()
+	if p.runner.process != nil {
+		p.runner.drain()
+	}
 	if p.runner.socketDir != "" {
 		_ = os.RemoveAll(p.runner.socketDir)
 	}

@@ -39,6 +39,12 @@ type usageError struct{ err error }
 func (u *usageError) Error() string { return u.err.Error() }
 func (u *usageError) Unwrap() error { return u.err }
 
+// toldError has been told in another form.
+type toldError struct{ err error }
+
+func (t *toldError) Error() string { return t.err.Error() }
+func (t *toldError) Unwrap() error { return t.err }
+
 // exitCode maps every error to the exit status.
 func exitCode(err error) int {
 	var usage *usageError
@@ -74,7 +80,8 @@ func exitCode(err error) int {
 
 // message is what the user reads; "" if everything was said.
 func message(err error) string {
-	if errors.Is(err, errSomeFailed) {
+	var told *toldError
+	if errors.Is(err, errSomeFailed) || errors.As(err, &told) {
 		return ""
 	}
 	text := err.Error()

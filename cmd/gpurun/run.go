@@ -104,7 +104,12 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	config.Abort = stops.abort
 	report, err := orchestrator.Run(ctx, config)
 	display.Close()
-	return f.conclude(report, err, stops, silent)
+	err = f.conclude(report, err, stops, silent)
+	if err != nil && f.events == "-" {
+		progress.WriteError(os.Stderr, err)
+		return &toldError{err}
+	}
+	return err
 }
 
 // conclude shows the report and says how it ended.

@@ -71,9 +71,7 @@ func (b *bars) build() {
 	s := &b.state
 	_, height := b.screen.size()
 	if s.compact = len(s.devices) > min(compactAbove, height-2); s.compact {
-		b.devices = append(b.devices, b.bar(func(width int, now time.Time) string {
-			return shorten(s.workersText(now), width)
-		}))
+		b.devices = append(b.devices, b.bar(func(_ int, now time.Time) string { return s.workersText(now) }))
 	} else {
 		for _, device := range s.devices {
 			b.devices = append(b.devices, b.bar(func(width int, now time.Time) string {
@@ -92,7 +90,8 @@ func (b *bars) bar(row func(width int, now time.Time) string) *mpb.Bar {
 	draw := func(w io.Writer, statistics decor.Statistics) error {
 		b.state.mu.Lock()
 		defer b.state.mu.Unlock()
-		_, err := io.WriteString(w, row(statistics.AvailableWidth, time.Now()))
+		width := statistics.AvailableWidth
+		_, err := io.WriteString(w, shorten(row(width, time.Now()), width)) // one line, whatever comes
 		return err
 	}
 	return b.container.New(0, filler(draw), mpb.BarFillerTrim())

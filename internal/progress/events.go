@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -34,3 +35,15 @@ func (e *events) write(event orchestrator.Event) {
 	}
 	_, _ = e.out.Write(append(line, '\n'))
 }
+
+// WriteError writes an error that ended the program as the last JSON event.
+func WriteError(out io.Writer, err error) {
+	newEvents(out).write(failed{Kind: fault.KindOf(err), Message: err.Error()})
+}
+
+type failed struct {
+	Kind    fault.Kind `json:"kind"`
+	Message string     `json:"message"`
+}
+
+func (failed) EventName() string { return "error" }

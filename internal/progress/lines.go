@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -74,7 +75,11 @@ func (s *state) line(now time.Time) string {
 	}
 	parts := []string{plural(s.job.Records, "record")}
 	if s.total >= 0 {
-		parts[0] = fmt.Sprintf("%s of %s (%s)", Count(s.job.Records), plural(s.total, "record"), percentText(s.job.Records, s.total))
+		percent := 100.0
+		if s.total > 0 {
+			percent = math.Floor(1000*float64(s.job.Records)/float64(s.total)) / 10
+		}
+		parts[0] = fmt.Sprintf("%s of %s (%.1f %%)", Count(s.job.Records), plural(s.total, "record"), percent)
 	}
 	if rate := s.rate(now); rate > 0 {
 		parts = append(parts, rateText(rate))

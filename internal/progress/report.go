@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -24,7 +23,7 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 	}
 	writeWorkers(w, r)
 	for _, f := range r.Failures {
-		fmt.Fprintf(w, "  failed, %s: %s, the first in line %s: %s\n", f.Kind, plural(f.Count, "record"), Count(f.Line), shorten(plain(f.Example), exampleWidth))
+		fmt.Fprintf(w, "  %s failed (%s), the first in line %s: %s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), shorten(plain(f.Example), exampleWidth))
 	}
 	writeNext(w, r)
 }
@@ -79,18 +78,31 @@ func trouble(worker orchestrator.WorkerReport) []string {
 
 // writeNext says where things are and what to type next.
 func writeNext(w io.Writer, r orchestrator.Report) {
+	output := r.Output
+	if output == "-" {
+		output = "the output"
+	}
 	switch {
-	case r.Stop != nil && r.Stop.Kind == fault.Canceled && r.Pending > 0:
-		fmt.Fprintf(w, "  stopped: %s not computed; what was is in %s\n",
-			plural(r.Pending, "record"), inFolder(r, "output.partial"))
+	case r.Stop != nil && r.Pending > 0:
+		fmt.Fprintf(w, "  stopped: %s not computed%s\n", plural(r.Pending, "record"), whereSoFar(r))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
 		fmt.Fprintf(w, "  the failed records are in %s, more about each in %s\n", r.Errors, inFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0:
-		fmt.Fprintf(w, "  the failed records stand in %s with an \"_error\", more about each in %s\n", r.Output, inFolder(r, "failures.jsonl"))
+		fmt.Fprintf(w, "  the failed records stand in %s with an \"_error\", more about each in %s\n", output, inFolder(r, "failures.jsonl"))
 	}
 	if r.Stop == nil && r.Output != "-" {
 		fmt.Fprintf(w, "  → %s\n", r.Output)
 	}
+}
+
+// whereSoFar is where the records of a stopped job are. What went to a pipe or a
+// device is there, and nowhere else.
+func whereSoFar(r orchestrator.Report) string {
+	const partial = "output.partial"
+	if _, err := os.Stat(filepath.Join(r.Folder, partial)); err != nil {
+		return ""
+	}
+	return "; what was is in " + inFolder(r, partial)
 }
 
 func batches(n int64) string {

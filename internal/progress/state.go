@@ -98,9 +98,10 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		// fast it is.
 		s.measure(slot.device, now)
 	case orchestrator.Progress:
-		s.slots[e.Slot].done = e.Chunk.Records
+		slot := s.slot(e.Slot)
+		slot.done = e.Chunk.Records
 		s.job, s.total = e.Job, e.Total
-		s.measure(s.slots[e.Slot].device, now)
+		s.measure(slot.device, now)
 	case orchestrator.ChunkDone:
 		slot := s.enter(e.Slot, ready, now)
 		slot.device.sum += e.Counts.Records
@@ -116,9 +117,19 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	}
 }
 
-func (s *state) enter(slot int, p phase, now time.Time) *slotState {
-	s.slots[slot].phase, s.slots[slot].since = p, now
-	return &s.slots[slot]
+// slot is that of an event. One that was not planned is booked where nobody
+// sees it: no display may end a job.
+func (s *state) slot(n int) *slotState {
+	if n < 0 || n >= len(s.slots) {
+		return &slotState{device: &deviceState{}}
+	}
+	return &s.slots[n]
+}
+
+func (s *state) enter(n int, p phase, now time.Time) *slotState {
+	slot := s.slot(n)
+	slot.phase, slot.since = p, now
+	return slot
 }
 
 // lose books a lost worker. What it had done of its chunk will be done again,
@@ -128,7 +139,7 @@ func (s *state) lose(e orchestrator.WorkerLost, now time.Time) {
 	if e.Retired {
 		next = lost
 	}
-	slot := &s.slots[e.Slot]
+	slot := s.slot(e.Slot)
 	if slot.phase == computing {
 		s.pace.lower(slot.done)
 		slot.device.pace.lower(slot.done)

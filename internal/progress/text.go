@@ -2,6 +2,7 @@ package progress
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -183,7 +184,7 @@ func rateText(rate float64) string {
 	case rate >= 9999.5:
 		return scaled(rate) + "/s"
 	case rate >= 99.95:
-		return fmt.Sprintf("%.0f/s", rate)
+		return Count(int64(math.Round(rate))) + "/s"
 	}
 	return fmt.Sprintf("%.1f/s", rate)
 }

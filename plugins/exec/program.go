@@ -134,8 +134,10 @@ func readable(pipe *os.File, within time.Duration) bool {
 // that signals and exit statuses are its own.
 func shell(config plugins.ExecConfig) (string, []string) {
 	script := config.Command
-	if firstWord(script) != "" && !strings.ContainsAny(script, "|&;<>()\n") {
-		script = "exec " + script
+	if word := firstWord(script); word != "" && !strings.ContainsAny(script, "|&;<>()\n") {
+		if _, err := osexec.LookPath(word); err == nil { // not a word of the shell's own
+			script = "exec " + script
+		}
 	}
 	args := []string{"-c", script}
 	if config.Mode == ModeStream {
@@ -194,7 +196,7 @@ func (p *program) exchange(batch plugins.Batch) ([][]byte, error) {
 	}
 	if p.extra(settle) {
 		p.stop(written)
-		return nil, fmt.Errorf("exec: the program wrote more than %d lines for %d records", batch.Len(), batch.Len())
+		return nil, fmt.Errorf("exec: the program wrote more than %s for %s", count(batch.Len(), "line"), count(batch.Len(), "record"))
 	}
 	p.settled = true
 	select {
@@ -226,7 +228,7 @@ func (p *program) exchangeAll(batch plugins.Batch) ([][]byte, error) {
 		return nil, err
 	}
 	if len(lines) != batch.Len() {
-		return nil, fmt.Errorf("exec: the program wrote %d lines for %d records", len(lines), batch.Len())
+		return nil, fmt.Errorf("exec: the program wrote %s for %s", count(len(lines), "line"), count(batch.Len(), "record"))
 	}
 	return lines, nil
 }
@@ -331,6 +333,13 @@ func (p *program) kill() {
 	<-p.process.Done()
 	p.stdin.Close()
 	p.stdout.Close()
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func trimEnd(line []byte) []byte {

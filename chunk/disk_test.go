@@ -1,0 +1,21 @@
+package chunk
+
+import (
+	"syscall"
+	"testing"
+)
+
+// tinyDisk is a folder on a file system of 64 KB of its own.
+func tinyDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("NOT TESTED: a full disk, since a tiny tmpfs cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}

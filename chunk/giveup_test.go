@@ -1,0 +1,135 @@
+package chunk
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+const givenUp = `"_error":{"kind":"crash","message":"gone","step":"embed","line":%d}`
+
+func TestGiveUp(t *testing.T) {
+	upstream := `{"_error": {"kind":"oom"}, "a":1 }`
+	data := "{\"a\":1}\r\n\n" + upstream + "\nnot JSON\n{\"a\":{\"_error\":1}}\n[\"_error\"]\n" + upstream
+	out := fmt.Sprintf("{\"a\":1,"+givenUp+"}\n", 1) + upstream + "\n" +
+		fmt.Sprintf("{\"_raw\":\"not JSON\","+givenUp+"}\n", 4) +
+		fmt.Sprintf("{\"a\":{\"_error\":1},"+givenUp+"}\n", 5) +
+		fmt.Sprintf("{\"_raw\":\"[\\\"_error\\\"]\","+givenUp+"}\n", 6) + upstream + "\n"
+	for _, apart := range []bool{false, true} {
+		// However small the limit: what is too long is kept as well.
+		for _, maxRecord := range []int64{1, 16 << 20} {
+			t.Run(fmt.Sprintf("apart=%v/max=%d", apart, maxRecord), func(t *testing.T) {
+				dir := t.TempDir()
+				path := temporary(t, []byte(data))
+				source := open(t, path, CutOptions{})
+				defer closeSource(t, source)
+				c := drain(t, source)[0]
+				options := PartOptions{Path: filepath.Join(dir, "p"), First: c.First, ErrorsApart: apart, Step: "embed"}
+				segment, err := GiveUp(c, options, maxRecord, fault.New(fault.Crash, "gone").WithDetail("trace"))
+				must(t, err)
+				want := Segment{Part: options.Path, Counts: Counts{Records: 6, Failed: 6}}
+				if diff := cmp.Diff(want, segment); diff != "" {
+					t.Error(diff)
+				}
+				all := contents(t, dir)
+				name := "p.out"
+				if apart {
+					name = "p.err"
+				}
+				if diff := cmp.Diff(out, all[name]); diff != "" {
+					t.Error(diff)
+				}
+				checkFailures(t, []byte(data), path, all["p.failures"])
+				if len(all) != 2 {
+					t.Errorf("files %v", files(t, dir))
+				}
+			})
+		}
+	}
+}
+
+// checkFailures: each line leads back to its record in the file.
+func checkFailures(t *testing.T, data []byte, path, failures string) {
+	t.Helper()
+	all, _ := records(data)
+	for i, text := range strings.Split(strings.TrimSuffix(failures, "\n"), "\n") {
+		var f Failure
+		must(t, json.Unmarshal([]byte(text), &f))
+		got := line{Data: string(data[f.Offset : f.Offset+f.Length]), Index: f.Record, Line: f.Line, Offset: f.Offset}
+		if diff := cmp.Diff(all[i], got); diff != "" || f.File != path {
+			t.Errorf("failure %d of %s: %s", i, f.File, diff)
+		}
+		want := fault.Crash
+		if strings.HasPrefix(got.Data, `{"_error"`) {
+			want = fault.Upstream
+		}
+		if f.Kind != want {
+			t.Errorf("failure %d is of kind %v, want %v", i, f.Kind, want)
+		}
+	}
+}
+
+// TestGiveUpMany: chunks of more than one batch, put together again.
+func TestGiveUpMany(t *testing.T) {
+	const n = 5000
+	j := newJob(t)
+	source := open(t, temporary(t, numbered(n)), CutOptions{Chunks: 3})
+	defer closeSource(t, source)
+	o := j.create(t, j.out, "")
+	for i, c := range drain(t, source) {
+		segment, err := GiveUp(c, PartOptions{Path: filepath.Join(j.work(), fmt.Sprint(i)), First: c.First}, 1<<20, fault.New(fault.Crash, "gone"))
+		must(t, err)
+		must(t, o.Commit(segment))
+	}
+	counts, next := o.Appended()
+	if want := (Counts{Records: n, Failed: n}); counts != want || next != n {
+		t.Errorf("counts %+v up to %d", counts, next)
+	}
+	must(t, o.Finish())
+	got, err := os.ReadFile(j.out)
+	must(t, err)
+	for i, line := range strings.SplitAfter(strings.TrimSuffix(string(got), "\n"), "\n") {
+		if !strings.HasPrefix(line, fmt.Sprintf(`{"id":%d,"_error":{`, i)) {
+			t.Fatalf("line %d is %s", i+1, line)
+		}
+	}
+}
+
+// TestGiveUpFails: nothing is left of a part that could not be written, or whose
+// input is gone.
+func TestGiveUpFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		records int
+		dir     func(t *testing.T) string
+		damage  func(path string) error
+	}{
+		"input gone":    {3000, func(t *testing.T) string { return t.TempDir() }, os.Remove},
+		"input shorter": {3000, func(t *testing.T) string { return t.TempDir() }, func(path string) error { return os.Truncate(path, 30000) }},
+		"no folder":     {3000, func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, nil},
+		"full":          {30000, tinyDisk, nil},
+		"full at Close": {1000, tinyDisk, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := c.dir(t)
+			path := temporary(t, numbered(c.records))
+			source := open(t, path, CutOptions{})
+			defer closeSource(t, source)
+			chunk := drain(t, source)[0]
+			if c.damage != nil {
+				must(t, c.damage(path))
+			}
+			_, err := GiveUp(chunk, PartOptions{Path: filepath.Join(dir, "p")}, 1<<20, fault.New(fault.Crash, "gone"))
+			wantKind(t, err, fault.Storage)
+			if got := files(t, dir); len(got) > 0 {
+				t.Errorf("files left: %v", got)
+			}
+		})
+	}
+}

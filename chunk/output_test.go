@@ -1,0 +1,416 @@
+package chunk
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// job is an output with a folder for its parts.
+type job struct {
+	dir, out, err string
+	parts         int
+}
+
+func newJob(t testing.TB) *job {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "work"), 0o700))
+	return &job{dir: dir, out: filepath.Join(dir, "out.jsonl"), err: filepath.Join(dir, "err.jsonl")}
+}
+
+func (j *job) work() string { return filepath.Join(j.dir, "work") }
+
+func (j *job) create(t testing.TB, path, errs string) *Output {
+	t.Helper()
+	o, err := CreateOutput(OutputOptions{Path: path, Errors: errs, WorkDir: j.work()})
+	must(t, err)
+	return o
+}
+
+// segment has n records from first: of every three the second fails and the
+// third is dropped.
+func (j *job) segment(t testing.TB, first, n int64, apart bool) Segment {
+	t.Helper()
+	j.parts++
+	part := NewPart(PartOptions{
+		Path: filepath.Join(j.work(), fmt.Sprintf("part-%d", j.parts)), First: first, ErrorsApart: apart,
+	})
+	for i := first; i < first+n; i++ {
+		switch i % 3 {
+		case 0:
+			must(t, part.Succeed(fmt.Appendf(nil, "%d\n", i)))
+		case 1:
+			must(t, part.Fail(Record{Data: fmt.Appendf(nil, `{"i":%d}`, i), Index: i, Line: i + 1}, "in", fault.New(fault.Record, "bad")))
+		case 2:
+			part.Drop()
+		}
+	}
+	segment, err := part.Close()
+	must(t, err)
+	return segment
+}
+
+// expected is the output of n records from first.
+func expected(first, n int64, apart bool) (out, errs string) {
+	var o, e strings.Builder
+	for i := first; i < first+n; i++ {
+		switch i % 3 {
+		case 0:
+			fmt.Fprintf(&o, "%d\n", i)
+		case 1:
+			to := &o
+			if apart {
+				to = &e
+			}
+			fmt.Fprintf(to, `{"i":%d,"_error":{"kind":"record","message":"bad","line":%d}}`+"\n", i, i+1)
+		}
+	}
+	return o.String(), e.String()
+}
+
+// permutations of 0..n-1.
+func permutations(n int) [][]int {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	var all [][]int
+	for _, p := range permutations(n - 1) {
+		for at := range n {
+			all = append(all, append(append(append([]int{}, p[:at]...), n-1), p[at:]...))
+		}
+	}
+	return all
+}
+
+// TestOutputOrder: in whatever order segments come, they come out in that of the
+// input; and the name is there only when everything is.
+func TestOutputOrder(t *testing.T) {
+	const first, each = 4, 5
+	for _, apart := range []bool{false, true} {
+		for _, order := range permutations(4) {
+			j := newJob(t)
+			options := OutputOptions{Path: j.out, WorkDir: j.work(), First: first}
+			if apart {
+				options.Errors = j.err
+			}
+			o, err := CreateOutput(options)
+			must(t, err)
+			come := map[int]bool{}
+			for _, i := range order {
+				must(t, o.Commit(j.segment(t, first+int64(i)*each, each, apart)))
+				for _, path := range []string{j.out, j.err, filepath.Join(j.work(), FailuresFile)} {
+					if _, err := os.Stat(path); err == nil {
+						t.Fatalf("%s is there before the end", path)
+					}
+				}
+				come[i] = true
+				there := 0
+				for come[there] {
+					there++
+				}
+				counts, next := o.Appended()
+				if counts.Records != int64(there)*each || next != first+counts.Records {
+					t.Errorf("order %v: %d records up to %d after segment %d", order, counts.Records, next, i)
+				}
+				if counts.Records != counts.Succeeded+counts.Failed+counts.Dropped {
+					t.Errorf("counts do not add up: %+v", counts)
+				}
+			}
+			must(t, o.Finish())
+			out, errs := expected(first, 4*each, apart)
+			all := contents(t, j.work())
+			if strings.Count(all[FailuresFile], "\n") != 7 || len(all) != 1 {
+				t.Fatalf("job folder: %v", all)
+			}
+			must(t, os.RemoveAll(j.work()))
+			want := map[string]string{"out.jsonl": out}
+			if apart {
+				want["err.jsonl"] = errs
+			}
+			if diff := cmp.Diff(want, contents(t, j.dir)); diff != "" {
+				t.Errorf("order %v: %s", order, diff)
+			}
+		}
+	}
+}
+
+func TestOutputEmpty(t *testing.T) {
+	j := newJob(t)
+	must(t, j.create(t, j.out, j.err).Finish())
+	must(t, os.RemoveAll(j.work()))
+	if diff := cmp.Diff(map[string]string{"out.jsonl": "", "err.jsonl": ""}, contents(t, j.dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOutputAbandon(t *testing.T) {
+	j := newJob(t)
+	write(t, j.out, []byte("old"))
+	o := j.create(t, j.out, j.err)
+	must(t, o.Commit(j.segment(t, 0, 5, true)))
+	o.Abandon()
+	o.Abandon()
+	must(t, os.RemoveAll(j.work()))
+	if diff := cmp.Diff(map[string]string{"out.jsonl": "old"}, contents(t, j.dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOutputReplaces: an output of that name is there until the new one is.
+func TestOutputReplaces(t *testing.T) {
+	j := newJob(t)
+	write(t, j.out, []byte("old"))
+	o := j.create(t, j.out, "")
+	must(t, o.Commit(j.segment(t, 0, 1, false)))
+	if got := contents(t, j.work())["output.partial"]; got != "0\n" {
+		t.Errorf("aside: %q", got)
+	}
+	must(t, o.Finish())
+	if got, _ := os.ReadFile(j.out); string(got) != "0\n" {
+		t.Errorf("output %q", got)
+	}
+}
+
+// TestOutputSymlink: what a link leads to is replaced, not the link.
+func TestOutputSymlink(t *testing.T) {
+	j := newJob(t)
+	real := write(t, filepath.Join(j.dir, "real.jsonl"), []byte("old"))
+	must(t, os.Symlink("real.jsonl", j.out))
+	o := j.create(t, j.out, "")
+	must(t, o.Commit(j.segment(t, 0, 1, false)))
+	must(t, o.Finish())
+	if info, err := os.Lstat(j.out); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v, %v", info, err)
+	}
+	if got, _ := os.ReadFile(real); string(got) != "0\n" {
+		t.Errorf("output %q", got)
+	}
+}
+
+// TestOutputOtherDisk: the job folder need not be on the output's file system.
+func TestOutputOtherDisk(t *testing.T) {
+	j := newJob(t)
+	other := tinyDisk(t)
+	path := filepath.Join(other, "out.jsonl")
+	write(t, path, []byte("old"))
+	o := j.create(t, path, "")
+	must(t, o.Commit(j.segment(t, 0, 1, false)))
+	if diff := cmp.Diff(map[string]string{"out.jsonl": "old"}, contents(t, other)); diff != "" {
+		t.Error(diff)
+	}
+	must(t, o.Finish())
+	if diff := cmp.Diff(map[string]string{"out.jsonl": "0\n"}, contents(t, other)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{FailuresFile}, files(t, j.work())); diff != "" {
+		t.Errorf("job folder: %s", diff)
+	}
+}
+
+// TestOutputOtherDiskFull: and if it is full there, what was computed is kept.
+func TestOutputOtherDiskFull(t *testing.T) {
+	j := newJob(t)
+	other := tinyDisk(t)
+	path := filepath.Join(other, "out.jsonl")
+	write(t, path, []byte("old"))
+	o := j.create(t, path, "")
+	must(t, o.Commit(j.segment(t, 0, 30000, false)))
+	wantKind(t, o.Finish(), fault.Storage)
+	if diff := cmp.Diff(map[string]string{"out.jsonl": "old"}, contents(t, other)); diff != "" {
+		t.Error(diff)
+	}
+	want, _ := expected(0, 30000, false)
+	if got := contents(t, j.work())["output.partial"]; got != want {
+		t.Errorf("%d bytes are left of %d", len(got), len(want))
+	}
+}
+
+func TestOutputStdout(t *testing.T) {
+	j := newJob(t)
+	var stdout bytes.Buffer
+	o, err := CreateOutput(OutputOptions{Path: "-", Errors: j.err, WorkDir: j.work(), Stdout: &stdout})
+	must(t, err)
+	must(t, o.Commit(j.segment(t, 0, 6, true)))
+	must(t, o.Finish())
+	out, errs := expected(0, 6, true)
+	got, _ := os.ReadFile(j.err)
+	if stdout.String() != out || string(got) != errs {
+		t.Errorf("stdout %q, errors %q", stdout.String(), got)
+	}
+}
+
+// TestOutputDirect: a device or a pipe is written to, not replaced.
+func TestOutputDirect(t *testing.T) {
+	t.Run("null", func(t *testing.T) {
+		j := newJob(t)
+		o := j.create(t, "/dev/null", "/dev/null")
+		must(t, o.Commit(j.segment(t, 0, 6, true)))
+		must(t, o.Finish())
+		if info, err := os.Stat("/dev/null"); err != nil || info.Mode()&os.ModeDevice == 0 {
+			t.Fatalf("/dev/null is %v, %v", info, err)
+		}
+	})
+	t.Run("pipe", func(t *testing.T) {
+		j := newJob(t)
+		must(t, syscall.Mkfifo(j.out, 0o600))
+		got := make(chan string, 1)
+		go func() {
+			data, _ := os.ReadFile(j.out)
+			got <- string(data)
+		}()
+		o := j.create(t, j.out, "")
+		must(t, o.Commit(j.segment(t, 3, 3, false)))
+		must(t, o.Commit(j.segment(t, 0, 3, false)))
+		must(t, o.Finish())
+		if want, _ := expected(0, 6, false); <-got != want {
+			t.Error("not what was committed")
+		}
+		if info, err := os.Stat(j.out); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+			t.Errorf("the pipe is %v, %v", info, err)
+		}
+	})
+}
+
+// TestOutputPipeCloses: the reader of a pipe goes away.
+func TestOutputPipeCloses(t *testing.T) {
+	j := newJob(t)
+	r, w := io.Pipe()
+	r.Close()
+	o, err := CreateOutput(OutputOptions{Path: "-", WorkDir: j.work(), Stdout: w})
+	must(t, err)
+	defer o.Abandon()
+	wantKind(t, o.Commit(j.segment(t, 0, 3, false)), fault.Storage)
+}
+
+func TestOutputFull(t *testing.T) {
+	for name, create := range map[string]func(t *testing.T, j *job) *Output{
+		"output": func(t *testing.T, j *job) *Output { return j.create(t, "/dev/full", "") },
+		"errors": func(t *testing.T, j *job) *Output { return j.create(t, j.out, "/dev/full") },
+		"disk": func(t *testing.T, j *job) *Output {
+			o, err := CreateOutput(OutputOptions{Path: j.out, WorkDir: tinyDisk(t)})
+			must(t, err)
+			return o
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t)
+			o := create(t, j)
+			err := o.Commit(j.segment(t, 0, 30000, name == "errors"))
+			wantKind(t, err, fault.Storage)
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("error %v does not say that the disk is full", err)
+			}
+			if counts, next := o.Appended(); counts.Records != 0 || next != 0 {
+				t.Errorf("counted all the same: %+v, %d", counts, next)
+			}
+			o.Abandon()
+			if _, err := os.Stat(j.out); err == nil {
+				t.Error("the output has its name")
+			}
+		})
+	}
+}
+
+func TestCreateOutputFails(t *testing.T) {
+	j := newJob(t)
+	for name, options := range map[string]OutputOptions{
+		"no job folder": {Path: j.out, WorkDir: filepath.Join(j.dir, "none")},
+		"a folder":      {Path: j.dir, WorkDir: j.work()},
+		"errors":        {Path: j.out, Errors: j.dir, WorkDir: j.work()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := CreateOutput(options)
+			wantKind(t, err, fault.Storage)
+		})
+	}
+}
+
+// TestOutputPartGone: a part that vanished is an error, not a gap.
+func TestOutputPartGone(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		for _, suffix := range []string{resultsSuffix, errorsSuffix, failuresSuffix} {
+			if suffix == errorsSuffix && !apart {
+				continue
+			}
+			j := newJob(t)
+			errs := ""
+			if apart {
+				errs = j.err
+			}
+			o := j.create(t, j.out, errs)
+			segment := j.segment(t, 0, 6, apart)
+			must(t, os.Remove(segment.Part+suffix))
+			wantKind(t, o.Commit(segment), fault.Storage)
+			o.Abandon()
+		}
+	}
+}
+
+// TestOutputEmptySegment: one without records does not take another's place.
+func TestOutputEmptySegment(t *testing.T) {
+	for name, order := range map[string][]int64{"behind": {3, 0}, "before": {0, 3}} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t)
+			o := j.create(t, j.out, "")
+			for _, n := range order { // both begin at record 3
+				must(t, o.Commit(j.segment(t, 3, n, false)))
+			}
+			must(t, o.Commit(j.segment(t, 0, 3, false)))
+			if counts, _ := o.Appended(); counts.Records != 6 {
+				t.Errorf("%d records came out, want 6", counts.Records)
+			}
+			must(t, o.Finish())
+		})
+	}
+}
+
+// TestOutputFinishFails: where the output cannot get its name it is kept aside;
+// and it gets none while what belongs to it has none.
+func TestOutputFinishFails(t *testing.T) {
+	for name, errs := range map[string]bool{"output": false, "errors": true} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t)
+			gone := filepath.Join(j.dir, "gone")
+			must(t, os.Mkdir(gone, 0o700))
+			out, err := j.out, j.err
+			if errs {
+				err = filepath.Join(gone, "err.jsonl")
+			} else {
+				out = filepath.Join(gone, "out.jsonl")
+			}
+			o := j.create(t, out, err)
+			must(t, o.Commit(j.segment(t, 0, 6, true)))
+			must(t, os.Remove(gone))
+			wantKind(t, o.Finish(), fault.Storage)
+			o.Abandon()
+			want, _ := expected(0, 6, true)
+			if got := contents(t, j.work())["output.partial"]; got != want {
+				t.Errorf("aside is %q, want %q", got, want)
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Error("the output has its name")
+			}
+		})
+	}
+}
+
+// TestOutputGap: what has a gap does not get a name.
+func TestOutputGap(t *testing.T) {
+	j := newJob(t)
+	o := j.create(t, j.out, "")
+	must(t, o.Commit(j.segment(t, 3, 3, false)))
+	wantKind(t, o.Finish(), fault.Unknown)
+	if _, err := os.Stat(j.out); err == nil {
+		t.Error("the output has its name")
+	}
+}

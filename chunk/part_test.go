@@ -1,0 +1,153 @@
+package chunk
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// contents are the files of a folder, by name.
+func contents(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range files(t, dir) {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(data)
+	}
+	return all
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPart(t *testing.T) {
+	const (
+		marked  = `{"a":1,"_error":{"kind":"record","message":"bad","step":"embed","line":9}}` + "\n"
+		passed  = `{"_error":1}` + "\n"
+		failure = `{"record":5,"line":9,"file":"in.jsonl","offset":70,"length":7,"kind":"record","message":"bad","detail":"trace","device":"GPU 0"}` + "\n" +
+			`{"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"kind":"upstream","message":"the record came in with an _error","device":"GPU 0"}` + "\n"
+	)
+	for name, c := range map[string]struct {
+		apart bool
+		want  map[string]string
+	}{
+		"in place": {false, map[string]string{"p.out": "1\n2\n" + marked + passed, "p.failures": failure}},
+		"apart":    {true, map[string]string{"p.out": "1\n2\n", "p.err": marked + passed, "p.failures": failure}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			part := NewPart(PartOptions{
+				Path: filepath.Join(dir, "p"), First: 3, ErrorsApart: c.apart, Step: "embed", Device: "GPU 0",
+			})
+			must(t, part.Succeed([]byte("1\n2\n")))
+			part.Drop()
+			must(t, part.Fail(Record{Data: []byte(`{"a":1}`), Index: 5, Line: 9, Offset: 70}, "in.jsonl",
+				fault.New(fault.Record, "bad").WithDetail("trace")))
+			must(t, part.Pass(Record{Data: []byte(`{"_error":1}`), Index: 6, Line: 10, Offset: 80}, "in.jsonl"))
+			segment, err := part.Close()
+			must(t, err)
+			want := Segment{First: 3, Part: filepath.Join(dir, "p"), Counts: Counts{Records: 4, Succeeded: 1, Failed: 2, Dropped: 1}}
+			if diff := cmp.Diff(want, segment); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(want.Counts, part.Counts()); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(c.want, contents(t, dir)); diff != "" {
+				t.Error(diff)
+			}
+			RemovePart(segment.Part)
+			if got := files(t, dir); len(got) > 0 {
+				t.Errorf("files left: %v", got)
+			}
+		})
+	}
+}
+
+// TestPartEmpty: what has no lines has no files.
+func TestPartEmpty(t *testing.T) {
+	dir := t.TempDir()
+	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
+	part.Drop()
+	if _, err := part.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := files(t, dir); len(got) > 0 {
+		t.Errorf("files made: %v", got)
+	}
+}
+
+func TestPartDiscard(t *testing.T) {
+	dir := t.TempDir()
+	part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), ErrorsApart: true})
+	must(t, part.Succeed([]byte("1\n")))
+	must(t, part.Fail(Record{Data: []byte("x")}, "in", fault.New(fault.Record, "bad")))
+	part.Discard()
+	part.Discard()
+	if got := files(t, dir); len(got) > 0 {
+		t.Errorf("files left: %v", got)
+	}
+}
+
+// TestPartStorageFails: a failure of writing is told by one of the calls, of its
+// kind, and nothing is left behind.
+func TestPartStorageFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		dir   func(t *testing.T) string
+		cause error
+	}{
+		"no folder": {func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, os.ErrNotExist},
+		"disk full": {tinyDisk, syscall.ENOSPC},
+	} {
+		for _, size := range []int{100, 100 << 10, 1 << 20} { // found by Close, or by a write
+			if name == "disk full" && size < 64<<10 {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				dir := c.dir(t)
+				part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), ErrorsApart: true})
+				data := []byte(`{"a":"` + strings.Repeat("x", size) + `"}`)
+				err := part.Succeed(append(data, '\n'))
+				if err == nil {
+					err = part.Fail(Record{Data: data}, "in", fault.New(fault.Record, "bad"))
+				}
+				if err == nil {
+					_, err = part.Close()
+				}
+				wantKind(t, err, fault.Storage)
+				if !errors.Is(err, c.cause) {
+					t.Errorf("error %v does not lead to %v", err, c.cause)
+				}
+				part.Discard()
+				if got := files(t, dir); len(got) > 0 {
+					t.Errorf("files left: %v", got)
+				}
+			})
+		}
+	}
+}
+
+// TestFailureNames: failures.jsonl is read by programs; its names are fixed.
+func TestFailureNames(t *testing.T) {
+	line, err := json.Marshal(Failure{Kind: fault.OOM, Message: "m"})
+	must(t, err)
+	const want = `{"record":0,"line":0,"file":"","offset":0,"length":0,"kind":"oom","message":"m"}`
+	if string(line) != want {
+		t.Errorf("%s, want %s", line, want)
+	}
+}

@@ -1,0 +1,451 @@
+package chunk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+func openSpool(t testing.TB, r io.Reader, options SpoolOptions) Source {
+	t.Helper()
+	if options.Dir == "" {
+		options.Dir = filepath.Join(t.TempDir(), "spool")
+	}
+	source, err := Spool(r, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
+// withoutOffset: a spooled record lies elsewhere than in the stream.
+var withoutOffset = cmpopts.IgnoreFields(line{}, "Offset")
+
+// spooled reads all records of a stream, releasing each chunk.
+func spooled(t *testing.T, source Source) (all []line, chunks []Chunk) {
+	t.Helper()
+	for {
+		c, err := source.Next(t.Context())
+		if err == io.EOF {
+			return all, chunks
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := readChunk(c, plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, chunks = append(all, got...), append(chunks, c)
+		source.Release(c)
+	}
+}
+
+// TestSpool: the same records as those of a file, however they trickle in.
+func TestSpool(t *testing.T) {
+	noLeaks(t)
+	r := seeded(t)
+	pieces := map[string]func(io.Reader) io.Reader{
+		"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader,
+		"half": iotest.HalfReader, "error with data": iotest.DataErrReader,
+	}
+	inputs := make([][]byte, 0, 100)
+	for _, s := range nasty {
+		inputs = append(inputs, []byte(s))
+	}
+	for range 30 {
+		inputs = append(inputs, input(r, 40))
+	}
+	for _, data := range inputs {
+		for name, cut := range pieces {
+			want, blank := records(data)
+			chunkRecords := 1 + r.Int64N(10)
+			source := openSpool(t, cut(bytes.NewReader(data)), SpoolOptions{ChunkRecords: chunkRecords})
+			got, chunks := spooled(t, source)
+			if diff := cmp.Diff(want, got, withoutOffset); diff != "" {
+				t.Errorf("records: %s", diff)
+			}
+			for i, c := range chunks {
+				if c.Records > chunkRecords || c.Records < chunkRecords && i < len(chunks)-1 {
+					t.Errorf("chunk %d of %d has %d records, want %d", i, len(chunks), c.Records, chunkRecords)
+				}
+			}
+			if source.Blank() != blank {
+				t.Errorf("blank lines %d, want %d", source.Blank(), blank)
+			}
+			if total, known := source.Total(); !known || total != int64(len(want)) {
+				t.Errorf("total %d (%v), want %d", total, known, len(want))
+			}
+			closeSource(t, source)
+			if t.Failed() {
+				t.Fatalf("%q by %s in chunks of %d", data, name, chunkRecords)
+			}
+		}
+	}
+}
+
+// TestSpoolLongLines: a line longer than the reading buffer comes in pieces.
+func TestSpoolLongLines(t *testing.T) {
+	noLeaks(t)
+	long, blank := strings.Repeat("x", 5<<18), strings.Repeat(" ", 5<<18)
+	for _, end := range []string{"\n", "\r\n", ""} {
+		data := []byte("a\n" + long + "\n" + blank + "\n" + blank + "b\n" + blank + long + end)
+		want, blanks := records(data)
+		source := openSpool(t, bytes.NewReader(data), SpoolOptions{ChunkRecords: 2})
+		got, _ := spooled(t, source)
+		if !cmp.Equal(want, got, withoutOffset) || source.Blank() != blanks {
+			t.Errorf("end %q: %d records, %d blank lines", end, len(got), source.Blank())
+		}
+		closeSource(t, source)
+	}
+}
+
+func TestSpoolLimits(t *testing.T) {
+	noLeaks(t)
+	r := seeded(t)
+	for range 200 {
+		data := input(r, 30)
+		all, _ := records(data)
+		limits := Limits{Offset: r.Int64N(int64(len(all)) + 3), Limit: r.Int64N(int64(len(all)) + 3)}
+		if r.IntN(8) == 0 {
+			limits.Limit = math.MaxInt64
+		}
+		source := openSpool(t, bytes.NewReader(data), SpoolOptions{Limits: limits, ChunkRecords: 1 + r.Int64N(5)})
+		want := limited(all, limits)
+		got, _ := spooled(t, source)
+		if diff := cmp.Diff(want, got, withoutOffset); diff != "" {
+			t.Fatalf("%q, %+v: %s", data, limits, diff)
+		}
+		if total, known := source.Total(); !known || total != int64(len(want)) {
+			t.Fatalf("total %d (%v), want %d", total, known, len(want))
+		}
+		closeSource(t, source)
+	}
+}
+
+// TestSpoolLimitEndsStream: behind the limit nobody waits for the stream.
+func TestSpoolLimitEndsStream(t *testing.T) {
+	noLeaks(t)
+	r, w := io.Pipe()
+	defer w.Close()
+	source := openSpool(t, r, SpoolOptions{Limits: Limits{Limit: 2}, ChunkRecords: 10})
+	defer closeSource(t, source)
+	go fmt.Fprint(w, "1\n2\n3\n")
+	got, _ := spooled(t, source)
+	if len(got) != 2 {
+		t.Errorf("%d records, want 2", len(got))
+	}
+}
+
+// TestSpoolFlush: a stream that pauses gets what it sent computed.
+func TestSpoolFlush(t *testing.T) {
+	for _, sent := range []string{"1\n", "1\n2", "1\n\n \n", "\n1\n", "\xef\xbb\xbf1\n", "\xef\n"} {
+		t.Run(fmt.Sprintf("%q", sent), func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				r, w := io.Pipe()
+				source := openSpool(t, r, SpoolOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 10, Flush: time.Minute})
+				if _, err := io.WriteString(w, sent); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				c, err := source.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(began); c.Records != 1 || waited != time.Minute {
+					t.Errorf("%d records after %v", c.Records, waited)
+				}
+				// The rest comes as if nothing had been.
+				if _, err := io.WriteString(w, "3\n4"); err != nil {
+					t.Fatal(err)
+				}
+				w.Close()
+				all, err := readChunk(c, plain)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rest, _ := spooled(t, source)
+				want, _ := records([]byte(sent + "3\n4"))
+				if diff := cmp.Diff(want, append(all, rest...), withoutOffset); diff != "" {
+					t.Error(diff)
+				}
+				closeSource(t, source)
+			})
+		})
+	}
+}
+
+// TestSpoolFlushLater: the time is that of the first record of each chunk.
+func TestSpoolFlushLater(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		source := openSpool(t, r, SpoolOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 3, Flush: time.Minute})
+		began := time.Now()
+		go func() {
+			for i := range 5 { // at 0 s, 25 s, 50 s; 75 s, 100 s
+				fmt.Fprintf(w, "%d\n", i)
+				time.Sleep(25 * time.Second)
+			}
+			time.Sleep(time.Hour)
+			w.Close()
+		}()
+		for _, want := range []struct {
+			records int64
+			at      time.Duration
+		}{{3, 50 * time.Second}, {2, 135 * time.Second}} {
+			c, err := source.Next(t.Context())
+			if err != nil || c.Records != want.records || time.Since(began) != want.at {
+				t.Errorf("%d records after %v (%v), want %d after %v", c.Records, time.Since(began), err, want.records, want.at)
+			}
+		}
+		if _, err := source.Next(t.Context()); err != io.EOF {
+			t.Error(err)
+		}
+		closeSource(t, source)
+	})
+}
+
+// endless gives lines for ever and counts them.
+type endless struct{ lines atomic.Int64 }
+
+func (e *endless) Read(p []byte) (int, error) {
+	return copy(p, fmt.Sprintf("%d\n", e.lines.Add(1))), nil
+}
+
+// TestSpoolBackpressure: a fast producer waits; the disk does not fill.
+func TestSpoolBackpressure(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	synctest.Test(t, func(t *testing.T) {
+		stream := &endless{}
+		source := openSpool(t, stream, SpoolOptions{Dir: dir, ChunkRecords: 5, Ahead: 2})
+		var held []Chunk
+		for range 10 {
+			synctest.Wait() // until everybody waits for this goroutine
+			if got, most := len(files(t, dir)), len(held)+3; got != most {
+				t.Errorf("%d spool files with %d chunks held, want %d", got, len(held), most)
+			}
+			c, err := source.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held = append(held, c); len(held) == 4 {
+				for _, c := range held {
+					source.Release(c)
+				}
+				held = nil
+			}
+		}
+		if got := stream.lines.Load(); got > 11*5+3*5+64+2 { // given, spooled, and on their way
+			t.Errorf("%d lines read", got)
+		}
+		closeSource(t, source)
+		if got := files(t, dir); len(got) > 0 {
+			t.Errorf("files left: %v", got)
+		}
+	})
+}
+
+func TestSpoolReadFails(t *testing.T) {
+	noLeaks(t)
+	broken := errors.New("broken")
+	for name, r := range map[string]io.Reader{
+		"at once":   iotest.ErrReader(broken),
+		"later":     io.MultiReader(strings.NewReader("1\n2\n3\n"), iotest.ErrReader(broken)),
+		"in a line": io.MultiReader(strings.NewReader("1\n2\n3"), iotest.ErrReader(broken)),
+		// A reader need not give its error twice.
+		"once, early": &failOnce{data: "1", err: broken},
+		"once, later": &failOnce{data: "1\n2\n3\n4", err: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := openSpool(t, r, SpoolOptions{ChunkRecords: 1})
+			defer closeSource(t, source)
+			var err error
+			for err == nil {
+				_, err = source.Next(t.Context())
+			}
+			wantKind(t, err, fault.Storage)
+			if !errors.Is(err, broken) {
+				t.Errorf("error %v does not lead to its cause", err)
+			}
+			if _, known := source.Total(); known {
+				t.Error("the total of a broken stream is known")
+			}
+		})
+	}
+}
+
+// failOnce gives its data, one error, and then the end.
+type failOnce struct {
+	data string
+	err  error
+}
+
+func (f *failOnce) Read(p []byte) (int, error) {
+	if f.data != "" {
+		n := copy(p, f.data)
+		f.data = f.data[n:]
+		return n, nil
+	}
+	err := f.err
+	f.err = io.EOF
+	return 0, err
+}
+
+// TestSpoolCloseBlocked: Close does not wait for a Read that does not return.
+// The Read itself is left behind until it does.
+func TestSpoolCloseBlocked(t *testing.T) {
+	noLeaks(t)
+	for _, sent := range []string{"", "1\n", "1\n2"} {
+		dir := filepath.Join(t.TempDir(), "spool")
+		r, w := io.Pipe()
+		source := openSpool(t, r, SpoolOptions{Dir: dir, ChunkRecords: 1})
+		if _, err := io.WriteString(w, sent); err != nil {
+			t.Fatal(err)
+		}
+		if sent != "" {
+			if _, err := source.Next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- source.Close() }()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("Close hangs")
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder is still there: %v", err)
+		}
+		w.Close()
+	}
+}
+
+// TestSpoolCloseFull: nor for a consumer that takes nothing.
+func TestSpoolCloseFull(t *testing.T) {
+	noLeaks(t)
+	source := openSpool(t, &endless{}, SpoolOptions{ChunkRecords: 1, Ahead: 1})
+	if _, err := source.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	closeSource(t, source)
+	closeSource(t, source)
+}
+
+func TestSpoolNextCanceled(t *testing.T) {
+	noLeaks(t)
+	r, w := io.Pipe()
+	defer w.Close()
+	source := openSpool(t, r, SpoolOptions{ChunkRecords: 1})
+	defer closeSource(t, source)
+	if _, err := source.Next(canceled(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestSpoolRelease(t *testing.T) {
+	noLeaks(t)
+	dir := filepath.Join(t.TempDir(), "spool")
+	source := openSpool(t, strings.NewReader("1\n2\n3\n \n\n"), SpoolOptions{Dir: dir, ChunkRecords: 1})
+	chunks := drain(t, source)
+	for i, c := range chunks {
+		if got := len(files(t, dir)); got != len(chunks)-i { // blank lines leave no file
+			t.Errorf("%d files with %d chunks to release", got, len(chunks)-i)
+		}
+		source.Release(c)
+		source.Release(c) // as often as one likes
+	}
+	closeSource(t, source)
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+}
+
+// TestSpoolBytes: a spool file has its bounds, however many records are wanted.
+func TestSpoolBytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("100 MB")
+	}
+	noLeaks(t)
+	line := strings.Repeat("x", 1<<20-1) + "\n"
+	r := io.LimitReader(&repeat{line: line}, 100<<20)
+	source := openSpool(t, r, SpoolOptions{ChunkRecords: 1 << 40})
+	if diff := cmp.Diff([]int64{64, 36}, sizes(drain(t, source))); diff != "" {
+		t.Error(diff)
+	}
+	closeSource(t, source)
+}
+
+type repeat struct {
+	line string
+	at   int
+}
+
+func (r *repeat) Read(p []byte) (int, error) {
+	n := copy(p, r.line[r.at:])
+	r.at = (r.at + n) % len(r.line)
+	return n, nil
+}
+
+func TestSpoolNoFolder(t *testing.T) {
+	noLeaks(t)
+	file := write(t, filepath.Join(t.TempDir(), "file"), nil)
+	_, err := Spool(strings.NewReader("1\n"), SpoolOptions{Dir: filepath.Join(file, "spool")})
+	wantKind(t, err, fault.Storage)
+}
+
+// TestSpoolStorageFails: the folder vanishes, or the disk is full.
+func TestSpoolStorageFails(t *testing.T) {
+	noLeaks(t)
+	for name, c := range map[string]struct {
+		dir    func(t *testing.T) string
+		damage func(dir string) error
+	}{
+		"folder gone": {func(t *testing.T) string { return filepath.Join(t.TempDir(), "spool") }, os.RemoveAll},
+		"disk full":   {tinyDisk, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := c.dir(t)
+			r, w := io.Pipe()
+			source := openSpool(t, r, SpoolOptions{Dir: dir, ChunkRecords: 1000})
+			if c.damage != nil {
+				if err := c.damage(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			go func() {
+				for range 1000 {
+					if _, err := io.WriteString(w, strings.Repeat("x", 1023)+"\n"); err != nil {
+						return
+					}
+				}
+				w.Close()
+			}()
+			_, err := source.Next(t.Context())
+			wantKind(t, err, fault.Storage)
+			r.Close()
+			_ = source.Close() // a mount point cannot be removed
+		})
+	}
+}

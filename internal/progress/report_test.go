@@ -1,0 +1,110 @@
+package progress
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func workers(n int) []orchestrator.WorkerReport {
+	var workers []orchestrator.WorkerReport
+	for i, slot := range slots("GPU %d", n) {
+		workers = append(workers, orchestrator.WorkerReport{
+			Slot: i, Device: slot.Name, Records: 250_000 - int64(i)*249_999/max(1, int64(n-1)), Batches: 1954 - int64(i)*1953/max(1, int64(n-1)),
+			Rate: 88_000 / float64(1+i), BusyShare: 1 - float64(i)*0.11,
+		})
+	}
+	return workers
+}
+
+func TestWriteReport(t *testing.T) {
+	testdata, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	folder, err := filepath.Abs("out.jsonl.gpurun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "output.partial"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	fine := orchestrator.Report{
+		Output: "out.jsonl", Folder: folder, Elapsed: 3420 * time.Millisecond,
+		In: 1_000_000, Succeeded: 1_000_000, Rate: 292_397.6, Workers: workers(4),
+	}
+	for name, change := range map[string]func(r *orchestrator.Report){
+		"fine":       func(*orchestrator.Report) {},
+		"blank":      func(r *orchestrator.Report) { r.Blank = 1; r.Succeeded, r.Dropped = 999_000, 1000 },
+		"one_record": func(r *orchestrator.Report) { r.In, r.Succeeded, r.Workers = 1, 1, workers(1) },
+		"zero":       func(r *orchestrator.Report) { r.In, r.Succeeded, r.Rate = 0, 0, 0 },
+		"failed": func(r *orchestrator.Report) {
+			r.Succeeded, r.Failed = 998_749, 1251
+			r.Failures = []orchestrator.FailureReport{
+				{Kind: "record", Count: 1250, Line: 7, Example: "kernel returned invalid JSON: invalid character 'o' at byte 1"},
+				{Kind: "crash", Count: 1, Line: 123_456, Example: "\x1b[31mTraceback\x1b[0m (most recent call last):\n" + string(bytes.Repeat([]byte("deep "), 100))},
+			}
+		},
+		"failed_apart": func(r *orchestrator.Report) {
+			r.Succeeded, r.Failed, r.Errors = 999_999, 1, "errors.jsonl"
+			r.Failures = []orchestrator.FailureReport{{Kind: "record", Count: 1, Line: 1, Example: "no text"}}
+		},
+		"interrupted": func(r *orchestrator.Report) {
+			r.Succeeded, r.Pending = 700_000, 300_000
+			r.Stop = fault.New(fault.Canceled, "stopped on request")
+		},
+		"stream": func(r *orchestrator.Report) {
+			r.Input, r.Output, r.Folder = "-", "-", "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef"
+			r.Succeeded, r.Failed = 999_999, 1
+			r.Failures = []orchestrator.FailureReport{{Kind: "record", Count: 1, Line: 1, Example: "no text"}}
+		},
+		"stream_interrupted": func(r *orchestrator.Report) {
+			r.Output, r.Folder, r.Succeeded, r.Pending = "-", "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef", 700_000, 300_000
+			r.Stop = fault.New(fault.Canceled, "stopped on request")
+		},
+		"retired": func(r *orchestrator.Report) {
+			r.Workers[1].Restarts, r.Workers[1].Lost = 1, 2
+			r.Workers[3].Restarts, r.Workers[3].Lost, r.Workers[3].Retired = 3, 1, true
+			r.Workers[3].Records, r.Workers[3].Rate, r.Workers[3].Batches, r.Workers[3].BusyShare = 0, 0, 0, 0
+		},
+		"no_device_left": func(r *orchestrator.Report) {
+			r.Succeeded, r.Pending = 700_000, 300_000
+			r.Stop = fault.New(fault.NoDevice, "no device is left")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := fine
+			r.Workers = append([]orchestrator.WorkerReport{}, fine.Workers...)
+			change(&r)
+			var out bytes.Buffer
+			WriteReport(&out, r)
+			golden := filepath.Join(testdata, "report_"+name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, out.Bytes(), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), out.String()); diff != "" {
+				t.Errorf("-want +got; write the golden files anew with -update:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,185 @@
+package progress
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// script plays events to a state at given seconds.
+type script struct {
+	*testing.T
+	state state
+	now   time.Time
+}
+
+func (s *script) at(seconds float64, events ...orchestrator.Event) {
+	s.now = after(seconds)
+	for _, event := range events {
+		s.state.take(event, s.now)
+	}
+}
+
+func (s *script) line(want string) {
+	s.Helper()
+	if got := s.state.line(s.now); got != want {
+		s.Errorf("line = %q, want %q", got, want)
+	}
+}
+
+// rows compares all rows as they stand in a window.
+func (s *script) rows(width int, want string) {
+	s.Helper()
+	got := strings.Join(rowsOf(&s.state, width, s.now), "\n")
+	if want = strings.TrimPrefix(want, "\n"); got != want {
+		s.Errorf("rows are\n%s\nwant\n%s", got, want)
+	}
+}
+
+func rowsOf(s *state, width int, now time.Time) []string {
+	var rows []string
+	for _, device := range s.devices {
+		rows = append(rows, s.columns(width, now).text(s.deviceRow(device, now)))
+	}
+	return append(rows, s.columns(width, now).text(s.totalRow(now)))
+}
+
+func counts(succeeded, failed int64) chunk.Counts {
+	return chunk.Counts{Records: succeeded + failed, Succeeded: succeeded, Failed: failed}
+}
+
+func progressed(slot int, done, job chunk.Counts, total int64) orchestrator.Progress {
+	return orchestrator.Progress{Slot: slot, Chunk: done, Records: 1000, Job: job, Total: total}
+}
+
+// The life of a job: two devices, one worker lost, a chunk given up.
+func TestStateOfAJob(t *testing.T) {
+	s := &script{T: t, now: start}
+	s.line("")
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 2)}})
+	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 waiting")
+	s.at(0.1, orchestrator.WorkerStarted{Slot: 0}, orchestrator.WorkerStarted{Slot: 1})
+	s.rows(79, `
+GPU 0  [                      ]                                  opening kernel
+GPU 1  [                      ]                                  opening kernel
+total  [                      ]    0 %       0/10,000`)
+	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 opening kernel")
+
+	// A model that loads for a minute says nothing of the rate.
+	s.at(60, orchestrator.WorkerReady{Slot: 0}, orchestrator.ChunkStarted{Slot: 0, Records: 1000})
+	s.at(60.5, progressed(0, counts(50, 0), counts(50, 0), 10_000))
+	s.rows(79, `
+GPU 0  [>                     ]    5 %       50/1,000     100/s  computing
+GPU 1  [                      ]                                  opening kernel
+total  [                      ]    0 %      50/10,000     100/s`)
+	s.at(62, progressed(0, counts(180, 20), counts(180, 20), 10_000))
+	s.rows(79, `
+GPU 0  [==>            ]   20 %      200/1,000     100/s  computing
+GPU 1  [               ]                                  opening kernel
+total  [               ]    2 %     200/10,000     100/s  ETA 1m38s   20 failed`)
+	s.line("200 of 10,000 records (2.0 %), 100/s, ETA 1m38s, 20 failed, 2 workers: 1 computing, 1 opening kernel")
+
+	s.at(62, orchestrator.WorkerReady{Slot: 1}, orchestrator.ChunkStarted{Slot: 1, First: 1000, Records: 1000})
+	s.at(64, progressed(1, counts(200, 0), counts(580, 20), 10_000), progressed(0, counts(380, 20), counts(580, 20), 10_000))
+	s.line("600 of 10,000 records (6.0 %), 150/s, ETA 1m3s, 20 failed, 2 workers: 2 computing")
+
+	// GPU 1 is lost: its 200 records are done again, the rate stays.
+	s.at(65, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone")})
+	s.rows(79, `
+GPU 0  [=====>         ]   40 %      400/1,000    80.0/s  computing
+GPU 1  [               ]                                  restarting
+total  [               ]    6 %     600/10,000     120/s  ETA 1m18s   20 failed`)
+	s.at(66, orchestrator.WorkerStarted{Slot: 1}, orchestrator.WorkerReady{Slot: 1},
+		progressed(0, counts(580, 20), counts(580, 20), 10_000))
+	s.line("600 of 10,000 records (6.0 %), 133/s, ETA 1m11s, 20 failed, 2 workers: 1 computing, 1 ready")
+
+	// It is lost for good, and its chunk given up.
+	s.at(70, orchestrator.ChunkStarted{Slot: 1, First: 1000, Records: 1000},
+		orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone"), Retired: true},
+		orchestrator.ChunkGivenUp{First: 1000, Records: 1000, Fault: fault.New(fault.Worker, "given up")},
+		orchestrator.ChunkDone{Slot: 0, Counts: counts(980, 20), Job: counts(980, 1020), Total: 10_000})
+	s.rows(79, `
+GPU 0  [============]  100 %    1,000/1,000     100/s  computing
+GPU 1  [            ]                                  lost
+total  [=>          ]   20 %   2,000/10,000     120/s  ETA 1m7s    1,020 failed`)
+	s.at(71)
+	s.rows(79, `
+GPU 0  [============]  100 %    1,000/1,000    90.9/s  ready
+GPU 1  [            ]                                  lost
+total  [=>          ]   20 %   2,000/10,000     109/s  ETA 1m13s   1,020 failed`)
+	s.line("2,000 of 10,000 records (20.0 %), 109/s, ETA 1m13s, 1,020 failed, 2 workers: 1 ready, 1 lost")
+
+	s.at(72, orchestrator.Stopping{})
+	s.rows(79, `
+GPU 0  [============]  100 %    1,000/1,000    83.3/s  ready
+GPU 1  [            ]                                  lost
+total  [=>          ]   20 %   2,000/10,000     100/s  stopping    1,020 failed`)
+	stop := fault.New(fault.Canceled, "stopped on request")
+	s.at(73, orchestrator.Finished{Report: orchestrator.Report{
+		In: 10_000, Succeeded: 980, Failed: 1020, Pending: 8000, Rate: 27.4, Elapsed: 73 * time.Second, Stop: stop,
+	}})
+	s.rows(79, `
+GPU 0  [============]  100 %    1,000/1,000    76.9/s  ready
+GPU 1  [            ]                                  lost
+total  [=>          ]   20 %   2,000/10,000    27.4/s  stopped     1,020 failed`)
+}
+
+// A finished job looks finished: full, with the report's own figures.
+func TestStateAtTheEnd(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		in   int64
+		want string
+	}{
+		{"records", 2000, "total  [=======================================]  100 %  2,000/2,000     290/s  in 6.9s"},
+		{"no records", 0, "total  [===============================================]  100 %  0/0     290/s  in 6.9s"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &script{T: t}
+			s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: test.in}},
+				orchestrator.Finished{Report: orchestrator.Report{In: test.in, Succeeded: test.in, Rate: 290, Elapsed: 6900 * time.Millisecond}})
+			s.rows(94, test.want)
+		})
+	}
+}
+
+// Events of several slots overtake each other: the counts of the whole go back
+// and forth by a batch, the rate must not.
+func TestStateOvertakenEvents(t *testing.T) {
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 1_000_000, Slots: slots("GPU %d", 2)}},
+		orchestrator.ChunkStarted{Slot: 0, Records: 500_000}, orchestrator.ChunkStarted{Slot: 1, Records: 500_000})
+	for i := range int64(1000) {
+		s.at(float64(i)/100,
+			progressed(0, counts(i*10, 0), counts(i*20, 0), 1_000_000),
+			progressed(1, counts(i*10, 0), counts(max(0, i*20-10), 0), 1_000_000))
+	}
+	near(t, "rate", s.state.rate(s.now), 2000)
+}
+
+// Several workers share a device's row.
+func TestStateOfSharedDevices(t *testing.T) {
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, Slots: named("GPU 0 #1", "GPU 1 #1", "GPU 0 #2", "GPU 1 #2")}})
+	for i := range 4 {
+		s.at(0, orchestrator.WorkerStarted{Slot: i})
+	}
+	s.at(1, orchestrator.ChunkStarted{Slot: 0, Records: 1000}, orchestrator.ChunkStarted{Slot: 2, Records: 1000},
+		orchestrator.ChunkStarted{Slot: 1, Records: 1000})
+	s.at(2, progressed(0, counts(500, 0), counts(500, 0), -1), progressed(2, counts(700, 0), counts(1200, 0), -1),
+		orchestrator.WorkerLost{Slot: 3, Fault: fault.New(fault.Device, "gone"), Retired: true})
+	s.rows(79, `
+GPU 0  [=============>          ]   60 %  1,200/2,000   1,200/s  computing
+GPU 1  [                        ]    0 %      0/1,000            computing 1/2
+total  [........................]               1,200   1,200/s`)
+	s.at(3, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Device, "gone"), Retired: true})
+	s.rows(79, `
+GPU 0  [=============>          ]   60 %  1,200/2,000     600/s  computing
+GPU 1  [                        ]                                lost
+total  [........................]               1,200     600/s`)
+	s.line("1,200 records, 600/s, 4 workers: 2 computing, 2 lost")
+}

@@ -1,0 +1,337 @@
+package plugins
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/quick"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins/kernelpb"
+)
+
+// overTheWire is what the other side reads of a message.
+func overTheWire[M proto.Message](t testing.TB, message M) M {
+	t.Helper()
+	data, err := proto.Marshal(message)
+	if err != nil {
+		t.Fatalf("marshal: %v", err)
+	}
+	read := message.ProtoReflect().New().Interface().(M)
+	if err := proto.Unmarshal(data, read); err != nil {
+		t.Fatalf("unmarshal: %v", err)
+	}
+	return read
+}
+
+func TestBlockRoundTrip(t *testing.T) {
+	check := func(items [][]byte) bool {
+		got, err := unpackBlock(overTheWire(t, packBlock(items)))
+		if err != nil || len(got) != len(items) {
+			return false
+		}
+		for i := range items {
+			if !bytes.Equal(got[i], items[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	if err := quick.Check(check, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// An item must not reach into its neighbour when somebody appends to it.
+func TestBlockItemsAreApart(t *testing.T) {
+	items, err := unpackBlock(packBlock([][]byte{[]byte("ab"), []byte("cd")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = append(items[0], 'X')
+	if string(items[1]) != "cd" {
+		t.Errorf("the second item is %q", items[1])
+	}
+}
+
+// randomResults fills results in every way that the contract allows.
+func randomResults(r *rand.Rand) *Results {
+	n := 1 + r.IntN(20)
+	results := NewResults(n)
+	bytesOf := func() []byte {
+		b := make([]byte, r.IntN(40))
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		return b
+	}
+	columns := r.IntN(4)
+	for i := range n {
+		switch choice := r.IntN(6); {
+		case choice == 0:
+			results.Unchanged(i)
+		case choice == 1:
+			results.Line(i, bytesOf())
+		case choice == 2:
+			results.Lines(i, bytesOf(), bytesOf(), bytesOf())
+		case choice == 3:
+			results.Drop(i)
+		case choice == 4 || columns == 0:
+			results.Fail(i, strings.ToValidUTF8(string(bytesOf()), "?"))
+		}
+	}
+	for c := range columns {
+		name, width := fmt.Sprint("column", c), r.IntN(3)
+		length := n * max(width, 1)
+		switch r.IntN(6) {
+		case 0:
+			values := make([]float32, length)
+			for i := range values {
+				values[i] = math.Float32frombits(r.Uint32())
+			}
+			results.Column(Float32s(name, width, values))
+		case 1:
+			values := make([]float64, length)
+			for i := range values {
+				values[i] = math.Float64frombits(r.Uint64())
+			}
+			results.Column(Float64s(name, width, values))
+		case 2:
+			values := make([]int64, length)
+			for i := range values {
+				values[i] = int64(r.Uint64())
+			}
+			results.Column(Int64s(name, width, values))
+		case 3:
+			values := make([]bool, n)
+			for i := range values {
+				values[i] = r.IntN(2) == 0
+			}
+			results.Column(Bools(name, values))
+		case 4:
+			values := make([]string, n)
+			for i := range values {
+				values[i] = string(bytesOf())
+			}
+			results.Column(Strings(name, values))
+		case 5:
+			values := make([][]byte, n)
+			for i := range values {
+				values[i] = bytesOf()
+			}
+			results.Column(JSON(name, values))
+		}
+	}
+	return results
+}
+
+func TestReplyRoundTrip(t *testing.T) {
+	for seed := range uint64(500) {
+		sent := randomResults(rand.New(rand.NewPCG(seed, 1)))
+		if sent.complete(nil); sent.err != nil {
+			t.Fatalf("seed %d: %v", seed, sent.err)
+		}
+		got := NewResults(sent.Len())
+		reply := overTheWire(t, packReply(seed, sent))
+		if err := unpackReply(reply, got); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if got.complete(nil); got.err != nil {
+			t.Fatalf("seed %d: %v", seed, got.err)
+		}
+		if reply.GetSequence() != seed {
+			t.Errorf("seed %d: sequence %d", seed, reply.GetSequence())
+		}
+		if a, b := shown(sent), shown(got); a != b {
+			t.Fatalf("seed %d: sent\n%s\ngot\n%s", seed, a, b)
+		}
+	}
+}
+
+// shown is everything in results, as text.
+func shown(r *Results) string {
+	var b strings.Builder
+	for i := range r.Len() {
+		result := r.At(i)
+		fmt.Fprintf(&b, "%s %q %q", result.Verdict, result.Lines, result.Message)
+		for _, c := range r.ColumnList() {
+			fmt.Fprintf(&b, " %s=%s", c.Name, c.AppendValue(nil, i))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestInfoAndDeviceRoundTrip(t *testing.T) {
+	info := Info{Name: "n", Version: "v", BatchSize: 7, InFlight: 3, NeedsGPU: true, Frameworks: []string{"torch"}, MinMemory: 1 << 40, CanTrim: true}
+	if got := unpackInfo(overTheWire(t, packInfo(info))); !reflect.DeepEqual(got, info) {
+		t.Errorf("info %+v", got)
+	}
+	device := Device{Name: "GPU 3", Index: 3, UUID: "GPU-x", Memory: 1 << 37, Count: 2, GPU: true, Threads: 8}
+	if got := unpackDevice(overTheWire(t, packDevice(device))); got != device {
+		t.Errorf("device %+v", got)
+	}
+	if got := unpackInfo(nil); !reflect.DeepEqual(got, Info{}) {
+		t.Errorf("no info is %+v", got)
+	}
+}
+
+// Wishes that make no sense do no harm.
+func TestInfoBounds(t *testing.T) {
+	for _, test := range []struct{ in, want Info }{
+		{Info{BatchSize: -1, InFlight: -5}, Info{}},
+		{Info{BatchSize: math.MaxInt, InFlight: math.MaxInt}, Info{BatchSize: math.MaxInt32, InFlight: maxInFlight}},
+	} {
+		if got := unpackInfo(overTheWire(t, packInfo(test.in))); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%+v became %+v", test.in, got)
+		}
+	}
+	hostile := &kernelpb.Info{BatchSize: math.MaxUint32, InFlight: math.MaxUint32}
+	if got := unpackInfo(hostile); got.InFlight != maxInFlight || got.BatchSize != math.MaxInt32 {
+		t.Errorf("hostile info: %+v", got)
+	}
+}
+
+func TestFailureRoundTrip(t *testing.T) {
+	if packFailure(nil) != nil || unpackFailure(nil, fault.Batch) != nil {
+		t.Error("no failure is one")
+	}
+	err := unpackFailure(overTheWire(t, packFailure(Detail(OutOfMemory(fmt.Errorf("no memory")), "trace"))), fault.Batch)
+	if e := fault.As(err); e == nil || e.Kind != fault.OOM || e.Message != "no memory" || e.Detail != "trace" {
+		t.Errorf("failure %#v", err)
+	}
+	for _, kind := range []uint32{0, 200, 256 + uint32(fault.Device), math.MaxUint32} {
+		if err := unpackFailure(&kernelpb.Failure{Kind: kind, Message: "m"}, fault.Batch); fault.KindOf(err) != fault.Batch {
+			t.Errorf("kind %d became %s", kind, fault.KindOf(err))
+		}
+	}
+}
+
+// Bytes that are no UTF-8, as a message that quotes a record has them, must not
+// break the connection.
+func TestInvalidUTF8(t *testing.T) {
+	bad := "bad \xff\xfe"
+	r := NewResults(2)
+	r.Fail(0, bad)
+	r.Column(Strings(bad, []string{bad, bad}))
+	r.complete(nil)
+	got := NewResults(2)
+	if err := unpackReply(overTheWire(t, packReply(1, r)), got); err != nil {
+		t.Fatal(err)
+	}
+	if message := got.At(0).Message; message != "bad \ufffd" {
+		t.Errorf("message %q", message)
+	}
+	overTheWire(t, packFailure(Detail(fmt.Errorf("%s", bad), bad)))
+	overTheWire(t, packInfo(Info{Name: bad, Version: bad, Frameworks: []string{bad}}))
+	overTheWire(t, packDevice(Device{Name: bad, UUID: bad}))
+}
+
+// hostileReplies are answers to a batch of 3 that make no sense.
+var hostileReplies = []struct {
+	name  string
+	reply *kernelpb.ProcessReply
+	want  string
+}{
+	{"empty", &kernelpb.ProcessReply{}, "0 results for a batch of 3"},
+	{"too few", &kernelpb.ProcessReply{Verdicts: []byte{1, 1}}, "2 results for a batch of 3"},
+	{"too many", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1, 1}}, "4 results for a batch of 3"},
+	{"no verdict", &kernelpb.ProcessReply{Verdicts: []byte{1, 0, 1}}, "record 1 of the batch no verdict"},
+	{"unknown verdict", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 99}}, "record 2 of the batch verdict 99"},
+	{"no lines", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}}, "fewer lines"},
+	{"counts without lines", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}}, "fewer lines"},
+	{"a count of none", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{0}}, "fewer lines"},
+	{"a huge count", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{math.MaxUint32}, Lines: packBlock([][]byte{{1}})}, "fewer lines"},
+	{"more lines", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Lines: packBlock([][]byte{{1}})}, "more lines or messages"},
+	{"more counts", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, LineCounts: []uint32{0}}, "more lines or messages"},
+	{"no message", &kernelpb.ProcessReply{Verdicts: []byte{5, 5, 1}, Messages: []string{"one"}}, "fewer messages"},
+	{"more messages", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Messages: []string{"one"}}, "more lines or messages"},
+	{"length behind the bytes", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("ab"), Lengths: []uint32{3}}}, "ends behind its bytes"},
+	{"huge length", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Lengths: []uint32{math.MaxUint32}}}, "ends behind its bytes"},
+	{"bytes left", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("abc"), Lengths: []uint32{1}}}, "2 bytes more"},
+	{"columns without one", &kernelpb.ProcessReply{Verdicts: []byte{1, 3, 1}}, "record 1 of the batch columns, and no column"},
+	{"column without values", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c"}}}, "no values this version knows"},
+	{"column without name", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Values: &kernelpb.Column_Bools{Bools: make([]byte, 3)}}}}, "make no sense"},
+	{"column too short", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Bools{Bools: make([]byte, 2)}}}}, "values for 2 records"},
+	{"column of broken numbers", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Float32S{Float32S: make([]byte, 13)}}}}, "no whole number"},
+	{"column of huge width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxUint32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "make no sense"},
+	{"column of large width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxInt32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "cannot be shared out"},
+	{"column of broken strings", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Strings{Strings: &kernelpb.Block{Lengths: []uint32{1, 1, 1}}}}}}, "ends behind its bytes"},
+}
+
+func TestHostileReplies(t *testing.T) {
+	for _, test := range hostileReplies {
+		t.Run(test.name, func(t *testing.T) {
+			results := NewResults(3)
+			results.complete(fill(results, overTheWire(t, test.reply)))
+			if err := results.err; fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("kind %s: %v", fault.KindOf(err), err)
+			}
+		})
+	}
+}
+
+// FuzzUnpackReply: whatever a kernel sends, the worker gets an error or results
+// that it can read through.
+func FuzzUnpackReply(f *testing.F) {
+	for _, test := range hostileReplies {
+		data, err := proto.Marshal(test.reply)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, uint8(3))
+	}
+	for seed := range uint64(20) {
+		r := randomResults(rand.New(rand.NewPCG(seed, 2)))
+		r.complete(nil)
+		data, err := proto.Marshal(packReply(seed, r))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, uint8(r.Len()))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, n uint8) {
+		var reply kernelpb.ProcessReply
+		if proto.Unmarshal(data, &reply) != nil {
+			return
+		}
+		results := NewResults(int(n))
+		results.complete(fill(results, &reply))
+		if results.err != nil {
+			if fault.As(results.err) == nil {
+				t.Errorf("not classified: %v", results.err)
+			}
+			return
+		}
+		for i := range results.Len() {
+			if v := results.At(i); v.Verdict < Unchanged || v.Verdict > Failed || v.Verdict == Lines && len(v.Lines) == 0 {
+				t.Errorf("record %d: %+v", i, v)
+			}
+		}
+		_ = shown(results)
+	})
+}
+
+// FuzzUnpackBlock is the same for what comes the other way.
+func FuzzUnpackBlock(f *testing.F) {
+	f.Add([]byte("abc"), []byte{1, 2})
+	f.Fuzz(func(t *testing.T, data, lengths []byte) {
+		block := &kernelpb.Block{Inline: data}
+		for _, n := range lengths {
+			block.Lengths = append(block.Lengths, uint32(n))
+		}
+		items, err := unpackBlock(block)
+		if err != nil {
+			return
+		}
+		if joined := bytes.Join(items, nil); !bytes.Equal(joined, data) {
+			t.Errorf("%q became %q", data, joined)
+		}
+	})
+}

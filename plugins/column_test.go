@@ -1,0 +1,78 @@
+package plugins
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestColumnValues(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	tests := []struct {
+		name   string
+		column Column
+		want   []string
+	}{
+		{"float32 shortest", Float32s("c", 0, []float32{0.1, 1.0 / 3, 16777216, 1e-9, -0.5}), []string{"0.1", "0.33333334", "16777216", "1e-9", "-0.5"}},
+		{"float32 odd", Float32s("c", 0, []float32{float32(nan), float32(inf), float32(-inf), 0}), []string{"null", "null", "null", "0"}},
+		{"float32 arrays", Float32s("c", 2, []float32{0.1, 2, 3, float32(nan)}), []string{"[0.1,2]", "[3,null]"}},
+		{"float64", Float64s("c", 0, []float64{0.1, 1.0 / 3, nan, 1e300}), []string{"0.1", "0.3333333333333333", "null", "1e+300"}},
+		{"float64 arrays", Float64s("c", 1, []float64{0.1, -inf}), []string{"[0.1]", "[null]"}},
+		{"int64", Int64s("c", 0, []int64{0, math.MinInt64, math.MaxInt64}), []string{"0", "-9223372036854775808", "9223372036854775807"}},
+		{"int64 arrays", Int64s("c", 3, []int64{1, 2, 3, 4, 5, 6}), []string{"[1,2,3]", "[4,5,6]"}},
+		{"bool", Bools("c", []bool{true, false}), []string{"true", "false"}},
+		{"strings", Strings("c", []string{"", `a"b\c`, "line\nbreak\ttab\x00", "Grüße 👍", "bad \xff byte", "\u2028"}),
+			[]string{`""`, `"a\"b\\c"`, `"line\nbreak\ttab\u0000"`, `"Grüße 👍"`, "\"bad \ufffd byte\"", "\"\u2028\""}},
+		{"json", JSON("c", [][]byte{[]byte(`{"a":1}`), []byte(`[]`)}), []string{`{"a":1}`, `[]`}},
+		{"bool arrays", Column{Name: "c", Width: 2, values: []bool{true, false, false, true}}, []string{"[true,false]", "[false,true]"}},
+		{"string arrays", Column{Name: "c", Width: 2, values: []string{"a", "b", "c", "d"}}, []string{`["a","b"]`, `["c","d"]`}},
+		{"nothing", Column{Name: "c"}, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.column.rows(); got != len(test.want) {
+				t.Fatalf("%d rows", got)
+			}
+			for i, want := range test.want {
+				got := string(test.column.AppendValue([]byte("> "), i))
+				if got != "> "+want && !sameEscapes(got[2:], want) {
+					t.Errorf("value %d is %s, not %s", i, got, want)
+				}
+				if !json.Valid([]byte(got[2:])) {
+					t.Errorf("value %d is no JSON: %s", i, got)
+				}
+			}
+		})
+	}
+}
+
+// sameEscapes: a control character may be escaped in more than one way.
+func sameEscapes(a, b string) bool {
+	var left, right any
+	return strings.HasPrefix(b, `"`) && json.Unmarshal([]byte(a), &left) == nil && json.Unmarshal([]byte(b), &right) == nil && left == right
+}
+
+func TestTrusted(t *testing.T) {
+	for _, c := range []Column{Float32s("c", 0, nil), Strings("c", nil), Bools("c", nil)} {
+		if !c.Trusted() {
+			t.Errorf("%T is not trusted", c.values)
+		}
+	}
+	if JSON("c", nil).Trusted() {
+		t.Error("encoded values are trusted")
+	}
+}
+
+func BenchmarkAppendFloat32s(b *testing.B) {
+	values := make([]float32, 384)
+	for i := range values {
+		values[i] = float32(math.Sin(float64(i)))
+	}
+	c := Float32s("v", 384, values)
+	var dst []byte
+	for b.Loop() {
+		dst = c.AppendValue(dst[:0], 0)
+	}
+	b.SetBytes(int64(len(dst)))
+}

@@ -1,0 +1,83 @@
+package plugins_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// upper is a whole kernel: it writes every record in capitals.
+type upper struct{ plugins.Base }
+
+func (upper) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	for i := range batch.Len() {
+		results.Line(i, bytes.ToUpper(batch.Record(i)))
+	}
+	return nil
+}
+
+// The main of a kernel program is one line: plugins.Serve(upper{}). Here a batch
+// goes through the same protocol within one process.
+func Example() {
+	kernel, end := plugins.Loopback(upper{})
+	defer end()
+	ctx := context.Background()
+	if err := kernel.Open(ctx, plugins.Device{Name: "CPU 0"}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	batch := plugins.NewBatch([][]byte{[]byte(`{"text":"one"}`), []byte(`{"text":"two"}`)})
+	results, err := plugins.Call(ctx, kernel, batch)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i := range results.Len() {
+		fmt.Printf("%s\n", results.At(i).Lines[0])
+	}
+	_ = kernel.Close()
+	// Output:
+	// {"TEXT":"ONE"}
+	// {"TEXT":"TWO"}
+}
+
+// scores gives every record a number, and rejects one that has no text. Numbers
+// go to the worker as they lie in memory; it writes them into the records.
+type scores struct{ plugins.Base }
+
+func (scores) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	values := make([]float32, batch.Len())
+	for i := range batch.Len() {
+		var record struct{ Text string }
+		if err := batch.Decode(i, &record); err != nil || record.Text == "" {
+			results.Fail(i, "it has no text")
+			continue
+		}
+		values[i] = float32(len(record.Text)) / 10
+	}
+	results.Column(plugins.Float32s("score", 0, values))
+	return nil
+}
+
+func ExampleResults_Column() {
+	batch := plugins.NewBatch([][]byte{[]byte(`{"text":"one"}`), []byte(`{"id":2}`)})
+	results, err := plugins.Call(context.Background(), scores{}, batch)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i := range results.Len() {
+		switch result := results.At(i); result.Verdict {
+		case plugins.Columns:
+			column := results.ColumnList()[0]
+			fmt.Printf("%s: %s\n", column.Name, column.AppendValue(nil, i))
+		default:
+			fmt.Printf("%s: %s\n", result.Verdict, result.Message)
+		}
+	}
+	// Output:
+	// score: 0.3
+	// fail: it has no text
+}

@@ -1,0 +1,144 @@
+package kerneltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// answer is what came of one record, in memory of its own.
+type answer struct {
+	verdict plugins.Verdict
+	values  []value
+	message string
+}
+
+// value is a line, or a column's value, as JSON.
+type value struct {
+	name string // of the column
+	json string
+}
+
+func (v value) column() string {
+	if v.name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" in column %q", v.name)
+}
+
+func answers(results *plugins.Results) []answer {
+	list := make([]answer, results.Len())
+	for i := range list {
+		result := results.At(i)
+		a := answer{verdict: result.Verdict, message: strings.Clone(result.Message)}
+		switch result.Verdict {
+		case plugins.Lines:
+			for _, line := range result.Lines {
+				a.values = append(a.values, value{json: string(line)})
+			}
+		case plugins.Columns:
+			for _, column := range results.ColumnList() {
+				a.values = append(a.values, value{name: column.Name, json: string(column.AppendValue(nil, i))})
+			}
+		}
+		list[i] = a
+	}
+	return list
+}
+
+// String is the answer for a message.
+func (a answer) String() string {
+	switch a.verdict {
+	case plugins.Failed:
+		return fmt.Sprintf("failed (%s)", short(a.message))
+	case plugins.Lines, plugins.Columns:
+		texts := make([]string, len(a.values))
+		for i, v := range a.values {
+			texts[i] = strings.TrimPrefix(v.name+" "+short(v.json), " ")
+		}
+		return strings.Join(texts, ", ")
+	}
+	return a.verdict.String()
+}
+
+// compare finds the first record whose two answers differ.
+func compare(o Options, records []string, first, second []answer, firstWhen, secondWhen, todo string) error {
+	for i := range records {
+		if !same(first[i], second[i], o.Tolerance) {
+			return fail(todo, "the record %s gave\n  %s: %s\n  %s: %s",
+				short(records[i]), firstWhen, first[i], secondWhen, second[i])
+		}
+	}
+	return nil
+}
+
+// same compares two answers. A failure's message is not compared: it may hold an
+// address or a number of the batch.
+func same(a, b answer, tolerance float64) bool {
+	if a.verdict != b.verdict || len(a.values) != len(b.values) {
+		return false
+	}
+	for i := range a.values {
+		if a.values[i].name != b.values[i].name || !sameJSON(a.values[i].json, b.values[i].json, tolerance) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameJSON(a, b string, tolerance float64) bool {
+	if a == b {
+		return true
+	}
+	var left, right any
+	if json.Unmarshal([]byte(a), &left) != nil || json.Unmarshal([]byte(b), &right) != nil {
+		return false
+	}
+	return near(left, right, tolerance)
+}
+
+// near compares decoded JSON; numbers may be a little apart.
+func near(a, b any, tolerance float64) bool {
+	switch a := a.(type) {
+	case float64:
+		b, ok := b.(float64)
+		return ok && (a == b || math.Abs(a-b) <= tolerance*max(math.Abs(a), math.Abs(b), 1e-6))
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if !near(a[i], b[i], tolerance) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for key := range a {
+			other, ok := b[key]
+			if !ok || !near(a[key], other, tolerance) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// short cuts a text for a message.
+func short(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,604 @@
+package plugins
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+)
+
+// program is the command of one of the programs.
+func program(t *testing.T, name string) Command {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Command{
+		Path: path, Env: append(os.Environ(), kernelVariable+"="+name), Dir: t.TempDir(), SocketDir: socketDir(t),
+		StartTimeout: 20 * time.Second, CloseTimeout: 5 * time.Second,
+	}
+}
+
+// socketDir is short, and must be empty at the end.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		left, _ := os.ReadDir(dir)
+		if len(left) > 0 {
+			t.Errorf("left in the folder of sockets: %v", left)
+		}
+		os.RemoveAll(dir)
+	})
+	return dir
+}
+
+// nothingLeft ends a test: no child process, no goroutine.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if pids := livingChildren(); len(pids) > 0 {
+			t.Errorf("processes left: %v", pids)
+			proc.KillChildren()
+		}
+		goleak.VerifyNone(t)
+	})
+}
+
+func start(t *testing.T, command Command) *Process {
+	t.Helper()
+	p, err := Start(t.Context(), command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// words makes a batch of JSON strings.
+func words(list ...string) Batch {
+	records := make([][]byte, len(list))
+	for i, word := range list {
+		records[i] = strconv.AppendQuote(nil, word)
+	}
+	return NewBatch(records)
+}
+
+func works(t *testing.T, p *Process) {
+	t.Helper()
+	if _, err := Call(t.Context(), p, words("a", "b", "c")); err != nil {
+		t.Errorf("it does not work: %v", err)
+	}
+}
+
+// stat returns a field of /proc/PID/stat behind the name: 0 is the state, 1 the
+// parent, 2 the group.
+func stat(pid, field int) string {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return ""
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	return fields[field]
+}
+
+// alive: a zombie is dead.
+func alive(pid int) bool {
+	state := stat(pid, 0)
+	return state != "" && state != "Z" && state != "X"
+}
+
+func eachProcess(f func(pid int)) {
+	entries, _ := os.ReadDir("/proc")
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil {
+			f(pid)
+		}
+	}
+}
+
+func livingChildren() []int {
+	var pids []int
+	eachProcess(func(pid int) {
+		if stat(pid, 1) == strconv.Itoa(os.Getpid()) && alive(pid) {
+			pids = append(pids, pid)
+		}
+	})
+	return pids
+}
+
+func groupAlive(group int) bool {
+	found := false
+	eachProcess(func(pid int) {
+		found = found || stat(pid, 2) == strconv.Itoa(group) && alive(pid)
+	})
+	return found
+}
+
+func dies(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d lives on", pid)
+		}
+	}
+}
+
+func TestStartFailures(t *testing.T) {
+	short := 300 * time.Millisecond
+	tests := []struct {
+		program string
+		timeout time.Duration
+		kind    fault.Kind
+		says    []string
+		detail  string
+	}{
+		{"exit0", 0, fault.Incompatible, []string{"ended before its handshake: exit status 0", "plugins.Serve"}, ""},
+		{"exit3", 0, fault.Incompatible, []string{"exit status 3", "cannot find libcuda.so.1", "plugins.Serve"}, "some warning"},
+		{"panics at start", 0, fault.Incompatible, []string{"exit status 2", "panic: no model folder"}, "goroutine 1"},
+		{"flood", 0, fault.Incompatible, []string{"printed over 1048576 bytes", "no handshake", "exec:"}, "yyy"},
+		{"sleeps", short, fault.Incompatible, []string{"printed no handshake within 300ms", "plugins.Serve", "exec:"}, ""},
+		{"stopped at start", short, fault.Incompatible, []string{"printed no handshake within 300ms"}, ""},
+		{"stopped after handshake", time.Second, fault.Timeout, []string{"did not answer within 1s after its handshake"}, ""},
+		{"version 99", 0, fault.Incompatible, []string{"another version of the kernel protocol", "(1)", "99", "rebuild"}, ""},
+		{"no socket", 0, fault.Incompatible, []string{"connect to kernel", "/tmp/gpurun-test-nobody-listens"}, ""},
+		{"ends after handshake", 0, fault.Incompatible, []string{"ended right after its handshake: exit status 4"}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.program, func(t *testing.T) {
+			nothingLeft(t)
+			command := program(t, test.program)
+			if test.timeout > 0 {
+				command.StartTimeout = test.timeout
+			}
+			begin := time.Now()
+			p, err := Start(t.Context(), command)
+			if err == nil {
+				p.Kill()
+				t.Fatal("it started")
+			}
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			e := fault.As(err)
+			if e == nil || e.Kind != test.kind {
+				t.Fatalf("not of kind %s: %#v", test.kind, err)
+			}
+			for _, word := range test.says {
+				if !strings.Contains(e.Message, word) {
+					t.Errorf("no %q in: %s", word, e.Message)
+				}
+			}
+			if !strings.Contains(e.Detail, test.detail) {
+				t.Errorf("no %q in the detail: %s", test.detail, e.Detail)
+			}
+			if strings.Contains(e.Message, "\n") {
+				t.Errorf("more than one line: %s", e.Message)
+			}
+		})
+	}
+}
+
+func TestCannotExecute(t *testing.T) {
+	nothingLeft(t)
+	dir := t.TempDir()
+	write := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "missing"): "no such file",
+		dir:                           "permission denied",
+		write("plain", "x", 0o644):    "(is it executable?)",
+		write("script", "print('hello')\n", 0o755):          "#!/usr/bin/env python3",
+		write("interpreter", "#!/no/such/python3\n", 0o755): "no such file",
+	} {
+		_, err := Start(t.Context(), Command{Path: path, SocketDir: socketDir(t)})
+		if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	_, err := Start(t.Context(), Command{Path: "/bin/true", SocketDir: "/tmp/" + strings.Repeat("x", 80)})
+	if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), "TMPDIR") {
+		t.Errorf("long folder: %v", err)
+	}
+}
+
+func TestStartCanceled(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"before": -1, "at once": 0, "later": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			nothingLeft(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if delay < 0 {
+				cancel()
+			} else {
+				time.AfterFunc(delay, cancel)
+			}
+			begin := time.Now()
+			if _, err := Start(ctx, program(t, "sleeps")); !errors.Is(err, context.Canceled) {
+				t.Errorf("error: %v", err)
+			}
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// Kernels that print where they should not, and work all the same.
+func TestNoisyKernels(t *testing.T) {
+	for name, logged := range map[string]string{
+		"noise": "a library's banner", "noise without end": "loading 51", "long line": strings.Repeat("x", 200<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			nothingLeft(t)
+			command := program(t, name)
+			var log bytes.Buffer
+			command.Log = &log
+			p := start(t, command)
+			works(t, p)
+			if _, err := Call(t.Context(), p, words("long line", "print a lot")); err != nil {
+				t.Errorf("printing: %v", err)
+			}
+			works(t, p)
+			if err := p.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+			for _, want := range []string{logged, "end of the long line", "0123456789abcdef"} {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log has no %.40q", want)
+				}
+			}
+		})
+	}
+}
+
+func TestDeaths(t *testing.T) {
+	tests := []struct {
+		word   string
+		says   string
+		detail []string
+	}{
+		{"panic", "kernel process ended: exit status 2", []string{"panic: index out of luck", "misbehaving"}},
+		{"exit 7", "kernel process ended: exit status 7", []string{"these are my last words"}},
+		{"exit 7 to stdout", "kernel process ended: exit status 7", []string{"these are my last words"}},
+		{"segv", "kernel process ended: killed by SIGSEGV", nil},
+	}
+	for _, test := range tests {
+		t.Run(test.word, func(t *testing.T) {
+			nothingLeft(t)
+			p := start(t, program(t, "good"))
+			works(t, p)
+			fatal := Submit(t.Context(), p, words("b", test.word))
+			behind := Submit(t.Context(), p, words("c"))
+			begin := time.Now()
+			err := fatal.Wait(t.Context())
+			e := fault.As(err)
+			if e == nil || e.Kind != fault.Crash || e.Message != test.says {
+				t.Fatalf("error: %#v", err)
+			}
+			for _, word := range test.detail {
+				if !strings.Contains(e.Detail, word) {
+					t.Errorf("no %q in the detail:\n%s", word, e.Detail)
+				}
+			}
+			if err := behind.Wait(t.Context()); fault.KindOf(err) != fault.Crash {
+				t.Errorf("the batch behind it: %v", err)
+			}
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			select {
+			case <-p.Done():
+			default:
+				t.Error("the process is not known to be gone")
+			}
+			if !p.Broken() {
+				t.Error("the proxy is not broken")
+			}
+			if err := p.Close(); fault.KindOf(err) != fault.Crash {
+				t.Errorf("close: %v", err)
+			}
+		})
+	}
+}
+
+func TestCrashInOpen(t *testing.T) {
+	nothingLeft(t)
+	p := start(t, program(t, "good"))
+	err := p.Open(t.Context(), Device{}, Config(`"open: crash"`))
+	if e := fault.As(err); e == nil || e.Kind != fault.Crash || e.Message != "kernel process ended: exit status 9" || !strings.Contains(e.Detail, "the model file is damaged") {
+		t.Errorf("error: %#v", err)
+	}
+}
+
+func TestPanicInDescribe(t *testing.T) {
+	nothingLeft(t)
+	p := start(t, program(t, "good"))
+	_, err := p.Describe(t.Context(), Config(`"describe: panic"`))
+	if e := fault.As(err); e == nil || e.Kind != fault.Crash || !strings.Contains(e.Detail, "panic: what am I?") {
+		t.Errorf("error: %#v", err)
+	}
+}
+
+// The caller's own deadline is told as such, and killing works on any kernel.
+func TestHangs(t *testing.T) {
+	calls := map[string]func(context.Context, *Process) error{
+		"describe": func(ctx context.Context, p *Process) error {
+			_, err := p.Describe(ctx, Config(`"describe: hang"`))
+			return err
+		},
+		"open": func(ctx context.Context, p *Process) error { return p.Open(ctx, Device{}, Config(`"open: hang"`)) },
+		"hang": func(ctx context.Context, p *Process) error { _, err := Call(ctx, p, words("hang")); return err },
+		"stop": func(ctx context.Context, p *Process) error { _, err := Call(ctx, p, words("stop")); return err },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			nothingLeft(t)
+			p := start(t, program(t, "good"))
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := call(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error: %v", err)
+			}
+			begin := time.Now()
+			p.Kill()
+			if took := time.Since(begin); took > 2*time.Second {
+				t.Errorf("Kill took %s", took)
+			}
+			if groupAlive(p.Pid()) {
+				t.Error("its group lives on")
+			}
+		})
+	}
+}
+
+// A killed kernel completes what was in flight with the way it ended.
+func TestKillCompletesBatches(t *testing.T) {
+	nothingLeft(t)
+	p := start(t, program(t, "good"))
+	r := Submit(t.Context(), p, words("hang"))
+	time.AfterFunc(50*time.Millisecond, p.KillGroup)
+	if err := r.Wait(t.Context()); fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "killed by SIGKILL") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+// Grandchildren hold the pipes: neither the death nor its cause is hidden by that.
+func TestGrandchildren(t *testing.T) {
+	for _, end := range []string{"exit 7", "close", "kill"} {
+		t.Run(end, func(t *testing.T) {
+			nothingLeft(t)
+			p := start(t, program(t, "good"))
+			results, err := Call(t.Context(), p, words("children"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var plain, setsid int
+			if _, err := fmt.Sscan(string(results.At(0).Lines[0]), &plain, &setsid); err != nil {
+				t.Fatal(err)
+			}
+			if !alive(plain) || !alive(setsid) {
+				t.Fatal("the children did not start")
+			}
+			begin := time.Now()
+			switch end {
+			case "exit 7":
+				_, err := Call(t.Context(), p, words("exit 7"))
+				if e := fault.As(err); e == nil || e.Kind != fault.Crash || !strings.Contains(e.Detail, "these are my last words") {
+					t.Errorf("error: %#v", err)
+				}
+				p.Kill()
+			case "close":
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+			case "kill":
+				p.Kill()
+			}
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			dies(t, plain)
+			if groupAlive(p.Pid()) {
+				t.Error("its group lives on")
+			}
+			// One in a session of its own is the worker's to sweep.
+			proc.KillChildren()
+			if alive(setsid) {
+				t.Error("the child with a session of its own lives on")
+			}
+		})
+	}
+}
+
+func TestBrokenAnswers(t *testing.T) {
+	tests := []struct {
+		program string
+		kind    fault.Kind
+		says    string
+		usable  bool // the process can go on
+	}{
+		{"too few", fault.Batch, "kernel returned 2 results for a batch of 3", true},
+		{"too many", fault.Batch, "kernel returned 4 results for a batch of 3", true},
+		{"unasked", fault.Crash, "kernel answered a batch that it was not asked", false},
+		{"ends stream", fault.Crash, "connection to the kernel broke", false},
+		{"breaks stream", fault.Crash, "out of ideas", false},
+	}
+	for _, test := range tests {
+		t.Run(test.program, func(t *testing.T) {
+			nothingLeft(t)
+			p := start(t, program(t, test.program))
+			p.deathWait = 200 * time.Millisecond
+			if _, err := p.Describe(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Call(t.Context(), p, words("a", "b", "c"))
+			if fault.KindOf(err) != test.kind || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error of kind %s: %v", fault.KindOf(err), err)
+			}
+			if p.Broken() == test.usable {
+				t.Errorf("broken: %v", p.Broken())
+			}
+		})
+	}
+}
+
+func TestLargeMessages(t *testing.T) {
+	nothingLeft(t)
+	p := start(t, program(t, "good"))
+	results, err := Call(t.Context(), p, words("5 MiB", "a", "40 MiB"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := len(results.At(0).Lines[0]), len(results.At(2).Lines[0]); a != 5<<20 || b != 40<<20 {
+		t.Errorf("%d and %d bytes", a, b)
+	}
+	big := NewBatch([][]byte{bytes.Repeat([]byte("1"), 10<<20)})
+	if _, err := Call(t.Context(), p, big); err != nil {
+		t.Errorf("a large record: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	tests := []struct {
+		name, program, env string
+		timeout            time.Duration
+		kind               fault.Kind // Unknown for none
+		says               string
+	}{
+		{"good", "good", "", 0, fault.Unknown, ""},
+		{"error", "good", "error", 0, fault.Incompatible, "close kernel: the cache was not saved"},
+		{"exit", "good", "exit", 0, fault.Crash, "exit status 5"},
+		{"hang", "good", "hang", 200 * time.Millisecond, fault.Timeout, "did not close within 200ms and was killed"},
+		{"ignores the shutdown", "stays", "", 0, fault.Unknown, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			nothingLeft(t)
+			command := program(t, test.program)
+			command.Env = append(command.Env, "GPURUN_TEST_CLOSE="+test.env)
+			if test.timeout > 0 {
+				command.CloseTimeout = test.timeout
+			}
+			p := start(t, command)
+			works(t, p)
+			begin := time.Now()
+			err := p.Close()
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if fault.KindOf(err) != test.kind || (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error of kind %s: %v", fault.KindOf(err), err)
+			}
+			if again := p.Close(); again != err {
+				t.Errorf("again: %v", again)
+			}
+			if groupAlive(p.Pid()) {
+				t.Error("its group lives on")
+			}
+		})
+	}
+}
+
+// A stopped kernel cannot close either.
+func TestCloseStopped(t *testing.T) {
+	nothingLeft(t)
+	command := program(t, "good")
+	command.CloseTimeout = 200 * time.Millisecond
+	p := start(t, command)
+	works(t, p)
+	if err := syscall.Kill(p.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("error: %v", err)
+	}
+}
+
+// Schedulers send these to every process of a job.
+func TestKernelsIgnoreStopSignals(t *testing.T) {
+	nothingLeft(t)
+	p := start(t, program(t, "good"))
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		if err := syscall.Kill(p.Pid(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(20 * time.Millisecond)
+	works(t, p)
+}
+
+// The kernel gets the environment and folder it was given, and nothing else.
+func TestSurroundings(t *testing.T) {
+	nothingLeft(t)
+	command := program(t, "good")
+	p := start(t, command)
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.Pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for variable := range strings.SplitSeq(strings.TrimSuffix(string(data), "\x00"), "\x00") {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "PLUGIN_") || name == handshake.MagicCookieKey {
+			continue
+		}
+		found := false
+		for _, given := range command.Env {
+			found = found || given == variable
+		}
+		if !found {
+			t.Errorf("it has %s", variable)
+		}
+	}
+	if dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.Pid())); dir != command.Dir {
+		t.Errorf("it runs in %s", dir)
+	}
+}
+
+// A program that a person starts by hand says what it is.
+func TestStartedByHand(t *testing.T) {
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	p, err := proc.Start(proc.Command{Path: path, Env: append(os.Environ(), kernelVariable+"=good"), Stderr: write})
+	write.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	_, _ = said.ReadFrom(read)
+	<-p.Done()
+	if p.Exit().Code != 2 || !strings.Contains(said.String(), "gpurun run -k ./") {
+		t.Errorf("%s: %s", p.Exit(), said.String())
+	}
+}

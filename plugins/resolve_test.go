@@ -1,0 +1,145 @@
+package plugins
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+func TestResolve(t *testing.T) {
+	dir := t.TempDir()
+	write := func(path string, mode os.FileMode) string {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	kernel := write("work/kernel", 0o755)
+	write("work/plain", 0o644)
+	write("work/embed.py", 0o755)
+	odd := write("work/a:b/kernel", 0o755)
+	tool := write("installed/tool", 0o755)
+	write("installed/echo", 0o755)
+	write("installed/data", 0o644)
+	write("installed/empty", 0o755)
+	if err := os.Symlink(tool, filepath.Join(dir, "installed", "link")); err != nil {
+		t.Fatal(err)
+	}
+	relative := write("work/bin/local", 0o755)
+	work := filepath.Join(dir, "work")
+	resolver := Resolver{
+		Builtins: []string{"echo", "exec"}, Self: "/bin/gpurun", SelfArgs: []string{"gpurun-kernel"},
+		SearchPath: strings.Join([]string{"", filepath.Join(dir, "missing"), filepath.Join(dir, "installed"), "bin"}, ":"),
+		Dir:        work,
+	}
+	builtin := func(name string) Named {
+		return Named{Path: "/bin/gpurun", Args: []string{"gpurun-kernel", name}, Config: Config(`{"a":1}`)}
+	}
+	found := []struct {
+		name string
+		want Named
+	}{
+		{"echo", builtin("echo")}, // before a file of that name in the search path
+		{"./kernel", Named{Path: kernel, Config: Config(`{"a":1}`)}},
+		{"../work/kernel", Named{Path: kernel, Config: Config(`{"a":1}`)}},
+		{kernel, Named{Path: kernel, Config: Config(`{"a":1}`)}},
+		{"a:b/kernel", Named{Path: odd, Config: Config(`{"a":1}`)}},
+		{"tool", Named{Path: tool, Config: Config(`{"a":1}`)}},
+		{"link", Named{Path: filepath.Join(dir, "installed", "link"), Config: Config(`{"a":1}`)}},
+		{"local", Named{Path: relative, Config: Config(`{"a":1}`)}},
+	}
+	for _, test := range found {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := resolver.Resolve(test.name, Config(`{"a":1}`), "")
+			if err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+
+	notFound := []struct {
+		name, mode string
+		kind       fault.Kind
+		says       []string
+	}{
+		{"", "", fault.Usage, []string{"name one with -k", "there are echo, empty, exec:COMMAND, link, local, tool, files (./kernel)"}},
+		{"exho", "", fault.Incompatible, []string{`unknown kernel "exho"`, "did you mean echo?", "There are echo"}},
+		{"tol", "", fault.Incompatible, []string{"did you mean tool?"}},
+		{"something", "", fault.Incompatible, []string{`unknown kernel "something".`, "There are"}},
+		{"kernel", "", fault.Incompatible, []string{"for the file beside you write ./kernel."}},
+		{"data", "", fault.Incompatible, []string{"installed/data", "not executable", "chmod +x"}},
+		{"./missing", "", fault.Incompatible, []string{"kernel ./missing", "no such file"}},
+		{"./plain", "", fault.Incompatible, []string{"not executable", "chmod +x", "exec:"}},
+		{"./", "", fault.Incompatible, []string{"is a folder", "go build"}},
+		{work, "", fault.Incompatible, []string{"is a folder"}},
+		{"embed.py", "", fault.Incompatible, []string{"exec:python3 embed.py"}},
+		{"./embed.py", "", fault.Incompatible, []string{"exec:python3 ./embed.py"}},
+		{"docker:image", "", fault.Incompatible, []string{`unknown kernel scheme "docker:"`, "exec:"}},
+		{"exec:", "", fault.Usage, []string{"names no program"}},
+		{"exec:  ", "", fault.Usage, []string{"names no program"}},
+		{"echo", "batch", fault.Usage, []string{"--exec-mode", `"echo"`}},
+	}
+	for _, test := range notFound {
+		t.Run("no "+test.name, func(t *testing.T) {
+			_, err := resolver.Resolve(test.name, nil, test.mode)
+			if fault.KindOf(err) != test.kind {
+				t.Fatalf("kind %s: %v", fault.KindOf(err), err)
+			}
+			for _, word := range test.says {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("no %q in: %v", word, err)
+				}
+			}
+		})
+	}
+}
+
+func TestResolveExec(t *testing.T) {
+	resolver := Resolver{Builtins: []string{"exec"}, Self: "/bin/gpurun", SelfArgs: []string{"gpurun-kernel"}}
+	for _, test := range []struct {
+		config, mode string
+		want         ExecConfig
+	}{
+		{"", "", ExecConfig{Command: "./score --fast | tee 'a b'"}},
+		{"  \n", "", ExecConfig{Command: "./score --fast | tee 'a b'"}},
+		{`{"x":[1]}`, "batch", ExecConfig{Command: "./score --fast | tee 'a b'", Mode: "batch", Config: json.RawMessage(`{"x":[1]}`)}},
+	} {
+		named, err := resolver.Resolve("exec:./score --fast | tee 'a b'", Config(test.config), test.mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got ExecConfig
+		if err := named.Config.Decode(&got); err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if named.Path != "/bin/gpurun" || !reflect.DeepEqual(named.Args, []string{"gpurun-kernel", "exec"}) {
+			t.Errorf("%+v", named)
+		}
+	}
+	if _, err := resolver.Resolve("exec:cat", Config(`{`), ""); fault.KindOf(err) != fault.Usage {
+		t.Errorf("a broken configuration: %v", err)
+	}
+	if _, err := (Resolver{Builtins: []string{"mine"}}).Resolve("exec:cat", nil, ""); err == nil || !strings.Contains(err.Error(), "mine") {
+		t.Errorf("without exec: %v", err)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	candidates := []string{"echo", "exec", "minhash", "a"}
+	for name, want := range map[string]string{
+		"ech": "echo", "ecco": "echo", "exce": "exec", "minhahs": "minhash", "minhash2": "minhash", "zzz": "", "python": "", "": "", "echo": "echo",
+	} {
+		if got := Nearest(name, candidates); got != want {
+			t.Errorf("%q: %q, not %q", name, got, want)
+		}
+	}
+}

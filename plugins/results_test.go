@@ -1,0 +1,217 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// filler is a kernel that is its Process.
+type filler struct {
+	Base
+	fill func(*Results) error
+}
+
+func (f filler) Process(_ context.Context, _ Batch, r *Results) error { return f.fill(r) }
+
+func records(n int) Batch {
+	list := make([][]byte, n)
+	for i := range list {
+		list[i] = fmt.Appendf(nil, `{"id":%d}`, i)
+	}
+	return NewBatch(list)
+}
+
+// TestContract: the same breach is told in the same words, in the kernel's own
+// process and behind the wire.
+func TestContract(t *testing.T) {
+	all := func(r *Results) {
+		for i := range r.Len() {
+			r.Unchanged(i)
+		}
+	}
+	tests := []struct {
+		name string
+		fill func(*Results) error
+		want string // in the error; "" for none
+	}{
+		{"complete", func(r *Results) error { all(r); return nil }, ""},
+		{"no verdict", func(r *Results) error { return nil }, "gave 0 of 3 records a verdict; the first without one is record 0"},
+		{"one missing", func(r *Results) error { r.Drop(0); r.Fail(2, "no"); return nil }, "gave 2 of 3 records a verdict; the first without one is record 1"},
+		{"double", func(r *Results) error { all(r); r.Drop(1); return nil }, "record 1 of the batch two verdicts: unchanged, then drop"},
+		{"double the same", func(r *Results) error { all(r); r.Unchanged(1); return nil }, "two verdicts"},
+		{"behind the end", func(r *Results) error { all(r); r.Line(3, []byte("{}")); return nil }, "a verdict for record 3 of a batch of 3"},
+		{"before the start", func(r *Results) error { all(r); r.Fail(-1, "x"); return nil }, "a verdict for record -1"},
+		{"the first breach is told", func(r *Results) error { r.Drop(7); r.Drop(8); return nil }, "record 7"},
+		{"columns", func(r *Results) error { r.Column(Int64s("n", 0, []int64{1, 2, 3})); return nil }, ""},
+		{"columns and verdicts", func(r *Results) error {
+			r.Fail(1, "no")
+			r.Column(Int64s("n", 2, []int64{1, 2, 3, 4, 5, 6}))
+			return nil
+		}, ""},
+		{"short column", func(r *Results) error { r.Column(Bools("b", []bool{true})); return nil }, `column "b" values for 1 record; the batch has 3`},
+		{"long column", func(r *Results) error { r.Column(Float32s("f", 2, make([]float32, 8))); return nil }, `column "f" values for 4 records; the batch has 3`},
+		{"uneven column", func(r *Results) error { r.Column(Float64s("f", 2, make([]float64, 7))); return nil }, `7 values, which cannot be shared out by its width 2`},
+		{"nameless column", func(r *Results) error { r.Column(Strings("", make([]string, 3))); return nil }, "a column without a name"},
+		{"column of nothing", func(r *Results) error { r.Column(Column{Name: "x"}); return nil }, `column "x" values for 0 records`},
+		{"column twice", func(r *Results) error {
+			r.Column(Strings("s", make([]string, 3)))
+			r.Column(Bools("s", make([]bool, 3)))
+			return nil
+		}, `column "s" twice`},
+		{"64 columns", func(r *Results) error { columns(r, 64); return nil }, ""},
+		{"65 columns", func(r *Results) error { columns(r, 65); return nil }, "more than 64 columns"},
+		{"error", func(r *Results) error { all(r); return errors.New("the batch is no good") }, "the batch is no good"},
+		{"error before breach", func(r *Results) error { r.Drop(9); return errors.New("mine") }, "mine"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			direct := call(t, filler{fill: test.fill}, records(3), test.want)
+			proxy, end := Loopback(filler{fill: test.fill})
+			defer end()
+			wired := call(t, proxy, records(3), test.want)
+			if direct != wired {
+				t.Errorf("directly %q, behind the wire %q", direct, wired)
+			}
+		})
+	}
+}
+
+func columns(r *Results, n int) {
+	for i := range n {
+		r.Column(Int64s(fmt.Sprint("c", i), 0, make([]int64, r.Len())))
+	}
+}
+
+func call(t *testing.T, k Kernel, batch Batch, want string) string {
+	t.Helper()
+	_, err := Call(t.Context(), k, batch)
+	if want == "" {
+		if err != nil {
+			t.Errorf("error: %v", err)
+		}
+		return ""
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), want) {
+		t.Errorf("error of kind %s: %v", fault.KindOf(err), err)
+	}
+	return err.Error()
+}
+
+func TestLinesOfNoneIsDrop(t *testing.T) {
+	r := NewResults(1)
+	r.Lines(0)
+	r.complete(nil)
+	if got := r.At(0).Verdict; got != Dropped {
+		t.Errorf("verdict %s", got)
+	}
+}
+
+func TestVerdictNames(t *testing.T) {
+	for v, want := range map[Verdict]string{0: "no verdict", 1: "unchanged", 2: "lines", 3: "columns", 4: "drop", 5: "fail", 6: "verdict 6", 255: "verdict 255"} {
+		if v.String() != want {
+			t.Errorf("verdict %d: %q", uint8(v), v.String())
+		}
+	}
+}
+
+func TestClassifiedErrors(t *testing.T) {
+	cause := errors.New("cause")
+	tests := []struct {
+		name   string
+		err    error
+		kind   fault.Kind
+		detail string
+	}{
+		{"plain", cause, fault.Batch, ""},
+		{"out of memory", OutOfMemory(cause), fault.OOM, ""},
+		{"device lost", DeviceLost(cause), fault.Device, ""},
+		{"detail", Detail(cause, "trace"), fault.Batch, "trace"},
+		{"detail of classified", Detail(OutOfMemory(cause), "trace"), fault.OOM, "trace"},
+		{"classified detail", OutOfMemory(Detail(cause, "trace")), fault.OOM, "trace"},
+		{"classified again", DeviceLost(OutOfMemory(cause)), fault.Device, ""},
+		{"wrapped", fmt.Errorf("outer: %w", OutOfMemory(cause)), fault.OOM, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			k := filler{fill: func(*Results) error { return test.err }}
+			proxy, end := Loopback(k)
+			defer end()
+			for name, kernel := range map[string]Kernel{"direct": k, "wired": proxy} {
+				_, err := Call(t.Context(), kernel, records(1))
+				e := fault.As(err)
+				if e == nil || e.Kind != test.kind || e.Detail != test.detail || err.Error() != test.err.Error() {
+					t.Errorf("%s: %#v", name, e)
+				}
+			}
+			if !errors.Is(test.err, cause) {
+				t.Error("the cause is lost")
+			}
+		})
+	}
+	for name, f := range map[string]func(error) error{
+		"OutOfMemory": OutOfMemory, "DeviceLost": DeviceLost,
+		"Detail": func(err error) error { return Detail(err, "x") },
+	} {
+		if err := f(nil); err != nil {
+			t.Errorf("%s(nil) is %v", name, err)
+		}
+	}
+}
+
+// What Describe and Open return unclassified makes the kernel unusable here, with
+// or without detail.
+func TestOpenErrors(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		kind fault.Kind
+	}{
+		{errors.New("plain"), fault.Incompatible},
+		{Detail(errors.New("with trace"), "trace"), fault.Incompatible},
+		{OutOfMemory(errors.New("memory")), fault.OOM},
+		{DeviceLost(errors.New("lost")), fault.Device},
+	} {
+		proxy, end := Loopback(opener{err: test.err})
+		if err := proxy.Open(t.Context(), Device{}, nil); fault.KindOf(err) != test.kind || err.Error() != test.err.Error() {
+			t.Errorf("%v: kind %s, %v", test.err, fault.KindOf(err), err)
+		}
+		if _, err := proxy.Describe(t.Context(), nil); fault.KindOf(err) != test.kind {
+			t.Errorf("%v: kind %s, %v", test.err, fault.KindOf(err), err)
+		}
+		end()
+	}
+}
+
+type opener struct {
+	Base
+	err error
+}
+
+func (o opener) Describe(context.Context, Config) (Info, error)       { return Info{}, o.err }
+func (o opener) Open(context.Context, Device, Config) error           { return o.err }
+func (o opener) Process(_ context.Context, _ Batch, _ *Results) error { return o.err }
+
+func TestConfigDecode(t *testing.T) {
+	type config struct{ Size int }
+	for text, want := range map[string]int{``: 7, "\n": 7, `{}`: 7, `{"size":3}`: 3, `null`: 7} {
+		c := config{Size: 7}
+		if err := Config(text).Decode(&c); err != nil || c.Size != want {
+			t.Errorf("%q: %d, %v", text, c.Size, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"sise":3}`: "unknown field", `{"size":"3"}`: "cannot unmarshal", `{"size":3}}`: "more behind", `{`: "unexpected", `1`: "cannot unmarshal",
+	} {
+		err := Config(text).Decode(&config{})
+		if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
