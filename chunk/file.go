@@ -40,6 +40,9 @@ type CutOptions struct {
 	// BatchSize is what chunk sizes are rounded up to.
 	BatchSize int
 	Split     Split
+	// Bytes, if set, cuts by bytes, into chunks of about so many: as an earlier
+	// cut did.
+	Bytes int64
 }
 
 var byteOrderMark = []byte{0xEF, 0xBB, 0xBF}
@@ -51,11 +54,12 @@ type fileSource struct {
 	begin, end int64 // the bytes used: behind the byte order mark, to the size at opening
 	options    CutOptions
 
-	mu      sync.Mutex
-	total   int64
-	known   bool
-	blank   int64
-	planned []Chunk // cut by records: what Next has not given yet
+	mu     sync.Mutex
+	total  int64
+	known  bool
+	blank  int64
+	chunks []Chunk // cut by records: all of them
+	given  int     // so many of them by Next
 
 	ahead  chan cut // cut by bytes
 	cancel context.CancelFunc
@@ -130,7 +134,7 @@ func (s *fileSource) cutsByBytes() bool {
 	if s.options.Offset > 0 || s.options.Limit > 0 {
 		return false
 	}
-	return s.options.Split == SplitBytes || s.options.Split == SplitAuto && s.end > autoBytes
+	return s.options.Bytes > 0 || s.options.Split == SplitBytes || s.options.Split == SplitAuto && s.end > autoBytes
 }
 
 // plan counts the file and cuts it by ceiling division.
@@ -185,7 +189,7 @@ func (s *fileSource) cutAt(blocks []count, borders []int64, all count) error {
 			records := record - borders[i-1]
 			s.blank += at.line - previous.line - records
 			if records > 0 {
-				s.planned = append(s.planned, Chunk{
+				s.chunks = append(s.chunks, Chunk{
 					File: s.path, Offset: previous.offset, Length: at.offset - previous.offset,
 					First: borders[i-1], Records: records, Line: previous.line,
 				})
@@ -250,7 +254,7 @@ func (s *fileSource) startAhead() {
 	go func() {
 		defer close(s.ahead)
 		at, record := place{offset: s.begin, line: 1}, int64(0)
-		target := min(max(ceilDiv(s.end-s.begin, int64(max(s.options.Chunks, 1))), 1), maxByteChunk)
+		target := s.byteTarget()
 		for at.offset < s.end {
 			c, err := s.cutBytes(ctx, at, record, target)
 			if err != nil {
@@ -306,12 +310,11 @@ func (s *fileSource) cutBytes(ctx context.Context, at place, record, target int6
 
 func (s *fileSource) Next(ctx context.Context) (Chunk, error) {
 	if s.ahead == nil {
-		if len(s.planned) == 0 {
+		if s.given == len(s.chunks) {
 			return Chunk{}, io.EOF
 		}
-		c := s.planned[0]
-		s.planned = s.planned[1:]
-		return c, nil
+		s.given++
+		return s.chunks[s.given-1], nil
 	}
 	for {
 		select {
@@ -327,6 +330,22 @@ func (s *fileSource) Next(ctx context.Context) (Chunk, error) {
 			return Chunk{}, ctx.Err()
 		}
 	}
+}
+
+// byteTarget is the size of a chunk that is cut by bytes.
+func (s *fileSource) byteTarget() int64 {
+	if s.options.Bytes > 0 {
+		return s.options.Bytes
+	}
+	return min(max(ceilDiv(s.end-s.begin, int64(max(s.options.Chunks, 1))), 1), maxByteChunk)
+}
+
+// Cut says how the file was cut.
+func (s *fileSource) Cut() Cut {
+	if s.ahead != nil {
+		return Cut{Bytes: s.byteTarget()}
+	}
+	return Cut{Chunks: s.chunks, Records: s.total, Blank: s.blank}
 }
 
 func (s *fileSource) Total() (int64, bool) {

@@ -33,13 +33,15 @@ func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (_ Se
 		return Segment{}, err
 	}
 	defer reader.Close()
+	options.Chunk = c
 	part := NewPart(options)
 	var batch Batch
 	var info jsonline.Info
+	rest := c
 	for {
 		err := reader.Read(&batch, giveUpRecords, giveUpBytes)
 		if errors.Is(err, io.EOF) {
-			segment, err := part.Close()
+			segment, err := part.Close(rest)
 			if err != nil {
 				part.Discard()
 			}
@@ -48,11 +50,12 @@ func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (_ Se
 		for i := 0; err == nil && i < len(batch.Records); i++ {
 			record := batch.Records[i]
 			if errorMember.Scan(record.Data, &info) == nil && info.Object && info.Spans[0].Present() {
-				err = part.Pass(record, c.File)
+				err = part.Pass(record)
 			} else {
-				err = part.Fail(record, c.File, e)
+				err = part.Fail(record, e)
 			}
 		}
+		rest = batch.Rest()
 		batch.Release()
 		if err != nil {
 			part.Discard()

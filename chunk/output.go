@@ -1,27 +1,32 @@
 package chunk
 
 import (
-	"cmp"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
+	"time"
 
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Output puts segments back together in input order. Those that come early wait
-// as parts on disk, so its memory does not grow with the input.
+// Output puts segments back together in input order, and keeps a journal of it.
+// Segments that come early wait as parts on disk, so its memory does not grow
+// with the input.
 //
 // It is used by one goroutine at a time.
 type Output struct {
-	next     int64 // the record that the next segment appended begins with
-	waiting  map[int64]Segment
-	counts   Counts
-	results  target
-	errors   target
-	failures target
+	options OutputOptions
+	next    int64 // the record that the next segment appended begins with
+	place   Place // where that stands
+	waiting map[int64]Segment
+	tally   Tally
+	targets [streams]target
+
+	// What was appended since the last durable point.
+	parts     []string
+	bytes     int64
+	durableAt time.Time
 }
 
 // OutputOptions say where the output goes.
@@ -37,30 +42,50 @@ type OutputOptions struct {
 	First int64
 	// Stdout is where - leads; nil means os.Stdout.
 	Stdout io.Writer
+	// Journal takes what must survive; nil for an output that cannot be gone on
+	// with, a stream.
+	Journal *Journal
+	// NoDurable leaves the durable points out, to measure what they cost.
+	NoDurable bool
 }
 
 // FailuresFile is the name, in the job folder, of what is known of each failed
-// record.
-const FailuresFile = "failures.jsonl"
+// record; PartsDir that of the folder where parts wait.
+const (
+	FailuresFile = "failures.jsonl"
+	PartsDir     = "parts"
+)
+
+// A durable point is made when so much was appended, or so long ago.
+const (
+	durableBytes    = 256 << 20
+	durableInterval = 5 * time.Second
+)
+
+// paths are the files of the output, and their names until they are finished.
+func (o OutputOptions) paths() (final, temporary [streams]string) {
+	final = [streams]string{o.Path, o.Errors, filepath.Join(o.WorkDir, FailuresFile)}
+	for i, name := range [streams]string{"output.partial", "errors.partial", "failures.partial"} {
+		temporary[i] = filepath.Join(o.WorkDir, name)
+	}
+	return final, temporary
+}
 
 // CreateOutput begins an output.
 func CreateOutput(options OutputOptions) (*Output, error) {
-	o := &Output{next: options.First, waiting: make(map[int64]Segment)}
-	targets := []struct {
-		target    *target
-		path      string
-		temporary string
-	}{
-		{&o.results, options.Path, "output.partial"},
-		{&o.errors, options.Errors, "errors.partial"},
-		{&o.failures, filepath.Join(options.WorkDir, FailuresFile), "failures.partial"},
+	return openOutput(options, State{Durable: Durable{Next: options.First}})
+}
+
+// ResumeOutput goes on with the output of a job that was interrupted: what was
+// not durable is cut off, and the parts that are there are appended again. The
+// parts must have been checked.
+func ResumeOutput(options OutputOptions, state State) (*Output, error) {
+	o, err := openOutput(options, state)
+	if err != nil {
+		return nil, err
 	}
-	for _, t := range targets {
-		if t.path == "" {
-			continue
-		}
-		var err error
-		if *t.target, err = openTarget(t.path, filepath.Join(options.WorkDir, t.temporary), options.Stdout); err != nil {
+	for _, s := range state.Segments {
+		if err := o.take(s); err != nil {
 			o.Abandon()
 			return nil, err
 		}
@@ -68,206 +93,175 @@ func CreateOutput(options OutputOptions) (*Output, error) {
 	return o, nil
 }
 
-// Commit takes a finished segment. It is appended, with those that waited for
-// it, as soon as everything before it is there.
+func openOutput(options OutputOptions, state State) (*Output, error) {
+	o := &Output{
+		options: options, next: state.Durable.Next, place: state.Durable.Place, tally: state.Durable.Tally,
+		waiting: make(map[int64]Segment), durableAt: time.Now(),
+	}
+	final, temporary := options.paths()
+	for i := range o.targets {
+		if final[i] == "" {
+			continue
+		}
+		var err error
+		if o.targets[i], err = openTarget(final[i], temporary[i], options.Stdout, state.Durable.Sizes[i]); err != nil {
+			o.Abandon()
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// Commit takes a finished segment: it is journalled, and appended, with those
+// that waited for it, as soon as everything before it is there.
 func (o *Output) Commit(s Segment) error {
-	if s.Counts.Records == 0 { // it would take the place of the one that begins there
-		RemovePart(s.Part)
+	if s.Tally.Records == 0 { // it would take the place of the one that begins there
+		RemovePart(o.partPath(s))
 		return nil
 	}
+	crash.Point("part-written")
+	if o.options.Journal != nil {
+		if err := o.options.Journal.Append(Entry{Segment: &s}); err != nil {
+			return err
+		}
+	}
+	crash.Point("journalled")
+	return o.take(s)
+}
+
+// take appends a segment that is in the journal, when its turn comes.
+func (o *Output) take(s Segment) error {
 	o.waiting[s.First] = s
 	for {
 		s, ok := o.waiting[o.next]
 		if !ok {
-			return nil
+			return o.Checkpoint(false)
 		}
 		if err := o.append(s); err != nil {
 			return err
 		}
+		crash.Point("appended")
 		delete(o.waiting, o.next)
-		o.next += s.Counts.Records
-		o.counts.Add(s.Counts)
+		o.next, o.place = s.end(), s.Next
+		o.tally.Add(s.Tally)
 	}
 }
 
 func (o *Output) append(s Segment) error {
-	succeeded, failed := s.Counts.Succeeded > 0, s.Counts.Failed > 0
-	apart := o.errors.writer != nil
-	for _, one := range []struct {
-		target *target
-		suffix string
-		made   bool // there must be such a file
-	}{
-		{&o.results, resultsSuffix, succeeded || failed && !apart},
-		{&o.errors, errorsSuffix, failed},
-		{&o.failures, failuresSuffix, failed},
-	} {
-		if err := one.target.appendFile(s.Part+one.suffix, one.made); err != nil {
+	path := o.partPath(s)
+	for i := range o.targets {
+		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes); err != nil {
 			return err
 		}
+		o.bytes += s.Files[i].Bytes
 	}
-	RemovePart(s.Part)
+	if o.options.Journal == nil {
+		RemovePart(path)
+	} else {
+		o.parts = append(o.parts, path)
+	}
 	return nil
 }
 
+func (o *Output) partPath(s Segment) string {
+	return filepath.Join(o.options.WorkDir, PartsDir, s.Part)
+}
+
+// Checkpoint makes a durable point if one is due, or now: the output is synced,
+// then the journal says so, then the parts that are in it go. Most parts never
+// reach the disk.
+func (o *Output) Checkpoint(now bool) error {
+	due := o.bytes >= durableBytes || time.Since(o.durableAt) >= durableInterval
+	if o.options.Journal == nil || len(o.parts) == 0 || !now && (!due || o.options.NoDurable) {
+		return nil
+	}
+	if err := o.journal(func(d *Durable) Entry { return Entry{Durable: d} }); err != nil {
+		return err
+	}
+	for _, path := range o.parts {
+		RemovePart(path)
+	}
+	o.parts, o.bytes, o.durableAt = o.parts[:0], 0, time.Now()
+	return nil
+}
+
+// journal syncs the output, and says so in the journal, in this order.
+func (o *Output) journal(entry func(*Durable) Entry) error {
+	d := &Durable{Next: o.next, Place: o.place, Tally: o.tally}
+	for i := range o.targets {
+		if err := o.targets[i].sync(); err != nil {
+			return err
+		}
+		d.Sizes[i] = o.targets[i].size
+	}
+	crash.Point("synced")
+	if err := o.options.Journal.Append(entry(d)); err != nil {
+		return err
+	}
+	return o.options.Journal.Sync()
+}
+
 // Appended is what stands in the output so far, and the record it ends before.
-func (o *Output) Appended() (Counts, int64) { return o.counts, o.next }
+func (o *Output) Appended() (Tally, int64) { return o.tally, o.next }
 
 // Finish makes the output durable and gives it its name, after all that belongs
 // to it has one. If that fails the rest is abandoned.
 func (o *Output) Finish() error {
-	defer o.Abandon()
+	defer o.close()
 	if n := len(o.waiting); n > 0 {
 		return fault.New(fault.Unknown, "bug: %d segments wait for record %d", n, o.next)
 	}
-	if err := o.failures.finish(false); err != nil {
-		return err
-	}
-	if err := o.errors.finish(true); err != nil {
-		return err
-	}
-	return o.results.finish(true)
-}
-
-// Abandon closes the output without giving it its name.
-func (o *Output) Abandon() {
-	o.results.close()
-	o.errors.close()
-	o.failures.close()
-}
-
-// target is one file of the output.
-type target struct {
-	path      string
-	temporary string // empty if written to directly
-	writer    io.Writer
-	file      *os.File // nil if the writer is somebody else's
-}
-
-// openTarget opens a file aside, or the thing itself where a rename would
-// replace it: a device, a pipe, standard output. Of a link, what it leads to
-// is replaced: /dev/stdout must stay what it is.
-func openTarget(path, temporary string, stdout io.Writer) (target, error) {
-	if path == "-" {
-		if stdout == nil {
-			stdout = os.Stdout
+	if o.options.Journal != nil {
+		if err := o.journal(func(d *Durable) Entry { return Entry{Complete: d} }); err != nil {
+			return err
 		}
-		return target{path: path, writer: stdout}, nil
+		crash.Point("complete")
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	open, flags := temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		open, flags, temporary = path, os.O_WRONLY, ""
-	}
-	file, err := os.OpenFile(open, flags, 0o666)
-	if err != nil {
-		return target{}, fault.New(fault.Storage, "create output: %w", err)
-	}
-	return target{path: path, temporary: temporary, writer: file, file: file}, nil
-}
-
-// appendFile copies a part's file to the end; made says that there must be one.
-// Between two files the kernel does the copying.
-func (t *target) appendFile(path string, made bool) error {
-	if t.writer == nil {
-		return nil
-	}
-	part, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) && !made {
-		return nil
-	}
-	if err != nil {
-		return fault.New(fault.Storage, "read part: %w", err)
-	}
-	defer part.Close()
-	if _, err := io.Copy(t.writer, part); err != nil {
-		return fault.New(fault.Storage, "write output %s: %w", t.path, err)
+	for _, i := range finishOrder {
+		if err := o.targets[i].finish(); err != nil {
+			return err
+		}
+		crash.Point("renamed")
 	}
 	return nil
 }
 
-// finish renames the file, once it is durable where that matters.
-func (t *target) finish(durable bool) error {
-	if t.file == nil {
-		return nil
-	}
-	file := t.file
-	t.file = nil
-	if t.temporary == "" {
-		return storageOf(t.path, file.Close())
-	}
-	var err error
-	if durable {
-		err = file.Sync()
-	}
-	if err = cmp.Or(err, file.Close()); err == nil {
-		err = move(t.temporary, t.path)
-	}
-	if err == nil && durable {
-		err = syncDir(filepath.Dir(t.path))
-	}
-	return storageOf(t.path, err)
-}
+// finishOrder: the results get their name last, when all that belongs to them is
+// there.
+var finishOrder = [streams]int{failures, failedRecords, results}
 
-func (t *target) close() {
-	if t.file != nil {
-		t.file.Close()
-		t.file = nil
+// CompleteOutput gives the files of an output their names, where a crash came
+// between that and the journal's word that they are complete.
+func CompleteOutput(options OutputOptions, state State) error {
+	final, temporary := options.paths()
+	for _, i := range finishOrder {
+		if final[i] == "" {
+			continue
+		}
+		size := state.Durable.Sizes[i]
+		if info, err := os.Stat(temporary[i]); err == nil && info.Size() == size {
+			if err := nameFile(temporary[i], final[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		if info, err := os.Stat(final[i]); err != nil || info.Size() != size {
+			return fault.New(fault.Conflict, "the job was complete, but %s is not what it wrote; --fresh starts it over", final[i])
+		}
 	}
-}
-
-func storageOf(path string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fault.New(fault.Storage, "finish output %s: %w", path, err)
-}
-
-// move renames a file. To another file system, where the job folder or the
-// errors may be, that takes a copy, and the name still appears at once.
-func move(from, to string) error {
-	err := os.Rename(from, to)
-	if !errors.Is(err, syscall.EXDEV) {
-		return err
-	}
-	aside := to + ".gpurun-partial"
-	if err = copyFile(from, aside); err == nil {
-		err = os.Rename(aside, to)
-	}
-	if err != nil {
-		_ = os.Remove(aside)
-		return err
-	}
-	_ = os.Remove(from)
 	return nil
 }
 
-// copyFile makes a durable copy.
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if err == nil {
-		err = out.Sync()
-	}
-	return cmp.Or(err, out.Close())
+// Abandon closes the output without giving it its name; what is there is made
+// durable as far as possible, so that little is left to check when the job goes
+// on.
+func (o *Output) Abandon() {
+	_ = o.Checkpoint(true)
+	o.close()
 }
 
-// syncDir makes a rename durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
+func (o *Output) close() {
+	for i := range o.targets {
+		o.targets[i].close()
 	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -4,70 +4,23 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/gpurun/gpurun/internal/fault"
-)
-
-// Counts is what became of records. Records = Succeeded + Failed + Dropped.
-type Counts struct {
-	Records   int64 `json:"records"`
-	Succeeded int64 `json:"succeeded"`
-	Failed    int64 `json:"failed"`
-	Dropped   int64 `json:"dropped"`
-}
-
-// Add adds d to c.
-func (c *Counts) Add(d Counts) {
-	c.Records += d.Records
-	c.Succeeded += d.Succeeded
-	c.Failed += d.Failed
-	c.Dropped += d.Dropped
-}
-
-// Segment is a finished run of records: the records First..First+Counts.Records
-// of the input, and the part that holds their results.
-type Segment struct {
-	First  int64  `json:"first"`
-	Part   string `json:"part"` // the path its files begin with
-	Counts Counts `json:"counts"`
-}
-
-// Failure is one line of failures.jsonl: what is known of a failed record beside
-// its mark.
-type Failure struct {
-	Record  int64      `json:"record"`
-	Line    int64      `json:"line"`
-	File    string     `json:"file"`
-	Offset  int64      `json:"offset"`
-	Length  int64      `json:"length"`
-	Kind    fault.Kind `json:"kind"`
-	Message string     `json:"message"`
-	Detail  string     `json:"detail,omitempty"`
-	Device  string     `json:"device,omitempty"`
-}
-
-// The files of a part: results, failed records where they have a file of their
-// own, and lines of failures.jsonl. A file that would be empty is not made.
-const (
-	resultsSuffix  = ".out"
-	errorsSuffix   = ".err"
-	failuresSuffix = ".failures"
 )
 
 const partBuffer = 256 << 10
 
 // Part is the result of a segment while it is written.
 type Part struct {
-	path     string
-	first    int64
-	apart    bool // failed records go to a file of their own
-	step     string
-	device   string
-	results  stream
-	errors   stream
-	failures stream
-	counts   Counts
+	options PartOptions
+	files   [streams]stream
+	tally   Tally
 }
 
 // PartOptions say how a part is written.
@@ -75,8 +28,8 @@ type PartOptions struct {
 	// Path is what its files' names begin with; it carries the attempt, so that
 	// two attempts never write to one file.
 	Path string
-	// First is the number of its first record.
-	First int64
+	// Chunk is what it is the result of, or of the beginning of.
+	Chunk Chunk
 	// ErrorsApart sends failed records to a file of their own.
 	ErrorsApart bool
 	// Step and Device stand in marks and failures.
@@ -86,88 +39,129 @@ type PartOptions struct {
 
 // NewPart begins a part; files are made when something is written to them.
 func NewPart(options PartOptions) *Part {
-	return &Part{
-		path: options.Path, first: options.First, apart: options.ErrorsApart,
-		step: options.Step, device: options.Device,
-		results:  stream{path: options.Path + resultsSuffix},
-		errors:   stream{path: options.Path + errorsSuffix},
-		failures: stream{path: options.Path + failuresSuffix},
+	p := &Part{options: options}
+	for i, suffix := range suffixes {
+		p.files[i].path = options.Path + suffix
 	}
+	return p
 }
 
 // Succeed writes a record's lines, each with its newline.
 func (p *Part) Succeed(lines []byte) error {
-	p.counts.Records++
-	p.counts.Succeeded++
-	_, err := p.results.Write(lines)
+	p.tally.Records++
+	p.tally.Succeeded++
+	_, err := p.files[results].Write(lines)
 	return storage(err)
 }
 
 // Drop counts a record that has no line.
 func (p *Part) Drop() {
-	p.counts.Records++
-	p.counts.Dropped++
+	p.tally.Records++
+	p.tally.Dropped++
 }
 
 // Fail writes a record marked with its failure.
-func (p *Part) Fail(r Record, file string, e *fault.Error) error {
-	p.counts.Records++
-	p.counts.Failed++
-	mark := Mark{Kind: e.Kind, Message: e.Message, Step: p.step, Line: r.Line}
+func (p *Part) Fail(r Record, e *fault.Error) error {
+	p.tally.Records++
+	p.tally.Failed++
+	mark := Mark{Kind: e.Kind, Message: e.Message, Step: p.options.Step, Line: r.Line}
 	if err := WriteMarked(p.failed(), r.Data, mark); err != nil {
 		return storage(err)
 	}
-	return p.note(r, file, e)
+	return p.note(r, e)
 }
 
 // Pass writes a record that came in with a mark: untouched, counted as failed.
-func (p *Part) Pass(r Record, file string) error {
-	p.counts.Records++
-	p.counts.Failed++
+func (p *Part) Pass(r Record) error {
+	p.tally.Records++
+	p.tally.Failed++
 	if err := writeAll(p.failed(), r.Data, newline); err != nil {
 		return storage(err)
 	}
-	return p.note(r, file, fault.New(fault.Upstream, "the record came in with an _error"))
+	return p.note(r, fault.New(fault.Upstream, "the record came in with an _error"))
 }
 
 func (p *Part) failed() *stream {
-	if p.apart {
-		return &p.errors
+	if p.options.ErrorsApart {
+		return &p.files[failedRecords]
 	}
-	return &p.results
+	return &p.files[results]
 }
 
-func (p *Part) note(r Record, file string, e *fault.Error) error {
+// note writes a line of failures.jsonl, and books the failure.
+func (p *Part) note(r Record, e *fault.Error) error {
+	p.tally.Add(Tally{Kinds: map[string]KindStats{
+		e.Kind.String(): {Count: 1, Example: e.Message, Detail: e.Detail, Line: r.Line},
+	}})
 	line, err := json.Marshal(Failure{
-		Record: r.Index, Line: r.Line, File: file, Offset: r.Offset, Length: int64(len(r.Data)),
-		Kind: e.Kind, Message: e.Message, Detail: e.Detail, Device: p.device,
+		Record: r.Index, Line: r.Line, File: p.options.Chunk.File, Offset: r.Offset, Length: int64(len(r.Data)),
+		Kind: e.Kind, Message: e.Message, Detail: e.Detail, Device: p.options.Device,
 	})
 	if err != nil {
 		return err
 	}
-	return storage(writeAll(&p.failures, line, newline))
+	return storage(writeAll(&p.files[failures], line, newline))
 }
 
 // Counts is what was written so far.
-func (p *Part) Counts() Counts { return p.counts }
+func (p *Part) Counts() Counts { return p.tally.Counts }
 
-// Close ends the part; the segment is what it holds.
-func (p *Part) Close() (Segment, error) {
-	err := cmp.Or(p.results.close(), p.errors.close(), p.failures.close()) // the first says enough
-	return Segment{First: p.first, Part: p.path, Counts: p.counts}, storage(err)
+// Close ends the part; the segment is what it holds. rest is what of the chunk
+// comes behind it.
+func (p *Part) Close(rest Chunk) (Segment, error) {
+	c := p.options.Chunk
+	s := Segment{
+		First: c.First, Start: Place{c.Offset, c.Line}, Next: Place{rest.Offset, rest.Line},
+		Part: filepath.Base(p.options.Path), Tally: p.tally,
+	}
+	var failed error
+	for i := range p.files {
+		failed = cmp.Or(failed, p.files[i].close()) // the first says enough
+		s.Files[i] = p.files[i].sum
+	}
+	return s, storage(failed)
 }
 
 // Discard removes what was written.
 func (p *Part) Discard() {
-	_, _ = p.Close()
-	RemovePart(p.path)
+	_, _ = p.Close(Chunk{})
+	RemovePart(p.options.Path)
 }
 
 // RemovePart removes the files of a part.
 func RemovePart(path string) {
-	for _, suffix := range []string{resultsSuffix, errorsSuffix, failuresSuffix} {
+	for _, suffix := range suffixes {
 		_ = os.Remove(path + suffix)
 	}
+}
+
+// CheckPart reads a part and says whether it holds what the segment says.
+func CheckPart(dir string, s Segment) error {
+	for i, suffix := range suffixes {
+		path := filepath.Join(dir, s.Part+suffix)
+		sum, err := sumFile(path)
+		if errors.Is(err, os.ErrNotExist) && s.Files[i].Bytes == 0 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if sum != s.Files[i] {
+			return fmt.Errorf("%s is not what was written", path)
+		}
+	}
+	return nil
+}
+
+func sumFile(path string) (FileSum, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return FileSum{}, err
+	}
+	defer file.Close()
+	hash := crc32.New(castagnoli)
+	n, err := io.Copy(hash, file)
+	return FileSum{Bytes: n, CRC: hash.Sum32()}, err
 }
 
 // storage classifies an error of writing.
@@ -183,6 +177,7 @@ type stream struct {
 	path string
 	file *os.File
 	out  *bufio.Writer
+	sum  FileSum
 }
 
 func (s *stream) Write(p []byte) (int, error) {
@@ -193,6 +188,8 @@ func (s *stream) Write(p []byte) (int, error) {
 		}
 		s.file, s.out = file, bufio.NewWriterSize(file, partBuffer)
 	}
+	s.sum.Bytes += int64(len(p))
+	s.sum.CRC = crc32.Update(s.sum.CRC, castagnoli, p)
 	return s.out.Write(p)
 }
 

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -8,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -17,8 +17,10 @@ import (
 // user's state folder where the output is a stream.
 //
 //	out.jsonl.gpurun/
+//	  job.json          what the job is: fingerprint, cut
+//	  journal           what of it is done; gone when all is
 //	  lock              held while the job runs
-//	  parts/            finished segments that wait for their turn
+//	  parts/            finished segments that are not in the output yet
 //	  spool/            a streamed input
 //	  output.partial    the output up to the first gap
 //	  failures.jsonl    what is known of each failed record
@@ -26,51 +28,67 @@ import (
 //	  logs/worker-0.log
 type folder struct {
 	path string
-	lock *os.File
+	made bool // by us, just now
+	lock *folderLock
 }
 
-// openFolder makes and locks the job's folder, and clears it of what an earlier
-// job of the same output left.
-func openFolder(output string) (*folder, error) {
-	path, err := folderPath(output)
+// manifest is job.json.
+type manifest struct {
+	Version     int         `json:"version"`
+	Created     time.Time   `json:"created"`
+	Input       string      `json:"input"`
+	Output      string      `json:"output"`
+	Errors      string      `json:"errors,omitempty"`
+	Kernel      string      `json:"kernel"`
+	Fingerprint fingerprint `json:"fingerprint"`
+	Cut         chunk.Cut   `json:"cut"`
+}
+
+const (
+	manifestVersion = 1
+	manifestFile    = "job.json"
+	journalFile     = "journal"
+	reportFile      = "report.json"
+)
+
+// openFolder makes and locks the job's folder.
+func openFolder(c Config) (*folder, error) {
+	path, err := folderPath(c)
 	if err != nil {
 		return nil, err
+	}
+	f := &folder{path: path}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		f.made = true
 	}
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, fault.New(fault.Usage, "make job folder: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o666)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "make job folder: %w", err)
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		lock.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fault.New(fault.Conflict, "another gpurun is writing %s; wait for it, or name another output", output)
-		}
-		return nil, fault.New(fault.Conflict, "lock job folder: %w", err)
-	}
-	f := &folder{path: path, lock: lock}
-	for _, name := range []string{"parts", "spool", "logs", "output.partial", "errors.partial", "failures.partial", "failures.jsonl", "report.json"} {
-		if err := os.RemoveAll(f.join(name)); err != nil {
-			f.close()
-			return nil, fault.New(fault.Usage, "clear job folder: %w", err)
-		}
-	}
-	for _, name := range []string{"parts", "logs"} {
-		if err := os.Mkdir(f.join(name), 0o777); err != nil {
-			f.close()
-			return nil, fault.New(fault.Usage, "make job folder: %w", err)
-		}
+	if f.lock, err = takeLock(f.join("lock")); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
 
-// folderPath is out.jsonl.gpurun for a file.
-func folderPath(output string) (string, error) {
-	if !isStream(output) {
-		return absolute(output) + ".gpurun", nil
+// folderPath is out.jsonl.gpurun for a file, or in the work folder if there is
+// one.
+func folderPath(c Config) (string, error) {
+	if !isStream(c.Output) {
+		if c.WorkDir != "" {
+			return filepath.Join(absolute(c.WorkDir), filepath.Base(c.Output)+".gpurun"), nil
+		}
+		return absolute(c.Output) + ".gpurun", nil
 	}
+	state := c.WorkDir
+	if state == "" {
+		state = stateDir()
+	}
+	name := fmt.Sprintf("%s-%d-%s", time.Now().UTC().Format("20060102-150405"), os.Getpid(), randomName()[:6])
+	return filepath.Join(absolute(state), name), nil
+}
+
+// stateDir is where jobs without an output file are kept.
+func stateDir() string {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
 		home, err := os.UserHomeDir()
@@ -79,8 +97,7 @@ func folderPath(output string) (string, error) {
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
-	name := fmt.Sprintf("%s-%d-%s", time.Now().UTC().Format("20060102-150405"), os.Getpid(), randomName()[:6])
-	return filepath.Join(state, "gpurun", "jobs", name), nil
+	return filepath.Join(state, "gpurun", "jobs")
 }
 
 // isStream reports whether an output is written to as it comes, and has no folder
@@ -97,10 +114,89 @@ func (f *folder) join(names ...string) string {
 	return filepath.Join(append([]string{f.path}, names...)...)
 }
 
-// finish removes what only a running job needs.
-func (f *folder) finish() {
-	_ = os.RemoveAll(f.join("parts"))
-	_ = os.RemoveAll(f.join("spool"))
+// unfinished returns the job that was begun here and not finished, nil if there
+// is none.
+func (f *folder) unfinished() (*manifest, error) {
+	if _, err := os.Stat(f.join(journalFile)); err != nil {
+		return nil, nil // never begun, or finished
+	}
+	m, err := readManifest(f.join(manifestFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // it had not got as far as its first record
+	}
+	return m, err
 }
 
-func (f *folder) close() { f.lock.Close() }
+func readManifest(path string) (*manifest, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var m manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fault.New(fault.Conflict, "%s is damaged: %w; --fresh starts the job over", path, err)
+	}
+	if m.Version != manifestVersion {
+		return nil, fault.New(fault.Conflict, "%s is of version %d, this gpurun writes version %d; --fresh starts the job over",
+			path, m.Version, manifestVersion)
+	}
+	return &m, nil
+}
+
+// begin clears the folder of an earlier job and makes it ready for a new one.
+func (f *folder) begin() error {
+	entries, err := os.ReadDir(f.path)
+	if err != nil {
+		return fault.New(fault.Usage, "read job folder: %w", err)
+	}
+	for _, entry := range entries {
+		if entry.Name() == "lock" {
+			continue
+		}
+		if err := os.RemoveAll(f.join(entry.Name())); err != nil {
+			return fault.New(fault.Usage, "clear job folder: %w", err)
+		}
+	}
+	return f.makeDirs()
+}
+
+func (f *folder) makeDirs() error {
+	for _, name := range []string{chunk.PartsDir, "logs"} {
+		if err := os.MkdirAll(f.join(name), 0o777); err != nil {
+			return fault.New(fault.Usage, "make job folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// save writes job.json, which makes the job one that can be gone on with.
+func (f *folder) save(m manifest) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := chunk.WriteDurably(f.join(manifestFile), append(data, '\n')); err != nil {
+		return fault.New(fault.Storage, "write job.json: %w", err)
+	}
+	return nil
+}
+
+// finish removes what only an unfinished job needs; the journal last, whose
+// absence says that the job is finished.
+func (f *folder) finish(clean bool) {
+	if clean {
+		_ = os.RemoveAll(f.path)
+		return
+	}
+	for _, name := range []string{chunk.PartsDir, "spool", journalFile} {
+		_ = os.RemoveAll(f.join(name))
+	}
+}
+
+// close gives the folder back; one that came to nothing goes.
+func (f *folder) close(begun bool) {
+	f.lock.release()
+	if f.made && !begun {
+		_ = os.RemoveAll(f.path)
+	}
+}

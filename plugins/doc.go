@@ -35,7 +35,10 @@
 // again until the records that cause it stand alone. Return [OutOfMemory] or
 // [DeviceLost] where that is the cause, so that the right thing is done.
 //
-// Package plugins/kerneltest has the checks that every kernel must pass.
+// Package plugins/kerneltest has the checks that every kernel must pass; in a test
+// of the kernel they are one line:
+//
+//	kerneltest.Run(t, func() plugins.Kernel { return upper{} }, kerneltest.Options{})
 //
 // # How it runs
 //

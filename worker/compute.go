@@ -29,7 +29,7 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 
 	r := &chunkRun{worker: w, ctx: ctx, reader: reader, out: out, rest: assign.Chunk}
 	err = r.loop()
-	segment, writeErr := out.finish(err != nil || ctx.Err() != nil)
+	segment, writeErr := out.finish(r.rest, err != nil || ctx.Err() != nil)
 	if err == nil {
 		err = writeErr
 	}
@@ -37,7 +37,6 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 		return wire.Done{}, err
 	}
 	done := wire.Done{Segment: segment, Stats: r.stats}
-	done.Stats.Kinds = out.kinds
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest
 	}

@@ -17,7 +17,6 @@ const progressInterval = 100 * time.Millisecond
 // partWriter turns verdicts into lines, behind the kernel.
 type partWriter struct {
 	worker  *Worker
-	file    string
 	part    *chunk.Part
 	encoder *encoder
 	release func(*chunk.Batch)
@@ -26,21 +25,19 @@ type partWriter struct {
 	broken  chan struct{} // closed at the first error
 	once    sync.Once
 	failure error
-	kinds   map[string]wire.KindStats
 	told    time.Time
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *partWriter {
 	p := &partWriter{
-		worker: w, file: assign.Chunk.File, release: release,
+		worker: w, release: release,
 		part: chunk.NewPart(chunk.PartOptions{
-			Path: assign.Part, First: assign.Chunk.First,
+			Path: assign.Part, Chunk: assign.Chunk,
 			ErrorsApart: w.setup.Records.ErrorsApart,
 			Step:        w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
 		encoder: newEncoder(w.setup.Records.Keep),
 		jobs:    make(chan *work, ahead), done: make(chan struct{}), broken: make(chan struct{}),
-		kinds: make(map[string]wire.KindStats),
 	}
 	go p.run()
 	return p
@@ -69,15 +66,16 @@ func (p *partWriter) err() error {
 	return p.failure
 }
 
-// finish ends the part; discard throws it away.
-func (p *partWriter) finish(discard bool) (chunk.Segment, error) {
+// finish ends the part, behind which rest is left of the chunk; discard throws it
+// away.
+func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, error) {
 	close(p.jobs)
 	<-p.done
 	if discard || p.failure != nil {
 		p.part.Discard()
 		return chunk.Segment{}, p.failure
 	}
-	return p.part.Close()
+	return p.part.Close(rest)
 }
 
 func (p *partWriter) write(job *work) error {
@@ -118,14 +116,8 @@ func (p *partWriter) settle(record chunk.Record, v verdict) error {
 }
 
 func (p *partWriter) fail(record chunk.Record, e *fault.Error) error {
-	stats := p.kinds[e.Kind.String()]
-	if stats.Count == 0 {
-		stats.Example, stats.Detail, stats.Line = e.Message, e.Detail, record.Line
-	}
-	stats.Count++
-	p.kinds[e.Kind.String()] = stats
 	if e.Kind == fault.Upstream {
-		return p.part.Pass(record, p.file)
+		return p.part.Pass(record)
 	}
-	return p.part.Fail(record, p.file, e)
+	return p.part.Fail(record, e)
 }

@@ -55,6 +55,9 @@ const (
 	NoDevice Kind = 13
 	// Conflict: the job folder is in use, damaged or another job's.
 	Conflict Kind = 14
+	// Stopped: a limit that the user set is reached (--halt, --max-time). The job
+	// can be gone on with.
+	Stopped Kind = 15
 )
 
 var names = map[Kind]string{
@@ -73,6 +76,7 @@ var names = map[Kind]string{
 	Usage:        "usage",
 	NoDevice:     "no-device",
 	Conflict:     "conflict",
+	Stopped:      "stopped",
 }
 
 // String returns the kind's name, as it stands in outputs and reports.

@@ -117,15 +117,37 @@ func (p *Process) own(cmd *exec.Cmd, cpus []int, started chan<- error) {
 
 	// While the leader is dead but not yet waited for, its pid, and with it the
 	// group's id, cannot be given to anybody else: the group is killed then.
-	if waitExited(p.pid) {
+	exited := waitExited(p.pid)
+	if exited {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	}
 	_ = cmd.Wait() // the state below says what it would
+	if exited {
+		reapGroup(p.pid)
+	}
 	p.exit = exitOf(cmd.ProcessState)
 	owned.Delete(p.pid)
 	close(p.done)
+}
+
+// groupReapTime is how long the killed rest of a group is waited for.
+const groupReapTime = 50 * time.Millisecond
+
+// reapGroup waits for what was left of a killed group and came to this process,
+// if it is a subreaper: nobody else would, and a long job would gather zombies.
+func reapGroup(group int) {
+	for deadline := time.Now().Add(groupReapTime); ; {
+		pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR || pid > 0:
+		case err != nil || time.Now().After(deadline): // there is none; or it is stuck
+			return
+		default:
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // Pid returns the process id, which is also the id of its group.

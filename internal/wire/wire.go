@@ -149,16 +149,6 @@ type Stats struct {
 	Busy     time.Duration `json:"busy"` // the kernel had something to compute
 	Restarts int64         `json:"restarts,omitempty"`
 	Retries  int64         `json:"retries,omitempty"` // batches run again, whole or in parts
-	// Failures by kind, with the first message of each.
-	Kinds map[string]KindStats `json:"kinds,omitempty"`
-}
-
-// KindStats is the failures of one kind.
-type KindStats struct {
-	Count   int64  `json:"count"`
-	Example string `json:"example"`
-	Detail  string `json:"detail,omitempty"`
-	Line    int64  `json:"line"`
 }
 
 // Failed says that the worker cannot go on with its kernel, its device or its

@@ -51,6 +51,10 @@ func fill(v reflect.Value, n int) {
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		fill(v.Index(0), n)
 		fill(v.Index(1), n+1)
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), n+i)
+		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		value := reflect.New(v.Type().Elem()).Elem()
@@ -108,7 +112,7 @@ func TestFaultRoundTrip(t *testing.T) {
 	}
 }
 
-// damaged is streams that end or go wrong, and how that is told.
+// TestDamaged: streams that end or go wrong, and how that is told.
 func TestDamaged(t *testing.T) {
 	var buffer bytes.Buffer
 	if err := NewConn(&buffer).Send(Message{Assign: &Assign{Part: "part-1"}}); err != nil {
@@ -232,6 +236,9 @@ func TestPeerGone(t *testing.T) {
 }
 
 func TestSelf(t *testing.T) {
+	if Self() != "" {
+		t.Error("a program that did not call Init would be its own worker")
+	}
 	if InitCalled(); Self() == "" {
 		t.Error("a program that called Init has no self")
 	}

@@ -1,0 +1,43 @@
+package chunk
+
+import (
+	"os"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Halve cuts a chunk in two, at a border of whole batches. A chunk of one batch
+// or less stays whole: the second half is empty then. It reads the first half.
+func Halve(c Chunk, batch int) (first, second Chunk, err error) {
+	keep := Size(c.Records, 2, batch)
+	if keep >= c.Records {
+		return c, Chunk{}, nil
+	}
+	file, err := os.Open(c.File)
+	if err != nil {
+		return c, Chunk{}, fault.New(fault.Storage, "read input: %w", err)
+	}
+	defer file.Close()
+	var at Place
+	line, seen, end := c.Line-1, int64(0), c.Offset+c.Length
+	err = eachLineStart(file, c.Offset, end, c.Offset, end, make([]byte, readBytes), func(offset int64, blank bool) bool {
+		line++
+		if blank {
+			return true
+		}
+		if seen == keep {
+			at = Place{Offset: offset, Line: line}
+			return false
+		}
+		seen++
+		return true
+	})
+	if err != nil {
+		return c, Chunk{}, fault.New(fault.Storage, "read input %s: %w", c.File, err)
+	}
+	if at.Line == 0 {
+		return c, Chunk{}, fault.New(fault.Storage, "input %s changed while it was read", c.File)
+	}
+	border := c.First + keep
+	return cutBehind(c, at, border), cutBefore(c, at, border), nil
+}

@@ -1,0 +1,232 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// The journal is what survives a crash: an append-only file with a line for each
+// thing that is certain. docs/journal-format.md describes it.
+//
+//	gpurun-journal 1
+//	8f1c09ab {"segment":{…}}
+//	03d2b6f0 {"durable":{…}}
+//
+// A line is a checksum, a space and a JSON value. A line that is cut off or
+// damaged at the end was being written when the machine died, and never
+// happened; one with good lines behind it is damage, which is not guessed about.
+
+// JournalVersion is the version in the header.
+const JournalVersion = 1
+
+const journalMagic = "gpurun-journal "
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Entry is one line of a journal: exactly one member is set.
+type Entry struct {
+	// Segment: a part is closed and complete.
+	Segment *Segment `json:"segment,omitempty"`
+	// Drop: a part was found missing or damaged; its records are computed again.
+	Drop *Drop `json:"drop,omitempty"`
+	// Durable: the output up to here is on the disk.
+	Durable *Durable `json:"durable,omitempty"`
+	// Complete: everything is durable; what is left is to give the files their
+	// names.
+	Complete *Durable `json:"complete,omitempty"`
+}
+
+// Drop takes a segment back.
+type Drop struct {
+	First int64  `json:"first"`
+	Part  string `json:"part"`
+}
+
+// Durable is how far the output is on the disk.
+type Durable struct {
+	// Next is the record that the output ends before, Place where it stands.
+	Next  int64 `json:"next"`
+	Place Place `json:"place"`
+	// Sizes are the bytes of results, errors and failures.
+	Sizes [streams]int64 `json:"sizes"`
+	// Tally is what stands in them.
+	Tally Tally `json:"tally"`
+}
+
+// CorruptError is a journal that cannot be believed.
+type CorruptError struct {
+	Path   string
+	Offset int64
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("journal %s is damaged at byte %d: %s; --fresh starts the job over", e.Path, e.Offset, e.Reason)
+}
+
+// Journal is an open journal.
+type Journal struct {
+	file *os.File
+	path string
+}
+
+// CreateJournal begins a new journal, durably.
+func CreateJournal(path string) (*Journal, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return nil, fault.New(fault.Storage, "create journal: %w", err)
+	}
+	j := &Journal{file: file, path: path}
+	if _, err := fmt.Fprintf(file, "%s%d\n", journalMagic, JournalVersion); err != nil {
+		file.Close()
+		return nil, fault.New(fault.Storage, "write journal: %w", err)
+	}
+	if err := j.Sync(); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// OpenJournal opens a journal to go on with it: what was being written when the
+// last writer died is cut off. A damaged journal is a Conflict that wraps a
+// *CorruptError.
+func OpenJournal(path string) (*Journal, []Entry, error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, fault.New(fault.Conflict, "open journal: %w; --fresh starts the job over", err)
+	}
+	entries, good, err := readJournal(file, path)
+	if err == nil {
+		err = cutTail(file, good)
+	}
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return &Journal{file: file, path: path}, entries, nil
+}
+
+// ReadJournal returns the entries of a journal that somebody else may be writing.
+func ReadJournal(path string) ([]Entry, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New(fault.Conflict, "open journal: %w", err)
+	}
+	defer file.Close()
+	entries, _, err := readJournal(file, path)
+	return entries, err
+}
+
+func cutTail(file *os.File, good int64) error {
+	if err := file.Truncate(good); err != nil {
+		return fault.New(fault.Storage, "repair journal: %w", err)
+	}
+	if _, err := file.Seek(good, io.SeekStart); err != nil {
+		return fault.New(fault.Storage, "repair journal: %w", err)
+	}
+	return nil
+}
+
+// readJournal returns the entries and the length of what is good.
+func readJournal(file *os.File, path string) ([]Entry, int64, error) {
+	data, err := io.ReadAll(file)
+	if err != nil {
+		return nil, 0, fault.New(fault.Conflict, "read journal: %w", err)
+	}
+	corrupt := func(offset int, format string, args ...any) error {
+		return fault.New(fault.Conflict, "%w", &CorruptError{Path: path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)})
+	}
+	header, rest, ok := bytes.Cut(data, newline)
+	version, isJournal := bytes.CutPrefix(header, []byte(journalMagic))
+	switch {
+	case !ok || !isJournal:
+		return nil, 0, corrupt(0, "it does not begin as a journal")
+	case string(version) != strconv.Itoa(JournalVersion):
+		return nil, 0, corrupt(len(journalMagic), "it is of version %q, this gpurun writes version %d", version, JournalVersion)
+	}
+	var entries []Entry
+	offset := len(header) + 1
+	for len(rest) > 0 {
+		line, behind, whole := bytes.Cut(rest, newline)
+		entry, err := parseEntry(line)
+		if err != nil || !whole {
+			if hasGoodLine(behind) {
+				return nil, 0, corrupt(offset, "%v", err)
+			}
+			break // the last words of a writer that died
+		}
+		entries = append(entries, entry)
+		offset += len(line) + 1
+		rest = behind
+	}
+	return entries, int64(offset), nil
+}
+
+var errCut = errors.New("the line is cut off")
+
+func parseEntry(line []byte) (Entry, error) {
+	var entry Entry
+	sum, payload, ok := bytes.Cut(line, []byte(" "))
+	if !ok || len(sum) != 8 {
+		return entry, errCut
+	}
+	want, err := strconv.ParseUint(string(sum), 16, 32)
+	if err != nil || string(sum) != fmt.Sprintf("%08x", want) {
+		return entry, errors.New("the checksum is no number")
+	}
+	if crc32.Checksum(payload, castagnoli) != uint32(want) {
+		return entry, errors.New("the checksum is wrong")
+	}
+	if err := json.Unmarshal(payload, &entry); err != nil {
+		return entry, fmt.Errorf("the line makes no sense: %w", err)
+	}
+	if entry == (Entry{}) {
+		return entry, errors.New("the line says nothing this version knows")
+	}
+	return entry, nil
+}
+
+func hasGoodLine(data []byte) bool {
+	for len(data) > 0 {
+		line, rest, whole := bytes.Cut(data, newline)
+		if _, err := parseEntry(line); err == nil && whole {
+			return true
+		}
+		data = rest
+	}
+	return false
+}
+
+// Append writes an entry. It is not on the disk before Sync, but survives the
+// death of this process.
+func (j *Journal) Append(e Entry) error {
+	payload, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode journal entry: %w", err)
+	}
+	line := fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(payload, castagnoli), payload)
+	if _, err := j.file.Write(line); err != nil {
+		return fault.New(fault.Storage, "write journal: %w", err)
+	}
+	return nil
+}
+
+// Sync makes everything appended durable.
+func (j *Journal) Sync() error {
+	if err := j.file.Sync(); err != nil {
+		return fault.New(fault.Storage, "sync journal: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (j *Journal) Close() error { return j.file.Close() }

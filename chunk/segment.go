@@ -1,0 +1,103 @@
+package chunk
+
+import "github.com/gpurun/gpurun/internal/fault"
+
+// Counts is what became of records. Records = Succeeded + Failed + Dropped.
+type Counts struct {
+	Records   int64 `json:"records"`
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+	Dropped   int64 `json:"dropped"`
+}
+
+// Add adds d to c.
+func (c *Counts) Add(d Counts) {
+	c.Records += d.Records
+	c.Succeeded += d.Succeeded
+	c.Failed += d.Failed
+	c.Dropped += d.Dropped
+}
+
+// Tally is counts, with what is known of the failed records by kind.
+type Tally struct {
+	Counts
+	Kinds map[string]KindStats `json:"kinds,omitempty"`
+}
+
+// KindStats is the failed records of one kind, with the first of them.
+type KindStats struct {
+	Count   int64  `json:"count"`
+	Example string `json:"example"`
+	Detail  string `json:"detail,omitempty"`
+	Line    int64  `json:"line"`
+}
+
+// Add adds d to t. The example that comes first in the input stays, so that a
+// report does not depend on which worker was faster.
+func (t *Tally) Add(d Tally) {
+	t.Counts.Add(d.Counts)
+	for kind, more := range d.Kinds {
+		if t.Kinds == nil {
+			t.Kinds = make(map[string]KindStats)
+		}
+		known, ok := t.Kinds[kind]
+		if !ok || more.Line < known.Line {
+			known.Example, known.Detail, known.Line = more.Example, more.Detail, more.Line
+		}
+		known.Count += more.Count
+		t.Kinds[kind] = known
+	}
+}
+
+// Place is where a line starts in its file.
+type Place struct {
+	Offset int64 `json:"offset"`
+	Line   int64 `json:"line"`
+}
+
+// Segment is a finished run of records: the records First..First+Records of the
+// input, and the part that holds their results.
+type Segment struct {
+	First int64 `json:"first"`
+	// Start is where the first of them stands, Next where the one behind the
+	// last does: what is left of a chunk begins there.
+	Start Place `json:"start"`
+	Next  Place `json:"next"`
+	// Part is what the names of its files begin with, in the folder of parts.
+	Part string `json:"part"`
+	// Files are its files: results, errors, failures.
+	Files [streams]FileSum `json:"files"`
+	Tally Tally            `json:"tally"`
+}
+
+// FileSum is what a file must hold to be believed.
+type FileSum struct {
+	Bytes int64 `json:"bytes"`
+	// CRC is the CRC-32C of all bytes.
+	CRC uint32 `json:"crc"`
+}
+
+// Failure is one line of failures.jsonl: what is known of a failed record beside
+// its mark.
+type Failure struct {
+	Record  int64      `json:"record"`
+	Line    int64      `json:"line"`
+	File    string     `json:"file"`
+	Offset  int64      `json:"offset"`
+	Length  int64      `json:"length"`
+	Kind    fault.Kind `json:"kind"`
+	Message string     `json:"message"`
+	Detail  string     `json:"detail,omitempty"`
+	Device  string     `json:"device,omitempty"`
+}
+
+// The files of a part: results, failed records where they have a file of their
+// own, and lines of failures.jsonl. A file that would be empty is not made.
+const (
+	results = iota
+	failedRecords
+	failures
+	streams
+)
+
+var suffixes = [streams]string{".out", ".err", ".failures"}

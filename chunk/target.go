@@ -1,0 +1,211 @@
+package chunk
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// target is one file of the output.
+type target struct {
+	path      string
+	temporary string // empty if written to directly
+	writer    io.Writer
+	file      *os.File // nil if the writer is somebody else's
+	size      int64    // so far
+}
+
+// openTarget opens a file aside, or the thing itself where a rename would
+// replace it: a device, a pipe, standard output. Of a link, what it leads to
+// is replaced: /dev/stdout must stay what it is.
+//
+// size is what of the file is believed: the rest is cut off.
+func openTarget(path, temporary string, stdout io.Writer, size int64) (target, error) {
+	if path == "-" {
+		if stdout == nil {
+			stdout = os.Stdout
+		}
+		return target{path: path, writer: stdout}, nil
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return target{}, fault.New(fault.Storage, "open output: %w", err)
+		}
+		return target{path: path, writer: file, file: file}, nil
+	}
+	// Not for appending: then the kernel would not do the copying.
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return target{}, fault.New(fault.Storage, "create output: %w", err)
+	}
+	t := target{path: path, temporary: temporary, writer: file, file: file, size: size}
+	if err := t.cut(size); err != nil {
+		file.Close()
+		return target{}, err
+	}
+	return t, nil
+}
+
+// cut makes the file size bytes long. One that is shorter is not the one that
+// was written.
+func (t *target) cut(size int64) error {
+	info, err := t.file.Stat()
+	if err != nil {
+		return fault.New(fault.Storage, "open output: %w", err)
+	}
+	if info.Size() < size {
+		return fault.New(fault.Conflict, "%s has %d bytes, and the journal knows of %d; --fresh starts the job over",
+			t.temporary, info.Size(), size)
+	}
+	if err := t.file.Truncate(size); err != nil {
+		return fault.New(fault.Storage, "cut output: %w", err)
+	}
+	if _, err := t.file.Seek(size, io.SeekStart); err != nil {
+		return fault.New(fault.Storage, "cut output: %w", err)
+	}
+	return nil
+}
+
+// appendFile copies a part's file, of so many bytes, to the end. Between two
+// files the kernel does the copying.
+func (t *target) appendFile(path string, size int64) error {
+	if t.writer == nil || size == 0 {
+		return nil
+	}
+	part, err := os.Open(path)
+	if err != nil {
+		return fault.New(fault.Storage, "read part: %w", err)
+	}
+	defer part.Close()
+	n, err := io.Copy(t.writer, part)
+	t.size += n
+	if err != nil {
+		return fault.New(fault.Storage, "write output %s: %w", t.path, err)
+	}
+	if n != size {
+		return fault.New(fault.Storage, "read part: %s has %d bytes instead of %d", path, n, size)
+	}
+	return nil
+}
+
+// sync makes what was written durable, where it is a file.
+func (t *target) sync() error {
+	if t.file == nil || t.temporary == "" {
+		return nil
+	}
+	return storageOf(t.path, t.file.Sync())
+}
+
+// finish gives the file its name.
+func (t *target) finish() error {
+	if t.file == nil {
+		return nil
+	}
+	err := t.sync()
+	file := t.file
+	t.file = nil
+	if err = cmp.Or(err, storageOf(t.path, file.Close())); err != nil || t.temporary == "" {
+		return err
+	}
+	return nameFile(t.temporary, t.path)
+}
+
+// nameFile gives a durable file its name, durably.
+func nameFile(temporary, path string) error {
+	err := move(temporary, path)
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	return storageOf(path, err)
+}
+
+func (t *target) close() {
+	if t.file != nil {
+		t.file.Close()
+		t.file = nil
+	}
+}
+
+func storageOf(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.Storage, "finish output %s: %w", path, err)
+}
+
+// move renames a file. To another file system, where the job folder or the
+// errors may be, that takes a copy, and the name still appears at once.
+func move(from, to string) error {
+	err := os.Rename(from, to)
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	aside := to + ".gpurun-partial"
+	if err = copyFile(from, aside); err == nil {
+		err = os.Rename(aside, to)
+	}
+	if err != nil {
+		_ = os.Remove(aside)
+		return err
+	}
+	_ = os.Remove(from)
+	return nil
+}
+
+// copyFile makes a durable copy.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Sync()
+	}
+	return cmp.Or(err, out.Close())
+}
+
+// syncDir makes a rename durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// WriteDurably writes a small file so that it is there whole, or not at all.
+func WriteDurably(path string, data []byte) error {
+	aside := path + ".tmp"
+	file, err := os.Create(aside)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = cmp.Or(err, file.Close()); err == nil {
+		err = os.Rename(aside, path)
+	}
+	if err != nil {
+		_ = os.Remove(aside)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}

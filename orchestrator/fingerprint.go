@@ -1,0 +1,176 @@
+package orchestrator
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// fingerprint is what the output of a job depends on. A job that goes on must
+// have the same, or its output would be of two kinds. Devices, batch sizes and
+// the like may change.
+type fingerprint struct {
+	Input  inputPrint  `json:"input"`
+	Kernel kernelPrint `json:"kernel"`
+	// Config is the kernel's configuration.
+	Config json.RawMessage `json:"config,omitempty"`
+	Output outputPrint     `json:"output"`
+}
+
+type inputPrint struct {
+	Path     string    `json:"path"`
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+	Offset   int64     `json:"offset,omitempty"`
+	Limit    int64     `json:"limit,omitempty"`
+}
+
+type kernelPrint struct {
+	Name string `json:"name"`
+	Mode string `json:"mode,omitempty"`
+	// Files are the kernel's own: its program, its scripts.
+	Files []filePrint `json:"files,omitempty"`
+}
+
+type filePrint struct {
+	Path string `json:"path"`
+	Sum  string `json:"sum"`
+}
+
+type outputPrint struct {
+	Errors    string   `json:"errors,omitempty"`
+	Keep      []string `json:"keep,omitempty"`
+	Reprocess bool     `json:"reprocess,omitempty"`
+	MaxRecord int64    `json:"max_record_bytes"`
+}
+
+// takeFingerprint reads what the configuration names. files are the kernel's.
+func takeFingerprint(c Config, files []string) (fingerprint, error) {
+	f := fingerprint{
+		Input:  inputPrint{Path: absolute(c.Input), Offset: c.Offset, Limit: c.Limit},
+		Kernel: kernelPrint{Name: c.Kernel, Mode: c.ExecMode},
+		Output: outputPrint{Keep: c.Keep, Reprocess: c.Reprocess, MaxRecord: c.MaxRecordBytes},
+	}
+	if c.Errors != "" {
+		f.Output.Errors = absolute(c.Errors)
+	}
+	if len(c.KernelConfig) > 0 {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, c.KernelConfig); err != nil {
+			return f, fault.New(fault.Usage, "the kernel configuration is no valid JSON: %w", err)
+		}
+		f.Config = compact.Bytes()
+	}
+	info, err := os.Stat(c.Input)
+	if err != nil {
+		return f, fault.New(fault.Usage, "input: %w", err)
+	}
+	f.Input.Size, f.Input.Modified = info.Size(), info.ModTime().UTC()
+	for _, path := range files {
+		sum, err := sumFile(path)
+		if err != nil {
+			return f, fault.New(fault.Incompatible, "read kernel: %w", err)
+		}
+		f.Kernel.Files = append(f.Kernel.Files, filePrint{Path: path, Sum: sum})
+	}
+	return f, nil
+}
+
+// hashBytes is how much of a kernel's file is read: enough for any program; of a
+// larger one, size and time must do.
+const hashBytes = 64 << 20
+
+func sumFile(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > hashBytes {
+		return fmt.Sprintf("%d bytes of %s", info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)), nil
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// change is a difference between two fingerprints.
+type change struct {
+	what string // input, kernel, config, output
+	text string
+}
+
+// changes says in which ways the job was different when it was begun.
+func (f fingerprint) changes(old fingerprint) []change {
+	var list []change
+	differ := func(what string, before, now any, describe string) {
+		a, _ := json.Marshal(before)
+		b, _ := json.Marshal(now)
+		if !bytes.Equal(a, b) {
+			list = append(list, change{what, fmt.Sprintf("%s was %s, is %s", describe, a, b)})
+		}
+	}
+	differ("input", old.Input, f.Input, "the input")
+	differ("kernel", []string{old.Kernel.Name, old.Kernel.Mode}, []string{f.Kernel.Name, f.Kernel.Mode}, "the kernel")
+	if !slices.Equal(old.Kernel.Files, f.Kernel.Files) {
+		list = append(list, change{"kernel", "the kernel's files changed: " + fileNames(old.Kernel.Files, f.Kernel.Files)})
+	}
+	differ("config", old.Config, f.Config, "the kernel's configuration")
+	differ("output", old.Output, f.Output, "the output's form")
+	return list
+}
+
+func fileNames(old, now []filePrint) string {
+	var names []string
+	for _, file := range now {
+		if !slices.Contains(old, file) {
+			names = append(names, file.Path)
+		}
+	}
+	for _, file := range old {
+		if !slices.Contains(now, file) && !slices.Contains(names, file.Path) {
+			names = append(names, file.Path)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// acceptable are the changes that a user may take upon himself.
+var acceptable = []string{"kernel", "config"}
+
+// checkChanges refuses to go on with a job that was another.
+func checkChanges(list []change, accepted []string) error {
+	var texts, hint []string
+	for _, c := range list {
+		if slices.Contains(accepted, c.what) {
+			continue
+		}
+		texts = append(texts, c.text)
+		if slices.Contains(acceptable, c.what) && !slices.Contains(hint, c.what) {
+			hint = append(hint, c.what)
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	advice := "--fresh starts over"
+	if len(hint) > 0 {
+		advice += fmt.Sprintf(", --accept-changes %s keeps what is done and goes on", strings.Join(hint, ","))
+	}
+	return fault.New(fault.Conflict, "this output was begun by another job: %s; %s", strings.Join(texts, "; "), advice)
+}
