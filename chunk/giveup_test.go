@@ -31,17 +31,23 @@ func TestGiveUp(t *testing.T) {
 				source := open(t, path, CutOptions{})
 				defer closeSource(t, source)
 				c := drain(t, source)[0]
-				options := PartOptions{Path: filepath.Join(dir, "p"), First: c.First, ErrorsApart: apart, Step: "embed"}
+				options := PartOptions{Path: filepath.Join(dir, "p"), ErrorsApart: apart, Step: "embed"}
 				segment, err := GiveUp(c, options, maxRecord, fault.New(fault.Crash, "gone").WithDetail("trace"))
 				must(t, err)
-				want := Segment{Part: options.Path, Counts: Counts{Records: 6, Failed: 6}}
-				if diff := cmp.Diff(want, segment); diff != "" {
-					t.Error(diff)
-				}
 				all := contents(t, dir)
 				name := "p.out"
 				if apart {
 					name = "p.err"
+				}
+				want := Segment{
+					Start: Place{0, 1}, Next: Place{int64(len(data)), 8}, Part: "p", Files: sums(all, "p"),
+					Tally: Tally{Counts: Counts{Records: 6, Failed: 6}, Kinds: map[string]KindStats{
+						"crash":    {Count: 4, Example: "gone", Detail: "trace", Line: 1},
+						"upstream": {Count: 2, Example: "the record came in with an _error", Line: 3},
+					}},
+				}
+				if diff := cmp.Diff(want, segment); diff != "" {
+					t.Error(diff)
 				}
 				if diff := cmp.Diff(out, all[name]); diff != "" {
 					t.Error(diff)
@@ -84,12 +90,12 @@ func TestGiveUpMany(t *testing.T) {
 	defer closeSource(t, source)
 	o := j.create(t, j.out, "")
 	for i, c := range drain(t, source) {
-		segment, err := GiveUp(c, PartOptions{Path: filepath.Join(j.work(), fmt.Sprint(i)), First: c.First}, 1<<20, fault.New(fault.Crash, "gone"))
+		segment, err := GiveUp(c, PartOptions{Path: filepath.Join(j.parts(), fmt.Sprint(i))}, 1<<20, fault.New(fault.Crash, "gone"))
 		must(t, err)
 		must(t, o.Commit(segment))
 	}
 	counts, next := o.Appended()
-	if want := (Counts{Records: n, Failed: n}); counts != want || next != n {
+	if want := (Counts{Records: n, Failed: n}); counts.Counts != want || next != n {
 		t.Errorf("counts %+v up to %d", counts, next)
 	}
 	must(t, o.Finish())

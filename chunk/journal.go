@@ -72,24 +72,26 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("journal %s is damaged at byte %d: %s; --fresh starts the job over", e.Path, e.Offset, e.Reason)
 }
 
-// Journal is an open journal.
+// Journal is an open journal. It is used by one goroutine at a time.
 type Journal struct {
-	file *os.File
-	path string
+	file   *os.File
+	path   string
+	size   int64 // of whole lines
+	failed error // what is in the file is not known since
 }
 
 // CreateJournal begins a new journal, durably.
 func CreateJournal(path string) (*Journal, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
+	header := fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion)
+	if err := WriteDurably(path, header); err != nil {
+		return nil, fault.New(fault.Storage, "create journal: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
-	j := &Journal{file: file, path: path}
-	if _, err := fmt.Fprintf(file, "%s%d\n", journalMagic, JournalVersion); err != nil {
-		file.Close()
-		return nil, fault.New(fault.Storage, "write journal: %w", err)
-	}
-	if err := j.Sync(); err != nil {
+	j := &Journal{file: file, path: path, size: int64(len(header))}
+	if err := j.cut(); err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -104,15 +106,16 @@ func OpenJournal(path string) (*Journal, []Entry, error) {
 	if err != nil {
 		return nil, nil, fault.New(fault.Conflict, "open journal: %w; --fresh starts the job over", err)
 	}
-	entries, good, err := readJournal(file, path)
-	if err == nil {
-		err = cutTail(file, good)
+	j := &Journal{file: file, path: path}
+	var entries []Entry
+	if entries, j.size, err = readJournal(file, path); err == nil {
+		err = j.cut()
 	}
 	if err != nil {
 		file.Close()
 		return nil, nil, err
 	}
-	return &Journal{file: file, path: path}, entries, nil
+	return j, entries, nil
 }
 
 // ReadJournal returns the entries of a journal that somebody else may be writing.
@@ -126,11 +129,12 @@ func ReadJournal(path string) ([]Entry, error) {
 	return entries, err
 }
 
-func cutTail(file *os.File, good int64) error {
-	if err := file.Truncate(good); err != nil {
+// cut takes away what is behind the whole lines, where the next one goes.
+func (j *Journal) cut() error {
+	if err := j.file.Truncate(j.size); err != nil {
 		return fault.New(fault.Storage, "repair journal: %w", err)
 	}
-	if _, err := file.Seek(good, io.SeekStart); err != nil {
+	if _, err := j.file.Seek(j.size, io.SeekStart); err != nil {
 		return fault.New(fault.Storage, "repair journal: %w", err)
 	}
 	return nil
@@ -189,10 +193,22 @@ func parseEntry(line []byte) (Entry, error) {
 	if err := json.Unmarshal(payload, &entry); err != nil {
 		return entry, fmt.Errorf("the line makes no sense: %w", err)
 	}
-	if entry == (Entry{}) {
+	switch entry.members() {
+	case 0:
 		return entry, errors.New("the line says nothing this version knows")
+	case 1:
+		return entry, nil
 	}
-	return entry, nil
+	return entry, errors.New("the line says more than one thing")
+}
+
+func (e Entry) members() (n int) {
+	for _, set := range []bool{e.Segment != nil, e.Drop != nil, e.Durable != nil, e.Complete != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
 }
 
 func hasGoodLine(data []byte) bool {
@@ -207,25 +223,39 @@ func hasGoodLine(data []byte) bool {
 }
 
 // Append writes an entry. It is not on the disk before Sync, but survives the
-// death of this process.
+// death of this process. A line that could be written only in part is taken away
+// again: with another behind it, it would be damage.
 func (j *Journal) Append(e Entry) error {
+	if j.failed != nil {
+		return j.failed
+	}
 	payload, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("encode journal entry: %w", err)
 	}
 	line := fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(payload, castagnoli), payload)
 	if _, err := j.file.Write(line); err != nil {
-		return fault.New(fault.Storage, "write journal: %w", err)
+		err = fault.New(fault.Storage, "write journal: %w", err)
+		if j.cut() != nil {
+			j.failed = err
+		}
+		return err
 	}
+	j.size += int64(len(line))
 	return nil
 }
 
-// Sync makes everything appended durable.
+// Sync makes everything appended durable. Once it has failed it is not tried
+// again: the kernel forgets what it could not write, and the next sync would
+// succeed without it.
 func (j *Journal) Sync() error {
-	if err := j.file.Sync(); err != nil {
-		return fault.New(fault.Storage, "sync journal: %w", err)
+	if j.failed != nil {
+		return j.failed
 	}
-	return nil
+	if err := j.file.Sync(); err != nil {
+		j.failed = fault.New(fault.Storage, "sync journal: %w", err)
+	}
+	return j.failed
 }
 
 // Close closes the file.

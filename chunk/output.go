@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,11 +18,14 @@ import (
 // It is used by one goroutine at a time.
 type Output struct {
 	options OutputOptions
-	next    int64 // the record that the next segment appended begins with
-	place   Place // where that stands
+	next    int64          // the record that the next segment appended begins with
+	place   Place          // where that stands
+	sizes   [streams]int64 // of the targets, up to next: an append that fails leaves them longer
 	waiting map[int64]Segment
 	tally   Tally
 	targets [streams]target
+	failed  error // an append failed: nothing can be appended behind it
+	closed  bool
 
 	// What was appended since the last durable point.
 	parts     []string
@@ -80,6 +84,7 @@ func CreateOutput(options OutputOptions) (*Output, error) {
 // not durable is cut off, and the parts that are there are appended again. The
 // parts must have been checked.
 func ResumeOutput(options OutputOptions, state State) (*Output, error) {
+	state.Durable.Next = max(state.Durable.Next, options.First) // before the first durable point it is not known
 	o, err := openOutput(options, state)
 	if err != nil {
 		return nil, err
@@ -95,8 +100,8 @@ func ResumeOutput(options OutputOptions, state State) (*Output, error) {
 
 func openOutput(options OutputOptions, state State) (*Output, error) {
 	o := &Output{
-		options: options, next: state.Durable.Next, place: state.Durable.Place, tally: state.Durable.Tally,
-		waiting: make(map[int64]Segment), durableAt: time.Now(),
+		options: options, next: state.Durable.Next, place: state.Durable.Place, sizes: state.Durable.Sizes,
+		tally: state.Durable.Tally.clone(), waiting: make(map[int64]Segment), durableAt: time.Now(),
 	}
 	final, temporary := options.paths()
 	for i := range o.targets {
@@ -109,14 +114,21 @@ func openOutput(options OutputOptions, state State) (*Output, error) {
 			return nil, err
 		}
 	}
+	if options.Journal != nil { // it will speak of files that must be there
+		if err := syncDir(options.WorkDir); err != nil {
+			o.Abandon()
+			return nil, fault.New(fault.Storage, "create output: %w", err)
+		}
+	}
 	return o, nil
 }
 
 // Commit takes a finished segment: it is journalled, and appended, with those
-// that waited for it, as soon as everything before it is there.
+// that waited for it, as soon as everything before it is there. One that cannot
+// be appended, since the disk is full, is journalled all the same, if it can be:
+// it need not be computed again.
 func (o *Output) Commit(s Segment) error {
-	if s.Tally.Records == 0 { // it would take the place of the one that begins there
-		RemovePart(o.partPath(s))
+	if s.Tally.Records == 0 { // it has no files, and would take the place of the one that begins there
 		return nil
 	}
 	crash.Point("part-written")
@@ -131,30 +143,42 @@ func (o *Output) Commit(s Segment) error {
 
 // take appends a segment that is in the journal, when its turn comes.
 func (o *Output) take(s Segment) error {
+	if o.failed != nil {
+		return o.failed
+	}
 	o.waiting[s.First] = s
 	for {
 		s, ok := o.waiting[o.next]
 		if !ok {
 			return o.Checkpoint(false)
 		}
-		if err := o.append(s); err != nil {
-			return err
+		if o.failed = o.append(s); o.failed != nil {
+			return o.failed
 		}
 		crash.Point("appended")
-		delete(o.waiting, o.next)
-		o.next, o.place = s.end(), s.Next
-		o.tally.Add(s.Tally)
+		// Also where many have waited for one: what is in the output twice, as
+		// parts and as itself, must not grow with them.
+		if err := o.Checkpoint(false); err != nil {
+			return err
+		}
 	}
 }
 
+// append writes a segment behind what is there: all of it, or it does not count.
 func (o *Output) append(s Segment) error {
 	path := o.partPath(s)
 	for i := range o.targets {
 		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes); err != nil {
 			return err
 		}
+	}
+	for i := range o.targets {
+		o.sizes[i] = o.targets[i].size
 		o.bytes += s.Files[i].Bytes
 	}
+	delete(o.waiting, s.First)
+	o.next, o.place = s.end(), s.Next
+	o.tally.Add(s.Tally)
 	if o.options.Journal == nil {
 		RemovePart(path)
 	} else {
@@ -172,7 +196,7 @@ func (o *Output) partPath(s Segment) string {
 // reach the disk.
 func (o *Output) Checkpoint(now bool) error {
 	due := o.bytes >= durableBytes || time.Since(o.durableAt) >= durableInterval
-	if o.options.Journal == nil || len(o.parts) == 0 || !now && (!due || o.options.NoDurable) {
+	if o.options.Journal == nil || o.closed || len(o.parts) == 0 || !now && (!due || o.options.NoDurable) {
 		return nil
 	}
 	if err := o.journal(func(d *Durable) Entry { return Entry{Durable: d} }); err != nil {
@@ -187,12 +211,11 @@ func (o *Output) Checkpoint(now bool) error {
 
 // journal syncs the output, and says so in the journal, in this order.
 func (o *Output) journal(entry func(*Durable) Entry) error {
-	d := &Durable{Next: o.next, Place: o.place, Tally: o.tally}
+	d := &Durable{Next: o.next, Place: o.place, Sizes: o.sizes, Tally: o.tally}
 	for i := range o.targets {
 		if err := o.targets[i].sync(); err != nil {
 			return err
 		}
-		d.Sizes[i] = o.targets[i].size
 	}
 	crash.Point("synced")
 	if err := o.options.Journal.Append(entry(d)); err != nil {
@@ -202,12 +225,15 @@ func (o *Output) journal(entry func(*Durable) Entry) error {
 }
 
 // Appended is what stands in the output so far, and the record it ends before.
-func (o *Output) Appended() (Tally, int64) { return o.tally, o.next }
+func (o *Output) Appended() (Tally, int64) { return o.tally.clone(), o.next }
 
 // Finish makes the output durable and gives it its name, after all that belongs
 // to it has one. If that fails the rest is abandoned.
 func (o *Output) Finish() error {
 	defer o.close()
+	if o.failed != nil {
+		return o.failed
+	}
 	if n := len(o.waiting); n > 0 {
 		return fault.New(fault.Unknown, "bug: %d segments wait for record %d", n, o.next)
 	}
@@ -235,18 +261,25 @@ var finishOrder = [streams]int{failures, failedRecords, results}
 func CompleteOutput(options OutputOptions, state State) error {
 	final, temporary := options.paths()
 	for _, i := range finishOrder {
-		if final[i] == "" {
+		if final[i] == "" || isDirect(final[i]) {
 			continue
 		}
-		size := state.Durable.Sizes[i]
-		if info, err := os.Stat(temporary[i]); err == nil && info.Size() == size {
-			if err := nameFile(temporary[i], final[i]); err != nil {
-				return err
-			}
-			continue
+		path, size := realPath(final[i]), state.Durable.Sizes[i]
+		info, err := os.Stat(temporary[i])
+		named := errors.Is(err, os.ErrNotExist)
+		if named {
+			info, err = os.Stat(path)
 		}
-		if info, err := os.Stat(final[i]); err != nil || info.Size() != size {
+		if err != nil || info.Size() != size {
 			return fault.New(fault.Conflict, "the job was complete, but %s is not what it wrote; --fresh starts it over", final[i])
+		}
+		if named { // but perhaps not durably
+			err = storageOf(path, syncDir(filepath.Dir(path)))
+		} else {
+			err = nameFile(temporary[i], path)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -261,6 +294,7 @@ func (o *Output) Abandon() {
 }
 
 func (o *Output) close() {
+	o.closed = true
 	for i := range o.targets {
 		o.targets[i].close()
 	}

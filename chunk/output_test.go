@@ -19,16 +19,26 @@ import (
 // job is an output with a folder for its parts.
 type job struct {
 	dir, out, err string
-	parts         int
+	made          int
 }
 
 func newJob(t testing.TB) *job {
 	dir := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, "work"), 0o700))
+	must(t, os.MkdirAll(filepath.Join(dir, "work", PartsDir), 0o700))
 	return &job{dir: dir, out: filepath.Join(dir, "out.jsonl"), err: filepath.Join(dir, "err.jsonl")}
 }
 
-func (j *job) work() string { return filepath.Join(j.dir, "work") }
+func (j *job) work() string  { return filepath.Join(j.dir, "work") }
+func (j *job) parts() string { return filepath.Join(j.work(), PartsDir) }
+
+// journal begins the job's journal.
+func (j *job) journal(t testing.TB) *Journal {
+	t.Helper()
+	journal, err := CreateJournal(filepath.Join(j.work(), "journal"))
+	must(t, err)
+	t.Cleanup(func() { journal.Close() })
+	return journal
+}
 
 func (j *job) create(t testing.TB, path, errs string) *Output {
 	t.Helper()
@@ -41,21 +51,22 @@ func (j *job) create(t testing.TB, path, errs string) *Output {
 // third is dropped.
 func (j *job) segment(t testing.TB, first, n int64, apart bool) Segment {
 	t.Helper()
-	j.parts++
+	j.made++
 	part := NewPart(PartOptions{
-		Path: filepath.Join(j.work(), fmt.Sprintf("part-%d", j.parts)), First: first, ErrorsApart: apart,
+		Path:  filepath.Join(j.parts(), fmt.Sprintf("part-%d", j.made)),
+		Chunk: Chunk{File: "in", First: first, Line: first + 1}, ErrorsApart: apart,
 	})
 	for i := first; i < first+n; i++ {
 		switch i % 3 {
 		case 0:
 			must(t, part.Succeed(fmt.Appendf(nil, "%d\n", i)))
 		case 1:
-			must(t, part.Fail(Record{Data: fmt.Appendf(nil, `{"i":%d}`, i), Index: i, Line: i + 1}, "in", fault.New(fault.Record, "bad")))
+			must(t, part.Fail(Record{Data: fmt.Appendf(nil, `{"i":%d}`, i), Index: i, Line: i + 1}, fault.New(fault.Record, "bad")))
 		case 2:
 			part.Drop()
 		}
 	}
-	segment, err := part.Close()
+	segment, err := part.Close(Chunk{File: "in", First: first + n, Line: first + n + 1})
 	must(t, err)
 	return segment
 }
@@ -129,8 +140,8 @@ func TestOutputOrder(t *testing.T) {
 			must(t, o.Finish())
 			out, errs := expected(first, 4*each, apart)
 			all := contents(t, j.work())
-			if strings.Count(all[FailuresFile], "\n") != 7 || len(all) != 1 {
-				t.Fatalf("job folder: %v", all)
+			if strings.Count(all[FailuresFile], "\n") != 7 || len(all) != 1 || len(files(t, j.parts())) > 0 {
+				t.Fatalf("job folder: %v, parts %v", all, files(t, j.parts()))
 			}
 			must(t, os.RemoveAll(j.work()))
 			want := map[string]string{"out.jsonl": out}
@@ -212,8 +223,11 @@ func TestOutputOtherDisk(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"out.jsonl": "0\n"}, contents(t, other)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{FailuresFile}, files(t, j.work())); diff != "" {
+	if diff := cmp.Diff(map[string]string{FailuresFile: ""}, contents(t, j.work())); diff != "" {
 		t.Errorf("job folder: %s", diff)
+	}
+	if got := files(t, j.parts()); len(got) > 0 {
+		t.Errorf("parts left: %v", got)
 	}
 }
 
@@ -297,7 +311,9 @@ func TestOutputFull(t *testing.T) {
 		"output": func(t *testing.T, j *job) *Output { return j.create(t, "/dev/full", "") },
 		"errors": func(t *testing.T, j *job) *Output { return j.create(t, j.out, "/dev/full") },
 		"disk": func(t *testing.T, j *job) *Output {
-			o, err := CreateOutput(OutputOptions{Path: j.out, WorkDir: tinyDisk(t)})
+			work := tinyDisk(t) // with the parts elsewhere: they are there already
+			must(t, os.Symlink(j.parts(), filepath.Join(work, PartsDir)))
+			o, err := CreateOutput(OutputOptions{Path: j.out, WorkDir: work})
 			must(t, err)
 			return o
 		},
@@ -338,8 +354,8 @@ func TestCreateOutputFails(t *testing.T) {
 // TestOutputPartGone: a part that vanished is an error, not a gap.
 func TestOutputPartGone(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		for _, suffix := range []string{resultsSuffix, errorsSuffix, failuresSuffix} {
-			if suffix == errorsSuffix && !apart {
+		for i, suffix := range suffixes {
+			if i == failedRecords && !apart {
 				continue
 			}
 			j := newJob(t)
@@ -349,7 +365,7 @@ func TestOutputPartGone(t *testing.T) {
 			}
 			o := j.create(t, j.out, errs)
 			segment := j.segment(t, 0, 6, apart)
-			must(t, os.Remove(segment.Part+suffix))
+			must(t, os.Remove(filepath.Join(j.parts(), segment.Part+suffix)))
 			wantKind(t, o.Commit(segment), fault.Storage)
 			o.Abandon()
 		}

@@ -3,6 +3,7 @@ package chunk
 import (
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,11 +15,14 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// contents are the files of a folder, by name.
+// contents are the files of a folder, by name; folders in it are passed over.
 func contents(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, name := range files(t, dir) {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
+			continue
+		}
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -33,6 +37,15 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sums are what the files of a part must hold.
+func sums(files map[string]string, part string) (all [streams]FileSum) {
+	for i, suffix := range suffixes {
+		data := []byte(files[part+suffix])
+		all[i] = FileSum{Bytes: int64(len(data)), CRC: crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))}
+	}
+	return all
 }
 
 func TestPart(t *testing.T) {
@@ -52,26 +65,34 @@ func TestPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			part := NewPart(PartOptions{
-				Path: filepath.Join(dir, "p"), First: 3, ErrorsApart: c.apart, Step: "embed", Device: "GPU 0",
+				Path: filepath.Join(dir, "p"), Chunk: Chunk{File: "in.jsonl", Offset: 50, Length: 100, First: 3, Records: 6, Line: 7},
+				ErrorsApart: c.apart, Step: "embed", Device: "GPU 0",
 			})
 			must(t, part.Succeed([]byte("1\n2\n")))
 			part.Drop()
-			must(t, part.Fail(Record{Data: []byte(`{"a":1}`), Index: 5, Line: 9, Offset: 70}, "in.jsonl",
+			must(t, part.Fail(Record{Data: []byte(`{"a":1}`), Index: 5, Line: 9, Offset: 70},
 				fault.New(fault.Record, "bad").WithDetail("trace")))
-			must(t, part.Pass(Record{Data: []byte(`{"_error":1}`), Index: 6, Line: 10, Offset: 80}, "in.jsonl"))
-			segment, err := part.Close()
+			must(t, part.Pass(Record{Data: []byte(`{"_error":1}`), Index: 6, Line: 10, Offset: 80}))
+			segment, err := part.Close(Chunk{File: "in.jsonl", Offset: 93, Length: 57, First: 7, Records: 2, Line: 11})
 			must(t, err)
-			want := Segment{First: 3, Part: filepath.Join(dir, "p"), Counts: Counts{Records: 4, Succeeded: 1, Failed: 2, Dropped: 1}}
+			want := Segment{
+				First: 3, Start: Place{50, 7}, Next: Place{93, 11}, Part: "p", Files: sums(c.want, "p"),
+				Tally: Tally{Counts: Counts{Records: 4, Succeeded: 1, Failed: 2, Dropped: 1}, Kinds: map[string]KindStats{
+					"record":   {Count: 1, Example: "bad", Detail: "trace", Line: 9},
+					"upstream": {Count: 1, Example: "the record came in with an _error", Line: 10},
+				}},
+			}
 			if diff := cmp.Diff(want, segment); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(want.Counts, part.Counts()); diff != "" {
+			if diff := cmp.Diff(want.Tally.Counts, part.Counts()); diff != "" {
 				t.Error(diff)
 			}
+			must(t, CheckPart(dir, segment))
 			if diff := cmp.Diff(c.want, contents(t, dir)); diff != "" {
 				t.Error(diff)
 			}
-			RemovePart(segment.Part)
+			RemovePart(filepath.Join(dir, segment.Part))
 			if got := files(t, dir); len(got) > 0 {
 				t.Errorf("files left: %v", got)
 			}
@@ -84,7 +105,7 @@ func TestPartEmpty(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
 	part.Drop()
-	if _, err := part.Close(); err != nil {
+	if _, err := part.Close(Chunk{}); err != nil {
 		t.Error(err)
 	}
 	if got := files(t, dir); len(got) > 0 {
@@ -96,7 +117,7 @@ func TestPartDiscard(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), ErrorsApart: true})
 	must(t, part.Succeed([]byte("1\n")))
-	must(t, part.Fail(Record{Data: []byte("x")}, "in", fault.New(fault.Record, "bad")))
+	must(t, part.Fail(Record{Data: []byte("x")}, fault.New(fault.Record, "bad")))
 	part.Discard()
 	part.Discard()
 	if got := files(t, dir); len(got) > 0 {
@@ -124,10 +145,10 @@ func TestPartStorageFails(t *testing.T) {
 				data := []byte(`{"a":"` + strings.Repeat("x", size) + `"}`)
 				err := part.Succeed(append(data, '\n'))
 				if err == nil {
-					err = part.Fail(Record{Data: data}, "in", fault.New(fault.Record, "bad"))
+					err = part.Fail(Record{Data: data}, fault.New(fault.Record, "bad"))
 				}
 				if err == nil {
-					_, err = part.Close()
+					_, err = part.Close(Chunk{})
 				}
 				wantKind(t, err, fault.Storage)
 				if !errors.Is(err, c.cause) {

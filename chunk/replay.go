@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,50 +24,101 @@ type State struct {
 
 // Replay works out the state. Entries that contradict each other are damage.
 func Replay(entries []Entry) (State, error) {
-	live := make(map[int64]Segment)
-	var s State
+	r := replay{live: make(map[int64]Segment)}
 	for i, e := range entries {
-		var err error
-		switch {
-		case e.Segment != nil:
-			err = addSegment(live, *e.Segment)
-		case e.Drop != nil:
-			if known, ok := live[e.Drop.First]; ok && known.Part == e.Drop.Part {
-				delete(live, e.Drop.First)
-			}
-		case e.Durable != nil:
-			s.Durable = *e.Durable
-		case e.Complete != nil:
-			s.Durable, s.Complete = *e.Complete, true
-		}
-		if err != nil {
+		if err := r.apply(e); err != nil {
 			return State{}, fault.New(fault.Conflict, "journal entry %d: %w; --fresh starts the job over", i+1, err)
 		}
 	}
-	for _, segment := range live {
-		if segment.First >= s.Durable.Next {
-			s.Segments = append(s.Segments, segment)
-		}
+	s := State{Durable: r.durable, Complete: r.complete}
+	for _, segment := range r.live {
+		s.Segments = append(s.Segments, segment)
 	}
 	sort.Slice(s.Segments, func(i, j int) bool { return s.Segments[i].First < s.Segments[j].First })
-	for i := 1; i < len(s.Segments); i++ {
-		if before := s.Segments[i-1]; before.end() > s.Segments[i].First {
-			return State{}, fault.New(fault.Conflict, "journal: records %d and %d were both computed twice; --fresh starts the job over",
-				s.Segments[i].First, before.end()-1)
+	next := s.Durable.Next
+	for _, segment := range s.Segments {
+		if segment.First < next {
+			return State{}, fault.New(fault.Conflict, "journal: records %d to %d were committed twice; --fresh starts the job over",
+				segment.First, min(next, segment.end())-1)
 		}
+		next = segment.end()
+	}
+	if s.Complete && len(s.Segments) > 0 {
+		return State{}, fault.New(fault.Conflict, "journal: the output is said to be complete, without record %d; --fresh starts the job over",
+			s.Segments[0].First)
 	}
 	return s, nil
 }
 
-// addSegment takes a line twice for once.
-func addSegment(live map[int64]Segment, s Segment) error {
-	if s.Tally.Records <= 0 || s.First < 0 {
-		return fmt.Errorf("a segment of %d records at %d", s.Tally.Records, s.First)
+// replay is the state while it is worked out.
+type replay struct {
+	live     map[int64]Segment // not in the durable output
+	durable  Durable
+	begun    bool // there was a durable point
+	complete bool
+}
+
+func (r *replay) apply(e Entry) error {
+	switch {
+	case e.Segment != nil:
+		return r.add(*e.Segment)
+	case e.Drop != nil:
+		if known, ok := r.live[e.Drop.First]; ok && known.Part == e.Drop.Part {
+			delete(r.live, e.Drop.First)
+		}
+	case e.Durable != nil:
+		return r.advance(*e.Durable)
+	case e.Complete != nil:
+		r.complete = true
+		return r.advance(*e.Complete)
 	}
-	if known, ok := live[s.First]; ok && (known.Part != s.Part || known.Tally.Counts != s.Tally.Counts) {
+	return nil
+}
+
+// add takes a line twice for once.
+func (r *replay) add(s Segment) error {
+	switch known, ok := r.live[s.First]; {
+	case s.First < 0 || s.end() <= s.First:
+		return fmt.Errorf("a segment of %d records at %d", s.Tally.Records, s.First)
+	case s.Part == "" || s.Part != filepath.Base(s.Part):
+		return fmt.Errorf("%q is no name of a part", s.Part)
+	case s.end() <= r.durable.Next:
+		return nil // it is in the output already
+	case ok && (known.Part != s.Part || known.Next != s.Next || known.Files != s.Files || known.Tally.Counts != s.Tally.Counts):
 		return fmt.Errorf("record %d was committed twice", s.First)
 	}
-	live[s.First] = s
+	r.live[s.First] = s
+	return nil
+}
+
+// advance puts the segments that a durable point covers into the output: it must
+// hold those and nothing else. Once true it stays true, so that an older point
+// behind a newer one says nothing.
+func (r *replay) advance(d Durable) error {
+	if r.begun && d.Next < r.durable.Next {
+		return nil
+	}
+	at := r.durable
+	if !r.begun { // where the output begins is not written down
+		at.Next = d.Next - d.Tally.Records
+	}
+	for at.Next < d.Next {
+		s, ok := r.live[at.Next]
+		if !ok {
+			return fmt.Errorf("the output is said to hold record %d, which nobody has computed", at.Next)
+		}
+		delete(r.live, at.Next)
+		at.Next, at.Place = s.end(), s.Next
+		at.Tally.Counts.Add(s.Tally.Counts)
+		for i := range at.Sizes {
+			at.Sizes[i] += s.Files[i].Bytes
+		}
+	}
+	if at.Next != d.Next || at.Place != d.Place || at.Sizes != d.Sizes || at.Tally.Counts != d.Tally.Counts {
+		return fmt.Errorf("the output is said to end at record %d with sizes %v, but its segments end at record %d with sizes %v",
+			d.Next, d.Sizes, at.Next, at.Sizes)
+	}
+	r.durable, r.begun = d, true
 	return nil
 }
 
@@ -95,9 +147,10 @@ func (s State) Remaining(planned []Chunk) []Chunk {
 			// The output ends inside this chunk: with the segment that ended there.
 			c = cutBefore(c, s.Durable.Place, s.Durable.Next)
 		}
-		for _, segment := range s.Segments {
-			if segment.First < c.First || segment.First >= end {
-				continue
+		behind := sort.Search(len(s.Segments), func(i int) bool { return s.Segments[i].end() > c.First })
+		for _, segment := range s.Segments[behind:] {
+			if segment.First >= end {
+				break
 			}
 			if segment.First > c.First {
 				left = append(left, cutBehind(c, segment.Start, segment.First))
@@ -143,7 +196,7 @@ func (s *State) Verify(dir string, journal *Journal) error {
 	}
 	s.Segments = kept
 	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fault.New(fault.Storage, "read parts: %w", err)
 	}
 	for _, entry := range entries {

@@ -1,6 +1,10 @@
 package chunk
 
-import "github.com/gpurun/gpurun/internal/fault"
+import (
+	"maps"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
 
 // Counts is what became of records. Records = Succeeded + Failed + Dropped.
 type Counts struct {
@@ -47,6 +51,12 @@ func (t *Tally) Add(d Tally) {
 		known.Count += more.Count
 		t.Kinds[kind] = known
 	}
+}
+
+// clone is a copy that nobody else adds to.
+func (t Tally) clone() Tally {
+	t.Kinds = maps.Clone(t.Kinds)
+	return t
 }
 
 // Place is where a line starts in its file.

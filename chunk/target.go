@@ -18,6 +18,7 @@ type target struct {
 	writer    io.Writer
 	file      *os.File // nil if the writer is somebody else's
 	size      int64    // so far
+	lost      error    // a sync failed: what it should have written may be gone
 }
 
 // openTarget opens a file aside, or the thing itself where a rename would
@@ -30,17 +31,15 @@ func openTarget(path, temporary string, stdout io.Writer, size int64) (target, e
 		if stdout == nil {
 			stdout = os.Stdout
 		}
-		return target{path: path, writer: stdout}, nil
+		return target{path: path, writer: stdout, size: size}, nil
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+	path = realPath(path)
+	if isDirect(path) {
 		file, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return target{}, fault.New(fault.Storage, "open output: %w", err)
 		}
-		return target{path: path, writer: file, file: file}, nil
+		return target{path: path, writer: file, file: file, size: size}, nil
 	}
 	// Not for appending: then the kernel would not do the copying.
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o666)
@@ -53,6 +52,23 @@ func openTarget(path, temporary string, stdout io.Writer, size int64) (target, e
 		return target{}, err
 	}
 	return t, nil
+}
+
+// realPath is what a link leads to.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// isDirect reports what is written to as it comes, and gets no name at the end.
+func isDirect(path string) bool {
+	if path == "-" {
+		return true
+	}
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular()
 }
 
 // cut makes the file size bytes long. One that is shorter is not the one that
@@ -97,12 +113,13 @@ func (t *target) appendFile(path string, size int64) error {
 	return nil
 }
 
-// sync makes what was written durable, where it is a file.
+// sync makes what was written durable, where it is a file. Once it has failed it
+// is not tried again, as in the journal.
 func (t *target) sync() error {
-	if t.file == nil || t.temporary == "" {
-		return nil
+	if t.lost == nil && t.file != nil && t.temporary != "" {
+		t.lost = storageOf(t.path, t.file.Sync())
 	}
-	return storageOf(t.path, t.file.Sync())
+	return t.lost
 }
 
 // finish gives the file its name.
@@ -155,6 +172,11 @@ func move(from, to string) error {
 	}
 	if err != nil {
 		_ = os.Remove(aside)
+		return err
+	}
+	// The two file systems do not wait for each other: what is here goes when
+	// the other is certain.
+	if err := syncDir(filepath.Dir(to)); err != nil {
 		return err
 	}
 	_ = os.Remove(from)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ const (
 	DefaultOpenTimeout    = 30 * time.Minute
 	DefaultRetries        = 3
 	DefaultFlush          = time.Second
+	DefaultCheckpoint     = 30 * time.Second
 )
 
 // chunkBatches is how many batches a chunk of a stream holds by default.
@@ -47,6 +49,15 @@ type Config struct {
 	Errors string
 	// Force replaces an output that exists.
 	Force bool
+	// Fresh starts over where an interrupted job could be gone on with.
+	Fresh bool
+	// AcceptChanges goes on with an interrupted job although these changed:
+	// kernel, config.
+	AcceptChanges []string
+	// WorkDir is where the job folder is made; default beside the output.
+	WorkDir string
+	// Clean removes the job folder after success.
+	Clean bool
 
 	// Kernel is a built-in's name, exec:COMMAND, a program's path, or a name
 	// found in $GPURUN_PLUGIN_PATH.
@@ -106,6 +117,17 @@ type Config struct {
 	// its records are marked; default 3, negative for none.
 	Retries int
 
+	// Checkpoint is how long a worker computes before what it has done is
+	// committed; default 30s. A kill costs at most that of each worker.
+	Checkpoint time.Duration
+	// MaxTime stops the job, resumably, after so long; 0 for never.
+	MaxTime time.Duration
+	// Halt stops the job, resumably, when too many records failed.
+	Halt Halt
+	// GiveUpMark marks the records that are left when no device is, instead of
+	// stopping the job resumably.
+	GiveUpMark bool
+
 	// Dir is the working folder of kernels; default the process's own.
 	Dir string
 	// WorkerBinary is the gpurun program that workers are started from; default
@@ -121,8 +143,31 @@ type Config struct {
 	// that are being computed; the end of Run's context waits for those.
 	Abort <-chan struct{}
 
+	// noDurable leaves durable points out, for the benchmark that tells what
+	// they cost.
+	noDurable bool
 	// devices replaces the machine's in tests.
 	devices gpu.Options
+}
+
+// Halt is when too many records have failed; the zero value is never.
+type Halt struct {
+	// Records is a number of failed records, 0 for none.
+	Records int64
+	// Percent is a share of all records, 0 for none.
+	Percent float64
+}
+
+// reached reports whether the job must stop. Of a stream, whose total is not
+// known, the share is that of the records so far, once they are many.
+func (h Halt) reached(failed, done, total int64) bool {
+	if h.Records > 0 && failed >= h.Records {
+		return true
+	}
+	if total < 0 {
+		total = max(done, 1000)
+	}
+	return h.Percent > 0 && total > 0 && 100*float64(failed) > h.Percent*float64(total)
 }
 
 // withDefaults fills in what was left out and refuses what makes no sense.
@@ -140,6 +185,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.OpenTimeout, DefaultOpenTimeout)
 	setDefault(&c.Retries, DefaultRetries)
 	setDefault(&c.Flush, DefaultFlush)
+	setDefault(&c.Checkpoint, DefaultCheckpoint)
 	setDefault(&c.LogLevel, "info")
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
@@ -175,6 +221,11 @@ func (c Config) check() error {
 			return fault.New(fault.Usage, "--keep has an empty name")
 		}
 	}
+	for _, what := range c.AcceptChanges {
+		if !slices.Contains(acceptable, what) {
+			return fault.New(fault.Usage, "--accept-changes %q is none of %s", what, strings.Join(acceptable, ", "))
+		}
+	}
 	switch c.Split {
 	case chunk.SplitAuto, chunk.SplitRecords, chunk.SplitBytes:
 	default:
@@ -189,6 +240,7 @@ func (c Config) check() error {
 		{"--chunks-per-gpu", int64(c.ChunksPerGPU)}, {"--chunk-records", c.ChunkRecords},
 		{"--max-record-bytes", c.MaxRecordBytes}, {"--limit", c.Limit}, {"--offset", c.Offset},
 		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
+		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)},
 	} {
 		if one.value < 0 {
 			return fault.New(fault.Usage, "%s must not be negative", one.flag)

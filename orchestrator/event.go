@@ -21,6 +21,13 @@ type Planned struct {
 	Plan Plan `json:"plan"`
 }
 
+// Resuming: an earlier run of the same job has done some of it.
+type Resuming struct {
+	Done int64 `json:"done"`
+	// Total is -1 while it is not known.
+	Total int64 `json:"total"`
+}
+
 // WorkerStarted: a worker process runs, and opens its kernel.
 type WorkerStarted struct {
 	Slot   int    `json:"slot"`
@@ -97,6 +104,7 @@ type Finished struct {
 
 // EventName is the name in JSON events.
 func (Planned) EventName() string       { return "planned" }
+func (Resuming) EventName() string      { return "resuming" }
 func (WorkerStarted) EventName() string { return "worker_started" }
 func (WorkerReady) EventName() string   { return "worker_ready" }
 func (WorkerLost) EventName() string    { return "worker_lost" }

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,11 +11,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Run does a job. It returns when every record is in the output, or when the job
+// Run does a job, or goes on with it where an earlier run of the same job was
+// interrupted. It returns when every record is in the output, or when the job
 // must stop; the error then says why, as a fault that errors.As finds, and the
 // report how far it came. Records that failed are no error: Report.Failed counts
 // them.
@@ -25,27 +28,55 @@ func Run(ctx context.Context, config Config) (Report, error) {
 		return Report{}, fault.New(fault.Usage, "no output: name a file with -o, or - for standard output")
 	}
 	started := time.Now()
-	p, err := prepare(ctx, config)
+	config, err := config.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	if err := checkOutputFolders(config); err != nil {
+		return Report{}, err
+	}
+	f, err := openFolder(config)
+	if err != nil {
+		return Report{}, err
+	}
+	begun := false
+	defer func() { f.close(begun) }()
+	before, err := findEarlier(config, f)
+	if err != nil {
+		return Report{}, err
+	}
+	if before != nil {
+		begun = true
+		if before.state.Complete {
+			return finishEarlier(config, f, before)
+		}
+		defer before.journal.Close()
+	}
+	if err := checkOutputs(config); err != nil {
+		return Report{}, err
+	}
+	p, err := prepare(ctx, config, before)
 	if err != nil {
 		return Report{}, err
 	}
 	defer p.close()
-	f, err := openFolder(p.config.Output)
-	if err != nil {
-		return Report{}, err
+	if before == nil {
+		if err := f.begin(); err != nil {
+			return Report{}, err
+		}
+		begun = true
 	}
-	defer f.close()
 	if p.source == nil {
 		if err := p.openStream(f.join("spool")); err != nil {
 			return Report{}, err
 		}
 	}
-	output, err := chunk.CreateOutput(chunk.OutputOptions{
-		Path: p.config.Output, Errors: p.config.Errors, WorkDir: f.path,
-		First: p.config.Offset, Stdout: p.config.Stdout,
-	})
+	output, journal, err := openOutput(p, f)
 	if err != nil {
 		return Report{}, err
+	}
+	if journal != nil {
+		defer journal.Close()
 	}
 	return newJob(p, f, output, started).run(ctx)
 }
@@ -60,22 +91,34 @@ type job struct {
 
 	stopping atomic.Bool
 	emitting sync.Mutex
+	abort    context.CancelFunc
 
 	mu      sync.Mutex
+	tally   chunk.Tally // of everything committed
 	report  Report
-	live    []chunk.Counts // of the chunk that each slot is at
-	workers []*workerProcess
+	slots   []slotState
 	retired map[string]*fault.Error // devices, by name
 	opened  bool                    // some worker's kernel was once ready
 	last    *fault.Error            // how the last worker was lost
+	stopped *fault.Error            // the limit or the breaker that stopped the job
+}
+
+// slotState is what the job knows of a slot; the slot's own goroutine changes it.
+type slotState struct {
+	worker  *workerProcess
+	live    chunk.Counts // of the chunk that it is at
+	size    int64        // of that chunk
+	since   time.Time    // when it was assigned
+	told    bool         // it was asked to end the chunk
+	first   *wire.FirstBatch
+	retired bool
 }
 
 func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *job {
 	j := &job{
 		prepared: p, folder: f, output: output, queue: newQueue(p.source),
 		segments: make(chan chunk.Segment, 64),
-		live:     make([]chunk.Counts, len(p.plan.Slots)),
-		workers:  make([]*workerProcess, len(p.plan.Slots)),
+		slots:    make([]slotState, len(p.plan.Slots)),
 		retired:  make(map[string]*fault.Error),
 	}
 	j.report = Report{
@@ -85,6 +128,14 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 	for _, slot := range p.plan.Slots {
 		j.report.Workers = append(j.report.Workers, WorkerReport{Slot: slot.Number, Device: slot.Name})
 	}
+	if p.earlier != nil {
+		state := p.earlier.state
+		j.tally.Add(state.Durable.Tally)
+		for _, segment := range state.Segments {
+			j.tally.Add(segment.Tally)
+		}
+		j.report.Resumed = j.tally.Records
+	}
 	return j
 }
 
@@ -93,19 +144,28 @@ func (j *job) run(ctx context.Context) (Report, error) {
 	for _, note := range j.plan.Notes {
 		j.emit(Notice{Text: note})
 	}
+	if j.earlier != nil {
+		j.emit(Resuming{Done: j.report.Resumed, Total: j.total()})
+	}
 	err := j.work(ctx)
 	if err == nil {
 		err = j.unfinished(ctx)
 	}
+	if fault.KindOf(err) == fault.NoDevice && j.config.GiveUpMark {
+		j.emit(Notice{Text: "no device is left: the rest is kept, marked (--give-up mark): " + err.Error()})
+		err = j.markRest(ctx, fault.As(err))
+	}
 	if err == nil {
 		err = j.output.Finish()
 	} else {
+		crash.Point("stopping")
 		j.output.Abandon()
 	}
+	report := j.finish(err)
 	if err == nil {
-		j.folder.finish()
+		j.folder.finish(j.config.Clean)
 	}
-	return j.finish(err), err
+	return report, err
 }
 
 // work runs the slots and the committer. The group's context carries only what
@@ -114,7 +174,13 @@ func (j *job) run(ctx context.Context) (Report, error) {
 func (j *job) work(ctx context.Context) error {
 	whole, abort := context.WithCancel(context.Background())
 	defer abort()
-	defer context.AfterFunc(ctx, j.stop)()
+	j.abort = abort
+	if j.config.MaxTime > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, j.config.MaxTime, errMaxTime)
+		defer cancel()
+	}
+	defer context.AfterFunc(ctx, func() { j.stopBy(ctx) })()
 	if j.config.Abort != nil {
 		go func() {
 			select {
@@ -129,26 +195,75 @@ func (j *job) work(ctx context.Context) error {
 	defer context.AfterFunc(now, j.queue.close)()
 	var slots sync.WaitGroup
 	for _, slot := range j.plan.Slots {
+		j.queue.join(slot.key())
+	}
+	for _, slot := range j.plan.Slots {
 		slots.Add(1)
 		group.Go(func() error {
 			defer slots.Done()
 			return newSlotRun(j, slot).run(now)
 		})
 	}
-	group.Go(func() error {
-		for segment := range j.segments {
-			if err := j.output.Commit(segment); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	group.Go(j.commitAll)
 	if len(j.plan.Slots) == 0 { // an input without records: nobody else asks for its end
-		group.Go(func() error { _, _, err := j.queue.take(now); return err })
+		group.Go(func() error { _, _, err := j.queue.take(now, ""); return err })
 	}
+	balancing := make(chan struct{})
+	go j.balance(balancing)
 	slots.Wait()
+	close(balancing)
 	close(j.segments)
 	return group.Wait()
+}
+
+// commitInterval is how often the output is looked at when no segment comes.
+const commitInterval = time.Second
+
+// commitAll takes segments as they come.
+func (j *job) commitAll() error {
+	ticker := time.NewTicker(commitInterval)
+	defer ticker.Stop()
+	for {
+		var err error
+		select {
+		case segment, ok := <-j.segments:
+			if !ok {
+				return nil
+			}
+			err = j.output.Commit(segment)
+		case <-ticker.C:
+			err = j.output.Checkpoint(false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+var errMaxTime = errors.New("--max-time is over")
+
+// stopBy stops the job for the reason that its context ended by.
+func (j *job) stopBy(ctx context.Context) {
+	if errors.Is(context.Cause(ctx), errMaxTime) {
+		j.halt(fault.New(fault.Stopped, "stopped after %s (--max-time); the same command goes on", j.config.MaxTime))
+		return
+	}
+	j.stop()
+}
+
+// halt stops the job for a reason of its own.
+func (j *job) halt(why *fault.Error) {
+	j.mu.Lock()
+	if j.stopped == nil && !j.stopping.Load() {
+		j.stopped = why
+	}
+	j.mu.Unlock()
+	if why.Kind == fault.Incompatible { // what is being computed is of no use
+		j.stopping.Store(true)
+		j.abort()
+		return
+	}
+	j.stop()
 }
 
 // stop asks every worker to end at its next batch border.
@@ -160,15 +275,20 @@ func (j *job) stop() {
 	j.queue.close()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, w := range j.workers {
-		if w != nil {
-			_ = w.conn.Send(wire.Message{Stop: &wire.Stop{}})
+	for i := range j.slots {
+		if w := j.slots[i].worker; w != nil {
+			w.endChunk()
 		}
 	}
 }
 
 // unfinished is why records are left although no goroutine failed.
 func (j *job) unfinished(ctx context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stopped != nil && (j.queue.unfinished() || j.stopped.Kind == fault.Incompatible) {
+		return j.stopped
+	}
 	if !j.queue.unfinished() {
 		_, next := j.output.Appended()
 		if total, known := j.source.Total(); known && next != j.config.Offset+total {
@@ -176,30 +296,56 @@ func (j *job) unfinished(ctx context.Context) error {
 		}
 		return nil
 	}
-	if j.stopping.Load() || ctx.Err() != nil {
+	switch {
+	case j.stopping.Load() || ctx.Err() != nil:
 		return fault.New(fault.Canceled, "stopped on request")
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.last == nil {
+	case j.last == nil:
 		return fault.New(fault.NoDevice, "no device is left")
-	}
-	if !j.opened {
+	case !j.opened:
 		return fault.New(fault.Incompatible, "the kernel could not be opened on any device: %s", j.last.Message).WithDetail(j.last.Detail)
 	}
 	return fault.New(fault.NoDevice, "no device is left; the last was lost by: %s", j.last.Message).WithDetail(j.last.Detail)
+}
+
+// markRest keeps everything that nobody is left to compute, marked.
+func (j *job) markRest(ctx context.Context, e *fault.Error) error {
+	why := fault.New(fault.Device, "never computed: %s", e.Message).WithDetail(e.Detail)
+	return j.queue.rest(ctx, func(t task) error {
+		segment, err := j.giveUp(t, why)
+		if err != nil {
+			return err
+		}
+		return j.output.Commit(segment)
+	})
+}
+
+// giveUp writes a chunk with every record marked, and books it.
+func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
+	segment, err := chunk.GiveUp(t.chunk, chunk.PartOptions{
+		Path:        j.partPath(t),
+		ErrorsApart: j.config.Errors != "", Step: j.config.Kernel,
+	}, j.config.MaxRecordBytes, why)
+	if err != nil {
+		return segment, err
+	}
+	j.mu.Lock()
+	j.tally.Add(segment.Tally)
+	j.mu.Unlock()
+	j.emit(ChunkGivenUp{First: t.chunk.First, Records: t.chunk.Records, Fault: why})
+	j.source.Release(t.chunk)
+	return segment, nil
 }
 
 // finish closes the report and tells everybody.
 func (j *job) finish(err error) Report {
 	j.mu.Lock()
 	total, _ := j.source.Total()
-	j.report.In, j.report.Blank = total, j.source.Blank()
+	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
-	j.report.close(time.Now())
+	j.report.close(time.Now(), j.tally)
 	report := j.report
 	j.mu.Unlock()
-	_ = report.WriteFile(j.folder.join("report.json"))
+	_ = report.WriteFile(j.folder.join(reportFile))
 	j.emit(Finished{Report: report})
 	return report
 }
@@ -217,10 +363,9 @@ func (j *job) emit(event Event) {
 // done is what is done of the whole job, chunks in work included; the caller
 // holds j.mu.
 func (j *job) done() chunk.Counts {
-	counts := chunk.Counts{Succeeded: j.report.Succeeded, Failed: j.report.Failed, Dropped: j.report.Dropped}
-	counts.Records = counts.Succeeded + counts.Failed + counts.Dropped
-	for _, live := range j.live {
-		counts.Add(live)
+	counts := j.tally.Counts
+	for i := range j.slots {
+		counts.Add(j.slots[i].live)
 	}
 	return counts
 }
@@ -233,7 +378,8 @@ func (j *job) total() int64 {
 	return -1
 }
 
-// partPath names a part by its first record and attempt.
+// partPath names a part by its first record, and so that no two attempts, also
+// of an earlier run, write to one file.
 func (j *job) partPath(t task) string {
-	return j.folder.join("parts", fmt.Sprintf("%012d-%d", t.chunk.First, t.attempts))
+	return j.folder.join(chunk.PartsDir, fmt.Sprintf("%012d-%s", t.chunk.First, randomName()[:8]))
 }

@@ -33,6 +33,8 @@ type Plan struct {
 	Chunks       int64 `json:"chunks"`
 	ChunkRecords int64 `json:"chunk_records"`
 	BatchSize    int   `json:"batch_size"`
+	// Resumed is how many records an earlier run has done.
+	Resumed int64 `json:"resumed,omitempty"`
 	// Notes are lines for the user.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -49,6 +51,9 @@ type Slot struct {
 	Threads int `json:"threads"`
 }
 
+// key is the device, the same for all slots of one.
+func (s Slot) key() string { return s.Devices[0].String() }
+
 // device is how a kernel is told of the slot.
 func (s Slot) device() wire.Device {
 	first := s.Devices[0]
@@ -62,7 +67,17 @@ func (s Slot) device() wire.Device {
 // MakePlan says what Run would do with the same Config. It starts the kernel
 // once, without a device, to ask what it needs, and leaves nothing behind.
 func MakePlan(ctx context.Context, config Config) (Plan, error) {
-	p, err := prepare(ctx, config)
+	config, err := config.withDefaults()
+	if err != nil {
+		return Plan{}, err
+	}
+	if err := checkOutputFolders(config); err != nil {
+		return Plan{}, err
+	}
+	if err := checkOutputs(config); err != nil {
+		return Plan{}, err
+	}
+	p, err := prepare(ctx, config, nil)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -76,6 +91,12 @@ type prepared struct {
 	plan   Plan
 	source chunk.Source
 	runDir string // short-lived things with short names: sockets
+	// print is the fingerprint, cut how the input was cut; of a file only.
+	print fingerprint
+	cut   chunk.Cut
+	files []string // the kernel's
+	// earlier is the job that is gone on with, nil for a new one.
+	earlier *earlier
 }
 
 func (p *prepared) close() {
@@ -87,18 +108,11 @@ func (p *prepared) close() {
 
 // prepare checks everything that can be checked before a worker starts, in the
 // order in which a user would want to hear of it.
-func prepare(ctx context.Context, config Config) (_ *prepared, err error) {
-	config, err = config.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+func prepare(ctx context.Context, config Config, before *earlier) (_ *prepared, err error) {
 	if err := checkInput(config); err != nil {
 		return nil, err
 	}
-	if err := checkOutputs(config); err != nil {
-		return nil, err
-	}
-	p := &prepared{config: config}
+	p := &prepared{config: config, earlier: before}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -125,8 +139,25 @@ func prepare(ctx context.Context, config Config) (_ *prepared, err error) {
 	if err := p.fitKernel(ctx); err != nil {
 		return nil, err
 	}
+	if err := p.compare(); err != nil {
+		return nil, err
+	}
 	p.describeChunks()
 	return p, nil
+}
+
+// compare takes the fingerprint and holds it against the earlier job's.
+func (p *prepared) compare() (err error) {
+	if p.config.Input == "-" {
+		return nil
+	}
+	if p.print, err = takeFingerprint(p.config, p.files); err != nil {
+		return err
+	}
+	if p.earlier == nil {
+		return nil
+	}
+	return checkChanges(p.print.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
 }
 
 func (p *prepared) assignDevices(ctx context.Context) error {
@@ -179,14 +210,37 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 		return nil
 	}
 	setDefault(&batch, DefaultBatchSize)
-	source, err := chunk.OpenFile(ctx, p.config.Input, chunk.CutOptions{
+	options := chunk.CutOptions{
 		Limits: p.limits(), Chunks: p.config.ChunksPerGPU * len(p.plan.Slots),
 		BatchSize: batch, Split: p.config.Split,
-	})
+	}
+	if p.earlier != nil {
+		return p.reopenInput(ctx, options)
+	}
+	source, err := chunk.OpenFile(ctx, p.config.Input, options)
 	if err != nil {
 		return err
 	}
 	p.source = source
+	if planner, ok := source.(chunk.Planner); ok {
+		p.cut = planner.Cut()
+	}
+	return nil
+}
+
+// reopenInput cuts the input as it was cut before, and leaves out what is done.
+// It is compared with what it was afterwards.
+func (p *prepared) reopenInput(ctx context.Context, options chunk.CutOptions) error {
+	p.cut = p.earlier.manifest.Cut
+	source := chunk.FromCut(p.cut)
+	if p.cut.Bytes > 0 {
+		options.Bytes = p.cut.Bytes
+		var err error
+		if source, err = chunk.OpenFile(ctx, p.config.Input, options); err != nil {
+			return err
+		}
+	}
+	p.source = chunk.Remaining(source, p.earlier.state)
 	return nil
 }
 
@@ -210,8 +264,8 @@ func (p *prepared) limits() chunk.Limits {
 }
 
 func (p *prepared) askKernel(ctx context.Context) error {
-	info, err := describeKernel(ctx, p)
-	p.plan.Info = info
+	ready, err := describeKernel(ctx, p)
+	p.plan.Info, p.files = ready.Info, ready.Files
 	return err
 }
 
@@ -234,6 +288,9 @@ func (p *prepared) fitKernel(ctx context.Context) error {
 		return nil
 	}
 	p.plan.BatchSize = info.BatchSize
+	if p.earlier != nil {
+		return nil // it is cut already
+	}
 	if p.source != nil { // counted for another batch size
 		_ = p.source.Close()
 		p.source = nil
@@ -250,6 +307,10 @@ func (p *prepared) describeChunks() {
 		return
 	}
 	p.plan.Records = total
+	if p.earlier != nil {
+		p.plan.Resumed = p.earlier.state.Done()
+		return
+	}
 	slots := len(p.plan.Slots)
 	p.plan.ChunkRecords = chunk.Size(total, p.config.ChunksPerGPU*slots, p.plan.BatchSize)
 	if p.plan.ChunkRecords > 0 {
@@ -287,6 +348,25 @@ func checkInput(config Config) error {
 	return nil
 }
 
+// checkOutputFolders finds a mistyped path before the job's folder is made.
+func checkOutputFolders(config Config) error {
+	if config.WorkDir != "" {
+		if info, err := os.Stat(config.WorkDir); err != nil || !info.IsDir() {
+			return fault.New(fault.Usage, "the work folder %s does not exist: mkdir -p %s", config.WorkDir, config.WorkDir)
+		}
+	}
+	for _, path := range []string{config.Output, config.Errors} {
+		if path == "" || path == "-" {
+			continue
+		}
+		dir := filepath.Dir(path)
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return fault.New(fault.Usage, "the folder %s for %s does not exist: mkdir -p %s", dir, path, dir)
+		}
+	}
+	return nil
+}
+
 func checkOutputs(config Config) error {
 	if config.Output == "" {
 		return nil // a plan needs none; Run asks for one
@@ -317,10 +397,6 @@ func checkOutput(config Config, what, path string) error {
 		return nil
 	case !errors.Is(err, os.ErrNotExist):
 		return fault.New(fault.Usage, "%s: %w", what, err)
-	}
-	dir := filepath.Dir(path)
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return fault.New(fault.Usage, "the folder %s for the %s does not exist: mkdir -p %s", dir, what, dir)
 	}
 	return nil
 }

@@ -27,7 +27,17 @@ const (
 
 	firstBackOff = 100 * time.Millisecond
 	maxBackOff   = 10 * time.Second
+
+	// A lost device is tried again after firstProbe, then twice as long, up to
+	// maxProbe.
+	firstProbe = 30 * time.Second
+	maxProbe   = 10 * time.Minute
 )
+
+// probeAfter is how long a device is left alone before it is tried again.
+func probeAfter(probes int) time.Duration {
+	return min(maxProbe, firstProbe<<min(probes, 10))
+}
 
 // budget counts the workers that a slot has lost lately.
 type budget struct {

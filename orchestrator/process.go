@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -138,6 +139,9 @@ func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
 
 var errWorkerGone = errors.New("the worker process is gone")
 
+// endChunk asks the worker to end its chunk at the next batch border.
+func (w *workerProcess) endChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{}}) }
+
 // end lets the worker close its kernel and waits for it.
 func (w *workerProcess) end() {
 	_ = w.conn.Send(wire.Message{End: &wire.End{}})
@@ -177,11 +181,16 @@ func (w *workerProcess) lost(err error) *fault.Error {
 // socketPair returns two connected ends; both are closed on exec, and the child
 // gets its own as an extra file.
 func socketPair() (ours, theirs *os.File, err error) {
+	// Nobody may fork between the making and the marking.
+	syscall.ForkLock.RLock()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		proc.CloseOnExec(fds[0], fds[1])
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, nil, err
 	}
-	proc.CloseOnExec(fds[0], fds[1])
 	// Our end goes to the poller, so that Close ends a blocked read.
 	if err := unix.SetNonblock(fds[0], true); err != nil {
 		return nil, nil, err
@@ -242,10 +251,10 @@ func workerEnv(pin []string, threads int) []string {
 }
 
 // describeKernel asks the kernel what it is, through a worker without a device.
-func describeKernel(ctx context.Context, p *prepared) (wire.Info, error) {
+func describeKernel(ctx context.Context, p *prepared) (wire.Ready, error) {
 	dir := filepath.Join(p.runDir, "plan")
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return wire.Info{}, fault.New(fault.Storage, "make temporary folder: %w", err)
+		return wire.Ready{}, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
 	setup := p.setup(dir)
 	setup.DescribeOnly = true
@@ -255,24 +264,24 @@ func describeKernel(ctx context.Context, p *prepared) (wire.Info, error) {
 		log: filepath.Join(p.runDir, "plan.log"),
 	})
 	if err != nil {
-		return wire.Info{}, err
+		return wire.Ready{}, err
 	}
 	message, err := w.receive(ctx)
 	switch {
 	case ctx.Err() != nil:
 		w.kill()
-		return wire.Info{}, ctx.Err()
+		return wire.Ready{}, ctx.Err()
 	case err != nil:
-		return wire.Info{}, w.lost(err)
+		return wire.Ready{}, w.lost(err)
 	}
 	w.end()
 	switch {
 	case message.Ready != nil:
-		return message.Ready.Info, nil
+		return *message.Ready, nil
 	case message.Failed != nil:
-		return wire.Info{}, unusable(message.Failed.Fault)
+		return wire.Ready{}, unusable(message.Failed.Fault)
 	}
-	return wire.Info{}, fmt.Errorf("the worker answered nonsense")
+	return wire.Ready{}, fmt.Errorf("the worker answered nonsense")
 }
 
 // unusable makes of a kernel that cannot even be described one that the job

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -13,8 +14,8 @@ import (
 // task is a chunk with its history.
 type task struct {
 	chunk    chunk.Chunk
-	attempts int          // workers that were lost with it
-	last     *fault.Error // how the last one was
+	attempts int      // workers that were lost with it
+	tried    []string // devices that failed at it; others go first
 }
 
 // queue is where slots pull their chunks: what came back first, then the source.
@@ -27,41 +28,101 @@ type queue struct {
 	changed  *sync.Cond
 	returned []task
 	held     int
-	reading  bool  // somebody waits for the source
-	ended    bool  // the source has no more
-	err      error // of the source
+	waiting  int            // slots that have nothing to do
+	devices  map[string]int // slots that may still take something, by device
+	reading  bool           // somebody waits for the source
+	ended    bool           // the source has no more
+	err      error          // of the source
 	closed   bool
 	over     chan struct{} // closed when nobody will get anything any more
 }
 
 func newQueue(source chunk.Source) *queue {
-	q := &queue{source: source, over: make(chan struct{})}
+	q := &queue{source: source, over: make(chan struct{}), devices: make(map[string]int)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
 
-// take returns the next task. It returns false when there is none left, the
-// queue was closed, or the source failed; the error says which.
-func (q *queue) take(ctx context.Context) (task, bool, error) {
+// join says that a slot of a device takes part; leave that it does no longer.
+// leave reports how many slots are left.
+func (q *queue) join(device string) {
+	q.mu.Lock()
+	q.devices[device]++
+	q.mu.Unlock()
+}
+
+func (q *queue) leave(device string) (left int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.devices[device]--; q.devices[device] == 0 {
+		delete(q.devices, device)
+	}
+	for _, slots := range q.devices {
+		left += slots
+	}
+	q.tell()
+	return left
+}
+
+// take returns the next task for a device. It returns false when there is none
+// left, the queue was closed, or the source failed; the error says which.
+func (q *queue) take(ctx context.Context, device string) (task, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		switch {
-		case q.closed || q.err != nil:
+		if q.closed || q.err != nil {
 			return task{}, false, q.err
-		case len(q.returned) > 0:
-			t := q.returned[0]
-			q.returned = q.returned[1:]
+		}
+		if i := slices.IndexFunc(q.returned, func(t task) bool { return q.suits(t, device) }); i >= 0 {
+			t := q.returned[i]
+			q.returned = slices.Delete(q.returned, i, i+1)
 			q.held++
 			return t, true, nil
-		case q.ended && q.held == 0:
+		}
+		switch {
+		case q.ended && q.held == 0 && len(q.returned) == 0:
 			return task{}, false, nil
 		case !q.ended && !q.reading:
 			q.read(ctx)
 		default:
+			q.waiting++
 			q.changed.Wait()
+			q.waiting--
 		}
 	}
+}
+
+// suits: a task goes to a device that has not failed at it as long as there is
+// one.
+func (q *queue) suits(t task, device string) bool {
+	return !slices.Contains(t.tried, device) || !q.elsewhere(t)
+}
+
+func (q *queue) elsewhere(t task) bool {
+	for device := range q.devices {
+		if !slices.Contains(t.tried, device) {
+			return true
+		}
+	}
+	return false
+}
+
+// final reports whether no device but this one is left to try.
+func (q *queue) final(t task, device string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.tried = append(slices.Clone(t.tried), device)
+	return !q.elsewhere(t)
+}
+
+// idle is how many slots have nothing to do while others have.
+func (q *queue) idle() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ended || len(q.returned) > 0 {
+		return 0
+	}
+	return q.waiting
 }
 
 // read asks the source with the lock given up: a stream may block.
@@ -85,18 +146,14 @@ func (q *queue) read(ctx context.Context) {
 }
 
 // finish says that a task is done with, whatever came of it.
-func (q *queue) finish() {
-	q.mu.Lock()
-	q.held--
-	q.tell()
-	q.mu.Unlock()
-}
+func (q *queue) finish() { q.giveBack() }
 
-// giveBack returns a task for somebody else.
-func (q *queue) giveBack(t task) {
+// giveBack returns what is left of a task for somebody else: nothing, the task
+// itself, or several.
+func (q *queue) giveBack(tasks ...task) {
 	q.mu.Lock()
 	q.held--
-	q.returned = append(q.returned, t)
+	q.returned = append(q.returned, tasks...)
 	q.tell()
 	q.mu.Unlock()
 }
@@ -133,6 +190,28 @@ func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelF
 		}
 	}()
 	return ctx, cancel
+}
+
+// rest takes everything that nobody will compute, one task after the other.
+func (q *queue) rest(ctx context.Context, each func(task) error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		if len(q.returned) > 0 {
+			t := q.returned[0]
+			q.returned = q.returned[1:]
+			if err := each(t); err != nil {
+				return err
+			}
+			continue
+		}
+		if q.ended {
+			return q.err
+		}
+		if q.read(ctx); q.err != nil || ctx.Err() != nil {
+			return q.err
+		}
+	}
 }
 
 // unfinished reports whether there is work that nobody will do.

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"encoding/json"
 	"os"
-	"slices"
 	"sort"
 	"time"
 
@@ -28,6 +27,8 @@ type Report struct {
 	Dropped   int64 `json:"dropped"`
 	// Pending records were not computed: 0 unless the job stopped early.
 	Pending int64 `json:"pending"`
+	// Resumed records were done by an earlier run of the job.
+	Resumed int64 `json:"resumed,omitempty"`
 	// Blank lines were skipped; they are no records.
 	Blank int64 `json:"blank_lines"`
 
@@ -75,12 +76,7 @@ type FailureReport struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-func (r *Report) addCounts(c chunk.Counts) {
-	r.Succeeded += c.Succeeded
-	r.Failed += c.Failed
-	r.Dropped += c.Dropped
-}
-
+// addStats books what a segment cost its worker.
 func (r *Report) addStats(slot int, c chunk.Counts, stats wire.Stats) {
 	w := &r.Workers[slot]
 	w.Records += c.Records
@@ -89,44 +85,35 @@ func (r *Report) addStats(slot int, c chunk.Counts, stats wire.Stats) {
 	w.Busy += stats.Busy
 	w.Restarts += stats.Restarts
 	w.Retries += stats.Retries
-	for kind, k := range stats.Kinds {
-		r.addFailure(FailureReport{Kind: kind, Count: k.Count, Example: k.Example, Line: k.Line, Detail: k.Detail})
-	}
 }
 
-// addFailure keeps the example that comes first in the input, so that a report
-// does not depend on which worker was faster.
-func (r *Report) addFailure(f FailureReport) {
-	i := slices.IndexFunc(r.Failures, func(known FailureReport) bool { return known.Kind == f.Kind })
-	if i < 0 {
-		r.Failures = append(r.Failures, f)
-		return
-	}
-	known := &r.Failures[i]
-	known.Count += f.Count
-	if f.Line < known.Line {
-		known.Example, known.Line, known.Detail = f.Example, f.Line, f.Detail
-	}
-}
-
-// close works out what follows from the rest.
-func (r *Report) close(now time.Time) {
+// close works out what follows from the rest, and from what is done.
+func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Elapsed = now.Sub(r.Started)
-	done := r.Succeeded + r.Failed + r.Dropped
-	r.Pending = r.In - done
-	r.Rate = rate(done, r.Elapsed)
-	for i := range r.Workers {
-		w := &r.Workers[i]
-		if !w.ready.IsZero() {
-			w.alive += now.Sub(w.ready)
-			w.ready = time.Time{}
-		}
-		w.Rate = rate(w.Records, w.alive)
-		if w.alive > 0 {
-			w.BusyShare = min(1, w.Busy.Seconds()/w.alive.Seconds())
-		}
+	r.Succeeded, r.Failed, r.Dropped = done.Succeeded, done.Failed, done.Dropped
+	r.Pending = r.In - done.Records
+	r.Rate = rate(done.Records-r.Resumed, r.Elapsed)
+	for kind, k := range done.Kinds {
+		r.Failures = append(r.Failures, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, Line: k.Line, Detail: k.Detail})
 	}
-	sort.SliceStable(r.Failures, func(i, j int) bool { return r.Failures[i].Count > r.Failures[j].Count })
+	sort.Slice(r.Failures, func(i, j int) bool {
+		a, b := r.Failures[i], r.Failures[j]
+		return a.Count > b.Count || a.Count == b.Count && a.Kind < b.Kind
+	})
+	for i := range r.Workers {
+		r.Workers[i].close(now)
+	}
+}
+
+func (w *WorkerReport) close(now time.Time) {
+	if !w.ready.IsZero() {
+		w.alive += now.Sub(w.ready)
+		w.ready = time.Time{}
+	}
+	w.Rate = rate(w.Records, w.alive)
+	if w.alive > 0 {
+		w.BusyShare = min(1, w.Busy.Seconds()/w.alive.Seconds())
+	}
 }
 
 func rate(records int64, d time.Duration) float64 {

@@ -301,7 +301,7 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 		return nil
 	})
-	want := []string{"failures.jsonl", "lock", "logs/worker-0.log", "report.json"}
+	want := []string{"failures.jsonl", "job.json", "lock", "logs/worker-0.log", "report.json"}
 	for i := range want {
 		want[i] = "out.jsonl.gpurun/" + want[i]
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -21,6 +20,7 @@ type slotRun struct {
 	starts int
 	budget budget
 	opened bool
+	probes int // how often a lost device was tried again
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
@@ -29,25 +29,61 @@ func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot
 func (s *slotRun) run(now context.Context) error {
 	defer func() { s.release(now) }()
 	for {
-		if e := s.job.retiredBy(s.slot); e != nil { // by another worker of its device
-			s.job.lost(s.slot, e, true)
+		retired, err := s.turn(now)
+		if err != nil || !retired {
+			return err
+		}
+		// The device is lost. As long as others go on it may come back.
+		if !s.awaitProbe(now) {
 			return nil
+		}
+	}
+}
+
+// turn works until there is nothing left, or the slot is retired.
+func (s *slotRun) turn(now context.Context) (retired bool, err error) {
+	for {
+		if e := s.job.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker of its device
+			s.drop()
+			s.job.lost(s.slot, e, true)
+			return true, nil
 		}
 		if s.worker == nil {
 			if e := s.open(now); e != nil {
 				if retired, err := s.lose(now, nil, e); err != nil || retired {
-					return err
+					return retired, err
 				}
 				continue
 			}
 		}
-		t, ok, err := s.job.queue.take(now)
+		t, ok, err := s.job.queue.take(now, s.slot.key())
 		if err != nil || !ok {
-			return err
+			return false, err
 		}
 		if retired, err := s.compute(now, t); err != nil || retired {
-			return err
+			return retired, err
 		}
+	}
+}
+
+// awaitProbe waits until the device may be tried again; false if the job ends
+// before. It ends at once when no device is left that could do the work.
+func (s *slotRun) awaitProbe(now context.Context) bool {
+	if s.job.queue.leave(s.slot.key()) == 0 {
+		s.job.queue.close()
+		return false
+	}
+	timer := time.NewTimer(probeAfter(s.probes))
+	defer timer.Stop()
+	s.probes++
+	select {
+	case <-timer.C:
+		s.job.queue.join(s.slot.key())
+		return true
+	case <-s.job.queue.over:
+		return false
+	case <-now.Done():
+		return false
 	}
 }
 
@@ -88,6 +124,7 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 		return message.Failed.Fault
 	}
 	s.opened = true
+	s.probes = 0
 	s.job.ready(s.slot)
 	s.job.emit(WorkerReady{Slot: s.slot.Number, Device: s.slot.Name, Took: time.Since(started)})
 	return nil
@@ -105,16 +142,20 @@ func (s *slotRun) cpus() []int {
 	return cpus
 }
 
-// compute gives the worker a task and follows it to its end.
+// compute gives the worker a task and follows it to its end: the end of the
+// chunk, or of as much of it as is computed before the next checkpoint.
 func (s *slotRun) compute(now context.Context, t task) (retired bool, err error) {
-	assign := wire.Assign{Chunk: t.chunk, Part: s.job.partPath(t)}
+	assign := wire.Assign{Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, s.slot.key())}
+	s.job.assigned(s.slot, t)
 	if err := s.worker.conn.Send(wire.Message{Assign: &assign}); err != nil {
 		return s.lose(now, &t, s.worker.lost(err))
 	}
 	// A stop that came before the chunk was told to the worker before it, too.
 	if s.job.stopping.Load() {
-		_ = s.worker.conn.Send(wire.Message{Stop: &wire.Stop{}})
+		s.worker.endChunk()
 	}
+	checkpoint := time.AfterFunc(s.job.config.Checkpoint, s.worker.endChunk)
+	defer checkpoint.Stop()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 	for {
 		message, err := s.worker.receive(now)
@@ -126,9 +167,11 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 			return s.lose(now, &t, s.worker.lost(err))
 		case message.Progress != nil:
 			s.job.progress(s.slot, t, message.Progress.Counts)
+			s.job.noteFirst(s.slot, message.Progress.First)
 		case message.Done != nil:
-			s.job.commit(now, s.slot, t, *message.Done)
-			return false, nil
+			checkpoint.Stop() // or it would end the next chunk
+			s.job.noteFirst(s.slot, message.Done.First)
+			return false, s.job.commit(now, s.slot, t, *message.Done)
 		case message.Failed != nil:
 			return s.lose(now, &t, message.Failed.Fault)
 		}
@@ -138,9 +181,6 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 // lose decides what a lost worker means: for its task, its device and the job.
 func (s *slotRun) lose(now context.Context, t *task, e *fault.Error) (retired bool, err error) {
 	s.drop()
-	if t != nil {
-		s.job.forget(s.slot)
-	}
 	action := decide(e.Kind, s.opened, &s.budget, time.Now())
 	if action == giveUpJob || action == leave {
 		if t != nil {
@@ -149,13 +189,13 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error) (retired bo
 		if action == leave {
 			return true, nil
 		}
-		return true, e
+		return false, e
 	}
 	retired = action == retire
 	s.job.lost(s.slot, e, retired)
 	if t != nil {
-		if err := s.job.retry(now, *t, e); err != nil {
-			return true, err
+		if err := s.job.retry(now, s.slot, *t, e); err != nil {
+			return false, err
 		}
 	}
 	if retired {
@@ -186,134 +226,4 @@ func (s *slotRun) release(now context.Context) {
 		s.worker.end()
 	}
 	s.drop()
-}
-
-func (j *job) setWorker(slot Slot, w *workerProcess) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.workers[slot.Number] = w
-	report := &j.report.Workers[slot.Number]
-	if w == nil && !report.ready.IsZero() {
-		report.alive += time.Since(report.ready)
-		report.ready = time.Time{}
-	}
-}
-
-func (j *job) ready(slot Slot) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.opened = true
-	j.report.Workers[slot.Number].ready = time.Now()
-}
-
-// retiredBy is how the slot's device was lost, nil if it was not.
-func (j *job) retiredBy(slot Slot) *fault.Error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, device := range slot.Devices {
-		if e := j.retired[device.String()]; e != nil {
-			return e
-		}
-	}
-	return nil
-}
-
-// lost books a lost worker.
-func (j *job) lost(slot Slot, e *fault.Error, retired bool) {
-	j.mu.Lock()
-	j.last = e
-	report := &j.report.Workers[slot.Number]
-	report.Lost++
-	report.Retired = retired
-	if e.Kind == fault.Device {
-		for _, device := range slot.Devices {
-			j.retired[device.String()] = e
-		}
-	}
-	j.mu.Unlock()
-	j.emit(WorkerLost{Slot: slot.Number, Device: slot.Name, Fault: e, Retired: retired})
-}
-
-// progress books how far a chunk is.
-func (j *job) progress(slot Slot, t task, counts chunk.Counts) {
-	j.mu.Lock()
-	j.live[slot.Number] = counts
-	done := j.done()
-	j.mu.Unlock()
-	j.emit(Progress{
-		Slot: slot.Number, Device: slot.Name, Chunk: counts, Records: t.chunk.Records,
-		Job: done, Total: j.total(),
-	})
-}
-
-// forget takes back what was told of a chunk that is lost.
-func (j *job) forget(slot Slot) {
-	j.mu.Lock()
-	j.live[slot.Number] = chunk.Counts{}
-	j.mu.Unlock()
-}
-
-// commit takes a finished segment; what the worker left of the chunk goes back.
-func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) {
-	counts := done.Segment.Counts
-	j.mu.Lock()
-	j.live[slot.Number] = chunk.Counts{}
-	j.report.addCounts(counts)
-	j.report.addStats(slot.Number, counts, done.Stats)
-	all := j.done()
-	j.mu.Unlock()
-	j.deliver(now, done.Segment)
-	j.emit(ChunkDone{
-		Slot: slot.Number, Device: slot.Name, First: t.chunk.First, Counts: counts,
-		Job: all, Total: j.total(),
-	})
-	if done.Rest != nil {
-		j.queue.giveBack(task{chunk: *done.Rest})
-		return
-	}
-	j.source.Release(t.chunk)
-	j.queue.finish()
-}
-
-// deliver hands a segment to the committer, who may be gone if the job stops.
-func (j *job) deliver(now context.Context, s chunk.Segment) {
-	if s.Counts.Records == 0 {
-		return
-	}
-	select {
-	case j.segments <- s:
-	case <-now.Done():
-	}
-}
-
-// retry gives a task whose worker was lost to somebody else, or gives it up.
-func (j *job) retry(now context.Context, t task, e *fault.Error) error {
-	if e.Kind != fault.Device { // the device's fault costs the chunk nothing
-		t.attempts++
-	}
-	t.last = e
-	if t.attempts <= max(0, j.config.Retries) {
-		j.queue.giveBack(t)
-		return nil
-	}
-	given := fault.New(e.Kind, "given up after %d attempts: %s", t.attempts, e.Message).WithDetail(e.Detail)
-	segment, err := chunk.GiveUp(t.chunk, chunk.PartOptions{
-		Path: j.partPath(t), First: t.chunk.First,
-		ErrorsApart: j.config.Errors != "", Step: j.config.Kernel,
-	}, j.config.MaxRecordBytes, given)
-	if err != nil {
-		return err
-	}
-	j.mu.Lock()
-	j.report.addCounts(segment.Counts)
-	j.report.addFailure(FailureReport{
-		Kind: e.Kind.String(), Count: segment.Counts.Failed,
-		Example: given.Message, Line: t.chunk.Line, Detail: given.Detail,
-	})
-	j.mu.Unlock()
-	j.emit(ChunkGivenUp{First: t.chunk.First, Records: t.chunk.Records, Fault: given})
-	j.deliver(now, segment)
-	j.source.Release(t.chunk)
-	j.queue.finish()
-	return nil
 }

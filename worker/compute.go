@@ -20,15 +20,19 @@ const ahead = 2
 func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reader, err := startReading(ctx, assign.Chunk, w.setup.Records)
+	reader, err := startReading(ctx, assign.Chunk, w.setup.Records, &w.sizes)
 	if err != nil {
 		return wire.Done{}, err
 	}
 	defer reader.stop()
 	out := w.startWriting(assign, reader.give)
 
-	r := &chunkRun{worker: w, ctx: ctx, reader: reader, out: out, rest: assign.Chunk}
+	r := &chunkRun{worker: w, ctx: ctx, reader: reader, out: out, rest: assign.Chunk, final: assign.Final}
 	err = r.loop()
+	var elsewhere *elsewhereError
+	if errors.As(err, &elsewhere) { // the batch, and what is behind it, for another device
+		err = nil
+	}
 	segment, writeErr := out.finish(r.rest, err != nil || ctx.Err() != nil)
 	if err == nil {
 		err = writeErr
@@ -36,7 +40,10 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	if err != nil {
 		return wire.Done{}, err
 	}
-	done := wire.Done{Segment: segment, Stats: r.stats}
+	done := wire.Done{Segment: segment, Stats: r.stats, First: out.takeFirst()}
+	if elsewhere != nil {
+		done.Elsewhere = elsewhere.fault
+	}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest
 	}
@@ -78,6 +85,7 @@ type chunkRun struct {
 	reader *batchReader
 	out    *partWriter
 	rest   chunk.Chunk // behind the last batch that is finished
+	final  bool        // no other device is left for what does not fit this one
 	stats  wire.Stats
 
 	flight    []*work // submitted, oldest first
@@ -191,6 +199,7 @@ func (r *chunkRun) finishHead(err error) error {
 	r.stats.Busy += took
 	if err == nil {
 		r.worker.host.good(took)
+		r.worker.sizes.good()
 		r.headSince = time.Now()
 		job.settle()
 		return r.pass(job)

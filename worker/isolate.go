@@ -66,6 +66,12 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	case fault.Device, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice:
 		return failure // no record's fault
 	}
+	if failure.Kind == fault.OOM {
+		if hi-lo == 1 && !s.run.final {
+			return &elsewhereError{failure}
+		}
+		s.run.worker.sizes.shrink(hi - lo)
+	}
 	if hi-lo == 1 {
 		s.job.verdicts[lo] = verdict{fault: failure}
 		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
@@ -125,3 +131,9 @@ func (r *chunkRun) dead() bool {
 		return process.Broken()
 	}
 }
+
+// elsewhereError: a record does not fit this device's memory even alone; another
+// may have more.
+type elsewhereError struct{ fault *fault.Error }
+
+func (e *elsewhereError) Error() string { return e.fault.Message }

@@ -15,6 +15,7 @@ import (
 type batchReader struct {
 	reader  *chunk.Reader
 	options wire.Records
+	sizes   *batchSizes
 	batches chan readBatch
 	free    chan *chunk.Batch
 	cancel  context.CancelFunc
@@ -27,14 +28,14 @@ type readBatch struct {
 	err  error
 }
 
-func startReading(ctx context.Context, c chunk.Chunk, options wire.Records) (*batchReader, error) {
+func startReading(ctx context.Context, c chunk.Chunk, options wire.Records, sizes *batchSizes) (*batchReader, error) {
 	reader, err := chunk.OpenReader(c, options.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	b := &batchReader{
-		reader: reader, options: options, cancel: cancel,
+		reader: reader, options: options, sizes: sizes, cancel: cancel,
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
 		free:  make(chan *chunk.Batch, 4*ahead),
 		check: jsonline.Want(chunk.ErrorMember),
@@ -48,7 +49,7 @@ func (b *batchReader) run(ctx context.Context) {
 	defer close(b.batches)
 	for {
 		batch := b.take()
-		err := b.reader.Read(batch, b.options.BatchSize, b.options.BatchBytes)
+		err := b.reader.Read(batch, b.sizes.size(), b.options.BatchBytes)
 		if errors.Is(err, io.EOF) {
 			return
 		}

@@ -40,6 +40,8 @@ type Worker struct {
 	log      *slog.Logger
 	setup    wire.Setup
 	host     *kernelHost
+	sizes    batchSizes
+	judged   bool        // the first batch was looked at
 	stop     atomic.Bool // end the chunk at the next batch border
 	assigned chan wire.Assign
 }
@@ -64,6 +66,7 @@ func run(builtins []string) int {
 	w.log = newLogger(w.setup)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	w.sizes.want = w.setup.Records.BatchSize
 	w.host = &kernelHost{setup: w.setup, builtins: builtins, log: w.log}
 
 	go w.listen(cancel)
@@ -141,7 +144,7 @@ func (w *Worker) serve(ctx context.Context) {
 	}
 	if w.setup.DescribeOnly {
 		w.host.close()
-		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info)}})
+		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Files: w.host.files()}})
 		return
 	}
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)

@@ -26,6 +26,7 @@ type partWriter struct {
 	once    sync.Once
 	failure error
 	told    time.Time
+	first   *wire.FirstBatch // not told yet
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *partWriter {
@@ -47,17 +48,49 @@ func (p *partWriter) run() {
 	defer close(p.done)
 	for job := range p.jobs {
 		if p.failure == nil {
+			p.judgeFirst(job)
 			if err := p.write(job); err != nil {
 				p.failure = err
 				p.once.Do(func() { close(p.broken) })
 			}
 		}
 		p.release(job.batch)
-		if time.Since(p.told) >= progressInterval {
+		if time.Since(p.told) >= progressInterval || p.first != nil {
 			p.told = time.Now()
-			p.worker.send(wire.Message{Progress: &wire.Progress{Counts: p.part.Counts()}})
+			p.worker.send(wire.Message{Progress: &wire.Progress{Counts: p.part.Counts(), First: p.takeFirst()}})
 		}
 	}
+}
+
+// judgeFirst looks at the first batch of the worker's life: did every record of
+// it fail, by the same message?
+func (p *partWriter) judgeFirst(job *work) {
+	if p.worker.judged || len(job.verdicts) == 0 {
+		return
+	}
+	p.worker.judged = true
+	p.first = &wire.FirstBatch{}
+	var same *fault.Error
+	for _, v := range job.verdicts {
+		failure := v.fault
+		if failure == nil {
+			if result := v.results.At(v.index); result.Verdict == plugins.Failed {
+				failure = fault.New(fault.Record, "%s", result.Message)
+			}
+		}
+		if failure == nil || same != nil && same.Message != failure.Message {
+			return
+		}
+		same = failure
+	}
+	p.first.Failed = same
+}
+
+// takeFirst is what is to be told of the first batch, once.
+func (p *partWriter) takeFirst() *wire.FirstBatch {
+	first := p.first
+	p.first = nil
+	return first
 }
 
 // err is the first error; for use after broken is closed.

@@ -15,11 +15,12 @@ const exitHelp = `Exit status:
   2    usage, bad configuration, missing or unreadable input, output exists
   3    finished, some records failed: they are kept, with an "_error"
   4    no usable device
-  5    the kernel is unusable
+  5    the kernel is unusable, or fails on everything
   6    the job folder is locked, damaged or another job's
-  7    stopped: the disk is full, or the input, a part or the output cannot be read or written
-  130  interrupted (SIGINT)
-  143  interrupted (SIGTERM, SIGHUP)`
+  7    stopped, and the same command goes on: disk full, something cannot be read
+       or written, --halt, --max-time
+  130  interrupted (SIGINT), and the same command goes on
+  143  interrupted (SIGTERM, SIGHUP), and the same command goes on`
 
 // errSomeFailed: the job finished, and some records failed. It has been reported.
 var errSomeFailed = errors.New("some records failed")
@@ -70,7 +71,7 @@ func exitCode(err error) int {
 		return 5
 	case fault.Conflict:
 		return 6
-	case fault.Storage:
+	case fault.Storage, fault.Stopped:
 		return 7
 	case fault.Canceled:
 		return 130

@@ -67,6 +67,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		{"batch-size", int64(f.batchSize)}, {"batch-bytes", int64(f.batchBytes)},
 		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
 		{"timeout", int64(c.Timeout)}, {"open-timeout", int64(c.OpenTimeout)},
+		{"checkpoint", int64(c.Checkpoint)},
 	} {
 		if one.value <= 0 && cmd.Flags().Lookup(one.flag) != nil {
 			return c, usagef("--%s must be at least 1, not %s", one.flag, cmd.Flags().Lookup(one.flag).Value)
@@ -142,6 +143,26 @@ func (b *byteSize) Set(text string) error {
 	}
 	*b = byteSize(n * factor)
 	return nil
+}
+
+// parseHalt reads never, fail=N and fail=P%.
+func parseHalt(text string) (orchestrator.Halt, error) {
+	var halt orchestrator.Halt
+	if text == "never" {
+		return halt, nil
+	}
+	number, ok := strings.CutPrefix(text, "fail=")
+	percent, isPercent := strings.CutSuffix(number, "%")
+	var err error
+	if isPercent {
+		halt.Percent, err = strconv.ParseFloat(percent, 64)
+	} else {
+		halt.Records, err = strconv.ParseInt(number, 10, 64)
+	}
+	if !ok || err != nil || halt.Percent < 0 || halt.Percent > 100 || halt.Records < 0 || halt == (orchestrator.Halt{}) {
+		return halt, usagef("--halt %q is none of never, fail=N, fail=P%%", text)
+	}
+	return halt, nil
 }
 
 // checkLogLevel refuses what slog would not know.

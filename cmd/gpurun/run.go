@@ -31,9 +31,12 @@ JSON, or one that is too long is kept in its place with the member
   "_error": {"kind": …, "message": …, "step": …, "line": …}
 or sent to a file of its own with --errors.
 
+Interrupted by a signal, a crash, a reboot or a full disk, the same command goes
+on where it was; at most --checkpoint of each worker's work is done again.
+
 Records alone go to standard output; bars, lines and events go to standard
-error. Beside out.jsonl the folder out.jsonl.gpurun keeps logs, failures.jsonl
-and report.json.`
+error. Beside out.jsonl the folder out.jsonl.gpurun keeps the job's journal
+while it runs, and logs, failures.jsonl and report.json.`
 
 // runFlags are those of run beside the job's own.
 type runFlags struct {
@@ -42,6 +45,8 @@ type runFlags struct {
 	report   string
 	quiet    bool
 	logLevel string
+	halt     string
+	giveUp   string
 }
 
 func newRun() *cobra.Command {
@@ -59,8 +64,16 @@ func newRun() *cobra.Command {
 	f.register(flags)
 	flags.StringVarP(&c.Output, "output", "o", "", "the output: a `FILE`, which appears when it is complete, or - for standard output")
 	flags.BoolVar(&c.Force, "force", false, "replace an output that exists")
+	flags.BoolVar(&c.Fresh, "fresh", false, "start over, where the same command would go on with an interrupted job")
+	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "go on with an interrupted job although these changed: kernel,config")
+	flags.StringVar(&c.WorkDir, "work-dir", "", "make the job folder in this `FOLDER`, instead of beside the output")
+	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder after success")
 	flags.StringVar(&c.Errors, "errors", "", "a `FILE` for the failed records, instead of their place in the output")
 	registerTimeouts(flags, c)
+	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "how much of each worker's work a kill may cost")
+	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after so long; the same command goes on (for schedulers' limits)")
+	flags.StringVar(&f.halt, "halt", "never", "stop when so many records failed: never, fail=100, fail=5%; the same command goes on")
+	flags.StringVar(&f.giveUp, "give-up", "stop", "when no device is left: stop (the same command goes on), or mark the rest as failed")
 	flags.StringVar(&f.report, "report", "", "write the report as JSON to this `FILE`")
 	flags.StringVar(&f.events, "json-events", "", "write events as JSON lines to standard error, or to a `FILE` with =FILE")
 	flags.Lookup("json-events").NoOptDefVal = "-"
@@ -78,6 +91,16 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	config.LogLevel = f.logLevel
+	if config.Halt, err = parseHalt(f.halt); err != nil {
+		return err
+	}
+	switch f.giveUp {
+	case "stop":
+	case "mark":
+		config.GiveUpMark = true
+	default:
+		return usagef("--give-up %q is neither stop nor mark", f.giveUp)
+	}
 	if len(args) == 0 {
 		return usagef("no input: name a file of JSON lines, or - for standard input; see gpurun run --help")
 	}

@@ -20,6 +20,11 @@ func notice(event orchestrator.Event) string {
 		return plain(e.Text)
 	case orchestrator.Planned:
 		return planned(e.Plan)
+	case orchestrator.Resuming:
+		if e.Total < 0 {
+			return fmt.Sprintf("resuming: %s records done", Count(e.Done))
+		}
+		return fmt.Sprintf("resuming: %s of %s records done", Count(e.Done), Count(e.Total))
 	}
 	return alarm(event)
 }

@@ -104,6 +104,9 @@ type Assign struct {
 	Chunk chunk.Chunk `json:"chunk"`
 	// Part is what the names of its result files begin with.
 	Part string `json:"part"`
+	// Final: no other device is left to try, so a record that does not fit this
+	// one's memory is marked instead of handed back.
+	Final bool `json:"final,omitempty"`
 }
 
 // Stop asks the worker to end its chunk at the next batch border.
@@ -115,6 +118,8 @@ type End struct{}
 // Ready says that the kernel is open, or described.
 type Ready struct {
 	Info Info `json:"info"`
+	// Files are the kernel's own: what its results depend on.
+	Files []string `json:"files,omitempty"`
 }
 
 // Info is what a kernel says of itself; plugins.Info explains the members.
@@ -132,6 +137,16 @@ type Info struct {
 // Progress is how far the chunk is.
 type Progress struct {
 	Counts chunk.Counts `json:"counts"`
+	// First is set once in a worker's life: how its first batch went.
+	First *FirstBatch `json:"first,omitempty"`
+}
+
+// FirstBatch tells a kernel that fails on everything from one that has met a bad
+// record.
+type FirstBatch struct {
+	// Failed is what all records of the batch failed by, the same for each; nil
+	// if they did not.
+	Failed *fault.Error `json:"failed,omitempty"`
 }
 
 // Done says that the chunk, or its beginning up to Rest, is computed and its
@@ -141,6 +156,10 @@ type Done struct {
 	// Rest is what was not computed: nil for nothing.
 	Rest  *chunk.Chunk `json:"rest,omitempty"`
 	Stats Stats        `json:"stats"`
+	// Elsewhere is why the rest should go to another device.
+	Elsewhere *fault.Error `json:"elsewhere,omitempty"`
+	// First is as in Progress, for a chunk that was faster than that.
+	First *FirstBatch `json:"first,omitempty"`
 }
 
 // Stats is what a chunk cost.

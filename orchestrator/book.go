@@ -1,0 +1,163 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// What slots tell the job, from their goroutines.
+
+func (j *job) setWorker(slot Slot, w *workerProcess) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.slots[slot.Number].worker = w
+	if w != nil {
+		return
+	}
+	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
+	report := &j.report.Workers[slot.Number]
+	if !report.ready.IsZero() {
+		report.alive += time.Since(report.ready)
+		report.ready = time.Time{}
+	}
+}
+
+// ready: the slot has an open kernel, and its device works.
+func (j *job) ready(slot Slot) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.opened = true
+	j.slots[slot.Number].retired = false
+	report := &j.report.Workers[slot.Number]
+	report.ready, report.Retired = time.Now(), false
+	for _, device := range slot.Devices {
+		delete(j.retired, device.String())
+	}
+}
+
+// retiredBy is how the slot's device was lost, nil if it was not.
+func (j *job) retiredBy(slot Slot) *fault.Error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, device := range slot.Devices {
+		if e := j.retired[device.String()]; e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// lost books a lost worker.
+func (j *job) lost(slot Slot, e *fault.Error, retired bool) {
+	j.mu.Lock()
+	j.last = e
+	report := &j.report.Workers[slot.Number]
+	report.Lost++
+	report.Retired = retired
+	j.slots[slot.Number].retired = retired
+	if e.Kind == fault.Device {
+		for _, device := range slot.Devices {
+			j.retired[device.String()] = e
+		}
+	}
+	j.mu.Unlock()
+	j.emit(WorkerLost{Slot: slot.Number, Device: slot.Name, Fault: e, Retired: retired})
+}
+
+// assigned: the slot is at a chunk.
+func (j *job) assigned(slot Slot, t task) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := &j.slots[slot.Number]
+	s.live, s.size, s.since, s.told = chunk.Counts{}, t.chunk.Records, time.Now(), false
+}
+
+// progress books how far a chunk is.
+func (j *job) progress(slot Slot, t task, counts chunk.Counts) {
+	j.mu.Lock()
+	j.slots[slot.Number].live = counts
+	done := j.done()
+	j.mu.Unlock()
+	j.emit(Progress{
+		Slot: slot.Number, Device: slot.Name, Chunk: counts, Records: t.chunk.Records,
+		Job: done, Total: j.total(),
+	})
+	j.checkHalt()
+}
+
+// commit takes a finished segment; what the worker left of the chunk goes back.
+func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) error {
+	counts := done.Segment.Tally.Counts
+	j.mu.Lock()
+	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
+	j.tally.Add(done.Segment.Tally)
+	j.report.addStats(slot.Number, counts, done.Stats)
+	all := j.done()
+	j.mu.Unlock()
+	j.deliver(now, done.Segment)
+	j.emit(ChunkDone{
+		Slot: slot.Number, Device: slot.Name, First: t.chunk.First, Counts: counts,
+		Job: all, Total: j.total(),
+	})
+	j.checkHalt()
+	if done.Rest == nil {
+		j.source.Release(t.chunk)
+		j.queue.finish()
+		return nil
+	}
+	rest := task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried}
+	if done.Elsewhere != nil {
+		rest.tried = addDevice(rest.tried, slot.key())
+	}
+	tasks, err := j.share(rest)
+	if err != nil {
+		j.queue.giveBack(rest)
+		return err
+	}
+	j.queue.giveBack(tasks...)
+	return nil
+}
+
+// deliver hands a segment to the committer, who may be gone if the job stops.
+func (j *job) deliver(now context.Context, s chunk.Segment) {
+	if s.Tally.Records == 0 {
+		return
+	}
+	select {
+	case j.segments <- s:
+	case <-now.Done():
+	}
+}
+
+// retry gives a task whose worker was lost to somebody else, or gives it up.
+func (j *job) retry(now context.Context, slot Slot, t task, e *fault.Error) error {
+	if e.Kind != fault.Device { // the device's fault costs the chunk nothing
+		t.attempts++
+	}
+	t.tried = addDevice(t.tried, slot.key())
+	if t.attempts <= max(0, j.config.Retries) {
+		j.queue.giveBack(t)
+		return nil
+	}
+	why := fault.New(e.Kind, "given up after %d attempts: %s", t.attempts, e.Message).WithDetail(e.Detail)
+	segment, err := j.giveUp(t, why)
+	if err != nil {
+		j.queue.giveBack(t)
+		return err
+	}
+	j.deliver(now, segment)
+	j.queue.finish()
+	return nil
+}
+
+func addDevice(list []string, device string) []string {
+	if slices.Contains(list, device) {
+		return list
+	}
+	return append(slices.Clone(list), device)
+}

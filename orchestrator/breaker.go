@@ -1,0 +1,63 @@
+package orchestrator
+
+import (
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// noteFirst takes how a slot's first batch went. When those of all workers failed
+// entirely, by the same message, the kernel fails on everything: the job stops
+// with that message instead of marking a million records. A job that has nothing
+// left beyond those batches is let finish.
+func (j *job) noteFirst(slot Slot, first *wire.FirstBatch) {
+	if first == nil {
+		return
+	}
+	j.mu.Lock()
+	if j.slots[slot.Number].first == nil {
+		j.slots[slot.Number].first = first
+	}
+	why := j.breaker()
+	j.mu.Unlock()
+	if why != nil {
+		j.halt(why)
+	}
+}
+
+// breaker is why the job must stop, nil if it need not; the caller holds j.mu.
+func (j *job) breaker() *fault.Error {
+	var same *fault.Error
+	workers := 0
+	for i := range j.slots {
+		s := &j.slots[i]
+		if s.retired {
+			continue
+		}
+		if s.first == nil || s.first.Failed == nil {
+			return nil
+		}
+		if same != nil && same.Message != s.first.Failed.Message {
+			return nil
+		}
+		same = s.first.Failed
+		workers++
+	}
+	if same == nil {
+		return nil
+	}
+	if total := j.total(); total >= 0 && total <= int64(workers*j.plan.BatchSize) {
+		return nil
+	}
+	return fault.New(fault.Incompatible, "the kernel fails on everything: the first batch of every worker failed entirely by: %s", same.Message).
+		WithDetail(same.Detail)
+}
+
+// checkHalt stops the job when more records failed than the user will have.
+func (j *job) checkHalt() {
+	j.mu.Lock()
+	done := j.done()
+	j.mu.Unlock()
+	if j.config.Halt.reached(done.Failed, done.Records, j.total()) {
+		j.halt(fault.New(fault.Stopped, "stopped because %d of %d records failed (--halt); the same command goes on", done.Failed, done.Records))
+	}
+}

@@ -1,0 +1,123 @@
+package orchestrator
+
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// earlier is a job that was begun in this folder and not finished.
+type earlier struct {
+	manifest *manifest
+	journal  *chunk.Journal
+	state    chunk.State
+}
+
+// findEarlier returns the job to go on with, nil for a new one.
+func findEarlier(c Config, f *folder) (*earlier, error) {
+	if c.Fresh || !resumable(c) {
+		return nil, nil
+	}
+	m, err := f.unfinished()
+	if err != nil || m == nil {
+		return nil, err
+	}
+	journal, entries, err := chunk.OpenJournal(f.join(journalFile))
+	if err != nil {
+		return nil, err
+	}
+	e := &earlier{manifest: m, journal: journal}
+	if e.state, err = chunk.Replay(entries); err != nil {
+		journal.Close()
+		return nil, err
+	}
+	if e.state.Done() == 0 && !e.state.Complete {
+		journal.Close()
+		return nil, nil // there is nothing to go on with
+	}
+	if e.state.Durable.Next < c.Offset { // nothing was durable yet
+		e.state.Durable.Next = c.Offset
+	}
+	if err := f.makeDirs(); err != nil {
+		journal.Close()
+		return nil, err
+	}
+	if !e.state.Complete {
+		if err := e.state.Verify(f.join(chunk.PartsDir), journal); err != nil {
+			journal.Close()
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// resumable: a stream cannot be read, nor written, twice.
+func resumable(c Config) bool { return c.Input != "-" && !isStream(c.Output) }
+
+// finishEarlier ends a job that had only its files to name when it was killed.
+func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
+	defer e.journal.Close()
+	tally := e.state.Durable.Tally
+	report := Report{
+		Input: c.Input, Output: c.Output, Errors: c.Errors, Kernel: c.Kernel, Folder: f.path,
+		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
+	}
+	err := chunk.CompleteOutput(outputOptions(c, f), e.state)
+	report.Stop = fault.As(err)
+	report.close(time.Now(), tally)
+	if err != nil {
+		return report, err
+	}
+	_ = report.WriteFile(f.join(reportFile))
+	f.finish(c.Clean)
+	if c.OnEvent != nil {
+		c.OnEvent(Notice{Text: "the job was done already; its files only had no names yet"})
+		c.OnEvent(Finished{Report: report})
+	}
+	return report, nil
+}
+
+func outputOptions(c Config, f *folder) chunk.OutputOptions {
+	return chunk.OutputOptions{
+		Path: c.Output, Errors: c.Errors, WorkDir: f.path, First: c.Offset,
+		Stdout: c.Stdout, NoDurable: c.noDurable,
+	}
+}
+
+// openOutput begins the output, or goes on with it.
+func openOutput(p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
+	options := outputOptions(p.config, f)
+	if e := p.earlier; e != nil {
+		options.Journal = e.journal
+		if err := f.save(p.manifest(e.manifest.Created)); err != nil {
+			return nil, nil, err
+		}
+		output, err := chunk.ResumeOutput(options, e.state)
+		return output, e.journal, err
+	}
+	if !resumable(p.config) {
+		output, err := chunk.CreateOutput(options)
+		return output, nil, err
+	}
+	// The journal first: with job.json the job begins to exist.
+	journal, err := chunk.CreateJournal(f.join(journalFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	options.Journal = journal
+	if err := f.save(p.manifest(time.Now().UTC())); err != nil {
+		journal.Close()
+		return nil, nil, err
+	}
+	output, err := chunk.CreateOutput(options)
+	return output, journal, err
+}
+
+func (p *prepared) manifest(created time.Time) manifest {
+	return manifest{
+		Version: manifestVersion, Created: created,
+		Input: absolute(p.config.Input), Output: absolute(p.config.Output), Errors: p.print.Output.Errors,
+		Kernel: p.config.Kernel, Fingerprint: p.print, Cut: p.cut,
+	}
+}
