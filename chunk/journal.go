@@ -141,8 +141,8 @@ func (j *Journal) cut() error {
 }
 
 // readJournal returns the entries and the length of what is good.
-func readJournal(file *os.File, path string) ([]Entry, int64, error) {
-	data, err := io.ReadAll(file)
+func readJournal(r io.Reader, path string) ([]Entry, int64, error) {
+	data, err := io.ReadAll(r)
 	if err != nil {
 		return nil, 0, fault.New(fault.Conflict, "read journal: %w", err)
 	}
@@ -163,7 +163,7 @@ func readJournal(file *os.File, path string) ([]Entry, int64, error) {
 		line, behind, whole := bytes.Cut(rest, newline)
 		entry, err := parseEntry(line)
 		if err != nil || !whole {
-			if hasGoodLine(behind) {
+			if hasGoodEnd(rest[1:]) {
 				return nil, 0, corrupt(offset, "%v", err)
 			}
 			break // the last words of a writer that died
@@ -211,11 +211,20 @@ func (e Entry) members() (n int) {
 	return n
 }
 
-func hasGoodLine(data []byte) bool {
+// hasGoodEnd reports whether a line is good, or ends with what is a good line: one
+// whose predecessor has lost its newline.
+func hasGoodEnd(data []byte) bool {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, newline)
-		if _, err := parseEntry(line); err == nil && whole {
-			return true
+		for at := 0; whole && at < len(line); at++ {
+			brace := bytes.Index(line[at:], []byte(" {"))
+			if brace < 0 {
+				break
+			}
+			at += brace
+			if _, err := parseEntry(line[max(0, at-8):]); err == nil {
+				return true
+			}
 		}
 		data = rest
 	}
@@ -229,11 +238,10 @@ func (j *Journal) Append(e Entry) error {
 	if j.failed != nil {
 		return j.failed
 	}
-	payload, err := json.Marshal(e)
+	line, err := e.line()
 	if err != nil {
-		return fmt.Errorf("encode journal entry: %w", err)
+		return err
 	}
-	line := fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(payload, castagnoli), payload)
 	if _, err := j.file.Write(line); err != nil {
 		err = fault.New(fault.Storage, "write journal: %w", err)
 		if j.cut() != nil {
@@ -243,6 +251,14 @@ func (j *Journal) Append(e Entry) error {
 	}
 	j.size += int64(len(line))
 	return nil
+}
+
+func (e Entry) line() ([]byte, error) {
+	payload, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode journal entry: %w", err)
+	}
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(payload, castagnoli), payload), nil
 }
 
 // Sync makes everything appended durable. Once it has failed it is not tried

@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -51,6 +52,8 @@ type OutputOptions struct {
 	Journal *Journal
 	// NoDurable leaves the durable points out, to measure what they cost.
 	NoDurable bool
+	// DurableEvery is how often there is one; default 5s.
+	DurableEvery time.Duration
 }
 
 // FailuresFile is the name, in the job folder, of what is known of each failed
@@ -60,10 +63,11 @@ const (
 	PartsDir     = "parts"
 )
 
-// A durable point is made when so much was appended, or so long ago.
-const (
-	durableBytes    = 256 << 20
-	durableInterval = 5 * time.Second
+// A durable point is made when so much was appended, or so long ago. They are
+// variables so that tests can have many.
+var (
+	durableBytes    int64 = 256 << 20
+	durableInterval       = 5 * time.Second
 )
 
 // paths are the files of the output, and their names until they are finished.
@@ -167,8 +171,13 @@ func (o *Output) take(s Segment) error {
 // append writes a segment behind what is there: all of it, or it does not count.
 func (o *Output) append(s Segment) error {
 	path := o.partPath(s)
+	base := o.targets[results].size // what the part's failures count from
 	for i := range o.targets {
-		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes); err != nil {
+		move := io.Copy
+		if i == failures {
+			move = func(w io.Writer, r io.Reader) (int64, error) { return moveFailures(w, r, base) }
+		}
+		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes, move); err != nil {
 			return err
 		}
 	}
@@ -195,13 +204,14 @@ func (o *Output) partPath(s Segment) string {
 // then the journal says so, then the parts that are in it go. Most parts never
 // reach the disk.
 func (o *Output) Checkpoint(now bool) error {
-	due := o.bytes >= durableBytes || time.Since(o.durableAt) >= durableInterval
+	due := o.bytes >= durableBytes || time.Since(o.durableAt) >= cmp.Or(o.options.DurableEvery, durableInterval)
 	if o.options.Journal == nil || o.closed || len(o.parts) == 0 || !now && (!due || o.options.NoDurable) {
 		return nil
 	}
 	if err := o.journal(func(d *Durable) Entry { return Entry{Durable: d} }); err != nil {
 		return err
 	}
+	crash.Point("durable")
 	for _, path := range o.parts {
 		RemovePart(path)
 	}
@@ -226,6 +236,17 @@ func (o *Output) journal(entry func(*Durable) Entry) error {
 
 // Appended is what stands in the output so far, and the record it ends before.
 func (o *Output) Appended() (Tally, int64) { return o.tally.clone(), o.next }
+
+// ResultBytes is how many bytes the results have so far.
+func (o *Output) ResultBytes() int64 { return o.targets[results].size }
+
+// Size is how many bytes all of it has so far.
+func (o *Output) Size() (bytes int64) {
+	for i := range o.targets {
+		bytes += o.targets[i].size
+	}
+	return bytes
+}
 
 // Finish makes the output durable and gives it its name, after all that belongs
 // to it has one. If that fails the rest is abandoned.
@@ -276,7 +297,7 @@ func CompleteOutput(options OutputOptions, state State) error {
 		if named { // but perhaps not durably
 			err = storageOf(path, syncDir(filepath.Dir(path)))
 		} else {
-			err = nameFile(temporary[i], path)
+			err = NameFile(temporary[i], path)
 		}
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (j *job) segment(t testing.TB, first, n int64, apart bool) Segment {
 		case 1:
 			must(t, part.Fail(Record{Data: fmt.Appendf(nil, `{"i":%d}`, i), Index: i, Line: i + 1}, fault.New(fault.Record, "bad")))
 		case 2:
-			part.Drop()
+			must(t, part.Drop())
 		}
 	}
 	segment, err := part.Close(Chunk{File: "in", First: first + n, Line: first + n + 1})

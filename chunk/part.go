@@ -3,18 +3,24 @@ package chunk
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-const partBuffer = 256 << 10
+const (
+	partBuffer = 256 << 10
+	// What is kept of an example and its detail: every durable point writes them
+	// to the journal again. failures.jsonl has all of it.
+	maxExample = 2 << 10
+	maxDetail  = 8 << 10
+)
 
 // Part is the result of a segment while it is written.
 type Part struct {
@@ -32,10 +38,17 @@ type PartOptions struct {
 	Chunk Chunk
 	// ErrorsApart sends failed records to a file of their own.
 	ErrorsApart bool
+	// Framed writes, before each record's lines, how many bytes they have, and
+	// failedFrame for a record that failed: for a reader that must tell whose
+	// lines are whose.
+	Framed bool
 	// Step and Device stand in marks and failures.
 	Step   string
 	Device string
 }
+
+// failedFrame stands for a failed record in framed results.
+const failedFrame = -1
 
 // NewPart begins a part; files are made when something is written to them.
 func NewPart(options PartOptions) *Part {
@@ -50,35 +63,56 @@ func NewPart(options PartOptions) *Part {
 func (p *Part) Succeed(lines []byte) error {
 	p.tally.Records++
 	p.tally.Succeeded++
+	if err := p.frame(len(lines)); err != nil {
+		return storage(err)
+	}
 	_, err := p.files[results].Write(lines)
 	return storage(err)
 }
 
+// frame announces a record's lines, in framed results.
+func (p *Part) frame(size int) error {
+	if !p.options.Framed {
+		return nil
+	}
+	_, err := fmt.Fprintf(&p.files[results], "%d\n", size)
+	return err
+}
+
 // Drop counts a record that has no line.
-func (p *Part) Drop() {
+func (p *Part) Drop() error {
 	p.tally.Records++
 	p.tally.Dropped++
+	return storage(p.frame(0))
 }
 
 // Fail writes a record marked with its failure.
 func (p *Part) Fail(r Record, e *fault.Error) error {
 	p.tally.Records++
 	p.tally.Failed++
+	at := p.files[results].sum.Bytes
 	mark := Mark{Kind: e.Kind, Message: e.Message, Step: p.options.Step, Line: r.Line}
-	if err := WriteMarked(p.failed(), r.Data, mark); err != nil {
+	var err error
+	if p.options.Framed {
+		err = p.frame(failedFrame)
+	} else {
+		err = WriteMarked(p.failed(), r.Data, mark)
+	}
+	if err != nil {
 		return storage(err)
 	}
-	return p.note(r, e)
+	return p.note(r, e, at)
 }
 
 // Pass writes a record that came in with a mark: untouched, counted as failed.
 func (p *Part) Pass(r Record) error {
 	p.tally.Records++
 	p.tally.Failed++
+	at := p.files[results].sum.Bytes
 	if err := writeAll(p.failed(), r.Data, newline); err != nil {
 		return storage(err)
 	}
-	return p.note(r, fault.New(fault.Upstream, "the record came in with an _error"))
+	return p.note(r, fault.New(fault.Upstream, "the record came in with an _error"), at)
 }
 
 func (p *Part) failed() *stream {
@@ -88,19 +122,26 @@ func (p *Part) failed() *stream {
 	return &p.files[results]
 }
 
-// note writes a line of failures.jsonl, and books the failure.
-func (p *Part) note(r Record, e *fault.Error) error {
-	p.tally.Add(Tally{Kinds: map[string]KindStats{
-		e.Kind.String(): {Count: 1, Example: e.Message, Detail: e.Detail, Line: r.Line},
-	}})
-	line, err := json.Marshal(Failure{
+// note writes a line of failures.jsonl, and books the failure; at is where in the
+// results the record stands, or would.
+func (p *Part) note(r Record, e *fault.Error, at int64) error {
+	kind := KindStats{Count: 1, Example: e.Message, Detail: e.Detail, Line: r.Line}
+	if len(kind.Example) > maxExample {
+		kind.Example = strings.ToValidUTF8(kind.Example[:maxExample], "") + "…"
+	}
+	if n := len(kind.Detail); n > maxDetail { // its end says most
+		kind.Detail = "…" + strings.ToValidUTF8(kind.Detail[n-maxDetail:], "")
+	}
+	p.tally.Add(Tally{Kinds: map[string]KindStats{e.Kind.String(): kind}})
+	line, err := Failure{
+		At: at, Size: p.files[results].sum.Bytes - at,
 		Record: r.Index, Line: r.Line, File: p.options.Chunk.File, Offset: r.Offset, Length: int64(len(r.Data)),
-		Kind: e.Kind, Message: e.Message, Detail: e.Detail, Device: p.options.Device,
-	})
+		Kind: e.Kind, Message: e.Message, Step: p.options.Step, Detail: e.Detail, Device: p.options.Device,
+	}.appendLine(nil)
 	if err != nil {
 		return err
 	}
-	return storage(writeAll(&p.files[failures], line, newline))
+	return storage(writeAll(&p.files[failures], line))
 }
 
 // Counts is what was written so far.

@@ -3,12 +3,14 @@ package chunk
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -50,17 +52,19 @@ func sums(files map[string]string, part string) (all [streams]FileSum) {
 
 func TestPart(t *testing.T) {
 	const (
-		marked  = `{"a":1,"_error":{"kind":"record","message":"bad","step":"embed","line":9}}` + "\n"
-		passed  = `{"_error":1}` + "\n"
-		failure = `{"record":5,"line":9,"file":"in.jsonl","offset":70,"length":7,"kind":"record","message":"bad","detail":"trace","device":"GPU 0"}` + "\n" +
-			`{"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"kind":"upstream","message":"the record came in with an _error","device":"GPU 0"}` + "\n"
+		marked   = `{"a":1,"_error":{"kind":"record","message":"bad","step":"embed","line":9}}` + "\n"
+		passed   = `{"_error":1}` + "\n"
+		failures = `{"at":%16d,"size":%d,"record":5,"line":9,"file":"in.jsonl","offset":70,"length":7,"kind":"record","message":"bad","step":"embed","detail":"trace","device":"GPU 0"}` + "\n" +
+			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"kind":"upstream","message":"the record came in with an _error","step":"embed","device":"GPU 0"}` + "\n"
 	)
+	inPlace := fmt.Sprintf(failures, 4, len(marked), 4+len(marked), len(passed))
+	apart := fmt.Sprintf(failures, 4, 0, 4, 0)
 	for name, c := range map[string]struct {
 		apart bool
 		want  map[string]string
 	}{
-		"in place": {false, map[string]string{"p.out": "1\n2\n" + marked + passed, "p.failures": failure}},
-		"apart":    {true, map[string]string{"p.out": "1\n2\n", "p.err": marked + passed, "p.failures": failure}},
+		"in place": {false, map[string]string{"p.out": "1\n2\n" + marked + passed, "p.failures": inPlace}},
+		"apart":    {true, map[string]string{"p.out": "1\n2\n", "p.err": marked + passed, "p.failures": apart}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -69,7 +73,7 @@ func TestPart(t *testing.T) {
 				ErrorsApart: c.apart, Step: "embed", Device: "GPU 0",
 			})
 			must(t, part.Succeed([]byte("1\n2\n")))
-			part.Drop()
+			must(t, part.Drop())
 			must(t, part.Fail(Record{Data: []byte(`{"a":1}`), Index: 5, Line: 9, Offset: 70},
 				fault.New(fault.Record, "bad").WithDetail("trace")))
 			must(t, part.Pass(Record{Data: []byte(`{"_error":1}`), Index: 6, Line: 10, Offset: 80}))
@@ -104,12 +108,35 @@ func TestPart(t *testing.T) {
 func TestPartEmpty(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
-	part.Drop()
+	must(t, part.Drop())
 	if _, err := part.Close(Chunk{}); err != nil {
 		t.Error(err)
 	}
 	if got := files(t, dir); len(got) > 0 {
 		t.Errorf("files made: %v", got)
+	}
+}
+
+// TestPartExample: however much a kernel says, the journal stays small, and
+// failures.jsonl has all of it.
+func TestPartExample(t *testing.T) {
+	dir := t.TempDir()
+	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
+	message, detail := strings.Repeat("é", 1<<20), strings.Repeat("x", 1<<20)+"the end"
+	must(t, part.Fail(Record{Data: []byte("{}"), Line: 1}, fault.New(fault.Record, "%s", message).WithDetail(detail)))
+	segment, err := part.Close(Chunk{})
+	must(t, err)
+	kind := segment.Tally.Kinds["record"]
+	if n := len(kind.Example); n > maxExample+10 || !strings.HasPrefix(kind.Example, "éé") || !utf8.ValidString(kind.Example) {
+		t.Errorf("example of %d bytes: %.40s…", n, kind.Example)
+	}
+	if n := len(kind.Detail); n > maxDetail+10 || !strings.HasSuffix(kind.Detail, "the end") {
+		t.Errorf("detail of %d bytes", n)
+	}
+	var f Failure
+	must(t, json.Unmarshal([]byte(contents(t, dir)["p.failures"]), &f))
+	if f.Message != message || f.Detail != detail {
+		t.Error("failures.jsonl does not have all of it")
 	}
 }
 
@@ -165,9 +192,9 @@ func TestPartStorageFails(t *testing.T) {
 
 // TestFailureNames: failures.jsonl is read by programs; its names are fixed.
 func TestFailureNames(t *testing.T) {
-	line, err := json.Marshal(Failure{Kind: fault.OOM, Message: "m"})
+	line, err := Failure{At: 7, Kind: fault.OOM, Message: "m"}.appendLine(nil)
 	must(t, err)
-	const want = `{"record":0,"line":0,"file":"","offset":0,"length":0,"kind":"oom","message":"m"}`
+	const want = `{"at":               7,"size":0,"record":0,"line":0,"file":"","offset":0,"length":0,"kind":"oom","message":"m"}` + "\n"
 	if string(line) != want {
 		t.Errorf("%s, want %s", line, want)
 	}

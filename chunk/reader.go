@@ -38,6 +38,25 @@ type Batch struct {
 // ended at any batch border, and the rest given to somebody else.
 func (b *Batch) Rest() Chunk { return b.rest }
 
+// Alone is the chunk cut around record i of the batch: what comes before it is
+// this worker's, it itself and what comes behind it are somebody else's.
+func (b *Batch) Alone(i int) (record, behind Chunk) {
+	behind = b.rest
+	if i+1 < len(b.Records) {
+		behind = b.from(b.Records[i+1])
+	}
+	return cutBehind(b.from(b.Records[i]), Place{behind.Offset, behind.Line}, behind.First), behind
+}
+
+// from is the chunk from a record of the batch on.
+func (b *Batch) from(r Record) Chunk {
+	c := b.rest
+	c.Length += c.Offset - r.Offset
+	c.Records += c.First - r.Index
+	c.Offset, c.Line, c.First = r.Offset, r.Line, r.Index
+	return c
+}
+
 // Release gives the memory back for the next Read into b.
 func (b *Batch) Release() {
 	for _, m := range b.mapped {

@@ -90,6 +90,12 @@ type FileSum struct {
 // Failure is one line of failures.jsonl: what is known of a failed record beside
 // its mark.
 type Failure struct {
+	// At is where the record stands, or would stand if it had not failed, in the
+	// results, and Size how many bytes of them it has: 0 where failed records
+	// have a file of their own.
+	At   int64 `json:"-"`
+	Size int64 `json:"size"`
+
 	Record  int64      `json:"record"`
 	Line    int64      `json:"line"`
 	File    string     `json:"file"`
@@ -97,6 +103,7 @@ type Failure struct {
 	Length  int64      `json:"length"`
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
+	Step    string     `json:"step,omitempty"`
 	Detail  string     `json:"detail,omitempty"`
 	Device  string     `json:"device,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -91,9 +92,9 @@ func (t *target) cut(size int64) error {
 	return nil
 }
 
-// appendFile copies a part's file, of so many bytes, to the end. Between two
-// files the kernel does the copying.
-func (t *target) appendFile(path string, size int64) error {
+// appendFile copies a part's file, of so many bytes, to the end. io.Copy lets the
+// kernel do it between two files.
+func (t *target) appendFile(path string, size int64, move func(io.Writer, io.Reader) (int64, error)) error {
 	if t.writer == nil || size == 0 {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (t *target) appendFile(path string, size int64) error {
 		return fault.New(fault.Storage, "read part: %w", err)
 	}
 	defer part.Close()
-	n, err := io.Copy(t.writer, part)
+	n, err := move(t.writer, part)
 	t.size += n
 	if err != nil {
 		return fault.New(fault.Storage, "write output %s: %w", t.path, err)
@@ -133,11 +134,11 @@ func (t *target) finish() error {
 	if err = cmp.Or(err, storageOf(t.path, file.Close())); err != nil || t.temporary == "" {
 		return err
 	}
-	return nameFile(t.temporary, t.path)
+	return NameFile(t.temporary, t.path)
 }
 
-// nameFile gives a durable file its name, durably.
-func nameFile(temporary, path string) error {
+// NameFile gives a durable file its name, durably.
+func NameFile(temporary, path string) error {
 	err := move(temporary, path)
 	if err == nil {
 		err = syncDir(filepath.Dir(path))
@@ -168,12 +169,14 @@ func move(from, to string) error {
 	}
 	aside := to + ".gpurun-partial"
 	if err = copyFile(from, aside); err == nil {
+		crash.Point("copied")
 		err = os.Rename(aside, to)
 	}
 	if err != nil {
 		_ = os.Remove(aside)
 		return err
 	}
+	crash.Point("moved")
 	// The two file systems do not wait for each other: what is here goes when
 	// the other is certain.
 	if err := syncDir(filepath.Dir(to)); err != nil {

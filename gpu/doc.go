@@ -17,9 +17,12 @@
 //     positions among the visible ones: with CUDA_VISIBLE_DEVICES=4,5,6 it is
 //     the tokens 4 and 6.
 //   - A hung driver must not hang the job. All NVML calls of one inventory run
-//     on one thread of their own, which is given up on after Options.Timeout.
+//     on one thread of their own, which is given up on after Options.Timeout;
+//     those of WatchXids, which tells of the driver's critical errors while a job
+//     runs, on another.
 //
 // The package does not touch CUDA, starts no process and sets no variable: it
 // says what to set. MIG instances are taken as they are named (MIG-…), not yet
-// enumerated. How a device is doing, and who holds it, is not known here yet.
+// enumerated. How a device is doing otherwise, and who holds it, is not known here
+// yet.
 package gpu

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 var errUnsupported = errors.New("not supported")
@@ -17,6 +18,7 @@ type fakeGPU struct {
 	lostAfter   int  // > 0: lost at this call on its handle
 	forbidden   bool
 	unsupported []string
+	noEvents    bool
 	calls       int
 }
 
@@ -29,6 +31,10 @@ type fakeMachine struct {
 	countErr  error
 	hangInit  chan struct{} // Init returns when it is closed
 	hangCount chan struct{}
+	hangWait  chan struct{}
+	noEvents  bool // there can be no set
+	waitErr   error
+	events    chan fakeEvent
 
 	mu     sync.Mutex
 	up     bool
@@ -38,7 +44,7 @@ type fakeMachine struct {
 }
 
 func newFake(t *testing.T, names ...string) *fakeMachine {
-	m := &fakeMachine{t: t, ended: make(chan struct{})}
+	m := &fakeMachine{t: t, ended: make(chan struct{}), events: make(chan fakeEvent)}
 	for i, name := range names {
 		m.gpus = append(m.gpus, &fakeGPU{uuid: fakeUUID(i), name: name})
 	}
@@ -102,7 +108,7 @@ func (m *fakeMachine) Count() (int, error) {
 func (m *fakeMachine) Device(i int) (Handle, error) {
 	m.call("Device")
 	switch g := m.gpus[i]; {
-	case g.lost:
+	case m.isLost(i):
 		return nil, ErrLost
 	case g.forbidden:
 		return nil, errors.New("Insufficient Permissions")
@@ -120,7 +126,7 @@ type fakeHandle struct {
 func (h fakeHandle) ask(field string) error {
 	h.m.call(field)
 	h.g.calls++
-	if h.g.lostAfter > 0 && h.g.calls >= h.g.lostAfter {
+	if h.m.isLost(h.index) || h.g.lostAfter > 0 && h.g.calls >= h.g.lostAfter {
 		return ErrLost
 	}
 	if slices.Contains(h.g.unsupported, field) {
@@ -138,6 +144,87 @@ func (h fakeHandle) PCIBusID() (string, error) {
 	return fmt.Sprintf("00000000:%02X:00.0", h.index), h.ask("PCIBusID")
 }
 func (h fakeHandle) CPUs() ([]int, error) { return []int{2 * h.index, 2*h.index + 1}, h.ask("CPUs") }
+
+// lose makes GPU i fall off the bus.
+func (m *fakeMachine) lose(i int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gpus[i].lost = true
+}
+
+func (m *fakeMachine) isLost(i int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gpus[i].lost
+}
+
+// fakeEvent is a critical error of a GPU.
+type fakeEvent struct {
+	index int
+	xid   uint64
+}
+
+func (m *fakeMachine) NewEventSet() (EventSet, error) {
+	m.call("NewEventSet")
+	if m.noEvents {
+		return nil, errUnsupported
+	}
+	return &fakeEventSet{m: m}, nil
+}
+
+type fakeEventSet struct {
+	m     *fakeMachine
+	gpus  []int
+	freed bool
+}
+
+func (s *fakeEventSet) Add(gpu Handle) error {
+	s.m.call("Add")
+	h := gpu.(fakeHandle)
+	if s.m.isLost(h.index) {
+		return ErrLost
+	}
+	if h.g.noEvents {
+		return errUnsupported
+	}
+	s.gpus = append(s.gpus, h.index)
+	return nil
+}
+
+func (s *fakeEventSet) Wait(timeout time.Duration) (Handle, uint64, error) {
+	s.m.call("Wait")
+	if s.freed {
+		s.m.t.Error("Wait on a set that was freed")
+	}
+	if s.m.hangWait != nil {
+		<-s.m.hangWait
+	}
+	if s.m.waitErr != nil {
+		return nil, 0, s.m.waitErr
+	}
+	for _, i := range s.gpus {
+		if s.m.isLost(i) {
+			return nil, 0, ErrLost
+		}
+	}
+	select {
+	case e := <-s.m.events:
+		if !slices.Contains(s.gpus, e.index) {
+			return nil, 0, ErrTimeout
+		}
+		// A handle of its own, as NVML makes one: only its UUID is the same.
+		g := *s.m.gpus[e.index]
+		return fakeHandle{s.m, &g, e.index}, e.xid, nil
+	case <-time.After(min(timeout, 10*time.Millisecond)): // tests are in a hurry
+		return nil, 0, ErrTimeout
+	}
+}
+
+func (s *fakeEventSet) Free() error {
+	s.m.call("Free")
+	s.freed = true
+	return nil
+}
 
 // env makes an Options.Env of "KEY=value" pairs.
 func env(pairs ...string) func(string) (string, bool) {

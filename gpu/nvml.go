@@ -1,6 +1,9 @@
 package gpu
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // API is the little that gpurun needs of NVML. The real one is in nvml_cgo.go;
 // tests bring a machine of their own.
@@ -35,7 +38,30 @@ type Handle interface {
 	CPUs() ([]int, error)
 }
 
+// Events is what an API may offer beside: to be told of critical errors. It is a
+// second interface because an inventory needs none of it. The rules of API hold.
+type Events interface {
+	// NewEventSet returns an empty set, to be freed before Shutdown.
+	NewEventSet() (EventSet, error)
+}
+
+// EventSet is some GPUs and what happens to them.
+type EventSet interface {
+	// Add makes the set tell of this GPU's critical errors from now on. It fails
+	// with ErrLost, and with any other error where the card or the driver does
+	// not tell of them.
+	Add(gpu Handle) error
+	// Wait returns the next event: its Xid and the GPU, as a handle that equals
+	// the one that was added or has its UUID. ErrTimeout: there was none in this
+	// time. ErrLost: a GPU of the set is lost, without saying which; this comes
+	// at once, and every time from then on.
+	Wait(timeout time.Duration) (gpu Handle, xid uint64, err error)
+	Free() error
+}
+
 var (
+	// ErrTimeout is the answer of a wait in which nothing happened.
+	ErrTimeout = errors.New("nothing happened")
 	// ErrNoLibrary is Init's answer where libnvidia-ml.so.1 cannot be opened:
 	// as a rule, a machine without an NVIDIA driver.
 	ErrNoLibrary = errors.New("libnvidia-ml.so.1 not found")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -122,6 +123,42 @@ func (h handle) CPUs() ([]int, error) {
 	}
 	return cpus, nil
 }
+
+// NewEventSet is part of Events.
+func (library) NewEventSet() (EventSet, error) {
+	set, ret := nvml.EventSetCreate()
+	if ret != nvml.SUCCESS {
+		return nil, asError(ret)
+	}
+	return eventSet{set}, nil
+}
+
+type eventSet struct{ set nvml.EventSet }
+
+func (e eventSet) Add(gpu Handle) error {
+	device := gpu.(handle).device
+	types, ret := device.GetSupportedEventTypes()
+	if ret != nvml.SUCCESS {
+		return asError(ret)
+	}
+	if types&nvml.EventTypeXidCriticalError == 0 {
+		return errors.New("the GPU does not tell of critical errors")
+	}
+	return asError(device.RegisterEvents(nvml.EventTypeXidCriticalError, e.set))
+}
+
+func (e eventSet) Wait(timeout time.Duration) (Handle, uint64, error) {
+	event, ret := e.set.Wait(uint32(timeout.Milliseconds()))
+	switch {
+	case ret == nvml.ERROR_TIMEOUT, ret == nvml.SUCCESS && event.EventType != nvml.EventTypeXidCriticalError:
+		return nil, 0, ErrTimeout
+	case ret != nvml.SUCCESS:
+		return nil, 0, asError(ret)
+	}
+	return handle{event.Device}, event.EventData, nil
+}
+
+func (e eventSet) Free() error { return asError(e.set.Free()) }
 
 // asError words a failure at once: after Shutdown the library that knows the
 // text is gone.

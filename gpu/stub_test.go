@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if selection, ok := os.LookupEnv(discoverMode); ok {
 		os.Exit(discoverMain(selection))
 	}
+	if os.Getenv(watchMode) != "" {
+		os.Exit(watchMain())
+	}
 	os.Exit(m.Run())
 }
 
@@ -167,13 +170,7 @@ func TestStubCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		threads = map[string]bool{}
-		for line := range strings.Lines(string(text)) {
-			name, thread, _ := strings.Cut(strings.TrimSpace(line), " ")
-			names = append(names, name)
-			threads[thread] = true
-		}
-		return names, threads
+		return stubCalls(string(text))
 	}
 	names, threads := calls("NVMLSTUB_GPUS=8")
 	if len(threads) != 1 || names[0] != "nvmlInit" || names[len(names)-1] != "nvmlShutdown" {

@@ -53,11 +53,13 @@ func (j *job) breaker() *fault.Error {
 }
 
 // checkHalt stops the job when more records failed than the user will have.
+// Those of earlier runs do not count: whoever goes on has seen them.
 func (j *job) checkHalt() {
 	j.mu.Lock()
 	done := j.done()
 	j.mu.Unlock()
-	if j.config.Halt.reached(done.Failed, done.Records, j.total()) {
-		j.halt(fault.New(fault.Stopped, "stopped because %d of %d records failed (--halt); the same command goes on", done.Failed, done.Records))
+	failed, records := done.Failed-j.before.Failed, done.Records-j.before.Records
+	if j.config.Halt.reached(failed, records, j.total()) {
+		j.halt(fault.New(fault.Stopped, "stopped because %d of %d records failed (--halt); the same command goes on", failed, records))
 	}
 }

@@ -146,6 +146,11 @@ type Config struct {
 	// noDurable leaves durable points out, for the benchmark that tells what
 	// they cost.
 	noDurable bool
+	// durableEvery is how often there are durable points, for tests that want
+	// many.
+	durableEvery time.Duration
+	// framed is for Retry, which must tell whose lines are whose.
+	framed bool
 	// devices replaces the machine's in tests.
 	devices gpu.Options
 }

@@ -1,9 +1,19 @@
 package orchestrator
 
-import "github.com/gpurun/gpurun/gpu"
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+)
 
 // WithDevices gives a job another machine's devices.
 func WithDevices(c Config, options gpu.Options) Config {
 	c.devices = options
+	return c
+}
+
+// WithDurableEvery makes a durable point so often.
+func WithDurableEvery(c Config, d time.Duration) Config {
+	c.durableEvery = d
 	return c
 }

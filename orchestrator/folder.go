@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -189,6 +190,7 @@ func (f *folder) finish(clean bool) {
 		return
 	}
 	for _, name := range []string{chunk.PartsDir, "spool", journalFile} {
+		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
 	}
 }

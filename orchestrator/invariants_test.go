@@ -1,14 +1,11 @@
 package orchestrator_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -276,69 +273,6 @@ func TestInvariant9RunsWithoutGPU(t *testing.T) {
 	}
 }
 
-// driver is a job in a process of its own.
-type driver struct {
-	cmd    *exec.Cmd
-	events *bufio.Scanner
-}
-
-// startDriver starts a job as its own program, marked so that all of its
-// processes can be found.
-func startDriver(t *testing.T, config orchestrator.Config, mark string) *driver {
-	t.Helper()
-	encoded, err := json.Marshal(struct {
-		Input, Output, Kernel, GPUs string
-		KernelConfig                []byte
-		BatchSize                   int
-	}{config.Input, config.Output, config.Kernel, config.GPUs, config.KernelConfig, config.BatchSize})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), driverVariable+"="+string(encoded), "TEST_MARK="+mark)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	d := &driver{cmd: cmd, events: bufio.NewScanner(out)}
-	d.events.Buffer(nil, 1<<20)
-	return d
-}
-
-// await reads events up to one of that name.
-func (d *driver) await(t *testing.T, name string) string {
-	t.Helper()
-	for d.events.Scan() {
-		if rest, ok := strings.CutPrefix(d.events.Text(), name+" "); ok {
-			return rest
-		}
-	}
-	t.Fatalf("the driver ended before %s", name)
-	return ""
-}
-
-// markedProcesses are the living processes started under the mark.
-func markedProcesses(mark string) []int {
-	var pids []int
-	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(data), "TEST_MARK="+mark+"\x00") {
-			continue
-		}
-		pid, _ := strconv.Atoi(regexp.MustCompile(`\d+`).FindString(path))
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if i := strings.LastIndexByte(string(stat), ')'); i > 0 && !strings.HasPrefix(string(stat[i:]), ") Z") {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // TestInvariant4NoProcessSurvives: whoever is killed, nothing of the job is left
 // two seconds after the orchestrator is gone, grandchildren with a session of
 // their own included.
@@ -354,7 +288,7 @@ func TestInvariant4NoProcessSurvives(t *testing.T) {
 			d := newJobDir(t, numbered(records))
 			config := d.config("test-nursery")
 			config.BatchSize = 1
-			job := startDriver(t, config, mark)
+			job := startDriver(t, driverOf(t, config), mark)
 			var started struct{ PID int }
 			if err := json.Unmarshal([]byte(job.await(t, "worker_started")), &started); err != nil {
 				t.Fatal(err)
@@ -371,26 +305,10 @@ func TestInvariant4NoProcessSurvives(t *testing.T) {
 				job.await(t, "worker_lost")
 				_ = job.cmd.Process.Kill()
 			}
-			for job.events.Scan() { // to the end of its output
-			}
-			_ = job.cmd.Wait()
-			gone := time.Now()
-			for len(markedProcesses(mark)) > 0 {
-				if time.Since(gone) > 2*time.Second {
-					t.Fatalf("still there: %v", describe(markedProcesses(mark)))
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+			job.wait(t)
+			awaitGone(t, mark)
 		})
 	}
-}
-
-func describe(pids []int) (texts []string) {
-	for _, pid := range pids {
-		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		texts = append(texts, fmt.Sprintf("%d %s", pid, strings.ReplaceAll(string(command), "\x00", " ")))
-	}
-	return texts
 }
 
 // TestInvariant7MemoryDoesNotGrow: the peak of orchestrator and workers is the
@@ -403,7 +321,7 @@ func TestInvariant7MemoryDoesNotGrow(t *testing.T) {
 		line := fmt.Sprintf("{\"text\":%q}\n", strings.Repeat("lorem ipsum ", 80))
 		d := newJobDir(t, strings.Repeat(line, records))
 		mark := fmt.Sprintf("memory-%d-%d", records, os.Getpid())
-		job := startDriver(t, d.config("echo"), mark)
+		job := startDriver(t, driverOf(t, d.config("echo")), mark)
 		for job.events.Scan() { // at every event, while all are alive
 			for _, pid := range markedProcesses(mark) {
 				most = max(most, peakOf(pid))

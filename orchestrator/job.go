@@ -55,7 +55,7 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	if err := checkOutputs(config); err != nil {
 		return Report{}, err
 	}
-	p, err := prepare(ctx, config, before)
+	p, err := prepare(ctx, config, before, f.lock.note)
 	if err != nil {
 		return Report{}, err
 	}
@@ -88,10 +88,12 @@ type job struct {
 	output   *chunk.Output
 	queue    *queue
 	segments chan chunk.Segment
+	before   chunk.Counts // what earlier runs have done
 
-	stopping atomic.Bool
-	emitting sync.Mutex
-	abort    context.CancelFunc
+	stopping    atomic.Bool
+	emitting    sync.Mutex
+	diskChecked bool // by the committer
+	abort       context.CancelFunc
 
 	mu      sync.Mutex
 	tally   chunk.Tally // of everything committed
@@ -134,7 +136,7 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 		for _, segment := range state.Segments {
 			j.tally.Add(segment.Tally)
 		}
-		j.report.Resumed = j.tally.Records
+		j.before, j.report.Resumed = j.tally.Counts, j.tally.Records
 	}
 	return j
 }
@@ -153,7 +155,9 @@ func (j *job) run(ctx context.Context) (Report, error) {
 	}
 	if fault.KindOf(err) == fault.NoDevice && j.config.GiveUpMark {
 		j.emit(Notice{Text: "no device is left: the rest is kept, marked (--give-up mark): " + err.Error()})
-		err = j.markRest(ctx, fault.As(err))
+		if err = j.markRest(ctx, fault.As(err)); err == nil {
+			err = j.unfinished(ctx)
+		}
 	}
 	if err == nil {
 		err = j.output.Finish()
@@ -231,6 +235,7 @@ func (j *job) commitAll() error {
 				return nil
 			}
 			err = j.output.Commit(segment)
+			j.warnOfDisk()
 		case <-ticker.C:
 			err = j.output.Checkpoint(false)
 		}
@@ -286,12 +291,17 @@ func (j *job) stop() {
 func (j *job) unfinished(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.stopped != nil && (j.queue.unfinished() || j.stopped.Kind == fault.Incompatible) {
+	_, next := j.output.Appended()
+	total, known := j.source.Total()
+	all := known && next == j.config.Offset+total // although nobody may have asked for more
+	if j.stopped != nil && (j.queue.unfinished() && !all || j.stopped.Kind == fault.Incompatible) {
 		return j.stopped
 	}
+	if all {
+		return nil
+	}
 	if !j.queue.unfinished() {
-		_, next := j.output.Appended()
-		if total, known := j.source.Total(); known && next != j.config.Offset+total {
+		if known {
 			return fault.New(fault.Unknown, "bug: %d of %d records came out", next-j.config.Offset, total)
 		}
 		return nil
@@ -323,7 +333,7 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	segment, err := chunk.GiveUp(t.chunk, chunk.PartOptions{
 		Path:        j.partPath(t),
-		ErrorsApart: j.config.Errors != "", Step: j.config.Kernel,
+		ErrorsApart: j.config.Errors != "", Framed: j.config.framed, Step: j.config.Kernel,
 	}, j.config.MaxRecordBytes, why)
 	if err != nil {
 		return segment, err
@@ -342,6 +352,7 @@ func (j *job) finish(err error) Report {
 	total, _ := j.source.Total()
 	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
+	j.report.OutputBytes = j.output.ResultBytes()
 	j.report.close(time.Now(), j.tally)
 	report := j.report
 	j.mu.Unlock()

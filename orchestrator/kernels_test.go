@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/builtin"
 )
@@ -26,6 +27,8 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-open"] = func() plugins.Kernel { return opener{} }
 	kernels["test-wishes"] = func() plugins.Kernel { return wishes{} }
 	kernels["test-late"] = func() plugins.Kernel { return &late{} }
+	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
+	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
 	return kernels
 }
 
@@ -248,5 +251,102 @@ func (late) Process(_ context.Context, batch plugins.Batch, results *plugins.Res
 		}
 		finish(nil)
 	}()
+	return nil
+}
+
+// labour does to each record what the record says, slowly, and can be killed at
+// points. What it makes of a record depends on that record alone.
+type labour struct {
+	plugins.Base
+	config struct {
+		// Milliseconds is what a batch takes, Micros what a record does, and Slow
+		// how much longer on device 0.
+		Milliseconds, Micros, Slow int
+		// FailOpen is a file: once it is there, no kernel opens any more.
+		FailOpen string
+	}
+	device plugins.Device
+}
+
+func (l *labour) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
+	crash.Point("kernel-start")
+	l.device = device
+	if err := config.Decode(&l.config); err != nil {
+		return err
+	}
+	if _, err := os.Stat(l.config.FailOpen); err == nil {
+		fmt.Fprintln(os.Stderr, "the model is gone")
+		os.Exit(3)
+	}
+	return nil
+}
+
+func (l *labour) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	n := batch.Len()
+	d := time.Duration(l.config.Milliseconds)*time.Millisecond + time.Duration(n*l.config.Micros)*time.Microsecond
+	if l.config.Slow > 0 && l.device.Index == 0 {
+		d *= time.Duration(l.config.Slow)
+	}
+	time.Sleep(d)
+	lengths := make([]int64, n)
+	for i := range n {
+		if i == n/2 {
+			crash.Point("kernel-mid-batch")
+		}
+		record := batch.Record(i)
+		lengths[i] = int64(len(record))
+		switch {
+		case bytes.Contains(record, []byte(`"fail"`)):
+			results.Fail(i, "rejected")
+		case bytes.Contains(record, []byte(`"drop"`)):
+			results.Drop(i)
+		case bytes.Contains(record, []byte(`"two"`)):
+			results.Lines(i, []byte(`{"one":1}`), []byte(`{"two":2}`))
+		case bytes.Contains(record, []byte(`"die"`)):
+			if l.config.FailOpen != "" {
+				_ = os.WriteFile(l.config.FailOpen, nil, 0o666)
+			}
+			os.Exit(9)
+		}
+	}
+	results.Column(plugins.Int64s("length", 0, lengths))
+	return nil
+}
+
+// memory has room for so many records, keeps a record of what it was asked, and
+// finds some too large even alone.
+type memory struct {
+	plugins.Base
+	config struct {
+		Room int
+		Log  string
+	}
+	device plugins.Device
+}
+
+func (m *memory) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
+	m.device = device
+	return config.Decode(&m.config)
+}
+
+func (m *memory) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	n := batch.Len()
+	fits := n <= m.config.Room
+	for i := range n {
+		fits = fits && !bytes.Contains(batch.Record(i), []byte(`"large"`))
+		// Too large for all but one device.
+		fits = fits && !bytes.Contains(batch.Record(i), fmt.Appendf(nil, `"not on %d"`, m.device.Index))
+		results.Unchanged(i)
+	}
+	log, err := os.OpenFile(m.config.Log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "%d %d %t %s\n", m.device.Index, n, fits, batch.Record(0))
+	log.Close()
+	if !fits {
+		return plugins.OutOfMemory(errors.New("out of memory"))
+	}
+	time.Sleep(2 * time.Millisecond)
 	return nil
 }

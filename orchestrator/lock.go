@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,14 +18,17 @@ import (
 // network file systems may not carry it to another, so the lock's holder also
 // writes who it is and touches the file now and then.
 type folderLock struct {
-	file *os.File
-	stop chan struct{}
-	done chan struct{}
+	file   *os.File
+	holder lockHolder
+	stop   chan struct{}
+	done   chan struct{}
 }
 
 type lockHolder struct {
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
+	// Temp is its folder for sockets, which a killed holder leaves behind.
+	Temp string `json:"temp,omitempty"`
 }
 
 const (
@@ -46,18 +51,37 @@ func takeLock(path string) (*folderLock, error) {
 		}
 		return nil, fault.New(fault.Conflict, "lock job folder: %w", err)
 	}
-	host, _ := os.Hostname()
-	if holder.Host != "" && holder.Host != host && time.Since(touched) < staleAfter {
+	if holder.elsewhere(touched) {
 		file.Close()
 		return nil, fault.New(fault.Conflict, "another gpurun is at this job (%s, alive %s ago); wait for it, or for %s after its end",
 			holder, time.Since(touched).Round(time.Second), staleAfter)
 	}
-	data, _ := json.Marshal(lockHolder{Host: host, PID: os.Getpid()})
-	_ = file.Truncate(0)
-	_, _ = file.WriteAt(data, 0)
-	l := &folderLock{file: file, stop: make(chan struct{}), done: make(chan struct{})}
+	host, _ := os.Hostname()
+	if holder.Host == host && strings.HasPrefix(filepath.Base(holder.Temp), runDirPrefix) {
+		_ = os.RemoveAll(holder.Temp) // it was killed: the living leave an empty file
+	}
+	l := &folderLock{
+		file: file, holder: lockHolder{Host: host, PID: os.Getpid()},
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	l.note("")
 	go l.beat(path)
 	return l, nil
+}
+
+// note writes down who holds the lock, and what it is about to make.
+func (l *folderLock) note(temp string) {
+	l.holder.Temp = temp
+	data, _ := json.Marshal(l.holder)
+	_ = l.file.Truncate(0)
+	_, _ = l.file.WriteAt(data, 0)
+}
+
+// elsewhere reports whether a holder on another host lives, whose lock did not
+// reach us.
+func (h lockHolder) elsewhere(touched time.Time) bool {
+	host, _ := os.Hostname()
+	return h.Host != "" && h.Host != host && time.Since(touched) < staleAfter
 }
 
 func (h lockHolder) String() string {

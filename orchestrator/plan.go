@@ -77,7 +77,7 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	if err := checkOutputs(config); err != nil {
 		return Plan{}, err
 	}
-	p, err := prepare(ctx, config, nil)
+	p, err := prepare(ctx, config, nil, func(string) {})
 	if err != nil {
 		return Plan{}, err
 	}
@@ -107,8 +107,9 @@ func (p *prepared) close() {
 }
 
 // prepare checks everything that can be checked before a worker starts, in the
-// order in which a user would want to hear of it.
-func prepare(ctx context.Context, config Config, before *earlier) (_ *prepared, err error) {
+// order in which a user would want to hear of it. note hears of the temporary
+// folder before it is made.
+func prepare(ctx context.Context, config Config, before *earlier, note func(string)) (_ *prepared, err error) {
 	if err := checkInput(config); err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func prepare(ctx context.Context, config Config, before *earlier) (_ *prepared, 
 			p.close()
 		}
 	}()
-	if p.runDir, err = makeRunDir(); err != nil {
+	if p.runDir, err = makeRunDir(note); err != nil {
 		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
 	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1}
@@ -324,13 +325,17 @@ func (p *prepared) describeChunks() {
 
 // makeRunDir makes a folder whose path leaves room for a unix socket's name,
 // whatever $TMPDIR says.
-func makeRunDir() (string, error) {
+func makeRunDir(note func(string)) (string, error) {
 	parent := os.TempDir()
 	if len(parent) > 40 {
 		parent = "/tmp"
 	}
-	return os.MkdirTemp(parent, "gpurun-")
+	path := filepath.Join(parent, runDirPrefix+randomName()[:10])
+	note(path)
+	return path, os.Mkdir(path, 0o700)
 }
+
+const runDirPrefix = "gpurun-"
 
 func checkInput(config Config) error {
 	if config.Input == "-" {

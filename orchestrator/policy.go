@@ -66,7 +66,11 @@ func decide(kind fault.Kind, opened bool, b *budget, now time.Time) action {
 	switch kind {
 	case fault.Canceled:
 		return leave
-	case fault.Incompatible, fault.Usage, fault.Storage, fault.Conflict:
+	case fault.Incompatible:
+		if !opened { // else it was killed, or starved, while it started
+			return giveUpJob
+		}
+	case fault.Usage, fault.Storage, fault.Conflict:
 		return giveUpJob
 	case fault.Device, fault.NoDevice:
 		return retire

@@ -24,6 +24,7 @@ func TestDecide(t *testing.T) {
 		{"second start fails", fault.Timeout, false, ago(1), retire},
 		{"device lost", fault.Device, true, nil, retire},
 		{"kernel unusable", fault.Incompatible, false, nil, giveUpJob},
+		{"kernel unusable that was not", fault.Incompatible, true, nil, restart},
 		{"disk full", fault.Storage, true, nil, giveUpJob},
 		{"stopping", fault.Canceled, true, nil, leave},
 		{"a bug", fault.Unknown, true, nil, restart},

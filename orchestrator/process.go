@@ -256,12 +256,14 @@ func describeKernel(ctx context.Context, p *prepared) (wire.Ready, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return wire.Ready{}, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
+	log := filepath.Join(p.runDir, "plan.log")
+	defer os.Remove(log)
 	setup := p.setup(dir)
 	setup.DescribeOnly = true
 	w, err := startWorker(workerOptions{
 		binary: p.config.WorkerBinary, label: "plan", setup: setup,
 		env: workerEnv([]string{"CUDA_VISIBLE_DEVICES="}, cores()),
-		log: filepath.Join(p.runDir, "plan.log"),
+		log: log,
 	})
 	if err != nil {
 		return wire.Ready{}, err
@@ -303,7 +305,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
 			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
-			ErrorsApart: p.config.Errors != "", Step: p.config.Kernel,
+			ErrorsApart: p.config.Errors != "", Framed: p.config.framed, Step: p.config.Kernel,
 		},
 	}
 }

@@ -29,6 +29,10 @@ type Report struct {
 	Pending int64 `json:"pending"`
 	// Resumed records were done by an earlier run of the job.
 	Resumed int64 `json:"resumed,omitempty"`
+	// Retried records had failed, and were computed again by the last retry.
+	Retried int64 `json:"retried,omitempty"`
+	// OutputBytes is the size of the output.
+	OutputBytes int64 `json:"output_bytes"`
 	// Blank lines were skipped; they are no records.
 	Blank int64 `json:"blank_lines"`
 

@@ -1,9 +1,11 @@
 package orchestrator
 
 import (
+	"os"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -58,10 +60,14 @@ func resumable(c Config) bool { return c.Input != "-" && !isStream(c.Output) }
 // finishEarlier ends a job that had only its files to name when it was killed.
 func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	defer e.journal.Close()
+	if err := checkChanges(e.changes(c), c.AcceptChanges); err != nil {
+		return Report{}, err
+	}
 	tally := e.state.Durable.Tally
 	report := Report{
 		Input: c.Input, Output: c.Output, Errors: c.Errors, Kernel: c.Kernel, Folder: f.path,
 		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
+		OutputBytes: e.state.Durable.Sizes[0],
 	}
 	err := chunk.CompleteOutput(outputOptions(c, f), e.state)
 	report.Stop = fault.As(err)
@@ -78,10 +84,27 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	return report, nil
 }
 
+// changes are those that can be told without asking the kernel for its files:
+// the files are those that it had.
+func (e *earlier) changes(c Config) []change {
+	old := e.manifest.Fingerprint
+	var files []string
+	for _, file := range old.Kernel.Files {
+		if _, err := os.Stat(file.Path); err == nil {
+			files = append(files, file.Path)
+		}
+	}
+	now, err := takeFingerprint(c, files)
+	if err != nil {
+		return nil // its input is gone, and is not needed any more
+	}
+	return now.changes(old)
+}
+
 func outputOptions(c Config, f *folder) chunk.OutputOptions {
 	return chunk.OutputOptions{
 		Path: c.Output, Errors: c.Errors, WorkDir: f.path, First: c.Offset,
-		Stdout: c.Stdout, NoDurable: c.noDurable,
+		Stdout: c.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
 	}
 }
 
@@ -105,6 +128,7 @@ func openOutput(p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	crash.Point("journal-made")
 	options.Journal = journal
 	if err := f.save(p.manifest(time.Now().UTC())); err != nil {
 		journal.Close()

@@ -28,6 +28,7 @@ type client struct {
 	sequence uint64
 	pending  []awaited // in order of sending
 	broken   error     // why no further batch can be sent
+	onCPU    bool      // the device of Open is none of CUDA's
 }
 
 type awaited struct {
@@ -48,11 +49,27 @@ func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
 }
 
 func (c *client) Open(ctx context.Context, device Device, config Config) error {
+	c.mu.Lock()
+	c.onCPU = !device.GPU
+	c.mu.Unlock()
 	reply, err := c.rpc.Open(ctx, &kernelpb.OpenRequest{Config: config, Device: packDevice(device)})
 	if err != nil {
 		return c.unary(ctx, err)
 	}
-	return unpackFailure(reply.GetFailure(), fault.Incompatible)
+	return c.unpackComputing(reply.GetFailure(), fault.Incompatible)
+}
+
+// unpackComputing is unpackFailure for the two calls that touch the device. A
+// kernel in another language sends its failures unclassified: this is the first
+// place that knows the texts.
+func (c *client) unpackComputing(failure *kernelpb.Failure, kind fault.Kind) error {
+	if failure.GetKind() == uint32(fault.Unknown) {
+		c.mu.Lock()
+		onCPU := c.onCPU
+		c.mu.Unlock()
+		kind = kindByText(kind, failure.GetMessage(), failure.GetDetail(), onCPU)
+	}
+	return unpackFailure(failure, kind)
 }
 
 // Close ends the stream, which is how the kernel learns that no batch follows.
@@ -161,7 +178,28 @@ func (c *client) receive(s *outgoing) {
 		head := c.pending[0]
 		c.pending = c.pending[1:]
 		c.mu.Unlock()
-		head.results.complete(fill(head.results, reply))
+		err = c.fill(head.results, reply)
+		spent := fault.KindOf(err) == fault.Crash
+		if spent {
+			c.spend(err)
+		}
+		head.results.complete(err)
+		if spent {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// spend declares a process that still lives unfit for another batch: its context
+// on the device is gone, and every further call would fail by that and not by its
+// own records. Whoever holds the process ends it. It comes before the batch is
+// told, since its owner looks at Broken then.
+func (c *client) spend(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken == nil {
+		c.broken = err
 	}
 }
 
@@ -177,8 +215,8 @@ func (c *client) streamError(err error) error {
 	return c.explain(err)
 }
 
-func fill(results *Results, reply *kernelpb.ProcessReply) error {
-	if err := unpackFailure(reply.GetFailure(), fault.Batch); err != nil {
+func (c *client) fill(results *Results, reply *kernelpb.ProcessReply) error {
+	if err := c.unpackComputing(reply.GetFailure(), fault.Batch); err != nil {
 		return err
 	}
 	return unpackReply(reply, results)
@@ -198,7 +236,8 @@ func (c *client) fail(err error) {
 	}
 }
 
-// Broken reports whether no further batch can be sent.
+// Broken reports whether no further batch can be sent: the process is gone, or it
+// has failed in a way that only a new one gets over, and must be killed.
 func (c *client) Broken() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -269,7 +269,7 @@ func TestHostileReplies(t *testing.T) {
 	for _, test := range hostileReplies {
 		t.Run(test.name, func(t *testing.T) {
 			results := NewResults(3)
-			results.complete(fill(results, overTheWire(t, test.reply)))
+			results.complete(new(client).fill(results, overTheWire(t, test.reply)))
 			if err := results.err; fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("kind %s: %v", fault.KindOf(err), err)
 			}
@@ -302,7 +302,7 @@ func FuzzUnpackReply(f *testing.F) {
 			return
 		}
 		results := NewResults(int(n))
-		results.complete(fill(results, &reply))
+		results.complete(new(client).fill(results, &reply))
 		if results.err != nil {
 			if fault.As(results.err) == nil {
 				t.Errorf("not classified: %v", results.err)

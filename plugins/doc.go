@@ -33,7 +33,11 @@
 //
 // An error returned from Process fails the whole batch: it is halved and tried
 // again until the records that cause it stand alone. Return [OutOfMemory] or
-// [DeviceLost] where that is the cause, so that the right thing is done.
+// [DeviceLost] where that is the cause, so that the right thing is done. An error
+// that says neither is classified by its text, where that is one of CUDA's or of
+// the common frameworks' ([Classify]): a PyTorch traceback of "CUDA out of memory"
+// needs no help. After one that leaves the process without a usable CUDA context
+// ("an illegal memory access was encountered") the process is started afresh.
 //
 // Package plugins/kerneltest has the checks that every kernel must pass; in a test
 // of the kernel they are one line:

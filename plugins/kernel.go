@@ -38,8 +38,9 @@ type Kernel interface {
 	// are complete when Process returns, unless the kernel asked for more time
 	// with [Results.Defer].
 	//
-	// An error fails the batch as a whole, and no verdict of it counts. The end
-	// of ctx means that nobody waits for the answer any more.
+	// An error fails the batch as a whole, and no verdict of it counts. One that
+	// is not classified may still be known by its text: see [Classify]. The end of
+	// ctx means that nobody waits for the answer any more.
 	Process(ctx context.Context, batch Batch, results *Results) error
 
 	// Close releases what Open took. The process ends afterwards, so a kernel
@@ -139,7 +140,7 @@ func Detail(err error, detail string) error {
 		return nil
 	}
 	// One that nobody classified stays so: what it is depends on the method that
-	// returns it.
+	// returns it, and on what err and detail say.
 	return fault.New(fault.KindOf(err), "%w", err).WithDetail(detail)
 }
 

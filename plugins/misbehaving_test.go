@@ -134,6 +134,9 @@ func (misbehaving) Open(_ context.Context, _ Device, config Config) error {
 
 func (m misbehaving) Process(_ context.Context, batch Batch, results *Results) error {
 	for i := range batch.Len() {
+		if string(batch.Record(i)) == `"illegal access"` {
+			return errors.New("CUDA error: an illegal memory access was encountered")
+		}
 		m.do(i, string(batch.Record(i)), results)
 	}
 	return nil

@@ -55,6 +55,9 @@ type Results struct {
 	// completed: the author learns of it whatever else happens.
 	misuse error
 
+	// onCPU: the kernel that fills it runs on a CPU device.
+	onCPU bool
+
 	once     sync.Once
 	deferred bool
 	done     chan struct{}
@@ -159,17 +162,9 @@ func (r *Results) complete(err error) {
 		if err == nil {
 			err = r.settle()
 		}
-		r.err = classify(fault.Batch, err)
+		r.err = classify(fault.Batch, err, r.onCPU)
 		close(r.done)
 	})
-}
-
-// classify gives err a kind, if it has none.
-func classify(kind fault.Kind, err error) error {
-	if e := fault.As(err); e != nil && e.Kind == fault.Unknown {
-		return fault.New(kind, "%w", err).WithDetail(e.Detail)
-	}
-	return fault.Wrap(kind, err)
 }
 
 // settle gives the column verdict where it is due and finds what is missing.
@@ -230,11 +225,15 @@ func (r *Results) ColumnList() []Column { return r.columns }
 // complete, at once or, where the kernel asked for more time, later.
 func Submit(ctx context.Context, k Kernel, batch Batch) *Results {
 	r := NewResults(batch.Len())
+	submit(ctx, k, batch, r)
+	return r
+}
+
+func submit(ctx context.Context, k Kernel, batch Batch, r *Results) {
 	err := k.Process(ctx, batch, r)
 	if err != nil || !r.deferred {
 		r.complete(err)
 	}
-	return r
 }
 
 // Call submits a batch and returns when its results are complete.

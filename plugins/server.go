@@ -21,6 +21,7 @@ type server struct {
 
 	calls    sync.Mutex // held while the kernel is called
 	inFlight int
+	onCPU    bool // the device of Open is none of CUDA's
 }
 
 func newServer(k Kernel) *server { return &server{kernel: k, inFlight: 1} }
@@ -41,8 +42,10 @@ func (s *server) Open(ctx context.Context, request *kernelpb.OpenRequest) (*kern
 	s.plain.Do(speakPlainly)
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	err := s.kernel.Open(ctx, unpackDevice(request.GetDevice()), Config(request.GetConfig()))
-	return &kernelpb.OpenReply{Failure: packFailure(err)}, nil
+	device := unpackDevice(request.GetDevice())
+	s.onCPU = !device.GPU
+	err := s.kernel.Open(ctx, device, Config(request.GetConfig()))
+	return &kernelpb.OpenReply{Failure: packFailure(classify(fault.Incompatible, err, s.onCPU))}, nil
 }
 
 func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.CloseReply, error) {
@@ -102,7 +105,10 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, open chan<- start
 func (s *server) submit(ctx context.Context, batch Batch) *Results {
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	return Submit(ctx, s.kernel, batch)
+	r := NewResults(batch.Len())
+	r.onCPU = s.onCPU
+	submit(ctx, s.kernel, batch, r)
+	return r
 }
 
 func sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan started, room <-chan struct{}) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
@@ -30,20 +31,21 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	r := &chunkRun{worker: w, ctx: ctx, reader: reader, out: out, rest: assign.Chunk, final: assign.Final}
 	err = r.loop()
 	var elsewhere *elsewhereError
-	if errors.As(err, &elsewhere) { // the batch, and what is behind it, for another device
+	if errors.As(err, &elsewhere) {
 		err = nil
 	}
-	segment, writeErr := out.finish(r.rest, err != nil || ctx.Err() != nil)
+	end := r.rest
+	if r.elsewhere != nil {
+		end = *r.elsewhere
+	}
+	segment, writeErr := out.finish(end, err != nil || ctx.Err() != nil)
 	if err == nil {
 		err = writeErr
 	}
 	if err != nil {
 		return wire.Done{}, err
 	}
-	done := wire.Done{Segment: segment, Stats: r.stats, First: out.takeFirst()}
-	if elsewhere != nil {
-		done.Elsewhere = elsewhere.fault
-	}
+	done := wire.Done{Segment: segment, Stats: r.stats, First: out.takeFirst(), Elsewhere: r.elsewhere}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest
 	}
@@ -57,7 +59,9 @@ type work struct {
 	// are sent. upstream records are refused with kind Upstream.
 	refused []*fault.Error
 	// sent are the positions in batch of what the kernel sees.
-	sent    []int
+	sent []int
+	// ready is how many of batch are for the writer; the rest is not computed.
+	ready   int
 	records [][]byte
 	results *plugins.Results // of the batch as a whole; nil where it was isolated
 	// verdicts are those of sent, once they are known.
@@ -85,6 +89,8 @@ type chunkRun struct {
 	reader *batchReader
 	out    *partWriter
 	rest   chunk.Chunk // behind the last batch that is finished
+	// elsewhere is the record before rest, if that is for another device.
+	elsewhere *chunk.Chunk
 	final  bool        // no other device is left for what does not fit this one
 	stats  wire.Stats
 
@@ -166,7 +172,9 @@ func (r *chunkRun) submit(batch readBatch, ok bool) error {
 		r.headSince = time.Now()
 	}
 	r.flight = append(r.flight, job)
-	return r.worker.host.process.Process(r.ctx, plugins.NewBatch(job.records), job.results)
+	err := r.worker.host.process.Process(r.ctx, plugins.NewBatch(job.records), job.results)
+	crash.Point("worker-mid-batch")
+	return err
 }
 
 // drain finishes everything in flight.

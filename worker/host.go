@@ -141,13 +141,29 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 	if h.process != nil {
 		return false, nil
 	}
-	if err := h.start(ctx); err != nil {
-		return true, err
+	err = h.start(ctx)
+	if err == nil {
+		_, err = h.ask(ctx)
 	}
-	if _, err := h.ask(ctx); err != nil {
-		return true, err
+	if err == nil {
+		err = h.open(ctx)
 	}
-	return true, h.open(ctx)
+	return true, notAgain(err)
+}
+
+// notAgain makes of a kernel that was open once and cannot be started again the
+// worker's failure: the records that it should have computed are not to blame,
+// and it is not unusable either.
+func notAgain(err error) error {
+	e := fault.As(err)
+	if e == nil {
+		return err
+	}
+	switch e.Kind {
+	case fault.Device, fault.NoDevice, fault.Storage, fault.Canceled:
+		return err
+	}
+	return fault.New(fault.Worker, "the kernel cannot be started again: %s", e.Message).WithDetail(e.Detail)
 }
 
 // limit is how long the next batch may take.

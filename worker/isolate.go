@@ -32,10 +32,28 @@ func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 	if failure == nil || diedWith(failure.Kind) {
 		failure = nil
 	}
-	if err := s.settle(0, len(job.sent), failure); err != nil {
+	err := s.settle(0, len(job.sent), failure)
+	var elsewhere *elsewhereError
+	switch {
+	case err == nil:
+		return r.pass(job)
+	case errors.As(err, &elsewhere):
+		return r.endBefore(job, elsewhere)
+	}
+	return err
+}
+
+// endBefore ends the chunk in the middle of a batch, before a record that is for
+// another device.
+func (r *chunkRun) endBefore(job *work, e *elsewhereError) error {
+	at := job.sent[e.at]
+	suspect, behind := job.batch.Alone(at)
+	job.ready = at
+	if err := r.pass(job); err != nil {
 		return err
 	}
-	return r.pass(job)
+	r.elsewhere, r.rest = &suspect, behind
+	return e
 }
 
 // diedWith reports whether the kernel process did not outlive such a failure.
@@ -63,12 +81,12 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		}
 	}
 	switch failure.Kind {
-	case fault.Device, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice:
+	case fault.Device, fault.Worker, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice:
 		return failure // no record's fault
 	}
 	if failure.Kind == fault.OOM {
 		if hi-lo == 1 && !s.run.final {
-			return &elsewhereError{failure}
+			return &elsewhereError{failure, lo}
 		}
 		s.run.worker.sizes.shrink(hi - lo)
 	}
@@ -134,6 +152,9 @@ func (r *chunkRun) dead() bool {
 
 // elsewhereError: a record does not fit this device's memory even alone; another
 // may have more.
-type elsewhereError struct{ fault *fault.Error }
+type elsewhereError struct {
+	fault *fault.Error
+	at    int // among those sent
+}
 
 func (e *elsewhereError) Error() string { return e.fault.Message }

@@ -89,7 +89,7 @@ func (b *batchReader) give(batch *chunk.Batch) {
 
 // prepare sorts out the records that the kernel must not see.
 func (b *batchReader) prepare(batch *chunk.Batch) *work {
-	job := &work{batch: batch, refused: make([]*fault.Error, len(batch.Records))}
+	job := &work{batch: batch, refused: make([]*fault.Error, len(batch.Records)), ready: len(batch.Records)}
 	var info jsonline.Info
 	for i, record := range batch.Records {
 		if refusal := b.refuse(record, &info); refusal != nil {

@@ -20,11 +20,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -39,6 +41,7 @@ type Worker struct {
 	builtins []string
 	log      *slog.Logger
 	setup    wire.Setup
+	parent   int // the orchestrator
 	host     *kernelHost
 	sizes    batchSizes
 	judged   bool        // the first batch was looked at
@@ -56,7 +59,7 @@ func run(builtins []string) int {
 	if file == nil {
 		return 2
 	}
-	w := &Worker{conn: wire.NewConn(file), builtins: builtins, assigned: make(chan wire.Assign, 1)}
+	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), assigned: make(chan wire.Assign, 1)}
 
 	first, err := w.conn.Receive()
 	if err != nil || first.Setup == nil {
@@ -95,11 +98,13 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 		switch {
 		case err != nil:
 			w.clean()
+			w.removeRunDir()
 			os.Exit(0)
 		case message.Assign != nil:
 			w.stop.Store(false)
 			w.assigned <- *message.Assign
 		case message.Stop != nil:
+			crash.Point("worker-stopping")
 			w.stop.Store(true)
 		case message.End != nil:
 			close(w.assigned)
@@ -119,6 +124,15 @@ func (w *Worker) clean() {
 	_ = os.RemoveAll(w.setup.SocketDir)
 }
 
+// removeRunDir removes the folder that the sockets' folders were in, if the
+// orchestrator, which would do it, is dead. It goes when the last worker has left
+// it.
+func (w *Worker) removeRunDir() {
+	if os.Getppid() != w.parent {
+		_ = os.Remove(filepath.Dir(w.setup.SocketDir))
+	}
+}
+
 func (w *Worker) showAlive(ctx context.Context) {
 	ticker := time.NewTicker(aliveInterval)
 	defer ticker.Stop()
@@ -136,6 +150,7 @@ func (w *Worker) showAlive(ctx context.Context) {
 func (w *Worker) serve(ctx context.Context) {
 	info, err := w.host.describe(ctx)
 	if err == nil && !w.setup.DescribeOnly {
+		crash.Point("worker-start")
 		err = w.host.open(ctx)
 	}
 	if err != nil {
@@ -155,6 +170,7 @@ func (w *Worker) serve(ctx context.Context) {
 			w.fail(err)
 			return
 		}
+		crash.Point("worker-part-closed")
 		w.send(wire.Message{Done: &done})
 	}
 	w.host.close()

@@ -34,8 +34,8 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 		worker: w, release: release,
 		part: chunk.NewPart(chunk.PartOptions{
 			Path: assign.Part, Chunk: assign.Chunk,
-			ErrorsApart: w.setup.Records.ErrorsApart,
-			Step:        w.setup.Records.Step, Device: w.setup.Device.Name,
+			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
+			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
 		encoder: newEncoder(w.setup.Records.Keep),
 		jobs:    make(chan *work, ahead), done: make(chan struct{}), broken: make(chan struct{}),
@@ -113,7 +113,7 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, erro
 
 func (p *partWriter) write(job *work) error {
 	next := 0 // in job.sent
-	for i, record := range job.batch.Records {
+	for i, record := range job.batch.Records[:job.ready] {
 		var err error
 		if refusal := job.refused[i]; refusal != nil {
 			err = p.fail(record, refusal)
@@ -136,8 +136,7 @@ func (p *partWriter) settle(record chunk.Record, v verdict) error {
 	result := v.results.At(v.index)
 	switch result.Verdict {
 	case plugins.Dropped:
-		p.part.Drop()
-		return nil
+		return p.part.Drop()
 	case plugins.Failed:
 		return p.fail(record, fault.New(fault.Record, "%s", result.Message))
 	}

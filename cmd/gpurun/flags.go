@@ -26,27 +26,44 @@ type jobFlags struct {
 	batchSize    int
 }
 
+// register adds all of them.
 func (f *jobFlags) register(flags *pflag.FlagSet) {
-	c := &f.config
-	f.batchBytes, f.maxRecord = orchestrator.DefaultBatchBytes, orchestrator.DefaultMaxRecordBytes
+	f.registerKernel(flags)
+	f.registerDevices(flags)
+	f.registerBatches(flags)
+	f.registerRecords(flags)
+}
 
+func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
+	c := &f.config
 	flags.StringVarP(&c.Kernel, "kernel", "k", "", "the kernel: a built-in (echo), exec:COMMAND, a program (./kernel), or a name in $GPURUN_PLUGIN_PATH")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "", "the kernel's configuration: a JSON `FILE`, or the JSON itself")
 	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all; default), batch (one per batch), per-record")
+}
 
+func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
+	c := &f.config
 	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, 0,2, 0-3, GPU-uuid, or cpu:4 for four CPU workers")
 	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs for each worker, for a model that is spread over several")
 	flags.IntVar(&c.WorkersPerGPU, "workers-per-gpu", 1, "workers on each GPU; 2 to 4 help small models, whose launches leave gaps")
 	flags.StringVar(&f.pin, "pin", "index", "pin workers by index or uuid in CUDA_VISIBLE_DEVICES; some frameworks choke on UUIDs")
 	flags.BoolVar(&c.NoAffinity, "no-affinity", false, "let workers run on all CPUs, not only on those near their GPU")
+}
 
+func (f *jobFlags) registerBatches(flags *pflag.FlagSet) {
+	c := &f.config
+	f.batchBytes, f.maxRecord = orchestrator.DefaultBatchBytes, orchestrator.DefaultMaxRecordBytes
 	flags.IntVar(&f.batchSize, "batch-size", orchestrator.DefaultBatchSize, "records in a batch; unless given, what the kernel wishes for")
 	flags.Var(&f.batchBytes, "batch-bytes", "bytes in a batch at the most, so that long records do not fill the memory")
 	flags.IntVar(&c.ChunksPerGPU, "chunks-per-gpu", orchestrator.DefaultChunksPerGPU, "chunks per worker: more balance unequal GPUs better; 1 is the static split ceil(n/workers)")
+	flags.Var(&f.maxRecord, "max-record-bytes", "a longer line is kept as a failed record")
+}
+
+func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
+	c := &f.config
 	flags.StringVar(&f.split, "split", "auto", "cut a file by records (equal counts, counted first) or bytes (at once); auto: records up to 16 GiB")
 	flags.Int64Var(&c.ChunkRecords, "chunk-records", 0, "records in a chunk of a stream (default 16 batches)")
 	flags.DurationVar(&c.Flush, "flush", orchestrator.DefaultFlush, "how long a record of a stream may wait for its chunk to fill")
-	flags.Var(&f.maxRecord, "max-record-bytes", "a longer line is kept as a failed record")
 	flags.Int64Var(&c.Limit, "limit", 0, "use only so many records (0: all)")
 	flags.Int64Var(&c.Offset, "offset", 0, "pass over so many records first")
 	flags.StringSliceVar(&c.Keep, "keep", nil, "keep only these members of the input records, beside the kernel's own: id,url")
@@ -76,7 +93,10 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if cmd.Flags().Changed("batch-size") {
 		c.BatchSize = f.batchSize
 	}
-	c.BatchBytes, c.MaxRecordBytes = int(f.batchBytes), int64(f.maxRecord)
+	c.BatchBytes = int(f.batchBytes)
+	if cmd.Flags().Changed("max-record-bytes") {
+		c.MaxRecordBytes = int64(f.maxRecord)
+	}
 	switch f.pin {
 	case "index":
 	case "uuid":
@@ -84,7 +104,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	default:
 		return c, usagef("--pin %q is neither index nor uuid", f.pin)
 	}
-	if f.split != "auto" {
+	if f.split != "auto" && f.split != "" {
 		c.Split = chunk.Split(f.split)
 	}
 	var err error
@@ -172,10 +192,4 @@ func checkLogLevel(level string) error {
 		return usagef("--log-level %q is none of debug, info, warn, error", level)
 	}
 	return nil
-}
-
-func registerTimeouts(flags *pflag.FlagSet, c *orchestrator.Config) {
-	flags.DurationVar(&c.Timeout, "timeout", orchestrator.DefaultTimeout, "how long a batch may take before its kernel is killed and the batch searched for the record that hangs")
-	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch")
-	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
 }

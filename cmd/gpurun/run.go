@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -69,7 +70,16 @@ func newRun() *cobra.Command {
 	flags.StringVar(&c.WorkDir, "work-dir", "", "make the job folder in this `FOLDER`, instead of beside the output")
 	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder after success")
 	flags.StringVar(&c.Errors, "errors", "", "a `FILE` for the failed records, instead of their place in the output")
-	registerTimeouts(flags, c)
+	f.registerRunning(flags)
+	return cmd
+}
+
+// registerRunning adds what run and retry share: limits, and what is shown.
+func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
+	c := &f.config
+	flags.DurationVar(&c.Timeout, "timeout", orchestrator.DefaultTimeout, "how long a batch may take before its kernel is killed and the batch searched for the record that hangs")
+	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch")
+	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
 	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "how much of each worker's work a kill may cost")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after so long; the same command goes on (for schedulers' limits)")
 	flags.StringVar(&f.halt, "halt", "never", "stop when so many records failed: never, fail=100, fail=5%; the same command goes on")
@@ -79,10 +89,24 @@ func newRun() *cobra.Command {
 	flags.Lookup("json-events").NoOptDefVal = "-"
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no report, only trouble")
 	flags.StringVar(&f.logLevel, "log-level", "info", "of the workers' logs: debug, info, warn, error")
-	return cmd
 }
 
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
+	if err := fromEnvironment(cmd.Flags()); err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return usagef("no input: name a file of JSON lines, or - for standard input; see gpurun run --help")
+	}
+	f.config.Input = args[0]
+	if f.config.Output == "" {
+		return usagef("no output: add -o %s", suggestOutput(f.config.Input))
+	}
+	return f.execute(cmd, orchestrator.Run)
+}
+
+// execute does a job, shown as the flags say.
+func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestrator.Config) (orchestrator.Report, error)) error {
 	config, err := f.resolve(cmd)
 	if err != nil {
 		return err
@@ -101,13 +125,6 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	default:
 		return usagef("--give-up %q is neither stop nor mark", f.giveUp)
 	}
-	if len(args) == 0 {
-		return usagef("no input: name a file of JSON lines, or - for standard input; see gpurun run --help")
-	}
-	config.Input = args[0]
-	if config.Output == "" {
-		return usagef("no output: add -o %s", suggestOutput(config.Input))
-	}
 	if config.Retries == 0 {
 		config.Retries = -1 // Config's zero is its default
 	}
@@ -125,7 +142,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stops := listen(cmd.Context())
 	defer stops.stop()
 	config.Abort = stops.abort
-	report, err := orchestrator.Run(ctx, config)
+	report, err := do(ctx, config)
 	display.Close()
 	err = f.conclude(report, err, stops, silent)
 	if err != nil && f.events == "-" {

@@ -15,6 +15,16 @@ import (
 // optionally at which passing: GPURUN_CRASH_AT=appended:3.
 const Variable = "GPURUN_CRASH_AT"
 
+// OnceVariable names a file: of all the processes that pass the point only the
+// one that removes it dies. Without it so does every process that is started in
+// the place of a dead one.
+const OnceVariable = "GPURUN_CRASH_ONCE"
+
+// Hook, where a test has set it, is told of every point that this process
+// passes, so that somebody else can be ended there. It is set before anything
+// runs.
+var Hook func(name string)
+
 var (
 	point, passing = parse(os.Getenv(Variable))
 	passed         atomic.Int64
@@ -31,11 +41,20 @@ func parse(value string) (string, int64) {
 
 // Point ends the process here if a test wants it to.
 func Point(name string) {
+	if Hook != nil {
+		Hook(name)
+	}
 	if name != point || point == "" {
 		return
 	}
-	if passed.Add(1) == passing {
+	if passed.Add(1) == passing && chosen() {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // it takes a moment
 	}
+}
+
+// chosen reports whether it is this process that dies.
+func chosen() bool {
+	once := os.Getenv(OnceVariable)
+	return once == "" || os.Remove(once) == nil
 }

@@ -22,10 +22,29 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 		fmt.Fprintf(w, "  %s skipped\n", plural(r.Blank, "blank line"))
 	}
 	writeWorkers(w, r)
+	writeFailures(w, r)
+	writeNext(w, r)
+}
+
+// WriteCommitted writes what an unfinished job has done so far.
+func WriteCommitted(w io.Writer, r orchestrator.Report) {
+	total := "records"
+	if r.In > 0 {
+		total = fmt.Sprintf("of %s records", Count(r.In))
+	}
+	fmt.Fprintf(w, "  %s %s committed: %s succeeded, %s failed, %s dropped\n",
+		Count(r.In-r.Pending), total, Count(r.Succeeded), Count(r.Failed), Count(r.Dropped))
+	writeFailures(w, r)
+	if r.Stop != nil {
+		fmt.Fprintf(w, "  the last run ended by: %s\n", plain(r.Stop.Message))
+	}
+	fmt.Fprintf(w, "  logs are in %s\n", inFolder(r, "logs"))
+}
+
+func writeFailures(w io.Writer, r orchestrator.Report) {
 	for _, f := range r.Failures {
 		fmt.Fprintf(w, "  %s failed (%s), the first in line %s: %s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), shorten(plain(f.Example), exampleWidth))
 	}
-	writeNext(w, r)
 }
 
 // writeWorkers is a table: names to the left, numbers to the right.
@@ -84,25 +103,26 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	}
 	switch {
 	case r.Stop != nil && r.Pending > 0:
-		fmt.Fprintf(w, "  stopped: %s not computed%s\n", plural(r.Pending, "record"), whereSoFar(r))
+		fmt.Fprintf(w, "  stopped: %s not computed%s\n", plural(r.Pending, "record"), goOn(r))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
 		fmt.Fprintf(w, "  the failed records are in %s, more about each in %s\n", r.Errors, inFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0:
 		fmt.Fprintf(w, "  the failed records stand in %s with an \"_error\", more about each in %s\n", output, inFolder(r, "failures.jsonl"))
+	}
+	if r.Stop == nil && r.Failed > 0 && goOn(r) != "" {
+		fmt.Fprintf(w, "  gpurun retry %s runs them again\n", output)
 	}
 	if r.Stop == nil && r.Output != "-" {
 		fmt.Fprintf(w, "  → %s\n", r.Output)
 	}
 }
 
-// whereSoFar is where the records of a stopped job are. What went to a pipe or a
-// device is there, and nowhere else.
-func whereSoFar(r orchestrator.Report) string {
-	const partial = "output.partial"
-	if _, err := os.Stat(filepath.Join(r.Folder, partial)); err != nil {
+// goOn is how to go on with a job that stopped; a stream cannot be read twice.
+func goOn(r orchestrator.Report) string {
+	if r.Input == "-" || r.Output == "-" {
 		return ""
 	}
-	return "; what was is in " + inFolder(r, partial)
+	return "; the same command goes on where it stopped"
 }
 
 func batches(n int64) string {

@@ -85,6 +85,7 @@ type Records struct {
 	Keep        []string `json:"keep,omitempty"`
 	Reprocess   bool     `json:"reprocess,omitempty"`
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
+	Framed      bool     `json:"framed,omitempty"`
 	Step        string   `json:"step"`
 }
 
@@ -156,8 +157,8 @@ type Done struct {
 	// Rest is what was not computed: nil for nothing.
 	Rest  *chunk.Chunk `json:"rest,omitempty"`
 	Stats Stats        `json:"stats"`
-	// Elsewhere is why the rest should go to another device.
-	Elsewhere *fault.Error `json:"elsewhere,omitempty"`
+	// Elsewhere is a record before the rest, for another device.
+	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
 	// First is as in Progress, for a chunk that was faster than that.
 	First *FirstBatch `json:"first,omitempty"`
 }

@@ -15,7 +15,9 @@
 // failing exit status fails that record alone.
 //
 // What the program writes on standard error goes to the log, and the last line
-// of it into the error when it fails.
+// of it into the error when it fails. A program that ends for want of device
+// memory, or because the device is lost, is known by these last words (see
+// [plugins.Classify]); any other end fails the batch.
 package exec
 
 import (
@@ -42,6 +44,7 @@ func New() plugins.Kernel { return &kernel{} }
 type kernel struct {
 	config  plugins.ExecConfig
 	threads int
+	onGPU   bool
 	running *program // mode stream; nil before the first batch and after a failure
 }
 
@@ -79,7 +82,7 @@ func (k *kernel) Open(_ context.Context, device plugins.Device, config plugins.C
 	if err != nil {
 		return err
 	}
-	k.config, k.threads = c, max(1, device.Threads)
+	k.config, k.threads, k.onGPU = c, max(1, device.Threads), device.GPU
 	if err := checkProgram(c.Command); err != nil {
 		return err
 	}
@@ -134,9 +137,24 @@ func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plug
 	case ModePerRecord:
 		return k.perRecord(ctx, batch, results)
 	case ModeBatch:
-		return k.oneBatch(batch, results)
+		return k.classify(k.oneBatch(batch, results))
 	}
-	return k.stream(batch, results)
+	return k.classify(k.stream(batch, results))
+}
+
+// classify says what a program's last words mean. Whatever else it died of has
+// died with it: the next batch gets a new one, and this process need not end.
+func (k *kernel) classify(err error) error {
+	e := fault.As(err)
+	if e == nil || e.Kind != fault.Unknown {
+		return err
+	}
+	kind := fault.Batch
+	switch found, _ := plugins.Classify(e.Detail); {
+	case found == fault.OOM, found == fault.Device && k.onGPU:
+		kind = found
+	}
+	return fault.New(kind, "%w", err).WithDetail(e.Detail)
 }
 
 // stream feeds the running program; after a failure the count is out of step, so

@@ -6,11 +6,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 )
 
 // perRecord runs one process for each record, as many at a time as the worker
-// has cores. A program that fails costs its record alone.
+// has cores. A program that fails costs its record alone, unless it was not the
+// record's fault: the device is lost, or its memory did not hold so many programs
+// at a time, and a smaller batch has fewer.
 func (k *kernel) perRecord(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
 	outcomes := make([]outcome, batch.Len())
 	var group errgroup.Group
@@ -26,6 +29,11 @@ func (k *kernel) perRecord(ctx context.Context, batch plugins.Batch, results *pl
 	_ = group.Wait()
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	for _, o := range outcomes {
+		if kind := fault.KindOf(o.err); kind == fault.Device || kind == fault.OOM {
+			return o.err
+		}
 	}
 	for i, o := range outcomes {
 		if o.err != nil {
@@ -50,7 +58,7 @@ func (k *kernel) one(record []byte) outcome {
 	defer p.kill()
 	all, err := p.collect(plugins.NewBatch([][]byte{record}))
 	if err != nil {
-		return outcome{err: err}
+		return outcome{err: k.classify(err)}
 	}
 	var lines [][]byte
 	for _, line := range all {

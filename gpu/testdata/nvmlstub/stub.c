@@ -18,6 +18,12 @@
  *   NVMLSTUB_INIT=CODE   nvmlInit fails with this number, e.g. 18: versions
  *                        of driver and library differ
  *   NVMLSTUB_LOST=I,J    these GPUs are lost: no handle for them
+ *   NVMLSTUB_EVENTS=FILE each line "INDEX XID" of this file, also one appended
+ *                        later, is an event of that GPU, told once in a process
+ *                        and only to who waits for that GPU; "INDEX lost" loses
+ *                        the GPU in this process, without an event
+ *   NVMLSTUB_EVENTS=none the GPUs tell of no events
+ *   NVMLSTUB_EVENTS=hang a wait for an event never returns
  *   NVMLSTUB_LOG=FILE    append a line "CALL THREAD" for every call
  *
  * GPU i has the UUID GPU-0000000i-0000-4000-8000-000000000000 (i in hex, 8
@@ -31,7 +37,8 @@
 #include <unistd.h>
 #include <sys/syscall.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15 };
+enum { XID_CRITICAL_ERROR = 8 };
 enum { MAX_GPUS = 64 };
 
 typedef int nvmlReturn_t;
@@ -42,6 +49,12 @@ typedef struct {
 	char busId[32];
 } nvmlPciInfo_t;
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
+typedef struct { int watched[MAX_GPUS]; } *nvmlEventSet_t;
+typedef struct {
+	nvmlDevice_t device;
+	unsigned long long eventType, eventData;
+	unsigned gpuInstanceId, computeInstanceId;
+} nvmlEventData_t;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
 
 static const unsigned long long GiB = 1ULL << 30;
@@ -63,9 +76,14 @@ static unsigned gpus(void)
 	return count < MAX_GPUS ? (unsigned)count : MAX_GPUS;
 }
 
+static struct { unsigned index; } devices[MAX_GPUS];
+static int gone[MAX_GPUS]; /* by a line of NVMLSTUB_EVENTS */
+
 static int lost(unsigned index)
 {
 	const char *list = getenv("NVMLSTUB_LOST");
+	if (gone[index])
+		return 1;
 	while (list && *list) {
 		char *end;
 		unsigned long i = strtoul(list, &end, 10);
@@ -108,8 +126,10 @@ const char *nvmlErrorString(nvmlReturn_t r)
 	switch (r) {
 	case SUCCESS: return "Success";
 	case INVALID_ARGUMENT: return "Invalid Argument";
+	case NOT_SUPPORTED: return "Not Supported";
 	case INSUFFICIENT_SIZE: return "Insufficient Size";
 	case DRIVER_NOT_LOADED: return "Driver Not Loaded";
+	case TIMEOUT: return "Timeout";
 	case GPU_IS_LOST: return "GPU is lost";
 	default: return "Unknown Error";
 	}
@@ -130,7 +150,6 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 {
-	static struct { unsigned index; } devices[MAX_GPUS];
 	note("nvmlDeviceGetHandleByIndex");
 	if (index >= gpus())
 		return INVALID_ARGUMENT;
@@ -173,8 +192,9 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned size)
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-	(void)device;
 	note("nvmlDeviceGetMemoryInfo");
+	if (lost(device->index))
+		return GPU_IS_LOST;
 	memory->total = 80 * GiB;
 	memory->used = 1 * GiB;
 	memory->free = 79 * GiB;
@@ -213,4 +233,95 @@ nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned words, unsig
 		return INSUFFICIENT_SIZE;
 	set[cpu / bits] |= 1UL << (cpu % bits);
 	return SUCCESS;
+}
+
+static int events_are(const char *word)
+{
+	const char *events = getenv("NVMLSTUB_EVENTS");
+	return events && strcmp(events, word) == 0;
+}
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
+{
+	note("nvmlEventSetCreate");
+	*set = calloc(1, sizeof **set);
+	return SUCCESS;
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
+{
+	note("nvmlEventSetFree");
+	free(set);
+	return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types)
+{
+	(void)device;
+	note("nvmlDeviceGetSupportedEventTypes");
+	*types = events_are("none") ? 0 : XID_CRITICAL_ERROR;
+	return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
+{
+	note("nvmlDeviceRegisterEvents");
+	if (lost(device->index))
+		return GPU_IS_LOST;
+	if (types != XID_CRITICAL_ERROR || events_are("none"))
+		return NOT_SUPPORTED;
+	set->watched[device->index] = 1;
+	return SUCCESS;
+}
+
+/* next_line reads the next whole line of NVMLSTUB_EVENTS, if there is one. */
+static int next_line(char *line, int size)
+{
+	static long offset;
+	const char *path = getenv("NVMLSTUB_EVENTS");
+	FILE *f = path ? fopen(path, "r") : NULL;
+	int whole;
+	if (!f)
+		return 0;
+	whole = fseek(f, offset, SEEK_SET) == 0 && fgets(line, size, f) && strchr(line, '\n');
+	if (whole)
+		offset = ftell(f);
+	fclose(f);
+	return whole;
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout)
+{
+	char line[64], what[16];
+	unsigned index;
+	note("nvmlEventSetWait");
+	if (events_are("hang"))
+		for (;;)
+			pause();
+	for (unsigned waited = 0;; waited += 5) {
+		for (index = 0; index < MAX_GPUS; index++)
+			if (set->watched[index] && gone[index])
+				return GPU_IS_LOST;
+		while (next_line(line, sizeof line)) {
+			if (sscanf(line, "%u %15s", &index, what) != 2 || index >= gpus())
+				continue;
+			if (strcmp(what, "lost") == 0) {
+				gone[index] = 1;
+				if (set->watched[index])
+					return GPU_IS_LOST;
+				continue;
+			}
+			if (!set->watched[index])
+				continue;
+			memset(data, 0, sizeof *data);
+			data->device = (nvmlDevice_t)&devices[index];
+			data->eventType = XID_CRITICAL_ERROR;
+			data->eventData = strtoull(what, NULL, 10);
+			data->gpuInstanceId = data->computeInstanceId = 0xFFFFFFFF;
+			return SUCCESS;
+		}
+		if (waited >= timeout)
+			return TIMEOUT;
+		usleep(5000);
+	}
 }

@@ -1,0 +1,117 @@
+package chunk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/crash"
+)
+
+// trialVariable makes the test binary run a job, as a process that can be killed.
+const trialVariable = "GPURUN_CHUNK_TRIAL"
+
+// trialSpec is what a child process must know of its trial.
+type trialSpec struct {
+	Dir     string
+	Apart   bool
+	Batch   int
+	Planned []Chunk
+	Seed    uint64
+}
+
+func TestMain(m *testing.M) {
+	spec := os.Getenv(trialVariable)
+	if spec == "" {
+		os.Exit(m.Run())
+	}
+	if err := runTrial(spec); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runTrial(spec string) error {
+	var s trialSpec
+	if err := json.Unmarshal([]byte(spec), &s); err != nil {
+		return err
+	}
+	durableBytes = 200
+	tr := trial{r: rand.New(rand.NewPCG(s.Seed, 0)), dir: s.Dir, apart: s.Apart, planned: s.Planned, batch: s.Batch}
+	if err := tr.open(); err != nil || tr.done {
+		return err
+	}
+	for len(tr.todo) > 0 {
+		if err := tr.step(); err != nil {
+			return err
+		}
+	}
+	return tr.output.Finish()
+}
+
+// run runs the trial in a process of its own, which dies at the point if there is
+// one. It reports whether it died.
+func (s trialSpec) run(t *testing.T, point string) (died bool) {
+	t.Helper()
+	spec, err := json.Marshal(s)
+	must(t, err)
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), trialVariable+"="+string(spec), crash.Variable+"="+point, "GORACE=atexit_sleep_ms=0")
+	said, err := child.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return true
+	}
+	if err != nil {
+		t.Fatalf("crash at %q: %v: %s", point, err, said)
+	}
+	return false
+}
+
+// TestCrashPoints: killed at every point where the state on disk changes, once
+// and again in the process that goes on, a job ends as if nothing had been.
+func TestCrashPoints(t *testing.T) {
+	r := seeded(t)
+	path := temporary(t, append(numbered(60), "\n\r\nno JSON\r\n\n"...))
+	source := open(t, path, CutOptions{Chunks: 4, BatchSize: 3})
+	defer closeSource(t, source)
+	spec := trialSpec{Batch: 3, Planned: drain(t, source)}
+	for _, point := range []string{"part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "copied", "moved"} {
+		t.Run(point, func(t *testing.T) {
+			for passing := 1; passing <= 5; passing += 1 + passing/2 {
+				spec := spec
+				spec.Dir, spec.Seed, spec.Apart = t.TempDir(), r.Uint64(), passing%2 == 0
+				if point == "copied" || point == "moved" { // to another file system
+					must(t, os.Symlink(tinyDisk(t), filepath.Join(spec.Dir, "work")))
+				}
+				at := fmt.Sprintf("%s:%d", point, passing)
+				if !spec.run(t, at) && passing == 1 {
+					t.Errorf("%s was not passed", at)
+				}
+				spec.Seed++
+				spec.run(t, at)
+				spec.Seed++
+				if spec.run(t, "") {
+					t.Fatal("it died without being asked to")
+				}
+				calm := t.TempDir()
+				tr := trial{r: r, apart: spec.Apart, planned: spec.Planned, batch: spec.Batch}
+				must(t, tr.undisturbed(calm))
+				if diff := cmp.Diff(outcome(t, calm), outcome(t, spec.Dir)); diff != "" {
+					t.Errorf("%s: %s", at, diff)
+				}
+				if left := files(t, filepath.Join(spec.Dir, "work")); len(left) != 3 {
+					t.Errorf("%s: job folder: %v", at, left)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package chunk
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// exampleInput is the input of the example in docs/journal-format.md.
+const exampleInput = "{\"id\":0}\n{\"id\":1}\n\nnot JSON\n{\"id\":3}\n"
+
+// example runs the job of the example, with a part that is damaged between two
+// runs, and returns its journal.
+func example(t *testing.T) string {
+	j := newJob(t)
+	source := open(t, write(t, filepath.Join(j.dir, "in.jsonl"), []byte(exampleInput)), CutOptions{Chunks: 2})
+	defer closeSource(t, source)
+	planned := drain(t, source)
+	options := OutputOptions{Path: j.out, WorkDir: j.work(), Journal: j.journal(t)}
+	commit := func(o *Output, c Chunk, records int, part string) {
+		t.Helper()
+		reader, err := OpenReader(c, 1<<20)
+		must(t, err)
+		defer reader.Close()
+		var batch Batch
+		must(t, reader.Read(&batch, records, 1<<20))
+		c.File = "in.jsonl" // whatever the folder of this test is called
+		p := NewPart(PartOptions{Path: filepath.Join(j.parts(), part), Chunk: c, Step: "embed", Device: "GPU 0"})
+		for _, record := range batch.Records {
+			if bytes.HasPrefix(record.Data, []byte("{")) {
+				must(t, p.Succeed(append(bytes.Clone(record.Data), '\n')))
+			} else {
+				must(t, p.Fail(record, fault.New(fault.Record, "invalid JSON").WithDetail("at byte 1")))
+			}
+		}
+		segment, err := p.Close(batch.Rest())
+		must(t, err)
+		must(t, o.Commit(segment))
+	}
+	o, err := CreateOutput(options)
+	must(t, err)
+	commit(o, planned[1], 2, "000000000002-9c1e04b7")
+	commit(o, planned[0], 1, "000000000000-51f3aa02")
+	must(t, o.Checkpoint(true))
+	o.close() // killed; and a part is not what it was
+	must(t, os.Truncate(filepath.Join(j.parts(), "000000000002-9c1e04b7.out"), 10))
+
+	var entries []Entry
+	options.Journal, entries, err = OpenJournal(options.Journal.path)
+	must(t, err)
+	defer options.Journal.Close()
+	state, err := Replay(entries)
+	must(t, err)
+	must(t, state.Verify(j.parts(), options.Journal))
+	o, err = ResumeOutput(options, state)
+	must(t, err)
+	left := state.Remaining(planned)
+	commit(o, left[0], 1, "000000000001-e07b6d19")
+	commit(o, left[1], 2, "000000000002-3d5a8840")
+	must(t, o.Finish())
+	return contents(t, j.work())["journal"]
+}
+
+// TestFormatDocument: the example in the document is what the code writes, and
+// the document names every field.
+func TestFormatDocument(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join("..", "docs", "journal-format.md"))
+	must(t, err)
+	got := example(t)
+	_, rest, _ := strings.Cut(string(document), "```journal\n")
+	want, _, ok := strings.Cut(rest, "```\n")
+	if !ok {
+		t.Fatal("there is no example")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the example is not what the code writes: %s\n%s", diff, got)
+	}
+	if !strings.Contains(string(document), "```json\n"+exampleInput+"```") {
+		t.Error("the input of the example is not shown")
+	}
+	for _, field := range fields(got) {
+		if !strings.Contains(string(document), "`"+field+"`") {
+			t.Errorf("field %s is not described", field)
+		}
+	}
+}
+
+// fields are the names of all members in a journal.
+func fields(journal string) []string {
+	var all []string
+	for pieces := strings.Split(journal, `"`); len(pieces) > 2; pieces = pieces[2:] {
+		if strings.HasPrefix(pieces[2], ":") {
+			all = append(all, pieces[1])
+		}
+	}
+	return all
+}

@@ -1,0 +1,226 @@
+package chunk
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+func TestReplay(t *testing.T) {
+	entries := story()
+	for n, want := range []struct {
+		next  int64
+		parts []string
+		done  int64
+	}{
+		{}, {0, []string{"a"}, 10}, {0, []string{"a", "b"}, 15}, {10, []string{"b"}, 15}, {10, nil, 10},
+		{10, []string{"c"}, 20}, {10, []string{"c", "d"}, 26}, {20, []string{"d"}, 26}, {20, []string{"d", "e"}, 30},
+	} {
+		s, err := Replay(entries[:n])
+		must(t, err)
+		var parts []string
+		for _, segment := range s.Segments {
+			parts = append(parts, segment.Part)
+		}
+		if s.Durable.Next != want.next || !slices.Equal(parts, want.parts) || s.Done() != want.done || s.Complete {
+			t.Errorf("after %d entries: next %d, parts %v, %d done, complete %v, want %+v", n, s.Durable.Next, parts, s.Done(), s.Complete, want)
+		}
+	}
+}
+
+// TestReplayRefuses: entries that cannot all be true are damage. Each is a way to
+// change a story that is.
+func TestReplayRefuses(t *testing.T) {
+	segment := func(e []Entry, i int, change func(*Segment)) []Entry {
+		changed := *e[i].Segment
+		change(&changed)
+		e[i].Segment = &changed
+		return e
+	}
+	durable := func(e []Entry, i int, change func(*Durable)) []Entry {
+		changed := *e[i].Durable
+		change(&changed)
+		e[i].Durable = &changed
+		return e
+	}
+	for name, damage := range map[string]func(e []Entry) []Entry{
+		"no records":        func(e []Entry) []Entry { return segment(e, 0, func(s *Segment) { s.Tally.Records = 0 }) },
+		"fewer than none":   func(e []Entry) []Entry { return segment(e, 0, func(s *Segment) { s.Tally.Records = -10 }) },
+		"before the first":  func(e []Entry) []Entry { return segment(e, 0, func(s *Segment) { s.First = -1 }) },
+		"too many to count": func(e []Entry) []Entry { return segment(e, 1, func(s *Segment) { s.Tally.Records = 1<<63 - 1 }) },
+		"no part":           func(e []Entry) []Entry { return segment(e, 0, func(s *Segment) { s.Part = "" }) },
+		"a part elsewhere":  func(e []Entry) []Entry { return segment(e, 0, func(s *Segment) { s.Part = "../out" }) },
+		"twice by another":  func(e []Entry) []Entry { return append(e, segment(story(), 7, func(s *Segment) { s.Part = "f" })[7]) },
+		"twice, other bytes": func(e []Entry) []Entry {
+			return append(e, segment(story(), 7, func(s *Segment) { s.Files[0].CRC++ })[7])
+		},
+		"twice, other end": func(e []Entry) []Entry {
+			return append(e, segment(story(), 7, func(s *Segment) { s.Tally.Records++ })[7])
+		},
+		"into the next": func(e []Entry) []Entry { return segment(e, 5, func(s *Segment) { s.Tally.Records = 7 }) },
+		"inside another": func(e []Entry) []Entry {
+			return append(e, segment(story(), 7, func(s *Segment) { s.First, s.Tally.Records = 27, 1 })[7])
+		},
+		"into the output": func(e []Entry) []Entry {
+			return append(e, segment(story(), 7, func(s *Segment) { s.First, s.Tally.Records = 15, 7 })[7])
+		},
+		"output beyond":       func(e []Entry) []Entry { return durable(e, 6, func(d *Durable) { d.Next, d.Tally.Records = 35, 35 }) },
+		"output beyond a gap": func(e []Entry) []Entry { return slices.Delete(e, 4, 5) },
+		"output never":        func(e []Entry) []Entry { return e[2:] },
+		"output in a segment": func(e []Entry) []Entry { return durable(e, 6, func(d *Durable) { d.Next, d.Tally.Records = 15, 15 }) },
+		"output of nothing":   func(e []Entry) []Entry { return durable(e, 2, func(d *Durable) { d.Tally.Records = 0 }) },
+		"output before 0":     func(e []Entry) []Entry { return durable(e, 2, func(d *Durable) { d.Tally.Records = 11 }) },
+		"output longer":       func(e []Entry) []Entry { return durable(e, 6, func(d *Durable) { d.Sizes[results]++ }) },
+		"errors longer":       func(e []Entry) []Entry { return durable(e, 6, func(d *Durable) { d.Sizes[failedRecords]++ }) },
+		"failures shorter":    func(e []Entry) []Entry { return durable(e, 6, func(d *Durable) { d.Sizes[failures]-- }) },
+		"output elsewhere":    func(e []Entry) []Entry { return durable(e, 6, func(d *Durable) { d.Place.Offset++ }) },
+		"counts do not agree": func(e []Entry) []Entry { return durable(e, 6, func(d *Durable) { d.Tally.Failed++ }) },
+		"complete, but for d": func(e []Entry) []Entry { return append(e, Entry{Complete: e[6].Durable}) },
+		"complete, but beyond": func(e []Entry) []Entry {
+			return append(e, Entry{Complete: &Durable{Next: 40, Tally: Tally{Counts: Counts{Records: 40}}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Replay(damage(story()))
+			wantKind(t, err, fault.Conflict)
+			if diff := cmp.Diff(State{}, s); diff != "" {
+				t.Errorf("there is a state all the same: %s", diff)
+			}
+		})
+	}
+}
+
+// TestReplayComplete: also of nothing, and of an input that begins late.
+func TestReplayComplete(t *testing.T) {
+	for _, d := range []Durable{{}, {Next: 7}} {
+		s, err := Replay([]Entry{{Complete: &d}})
+		must(t, err)
+		if !s.Complete || s.Durable.Next != d.Next {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestRemaining: whatever the segments, what is left is what is not in them; of
+// all chunks at once, and of one after the other; and also if the file is cut at
+// other places than before.
+func TestRemaining(t *testing.T) {
+	r := seeded(t)
+	for range 150 {
+		data := input(r, 40)
+		path := temporary(t, data)
+		all, _ := records(data)
+		total := int64(len(all))
+		at := func(record int64) Place {
+			if record == total {
+				return Place{int64(len(data)), int64(len(split(data))) + 1}
+			}
+			return Place{all[record].Offset, all[record].Line}
+		}
+		// Segments anywhere; those up to the first gap may be in the output.
+		var state State
+		inOutput, done := r.IntN(2) == 0, make([]bool, total)
+		for next := int64(0); next < total; {
+			n := 1 + r.Int64N(min(8, total-next))
+			switch {
+			case inOutput && r.IntN(3) > 0:
+				state.Durable.Next, state.Durable.Place = next+n, at(next+n)
+			case r.IntN(2) == 0:
+				inOutput = false
+				state.Segments = append(state.Segments, Segment{
+					First: next, Start: at(next), Next: at(next + n), Tally: Tally{Counts: Counts{Records: n}},
+				})
+			default:
+				inOutput = false
+				next += n
+				continue
+			}
+			for i := range n {
+				done[next+i] = true
+			}
+			next += n
+		}
+		var want []line
+		for i, l := range all {
+			if !done[i] {
+				want = append(want, l)
+			}
+		}
+		source := open(t, path, CutOptions{Chunks: 1 + r.IntN(6), BatchSize: 1 + r.IntN(3), Split: []Split{SplitRecords, SplitBytes}[r.IntN(2)]})
+		planned := drain(t, source)
+		closeSource(t, source)
+		left := state.Remaining(planned)
+		if diff := cmp.Diff(want, readAll(t, left)); diff != "" {
+			t.Fatalf("%q, %+v: %s", data, state, diff)
+		}
+		one := Remaining(FromCut(Cut{Chunks: planned, Records: total}), state)
+		if diff := cmp.Diff(left, drain(t, one), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("one at a time: %s", diff)
+		}
+		if n, known := one.Total(); n != total || !known {
+			t.Errorf("total %d, %v", n, known)
+		}
+	}
+}
+
+// TestVerify: a part that is not what was written is as good as none.
+func TestVerify(t *testing.T) {
+	flip := func(path string) error {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		data[len(data)/2] ^= 1
+		return os.WriteFile(path, data, 0o600)
+	}
+	for name, damage := range map[string]func(path string) error{
+		"whole":     nil,
+		"missing":   os.Remove,
+		"emptied":   func(path string) error { return os.Truncate(path, 0) },
+		"shorter":   func(path string) error { return os.Truncate(path, 1) },
+		"longer":    func(path string) error { return os.Truncate(path, 4096) },
+		"flipped":   flip,
+		"no file":   func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+		"no folder": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+	} {
+		for _, suffix := range suffixes {
+			t.Run(name+suffix, func(t *testing.T) {
+				j := newJob(t)
+				a, b, stray := j.segment(t, 0, 6, true), j.segment(t, 6, 6, true), j.segment(t, 12, 6, true)
+				journal := j.journal(t)
+				must(t, journal.Append(Entry{Segment: &a}))
+				must(t, journal.Append(Entry{Segment: &b}))
+				want := []Segment{a, b}
+				if damage != nil {
+					must(t, damage(filepath.Join(j.parts(), b.Part+suffix)))
+					want = want[:1]
+				}
+				if name == "no folder" {
+					want = nil
+				}
+				state := State{Segments: []Segment{a, b}}
+				must(t, state.Verify(j.parts(), journal))
+				if diff := cmp.Diff(want, state.Segments, cmpopts.EquateEmpty()); diff != "" {
+					t.Error(diff)
+				}
+				if _, err := os.Stat(filepath.Join(j.parts(), stray.Part+suffix)); err == nil {
+					t.Error("the part that nobody knows is still there")
+				}
+				entries, err := ReadJournal(journal.path)
+				must(t, err)
+				replayed, err := Replay(entries)
+				must(t, err)
+				if diff := cmp.Diff(want, replayed.Segments, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("the journal does not know: %s", diff)
+				}
+			})
+		}
+	}
+}

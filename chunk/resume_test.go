@@ -1,0 +1,543 @@
+package chunk
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// outcome is what a job leaves: what it was run for.
+func outcome(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	all := contents(t, dir)
+	failures, err := os.ReadFile(filepath.Join(dir, "work", FailuresFile))
+	must(t, err)
+	all[FailuresFile] = string(failures)
+	return all
+}
+
+// newTrial cuts a random input at random, and knows what must come out.
+func newTrial(t testing.TB, r *rand.Rand) (*trial, map[string]string) {
+	data := input(r, 60)
+	path := temporary(t, data)
+	options := CutOptions{Chunks: 1 + r.IntN(5), BatchSize: 1 + r.IntN(4), Split: []Split{SplitRecords, SplitBytes}[r.IntN(2)]}
+	if r.IntN(3) == 0 {
+		options.Limits = Limits{Offset: r.Int64N(10), Limit: r.Int64N(40)}
+	}
+	source := open(t, path, options)
+	defer closeSource(t, source)
+	tr := &trial{r: r, dir: t.TempDir(), apart: r.IntN(2) == 0, planned: drain(t, source), batch: options.BatchSize}
+	calm := t.TempDir()
+	must(t, tr.undisturbed(calm))
+	return tr, outcome(t, calm)
+}
+
+// manyPoints lets durable points come often.
+func manyPoints(t testing.TB, bytes int64) {
+	b := durableBytes
+	t.Cleanup(func() { durableBytes = b })
+	durableBytes = bytes
+}
+
+// TestResume: however often a job dies, and whatever is lost that was not
+// durable, it ends with the bytes of a job that nobody disturbed.
+func TestResume(t *testing.T) {
+	r := seeded(t)
+	rounds := 30
+	if testing.Short() {
+		rounds = 15
+	}
+	for round := range rounds {
+		manyPoints(t, []int64{50, 500, 256 << 20}[r.IntN(3)])
+		tr, want := newTrial(t, r)
+		what := fmt.Sprintf("round %d, %d chunks, apart %v", round, len(tr.planned), tr.apart)
+		must(t, tr.open())
+		for crashes := 0; !tr.done; {
+			if len(tr.todo) == 0 && (crashes > 5 || r.IntN(2) == 0) {
+				if err := tr.output.Finish(); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				break
+			}
+			if len(tr.todo) > 0 && (crashes > 5 || r.IntN(4) > 0) {
+				if err := tr.step(); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				continue
+			}
+			crashes++
+			end := []func(testing.TB, *trial) string{stop, kill, powerLoss, powerLoss}[r.IntN(4)]
+			what += ", " + end(t, tr)
+			if err := tr.open(); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		tr.journal.Close()
+		if diff := cmp.Diff(want, outcome(t, tr.dir)); diff != "" {
+			t.Fatalf("%s: %s", what, diff)
+		}
+		checkCounts(t, tr)
+	}
+}
+
+// checkCounts: the journal's last word adds up.
+func checkCounts(t testing.TB, tr *trial) {
+	t.Helper()
+	entries, err := ReadJournal(tr.path("journal"))
+	must(t, err)
+	state, err := Replay(entries)
+	must(t, err)
+	var total int64
+	for _, c := range tr.planned {
+		total += c.Records
+	}
+	counts := state.Durable.Tally
+	if !state.Complete || counts.Records != total || counts.Succeeded+counts.Failed+counts.Dropped != total {
+		t.Errorf("complete %v with %+v, of %d", state.Complete, counts, total)
+	}
+	var failed int64
+	for _, kind := range counts.Kinds {
+		failed += kind.Count
+	}
+	if failed != counts.Failed {
+		t.Errorf("%d failures by kind, %d in all", failed, counts.Failed)
+	}
+}
+
+// stop: the job was asked to end.
+func stop(_ testing.TB, tr *trial) string {
+	tr.output.Abandon()
+	tr.journal.Close()
+	return "stop"
+}
+
+// kill: the process died, the machine did not: every byte that was written is
+// there. A copy is gone on with, so that nobody helps.
+func kill(t testing.TB, tr *trial) string {
+	dir := t.TempDir()
+	must(t, os.CopyFS(dir, os.DirFS(tr.dir)))
+	tr.crash()
+	tr.dir = dir
+	return "kill"
+}
+
+// powerLoss: of what was not synced anything may be lost.
+func powerLoss(t testing.TB, tr *trial) string {
+	kill(t, tr)
+	r := tr.r
+	entries, err := ReadJournal(tr.path("journal"))
+	must(t, err)
+	var durable Durable
+	synced := 0
+	for i, e := range entries {
+		if e.Durable != nil {
+			durable, synced = *e.Durable, i+1
+		}
+	}
+	_, starts := journalBytes(t, entries)
+	loseTail(t, r, tr.path("journal"), int64(starts[synced]))
+	_, temporary := tr.options().paths()
+	for i, path := range temporary {
+		if i != failedRecords || tr.apart {
+			loseTail(t, r, path, durable.Sizes[i])
+		}
+	}
+	for _, name := range files(t, tr.path(PartsDir)) {
+		if r.IntN(2) == 0 {
+			losePart(t, r, tr.path(PartsDir, name))
+		}
+	}
+	write(t, tr.path(PartsDir, "stray.out"), []byte("nobody's"))
+	return fmt.Sprintf("power loss at record %d", durable.Next)
+}
+
+// loseTail keeps the first bytes of a file: some of those behind are lost, or
+// zeroes, or not what was written.
+func loseTail(t testing.TB, r *rand.Rand, path string, keep int64) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	if int64(len(data)) < keep {
+		t.Fatalf("%s has %d bytes, and %d are durable", path, len(data), keep)
+	}
+	kept := data[:keep+r.Int64N(int64(len(data))-keep+1)]
+	switch r.IntN(4) {
+	case 0:
+		kept = append(kept, make([]byte, r.IntN(5000))...)
+	case 1:
+		for range r.IntN(100) {
+			kept = append(kept, byte(r.IntN(256)))
+		}
+	case 2:
+		if int64(len(kept)) > keep && filepath.Base(path) != "journal" {
+			kept[keep+r.Int64N(int64(len(kept))-keep)] ^= 1
+		}
+	}
+	write(t, path, kept)
+}
+
+func losePart(t testing.TB, r *rand.Rand, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	switch r.IntN(5) {
+	case 0:
+		must(t, os.Remove(path))
+	case 1:
+		data[r.IntN(len(data))] ^= 1 << r.IntN(8)
+		write(t, path, data)
+	case 2:
+		write(t, path, data[:r.IntN(len(data))])
+	case 3:
+		write(t, path, nil)
+	case 4:
+		write(t, path, make([]byte, len(data)))
+	}
+}
+
+// TestResumeRefuses: an output that is shorter than what was durable is not the
+// one that was written.
+func TestResumeRefuses(t *testing.T) {
+	for _, stream := range []int{results, failedRecords, failures} {
+		j := newJob(t)
+		options := OutputOptions{Path: j.out, Errors: j.err, WorkDir: j.work(), Journal: j.journal(t)}
+		o, err := CreateOutput(options)
+		must(t, err)
+		must(t, o.Commit(j.segment(t, 0, 6, true)))
+		o.Abandon()
+		entries, err := ReadJournal(options.Journal.path)
+		must(t, err)
+		state, err := Replay(entries)
+		must(t, err)
+		_, temporary := options.paths()
+		must(t, os.Truncate(temporary[stream], state.Durable.Sizes[stream]-1))
+		_, err = ResumeOutput(options, state)
+		wantKind(t, err, fault.Conflict)
+	}
+}
+
+// TestResumeKeepsState: going on does not add to what the caller holds.
+func TestResumeKeepsState(t *testing.T) {
+	j := newJob(t)
+	options := OutputOptions{Path: j.out, WorkDir: j.work(), Journal: j.journal(t)}
+	o, err := CreateOutput(options)
+	must(t, err)
+	must(t, o.Commit(j.segment(t, 0, 6, false)))
+	must(t, o.Checkpoint(true))
+	must(t, o.Commit(j.segment(t, 6, 6, false)))
+	o.close()
+	entries, err := ReadJournal(options.Journal.path)
+	must(t, err)
+	state, err := Replay(entries)
+	must(t, err)
+	o, err = ResumeOutput(options, state)
+	must(t, err)
+	told, _ := o.Appended()
+	must(t, o.Commit(j.segment(t, 12, 6, false)))
+	o.Abandon()
+	if got := state.Durable.Tally.Kinds["record"].Count; got != 2 {
+		t.Errorf("the state has %d failures now", got)
+	}
+	if got := told.Kinds["record"].Count; got != 4 {
+		t.Errorf("what was told has %d failures now", got)
+	}
+}
+
+// TestDurableOrder: parts go when the journal says that the output holds them,
+// and not before; and nothing waits for the end where many waited for one.
+func TestDurableOrder(t *testing.T) {
+	manyPoints(t, 100)
+	j := newJob(t)
+	options := OutputOptions{Path: j.out, WorkDir: j.work(), Journal: j.journal(t)}
+	o, err := CreateOutput(options)
+	must(t, err)
+	defer o.Abandon()
+	for i := int64(9); i > 0; i-- {
+		must(t, o.Commit(j.segment(t, i*10, 10, false)))
+	}
+	if got := len(files(t, j.parts())); got != 18 {
+		t.Fatalf("%d files wait", got)
+	}
+	must(t, o.Commit(j.segment(t, 0, 10, false)))
+	entries, err := ReadJournal(options.Journal.path)
+	must(t, err)
+	points := 0
+	for _, e := range entries {
+		if e.Durable != nil {
+			points++
+		}
+	}
+	if points < 9 {
+		t.Errorf("%d durable points while everything was appended", points)
+	}
+	if got := files(t, j.parts()); len(got) > 0 {
+		t.Errorf("parts left: %v", got)
+	}
+	// Where the journal cannot be written the parts stay.
+	must(t, options.Journal.Close())
+	segment := j.segment(t, 100, 10, false)
+	wantKind(t, o.take(segment), fault.Storage)
+	if got := files(t, j.parts()); len(got) != 2 {
+		t.Errorf("parts left: %v", got)
+	}
+}
+
+// TestResumeFull: the disk fills while a segment is appended. What of it is in
+// the output does not count, whether the journal can still be written or not.
+func TestResumeFull(t *testing.T) {
+	for _, where := range []string{"journal elsewhere", "journal too", "errors"} {
+		t.Run(where, func(t *testing.T) {
+			j := newJob(t)
+			tiny := tinyDisk(t)
+			must(t, os.Symlink(j.parts(), filepath.Join(tiny, PartsDir))) // they are there already
+			filler := write(t, filepath.Join(tiny, "filler"), make([]byte, 20<<10))
+			options := OutputOptions{Path: j.out, WorkDir: tiny, Journal: j.journal(t)}
+			apart := where == "errors"
+			switch where {
+			case "journal too":
+				journal, err := CreateJournal(filepath.Join(tiny, "journal"))
+				must(t, err)
+				defer journal.Close()
+				options.Journal = journal
+			case "errors":
+				options.Errors = j.err
+			}
+			o, err := CreateOutput(options)
+			must(t, err)
+			const each = 500
+			first := int64(0)
+			for ; ; first += each {
+				if err = o.Commit(j.segment(t, first, each, apart)); err != nil {
+					break
+				}
+			}
+			wantKind(t, err, fault.Storage)
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("error %v does not say that the disk is full", err)
+			}
+			if first == 0 {
+				t.Fatal("nothing fitted")
+			}
+			// Room or not, nothing comes behind half a segment.
+			must(t, os.Remove(filler))
+			wantKind(t, o.Commit(j.segment(t, first+each, each, apart)), fault.Storage)
+			if where == "errors" {
+				wantKind(t, o.Finish(), fault.Storage)
+			}
+			o.Abandon()
+
+			// Room again, elsewhere.
+			roomy := filepath.Join(j.dir, "roomy")
+			must(t, os.Mkdir(roomy, 0o700))
+			for name, data := range contents(t, tiny) {
+				write(t, filepath.Join(roomy, name), []byte(data))
+			}
+			must(t, os.Symlink(j.parts(), filepath.Join(roomy, PartsDir)))
+			path := options.Journal.path
+			if where == "journal too" {
+				path = filepath.Join(roomy, "journal")
+			}
+			resumed := options
+			resumed.WorkDir = roomy
+			var entries []Entry
+			resumed.Journal, entries, err = OpenJournal(path)
+			must(t, err)
+			defer resumed.Journal.Close()
+			state, err := Replay(entries)
+			must(t, err)
+			must(t, state.Verify(j.parts(), resumed.Journal))
+			o, err = ResumeOutput(resumed, state)
+			must(t, err)
+			for _, c := range state.Remaining([]Chunk{{File: "in", Records: first + 2*each, Line: 1}}) {
+				must(t, o.Commit(j.segment(t, c.First, c.Records, apart)))
+			}
+			must(t, o.Finish())
+			out, errs := expected(0, first+2*each, apart)
+			if got, _ := os.ReadFile(j.out); string(got) != out {
+				t.Errorf("%d bytes came out, want %d", len(got), len(out))
+			}
+			if got, _ := os.ReadFile(j.err); string(got) != errs {
+				t.Errorf("%d bytes of errors came out, want %d", len(got), len(errs))
+			}
+		})
+	}
+}
+
+// TestAbandonFull: an append that failed half way is not made durable by the
+// stop that follows, and what was whole before it is.
+func TestAbandonFull(t *testing.T) {
+	j := newJob(t)
+	tiny := tinyDisk(t)
+	must(t, os.Symlink(j.parts(), filepath.Join(tiny, PartsDir)))
+	options := OutputOptions{Path: j.out, WorkDir: tiny, Journal: j.journal(t)}
+	o, err := CreateOutput(options)
+	must(t, err)
+	must(t, o.Commit(j.segment(t, 0, 6, false)))
+	wantKind(t, o.Commit(j.segment(t, 6, 30000, false)), fault.Storage)
+	o.Abandon()
+	entries, err := ReadJournal(options.Journal.path)
+	must(t, err)
+	state, err := Replay(entries)
+	must(t, err)
+	out, _ := expected(0, 6, false)
+	if state.Durable.Next != 6 || state.Durable.Sizes[results] != int64(len(out)) {
+		t.Errorf("durable is %+v", state.Durable)
+	}
+	if len(state.Segments) != 1 || state.Segments[0].First != 6 {
+		t.Errorf("segments %+v", state.Segments)
+	}
+}
+
+// TestAbandonAfterFinish: a job that could not be finished does not say later
+// what was not true before.
+func TestAbandonAfterFinish(t *testing.T) {
+	for name, damage := range map[string]func(o *Output) error{
+		"nothing":        func(*Output) error { return nil },
+		"output":         func(o *Output) error { return o.targets[results].file.Close() },
+		"failures":       func(o *Output) error { return o.targets[failures].file.Close() },
+		"no place to go": func(o *Output) error { o.targets[results].path = "/none/out.jsonl"; return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t)
+			options := OutputOptions{Path: j.out, WorkDir: j.work(), Journal: j.journal(t)}
+			o, err := CreateOutput(options)
+			must(t, err)
+			must(t, o.Commit(j.segment(t, 0, 6, false)))
+			must(t, damage(o))
+			if err := o.Finish(); (err == nil) != (name == "nothing") {
+				t.Errorf("Finish: %v", err)
+			}
+			before := contents(t, j.work())
+			parts := files(t, j.parts())
+			o.Abandon()
+			must(t, o.Checkpoint(true))
+			if diff := cmp.Diff(before, contents(t, j.work())); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(parts, files(t, j.parts())); diff != "" {
+				t.Error(diff)
+			}
+			complete := bytes.Contains([]byte(before["journal"]), []byte(`{"complete"`))
+			if synced := name == "nothing" || name == "no place to go"; complete != synced {
+				t.Errorf("the journal says complete: %v", complete)
+			}
+		})
+	}
+}
+
+// finished is a job that is complete in its journal, of which so many files have
+// their names.
+func finished(t *testing.T, named int, apart bool, prepare func(j *job)) (*job, OutputOptions, State) {
+	t.Helper()
+	j := newJob(t)
+	if prepare != nil {
+		prepare(j)
+	}
+	options := OutputOptions{Path: j.out, WorkDir: j.work(), Journal: j.journal(t)}
+	if apart {
+		options.Errors = j.err
+	}
+	o, err := CreateOutput(options)
+	must(t, err)
+	must(t, o.Commit(j.segment(t, 3, 3, apart)))
+	must(t, o.Commit(j.segment(t, 0, 3, apart)))
+	must(t, o.journal(func(d *Durable) Entry { return Entry{Complete: d} }))
+	for _, i := range finishOrder[:named] {
+		must(t, o.targets[i].finish())
+	}
+	o.close()
+	entries, err := ReadJournal(options.Journal.path)
+	must(t, err)
+	state, err := Replay(entries)
+	must(t, err)
+	if !state.Complete {
+		t.Fatal("it is not complete")
+	}
+	return j, options, state
+}
+
+// TestCompleteOutput: killed between any two names, a job gets the others; and
+// that may be done twice.
+func TestCompleteOutput(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		for named := range streams + 1 {
+			j, options, state := finished(t, named, apart, nil)
+			for range 2 {
+				must(t, CompleteOutput(options, state))
+				out, errs := expected(0, 6, apart)
+				want := map[string]string{"out.jsonl": out}
+				if apart {
+					want["err.jsonl"] = errs
+				}
+				if diff := cmp.Diff(want, contents(t, j.dir)); diff != "" {
+					t.Errorf("%d named, apart %v: %s", named, apart, diff)
+				}
+				work := contents(t, j.work())
+				if len(work) != 2 || len(work[FailuresFile]) != int(state.Durable.Sizes[failures]) {
+					t.Errorf("%d named, apart %v: job folder: %v", named, apart, work)
+				}
+			}
+		}
+	}
+}
+
+// TestCompleteOutputSymlink: what the link leads to is replaced, as by Finish.
+func TestCompleteOutputSymlink(t *testing.T) {
+	j, options, state := finished(t, 1, false, func(j *job) {
+		write(t, filepath.Join(j.dir, "real.jsonl"), []byte("old"))
+		must(t, os.Symlink("real.jsonl", j.out))
+	})
+	must(t, CompleteOutput(options, state))
+	if info, err := os.Lstat(j.out); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v, %v", info, err)
+	}
+	want, _ := expected(0, 6, false)
+	if got, _ := os.ReadFile(filepath.Join(j.dir, "real.jsonl")); string(got) != want {
+		t.Errorf("output %q", got)
+	}
+}
+
+// TestCompleteOutputDirect: what is written to has no name to get.
+func TestCompleteOutputDirect(t *testing.T) {
+	_, options, state := finished(t, 0, true, nil)
+	for _, path := range []string{"-", "/dev/null"} {
+		options.Path = path
+		must(t, CompleteOutput(options, state))
+	}
+}
+
+// TestCompleteOutputRefuses: what is not what was written does not get a name,
+// and is not taken for what has one.
+func TestCompleteOutputRefuses(t *testing.T) {
+	aside := func(j *job) string { return filepath.Join(j.work(), "output.partial") }
+	for name, c := range map[string]struct {
+		named  int
+		damage func(j *job, size int64) error
+	}{
+		"aside cut":     {0, func(j *job, size int64) error { return os.Truncate(aside(j), size-1) }},
+		"aside longer":  {2, func(j *job, size int64) error { return os.Truncate(aside(j), size+1) }},
+		"aside gone":    {1, func(j *job, _ int64) error { return os.Remove(aside(j)) }},
+		"named cut":     {streams, func(j *job, size int64) error { return os.Truncate(j.out, size-1) }},
+		"named gone":    {streams, func(j *job, _ int64) error { return os.Remove(j.out) }},
+		"failures gone": {streams, func(j *job, _ int64) error { return os.Remove(filepath.Join(j.work(), FailuresFile)) }},
+		"errors gone":   {streams, func(j *job, _ int64) error { return os.Remove(j.err) }},
+		"another of size": {1, func(j *job, size int64) error {
+			return errors.Join(os.WriteFile(j.out, make([]byte, size), 0o600), os.Truncate(aside(j), 0))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, options, state := finished(t, c.named, true, nil)
+			must(t, c.damage(j, state.Durable.Sizes[results]))
+			wantKind(t, CompleteOutput(options, state), fault.Conflict)
+		})
+	}
+}

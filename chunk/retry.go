@@ -1,0 +1,277 @@
+package chunk
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Retried is a finished job's output with the results of its failed records
+// computed again.
+type Retried struct {
+	// Input is the job's input; Output, Errors and Failures its results.
+	Input, Output, Errors, Failures string
+	// Again is the framed output of the job that computed the failed records
+	// again, in order, and AgainFailures those that failed again.
+	Again, AgainFailures string
+	// Step is the name of the kernel that computed them again.
+	Step string
+	// Dir takes the new files, under the names in NextFiles.
+	Dir string
+}
+
+// NextFiles are the names of the new output, errors and failures until they take
+// the old ones' places.
+var NextFiles = [3]string{"output.next", "errors.next", "failures.next"}
+
+// merger is a merge at work.
+type merger struct {
+	Retried
+	input, old  *os.File
+	again       *bufio.Reader
+	failedAgain map[int64]Failure
+	out         [3]*nextFile
+	closers     []io.Closer
+	position    int64 // in the old output
+	tally       Tally
+}
+
+// Merge writes the new files beside the old ones and returns what stands in the
+// new failures. Neither the old nor the new is touched if the old output is not
+// what the job wrote.
+func (r Retried) Merge() (Tally, error) {
+	m := &merger{Retried: r}
+	defer m.close()
+	if err := m.open(); err != nil {
+		return Tally{}, err
+	}
+	var again int64
+	err := ReadFailures(r.Failures, func(f Failure) error {
+		if f.Kind == fault.Upstream {
+			return m.keep(f)
+		}
+		again++
+		return m.replace(f, again-1)
+	})
+	if err == nil {
+		err = m.copyOld(-1)
+	}
+	if err == nil {
+		err = m.sync()
+	}
+	return m.tally, err
+}
+
+func (m *merger) open() (err error) {
+	if m.input, err = os.Open(m.Input); err != nil {
+		return fault.New(fault.Usage, "open input: %w", err)
+	}
+	m.closers = append(m.closers, m.input)
+	if m.old, err = os.Open(m.Output); err != nil {
+		return fault.New(fault.Usage, "open output: %w", err)
+	}
+	m.closers = append(m.closers, m.old)
+	again, err := os.Open(m.Again)
+	if err != nil {
+		return fault.New(fault.Storage, "open results: %w", err)
+	}
+	m.closers = append(m.closers, again)
+	m.again = bufio.NewReaderSize(again, 1<<20)
+	m.failedAgain = make(map[int64]Failure)
+	if err := ReadFailures(m.AgainFailures, func(f Failure) error {
+		m.failedAgain[f.Record] = f
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i, name := range NextFiles {
+		if m.out[i], err = createNext(filepath.Join(m.Dir, name)); err != nil {
+			return fault.New(fault.Storage, "create output: %w", err)
+		}
+	}
+	return nil
+}
+
+// keep leaves a record that came in with a mark as it is.
+func (m *merger) keep(f Failure) error {
+	if err := m.copyOld(f.At); err != nil {
+		return err
+	}
+	at := m.out[results].size
+	if m.Errors == "" {
+		if err := m.copyOld(f.At + f.Size); err != nil {
+			return err
+		}
+	} else {
+		data, err := m.record(f)
+		if err != nil {
+			return err
+		}
+		if err := writeAll(m.out[failedRecords], data, newline); err != nil {
+			return storage(err)
+		}
+	}
+	return m.note(f, at)
+}
+
+// replace puts what the record gave this time where its mark stands.
+func (m *merger) replace(f Failure, index int64) error {
+	if err := m.copyOld(f.At); err != nil {
+		return err
+	}
+	data, err := m.record(f)
+	if err != nil {
+		return err
+	}
+	if err := m.skipMark(f, data); err != nil {
+		return err
+	}
+	size, err := m.nextFrame()
+	if err != nil {
+		return err
+	}
+	at := m.out[results].size
+	failed, again := m.failedAgain[index]
+	if again != (size == failedFrame) {
+		return fault.New(fault.Unknown, "bug: results and failures do not agree on record %d", index)
+	}
+	if !again {
+		_, err := io.CopyN(m.out[results], m.again, size)
+		return storage(err)
+	}
+	// It failed again: marked anew, with the line of the input.
+	f.Kind, f.Message, f.Detail, f.Device, f.Step = failed.Kind, failed.Message, failed.Detail, failed.Device, m.Step
+	to := m.out[results]
+	if m.Errors != "" {
+		to = m.out[failedRecords]
+	}
+	if err := WriteMarked(to, data, Mark{Kind: f.Kind, Message: f.Message, Step: m.Step, Line: f.Line}); err != nil {
+		return storage(err)
+	}
+	return m.note(f, at)
+}
+
+// nextFrame is how many bytes the next record's lines have.
+func (m *merger) nextFrame() (int64, error) {
+	line, err := m.again.ReadString('\n')
+	if err != nil {
+		return 0, fault.New(fault.Unknown, "bug: fewer results than failed records: %w", err)
+	}
+	return strconv.ParseInt(strings.TrimSuffix(line, "\n"), 10, 64)
+}
+
+// record reads the failed record from the input.
+func (m *merger) record(f Failure) ([]byte, error) {
+	data := make([]byte, f.Length)
+	if _, err := m.input.ReadAt(data, f.Offset); err != nil && !(errors.Is(err, io.EOF) && f.Length == 0) {
+		return nil, fault.New(fault.Conflict, "input %s: record in line %d: %w", m.Input, f.Line, err)
+	}
+	return data, nil
+}
+
+// skipMark passes over the old mark, if it is the one that the job wrote.
+func (m *merger) skipMark(f Failure, data []byte) error {
+	if f.Size == 0 {
+		return nil
+	}
+	var want bytes.Buffer
+	if err := WriteMarked(&want, data, Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, Line: f.Line}); err != nil {
+		return err
+	}
+	got := make([]byte, f.Size)
+	if _, err := m.old.ReadAt(got, f.At); err != nil || !bytes.Equal(got, want.Bytes()) {
+		return fault.New(fault.Conflict, "%s was changed since the job wrote it: at byte %d there should be the failed record of line %d",
+			m.Output, f.At, f.Line)
+	}
+	m.position = f.At + f.Size
+	return nil
+}
+
+// copyOld copies the old output up to an offset, -1 for its end.
+func (m *merger) copyOld(to int64) error {
+	if _, err := m.old.Seek(m.position, io.SeekStart); err != nil {
+		return storage(err)
+	}
+	if to < 0 {
+		_, err := io.Copy(m.out[results], m.old)
+		return storage(err)
+	}
+	if to < m.position {
+		return fault.New(fault.Conflict, "%s is damaged: its records are not in order", m.Failures)
+	}
+	n, err := io.CopyN(m.out[results], m.old, to-m.position)
+	m.position += n
+	if errors.Is(err, io.EOF) {
+		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it is too short", m.Output)
+	}
+	return storage(err)
+}
+
+// note writes a line of the new failures.jsonl.
+func (m *merger) note(f Failure, at int64) error {
+	f.At = at
+	f.Size = m.out[results].size - at
+	m.tally.Add(Tally{Counts: Counts{Failed: 1}, Kinds: map[string]KindStats{
+		f.Kind.String(): {Count: 1, Example: f.Message, Detail: f.Detail, Line: f.Line},
+	}})
+	line, err := f.appendLine(nil)
+	if err != nil {
+		return err
+	}
+	_, err = m.out[failures].Write(line)
+	return storage(err)
+}
+
+func (m *merger) sync() error {
+	for _, next := range m.out {
+		if err := next.finish(); err != nil {
+			return storage(err)
+		}
+	}
+	return storage(syncDir(m.Dir))
+}
+
+func (m *merger) close() {
+	for _, c := range m.closers {
+		c.Close()
+	}
+	for _, next := range m.out {
+		if next != nil {
+			next.file.Close()
+		}
+	}
+}
+
+// nextFile is a new file that counts what is written to it.
+type nextFile struct {
+	file *os.File
+	out  *bufio.Writer
+	size int64
+}
+
+func createNext(path string) (*nextFile, error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &nextFile{file: file, out: bufio.NewWriterSize(file, 1<<20)}, nil
+}
+
+func (n *nextFile) Write(p []byte) (int, error) {
+	n.size += int64(len(p))
+	return n.out.Write(p)
+}
+
+func (n *nextFile) finish() error {
+	if err := n.out.Flush(); err != nil {
+		return err
+	}
+	return n.file.Sync()
+}

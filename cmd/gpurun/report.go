@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+const reportHelp = `Tell what became of the job that wrote OUTPUT: finished, running, or interrupted
+(the same gpurun run goes on with it). It changes nothing.
+
+  gpurun report out.jsonl
+  gpurun report --json out.jsonl`
+
+func newReport() *cobra.Command {
+	workDir, asJSON := "", false
+	cmd := &cobra.Command{
+		Use:   "report OUTPUT",
+		Short: "Tell what became of a job",
+		Long:  reportHelp + "\n\n" + exitHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := fromEnvironment(cmd.Flags()); err != nil {
+				return err
+			}
+			status, err := orchestrator.Inspect(args[0], workDir)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				encoder := json.NewEncoder(os.Stdout)
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(status)
+			}
+			switch status.State {
+			case orchestrator.Running:
+				fmt.Printf("running: %s\n", status.Holder)
+				progress.WriteCommitted(os.Stdout, status.Report)
+			case orchestrator.Interrupted:
+				fmt.Println("interrupted: the same command goes on with it")
+				progress.WriteCommitted(os.Stdout, status.Report)
+			default:
+				fmt.Println("finished")
+				progress.WriteReport(os.Stdout, status.Report)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&workDir, "work-dir", "", "the `FOLDER` that the job was given with --work-dir")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}

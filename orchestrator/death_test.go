@@ -1,0 +1,253 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// mixed makes n records of every sort: good, dropped, doubled, rejected, no JSON,
+// marked by somebody before us; and blank lines.
+func mixed(n int) string {
+	var b strings.Builder
+	for i := range n {
+		switch i % 40 {
+		case 7:
+			fmt.Fprintf(&b, "no JSON %d\n", i)
+		case 13:
+			fmt.Fprintf(&b, "{\"id\":%d,\"_error\":\"old\"}\n", i)
+		case 19:
+			fmt.Fprintf(&b, "{\"id\":%d,\"do\":\"fail\"}\n", i)
+		case 23:
+			fmt.Fprintf(&b, "{\"id\":%d,\"do\":\"drop\"}\n", i)
+		case 29:
+			fmt.Fprintf(&b, "{\"id\":%d,\"do\":\"two\"}\n", i)
+		case 31:
+			fmt.Fprintf(&b, "\n{\"id\":%d}\n", i)
+		default:
+			fmt.Fprintf(&b, "{\"id\":%d,\"text\":%q}\n", i, strings.Repeat("x", i%100))
+		}
+	}
+	return b.String()
+}
+
+// variant is a way to run a job that must survive.
+type variant struct {
+	name    string
+	records int
+	change  func(d jobDir, c *orchestrator.Config)
+
+	once     sync.Once
+	expected map[string]string
+}
+
+// variants are run undisturbed once, and disturbed often.
+var variants = []*variant{
+	{name: "plain", records: 600, change: func(jobDir, *orchestrator.Config) {}},
+	{name: "errors apart", records: 600, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }},
+	{name: "some of it", records: 800, change: func(_ jobDir, c *orchestrator.Config) { c.Offset, c.Limit = 101, 603 }},
+	{name: "cut by bytes", records: 600, change: func(d jobDir, c *orchestrator.Config) {
+		c.Split, c.Errors = chunk.SplitBytes, d.join("errors.jsonl")
+	}},
+	{name: "work folder", records: 600, change: func(d jobDir, c *orchestrator.Config) {
+		c.WorkDir = d.join("work")
+		if err := os.MkdirAll(c.WorkDir, 0o777); err != nil {
+			d.t.Fatal(err)
+		}
+	}},
+}
+
+// start makes the input and the Config. Segments are small and many.
+func (v *variant) start(t *testing.T) (jobDir, orchestrator.Config) {
+	t.Helper()
+	d := newJobDir(t, mixed(v.records))
+	c := d.config("test-work")
+	c.BatchSize, c.ChunksPerGPU, c.Checkpoint = 8, 4, 50*time.Millisecond
+	c.KernelConfig = []byte(`{"Milliseconds":6}`)
+	v.change(d, &c)
+	return d, c
+}
+
+// undisturbed is what the files must hold.
+func (v *variant) undisturbed(t *testing.T) map[string]string {
+	t.Helper()
+	v.once.Do(func() {
+		d, c := v.start(t)
+		c.KernelConfig = nil // without its pauses
+		mustRun(t, d, c)
+		v.expected = results(d, c)
+	})
+	if v.expected == nil {
+		t.Fatal("the undisturbed run failed")
+	}
+	return v.expected
+}
+
+// results are a job's files.
+func results(d jobDir, c orchestrator.Config) map[string]string {
+	d.t.Helper()
+	files := map[string]string{"out.jsonl": d.read("out.jsonl")}
+	if c.Errors != "" {
+		files["errors.jsonl"] = d.read("errors.jsonl")
+	}
+	// Where a record failed, and on which device, is not the record's.
+	failures := d.read(strings.TrimPrefix(jobFolder(c), d.path+"/") + "/failures.jsonl")
+	failures = strings.ReplaceAll(failures, d.path, "")
+	files["failures.jsonl"] = regexp.MustCompile(`,"device":"[^"]*"`).ReplaceAllString(failures, "")
+	return files
+}
+
+func jobFolder(c orchestrator.Config) string {
+	if c.WorkDir != "" {
+		return filepath.Join(c.WorkDir, filepath.Base(c.Output)+".gpurun")
+	}
+	return c.Output + ".gpurun"
+}
+
+// checkFinished: the files are those of an undisturbed run, to the byte, so each
+// record is there once, and nothing else is left.
+func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[string]string, temp string) {
+	t.Helper()
+	if diff := cmp.Diff(want, results(d, c)); diff != "" {
+		t.Errorf("differs from an undisturbed run: %s", diff)
+	}
+	for _, name := range tree(d.path) {
+		name = strings.TrimPrefix(name, strings.TrimPrefix(jobFolder(c), d.path+"/")+"/")
+		switch name {
+		case "in.jsonl", "out.jsonl", "errors.jsonl", "failures.jsonl", "job.json", "report.json", "lock",
+			"work", "out.jsonl.gpurun", "work/out.jsonl.gpurun", "logs", "logs/worker-0.log", "logs/worker-1.log":
+		default:
+			t.Errorf("left: %s", name)
+		}
+	}
+	if left := tree(temp); len(left) > 0 {
+		t.Errorf("left in the temporary folder: %v", left)
+	}
+}
+
+// death is one place in the matrix: who dies, and when.
+type death struct {
+	victim, moment string
+	at             string // the point
+	passing        int
+	orchestrator   bool // the point is the orchestrator's, and the victim is killed at it
+	stop           bool // the job is asked to stop first
+	committed      bool // there is something to go on with afterwards
+	nobody         bool // the victim is gone by then
+}
+
+var deaths = []death{
+	{victim: "orchestrator", moment: "start: journal without job.json", at: "journal-made"},
+	{victim: "orchestrator", moment: "start", at: "event-planned"},
+	{victim: "orchestrator", moment: "start: worker started", at: "event-worker_started", passing: 2},
+	{victim: "orchestrator", moment: "mid-batch", at: "event-progress", passing: 3},
+	{victim: "orchestrator", moment: "part written but not journalled", at: "part-written", passing: 4, committed: true},
+	{victim: "orchestrator", moment: "journalled but not appended", at: "journalled", passing: 4, committed: true},
+	{victim: "orchestrator", moment: "appended but not durable", at: "appended", passing: 4, committed: true},
+	{victim: "orchestrator", moment: "synced but not in the journal", at: "synced", passing: 2, committed: true},
+	{victim: "orchestrator", moment: "durable but parts not removed", at: "durable", passing: 2, committed: true},
+	{victim: "orchestrator", moment: "at the final rename: complete", at: "complete", committed: true},
+	{victim: "orchestrator", moment: "at the final rename: failures named", at: "renamed", committed: true},
+	{victim: "orchestrator", moment: "at the final rename: errors named", at: "renamed", passing: 2, committed: true},
+	{victim: "orchestrator", moment: "at the final rename: output named", at: "renamed", passing: 3, committed: true},
+	{victim: "orchestrator", moment: "at the final rename: journal not removed", at: "clearing", passing: 3, committed: true},
+	{victim: "orchestrator", moment: "while stopping: told", at: "event-stopping", stop: true},
+	{victim: "orchestrator", moment: "while stopping", at: "stopping", stop: true, committed: true},
+
+	{victim: "worker", moment: "start", at: "worker-start"},
+	{victim: "worker", moment: "mid-batch", at: "worker-mid-batch", passing: 4},
+	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
+	{victim: "worker", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
+	{victim: "worker", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
+	{victim: "worker", moment: "at the final rename", at: "complete", orchestrator: true, nobody: true},
+	{victim: "worker", moment: "while stopping", at: "worker-stopping", stop: true},
+
+	{victim: "kernel", moment: "start", at: "kernel-start"},
+	{victim: "kernel", moment: "mid-batch", at: "kernel-mid-batch", passing: 4},
+	{victim: "kernel", moment: "part written but not journalled", at: "part-written", passing: 3, orchestrator: true},
+	{victim: "kernel", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
+	{victim: "kernel", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
+	{victim: "kernel", moment: "at the final rename", at: "complete", orchestrator: true, nobody: true},
+	{victim: "kernel", moment: "while stopping", at: "event-stopping", stop: true, orchestrator: true},
+}
+
+// TestInvariant3DeathMatrix: kill anybody at any point, run the same job again:
+// the output is that of an undisturbed run.
+func TestInvariant3DeathMatrix(t *testing.T) {
+	for i, death := range deaths {
+		t.Run(death.victim+" "+death.moment, func(t *testing.T) {
+			t.Parallel()
+			death.test(t, i, variants[i%len(variants)])
+		})
+	}
+}
+
+func (x death) test(t *testing.T, number int, v *variant) {
+	want := v.undisturbed(t)
+	d, c := v.start(t)
+	if x.stop {
+		c.Checkpoint = 0 // or workers would be told to stop by that
+	}
+	mark := fmt.Sprintf("death-%d-%d", number, os.Getpid())
+	temp := shortTemp(t)
+	fuse := d.join("fuse")
+	touch(fuse)
+
+	job := driverOf(t, c)
+	job.DurableEvery = 100 * time.Millisecond
+	env := []string{"TMPDIR=" + temp}
+	if x.orchestrator {
+		job.Victim, job.At, job.Passing = x.victim, x.at, int64(x.passing)
+	} else {
+		env = append(env, fmt.Sprintf("%s=%s:%d", crash.Variable, x.at, max(1, x.passing)), crash.OnceVariable+"="+fuse)
+	}
+	first := startDriver(t, job, mark, env...)
+	if x.stop {
+		first.await(t, "progress")
+		_ = first.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	end := first.wait(t)
+	x.check(t, end, os.Remove(fuse) != nil)
+	awaitGone(t, mark)
+
+	if !end.done() {
+		end = startDriver(t, driverOf(t, c), mark, "TMPDIR="+temp).wait(t)
+		if !end.done() {
+			t.Fatalf("the same job again: %s\n%s", end, d.logs())
+		}
+		// A job that is complete but for its name finds all done.
+		if x.committed && end.resuming <= 0 && end.report.Resumed == 0 {
+			t.Error("it did not go on")
+		}
+		awaitGone(t, mark)
+	}
+	checkReport(t, end.report, nil)
+	checkFinished(t, d, c, want, temp)
+}
+
+// check: the death came, and took with it whom it should.
+func (x death) check(t *testing.T, end outcome, burnt bool) {
+	t.Helper()
+	switch {
+	case x.orchestrator && (end.victim < 0 || (end.victim == 0) != x.nobody):
+		t.Fatalf("killed %d: this test shows nothing", end.victim)
+	case !x.orchestrator && !burnt:
+		t.Fatalf("nobody came to the point: this test shows nothing")
+	case (x.victim == "orchestrator") != end.killed:
+		t.Fatalf("the orchestrator ended so: %s", end)
+	case end.err != nil && (!x.stop || end.err.Kind != "canceled"):
+		t.Fatalf("the orchestrator ended so: %s", end)
+	}
+}

@@ -1,0 +1,46 @@
+package orchestrator
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// diskShare is how much of the records must be done before the size of the
+// output can be told: one in so many.
+const diskShare = 100
+
+// warnOfDisk tells the user, once and early, that the disk will not do: better
+// now than after nine hours.
+func (j *job) warnOfDisk() {
+	total := j.total()
+	tally, next := j.output.Appended()
+	if j.diskChecked || total <= 0 || tally.Records == 0 || tally.Records < total/diskShare {
+		return
+	}
+	j.diskChecked = true
+	var stat unix.Statfs_t
+	if err := unix.Statfs(j.folder.path, &stat); err != nil {
+		return
+	}
+	free := float64(stat.Bavail) * float64(stat.Bsize)
+	left := float64(j.config.Offset + total - next)
+	needed := float64(j.output.Size()) / float64(tally.Records) * left
+	if needed > free {
+		j.emit(Notice{Text: fmt.Sprintf(
+			"the disk will not do: about %s more of output, and %s free in %s; make room, or the job stops there (the same command goes on)",
+			sizeText(needed), sizeText(free), j.folder.path)})
+	}
+}
+
+func sizeText(bytes float64) string {
+	for _, unit := range []struct {
+		name string
+		size float64
+	}{{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}} {
+		if bytes >= unit.size {
+			return fmt.Sprintf("%.1f %s", bytes/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.0f KB", bytes/1e3)
+}

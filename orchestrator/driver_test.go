@@ -1,0 +1,252 @@
+package orchestrator_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// driver is a job in a process of its own.
+type driver struct {
+	cmd    *exec.Cmd
+	events *bufio.Scanner
+	last   outcome
+}
+
+// outcome is how a driver ended.
+type outcome struct {
+	events   map[string]int
+	resuming int64 // records that it found done, -1 if it began
+	err      *ended
+	killed   bool // it was, itself
+	victim   int  // that it killed; -1 if it did not come to that, 0 if nobody was there
+	report   orchestrator.Report
+}
+
+// driverOf is the driver's job for a Config, without what cannot be told to
+// another process.
+func driverOf(t *testing.T, config orchestrator.Config) driverJob {
+	t.Helper()
+	members := make(map[string]any)
+	v := reflect.ValueOf(config)
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		switch field.Type.Kind() {
+		case reflect.Func, reflect.Chan, reflect.Interface:
+			continue
+		}
+		if field.IsExported() && !v.Field(i).IsZero() {
+			members[field.Name] = v.Field(i).Interface()
+		}
+	}
+	encoded, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return driverJob{Config: encoded}
+}
+
+// startDriver starts a job as its own program, marked so that all of its
+// processes can be found.
+func startDriver(t *testing.T, job driverJob, mark string, env ...string) *driver {
+	t.Helper()
+	encoded, err := json.Marshal(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), driverVariable+"="+string(encoded), "TEST_MARK="+mark)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{
+		cmd: cmd, events: bufio.NewScanner(out),
+		last: outcome{events: make(map[string]int), resuming: -1, victim: -1},
+	}
+	d.events.Buffer(nil, 1<<20)
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // of a test that failed
+	return d
+}
+
+// next reads an event; false at the end.
+func (d *driver) next(t *testing.T) (name, value string, ok bool) {
+	t.Helper()
+	if !d.events.Scan() {
+		return "", "", false
+	}
+	name, value, _ = strings.Cut(d.events.Text(), " ")
+	d.last.events[name]++
+	var err error
+	switch name {
+	case "resuming":
+		var event orchestrator.Resuming
+		err = json.Unmarshal([]byte(value), &event)
+		d.last.resuming = event.Done
+	case "finished":
+		var event orchestrator.Finished
+		err = json.Unmarshal([]byte(value), &event)
+		d.last.report = event.Report
+	case "error":
+		err = json.Unmarshal([]byte(value), &d.last.err)
+	case "killed":
+		err = json.Unmarshal([]byte(value), &d.last.victim)
+	}
+	if err != nil { // a line that is cut off by death
+		t.Logf("%s %s: %v", name, value, err)
+	}
+	return name, value, true
+}
+
+// await reads events up to one of that name.
+func (d *driver) await(t *testing.T, name string) string {
+	t.Helper()
+	for {
+		got, value, ok := d.next(t)
+		if !ok {
+			t.Fatalf("the driver ended before %s", name)
+		}
+		if got == name {
+			return value
+		}
+	}
+}
+
+// wait reads to the end.
+func (d *driver) wait(t *testing.T) outcome {
+	t.Helper()
+	for {
+		if _, _, ok := d.next(t); !ok {
+			break
+		}
+	}
+	_ = d.cmd.Wait()
+	status := d.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	d.last.killed = status.Signaled() && status.Signal() == syscall.SIGKILL
+	if !d.last.killed && status.ExitStatus() != 0 && d.last.err == nil {
+		t.Errorf("the driver ended by %s without a word", d.cmd.ProcessState)
+	}
+	return d.last
+}
+
+// done reports success.
+func (o outcome) done() bool { return !o.killed && o.err == nil }
+
+func (o outcome) String() string {
+	switch {
+	case o.killed:
+		return "killed"
+	case o.err != nil:
+		return fmt.Sprintf("%s: %s", o.err.Kind, o.err.Message)
+	}
+	return "done"
+}
+
+// markedProcesses are the living processes started under the mark.
+func markedProcesses(mark string) []int {
+	var pids []int
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(data), "TEST_MARK="+mark+"\x00") {
+			continue
+		}
+		pid, _ := strconv.Atoi(regexp.MustCompile(`\d+`).FindString(path))
+		if alive(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// awaitGone: nothing of the job is left two seconds after its orchestrator.
+func awaitGone(t *testing.T, mark string) {
+	t.Helper()
+	gone := time.Now()
+	for len(markedProcesses(mark)) > 0 {
+		if time.Since(gone) > 2*time.Second {
+			t.Fatalf("still there: %v", describe(markedProcesses(mark)))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// alive: there, and no zombie.
+func alive(pid int) bool {
+	state, _ := processStat(pid)
+	return state != 0 && state != 'Z' && state != 'X'
+}
+
+// kernelOf is the kernel process of a worker, 0 if it has none.
+func kernelOf(worker int) int {
+	paths, _ := filepath.Glob("/proc/[0-9]*")
+	for _, path := range paths {
+		pid, _ := strconv.Atoi(filepath.Base(path))
+		if _, parent := processStat(pid); parent == worker && alive(pid) {
+			return pid
+		}
+	}
+	return 0
+}
+
+// processStat is the state and the parent of a process; 0 if it is gone.
+func processStat(pid int) (state byte, parent int) {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	i := strings.LastIndexByte(string(stat), ')')
+	if i < 0 || pid == 0 {
+		return 0, 0
+	}
+	fields := strings.Fields(string(stat[i+1:]))
+	parent, _ = strconv.Atoi(fields[1])
+	return fields[0][0], parent
+}
+
+func describe(pids []int) (texts []string) {
+	for _, pid := range pids {
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		texts = append(texts, fmt.Sprintf("%d %s", pid, strings.ReplaceAll(string(command), "\x00", " ")))
+	}
+	return texts
+}
+
+// shortTemp is a folder for temporary files whose name is short enough for
+// sockets, so that it is used.
+func shortTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "gt-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// tree lists the files below a folder.
+func tree(dir string) (names []string) {
+	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && path != dir {
+			names = append(names, strings.TrimPrefix(path, dir+"/"))
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names
+}

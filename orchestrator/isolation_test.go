@@ -1,0 +1,331 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// TestPoisonRecord: one record that kills the kernel, in a batch of 1,024, is
+// found with few restarts, and costs no device.
+func TestPoisonRecord(t *testing.T) {
+	for _, at := range []int{0, 700, 1023} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			lines := slices.Collect(strings.Lines(numbered(3 * 1024)))
+			lines[1024+at] = `{"poison":"kill"}` + "\n"
+			d := newJobDir(t, strings.Join(lines, ""))
+			c := d.config("test-poison")
+			c.GPUs, c.BatchSize, c.ChunksPerGPU = "cpu:1", 1024, 1
+			report := mustRun(t, d, c)
+			w := report.Workers[0]
+			most := int64(2*math.Log2(1024) + 2)
+			t.Logf("%d restarts, at most %d", w.Restarts, most)
+			if w.Restarts > most || w.Lost > 0 || w.Retired {
+				t.Errorf("worker: %+v", w)
+			}
+			kinds := marks(t, d.read("out.jsonl"))
+			if report.Failed != 1 || kinds[1024+at] != "crash" {
+				t.Errorf("failed %d, the record is marked %q", report.Failed, kinds[1024+at])
+			}
+		})
+	}
+}
+
+// TestTenPoisonRecords: of 100,000 records exactly the ten bad ones are marked.
+func TestTenPoisonRecords(t *testing.T) {
+	t.Parallel()
+	lines := slices.Collect(strings.Lines(numbered(100_000)))
+	bad := []int{0, 1, 2047, 2048, 31_000, 31_500, 50_000, 77_777, 99_998, 99_999}
+	for i, at := range bad {
+		lines[at] = fmt.Sprintf("{\"id\":%d,\"poison\":%q}\n", at, []string{"kill", "panic", "exit"}[i%3])
+	}
+	d := newJobDir(t, strings.Join(lines, ""))
+	c := d.config("test-poison")
+	c.BatchSize = 1024
+	report := mustRun(t, d, c)
+	var marked []int
+	for i, kind := range marks(t, d.read("out.jsonl")) {
+		if kind != "" {
+			marked = append(marked, i)
+		}
+	}
+	if !slices.Equal(marked, bad) || report.Failed != 10 {
+		t.Errorf("marked %v, report %d failed", marked, report.Failed)
+	}
+	var restarts int64
+	for _, w := range report.Workers {
+		restarts += w.Restarts
+		if w.Retired || w.Lost > 0 {
+			t.Errorf("worker: %+v", w)
+		}
+	}
+	t.Logf("%d restarts for 10 records", restarts)
+}
+
+// TestKernelThatDoesNotReopen: a kernel that dies by a record and cannot be
+// opened afterwards is no fault of the records it should have computed.
+func TestKernelThatDoesNotReopen(t *testing.T) {
+	t.Parallel()
+	lines := slices.Collect(strings.Lines(numbered(400)))
+	lines[100] = `{"id":"die"}` + "\n"
+	d := newJobDir(t, strings.Join(lines, ""))
+	c := d.config("test-work")
+	c.BatchSize, c.GPUs = 16, "cpu:1"
+	c.KernelConfig = fmt.Appendf(nil, `{"Milliseconds":5,"FailOpen":%q}`, d.join("gone"))
+	report, err := run(t, c)
+	wantFault(t, err, fault.NoDevice, "the model is gone")
+	if report.Failed > 0 || exists(c.Output) {
+		t.Errorf("report: %+v", report)
+	}
+	// Someone mends it; the record is the only one to suffer.
+	if err := os.Remove(d.join("gone")); err != nil {
+		t.Fatal(err)
+	}
+	mended := make(chan struct{})
+	go func() { // as long as it is found broken again
+		for {
+			select {
+			case <-mended:
+				return
+			case <-time.After(time.Millisecond):
+				_ = os.Remove(d.join("gone"))
+			}
+		}
+	}()
+	report = mustRun(t, d, c)
+	close(mended)
+	if report.Failed != 1 {
+		t.Errorf("report: %+v", report)
+	}
+}
+
+// TestKernelFailsOnEverything: the job stops with the kernel's message instead of
+// marking all, and nothing is committed.
+func TestKernelFailsOnEverything(t *testing.T) {
+	for _, how := range []string{"error", "exit", "fail"} {
+		for _, workers := range []string{"cpu:1", "cpu:2"} {
+			t.Run(how+" "+workers, func(t *testing.T) {
+				t.Parallel()
+				d := newJobDir(t, strings.Repeat(fmt.Sprintf("{\"poison\":%q}\n", how), 400))
+				c := d.config("test-poison")
+				c.GPUs, c.BatchSize, c.ChunksPerGPU, c.Checkpoint = workers, 4, 8, 20*time.Millisecond
+				report, err := run(t, c)
+				text := map[string]string{"error": "cannot compute this batch", "exit": "exit status 7", "fail": "rejected"}[how]
+				wantFault(t, err, fault.Incompatible, text)
+				if exists(c.Output) || journalled(t, c) > 0 || report.Failed > 0 || report.Pending != 400 {
+					t.Errorf("%d segments committed, report %+v", journalled(t, c), report)
+				}
+			})
+		}
+	}
+}
+
+// TestFewBadRecords: a small file whose records are all bad is finished.
+func TestFewBadRecords(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, strings.Repeat(`{"poison":"error"}`+"\n", 5))
+	if report := mustRun(t, d, d.config("test-poison")); report.Failed != 5 {
+		t.Errorf("report: %+v", report)
+	}
+}
+
+// TestBadBeginning: bad records at the start of every chunk but one do not stop a
+// job whose other records are good.
+func TestBadBeginning(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, strings.Repeat(`{"poison":"fail"}`+"\n", 50)+numbered(350))
+	c := d.config("test-poison")
+	c.BatchSize, c.ChunksPerGPU, c.Checkpoint = 5, 2, 20*time.Millisecond
+	if report := mustRun(t, d, c); report.Failed != 50 || report.Succeeded != 350 {
+		t.Errorf("report: %+v", report)
+	}
+}
+
+// TestGiveUpMark: with no device left the rest is kept, marked, if the user wants
+// it so; else the job stops, and what is done stays.
+func TestGiveUpMark(t *testing.T) {
+	for _, name := range []string{"mark", "stop", "stop while marking"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lines := slices.Collect(strings.Lines(numbered(200)))
+			lines[40], lines[160] = `{"poison":"device"}`+"\n", `{"poison":"device"}`+"\n"
+			d := newJobDir(t, strings.Join(lines, ""))
+			c := d.config("test-poison")
+			c.BatchSize, c.ChunksPerGPU = 5, 4
+			c.GiveUpMark = name != "stop"
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			watched := c
+			watch(&watched, func(event string, passing int, _ orchestrator.Event) {
+				if event == "chunk_given_up" && passing == 1 && name == "stop while marking" {
+					cancel()
+				}
+			})
+			report, err := runContext(t, ctx, watched)
+			switch name {
+			case "mark":
+				if err != nil {
+					t.Fatal(err)
+				}
+			case "stop":
+				wantFault(t, err, fault.NoDevice, "fallen off the bus")
+				if exists(c.Output) || report.Pending == 0 {
+					t.Errorf("report: %+v", report)
+				}
+				return
+			case "stop while marking":
+				wantFault(t, err, fault.Canceled)
+				if exists(c.Output) || report.Pending == 0 {
+					t.Fatalf("half an output got its name: %+v", report)
+				}
+				report = mustRun(t, d, c)
+			}
+			kinds := marks(t, d.read("out.jsonl"))
+			if len(kinds) != 200 || report.Pending != 0 || report.Failed == 0 || kinds[40] != "device" {
+				t.Errorf("%d lines, report %+v", len(kinds), report)
+			}
+		})
+	}
+}
+
+// memoryLog is what the kernel test-memory was asked.
+type asked struct {
+	device, records int
+	fits            bool
+	first           string
+}
+
+func memoryLog(t *testing.T, d jobDir) (list []asked) {
+	t.Helper()
+	for line := range strings.Lines(d.read("memory.log")) {
+		var a asked
+		if _, err := fmt.Sscanf(line, "%d %d %t %s", &a.device, &a.records, &a.fits, &a.first); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// TestOutOfMemory: batches are made smaller, once and for good.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	const room = 10
+	d := newJobDir(t, numbered(2000))
+	c := d.config("test-memory")
+	c.BatchSize = 128
+	c.KernelConfig = fmt.Appendf(nil, `{"Room":%d,"Log":%q}`, room, d.join("memory.log"))
+	report := mustRun(t, d, c)
+	if report.Failed > 0 || d.read("out.jsonl") != numbered(2000) {
+		t.Errorf("report: %+v", report)
+	}
+	refused := make(map[int]int)
+	for i, a := range memoryLog(t, d) {
+		if a.records <= room {
+			continue
+		}
+		refused[a.device]++
+		// What was read ahead is still of the old size; later it is tried, rarely,
+		// whether a record more goes in.
+		if i > 150 && a.records > room+1 {
+			t.Errorf("batch %d has %d records", i, a.records)
+		}
+	}
+	t.Logf("batches that did not fit: %v", refused)
+	for device, n := range refused {
+		if n > 40 {
+			t.Errorf("device %d ran out of memory %d times", device, n)
+		}
+	}
+}
+
+// TestRecordTooLarge: a record that does not fit even alone is tried on the other
+// device, and only then marked, once; its neighbours suffer nothing, and neither
+// does one that fits one device only.
+func TestRecordTooLarge(t *testing.T) {
+	t.Parallel()
+	lines := slices.Collect(strings.Lines(numbered(400)))
+	set := func(text string, at ...int) {
+		for _, i := range at {
+			lines[i] = fmt.Sprintf("{\"id\":%d,\"size\":%q}\n", i, text)
+		}
+	}
+	set("large", 33, 35, 37, 210)
+	set("not on 0", 34, 211)
+	set("not on 1", 36, 212)
+	d := newJobDir(t, strings.Join(lines, ""))
+	c := d.config("test-memory")
+	c.BatchSize, c.ChunksPerGPU = 16, 2
+	c.KernelConfig = fmt.Appendf(nil, `{"Room":16,"Log":%q}`, d.join("memory.log"))
+	report := mustRun(t, d, c)
+	for i, line := range slices.Collect(strings.Lines(d.read("out.jsonl"))) {
+		want := ""
+		if slices.Contains([]int{33, 35, 37, 210}, i) {
+			want = "oom"
+		}
+		if got := marks(t, line)[0]; got != want {
+			t.Errorf("record %d is marked %q, want %q", i, got, want)
+		}
+	}
+	if report.Failed != 4 {
+		t.Errorf("report: %+v", report)
+	}
+	alone := make(map[string][]int)
+	for _, a := range memoryLog(t, d) {
+		if a.records == 1 && strings.Contains(a.first, `"large"`) {
+			alone[a.first] = append(alone[a.first], a.device)
+		}
+	}
+	for record, devices := range alone {
+		if !slices.Contains(devices, 0) || !slices.Contains(devices, 1) {
+			t.Errorf("%s was tried alone on %v only", record, devices)
+		}
+	}
+	for _, w := range report.Workers {
+		if w.Lost > 0 {
+			t.Errorf("worker: %+v", w)
+		}
+	}
+}
+
+// TestStraggler: one worker ten times slower than the other does not hold the end
+// back. The ratio is a measurement, printed; that work was taken from it is held.
+func TestStraggler(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes ten seconds")
+	}
+	for _, chunks := range []int{1, 16} {
+		t.Run(fmt.Sprint(chunks), func(t *testing.T) {
+			const records, micros, slow = 16_000, 500, 10
+			d := newJobDir(t, numbered(records))
+			c := d.config("test-work")
+			c.BatchSize, c.ChunksPerGPU = 32, chunks
+			c.KernelConfig = fmt.Appendf(nil, `{"Micros":%d,"Slow":%d}`, micros, slow)
+			var ready, last time.Time
+			watch(&c, func(name string, passing int, _ orchestrator.Event) {
+				switch {
+				case name == "worker_ready" && passing == 2:
+					ready = time.Now()
+				case name == "chunk_done":
+					last = time.Now()
+				}
+			})
+			report := mustRun(t, d, c)
+			ideal := time.Duration(records*micros) * time.Microsecond * slow / (slow + 1)
+			t.Logf("%d chunks for each: took %s, ideal %s, ratio %.3f", chunks,
+				last.Sub(ready).Round(time.Millisecond), ideal, last.Sub(ready).Seconds()/ideal.Seconds())
+			if slowest := report.Workers[0].Records; slowest > records/5 || slowest == 0 {
+				t.Errorf("the slow worker did %d of %d records", slowest, records)
+			}
+		})
+	}
+}

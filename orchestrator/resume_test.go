@@ -1,0 +1,450 @@
+package orchestrator_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// watch counts events, and does something at some of them.
+func watch(c *orchestrator.Config, at func(name string, passing int, e orchestrator.Event)) {
+	passed := make(map[string]int)
+	c.OnEvent = func(e orchestrator.Event) {
+		passed[e.EventName()]++
+		at(e.EventName(), passed[e.EventName()], e)
+	}
+}
+
+// interrupt runs a job that is asked to stop at its n-th event of that name.
+func interrupt(t *testing.T, c orchestrator.Config, event string, n int) orchestrator.Report {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	watch(&c, func(name string, passing int, _ orchestrator.Event) {
+		if name == event && passing == n {
+			cancel()
+		}
+	})
+	report, err := runContext(t, ctx, c)
+	wantFault(t, err, fault.Canceled)
+	return report
+}
+
+// goesOn runs a job that must go on with what is done, and say so.
+func goesOn(t *testing.T, d jobDir, c orchestrator.Config) orchestrator.Report {
+	t.Helper()
+	var resuming int64
+	watch(&c, func(_ string, _ int, e orchestrator.Event) {
+		if e, ok := e.(orchestrator.Resuming); ok {
+			resuming = e.Done
+		}
+	})
+	report := mustRun(t, d, c)
+	if resuming == 0 || report.Resumed != resuming {
+		t.Errorf("resuming from %d, report says %d", resuming, report.Resumed)
+	}
+	return report
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TestStopAndGoOn: the same job after ^C goes on where it was, with other devices
+// and another batch size too.
+func TestStopAndGoOn(t *testing.T) {
+	for i, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			d, c := v.start(t)
+			first := interrupt(t, c, "chunk_done", 3+i)
+			if first.Pending == 0 && c.Split == "" || exists(c.Output) { // of a file cut by bytes it is not known
+				t.Fatalf("report: %+v", first)
+			}
+			second := interrupt(t, c, "chunk_done", 2)
+			if second.Resumed < first.In-first.Pending {
+				t.Errorf("%d records were done, and the next run found %d", first.In-first.Pending, second.Resumed)
+			}
+			c.GPUs, c.BatchSize = "cpu:1", 5+i
+			last := goesOn(t, d, c)
+			if last.Resumed <= second.Resumed {
+				t.Errorf("resumed %d, then %d", second.Resumed, last.Resumed)
+			}
+			checkFinished(t, d, c, v.undisturbed(t), "")
+		})
+	}
+}
+
+// TestStopTwice: a job that is told to stop and then to end at once does so, and
+// can be gone on with.
+func TestStopTwice(t *testing.T) {
+	t.Parallel()
+	v := variants[1]
+	d, c := v.start(t)
+	abort := make(chan struct{})
+	c.Abort = abort
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	watched := c
+	watch(&watched, func(name string, passing int, _ orchestrator.Event) {
+		switch {
+		case name == "chunk_done" && passing == 4:
+			cancel()
+		case name == "stopping":
+			close(abort)
+		}
+	})
+	_, err := runContext(t, ctx, watched)
+	wantFault(t, err, fault.Canceled)
+	c.Abort = nil
+	goesOn(t, d, c)
+	checkFinished(t, d, c, v.undisturbed(t), "")
+}
+
+// TestOtherJobIsRefused: what the output depends on must not change on the way,
+// and the message says what did.
+func TestOtherJobIsRefused(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(d jobDir, c *orchestrator.Config)
+		texts  []string
+	}{
+		{"input longer", func(d jobDir, c *orchestrator.Config) {
+			appendTo(d, "in.jsonl", "{}\n")
+		}, []string{"the input was", `"size":`, "--fresh"}},
+		{"input touched", func(d jobDir, c *orchestrator.Config) {
+			now := time.Now().Add(time.Second)
+			_ = os.Chtimes(c.Input, now, now)
+		}, []string{"the input was", `"modified":`}},
+		{"another input", func(d jobDir, c *orchestrator.Config) {
+			c.Input = d.join("other.jsonl")
+			appendTo(d, "other.jsonl", "{}\n")
+		}, []string{"other.jsonl"}},
+		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Limit = 77 }, []string{`"limit":77`}},
+		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "echo" }, []string{"the kernel was", "--accept-changes kernel"}},
+		{"kernel file", func(d jobDir, c *orchestrator.Config) { appendTo(d, "kernel.sh", "# changed\n") },
+			[]string{"kernel.sh", "--accept-changes kernel"}},
+		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output's form"}},
+		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output's form", "keep"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d, c := execJob(t)
+			interrupt(t, c, "chunk_done", 3)
+			before := tree(jobFolder(c))
+			test.change(d, &c)
+			_, err := run(t, c)
+			wantFault(t, err, fault.Conflict, append(test.texts, "another job")...)
+			if exists(c.Output) {
+				t.Error("there is an output")
+			}
+			if diff := cmp.Diff(before, tree(jobFolder(c))); diff != "" {
+				t.Errorf("what was done is touched: %s", diff)
+			}
+		})
+	}
+}
+
+func appendTo(d jobDir, name, text string) {
+	d.t.Helper()
+	file, err := os.OpenFile(d.join(name), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString(text); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// execJob is a job whose kernel is a script.
+func execJob(t *testing.T) (jobDir, orchestrator.Config) {
+	t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("NOT TESTED: no bash")
+	}
+	d := newJobDir(t, numbered(300))
+	appendTo(d, "kernel.sh", "while read -r line; do echo \"$line\"; sleep 0.002; done\n")
+	c := d.config("exec:bash kernel.sh")
+	c.Dir, c.BatchSize, c.ChunksPerGPU, c.Checkpoint = d.path, 5, 4, 50*time.Millisecond
+	return d, c
+}
+
+// TestAcceptChanges keeps what is done and goes on; --fresh does not.
+func TestAcceptChanges(t *testing.T) {
+	t.Parallel()
+	d, c := execJob(t)
+	interrupt(t, c, "chunk_done", 3)
+	appendTo(d, "kernel.sh", "# changed\n")
+	c.AcceptChanges = []string{"kernel"}
+	interrupt(t, c, "chunk_done", 2)
+	c.AcceptChanges = nil // it is this one's job now
+	goesOn(t, d, c)
+	if d.read("out.jsonl") != numbered(300) {
+		t.Error("output differs")
+	}
+}
+
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	d, c := execJob(t)
+	interrupt(t, c, "chunk_done", 3)
+	if err := os.WriteFile(c.Input, []byte(numbered(40)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c.Fresh = true
+	if report := mustRun(t, d, c); report.Resumed != 0 || d.read("out.jsonl") != numbered(40) {
+		t.Errorf("report: %+v", report)
+	}
+}
+
+// TestCompleteJobOfAnother: a job that only lacked its output's name is finished
+// by its own command, not by another.
+func TestCompleteJobOfAnother(t *testing.T) {
+	t.Parallel()
+	d, c := execJob(t)
+	mark := fmt.Sprintf("complete-%d", os.Getpid())
+	end := startDriver(t, driverOf(t, c), mark, crash.Variable+"=complete").wait(t)
+	if !end.killed {
+		t.Fatalf("ended: %s", end)
+	}
+	appendTo(d, "in.jsonl", "{}\n")
+	_, err := run(t, c)
+	wantFault(t, err, fault.Conflict, "the input was")
+	if err := os.WriteFile(c.Input, []byte(numbered(30)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c.Fresh = true
+	mustRun(t, d, c)
+	if d.read("out.jsonl") != numbered(30) {
+		t.Error("not started over")
+	}
+}
+
+func TestWorkDirAndClean(t *testing.T) {
+	t.Parallel()
+	v := variants[4]
+	d, c := v.start(t)
+	c.Clean = true
+	interrupt(t, c, "chunk_done", 3)
+	if exists(c.Output+".gpurun") || !exists(jobFolder(c)) {
+		t.Errorf("the job folder is elsewhere: %v", tree(d.path))
+	}
+	goesOn(t, d, c)
+	if d.read("out.jsonl") != v.undisturbed(t)["out.jsonl"] {
+		t.Error("output differs")
+	}
+	if diff := cmp.Diff([]string{"in.jsonl", "out.jsonl", "work"}, tree(d.path)); diff != "" {
+		t.Errorf("left: %s", diff)
+	}
+}
+
+// TestMaxTime stops a job so that the same command goes on.
+func TestMaxTime(t *testing.T) {
+	t.Parallel()
+	v := variants[0]
+	d, c := v.start(t)
+	c.MaxTime = 700 * time.Millisecond
+	c.KernelConfig = []byte(`{"Milliseconds":30}`)
+	stops := 0
+	for ; ; stops++ {
+		report, err := run(t, c)
+		if err == nil {
+			break
+		}
+		wantFault(t, err, fault.Stopped, "--max-time", "goes on")
+		if report.Pending == 0 || stops > 20 {
+			t.Fatalf("after %d stops: %+v", stops, report)
+		}
+	}
+	if stops == 0 {
+		t.Error("it never stopped: this test shows nothing")
+	}
+	checkFinished(t, d, c, v.undisturbed(t), "")
+}
+
+// TestHalt: too many failures stop the job, the same command goes on for as many
+// more.
+func TestHalt(t *testing.T) {
+	for name, halt := range map[string]orchestrator.Halt{"records": {Records: 12}, "percent": {Percent: 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := variants[0] // 7.5 % of 600 fail
+			d, c := v.start(t)
+			c.Halt = halt
+			stops := 0
+			for ; ; stops++ {
+				report, err := run(t, c)
+				if err == nil {
+					break
+				}
+				wantFault(t, err, fault.Stopped, "--halt", "goes on")
+				if done := report.Failed; done < 12 || report.Pending == 0 {
+					t.Errorf("stopped at %d failures, %d pending", done, report.Pending)
+				}
+			}
+			if stops < 1 || stops > 4 { // of 45 failures, at least 12 each time
+				t.Errorf("stopped %d times", stops)
+			}
+			checkFinished(t, d, c, v.undisturbed(t), "")
+		})
+	}
+}
+
+// snapshot keeps a folder to put it back.
+func snapshot(t *testing.T, dir string) (putBack func()) {
+	t.Helper()
+	aside := filepath.Join(t.TempDir(), "snapshot")
+	if err := os.CopyFS(aside, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		_ = os.RemoveAll(dir)
+		if err := os.CopyFS(dir, os.DirFS(aside)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// edit changes a file.
+func edit(t *testing.T, path string, change func(data []byte) []byte) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, change(data), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamage: whatever is broken in the job folder of a killed job, the job is
+// gone on with rightly, started over rightly, or refused. Its output is never
+// wrong.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	v := &variant{name: "damage", records: 480, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }}
+	want := v.undisturbed(t)
+	d, c := v.start(t)
+	folder := jobFolder(c)
+	job := driverOf(t, c)
+	job.DurableEvery = 150 * time.Millisecond
+	mark := fmt.Sprintf("damage-%d", os.Getpid())
+	// There are a durable point, parts behind it, and parts in the output.
+	if end := startDriver(t, job, mark, crash.Variable+"=part-written:10").wait(t); !end.killed {
+		t.Fatalf("ended: %s", end)
+	}
+	awaitGone(t, mark)
+	putBack := snapshot(t, folder)
+	parts, _ := filepath.Glob(folder + "/parts/*.out")
+	if len(parts) < 2 {
+		t.Fatalf("%d parts: this test shows nothing", len(parts))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	flip := func(path string) {
+		edit(t, path, func(data []byte) []byte {
+			data[random.IntN(len(data))] ^= 1 << random.IntN(8)
+			return data
+		})
+	}
+	journal, manifest := folder+"/journal", folder+"/job.json"
+	damages := map[string]func(){
+		"none":         func() {},
+		"part removed": func() { _ = os.Remove(parts[0]) },
+		"part cut":     func() { edit(t, parts[0], func(b []byte) []byte { return b[:len(b)/2] }) },
+		"part empty":   func() { edit(t, parts[1], func(b []byte) []byte { return nil }) },
+		"part longer":  func() { edit(t, parts[1], func(b []byte) []byte { return append(b, b...) }) },
+		"parts swapped": func() {
+			_ = os.Rename(parts[0], parts[0]+"x")
+			_ = os.Rename(parts[1], parts[0])
+			_ = os.Rename(parts[0]+"x", parts[1])
+		},
+		"all parts removed":       func() { _ = os.RemoveAll(folder + "/parts") },
+		"unknown part":            func() { touch(folder + "/parts/000000000003-abcdef01.out") },
+		"output removed":          func() { _ = os.Remove(folder + "/output.partial") },
+		"output cut":              func() { _ = os.Truncate(folder+"/output.partial", 3) },
+		"output longer":           func() { edit(t, folder+"/output.partial", func(b []byte) []byte { return append(b, "{}\n{"...) }) },
+		"failures removed":        func() { _ = os.Remove(folder + "/failures.partial") },
+		"journal removed":         func() { _ = os.Remove(journal) },
+		"journal empty":           func() { _ = os.Truncate(journal, 0) },
+		"journal without a line":  func() { edit(t, journal, func(b []byte) []byte { return withoutLine(b, 3) }) },
+		"journal with line twice": func() { edit(t, journal, func(b []byte) []byte { return append(b, lastLine(b)...) }) },
+		"journal's end cut":       func() { edit(t, journal, func(b []byte) []byte { return b[:len(b)-7] }) },
+		"journal half":            func() { edit(t, journal, func(b []byte) []byte { return b[:len(b)/2] }) },
+		"journal zeroed":          func() { edit(t, journal, func(b []byte) []byte { clear(b[len(b)-40:]); return b }) },
+		"job.json removed":        func() { _ = os.Remove(manifest) },
+		"job.json cut":            func() { edit(t, manifest, func(b []byte) []byte { return b[:len(b)/2] }) },
+		"job.json: another cut": func() {
+			edit(t, manifest, func(b []byte) []byte {
+				return []byte(strings.Replace(string(b), `"first": 3`, `"first": 4`, 1))
+			})
+		},
+	}
+	for i := range 5 {
+		damages[fmt.Sprintf("part flipped %d", i)] = func() { flip(parts[i%len(parts)]) }
+		damages[fmt.Sprintf("journal flipped %d", i)] = func() { flip(journal) }
+		damages[fmt.Sprintf("job.json flipped %d", i)] = func() { flip(manifest) }
+	}
+	refused := 0
+	for name, damage := range damages {
+		putBack()
+		_ = os.Remove(c.Output)
+		_ = os.Remove(c.Errors)
+		damage()
+		_, err := run(t, c)
+		if err != nil {
+			refused++
+			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "--fresh") || exists(c.Output) {
+				t.Errorf("%s: %v; output: %t", name, err, exists(c.Output))
+			}
+			if name == "none" {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, results(d, c)); diff != "" {
+			t.Errorf("%s: wrong output: %s", name, diff)
+		}
+	}
+	t.Logf("%d damages, %d refused, %d gone on with", len(damages), refused, len(damages)-refused)
+}
+
+func withoutLine(b []byte, n int) []byte {
+	lines := strings.SplitAfter(string(b), "\n")
+	return []byte(strings.Join(slices.Delete(lines, n, n+1), ""))
+}
+
+func lastLine(b []byte) []byte {
+	lines := strings.SplitAfter(strings.TrimSuffix(string(b), "\n"), "\n")
+	return []byte(lines[len(lines)-1] + "\n")
+}
+
+// journalled is the number of segments in a journal.
+func journalled(t *testing.T, c orchestrator.Config) (n int) {
+	t.Helper()
+	data, _ := os.ReadFile(jobFolder(c) + "/journal")
+	for line := range strings.Lines(string(data)) {
+		_, entry, _ := strings.Cut(line, " ")
+		var value struct{ Segment json.RawMessage }
+		if json.Unmarshal([]byte(entry), &value) == nil && value.Segment != nil {
+			n++
+		}
+	}
+	return n
+}

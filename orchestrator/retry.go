@@ -1,0 +1,280 @@
+package orchestrator
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// retryDir, in the job folder, is where the failed records are computed again;
+// retryMarker says that the new files are complete and only want their names.
+const (
+	retryDir    = "retry"
+	retryMarker = "retry.json"
+)
+
+// Retry computes the failed records of a finished job again and puts the results
+// in their place. Config.Output names the job; Input is not used, Kernel and
+// KernelConfig default to those of the job. The output changes at once, when all
+// is done; interrupted before that, Retry goes on where it was.
+//
+// Records that came in with an _error are not the job's failures and stay.
+func Retry(ctx context.Context, config Config) (Report, error) {
+	if config.Output == "" || isStream(config.Output) {
+		return Report{}, fault.New(fault.Usage, "name the output of a finished job")
+	}
+	path, err := folderPath(config)
+	if err != nil {
+		return Report{}, err
+	}
+	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil {
+		return Report{}, fault.New(fault.Usage, "there is no job of %s: no %s", config.Output, filepath.Join(path, manifestFile))
+	}
+	f, err := openFolder(config)
+	if err != nil {
+		return Report{}, err
+	}
+	defer f.close(true)
+	r := &retry{config: config, folder: f}
+	return r.run(ctx)
+}
+
+type retry struct {
+	config   Config
+	folder   *folder
+	manifest *manifest
+	report   Report // of the job
+}
+
+func (r *retry) run(ctx context.Context) (Report, error) {
+	if err := r.load(); err != nil {
+		return Report{}, err
+	}
+	count, err := r.collect()
+	if err != nil {
+		return Report{}, err
+	}
+	if count == 0 {
+		r.emit(Notice{Text: "nothing to retry: no record failed"})
+		return r.report, nil
+	}
+	again, err := r.compute(ctx)
+	if err != nil {
+		return again, err
+	}
+	return r.merge(again)
+}
+
+// compute runs the failed records, unless an earlier retry has and was killed
+// before it could put them in their place.
+func (r *retry) compute(ctx context.Context) (Report, error) {
+	config := r.again()
+	if _, err := os.Stat(config.Output); err == nil {
+		if again, err := readReport(config.Output + ".gpurun/" + reportFile); err == nil && again.Stop == nil {
+			return again, nil
+		}
+		config.Force = true
+	}
+	return Run(ctx, config)
+}
+
+// load reads the finished job, after ending what an earlier retry began.
+func (r *retry) load() (err error) {
+	if m, err := r.folder.unfinished(); err != nil {
+		return err
+	} else if m != nil {
+		return fault.New(fault.Conflict, "the job of %s is not finished: run the same gpurun run again first", r.config.Output)
+	}
+	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
+		return fault.Wrap(fault.Conflict, err)
+	}
+	if _, err := os.Stat(r.folder.join(retryMarker)); err == nil {
+		if err := r.name(); err != nil {
+			return err
+		}
+	}
+	if r.report, err = readReport(r.folder.join(reportFile)); err != nil {
+		return err
+	}
+	return r.unchanged()
+}
+
+// unchanged refuses an input or an output that is not the job's any more.
+func (r *retry) unchanged() error {
+	was := r.manifest.Fingerprint.Input
+	info, err := os.Stat(was.Path)
+	if err != nil {
+		return fault.New(fault.Usage, "the job's input is gone: %w", err)
+	}
+	if info.Size() != was.Size || !info.ModTime().UTC().Equal(was.Modified) {
+		return fault.New(fault.Conflict, "the input %s was changed since the job read it", was.Path)
+	}
+	output, err := os.Stat(r.manifest.Output)
+	if err != nil {
+		return fault.New(fault.Usage, "the job's output is gone: %w", err)
+	}
+	if output.Size() != r.report.OutputBytes {
+		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it has %d bytes instead of %d",
+			r.manifest.Output, output.Size(), r.report.OutputBytes)
+	}
+	return nil
+}
+
+// collect writes the failed records to a file of their own, unless an earlier
+// retry has, and returns how many there are.
+func (r *retry) collect() (count int64, err error) {
+	path := r.folder.join(retryDir, "in.jsonl")
+	failuresPath := r.folder.join(chunk.FailuresFile)
+	before, err := os.Stat(failuresPath)
+	if err != nil {
+		return 0, fault.New(fault.Conflict, "read failures: %w", err)
+	}
+	if made, err := os.Stat(path); err == nil && made.ModTime().After(before.ModTime()) {
+		return 1, nil // an earlier retry of these failures is gone on with
+	}
+	if err := os.RemoveAll(r.folder.join(retryDir)); err != nil {
+		return 0, fault.New(fault.Storage, "clear retry folder: %w", err)
+	}
+	if err := os.Mkdir(r.folder.join(retryDir), 0o777); err != nil {
+		return 0, fault.New(fault.Storage, "make retry folder: %w", err)
+	}
+	if count, err = copyFailed(r.manifest.Input, failuresPath, path+".tmp"); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return 0, fault.New(fault.Storage, "make retry input: %w", err)
+	}
+	return count, nil
+}
+
+// copyFailed copies the failed records from the input, one a line.
+func copyFailed(inputPath, failuresPath, path string) (count int64, err error) {
+	input, err := os.Open(inputPath)
+	if err != nil {
+		return 0, fault.New(fault.Usage, "open input: %w", err)
+	}
+	defer input.Close()
+	file, err := os.Create(path)
+	if err != nil {
+		return 0, fault.New(fault.Storage, "make retry input: %w", err)
+	}
+	defer file.Close()
+	out := bufio.NewWriterSize(file, 1<<20)
+	err = chunk.ReadFailures(failuresPath, func(f chunk.Failure) error {
+		if f.Kind == fault.Upstream {
+			return nil
+		}
+		count++
+		if _, err := io.Copy(out, io.NewSectionReader(input, f.Offset, f.Length)); err != nil {
+			return fault.New(fault.Storage, "make retry input: %w", err)
+		}
+		return out.WriteByte('\n')
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := out.Flush(); err != nil {
+		return 0, fault.New(fault.Storage, "make retry input: %w", err)
+	}
+	return count, nil
+}
+
+// again is the job that computes the failed records.
+func (r *retry) again() Config {
+	was := r.manifest.Fingerprint
+	c := r.config
+	c.Input, c.Output = r.folder.join(retryDir, "in.jsonl"), r.folder.join(retryDir, "out.jsonl")
+	c.Errors, c.WorkDir, c.Clean = "", "", false
+	c.Offset, c.Limit, c.framed = 0, 0, true
+	c.Keep, c.Reprocess = was.Output.Keep, true
+	setDefault(&c.MaxRecordBytes, was.Output.MaxRecord)
+	if c.Kernel == "" {
+		c.Kernel, c.ExecMode = was.Kernel.Name, was.Kernel.Mode
+	}
+	if c.KernelConfig == nil {
+		c.KernelConfig = was.Config
+	}
+	return c
+}
+
+// merge makes the new files and gives them the old ones' names.
+func (r *retry) merge(again Report) (Report, error) {
+	dir := r.folder.join(retryDir)
+	subFolder := filepath.Join(dir, "out.jsonl.gpurun")
+	tally, err := chunk.Retried{
+		Input: r.manifest.Input, Output: r.manifest.Output, Errors: r.manifest.Errors,
+		Failures: r.folder.join(chunk.FailuresFile),
+		Again:    filepath.Join(dir, "out.jsonl"), AgainFailures: filepath.Join(subFolder, chunk.FailuresFile),
+		Step: again.Kernel, Dir: r.folder.path,
+	}.Merge()
+	if err != nil {
+		return r.report, err
+	}
+	report := r.report
+	report.Succeeded += again.Succeeded
+	report.Dropped += again.Dropped
+	report.Failed, report.Failures = 0, nil
+	done := chunk.Tally{Kinds: tally.Kinds, Counts: chunk.Counts{
+		Records: report.In, Succeeded: report.Succeeded, Dropped: report.Dropped, Failed: tally.Failed,
+	}}
+	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
+	report.close(time.Now(), done)
+	report.Elapsed, report.Rate = again.Elapsed, again.Rate
+	if info, err := os.Stat(r.folder.join(chunk.NextFiles[0])); err == nil {
+		report.OutputBytes = info.Size()
+	}
+	data, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return report, err
+	}
+	// From here on the new files are the job's; a crash only delays their names.
+	if err := chunk.WriteDurably(r.folder.join(retryMarker), data); err != nil {
+		return report, fault.New(fault.Storage, "write %s: %w", retryMarker, err)
+	}
+	crash.Point("retry-merged")
+	return report, r.name()
+}
+
+// name gives the new files the old ones' names.
+func (r *retry) name() error {
+	m := r.manifest
+	finals := [3]string{m.Output, m.Errors, r.folder.join(chunk.FailuresFile)}
+	for i, next := range chunk.NextFiles {
+		next = r.folder.join(next)
+		if _, err := os.Stat(next); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if finals[i] == "" {
+			_ = os.Remove(next)
+			continue
+		}
+		if err := chunk.NameFile(next, finals[i]); err != nil {
+			return err
+		}
+		crash.Point("retry-renamed")
+	}
+	data, err := os.ReadFile(r.folder.join(retryMarker))
+	if err != nil {
+		return fault.New(fault.Storage, "read %s: %w", retryMarker, err)
+	}
+	if err := chunk.WriteDurably(r.folder.join(reportFile), data); err != nil {
+		return fault.New(fault.Storage, "write report: %w", err)
+	}
+	_ = os.RemoveAll(r.folder.join(retryDir))
+	return os.Remove(r.folder.join(retryMarker))
+}
+
+func (r *retry) emit(event Event) {
+	if r.config.OnEvent != nil {
+		r.config.OnEvent(event)
+	}
+}

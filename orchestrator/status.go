@@ -1,0 +1,121 @@
+package orchestrator
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// JobState is where a job is in its life.
+type JobState string
+
+// The states of a job.
+const (
+	Running     JobState = "running"
+	Interrupted JobState = "interrupted" // the same command goes on with it
+	Done        JobState = "finished"
+)
+
+// Status is what is known of the job of an output.
+type Status struct {
+	State JobState `json:"state"`
+	// Holder says who runs it.
+	Holder string `json:"holder,omitempty"`
+	Folder string `json:"folder"`
+	// Report is the finished job's, or, of another, what is committed so far.
+	Report Report `json:"report"`
+}
+
+// Inspect tells what became of the job that writes, or wrote, this output. It
+// changes nothing.
+func Inspect(output, workDir string) (Status, error) {
+	if isStream(output) {
+		return Status{}, fault.New(fault.Usage, "%s is a stream; name an output file", output)
+	}
+	path, err := folderPath(Config{Output: output, WorkDir: workDir})
+	if err != nil {
+		return Status{}, err
+	}
+	f := &folder{path: path}
+	m, err := readManifest(f.join(manifestFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return Status{}, fault.New(fault.Usage, "there is no job of %s: no %s", output, f.join(manifestFile))
+	}
+	if err != nil {
+		return Status{}, fault.Wrap(fault.Conflict, err)
+	}
+	s := Status{Folder: path}
+	_, statErr := os.Stat(f.join(journalFile))
+	if held, holder := lockHeld(f.join("lock")); held {
+		s.State, s.Holder = Running, holder.String()
+	} else if statErr == nil {
+		s.State = Interrupted
+	} else {
+		s.State = Done
+	}
+	if s.State == Done {
+		s.Report, err = readReport(f.join(reportFile))
+		return s, err
+	}
+	s.Report, err = committed(f, m)
+	return s, err
+}
+
+func readReport(path string) (Report, error) {
+	var r Report
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return r, fault.New(fault.Conflict, "read report: %w", err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fault.New(fault.Conflict, "%s is damaged: %w", path, err)
+	}
+	return r, nil
+}
+
+// committed is a report of what an unfinished job has in its journal.
+func committed(f *folder, m *manifest) (Report, error) {
+	r := Report{
+		Input: m.Input, Output: m.Output, Errors: m.Errors, Kernel: m.Kernel,
+		Started: m.Created, Folder: f.path, Blank: m.Cut.Blank,
+	}
+	entries, err := chunk.ReadJournal(f.join(journalFile))
+	if err != nil {
+		return r, err
+	}
+	state, err := chunk.Replay(entries)
+	if err != nil {
+		return r, err
+	}
+	tally := state.Durable.Tally
+	for _, segment := range state.Segments {
+		tally.Add(segment.Tally)
+	}
+	r.In = max(m.Cut.Records, tally.Records)
+	if last, err := readReport(f.join(reportFile)); err == nil {
+		r.Stop, r.Workers = last.Stop, last.Workers
+	}
+	r.close(time.Now(), tally)
+	r.Rate = 0 // how long it computed is not known
+	return r, nil
+}
+
+// lockHeld reports whether somebody holds a folder's lock, and who.
+func lockHeld(path string) (bool, lockHolder) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false, lockHolder{}
+	}
+	defer file.Close()
+	holder, touched := readHolder(file)
+	if unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
+		return true, holder
+	}
+	return holder.elsewhere(touched), holder
+}
