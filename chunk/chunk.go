@@ -34,7 +34,8 @@ type Source interface {
 	// Blank returns the number of blank lines found so far; all of them once
 	// Next has returned io.EOF.
 	Blank() int64
-	// Release says that a chunk's bytes are no longer needed.
+	// Release says that the bytes of a chunk, or of so many records of it, are
+	// no longer needed.
 	Release(Chunk)
 	// Close frees everything. No chunk may be read afterwards.
 	Close() error

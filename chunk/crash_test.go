@@ -76,8 +76,8 @@ func (s trialSpec) run(t *testing.T, point string) (died bool) {
 	return false
 }
 
-// TestCrashPoints: killed at every point where the state on disk changes, once
-// and again in the process that goes on, a job ends as if nothing had been.
+// TestCrashPoints: killed at every point where the state on disk changes, the
+// first time also in the process that goes on, a job ends as if nothing had been.
 func TestCrashPoints(t *testing.T) {
 	r := seeded(t)
 	path := temporary(t, append(numbered(60), "\n\r\nno JSON\r\n\n"...))
@@ -86,19 +86,20 @@ func TestCrashPoints(t *testing.T) {
 	spec := trialSpec{Batch: 3, Planned: drain(t, source)}
 	for _, point := range []string{"part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "copied", "moved"} {
 		t.Run(point, func(t *testing.T) {
-			for passing := 1; passing <= 5; passing += 1 + passing/2 {
+			for _, passing := range []int{1, 4} {
 				spec := spec
 				spec.Dir, spec.Seed, spec.Apart = t.TempDir(), r.Uint64(), passing%2 == 0
 				if point == "copied" || point == "moved" { // to another file system
-					must(t, os.Symlink(tinyDisk(t), filepath.Join(spec.Dir, "work")))
+					must(t, os.Symlink(diskOf(t, "4m"), filepath.Join(spec.Dir, "work")))
 				}
 				at := fmt.Sprintf("%s:%d", point, passing)
 				if !spec.run(t, at) && passing == 1 {
 					t.Errorf("%s was not passed", at)
 				}
-				spec.Seed++
-				spec.run(t, at)
-				spec.Seed++
+				if spec.Seed++; passing == 1 {
+					spec.run(t, at)
+					spec.Seed++
+				}
 				if spec.run(t, "") {
 					t.Fatal("it died without being asked to")
 				}

@@ -47,12 +47,12 @@ func parseFailure(line []byte) (Failure, error) {
 }
 
 // moveFailures copies lines, with base added to where their records stand.
-func moveFailures(w io.Writer, r io.Reader, base int64) (written int64, err error) {
-	in := bufio.NewReaderSize(r, 64<<10)
+func moveFailures(to io.Writer, r io.Reader, base int64) (written int64, err error) {
+	in, w := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(to, 64<<10)
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(line) == 0 {
-			return written, nil
+			return written, w.Flush()
 		}
 		if err != nil {
 			return written, err

@@ -21,4 +21,8 @@ func mapFile(file *os.File, offset, length int64) (mapping, error) {
 	return mapping{whole: whole, data: whole[lead : lead+length]}, nil
 }
 
-func (m mapping) unmap() { _ = syscall.Munmap(m.whole) }
+func (m mapping) unmap() {
+	if m.whole != nil {
+		_ = syscall.Munmap(m.whole)
+	}
+}

@@ -52,7 +52,7 @@ func manyPoints(t testing.TB, bytes int64) {
 // durable, it ends with the bytes of a job that nobody disturbed.
 func TestResume(t *testing.T) {
 	r := seeded(t)
-	rounds := 30
+	rounds := 25
 	if testing.Short() {
 		rounds = 15
 	}

@@ -38,6 +38,7 @@ type merger struct {
 	again       *bufio.Reader
 	failedAgain map[int64]Failure
 	out         [3]*nextFile
+	mapped      mapping // the record at hand
 	closers     []io.Closer
 	position    int64 // in the old output
 	tally       Tally
@@ -167,13 +168,22 @@ func (m *merger) nextFrame() (int64, error) {
 	return strconv.ParseInt(strings.TrimSuffix(line, "\n"), 10, 64)
 }
 
-// record reads the failed record from the input.
+// record returns the failed record from the input. It is mapped: it may have
+// failed because it is too long to be read.
 func (m *merger) record(f Failure) ([]byte, error) {
-	data := make([]byte, f.Length)
-	if _, err := m.input.ReadAt(data, f.Offset); err != nil && !(errors.Is(err, io.EOF) && f.Length == 0) {
-		return nil, fault.New(fault.Conflict, "input %s: record in line %d: %w", m.Input, f.Line, err)
+	m.mapped.unmap()
+	m.mapped = mapping{}
+	info, err := m.input.Stat()
+	if err != nil || f.Offset < 0 || f.Length < 0 || f.Offset+f.Length > info.Size() {
+		return nil, fault.New(fault.Conflict, "the input %s was changed: it has no record at byte %d", m.Input, f.Offset)
 	}
-	return data, nil
+	if f.Length == 0 {
+		return nil, nil
+	}
+	if m.mapped, err = mapFile(m.input, f.Offset, f.Length); err != nil {
+		return nil, fault.New(fault.Storage, "read input: %w", err)
+	}
+	return m.mapped.data, nil
 }
 
 // skipMark passes over the old mark, if it is the one that the job wrote.
@@ -181,17 +191,35 @@ func (m *merger) skipMark(f Failure, data []byte) error {
 	if f.Size == 0 {
 		return nil
 	}
-	var want bytes.Buffer
-	if err := WriteMarked(&want, data, Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, Line: f.Line}); err != nil {
-		return err
-	}
-	got := make([]byte, f.Size)
-	if _, err := m.old.ReadAt(got, f.At); err != nil || !bytes.Equal(got, want.Bytes()) {
+	same := &comparer{with: bufio.NewReader(io.NewSectionReader(m.old, f.At, f.Size))}
+	mark := Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, Line: f.Line}
+	if err := WriteMarked(same, data, mark); err != nil || same.size != f.Size {
 		return fault.New(fault.Conflict, "%s was changed since the job wrote it: at byte %d there should be the failed record of line %d",
 			m.Output, f.At, f.Line)
 	}
 	m.position = f.At + f.Size
 	return nil
+}
+
+// comparer fails when something else is written to it than it reads.
+type comparer struct {
+	with   io.Reader
+	size   int64
+	buffer [4096]byte
+}
+
+var errDifferent = errors.New("different")
+
+func (c *comparer) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		piece := c.buffer[:min(len(rest), len(c.buffer))]
+		if _, err := io.ReadFull(c.with, piece); err != nil || !bytes.Equal(piece, rest[:len(piece)]) {
+			return 0, errDifferent
+		}
+		rest = rest[len(piece):]
+	}
+	c.size += int64(len(p))
+	return len(p), nil
 }
 
 // copyOld copies the old output up to an offset, -1 for its end.
@@ -239,6 +267,7 @@ func (m *merger) sync() error {
 }
 
 func (m *merger) close() {
+	m.mapped.unmap()
 	for _, c := range m.closers {
 		c.Close()
 	}

@@ -49,6 +49,8 @@ type spool struct {
 	records int64
 	blank   int64
 	known   bool
+	// unreleased is how many records of each file are still needed.
+	unreleased map[string]int64
 }
 
 // Spool reads r to its end. It owns r's reading but not its closing: a Read that
@@ -62,7 +64,7 @@ func Spool(r io.Reader, options SpoolOptions) (Source, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &spool{
-		options: options, cancel: cancel,
+		options: options, cancel: cancel, unreleased: make(map[string]int64),
 		chunks: make(chan cut, options.Ahead), stopped: make(chan struct{}),
 	}
 	go s.run(ctx, r)
@@ -262,6 +264,7 @@ func (w *spoolWriter) cut() error {
 	w.file, w.current = nil, Chunk{}
 	w.spool.mu.Lock()
 	w.spool.records += c.Records
+	w.spool.unreleased[c.File] = c.Records
 	w.spool.blank += w.lines - c.Records
 	w.spool.mu.Unlock()
 	if c.Records == 0 {
@@ -307,7 +310,16 @@ func (s *spool) Blank() int64 {
 	return s.blank
 }
 
-func (s *spool) Release(c Chunk) { _ = os.Remove(c.File) }
+// Release counts: a chunk may come back in pieces, and its file goes with the
+// last of them.
+func (s *spool) Release(c Chunk) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unreleased[c.File] -= c.Records; s.unreleased[c.File] <= 0 {
+		delete(s.unreleased, c.File)
+		_ = os.Remove(c.File)
+	}
+}
 
 func (s *spool) Close() error {
 	s.cancel()

@@ -95,48 +95,88 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) err
 	counts := done.Segment.Tally.Counts
 	j.mu.Lock()
 	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
-	j.tally.Add(done.Segment.Tally)
 	j.report.addStats(slot.Number, counts, done.Stats)
-	all := j.done()
 	j.mu.Unlock()
 	j.deliver(now, done.Segment)
+	j.mu.Lock()
+	all := j.done()
+	j.mu.Unlock()
 	j.emit(ChunkDone{
 		Slot: slot.Number, Device: slot.Name, First: t.chunk.First, Counts: counts,
 		Job: all, Total: j.total(),
 	})
 	j.checkHalt()
-	if done.Rest == nil {
-		j.source.Release(t.chunk)
-		j.queue.finish()
-		return nil
+	var tasks []task
+	var err error
+	if done.Rest != nil {
+		tasks, err = j.share(task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried})
 	}
-	rest := task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried}
 	if done.Elsewhere != nil {
-		rest.tried = addDevice(rest.tried, slot.key())
+		tasks = append(tasks, task{chunk: *done.Elsewhere, attempts: t.attempts, tried: addDevice(t.tried, slot.key())})
 	}
-	tasks, err := j.share(rest)
-	if err != nil {
-		j.queue.giveBack(rest)
-		return err
-	}
+	j.replace(t, tasks)
 	j.queue.giveBack(tasks...)
-	return nil
+	return err
 }
 
-// deliver hands a segment to the committer, who may be gone if the job stops.
+// replace books the tasks that take the place of one. The bytes of a chunk are
+// needed as long as there are pieces of it.
+func (j *job) replace(t task, by []task) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.pieces[t.chunk.File] += len(by) - 1; j.pieces[t.chunk.File] < 0 {
+		delete(j.pieces, t.chunk.File)
+		j.source.Release(t.chunk)
+	}
+}
+
+// deliver hands a segment to the committer, who may be gone if the job stops. It
+// is held back as long as the kernel may be one that fails on everything.
 func (j *job) deliver(now context.Context, s chunk.Segment) {
 	if s.Tally.Records == 0 {
 		return
 	}
-	select {
-	case j.segments <- s:
-	case <-now.Done():
+	j.mu.Lock()
+	j.held = append(j.held, s)
+	j.mu.Unlock()
+	j.letGo(now, false)
+}
+
+// letGo delivers what is held back, unless it is still not known whether the
+// kernel fails on everything; at the end it is known that nobody will know.
+func (j *job) letGo(now context.Context, end bool) {
+	j.mu.Lock()
+	why, open := j.breaker()
+	if why != nil || open && !end {
+		j.mu.Unlock()
+		if why != nil {
+			j.halt(why)
+		}
+		return
+	}
+	held := j.held
+	j.held = nil
+	for _, s := range held {
+		j.tally.Add(s.Tally)
+	}
+	j.mu.Unlock()
+	for _, s := range held {
+		select {
+		case j.segments <- s:
+			continue
+		default:
+		}
+		select {
+		case j.segments <- s:
+		case <-now.Done():
+		}
 	}
 }
 
 // retry gives a task whose worker was lost to somebody else, or gives it up.
-func (j *job) retry(now context.Context, slot Slot, t task, e *fault.Error) error {
-	if e.Kind != fault.Device { // the device's fault costs the chunk nothing
+// blameless: no record can have been the cause.
+func (j *job) retry(now context.Context, slot Slot, t task, e *fault.Error, blameless bool) error {
+	if !blameless {
 		t.attempts++
 	}
 	t.tried = addDevice(t.tried, slot.key())
@@ -151,6 +191,7 @@ func (j *job) retry(now context.Context, slot Slot, t task, e *fault.Error) erro
 		return err
 	}
 	j.deliver(now, segment)
+	j.replace(t, nil)
 	j.queue.finish()
 	return nil
 }

@@ -1,6 +1,8 @@
 package orchestrator
 
 import (
+	"context"
+
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -9,7 +11,7 @@ import (
 // entirely, by the same message, the kernel fails on everything: the job stops
 // with that message instead of marking a million records. A job that has nothing
 // left beyond those batches is let finish.
-func (j *job) noteFirst(slot Slot, first *wire.FirstBatch) {
+func (j *job) noteFirst(now context.Context, slot Slot, first *wire.FirstBatch) {
 	if first == nil {
 		return
 	}
@@ -17,15 +19,17 @@ func (j *job) noteFirst(slot Slot, first *wire.FirstBatch) {
 	if j.slots[slot.Number].first == nil {
 		j.slots[slot.Number].first = first
 	}
-	why := j.breaker()
 	j.mu.Unlock()
-	if why != nil {
-		j.halt(why)
-	}
+	j.letGo(now, false)
 }
 
-// breaker is why the job must stop, nil if it need not; the caller holds j.mu.
-func (j *job) breaker() *fault.Error {
+// breaker is why the job must stop, nil if it need not. open: the kernel has
+// failed on everything so far, and not all workers have been heard. The caller
+// holds j.mu.
+func (j *job) breaker() (why *fault.Error, open bool) {
+	if j.config.framed {
+		return nil, false // a retry: that all of these fail again is no wonder
+	}
 	var same *fault.Error
 	workers := 0
 	for i := range j.slots {
@@ -33,23 +37,24 @@ func (j *job) breaker() *fault.Error {
 		if s.retired {
 			continue
 		}
-		if s.first == nil || s.first.Failed == nil {
-			return nil
+		if s.first == nil {
+			open = true
+			continue
 		}
-		if same != nil && same.Message != s.first.Failed.Message {
-			return nil
+		if s.first.Failed == nil || same != nil && same.Message != s.first.Failed.Message {
+			return nil, false
 		}
 		same = s.first.Failed
 		workers++
 	}
-	if same == nil {
-		return nil
+	if same == nil || open {
+		return nil, same != nil
 	}
-	if total := j.total(); total >= 0 && total <= int64(workers*j.plan.BatchSize) {
-		return nil
+	if total := j.total(); total >= 0 && total-j.before.Records <= int64(workers*j.plan.BatchSize) {
+		return nil, false
 	}
 	return fault.New(fault.Incompatible, "the kernel fails on everything: the first batch of every worker failed entirely by: %s", same.Message).
-		WithDetail(same.Detail)
+		WithDetail(same.Detail), false
 }
 
 // checkHalt stops the job when more records failed than the user will have.

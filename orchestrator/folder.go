@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/crash"
@@ -43,6 +46,16 @@ type manifest struct {
 	Kernel      string      `json:"kernel"`
 	Fingerprint fingerprint `json:"fingerprint"`
 	Cut         chunk.Cut   `json:"cut"`
+	// Sum is the checksum of all the rest: a cut that was damaged would give
+	// another output.
+	Sum string `json:"sum"`
+}
+
+// sum is what Sum must be.
+func (m manifest) sum() string {
+	m.Sum = ""
+	data, _ := json.Marshal(m)
+	return fmt.Sprintf("%08x", crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 const (
@@ -63,12 +76,22 @@ func openFolder(c Config) (*folder, error) {
 		f.made = true
 	}
 	if err := os.MkdirAll(path, 0o777); err != nil {
-		return nil, fault.New(fault.Usage, "make job folder: %w", err)
+		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err)
 	}
 	if f.lock, err = takeLock(f.join("lock")); err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+// kindOfDisk tells a disk that cannot be written to now from a path that is wrong.
+func kindOfDisk(err error) fault.Kind {
+	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+		if errors.Is(err, disk) {
+			return fault.Storage
+		}
+	}
+	return fault.Usage
 }
 
 // folderPath is out.jsonl.gpurun for a file, or in the work folder if there is
@@ -141,6 +164,9 @@ func readManifest(path string) (*manifest, error) {
 		return nil, fault.New(fault.Conflict, "%s is of version %d, this gpurun writes version %d; --fresh starts the job over",
 			path, m.Version, manifestVersion)
 	}
+	if m.Sum != m.sum() {
+		return nil, fault.New(fault.Conflict, "%s is damaged: its checksum is wrong; --fresh starts the job over", path)
+	}
 	return &m, nil
 }
 
@@ -148,14 +174,14 @@ func readManifest(path string) (*manifest, error) {
 func (f *folder) begin() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
-		return fault.New(fault.Usage, "read job folder: %w", err)
+		return fault.New(kindOfDisk(err), "read job folder: %w", err)
 	}
 	for _, entry := range entries {
 		if entry.Name() == "lock" {
 			continue
 		}
 		if err := os.RemoveAll(f.join(entry.Name())); err != nil {
-			return fault.New(fault.Usage, "clear job folder: %w", err)
+			return fault.New(kindOfDisk(err), "clear job folder: %w", err)
 		}
 	}
 	return f.makeDirs()
@@ -164,7 +190,7 @@ func (f *folder) begin() error {
 func (f *folder) makeDirs() error {
 	for _, name := range []string{chunk.PartsDir, "logs"} {
 		if err := os.MkdirAll(f.join(name), 0o777); err != nil {
-			return fault.New(fault.Usage, "make job folder: %w", err)
+			return fault.New(kindOfDisk(err), "make job folder: %w", err)
 		}
 	}
 	return nil
@@ -172,6 +198,7 @@ func (f *folder) makeDirs() error {
 
 // save writes job.json, which makes the job one that can be gone on with.
 func (f *folder) save(m manifest) error {
+	m.Sum = m.sum()
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err

@@ -329,3 +329,29 @@ func TestStraggler(t *testing.T) {
 		})
 	}
 }
+
+// TestSharedStream: a chunk of a stream that two workers share is there until
+// both have done their half.
+func TestSharedStream(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(1200))
+	input, err := os.Open(d.join("in.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer input.Close()
+	c := d.config("test-work")
+	c.Input, c.Stdin = "-", input
+	c.BatchSize, c.ChunkRecords = 4, 1200 // one chunk for two workers
+	c.Checkpoint = 50 * time.Millisecond  // so that it is opened again and again
+	c.KernelConfig = []byte(`{"Milliseconds":5,"Slow":4}`)
+	report := mustRun(t, d, c)
+	for _, w := range report.Workers {
+		if w.Records == 0 {
+			t.Errorf("worker %d had nothing: this test shows nothing", w.Slot)
+		}
+	}
+	if got := strings.Count(d.read("out.jsonl"), "\n"); got != 1200 || report.Succeeded != 1200 {
+		t.Errorf("%d lines, report %+v", got, report)
+	}
+}

@@ -96,7 +96,9 @@ type job struct {
 	abort       context.CancelFunc
 
 	mu      sync.Mutex
-	tally   chunk.Tally // of everything committed
+	tally   chunk.Tally     // of everything committed
+	held    []chunk.Segment // finished, but not to be committed yet
+	pieces  map[string]int  // tasks of a file beyond the first
 	report  Report
 	slots   []slotState
 	retired map[string]*fault.Error // devices, by name
@@ -122,6 +124,7 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 		segments: make(chan chunk.Segment, 64),
 		slots:    make([]slotState, len(p.plan.Slots)),
 		retired:  make(map[string]*fault.Error),
+		pieces:   make(map[string]int),
 	}
 	j.report = Report{
 		Input: p.config.Input, Output: p.config.Output, Errors: p.config.Errors,
@@ -195,6 +198,12 @@ func (j *job) work(ctx context.Context) error {
 			}
 		}()
 	}
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		j.watchDevices(whole)
+	}()
+	defer func() { abort(); <-watching }()
 	group, now := errgroup.WithContext(whole)
 	defer context.AfterFunc(now, j.queue.close)()
 	var slots sync.WaitGroup
@@ -215,6 +224,7 @@ func (j *job) work(ctx context.Context) error {
 	balancing := make(chan struct{})
 	go j.balance(balancing)
 	slots.Wait()
+	j.letGo(now, true)
 	close(balancing)
 	close(j.segments)
 	return group.Wait()
@@ -325,11 +335,15 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 		if err != nil {
 			return err
 		}
+		j.mu.Lock()
+		j.tally.Add(segment.Tally)
+		j.mu.Unlock()
+		j.replace(t, nil)
 		return j.output.Commit(segment)
 	})
 }
 
-// giveUp writes a chunk with every record marked, and books it.
+// giveUp writes a chunk with every record marked.
 func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	segment, err := chunk.GiveUp(t.chunk, chunk.PartOptions{
 		Path:        j.partPath(t),
@@ -338,11 +352,7 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	if err != nil {
 		return segment, err
 	}
-	j.mu.Lock()
-	j.tally.Add(segment.Tally)
-	j.mu.Unlock()
 	j.emit(ChunkGivenUp{First: t.chunk.First, Records: t.chunk.Records, Fault: why})
-	j.source.Release(t.chunk)
 	return segment, nil
 }
 
@@ -375,6 +385,9 @@ func (j *job) emit(event Event) {
 // holds j.mu.
 func (j *job) done() chunk.Counts {
 	counts := j.tally.Counts
+	for _, s := range j.held {
+		counts.Add(s.Tally.Counts)
+	}
 	for i := range j.slots {
 		counts.Add(j.slots[i].live)
 	}

@@ -26,6 +26,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-nursery"] = func() plugins.Kernel { return &nursery{} }
 	kernels["test-open"] = func() plugins.Kernel { return opener{} }
 	kernels["test-wishes"] = func() plugins.Kernel { return wishes{} }
+	kernels["test-mending"] = func() plugins.Kernel { return &mending{} }
 	kernels["test-late"] = func() plugins.Kernel { return &late{} }
 	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }

@@ -41,7 +41,7 @@ const (
 func takeLock(path string) (*folderLock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fault.New(fault.Usage, "make job folder: %w", err)
+		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err)
 	}
 	holder, touched := readHolder(file)
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -120,5 +120,8 @@ func (l *folderLock) release() {
 	close(l.stop)
 	<-l.done
 	_ = l.file.Truncate(0)
+	// Not by closing it alone: a child of this process that is just being started
+	// still has it open.
+	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
 	l.file.Close()
 }

@@ -135,7 +135,11 @@ func openOutput(p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
 		return nil, nil, err
 	}
 	output, err := chunk.CreateOutput(options)
-	return output, journal, err
+	if err != nil {
+		journal.Close()
+		return nil, nil, err
+	}
+	return output, journal, nil
 }
 
 func (p *prepared) manifest(created time.Time) manifest {

@@ -342,6 +342,7 @@ func TestDamage(t *testing.T) {
 	v := &variant{name: "damage", records: 480, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }}
 	want := v.undisturbed(t)
 	d, c := v.start(t)
+	c.Checkpoint = 20 * time.Millisecond
 	folder := jobFolder(c)
 	job := driverOf(t, c)
 	job.DurableEvery = 150 * time.Millisecond

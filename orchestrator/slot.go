@@ -50,7 +50,7 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 		}
 		if s.worker == nil {
 			if e := s.open(now); e != nil {
-				if retired, err := s.lose(now, nil, e); err != nil || retired {
+				if retired, err := s.lose(now, nil, e, true); err != nil || retired {
 					return retired, err
 				}
 				continue
@@ -148,7 +148,7 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 	assign := wire.Assign{Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, s.slot.key())}
 	s.job.assigned(s.slot, t)
 	if err := s.worker.conn.Send(wire.Message{Assign: &assign}); err != nil {
-		return s.lose(now, &t, s.worker.lost(err))
+		return s.lose(now, &t, s.worker.lost(err), false)
 	}
 	// A stop that came before the chunk was told to the worker before it, too.
 	if s.job.stopping.Load() {
@@ -164,23 +164,28 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 			s.job.queue.giveBack(t)
 			return true, nil
 		case err != nil:
-			return s.lose(now, &t, s.worker.lost(err))
+			return s.lose(now, &t, s.worker.lost(err), false)
 		case message.Progress != nil:
 			s.job.progress(s.slot, t, message.Progress.Counts)
-			s.job.noteFirst(s.slot, message.Progress.First)
+			s.job.noteFirst(now, s.slot, message.Progress.First)
 		case message.Done != nil:
 			checkpoint.Stop() // or it would end the next chunk
-			s.job.noteFirst(s.slot, message.Done.First)
+			s.job.noteFirst(now, s.slot, message.Done.First)
 			return false, s.job.commit(now, s.slot, t, *message.Done)
 		case message.Failed != nil:
-			return s.lose(now, &t, message.Failed.Fault)
+			return s.lose(now, &t, message.Failed.Fault, true)
 		}
 	}
 }
 
 // lose decides what a lost worker means: for its task, its device and the job.
-func (s *slotRun) lose(now context.Context, t *task, e *fault.Error) (retired bool, err error) {
+// told: it said itself what it is lost by. One that vanished may have been killed
+// by a record.
+func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) (retired bool, err error) {
 	s.drop()
+	if by := s.job.retiredBy(s.slot); by != nil && e.Kind == fault.Worker { // we killed it
+		e = by
+	}
 	action := decide(e.Kind, s.opened, &s.budget, time.Now())
 	if action == giveUpJob || action == leave {
 		if t != nil {
@@ -193,8 +198,10 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error) (retired bo
 	}
 	retired = action == retire
 	s.job.lost(s.slot, e, retired)
+	s.job.letGo(now, false) // it will not judge the kernel any more
 	if t != nil {
-		if err := s.job.retry(now, s.slot, *t, e); err != nil {
+		blameless := e.Kind == fault.Device || told && e.Kind == fault.Worker
+		if err := s.job.retry(now, s.slot, *t, e, blameless); err != nil {
 			return false, err
 		}
 	}

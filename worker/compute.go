@@ -91,8 +91,8 @@ type chunkRun struct {
 	rest   chunk.Chunk // behind the last batch that is finished
 	// elsewhere is the record before rest, if that is for another device.
 	elsewhere *chunk.Chunk
-	final  bool        // no other device is left for what does not fit this one
-	stats  wire.Stats
+	final     bool // no other device is left for what does not fit this one
+	stats     wire.Stats
 
 	flight    []*work // submitted, oldest first
 	headSince time.Time

@@ -48,7 +48,7 @@ func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 func (r *chunkRun) endBefore(job *work, e *elsewhereError) error {
 	at := job.sent[e.at]
 	suspect, behind := job.batch.Alone(at)
-	job.ready = at
+	job.ready, job.verdicts = at, job.verdicts[:e.at]
 	if err := r.pass(job); err != nil {
 		return err
 	}

@@ -1,0 +1,220 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// tinyDisk is a folder on a file system of its own.
+func tinyDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("NOT TESTED: a full disk, since a tiny tmpfs cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+// TestDiskFull: the job stops, says why, and the same command goes on when there
+// is room again, wherever it was that there was none.
+func TestDiskFull(t *testing.T) {
+	tests := []struct {
+		name string
+		free int64 // bytes that it finds
+	}{
+		{"nothing at all", 0},
+		{"a little", 24 << 10},
+		{"some parts", 64 << 10},
+		{"nearly all", 160 << 10},
+	}
+	for i, test := range tests {
+		for _, v := range []*variant{variants[0], variants[4]} { // with the work folder on the disk, or the output too
+			t.Run(test.name+" "+v.name, func(t *testing.T) {
+				t.Parallel()
+				want := big.undisturbed(t)
+				disk := tinyDisk(t, "4m")
+				_, c := big.start(t)
+				if v.name == "plain" {
+					c.Output = filepath.Join(disk, "out.jsonl")
+				} else {
+					c.WorkDir = disk
+				}
+				ballast := filepath.Join(disk, "ballast")
+				fill(t, ballast, test.free)
+				fulls := 0
+				for ; ; fulls++ {
+					report, err := run(t, c)
+					if err == nil {
+						break
+					}
+					wantFault(t, err, fault.Storage, "no space left on device")
+					if exists(c.Output) || fulls > 10 {
+						t.Fatalf("after %d times: %+v", fulls, report)
+					}
+					if fulls == 0 { // nothing changed
+						continue
+					}
+					giveRoom(t, ballast, (64<<10)<<(2*fulls))
+				}
+				if fulls == 0 && i < 3 {
+					t.Error("the disk was never full: this test shows nothing")
+				}
+				data, err := os.ReadFile(c.Output)
+				if err != nil || string(data) != want["out.jsonl"] {
+					t.Errorf("differs from an undisturbed run: %v", err)
+				}
+				_ = os.Remove(ballast)
+				for _, name := range tree(disk) {
+					if strings.Contains(name, "partial") || strings.Contains(name, ".tmp") || strings.Contains(name, "parts") {
+						t.Errorf("left: %s", name)
+					}
+				}
+			})
+		}
+	}
+}
+
+// big makes some 230 KB.
+var big = &variant{name: "big", records: 4000, change: func(_ jobDir, c *orchestrator.Config) {
+	c.BatchSize, c.KernelConfig, c.Checkpoint = 50, []byte(`{"Milliseconds":1}`), 10*time.Millisecond
+}}
+
+// fill leaves only so much of a disk.
+func fill(t *testing.T, ballast string, free int64) {
+	t.Helper()
+	file, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	block, size := make([]byte, 4096), int64(0)
+	for {
+		n, err := file.Write(block)
+		size += int64(n)
+		if err != nil {
+			break
+		}
+	}
+	if err := file.Truncate(size - free); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func giveRoom(t *testing.T, ballast string, more int64) {
+	t.Helper()
+	info, err := os.Stat(ballast)
+	if err == nil {
+		err = os.Truncate(ballast, max(0, info.Size()-more))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readOnly makes what is reached through a path read-only, for who opens it from
+// now on: a file system with files open for writing would not turn at a word.
+func readOnly(path string) (writable func(), err error) {
+	if err := syscall.Mount(path, path, "", syscall.MS_BIND, ""); err != nil {
+		return func() {}, err
+	}
+	writable = func() { _ = syscall.Unmount(path, syscall.MNT_DETACH) }
+	return writable, syscall.Mount("", path, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, "")
+}
+
+// TestReadOnlyDisk: a file system that turns read-only on the way stops the job;
+// writable again, the job goes on.
+func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
+	v := variants[1]
+	d, c := v.start(t)
+	writable, err := readOnly(d.path)
+	writable()
+	if err != nil {
+		t.Skipf("NOT TESTED: a read-only file system: %v", err)
+	}
+	watched := c
+	watch(&watched, func(name string, passing int, _ orchestrator.Event) {
+		if name == "chunk_done" && passing == 4 {
+			writable, err = readOnly(jobFolder(c) + "/parts")
+		}
+	})
+	_, stopped := run(t, watched)
+	writable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFault(t, stopped, fault.Storage, "read-only file system")
+	if writable, err = readOnly(d.path); err != nil {
+		t.Fatal(err)
+	}
+	_, stopped = run(t, c)
+	writable()
+	wantFault(t, stopped, fault.Storage, "read-only file system")
+	goesOn(t, d, c)
+	checkFinished(t, d, c, v.undisturbed(t), "")
+}
+
+// TestRemovedFolder: without its folder a job that was interrupted is a new one.
+func TestRemovedFolder(t *testing.T) {
+	t.Parallel()
+	v := variants[1]
+	d, c := v.start(t)
+	interrupt(t, c, "chunk_done", 3)
+	if err := os.RemoveAll(jobFolder(c)); err != nil {
+		t.Fatal(err)
+	}
+	if report := mustRun(t, d, c); report.Resumed != 0 {
+		t.Errorf("report: %+v", report)
+	}
+	checkFinished(t, d, c, v.undisturbed(t), "")
+}
+
+// TestOtherFileSystem: the work folder is on another file system than the output,
+// where a rename is a copy, and a kill comes in the middle of it.
+func TestOtherFileSystem(t *testing.T) {
+	for _, point := range []string{"complete", "copied", "moved", "renamed:3"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			v := variants[1]
+			want := v.undisturbed(t)
+			d, c := v.start(t)
+			c.WorkDir = tinyDisk(t, "4m")
+			mark := fmt.Sprintf("otherfs-%s-%d", strings.ReplaceAll(point, ":", "-"), os.Getpid())
+			temp := shortTemp(t)
+			if end := startDriver(t, driverOf(t, c), mark, crash.Variable+"="+point, "TMPDIR="+temp).wait(t); !end.killed {
+				t.Fatalf("ended: %s", end)
+			}
+			awaitGone(t, mark)
+			if end := startDriver(t, driverOf(t, c), mark, "TMPDIR="+temp).wait(t); !end.done() {
+				t.Fatalf("ended: %s", end)
+			}
+			for _, name := range []string{"out.jsonl", "errors.jsonl"} {
+				if d.read(name) != want[name] {
+					t.Errorf("%s differs", name)
+				}
+			}
+			for _, name := range append(tree(d.path), tree(c.WorkDir)...) {
+				if strings.Contains(name, "partial") || strings.HasSuffix(name, "journal") {
+					t.Errorf("left: %s", name)
+				}
+			}
+			if left := tree(temp); len(left) > 0 {
+				t.Errorf("left in the temporary folder: %v", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// mending does what a record says: same, two lines, drop, or fail; repaired, it
+// makes of the failures whatever else they say.
+type mending struct {
+	plugins.Base
+	config struct{ Repaired bool }
+}
+
+func (m *mending) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+	return config.Decode(&m.config)
+}
+
+func (m *mending) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	for i := range batch.Len() {
+		var record struct{ Do, Then string }
+		if err := batch.Decode(i, &record); err != nil {
+			return err
+		}
+		do := record.Do
+		if do == "fail" && m.config.Repaired {
+			do = record.Then
+		}
+		switch do {
+		case "two":
+			results.Lines(i, batch.Record(i), []byte(fmt.Sprintf(`{"again":%s}`, batch.Record(i))))
+		case "drop":
+			results.Drop(i)
+		case "fail":
+			results.Fail(i, "not yet")
+		default:
+			results.Unchanged(i)
+		}
+	}
+	return nil
+}
+
+// TestRetryIsAsIfItHadNeverFailed: a job and a retry with a repaired kernel give
+// the bytes that the repaired kernel would have given at once.
+func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("errors apart %t", apart), func(t *testing.T) {
+			seed := rand.Uint64()
+			random := rand.New(rand.NewPCG(seed, 1))
+			t.Logf("seed %d", seed)
+			var in strings.Builder
+			for i := range 500 {
+				does := []string{"same", "two", "drop", "fail", "fail"}
+				switch random.IntN(20) {
+				case 0:
+					in.WriteString("\n")
+				case 1:
+					in.WriteString("no JSON\n")
+				case 2:
+					in.WriteString("{\"up\":1,\"_error\":{}}\n")
+				}
+				fmt.Fprintf(&in, "{\"id\":%d,\"do\":%q,\"then\":%q}\n", i,
+					does[random.IntN(5)], []string{"same", "two", "drop", "fail"}[random.IntN(4)])
+			}
+			d := newJobDir(t, in.String())
+			config := d.config("test-mending")
+			config.BatchSize = 7
+			want := config
+			want.Output = d.join("want.jsonl")
+			want.KernelConfig = []byte(`{"Repaired":true}`)
+			if apart {
+				config.Errors, want.Errors = d.join("errors.jsonl"), d.join("want-errors.jsonl")
+			}
+			wanted := mustRun(t, d, want)
+			mustRun(t, d, config)
+
+			again := orchestrator.Config{Output: config.Output, GPUs: "cpu:2", BatchSize: 5, KernelConfig: []byte(`{"Repaired":true}`)}
+			report, err := orchestrator.Retry(context.Background(), again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkReport(t, report, nil)
+			if diff := cmp.Diff(d.read("want.jsonl"), d.read("out.jsonl")); diff != "" {
+				t.Error(diff)
+			}
+			if apart {
+				if diff := cmp.Diff(d.read("want-errors.jsonl"), d.read("errors.jsonl")); diff != "" {
+					t.Error(diff)
+				}
+			}
+			if report.Succeeded != wanted.Succeeded || report.Failed != wanted.Failed || report.Dropped != wanted.Dropped {
+				t.Errorf("report %+v, want %+v", report, wanted)
+			}
+			// What is left fails again, and nothing changes.
+			if _, err := orchestrator.Retry(context.Background(), again); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(d.read("want.jsonl"), d.read("out.jsonl")); diff != "" {
+				t.Errorf("the second retry: %s", diff)
+			}
+		})
+	}
+}
+
+// TestStreamInPieces: chunks of a stream that come back in pieces, at checkpoints
+// and to share them, keep their spool files until the last.
+func TestStreamInPieces(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	input := numbered(2000)
+	var out bytes.Buffer
+	_, err := run(t, orchestrator.Config{
+		Input: "-", Stdin: strings.NewReader(input), Output: "-", Stdout: &out,
+		Kernel: "test-slow", KernelConfig: []byte(`{"Milliseconds":2}`), GPUs: "cpu:3",
+		ChunkRecords: 700, BatchSize: 10, Checkpoint: 30e6,
+	})
+	if err != nil || out.String() != input {
+		t.Errorf("%v, same %t", err, out.String() == input)
+	}
+}

@@ -1,0 +1,226 @@
+package orchestrator_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// The soak's length and its chance:
+//
+//	GPURUN_SOAK_KILLS=1000 GPURUN_SOAK_SEED=42 go test -run TestSoak ./orchestrator
+const (
+	soakKillsVariable = "GPURUN_SOAK_KILLS"
+	soakSeedVariable  = "GPURUN_SOAK_SEED"
+
+	soakKills = 60               // without the variable,
+	soakTime  = 25 * time.Second // and no longer than this
+)
+
+// TestSoak kills processes of jobs at random, as often as asked: jobs are gone on
+// with until they are done, and then each must have given what an undisturbed run
+// gives, and have left nothing.
+//
+// A kill comes after a random number of the job's events, or at a random passing
+// of a random point. Two rules keep what the kills do apart from what bad records
+// do, which the product takes for each other on purpose: a kernel is killed only
+// when its worker has finished a batch since the last kill (a batch that kills its
+// kernel again and again is halved, and at last its record marked), and at most
+// three workers are killed in one life of an orchestrator (the fourth loss of one
+// chunk would mark it, the fifth of a slot retire its device).
+func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	seed, err := strconv.ParseUint(os.Getenv(soakSeedVariable), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
+	kills, until := soakKills, time.Now().Add(soakTime)
+	if n, err := strconv.Atoi(os.Getenv(soakKillsVariable)); err == nil {
+		kills, until = n, time.Now().Add(24*time.Hour)
+	}
+	t.Logf("%s=%d", soakSeedVariable, seed)
+	s := &soak{random: rand.New(rand.NewPCG(seed, 0)), killed: make(map[string]int)}
+	started := time.Now()
+	for s.kills < kills && time.Now().Before(until) && !t.Failed() {
+		s.job(t, variants[s.random.IntN(len(variants))])
+	}
+	t.Logf("%d kills %v in %d jobs and %d lives, %d gone on with, in %s; every output as undisturbed",
+		s.kills, s.killed, s.jobs, s.lives, s.resumed, time.Since(started).Round(time.Second))
+}
+
+// soak is what the soak has done.
+type soak struct {
+	random                      *rand.Rand
+	kills, jobs, lives, resumed int
+	killed                      map[string]int // by victim
+}
+
+// job runs one job to its end, through as many deaths as it takes.
+func (s *soak) job(t *testing.T, v *variant) {
+	t.Helper()
+	s.jobs++
+	mark := fmt.Sprintf("soak-%d-%d", os.Getpid(), s.jobs)
+	want := v.undisturbed(t)
+	d, c := v.start(t)
+	c.GPUs = "cpu:2"
+	temp := shortTemp(t)
+	for life := 0; ; life++ {
+		if life == 200 {
+			t.Fatalf("the job does not come to its end\n%s", d.logs())
+		}
+		end := s.live(t, c, mark, temp, life)
+		awaitGone(t, mark)
+		if end.resuming > 0 || end.report.Resumed > 0 {
+			s.resumed++
+		}
+		if end.done() {
+			break
+		}
+		if !end.killed && end.err.Kind != "canceled" {
+			t.Fatalf("life %d of job %d ended: %s\n%s", life, s.jobs, end, d.logs())
+		}
+	}
+	checkFinished(t, d, c, want, temp)
+	if t.Failed() {
+		t.Logf("job %d, %s", s.jobs, v.name)
+	}
+	_ = os.RemoveAll(d.path)
+}
+
+// soakPoints are those at which a process kills itself. Those of workers and
+// kernels are passed by one of them only.
+var soakPoints = []string{
+	"journal-made", "part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "clearing", "stopping",
+	"worker-start", "worker-mid-batch", "worker-part-closed", "worker-stopping", "kernel-start", "kernel-mid-batch",
+}
+
+// live is one life of an orchestrator.
+func (s *soak) live(t *testing.T, c orchestrator.Config, mark, temp string, life int) outcome {
+	t.Helper()
+	s.lives++
+	env := []string{"TMPDIR=" + temp}
+	fuse := temp + "-fuse"
+	var point string
+	if s.random.IntN(3) == 0 {
+		point = soakPoints[s.random.IntN(len(soakPoints))]
+		touch(fuse)
+		defer os.Remove(fuse)
+		env = append(env, fmt.Sprintf("%s=%s:%d", crash.Variable, point, 1+s.random.IntN(8)), crash.OnceVariable+"="+fuse)
+	}
+	job := driverOf(t, c)
+	job.DurableEvery = time.Duration(20+s.random.IntN(300)) * time.Millisecond
+	driver := startDriver(t, job, mark, env...)
+	hunt := &soakHunt{soak: s, driver: driver, workers: make(map[int]int), fresh: make(map[int]bool)}
+	if point == "" {
+		hunt.plan()
+	}
+	for {
+		name, value, ok := driver.next(t)
+		if !ok {
+			break
+		}
+		hunt.note(name, value)
+	}
+	end := driver.wait(t)
+	if point != "" && os.Remove(fuse) != nil {
+		s.count(victimOf(point))
+	}
+	return end
+}
+
+func victimOf(point string) string {
+	for _, victim := range []string{"worker", "kernel"} {
+		if len(point) > len(victim) && point[:len(victim)] == victim {
+			return victim
+		}
+	}
+	return "orchestrator"
+}
+
+func (s *soak) count(victim string) {
+	s.kills++
+	s.killed[victim]++
+}
+
+// soakHunt is the kills of one life.
+type soakHunt struct {
+	soak    *soak
+	driver  *driver
+	workers map[int]int  // the process of each slot
+	fresh   map[int]bool // slots that have finished a batch since their last kill
+	left    int          // events until the next kill
+	victim  string
+	lost    int // workers killed
+	over    bool
+}
+
+func (h *soakHunt) plan() {
+	h.left = 1 + h.soak.random.IntN(40)
+	h.victim = []string{"orchestrator", "worker", "kernel", "kernel", "stop"}[h.soak.random.IntN(5)]
+}
+
+// note takes an event, and kills if it is time.
+func (h *soakHunt) note(name, value string) {
+	var event struct{ Slot, PID int }
+	_ = json.Unmarshal([]byte(value), &event)
+	switch name {
+	case "worker_started":
+		h.workers[event.Slot], h.fresh[event.Slot] = event.PID, false
+	case "progress", "chunk_done":
+		h.fresh[event.Slot] = true
+	}
+	if h.victim == "" || h.over {
+		return
+	}
+	if h.left--; h.left > 0 {
+		return
+	}
+	h.kill()
+}
+
+func (h *soakHunt) kill() {
+	switch h.victim {
+	case "orchestrator":
+		h.over = true
+		if h.driver.cmd.Process.Kill() == nil {
+			h.soak.count("orchestrator")
+		}
+		return
+	case "stop": // and something while it stops, or nothing
+		_ = h.driver.cmd.Process.Signal(syscall.SIGTERM)
+		h.left, h.victim = 1+h.soak.random.IntN(3), "orchestrator"
+		return
+	}
+	first := h.soak.random.IntN(2)
+	for i := range 2 {
+		slot := (first + i) % 2
+		pid := h.workers[slot]
+		if !h.fresh[slot] || h.victim == "worker" && h.lost == 3 {
+			continue
+		}
+		if h.victim == "kernel" {
+			pid = kernelOf(pid)
+		}
+		if !alive(pid) || syscall.Kill(pid, syscall.SIGKILL) != nil {
+			continue
+		}
+		h.fresh[slot] = false
+		h.soak.count(h.victim)
+		if h.victim == "worker" {
+			h.lost++
+		}
+		h.plan()
+		return
+	}
+	h.left = 1 // at the next event, then
+}
