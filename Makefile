@@ -1,6 +1,7 @@
 # make demo   build gpurun, run it on a small sample, show the result
 # make test   all tests
 # make check  format, vet, staticcheck, generated code, imports, other platforms
+# make fuzz   every fuzz target for a minute; make soak  a thousand random kills
 #
 # Go, git and make must be there; the rest is installed with apt where it is
 # missing and can be installed, and what cannot be had is said and left out.
@@ -17,7 +18,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test check generate fuzz bench tools clean
+.PHONY: build demo test check generate fuzz soak bench tools clean
 
 build: tools
 	@if command -v cc >/dev/null; then \
@@ -71,6 +72,11 @@ fuzz:
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$package; \
 		done; \
 	done
+
+# A job killed at random, again and again; make test does a minute of it.
+SOAK_KILLS ?= 1000
+soak: tools
+	GPURUN_SOAK_KILLS=$(SOAK_KILLS) $(GO) test -v -count=1 -run Soak -timeout 6h ./orchestrator
 
 # Go's own benchmarks of the parts.
 bench:

@@ -114,20 +114,11 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) err
 	if done.Elsewhere != nil {
 		tasks = append(tasks, task{chunk: *done.Elsewhere, attempts: t.attempts, tried: addDevice(t.tried, slot.key())})
 	}
-	j.replace(t, tasks)
+	finished := t.chunk
+	finished.Records = counts.Records
+	j.source.Release(finished)
 	j.queue.giveBack(tasks...)
 	return err
-}
-
-// replace books the tasks that take the place of one. The bytes of a chunk are
-// needed as long as there are pieces of it.
-func (j *job) replace(t task, by []task) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.pieces[t.chunk.File] += len(by) - 1; j.pieces[t.chunk.File] < 0 {
-		delete(j.pieces, t.chunk.File)
-		j.source.Release(t.chunk)
-	}
 }
 
 // deliver hands a segment to the committer, who may be gone if the job stops. It
@@ -191,7 +182,7 @@ func (j *job) retry(now context.Context, slot Slot, t task, e *fault.Error, blam
 		return err
 	}
 	j.deliver(now, segment)
-	j.replace(t, nil)
+	j.source.Release(t.chunk)
 	j.queue.finish()
 	return nil
 }

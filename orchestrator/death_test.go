@@ -166,6 +166,7 @@ var deaths = []death{
 	{victim: "orchestrator", moment: "while stopping: told", at: "event-stopping", stop: true},
 	{victim: "orchestrator", moment: "while stopping", at: "stopping", stop: true, committed: true},
 
+	{victim: "worker", moment: "start: while the kernel is asked", at: "worker-describe"},
 	{victim: "worker", moment: "start", at: "worker-start"},
 	{victim: "worker", moment: "mid-batch", at: "worker-mid-batch", passing: 4},
 	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
@@ -186,6 +187,7 @@ var deaths = []death{
 // TestInvariant3DeathMatrix: kill anybody at any point, run the same job again:
 // the output is that of an undisturbed run.
 func TestInvariant3DeathMatrix(t *testing.T) {
+	t.Parallel()
 	for i, death := range deaths {
 		t.Run(death.victim+" "+death.moment, func(t *testing.T) {
 			t.Parallel()

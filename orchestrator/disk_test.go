@@ -32,6 +32,7 @@ func tinyDisk(t *testing.T, size string) string {
 // TestDiskFull: the job stops, says why, and the same command goes on when there
 // is room again, wherever it was that there was none.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		free int64 // bytes that it finds
@@ -186,6 +187,7 @@ func TestRemovedFolder(t *testing.T) {
 // TestOtherFileSystem: the work folder is on another file system than the output,
 // where a rename is a copy, and a kill comes in the middle of it.
 func TestOtherFileSystem(t *testing.T) {
+	t.Parallel()
 	for _, point := range []string{"complete", "copied", "moved", "renamed:3"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()

@@ -125,6 +125,7 @@ func TestInvariant2OrderIsInputOrder(t *testing.T) {
 // TestInvariant5BadRecordCostsOnlyItself: one bad record among many, for every
 // way of being bad.
 func TestInvariant5BadRecordCostsOnlyItself(t *testing.T) {
+	t.Parallel()
 	for how, kind := range map[string]string{
 		"fail": "record", "invalid": "record", "newline": "record",
 		"error": "batch", "missing": "batch", "twice": "batch", "oom": "oom",
@@ -277,6 +278,7 @@ func TestInvariant9RunsWithoutGPU(t *testing.T) {
 // two seconds after the orchestrator is gone, grandchildren with a session of
 // their own included.
 func TestInvariant4NoProcessSurvives(t *testing.T) {
+	t.Parallel()
 	for _, victim := range []string{"orchestrator", "worker and orchestrator", "nobody"} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
@@ -288,7 +290,8 @@ func TestInvariant4NoProcessSurvives(t *testing.T) {
 			d := newJobDir(t, numbered(records))
 			config := d.config("test-nursery")
 			config.BatchSize = 1
-			job := startDriver(t, driverOf(t, config), mark)
+			temp := shortTemp(t)
+			job := startDriver(t, driverOf(t, config), mark, "TMPDIR="+temp)
 			var started struct{ PID int }
 			if err := json.Unmarshal([]byte(job.await(t, "worker_started")), &started); err != nil {
 				t.Fatal(err)
@@ -307,6 +310,9 @@ func TestInvariant4NoProcessSurvives(t *testing.T) {
 			}
 			job.wait(t)
 			awaitGone(t, mark)
+			if left := tree(temp); len(left) > 0 {
+				t.Errorf("left in the temporary folder: %v", left)
+			}
 		})
 	}
 }

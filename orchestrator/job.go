@@ -98,7 +98,6 @@ type job struct {
 	mu      sync.Mutex
 	tally   chunk.Tally     // of everything committed
 	held    []chunk.Segment // finished, but not to be committed yet
-	pieces  map[string]int  // tasks of a file beyond the first
 	report  Report
 	slots   []slotState
 	retired map[string]*fault.Error // devices, by name
@@ -124,7 +123,6 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 		segments: make(chan chunk.Segment, 64),
 		slots:    make([]slotState, len(p.plan.Slots)),
 		retired:  make(map[string]*fault.Error),
-		pieces:   make(map[string]int),
 	}
 	j.report = Report{
 		Input: p.config.Input, Output: p.config.Output, Errors: p.config.Errors,
@@ -338,7 +336,7 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 		j.mu.Lock()
 		j.tally.Add(segment.Tally)
 		j.mu.Unlock()
-		j.replace(t, nil)
+		j.source.Release(t.chunk)
 		return j.output.Commit(segment)
 	})
 }

@@ -265,7 +265,10 @@ func (p *prepared) limits() chunk.Limits {
 }
 
 func (p *prepared) askKernel(ctx context.Context) error {
-	ready, err := describeKernel(ctx, p)
+	ready, err := describeKernel(ctx, p, "plan")
+	if fault.KindOf(err) == fault.Worker { // that can be chance; the kernel itself says why it fails
+		ready, err = describeKernel(ctx, p, "plan-again")
+	}
 	p.plan.Info, p.files = ready.Info, ready.Files
 	return err
 }

@@ -43,6 +43,7 @@ type workerProcess struct {
 	conn     *wire.Conn
 	messages chan wire.Message // closed when the worker is gone
 	mark     string
+	sockets  string // its folder for them
 	log      string
 	logStart int64 // where its own lines begin in the log
 }
@@ -87,7 +88,7 @@ func startWorker(options workerOptions) (*workerProcess, error) {
 	}
 	w := &workerProcess{
 		process: process, file: ours, conn: wire.NewConn(ours),
-		messages: make(chan wire.Message, 16), mark: mark,
+		messages: make(chan wire.Message, 16), mark: mark, sockets: options.setup.SocketDir,
 		log: options.log, logStart: logStart,
 	}
 	go w.read()
@@ -164,6 +165,7 @@ func (w *workerProcess) reap(grace time.Duration) {
 	}()
 	w.process.End(grace)
 	proc.KillMarked(w.mark)
+	_ = os.RemoveAll(w.sockets) // a killed worker could not
 	w.file.Close()
 }
 
@@ -251,17 +253,17 @@ func workerEnv(pin []string, threads int) []string {
 }
 
 // describeKernel asks the kernel what it is, through a worker without a device.
-func describeKernel(ctx context.Context, p *prepared) (wire.Ready, error) {
-	dir := filepath.Join(p.runDir, "plan")
+func describeKernel(ctx context.Context, p *prepared, name string) (wire.Ready, error) {
+	dir := filepath.Join(p.runDir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return wire.Ready{}, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
-	log := filepath.Join(p.runDir, "plan.log")
+	log := filepath.Join(p.runDir, name+".log")
 	defer os.Remove(log)
 	setup := p.setup(dir)
 	setup.DescribeOnly = true
 	w, err := startWorker(workerOptions{
-		binary: p.config.WorkerBinary, label: "plan", setup: setup,
+		binary: p.config.WorkerBinary, label: name, setup: setup,
 		env: workerEnv([]string{"CUDA_VISIBLE_DEVICES="}, cores()),
 		log: log,
 	})

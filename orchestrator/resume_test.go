@@ -68,6 +68,7 @@ func exists(path string) bool {
 // TestStopAndGoOn: the same job after ^C goes on where it was, with other devices
 // and another batch size too.
 func TestStopAndGoOn(t *testing.T) {
+	t.Parallel()
 	for i, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
@@ -119,6 +120,7 @@ func TestStopTwice(t *testing.T) {
 // TestOtherJobIsRefused: what the output depends on must not change on the way,
 // and the message says what did.
 func TestOtherJobIsRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change func(d jobDir, c *orchestrator.Config)
@@ -282,6 +284,7 @@ func TestMaxTime(t *testing.T) {
 // TestHalt: too many failures stop the job, the same command goes on for as many
 // more.
 func TestHalt(t *testing.T) {
+	t.Parallel()
 	for name, halt := range map[string]orchestrator.Halt{"records": {Records: 12}, "percent": {Percent: 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -397,7 +400,7 @@ func TestDamage(t *testing.T) {
 			})
 		},
 	}
-	for i := range 5 {
+	for i := range 3 {
 		damages[fmt.Sprintf("part flipped %d", i)] = func() { flip(parts[i%len(parts)]) }
 		damages[fmt.Sprintf("journal flipped %d", i)] = func() { flip(journal) }
 		damages[fmt.Sprintf("job.json flipped %d", i)] = func() { flip(manifest) }

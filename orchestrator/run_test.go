@@ -289,9 +289,9 @@ func TestSecondJobOfOneOutput(t *testing.T) {
 }
 
 func TestNothingIsLeft(t *testing.T) {
-	temp := t.TempDir()
-	t.Setenv("TMPDIR", temp)
 	d := newJobDir(t, numbered(100)+"bad\n")
+	temp := shortTemp(t)
+	t.Setenv("TMPDIR", temp)
 	mustRun(t, d, d.config("echo"))
 	left, _ := filepath.Glob(temp + "/*")
 	var names []string

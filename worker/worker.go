@@ -158,6 +158,7 @@ func (w *Worker) serve(ctx context.Context) {
 		return
 	}
 	if w.setup.DescribeOnly {
+		crash.Point("worker-describe")
 		w.host.close()
 		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Files: w.host.files()}})
 		return

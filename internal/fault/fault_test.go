@@ -30,6 +30,7 @@ var golden = []struct {
 	{Usage, 12, "usage"},
 	{NoDevice, 13, "no-device"},
 	{Conflict, 14, "conflict"},
+	{Stopped, 15, "stopped"},
 }
 
 func TestKindsAreStable(t *testing.T) {

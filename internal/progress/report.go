@@ -122,7 +122,7 @@ func goOn(r orchestrator.Report) string {
 	if r.Input == "-" || r.Output == "-" {
 		return ""
 	}
-	return "; the same command goes on where it stopped"
+	return "; the same command goes on"
 }
 
 func batches(n int64) string {
