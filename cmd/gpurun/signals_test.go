@@ -14,9 +14,9 @@ import (
 
 // slowJob starts a job, as a program of its own, that takes far longer than the
 // test, and waits until it computes.
-func slowJob(t *testing.T, kernel string, before ...string) (*exec.Cmd, *bytes.Buffer, string) {
+func slowJob(t *testing.T, kernel string, before ...string) (cmd *exec.Cmd, stderr said, dir string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	var in strings.Builder
 	for i := range 10000 {
 		fmt.Fprintf(&in, "{\"id\":%d}\n", i)
@@ -31,11 +31,16 @@ func slowJob(t *testing.T, kernel string, before ...string) (*exec.Cmd, *bytes.B
 	events := filepath.Join(dir, "events.jsonl")
 	args := append(before, program, "run", "-k", kernel, "--batch-size", "4",
 		"--json-events="+events, "in.jsonl", "-o", "out.jsonl")
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd = exec.Command(args[0], args[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GPURUN_TEST_COMMAND=1")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	stderr = said(filepath.Join(dir, "stderr"))
+	file, err := os.Create(string(stderr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd.Stderr = file
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +49,15 @@ func slowJob(t *testing.T, kernel string, before ...string) (*exec.Cmd, *bytes.B
 		data, _ := os.ReadFile(events)
 		return bytes.Contains(data, []byte(`"event":"progress"`)) || bytes.Contains(data, []byte(`"event":"chunk_started"`))
 	})
-	return cmd, &stderr, dir
+	return cmd, stderr, dir
+}
+
+// said is a file that a program writes its standard error to.
+type said string
+
+func (s said) String() string {
+	data, _ := os.ReadFile(string(s))
+	return string(data)
 }
 
 func await(t *testing.T, what string, is func() bool) {

@@ -1,0 +1,73 @@
+package worker
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// once is a kernel that gives one record one verdict.
+type once struct {
+	plugins.Base
+	give func(*plugins.Results)
+}
+
+func (o once) Process(_ context.Context, _ plugins.Batch, results *plugins.Results) error {
+	o.give(results)
+	return nil
+}
+
+func TestEncode(t *testing.T) {
+	line := func(text string) func(*plugins.Results) {
+		return func(r *plugins.Results) { r.Line(0, []byte(text)) }
+	}
+	same := func(r *plugins.Results) { r.Unchanged(0) }
+	column := func(name, value string) func(*plugins.Results) {
+		return func(r *plugins.Results) { r.Column(plugins.JSON(name, [][]byte{[]byte(value)})) }
+	}
+	tests := []struct {
+		name, record string
+		keep         []string
+		give         func(*plugins.Results)
+		want         string // "!text" for a refusal with that text
+	}{
+		{"unchanged", `{"a": 1}`, nil, same, `{"a": 1}`},
+		{"a line", `{"a":1}`, nil, line(`{"b":2}`), `{"b":2}`},
+		{"the same line", ` {"a":1}`, nil, line(` {"a":1}`), ` {"a":1}`},
+		{"an invalid line", `{}`, nil, line(`{"b":}`), `!invalid JSON`},
+		{"an empty line", `{}`, nil, line(``), `!invalid JSON`},
+		{"a line with a break", `{}`, nil, line("{\"b\":\n1}"), `!line break`},
+		{"a new column", `{"a":1}`, nil, column("b", `[2]`), `{"a":1,"b":[2]}`},
+		{"a column that is there", `{"b":1,"a":1}`, nil, column("b", `2`), `{"b":2,"a":1}`},
+		{"a column with an escape", `{"\u0062":1}`, nil, column("b", `2`), `{"\u0062":2}`},
+		{"an invalid column", `{"a":1}`, nil, column("b", `[2`), `!column "b"`},
+		{"a column with a break", `{"a":1}`, nil, column("b", "[2,\n3]"), `!column "b"`},
+		{"a column for an array", `[1]`, nil, column("b", `2`), `!no JSON object`},
+		{"keep", `{"a":1,"b":2,"c":3}`, []string{"c", "a"}, same, `{"a":1,"c":3}`},
+		{"keep nothing that is there", `{"a":1}`, []string{"x"}, same, `{}`},
+		{"keep of an array", `[1]`, []string{"x"}, same, `[1]`},
+		{"keep, and a column", `{"a":1,"b":2}`, []string{"a"}, column("d", `4`), `{"a":1,"d":4}`},
+		{"keep, and a whole record", `{"a":1,"b":2,"c":3}`, []string{"a"}, line(`{"a":1,"b":9,"c":3,"d":4}`), `{"a":1,"b":9,"d":4}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			results, err := plugins.Call(context.Background(), once{give: test.give}, plugins.NewBatch([][]byte{[]byte(test.record)}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, refusal := newEncoder(test.keep).encode([]byte(test.record), results, 0)
+			if want, refused := strings.CutPrefix(test.want, "!"); refused {
+				if refusal == nil || refusal.Kind != fault.Record || !strings.Contains(refusal.Message, want) {
+					t.Errorf("got %s, refusal %v, want one with %q", got, refusal, want)
+				}
+				return
+			}
+			if refusal != nil || string(got) != test.want+"\n" {
+				t.Errorf("got %s, refusal %v, want %s", got, refusal, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package worker
+
+import "testing"
+
+// TestBatchSizes: halved when memory is full, and grown back slowly.
+func TestBatchSizes(t *testing.T) {
+	b := batchSizes{want: 128}
+	check := func(want int) {
+		t.Helper()
+		if got := b.size(); got != want {
+			t.Errorf("size %d, want %d", got, want)
+		}
+	}
+	check(128)
+	b.shrink(128)
+	check(64)
+	b.shrink(64)
+	b.shrink(32)
+	check(16)
+	b.shrink(100) // news of an older, larger batch
+	check(16)
+	for range growAfter {
+		check(16)
+		b.good()
+	}
+	check(18)
+	for range 100 * growAfter {
+		b.good()
+	}
+	check(128)
+	b.shrink(1)
+	check(1)
+}
