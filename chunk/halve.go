@@ -9,7 +9,12 @@ import (
 // Halve cuts a chunk in two, at a border of whole batches. A chunk of one batch
 // or less stays whole: the second half is empty then. It reads the first half.
 func Halve(c Chunk, batch int) (first, second Chunk, err error) {
-	keep := Size(c.Records, 2, batch)
+	return SplitAt(c, Size(c.Records, 2, batch))
+}
+
+// SplitAt cuts a chunk behind its first keep records; the second is empty if that
+// is all of it. It reads the first.
+func SplitAt(c Chunk, keep int64) (first, second Chunk, err error) {
 	if keep >= c.Records {
 		return c, Chunk{}, nil
 	}

@@ -70,19 +70,52 @@ func (s *slotState) timeLeft(now time.Time, batch int64) time.Duration {
 	return time.Duration(float64(elapsed) * float64(left) / float64(s.live.Records))
 }
 
-// share cuts what a worker left of its chunk, if somebody waits for work.
-func (j *job) share(rest task) ([]task, error) {
-	if j.queue.idle() == 0 {
-		return []task{rest}, nil
+// share cuts what a worker left of its chunk, if somebody waits for work: a piece
+// for each of those, and one for itself, as large as each is fast, so that all
+// come to their end together.
+func (j *job) share(slot Slot, rest task) ([]task, error) {
+	shares := j.shares(slot, j.queue.idleSlots())
+	var tasks []task
+	for _, share := range shares {
+		batch := int64(j.plan.BatchSize)
+		keep := max(1, int64(share*float64(rest.chunk.Records)/float64(batch))) * batch
+		piece, behind, err := chunk.SplitAt(rest.chunk, keep)
+		if err != nil {
+			return nil, err
+		}
+		if behind.Records == 0 {
+			break
+		}
+		given := rest
+		given.chunk, given.notFor = piece, slot.Number+1
+		tasks = append(tasks, given)
+		rest.chunk = behind
 	}
-	first, second, err := chunk.Halve(rest.chunk, j.plan.BatchSize)
-	if err != nil {
-		return nil, err
+	return append(tasks, rest), nil
+}
+
+// shares is how much of a rest each idle slot should get, by the speed that it
+// and the slot itself have shown; somebody unknown is as fast as the slot. What
+// the shares leave is the slot's own.
+func (j *job) shares(slot Slot, idle []int) []float64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	own := j.report.Workers[slot.Number].speed()
+	if own == 0 {
+		own = 1
 	}
-	if second.Records == 0 {
-		return []task{rest}, nil
+	total := own
+	var speeds []float64
+	for _, number := range idle {
+		speed := j.report.Workers[number].speed()
+		if speed == 0 {
+			speed = own
+		}
+		speeds = append(speeds, speed)
+		total += speed
 	}
-	a, b := rest, rest
-	a.chunk, b.chunk = first, second
-	return []task{a, b}, nil
+	for i := range speeds {
+		speeds[i] /= total
+	}
+	return speeds
 }

@@ -109,7 +109,7 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) err
 	var tasks []task
 	var err error
 	if done.Rest != nil {
-		tasks, err = j.share(task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried})
+		tasks, err = j.share(slot, task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried})
 	}
 	if done.Elsewhere != nil {
 		tasks = append(tasks, task{chunk: *done.Elsewhere, attempts: t.attempts, tried: addDevice(t.tried, slot.key())})

@@ -17,3 +17,9 @@ func WithDurableEvery(c Config, d time.Duration) Config {
 	c.durableEvery = d
 	return c
 }
+
+// WithoutDurable leaves durable points out, to measure what they cost.
+func WithoutDurable(c Config) Config {
+	c.noDurable = true
+	return c
+}

@@ -217,7 +217,7 @@ func (j *job) work(ctx context.Context) error {
 	}
 	group.Go(j.commitAll)
 	if len(j.plan.Slots) == 0 { // an input without records: nobody else asks for its end
-		group.Go(func() error { _, _, err := j.queue.take(now, ""); return err })
+		group.Go(func() error { _, _, err := j.queue.take(now, "", 0); return err })
 	}
 	balancing := make(chan struct{})
 	go j.balance(balancing)

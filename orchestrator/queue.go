@@ -16,6 +16,7 @@ type task struct {
 	chunk    chunk.Chunk
 	attempts int      // workers that were lost with it
 	tried    []string // devices that failed at it; others go first
+	notFor   int      // the slot, counted from 1, that gave it away to one that waits
 }
 
 // queue is where slots pull their chunks: what came back first, then the source.
@@ -28,7 +29,7 @@ type queue struct {
 	changed  *sync.Cond
 	returned []task
 	held     int
-	waiting  int            // slots that have nothing to do
+	waiting  []int          // slots that have nothing to do
 	devices  map[string]int // slots that may still take something, by device
 	reading  bool           // somebody waits for the source
 	ended    bool           // the source has no more
@@ -64,16 +65,16 @@ func (q *queue) leave(device string) (left int) {
 	return left
 }
 
-// take returns the next task for a device. It returns false when there is none
-// left, the queue was closed, or the source failed; the error says which.
-func (q *queue) take(ctx context.Context, device string) (task, bool, error) {
+// take returns the next task for a slot of a device. It returns false when there
+// is none left, the queue was closed, or the source failed; the error says which.
+func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
 		if q.closed || q.err != nil {
 			return task{}, false, q.err
 		}
-		if i := slices.IndexFunc(q.returned, func(t task) bool { return q.suits(t, device) }); i >= 0 {
+		if i := slices.IndexFunc(q.returned, func(t task) bool { return q.suits(t, device, slot) }); i >= 0 {
 			t := q.returned[i]
 			q.returned = slices.Delete(q.returned, i, i+1)
 			q.held++
@@ -85,16 +86,19 @@ func (q *queue) take(ctx context.Context, device string) (task, bool, error) {
 		case !q.ended && !q.reading:
 			q.read(ctx)
 		default:
-			q.waiting++
+			q.waiting = append(q.waiting, slot)
 			q.changed.Wait()
-			q.waiting--
+			q.waiting = slices.DeleteFunc(q.waiting, func(s int) bool { return s == slot })
 		}
 	}
 }
 
 // suits: a task goes to a device that has not failed at it as long as there is
 // one.
-func (q *queue) suits(t task, device string) bool {
+func (q *queue) suits(t task, device string, slot int) bool {
+	if t.notFor == slot+1 && len(q.waiting) > 0 {
+		return false
+	}
 	return !slices.Contains(t.tried, device) || !q.elsewhere(t)
 }
 
@@ -116,13 +120,16 @@ func (q *queue) final(t task, device string) bool {
 }
 
 // idle is how many slots have nothing to do while others have.
-func (q *queue) idle() int {
+func (q *queue) idle() int { return len(q.idleSlots()) }
+
+// idleSlots are those.
+func (q *queue) idleSlots() []int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.ended || len(q.returned) > 0 {
-		return 0
+		return nil
 	}
-	return q.waiting
+	return slices.Clone(q.waiting)
 }
 
 // read asks the source with the lock given up: a stream may block.

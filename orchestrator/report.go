@@ -109,6 +109,9 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	}
 }
 
+// speed is records a second of computing, 0 while it is not known.
+func (w *WorkerReport) speed() float64 { return rate(w.Records, w.Busy) }
+
 func (w *WorkerReport) close(now time.Time) {
 	if !w.ready.IsZero() {
 		w.alive += now.Sub(w.ready)

@@ -56,7 +56,7 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 				continue
 			}
 		}
-		t, ok, err := s.job.queue.take(now, s.slot.key())
+		t, ok, err := s.job.queue.take(now, s.slot.key(), s.slot.Number)
 		if err != nil || !ok {
 			return false, err
 		}
