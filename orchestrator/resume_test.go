@@ -344,22 +344,9 @@ func TestDamage(t *testing.T) {
 	t.Parallel()
 	v := &variant{name: "damage", records: 480, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }}
 	want := v.undisturbed(t)
-	d, c := v.start(t)
-	c.Checkpoint = 20 * time.Millisecond
+	d, c, parts := killedWithParts(t, v)
 	folder := jobFolder(c)
-	job := driverOf(t, c)
-	job.DurableEvery = 150 * time.Millisecond
-	mark := fmt.Sprintf("damage-%d", os.Getpid())
-	// There are a durable point, parts behind it, and parts in the output.
-	if end := startDriver(t, job, mark, crash.Variable+"=part-written:10").wait(t); !end.killed {
-		t.Fatalf("ended: %s", end)
-	}
-	awaitGone(t, mark)
 	putBack := snapshot(t, folder)
-	parts, _ := filepath.Glob(folder + "/parts/*.out")
-	if len(parts) < 2 {
-		t.Fatalf("%d parts: this test shows nothing", len(parts))
-	}
 	random := rand.New(rand.NewPCG(1, 2))
 	flip := func(path string) {
 		edit(t, path, func(data []byte) []byte {
@@ -427,6 +414,33 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	t.Logf("%d damages, %d refused, %d gone on with", len(damages), refused, len(damages)-refused)
+}
+
+// killedWithParts is a job killed when there were a durable point and at least
+// two parts, begun anew until that is so: how much is durable is a matter of time.
+func killedWithParts(t *testing.T, v *variant) (d jobDir, c orchestrator.Config, parts []string) {
+	t.Helper()
+	for attempt := range 20 {
+		d, c = v.start(t)
+		c.Checkpoint = 20 * time.Millisecond
+		job := driverOf(t, c)
+		job.DurableEvery = 150 * time.Millisecond
+		mark := fmt.Sprintf("damage-%d-%d", os.Getpid(), attempt)
+		if end := startDriver(t, job, mark, crash.Variable+"=part-written:10").wait(t); !end.killed {
+			t.Fatalf("ended: %s", end)
+		}
+		awaitGone(t, mark)
+		parts, _ = filepath.Glob(jobFolder(c) + "/parts/*.out")
+		parts = slices.DeleteFunc(parts, func(path string) bool { // begun when the job was killed
+			info, err := os.Stat(path)
+			return err != nil || info.Size() == 0
+		})
+		if journal, _ := os.ReadFile(jobFolder(c) + "/journal"); len(parts) >= 2 && strings.Contains(string(journal), "durable") {
+			return d, c, parts
+		}
+	}
+	t.Fatal("no job had two parts: this test shows nothing")
+	return d, c, nil
 }
 
 func withoutLine(b []byte, n int) []byte {
