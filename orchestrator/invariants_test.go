@@ -191,14 +191,15 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 		inherited string
 		change    func(c *orchestrator.Config)
 		want      []string // of CUDA_VISIBLE_DEVICES
+		workers   int      // default one for each of those
 	}{
 		{name: "all", want: []string{"0", "1", "2", "3"}},
 		{name: "some", change: func(c *orchestrator.Config) { c.GPUs = "1,3" }, want: []string{"1", "3"}},
 		{name: "two for each", change: func(c *orchestrator.Config) { c.GPUsPerWorker = 2 }, want: []string{"0,1", "2,3"}},
-		{name: "two on each", change: func(c *orchestrator.Config) { c.GPUs, c.WorkersPerGPU = "0,1", 2 }, want: []string{"0", "1"}},
+		{name: "two on each", change: func(c *orchestrator.Config) { c.GPUs, c.WorkersPerGPU = "0,1", 2 }, want: []string{"0", "1"}, workers: 4},
 		{name: "by uuid", change: func(c *orchestrator.Config) { c.GPUs, c.PinUUID = "2", true }, want: []string{"GPU-2"}},
 		{name: "inherited", inherited: "2,3", want: []string{"2", "3"}},
-		{name: "CPU", change: func(c *orchestrator.Config) { c.GPUs = "cpu:2" }, want: []string{""}},
+		{name: "CPU", change: func(c *orchestrator.Config) { c.GPUs = "cpu:2" }, want: []string{""}, workers: 2},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -211,6 +212,7 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 			d := newJobDir(t, numbered(64))
 			config := d.config("test-where")
 			config.GPUs, config.BatchSize = "all", 1
+			config.KernelConfig = fmt.Appendf(nil, `{"Folder":%q,"Workers":%d}`, t.TempDir(), max(test.workers, len(test.want)))
 			if test.change != nil {
 				test.change(&config)
 			}
