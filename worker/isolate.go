@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -89,6 +91,10 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 			return &elsewhereError{failure, lo}
 		}
 		s.run.worker.sizes.shrink(hi - lo)
+		if hi-lo == 1 { // frameworks' messages hold figures that differ from run to run
+			failure = fault.New(fault.OOM, "out of device memory, even alone").
+				WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail))
+		}
 	}
 	if hi-lo == 1 {
 		s.job.verdicts[lo] = verdict{fault: failure}
@@ -131,7 +137,9 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 		host.good(took)
 	case errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil:
 		host.kill()
-		err = fault.New(fault.Timeout, "kernel did not answer within %s (--timeout)", limit)
+		// The message depends on the record alone; limit on what came before.
+		err = fault.New(fault.Timeout, "the kernel did not answer in time (--timeout %s)", host.setup.Timeout).
+			WithDetail(fmt.Sprintf("it was waited for %s", limit))
 	}
 	return results, err
 }
