@@ -21,7 +21,7 @@ import (
 const handshakeTimeout = time.Minute
 
 // kernelHost keeps a kernel process running: it starts it, and starts it again
-// after a death. It is used by one goroutine, killGroup excepted.
+// after a death. It is used by one goroutine, end excepted.
 type kernelHost struct {
 	setup    wire.Setup
 	builtins []string
@@ -36,8 +36,9 @@ type kernelHost struct {
 	// slowest is the longest that a good batch has taken.
 	slowest time.Duration
 
-	mu  sync.Mutex // guards pid's owner for killGroup
-	now *plugins.Process
+	mu    sync.Mutex // guards what end needs
+	ended bool       // the worker ends: no further kernel
+	now   *plugins.Process
 }
 
 func (h *kernelHost) resolver() plugins.Resolver {
@@ -112,6 +113,12 @@ func (h *kernelHost) start(ctx context.Context) error {
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
 		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
 	}
+	h.mu.Lock()
+	ended := h.ended
+	h.mu.Unlock()
+	if ended { // it died because the worker ends: another would be left behind
+		return fault.New(fault.Canceled, "the worker ends")
+	}
 	process, err := plugins.Start(ctx, command)
 	if err != nil {
 		return err
@@ -123,8 +130,11 @@ func (h *kernelHost) start(ctx context.Context) error {
 func (h *kernelHost) own(process *plugins.Process) {
 	h.process = process
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.now = process
-	h.mu.Unlock()
+	if h.ended && process != nil {
+		process.KillGroup()
+	}
 }
 
 // timedOut says in the user's words that a deadline has passed.
@@ -215,10 +225,12 @@ func (h *kernelHost) close() {
 	proc.KillChildren()
 }
 
-// killGroup kills the kernel from any goroutine, without waiting.
-func (h *kernelHost) killGroup() {
+// end kills the kernel from any goroutine, without waiting, and lets no other be
+// started in its place.
+func (h *kernelHost) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.ended = true
 	if h.now != nil {
 		h.now.KillGroup()
 	}

@@ -119,9 +119,15 @@ var cleaning sync.Mutex
 // clean leaves nothing behind: no process, no socket.
 func (w *Worker) clean() {
 	cleaning.Lock()
-	w.host.killGroup()
-	proc.KillChildren()
-	_ = os.RemoveAll(w.setup.SocketDir)
+	w.host.end()
+	// A kernel that was being started at this moment may still make its socket.
+	for range 3 {
+		proc.KillChildren()
+		if os.RemoveAll(w.setup.SocketDir) == nil {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // removeRunDir removes the folder that the sockets' folders were in, if the
