@@ -30,6 +30,13 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 	if j.config.framed {
 		return nil, false // a retry: that all of these fail again is no wonder
 	}
+	// A success disproves it, whoever is still loading a model: what is done must
+	// not wait for that one.
+	for _, s := range j.held {
+		if s.Tally.Succeeded+s.Tally.Dropped > 0 {
+			return nil, false
+		}
+	}
 	var same *fault.Error
 	workers := 0
 	for i := range j.slots {

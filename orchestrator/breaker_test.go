@@ -1,0 +1,57 @@
+package orchestrator
+
+import (
+	"testing"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// total is a source that knows how many records it has, and no more.
+type total struct {
+	chunk.Source
+	records int64
+}
+
+func (t total) Total() (int64, bool) { return t.records, true }
+
+func TestBreaker(t *testing.T) {
+	failed := &wire.FirstBatch{Failed: fault.New(fault.Record, "no text")}
+	other := &wire.FirstBatch{Failed: fault.New(fault.Record, "no name")}
+	good := &wire.FirstBatch{}
+	tests := []struct {
+		name    string
+		firsts  []*wire.FirstBatch
+		retired []bool
+		records int64
+		held    int64 // succeeded, in segments that wait
+		trips   bool
+		open    bool
+	}{
+		{name: "nobody heard", firsts: []*wire.FirstBatch{nil, nil}, records: 1000},
+		{name: "all good", firsts: []*wire.FirstBatch{good, good}, records: 1000},
+		{name: "all failed", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, trips: true},
+		{name: "by another message", firsts: []*wire.FirstBatch{failed, other}, records: 1000},
+		{name: "one good", firsts: []*wire.FirstBatch{failed, good}, records: 1000},
+		{name: "one not heard", firsts: []*wire.FirstBatch{failed, nil}, records: 1000, open: true},
+		{name: "one not heard, and lost", firsts: []*wire.FirstBatch{failed, nil}, retired: []bool{false, true}, records: 1000, trips: true},
+		{name: "one not heard, but something succeeded since", firsts: []*wire.FirstBatch{failed, nil}, records: 1000, held: 3},
+		{name: "nothing left to save", firsts: []*wire.FirstBatch{failed, failed}, records: 20},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			j := &job{prepared: &prepared{source: total{records: test.records}, plan: Plan{BatchSize: 10}}}
+			for i, first := range test.firsts {
+				j.slots = append(j.slots, slotState{first: first, retired: test.retired != nil && test.retired[i]})
+			}
+			if test.held > 0 {
+				j.held = []chunk.Segment{{Tally: chunk.Tally{Counts: chunk.Counts{Records: 5, Succeeded: test.held, Failed: 5 - test.held}}}}
+			}
+			why, open := j.breaker()
+			if (why != nil) != test.trips || open != test.open {
+				t.Errorf("trips %v, open %t; want %t, %t", why, open, test.trips, test.open)
+			}
+		})
+	}
+}
