@@ -21,7 +21,7 @@ const ahead = 2
 func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reader, err := startReading(ctx, assign.Chunk, w.setup.Records, &w.sizes)
+	reader, err := startReading(ctx, assign.Chunk, w.setup.Records, &w.sizes, w.host)
 	if err != nil {
 		return wire.Done{}, err
 	}
@@ -63,6 +63,9 @@ type work struct {
 	// ready is how many of batch are for the writer; the rest is not computed.
 	ready   int
 	records [][]byte
+	// spans tells where the inputs stand in each of records.
+	inputs  []string
+	spans   []uint32
 	results *plugins.Results // of the batch as a whole; nil where it was isolated
 	// verdicts are those of sent, once they are known.
 	verdicts []verdict
@@ -73,6 +76,12 @@ type verdict struct {
 	results *plugins.Results
 	index   int
 	fault   *fault.Error
+}
+
+// toCompute is the records from lo to hi, of those sent, as a batch.
+func (j *work) toCompute(lo, hi int) plugins.Batch {
+	each := 2 * len(j.inputs)
+	return plugins.NewBatch(j.records[lo:hi]).WithInputs(j.inputs, j.spans[lo*each:hi*each])
 }
 
 func (j *work) settle() {
@@ -172,7 +181,7 @@ func (r *chunkRun) submit(batch readBatch, ok bool) error {
 		r.headSince = time.Now()
 	}
 	r.flight = append(r.flight, job)
-	err := r.worker.host.process.Process(r.ctx, plugins.NewBatch(job.records), job.results)
+	err := r.worker.host.process.Process(r.ctx, job.toCompute(0, len(job.sent)), job.results)
 	crash.Point("worker-mid-batch")
 	return err
 }

@@ -129,7 +129,7 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	defer cancel()
 	started := time.Now()
-	results, err := plugins.Call(ctx, host.process, plugins.NewBatch(s.job.records[lo:hi]))
+	results, err := plugins.Call(ctx, host.process, s.job.toCompute(lo, hi))
 	took := time.Since(started)
 	r.stats.Busy += took
 	switch {

@@ -20,7 +20,9 @@ type batchReader struct {
 	free    chan *chunk.Batch
 	cancel  context.CancelFunc
 	done    chan struct{}
-	check   *jsonline.Wanted
+	// check looks for a mark and for the inputs, the members that the kernel reads.
+	check  *jsonline.Wanted
+	inputs []string
 }
 
 type readBatch struct {
@@ -28,17 +30,19 @@ type readBatch struct {
 	err  error
 }
 
-func startReading(ctx context.Context, c chunk.Chunk, options wire.Records, sizes *batchSizes) (*batchReader, error) {
+func startReading(ctx context.Context, c chunk.Chunk, options wire.Records, sizes *batchSizes, host *kernelHost) (*batchReader, error) {
 	reader, err := chunk.OpenReader(c, options.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
+	reader.AllocateWith(host.alloc)
+	inputs := host.info.Inputs
 	ctx, cancel := context.WithCancel(ctx)
 	b := &batchReader{
 		reader: reader, options: options, sizes: sizes, cancel: cancel,
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
-		free:  make(chan *chunk.Batch, 4*ahead),
-		check: jsonline.Want(chunk.ErrorMember),
+		free:   make(chan *chunk.Batch, 4*ahead),
+		inputs: inputs, check: jsonline.Want(append([]string{chunk.ErrorMember}, inputs...)...),
 	}
 	go b.run(ctx)
 	return b, nil
@@ -89,7 +93,11 @@ func (b *batchReader) give(batch *chunk.Batch) {
 
 // prepare sorts out the records that the kernel must not see.
 func (b *batchReader) prepare(batch *chunk.Batch) *work {
-	job := &work{batch: batch, refused: make([]*fault.Error, len(batch.Records)), ready: len(batch.Records)}
+	n := len(batch.Records)
+	job := &work{
+		batch: batch, refused: make([]*fault.Error, n), ready: n,
+		sent: make([]int, 0, n), records: make([][]byte, 0, n), spans: make([]uint32, 0, 2*n*len(b.inputs)),
+	}
 	var info jsonline.Info
 	for i, record := range batch.Records {
 		if refusal := b.refuse(record, &info); refusal != nil {
@@ -98,7 +106,12 @@ func (b *batchReader) prepare(batch *chunk.Batch) *work {
 		}
 		job.sent = append(job.sent, i)
 		job.records = append(job.records, record.Data)
+		for k := range b.inputs {
+			span := info.Spans[k+1] // all zero where there is none, or no object
+			job.spans = append(job.spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
+		}
 	}
+	job.inputs = b.inputs
 	return job
 }
 

@@ -133,6 +133,7 @@ type Info struct {
 	Frameworks []string `json:"frameworks,omitempty"`
 	MinMemory  uint64   `json:"min_memory,omitempty"`
 	CanTrim    bool     `json:"can_trim,omitempty"`
+	Inputs     []string `json:"inputs,omitempty"`
 }
 
 // Progress is how far the chunk is.
