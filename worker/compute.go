@@ -56,7 +56,8 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 type work struct {
 	batch *chunk.Batch
 	// refused holds, for each record, why the kernel never sees it; nil entries
-	// are sent. upstream records are refused with kind Upstream.
+	// are sent, and all are where it is nil itself. upstream records are refused
+	// with kind Upstream.
 	refused []*fault.Error
 	// sent are the positions in batch of what the kernel sees.
 	sent []int
@@ -66,8 +67,8 @@ type work struct {
 	// spans tells where the inputs stand in each of records.
 	inputs  []string
 	spans   []uint32
-	results *plugins.Results // of the batch as a whole; nil where it was isolated
-	// verdicts are those of sent, once they are known.
+	results *plugins.Results // of the batch as a whole
+	// verdicts are those of sent where the batch was isolated; nil: results has them.
 	verdicts []verdict
 }
 
@@ -84,11 +85,20 @@ func (j *work) toCompute(lo, hi int) plugins.Batch {
 	return plugins.NewBatch(j.records[lo:hi]).WithInputs(j.inputs, j.spans[lo*each:hi*each])
 }
 
-func (j *work) settle() {
-	j.verdicts = make([]verdict, len(j.sent))
-	for i := range j.verdicts {
-		j.verdicts[i] = verdict{results: j.results, index: i}
+// verdict is that of record i of those sent, once it is known.
+func (j *work) verdict(i int) verdict {
+	if j.verdicts != nil {
+		return j.verdicts[i]
 	}
+	return verdict{results: j.results, index: i}
+}
+
+// refusal is why the kernel never saw record i of the batch; nil if it did.
+func (j *work) refusal(i int) *fault.Error {
+	if j.refused == nil {
+		return nil
+	}
+	return j.refused[i]
 }
 
 // chunkRun is one chunk going through the kernel.
@@ -106,11 +116,22 @@ type chunkRun struct {
 	flight    []*work // submitted, oldest first
 	headSince time.Time
 	ended     bool // the reader has no more
+	quick     bool // the last batch took no time
 }
 
+// quickBatch is below which a batch is over before the next message has come.
+const quickBatch = 5 * time.Millisecond
+
 // window is how many batches are with the kernel process at a time: one more
-// than it computes, so that it never waits for the next.
-func (r *chunkRun) window() int { return max(1, r.worker.host.info.InFlight) + 1 }
+// than it computes, so that it never waits for the next; more where they are so
+// quick that messages take longer than they.
+func (r *chunkRun) window() int {
+	window := max(1, r.worker.host.info.InFlight) + 1
+	if r.quick {
+		window += 2
+	}
+	return window
+}
 
 func (r *chunkRun) loop() error {
 	for {
@@ -214,11 +235,11 @@ func (r *chunkRun) finishHead(err error) error {
 	r.stats.Batches++
 	took := time.Since(r.headSince)
 	r.stats.Busy += took
+	r.quick = took < quickBatch
 	if err == nil {
 		r.worker.host.good(took)
 		r.worker.sizes.good()
 		r.headSince = time.Now()
-		job.settle()
 		return r.pass(job)
 	}
 	return r.recover(job, err)
@@ -239,7 +260,6 @@ func (r *chunkRun) recover(job *work, err error) error {
 	}
 	for i, other := range behind {
 		if outcomes[i] == nil {
-			other.settle()
 			if err := r.pass(other); err != nil {
 				return err
 			}

@@ -205,6 +205,21 @@ func (h *kernelHost) good(took time.Duration) {
 	h.slowest = max(h.slowest, took)
 }
 
+// trimTimeout bounds a kernel's giving memory back.
+const trimTimeout = 30 * time.Second
+
+// trim lets the kernel give cached memory back, if it can: the next, smaller batch
+// may then find it in one piece. What it costs if it fails is only time.
+func (h *kernelHost) trim(ctx context.Context) {
+	if h.process == nil || !h.info.CanTrim {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, trimTimeout)
+	defer cancel()
+	before, after, err := h.process.Trim(ctx)
+	h.log.Info("kernel trimmed", "before", before.Cached, "after", after.Cached, "error", err)
+}
+
 // alloc gives memory that the kernel process sees, if it has any. It may be called
 // from any goroutine.
 func (h *kernelHost) alloc(size int) chunk.Memory {

@@ -84,6 +84,7 @@ type Records struct {
 	MaxBytes    int64    `json:"max_bytes"`
 	Keep        []string `json:"keep,omitempty"`
 	Reprocess   bool     `json:"reprocess,omitempty"`
+	NoValidate  bool     `json:"no_validate,omitempty"`
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
 	Framed      bool     `json:"framed,omitempty"`
 	Step        string   `json:"step"`
