@@ -17,6 +17,9 @@ type Chunk struct {
 	// Line is the number of the first line in the whole input, from 1: blank
 	// lines count, since people count them.
 	Line int64 `json:"line"`
+	// Inner: it ends before the chunk that the source gave does. A folder of parts
+	// is cut where that one ends, whatever happened to it in between.
+	Inner bool `json:"inner,omitempty"`
 }
 
 // Source gives the input as chunks, in order. A regular file is addressable: its

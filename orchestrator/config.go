@@ -39,9 +39,14 @@ type Config struct {
 	// Stdin is read for Input "-"; nil means os.Stdin.
 	Stdin io.Reader
 
-	// Output is a file, which appears under its name when it is complete; or -
-	// for Stdout, or a device or pipe, which are written to as results come.
+	// Output is a file, which appears under its name when it is complete; a
+	// folder, if the name ends in /, which does so with the output in parts and a
+	// manifest; or - for Stdout, or a device or pipe, which are written to as
+	// results come.
 	Output string
+	// PartBytes is how many bytes a part of a folder has at least; default 64
+	// MiB. A part ends where a chunk does.
+	PartBytes int64
 	// Stdout is written for Output "-"; nil means os.Stdout.
 	Stdout io.Writer
 	// Errors is a file for the failed records; empty keeps them in their place
@@ -191,6 +196,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Retries, DefaultRetries)
 	setDefault(&c.Flush, DefaultFlush)
 	setDefault(&c.Checkpoint, DefaultCheckpoint)
+	setDefault(&c.PartBytes, chunk.DefaultPartBytes)
 	setDefault(&c.LogLevel, "info")
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
@@ -245,7 +251,7 @@ func (c Config) check() error {
 		{"--chunks-per-gpu", int64(c.ChunksPerGPU)}, {"--chunk-records", c.ChunkRecords},
 		{"--max-record-bytes", c.MaxRecordBytes}, {"--limit", c.Limit}, {"--offset", c.Offset},
 		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
-		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)},
+		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)}, {"--part-bytes", c.PartBytes},
 	} {
 		if one.value < 0 {
 			return fault.New(fault.Usage, "%s must not be negative", one.flag)

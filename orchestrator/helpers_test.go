@@ -58,7 +58,7 @@ func (d jobDir) read(name string) string {
 // logs are all workers' logs, for a test that fails.
 func (d jobDir) logs() string {
 	var all bytes.Buffer
-	paths, _ := filepath.Glob(d.join("out.jsonl.gpurun/logs/*"))
+	paths, _ := filepath.Glob(d.join("*.gpurun/logs/*"))
 	for _, path := range paths {
 		data, _ := os.ReadFile(path)
 		fmt.Fprintf(&all, "%s:\n%s\n", filepath.Base(path), data)

@@ -47,6 +47,9 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	}
 	if before != nil {
 		begun = true
+		if bytes := before.manifest.Cut.PartBytes; bytes > 0 {
+			config.PartBytes = bytes // the output is cut as it was begun
+		}
 		if before.state.Complete {
 			return finishEarlier(config, f, before)
 		}
@@ -166,11 +169,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		crash.Point("stopping")
 		j.output.Abandon()
 	}
-	report := j.finish(err)
-	if err == nil {
-		j.folder.finish(j.config.Clean)
-	}
-	return report, err
+	return j.finish(err), err
 }
 
 // work runs the slots and the committer. The group's context carries only what
@@ -354,7 +353,7 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	return segment, nil
 }
 
-// finish closes the report and tells everybody.
+// finish closes the report, clears up, and tells everybody.
 func (j *job) finish(err error) Report {
 	j.mu.Lock()
 	total, _ := j.source.Total()
@@ -364,7 +363,10 @@ func (j *job) finish(err error) Report {
 	j.report.close(time.Now(), j.tally)
 	report := j.report
 	j.mu.Unlock()
-	_ = report.WriteFile(j.folder.join(reportFile))
+	saved := report.writeDurably(j.folder.join(reportFile)) == nil
+	if err == nil && (saved || j.config.Clean) { // else the same command can still end it
+		j.folder.finish(j.config.Clean)
+	}
 	j.emit(Finished{Report: report})
 	return report
 }

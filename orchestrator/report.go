@@ -132,9 +132,26 @@ func rate(records int64, d time.Duration) float64 {
 
 // WriteFile writes the report as JSON.
 func (r Report) WriteFile(path string) error {
-	data, err := json.MarshalIndent(r, "", "  ")
+	data, err := r.encode()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(data, '\n'), 0o666)
+	return os.WriteFile(path, data, 0o666)
+}
+
+// writeDurably writes the report of a job that is over: retry and report believe it.
+func (r Report) writeDurably(path string) error {
+	data, err := r.encode()
+	if err == nil {
+		err = chunk.WriteDurably(path, data)
+	}
+	if err != nil {
+		return fault.New(fault.Storage, "write report: %w", err)
+	}
+	return nil
+}
+
+func (r Report) encode() ([]byte, error) {
+	data, err := json.MarshalIndent(r, "", "  ")
+	return append(data, '\n'), err
 }

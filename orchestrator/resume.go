@@ -75,7 +75,9 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	_ = report.WriteFile(f.join(reportFile))
+	if err := report.writeDurably(f.join(reportFile)); err != nil {
+		return report, err
+	}
 	f.finish(c.Clean)
 	if c.OnEvent != nil {
 		c.OnEvent(Notice{Text: "the job was done already; its files only had no names yet"})
@@ -102,10 +104,14 @@ func (e *earlier) changes(c Config) []change {
 }
 
 func outputOptions(c Config, f *folder) chunk.OutputOptions {
-	return chunk.OutputOptions{
+	options := chunk.OutputOptions{
 		Path: c.Output, Errors: c.Errors, WorkDir: f.path, First: c.Offset,
 		Stdout: c.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
 	}
+	if keepsParts(c.Output) {
+		options.PartBytes = c.PartBytes
+	}
+	return options
 }
 
 // openOutput begins the output, or goes on with it.
@@ -143,9 +149,14 @@ func openOutput(p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
 }
 
 func (p *prepared) manifest(created time.Time) manifest {
-	return manifest{
+	m := manifest{
 		Version: manifestVersion, Created: created,
 		Input: absolute(p.config.Input), Output: absolute(p.config.Output), Errors: p.print.Output.Errors,
 		Kernel: p.config.Kernel, Fingerprint: p.print, Cut: p.cut,
 	}
+	if keepsParts(p.config.Output) {
+		m.Output += "/"
+		m.Cut.PartBytes = p.config.PartBytes
+	}
+	return m
 }

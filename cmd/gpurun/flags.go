@@ -23,6 +23,7 @@ type jobFlags struct {
 	split        string
 	batchBytes   byteSize
 	maxRecord    byteSize
+	partBytes    byteSize
 	batchSize    int
 }
 
@@ -83,6 +84,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		{"gpus-per-worker", int64(c.GPUsPerWorker)}, {"workers-per-gpu", int64(c.WorkersPerGPU)},
 		{"batch-size", int64(f.batchSize)}, {"batch-bytes", int64(f.batchBytes)},
 		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
+		{"part-bytes", int64(f.partBytes)},
 		{"timeout", int64(c.Timeout)}, {"open-timeout", int64(c.OpenTimeout)},
 		{"checkpoint", int64(c.Checkpoint)},
 	} {
@@ -93,7 +95,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if cmd.Flags().Changed("batch-size") {
 		c.BatchSize = f.batchSize
 	}
-	c.BatchBytes = int(f.batchBytes)
+	c.BatchBytes, c.PartBytes = int(f.batchBytes), int64(f.partBytes)
 	if cmd.Flags().Changed("max-record-bytes") {
 		c.MaxRecordBytes = int64(f.maxRecord)
 	}
