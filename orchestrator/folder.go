@@ -216,15 +216,14 @@ func (f *folder) save(m manifest) error {
 }
 
 // finish removes what only an unfinished job needs; the journal last, whose
-// absence says that the job is finished.
+// absence says that the job is finished; and then, if it is wanted, all of it.
 func (f *folder) finish(clean bool) {
-	if clean {
-		_ = os.RemoveAll(f.path)
-		return
-	}
 	for _, name := range []string{chunk.PartsDir, "spool", journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
+	}
+	if clean {
+		_ = os.RemoveAll(f.path)
 	}
 }
 

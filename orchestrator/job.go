@@ -54,6 +54,9 @@ func Run(ctx context.Context, config Config) (Report, error) {
 			return finishEarlier(config, f, before)
 		}
 		defer before.journal.Close()
+	} else if report, done := findFinished(config, f); done {
+		begun = true
+		return report, nil
 	}
 	if err := checkOutputs(config); err != nil {
 		return Report{}, err

@@ -87,9 +87,6 @@ func (s *soak) job(t *testing.T, v *variant) {
 		if end.done() {
 			break
 		}
-		if end.err != nil && end.err.Kind == "usage" && exists(c.Output) {
-			break // it was killed when it had finished, and is not done twice
-		}
 		if !end.killed && end.err.Kind != "canceled" {
 			t.Fatalf("life %d of job %d ended: %s\n%s", life, s.jobs, end, d.logs())
 		}
