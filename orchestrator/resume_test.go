@@ -257,6 +257,25 @@ func TestWorkDirAndClean(t *testing.T) {
 	}
 }
 
+// TestTinyCheckpoint: however soon a checkpoint comes, something is done between
+// two, and a job comes to its end.
+func TestTinyCheckpoint(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(60))
+	c := d.config("test-slow")
+	c.BatchSize, c.Checkpoint, c.KernelConfig = 5, time.Nanosecond, []byte(`{"Milliseconds":1}`)
+	c.GPUs = "cpu:1" // of whom nobody takes work away
+	watch(&c, func(_ string, _ int, e orchestrator.Event) {
+		if e, ok := e.(orchestrator.ChunkDone); ok && e.Counts.Records == 0 {
+			t.Error("a checkpoint of nothing")
+		}
+	})
+	mustRun(t, d, c)
+	if d.read("out.jsonl") != numbered(60) {
+		t.Error("output differs")
+	}
+}
+
 // TestMaxTime stops a job so that the same command goes on.
 func TestMaxTime(t *testing.T) {
 	t.Parallel()

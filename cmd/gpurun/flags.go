@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -71,6 +72,9 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Reprocess, "reprocess", false, "give records that come in with an \"_error\" to the kernel too, instead of passing them on")
 }
 
+// minCheckpoint: with shorter ones a job would do little else.
+const minCheckpoint = time.Second
+
 // resolve makes a Config of the flags.
 func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if err := fromEnvironment(cmd.Flags()); err != nil {
@@ -91,6 +95,9 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		if one.value <= 0 && cmd.Flags().Lookup(one.flag) != nil {
 			return c, usagef("--%s must be at least 1, not %s", one.flag, cmd.Flags().Lookup(one.flag).Value)
 		}
+	}
+	if cmd.Flags().Lookup("checkpoint") != nil && c.Checkpoint < minCheckpoint {
+		return c, usagef("--checkpoint %s is too short: at least %s, since each ends a chunk and begins another", c.Checkpoint, minCheckpoint)
 	}
 	if cmd.Flags().Changed("batch-size") {
 		c.BatchSize = f.batchSize
