@@ -31,8 +31,8 @@ type Source interface {
 	// Next returns the next chunk, io.EOF after the last, or the reason why
 	// there is no more. It blocks while a stream has nothing yet.
 	Next(ctx context.Context) (Chunk, error)
-	// Total returns the number of records in all chunks, and false as long as
-	// it is not known.
+	// Total returns the number of records in all chunks; with false, as long as
+	// that is not known, the number of those that were found so far.
 	Total() (records int64, known bool)
 	// Blank returns the number of blank lines found so far; all of them once
 	// Next has returned io.EOF.

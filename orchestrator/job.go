@@ -359,8 +359,9 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 // finish closes the report, clears up, and tells everybody.
 func (j *job) finish(err error) Report {
 	j.mu.Lock()
-	total, _ := j.source.Total()
+	total, known := j.source.Total()
 	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
+	j.report.Uncounted = !known && err != nil
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
 	j.report.OutputBytes = j.output.ResultBytes()
 	j.report.close(time.Now(), j.tally)

@@ -27,6 +27,10 @@ type Report struct {
 	Dropped   int64 `json:"dropped"`
 	// Pending records were not computed: 0 unless the job stopped early.
 	Pending int64 `json:"pending"`
+	// Uncounted: the job stopped before its input was counted to the end, a stream
+	// or a file that is counted while it runs. There are more records than In, and
+	// all of those are pending too.
+	Uncounted bool `json:"uncounted,omitempty"`
 	// Resumed records were done by an earlier run of the job.
 	Resumed int64 `json:"resumed,omitempty"`
 	// Retried records had failed, and were computed again by the last retry.
