@@ -28,6 +28,9 @@ const (
 	DefaultCheckpoint     = 30 * time.Second
 )
 
+// leastTimeout is what a batch gets however fast the others were.
+const leastTimeout = time.Minute
+
 // chunkBatches is how many batches a chunk of a stream holds by default.
 const chunkBatches = 16
 
@@ -113,7 +116,9 @@ type Config struct {
 	// Reprocess gives records that come in with an _error to the kernel too.
 	Reprocess bool
 
-	// Timeout is how long a batch may take; default 5m.
+	// Timeout is how long a batch may take. By default that follows from the
+	// batches that were good: 20 times the slowest, at least 1m, at most 5m, and 5m
+	// as long as few are known.
 	Timeout time.Duration
 	// OpenTimeout is how long a kernel may take to open, and again for its first
 	// batch; default 30m, since models are large.
@@ -154,6 +159,8 @@ type Config struct {
 	// durableEvery is how often there are durable points, for tests that want
 	// many.
 	durableEvery time.Duration
+	// leastTimeout is the least that a batch gets unless Timeout is set.
+	leastTimeout time.Duration
 	// framed is for Retry, which must tell whose lines are whose.
 	framed bool
 	// devices replaces the machine's in tests.
@@ -191,7 +198,10 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.BatchBytes, DefaultBatchBytes)
 	setDefault(&c.ChunksPerGPU, DefaultChunksPerGPU)
 	setDefault(&c.MaxRecordBytes, DefaultMaxRecordBytes)
-	setDefault(&c.Timeout, DefaultTimeout)
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+		setDefault(&c.leastTimeout, leastTimeout)
+	}
 	setDefault(&c.OpenTimeout, DefaultOpenTimeout)
 	setDefault(&c.Retries, DefaultRetries)
 	setDefault(&c.Flush, DefaultFlush)

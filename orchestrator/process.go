@@ -303,7 +303,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
 		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode,
 		Dir: p.config.Dir, SocketDir: socketDir,
-		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LogLevel: p.config.LogLevel,
+		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
 			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,

@@ -99,6 +99,9 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if cmd.Flags().Lookup("checkpoint") != nil && c.Checkpoint < minCheckpoint {
 		return c, usagef("--checkpoint %s is too short: at least %s, since each ends a chunk and begins another", c.Checkpoint, minCheckpoint)
 	}
+	if !cmd.Flags().Changed("timeout") {
+		c.Timeout = 0 // it follows from the batches
+	}
 	if cmd.Flags().Changed("batch-size") {
 		c.BatchSize = f.batchSize
 	}

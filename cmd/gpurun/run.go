@@ -84,7 +84,7 @@ func newRun() *cobra.Command {
 // registerRunning adds what run and retry share: limits, and what is shown.
 func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.DurationVar(&c.Timeout, "timeout", orchestrator.DefaultTimeout, "how long a batch may take before its kernel is killed and the batch searched for the record that hangs")
+	flags.DurationVar(&c.Timeout, "timeout", orchestrator.DefaultTimeout, "how long a batch may take before its kernel is killed and the batch searched for the record that hangs; unless given, 20 times the slowest batch so far, at least 1m")
 	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch")
 	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
 	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "how much of each worker's work a kill may cost")
