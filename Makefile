@@ -18,7 +18,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test check generate fuzz soak bench bench-parts tools clean
+.PHONY: build demo test check generate fuzz soak bench bench-floats bench-parts tools clean
 
 build: tools
 	@if command -v cc >/dev/null; then \
@@ -86,6 +86,10 @@ bench: build
 	@./scripts/tools.sh parallel:parallel python3:python3
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench-sleep ./bench/sleep
 	$(GO) run ./bench $(if $(QUICK),-quick -rounds 1) -json bin/bench.json
+
+# Ways to write numbers; a module of its own, for the sake of the one it compares with.
+bench-floats:
+	cd bench/floats && $(GO) test -run '^$$' -bench . -count 3 .
 
 bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
