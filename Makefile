@@ -80,9 +80,10 @@ SOAK_KILLS ?= 1000
 soak: tools
 	GPURUN_SOAK_KILLS=$(SOAK_KILLS) $(GO) test -v -count=1 -run Soak -timeout 6h ./orchestrator
 
-# Go's own benchmarks of the parts.
+# Go's own benchmarks of the parts, and of whole jobs, as ratios.
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
+	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
 
 # What tests and builds use beside Go. Only what is missing is installed, and
 # only where apt can: as root, or with sudo that asks for nothing.
