@@ -81,7 +81,8 @@ soak: tools
 	GPURUN_SOAK_KILLS=$(SOAK_KILLS) $(GO) test -v -count=1 -run Soak -timeout 6h ./orchestrator
 
 # gpurun against peers and limits, in one table (docs/performance.md); QUICK=1 for a
-# small one. bench-parts: Go's own benchmarks of the parts.
+# small one. bench-parts: Go's own benchmarks of the parts,
+# and of whole jobs, as ratios.
 bench: build
 	@./scripts/tools.sh parallel:parallel python3:python3
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench-sleep ./bench/sleep
@@ -93,6 +94,7 @@ bench-floats:
 
 bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
+	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
 
 # What tests and builds use beside Go. Only what is missing is installed, and
 # only where apt can: as root, or with sudo that asks for nothing.

@@ -109,7 +109,7 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) err
 	var tasks []task
 	var err error
 	if done.Rest != nil {
-		tasks, err = j.share(slot, task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried})
+		tasks, err = j.share(slot, task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried}, 0)
 	}
 	if done.Elsewhere != nil {
 		tasks = append(tasks, task{chunk: *done.Elsewhere, attempts: t.attempts, tried: addDevice(t.tried, slot.key())})
@@ -118,6 +118,18 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) err
 	finished.Records = counts.Records
 	j.source.Release(finished)
 	j.queue.giveBack(tasks...)
+	return err
+}
+
+// handedBack takes what a worker will not come to of its task, while it is at the
+// rest of it.
+func (j *job) handedBack(slot Slot, t *task, left wire.Left) error {
+	tasks, err := j.share(slot, task{chunk: left.Rest, attempts: t.attempts, tried: t.tried}, left.InFlight)
+	t.chunk = t.chunk.Before(left.Rest)
+	j.mu.Lock()
+	j.slots[slot.Number].size, j.slots[slot.Number].told = t.chunk.Records, false
+	j.mu.Unlock()
+	j.queue.add(tasks...)
 	return err
 }
 

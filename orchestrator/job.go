@@ -115,10 +115,11 @@ type job struct {
 // slotState is what the job knows of a slot; the slot's own goroutine changes it.
 type slotState struct {
 	worker  *workerProcess
-	live    chunk.Counts // of the chunk that it is at
-	size    int64        // of that chunk
-	since   time.Time    // when it was assigned
-	told    bool         // it was asked to end the chunk
+	live    chunk.Counts   // of the chunk that it is at
+	size    int64          // of that chunk
+	since   time.Time      // when it was assigned
+	told    bool           // it was asked to end the chunk
+	scarce  *workerProcess // the one that was told that the job comes to its end
 	first   *wire.FirstBatch
 	retired bool
 }

@@ -169,6 +169,10 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 			checkpoint.begun()
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteFirst(now, s.slot, message.Progress.First)
+		case message.Left != nil:
+			if err := s.job.handedBack(s.slot, &t, *message.Left); err != nil {
+				return false, err
+			}
 		case message.Done != nil:
 			checkpoint.stop() // or it would end the next chunk
 			s.job.noteFirst(now, s.slot, message.Done.First)

@@ -26,6 +26,7 @@ var mayImport = map[string]struct {
 	"bench":              {[]string{"..."}, "measurements"},
 	"bench/sleep":        {[]string{"plugins"}, "a kernel like any author's"},
 	"internal/crash":     {nil, "points to die at, for tests"},
+	"internal/disktest":  {nil, "a disk that can be full, for tests"},
 	"chunk":              {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
 	"gpu":                {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
 	"plugins/kernelpb":   {nil, "generated"},
