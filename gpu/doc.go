@@ -22,7 +22,6 @@
 //     runs, on another.
 //
 // The package does not touch CUDA, starts no process and sets no variable: it
-// says what to set. MIG instances are taken as they are named (MIG-…), not yet
-// enumerated. How a device is doing otherwise, and who holds it, is not known here
-// yet.
+// says what to set. A MIG instance is a device of its own; a GPU in MIG mode is
+// the sum of its instances.
 package gpu

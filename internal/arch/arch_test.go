@@ -25,6 +25,7 @@ var mayImport = map[string]struct {
 	"internal/crash":     {nil, "points to die at, for tests"},
 	"chunk":              {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
 	"gpu":                {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
+	"gpu/gputest":        {[]string{"gpu"}, "a machine of GPUs for everybody's tests"},
 	"plugins/kernelpb":   {nil, "generated"},
 	"plugins":            {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":       {[]string{"plugins"}, "a built-in is a kernel like any author's"},
