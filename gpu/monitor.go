@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // sampleTimeout is how long the driver may take for a sample of all devices. A
@@ -80,8 +78,8 @@ func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 	if options.Timeout <= 0 {
 		options.Timeout = sampleTimeout
 	}
-	if paces[options.Profile] == nil {
-		return nil, fault.New(fault.Usage, "--profile %q is neither %s nor %s", options.Profile, Datacenter, Workstation)
+	if err := CheckProfile(string(options.Profile)); err != nil {
+		return nil, err
 	}
 	if err := options.Config.check(); err != nil {
 		return nil, err
@@ -91,7 +89,11 @@ func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 		callbacks: make(map[EventKind][]func(Event)),
 	}
 	for _, d := range devices {
-		m.devices = append(m.devices, &watched{device: d, pace: 1, xids: make(map[uint64]int)})
+		w := &watched{device: d, pace: 1, xids: make(map[uint64]int)}
+		if d.Memory > 0 { // until there is a sample
+			w.baseline = Some(d.Memory - min(d.Memory, d.MemoryFree))
+		}
+		m.devices = append(m.devices, w)
 	}
 	m.sampler = newSampler(options.NVML, devices)
 	return m, nil

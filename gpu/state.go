@@ -3,6 +3,8 @@ package gpu
 import (
 	"fmt"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // State is how a device is doing, from good to bad. The zero value is a device of
@@ -54,6 +56,14 @@ const (
 	// Workstation begins to slow down earlier: somebody sits beside the fan.
 	Workstation Profile = "workstation"
 )
+
+// CheckProfile refuses, by a fault.Usage, what is no profile.
+func CheckProfile(name string) error {
+	if paces[Profile(name)] == nil {
+		return fault.New(fault.Usage, "--profile %q is neither %s nor %s", name, Datacenter, Workstation)
+	}
+	return nil
+}
 
 var paces = map[Profile]map[State]float64{
 	Datacenter:  {Unavailable: 1, Optimal: 1, Normal: 1, Throttled: 0.5, Critical: 0},

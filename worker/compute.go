@@ -96,15 +96,24 @@ type chunkRun struct {
 
 	flight    []*work // submitted, oldest first
 	headSince time.Time
-	ended     bool // the reader has no more
+	restUntil time.Time // the device rests
+	ended     bool      // the reader has no more
 }
 
 // window is how many batches are with the kernel process at a time: one more
-// than it computes, so that it never waits for the next.
-func (r *chunkRun) window() int { return max(1, r.worker.host.info.InFlight) + 1 }
+// than it computes, so that it never waits for the next; unless it should.
+func (r *chunkRun) window() int {
+	if r.worker.pace.slowed() {
+		return 1
+	}
+	return max(1, r.worker.host.info.InFlight) + 1
+}
 
 func (r *chunkRun) loop() error {
 	for {
+		if r.worker.pace.mustGive() {
+			r.worker.stop.Store(true)
+		}
 		stopping := r.worker.stop.Load()
 		if len(r.flight) == 0 && (r.ended || stopping) {
 			return nil
@@ -119,8 +128,14 @@ func (r *chunkRun) loop() error {
 // first.
 func (r *chunkRun) step(stopping bool) error {
 	var next <-chan readBatch
+	var rested <-chan time.Time
 	if !r.ended && !stopping && len(r.flight) < r.window() {
 		next = r.reader.batches
+		if wait := r.breather(); wait > 0 {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			next, rested = nil, timer.C
+		}
 	}
 	var head <-chan struct{}
 	var expired <-chan time.Time
@@ -138,6 +153,10 @@ func (r *chunkRun) step(stopping bool) error {
 		return r.finishHead(r.flight[0].results.Wait(r.ctx))
 	case <-expired:
 		return r.finishHead(r.expire())
+	case <-rested:
+		return nil
+	case <-r.worker.pace.wake:
+		return nil
 	case <-r.out.broken:
 		return r.out.err()
 	case <-r.ctx.Done():
@@ -209,6 +228,7 @@ func (r *chunkRun) finishHead(err error) error {
 		r.worker.host.good(took)
 		r.worker.sizes.good()
 		r.headSince = time.Now()
+		r.restUntil = r.headSince.Add(r.worker.pace.rest(took))
 		job.settle()
 		return r.pass(job)
 	}

@@ -46,6 +46,7 @@ type Worker struct {
 	sizes    batchSizes
 	judged   bool        // the first batch was looked at
 	stop     atomic.Bool // end the chunk at the next batch border
+	pace     *pacer
 	assigned chan wire.Assign
 }
 
@@ -59,7 +60,7 @@ func run(builtins []string) int {
 	if file == nil {
 		return 2
 	}
-	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), assigned: make(chan wire.Assign, 1)}
+	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(), assigned: make(chan wire.Assign, 1)}
 
 	first, err := w.conn.Receive()
 	if err != nil || first.Setup == nil {
@@ -106,6 +107,9 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 		case message.Stop != nil:
 			crash.Point("worker-stopping")
 			w.stop.Store(true)
+			w.pace.nudge()
+		case message.Pace != nil:
+			w.pace.set(*message.Pace)
 		case message.End != nil:
 			close(w.assigned)
 		}

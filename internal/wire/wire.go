@@ -49,6 +49,7 @@ type Message struct {
 	Setup  *Setup  `json:"setup,omitempty"`
 	Assign *Assign `json:"assign,omitempty"`
 	Stop   *Stop   `json:"stop,omitempty"`
+	Pace   *Pace   `json:"pace,omitempty"`
 	End    *End    `json:"end,omitempty"`
 
 	// To the orchestrator.
@@ -112,6 +113,16 @@ type Assign struct {
 
 // Stop asks the worker to end its chunk at the next batch border.
 type Stop struct{}
+
+// Pace says how fast the worker may compute from now on.
+type Pace struct {
+	// Share is that of the time in which it may: 1 is all of it, 0 pauses it at the
+	// next batch border.
+	Share float64 `json:"share"`
+	// HandBack is how long a pause may last before the rest of the chunk is given
+	// back, as by Stop.
+	HandBack time.Duration `json:"hand_back"`
+}
 
 // End says that no chunk follows: close the kernel and exit.
 type End struct{}
