@@ -82,7 +82,7 @@ func (w *watched) health(now time.Time) Health {
 	h := Health{
 		Device: w.device, State: w.state, Since: w.since, Pace: w.pace, TooHot: w.tooHot,
 		Sample: w.last.clone(), MemoryPercent: w.percent, Framework: w.framework,
-		Xids: maps.Clone(w.xids), Trend: w.history.trend(now), Total: w.total,
+		Xids: maps.Clone(w.xids), Trend: w.history.trend(now), Total: w.totals(now),
 	}
 	if w.problem != nil {
 		h.Problem = w.problem.Error()
@@ -90,20 +90,20 @@ func (w *watched) health(now time.Time) Health {
 	return h
 }
 
-// count books the time since the last round, in which the device went at the
+// totals are the figures up to now. Since the last round the device went at the
 // pace it had.
-func (w *watched) count(now time.Time) {
+func (w *watched) totals(now time.Time) Totals {
+	total := w.total
 	passed := max(0, now.Sub(w.counted))
-	if w.counted.IsZero() {
-		passed = 0
+	switch {
+	case w.counted.IsZero() || w.pace == 1:
+	case w.pace == 0:
+		total.Paused += passed
+		total.Throttled += passed
+	default:
+		total.Throttled += passed
 	}
-	w.counted = now
-	if w.pace < 1 {
-		w.total.Throttled += passed
-	}
-	if w.pace == 0 {
-		w.total.Paused += passed
-	}
+	return total
 }
 
 // note books what a sample says for the totals.

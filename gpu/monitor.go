@@ -152,7 +152,7 @@ func (m *Monitor) Poll(ctx context.Context) {
 // holds m.mu.
 func (m *Monitor) judge(w *watched, r reading, now time.Time) []Event {
 	before := *w
-	w.count(now)
+	w.total, w.counted = w.totals(now), now
 	w.problem = r.err
 	if r.err == nil {
 		r.sample.Time = now

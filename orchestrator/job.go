@@ -378,6 +378,9 @@ func (j *job) finish(err error) Report {
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
 	j.report.OutputBytes = j.output.ResultBytes()
 	j.report.close(time.Now(), j.tally)
+	if j.monitor != nil {
+		j.report.takeHealth(j.monitor.Status())
+	}
 	report := j.report
 	j.mu.Unlock()
 	_ = report.WriteFile(j.folder.join(reportFile))

@@ -35,7 +35,7 @@ var mayImport = map[string]struct {
 	"internal/wire":      {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
 	"worker":             {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline", "internal/crash"}, "one device, one kernel, one chunk: no inventory, no other workers"},
 	"orchestrator":       {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/crash"}, "it never touches a kernel: workers do, in processes that may die"},
-	"internal/progress":  {[]string{"orchestrator", "chunk", "internal/fault"}, "it shows a job's events"},
+	"internal/progress":  {[]string{"orchestrator", "chunk", "gpu", "internal/fault"}, "it shows a job's events, those of its devices in gpu's words"},
 	"cmd/gpurun":         {[]string{"..."}, "wiring"},
 	"examples/embed":     {[]string{"..."}, "a user's program"},
 }

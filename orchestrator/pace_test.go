@@ -1,0 +1,257 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/gputest"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// quickConfig samples often and lets states go at once.
+func quickConfig() gpu.Config {
+	c := gpu.DefaultConfig()
+	c.Interval, c.ThrottleCooldown, c.CriticalPause = 2*time.Millisecond, 0, 0
+	return c
+}
+
+// onMachine runs a job of many short batches on a machine of GPUs.
+func onMachine(d jobDir, machine *gputest.Machine, kernel string) orchestrator.Config {
+	config := d.config(kernel)
+	config.GPUs, config.BatchSize, config.Monitor = "all", 4, quickConfig()
+	config = orchestrator.WithDevices(config, gpu.Options{NVML: machine, Env: gputest.NoEnv})
+	return orchestrator.WithHandBack(config, time.Millisecond)
+}
+
+// story is what happened, in order.
+type story struct {
+	mu     sync.Mutex
+	events []orchestrator.Event
+}
+
+func (s *story) add(e orchestrator.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+}
+
+// count counts the events between the first of one name and the first of another
+// behind it that a function wants.
+func (s *story) count(from, to string, wanted func(orchestrator.Event) bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	start := slices.IndexFunc(s.events, func(e orchestrator.Event) bool { return e.EventName() == from })
+	if start < 0 {
+		return -1
+	}
+	n := 0
+	for _, e := range s.events[start+1:] {
+		if e.EventName() == to {
+			break
+		}
+		if wanted(e) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *story) names(wanted ...string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, e := range s.events {
+		if slices.Contains(wanted, e.EventName()) {
+			names = append(names, e.EventName())
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func started(device string) func(orchestrator.Event) bool {
+	return func(e orchestrator.Event) bool {
+		c, ok := e.(orchestrator.ChunkStarted)
+		return ok && c.Device == device
+	}
+}
+
+// A GPU that becomes too hot pauses, and goes on when it has cooled down: no chunk
+// is begun meanwhile, and no record is lost.
+func TestHotDevicePausesAndGoesOn(t *testing.T) {
+	d := newJobDir(t, numbered(400))
+	machine, seen := gputest.New(1), &story{}
+	config := onMachine(d, machine, "test-work")
+	config.KernelConfig = []byte(`{"Milliseconds":1}`)
+	var heat, cool sync.Once
+	paused := 0
+	config.OnEvent = func(e orchestrator.Event) {
+		seen.add(e)
+		switch e := e.(type) {
+		case orchestrator.ChunkDone:
+			heat.Do(func() { machine.Change(0, func(c *gputest.Card) { c.Temperature(87) }) })
+		case orchestrator.DeviceSample:
+			if e.Pace == 0 {
+				paused++
+			}
+			if paused == 50 { // 100 ms
+				cool.Do(func() { machine.Change(0, func(c *gputest.Card) { c.Temperature(50) }) })
+			}
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Succeeded != 400 {
+		t.Errorf("%+v", report)
+	}
+	if n := seen.count("critical", "resume", started("GPU 0")); n < 0 || n > 1 { // one may have been on its way
+		t.Errorf("%d chunks were begun in the pause", n)
+	}
+	if got := seen.names("throttle", "critical", "overheat", "resume"); got != "throttle critical resume" {
+		t.Errorf("events %s", got)
+	}
+	device := report.Devices[0]
+	if device.PeakTemperature.Or(0) != 87 || device.Paused <= 0 || device.Throttled < device.Paused || device.Device != "GPU 0" {
+		t.Errorf("%+v", device)
+	}
+}
+
+// Above its own limit a GPU gives its work back at once, and another does it.
+func TestOverheatedDeviceGivesItsWorkBack(t *testing.T) {
+	d := newJobDir(t, numbered(400))
+	machine, seen := gputest.New(2), &story{}
+	config := onMachine(d, machine, "test-work")
+	config.KernelConfig = []byte(`{"Milliseconds":1}`)
+	config = orchestrator.WithHandBack(config, time.Hour) // by the pause alone it would keep its chunk
+	config.ChunksPerGPU = 1
+	var heat sync.Once
+	config.OnEvent = func(e orchestrator.Event) {
+		seen.add(e)
+		if c, ok := e.(orchestrator.ChunkStarted); ok && c.Device == "GPU 1" {
+			heat.Do(func() { machine.Change(1, func(c *gputest.Card) { c.Temperature(91) }) })
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Succeeded != 400 {
+		t.Errorf("%+v", report)
+	}
+	if n := seen.count("overheat", "finished", started("GPU 1")); n != 0 {
+		t.Errorf("%d chunks were begun by a GPU that is too hot", n)
+	}
+}
+
+// A slowed device rests as long as it computes.
+func TestSlowedDeviceFinishes(t *testing.T) {
+	d := newJobDir(t, numbered(100))
+	machine := gputest.New(1)
+	machine.Change(0, func(c *gputest.Card) { c.Temperature(80) })
+	config := onMachine(d, machine, "test-work")
+	config.KernelConfig = []byte(`{"Milliseconds":2}`)
+	report := mustRun(t, d, config)
+	if report.Succeeded != 100 || report.Devices[0].Throttled <= 0 || report.Devices[0].Paused != 0 {
+		t.Errorf("%+v", report)
+	}
+	if share := report.Workers[0].BusyShare; share > 0.75 {
+		t.Errorf("a device that should rest half of the time was busy for %.0f %% of it", 100*share)
+	}
+}
+
+// A GPU that the driver calls lost in the middle of a sample is retired, although
+// there was no event.
+func TestDeviceLostInASample(t *testing.T) {
+	d := newJobDir(t, numbered(400))
+	machine, seen := gputest.EightGPUs(), &story{}
+	config := onMachine(d, machine, "test-work")
+	config.GPUs = "0,4"
+	config.KernelConfig = []byte(`{"Milliseconds":2}`)
+	var lose sync.Once
+	config.OnEvent = func(e orchestrator.Event) {
+		seen.add(e)
+		if c, ok := e.(orchestrator.ChunkStarted); ok && c.Device == "GPU 4" {
+			lose.Do(func() { machine.Change(gputest.Dying, func(c *gputest.Card) { c.Lost = true }) })
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Succeeded != 400 {
+		t.Errorf("%+v", report)
+	}
+	lost := seen.count("planned", "finished", func(e orchestrator.Event) bool {
+		l, ok := e.(orchestrator.WorkerLost)
+		return ok && l.Device == "GPU 4" && l.Retired && l.Fault.Kind == fault.Device && strings.Contains(l.Fault.Message, "the GPU is lost")
+	})
+	if lost != 1 {
+		t.Errorf("it was retired %d times", lost)
+	}
+}
+
+// A GPU that is lost between the plan and the start takes no part.
+func TestDeviceLostBeforeTheStart(t *testing.T) {
+	d := newJobDir(t, numbered(100))
+	machine := gputest.New(2)
+	config := onMachine(d, machine, "test-work")
+	config.OnEvent = func(e orchestrator.Event) {
+		if _, ok := e.(orchestrator.Planned); ok {
+			machine.Lose(1)
+		}
+	}
+	if report := mustRun(t, d, config); report.Succeeded != 100 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// A driver that hangs costs a job its monitor, and nothing else.
+func TestHungDriverDoesNotHoldUpAJob(t *testing.T) {
+	d := newJobDir(t, numbered(100))
+	machine := gputest.New(1)
+	config := onMachine(d, machine, "test-work")
+	var release func()
+	config.OnEvent = func(e orchestrator.Event) {
+		if _, ok := e.(orchestrator.Planned); ok {
+			release = machine.Hang()
+		}
+	}
+	report := mustRun(t, d, config)
+	release()
+	if report.Succeeded != 100 || len(report.Devices) != 1 || !report.Devices[0].PeakTemperature.IsZero() {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestNoMonitor(t *testing.T) {
+	d := newJobDir(t, numbered(20))
+	machine := gputest.New(1)
+	machine.Change(0, func(c *gputest.Card) { c.Temperature(99) })
+	config := onMachine(d, machine, "echo")
+	config.NoMonitor = true
+	if report := mustRun(t, d, config); report.Devices != nil {
+		t.Errorf("%+v", report.Devices)
+	}
+}
+
+// A record that does not fit beside another worker is computed when that one has
+// left, not marked.
+func TestOutOfMemoryOnASharedDevice(t *testing.T) {
+	input := strings.Replace(numbered(300), `{"id":150}`, `{"id":"wide"}`, 1)
+	d := newJobDir(t, input)
+	seen := &story{}
+	config := onMachine(d, gputest.New(1), "test-tenants")
+	config.KernelConfig = fmt.Appendf(nil, `{"Dir":%q,"Arrived":%q,"All":3}`, t.TempDir(), t.TempDir())
+	config.WorkersPerGPU = 3
+	config.OnEvent = seen.add
+	report := mustRun(t, d, config)
+	if report.Succeeded != 300 || d.read("out.jsonl") != input {
+		t.Errorf("%+v\n%s", report, d.logs())
+	}
+	left := seen.count("planned", "finished", func(e orchestrator.Event) bool { _, ok := e.(orchestrator.WorkerLeft); return ok })
+	notices := seen.count("planned", "finished", func(e orchestrator.Event) bool {
+		n, ok := e.(orchestrator.Notice)
+		return ok && strings.HasPrefix(n.Text, "GPU 0: a record did not fit the memory beside another worker; from now on at most")
+	})
+	if left != 2 || notices != 2 {
+		t.Errorf("%d workers left, %d notices, want 2 of each", left, notices)
+	}
+}
