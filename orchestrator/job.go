@@ -96,6 +96,7 @@ type job struct {
 	diskChecked bool // by the committer
 	abort       context.CancelFunc
 	monitor     *gpu.Monitor // nil: nothing is monitored
+	sampled     bool         // devices were, once; by the monitor
 
 	mu      sync.Mutex
 	tally   chunk.Tally     // of everything committed

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -68,7 +69,11 @@ func (j *job) takeSamples(all []gpu.Health) {
 	for _, h := range all {
 		paces[h.Device.String()] = h.Pace
 		j.emit(newDeviceSample(h))
+		if h.Problem != "" && !j.sampled { // later there are events
+			j.emit(Notice{Text: fmt.Sprintf("%s is not monitored: %s", h.Device, h.Problem)})
+		}
 	}
+	j.sampled = true
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	changed := false
