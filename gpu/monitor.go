@@ -142,10 +142,11 @@ func (m *Monitor) Poll(ctx context.Context) {
 			m.options.OnLost(d)
 		}
 	}
-	m.tell(events)
+	// The paces first: who acts on an event finds the device at its new pace.
 	if m.options.OnSample != nil {
 		m.options.OnSample(m.Status())
 	}
+	m.tell(events)
 }
 
 // judge takes a reading of a device and returns what has changed by it; the caller

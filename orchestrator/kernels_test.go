@@ -397,6 +397,7 @@ func (k *tenants) Process(_ context.Context, batch plugins.Batch, results *plugi
 			break
 		}
 	}
+	time.Sleep(time.Millisecond)
 	others, err := os.ReadDir(k.config.Dir)
 	if err != nil {
 		return err

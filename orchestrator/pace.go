@@ -127,6 +127,13 @@ func (j *job) workersOn(device gpu.Device) []*workerProcess {
 	return workers
 }
 
+// pausing reports whether the slot's device must pause.
+func (j *job) pausing(slot Slot) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.slots[slot.Number].pace == 0
+}
+
 // awaitPace waits as long as the slot's device must pause and there is something
 // to wait for.
 func (j *job) awaitPace(now context.Context, slot Slot) {

@@ -153,8 +153,9 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 	if err := s.worker.conn.Send(wire.Message{Assign: &assign}); err != nil {
 		return s.lose(now, &t, s.worker.lost(err), false)
 	}
-	// A stop that came before the chunk was told to the worker before it, too.
-	if s.job.stopping.Load() {
+	// A stop or a pause that came before the chunk was told to the worker before it,
+	// too.
+	if s.job.stopping.Load() || s.job.pausing(s.slot) {
 		s.worker.endChunk()
 	}
 	checkpoint := time.AfterFunc(s.job.config.Checkpoint, s.worker.endChunk)

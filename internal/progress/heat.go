@@ -51,10 +51,11 @@ func (h heat) degrees() string {
 // over puts the heat into what a worker is at: "computing, 71°C", "slowed, 84°C",
 // "paused, 91°C".
 func (h heat) over(status string) string {
+	at, _, _ := strings.Cut(status, " ")
 	switch {
-	case h.pace == 0:
-		status = "paused"
-	case h.pace < 1 && strings.HasPrefix(status, string(computing)):
+	case h.pace == 0 && (at == "" || at == string(computing) || at == string(ready) || at == string(waiting)):
+		status = "paused" // whatever it would be at
+	case h.pace < 1 && at == string(computing):
 		status = "slowed" + strings.TrimPrefix(status, string(computing))
 	}
 	if text := h.degrees(); text != "" {

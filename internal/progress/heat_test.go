@@ -47,6 +47,9 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	if got := s.state.line(s.now); !strings.HasSuffix(got, "4 computing, GPU 1 84°C slowed, GPU 2 paused, 91°C") {
 		t.Errorf("line %q", got)
 	}
+	s.at(3.5, orchestrator.WorkerStarted{Slot: 3})
+	status(2, "opening kernel, 91°C")
+	s.at(3.6, orchestrator.ChunkStarted{Slot: 3, Records: 1000})
 	s.at(4, orchestrator.WorkerLeft{Slot: 2, Device: "GPU 1 #2"})
 	status(1, "slowed 1/2, 84°C")
 	s.at(6, heated("GPU 0", 0, 1), heated("GPU 1", 70, 1), heated("GPU 2", 60, 1), heated("GPU 3", 61, 1), heated("GPU 9", 99, 0))
