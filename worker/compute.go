@@ -121,20 +121,23 @@ type chunkRun struct {
 
 	flight    []*work // submitted, oldest first
 	headSince time.Time
-	ended     bool // the reader has no more
-	quick     bool // the last batch took no time
+	restUntil time.Time // the device rests
+	ended     bool      // the reader has no more
+	quick     bool      // the last batch took no time
 }
 
 // quickBatch is below which a batch is over before the next message has come.
 const quickBatch = 5 * time.Millisecond
 
 // window is how many batches are with the kernel process at a time: one more
-// than it computes, so that it never waits for the next; more where they are so
-// quick that messages take longer than they. At the end of the job what waits is
-// better with somebody who has nothing to do.
+// than it computes, so that it never waits for the next, unless it should; more
+// where they are so quick that messages take longer than they. At the end of the job
+// what waits is better with somebody who has nothing to do.
 func (r *chunkRun) window() int {
 	window := max(1, r.worker.host.info.InFlight)
 	switch {
+	case r.worker.pace.slowed():
+		return 1
 	case r.quick:
 		window += 3
 	case !r.worker.scarce.Load():
@@ -145,6 +148,9 @@ func (r *chunkRun) window() int {
 
 func (r *chunkRun) loop() error {
 	for {
+		if r.worker.pace.mustGive() {
+			r.worker.stop.Store(true)
+		}
 		stopping := r.worker.stop.Load()
 		if len(r.flight) == 0 && (r.ended || stopping) {
 			return nil
@@ -174,8 +180,14 @@ func (r *chunkRun) handBack() {
 // first.
 func (r *chunkRun) step(stopping bool) error {
 	var next <-chan readBatch
+	var rested <-chan time.Time
 	if !r.ended && !stopping && len(r.flight) < r.window() {
 		next = r.reader.batches
+		if wait := r.breather(); wait > 0 {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			next, rested = nil, timer.C
+		}
 	}
 	var head <-chan struct{}
 	var expired <-chan time.Time
@@ -193,7 +205,9 @@ func (r *chunkRun) step(stopping bool) error {
 		return r.finishHead(r.flight[0].results.Wait(r.ctx))
 	case <-expired:
 		return r.finishHead(r.worker.host.tooLong(r.worker.host.limit(r.flight[0].load)))
-	case <-r.worker.wake: // to stop
+	case <-rested:
+		return nil
+	case <-r.worker.pace.wake: // to stop, or another pace
 		return nil
 	case <-r.out.broken:
 		return r.out.err()
@@ -256,6 +270,7 @@ func (r *chunkRun) finishHead(err error) error {
 		r.worker.host.good(took, job.load)
 		r.worker.sizes.good()
 		r.headSince = time.Now()
+		r.restUntil = r.headSince.Add(r.worker.pace.rest(took))
 		return r.pass(job)
 	}
 	return r.recover(job, err)

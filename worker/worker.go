@@ -47,7 +47,7 @@ type Worker struct {
 	judged   bool        // the first batch was looked at
 	stop     atomic.Bool // end the chunk at the next batch border
 	scarce   atomic.Bool // keep no batch waiting
-	wake     chan struct{}
+	pace     *pacer
 	assigned chan wire.Assign
 }
 
@@ -61,7 +61,7 @@ func run(builtins []string) int {
 	if file == nil {
 		return 2
 	}
-	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), assigned: make(chan wire.Assign, 1), wake: make(chan struct{}, 1)}
+	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(), assigned: make(chan wire.Assign, 1)}
 
 	first, err := w.conn.Receive()
 	if err != nil || first.Setup == nil {
@@ -111,12 +111,11 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 		case message.Stop != nil:
 			crash.Point("worker-stopping")
 			w.stop.Store(true)
-			select {
-			case w.wake <- struct{}{}:
-			default: // it is not awake yet
-			}
+			w.pace.nudge()
 		case message.Scarce != nil:
 			w.scarce.Store(true)
+		case message.Pace != nil:
+			w.pace.set(*message.Pace)
 		case message.End != nil:
 			close(w.assigned)
 		}

@@ -29,6 +29,7 @@ var mayImport = map[string]struct {
 	"internal/disktest":  {nil, "a disk that can be full, for tests"},
 	"chunk":              {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
 	"gpu":                {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
+	"gpu/gputest":        {[]string{"gpu"}, "a machine of GPUs for everybody's tests"},
 	"plugins/kernelpb":   {nil, "generated"},
 	"plugins":            {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":       {[]string{"plugins"}, "a built-in is a kernel like any author's"},
@@ -38,7 +39,7 @@ var mayImport = map[string]struct {
 	"internal/wire":      {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
 	"worker":             {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline", "internal/crash", "internal/profile"}, "one device, one kernel, one chunk: no inventory, no other workers"},
 	"orchestrator":       {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/crash"}, "it never touches a kernel: workers do, in processes that may die"},
-	"internal/progress":  {[]string{"orchestrator", "chunk", "internal/fault"}, "it shows a job's events"},
+	"internal/progress":  {[]string{"orchestrator", "chunk", "gpu", "internal/fault"}, "it shows a job's events, those of its devices in gpu's words"},
 	"cmd/gpurun":         {[]string{"..."}, "wiring"},
 	"examples/embed":     {[]string{"..."}, "a user's program"},
 }

@@ -52,6 +52,7 @@ type Message struct {
 	Assign *Assign `json:"assign,omitempty"`
 	Stop   *Stop   `json:"stop,omitempty"`
 	Scarce *Scarce `json:"scarce,omitempty"`
+	Pace   *Pace   `json:"pace,omitempty"`
 	End    *End    `json:"end,omitempty"`
 
 	// To the orchestrator.
@@ -124,6 +125,16 @@ type Stop struct{}
 // Scarce says that the job comes to its end: from now on no batch should wait at
 // the kernel that somebody else could compute.
 type Scarce struct{}
+
+// Pace says how fast the worker may compute from now on.
+type Pace struct {
+	// Share is that of the time in which it may: 1 is all of it, 0 pauses it at the
+	// next batch border.
+	Share float64 `json:"share"`
+	// HandBack is how long a pause may last before the rest of the chunk is given
+	// back, as by Stop.
+	HandBack time.Duration `json:"hand_back"`
+}
 
 // End says that no chunk follows: close the kernel and exit.
 type End struct{}
