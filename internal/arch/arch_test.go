@@ -25,6 +25,7 @@ var mayImport = map[string]struct {
 	"internal/crash":     {nil, "points to die at, for tests"},
 	"chunk":              {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
 	"gpu":                {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
+	"gpu/lease":          {[]string{"internal/fault"}, "who holds what is files and figures: it asks no driver and knows no jobs"},
 	"plugins/kernelpb":   {nil, "generated"},
 	"plugins":            {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":       {[]string{"plugins"}, "a built-in is a kernel like any author's"},
@@ -46,6 +47,7 @@ var onlyIn = map[string][]string{
 	"github.com/vbauerster/mpb":      {"internal/progress"},
 	"github.com/spf13/cobra":         {"cmd/gpurun"},
 	"google.golang.org/grpc":         {"plugins", "plugins/kernelpb"},
+	"github.com/goccy/go-yaml":       {"gpu/lease"},
 }
 
 type goPackage struct {
