@@ -24,10 +24,17 @@
  *                        the GPU in this process, without an event
  *   NVMLSTUB_EVENTS=none the GPUs tell of no events
  *   NVMLSTUB_EVENTS=hang a wait for an event never returns
+ *   NVMLSTUB_GAUGES=FILE what the GPUs measure, read at every call: lines
+ *                        "INDEX load PERCENT", "INDEX temperature CELSIUS",
+ *                        "INDEX power WATTS", "INDEX used MIB" (of memory) and
+ *                        "INDEX process PID MIB"; "INDEX load none" is not
+ *                        supported. Without a line: 0 %, 40 C, 100 W of 700 W,
+ *                        1024 MiB, no process.
  *   NVMLSTUB_LOG=FILE    append a line "CALL THREAD" for every call
  *
  * GPU i has the UUID GPU-0000000i-0000-4000-8000-000000000000 (i in hex, 8
- * digits), 80 GiB of memory, of which 1 GiB is in use, the PCI bus 0x10+i, and
+ * digits), 80 GiB of memory, of which 1 GiB is in use unless NVMLSTUB_GAUGES says
+ * otherwise, the PCI bus 0x10+i, and
  * CPU i modulo the number of CPUs is near it. The driver is 580.00.00.
  */
 #define _GNU_SOURCE
@@ -190,15 +197,97 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned size)
 	return text(name, size, names, strcspn(names, ","));
 }
 
+/* gauge reads a line of NVMLSTUB_GAUGES; without one the value stays. */
+static nvmlReturn_t gauge(unsigned index, const char *name, unsigned *value)
+{
+	const char *path = getenv("NVMLSTUB_GAUGES");
+	FILE *f = path ? fopen(path, "r") : NULL;
+	char line[128], what[32], text[32];
+	unsigned i;
+	nvmlReturn_t ret = SUCCESS;
+	while (f && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%u %31s %31s", &i, what, text) != 3 || i != index || strcmp(what, name) != 0)
+			continue;
+		if (strcmp(text, "none") == 0)
+			ret = NOT_SUPPORTED;
+		else
+			*value = (unsigned)strtoul(text, NULL, 10);
+	}
+	if (f)
+		fclose(f);
+	return ret;
+}
+
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
+	unsigned used = 1024;
 	note("nvmlDeviceGetMemoryInfo");
 	if (lost(device->index))
 		return GPU_IS_LOST;
+	gauge(device->index, "used", &used);
 	memory->total = 80 * GiB;
-	memory->used = 1 * GiB;
-	memory->free = 79 * GiB;
+	memory->used = (unsigned long long)used << 20;
+	memory->free = memory->total - memory->used;
 	return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *celsius)
+{
+	(void)sensor;
+	note("nvmlDeviceGetTemperature");
+	*celsius = 40;
+	return gauge(device->index, "temperature", celsius);
+}
+
+typedef struct { unsigned gpu, memory; } nvmlUtilization_t;
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates)
+{
+	note("nvmlDeviceGetUtilizationRates");
+	rates->gpu = rates->memory = 0;
+	return gauge(device->index, "load", &rates->gpu);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *milliwatts)
+{
+	unsigned watts = 100;
+	nvmlReturn_t ret = gauge(device->index, "power", &watts);
+	note("nvmlDeviceGetPowerUsage");
+	*milliwatts = watts * 1000;
+	return ret;
+}
+
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned *milliwatts)
+{
+	(void)device;
+	note("nvmlDeviceGetEnforcedPowerLimit");
+	*milliwatts = 700000;
+	return SUCCESS;
+}
+
+typedef struct { unsigned pid; unsigned long long used; unsigned gpuInstance, computeInstance; } nvmlProcessInfo_t;
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos)
+{
+	const char *path = getenv("NVMLSTUB_GAUGES");
+	FILE *f = path ? fopen(path, "r") : NULL;
+	char line[128];
+	unsigned room = *count, index, pid, mib;
+	note("nvmlDeviceGetComputeRunningProcesses");
+	*count = 0;
+	while (f && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%u process %u %u", &index, &pid, &mib) != 3 || index != device->index)
+			continue;
+		if (*count < room) {
+			memset(&infos[*count], 0, sizeof *infos);
+			infos[*count].pid = pid;
+			infos[*count].used = (unsigned long long)mib << 20;
+		}
+		++*count;
+	}
+	if (f)
+		fclose(f);
+	return *count > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
