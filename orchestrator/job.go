@@ -92,6 +92,7 @@ type job struct {
 
 	stopping    atomic.Bool
 	emitting    sync.Mutex
+	told        bool // that it is finished; guarded by emitting
 	diskChecked bool // by the committer
 	abort       context.CancelFunc
 
@@ -143,6 +144,8 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 }
 
 func (j *job) run(ctx context.Context) (Report, error) {
+	j.config.Control.attach(j)
+	defer j.config.Control.detach()
 	j.emit(Planned{Plan: j.plan})
 	for _, note := range j.plan.Notes {
 		j.emit(Notice{Text: note})
@@ -376,6 +379,10 @@ func (j *job) emit(event Event) {
 	}
 	j.emitting.Lock()
 	defer j.emitting.Unlock()
+	if j.told { // Finished is the last
+		return
+	}
+	_, j.told = event.(Finished)
 	j.config.OnEvent(event)
 }
 

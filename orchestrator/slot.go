@@ -56,9 +56,14 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 				continue
 			}
 		}
+		s.job.awaitResume(now)
 		t, ok, err := s.job.queue.take(now, s.slot.key(), s.slot.Number)
 		if err != nil || !ok {
 			return false, err
+		}
+		if s.job.config.Control.paused() != nil { // while it waited for the task
+			s.job.queue.giveBack(t)
+			continue
 		}
 		if retired, err := s.compute(now, t); err != nil || retired {
 			return retired, err
@@ -151,7 +156,7 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 		return s.lose(now, &t, s.worker.lost(err), false)
 	}
 	// A stop that came before the chunk was told to the worker before it, too.
-	if s.job.stopping.Load() {
+	if s.job.stopping.Load() || s.job.config.Control.paused() != nil {
 		s.worker.endChunk()
 	}
 	checkpoint := time.AfterFunc(s.job.config.Checkpoint, s.worker.endChunk)

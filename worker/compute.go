@@ -109,7 +109,13 @@ func (r *chunkRun) loop() error {
 		if len(r.flight) == 0 && (r.ended || stopping) {
 			return nil
 		}
-		if err := r.step(stopping); err != nil {
+		trimming := len(r.worker.trims) > 0
+		if trimming && len(r.flight) == 0 {
+			<-r.worker.trims
+			r.worker.trim(r.ctx)
+			continue
+		}
+		if err := r.step(stopping || trimming); err != nil {
 			return err
 		}
 	}

@@ -47,6 +47,7 @@ type Worker struct {
 	judged   bool        // the first batch was looked at
 	stop     atomic.Bool // end the chunk at the next batch border
 	assigned chan wire.Assign
+	trims    chan struct{} // asked for, not done yet
 }
 
 // run is the whole life of a worker process; it returns the exit status.
@@ -59,7 +60,7 @@ func run(builtins []string) int {
 	if file == nil {
 		return 2
 	}
-	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), assigned: make(chan wire.Assign, 1)}
+	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), assigned: make(chan wire.Assign, 1), trims: make(chan struct{}, 1)}
 
 	first, err := w.conn.Receive()
 	if err != nil || first.Setup == nil {
@@ -106,6 +107,8 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 		case message.Stop != nil:
 			crash.Point("worker-stopping")
 			w.stop.Store(true)
+		case message.Trim != nil:
+			w.askTrim()
 		case message.End != nil:
 			close(w.assigned)
 		}
@@ -171,16 +174,24 @@ func (w *Worker) serve(ctx context.Context) {
 	}
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
 	w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info)}})
-	for assign := range w.assigned {
-		done, err := w.compute(ctx, assign)
-		if err != nil {
-			w.fail(err)
-			return
+	for {
+		select {
+		case <-w.trims:
+			w.trim(ctx)
+		case assign, more := <-w.assigned:
+			if !more {
+				w.host.close()
+				return
+			}
+			done, err := w.compute(ctx, assign)
+			if err != nil {
+				w.fail(err)
+				return
+			}
+			crash.Point("worker-part-closed")
+			w.send(wire.Message{Done: &done})
 		}
-		crash.Point("worker-part-closed")
-		w.send(wire.Message{Done: &done})
 	}
-	w.host.close()
 }
 
 func (w *Worker) send(m wire.Message) {

@@ -49,6 +49,7 @@ type Message struct {
 	Setup  *Setup  `json:"setup,omitempty"`
 	Assign *Assign `json:"assign,omitempty"`
 	Stop   *Stop   `json:"stop,omitempty"`
+	Trim   *Trim   `json:"trim,omitempty"`
 	End    *End    `json:"end,omitempty"`
 
 	// To the orchestrator.
@@ -56,6 +57,7 @@ type Message struct {
 	Progress *Progress `json:"progress,omitempty"`
 	Done     *Done     `json:"done,omitempty"`
 	Failed   *Failed   `json:"failed,omitempty"`
+	Trimmed  *Trimmed  `json:"trimmed,omitempty"`
 	Alive    *Alive    `json:"alive,omitempty"`
 }
 
@@ -112,6 +114,16 @@ type Assign struct {
 
 // Stop asks the worker to end its chunk at the next batch border.
 type Stop struct{}
+
+// Trim asks the worker to let its kernel give back device memory that it keeps and
+// does not need, at the next batch border or at once if it computes nothing.
+type Trim struct{}
+
+// Trimmed answers Trim, whatever else is being sent.
+type Trimmed struct {
+	// Fault says why there is no memory back; nil: the kernel has done what it can.
+	Fault *fault.Error `json:"fault,omitempty"`
+}
 
 // End says that no chunk follows: close the kernel and exit.
 type End struct{}
