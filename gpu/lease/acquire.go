@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/owned"
 )
 
 // waitPause is between two looks at whether somebody has given back what is
@@ -166,13 +165,9 @@ func (h *Held) Keep(needed func(Lease) bool) {
 			leases, files = append(leases, l), append(files, h.files[i])
 			continue
 		}
-		// Removed first: without its lock the file would be taken for that of a
-		// dead owner.
-		if os.Remove(filepath.Join(h.folder.path, fileName(l))) == nil {
+		if owned.Remove(filepath.Join(h.folder.path, fileName(l)), h.files[i]) {
 			h.folder.note(Event{Time: time.Now(), Event: Released, Lease: l})
 		}
-		_ = unix.Flock(int(h.files[i].Fd()), unix.LOCK_UN)
-		_ = h.files[i].Close()
 	}
 	h.leases, h.files = leases, files
 }

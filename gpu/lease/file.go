@@ -5,27 +5,19 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gpurun/gpurun/internal/owned"
 )
 
 const (
-	fileSuffix  = ".lease"
-	asidePrefix = ".new-"
+	fileSuffix = ".lease"
 	// keyEnd stands in a file's name behind the GPU: a lease whose file cannot be
 	// read still says what it holds.
 	keyEnd = "~"
-	// maxFile bounds what is read of a file that anybody may have written.
-	maxFile = 64 << 10
-	// asideAge is how old a file must be that was written aside and never got its
-	// name: its writer is dead, not slow.
-	asideAge = time.Minute
 )
 
 // fileName is a lease's, never used twice.
@@ -40,38 +32,16 @@ func randomID() string {
 }
 
 // create makes the lease's file and returns it, locked if the lease has an owner.
-// It is locked before anybody can see it, so nobody takes it for a dead one's.
 func (f *Folder) create(l Lease) (*os.File, error) {
-	aside := filepath.Join(f.path, asidePrefix+l.ID)
-	file, err := openSafely(aside, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	data, err := json.Marshal(l)
 	if err != nil {
-		return nil, f.unusable("write a lease", err)
+		return nil, err
 	}
-	if err := f.fill(file, l, aside); err != nil {
-		_ = os.Remove(aside)
-		_ = file.Close()
+	file, err := owned.Create(filepath.Join(f.path, fileName(l)), append(data, '\n'), 0o644, l.Owned)
+	if err != nil {
 		return nil, f.unusable("write a lease", err)
 	}
 	return file, nil
-}
-
-func (f *Folder) fill(file *os.File, l Lease, aside string) error {
-	data, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	if err := file.Chmod(0o644); err != nil { // all must be able to read it
-		return err
-	}
-	if _, err := file.Write(append(data, '\n')); err != nil {
-		return err
-	}
-	if l.Owned {
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return fmt.Errorf("lock it: %w", err)
-		}
-	}
-	return os.Rename(aside, filepath.Join(f.path, fileName(l)))
 }
 
 // found is a lease file as it was read.
@@ -104,7 +74,7 @@ func (f *Folder) read(now time.Time) ([]found, error) {
 		switch l, err := readFile(path, now); {
 		case err == nil:
 			all = append(all, l)
-		case errors.Is(err, os.ErrNotExist), errors.Is(err, errNotRegular):
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, owned.ErrNotRegular):
 			// Given back just now; or no lease, whatever it is.
 		case errors.Is(err, os.ErrPermission):
 			all = append(all, found{Lease: unreadable(path), path: path}) // it may well hold
@@ -117,21 +87,12 @@ func (f *Folder) read(now time.Time) ([]found, error) {
 
 // readFile reads one lease and finds out whether it holds.
 func readFile(path string, now time.Time) (found, error) {
-	file, err := openSafely(path, os.O_RDONLY, 0)
+	data, locked, err := owned.Read(path)
 	if err != nil {
 		return found{}, err
 	}
-	defer file.Close()
 	l := found{path: path}
-	data, err := io.ReadAll(io.LimitReader(file, maxFile))
-	if err != nil {
-		return l, err
-	}
 	damaged := json.Unmarshal(data, &l.Lease) != nil || l.GPU == "" || l.ID == ""
-	locked, err := isLocked(file)
-	if err != nil {
-		return l, err
-	}
 	switch {
 	case damaged && locked:
 		l.Lease = unreadable(path)
@@ -143,19 +104,6 @@ func readFile(path string, now time.Time) (found, error) {
 		l.ended = endedExpired
 	}
 	return l, nil
-}
-
-// isLocked reports whether somebody holds the file's lock. It asks for a shared
-// one: two who ask at once must not take each other for the owner.
-func isLocked(file *os.File) (bool, error) {
-	err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return true, nil
-	}
-	if err == nil {
-		_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
-	}
-	return false, err
 }
 
 // unreadable is a lease of which only the name of its file is known: it holds all
@@ -179,12 +127,7 @@ func (f *Folder) sweep(all []found, now time.Time) (living []Lease) {
 			f.note(Event{Time: now, Event: l.ended, Lease: l.Lease})
 		}
 	}
-	asides, _ := filepath.Glob(filepath.Join(f.path, asidePrefix+"*"))
-	for _, path := range asides {
-		if info, err := os.Lstat(path); err == nil && now.Sub(info.ModTime()) > asideAge {
-			_ = os.Remove(path)
-		}
-	}
+	owned.Sweep(f.path, now)
 	return living
 }
 

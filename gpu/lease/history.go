@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/owned"
 )
 
 // Event is something that became of a lease: allocated, released, refused, or the
@@ -31,6 +33,9 @@ const (
 // aside; two such files are kept.
 const maxHistory = 1 << 20
 
+// maxLine is longer than any event.
+const maxLine = 64 << 10
+
 // historyPath is this user's own: in a folder like /tmp nobody can append to
 // another's file.
 func (f *Folder) historyPath() string {
@@ -41,9 +46,9 @@ func (f *Folder) historyPath() string {
 // refuse a lease.
 func (f *Folder) note(e Event) {
 	path := f.historyPath()
-	file, err := openSafely(path, os.O_WRONLY|os.O_APPEND, 0)
+	file, err := owned.Open(path, os.O_WRONLY|os.O_APPEND, 0)
 	if os.IsNotExist(err) {
-		file, err = openSafely(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o644)
+		file, err = owned.Open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o644)
 	}
 	if err != nil {
 		return
@@ -66,12 +71,12 @@ func (f *Folder) History(n int) ([]Event, error) {
 	}
 	var events []Event
 	for _, path := range paths {
-		file, err := openSafely(path, os.O_RDONLY, 0)
+		file, err := owned.Open(path, os.O_RDONLY, 0)
 		if err != nil {
 			continue
 		}
 		lines := bufio.NewScanner(file)
-		lines.Buffer(nil, maxFile)
+		lines.Buffer(nil, maxLine)
 		for lines.Scan() {
 			var e Event
 			if json.Unmarshal(lines.Bytes(), &e) == nil && !e.Time.IsZero() {

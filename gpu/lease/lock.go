@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/owned"
 )
 
 // lockFile is held while somebody decides.
@@ -49,11 +51,11 @@ func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
 
 func openOrMake(path string) (*os.File, error) {
 	for {
-		file, err := openSafely(path, os.O_RDONLY, 0)
+		file, err := owned.Open(path, os.O_RDONLY, 0)
 		if err == nil || !errors.Is(err, os.ErrNotExist) {
 			return file, err
 		}
-		file, err = openSafely(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		file, err = owned.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if err == nil {
 			return file, file.Chmod(0o644) // whatever the umask is
 		}
@@ -61,23 +63,4 @@ func openOrMake(path string) (*os.File, error) {
 			return nil, err
 		}
 	}
-}
-
-var errNotRegular = errors.New("not a regular file")
-
-// openSafely opens a regular file in a folder where others may put anything: a
-// link to elsewhere, a pipe that would block.
-func openSafely(path string, flags int, mode os.FileMode) (*os.File, error) {
-	file, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link, a socket
-		return nil, &os.PathError{Op: "open", Path: path, Err: errNotRegular}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		_ = file.Close()
-		return nil, &os.PathError{Op: "open", Path: path, Err: errNotRegular}
-	}
-	return file, nil
 }

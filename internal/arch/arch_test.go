@@ -25,7 +25,8 @@ var mayImport = map[string]struct {
 	"internal/crash":     {nil, "points to die at, for tests"},
 	"chunk":              {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
 	"gpu":                {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
-	"gpu/lease":          {[]string{"internal/fault"}, "who holds what is files and figures: it asks no driver and knows no jobs"},
+	"internal/owned":     {nil, "files and locks, whoever needs them"},
+	"gpu/lease":          {[]string{"internal/fault", "internal/owned"}, "who holds what is files and figures: it asks no driver and knows no jobs"},
 	"plugins/kernelpb":   {nil, "generated"},
 	"plugins":            {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":       {[]string{"plugins"}, "a built-in is a kernel like any author's"},
@@ -36,6 +37,7 @@ var mayImport = map[string]struct {
 	"worker":             {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline", "internal/crash"}, "one device, one kernel, one chunk: no inventory, no other workers"},
 	"orchestrator":       {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/crash"}, "it never touches a kernel: workers do, in processes that may die"},
 	"internal/progress":  {[]string{"orchestrator", "chunk", "internal/fault"}, "it shows a job's events"},
+	"internal/server":    {[]string{"orchestrator", "gpu", "gpu/lease", "internal/fault", "internal/owned", "internal/proc"}, "it steers jobs and shows them; it starts none"},
 	"cmd/gpurun":         {[]string{"..."}, "wiring"},
 	"examples/embed":     {[]string{"..."}, "a user's program"},
 }
