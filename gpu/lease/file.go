@@ -54,9 +54,9 @@ type found struct {
 
 // The reasons why a lease is over without having been given back.
 const (
-	endedDead    = "owner died"
-	endedExpired = "expired"
-	endedDamaged = "damaged"
+	OwnerDied = "owner died"
+	Expired   = "expired"
+	Damaged   = "damaged"
 )
 
 // read returns every lease file, those included whose lease is over.
@@ -97,11 +97,11 @@ func readFile(path string, now time.Time) (found, error) {
 	case damaged && locked:
 		l.Lease = unreadable(path)
 	case damaged:
-		l.Lease, l.ended = unreadable(path), endedDamaged
+		l.Lease, l.ended = unreadable(path), Damaged
 	case l.Owned && !locked:
-		l.ended = endedDead
+		l.ended = OwnerDied
 	case !l.Expires.IsZero() && now.After(l.Expires):
-		l.ended = endedExpired
+		l.ended = Expired
 	}
 	return l, nil
 }

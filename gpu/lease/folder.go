@@ -60,6 +60,28 @@ func Open(dir string) (*Folder, error) {
 	return f, f.prepare(0o777 | os.ModeSticky)
 }
 
+// OpenExisting is Open for those who only look: it makes no folder, and returns nil
+// if there is none.
+func OpenExisting(dir string) (*Folder, error) {
+	if dir == "" {
+		dir = os.Getenv(Variable)
+	}
+	paths := []string{runFolder, tmpFolder}
+	if dir != "" {
+		paths = []string{dir}
+	}
+	for _, path := range paths {
+		if _, err := os.Lstat(path); err == nil {
+			f := &Folder{path: path}
+			if err := f.check(unix.R_OK | unix.X_OK); err != nil {
+				return nil, err
+			}
+			return f, nil
+		}
+	}
+	return nil, nil
+}
+
 // prepare makes the folder if it is missing (mode 0: it is there) and checks that
 // leases can be kept in it.
 func (f *Folder) prepare(mode os.FileMode) error {
@@ -68,6 +90,11 @@ func (f *Folder) prepare(mode os.FileMode) error {
 			return f.unusable("make it", err)
 		}
 	}
+	return f.check(unix.R_OK | unix.W_OK | unix.X_OK)
+}
+
+// check refuses what is no folder, or one that cannot be used in this way.
+func (f *Folder) check(access uint32) error {
 	info, err := os.Lstat(f.path)
 	switch {
 	case err != nil:
@@ -77,8 +104,8 @@ func (f *Folder) prepare(mode os.FileMode) error {
 	case !info.IsDir():
 		return f.unusable("use it", errors.New("it is no folder"))
 	}
-	if err := unix.Access(f.path, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
-		return f.unusable("write to it", fmt.Errorf("it belongs to %s, mode %o: %w", ownerName(info), info.Mode().Perm(), err))
+	if err := unix.Access(f.path, access); err != nil {
+		return f.unusable("enter it", fmt.Errorf("it belongs to %s, mode %o: %w", ownerName(info), info.Mode().Perm(), err))
 	}
 	return nil
 }

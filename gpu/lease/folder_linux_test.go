@@ -70,7 +70,7 @@ func TestDeadOwner(t *testing.T) {
 	events, _ := f.History(10)
 	seen := false
 	for _, e := range events {
-		seen = seen || e.Event == endedDead && e.Lease.Name == "holder"
+		seen = seen || e.Event == OwnerDied && e.Lease.Name == "holder"
 	}
 	if !seen {
 		t.Errorf("the history does not know of the death: %+v", events)
@@ -103,7 +103,7 @@ func TestExpiry(t *testing.T) {
 	held := acquire(t, f, ask(1, func(r *Request) { r.Owned, r.TTL = false, time.Hour }))
 	held.Detach()
 	now := time.Now()
-	for after, want := range map[time.Duration]string{0: "", 59 * time.Minute: "", 61 * time.Minute: endedExpired} {
+	for after, want := range map[time.Duration]string{0: "", 59 * time.Minute: "", 61 * time.Minute: Expired} {
 		all, err := f.read(now.Add(after))
 		if err != nil || len(all) != 1 || all[0].ended != want {
 			t.Errorf("after %s: %+v %v, want %q", after, all, err, want)

@@ -59,7 +59,7 @@ type Refusal struct {
 // Error names the figures of every GPU that was looked at.
 func (r *Refusal) Error() string {
 	text := "no GPU for " + r.Name + ": " + r.why
-	if r.waited > 0 {
+	if r.waited >= time.Second/10 {
 		text += fmt.Sprintf(" (waited %s)", r.waited.Round(time.Second/10))
 	}
 	return text

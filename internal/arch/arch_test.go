@@ -36,7 +36,7 @@ var mayImport = map[string]struct {
 	"internal/wire":      {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
 	"worker":             {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline", "internal/crash"}, "one device, one kernel, one chunk: no inventory, no other workers"},
 	"orchestrator":       {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/crash"}, "it never touches a kernel: workers do, in processes that may die"},
-	"internal/progress":  {[]string{"orchestrator", "chunk", "internal/fault"}, "it shows a job's events"},
+	"internal/progress":  {[]string{"orchestrator", "chunk", "gpu/lease", "internal/server", "internal/fault"}, "it shows a job's events, and a host"},
 	"internal/server":    {[]string{"orchestrator", "gpu", "gpu/lease", "internal/fault", "internal/owned", "internal/proc"}, "it steers jobs and shows them; it starts none"},
 	"cmd/gpurun":         {[]string{"..."}, "wiring"},
 	"examples/embed":     {[]string{"..."}, "a user's program"},
