@@ -23,6 +23,6 @@
 //
 // The package does not touch CUDA, starts no process and sets no variable: it
 // says what to set. MIG instances are taken as they are named (MIG-…), not yet
-// enumerated. How a device is doing otherwise, and who holds it, is not known here
-// yet.
+// enumerated. Look is a glance at every GPU at one moment; who holds one is package
+// lease's.
 package gpu
