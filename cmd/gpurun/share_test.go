@@ -175,7 +175,9 @@ func TestJobsShareMemory(t *testing.T) {
 		t.Errorf("the third: exit status %d\n%s", exit, h.said("third"))
 	}
 	h.start("alone", patient, "--wait", "5m")
-	await(t, "who wants all to wait", func() bool { return strings.Contains(h.said("alone"), "GPU 0 is held by first") })
+	await(t, "who wants all to wait for both", func() bool {
+		return strings.Contains(h.said("alone"), "first (process ") && strings.Contains(h.said("alone"), "second (process ")
+	})
 	if err := os.WriteFile(h.join("go"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
