@@ -30,5 +30,6 @@
 //
 // The package does not touch CUDA, starts no process and sets no variable: it
 // says what to set. A MIG instance is a device of its own; a GPU in MIG mode is
-// the sum of its instances.
+// the sum of its instances. Look is a glance at every GPU at one moment; who holds one
+// is package lease's.
 package gpu

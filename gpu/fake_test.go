@@ -36,11 +36,12 @@ type fakeMachine struct {
 	waitErr   error
 	events    chan fakeEvent
 
-	mu     sync.Mutex
-	up     bool
-	broken bool
-	calls  []string
-	ended  chan struct{} // closed by Shutdown
+	mu      sync.Mutex
+	up      bool
+	broken  bool
+	calls   []string
+	ended   chan struct{} // closed by Shutdown
+	endOnce sync.Once
 }
 
 func newFake(t *testing.T, names ...string) *fakeMachine {
@@ -88,7 +89,7 @@ func (m *fakeMachine) Shutdown() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.up = false
-	close(m.ended)
+	m.endOnce.Do(func() { close(m.ended) })
 	return nil
 }
 

@@ -24,6 +24,9 @@ func TestMain(m *testing.M) {
 	if selection, ok := os.LookupEnv(discoverMode); ok {
 		os.Exit(discoverMain(selection))
 	}
+	if os.Getenv(lookMode) != "" {
+		os.Exit(lookMain())
+	}
 	if os.Getenv(watchMode) != "" {
 		os.Exit(watchMain())
 	}

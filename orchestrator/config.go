@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -161,6 +162,12 @@ type Config struct {
 	// OnEvent is told what happens, one event at a time, from the goroutines of
 	// the job: it must be quick.
 	OnEvent func(Event)
+	// Control, if there is one, lets others pause the job and look at it.
+	Control *Control
+	// Claim is asked for the devices before they are used, and may wait until they
+	// are free; nil uses them as if nobody else did. tell has a line for the user
+	// while it waits.
+	Claim func(ctx context.Context, devices []gpu.Device, tell func(string)) (*Claim, error)
 	// Abort, when closed, ends the job at once, without waiting for the batches
 	// that are being computed; the end of Run's context waits for those.
 	Abort <-chan struct{}

@@ -101,6 +101,12 @@ type Notice struct {
 	Text string `json:"text"`
 }
 
+// Paused: the job was asked to pause; its workers wait at their next batch border.
+type Paused struct{}
+
+// Resumed: a paused job goes on.
+type Resumed struct{}
+
 // Stopping: the job was asked to stop, and waits for the batches in work.
 type Stopping struct{}
 
@@ -121,5 +127,7 @@ func (Progress) EventName() string      { return "progress" }
 func (ChunkDone) EventName() string     { return "chunk_done" }
 func (ChunkGivenUp) EventName() string  { return "chunk_given_up" }
 func (Notice) EventName() string        { return "notice" }
+func (Paused) EventName() string        { return "paused" }
+func (Resumed) EventName() string       { return "resumed" }
 func (Stopping) EventName() string      { return "stopping" }
 func (Finished) EventName() string      { return "finished" }

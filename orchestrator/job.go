@@ -99,10 +99,12 @@ type job struct {
 
 	stopping    atomic.Bool
 	emitting    sync.Mutex
+	told        bool // that it is finished; guarded by emitting
 	diskChecked bool // by the committer
 	abort       context.CancelFunc
-	monitor     *gpu.Monitor // nil: nothing is monitored
-	sampled     bool         // devices were, once; by the monitor
+	monitor     *gpu.Monitor                 // nil: nothing is monitored
+	frameworks  map[int]wire.FrameworkMemory // by slot, what kernels tell
+	sampled     bool                         // devices were, once; by the monitor
 
 	mu      sync.Mutex
 	tally   chunk.Tally     // of everything committed
@@ -162,6 +164,8 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 }
 
 func (j *job) run(ctx context.Context) (Report, error) {
+	j.config.Control.attach(j)
+	defer j.config.Control.detach()
 	j.emit(Planned{Plan: j.plan})
 	for _, note := range j.plan.Notes {
 		j.emit(Notice{Text: note})
@@ -403,6 +407,10 @@ func (j *job) emit(event Event) {
 	}
 	j.emitting.Lock()
 	defer j.emitting.Unlock()
+	if j.told { // Finished is the last
+		return
+	}
+	_, j.told = event.(Finished)
 	j.config.OnEvent(event)
 }
 

@@ -47,6 +47,28 @@ func (j *job) startMonitor(ctx context.Context) (stop func(), err error) {
 	return func() { <-done }, nil
 }
 
+// noteMemory tells the monitor what the frameworks of a slot's device hold: of all its
+// slots together. A model that is spread over several GPUs is not told apart.
+func (j *job) noteMemory(slot Slot, memory *wire.FrameworkMemory) {
+	if memory == nil || j.monitor == nil || len(slot.Devices) != 1 {
+		return
+	}
+	j.mu.Lock()
+	if j.frameworks == nil {
+		j.frameworks = make(map[int]wire.FrameworkMemory)
+	}
+	j.frameworks[slot.Number] = *memory
+	total := gpu.FrameworkMemory{Library: memory.Library}
+	for _, other := range j.plan.Slots {
+		if len(other.Devices) == 1 && other.Devices[0].String() == slot.Devices[0].String() {
+			total.Allocated += j.frameworks[other.Number].Allocated
+			total.Cached += j.frameworks[other.Number].Cached
+		}
+	}
+	j.mu.Unlock()
+	j.monitor.SetFrameworkMemory(slot.Devices[0], total)
+}
+
 // gpus are the devices of all slots, each once.
 func (j *job) gpus() []gpu.Device {
 	var devices []gpu.Device

@@ -76,6 +76,7 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	if err := checkOutputs(config); err != nil {
 		return Plan{}, err
 	}
+	config.Claim = nil // nothing is used
 	p, err := prepare(ctx, config, nil, func(string) {})
 	if err != nil {
 		return Plan{}, err
@@ -96,12 +97,17 @@ type prepared struct {
 	files []string // the kernel's
 	// earlier is the job that is gone on with, nil for a new one.
 	earlier  *earlier
+	devices  []gpu.Device  // selected, then claimed
+	claim    *Claim        // nil without Config.Claim
 	registry *gpu.Registry // of the slots' devices; every slot of the plan is taken
 }
 
 func (p *prepared) close() {
 	if p.source != nil {
 		_ = p.source.Close()
+	}
+	if p.claim != nil {
+		p.claim.Release()
 	}
 	_ = os.RemoveAll(p.runDir)
 }
@@ -123,14 +129,20 @@ func prepare(ctx context.Context, config Config, before *earlier, note func(stri
 		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
 	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1}
-	if err := p.assignDevices(ctx); err != nil {
+	if err := p.selectDevices(ctx); err != nil {
 		return nil, err
 	}
 	// The kernel is asked, and the input counted, side by side: the count does
-	// not depend on the kernel unless it wishes for another batch size.
+	// not depend on the kernel unless it wishes for another batch size. Nobody waits
+	// for a GPU to hear that the kernel's name is wrong.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.askKernel(groupCtx) })
-	group.Go(func() error { return p.openInput(groupCtx, config.BatchSize) })
+	group.Go(func() error {
+		if err := p.claimDevices(groupCtx); err != nil {
+			return err
+		}
+		return p.openInput(groupCtx, config.BatchSize)
+	})
 	if err := group.Wait(); err != nil {
 		if ctx.Err() != nil {
 			return nil, fault.New(fault.Canceled, "stopped before anything was started")
@@ -145,6 +157,7 @@ func prepare(ctx context.Context, config Config, before *earlier, note func(stri
 	}
 	p.describeChunks()
 	p.keepSlots(p.slotsOfUse())
+	p.keepClaimed()
 	return p, nil
 }
 
@@ -162,7 +175,7 @@ func (p *prepared) compare() (err error) {
 	return checkChanges(p.print.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
 }
 
-func (p *prepared) assignDevices(ctx context.Context) error {
+func (p *prepared) selectDevices(ctx context.Context) error {
 	selection, err := gpu.ParseSelection(p.config.GPUs)
 	if err != nil {
 		return err
@@ -176,11 +189,7 @@ func (p *prepared) assignDevices(ctx context.Context) error {
 	if inventory.Note != "" {
 		p.plan.Notes = append(p.plan.Notes, inventory.Note)
 	}
-	groups, err := gpu.Group(inventory.Devices, p.config.GPUsPerWorker)
-	if err != nil {
-		return err
-	}
-	p.plan.Slots = makeSlots(groups, p.workersPerGPU(groups))
+	p.devices = inventory.Devices
 	return nil
 }
 

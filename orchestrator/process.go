@@ -42,6 +42,8 @@ type workerProcess struct {
 	file     *os.File
 	conn     *wire.Conn
 	messages chan wire.Message // closed when the worker is gone
+	trimmed  chan wire.Trimmed // answers to Trim, the last of them
+	label    string
 	mark     string
 	sockets  string // its folder for them
 	log      string
@@ -88,7 +90,7 @@ func startWorker(options workerOptions) (*workerProcess, error) {
 	}
 	w := &workerProcess{
 		process: process, file: ours, conn: wire.NewConn(ours),
-		messages: make(chan wire.Message, 16), mark: mark, sockets: options.setup.SocketDir,
+		messages: make(chan wire.Message, 16), trimmed: make(chan wire.Trimmed, 1), label: options.label, mark: mark, sockets: options.setup.SocketDir,
 		log: options.log, logStart: logStart,
 	}
 	go w.read()
@@ -105,7 +107,20 @@ func (w *workerProcess) read() {
 		if err != nil {
 			return
 		}
-		w.messages <- message
+		switch {
+		case message.Trimmed != nil:
+			select {
+			case w.trimmed <- *message.Trimmed:
+			default: // nobody has waited for the one before
+			}
+		case message.Alive != nil:
+			select {
+			case w.messages <- message:
+			default: // nobody listens just now, and none is needed to be counted
+			}
+		default:
+			w.messages <- message
+		}
 	}
 }
 

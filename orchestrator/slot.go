@@ -58,9 +58,14 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 			}
 		}
 		s.job.awaitPace(now, s.slot)
+		s.job.awaitResume(now)
 		t, ok, err := s.job.queue.take(now, s.slot.key(), s.slot.Number)
 		if err != nil || !ok {
 			return false, err
+		}
+		if s.job.config.Control.paused() != nil { // while it waited for the task
+			s.job.queue.giveBack(t)
+			continue
 		}
 		if retired, err := s.compute(now, t); err != nil || retired || s.left {
 			return retired, err
@@ -155,7 +160,7 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 	}
 	// A stop or a pause that came before the chunk was told to the worker before it,
 	// too.
-	if s.job.stopping.Load() || s.job.pausing(s.slot) {
+	if s.job.stopping.Load() || s.job.pausing(s.slot) || s.job.config.Control.paused() != nil {
 		s.worker.endChunk()
 	}
 	checkpoint := newCheckpoint(s.job.config.Checkpoint, s.worker.endChunk)
@@ -172,6 +177,7 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 		case message.Progress != nil:
 			checkpoint.begun()
 			s.job.progress(s.slot, t, message.Progress.Counts)
+			s.job.noteMemory(s.slot, message.Progress.Memory)
 			s.job.noteFirst(now, s.slot, message.Progress.First)
 		case message.Left != nil:
 			if err := s.job.handedBack(s.slot, &t, *message.Left); err != nil {

@@ -155,10 +155,16 @@ func (r *chunkRun) loop() error {
 		if len(r.flight) == 0 && (r.ended || stopping) {
 			return nil
 		}
+		trimming := len(r.worker.trims) > 0
+		if trimming && len(r.flight) == 0 {
+			<-r.worker.trims
+			r.worker.trim(r.ctx)
+			continue
+		}
 		if stopping {
 			r.handBack()
 		}
-		if err := r.step(stopping); err != nil {
+		if err := r.step(stopping || trimming); err != nil {
 			return err
 		}
 	}

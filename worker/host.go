@@ -199,19 +199,20 @@ func (h *kernelHost) tooLong(limit time.Duration) error {
 		WithDetail(fmt.Sprintf("it was waited for %s", limit))
 }
 
-// trimTimeout bounds a kernel's giving memory back.
-const trimTimeout = 30 * time.Second
-
-// trim lets the kernel give cached memory back, if it can: the next, smaller batch
-// may then find it in one piece. What it costs if it fails is only time.
-func (h *kernelHost) trim(ctx context.Context) {
-	if h.process == nil || !h.info.CanTrim {
-		return
+// memory is what the kernel's framework holds of the device's, nil where that is not
+// known. It may be called from any goroutine.
+func (h *kernelHost) memory() *wire.FrameworkMemory {
+	h.mu.Lock()
+	process := h.now
+	h.mu.Unlock()
+	if process == nil {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, trimTimeout)
-	defer cancel()
-	before, after, err := h.process.Trim(ctx)
-	h.log.Info("kernel trimmed", "before", before.Cached, "after", after.Cached, "error", err)
+	memory := wire.FrameworkMemory(process.Memory())
+	if memory == (wire.FrameworkMemory{}) {
+		return nil
+	}
+	return &memory
 }
 
 // alloc gives memory that the kernel process sees, if it has any. It may be called

@@ -88,7 +88,9 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 			return &elsewhereError{failure, lo}
 		}
 		s.run.worker.sizes.shrink(hi - lo)
-		s.run.worker.host.trim(s.run.ctx)
+		// The next, smaller batch may then find its memory in one piece; what that
+		// costs if it fails is only time.
+		_ = s.run.worker.host.trim(s.run.ctx)
 		if hi-lo == 1 { // frameworks' messages hold figures that differ from run to run
 			failure = fault.New(fault.OOM, "out of device memory, even alone").
 				WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail))

@@ -49,6 +49,7 @@ type Worker struct {
 	scarce   atomic.Bool // keep no batch waiting
 	pace     *pacer
 	assigned chan wire.Assign
+	trims    chan struct{} // asked for, not done yet
 }
 
 // run is the whole life of a worker process; it returns the exit status.
@@ -61,7 +62,10 @@ func run(builtins []string) int {
 	if file == nil {
 		return 2
 	}
-	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(), assigned: make(chan wire.Assign, 1)}
+	w := &Worker{
+		conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(),
+		assigned: make(chan wire.Assign, 1), trims: make(chan struct{}, 1),
+	}
 
 	first, err := w.conn.Receive()
 	if err != nil || first.Setup == nil {
@@ -116,6 +120,8 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 			w.scarce.Store(true)
 		case message.Pace != nil:
 			w.pace.set(*message.Pace)
+		case message.Trim != nil:
+			w.askTrim()
 		case message.End != nil:
 			close(w.assigned)
 		}
@@ -181,16 +187,24 @@ func (w *Worker) serve(ctx context.Context) {
 	}
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
 	w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info)}})
-	for assign := range w.assigned {
-		done, err := w.compute(ctx, assign)
-		if err != nil {
-			w.fail(err)
-			return
+	for {
+		select {
+		case <-w.trims:
+			w.trim(ctx)
+		case assign, more := <-w.assigned:
+			if !more {
+				w.host.close()
+				return
+			}
+			done, err := w.compute(ctx, assign)
+			if err != nil {
+				w.fail(err)
+				return
+			}
+			crash.Point("worker-part-closed")
+			w.send(wire.Message{Done: &done})
 		}
-		crash.Point("worker-part-closed")
-		w.send(wire.Message{Done: &done})
 	}
-	w.host.close()
 }
 
 func (w *Worker) send(m wire.Message) {

@@ -57,7 +57,9 @@ func (p *partWriter) run() {
 		p.release(job.batch)
 		if time.Since(p.told) >= progressInterval || p.first != nil {
 			p.told = time.Now()
-			p.worker.send(wire.Message{Progress: &wire.Progress{Counts: p.part.Counts(), First: p.takeFirst()}})
+			p.worker.send(wire.Message{Progress: &wire.Progress{
+				Counts: p.part.Counts(), First: p.takeFirst(), Memory: p.worker.host.memory(),
+			}})
 		}
 	}
 }

@@ -50,6 +50,7 @@ func (t *toldError) Unwrap() error { return t.err }
 func exitCode(err error) int {
 	var usage *usageError
 	var stopped *stoppedBy
+	var child childExit
 	switch {
 	case err == nil:
 		return 0
@@ -57,6 +58,8 @@ func exitCode(err error) int {
 		return 3
 	case errors.As(err, &usage):
 		return 2
+	case errors.As(err, &child):
+		return int(child)
 	case errors.As(err, &stopped) && stopped.signal == syscall.SIGINT:
 		return 130
 	case errors.As(err, &stopped):

@@ -10,6 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/server"
 	"github.com/gpurun/gpurun/plugins/builtin"
 	"github.com/gpurun/gpurun/worker"
 )
@@ -22,7 +24,21 @@ func TestMain(m *testing.M) {
 	if os.Getenv("GPURUN_TEST_COMMAND") != "" {
 		os.Exit(Main())
 	}
-	testscript.Main(m, map[string]func(){"gpurun": func() { os.Exit(Main()) }})
+	testscript.Main(apart{m}, map[string]func(){"gpurun": func() { os.Exit(Main()) }})
+}
+
+// apart runs tests that share no lease and no job with the machine they run on.
+type apart struct{ *testing.M }
+
+func (a apart) Run() int {
+	dir, err := os.MkdirTemp("/tmp", "gpurun-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv(lease.Variable, filepath.Join(dir, "leases"))
+	os.Setenv(server.Variable, filepath.Join(dir, "jobs"))
+	return a.M.Run()
 }
 
 // TestScripts runs every command line of the documentation, and every mistake.
@@ -33,6 +49,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			env.Setenv(lease.Variable, filepath.Join(env.WorkDir, "leases"))
+			env.Setenv(server.Variable, filepath.Join(env.WorkDir, "jobs"))
 			env.Setenv("NVMLSTUB_DIR", stub)
 			return nil
 		},

@@ -47,6 +47,7 @@ while it runs, and logs, failures.jsonl and report.json.`
 // runFlags are those of run beside the job's own.
 type runFlags struct {
 	jobFlags
+	leaseFlags
 	events   string
 	report   string
 	quiet    bool
@@ -67,7 +68,7 @@ func newRun() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	c := &f.config
-	f.register(flags)
+	f.jobFlags.register(flags)
 	flags.StringVarP(&c.Output, "output", "o", "", "the output: a `FILE`, which appears when it is complete; FOLDER/ for one in parts, with a manifest.json; or - for standard output")
 	f.partBytes = chunk.DefaultPartBytes
 	flags.Var(&f.partBytes, "part-bytes", "a part of -o FOLDER/ ends with the first chunk by which it has so many bytes")
@@ -91,6 +92,7 @@ func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after so long; the same command goes on (for schedulers' limits)")
 	flags.StringVar(&f.halt, "halt", "never", "stop when so many records failed: never, fail=100, fail=5%; the same command goes on")
 	flags.StringVar(&f.giveUp, "give-up", "stop", "when no device is left: stop (the same command goes on), or mark the rest as failed")
+	f.leaseFlags.register(flags)
 	flags.StringVar(&f.report, "report", "", "write the report as JSON to this `FILE`")
 	flags.StringVar(&f.events, "json-events", "", "write events as JSON lines to standard error, or to a `FILE` with =FILE")
 	flags.Lookup("json-events").NoOptDefVal = "-"
@@ -135,6 +137,9 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	if config.Retries == 0 {
 		config.Retries = -1 // Config's zero is its default
 	}
+	if err := f.leaseFlags.check(config); err != nil {
+		return err
+	}
 	events, closeEvents, err := f.openEvents()
 	if err != nil {
 		return err
@@ -149,7 +154,10 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	ctx, stops := listen(cmd.Context())
 	defer stops.stop()
 	config.Abort = stops.abort
+	id, closeSocket := f.openSocket(&config, display, stops)
+	config.Claim = f.claimer(cmd, config, id).claim
 	report, err := do(ctx, config)
+	closeSocket()
 	display.Close()
 	err = f.conclude(report, err, stops, silent)
 	if err != nil && f.events == "-" {
@@ -209,6 +217,8 @@ type stops struct {
 	got   atomic.Pointer[syscall.Signal]
 	abort chan struct{}
 	stop  func()
+	// cancel does what SIGTERM does.
+	cancel func()
 }
 
 // listen returns a context that the first SIGINT, SIGTERM or SIGHUP ends; the
@@ -223,6 +233,12 @@ func listen(parent context.Context) (context.Context, *stops) {
 		wanted = append(wanted, syscall.SIGHUP)
 	}
 	signal.Notify(signals, wanted...)
+	s.cancel = func() {
+		select {
+		case signals <- syscall.SIGTERM:
+		default: // there are more than enough
+		}
+	}
 	done := make(chan struct{})
 	s.stop = func() {
 		signal.Stop(signals)

@@ -30,6 +30,8 @@ var mayImport = map[string]struct {
 	"chunk":              {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
 	"gpu":                {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
 	"gpu/gputest":        {[]string{"gpu"}, "a machine of GPUs for everybody's tests"},
+	"internal/owned":     {nil, "files and locks, whoever needs them"},
+	"gpu/lease":          {[]string{"internal/fault", "internal/owned"}, "who holds what is files and figures: it asks no driver and knows no jobs"},
 	"plugins/kernelpb":   {nil, "generated"},
 	"plugins":            {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":       {[]string{"plugins"}, "a built-in is a kernel like any author's"},
@@ -39,7 +41,8 @@ var mayImport = map[string]struct {
 	"internal/wire":      {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
 	"worker":             {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline", "internal/crash", "internal/profile"}, "one device, one kernel, one chunk: no inventory, no other workers"},
 	"orchestrator":       {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/crash"}, "it never touches a kernel: workers do, in processes that may die"},
-	"internal/progress":  {[]string{"orchestrator", "chunk", "gpu", "internal/fault"}, "it shows a job's events, those of its devices in gpu's words"},
+	"internal/progress":  {[]string{"orchestrator", "chunk", "gpu", "gpu/lease", "internal/server", "internal/fault"}, "it shows a job's events, and a host, in gpu's words"},
+	"internal/server":    {[]string{"orchestrator", "gpu", "gpu/lease", "internal/fault", "internal/owned", "internal/proc"}, "it steers jobs and shows them; it starts none"},
 	"cmd/gpurun":         {[]string{"..."}, "wiring"},
 	"examples/embed":     {[]string{"..."}, "a user's program"},
 }
@@ -51,6 +54,7 @@ var onlyIn = map[string][]string{
 	"github.com/vbauerster/mpb":      {"internal/progress"},
 	"github.com/spf13/cobra":         {"cmd/gpurun"},
 	"google.golang.org/grpc":         {"plugins", "plugins/kernelpb"},
+	"github.com/goccy/go-yaml":       {"gpu", "gpu/lease"},
 }
 
 type goPackage struct {

@@ -11,5 +11,5 @@ func KillChildren(...int) {}
 // KillMarked needs /proc: it does nothing here.
 func KillMarked(string) int { return 0 }
 
-// IsDescendant needs /proc: here nobody is.
-func IsDescendant(pid, ancestor int) bool { return false }
+// Ancestors needs /proc: nobody has any here.
+func Ancestors(int) []int { return nil }

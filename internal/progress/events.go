@@ -36,6 +36,10 @@ func (e *events) write(event orchestrator.Event) {
 	_, _ = e.out.Write(append(line, '\n'))
 }
 
+// EventWriter returns what writes events as JSON lines to out, for those who follow
+// a job from elsewhere.
+func EventWriter(out io.Writer) func(orchestrator.Event) { return newEvents(out).write }
+
 // WriteError writes an error that ended the program as the last JSON event.
 func WriteError(out io.Writer, err error) {
 	newEvents(out).write(failed{Kind: fault.KindOf(err), Message: err.Error()})

@@ -43,6 +43,10 @@ func alarm(event orchestrator.Event) string {
 	case orchestrator.ChunkGivenUp:
 		return fmt.Sprintf("records %s to %s are kept, marked as failed: %s",
 			Count(e.First), Count(e.First+e.Records-1), plain(e.Fault.Message))
+	case orchestrator.Paused:
+		return "paused: workers wait at their next batch border (gpurun resume goes on)"
+	case orchestrator.Resumed:
+		return "going on"
 	case orchestrator.Stopping:
 		return "stopping: waiting for the batches in work (a second signal ends at once)"
 	}

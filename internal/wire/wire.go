@@ -53,6 +53,7 @@ type Message struct {
 	Stop   *Stop   `json:"stop,omitempty"`
 	Scarce *Scarce `json:"scarce,omitempty"`
 	Pace   *Pace   `json:"pace,omitempty"`
+	Trim   *Trim   `json:"trim,omitempty"`
 	End    *End    `json:"end,omitempty"`
 
 	// To the orchestrator.
@@ -61,6 +62,7 @@ type Message struct {
 	Left     *Left     `json:"left,omitempty"`
 	Done     *Done     `json:"done,omitempty"`
 	Failed   *Failed   `json:"failed,omitempty"`
+	Trimmed  *Trimmed  `json:"trimmed,omitempty"`
 	Alive    *Alive    `json:"alive,omitempty"`
 }
 
@@ -136,6 +138,16 @@ type Pace struct {
 	HandBack time.Duration `json:"hand_back"`
 }
 
+// Trim asks the worker to let its kernel give back device memory that it keeps and
+// does not need, at the next batch border or at once if it computes nothing.
+type Trim struct{}
+
+// Trimmed answers Trim, whatever else is being sent.
+type Trimmed struct {
+	// Fault says why there is no memory back; nil: the kernel has done what it can.
+	Fault *fault.Error `json:"fault,omitempty"`
+}
+
 // End says that no chunk follows: close the kernel and exit.
 type End struct{}
 
@@ -164,6 +176,16 @@ type Progress struct {
 	Counts chunk.Counts `json:"counts"`
 	// First is set once in a worker's life: how its first batch went.
 	First *FirstBatch `json:"first,omitempty"`
+	// Memory is what the kernel's framework holds, if the kernel tells.
+	Memory *FrameworkMemory `json:"memory,omitempty"`
+}
+
+// FrameworkMemory is what a framework holds of the device's memory, in bytes; Cached
+// includes Allocated.
+type FrameworkMemory struct {
+	Library   string `json:"library,omitempty"`
+	Allocated uint64 `json:"allocated"`
+	Cached    uint64 `json:"cached"`
 }
 
 // FirstBatch tells a kernel that fails on everything from one that has met a bad

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/server"
+)
+
+const allocateHelp = `Lease MB MiB of a GPU's memory for NAME: of the GPU with most free memory, unless
+--gpu names one or the service prefers one. Memory that others use without a lease
+counts as taken.
+
+  gpurun gpus allocate embedding-service 4096 -- python serve.py
+  gpurun gpus allocate embedding-service 4096 --ttl 2h
+
+With a command the lease is the command's: it runs with that GPU alone in
+CUDA_VISIBLE_DEVICES, and when it ends, so does the lease. Without one the lease
+lives until gpurun gpus deallocate, or for --ttl. A gpurun run under a lease takes
+no further one, and is known by its name.`
+
+type allocateFlags struct {
+	*gpusFlags
+	gpu  int
+	ttl  time.Duration
+	wait time.Duration
+}
+
+func newAllocate(shared *gpusFlags) *cobra.Command {
+	f := &allocateFlags{gpusFlags: shared}
+	cmd := &cobra.Command{
+		Use:   "allocate NAME MB [-- COMMAND …]",
+		Short: "Hold some of a GPU's memory",
+		Long:  allocateHelp,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 && dash < len(args) {
+				args = args[:dash]
+			} else if dash >= 0 {
+				return errors.New("there is no command behind --")
+			}
+			return cobra.ExactArgs(2)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1], args[2:]) },
+	}
+	cmd.Flags().IntVar(&f.gpu, "gpu", -1, "the index of the GPU; default the one with most free memory")
+	cmd.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the lease lives without a command (0: until deallocated)")
+	cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long to wait for memory that others hold")
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if number := negative.FindString(err.Error()); number != "" {
+			return usagef("%s MiB cannot be leased: name a size of at least 1", number)
+		}
+		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	})
+	return cmd
+}
+
+// negative finds a size that was taken for a flag.
+var negative = regexp.MustCompile(`-\d+$`)
+
+func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []string) error {
+	rules, err := f.rules(cmd)
+	if err != nil {
+		return err
+	}
+	memory, err := parseMB(size)
+	if err != nil {
+		return err
+	}
+	quota := rules.QuotaOf(name)
+	for _, err := range []error{lease.CheckName(name), quota.Check(name, memory), f.check(cmd, command)} {
+		if err != nil {
+			return err
+		}
+	}
+	folder, err := lease.Open("")
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	devices, err := machineGPUs(ctx, f.gpu)
+	if err != nil {
+		return err
+	}
+	if devices[0].Kind != gpu.GPU {
+		return fault.New(fault.NoDevice, "this machine has no NVIDIA driver: there is no GPU to lease")
+	}
+	wait := f.wait
+	if !cmd.Flags().Changed("wait") {
+		wait = lease.Seconds(rules.Optimization.AllocationTimeout)
+	}
+	held, err := folder.Acquire(ctx, lease.Request{
+		Name: name, Command: commandLine(), Number: 1, Each: f.gpu >= 0,
+		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return server.Cards(ctx, devices, gpu.Options{}) },
+		Memory: memory, Prefer: quota.Prefer(), Owned: len(command) > 0, TTL: f.ttl, OneOfAName: true,
+		Limits: rules.Limits(), Quota: quota, Wait: wait,
+		Waiting: func(why string) { fmt.Fprintf(os.Stderr, "waiting, %s at the most: %s\n", wait, why) },
+	})
+	if err != nil {
+		return err
+	}
+	stop() // from here on signals are the command's
+	if len(command) > 0 {
+		return f.runUnder(held, devices, name, command)
+	}
+	leases := held.Leases()
+	held.Detach()
+	if f.json {
+		return writeJSON(leases)
+	}
+	for _, l := range leases {
+		fmt.Printf("%s: %s holds %s\n", l.Label, l.Name, l.Share())
+	}
+	return nil
+}
+
+func (f *allocateFlags) check(cmd *cobra.Command, command []string) error {
+	switch {
+	case f.gpu < 0 && cmd.Flags().Changed("gpu"):
+		return usagef("--gpu %d is no index of a GPU: write 0, 1, …", f.gpu)
+	case f.ttl < 0:
+		return usagef("--ttl must not be negative")
+	case f.ttl > 0 && len(command) > 0:
+		return usagef("--ttl and a command do not go together: the lease ends with the command")
+	case f.wait < 0:
+		return usagef("--wait must not be negative")
+	}
+	return nil
+}
+
+// parseMB reads a number of MiB.
+func parseMB(text string) (uint64, error) {
+	mb, err := strconv.ParseUint(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && mb > 1<<43: // no card has 8 exabytes
+		return 0, usagef("%s MiB are more than any GPU has", text)
+	case err != nil:
+		return 0, usagef("%q is no number of MiB: write 4096", text)
+	case mb == 0:
+		return 0, usagef("0 MiB cannot be leased: name a size of at least 1")
+	}
+	return mb * lease.MiB, nil
+}
+
+// runUnder runs the command under the lease, which it inherits: should this process
+// be killed, the lease lives on with the command.
+func (f *allocateFlags) runUnder(held *lease.Held, devices []gpu.Device, name string, command []string) error {
+	defer held.Release()
+	child := exec.Command(command[0], command[1:]...)
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.ExtraFiles = held.Files()
+	child.Env = append(os.Environ(), "GPURUN_NO_LEASE=true", "GPURUN_NAME="+name)
+	for _, d := range devices {
+		if server.Card(d, 0).Key == held.Leases()[0].GPU {
+			child.Env = append(child.Env, gpu.PinEnv([]gpu.Device{d})...)
+		}
+	}
+	// The terminal sends its signals to the command as well; others are passed on.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	if err := child.Start(); err != nil {
+		return usagef("run %s: %w", strings.Join(command, " "), err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			if s != syscall.SIGINT && s != syscall.SIGQUIT {
+				_ = child.Process.Signal(s)
+			}
+		case err := <-ended:
+			return childError(err)
+		}
+	}
+}
+
+// childExit is the exit status of a command that was run for the user, which is
+// gpurun's own too.
+type childExit int
+
+func (c childExit) Error() string { return fmt.Sprintf("the command ended with status %d", int(c)) }
+
+func childError(err error) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return &toldError{childExit(128 + int(status.Signal()))}
+	}
+	return &toldError{childExit(exit.ExitCode())}
+}

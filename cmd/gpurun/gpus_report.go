@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/internal/server"
+)
+
+// historyLength is how many past events a report and an export hold.
+const historyLength = 1000
+
+// gpuReport is a host, what became of its leases, and what to do.
+type gpuReport struct {
+	server.Overview
+	History []lease.Event `json:"history"`
+	Advice  []string      `json:"advice"`
+}
+
+func (f *gpusFlags) report(cmd *cobra.Command) (gpuReport, error) {
+	rules, err := f.rules(cmd)
+	if err != nil {
+		return gpuReport{}, err
+	}
+	r := gpuReport{Overview: overview(cmd.Context(), rules), History: []lease.Event{}, Advice: []string{}}
+	r.Advice = append(r.Advice, r.Overview.Advice(rules.Optimization.MemoryThreshold)...)
+	folder, err := lease.OpenExisting("")
+	if err != nil || folder == nil {
+		return r, nil // the overview says so
+	}
+	history, err := folder.History(historyLength)
+	r.History = append(r.History, history...)
+	return r, err
+}
+
+func newExport(f *gpusFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "export FILE",
+		Short: "Write all there is to know as JSON",
+		Long:  "Write GPUs, leases, jobs, the history of leases and the report's advice to FILE as\nJSON, whole or not at all; - is standard output.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := f.report(cmd)
+			if err != nil {
+				return err
+			}
+			if args[0] == "-" {
+				return writeJSON(r)
+			}
+			data, err := json.MarshalIndent(r, "", "  ")
+			if err != nil {
+				return err
+			}
+			if err := chunk.WriteDurably(args[0], append(data, '\n')); err != nil {
+				return fault.New(fault.Usage, "export: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+func newGPUReport(f *gpusFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "report",
+		Short: "Show GPUs, leases and jobs, and what their figures suggest",
+		Long:  "Show GPUs, leases, jobs, what became of past leases, and what the figures suggest\nto do.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := f.report(cmd)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return writeJSON(r)
+			}
+			r.write()
+			return nil
+		},
+	}
+}
+
+func (r gpuReport) write() {
+	progress.WriteOverview(os.Stdout, r.Overview)
+	for _, g := range r.GPUs {
+		a := g.Account
+		fmt.Printf("%s: %d MiB leased, %d MiB used without a lease, %d MiB in reserve, %d MiB free to lease\n",
+			g.Device, a.Leased/lease.MiB, a.Other/lease.MiB, a.Reserve/lease.MiB, a.Free/lease.MiB)
+	}
+	if len(r.Leases) > 0 {
+		progress.WriteLeases(os.Stdout, r.Leases, time.Now())
+	}
+	counts := make(map[string]int)
+	for _, e := range r.History {
+		counts[e.Event]++
+	}
+	fmt.Printf("leases so far: %d allocated, %d released, %d ended with their owner, %d expired, %d refused\n",
+		counts[lease.Allocated], counts[lease.Released], counts[lease.OwnerDied], counts[lease.Expired], counts[lease.Refused])
+	for _, text := range r.Advice {
+		fmt.Println("- " + text)
+	}
+	if len(r.Advice) == 0 {
+		fmt.Println("nothing to recommend")
+	}
+}

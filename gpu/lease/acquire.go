@@ -1,0 +1,184 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/owned"
+)
+
+// waitPause is between two looks at whether somebody has given back what is
+// wanted.
+const waitPause = 200 * time.Millisecond
+
+// Held is what a request got.
+type Held struct {
+	folder *Folder
+	mu     sync.Mutex
+	leases []Lease
+	files  []*os.File // of each lease
+}
+
+// Acquire takes what is asked for, all of it or nothing, waiting as long as the
+// request says. Errors are a *Refusal (fault.NoDevice), an *UnusableError, a
+// fault.Usage for a name that holds a lease, or fault.Canceled when ctx ends.
+func (f *Folder) Acquire(ctx context.Context, r Request) (*Held, error) {
+	started := time.Now()
+	said := ""
+	for {
+		held, err := f.try(ctx, r)
+		var refusal *Refusal
+		switch {
+		case ctx.Err() != nil:
+			held.Release()
+			return nil, fault.New(fault.Canceled, "wait for a GPU: %w", context.Cause(ctx))
+		case err == nil, !errors.As(err, &refusal):
+			return held, err
+		}
+		waited := time.Since(started)
+		if refusal.Never || waited+waitPause/2 > r.Wait {
+			if r.Wait > 0 && !refusal.Never {
+				refusal.waited = waited
+			}
+			f.note(Event{Time: time.Now(), Event: Refused, Lease: f.describe(r, GPU{}), Why: refusal.Error()})
+			return nil, refusal.asFault()
+		}
+		if r.Waiting != nil && refusal.why != said {
+			said = refusal.why
+			r.Waiting(said)
+		}
+		select {
+		case <-time.After(min(waitPause, r.Wait-waited)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// try decides once.
+func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
+	gpus, err := r.GPUs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(r.Wait, time.Second))
+	defer cancel()
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	all, err := f.read(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	living := f.sweep(all, time.Now())
+	if err := r.duplicate(gpus, living); err != nil {
+		return nil, err
+	}
+	chosen, refusal := choose(r, gpus, living)
+	if refusal != nil {
+		return nil, refusal
+	}
+	held := &Held{folder: f}
+	for _, a := range chosen {
+		l := f.describe(r, a.GPU)
+		file, err := f.create(l)
+		if err != nil {
+			held.Release()
+			return nil, err
+		}
+		held.leases, held.files = append(held.leases, l), append(held.files, file)
+		f.note(Event{Time: l.Created, Event: Allocated, Lease: l})
+	}
+	return held, nil
+}
+
+// duplicate refuses a second lease of one name where one is enough: on any GPU, or,
+// where the GPU was named, on that one.
+func (r Request) duplicate(gpus []GPU, living []Lease) error {
+	if !r.OneOfAName {
+		return nil
+	}
+	for _, l := range living {
+		there := slices.ContainsFunc(gpus, func(g GPU) bool { return g.Key == l.GPU })
+		if SameName(l.Name, r.Name) && (there || !r.Each) {
+			return usage("%s holds %s of %s already: gpurun gpus deallocate %s first, or name another GPU with --gpu", l.Name, l.Share(), l.Label, l.Name)
+		}
+	}
+	return nil
+}
+
+// describe is the lease that a request gets on a GPU.
+func (f *Folder) describe(r Request, g GPU) Lease {
+	host, _ := os.Hostname()
+	l := Lease{
+		ID: randomID(), Name: r.Name, GPU: g.Key, Index: g.Index, Label: g.Label,
+		Memory: r.Memory, Exclusive: r.Memory == 0, Owned: r.Owned,
+		PID: os.Getpid(), User: userName(strconv.Itoa(os.Getuid())), Host: host, Command: r.Command,
+		Created: time.Now(),
+	}
+	if r.TTL > 0 {
+		l.Expires = l.Created.Add(r.TTL)
+	}
+	return l
+}
+
+// Leases returns what is held.
+func (h *Held) Leases() []Lease {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]Lease(nil), h.leases...)
+}
+
+// Files are the lease files, for a child process that is to hold them as well: an
+// owned lease holds until the last process that has its file open is gone.
+func (h *Held) Files() []*os.File {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]*os.File(nil), h.files...)
+}
+
+// Release gives back everything; nil holds nothing. It may be called twice.
+func (h *Held) Release() { h.Keep(func(Lease) bool { return false }) }
+
+// Keep gives back what is not needed after all.
+func (h *Held) Keep(needed func(Lease) bool) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var leases []Lease
+	var files []*os.File
+	for i, l := range h.leases {
+		if needed(l) {
+			leases, files = append(leases, l), append(files, h.files[i])
+			continue
+		}
+		if owned.Remove(filepath.Join(h.folder.path, fileName(l)), h.files[i]) {
+			h.folder.note(Event{Time: time.Now(), Event: Released, Lease: l})
+		}
+	}
+	h.leases, h.files = leases, files
+}
+
+// Detach lets go of leases that have no owner, and so go on without us. Nothing is
+// held afterwards.
+func (h *Held) Detach() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, file := range h.files {
+		_ = file.Close()
+	}
+	h.leases, h.files = nil, nil
+}

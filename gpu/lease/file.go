@@ -1,0 +1,149 @@
+package lease
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/owned"
+)
+
+const (
+	fileSuffix = ".lease"
+	// keyEnd stands in a file's name behind the GPU: a lease whose file cannot be
+	// read still says what it holds.
+	keyEnd = "~"
+)
+
+// fileName is a lease's, never used twice.
+func fileName(l Lease) string {
+	return strings.NewReplacer("/", "_", keyEnd, "_").Replace(l.GPU) + keyEnd + l.ID + fileSuffix
+}
+
+func randomID() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// create makes the lease's file and returns it, locked if the lease has an owner.
+func (f *Folder) create(l Lease) (*os.File, error) {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	file, err := owned.Create(filepath.Join(f.path, fileName(l)), append(data, '\n'), 0o644, l.Owned)
+	if err != nil {
+		return nil, f.unusable("write a lease", err)
+	}
+	return file, nil
+}
+
+// found is a lease file as it was read.
+type found struct {
+	Lease
+	path string
+	// ended says why the lease is over; "" while it holds.
+	ended string
+}
+
+// The reasons why a lease is over without having been given back.
+const (
+	OwnerDied = "owner died"
+	Expired   = "expired"
+	Damaged   = "damaged"
+)
+
+// read returns every lease file, those included whose lease is over.
+func (f *Folder) read(now time.Time) ([]found, error) {
+	entries, err := os.ReadDir(f.path)
+	if err != nil {
+		return nil, f.unusable("read it", err)
+	}
+	var all []found
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), fileSuffix) {
+			continue
+		}
+		path := filepath.Join(f.path, entry.Name())
+		switch l, err := readFile(path, now); {
+		case err == nil:
+			all = append(all, l)
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, owned.ErrNotRegular):
+			// Given back just now; or no lease, whatever it is.
+		case errors.Is(err, os.ErrPermission):
+			all = append(all, found{Lease: unreadable(path), path: path}) // it may well hold
+		default:
+			return nil, f.unusable("read a lease", err)
+		}
+	}
+	return all, nil
+}
+
+// readFile reads one lease and finds out whether it holds.
+func readFile(path string, now time.Time) (found, error) {
+	data, locked, err := owned.Read(path)
+	if err != nil {
+		return found{}, err
+	}
+	l := found{path: path}
+	damaged := json.Unmarshal(data, &l.Lease) != nil || l.GPU == "" || l.ID == ""
+	switch {
+	case damaged && locked:
+		l.Lease = unreadable(path)
+	case damaged:
+		l.Lease, l.ended = unreadable(path), Damaged
+	case l.Owned && !locked:
+		l.ended = OwnerDied
+	case !l.Expires.IsZero() && now.After(l.Expires):
+		l.ended = Expired
+	}
+	return l, nil
+}
+
+// unreadable is a lease of which only the name of its file is known: it holds all
+// of that GPU.
+func unreadable(path string) Lease {
+	base := strings.TrimSuffix(filepath.Base(path), fileSuffix)
+	key, id, _ := strings.Cut(base, keyEnd)
+	return Lease{ID: id, Name: "unreadable-" + id, GPU: key, Index: -1, Label: key, Exclusive: true, Owned: true, User: "somebody"}
+}
+
+// sweep removes what is over, and what was never finished; the caller holds the
+// lock. Another user's file cannot be removed from a folder like /tmp: it stays,
+// and means nothing.
+func (f *Folder) sweep(all []found, now time.Time) (living []Lease) {
+	for _, l := range all {
+		if l.ended == "" {
+			living = append(living, l.Lease)
+			continue
+		}
+		if os.Remove(l.path) == nil {
+			f.note(Event{Time: now, Event: l.ended, Lease: l.Lease})
+		}
+	}
+	owned.Sweep(f.path, now)
+	return living
+}
+
+// List returns the leases that hold, oldest first. It takes no lock and changes
+// nothing.
+func (f *Folder) List() ([]Lease, error) {
+	all, err := f.read(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	var living []Lease
+	for _, l := range all {
+		if l.ended == "" {
+			living = append(living, l.Lease)
+		}
+	}
+	sortLeases(living)
+	return living, nil
+}

@@ -1,0 +1,316 @@
+package lease
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// holderVariable makes the test binary a program that holds the one GPU of the
+// folder it names until it is killed.
+const holderVariable = "LEASE_TEST_HOLDER"
+
+func hold() int {
+	f, err := Open(os.Getenv(holderVariable))
+	if err == nil {
+		_, err = f.Acquire(context.Background(), ask(1, func(r *Request) { r.Name = "holder" }))
+	}
+	fmt.Println(err)
+	select {} // a test that forgets it is killed by its parent's end of the pipe
+}
+
+// startHolder starts a holder and waits until it holds.
+func startHolder(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holderVariable+"="+dir)
+	cmd.SysProcAttr = deathSignal()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "<nil>\n" {
+		t.Fatalf("the holder said %q, %v", line, err)
+	}
+	return cmd
+}
+
+// A lease is free when its owner is dead, however it died, and not before.
+func TestDeadOwner(t *testing.T) {
+	f := open(t)
+	holder := startHolder(t, f.Path())
+	if _, err := f.Acquire(t.Context(), ask(1, nil)); err == nil {
+		t.Fatal("taken from a living owner")
+	}
+	list, err := f.List()
+	if err != nil || len(list) != 1 || list[0].PID != holder.Process.Pid || list[0].Name != "holder" {
+		t.Errorf("list: %+v %v", list, err)
+	}
+	_ = holder.Process.Signal(syscall.SIGSTOP) // no death
+	if _, err := f.Acquire(t.Context(), ask(1, nil)); err == nil {
+		t.Fatal("taken from a stopped owner")
+	}
+	_ = holder.Process.Kill()
+	_ = holder.Wait()
+	acquire(t, f, ask(1, nil))
+	events, _ := f.History(10)
+	seen := false
+	for _, e := range events {
+		seen = seen || e.Event == OwnerDied && e.Lease.Name == "holder"
+	}
+	if !seen {
+		t.Errorf("the history does not know of the death: %+v", events)
+	}
+}
+
+// An owned lease goes on in a child that was given its file.
+func TestInherited(t *testing.T) {
+	f := open(t)
+	held := acquire(t, f, ask(1, nil))
+	child := exec.Command("sleep", "1000")
+	child.ExtraFiles = held.Files()
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+	held.files[0].Close() // as our death would
+	if list, err := f.List(); err != nil || len(list) != 1 {
+		t.Errorf("while the child lives: %v %v", list, err)
+	}
+	_ = child.Process.Kill()
+	_ = child.Wait()
+	if list, err := f.List(); err != nil || len(list) != 0 {
+		t.Errorf("after its death: %v %v", list, err)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	f := open(t)
+	held := acquire(t, f, ask(1, func(r *Request) { r.Owned, r.TTL = false, time.Hour }))
+	held.Detach()
+	now := time.Now()
+	for after, want := range map[time.Duration]string{0: "", 59 * time.Minute: "", 61 * time.Minute: Expired} {
+		all, err := f.read(now.Add(after))
+		if err != nil || len(all) != 1 || all[0].ended != want {
+			t.Errorf("after %s: %+v %v, want %q", after, all, err, want)
+		}
+	}
+}
+
+// What somebody may find, or put, in the folder.
+func TestDamage(t *testing.T) {
+	key := IndexKey(0)
+	for name, test := range map[string]struct {
+		damage func(t *testing.T, f *Folder)
+		taken  bool // the GPU is not to be had
+	}{
+		"empty":         {damage: write(key+"~1.lease", "")},
+		"half a lease":  {damage: write(key+"~1.lease", `{"id":"1","na`)},
+		"not a lease":   {damage: write(key+"~1.lease", `[]`)},
+		"owner is gone": {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","owned":true,"exclusive":true}`)},
+		"no owner":      {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","exclusive":true}`), taken: true},
+		"expired":       {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","exclusive":true,"expires":"2001-01-01T00:00:00Z"}`)},
+		"another GPU's": {damage: write("index-7~1.lease", `{"id":"1","name":"a","gpu":"index-7","exclusive":true}`)},
+		"never named":   {damage: write(".new-1", `{"id":"1"`)},
+		"damaged, but held": {taken: true, damage: func(t *testing.T, f *Folder) {
+			held := acquire(t, f, ask(1, nil))
+			if err := held.files[0].Truncate(3); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"a pipe":   {damage: func(t *testing.T, f *Folder) { must(t, syscall.Mkfifo(filepath.Join(f.path, key+"~1.lease"), 0o666)) }},
+		"a folder": {damage: func(t *testing.T, f *Folder) { must(t, os.Mkdir(filepath.Join(f.path, key+"~1.lease"), 0o777)) }},
+		"a link": {damage: func(t *testing.T, f *Folder) {
+			must(t, os.Symlink("/etc/passwd", filepath.Join(f.path, key+"~1.lease")))
+		}},
+		"no end": {damage: func(t *testing.T, f *Folder) {
+			write(key+"~1.lease", "{")(t, f)
+			must(t, os.Truncate(filepath.Join(f.path, key+"~1.lease"), 1<<40))
+		}},
+		"odd history": {damage: write(fmt.Sprintf("history-%d.jsonl", os.Getuid()), "no JSON\n{}\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := open(t)
+			test.damage(t, f)
+			held, err := f.Acquire(t.Context(), ask(1, nil))
+			held.Release()
+			if (err != nil) != test.taken {
+				t.Errorf("got %v, want a refusal: %v", err, test.taken)
+			}
+			if _, err := f.History(10); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func write(name, text string) func(*testing.T, *Folder) {
+	return func(t *testing.T, f *Folder) {
+		must(t, os.WriteFile(filepath.Join(f.path, name), []byte(text), 0o666))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A folder that cannot hold leases is named, with why and what to do.
+func TestUnusable(t *testing.T) {
+	for name, test := range map[string]struct {
+		damage func(t *testing.T, dir string) // before Open
+		text   string
+		kind   fault.Kind
+	}{
+		"a file":          {func(t *testing.T, dir string) { must(t, os.WriteFile(dir, nil, 0o666)) }, "it is no folder", fault.Usage},
+		"a link":          {func(t *testing.T, dir string) { must(t, os.Symlink("/tmp", dir)) }, "symbolic link", fault.Usage},
+		"a lock of sorts": {func(t *testing.T, dir string) { must(t, os.MkdirAll(filepath.Join(dir, lockFile), 0o777)) }, "open its lock", fault.Usage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "leases")
+			test.damage(t, dir)
+			f, err := Open(dir)
+			if err == nil {
+				_, err = f.Acquire(t.Context(), ask(1, nil))
+			}
+			var unusable *UnusableError
+			if !errors.As(err, &unusable) || fault.KindOf(err) != test.kind || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// Somebody who keeps the folder's lock keeps nobody for longer than they wait.
+func TestLockKept(t *testing.T) {
+	f := open(t)
+	unlock, err := f.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	_, err = f.Acquire(t.Context(), ask(1, nil))
+	if err == nil || !strings.Contains(err.Error(), "somebody keeps its lock") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Another user's folder and files: only root can play both.
+func TestOtherUsers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: only root can be two users")
+	}
+	dir := shared(t)
+	f, err := Open(dir)
+	must(t, err)
+	acquire(t, f, ask(2, func(r *Request) { r.Name = "roots" }))
+	reserved := acquire(t, f, ask(2, func(r *Request) { r.Name, r.Owned = "reserved", false }))
+	reserved.Detach()
+
+	program := filepath.Join(shared(t), "program") // the test binary's folder is ours alone
+	binary, err := os.ReadFile(os.Args[0])
+	must(t, err)
+	must(t, os.WriteFile(program, binary, 0o755))
+	say := func(script string) string {
+		t.Helper()
+		cmd := exec.Command(program, "-test.run", "^TestAsAnother$", "-test.v")
+		cmd.Env = append(os.Environ(), "LEASE_TEST_DIR="+dir, "LEASE_TEST_DO="+script)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.Dir = "/"
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	if out := say("list"); !strings.Contains(out, "LIST roots reserved") {
+		t.Errorf("another user sees %s", out)
+	}
+	if out := say("acquire"); !strings.Contains(out, "is held by roots") {
+		t.Errorf("another user gets %s", out)
+	}
+	if out := say("deallocate"); !strings.Contains(out, "belongs to root, who alone can give it back") {
+		t.Errorf("another user gives back %s", out)
+	}
+	must(t, os.Chmod(dir, 0o755))
+	if out := say("acquire"); !strings.Contains(out, "it belongs to root, mode 755") {
+		t.Errorf("of a folder that is root's own: %s", out)
+	}
+}
+
+// TestAsAnother is what TestOtherUsers runs as another user.
+func TestAsAnother(t *testing.T) {
+	dir := os.Getenv("LEASE_TEST_DIR")
+	if dir == "" {
+		return // TestOtherUsers runs it
+	}
+	f, err := Open(dir)
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	switch os.Getenv("LEASE_TEST_DO") {
+	case "list":
+		list, err := f.List()
+		names := "LIST"
+		for _, l := range list {
+			names += " " + l.Name
+		}
+		t.Log(names, err)
+	case "acquire":
+		_, err := f.Acquire(t.Context(), ask(2, nil))
+		t.Log(err)
+	case "deallocate":
+		_, err := f.Deallocate(t.Context(), "reserved", -1)
+		t.Log(err)
+	}
+}
+
+// shared is a folder that other users can reach.
+func shared(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "leases-")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	return dir
+}
+
+// A full disk: a clear word, and nothing left behind.
+func TestFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: only root can make a small disk")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=4k,nr_inodes=8"); err != nil {
+		t.Skipf("SKIPPED: no small disk: %v", err)
+	}
+	defer func() { _ = syscall.Unmount(dir, 0) }()
+	f, err := Open(dir)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "fill"), make([]byte, 4096), 0o666))
+	_, err = f.Acquire(t.Context(), ask(1, nil))
+	if fault.KindOf(err) != fault.Storage || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*lease*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	must(t, os.Remove(filepath.Join(dir, "fill")))
+	held, err := f.Acquire(t.Context(), ask(1, nil))
+	must(t, err)
+	held.Release()
+}

@@ -1,0 +1,171 @@
+package lease
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Request is what somebody wants to hold.
+type Request struct {
+	// Name is the service's or the job's; Command what it runs, for people.
+	Name    string
+	Command string
+	// GPUs asks the driver for the GPUs to choose from. It is called again for
+	// every try, never while others are kept waiting.
+	GPUs func(context.Context) ([]GPU, error)
+	// Each: every one of GPUs is wanted. Else Number of them are; 0 means as many
+	// as can be had, at least one. PerGroup makes it a multiple: GPUs of one group
+	// serve one worker.
+	Each     bool
+	Number   int
+	PerGroup int
+	// Memory is bytes on each GPU; 0 for the whole GPU, alone.
+	Memory uint64
+	// Prefer is the index of a GPU that is taken before others, -1 for none.
+	Prefer int
+	// Owned leases end with this process; others after TTL, or never (0).
+	Owned bool
+	TTL   time.Duration
+	// OneOfAName refuses a name that holds a lease already.
+	OneOfAName bool
+
+	Limits Limits
+	// Quota is the service's own.
+	Quota Quota
+
+	// Wait is how long to wait for somebody to give back what is wanted. Waiting
+	// hears, once and whenever it changes, for whom.
+	Wait    time.Duration
+	Waiting func(why string)
+}
+
+// Refusal says why a request was not met. Its kind is fault.NoDevice.
+type Refusal struct {
+	Name     string
+	Memory   uint64 // 0: whole GPUs
+	Accounts []Account
+	// Never: waiting cannot help.
+	Never  bool
+	why    string
+	waited time.Duration
+}
+
+// Error names the figures of every GPU that was looked at.
+func (r *Refusal) Error() string {
+	text := "no GPU for " + r.Name + ": " + r.why
+	if r.waited >= time.Second/10 {
+		text += fmt.Sprintf(" (waited %s)", r.waited.Round(time.Second/10))
+	}
+	return text
+}
+
+// choose decides: which GPUs are taken, or why none. It is a function of what it
+// is given.
+func choose(r Request, gpus []GPU, living []Lease) ([]Account, *Refusal) {
+	accounts := Count(gpus, living, r.Limits)
+	refusal := &Refusal{Name: r.Name, Memory: r.Memory, Accounts: accounts}
+	if why := r.tooMuch(accounts); why != "" {
+		refusal.why, refusal.Never = why, true
+		return nil, refusal
+	}
+	room := r.Quota.room(r, living)
+	if room < r.least(len(accounts)) {
+		refusal.why = r.Quota.why(r, living)
+		return nil, refusal
+	}
+	var suited []Account
+	var missing []string
+	for _, a := range accounts {
+		if a.suits(r.Memory) {
+			suited = append(suited, a)
+		} else {
+			missing = append(missing, a.why(r.Memory))
+		}
+	}
+	wanted := r.wanted(len(accounts), min(len(suited), room))
+	if wanted == 0 {
+		refusal.why = strings.Join(missing, "; ")
+		if r.Number > 1 && len(suited) > 0 {
+			refusal.why = fmt.Sprintf("%d of %d are free; %s", len(suited), r.Number, refusal.why)
+		}
+		return nil, refusal
+	}
+	if wanted < len(suited) {
+		slices.SortStableFunc(suited, r.compare)
+	}
+	return suited[:wanted], nil
+}
+
+// least is how many GPUs there must be at least.
+func (r Request) least(all int) int {
+	if r.Each {
+		return all
+	}
+	return max(1, r.Number, r.PerGroup)
+}
+
+// wanted is how many of the suited are taken; 0: there are not enough.
+func (r Request) wanted(all, suited int) int {
+	group := max(1, r.PerGroup)
+	switch {
+	case suited < r.least(all):
+		return 0
+	case r.Each:
+		return all
+	case r.Number > 0:
+		return r.Number
+	}
+	return suited / group * group
+}
+
+// compare puts the preferred GPU first, then those with most free memory.
+func (r Request) compare(a, b Account) int {
+	if r.Prefer >= 0 && a.GPU.Index != b.GPU.Index {
+		switch r.Prefer {
+		case a.GPU.Index:
+			return -1
+		case b.GPU.Index:
+			return 1
+		}
+	}
+	return cmp.Or(cmp.Compare(b.Free, a.Free), cmp.Compare(a.GPU.Index, b.GPU.Index))
+}
+
+// tooMuch says why the request could not be met on an empty machine either.
+func (r Request) tooMuch(accounts []Account) string {
+	if len(accounts) == 0 {
+		return "there is none"
+	}
+	if needed := r.least(len(accounts)); needed > len(accounts) {
+		return fmt.Sprintf("%d are asked for, and there are %d", needed, len(accounts))
+	}
+	if r.Memory == 0 {
+		return ""
+	}
+	fitting := 0
+	largest := accounts[0]
+	for _, a := range accounts {
+		if r.Memory <= sub(a.Total, a.Reserve) {
+			fitting++
+		}
+		if a.Total > largest.Total {
+			largest = a
+		}
+	}
+	if fitting >= r.least(len(accounts)) {
+		return ""
+	}
+	return fmt.Sprintf("%s are asked for, and the largest, %s, has %s, of which %s are kept in reserve",
+		mib(r.Memory), largest.Label, mib(largest.Total), mib(largest.Reserve))
+}
+
+// asFault classifies a refusal: the caller's own mistake, or no device.
+func (r *Refusal) asFault() error {
+	return fault.Wrap(fault.NoDevice, r)
+}

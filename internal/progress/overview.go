@@ -1,0 +1,145 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// WriteOverview shows a host to a person: a line for each GPU, and one for each
+// running job.
+func WriteOverview(w io.Writer, o server.Overview) {
+	head := o.Host + "  " + o.Time.Local().Format(time.DateTime)
+	if o.DriverVersion != "" {
+		head += "  driver " + o.DriverVersion
+	}
+	fmt.Fprintln(w, head)
+	for _, note := range o.Notes {
+		fmt.Fprintln(w, plain(note))
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, g := range o.GPUs {
+		fmt.Fprintln(table, strings.Join(gpuRow(g), "\t"))
+	}
+	_ = table.Flush()
+	if len(o.Jobs) == 0 {
+		fmt.Fprintln(w, "no job is running")
+		return
+	}
+	for _, job := range o.Jobs {
+		fmt.Fprintln(table, strings.Join(jobRow(job), "\t"))
+	}
+	_ = table.Flush()
+}
+
+// gpuRow is the cells of one GPU's line. What a card does not tell is a dash,
+// never 0.
+func gpuRow(g server.GPU) []string {
+	if g.Lost != "" {
+		return []string{fmt.Sprintf("[%d]", g.Index), g.Name, g.State, plain(g.Lost)}
+	}
+	memory := "-"
+	if g.Memory > 0 {
+		memory = fmt.Sprintf("%d / %d MB", g.MemoryUsed/lease.MiB, g.Memory/lease.MiB)
+	}
+	power := "-"
+	if watts, known := g.Sample.Power.Get(); known {
+		power = fmt.Sprintf("%.0f W", watts)
+		if most, known := g.Sample.PowerLimit.Get(); known {
+			power = fmt.Sprintf("%.0f / %.0f W", watts, most)
+		}
+	}
+	slots := "no slots"
+	if g.Slots > 0 {
+		slots = fmt.Sprintf("%d/%d slots", g.Active, g.Slots)
+	}
+	return []string{
+		fmt.Sprintf("[%d]", g.Index), g.Name, g.State, optional(g.Sample.Utilization, " %"), optional(g.Sample.Temperature, " °C"),
+		power, memory, slots, holdersText(g.Account),
+	}
+}
+
+func optional(value gpu.Optional[int], unit string) string {
+	if n, known := value.Get(); known {
+		return strconv.Itoa(n) + unit
+	}
+	return "-"
+}
+
+// holdersText is who holds a GPU: "nightly (all of it)", "a 4096 MiB, b 2048 MiB",
+// and what is used beside.
+func holdersText(a lease.Account) string {
+	var parts []string
+	for _, l := range a.Leases {
+		if l.Exclusive {
+			parts = append(parts, l.Name+" (all of it)")
+		} else {
+			parts = append(parts, l.Name+" "+l.Share())
+		}
+	}
+	if len(parts) == 0 {
+		return "free"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// jobRow is the cells of one job's line.
+func jobRow(job server.JobStatus) []string {
+	name := job.Job.ID
+	if job.Job.Name != "" {
+		name += " " + job.Job.Name
+	}
+	if job.Trouble != "" {
+		return []string{name, plain(job.Trouble)}
+	}
+	s := job.Status
+	done := Count(s.Done.Records)
+	share := ""
+	if s.Total >= 0 {
+		done = Count(s.Done.Records) + "/" + Count(s.Total)
+	}
+	if s.Total > 0 {
+		share = fmt.Sprintf("%.1f %%", 100*float64(s.Done.Records)/float64(s.Total))
+	}
+	rest := ""
+	if left := s.Total - s.Done.Records; s.Total >= 0 && s.Rate > 0 && left > 0 && s.Phase == orchestrator.PhaseRunning {
+		rest = "ETA " + etaText(time.Duration(min(float64(left)/s.Rate, longest.Seconds())*float64(time.Second)))
+	}
+	return []string{name, string(s.Phase), share, done, rateText(s.Rate), rest, devicesText(s), filepath.Base(job.Job.Output)}
+}
+
+func devicesText(s orchestrator.Snapshot) string {
+	slots := make([]orchestrator.Slot, len(s.Workers))
+	for i, w := range s.Workers {
+		slots[i].Name = w.Device
+	}
+	if len(slots) == 0 {
+		return "-"
+	}
+	return slotNames(slots)
+}
+
+// WriteLeases shows leases, one a line.
+func WriteLeases(w io.Writer, leases []lease.Lease, now time.Time) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, l := range leases {
+		ends := "until deallocated"
+		switch {
+		case l.Owned:
+			ends = fmt.Sprintf("until process %d ends", l.PID)
+		case !l.Expires.IsZero():
+			ends = "for another " + durationText(l.Expires.Sub(now))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\tsince %s\n", l.Label, l.Name, l.Share(), l.User, ends, l.Created.Local().Format("15:04:05"))
+	}
+	_ = table.Flush()
+}

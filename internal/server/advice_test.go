@@ -1,0 +1,80 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// card is a GPU of 100 MiB, so that a MiB is a percent.
+func card(used uint64, leases ...lease.Lease) GPU {
+	return GPU{
+		Glance:  gpu.Glance{Device: gpu.Device{Kind: gpu.GPU, UUID: "GPU-0", Memory: 100 << 20}, MemoryUsed: used << 20},
+		Account: lease.Account{Leases: leases},
+	}
+}
+
+func computingJob(batch int) JobStatus {
+	return JobStatus{Job: Entry{ID: "3fa9"}, Status: orchestrator.Snapshot{
+		Phase: orchestrator.PhaseRunning, BatchSize: batch,
+		Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseComputing}},
+	}}
+}
+
+func TestAdvice(t *testing.T) {
+	hot := 88
+	hotCard := card(10)
+	hotCard.Sample.Temperature = gpu.Some(hot)
+	haunted := card(10)
+	haunted.Strangers = []gpu.Process{{PID: 7, Memory: gpu.Some[uint64](5 << 20)}}
+	lost := card(0)
+	lost.Lost = "the GPU is lost"
+	whole := lease.Lease{Name: "nightly", Exclusive: true}
+	for name, test := range map[string]struct {
+		gpu  GPU
+		jobs []JobStatus
+		want string // "" for none
+	}{
+		"nothing":         {gpu: card(10)},
+		"full, held":      {gpu: card(91, whole), want: "GPU 0: 91 % of its memory is used, over the threshold of 85 %: gpurun gpus optimize nightly"},
+		"full, not held":  {gpu: card(91), want: "nobody holds a lease of it"},
+		"hot":             {gpu: hotCard, want: "GPU 0 is at 88 °C"},
+		"haunted":         {gpu: haunted, want: "process 7 uses 5 MiB and belongs to no living job"},
+		"lost":            {gpu: lost, want: "does not answer"},
+		"too large":       {gpu: card(10, lease.Lease{Name: "a", Memory: 50 << 20}), want: "a holds 50 MiB of GPU 0, where 10 MiB are in use"},
+		"small batches":   {gpu: card(21, whole), jobs: []JobStatus{computingJob(128)}, want: "job 3fa9: 21 % of GPU 0's memory is used: try --batch-size 512 (now 128)"},
+		"good batches":    {gpu: card(60, whole), jobs: []JobStatus{computingJob(128)}},
+		"shared":          {gpu: card(21, lease.Lease{Name: "a", Memory: 20 << 20}, lease.Lease{Name: "b", Memory: 20 << 20}), jobs: []JobStatus{computingJob(128)}},
+		"still opening":   {gpu: card(1, whole), jobs: []JobStatus{{Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, BatchSize: 8, Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseOpening}}}}}},
+		"does not answer": {gpu: card(1, whole), jobs: []JobStatus{{Trouble: "frozen"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Overview{GPUs: []GPU{test.gpu}, Jobs: test.jobs}.Advice(0.85)
+			if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.Contains(got[0], test.want)) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A process belongs to a job if it or one of its ancestors is the job.
+func TestBelongs(t *testing.T) {
+	t.Setenv(Variable, filepath.Join(t.TempDir(), "jobs"))
+	child := startJob(t, "child").Process.Pid
+	for name, test := range map[string]struct {
+		living int
+		want   bool
+	}{"itself": {child, true}, "its parent": {os.Getpid(), true}, "somebody else": {1 << 30, false}} {
+		if got := belongs(child, map[int]bool{test.living: true}); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if belongs(1<<30, map[int]bool{os.Getpid(): true}) {
+		t.Error("a process that is not there")
+	}
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/owned"
+)
+
+const entrySuffix = ".json"
+
+// Jobs returns this user's running jobs, oldest first, and removes what dead ones
+// have left.
+func Jobs() []Entry {
+	var jobs []Entry
+	for _, dir := range folders() {
+		if checkPrivate(dir) != nil {
+			continue // not there, or not ours to believe
+		}
+		paths, _ := filepath.Glob(filepath.Join(dir, "*"+entrySuffix))
+		for _, path := range paths {
+			if e, lives := readEntry(path); lives {
+				jobs = append(jobs, e)
+			}
+		}
+		owned.Sweep(dir, time.Now())
+	}
+	slices.SortFunc(jobs, func(a, b Entry) int { return a.Started.Compare(b.Started) })
+	return slices.CompactFunc(jobs, func(a, b Entry) bool { return a.ID == b.ID })
+}
+
+// readEntry reads a job's file; that of a dead job goes, with its socket.
+func readEntry(path string) (e Entry, lives bool) {
+	data, lives, err := owned.Read(path)
+	if err != nil {
+		return e, false
+	}
+	damaged := json.Unmarshal(data, &e) != nil
+	if !lives {
+		id := strings.TrimSuffix(filepath.Base(path), entrySuffix)
+		_ = os.Remove(filepath.Join(filepath.Dir(path), id+".sock"))
+		if dir := filepath.Dir(e.Socket); !damaged && strings.HasPrefix(filepath.Base(dir), "gpurun-job-") {
+			_ = os.Remove(e.Socket)
+			_ = os.Remove(dir)
+		}
+		_ = os.Remove(path)
+	}
+	return e, lives && !damaged
+}
+
+// Find returns the one running job that ref means: an id or the beginning of one, a
+// name, or the path of an output. Errors are fault.Usage and name what there is.
+func Find(ref string) (Entry, error) {
+	jobs := Jobs()
+	output, err := filepath.Abs(ref)
+	if err != nil {
+		output = ref
+	}
+	for _, means := range []func(Entry) bool{
+		func(e Entry) bool { return e.ID == ref },
+		func(e Entry) bool { return e.Output == output },
+		func(e Entry) bool { return e.Name == ref },
+		func(e Entry) bool { return ref != "" && strings.HasPrefix(e.ID, ref) },
+	} {
+		var found []Entry
+		for _, e := range jobs {
+			if means(e) {
+				found = append(found, e)
+			}
+		}
+		switch len(found) {
+		case 0:
+			continue
+		case 1:
+			return found[0], nil
+		}
+		return Entry{}, fault.New(fault.Usage, "%q means several jobs: %s", ref, describe(found))
+	}
+	if len(jobs) == 0 {
+		return Entry{}, fault.New(fault.Usage, "no job %q is running: none is at all", ref)
+	}
+	return Entry{}, fault.New(fault.Usage, "no job %q is running; there are %s", ref, describe(jobs))
+}
+
+func describe(jobs []Entry) string {
+	var list []string
+	for _, e := range jobs {
+		text := fmt.Sprintf("%s (%s)", e.ID, e.Output)
+		if e.Name != "" {
+			text = fmt.Sprintf("%s (%s, %s)", e.ID, e.Name, e.Output)
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
+}

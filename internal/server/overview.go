@@ -1,0 +1,190 @@
+package server
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// jobTime is how long a job may take to say how it is before it is shown without.
+const jobTime = 2 * time.Second
+
+// Overview is a host at one moment: what `gpurun status --json` and `gpurun gpus
+// export` write.
+type Overview struct {
+	Time          time.Time     `json:"time"`
+	Host          string        `json:"host"`
+	DriverVersion string        `json:"driver_version,omitempty"`
+	GPUs          []GPU         `json:"gpus"`
+	Leases        []lease.Lease `json:"leases"`
+	Jobs          []JobStatus   `json:"jobs"`
+	// Notes say what is not as expected: no driver, no leases.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// GPU is one card, who holds it, and who uses it.
+type GPU struct {
+	gpu.Glance
+	// Account is what of its memory is leased, used without a lease, and free.
+	Account lease.Account `json:"account"`
+	// Slots are the workers that jobs of this user have on it, Active those that
+	// compute.
+	Slots  int `json:"slots"`
+	Active int `json:"active"`
+	// Strangers are processes that use it and belong to no living job or lease, as
+	// far as can be told from here.
+	Strangers []gpu.Process `json:"strangers,omitempty"`
+}
+
+// Look takes an overview: of the GPUs, the leases in folder (nil: none), and this
+// user's jobs. What cannot be found out is a note: a person who looks wants to see
+// the rest.
+func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, options gpu.Options) Overview {
+	host, _ := os.Hostname()
+	o := Overview{Time: time.Now(), Host: host, GPUs: []GPU{}, Leases: []lease.Lease{}}
+	var sight gpu.Sight
+	var driver error
+	var both sync.WaitGroup
+	both.Add(1)
+	go func() { // a driver may take its time
+		defer both.Done()
+		sight, driver = gpu.Look(ctx, options)
+	}()
+	o.Jobs = askAll(ctx, Jobs())
+	both.Wait()
+	if driver != nil {
+		o.Notes = append(o.Notes, driver.Error())
+	}
+	if sight.Note != "" {
+		o.Notes = append(o.Notes, sight.Note)
+	}
+	if folder != nil {
+		leases, err := folder.List()
+		if err != nil {
+			o.Notes = append(o.Notes, err.Error())
+		}
+		o.Leases = append(o.Leases, leases...)
+	}
+	o.DriverVersion = sight.DriverVersion
+	o.addGPUs(sight.GPUs, limits)
+	return o
+}
+
+// askAll asks every job how it is, side by side: one that is stopped must not hold
+// up the others.
+func askAll(ctx context.Context, entries []Entry) []JobStatus {
+	ctx, cancel := context.WithTimeout(ctx, jobTime)
+	defer cancel()
+	jobs := make([]JobStatus, len(entries))
+	var all sync.WaitGroup
+	for i, e := range entries {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			status, err := NewClient(e).Status(ctx)
+			if err != nil {
+				status = JobStatus{Job: e, Trouble: err.Error()}
+			}
+			jobs[i] = status
+		}()
+	}
+	all.Wait()
+	return jobs
+}
+
+func (o *Overview) addGPUs(glances []gpu.Glance, limits lease.Limits) {
+	cards := make([]lease.GPU, len(glances))
+	for i, g := range glances {
+		cards[i] = Card(g.Device, g.MemoryUsed)
+	}
+	living := o.livingProcesses()
+	for i, account := range lease.Count(cards, o.Leases, limits) {
+		g := GPU{Glance: glances[i], Account: account}
+		for _, job := range o.Jobs {
+			for _, w := range job.Status.Workers {
+				g.addWorker(w)
+			}
+		}
+		for _, p := range g.Sample.Processes.Or(nil) {
+			if !belongs(p.PID, living) {
+				g.Strangers = append(g.Strangers, p)
+			}
+		}
+		o.GPUs = append(o.GPUs, g)
+	}
+}
+
+func (g *GPU) addWorker(w orchestrator.WorkerSnapshot) {
+	if !slices.Contains(w.GPUs, g.UUID) {
+		return
+	}
+	g.Slots++
+	if w.Phase == orchestrator.PhaseComputing {
+		g.Active++
+	}
+}
+
+// livingProcesses are those that jobs and leases are held by.
+func (o *Overview) livingProcesses() map[int]bool {
+	living := make(map[int]bool)
+	for _, l := range o.Leases {
+		if l.Owned && l.Host == o.Host {
+			living[l.PID] = true
+		}
+	}
+	for _, job := range o.Jobs {
+		living[job.Job.PID] = true
+	}
+	return living
+}
+
+// belongs reports whether a process or one of its ancestors is among these. One
+// that cannot be seen from here belongs to nobody.
+func belongs(pid int, living map[int]bool) bool {
+	if living[pid] {
+		return true
+	}
+	for _, above := range proc.Ancestors(pid) {
+		if living[above] {
+			return true
+		}
+	}
+	return false
+}
+
+// Card is a device as leases know it.
+func Card(d gpu.Device, used uint64) lease.GPU {
+	key := d.UUID
+	if key == "" {
+		key = lease.IndexKey(d.Index)
+	}
+	return lease.GPU{Key: key, Index: d.Index, Label: d.String(), Total: d.Memory, Used: used}
+}
+
+// Cards looks at the memory of these devices now. One that the driver does not show,
+// a MIG instance, has the figures of the inventory.
+func Cards(ctx context.Context, devices []gpu.Device, options gpu.Options) ([]lease.GPU, error) {
+	sight, err := gpu.Look(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	cards := make([]lease.GPU, len(devices))
+	for i, d := range devices {
+		cards[i] = Card(d, sub(d.Memory, d.MemoryFree))
+		for _, g := range sight.GPUs {
+			if g.UUID != "" && g.UUID == d.UUID {
+				cards[i].Total, cards[i].Used = g.Memory, g.MemoryUsed
+			}
+		}
+	}
+	return cards, nil
+}
+
+func sub(a, b uint64) uint64 { return a - min(a, b) }

@@ -1,0 +1,361 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// jobVariable makes the test binary a job that is registered until it is killed.
+const jobVariable = "SERVER_TEST_JOB"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(jobVariable); name != "" {
+		r, err := Register(Entry{Name: name, Output: "/" + name})
+		fmt.Println(err)
+		if err == nil {
+			defer r.Serve(&fakeJob{}, &Events{})()
+		}
+		time.Sleep(time.Hour)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// fakeJob remembers what was done to it.
+type fakeJob struct {
+	mu       sync.Mutex
+	paused   bool
+	canceled int
+	asked    chan struct{} // closed by Trim, which then waits for block
+	block    chan struct{}
+}
+
+func (f *fakeJob) Snapshot() orchestrator.Snapshot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, Total: 100}
+	if f.paused {
+		s.Phase = orchestrator.PhasePaused
+	}
+	return s
+}
+
+func (f *fakeJob) set(paused bool) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed, f.paused = f.paused != paused, paused
+	return changed
+}
+
+func (f *fakeJob) Pause() bool  { return f.set(true) }
+func (f *fakeJob) Resume() bool { return f.set(false) }
+
+func (f *fakeJob) Cancel() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.canceled++
+}
+
+func (f *fakeJob) Trim(ctx context.Context) []orchestrator.Trimmed {
+	if f.block != nil {
+		close(f.asked)
+		select {
+		case <-f.block:
+		case <-ctx.Done():
+		}
+	}
+	return []orchestrator.Trimmed{{Device: "GPU 0"}, {Device: "GPU 1", Fault: fault.New(fault.Timeout, "busy")}}
+}
+
+// serve registers a job in a folder of the test's own.
+func serve(t *testing.T) (*fakeJob, *Registration, *Events) {
+	t.Helper()
+	t.Setenv(Variable, filepath.Join(t.TempDir(), "jobs"))
+	r, err := Register(Entry{Name: "nightly", Output: "/data/out.jsonl", Kernel: "echo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, events := &fakeJob{}, &Events{}
+	t.Cleanup(r.Serve(job, events))
+	return job, r, events
+}
+
+func TestSteering(t *testing.T) {
+	job, r, _ := serve(t)
+	client := NewClient(r.Entry)
+	ctx := t.Context()
+	if s, err := client.Status(ctx); err != nil || s.Job.ID != r.Entry.ID || s.Status.Total != 100 || s.Status.Phase != orchestrator.PhaseRunning {
+		t.Errorf("status: %+v %v", s, err)
+	}
+	if s, err := client.Pause(ctx); err != nil || s.Status.Phase != orchestrator.PhasePaused {
+		t.Errorf("pause: %+v %v", s, err)
+	}
+	if s, err := client.Resume(ctx); err != nil || s.Status.Phase != orchestrator.PhaseRunning {
+		t.Errorf("resume: %+v %v", s, err)
+	}
+	if _, err := client.Cancel(ctx); err != nil || job.canceled != 1 {
+		t.Errorf("cancel: %d %v", job.canceled, err)
+	}
+	answers, err := client.Trim(ctx)
+	if err != nil || len(answers) != 2 || answers[0].Fault != nil || answers[1].Fault.Kind != fault.Timeout {
+		t.Errorf("trim: %+v %v", answers, err)
+	}
+}
+
+func TestEventsStream(t *testing.T) {
+	_, r, events := serve(t)
+	response := get(t, r, "/v1/events")
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for _, want := range []string{`{"event":"a"}`, `{"event":"b"}`} {
+		fmt.Fprintln(events, want)
+		if !lines.Scan() || lines.Text() != want {
+			t.Errorf("got %q, want %q", lines.Text(), want)
+		}
+	}
+	events.Close()
+	if lines.Scan() {
+		t.Errorf("after the end: %q", lines.Text())
+	}
+}
+
+// A listener that does not read costs the job nothing, and is left.
+func TestSlowListener(t *testing.T) {
+	var e Events
+	lines, _, _ := e.listen()
+	for i := range eventsAhead + 1 {
+		fmt.Fprintln(&e, i)
+	}
+	n := 0
+	for range lines {
+		n++
+	}
+	if n != eventsAhead || len(e.listeners) != 0 {
+		t.Errorf("%d lines, then %d listeners", n, len(e.listeners))
+	}
+	for range maxListeners {
+		if _, _, ok := e.listen(); !ok {
+			t.Fatal("refused too early")
+		}
+	}
+	if _, _, ok := e.listen(); ok {
+		t.Error("one listener too many")
+	}
+}
+
+func get(t *testing.T, r *Registration, path string) *http.Response {
+	t.Helper()
+	response, err := NewClient(r.Entry).http.Get("http://job" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+// What a client can do wrong, on purpose or not, costs nobody else anything.
+func TestHostileRequests(t *testing.T) {
+	job, r, _ := serve(t)
+	huge := strings.Repeat("x", 2*maxBody)
+	for name, test := range map[string]struct{ request, want string }{
+		"unknown path":        {"GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", "404"},
+		"wrong method":        {"GET /v1/cancel HTTP/1.1\r\nHost: x\r\n\r\n", "405"},
+		"made-up method":      {"FROB /v1/status HTTP/1.1\r\nHost: x\r\n\r\n", "405"},
+		"no HTTP":             {"\x00\x01\x02\r\n\r\n", "400"},
+		"way out of the tree": {"GET /v1/../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", "307"},
+		"huge body":           {fmt.Sprintf("POST /v1/cancel HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(huge), huge), "413"},
+		"huge chunks":         {fmt.Sprintf("POST /v1/cancel HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(huge), huge), "413"},
+		"huge header":         {"GET /v1/status HTTP/1.1\r\nHost: x\r\nX: " + huge + "\r\n\r\n", "431"},
+		"endless length":      {"POST /v1/cancel HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", "400"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("unix", r.Entry.Socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			go func() { _, _ = io.WriteString(conn, test.request) }()
+			line, _ := bufio.NewReader(conn).ReadString('\n')
+			if !strings.Contains(line, " "+test.want) {
+				t.Errorf("got %q, want %s", line, test.want)
+			}
+		})
+	}
+	if job.canceled != 0 {
+		t.Errorf("one of them got through: canceled %d times", job.canceled)
+	}
+}
+
+// Clients that say nothing take all connections; in time they lose them, and who
+// has something to say is heard.
+func TestSilentClients(t *testing.T) {
+	_, r, _ := serve(t)
+	for range maxConnections + 10 {
+		conn, err := net.Dial("unix", r.Entry.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := NewClient(r.Entry).Status(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// A job that ends lets go of a client who still waits for something.
+func TestEndWhileAsked(t *testing.T) {
+	t.Setenv(Variable, filepath.Join(t.TempDir(), "jobs"))
+	r, err := Register(Entry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &fakeJob{asked: make(chan struct{}), block: make(chan struct{})}
+	defer close(job.block)
+	end := r.Serve(job, &Events{})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := NewClient(r.Entry).Trim(t.Context())
+		answered <- err
+	}()
+	<-job.asked
+	end()
+	if err := <-answered; err == nil {
+		t.Error("answered by a job that has ended")
+	}
+	if left, _ := os.ReadDir(os.Getenv(Variable)); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// startJob starts a job in a process of its own.
+func startJob(t *testing.T, name string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), jobVariable+"="+name)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "<nil>\n" {
+		t.Fatalf("the job said %q", line)
+	}
+	return cmd
+}
+
+// Jobs are found by id, beginning, name and output; dead ones are not there, and
+// leave nothing.
+func TestJobs(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "jobs")
+	t.Setenv(Variable, dir)
+	if jobs := Jobs(); len(jobs) != 0 {
+		t.Errorf("no folder, but jobs: %+v", jobs)
+	}
+	first, second := startJob(t, "first"), startJob(t, "second")
+	jobs := Jobs()
+	if len(jobs) != 2 || jobs[0].PID != first.Process.Pid || jobs[1].Name != "second" {
+		t.Fatalf("jobs: %+v", jobs)
+	}
+	for _, ref := range []string{jobs[0].ID, jobs[0].ID[:7], "first", "/first"} {
+		if e, err := Find(ref); err != nil || e.ID != jobs[0].ID {
+			t.Errorf("%q: %+v %v", ref, e, err)
+		}
+	}
+	if _, err := Find("third"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), jobs[1].ID+" (second, /second)") {
+		t.Errorf("unknown: %v", err)
+	}
+	startJob(t, "second")
+	if _, err := Find("second"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "several") {
+		t.Errorf("ambiguous: %v", err)
+	}
+	_ = first.Process.Kill()
+	_ = first.Wait()
+	if jobs := Jobs(); len(jobs) != 2 || jobs[0].PID != second.Process.Pid {
+		t.Errorf("after a death: %+v", jobs)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, jobs[0].ID+"*")); len(left) > 0 {
+		t.Errorf("the dead left %v", left)
+	}
+}
+
+// Files that no job wrote mean no job.
+func TestDamagedEntries(t *testing.T) {
+	_, r, _ := serve(t)
+	dir := os.Getenv(Variable)
+	for name, text := range map[string]string{"a.json": "", "b.json": "{", "c.json": "[]", "d.json": `{"id":"d","socket":"/etc/passwd"}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if jobs := Jobs(); len(jobs) != 1 || jobs[0].ID != r.Entry.ID {
+		t.Errorf("jobs: %+v", jobs)
+	}
+	if _, err := os.Stat("/etc/passwd"); err != nil {
+		t.Fatal("a socket that is none of ours was removed")
+	}
+}
+
+// Only a private folder is used.
+func TestFolders(t *testing.T) {
+	open := filepath.Join(t.TempDir(), "open")
+	if err := os.Mkdir(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(Variable, open)
+	if _, err := Register(Entry{}); err == nil || !strings.Contains(err.Error(), "is open to other users (mode 777)") {
+		t.Errorf("an open folder: %v", err)
+	}
+	if len(Jobs()) != 0 {
+		t.Error("an open folder was believed")
+	}
+	// A name that is too long for a socket is no reason to go without.
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
+	t.Setenv(Variable, long)
+	r, err := Register(Entry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := r.Serve(&fakeJob{}, &Events{})
+	if _, err := NewClient(r.Entry).Status(t.Context()); err != nil {
+		t.Error(err)
+	}
+	end()
+	if _, err := os.Stat(filepath.Dir(r.Entry.Socket)); err == nil {
+		t.Error("the socket's folder is left")
+	}
+}
+
+// The status that is written can be read.
+func TestStatusJSON(t *testing.T) {
+	data, err := json.Marshal(JobStatus{Job: Entry{ID: "a", Kernel: "echo"}, Status: orchestrator.Snapshot{Total: -1}})
+	var s JobStatus
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil || s.Job.Kernel != "echo" || s.Status.Total != -1 {
+		t.Errorf("%s: %+v %v", data, s, err)
+	}
+}

@@ -1,0 +1,239 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// steered is a job that runs beside the test, with a hand on it.
+type steered struct {
+	t       *testing.T
+	control *orchestrator.Control
+	cancel  context.CancelFunc
+	done    chan error
+	mu      sync.Mutex
+	events  []string
+}
+
+func steer(t *testing.T, config orchestrator.Config, control *orchestrator.Control) *steered {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &steered{t: t, control: control, cancel: cancel, done: make(chan error, 1)}
+	config.Control = control
+	config.OnEvent = func(e orchestrator.Event) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.events = append(s.events, e.EventName())
+	}
+	go func() {
+		_, err := orchestrator.Run(ctx, config)
+		s.done <- err
+	}()
+	t.Cleanup(func() { cancel(); control.Resume() })
+	return s
+}
+
+func (s *steered) count(event string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range s.events {
+		if name == event {
+			n++
+		}
+	}
+	return n
+}
+
+// await waits for a snapshot that is as it should be.
+func (s *steered) await(what string, is func(orchestrator.Snapshot) bool) orchestrator.Snapshot {
+	s.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		snapshot := s.control.Snapshot()
+		if is(snapshot) {
+			return snapshot
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited a minute for %s: %+v", what, snapshot)
+		}
+	}
+}
+
+func (s *steered) awaitPaused() orchestrator.Snapshot {
+	s.t.Helper()
+	return s.await("all workers to pause", func(snapshot orchestrator.Snapshot) bool {
+		return snapshot.Phase == orchestrator.PhasePaused && len(snapshot.Workers) > 0 &&
+			!slices.ContainsFunc(snapshot.Workers, func(w orchestrator.WorkerSnapshot) bool { return w.Phase != orchestrator.PhasePaused })
+	})
+}
+
+func computing(s orchestrator.Snapshot) bool { return s.Done.Records > 0 }
+
+func slowConfig(d jobDir) orchestrator.Config {
+	config := d.config("test-slow")
+	config.KernelConfig, config.BatchSize = []byte(`{"milliseconds":2}`), 2
+	return config
+}
+
+// A paused job computes nothing and loses nothing: not its workers, and no record.
+func TestPause(t *testing.T) {
+	d := newJobDir(t, numbered(1000))
+	job := steer(t, slowConfig(d), &orchestrator.Control{})
+	job.await("the first batch", computing)
+	for range 3 {
+		if !job.control.Pause() || job.control.Pause() {
+			t.Error("pausing is new once")
+		}
+		paused := job.awaitPaused()
+		if again := job.control.Snapshot(); again.Done != paused.Done || again.Workers[0].PID == 0 {
+			t.Errorf("while paused: %+v, then %+v", paused, again)
+		}
+		if !job.control.Resume() || job.control.Resume() {
+			t.Error("resuming is new once")
+		}
+		job.await("it to go on", func(s orchestrator.Snapshot) bool { return s.Done.Records > paused.Done.Records })
+	}
+	if err := <-job.done; err != nil {
+		t.Fatalf("%v\n%s", err, d.logs())
+	}
+	if d.read("out.jsonl") != d.read("in.jsonl") {
+		t.Error("the output differs")
+	}
+	if job.count("worker_started") != 2 || job.count("paused") != 3 || job.count("resumed") != 3 {
+		t.Errorf("events: %d workers, %d pauses, %d resumed", job.count("worker_started"), job.count("paused"), job.count("resumed"))
+	}
+	if s := job.control.Snapshot(); s.Phase != orchestrator.PhaseEnded || s.Done.Records != 1000 || s.Total != 1000 {
+		t.Errorf("at the end: %+v", s)
+	}
+	if job.control.Pause(); job.count("paused") != 3 {
+		t.Error("an event after the last")
+	}
+}
+
+// A job that is paused before it begins waits with open kernels; a stop ends the
+// waiting, and the same job goes on.
+func TestPausedJobStops(t *testing.T) {
+	d := newJobDir(t, numbered(100))
+	control := &orchestrator.Control{}
+	if s := control.Snapshot(); s.Phase != orchestrator.PhasePreparing || s.Total != -1 {
+		t.Errorf("before it begins: %+v", s)
+	}
+	control.Pause()
+	job := steer(t, slowConfig(d), control)
+	if s := job.awaitPaused(); s.Done.Records != 0 {
+		t.Errorf("computed although paused: %+v", s)
+	}
+	job.cancel()
+	wantFault(t, <-job.done, fault.Canceled)
+	mustRun(t, d, slowConfig(d))
+	if d.read("out.jsonl") != d.read("in.jsonl") {
+		t.Error("the output differs")
+	}
+}
+
+// Asking for memory is answered by every worker: one that computes at its next
+// batch border, one that waits at once.
+func TestTrim(t *testing.T) {
+	d := newJobDir(t, numbered(1000))
+	job := steer(t, slowConfig(d), &orchestrator.Control{})
+	job.await("the first batch", computing)
+	ask := func(when string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		answers := job.control.Trim(ctx)
+		if len(answers) != 2 {
+			t.Fatalf("%s: %+v", when, answers)
+		}
+		for _, answer := range answers {
+			wantFault(t, answer.Fault, fault.Incompatible, "does not know how to give memory back")
+		}
+	}
+	ask("while it computes")
+	job.control.Pause()
+	job.awaitPaused()
+	ask("while it waits")
+	job.control.Resume()
+	if err := <-job.done; err != nil || d.read("out.jsonl") != d.read("in.jsonl") {
+		t.Errorf("the job: %v\n%s", err, d.logs())
+	}
+	if answers := job.control.Trim(t.Context()); len(answers) != 0 {
+		t.Errorf("after its end: %+v", answers)
+	}
+}
+
+// A job uses what it was given of the devices it selected, and gives it back.
+func TestClaim(t *testing.T) {
+	d := newJobDir(t, numbered(8))
+	config := d.config("echo")
+	config.GPUs, config.BatchSize = "cpu:4", 4 // two chunks: two devices are enough
+	var asked, kept, told []string
+	released := 0
+	names := func(devices []gpu.Device) (list []string) {
+		for _, device := range devices {
+			list = append(list, device.String())
+		}
+		return list
+	}
+	config.OnEvent = func(e orchestrator.Event) {
+		if notice, ok := e.(orchestrator.Notice); ok {
+			told = append(told, notice.Text)
+		}
+	}
+	config.Claim = func(_ context.Context, devices []gpu.Device, tell func(string)) (*orchestrator.Claim, error) {
+		asked = names(devices)
+		tell("waiting for somebody")
+		return &orchestrator.Claim{
+			Devices: devices[1:], Notes: []string{"one is another's"},
+			Keep:    func(used []gpu.Device) { kept = names(used) },
+			Release: func() { released++ },
+		}, nil
+	}
+	report := mustRun(t, d, config)
+	if len(asked) != 4 || !slices.Equal(kept, []string{"CPU 1", "CPU 2"}) || released != 1 {
+		t.Errorf("asked for %v, kept %v, released %d times", asked, kept, released)
+	}
+	if !slices.Equal(told, []string{"waiting for somebody", "one is another's"}) {
+		t.Errorf("told %q", told)
+	}
+	for _, w := range report.Workers {
+		if w.Device == "CPU 0" {
+			t.Errorf("a worker on a device that it was not given: %+v", w)
+		}
+	}
+}
+
+// Nobody waits for a device to hear that the kernel's name is wrong.
+func TestClaimIsNotWaitedFor(t *testing.T) {
+	d := newJobDir(t, numbered(1))
+	config := d.config("no-such-kernel")
+	config.Claim = func(ctx context.Context, _ []gpu.Device, _ func(string)) (*orchestrator.Claim, error) {
+		<-ctx.Done() // somebody holds them for ever
+		return nil, fault.New(fault.Canceled, "wait: %w", context.Cause(ctx))
+	}
+	_, err := run(t, config)
+	wantFault(t, err, fault.Incompatible, "no-such-kernel")
+
+	refused := errors.New("all are taken")
+	config = d.config("echo")
+	config.Claim = func(context.Context, []gpu.Device, func(string)) (*orchestrator.Claim, error) {
+		return nil, fault.New(fault.NoDevice, "%w", refused)
+	}
+	if _, err := run(t, config); !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	config.Claim = func(context.Context, []gpu.Device, func(string)) (*orchestrator.Claim, error) {
+		t.Error("a plan claims devices")
+		return nil, refused
+	}
+	if _, err := orchestrator.MakePlan(t.Context(), config); err != nil {
+		t.Error(err)
+	}
+}
