@@ -1,6 +1,7 @@
 package jsonline
 
 import (
+	"bytes"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -50,19 +51,24 @@ func hex4(s []byte) rune {
 	return r
 }
 
+// AppendUnquoted appends to dst the text that value, a valid JSON string with its
+// quotes, stands for. Halves of surrogate pairs become the replacement character.
+func AppendUnquoted(dst, value []byte) []byte {
+	return appendUnquoted(dst, value[1:len(value)-1])
+}
+
 // appendUnquoted appends what s stands for.
 func appendUnquoted(dst, s []byte) []byte {
-	for len(s) > 0 {
-		if s[0] != '\\' {
-			dst = append(dst, s[0])
-			s = s[1:]
-			continue
+	for {
+		plain := bytes.IndexByte(s, '\\')
+		if plain < 0 {
+			return append(dst, s...)
 		}
-		r, size := unescape(s)
+		dst = append(dst, s[:plain]...)
+		r, size := unescape(s[plain:])
 		dst = utf8.AppendRune(dst, r)
-		s = s[size:]
+		s = s[plain+size:]
 	}
-	return dst
 }
 
 // unquotesTo reports whether s stands for name, without writing it out.
