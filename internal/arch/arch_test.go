@@ -18,25 +18,28 @@ var mayImport = map[string]struct {
 	allowed []string
 	why     string
 }{
-	"internal/fault":     {nil, "everyone speaks of failures, so it depends on nobody"},
-	"internal/jsonline":  {nil, "bytes of one line: of use to everyone, knows nobody"},
-	"internal/proc":      {nil, "child processes, whoever needs them"},
-	"internal/arch":      {nil, "rules only"},
-	"internal/crash":     {nil, "points to die at, for tests"},
-	"chunk":              {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
-	"gpu":                {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
-	"plugins/kernelpb":   {nil, "generated"},
-	"plugins":            {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
-	"plugins/echo":       {[]string{"plugins"}, "a built-in is a kernel like any author's"},
-	"plugins/exec":       {[]string{"plugins", "internal/proc", "internal/fault"}, "it starts processes, and says why they failed"},
-	"plugins/builtin":    {[]string{"plugins", "plugins/echo", "plugins/exec"}, "the list of built-ins"},
-	"plugins/kerneltest": {[]string{"plugins", "internal/fault", "internal/jsonline"}, "authors run it against their kernels"},
-	"internal/wire":      {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
-	"worker":             {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline", "internal/crash"}, "one device, one kernel, one chunk: no inventory, no other workers"},
-	"orchestrator":       {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/crash"}, "it never touches a kernel: workers do, in processes that may die"},
-	"internal/progress":  {[]string{"orchestrator", "chunk", "internal/fault"}, "it shows a job's events"},
-	"cmd/gpurun":         {[]string{"..."}, "wiring"},
-	"examples/embed":     {[]string{"..."}, "a user's program"},
+	"internal/fault":            {nil, "everyone speaks of failures, so it depends on nobody"},
+	"internal/jsonline":         {nil, "bytes of one line: of use to everyone, knows nobody"},
+	"internal/proc":             {nil, "child processes, whoever needs them"},
+	"internal/arch":             {nil, "rules only"},
+	"internal/crash":            {nil, "points to die at, for tests"},
+	"chunk":                     {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
+	"gpu":                       {[]string{"internal/fault"}, "devices know nothing of kernels or jobs"},
+	"plugins/kernelpb":          {nil, "generated"},
+	"plugins":                   {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
+	"plugins/echo":              {[]string{"plugins"}, "a built-in is a kernel like any author's"},
+	"plugins/exec":              {[]string{"plugins", "internal/proc", "internal/fault"}, "it starts processes, and says why they failed"},
+	"plugins/minhash":           {[]string{"plugins", "internal/fault"}, "a built-in is a kernel like any author's"},
+	"plugins/builtin":           {[]string{"plugins", "plugins/echo", "plugins/exec", "plugins/minhash"}, "the list of built-ins"},
+	"plugins/kerneltest":        {[]string{"plugins", "internal/fault", "internal/jsonline"}, "authors run it against their kernels"},
+	"internal/wire":             {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
+	"worker":                    {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline", "internal/crash"}, "one device, one kernel, one chunk: no inventory, no other workers"},
+	"orchestrator":              {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/crash"}, "it never touches a kernel: workers do, in processes that may die"},
+	"internal/progress":         {[]string{"orchestrator", "chunk", "internal/fault"}, "it shows a job's events"},
+	"cmd/gpurun":                {[]string{"..."}, "wiring"},
+	"examples/embed":            {[]string{"..."}, "a user's program"},
+	"examples/cuda-kernel":      {[]string{"plugins", "plugins/minhash", "examples/cuda-kernel/cuda"}, "an author's kernel: what it uses, others can use"},
+	"examples/cuda-kernel/cuda": {nil, "CUDA alone, to be copied by authors"},
 }
 
 // onlyIn is which packages alone may import a library, so that it can be replaced.
@@ -46,6 +49,7 @@ var onlyIn = map[string][]string{
 	"github.com/vbauerster/mpb":      {"internal/progress"},
 	"github.com/spf13/cobra":         {"cmd/gpurun"},
 	"google.golang.org/grpc":         {"plugins", "plugins/kernelpb"},
+	"github.com/ebitengine/purego":   {"examples/cuda-kernel/cuda"},
 }
 
 type goPackage struct {
