@@ -111,6 +111,9 @@ func (t *target) appendFile(path string, size int64, move func(io.Writer, io.Rea
 	if n != size {
 		return fault.New(fault.Storage, "read part: %s has %d bytes instead of %d", path, n, size)
 	}
+	if t.file != nil && t.temporary != "" {
+		startWriteback(t.file, t.size-n, n)
+	}
 	return nil
 }
 

@@ -105,6 +105,9 @@ type Config struct {
 	// Keep names the input members that stay in the output, beside the kernel's;
 	// empty keeps all.
 	Keep []string
+	// NoValidate trusts the input to be valid JSON, one value a line. A line that is
+	// not goes to the kernel as it is.
+	NoValidate bool
 	// Reprocess gives records that come in with an _error to the kernel too.
 	Reprocess bool
 

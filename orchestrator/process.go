@@ -307,6 +307,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
 			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
+			NoValidate:  p.config.NoValidate,
 			ErrorsApart: p.config.Errors != "", Framed: p.config.framed, Step: p.config.Kernel,
 		},
 	}

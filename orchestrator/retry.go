@@ -195,7 +195,7 @@ func (r *retry) again() Config {
 	c.Input, c.Output = r.folder.join(retryDir, "in.jsonl"), r.folder.join(retryDir, "out.jsonl")
 	c.Errors, c.WorkDir, c.Clean = "", "", false
 	c.Offset, c.Limit, c.framed = 0, 0, true
-	c.Keep, c.Reprocess = was.Output.Keep, true
+	c.Keep, c.Reprocess, c.NoValidate = was.Output.Keep, true, was.Output.Unchecked
 	setDefault(&c.MaxRecordBytes, was.Output.MaxRecord)
 	if c.Kernel == "" {
 		c.Kernel, c.ExecMode = was.Kernel.Name, was.Kernel.Mode

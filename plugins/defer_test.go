@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,10 +43,10 @@ func (g *gate) Process(_ context.Context, batch Batch, results *Results) error {
 
 func (g *gate) Close() error { g.closed.Store(true); return nil }
 
-// answer completes a batch with its own records.
+// answer completes a batch with copies of its records.
 func (p pending) answer() {
 	for i := range p.batch.Len() {
-		p.results.Line(i, p.batch.Record(i))
+		p.results.Line(i, bytes.Clone(p.batch.Record(i)))
 	}
 	p.finish(nil)
 }

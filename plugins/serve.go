@@ -24,7 +24,7 @@ func Serve(k Kernel) {
 	rawStderr = os.Stderr
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake,
-		Plugins:         goplugin.PluginSet{pluginName: &grpcPlugin{kernel: k}},
+		Plugins:         goplugin.PluginSet{pluginName: &grpcPlugin{kernel: k, arena: inheritArena()}},
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(options, serverOptions()...)...)
 		},

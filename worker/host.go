@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -112,6 +113,7 @@ func (h *kernelHost) start(ctx context.Context) error {
 		Path: h.named.Path, Args: h.named.Args, Env: os.Environ(), Dir: h.setup.Dir,
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
 		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
+		Inline:       os.Getenv("GPURUN_INLINE") != "", // to compare, and for tests
 	}
 	h.mu.Lock()
 	ended := h.ended
@@ -201,6 +203,36 @@ func (h *kernelHost) searchLimit() time.Duration {
 func (h *kernelHost) good(took time.Duration) {
 	h.warm = true
 	h.slowest = max(h.slowest, took)
+}
+
+// trimTimeout bounds a kernel's giving memory back.
+const trimTimeout = 30 * time.Second
+
+// trim lets the kernel give cached memory back, if it can: the next, smaller batch
+// may then find it in one piece. What it costs if it fails is only time.
+func (h *kernelHost) trim(ctx context.Context) {
+	if h.process == nil || !h.info.CanTrim {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, trimTimeout)
+	defer cancel()
+	before, after, err := h.process.Trim(ctx)
+	h.log.Info("kernel trimmed", "before", before.Cached, "after", after.Cached, "error", err)
+}
+
+// alloc gives memory that the kernel process sees, if it has any. It may be called
+// from any goroutine.
+func (h *kernelHost) alloc(size int) chunk.Memory {
+	h.mu.Lock()
+	process := h.now
+	h.mu.Unlock()
+	if process == nil {
+		return nil
+	}
+	if memory := process.Alloc(size); memory != nil {
+		return memory
+	}
+	return nil
 }
 
 // kill ends the process, and what it has started and left.

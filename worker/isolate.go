@@ -50,7 +50,7 @@ func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 func (r *chunkRun) endBefore(job *work, e *elsewhereError) error {
 	at := job.sent[e.at]
 	suspect, behind := job.batch.Alone(at)
-	job.ready, job.verdicts = at, job.verdicts[:e.at]
+	job.ready, job.sent, job.verdicts = at, job.sent[:e.at], job.verdicts[:e.at]
 	if err := r.pass(job); err != nil {
 		return err
 	}
@@ -91,6 +91,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 			return &elsewhereError{failure, lo}
 		}
 		s.run.worker.sizes.shrink(hi - lo)
+		s.run.worker.host.trim(s.run.ctx)
 		if hi-lo == 1 { // frameworks' messages hold figures that differ from run to run
 			failure = fault.New(fault.OOM, "out of device memory, even alone").
 				WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail))
@@ -129,7 +130,7 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	defer cancel()
 	started := time.Now()
-	results, err := plugins.Call(ctx, host.process, plugins.NewBatch(s.job.records[lo:hi]))
+	results, err := plugins.Call(ctx, host.process, s.job.toCompute(lo, hi))
 	took := time.Since(started)
 	r.stats.Busy += took
 	switch {

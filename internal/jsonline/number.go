@@ -9,9 +9,15 @@ import (
 // as a float32, in the form that encoding/json uses. JSON has no NaN and no
 // infinity: for these it appends null and returns false.
 func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
-	// Compared as float32: 1e-6 is not the same number in both precisions.
-	abs := float32(math.Abs(float64(f)))
-	return appendFloat(dst, float64(f), 32, abs != 0 && (abs < 1e-6 || abs >= 1e21))
+	b := math.Float32bits(f)
+	if !isPlain32(b) {
+		return appendFloat(dst, float64(f), 32, true)
+	}
+	if b>>31 != 0 {
+		dst = append(dst, '-')
+	}
+	digits, exponent := decimal32(b)
+	return appendDecimal(dst, digits, exponent), true
 }
 
 // AppendFloat64 is AppendFloat32 for a float64.

@@ -84,6 +84,7 @@ type Records struct {
 	MaxBytes    int64    `json:"max_bytes"`
 	Keep        []string `json:"keep,omitempty"`
 	Reprocess   bool     `json:"reprocess,omitempty"`
+	NoValidate  bool     `json:"no_validate,omitempty"`
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
 	Framed      bool     `json:"framed,omitempty"`
 	Step        string   `json:"step"`
@@ -133,6 +134,7 @@ type Info struct {
 	Frameworks []string `json:"frameworks,omitempty"`
 	MinMemory  uint64   `json:"min_memory,omitempty"`
 	CanTrim    bool     `json:"can_trim,omitempty"`
+	Inputs     []string `json:"inputs,omitempty"`
 }
 
 // Progress is how far the chunk is.
