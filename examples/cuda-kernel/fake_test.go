@@ -251,7 +251,7 @@ func (f *fakeDriver) loadStreams(d *cuda.Driver) {
 func (f *fakeDriver) minhash(p parameters, text, tiles cuda.Pointer, count uint32, signatures cuda.Pointer) {
 	permutations := valuesOf[uint64](f.at(p.permutations, 16*uintptr(p.count)))
 	for _, tile := range valuesOf[tile](f.at(tiles, uintptr(count)*unsafe.Sizeof(tile{}))) {
-		if tile.start%4 != 0 || tile.to != tile.end && (tile.to-tile.from)%step != 0 {
+		if tile.start%16 != 0 || tile.to != tile.end && (tile.to-tile.from)%step != 0 {
 			panic("a tile that kernel.cu would not take")
 		}
 		if tile.from != tile.start {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"math/bits"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/gpurun/gpurun/examples/cuda-kernel/cuda"
@@ -15,7 +16,7 @@ const (
 	lanes   = 32
 	warps   = 4
 	perPass = 256 // permutations that one warp computes
-	step    = 128 // bytes that a warp scans at a time
+	step    = 512 // bytes that a warp scans at a time
 )
 
 // parameters is kernel.cu's struct Parameters.
@@ -26,7 +27,6 @@ type parameters struct {
 	words        uint32
 	legacy       uint32
 	queue        uint32
-	one          uint32
 }
 
 // gpu is the device with everything on it that is there from Open to Close.
@@ -38,6 +38,7 @@ type gpu struct {
 	parameters parameters
 	threads    int // that prepare a batch
 	slots      []*slot
+	held       atomic.Int64 // bytes of the device, by the slots
 }
 
 // openGPU takes device 0: the worker lets the process see no other.
@@ -79,7 +80,7 @@ func (g *gpu) setParameters() (err error) {
 	numbers := permutationTable(g.options)
 	g.parameters = parameters{
 		count: uint32(g.options.NumPerm), size: uint32(g.options.Size),
-		queue: uint32(1) << bits.Len(uint(lanes+g.options.Size+step)), one: 1,
+		queue: uint32(1) << bits.Len(uint(lanes+g.options.Size+step)),
 	}
 	if g.options.Shingle == minhash.Words {
 		g.parameters.words = 1
@@ -118,7 +119,9 @@ func passes(options minhash.Options) int { return (options.NumPerm + perPass - 1
 // Nothing of it is waited for.
 func (g *gpu) start(s *slot, batch plugins.Batch) error {
 	return g.device.Do(func() error {
+		before := s.held()
 		err := s.fill(g.options, batch, g.threads)
+		g.held.Add(s.held() - before)
 		if err == nil {
 			err = g.queue(s)
 		}
@@ -164,6 +167,12 @@ func (g *gpu) launch(s *slot) error {
 
 // wait returns when the slot's batch is done.
 func (g *gpu) wait(s *slot) error { return g.device.Do(s.done.Synchronize) }
+
+// trim gives back the memory of a slot that is not in use.
+func (g *gpu) trim(s *slot) error {
+	g.held.Add(-s.held())
+	return g.device.Do(s.freeBuffers)
+}
 
 // close frees everything, whatever of it there is; nothing is under way.
 func (g *gpu) close() error {

@@ -28,26 +28,21 @@ func program(t testing.TB, variable, source string) string {
 	return path
 }
 
-// gpurun runs a job and returns its rate: records over the time from the first to the
-// last of the whole command.
-func gpurun(t testing.TB, kernel string, input string, records int, arguments ...string) (output []byte, rate float64) {
+// gpurun runs a job and returns its output and how long the whole command took.
+func gpurun(t testing.TB, prefix []string, kernel, input string, arguments ...string) (output string, took time.Duration) {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "out.jsonl")
-	arguments = append([]string{program(t, "GPURUN_PROGRAM", "../../cmd/gpurun"), "run", "-q", "-k", kernel, input, "-o", out}, arguments...)
-	if core := os.Getenv("GPURUN_TEST_CORE"); core != "" {
-		arguments = append([]string{"taskset", "-c", core}, arguments...)
-	}
+	output = filepath.Join(t.TempDir(), "out.jsonl")
+	words := append(prefix, program(t, "GPURUN_PROGRAM", "../../cmd/gpurun"), "run", "-q", "-k", kernel, input, "-o", output)
+	words = append(words, arguments...)
+	command := exec.Command(words[0], words[1:]...)
 	begin := time.Now()
-	command := exec.Command(arguments[0], arguments[1:]...)
 	if text, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", arguments, err, text)
+		t.Fatalf("%v: %v\n%s", words, err, text)
 	}
-	rate = float64(records) / time.Since(begin).Seconds()
-	output, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return output, rate
+	took = time.Since(begin)
+	cpu := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+	t.Logf("%s %v: %.1f s, %.1f CPU-s", filepath.Base(kernel), arguments, took.Seconds(), cpu.Seconds())
+	return output, took
 }
 
 func writeRecords(t testing.TB, n int) string {
@@ -69,13 +64,22 @@ func writeRecords(t testing.TB, n int) string {
 	return path
 }
 
+func read(t *testing.T, kernel, input string, arguments ...string) []byte {
+	t.Helper()
+	path, _ := gpurun(t, nil, kernel, input, arguments...)
+	output, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
 // Two workers on one card give, byte for byte, what the built-in kernel gives.
 func TestGPUProduct(t *testing.T) {
 	const records = 20000
 	input := writeRecords(t, records)
 	kernel := program(t, "MINHASH_CUDA_PROGRAM", ".")
-	want, _ := gpurun(t, "minhash", input, records, "--gpus", "cpu:4")
-	got, _ := gpurun(t, kernel, input, records, "--workers-per-gpu", "2")
+	want, got := read(t, "minhash", input, "--gpus", "cpu:4"), read(t, kernel, input, "--workers-per-gpu", "2")
 	if !bytes.Equal(got, want) {
 		t.Error("the outputs differ")
 	}
@@ -98,12 +102,14 @@ func BenchmarkGPUProduct(b *testing.B) {
 	}
 	small, large := writeRecords(b, few), writeRecords(b, many)
 	for b.Loop() {
-		b.Setenv("GPURUN_TEST_CORE", "0")
-		_, core := gpurun(b, "minhash", small, few, "--gpus", "cpu:1")
-		b.Setenv("GPURUN_TEST_CORE", "")
+		out, took := gpurun(b, []string{"taskset", "-c", "0"}, "minhash", small, "--gpus", "cpu:1")
+		_ = os.Remove(out)
+		core := float64(few) / took.Seconds()
 		b.ReportMetric(core, "core-records/s")
-		for _, workers := range []string{"1", "4", "8"} {
-			_, rate := gpurun(b, kernel, large, many, "--workers-per-gpu", workers)
+		for _, workers := range []string{"1", "2", "4"} {
+			out, took := gpurun(b, nil, kernel, large, "--workers-per-gpu", workers)
+			_ = os.Remove(out) // it may lie in memory
+			rate := float64(many) / took.Seconds()
 			b.ReportMetric(rate, workers+"w-records/s")
 			b.ReportMetric(rate/core, workers+"w-×core")
 		}

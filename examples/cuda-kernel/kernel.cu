@@ -3,7 +3,7 @@
 // One warp takes one tile: a short text, or a piece of a long one. It works in
 // rounds of 32 shingles:
 //
-//   scan     the 32 lanes read 128 bytes at a time, find where words or characters
+//   scan     the 32 lanes read 512 bytes at a time, find where words or characters
 //            begin, and queue the places in shared memory;
 //   hash     each lane takes one shingle from the queue and computes its SHA-1;
 //   permute  each lane owns up to 8 permutations, goes over the 32 hashes, and
@@ -23,13 +23,13 @@ typedef unsigned long long uint64;
 #define GROUPS 2        // of permutations in a lane
 #define PER_GROUP 4     // permutations of a group in a lane
 #define PASS (LANES * GROUPS * PER_GROUP) // permutations that one warp computes
-#define STEP (4u * LANES) // bytes that a warp scans at a time
+#define STEP (16u * LANES) // bytes that a warp scans at a time
 #define ALL 0xffffffffu
 
 // Tile is one warp's work: the shingles of a text that begin in a part of it.
 struct Tile {
     uint32 text;       // number of the text, and of its signature
-    uint32 start, end; // the whole text, as places in the batch; start divides by 4
+    uint32 start, end; // the whole text, as places in the batch; start divides by 16
     uint32 from, to;   // the part: to - from divides by STEP unless to is end
 };
 
@@ -41,20 +41,9 @@ struct Parameters {
     uint32 words;                   // 1: of words; 0: of characters
     uint32 legacy;                  // 1: legacy permutations; 0: affine32
     uint32 queue;                   // places in a warp's queue, a power of two
-    uint32 one;                     // 1: see add
 };
 
 // ---- SHA-1 ----
-
-// A multiprocessor has two units for integers, side by side: one adds, shifts and
-// does logic, the other multiplies and adds. SHA-1 has nothing to multiply, and the
-// first unit would be the bottleneck. So sums are written as multiplications by a
-// one that the compiler does not know to be one: they go to the second unit.
-__device__ __forceinline__ uint32 add(uint32 x, uint32 y, uint32 one) {
-    uint32 sum;
-    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(x), "r"(one), "r"(y));
-    return sum;
-}
 
 __device__ __forceinline__ uint32 rotate(uint32 x, int n) { return __funnelshift_l(x, x, n); }
 
@@ -86,7 +75,7 @@ __device__ __forceinline__ void block16(uint32 (&w)[16], const uint32 *text, uin
     }
 }
 
-__device__ __forceinline__ void compress(uint32 (&state)[5], uint32 (&w)[16], uint32 one) {
+__device__ __forceinline__ void compress(uint32 (&state)[5], uint32 (&w)[16]) {
     uint32 a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
 #pragma unroll
     for (int i = 0; i < 80; i++) {
@@ -107,8 +96,7 @@ __device__ __forceinline__ void compress(uint32 (&state)[5], uint32 (&w)[16], ui
             f = b ^ c ^ d;
             k = 0xca62c1d6;
         }
-        // What is known first is added first; a, the newest, comes last.
-        uint32 next = rotate(a, 5) + add(f, add(e, add(w[i & 15], k, one), one), one);
+        uint32 next = rotate(a, 5) + f + e + k + w[i & 15];
         e = d;
         d = c;
         c = rotate(b, 30);
@@ -124,13 +112,13 @@ __device__ __forceinline__ void compress(uint32 (&state)[5], uint32 (&w)[16], ui
 
 // sha1 returns the first 4 bytes of a digest as datasketch reads them: low byte
 // first.
-__device__ __forceinline__ uint32 sha1(const uint32 *text, uint32 start, uint32 length, uint32 one) {
+__device__ __forceinline__ uint32 sha1(const uint32 *text, uint32 start, uint32 length) {
     uint32 state[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
     const uint32 blocks = (length + 8) / 64 + 1;
     for (uint32 block = 0; block < blocks; block++) {
         uint32 w[16];
         block16(w, text, start, length, block);
-        compress(state, w, one);
+        compress(state, w);
     }
     return __byte_perm(state[0], 0, 0x0123);
 }
@@ -199,14 +187,17 @@ __device__ __forceinline__ void lowerLegacy(uint32 (&least)[PER_GROUP], const ul
 
 // ---- where words and characters begin ----
 
-// begins has the high bit of each byte of x set that is a space, or that begins a
-// character.
+// begins has a bit set for each of the 4 bytes of x that is a space, or that begins
+// a character.
 __device__ __forceinline__ uint32 begins(uint32 x, uint32 words) {
+    uint32 high; // bits of the bytes
     if (words) {
         x ^= 0x20202020;
-        return ~(((x & 0x7f7f7f7f) + 0x7f7f7f7f) | x | 0x7f7f7f7f);
+        high = ~(((x & 0x7f7f7f7f) + 0x7f7f7f7f) | x | 0x7f7f7f7f);
+    } else {
+        high = (~x | x << 1) & 0x80808080;
     }
-    return (~x | x << 1) & 0x80808080;
+    return (high >> 7) * 0x10204080 >> 28; // 4 bits, side by side
 }
 
 // Queue is the places where words or characters begin that a warp has found and not
@@ -219,21 +210,25 @@ struct Queue {
 // scan queues what begins in the STEP bytes at position. A word begins behind a
 // space.
 __device__ __forceinline__ void scan(Queue &q, const uint32 *text, uint32 position, uint32 end, uint32 words, uint32 lane) {
-    const uint32 mine = position + 4 * lane;
+    const uint32 mine = position + 16 * lane;
     uint32 found = 0;
     if (mine < end) {
-        found = begins(text[mine >> 2], words);
-        if (mine + 4 > end) found &= ALL >> (8 * (mine + 4 - end));
+        const uint4 x = *(const uint4 *)(text + (mine >> 2));
+        found = begins(x.x, words) | begins(x.y, words) << 4 | begins(x.z, words) << 8 | begins(x.w, words) << 12;
+        if (mine + 16 > end) found &= 0xffffu >> (mine + 16 - end);
     }
-    // The lanes before this one found: the sum of the counts, bit by bit.
+    // How many the lanes before this one found: the sum of the counts, bit by bit.
     const uint32 count = __popc(found), before = (1u << lane) - 1;
-    const uint32 ones = __ballot_sync(ALL, count & 1), twos = __ballot_sync(ALL, count & 2), fours = __ballot_sync(ALL, count & 4);
-    uint32 at = q.tail + __popc(ones & before) + 2 * __popc(twos & before) + 4 * __popc(fours & before);
-    while (found) {
-        q.places[at++ & q.mask] = mine + ((__ffs(found) - 1) >> 3) + words;
-        found &= found - 1;
+    uint32 at = q.tail;
+#pragma unroll
+    for (int bit = 0; bit < 5; bit++) {
+        const uint32 lanes = __ballot_sync(ALL, count >> bit & 1);
+        at += __popc(lanes & before) << bit;
+        q.tail += __popc(lanes) << bit;
     }
-    q.tail += __popc(ones) + 2 * __popc(twos) + 4 * __popc(fours);
+    for (; found; found &= found - 1) {
+        q.places[at++ & q.mask] = mine + words + __ffs(found) - 1;
+    }
     __syncwarp();
 }
 
@@ -296,7 +291,7 @@ minhash(const Parameters parameters, const uint32 *text, const Tile *tiles, uint
         } else {
             break;
         }
-        uint32 hash = sha1(text, start, length, parameters.one);
+        uint32 hash = sha1(text, start, length);
         if (!parameters.legacy) hash = mix(hash);
         __syncwarp(); // the last round's hashes are done with
         hashes[lane] = hash;

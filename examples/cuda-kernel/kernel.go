@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -31,8 +32,8 @@ type kernel struct {
 
 // Describe checks the configuration, which is that of the built-in minhash.
 func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
-	_, err := minhash.Parse(config)
-	return plugins.Info{Name: "minhash-cuda", BatchSize: batchSize, InFlight: inFlight}, err
+	options, err := minhash.Parse(config)
+	return plugins.Info{Name: "minhash-cuda", Inputs: []string{options.Field}, BatchSize: batchSize, InFlight: inFlight, CanTrim: true}, err
 }
 
 // Open takes the GPU, or the CPU where the worker has none.
@@ -105,6 +106,26 @@ func (k *kernel) collect() {
 		k.slots <- slot // before finish, after which the next batch may come
 		finish(classify(err))
 	}
+}
+
+// Trim gives back the buffers of the slots that are not in use.
+func (k *kernel) Trim(context.Context) error {
+	var err error
+	for range len(k.slots) { // nobody else takes one meanwhile
+		slot := <-k.slots
+		err = errors.Join(err, k.gpu.trim(slot))
+		k.slots <- slot
+	}
+	return classify(err)
+}
+
+// Memory is what the slots hold of the device.
+func (k *kernel) Memory() plugins.FrameworkMemory {
+	if k.gpu == nil {
+		return plugins.FrameworkMemory{}
+	}
+	held := uint64(k.gpu.held.Load())
+	return plugins.FrameworkMemory{Library: "cuda", Allocated: held, Cached: held}
 }
 
 // Close waits for what is under way and frees everything; a process that is killed

@@ -228,6 +228,28 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
+// What slots hold is told, and can be had back between batches.
+func TestTrim(t *testing.T) {
+	fake := newFakeDriver()
+	k := &kernel{load: fake.load}
+	open(t, k, gpuDevice, `{}`)
+	batch := [][]byte{[]byte(`{"text":"a b c"}`)}
+	want := signatures(t, k, batch)
+	before := fake.memory
+	if held := k.Memory(); held.Cached == 0 || held.Library != "cuda" {
+		t.Errorf("it says that it holds %+v", held)
+	}
+	if err := k.Trim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if fake.memory <= before || k.Memory().Cached != 0 {
+		t.Errorf("%d bytes were free and then %d; it says that it holds %+v", before, fake.memory, k.Memory())
+	}
+	if got := signatures(t, k, batch); !slices.Equal(got, want) {
+		t.Errorf("after it: %.60s", got)
+	}
+}
+
 // What CUDA says becomes what gpurun acts on.
 func TestErrorsOfABatch(t *testing.T) {
 	for _, test := range []struct {

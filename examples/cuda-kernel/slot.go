@@ -47,8 +47,17 @@ func newSlot(device *cuda.Device) (s *slot, err error) {
 	return s, err
 }
 
+// held is how much of the device's memory the slot has.
+func (s *slot) held() int64 {
+	return int64(len(s.text.host) + len(s.tiles.host) + len(s.signatures.host))
+}
+
+func (s *slot) freeBuffers() error {
+	return errors.Join(s.text.free(s.device), s.tiles.free(s.device), s.signatures.free(s.device))
+}
+
 func (s *slot) free() error {
-	err := errors.Join(s.text.free(s.device), s.tiles.free(s.device), s.signatures.free(s.device))
+	err := s.freeBuffers()
 	if s.done != nil {
 		err = errors.Join(err, s.done.Destroy())
 	}
@@ -90,7 +99,7 @@ func (s *slot) fill(options minhash.Options, batch plugins.Batch, threads int) e
 
 // textRoom is where the room for each text begins, and where the last one ends. No
 // text is longer than its record, but small letters may be longer than capitals.
-// Each begins at a word of 4 bytes.
+// Each begins at 16 bytes.
 func textRoom(options minhash.Options, batch plugins.Batch) []int {
 	room := make([]int, batch.Len()+1)
 	for i := range batch.Len() {
@@ -98,7 +107,7 @@ func textRoom(options minhash.Options, batch plugins.Batch) []int {
 		if options.Lower {
 			size *= 2
 		}
-		room[i+1] = (room[i] + size + 3) &^ 3
+		room[i+1] = (room[i] + size + 15) &^ 15
 	}
 	return room
 }

@@ -18,8 +18,8 @@ type kernel struct {
 
 // Describe checks the configuration.
 func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
-	_, err := Parse(config)
-	return plugins.Info{Name: "minhash"}, err
+	options, err := Parse(config)
+	return plugins.Info{Name: "minhash", Inputs: []string{options.Field}}, err
 }
 
 // Open draws the permutations.
