@@ -34,33 +34,39 @@ func (o *replies) consumed(sequence uint64) {
 	}
 }
 
-func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan started, room <-chan struct{}) error {
+func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan *started, room <-chan struct{}) error {
 	var failed error
 	for batch := range open {
-		err := batch.results.Wait(stream.Context())
+		select {
+		case <-batch.results.Done():
+		case <-stream.Context().Done():
+			failed = stream.Context().Err()
+		}
 		<-room
 		if failed != nil {
 			continue // nobody listens; keep the kernel's loop moving
 		}
-		failed = stream.Send(o.replyTo(batch, err))
+		failed = stream.Send(batch.reply)
 	}
 	return failed
 }
 
-func (o *replies) replyTo(batch started, err error) *kernelpb.ProcessReply {
+// replyTo packs the results of a batch: whatever memory they were in is not needed
+// any more.
+func (o *replies) replyTo(sequence uint64, batch Batch, results *Results, err error) *kernelpb.ProcessReply {
 	if err != nil {
-		return &kernelpb.ProcessReply{Sequence: batch.sequence, Failure: packFailure(err)}
+		return &kernelpb.ProcessReply{Sequence: sequence, Failure: packFailure(err)}
 	}
 	c := &carrier{arena: o.arena}
-	reply := packReply(c, batch.sequence, batch.batch, batch.results)
+	reply := packReply(c, sequence, batch, results)
 	if size := proto.Size(reply); size > maxMessage {
 		c.free()
 		err := fault.New(fault.Batch, "kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
-		return &kernelpb.ProcessReply{Sequence: batch.sequence, Failure: packFailure(err)}
+		return &kernelpb.ProcessReply{Sequence: sequence, Failure: packFailure(err)}
 	}
 	if len(c.held) > 0 {
 		o.mu.Lock()
-		o.held = append(o.held, heldReply{batch.sequence, c})
+		o.held = append(o.held, heldReply{sequence, c})
 		o.mu.Unlock()
 	}
 	reply.Memory = o.memory()

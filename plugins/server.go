@@ -57,9 +57,8 @@ func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.Close
 
 // started is a batch that Process has returned from.
 type started struct {
-	sequence uint64
-	batch    Batch
-	results  *Results
+	results *Results
+	reply   *kernelpb.ProcessReply // once the results are complete
 }
 
 // Process calls the kernel for each batch and sends the results in the same
@@ -70,7 +69,7 @@ func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	s.calls.Lock()
 	size, inputs := s.inFlight, s.inputs
 	s.calls.Unlock()
-	open := make(chan started, size) // in order of arrival
+	open := make(chan *started, size) // in order of arrival
 	room := make(chan struct{}, size)
 	sent := make(chan error, 1)
 	out := &replies{arena: s.arena, reporter: reporterOf(s.kernel)}
@@ -81,7 +80,7 @@ func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	return errors.Join(err, <-sent)
 }
 
-func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, open chan<- started, room chan<- struct{}, out *replies) error {
+func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, open chan<- *started, room chan<- struct{}, out *replies) error {
 	ctx := stream.Context()
 	for {
 		request, err := stream.Recv()
@@ -102,7 +101,7 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		open <- started{sequence: request.GetSequence(), batch: batch, results: s.submit(ctx, batch)}
+		open <- s.submit(ctx, request.GetSequence(), batch, out)
 	}
 }
 
@@ -116,11 +115,12 @@ func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) 
 	return NewBatch(records).withSpans(inputs, request.GetSpans())
 }
 
-func (s *server) submit(ctx context.Context, batch Batch) *Results {
+func (s *server) submit(ctx context.Context, sequence uint64, batch Batch, out *replies) *started {
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	r := NewResults(batch.Len())
-	r.onCPU = s.onCPU
-	submit(ctx, s.kernel, batch, r)
-	return r
+	call := &started{results: NewResults(batch.Len())}
+	call.results.onCPU = s.onCPU
+	call.results.taken = func(err error) { call.reply = out.replyTo(sequence, batch, call.results, err) }
+	submit(ctx, s.kernel, batch, call.results)
+	return call
 }

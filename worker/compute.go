@@ -67,6 +67,7 @@ type work struct {
 	// spans tells where the inputs stand in each of records.
 	inputs  []string
 	spans   []uint32
+	load    load             // of records
 	results *plugins.Results // of the batch as a whole
 	// verdicts are those of sent where the batch was isolated; nil: results has them.
 	verdicts []verdict
@@ -156,8 +157,8 @@ func (r *chunkRun) step(stopping bool) error {
 	var expired <-chan time.Time
 	if len(r.flight) > 0 {
 		head = r.flight[0].results.Done()
-		limit := time.Until(r.headSince.Add(r.worker.host.limit()))
-		timer := time.NewTimer(limit)
+		limit := r.worker.host.limit(r.flight[0].load)
+		timer := time.NewTimer(time.Until(r.headSince.Add(limit)))
 		defer timer.Stop()
 		expired = timer.C
 	}
@@ -167,7 +168,7 @@ func (r *chunkRun) step(stopping bool) error {
 	case <-head:
 		return r.finishHead(r.flight[0].results.Wait(r.ctx))
 	case <-expired:
-		return r.finishHead(r.expire())
+		return r.finishHead(r.worker.host.tooLong(r.worker.host.limit(r.flight[0].load)))
 	case <-r.out.broken:
 		return r.out.err()
 	case <-r.ctx.Done():
@@ -184,7 +185,7 @@ func (r *chunkRun) submit(batch readBatch, ok bool) error {
 		return batch.err
 	}
 	job := batch.work
-	job.results = plugins.NewResults(len(job.records))
+	job.results, job.load = plugins.NewResults(len(job.records)), loadOf(job.records)
 	if len(job.records) == 0 { // nothing for the kernel in it
 		if len(r.flight) > 0 {
 			if err := r.drain(); err != nil {
@@ -217,17 +218,6 @@ func (r *chunkRun) drain() error {
 	return nil
 }
 
-// expire kills a kernel that does not answer.
-func (r *chunkRun) expire() error {
-	limit := r.worker.host.limit()
-	r.worker.host.kill()
-	flag := "--timeout"
-	if !r.worker.host.warm {
-		flag = "--open-timeout, since it was the first batch"
-	}
-	return fault.New(fault.Timeout, "kernel did not answer within %s (%s)", limit, flag)
-}
-
 // finishHead takes the oldest batch's outcome.
 func (r *chunkRun) finishHead(err error) error {
 	job := r.flight[0]
@@ -237,7 +227,7 @@ func (r *chunkRun) finishHead(err error) error {
 	r.stats.Busy += took
 	r.quick = took < quickBatch
 	if err == nil {
-		r.worker.host.good(took)
+		r.worker.host.good(took, job.load)
 		r.worker.sizes.good()
 		r.headSince = time.Now()
 		return r.pass(job)
@@ -279,7 +269,7 @@ func (r *chunkRun) recover(job *work, err error) error {
 
 // await waits for a batch behind a failed one, killing a kernel that hangs.
 func (r *chunkRun) await(job *work) error {
-	ctx, cancel := context.WithTimeout(r.ctx, r.worker.host.limit())
+	ctx, cancel := context.WithTimeout(r.ctx, r.worker.host.limit(job.load))
 	defer cancel()
 	err := job.results.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -40,7 +40,6 @@ func Init(kernels map[string]func() plugins.Kernel) {
 			fmt.Fprintf(os.Stderr, "%s: no such built-in kernel: %q\n", os.Args[0], os.Args[2:])
 			os.Exit(2)
 		}
-		debug.SetGCPercent(gcPercent)
 		stop := profile.Start("kernel")
 		plugins.Serve(kernels[os.Args[2]]())
 		stop()
@@ -48,9 +47,8 @@ func Init(kernels map[string]func() plugins.Kernel) {
 	}
 }
 
-// gcPercent lets the heap of workers and built-in kernels, which is a few MB at a
-// time, grow some more before it is collected: at Go's default they would spend a
-// tenth of their time on it.
+// gcPercent lets the heap of a worker, a few MB, grow some more before it is
+// collected: at Go's default it would spend a tenth of its time on it.
 const gcPercent = 400
 
 func names(kernels map[string]func() plugins.Kernel) []string {

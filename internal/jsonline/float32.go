@@ -64,37 +64,55 @@ func truth(b bool) uint32 {
 	return 0
 }
 
-// appendDecimal appends digits * 10^exponent without an exponent.
-func appendDecimal(dst []byte, digits uint32, exponent int) []byte {
+// maxPlain32 is the most bytes that putDecimal writes, and a sign.
+const maxPlain32 = 24
+
+// putDecimal writes digits * 10^exponent without an exponent to the beginning of p,
+// and returns how many bytes that were. p has room for maxPlain32 bytes.
+func putDecimal(p []byte, digits uint32, exponent int) int {
 	for exponent < 0 && digits%10 == 0 {
 		digits /= 10
 		exponent++
 	}
-	var buffer [10]byte
-	at := len(buffer)
-	for digits >= 100 {
-		pair := digits % 100 * 2
-		digits /= 100
-		at -= 2
-		buffer[at], buffer[at+1] = pairs[pair], pairs[pair+1]
-	}
-	at -= 2
-	buffer[at], buffer[at+1] = pairs[digits*2], pairs[digits*2+1]
-	if digits < 10 {
-		at++
-	}
-	text := buffer[at:]
-	switch point := len(text) + exponent; {
+	n := digitsIn(digits)
+	switch point := n + exponent; {
 	case exponent >= 0:
-		dst = append(dst, text...)
-		return append(dst, zeros[:exponent]...)
+		putDigits(p[:n], digits)
+		return n + copy(p[n:], zeros[:exponent])
 	case point > 0:
-		dst = append(dst, text[:point]...)
-		dst = append(dst, '.')
-		return append(dst, text[point:]...)
+		putDigits(p[1:1+n], digits)
+		copy(p[:point], p[1:1+point])
+		p[point] = '.'
+		return n + 1
 	default:
-		dst = append(dst, zeroPoint[:2-point]...)
-		return append(dst, text...)
+		start := copy(p, zeroPoint[:2-point])
+		putDigits(p[start:start+n], digits)
+		return start + n
+	}
+}
+
+// digitsIn is how many decimal digits n has.
+func digitsIn(n uint32) int {
+	count := (bits.Len32(n|1) * 1233) >> 12 // at least log10, or one less
+	if n >= tens[count] {
+		count++
+	}
+	return max(count, 1)
+}
+
+var tens = [...]uint32{1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000}
+
+// putDigits fills p with the digits of n.
+func putDigits(p []byte, n uint32) {
+	at := len(p)
+	for at >= 2 {
+		pair := n % 100 * 2
+		n /= 100
+		at -= 2
+		p[at], p[at+1] = pairs[pair], pairs[pair+1]
+	}
+	if at == 1 {
+		p[0] = byte('0' + n)
 	}
 }
 

@@ -2,6 +2,7 @@ package jsonline
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -13,11 +14,14 @@ func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
 	if !isPlain32(b) {
 		return appendFloat(dst, float64(f), 32, true)
 	}
+	dst = slices.Grow(dst, maxPlain32)
+	at := len(dst)
 	if b>>31 != 0 {
 		dst = append(dst, '-')
+		at++
 	}
 	digits, exponent := decimal32(b)
-	return appendDecimal(dst, digits, exponent), true
+	return dst[:at+putDecimal(dst[at:at+maxPlain32-1], digits, exponent)], true
 }
 
 // AppendFloat64 is AppendFloat32 for a float64.

@@ -73,8 +73,11 @@ type Setup struct {
 	Device      Device        `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`
-	LogLevel    string        `json:"log_level,omitempty"`
-	Records     Records       `json:"records"`
+	// LeastTimeout: the limit of a batch follows from those that were good, between
+	// this and Timeout; 0 if the user has set Timeout.
+	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
+	LogLevel     string        `json:"log_level,omitempty"`
+	Records      Records       `json:"records"`
 }
 
 // Records is how records are treated.
