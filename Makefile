@@ -2,6 +2,7 @@
 # make test   all tests
 # make check  format, vet, staticcheck, generated code, imports, other platforms
 # make fuzz   every fuzz target for a minute; make soak  a thousand random kills
+# make gpu-test, make gpu-bench   what needs a GPU
 #
 # Go, git and make must be there; the rest is installed with apt where it is
 # missing and can be installed, and what cannot be had is said and left out.
@@ -18,7 +19,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test check generate fuzz soak bench bench-floats bench-parts tools clean
+.PHONY: build demo test check generate fuzz soak bench bench-floats bench-parts gpu-test gpu-bench tools clean
 
 build: tools
 	@if command -v cc >/dev/null; then \
@@ -32,8 +33,8 @@ demo: build
 	@rm -rf demo && mkdir -p demo
 	@awk 'BEGIN { for (i = 0; i < 20000; i++) printf "{\"id\":%d,\"text\":\"record number %d of the sample\"}\n", i, i; \
 		print "this line is no JSON" }' > demo/in.jsonl
-	@echo '$$ gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --gpus cpu:2'
-	@bin/gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --gpus cpu:2 || test $$? = 3
+	@echo "\$$ gpurun run -k minhash --kernel-config '{\"num_perm\":8}' demo/in.jsonl -o demo/out.jsonl --gpus cpu:2"
+	@bin/gpurun run -k minhash --kernel-config '{"num_perm":8}' demo/in.jsonl -o demo/out.jsonl --gpus cpu:2 || test $$? = 3
 	@echo; echo '$$ tail -n 2 demo/out.jsonl'
 	@tail -n 2 demo/out.jsonl
 
@@ -52,6 +53,7 @@ check: tools
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags gpu ./examples/...
 	$(GO) tool staticcheck ./...
 	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/arch
@@ -93,6 +95,13 @@ bench-floats:
 
 bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
+
+# What needs a GPU.
+gpu-test: tools
+	$(MAKE) -C examples/cuda-kernel gpu-test
+
+gpu-bench: tools
+	$(MAKE) -C examples/cuda-kernel gpu-bench
 
 # What tests and builds use beside Go. Only what is missing is installed, and
 # only where apt can: as root, or with sudo that asks for nothing.

@@ -220,23 +220,3 @@ func roundTrips(b *testing.B, g *gpu, depth int) time.Duration {
 	}
 	return time.Since(begin) / batches
 }
-
-// BenchmarkGPUPrepare is what the CPU does for a batch: find the texts and copy them
-// to page-locked memory.
-func BenchmarkGPUPrepare(b *testing.B) {
-	records := kilobytes(batchSize)
-	g := benchGPU(b, `{}`, records)
-	batch := plugins.NewBatch(records)
-	err := g.device.Do(func() error {
-		for b.Loop() {
-			if err := g.slots[0].fill(g.options, batch, 1); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(records)), "ns/text")
-}

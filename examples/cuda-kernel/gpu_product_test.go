@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/gpurun/gpurun/examples/cuda-kernel/cuda"
 )
 
 // The whole product on the card. The programs are built, unless $GPURUN_PROGRAM and
@@ -90,6 +92,61 @@ func TestGPUProduct(t *testing.T) {
 	if err := json.Unmarshal(got[:bytes.IndexByte(got, '\n')], &record); err != nil || len(record.Minhash) != 128 {
 		t.Errorf("the first line: %v, %d values", err, len(record.Minhash))
 	}
+}
+
+// A job killed in the middle leaves nothing on the card and goes on where it was.
+func TestGPUProductKilled(t *testing.T) {
+	const records = 400000
+	input := writeRecords(t, records)
+	kernel := program(t, "MINHASH_CUDA_PROGRAM", ".")
+	want := read(t, "minhash", input)
+	driver, err := cuda.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := driver.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	before := freeMemory(t, device)
+
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	words := []string{"run", "-k", kernel, input, "-o", out, "--workers-per-gpu", "2"}
+	job := exec.Command(program(t, "GPURUN_PROGRAM", "../../cmd/gpurun"), words...)
+	var said bytes.Buffer
+	job.Stdout, job.Stderr = &said, &said
+	if err := job.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- job.Wait() }()
+	for partial(out) == 0 {
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before it was killed: %v\n%s", err, said.String())
+		case <-time.After(time.Millisecond):
+		}
+	}
+	_ = job.Process.Kill()
+	<-ended
+	waitForMemory(t, device, before)
+	text, err := exec.Command(job.Path, words...).CombinedOutput()
+	if err != nil || !bytes.Contains(text, []byte("resuming")) {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the output differs: %v", err)
+	}
+}
+
+// partial is how much of a job's output has been put together.
+func partial(out string) int64 {
+	info, err := os.Stat(filepath.Join(out+".gpurun", "output.partial"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // BenchmarkGPUProduct is file to file, a kilobyte of text a record, against one core

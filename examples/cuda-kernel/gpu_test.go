@@ -202,13 +202,7 @@ func TestGPUKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	free := func() (bytes uint64) {
-		if err := device.Do(func() error { bytes, _, err = device.Memory(); return err }); err != nil {
-			t.Fatal(err)
-		}
-		return bytes
-	}
-	before := free()
+	before := freeMemory(t, device)
 	victim := exec.Command(os.Args[0])
 	victim.Env = append(os.Environ(), victimVariable+"=1")
 	out, err := victim.StdoutPipe()
@@ -221,19 +215,33 @@ func TestGPUKilled(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("the victim said %q, %v", line, err)
 	}
-	during := free()
+	during := freeMemory(t, device)
 	_ = victim.Process.Kill()
 	_ = victim.Wait()
 	if before-during < 256<<20 {
 		t.Errorf("the victim held only %d MiB", (before-during)>>20)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	after := free()
-	for ; after < before && time.Now().Before(deadline); after = free() {
-		time.Sleep(10 * time.Millisecond)
+	waitForMemory(t, device, before)
+}
+
+func freeMemory(t *testing.T, device *cuda.Device) (free uint64) {
+	t.Helper()
+	err := device.Do(func() (err error) { free, _, err = device.Memory(); return err })
+	if err != nil {
+		t.Fatal(err)
 	}
-	if after < before {
-		t.Errorf("%d MiB are still held", (before-after)>>20)
+	return free
+}
+
+// waitForMemory waits until so much is free: the driver needs a moment for it.
+func waitForMemory(t *testing.T, device *cuda.Device, want uint64) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for freeMemory(t, device) < want {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d MiB are still held", (want-freeMemory(t, device))>>20)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -13,7 +13,7 @@
 // never leave the multiprocessor. Warps are independent, so there is no
 // __syncthreads; lanes of one warp meet at __syncwarp.
 //
-// The numbers at the top of kernel.go must be the same as these.
+// gpu.go and slot.go have the same numbers and structs.
 
 typedef unsigned int uint32;
 typedef unsigned long long uint64;

@@ -11,7 +11,6 @@ type Driver struct {
 	GetErrorString func(code Code, text **byte) Code `cuda:"cuGetErrorString"`
 
 	Init               func(flags uint32) Code                                    `cuda:"cuInit"`
-	DriverGetVersion   func(version *int32) Code                                  `cuda:"cuDriverGetVersion"`
 	DeviceGet          func(device *int32, ordinal int32) Code                    `cuda:"cuDeviceGet"`
 	DeviceGetName      func(name *byte, length int32, device int32) Code          `cuda:"cuDeviceGetName"`
 	DeviceGetAttribute func(value *int32, attribute Attribute, device int32) Code `cuda:"cuDeviceGetAttribute"`
@@ -57,6 +56,4 @@ type Attribute int32
 const (
 	ClockRate           Attribute = 13 // kHz
 	MultiprocessorCount Attribute = 16
-	ComputeMajor        Attribute = 75
-	ComputeMinor        Attribute = 76
 )
