@@ -22,6 +22,11 @@ type Chunk struct {
 	Inner bool `json:"inner,omitempty"`
 }
 
+// Before is what of c comes before its end, rest.
+func (c Chunk) Before(rest Chunk) Chunk {
+	return cutBehind(c, Place{rest.Offset, rest.Line}, rest.First)
+}
+
 // Source gives the input as chunks, in order. A regular file is addressable: its
 // chunks are byte ranges of it. Everything else is streamed into spool files,
 // and its chunks are ranges of those.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/disktest"
 )
 
 // trialVariable makes the test binary run a job, as a process that can be killed.
@@ -119,7 +120,7 @@ func TestCrashPoints(t *testing.T) {
 					olderParts(t, filepath.Join(spec.Dir, "out"))
 				}
 				if point == "copied" || point == "moved" { // to another file system
-					must(t, os.Symlink(diskOf(t, "4m"), filepath.Join(spec.Dir, "work")))
+					must(t, os.Symlink(disktest.Mount(t, "4m"), filepath.Join(spec.Dir, "work")))
 				}
 				at := fmt.Sprintf("%s:%d", point, passing)
 				if !spec.run(t, at) && passing == 1 {

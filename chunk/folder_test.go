@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -269,7 +270,7 @@ func TestPartFolderResumeRefuses(t *testing.T) {
 func TestPartFolderFull(t *testing.T) {
 	j := newJob(t)
 	options := j.folderOptions(t, 3000)
-	tiny := diskOf(t, "24k")
+	tiny := disktest.Mount(t, "24k")
 	must(t, os.Symlink(tiny, filepath.Join(j.work(), "output.partial")))
 	o, err := CreateOutput(options)
 	must(t, err)

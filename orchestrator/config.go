@@ -81,12 +81,21 @@ type Config struct {
 	// GPUsPerWorker gives every worker so many GPUs, for a model that needs
 	// them; default 1.
 	GPUsPerWorker int
-	// WorkersPerGPU starts so many workers on every device; default 1.
+	// WorkersPerGPU starts so many workers on every device; default 1. AutoWorkers
+	// starts as many as keep the CPUs busy and fit the device's memory.
 	WorkersPerGPU int
 	// PinUUID pins by UUID instead of index.
 	PinUUID bool
 	// NoAffinity lets workers run on all CPUs, not only on those near their GPU.
 	NoAffinity bool
+
+	// Profile is how fast a GPU may go in each state: datacenter (default) slows it
+	// when it is close to slowing itself, workstation earlier.
+	Profile string
+	// Monitor is how GPUs are judged; its zero value is gpu.DefaultConfig.
+	Monitor gpu.Config
+	// NoMonitor lets GPUs get as hot as they like.
+	NoMonitor bool
 
 	// BatchSize is the number of records in a batch: default the kernel's wish,
 	// else 128.
@@ -166,9 +175,15 @@ type Config struct {
 	leastTimeout time.Duration
 	// framed is for Retry, which must tell whose lines are whose.
 	framed bool
-	// devices replaces the machine's in tests.
+	// devices replaces the machine's in tests, clock the monitor's.
 	devices gpu.Options
+	clock   gpu.Clock
+	// handBack is how long a paused worker keeps its chunk.
+	handBack time.Duration
 }
+
+// AutoWorkers as WorkersPerGPU leaves the number to gpurun.
+const AutoWorkers = -1
 
 // Halt is when too many records have failed; the zero value is never.
 type Halt struct {
@@ -211,6 +226,9 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Checkpoint, DefaultCheckpoint)
 	setDefault(&c.PartBytes, chunk.DefaultPartBytes)
 	setDefault(&c.LogLevel, "info")
+	setDefault(&c.Profile, string(gpu.Datacenter))
+	setDefault(&c.Monitor, gpu.DefaultConfig())
+	setDefault(&c.handBack, handBackAfter)
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
 	}
@@ -250,6 +268,9 @@ func (c Config) check() error {
 			return fault.New(fault.Usage, "--accept-changes %q is none of %s", what, strings.Join(acceptable, ", "))
 		}
 	}
+	if err := gpu.CheckProfile(c.Profile); err != nil && c.Profile != "" {
+		return err
+	}
 	switch c.Split {
 	case chunk.SplitAuto, chunk.SplitRecords, chunk.SplitBytes:
 	default:
@@ -266,7 +287,7 @@ func (c Config) check() error {
 		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
 		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)}, {"--part-bytes", c.PartBytes},
 	} {
-		if one.value < 0 {
+		if one.value < 0 && (one.flag != "--workers-per-gpu" || one.value != AutoWorkers) {
 			return fault.New(fault.Usage, "%s must not be negative", one.flag)
 		}
 	}

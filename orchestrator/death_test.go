@@ -203,6 +203,7 @@ var deaths = []death{
 	{victim: "worker", moment: "start: while the kernel is asked", at: "worker-describe"},
 	{victim: "worker", moment: "start", at: "worker-start"},
 	{victim: "worker", moment: "mid-batch", at: "worker-mid-batch", passing: 4},
+	{victim: "worker", moment: "rest handed back", at: "worker-handed-back", passing: 2},
 	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
 	{victim: "worker", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "worker", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},

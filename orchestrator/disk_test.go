@@ -10,24 +10,10 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
-
-// tinyDisk is a folder on a file system of its own.
-func tinyDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("NOT TESTED: a full disk, since a tiny tmpfs cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
 
 // TestDiskFull: the job stops, says why, and the same command goes on when there
 // is room again, wherever it was that there was none.
@@ -47,7 +33,7 @@ func TestDiskFull(t *testing.T) {
 			t.Run(test.name+" "+form, func(t *testing.T) {
 				t.Parallel()
 				want := big.undisturbed(t)
-				disk := tinyDisk(t, "4m")
+				disk := disktest.Mount(t, "4m")
 				_, c := big.start(t)
 				switch form {
 				case "file":
@@ -199,7 +185,7 @@ func TestOtherFileSystem(t *testing.T) {
 			t.Parallel()
 			want := v.undisturbed(t)
 			d, c := v.start(t)
-			c.WorkDir = tinyDisk(t, "4m")
+			c.WorkDir = disktest.Mount(t, "4m")
 			mark := fmt.Sprintf("otherfs-%d-%d", i, os.Getpid())
 			temp := shortTemp(t)
 			if end := startDriver(t, driverOf(t, c), mark, crash.Variable+"="+point, "TMPDIR="+temp).wait(t); !end.killed {

@@ -29,3 +29,9 @@ func WithoutDurable(c Config) Config {
 	c.noDurable = true
 	return c
 }
+
+// WithHandBack lets a paused worker keep its chunk for so long.
+func WithHandBack(c Config, d time.Duration) Config {
+	c.handBack = d
+	return c
+}

@@ -143,6 +143,9 @@ var errWorkerGone = errors.New("the worker process is gone")
 // endChunk asks the worker to end its chunk at the next batch border.
 func (w *workerProcess) endChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{}}) }
 
+// makeScarce lets the worker keep no batch waiting from now on.
+func (w *workerProcess) makeScarce() { _ = w.conn.Send(wire.Message{Scarce: &wire.Scarce{}}) }
+
 // end lets the worker close its kernel and waits for it.
 func (w *workerProcess) end() {
 	_ = w.conn.Send(wire.Message{End: &wire.End{}})

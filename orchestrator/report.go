@@ -44,6 +44,10 @@ type Report struct {
 	Rate      float64 `json:"records_per_second"`
 	// Workers are the slots.
 	Workers []WorkerReport `json:"workers"`
+	// Devices are the GPUs that were monitored.
+	Devices []DeviceReport `json:"devices,omitempty"`
+	// Recommendations follow from the figures.
+	Recommendations []string `json:"recommendations,omitempty"`
 	// Failures are the failed records by kind, most first.
 	Failures []FailureReport `json:"failures,omitempty"`
 	// Folder is the job folder, with logs and failures.jsonl.

@@ -109,7 +109,7 @@ func (s *soak) job(t *testing.T, v *variant) {
 // kernels are passed by one of them only.
 var soakPoints = []string{
 	"journal-made", "part-written", "journalled", "part-begun", "appended", "synced", "exchanged", "durable", "complete", "renamed", "clearing", "stopping",
-	"worker-start", "worker-mid-batch", "worker-part-closed", "worker-stopping", "kernel-start", "kernel-mid-batch",
+	"worker-start", "worker-mid-batch", "worker-handed-back", "worker-part-closed", "worker-stopping", "kernel-start", "kernel-mid-batch",
 }
 
 // live is one life of an orchestrator.

@@ -38,6 +38,9 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	if r.elsewhere != nil {
 		end = *r.elsewhere
 	}
+	if r.left != nil {
+		r.rest = r.rest.Before(*r.left)
+	}
 	segment, writeErr := out.finish(end, err != nil || ctx.Err() != nil)
 	if err == nil {
 		err = writeErr
@@ -111,34 +114,49 @@ type chunkRun struct {
 	rest   chunk.Chunk // behind the last batch that is finished
 	// elsewhere is the record before rest, if that is for another device.
 	elsewhere *chunk.Chunk
-	final     bool // no other device is left for what does not fit this one
-	stats     wire.Stats
+	// left is what was handed back while batches were in flight.
+	left  *chunk.Chunk
+	final bool // no other device is left for what does not fit this one
+	stats wire.Stats
 
 	flight    []*work // submitted, oldest first
 	headSince time.Time
-	ended     bool // the reader has no more
-	quick     bool // the last batch took no time
+	restUntil time.Time // the device rests
+	ended     bool      // the reader has no more
+	quick     bool      // the last batch took no time
 }
 
 // quickBatch is below which a batch is over before the next message has come.
 const quickBatch = 5 * time.Millisecond
 
 // window is how many batches are with the kernel process at a time: one more
-// than it computes, so that it never waits for the next; more where they are so
-// quick that messages take longer than they.
+// than it computes, so that it never waits for the next, unless it should; more
+// where they are so quick that messages take longer than they. At the end of the job
+// what waits is better with somebody who has nothing to do.
 func (r *chunkRun) window() int {
-	window := max(1, r.worker.host.info.InFlight) + 1
-	if r.quick {
-		window += 2
+	window := max(1, r.worker.host.info.InFlight)
+	switch {
+	case r.worker.pace.slowed():
+		return 1
+	case r.quick:
+		window += 3
+	case !r.worker.scarce.Load():
+		window++
 	}
 	return window
 }
 
 func (r *chunkRun) loop() error {
 	for {
+		if r.worker.pace.mustGive() {
+			r.worker.stop.Store(true)
+		}
 		stopping := r.worker.stop.Load()
 		if len(r.flight) == 0 && (r.ended || stopping) {
 			return nil
+		}
+		if stopping {
+			r.handBack()
 		}
 		if err := r.step(stopping); err != nil {
 			return err
@@ -146,12 +164,30 @@ func (r *chunkRun) loop() error {
 	}
 }
 
+// handBack tells, once, what of the chunk is left for others, before the batches in
+// flight are waited for.
+func (r *chunkRun) handBack() {
+	rest := r.flight[len(r.flight)-1].batch.Rest()
+	if r.left != nil || rest.Records == 0 {
+		return
+	}
+	r.left = &rest
+	r.worker.send(wire.Message{Left: &wire.Left{Rest: rest, InFlight: rest.First - r.rest.First}})
+	crash.Point("worker-handed-back")
+}
+
 // step submits the next batch or finishes the oldest, whichever is possible
 // first.
 func (r *chunkRun) step(stopping bool) error {
 	var next <-chan readBatch
+	var rested <-chan time.Time
 	if !r.ended && !stopping && len(r.flight) < r.window() {
 		next = r.reader.batches
+		if wait := r.breather(); wait > 0 {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			next, rested = nil, timer.C
+		}
 	}
 	var head <-chan struct{}
 	var expired <-chan time.Time
@@ -169,6 +205,10 @@ func (r *chunkRun) step(stopping bool) error {
 		return r.finishHead(r.flight[0].results.Wait(r.ctx))
 	case <-expired:
 		return r.finishHead(r.worker.host.tooLong(r.worker.host.limit(r.flight[0].load)))
+	case <-rested:
+		return nil
+	case <-r.worker.pace.wake: // to stop, or another pace
+		return nil
 	case <-r.out.broken:
 		return r.out.err()
 	case <-r.ctx.Done():
@@ -230,6 +270,7 @@ func (r *chunkRun) finishHead(err error) error {
 		r.worker.host.good(took, job.load)
 		r.worker.sizes.good()
 		r.headSince = time.Now()
+		r.restUntil = r.headSince.Add(r.worker.pace.rest(took))
 		return r.pass(job)
 	}
 	return r.recover(job, err)

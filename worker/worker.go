@@ -46,6 +46,8 @@ type Worker struct {
 	sizes    batchSizes
 	judged   bool        // the first batch was looked at
 	stop     atomic.Bool // end the chunk at the next batch border
+	scarce   atomic.Bool // keep no batch waiting
+	pace     *pacer
 	assigned chan wire.Assign
 }
 
@@ -59,7 +61,7 @@ func run(builtins []string) int {
 	if file == nil {
 		return 2
 	}
-	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), assigned: make(chan wire.Assign, 1)}
+	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(), assigned: make(chan wire.Assign, 1)}
 
 	first, err := w.conn.Receive()
 	if err != nil || first.Setup == nil {
@@ -109,6 +111,11 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 		case message.Stop != nil:
 			crash.Point("worker-stopping")
 			w.stop.Store(true)
+			w.pace.nudge()
+		case message.Scarce != nil:
+			w.scarce.Store(true)
+		case message.Pace != nil:
+			w.pace.set(*message.Pace)
 		case message.End != nil:
 			close(w.assigned)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -21,6 +22,8 @@ type jobFlags struct {
 	config       orchestrator.Config
 	kernelConfig string
 	pin          string
+	workers      string
+	monitor      string
 	split        string
 	batchBytes   byteSize
 	maxRecord    byteSize
@@ -47,8 +50,11 @@ func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 	c := &f.config
 	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, 0,2, 0-3, GPU-uuid, or cpu:4 for four CPU workers")
 	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs for each worker, for a model that is spread over several")
-	flags.IntVar(&c.WorkersPerGPU, "workers-per-gpu", 1, "workers on each GPU; 2 to 4 help small models, whose launches leave gaps")
+	flags.StringVar(&f.workers, "workers-per-gpu", "1", "workers on each GPU; 2 to 4 help small models, whose launches leave gaps; auto: as many as there are cores for, and memory")
 	flags.StringVar(&f.pin, "pin", "index", "pin workers by index or uuid in CUDA_VISIBLE_DEVICES; some frameworks choke on UUIDs")
+	flags.StringVar(&c.Profile, "profile", "datacenter", "how early a hot GPU is slowed: datacenter, or workstation (earlier)")
+	flags.StringVar(&f.monitor, "monitor-config", "", "temperatures, memory shares and times of the monitor: a YAML `FILE`")
+	flags.BoolVar(&c.NoMonitor, "no-monitor", false, "do not watch temperature and memory, and slow nothing down")
 	flags.BoolVar(&c.NoAffinity, "no-affinity", false, "let workers run on all CPUs, not only on those near their GPU")
 }
 
@@ -86,7 +92,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		flag  string
 		value int64
 	}{
-		{"gpus-per-worker", int64(c.GPUsPerWorker)}, {"workers-per-gpu", int64(c.WorkersPerGPU)},
+		{"gpus-per-worker", int64(c.GPUsPerWorker)},
 		{"batch-size", int64(f.batchSize)}, {"batch-bytes", int64(f.batchBytes)},
 		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
 		{"part-bytes", int64(f.partBytes)},
@@ -103,6 +109,9 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if !cmd.Flags().Changed("timeout") {
 		c.Timeout = 0 // it follows from the batches
 	}
+	if err := f.resolveDevices(&c); err != nil {
+		return c, err
+	}
 	if cmd.Flags().Changed("batch-size") {
 		c.BatchSize = f.batchSize
 	}
@@ -110,19 +119,33 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if cmd.Flags().Changed("max-record-bytes") {
 		c.MaxRecordBytes = int64(f.maxRecord)
 	}
-	switch f.pin {
-	case "index":
-	case "uuid":
-		c.PinUUID = true
-	default:
-		return c, usagef("--pin %q is neither index nor uuid", f.pin)
-	}
 	if f.split != "auto" && f.split != "" {
 		c.Split = chunk.Split(f.split)
 	}
 	var err error
 	c.KernelConfig, err = readConfig(f.kernelConfig)
 	return c, err
+}
+
+// resolveDevices takes the flags of devices that are more than a value.
+func (f *jobFlags) resolveDevices(c *orchestrator.Config) (err error) {
+	switch f.pin {
+	case "index":
+	case "uuid":
+		c.PinUUID = true
+	default:
+		return usagef("--pin %q is neither index nor uuid", f.pin)
+	}
+	if f.workers == "auto" {
+		c.WorkersPerGPU = orchestrator.AutoWorkers
+	} else if c.WorkersPerGPU, err = strconv.Atoi(f.workers); err != nil || c.WorkersPerGPU < 1 {
+		return usagef("--workers-per-gpu must be at least 1, or auto, not %s", f.workers)
+	}
+	if f.monitor == "" {
+		return nil
+	}
+	c.Monitor, err = gpu.LoadConfig(f.monitor)
+	return err
 }
 
 // readConfig takes JSON, or the name of a file that holds it.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -25,8 +26,44 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 		fmt.Fprintf(w, "  %s skipped\n", plural(r.Blank, "blank line"))
 	}
 	writeWorkers(w, r)
+	writeDevices(w, r)
 	writeFailures(w, r)
 	writeNext(w, r)
+}
+
+// writeDevices is a line for each GPU of which something is known, and what
+// follows from it.
+func writeDevices(w io.Writer, r orchestrator.Report) {
+	for _, d := range r.Devices {
+		if facts := deviceFacts(d); len(facts) > 0 {
+			fmt.Fprintf(w, "  %s: %s\n", d.Device, strings.Join(facts, ", "))
+		}
+	}
+	for _, line := range r.Recommendations {
+		fmt.Fprintf(w, "  hint: %s\n", line)
+	}
+}
+
+func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
+	if celsius, known := d.PeakTemperature.Get(); known {
+		facts = append(facts, fmt.Sprintf("up to %d°C", celsius))
+	}
+	if d.Throttled > 0 {
+		facts = append(facts, "slowed for "+durationText(d.Throttled))
+	}
+	if percent, known := d.PeakMemory.Get(); known {
+		facts = append(facts, fmt.Sprintf("%.0f %% of memory", percent))
+	}
+	if percent, known := d.Utilization.Get(); known {
+		facts = append(facts, fmt.Sprintf("%.0f %% load", percent))
+	}
+	if joule, known := d.Energy.Get(); known && joule > 0 {
+		facts = append(facts, fmt.Sprintf("%.1f Wh", float64(joule)/3600))
+	}
+	if d.Problem != "" {
+		facts = append(facts, plain(d.Problem))
+	}
+	return facts
 }
 
 // WriteCommitted writes what an unfinished job has done so far.
