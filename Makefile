@@ -60,8 +60,8 @@ gpu-test:
 	bin/gpurun plan -k echo demo/in.jsonl
 	bin/gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --json-events=demo/events.jsonl --report demo/report.json
 	cmp demo/in.jsonl demo/out.jsonl
-	$(MAKE) -C examples/cuda-kernel gpu-test
 	@grep device_sample demo/events.jsonl | tail -n 1
+	$(MAKE) -C examples/cuda-kernel gpu-test
 
 check: tools
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
