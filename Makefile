@@ -1,7 +1,7 @@
 # make demo   build gpurun, run it on a small sample, show the result
 # make test   all tests
 # make check  format, vet, staticcheck, generated code, imports, other platforms
-# make gpu-test  the tests that need a card, on a machine that has one
+# make gpu-test  the tests that need a card, on a machine that has one; make gpu-bench  figures
 # make fuzz   every fuzz target for a minute; make soak  a thousand random kills
 #
 # Go, git and make must be there; the rest is installed with apt where it is
@@ -19,7 +19,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test gpu-test check generate fuzz soak bench bench-floats bench-parts tools clean
+.PHONY: build demo test gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools clean
 
 build: tools
 	@if command -v cc >/dev/null; then \
@@ -33,8 +33,8 @@ demo: build
 	@rm -rf demo && mkdir -p demo
 	@awk 'BEGIN { for (i = 0; i < 20000; i++) printf "{\"id\":%d,\"text\":\"record number %d of the sample\"}\n", i, i; \
 		print "this line is no JSON" }' > demo/in.jsonl
-	@echo '$$ gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --gpus cpu:2'
-	@bin/gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --gpus cpu:2 || test $$? = 3
+	@echo "\$$ gpurun run -k minhash --kernel-config '{\"num_perm\":8}' demo/in.jsonl -o demo/out.jsonl --gpus cpu:2"
+	@bin/gpurun run -k minhash --kernel-config '{"num_perm":8}' demo/in.jsonl -o demo/out.jsonl --gpus cpu:2 || test $$? = 3
 	@echo; echo '$$ tail -n 2 demo/out.jsonl'
 	@tail -n 2 demo/out.jsonl
 
@@ -61,12 +61,13 @@ gpu-test:
 	bin/gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --json-events=demo/events.jsonl --report demo/report.json
 	cmp demo/in.jsonl demo/out.jsonl
 	@grep device_sample demo/events.jsonl | tail -n 1
+	$(MAKE) -C examples/cuda-kernel gpu-test
 
 check: tools
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags gpu ./gpu
+	$(GO) vet -tags gpu ./gpu ./examples/...
 	$(GO) tool staticcheck ./...
 	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/arch
@@ -110,6 +111,10 @@ bench-floats:
 bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
 	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
+
+# Figures that need a card; without Go, too, of binaries that were built elsewhere.
+gpu-bench:
+	$(MAKE) -C examples/cuda-kernel gpu-bench
 
 # What tests and builds use beside Go. Only what is missing is installed, and
 # only where apt can: as root, or with sudo that asks for nothing.

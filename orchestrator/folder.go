@@ -130,7 +130,8 @@ func isStream(output string) bool {
 	if keepsParts(output) {
 		return false
 	}
-	if output == "-" || strings.HasPrefix(absolute(output), "/dev/") {
+	path := absolute(output)
+	if output == "-" || strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") {
 		return true
 	}
 	info, err := os.Stat(output)

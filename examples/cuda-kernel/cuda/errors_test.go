@@ -1,0 +1,49 @@
+package cuda
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// named is a driver that knows one error.
+func named() *Driver {
+	text := func(known string) func(Code, **byte) Code {
+		return func(code Code, to **byte) Code {
+			if code != OutOfMemory {
+				return 1
+			}
+			*to = unsafe.SliceData([]byte(known + "\x00and more"))
+			return Success
+		}
+	}
+	return &Driver{GetErrorName: text("CUDA_ERROR_OUT_OF_MEMORY"), GetErrorString: text("out of memory")}
+}
+
+func TestErrors(t *testing.T) {
+	for code, want := range map[Code]string{
+		OutOfMemory: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+		12345:       "cuMemAlloc: CUDA error 12345: this driver has no name for it",
+	} {
+		err := named().check("cuMemAlloc", code)
+		var failed *Error
+		if !errors.As(err, &failed) || failed.Code != code || err.Error() != want {
+			t.Errorf("%d: %v", code, err)
+		}
+	}
+	if err := named().check("cuMemAlloc", Success); err != nil {
+		t.Errorf("success is %v", err)
+	}
+}
+
+// Where there is no driver that is an error, and no panic.
+func TestLoad(t *testing.T) {
+	driver, err := Load()
+	switch {
+	case err != nil && !strings.Contains(err.Error(), "NVIDIA driver"):
+		t.Errorf("it does not say what is missing: %v", err)
+	case err == nil && (driver.Init == nil || driver.LaunchKernel == nil):
+		t.Error("the table has holes")
+	}
+}

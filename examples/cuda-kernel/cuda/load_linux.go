@@ -1,0 +1,31 @@
+package cuda
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/ebitengine/purego"
+)
+
+// library is the driver's own; its number has not changed since CUDA's first day.
+const library = "libcuda.so.1"
+
+// Load opens the driver's library. It touches no device.
+func Load() (*Driver, error) {
+	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	if err != nil {
+		return nil, fmt.Errorf("no NVIDIA driver: %w", err)
+	}
+	driver := &Driver{}
+	table := reflect.ValueOf(driver).Elem()
+	for i := range table.NumField() {
+		name := table.Type().Field(i).Tag.Get("cuda")
+		// RegisterLibFunc would panic for a function that is not there.
+		address, err := purego.Dlsym(handle, name)
+		if err != nil {
+			return nil, fmt.Errorf("the NVIDIA driver is too old: %w", err)
+		}
+		purego.RegisterFunc(table.Field(i).Addr().Interface(), address)
+	}
+	return driver, nil
+}
