@@ -1,11 +1,19 @@
 package jsonline
 
 import (
+	"bytes"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// The functions here take the inside of a valid string, without its quotes.
+// AppendUnquoted appends to dst what a string stands for: raw is a valid JSON
+// string with its quotes. The result is UTF-8 and never longer than raw; half a
+// surrogate pair becomes U+FFFD.
+func AppendUnquoted(dst, raw []byte) []byte {
+	return appendUnquoted(dst, raw[1:len(raw)-1])
+}
+
+// The functions below take the inside of a valid string, without its quotes.
 
 // unescape decodes the escape at the start of s and says how many bytes it
 // takes: a surrogate pair is one escape of 12. Half a pair is U+FFFD.
@@ -52,17 +60,16 @@ func hex4(s []byte) rune {
 
 // appendUnquoted appends what s stands for.
 func appendUnquoted(dst, s []byte) []byte {
-	for len(s) > 0 {
-		if s[0] != '\\' {
-			dst = append(dst, s[0])
-			s = s[1:]
-			continue
+	for {
+		plain := bytes.IndexByte(s, '\\')
+		if plain < 0 {
+			return append(dst, s...)
 		}
-		r, size := unescape(s)
+		dst = append(dst, s[:plain]...)
+		r, size := unescape(s[plain:])
 		dst = utf8.AppendRune(dst, r)
-		s = s[size:]
+		s = s[plain+size:]
 	}
-	return dst
 }
 
 // unquotesTo reports whether s stands for name, without writing it out.

@@ -66,6 +66,7 @@ type Setup struct {
 	Kernel       string `json:"kernel"`
 	KernelConfig []byte `json:"kernel_config,omitempty"`
 	ExecMode     string `json:"exec_mode,omitempty"`
+	Python       Python `json:"python"`
 	// Dir is the user's working folder.
 	Dir string `json:"dir"`
 	// SocketDir is this worker's own, for the kernel's socket.
@@ -75,6 +76,14 @@ type Setup struct {
 	Timeout     time.Duration `json:"timeout"`
 	LogLevel    string        `json:"log_level,omitempty"`
 	Records     Records       `json:"records"`
+}
+
+// Python is for kernels that are files of Python; plugins.PythonOptions explains
+// the members.
+type Python struct {
+	Interpreter string `json:"interpreter,omitempty"`
+	IOWorkers   int    `json:"io_workers,omitempty"`
+	NaN         string `json:"nan,omitempty"`
 }
 
 // Records is how records are treated.

@@ -7,12 +7,14 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/echo"
 	"github.com/gpurun/gpurun/plugins/exec"
+	"github.com/gpurun/gpurun/plugins/python"
 )
 
 // Kernels returns the built-in kernels by name.
 func Kernels() map[string]func() plugins.Kernel {
 	return map[string]func() plugins.Kernel{
-		"echo": echo.New,
-		"exec": exec.New,
+		"echo":   echo.New,
+		"exec":   exec.New,
+		"python": python.New,
 	}
 }
