@@ -18,7 +18,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test venv check generate fuzz soak bench tools clean
+.PHONY: build demo test venv check generate fuzz soak bench bench-floats bench-parts tools clean
 
 build: tools
 	@if command -v cc >/dev/null; then \
@@ -89,8 +89,18 @@ SOAK_KILLS ?= 1000
 soak: tools
 	GPURUN_SOAK_KILLS=$(SOAK_KILLS) $(GO) test -v -count=1 -run Soak -timeout 6h ./orchestrator
 
-# Go's own benchmarks of the parts.
-bench:
+# gpurun against peers and limits, in one table (docs/performance.md); QUICK=1 for a
+# small one. bench-parts: Go's own benchmarks of the parts.
+bench: build
+	@./scripts/tools.sh parallel:parallel python3:python3
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench-sleep ./bench/sleep
+	$(GO) run ./bench $(if $(QUICK),-quick -rounds 1) -json bin/bench.json
+
+# Ways to write numbers; a module of its own, for the sake of the one it compares with.
+bench-floats:
+	cd bench/floats && $(GO) test -run '^$$' -bench . -count 3 .
+
+bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
 
 # What tests and builds use beside Go. Only what is missing is installed, and

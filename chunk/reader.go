@@ -29,9 +29,44 @@ type Record struct {
 type Batch struct {
 	Records []Record
 
-	buffer []byte
+	buffer []byte // the memory's, as far as it is used
+	memory Memory // nil: the garbage collector's
 	mapped []mapping
 	rest   Chunk // what of the chunk comes behind this batch
+}
+
+// Memory is where the records of a batch lie.
+type Memory interface {
+	// Bytes is the memory, always the same.
+	Bytes() []byte
+	// Free gives it back.
+	Free()
+}
+
+// Allocator gives memory of at least size bytes, or nil for want of it: the reader
+// then takes its own.
+type Allocator func(size int) Memory
+
+// reserve makes room for n bytes in all, keeping what is there.
+func (b *Batch) reserve(n int, alloc Allocator) {
+	if n <= cap(b.buffer) {
+		return
+	}
+	var memory Memory
+	if alloc != nil {
+		memory = alloc(n)
+	}
+	var grown []byte
+	if memory != nil {
+		grown = memory.Bytes()[:len(b.buffer)]
+	} else {
+		grown = make([]byte, len(b.buffer), n)
+	}
+	copy(grown, b.buffer)
+	if b.memory != nil {
+		b.memory.Free()
+	}
+	b.buffer, b.memory = grown, memory
 }
 
 // Rest is the part of the chunk that comes behind this batch: a chunk can be
@@ -57,8 +92,13 @@ func (b *Batch) from(r Record) Chunk {
 	return c
 }
 
-// Release gives the memory back for the next Read into b.
+// Release gives the memory back; b can be read into again.
 func (b *Batch) Release() {
+	b.buffer = b.buffer[:0]
+	if b.memory != nil {
+		b.memory.Free()
+		b.buffer, b.memory = nil, nil
+	}
 	for _, m := range b.mapped {
 		m.unmap()
 	}
@@ -72,6 +112,7 @@ type Reader struct {
 	rest      Chunk
 	maxRecord int64
 	guess     int // bytes that the next batch will want
+	alloc     Allocator
 	spans     []span
 }
 
@@ -87,6 +128,10 @@ func OpenReader(c Chunk, maxRecord int64) (*Reader, error) {
 	}
 	return &Reader{file: file, rest: c, maxRecord: maxRecord, guess: minRead}, nil
 }
+
+// AllocateWith lets the records of the batches to come lie in memory of alloc, as
+// far as it has any.
+func (r *Reader) AllocateWith(alloc Allocator) { r.alloc = alloc }
 
 // Close closes the file; batches stay valid.
 func (r *Reader) Close() error { return r.file.Close() }
@@ -188,10 +233,10 @@ func (f *filler) readMore(unread int64) error {
 		f.used = 0
 	}
 	want := int(min(int64(max(f.reader.guess, len(f.buffer)-f.used, minRead)), unread))
-	if free := cap(f.buffer) - len(f.buffer); free < want {
-		grown := make([]byte, len(f.buffer), max(len(f.buffer)+want, 2*cap(f.buffer)))
-		copy(grown, f.buffer)
-		f.buffer = grown
+	if cap(f.buffer)-len(f.buffer) < want {
+		f.batch.buffer = f.buffer
+		f.batch.reserve(max(len(f.buffer)+want, 2*cap(f.buffer)), f.reader.alloc)
+		f.buffer = f.batch.buffer
 	}
 	from := f.reader.rest.Offset + int64(len(f.buffer)-f.used)
 	n, err := readAt(f.reader.file, f.buffer[len(f.buffer):len(f.buffer)+want], from)

@@ -34,6 +34,9 @@ const (
 	NaNError = "error"
 )
 
+// leastTimeout is what a batch gets however fast the others were.
+const leastTimeout = time.Minute
+
 // chunkBatches is how many batches a chunk of a stream holds by default.
 const chunkBatches = 16
 
@@ -45,9 +48,14 @@ type Config struct {
 	// Stdin is read for Input "-"; nil means os.Stdin.
 	Stdin io.Reader
 
-	// Output is a file, which appears under its name when it is complete; or -
-	// for Stdout, or a device or pipe, which are written to as results come.
+	// Output is a file, which appears under its name when it is complete; a
+	// folder, if the name ends in /, which does so with the output in parts and a
+	// manifest; or - for Stdout, or a device or pipe, which are written to as
+	// results come.
 	Output string
+	// PartBytes is how many bytes a part of a folder has at least; default 64
+	// MiB. A part ends where a chunk does.
+	PartBytes int64
 	// Stdout is written for Output "-"; nil means os.Stdout.
 	Stdout io.Writer
 	// Errors is a file for the failed records; empty keeps them in their place
@@ -120,10 +128,15 @@ type Config struct {
 	// Keep names the input members that stay in the output, beside the kernel's;
 	// empty keeps all.
 	Keep []string
+	// NoValidate trusts the input to be valid JSON, one value a line. A line that is
+	// not goes to the kernel as it is.
+	NoValidate bool
 	// Reprocess gives records that come in with an _error to the kernel too.
 	Reprocess bool
 
-	// Timeout is how long a batch may take; default 5m.
+	// Timeout is how long a batch may take. By default that follows from the
+	// batches that were good: 20 times the slowest, at least 1m, at most 5m, and 5m
+	// as long as few are known.
 	Timeout time.Duration
 	// OpenTimeout is how long a kernel may take to open, and again for its first
 	// batch; default 30m, since models are large.
@@ -164,6 +177,8 @@ type Config struct {
 	// durableEvery is how often there are durable points, for tests that want
 	// many.
 	durableEvery time.Duration
+	// leastTimeout is the least that a batch gets unless Timeout is set.
+	leastTimeout time.Duration
 	// framed is for Retry, which must tell whose lines are whose.
 	framed bool
 	// devices replaces the machine's in tests.
@@ -201,11 +216,15 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.BatchBytes, DefaultBatchBytes)
 	setDefault(&c.ChunksPerGPU, DefaultChunksPerGPU)
 	setDefault(&c.MaxRecordBytes, DefaultMaxRecordBytes)
-	setDefault(&c.Timeout, DefaultTimeout)
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+		setDefault(&c.leastTimeout, leastTimeout)
+	}
 	setDefault(&c.OpenTimeout, DefaultOpenTimeout)
 	setDefault(&c.Retries, DefaultRetries)
 	setDefault(&c.Flush, DefaultFlush)
 	setDefault(&c.Checkpoint, DefaultCheckpoint)
+	setDefault(&c.PartBytes, chunk.DefaultPartBytes)
 	setDefault(&c.LogLevel, "info")
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
@@ -263,7 +282,7 @@ func (c Config) check() error {
 		{"--chunks-per-gpu", int64(c.ChunksPerGPU)}, {"--chunk-records", c.ChunkRecords},
 		{"--max-record-bytes", c.MaxRecordBytes}, {"--limit", c.Limit}, {"--offset", c.Offset},
 		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
-		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)},
+		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)}, {"--part-bytes", c.PartBytes},
 		{"--io-workers", int64(c.IOWorkers)},
 	} {
 		if one.value < 0 {

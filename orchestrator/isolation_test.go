@@ -41,6 +41,35 @@ func TestPoisonRecord(t *testing.T) {
 	}
 }
 
+// TestHangingRecord: one record that hangs, in a batch of 1,024, without --timeout:
+// it is found in six waits, by a limit that follows from the good batches, and
+// nobody else suffers.
+func TestHangingRecord(t *testing.T) {
+	t.Parallel()
+	for _, at := range []int{0, 1023} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			const batches = 12 // so many are good before it
+			lines := slices.Collect(strings.Lines(numbered((batches + 2) * 1024)))
+			lines[batches*1024+at] = `{"poison":"hang"}` + "\n"
+			d := newJobDir(t, strings.Join(lines, ""))
+			c := orchestrator.WithLeastTimeout(d.config("test-poison"), 4*time.Second)
+			c.GPUs, c.BatchSize, c.ChunksPerGPU = "cpu:1", 1024, 1
+			started := time.Now()
+			report := mustRun(t, d, c)
+			t.Logf("%s, %d restarts", time.Since(started).Round(time.Millisecond), report.Workers[0].Restarts)
+			kinds := marks(t, d.read("out.jsonl"))
+			if report.Failed != 1 || kinds[batches*1024+at] != "timeout" {
+				t.Errorf("failed %d, the record is marked %q\n%s", report.Failed, kinds[batches*1024+at], d.logs())
+			}
+			// A piece that is slow on a busy machine costs a restart more.
+			if w := report.Workers[0]; w.Restarts > 20 || w.Lost > 0 {
+				t.Errorf("worker: %+v", w)
+			}
+		})
+	}
+}
+
 // TestTenPoisonRecords: of 100,000 records exactly the ten bad ones are marked.
 func TestTenPoisonRecords(t *testing.T) {
 	t.Parallel()

@@ -47,10 +47,16 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	}
 	if before != nil {
 		begun = true
+		if bytes := before.manifest.Cut.PartBytes; bytes > 0 {
+			config.PartBytes = bytes // the output is cut as it was begun
+		}
 		if before.state.Complete {
 			return finishEarlier(config, f, before)
 		}
 		defer before.journal.Close()
+	} else if report, done := findFinished(config, f); done {
+		begun = true
+		return report, nil
 	}
 	if err := checkOutputs(config); err != nil {
 		return Report{}, err
@@ -166,11 +172,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		crash.Point("stopping")
 		j.output.Abandon()
 	}
-	report := j.finish(err)
-	if err == nil {
-		j.folder.finish(j.config.Clean)
-	}
-	return report, err
+	return j.finish(err), err
 }
 
 // work runs the slots and the committer. The group's context carries only what
@@ -354,17 +356,21 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	return segment, nil
 }
 
-// finish closes the report and tells everybody.
+// finish closes the report, clears up, and tells everybody.
 func (j *job) finish(err error) Report {
 	j.mu.Lock()
-	total, _ := j.source.Total()
+	total, known := j.source.Total()
 	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
+	j.report.Uncounted = !known && err != nil
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
 	j.report.OutputBytes = j.output.ResultBytes()
 	j.report.close(time.Now(), j.tally)
 	report := j.report
 	j.mu.Unlock()
-	_ = report.WriteFile(j.folder.join(reportFile))
+	saved := report.writeDurably(j.folder.join(reportFile)) == nil
+	if err == nil && (saved || j.config.Clean) { // else the same command can still end it
+		j.folder.finish(j.config.Clean)
+	}
 	j.emit(Finished{Report: report})
 	return report
 }

@@ -265,11 +265,12 @@ func (p *prepared) limits() chunk.Limits {
 
 func (p *prepared) askKernel(ctx context.Context) error {
 	ready, err := describeKernel(ctx, p, "plan")
-	if fault.KindOf(err) == fault.Worker { // that can be chance; the kernel itself says why it fails
+	switch fault.KindOf(err) {
+	case fault.Worker, fault.Crash: // that can be chance; the kernel itself says why it fails
 		ready, err = describeKernel(ctx, p, "plan-again")
 	}
 	p.plan.Info, p.files = ready.Info, ready.Files
-	return err
+	return unusable(err)
 }
 
 // fitKernel holds the kernel's needs against the devices.

@@ -154,8 +154,8 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 	if s.job.stopping.Load() {
 		s.worker.endChunk()
 	}
-	checkpoint := time.AfterFunc(s.job.config.Checkpoint, s.worker.endChunk)
-	defer checkpoint.Stop()
+	checkpoint := newCheckpoint(s.job.config.Checkpoint, s.worker.endChunk)
+	defer checkpoint.stop()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 	for {
 		message, err := s.worker.receive(now)
@@ -166,10 +166,11 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 		case err != nil:
 			return s.lose(now, &t, s.worker.lost(err), false)
 		case message.Progress != nil:
+			checkpoint.begun()
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteFirst(now, s.slot, message.Progress.First)
 		case message.Done != nil:
-			checkpoint.Stop() // or it would end the next chunk
+			checkpoint.stop() // or it would end the next chunk
 			s.job.noteFirst(now, s.slot, message.Done.First)
 			return false, s.job.commit(now, s.slot, t, *message.Done)
 		case message.Failed != nil:

@@ -26,14 +26,26 @@ type client struct {
 	mu       sync.Mutex
 	stream   *outgoing
 	sequence uint64
-	pending  []awaited // in order of sending
-	broken   error     // why no further batch can be sent
-	onCPU    bool      // the device of Open is none of CUDA's
+	pending  []awaited       // in order of sending
+	broken   error           // why no further batch can be sent
+	onCPU    bool            // the device of Open is none of CUDA's
+	consumed uint64          // the last batch whose reply is copied
+	memory   FrameworkMemory // as the kernel said last
+
+	arena  *arena // nil where there is none
+	shared bool   // the kernel process has mapped it
+	inputs []string
 }
 
 type awaited struct {
 	sequence uint64
 	results  *Results
+	carrier  *carrier // what the request holds of the arena
+}
+
+func (a awaited) complete(err error) {
+	a.carrier.free()
+	a.results.complete(err)
 }
 
 func newClient(rpc kernelpb.KernelClient) *client {
@@ -45,7 +57,11 @@ func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
 	if err != nil {
 		return Info{}, c.unary(ctx, err)
 	}
-	return unpackInfo(reply.GetInfo()), unpackFailure(reply.GetFailure(), fault.Incompatible)
+	info := unpackInfo(reply.GetInfo())
+	c.mu.Lock()
+	c.shared, c.inputs = reply.GetArena(), info.Inputs
+	c.mu.Unlock()
+	return info, unpackFailure(reply.GetFailure(), fault.Incompatible)
 }
 
 func (c *client) Open(ctx context.Context, device Device, config Config) error {
@@ -117,20 +133,41 @@ func (c *client) unary(ctx context.Context, err error) error {
 // then could not see that time is up.
 func (c *client) Process(_ context.Context, batch Batch, results *Results) error {
 	finish := results.Defer()
-	request := &kernelpb.ProcessRequest{Records: packBlock(batch.records)}
+	held := &carrier{arena: c.sharedArena()}
+	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.spansOf(batch)}
 	if size := proto.Size(request); size > maxMessage {
+		held.free()
 		finish(fault.New(fault.Batch, "a batch of %d bytes is over the limit of %d", size, maxMessage))
 		return nil
 	}
-	if err := c.submit(request, results); err != nil {
+	if err := c.submit(request, awaited{results: results, carrier: held}); err != nil {
+		held.free()
 		finish(err)
+	}
+	return nil
+}
+
+// packRecords leaves records that lie in the arena where they are.
+func packRecords(c *carrier, batch Batch) *kernelpb.Block {
+	if block := packInPlace(c.arena, batch.records); block != nil {
+		return block
+	}
+	return packBlock(c, batch.records)
+}
+
+// sharedArena is the arena, once the kernel process is known to see it.
+func (c *client) sharedArena() *arena {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shared {
+		return c.arena
 	}
 	return nil
 }
 
 // submit numbers the batch and queues its results before it is sent: the answer
 // may be fast.
-func (c *client) submit(request *kernelpb.ProcessRequest, results *Results) error {
+func (c *client) submit(request *kernelpb.ProcessRequest, batch awaited) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken == nil && c.stream == nil {
@@ -140,8 +177,9 @@ func (c *client) submit(request *kernelpb.ProcessRequest, results *Results) erro
 		return c.broken
 	}
 	c.sequence++
-	request.Sequence = c.sequence
-	c.pending = append(c.pending, awaited{sequence: c.sequence, results: results})
+	request.Sequence, request.Consumed = c.sequence, c.consumed
+	batch.sequence = c.sequence
+	c.pending = append(c.pending, batch)
 	c.stream.add(request)
 	return nil
 }
@@ -154,6 +192,7 @@ func (c *client) openStream() error {
 		return c.explain(err)
 	}
 	c.stream = &outgoing{stream: stream, cancel: cancel, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	c.arena.hold() // for receive, which may come behind the end of the process
 	go c.stream.send()
 	go c.receive(c.stream)
 	return nil
@@ -161,6 +200,7 @@ func (c *client) openStream() error {
 
 // receive completes the results in the order in which the batches were sent.
 func (c *client) receive(s *outgoing) {
+	defer c.arena.drop()
 	defer close(s.ended)
 	defer s.cancel()
 	for {
@@ -183,7 +223,7 @@ func (c *client) receive(s *outgoing) {
 		if spent {
 			c.spend(err)
 		}
-		head.results.complete(err)
+		head.complete(err)
 		if spent {
 			c.fail(err)
 			return
@@ -219,7 +259,14 @@ func (c *client) fill(results *Results, reply *kernelpb.ProcessReply) error {
 	if err := c.unpackComputing(reply.GetFailure(), fault.Batch); err != nil {
 		return err
 	}
-	return unpackReply(reply, results)
+	err := unpackReply(c.arena, reply, results)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.consumed = reply.GetSequence()
+	if reply.GetMemory() != nil {
+		c.memory = unpackMemory(reply.GetMemory())
+	}
+	return err
 }
 
 // fail completes everything in flight with err, and everything to come.
@@ -232,7 +279,7 @@ func (c *client) fail(err error) {
 	c.pending = nil
 	c.mu.Unlock()
 	for _, p := range pending {
-		p.results.complete(err)
+		p.complete(err)
 	}
 }
 

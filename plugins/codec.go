@@ -1,10 +1,10 @@
 package plugins
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
+	"unsafe"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
@@ -13,35 +13,6 @@ import (
 // The messages of kernel.proto and the values of this package, in both
 // directions. What comes from the other process is checked here, before anyone
 // uses it as an index.
-
-func packBlock(items [][]byte) *kernelpb.Block {
-	total := 0
-	lengths := make([]uint32, len(items))
-	for i, item := range items {
-		lengths[i] = uint32(len(item))
-		total += len(item)
-	}
-	inline := make([]byte, 0, total)
-	for _, item := range items {
-		inline = append(inline, item...)
-	}
-	return &kernelpb.Block{Inline: inline, Lengths: lengths}
-}
-
-func unpackBlock(block *kernelpb.Block) ([][]byte, error) {
-	data := block.GetInline()
-	items := make([][]byte, len(block.GetLengths()))
-	for i, length := range block.GetLengths() {
-		if uint64(length) > uint64(len(data)) {
-			return nil, fmt.Errorf("item %d of a block ends behind its bytes", i)
-		}
-		items[i], data = data[:length:length], data[length:]
-	}
-	if len(data) > 0 {
-		return nil, fmt.Errorf("a block has %d bytes more than its items", len(data))
-	}
-	return items, nil
-}
 
 func packFailure(err error) *kernelpb.Failure {
 	if err == nil {
@@ -70,38 +41,48 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 	return &fault.Error{Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail()}
 }
 
-func packReply(sequence uint64, r *Results) *kernelpb.ProcessReply {
+func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.ProcessReply {
 	reply := &kernelpb.ProcessReply{Sequence: sequence, Verdicts: make([]byte, len(r.results))}
 	var lines [][]byte
 	for i, result := range r.results {
-		reply.Verdicts[i] = byte(result.Verdict)
-		switch result.Verdict {
+		verdict := result.Verdict
+		switch verdict {
 		case Lines:
+			if len(result.Lines) == 1 && isSame(result.Lines[0], batch.Record(i)) {
+				verdict = Unchanged
+				break
+			}
 			lines = append(lines, result.Lines...)
 			reply.LineCounts = append(reply.LineCounts, uint32(len(result.Lines)))
 		case Failed:
 			reply.Messages = append(reply.Messages, valid(result.Message))
 		}
+		reply.Verdicts[i] = byte(verdict)
 	}
 	if lines != nil {
-		reply.Lines = packBlock(lines)
+		reply.Lines = packBlock(c, lines)
 	}
-	for _, c := range r.columns {
-		reply.Columns = append(reply.Columns, packColumn(c))
+	for _, column := range r.columns {
+		reply.Columns = append(reply.Columns, packColumn(c, column))
 	}
 	return reply
 }
 
+// isSame reports whether a is b's very bytes, which the other side has.
+func isSame(a, b []byte) bool {
+	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
+}
+
 // unpackReply fills r from the other side's reply. Its error says in which way
 // the reply makes no sense.
-func unpackReply(reply *kernelpb.ProcessReply, r *Results) error {
+func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	if len(reply.GetVerdicts()) != len(r.results) {
 		return fmt.Errorf("kernel returned %s for a batch of %d",
 			plural(len(reply.GetVerdicts()), "result"), len(r.results))
 	}
-	lines, err := unpackBlock(reply.GetLines())
+	lines, err := unpackCopy(reply.GetLines(), a)
 	if err != nil {
-		return err
+		return fmt.Errorf("kernel returned lines that make no sense: %w", err)
 	}
 	counts, messages := reply.GetLineCounts(), reply.GetMessages()
 	for i, verdict := range reply.GetVerdicts() {
@@ -127,12 +108,12 @@ func unpackReply(reply *kernelpb.ProcessReply, r *Results) error {
 	if len(lines) > 0 || len(counts) > 0 || len(messages) > 0 {
 		return fmt.Errorf("kernel returned more lines or messages than belong to its verdicts")
 	}
-	return unpackColumns(reply.GetColumns(), r)
+	return unpackColumns(a, reply.GetColumns(), r)
 }
 
-func unpackColumns(columns []*kernelpb.Column, r *Results) error {
+func unpackColumns(a *arena, columns []*kernelpb.Column, r *Results) error {
 	for _, message := range columns {
-		c, err := unpackColumn(message)
+		c, err := unpackColumn(a, message)
 		if err != nil {
 			return err
 		}
@@ -149,52 +130,42 @@ func unpackColumns(columns []*kernelpb.Column, r *Results) error {
 	return nil
 }
 
-func packColumn(c Column) *kernelpb.Column {
-	message := &kernelpb.Column{Name: valid(c.Name), Width: uint32(max(c.Width, 0))}
-	switch v := c.values.(type) {
+func packColumn(c *carrier, column Column) *kernelpb.Column {
+	message := &kernelpb.Column{Name: valid(column.Name), Width: uint32(max(column.Width, 0))}
+	switch v := column.values.(type) {
 	case []float32:
-		message.Values = &kernelpb.Column_Float32S{Float32S: packNumbers(v)}
+		message.Values = &kernelpb.Column_Float32S{Float32S: packNumbers(c, message, v)}
 	case []float64:
-		message.Values = &kernelpb.Column_Float64S{Float64S: packNumbers(v)}
+		message.Values = &kernelpb.Column_Float64S{Float64S: packNumbers(c, message, v)}
 	case []int64:
-		message.Values = &kernelpb.Column_Int64S{Int64S: packNumbers(v)}
+		message.Values = &kernelpb.Column_Int64S{Int64S: packNumbers(c, message, v)}
 	case []bool:
-		message.Values = &kernelpb.Column_Bools{Bools: packNumbers(v)}
+		message.Values = &kernelpb.Column_Bools{Bools: packNumbers(c, message, v)}
 	case []string:
-		items := make([][]byte, len(v))
-		for i, s := range v {
-			items[i] = []byte(s)
-		}
-		message.Values = &kernelpb.Column_Strings{Strings: packBlock(items)}
+		message.Values = &kernelpb.Column_Strings{Strings: packBlock(c, v)}
 	case jsonValues:
-		message.Values = &kernelpb.Column_Json{Json: packBlock(v)}
+		message.Values = &kernelpb.Column_Json{Json: packBlock(c, [][]byte(v))}
 	}
 	return message
 }
 
-func unpackColumn(message *kernelpb.Column) (Column, error) {
+func unpackColumn(a *arena, message *kernelpb.Column) (Column, error) {
 	c := Column{Name: message.GetName(), Width: int(message.GetWidth())}
 	var err error
 	switch v := message.GetValues().(type) {
 	case *kernelpb.Column_Float32S:
-		c.values, err = unpackNumbers[float32](v.Float32S, 4)
+		c.values, err = unpackNumbers[float32](message, v.Float32S, a)
 	case *kernelpb.Column_Float64S:
-		c.values, err = unpackNumbers[float64](v.Float64S, 8)
+		c.values, err = unpackNumbers[float64](message, v.Float64S, a)
 	case *kernelpb.Column_Int64S:
-		c.values, err = unpackNumbers[int64](v.Int64S, 8)
+		c.values, err = unpackNumbers[int64](message, v.Int64S, a)
 	case *kernelpb.Column_Bools:
-		c.values, err = unpackNumbers[bool](v.Bools, 1)
+		c.values, err = unpackNumbers[bool](message, v.Bools, a)
 	case *kernelpb.Column_Strings:
-		var items [][]byte
-		items, err = unpackBlock(v.Strings)
-		values := make([]string, len(items))
-		for i, item := range items {
-			values[i] = string(item)
-		}
-		c.values = values
+		c.values, err = unpackStrings(v.Strings, a)
 	case *kernelpb.Column_Json:
 		var items [][]byte
-		items, err = unpackBlock(v.Json)
+		items, err = unpackCopy(v.Json, a)
 		c.values = jsonValues(items)
 	default:
 		err = fmt.Errorf("it has no values this version knows")
@@ -208,34 +179,21 @@ func unpackColumn(message *kernelpb.Column) (Column, error) {
 	return c, nil
 }
 
-func packNumbers[T any](values []T) []byte {
-	data, err := binary.Append(nil, binary.LittleEndian, values)
-	if err != nil {
-		panic(err) // only types of a fixed size come here
-	}
-	return data
-}
-
-func unpackNumbers[T any](data []byte, size int) ([]T, error) {
-	if len(data)%size != 0 {
-		return nil, fmt.Errorf("%d bytes are no whole number of values", len(data))
-	}
-	values := make([]T, len(data)/size)
-	_, err := binary.Decode(data, binary.LittleEndian, values)
-	return values, err
-}
-
 func packInfo(info Info) *kernelpb.Info {
-	frameworks := make([]string, len(info.Frameworks))
-	for i, name := range info.Frameworks {
-		frameworks[i] = valid(name)
-	}
 	return &kernelpb.Info{
 		Name: valid(info.Name), Version: valid(info.Version),
 		BatchSize: uint32(min(max(info.BatchSize, 0), math.MaxInt32)), InFlight: uint32(inFlight(info)),
-		NeedsGpu: info.NeedsGPU, Frameworks: frameworks,
+		NeedsGpu: info.NeedsGPU, Frameworks: allValid(info.Frameworks), Inputs: allValid(info.Inputs),
 		MinMemory: info.MinMemory, CanTrim: info.CanTrim,
 	}
+}
+
+func allValid(texts []string) []string {
+	var out []string
+	for _, text := range texts {
+		out = append(out, valid(text))
+	}
+	return out
 }
 
 // maxInFlight bounds what a kernel can make both sides hold at a time.
@@ -248,7 +206,7 @@ func unpackInfo(info *kernelpb.Info) Info {
 		Name: info.GetName(), Version: info.GetVersion(),
 		BatchSize: int(min(info.GetBatchSize(), math.MaxInt32)), InFlight: int(min(info.GetInFlight(), maxInFlight)),
 		NeedsGPU: info.GetNeedsGpu(), Frameworks: info.GetFrameworks(),
-		MinMemory: info.GetMinMemory(), CanTrim: info.GetCanTrim(),
+		MinMemory: info.GetMinMemory(), CanTrim: info.GetCanTrim(), Inputs: info.GetInputs(),
 	}
 }
 

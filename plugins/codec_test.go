@@ -30,9 +30,12 @@ func overTheWire[M proto.Message](t testing.TB, message M) M {
 	return read
 }
 
+// blank is a batch whose records are nobody's results.
+func blank(n int) Batch { return NewBatch(make([][]byte, n)) }
+
 func TestBlockRoundTrip(t *testing.T) {
 	check := func(items [][]byte) bool {
-		got, err := unpackBlock(overTheWire(t, packBlock(items)))
+		got, err := unpackCopy(overTheWire(t, packBlock(new(carrier), items)), nil)
 		if err != nil || len(got) != len(items) {
 			return false
 		}
@@ -50,7 +53,7 @@ func TestBlockRoundTrip(t *testing.T) {
 
 // An item must not reach into its neighbour when somebody appends to it.
 func TestBlockItemsAreApart(t *testing.T) {
-	items, err := unpackBlock(packBlock([][]byte{[]byte("ab"), []byte("cd")}))
+	items, err := unpackCopy(packBlock(new(carrier), [][]byte{[]byte("ab"), []byte("cd")}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,8 +141,8 @@ func TestReplyRoundTrip(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, sent.err)
 		}
 		got := NewResults(sent.Len())
-		reply := overTheWire(t, packReply(seed, sent))
-		if err := unpackReply(reply, got); err != nil {
+		reply := overTheWire(t, packReply(new(carrier), seed, blank(sent.Len()), sent))
+		if err := unpackReply(nil, reply, got); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if got.complete(nil); got.err != nil {
@@ -222,7 +225,7 @@ func TestInvalidUTF8(t *testing.T) {
 	r.Column(Strings(bad, []string{bad, bad}))
 	r.complete(nil)
 	got := NewResults(2)
-	if err := unpackReply(overTheWire(t, packReply(1, r)), got); err != nil {
+	if err := unpackReply(nil, overTheWire(t, packReply(new(carrier), 1, blank(2), r)), got); err != nil {
 		t.Fatal(err)
 	}
 	if message := got.At(0).Message; message != "bad \ufffd" {
@@ -247,8 +250,8 @@ var hostileReplies = []struct {
 	{"no lines", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}}, "fewer lines"},
 	{"counts without lines", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}}, "fewer lines"},
 	{"a count of none", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{0}}, "fewer lines"},
-	{"a huge count", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{math.MaxUint32}, Lines: packBlock([][]byte{{1}})}, "fewer lines"},
-	{"more lines", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Lines: packBlock([][]byte{{1}})}, "more lines or messages"},
+	{"a huge count", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{math.MaxUint32}, Lines: packBlock(new(carrier), [][]byte{{1}})}, "fewer lines"},
+	{"more lines", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Lines: packBlock(new(carrier), [][]byte{{1}})}, "more lines or messages"},
 	{"more counts", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, LineCounts: []uint32{0}}, "more lines or messages"},
 	{"no message", &kernelpb.ProcessReply{Verdicts: []byte{5, 5, 1}, Messages: []string{"one"}}, "fewer messages"},
 	{"more messages", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Messages: []string{"one"}}, "more lines or messages"},
@@ -290,7 +293,7 @@ func FuzzUnpackReply(f *testing.F) {
 	for seed := range uint64(20) {
 		r := randomResults(rand.New(rand.NewPCG(seed, 2)))
 		r.complete(nil)
-		data, err := proto.Marshal(packReply(seed, r))
+		data, err := proto.Marshal(packReply(new(carrier), seed, blank(r.Len()), r))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -326,7 +329,7 @@ func FuzzUnpackBlock(f *testing.F) {
 		for _, n := range lengths {
 			block.Lengths = append(block.Lengths, uint32(n))
 		}
-		items, err := unpackBlock(block)
+		items, err := unpackCopy(block, nil)
 		if err != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,10 +43,10 @@ func (g *gate) Process(_ context.Context, batch Batch, results *Results) error {
 
 func (g *gate) Close() error { g.closed.Store(true); return nil }
 
-// answer completes a batch with its own records.
+// answer completes a batch with copies of its records.
 func (p pending) answer() {
 	for i := range p.batch.Len() {
-		p.results.Line(i, p.batch.Record(i))
+		p.results.Line(i, bytes.Clone(p.batch.Record(i)))
 	}
 	p.finish(nil)
 }
@@ -315,6 +316,34 @@ func BenchmarkLoopback(b *testing.B) {
 	for b.Loop() {
 		if _, err := Call(b.Context(), proxy, NewBatch(list)); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// reuser gives results from one buffer, which it overwrites as soon as it may.
+type reuser struct {
+	Base
+	buffer []byte
+}
+
+func (r *reuser) Process(_ context.Context, batch Batch, results *Results) error {
+	r.buffer = append(r.buffer[:0], batch.Record(0)...)
+	results.Line(0, r.buffer)
+	return nil
+}
+
+// Once the results are complete their memory is the kernel's again, however many
+// batches wait to be sent.
+func TestMemoryIsTheKernelsAgain(t *testing.T) {
+	proxy, end := Loopback(&reuser{})
+	defer end()
+	var sent []*Results
+	for i := range 1000 {
+		sent = append(sent, Submit(t.Context(), proxy, numbered(i)))
+	}
+	for i, results := range sent {
+		if got := lineOf(t, results); got != fmt.Sprint(i) {
+			t.Fatalf("batch %d gave %s", i, got)
 		}
 	}
 }

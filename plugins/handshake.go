@@ -51,6 +51,7 @@ var handshake = goplugin.HandshakeConfig{
 type grpcPlugin struct {
 	goplugin.NetRPCUnsupportedPlugin
 	kernel Kernel // plugin side only
+	arena  *arena // plugin side only; may be nil
 }
 
 var errOtherSide = errors.New("this side has no kernel")
@@ -60,7 +61,7 @@ func (p *grpcPlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 	if p.kernel == nil {
 		return errOtherSide
 	}
-	kernelpb.RegisterKernelServer(s, newServer(p.kernel))
+	kernelpb.RegisterKernelServer(s, newServer(p.kernel, p.arena))
 	return nil
 }
 

@@ -70,6 +70,10 @@ type Info struct {
 	MinMemory uint64 `json:"min_memory,omitempty"`
 	// CanTrim: the kernel can give cached device memory back.
 	CanTrim bool `json:"can_trim,omitempty"`
+	// Inputs are the members of a record that the kernel reads (see Batch.Member),
+	// 60 at most. The worker finds them while it checks the line; the kernel gets
+	// whole records all the same.
+	Inputs []string `json:"inputs,omitempty"`
 }
 
 // Device is where a kernel runs. The process sees exactly this device: it is
@@ -159,6 +163,10 @@ func reclassify(kind fault.Kind, err error) error {
 // without its end: a valid JSON value, not necessarily an object.
 type Batch struct {
 	records [][]byte
+	// inputs are those of Info whose place is known: spans holds start and length
+	// for each of them, record by record.
+	inputs []string
+	spans  []uint32
 }
 
 // NewBatch makes a batch of records, which it does not copy.

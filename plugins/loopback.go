@@ -19,9 +19,20 @@ const loopbackBuffer = 1 << 20
 // kernel's life is the caller's, through the proxy; end frees the connection and
 // must be called last.
 func Loopback(k Kernel) (proxy Kernel, end func()) {
+	host, kernel := pairedArenas()
+	client, disconnect := loopback(k, host, kernel)
+	return client, func() {
+		disconnect()
+		// The kernel's end stays: k may still look at a batch.
+		host.close()
+	}
+}
+
+// loopback connects both ends, with an arena or, where both are nil, inline.
+func loopback(k Kernel, host, kernel *arena) (proxy *client, end func()) {
 	listener := bufconn.Listen(loopbackBuffer)
 	server := grpc.NewServer(serverOptions()...)
-	kernelpb.RegisterKernelServer(server, newServer(k))
+	kernelpb.RegisterKernelServer(server, newServer(k, kernel))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -34,7 +45,9 @@ func Loopback(k Kernel) (proxy Kernel, end func()) {
 	if err != nil {
 		panic(err) // only for options that contradict each other
 	}
-	return newClient(kernelpb.NewKernelClient(connection)), func() {
+	proxy = newClient(kernelpb.NewKernelClient(connection))
+	proxy.arena = host
+	return proxy, func() {
 		_ = connection.Close()
 		server.Stop()
 		<-served

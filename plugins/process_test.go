@@ -563,7 +563,7 @@ func TestSurroundings(t *testing.T) {
 	}
 	for variable := range strings.SplitSeq(strings.TrimSuffix(string(data), "\x00"), "\x00") {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "PLUGIN_") || name == handshake.MagicCookieKey {
+		if strings.HasPrefix(name, "PLUGIN_") || name == handshake.MagicCookieKey || name == arenaVariable {
 			continue
 		}
 		found := false

@@ -57,6 +57,9 @@ type Results struct {
 
 	// onCPU: the kernel that fills it runs on a CPU device.
 	onCPU bool
+	// taken is called when the results are complete, before anybody hears of it: the
+	// kernel's memory is the kernel's again as soon as complete returns.
+	taken func(error)
 
 	once     sync.Once
 	deferred bool
@@ -163,6 +166,9 @@ func (r *Results) complete(err error) {
 			err = r.settle()
 		}
 		r.err = classify(fault.Batch, err, r.onCPU)
+		if r.taken != nil {
+			r.taken(r.err)
+		}
 		close(r.done)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -26,8 +27,11 @@ import (
 type processRunner struct {
 	command Command
 	env     []string // of go-plugin: cookie, versions, socket folder
-	log     io.Writer
-	tail    *proc.Tail
+	// arena is what the process inherits as its descriptor 3; nil for nothing.
+	arena     *os.File
+	arenaSize uint64
+	log       io.Writer
+	tail      *proc.Tail
 	// socketDir is go-plugin's own folder, which it forgets where the process
 	// could not be started.
 	socketDir string
@@ -70,10 +74,15 @@ func (r *processRunner) Start(context.Context) error {
 		return err
 	}
 	defer stderrChild.Close()
+	env := append(withoutVariable(r.command.Env, arenaVariable), r.env...)
+	var inherited []*os.File
+	if r.arena != nil {
+		inherited = append(inherited, r.arena)
+		env = append(env, fmt.Sprintf("%s=3:%d", arenaVariable, r.arenaSize))
+	}
 	process, err := proc.Start(proc.Command{
-		Path: r.command.Path, Args: r.command.Args, Dir: r.command.Dir,
-		Env:    append(append([]string(nil), r.command.Env...), r.env...),
-		Stdout: stdoutChild, Stderr: stderrChild,
+		Path: r.command.Path, Args: r.command.Args, Dir: r.command.Dir, Env: env,
+		Stdout: stdoutChild, Stderr: stderrChild, ExtraFiles: inherited,
 		DieWithParent: true,
 	})
 	if err != nil {

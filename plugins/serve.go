@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -21,16 +22,23 @@ func Serve(k Kernel) {
 		os.Exit(2)
 	}
 	proc.IgnoreStopSignals()
+	if os.Getenv("GOGC") == "" { // results of a few MB a batch: at Go's default it would collect without end
+		debug.SetGCPercent(gcPercent)
+	}
 	rawStderr = os.Stderr
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake,
-		Plugins:         goplugin.PluginSet{pluginName: &grpcPlugin{kernel: k}},
+		Plugins:         goplugin.PluginSet{pluginName: &grpcPlugin{kernel: k, arena: inheritArena()}},
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(options, serverOptions()...)...)
 		},
 		Logger: hclog.NewNullLogger(), // it would log its own steps to stderr
 	})
 }
+
+// gcPercent is how much the heap of a kernel may grow before it is collected. A
+// kernel that sets another in Open has the last word.
+const gcPercent = 400
 
 // rawStderr is the process's own standard error. go-plugin puts a pipe in its
 // place, whose last bytes are lost when the process dies: the last words.

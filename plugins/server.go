@@ -6,8 +6,6 @@ import (
 	"io"
 	"sync"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
@@ -22,9 +20,12 @@ type server struct {
 	calls    sync.Mutex // held while the kernel is called
 	inFlight int
 	onCPU    bool // the device of Open is none of CUDA's
+	inputs   []string
+
+	arena *arena // nil: records and results come inline
 }
 
-func newServer(k Kernel) *server { return &server{kernel: k, inFlight: 1} }
+func newServer(k Kernel, a *arena) *server { return &server{kernel: k, inFlight: 1, arena: a} }
 
 func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest) (*kernelpb.DescribeReply, error) {
 	s.plain.Do(speakPlainly)
@@ -34,8 +35,8 @@ func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest
 	if err != nil {
 		return &kernelpb.DescribeReply{Failure: packFailure(err)}, nil
 	}
-	s.inFlight = max(1, inFlight(info))
-	return &kernelpb.DescribeReply{Info: packInfo(info)}, nil
+	s.inFlight, s.inputs = max(1, inFlight(info)), info.Inputs
+	return &kernelpb.DescribeReply{Info: packInfo(info), Arena: s.arena != nil}, nil
 }
 
 func (s *server) Open(ctx context.Context, request *kernelpb.OpenRequest) (*kernelpb.OpenReply, error) {
@@ -56,8 +57,8 @@ func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.Close
 
 // started is a batch that Process has returned from.
 type started struct {
-	sequence uint64
-	results  *Results
+	results *Results
+	reply   *kernelpb.ProcessReply // once the results are complete
 }
 
 // Process calls the kernel for each batch and sends the results in the same
@@ -66,19 +67,20 @@ type started struct {
 func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	s.plain.Do(speakPlainly)
 	s.calls.Lock()
-	size := s.inFlight
+	size, inputs := s.inFlight, s.inputs
 	s.calls.Unlock()
-	open := make(chan started, size) // in order of arrival
+	open := make(chan *started, size) // in order of arrival
 	room := make(chan struct{}, size)
 	sent := make(chan error, 1)
-	go func() { sent <- sendInOrder(stream, open, room) }()
+	out := &replies{arena: s.arena, reporter: reporterOf(s.kernel)}
+	go func() { sent <- out.sendInOrder(stream, open, room) }()
 
-	err := s.receive(stream, open, room)
+	err := s.receive(stream, inputs, open, room, out)
 	close(open)
 	return errors.Join(err, <-sent)
 }
 
-func (s *server) receive(stream kernelpb.Kernel_ProcessServer, open chan<- started, room chan<- struct{}) error {
+func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, open chan<- *started, room chan<- struct{}, out *replies) error {
 	ctx := stream.Context()
 	for {
 		request, err := stream.Recv()
@@ -88,7 +90,8 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, open chan<- start
 		if err != nil {
 			return err
 		}
-		records, err := unpackBlock(request.GetRecords())
+		out.consumed(request.GetConsumed())
+		batch, err := s.unpackBatch(request, inputs)
 		if err != nil {
 			return err
 		}
@@ -98,40 +101,26 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, open chan<- start
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		open <- started{sequence: request.GetSequence(), results: s.submit(ctx, NewBatch(records))}
+		open <- s.submit(ctx, request.GetSequence(), batch, out)
 	}
 }
 
-func (s *server) submit(ctx context.Context, batch Batch) *Results {
+// unpackBatch gives the kernel the records where they lie: they are the worker's,
+// who leaves them alone until the results are there.
+func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) (Batch, error) {
+	records, err := unpackInPlace(request.GetRecords(), s.arena)
+	if err != nil {
+		return Batch{}, err
+	}
+	return NewBatch(records).withSpans(inputs, request.GetSpans())
+}
+
+func (s *server) submit(ctx context.Context, sequence uint64, batch Batch, out *replies) *started {
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	r := NewResults(batch.Len())
-	r.onCPU = s.onCPU
-	submit(ctx, s.kernel, batch, r)
-	return r
-}
-
-func sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan started, room <-chan struct{}) error {
-	var failed error
-	for batch := range open {
-		err := batch.results.Wait(stream.Context())
-		<-room
-		if failed != nil {
-			continue // nobody listens; keep the kernel's loop moving
-		}
-		failed = stream.Send(replyTo(batch, err))
-	}
-	return failed
-}
-
-func replyTo(batch started, err error) *kernelpb.ProcessReply {
-	if err != nil {
-		return &kernelpb.ProcessReply{Sequence: batch.sequence, Failure: packFailure(err)}
-	}
-	reply := packReply(batch.sequence, batch.results)
-	if size := proto.Size(reply); size > maxMessage {
-		err := fault.New(fault.Batch, "kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
-		return &kernelpb.ProcessReply{Sequence: batch.sequence, Failure: packFailure(err)}
-	}
-	return reply
+	call := &started{results: NewResults(batch.Len())}
+	call.results.onCPU = s.onCPU
+	call.results.taken = func(err error) { call.reply = out.replyTo(sequence, batch, call.results, err) }
+	submit(ctx, s.kernel, batch, call.results)
+	return call
 }

@@ -36,6 +36,8 @@ type Command struct {
 	// StartTimeout is how long the process may take to its handshake, model
 	// loading not included; 0 means a minute.
 	StartTimeout time.Duration
+	// Inline lets records and results travel in the messages, not in shared memory.
+	Inline bool
 	// CloseTimeout is how long the kernel may take to close before it is killed;
 	// 0 means 10 seconds.
 	CloseTimeout time.Duration
@@ -64,8 +66,9 @@ type Process struct {
 
 // Start starts a kernel process and connects to it. A program that is no kernel,
 // or one of another version, or one that ends or says nothing before its
-// handshake, is a fault of kind Incompatible that says so; a kernel that does not
-// answer after its handshake is one of kind Timeout. The end of ctx kills the
+// handshake, is a fault of kind Incompatible that says so; one that somebody killed
+// meanwhile is one of kind Crash, and a kernel that does not answer after its
+// handshake one of kind Timeout. The end of ctx kills the
 // process and is returned as it is.
 func Start(ctx context.Context, command Command) (*Process, error) {
 	if command.StartTimeout <= 0 {
@@ -81,7 +84,11 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 		return nil, err
 	}
 	log := &sharedWriter{w: command.Log}
-	r := &processRunner{command: command, log: log, tail: new(proc.Tail), drained: make(chan struct{})}
+	shared, file := command.newArena()
+	if file != nil {
+		defer file.Close()
+	}
+	r := &processRunner{arena: file, arenaSize: shared.size(), command: command, log: log, tail: new(proc.Tail), drained: make(chan struct{})}
 	p := &Process{runner: r, deathWait: deathWait, plugin: goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		Plugins:          goplugin.PluginSet{pluginName: &grpcPlugin{}},
@@ -102,10 +109,25 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 	if err := p.connect(); err != nil {
 		err = p.startError(ctx, err)
 		p.Kill()
+		shared.close()
 		return nil, err
 	}
-	p.client.explain = p.explain
+	p.client.explain, p.client.arena = p.explain, shared
 	return p, nil
+}
+
+// newArena makes the memory that the process will share, if it can be had: inline
+// works everywhere.
+func (c Command) newArena() (*arena, *os.File) {
+	if c.Inline {
+		return nil, nil
+	}
+	shared, file, err := newArena()
+	if err != nil {
+		fmt.Fprintf(c.Log, "records go through the socket, which is slower: %v\n", err)
+		return nil, nil
+	}
+	return shared, file
 }
 
 // maxSocketDir is how long the folder of the socket may be: a unix address has
@@ -180,6 +202,8 @@ func (p *Process) startError(ctx context.Context, err error) error {
 	shaken, timeout := r.shaken.Load(), r.command.StartTimeout
 	var e *fault.Error
 	switch ended := r.endedItself(); {
+	case ended && r.process.Exit().Foreign():
+		e = fault.New(fault.Crash, "kernel %s was ended while it started: %s%s", path, r.process.Exit(), hint(heard))
 	case ended && shaken:
 		e = fault.New(fault.Incompatible, "kernel %s ended right after its handshake: %s%s", path, r.process.Exit(), hint(heard))
 	case ended:
@@ -249,6 +273,9 @@ func (p *Process) free() {
 	}
 	if p.runner.socketDir != "" {
 		_ = os.RemoveAll(p.runner.socketDir)
+	}
+	if p.client != nil {
+		p.client.arena.close()
 	}
 }
 

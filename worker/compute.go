@@ -21,7 +21,7 @@ const ahead = 2
 func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reader, err := startReading(ctx, assign.Chunk, w.setup.Records, &w.sizes)
+	reader, err := startReading(ctx, assign.Chunk, w.setup.Records, &w.sizes, w.host)
 	if err != nil {
 		return wire.Done{}, err
 	}
@@ -56,15 +56,20 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 type work struct {
 	batch *chunk.Batch
 	// refused holds, for each record, why the kernel never sees it; nil entries
-	// are sent. upstream records are refused with kind Upstream.
+	// are sent, and all are where it is nil itself. upstream records are refused
+	// with kind Upstream.
 	refused []*fault.Error
 	// sent are the positions in batch of what the kernel sees.
 	sent []int
 	// ready is how many of batch are for the writer; the rest is not computed.
 	ready   int
 	records [][]byte
-	results *plugins.Results // of the batch as a whole; nil where it was isolated
-	// verdicts are those of sent, once they are known.
+	// spans tells where the inputs stand in each of records.
+	inputs  []string
+	spans   []uint32
+	load    load             // of records
+	results *plugins.Results // of the batch as a whole
+	// verdicts are those of sent where the batch was isolated; nil: results has them.
 	verdicts []verdict
 }
 
@@ -75,11 +80,26 @@ type verdict struct {
 	fault   *fault.Error
 }
 
-func (j *work) settle() {
-	j.verdicts = make([]verdict, len(j.sent))
-	for i := range j.verdicts {
-		j.verdicts[i] = verdict{results: j.results, index: i}
+// toCompute is the records from lo to hi, of those sent, as a batch.
+func (j *work) toCompute(lo, hi int) plugins.Batch {
+	each := 2 * len(j.inputs)
+	return plugins.NewBatch(j.records[lo:hi]).WithInputs(j.inputs, j.spans[lo*each:hi*each])
+}
+
+// verdict is that of record i of those sent, once it is known.
+func (j *work) verdict(i int) verdict {
+	if j.verdicts != nil {
+		return j.verdicts[i]
 	}
+	return verdict{results: j.results, index: i}
+}
+
+// refusal is why the kernel never saw record i of the batch; nil if it did.
+func (j *work) refusal(i int) *fault.Error {
+	if j.refused == nil {
+		return nil
+	}
+	return j.refused[i]
 }
 
 // chunkRun is one chunk going through the kernel.
@@ -97,11 +117,22 @@ type chunkRun struct {
 	flight    []*work // submitted, oldest first
 	headSince time.Time
 	ended     bool // the reader has no more
+	quick     bool // the last batch took no time
 }
 
+// quickBatch is below which a batch is over before the next message has come.
+const quickBatch = 5 * time.Millisecond
+
 // window is how many batches are with the kernel process at a time: one more
-// than it computes, so that it never waits for the next.
-func (r *chunkRun) window() int { return max(1, r.worker.host.info.InFlight) + 1 }
+// than it computes, so that it never waits for the next; more where they are so
+// quick that messages take longer than they.
+func (r *chunkRun) window() int {
+	window := max(1, r.worker.host.info.InFlight) + 1
+	if r.quick {
+		window += 2
+	}
+	return window
+}
 
 func (r *chunkRun) loop() error {
 	for {
@@ -126,8 +157,8 @@ func (r *chunkRun) step(stopping bool) error {
 	var expired <-chan time.Time
 	if len(r.flight) > 0 {
 		head = r.flight[0].results.Done()
-		limit := time.Until(r.headSince.Add(r.worker.host.limit()))
-		timer := time.NewTimer(limit)
+		limit := r.worker.host.limit(r.flight[0].load)
+		timer := time.NewTimer(time.Until(r.headSince.Add(limit)))
 		defer timer.Stop()
 		expired = timer.C
 	}
@@ -137,7 +168,7 @@ func (r *chunkRun) step(stopping bool) error {
 	case <-head:
 		return r.finishHead(r.flight[0].results.Wait(r.ctx))
 	case <-expired:
-		return r.finishHead(r.expire())
+		return r.finishHead(r.worker.host.tooLong(r.worker.host.limit(r.flight[0].load)))
 	case <-r.out.broken:
 		return r.out.err()
 	case <-r.ctx.Done():
@@ -154,7 +185,7 @@ func (r *chunkRun) submit(batch readBatch, ok bool) error {
 		return batch.err
 	}
 	job := batch.work
-	job.results = plugins.NewResults(len(job.records))
+	job.results, job.load = plugins.NewResults(len(job.records)), loadOf(job.records)
 	if len(job.records) == 0 { // nothing for the kernel in it
 		if len(r.flight) > 0 {
 			if err := r.drain(); err != nil {
@@ -172,7 +203,7 @@ func (r *chunkRun) submit(batch readBatch, ok bool) error {
 		r.headSince = time.Now()
 	}
 	r.flight = append(r.flight, job)
-	err := r.worker.host.process.Process(r.ctx, plugins.NewBatch(job.records), job.results)
+	err := r.worker.host.process.Process(r.ctx, job.toCompute(0, len(job.sent)), job.results)
 	crash.Point("worker-mid-batch")
 	return err
 }
@@ -187,17 +218,6 @@ func (r *chunkRun) drain() error {
 	return nil
 }
 
-// expire kills a kernel that does not answer.
-func (r *chunkRun) expire() error {
-	limit := r.worker.host.limit()
-	r.worker.host.kill()
-	flag := "--timeout"
-	if !r.worker.host.warm {
-		flag = "--open-timeout, since it was the first batch"
-	}
-	return fault.New(fault.Timeout, "kernel did not answer within %s (%s)", limit, flag)
-}
-
 // finishHead takes the oldest batch's outcome.
 func (r *chunkRun) finishHead(err error) error {
 	job := r.flight[0]
@@ -205,11 +225,11 @@ func (r *chunkRun) finishHead(err error) error {
 	r.stats.Batches++
 	took := time.Since(r.headSince)
 	r.stats.Busy += took
+	r.quick = took < quickBatch
 	if err == nil {
-		r.worker.host.good(took)
+		r.worker.host.good(took, job.load)
 		r.worker.sizes.good()
 		r.headSince = time.Now()
-		job.settle()
 		return r.pass(job)
 	}
 	return r.recover(job, err)
@@ -230,7 +250,6 @@ func (r *chunkRun) recover(job *work, err error) error {
 	}
 	for i, other := range behind {
 		if outcomes[i] == nil {
-			other.settle()
 			if err := r.pass(other); err != nil {
 				return err
 			}
@@ -250,7 +269,7 @@ func (r *chunkRun) recover(job *work, err error) error {
 
 // await waits for a batch behind a failed one, killing a kernel that hangs.
 func (r *chunkRun) await(job *work) error {
-	ctx, cancel := context.WithTimeout(r.ctx, r.worker.host.limit())
+	ctx, cancel := context.WithTimeout(r.ctx, r.worker.host.limit(job.load))
 	defer cancel()
 	err := job.results.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

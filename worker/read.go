@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -20,7 +21,9 @@ type batchReader struct {
 	free    chan *chunk.Batch
 	cancel  context.CancelFunc
 	done    chan struct{}
-	check   *jsonline.Wanted
+	// check looks for a mark and for the inputs, the members that the kernel reads.
+	check  *jsonline.Wanted
+	inputs []string
 }
 
 type readBatch struct {
@@ -28,17 +31,19 @@ type readBatch struct {
 	err  error
 }
 
-func startReading(ctx context.Context, c chunk.Chunk, options wire.Records, sizes *batchSizes) (*batchReader, error) {
+func startReading(ctx context.Context, c chunk.Chunk, options wire.Records, sizes *batchSizes, host *kernelHost) (*batchReader, error) {
 	reader, err := chunk.OpenReader(c, options.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
+	reader.AllocateWith(host.alloc)
+	inputs := host.info.Inputs
 	ctx, cancel := context.WithCancel(ctx)
 	b := &batchReader{
 		reader: reader, options: options, sizes: sizes, cancel: cancel,
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
-		free:  make(chan *chunk.Batch, 4*ahead),
-		check: jsonline.Want(chunk.ErrorMember),
+		free:   make(chan *chunk.Batch, 4*ahead),
+		inputs: inputs, check: jsonline.Want(append([]string{chunk.ErrorMember}, inputs...)...),
 	}
 	go b.run(ctx)
 	return b, nil
@@ -89,22 +94,37 @@ func (b *batchReader) give(batch *chunk.Batch) {
 
 // prepare sorts out the records that the kernel must not see.
 func (b *batchReader) prepare(batch *chunk.Batch) *work {
-	job := &work{batch: batch, refused: make([]*fault.Error, len(batch.Records)), ready: len(batch.Records)}
+	n := len(batch.Records)
+	job := &work{
+		batch: batch, ready: n,
+		sent: make([]int, 0, n), records: make([][]byte, 0, n), spans: make([]uint32, 0, 2*n*len(b.inputs)),
+	}
 	var info jsonline.Info
 	for i, record := range batch.Records {
 		if refusal := b.refuse(record, &info); refusal != nil {
+			if job.refused == nil {
+				job.refused = make([]*fault.Error, n)
+			}
 			job.refused[i] = refusal
 			continue
 		}
 		job.sent = append(job.sent, i)
 		job.records = append(job.records, record.Data)
+		for k := range b.inputs {
+			span := info.Spans[k+1] // all zero where there is none, or no object
+			job.spans = append(job.spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
+		}
 	}
+	job.inputs = b.inputs
 	return job
 }
 
 func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Error {
 	if record.TooLong {
 		return fault.New(fault.Record, "the line has %d bytes, more than --max-record-bytes %d", len(record.Data), b.options.MaxBytes)
+	}
+	if b.trusts(record.Data) {
+		return nil
 	}
 	if err := b.check.Scan(record.Data, info); err != nil {
 		return fault.New(fault.Record, "not valid JSON: %w", err)
@@ -113,6 +133,15 @@ func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Er
 		return fault.New(fault.Upstream, "the record came in with an _error")
 	}
 	return nil
+}
+
+// markText is what a record that came in with a mark has in it.
+var markText = []byte(`"` + chunk.ErrorMember + `"`)
+
+// trusts reports whether the line is not to be looked at. One that may be marked
+// is, and so is every line of which members are wanted.
+func (b *batchReader) trusts(line []byte) bool {
+	return b.options.NoValidate && len(b.inputs) == 0 && !bytes.Contains(line, markText)
 }
 
 // stop ends the reading and waits for it.

@@ -70,7 +70,10 @@ func run(builtins []string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w.sizes.want = w.setup.Records.BatchSize
-	w.host = &kernelHost{setup: w.setup, builtins: builtins, log: w.log}
+	w.host = &kernelHost{
+		setup: w.setup, builtins: builtins, log: w.log,
+		limits: limits{timeout: w.setup.Timeout, open: w.setup.OpenTimeout, least: w.setup.LeastTimeout},
+	}
 
 	go w.listen(cancel)
 	go w.showAlive(ctx)

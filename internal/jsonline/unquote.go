@@ -6,14 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// AppendUnquoted appends to dst what a string stands for: raw is a valid JSON
-// string with its quotes. The result is UTF-8 and never longer than raw; half a
-// surrogate pair becomes U+FFFD.
-func AppendUnquoted(dst, raw []byte) []byte {
-	return appendUnquoted(dst, raw[1:len(raw)-1])
-}
-
-// The functions below take the inside of a valid string, without its quotes.
+// The functions here take the inside of a valid string, without its quotes.
 
 // unescape decodes the escape at the start of s and says how many bytes it
 // takes: a surrogate pair is one escape of 12. Half a pair is U+FFFD.
@@ -56,6 +49,12 @@ func hex4(s []byte) rune {
 		}
 	}
 	return r
+}
+
+// AppendUnquoted appends to dst the text that value, a valid JSON string with its
+// quotes, stands for. Halves of surrogate pairs become the replacement character.
+func AppendUnquoted(dst, value []byte) []byte {
+	return appendUnquoted(dst, value[1:len(value)-1])
 }
 
 // appendUnquoted appends what s stands for.

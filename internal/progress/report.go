@@ -18,6 +18,9 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 	fmt.Fprintf(w, "\n%s in %s (%s)\n", plural(r.In-r.Pending, "record"), durationText(r.Elapsed), rateText(r.Rate))
 	fmt.Fprintf(w, "  %s in = %s succeeded + %s failed + %s dropped + %s pending\n",
 		Count(r.In), Count(r.Succeeded), Count(r.Failed), Count(r.Dropped), Count(r.Pending))
+	if r.Uncounted {
+		fmt.Fprintln(w, "  the rest of the input was not counted: all of it is pending too")
+	}
 	if r.Blank > 0 {
 		fmt.Fprintf(w, "  %s skipped\n", plural(r.Blank, "blank line"))
 	}
@@ -29,7 +32,7 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 // WriteCommitted writes what an unfinished job has done so far.
 func WriteCommitted(w io.Writer, r orchestrator.Report) {
 	total := "records"
-	if r.In > 0 {
+	if r.In > 0 && !r.Uncounted {
 		total = fmt.Sprintf("of %s records", Count(r.In))
 	}
 	fmt.Fprintf(w, "  %s %s committed: %s succeeded, %s failed, %s dropped\n",
@@ -102,6 +105,8 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 		output = "the output"
 	}
 	switch {
+	case r.Stop != nil && r.Uncounted:
+		fmt.Fprintf(w, "  stopped: more than %s not computed%s\n", plural(r.Pending, "record"), goOn(r))
 	case r.Stop != nil && r.Pending > 0:
 		fmt.Fprintf(w, "  stopped: %s not computed%s\n", plural(r.Pending, "record"), goOn(r))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":

@@ -113,7 +113,9 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.Finished:
 		r := e.Report
 		s.job = chunk.Counts{Records: r.In - r.Pending, Succeeded: r.Succeeded, Failed: r.Failed, Dropped: r.Dropped}
-		s.total, s.end = r.In, &r
+		if s.total, s.end = r.In, &r; r.Uncounted {
+			s.total = -1
+		}
 	}
 }
 

@@ -74,8 +74,11 @@ type Setup struct {
 	Device      Device        `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`
-	LogLevel    string        `json:"log_level,omitempty"`
-	Records     Records       `json:"records"`
+	// LeastTimeout: the limit of a batch follows from those that were good, between
+	// this and Timeout; 0 if the user has set Timeout.
+	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
+	LogLevel     string        `json:"log_level,omitempty"`
+	Records      Records       `json:"records"`
 }
 
 // Python is for kernels that are files of Python; plugins.PythonOptions explains
@@ -93,6 +96,7 @@ type Records struct {
 	MaxBytes    int64    `json:"max_bytes"`
 	Keep        []string `json:"keep,omitempty"`
 	Reprocess   bool     `json:"reprocess,omitempty"`
+	NoValidate  bool     `json:"no_validate,omitempty"`
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
 	Framed      bool     `json:"framed,omitempty"`
 	Step        string   `json:"step"`
@@ -142,6 +146,7 @@ type Info struct {
 	Frameworks []string `json:"frameworks,omitempty"`
 	MinMemory  uint64   `json:"min_memory,omitempty"`
 	CanTrim    bool     `json:"can_trim,omitempty"`
+	Inputs     []string `json:"inputs,omitempty"`
 }
 
 // Progress is how far the chunk is.

@@ -133,15 +133,17 @@ func (x *DescribeRequest) GetConfig() []byte {
 }
 
 type Info struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	BatchSize     uint32                 `protobuf:"varint,3,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
-	InFlight      uint32                 `protobuf:"varint,4,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	NeedsGpu      bool                   `protobuf:"varint,5,opt,name=needs_gpu,json=needsGpu,proto3" json:"needs_gpu,omitempty"`
-	Frameworks    []string               `protobuf:"bytes,6,rep,name=frameworks,proto3" json:"frameworks,omitempty"`
-	MinMemory     uint64                 `protobuf:"varint,7,opt,name=min_memory,json=minMemory,proto3" json:"min_memory,omitempty"`
-	CanTrim       bool                   `protobuf:"varint,8,opt,name=can_trim,json=canTrim,proto3" json:"can_trim,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version    string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	BatchSize  uint32                 `protobuf:"varint,3,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
+	InFlight   uint32                 `protobuf:"varint,4,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
+	NeedsGpu   bool                   `protobuf:"varint,5,opt,name=needs_gpu,json=needsGpu,proto3" json:"needs_gpu,omitempty"`
+	Frameworks []string               `protobuf:"bytes,6,rep,name=frameworks,proto3" json:"frameworks,omitempty"`
+	MinMemory  uint64                 `protobuf:"varint,7,opt,name=min_memory,json=minMemory,proto3" json:"min_memory,omitempty"`
+	CanTrim    bool                   `protobuf:"varint,8,opt,name=can_trim,json=canTrim,proto3" json:"can_trim,omitempty"`
+	// Members of a record that the kernel reads.
+	Inputs        []string `protobuf:"bytes,9,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,10 +234,19 @@ func (x *Info) GetCanTrim() bool {
 	return false
 }
 
+func (x *Info) GetInputs() []string {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
 type DescribeReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
-	Info          *Info                  `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Info    *Info                  `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
+	// The process has mapped the arena that it inherited: blocks may lie there.
+	Arena         bool `protobuf:"varint,3,opt,name=arena,proto3" json:"arena,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -282,6 +293,13 @@ func (x *DescribeReply) GetInfo() *Info {
 		return x.Info
 	}
 	return nil
+}
+
+func (x *DescribeReply) GetArena() bool {
+	if x != nil {
+		return x.Arena
+	}
+	return false
 }
 
 type Device struct {
@@ -472,6 +490,164 @@ func (x *OpenReply) GetFailure() *Failure {
 	return nil
 }
 
+type TrimRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrimRequest) Reset() {
+	*x = TrimRequest{}
+	mi := &file_kernel_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrimRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrimRequest) ProtoMessage() {}
+
+func (x *TrimRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernel_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrimRequest.ProtoReflect.Descriptor instead.
+func (*TrimRequest) Descriptor() ([]byte, []int) {
+	return file_kernel_proto_rawDescGZIP(), []int{7}
+}
+
+type TrimReply struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Set by a kernel that knows it.
+	Before        *Memory `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	After         *Memory `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrimReply) Reset() {
+	*x = TrimReply{}
+	mi := &file_kernel_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrimReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrimReply) ProtoMessage() {}
+
+func (x *TrimReply) ProtoReflect() protoreflect.Message {
+	mi := &file_kernel_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrimReply.ProtoReflect.Descriptor instead.
+func (*TrimReply) Descriptor() ([]byte, []int) {
+	return file_kernel_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TrimReply) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *TrimReply) GetBefore() *Memory {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *TrimReply) GetAfter() *Memory {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// Memory is what the kernel's framework holds of the device's memory, in bytes.
+type Memory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Library       string                 `protobuf:"bytes,1,opt,name=library,proto3" json:"library,omitempty"`
+	Allocated     uint64                 `protobuf:"varint,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	Cached        uint64                 `protobuf:"varint,3,opt,name=cached,proto3" json:"cached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Memory) Reset() {
+	*x = Memory{}
+	mi := &file_kernel_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Memory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Memory) ProtoMessage() {}
+
+func (x *Memory) ProtoReflect() protoreflect.Message {
+	mi := &file_kernel_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
+func (*Memory) Descriptor() ([]byte, []int) {
+	return file_kernel_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Memory) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+func (x *Memory) GetAllocated() uint64 {
+	if x != nil {
+		return x.Allocated
+	}
+	return 0
+}
+
+func (x *Memory) GetCached() uint64 {
+	if x != nil {
+		return x.Cached
+	}
+	return 0
+}
+
 type CloseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -480,7 +656,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_kernel_proto_msgTypes[7]
+	mi := &file_kernel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +668,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[7]
+	mi := &file_kernel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +681,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{7}
+	return file_kernel_proto_rawDescGZIP(), []int{10}
 }
 
 type CloseReply struct {
@@ -517,7 +693,7 @@ type CloseReply struct {
 
 func (x *CloseReply) Reset() {
 	*x = CloseReply{}
-	mi := &file_kernel_proto_msgTypes[8]
+	mi := &file_kernel_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +705,7 @@ func (x *CloseReply) String() string {
 func (*CloseReply) ProtoMessage() {}
 
 func (x *CloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[8]
+	mi := &file_kernel_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +718,7 @@ func (x *CloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseReply.ProtoReflect.Descriptor instead.
 func (*CloseReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{8}
+	return file_kernel_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CloseReply) GetFailure() *Failure {
@@ -552,19 +728,25 @@ func (x *CloseReply) GetFailure() *Failure {
 	return nil
 }
 
-// Block is byte strings laid end to end. Inline bytes are one way to carry
-// them; an arena offset will be another, behind the same message.
+// Block is byte strings, in order. They stand inline, end to end, or in the arena
+// that the two processes share: those of a request in its first half, those of a
+// reply in its second.
 type Block struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Inline        []byte                 `protobuf:"bytes,1,opt,name=inline,proto3" json:"inline,omitempty"`
-	Lengths       []uint32               `protobuf:"varint,2,rep,packed,name=lengths,proto3" json:"lengths,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Inline  []byte                 `protobuf:"bytes,1,opt,name=inline,proto3" json:"inline,omitempty"`
+	Lengths []uint32               `protobuf:"varint,2,rep,packed,name=lengths,proto3" json:"lengths,omitempty"`
+	// Where the first item stands in the arena, instead of inline.
+	Offset *uint64 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// How many bytes lie before each item but the first in the arena, behind the one
+	// before it; empty where there are none.
+	Gaps          []uint32 `protobuf:"varint,4,rep,packed,name=gaps,proto3" json:"gaps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_kernel_proto_msgTypes[9]
+	mi := &file_kernel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +758,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[9]
+	mi := &file_kernel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +771,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{9}
+	return file_kernel_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Block) GetInline() []byte {
@@ -606,17 +788,36 @@ func (x *Block) GetLengths() []uint32 {
 	return nil
 }
 
+func (x *Block) GetOffset() uint64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *Block) GetGaps() []uint32 {
+	if x != nil {
+		return x.Gaps
+	}
+	return nil
+}
+
 type ProcessRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Records       *Block                 `protobuf:"bytes,2,opt,name=records,proto3" json:"records,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Records  *Block                 `protobuf:"bytes,2,opt,name=records,proto3" json:"records,omitempty"`
+	// Replies up to this sequence are copied: their places in the arena are free.
+	Consumed uint64 `protobuf:"varint,3,opt,name=consumed,proto3" json:"consumed,omitempty"`
+	// For each record, for each of Info.inputs, where the member's value begins in
+	// the record and how long it is; length 0: the record has no such member.
+	Spans         []uint32 `protobuf:"varint,4,rep,packed,name=spans,proto3" json:"spans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessRequest) Reset() {
 	*x = ProcessRequest{}
-	mi := &file_kernel_proto_msgTypes[10]
+	mi := &file_kernel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +829,7 @@ func (x *ProcessRequest) String() string {
 func (*ProcessRequest) ProtoMessage() {}
 
 func (x *ProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[10]
+	mi := &file_kernel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +842,7 @@ func (x *ProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessRequest.ProtoReflect.Descriptor instead.
 func (*ProcessRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{10}
+	return file_kernel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProcessRequest) GetSequence() uint64 {
@@ -654,6 +855,20 @@ func (x *ProcessRequest) GetSequence() uint64 {
 func (x *ProcessRequest) GetRecords() *Block {
 	if x != nil {
 		return x.Records
+	}
+	return nil
+}
+
+func (x *ProcessRequest) GetConsumed() uint64 {
+	if x != nil {
+		return x.Consumed
+	}
+	return 0
+}
+
+func (x *ProcessRequest) GetSpans() []uint32 {
+	if x != nil {
+		return x.Spans
 	}
 	return nil
 }
@@ -672,14 +887,16 @@ type ProcessReply struct {
 	// One message for each record whose verdict is Fail, in order.
 	Messages []string `protobuf:"bytes,6,rep,name=messages,proto3" json:"messages,omitempty"`
 	// A value for each record of the batch, spliced in where the verdict is Columns.
-	Columns       []*Column `protobuf:"bytes,7,rep,name=columns,proto3" json:"columns,omitempty"`
+	Columns []*Column `protobuf:"bytes,7,rep,name=columns,proto3" json:"columns,omitempty"`
+	// What the framework holds now; unset by a kernel that does not know.
+	Memory        *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessReply) Reset() {
 	*x = ProcessReply{}
-	mi := &file_kernel_proto_msgTypes[11]
+	mi := &file_kernel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +908,7 @@ func (x *ProcessReply) String() string {
 func (*ProcessReply) ProtoMessage() {}
 
 func (x *ProcessReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[11]
+	mi := &file_kernel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +921,7 @@ func (x *ProcessReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessReply.ProtoReflect.Descriptor instead.
 func (*ProcessReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{11}
+	return file_kernel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProcessReply) GetSequence() uint64 {
@@ -756,6 +973,13 @@ func (x *ProcessReply) GetColumns() []*Column {
 	return nil
 }
 
+func (x *ProcessReply) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
 type Column struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -769,14 +993,18 @@ type Column struct {
 	//	*Column_Bools
 	//	*Column_Strings
 	//	*Column_Json
-	Values        isColumn_Values `protobuf_oneof:"values"`
+	Values isColumn_Values `protobuf_oneof:"values"`
+	// Numbers and bools may stand in the arena, instead of their bytes above: where
+	// they begin, and how many bytes they have.
+	Offset        *uint64 `protobuf:"varint,9,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	Size          uint64  `protobuf:"varint,10,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_kernel_proto_msgTypes[12]
+	mi := &file_kernel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +1016,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[12]
+	mi := &file_kernel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +1029,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{12}
+	return file_kernel_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Column) GetName() string {
@@ -879,6 +1107,20 @@ func (x *Column) GetJson() *Block {
 	return nil
 }
 
+func (x *Column) GetOffset() uint64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *Column) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 type isColumn_Values interface {
 	isColumn_Values()
 }
@@ -931,7 +1173,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xe7\x01\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xff\x01\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -944,10 +1186,12 @@ const file_kernel_proto_rawDesc = "" +
 	"frameworks\x12\x1d\n" +
 	"\n" +
 	"min_memory\x18\a \x01(\x04R\tminMemory\x12\x19\n" +
-	"\bcan_trim\x18\b \x01(\bR\acanTrim\"p\n" +
+	"\bcan_trim\x18\b \x01(\bR\acanTrim\x12\x16\n" +
+	"\x06inputs\x18\t \x03(\tR\x06inputs\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
-	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\"\xa0\x01\n" +
+	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +
+	"\x05arena\x18\x03 \x01(\bR\x05arena\"\xa0\x01\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x12\n" +
@@ -960,17 +1204,31 @@ const file_kernel_proto_rawDesc = "" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x120\n" +
 	"\x06device\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.DeviceR\x06device\"@\n" +
 	"\tOpenReply\x123\n" +
-	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\"\x0e\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\"\r\n" +
+	"\vTrimRequest\"\xa2\x01\n" +
+	"\tTrimReply\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x120\n" +
+	"\x06before\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06before\x12.\n" +
+	"\x05after\x18\x03 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x05after\"X\n" +
+	"\x06Memory\x12\x18\n" +
+	"\alibrary\x18\x01 \x01(\tR\alibrary\x12\x1c\n" +
+	"\tallocated\x18\x02 \x01(\x04R\tallocated\x12\x16\n" +
+	"\x06cached\x18\x03 \x01(\x04R\x06cached\"\x0e\n" +
 	"\fCloseRequest\"A\n" +
 	"\n" +
 	"CloseReply\x123\n" +
-	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\"9\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\"u\n" +
 	"\x05Block\x12\x16\n" +
 	"\x06inline\x18\x01 \x01(\fR\x06inline\x12\x18\n" +
-	"\alengths\x18\x02 \x03(\rR\alengths\"_\n" +
+	"\alengths\x18\x02 \x03(\rR\alengths\x12\x1b\n" +
+	"\x06offset\x18\x03 \x01(\x04H\x00R\x06offset\x88\x01\x01\x12\x12\n" +
+	"\x04gaps\x18\x04 \x03(\rR\x04gapsB\t\n" +
+	"\a_offset\"\x91\x01\n" +
 	"\x0eProcessRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
-	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\"\x9b\x02\n" +
+	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x1a\n" +
+	"\bconsumed\x18\x03 \x01(\x04R\bconsumed\x12\x14\n" +
+	"\x05spans\x18\x04 \x03(\rR\x05spans\"\xcd\x02\n" +
 	"\fProcessReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12\x1a\n" +
@@ -979,7 +1237,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\vline_counts\x18\x05 \x03(\rR\n" +
 	"lineCounts\x12\x1a\n" +
 	"\bmessages\x18\x06 \x03(\tR\bmessages\x122\n" +
-	"\acolumns\x18\a \x03(\v2\x18.gpurun.kernel.v1.ColumnR\acolumns\"\x8e\x02\n" +
+	"\acolumns\x18\a \x03(\v2\x18.gpurun.kernel.v1.ColumnR\acolumns\x120\n" +
+	"\x06memory\x18\b \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\"\xca\x02\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05width\x18\x02 \x01(\rR\x05width\x12\x1c\n" +
@@ -988,12 +1247,17 @@ const file_kernel_proto_rawDesc = "" +
 	"\x06int64s\x18\x05 \x01(\fH\x00R\x06int64s\x12\x16\n" +
 	"\x05bools\x18\x06 \x01(\fH\x00R\x05bools\x123\n" +
 	"\astrings\x18\a \x01(\v2\x17.gpurun.kernel.v1.BlockH\x00R\astrings\x12-\n" +
-	"\x04json\x18\b \x01(\v2\x17.gpurun.kernel.v1.BlockH\x00R\x04jsonB\b\n" +
-	"\x06values2\xb4\x02\n" +
+	"\x04json\x18\b \x01(\v2\x17.gpurun.kernel.v1.BlockH\x00R\x04json\x12\x1b\n" +
+	"\x06offset\x18\t \x01(\x04H\x01R\x06offset\x88\x01\x01\x12\x12\n" +
+	"\x04size\x18\n" +
+	" \x01(\x04R\x04sizeB\b\n" +
+	"\x06valuesB\t\n" +
+	"\a_offset2\xf8\x02\n" +
 	"\x06Kernel\x12N\n" +
 	"\bDescribe\x12!.gpurun.kernel.v1.DescribeRequest\x1a\x1f.gpurun.kernel.v1.DescribeReply\x12B\n" +
 	"\x04Open\x12\x1d.gpurun.kernel.v1.OpenRequest\x1a\x1b.gpurun.kernel.v1.OpenReply\x12O\n" +
-	"\aProcess\x12 .gpurun.kernel.v1.ProcessRequest\x1a\x1e.gpurun.kernel.v1.ProcessReply(\x010\x01\x12E\n" +
+	"\aProcess\x12 .gpurun.kernel.v1.ProcessRequest\x1a\x1e.gpurun.kernel.v1.ProcessReply(\x010\x01\x12B\n" +
+	"\x04Trim\x12\x1d.gpurun.kernel.v1.TrimRequest\x1a\x1b.gpurun.kernel.v1.TrimReply\x12E\n" +
 	"\x05Close\x12\x1e.gpurun.kernel.v1.CloseRequest\x1a\x1c.gpurun.kernel.v1.CloseReplyB+Z)github.com/gpurun/gpurun/plugins/kernelpbb\x06proto3"
 
 var (
@@ -1008,7 +1272,7 @@ func file_kernel_proto_rawDescGZIP() []byte {
 	return file_kernel_proto_rawDescData
 }
 
-var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_kernel_proto_goTypes = []any{
 	(*Failure)(nil),         // 0: gpurun.kernel.v1.Failure
 	(*DescribeRequest)(nil), // 1: gpurun.kernel.v1.DescribeRequest
@@ -1017,38 +1281,47 @@ var file_kernel_proto_goTypes = []any{
 	(*Device)(nil),          // 4: gpurun.kernel.v1.Device
 	(*OpenRequest)(nil),     // 5: gpurun.kernel.v1.OpenRequest
 	(*OpenReply)(nil),       // 6: gpurun.kernel.v1.OpenReply
-	(*CloseRequest)(nil),    // 7: gpurun.kernel.v1.CloseRequest
-	(*CloseReply)(nil),      // 8: gpurun.kernel.v1.CloseReply
-	(*Block)(nil),           // 9: gpurun.kernel.v1.Block
-	(*ProcessRequest)(nil),  // 10: gpurun.kernel.v1.ProcessRequest
-	(*ProcessReply)(nil),    // 11: gpurun.kernel.v1.ProcessReply
-	(*Column)(nil),          // 12: gpurun.kernel.v1.Column
+	(*TrimRequest)(nil),     // 7: gpurun.kernel.v1.TrimRequest
+	(*TrimReply)(nil),       // 8: gpurun.kernel.v1.TrimReply
+	(*Memory)(nil),          // 9: gpurun.kernel.v1.Memory
+	(*CloseRequest)(nil),    // 10: gpurun.kernel.v1.CloseRequest
+	(*CloseReply)(nil),      // 11: gpurun.kernel.v1.CloseReply
+	(*Block)(nil),           // 12: gpurun.kernel.v1.Block
+	(*ProcessRequest)(nil),  // 13: gpurun.kernel.v1.ProcessRequest
+	(*ProcessReply)(nil),    // 14: gpurun.kernel.v1.ProcessReply
+	(*Column)(nil),          // 15: gpurun.kernel.v1.Column
 }
 var file_kernel_proto_depIdxs = []int32{
 	0,  // 0: gpurun.kernel.v1.DescribeReply.failure:type_name -> gpurun.kernel.v1.Failure
 	2,  // 1: gpurun.kernel.v1.DescribeReply.info:type_name -> gpurun.kernel.v1.Info
 	4,  // 2: gpurun.kernel.v1.OpenRequest.device:type_name -> gpurun.kernel.v1.Device
 	0,  // 3: gpurun.kernel.v1.OpenReply.failure:type_name -> gpurun.kernel.v1.Failure
-	0,  // 4: gpurun.kernel.v1.CloseReply.failure:type_name -> gpurun.kernel.v1.Failure
-	9,  // 5: gpurun.kernel.v1.ProcessRequest.records:type_name -> gpurun.kernel.v1.Block
-	0,  // 6: gpurun.kernel.v1.ProcessReply.failure:type_name -> gpurun.kernel.v1.Failure
-	9,  // 7: gpurun.kernel.v1.ProcessReply.lines:type_name -> gpurun.kernel.v1.Block
-	12, // 8: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
-	9,  // 9: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
-	9,  // 10: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
-	1,  // 11: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
-	5,  // 12: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
-	10, // 13: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
-	7,  // 14: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
-	3,  // 15: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
-	6,  // 16: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
-	11, // 17: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
-	8,  // 18: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
-	15, // [15:19] is the sub-list for method output_type
-	11, // [11:15] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	0,  // 4: gpurun.kernel.v1.TrimReply.failure:type_name -> gpurun.kernel.v1.Failure
+	9,  // 5: gpurun.kernel.v1.TrimReply.before:type_name -> gpurun.kernel.v1.Memory
+	9,  // 6: gpurun.kernel.v1.TrimReply.after:type_name -> gpurun.kernel.v1.Memory
+	0,  // 7: gpurun.kernel.v1.CloseReply.failure:type_name -> gpurun.kernel.v1.Failure
+	12, // 8: gpurun.kernel.v1.ProcessRequest.records:type_name -> gpurun.kernel.v1.Block
+	0,  // 9: gpurun.kernel.v1.ProcessReply.failure:type_name -> gpurun.kernel.v1.Failure
+	12, // 10: gpurun.kernel.v1.ProcessReply.lines:type_name -> gpurun.kernel.v1.Block
+	15, // 11: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
+	9,  // 12: gpurun.kernel.v1.ProcessReply.memory:type_name -> gpurun.kernel.v1.Memory
+	12, // 13: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
+	12, // 14: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
+	1,  // 15: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
+	5,  // 16: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
+	13, // 17: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
+	7,  // 18: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
+	10, // 19: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
+	3,  // 20: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
+	6,  // 21: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
+	14, // 22: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
+	8,  // 23: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
+	11, // 24: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_kernel_proto_init() }
@@ -1056,7 +1329,8 @@ func file_kernel_proto_init() {
 	if File_kernel_proto != nil {
 		return
 	}
-	file_kernel_proto_msgTypes[12].OneofWrappers = []any{
+	file_kernel_proto_msgTypes[12].OneofWrappers = []any{}
+	file_kernel_proto_msgTypes[15].OneofWrappers = []any{
 		(*Column_Float32S)(nil),
 		(*Column_Float64S)(nil),
 		(*Column_Int64S)(nil),
@@ -1070,7 +1344,7 @@ func file_kernel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernel_proto_rawDesc), len(file_kernel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	Kernel_Describe_FullMethodName = "/gpurun.kernel.v1.Kernel/Describe"
 	Kernel_Open_FullMethodName     = "/gpurun.kernel.v1.Kernel/Open"
 	Kernel_Process_FullMethodName  = "/gpurun.kernel.v1.Kernel/Process"
+	Kernel_Trim_FullMethodName     = "/gpurun.kernel.v1.Kernel/Trim"
 	Kernel_Close_FullMethodName    = "/gpurun.kernel.v1.Kernel/Close"
 )
 
@@ -42,6 +43,8 @@ type KernelClient interface {
 	// Process carries batches in and results out, in the same order. The host may
 	// have a window of batches in flight.
 	Process(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProcessRequest, ProcessReply], error)
+	// Trim gives cached device memory back, between two batches.
+	Trim(ctx context.Context, in *TrimRequest, opts ...grpc.CallOption) (*TrimReply, error)
 	// Close releases what Open took.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseReply, error)
 }
@@ -87,6 +90,16 @@ func (c *kernelClient) Process(ctx context.Context, opts ...grpc.CallOption) (gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Kernel_ProcessClient = grpc.BidiStreamingClient[ProcessRequest, ProcessReply]
 
+func (c *kernelClient) Trim(ctx context.Context, in *TrimRequest, opts ...grpc.CallOption) (*TrimReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TrimReply)
+	err := c.cc.Invoke(ctx, Kernel_Trim_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *kernelClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CloseReply)
@@ -108,6 +121,8 @@ type KernelServer interface {
 	// Process carries batches in and results out, in the same order. The host may
 	// have a window of batches in flight.
 	Process(grpc.BidiStreamingServer[ProcessRequest, ProcessReply]) error
+	// Trim gives cached device memory back, between two batches.
+	Trim(context.Context, *TrimRequest) (*TrimReply, error)
 	// Close releases what Open took.
 	Close(context.Context, *CloseRequest) (*CloseReply, error)
 	mustEmbedUnimplementedKernelServer()
@@ -128,6 +143,9 @@ func (UnimplementedKernelServer) Open(context.Context, *OpenRequest) (*OpenReply
 }
 func (UnimplementedKernelServer) Process(grpc.BidiStreamingServer[ProcessRequest, ProcessReply]) error {
 	return status.Error(codes.Unimplemented, "method Process not implemented")
+}
+func (UnimplementedKernelServer) Trim(context.Context, *TrimRequest) (*TrimReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Trim not implemented")
 }
 func (UnimplementedKernelServer) Close(context.Context, *CloseRequest) (*CloseReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
@@ -196,6 +214,24 @@ func _Kernel_Process_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Kernel_ProcessServer = grpc.BidiStreamingServer[ProcessRequest, ProcessReply]
 
+func _Kernel_Trim_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TrimRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KernelServer).Trim(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Kernel_Trim_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KernelServer).Trim(ctx, req.(*TrimRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Kernel_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CloseRequest)
 	if err := dec(in); err != nil {
@@ -228,6 +264,10 @@ var Kernel_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Open",
 			Handler:    _Kernel_Open_Handler,
+		},
+		{
+			MethodName: "Trim",
+			Handler:    _Kernel_Trim_Handler,
 		},
 		{
 			MethodName: "Close",

@@ -1,0 +1,205 @@
+package plugins
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/gpurun/gpurun/plugins/kernelpb"
+)
+
+// inlineBelow is up to which size byte strings travel in the message itself:
+// touching another page of the arena would cost more.
+const inlineBelow = 2 << 10
+
+// carrier is how one message's byte strings travel: in this side's half of the
+// arena where there is one and it has room, else inline.
+type carrier struct {
+	arena *arena // may be nil
+	held  []*buffer
+}
+
+// place gives room for n bytes in the arena, or nil.
+func (c *carrier) place(n int) (data []byte, offset uint64) {
+	if n < inlineBelow {
+		return nil, 0
+	}
+	b := c.arena.alloc(n)
+	if b == nil {
+		return nil, 0
+	}
+	c.held = append(c.held, b)
+	return b.Bytes()[:n], c.arena.ownAt + b.region.offset
+}
+
+// free gives the room of the message's strings back.
+func (c *carrier) free() {
+	for _, b := range c.held {
+		b.Free()
+	}
+	c.held = nil
+}
+
+// packBlock copies items into the arena, or into the message.
+func packBlock[T ~string | ~[]byte](c *carrier, items []T) *kernelpb.Block {
+	total := 0
+	block := &kernelpb.Block{Lengths: make([]uint32, len(items))}
+	for i, item := range items {
+		block.Lengths[i] = uint32(len(item))
+		total += len(item)
+	}
+	data, offset := c.place(total)
+	if data != nil {
+		block.Offset = &offset
+	} else {
+		block.Inline = make([]byte, total)
+		data = block.Inline
+	}
+	for _, item := range items {
+		data = data[copy(data, item):]
+	}
+	return block
+}
+
+// packInPlace describes items that lie in this side's half of the arena already, in
+// order; nil if they do not.
+func packInPlace(a *arena, items [][]byte) *kernelpb.Block {
+	first, ok := a.offsetOf(items[0])
+	if !ok {
+		return nil
+	}
+	block := &kernelpb.Block{
+		Offset: &first, Lengths: make([]uint32, len(items)), Gaps: make([]uint32, len(items)-1),
+	}
+	end := first
+	for i, item := range items {
+		at, ok := a.offsetOf(item)
+		if !ok || at < end || at-end > math.MaxUint32 {
+			return nil
+		}
+		if i > 0 {
+			block.Gaps[i-1] = uint32(at - end)
+		}
+		block.Lengths[i] = uint32(len(item))
+		end = at + uint64(len(item))
+	}
+	return block
+}
+
+// blockData finds a block's bytes, gaps included. Those in the arena are still the
+// other side's, who may change them.
+func blockData(block *kernelpb.Block, a *arena) ([]byte, error) {
+	if block == nil || block.Offset == nil {
+		return block.GetInline(), nil
+	}
+	total := uint64(0)
+	for _, length := range block.GetLengths() {
+		total += uint64(length)
+	}
+	for _, gap := range block.GetGaps() {
+		total += uint64(gap)
+	}
+	return a.at(block.GetOffset(), total)
+}
+
+// eachItem says where each item of a block stands in its data, which has size bytes.
+func eachItem(block *kernelpb.Block, size int, take func(i, from, to int)) error {
+	lengths, gaps := block.GetLengths(), block.GetGaps()
+	if len(gaps) > 0 && len(gaps) != len(lengths)-1 {
+		return fmt.Errorf("a block of %d items has %d gaps", len(lengths), len(gaps))
+	}
+	at := 0
+	for i, length := range lengths {
+		if i > 0 && len(gaps) > 0 {
+			at += int(gaps[i-1])
+		}
+		end := at + int(length)
+		if end > size {
+			return fmt.Errorf("item %d of a block ends behind its bytes", i)
+		}
+		take(i, at, end)
+		at = end
+	}
+	if at < size {
+		return fmt.Errorf("a block has %d bytes more than its items", size-at)
+	}
+	return nil
+}
+
+func splitBlock(block *kernelpb.Block, data []byte) ([][]byte, error) {
+	items := make([][]byte, len(block.GetLengths()))
+	err := eachItem(block, len(data), func(i, from, to int) { items[i] = data[from:to:to] })
+	return items, err
+}
+
+// unpackInPlace gives a block's items where they lie: for a kernel, whose worker
+// leaves them alone.
+func unpackInPlace(block *kernelpb.Block, a *arena) ([][]byte, error) {
+	data, err := blockData(block, a)
+	if err != nil {
+		return nil, err
+	}
+	return splitBlock(block, data)
+}
+
+// unpackCopy gives a block's items from memory of their own, in which nobody else
+// can change them.
+func unpackCopy(block *kernelpb.Block, a *arena) ([][]byte, error) {
+	data, err := blockData(block, a)
+	if err != nil {
+		return nil, err
+	}
+	if block != nil && block.Offset != nil {
+		data = append([]byte(nil), data...)
+	}
+	return splitBlock(block, data)
+}
+
+// unpackStrings is unpackCopy for strings.
+func unpackStrings(block *kernelpb.Block, a *arena) ([]string, error) {
+	data, err := blockData(block, a)
+	if err != nil {
+		return nil, err
+	}
+	text := string(data)
+	items := make([]string, len(block.GetLengths()))
+	err = eachItem(block, len(text), func(i, from, to int) { items[i] = text[from:to] })
+	return items, err
+}
+
+// packNumbers writes values as they lie in memory, little-endian: into the arena,
+// which the message then names, or as bytes for the message.
+func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T) []byte {
+	data, offset := c.place(binary.Size(values))
+	inline := data == nil
+	if inline {
+		data = make([]byte, binary.Size(values))
+	}
+	if _, err := binary.Encode(data, binary.LittleEndian, values); err != nil {
+		panic(err) // only types of a fixed size come here
+	}
+	if inline {
+		return data
+	}
+	message.Offset, message.Size = &offset, uint64(len(data))
+	return nil
+}
+
+// unpackNumbers is a copy of a column's values.
+func unpackNumbers[T any](message *kernelpb.Column, inline []byte, a *arena) ([]T, error) {
+	data := inline
+	if message.Offset != nil {
+		var err error
+		if data, err = a.at(message.GetOffset(), message.GetSize()); err != nil {
+			return nil, err
+		}
+	}
+	size := int(unsafe.Sizeof(*new(T)))
+	if len(data)%size != 0 {
+		return nil, fmt.Errorf("%d bytes are no whole number of values", len(data))
+	}
+	values := make([]T, len(data)/size)
+	_, err := binary.Decode(data, binary.LittleEndian, values)
+	return values, err
+}
