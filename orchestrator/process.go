@@ -280,13 +280,14 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
 		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode,
 		Python: wire.Python{Interpreter: p.config.Python, IOWorkers: p.config.IOWorkers, NaN: p.config.NaN},
-		Dir: p.config.Dir, SocketDir: socketDir,
+		Dir:    p.config.Dir, SocketDir: socketDir,
 		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
 			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
 			NoValidate:  p.config.NoValidate,
 			ErrorsApart: p.config.Errors != "", Framed: p.config.framed, Step: p.config.Kernel,
+			NaNFails: p.config.NaN == NaNError,
 		},
 	}
 }

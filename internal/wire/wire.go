@@ -100,6 +100,8 @@ type Records struct {
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
 	Framed      bool     `json:"framed,omitempty"`
 	Step        string   `json:"step"`
+	// NaNFails: NaN and infinity fail their record instead of becoming null.
+	NaNFails bool `json:"nan_fails,omitempty"`
 }
 
 // Device is what a kernel is told of where it runs.
@@ -183,6 +185,7 @@ type Stats struct {
 	Busy     time.Duration `json:"busy"` // the kernel had something to compute
 	Restarts int64         `json:"restarts,omitempty"`
 	Retries  int64         `json:"retries,omitempty"` // batches run again, whole or in parts
+	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON does not have
 }
 
 // Failed says that the worker cannot go on with its kernel, its device or its

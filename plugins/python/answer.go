@@ -48,14 +48,17 @@ type replyColumn struct {
 // decoder reads an answer. Everything in it is Python's, so nothing is used as an
 // index unchecked, and nothing that it makes lies in the shared memory.
 type decoder struct {
-	records [][]byte
+	batch   plugins.Batch
 	block   []byte
 	results *plugins.Results
 	rows    []int // the records that were computed
+
+	nanFails bool
+	nulls    int64 // numbers in encoded values that became null
 }
 
 // decode fills results from an answer.
-func (a *answer) decode(memory []byte, records [][]byte, results *plugins.Results) error {
+func (d *decoder) decode(memory []byte, a *answer) error {
 	block, err := part(memory, &a.Block)
 	if err != nil {
 		return err
@@ -63,7 +66,7 @@ func (a *answer) decode(memory []byte, records [][]byte, results *plugins.Result
 	if a.Block[0] < uint64(len(memory)/2) {
 		return errNonsense // that half is ours
 	}
-	d := &decoder{records: records, block: block, results: results}
+	d.block = block
 	if err := d.refuse(a.Refused); err != nil {
 		return err
 	}
@@ -94,7 +97,7 @@ var errNonsense = fault.New(fault.Batch, "Python's answer contradicts itself")
 
 // refuse fails the records that were not computed.
 func (d *decoder) refuse(refused []refusal) error {
-	gone := make([]bool, len(d.records))
+	gone := make([]bool, d.batch.Len())
 	for _, r := range refused {
 		rows, err := d.counts(&r.Rows)
 		if err != nil {
@@ -214,7 +217,7 @@ func (d *decoder) patch(row int, object []byte) {
 		members = append(members, jsonline.Member{Name: name, Value: value})
 		return true
 	})
-	line := d.records[row]
+	line := d.batch.Record(row)
 	for len(members) > 0 {
 		n := min(len(members), maxFields)
 		var info jsonline.Info
@@ -241,17 +244,17 @@ func (d *decoder) column(c replyColumn) error {
 	case "float32":
 		return numeric(d, c, data, 4, plugins.Float32s, func(b []byte) float32 {
 			return math.Float32frombits(binary.LittleEndian.Uint32(b))
-		}, func(dst []byte, v float32) []byte { dst, _ = jsonline.AppendFloat32(dst, v); return dst })
+		}, jsonline.AppendFloat32)
 	case "float64":
 		return numeric(d, c, data, 8, plugins.Float64s, func(b []byte) float64 {
 			return math.Float64frombits(binary.LittleEndian.Uint64(b))
-		}, func(dst []byte, v float64) []byte { dst, _ = jsonline.AppendFloat64(dst, v); return dst })
+		}, jsonline.AppendFloat64)
 	case "int64":
 		return numeric(d, c, data, 8, plugins.Int64s, func(b []byte) int64 {
 			return int64(binary.LittleEndian.Uint64(b))
-		}, func(dst []byte, v int64) []byte { return strconv.AppendInt(dst, v, 10) })
+		}, func(dst []byte, v int64) ([]byte, bool) { return strconv.AppendInt(dst, v, 10), true })
 	case "bool":
-		return numeric(d, c, data, 1, bools, func(b []byte) bool { return b[0] != 0 }, strconv.AppendBool)
+		return numeric(d, c, data, 1, bools, func(b []byte) bool { return b[0] != 0 }, func(dst []byte, v bool) ([]byte, bool) { return strconv.AppendBool(dst, v), true })
 	}
 	return errNonsense
 }
@@ -283,7 +286,7 @@ func (d *decoder) texts(c replyColumn) error {
 // numeric makes a column of numbers. Values of more than one dimension have no
 // column of their own: they are written as JSON here.
 func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
-	column func(string, int, []T) plugins.Column, read func([]byte) T, write func([]byte, T) []byte) error {
+	column func(string, int, []T) plugins.Column, read func([]byte) T, write func([]byte, T) ([]byte, bool)) error {
 	each := 1
 	for _, n := range c.Shape {
 		if n < 0 || n > 0 && each > math.MaxInt32/n {
@@ -305,16 +308,28 @@ func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
 	case len(c.Shape) == 1 && each > 0:
 		d.results.Column(column(c.Name, each, spread(d, values, each, zero)))
 	default:
-		d.results.Column(plugins.JSON(c.Name, spread(d, nest(values, len(d.rows), c.Shape, write), 1, []byte("null"))))
+		d.results.Column(plugins.JSON(c.Name, spread(d, nest(d, c, values, write), 1, []byte("null"))))
 	}
 	return nil
 }
 
-// nest writes each record's values as arrays in arrays.
-func nest[T any](values []T, count int, shape []int, write func([]byte, T) []byte) [][]byte {
-	list := make([][]byte, count)
+// nest writes each record's values as arrays in arrays. What JSON does not have is
+// null there, and counted here: the worker sees only text.
+func nest[T any](d *decoder, c replyColumn, values []T, write func([]byte, T) ([]byte, bool)) [][]byte {
+	list := make([][]byte, len(d.rows))
 	for i := range list {
-		list[i], values = appendNested(nil, values, shape, write)
+		nulls := int64(0)
+		list[i], values = appendNested(nil, values, c.Shape, func(dst []byte, v T) []byte {
+			dst, ok := write(dst, v)
+			if !ok {
+				nulls++
+			}
+			return dst
+		})
+		if nulls > 0 && d.nanFails && d.results.At(d.rows[i]).Verdict == plugins.NoVerdict {
+			d.results.Failf(d.rows[i], "kernel returned NaN or infinity in column %q", c.Name)
+		}
+		d.nulls += nulls
 	}
 	return list
 }
@@ -336,10 +351,10 @@ func appendNested[T any](dst []byte, values []T, shape []int, write func([]byte,
 // spread gives the records that were not computed a value too: a column has one
 // for every record, and theirs are not looked at.
 func spread[T any](d *decoder, values []T, width int, filler T) []T {
-	if len(d.rows) == len(d.records) {
+	if len(d.rows) == d.batch.Len() {
 		return values
 	}
-	all := make([]T, len(d.records)*width)
+	all := make([]T, d.batch.Len()*width)
 	for i := range all {
 		all[i] = filler
 	}

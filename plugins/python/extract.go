@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/plugins"
 )
 
 // What stands for the length of a value that is not there. (runner/batch.py)
@@ -39,12 +40,18 @@ type layout struct {
 }
 
 // read finds the members in every record.
-func (e *extractor) read(records [][]byte, names []string) {
+func (e *extractor) read(batch plugins.Batch, names []string) {
 	if e.wanted == nil || !slices.Equal(e.names, names) {
 		e.names, e.wanted = slices.Clone(names), jsonline.Want(names...)
 	}
-	e.values = slices.Grow(e.values[:0], len(records)*len(names))[:len(records)*len(names)]
-	for i, record := range records {
+	count := batch.Len()
+	e.values = slices.Grow(e.values[:0], count*len(names))[:count*len(names)]
+	if !slices.ContainsFunc(names, func(name string) bool { return !batch.Found(name) }) {
+		e.take(batch)
+		return
+	}
+	for i := range count {
+		record := batch.Record(i)
 		// The worker has checked the record; one that is no object has no members.
 		err := e.wanted.Scan(record, &e.info)
 		for k := range names {
@@ -52,7 +59,20 @@ func (e *extractor) read(records [][]byte, names []string) {
 			if span := e.info.Spans[k]; err == nil && span.Present() {
 				value = record[span.ValueStart:span.ValueEnd]
 			}
-			e.values[k*len(records)+i] = value
+			e.values[k*count+i] = value
+		}
+	}
+}
+
+// take is read where the worker has found all of them.
+func (e *extractor) take(batch plugins.Batch) {
+	count := batch.Len()
+	for k, name := range e.names {
+		for i := range count {
+			e.values[k*count+i] = nil
+			if value, present := batch.Member(i, name); present {
+				e.values[k*count+i] = value
+			}
 		}
 	}
 }
@@ -194,10 +214,11 @@ func isASCII(data []byte) bool {
 }
 
 // lineLayout is the records themselves.
-func lineLayout(records [][]byte) layout {
-	l := layout{kind: "line", values: records}
-	for _, record := range records {
-		l.bytes += len(record)
+func lineLayout(batch plugins.Batch) layout {
+	l := layout{kind: "line", values: make([][]byte, batch.Len())}
+	for i := range l.values {
+		l.values[i] = batch.Record(i)
+		l.bytes += len(l.values[i])
 	}
 	return l
 }

@@ -10,14 +10,19 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// defaultIOWorkers is how many threads run prepare.
-const defaultIOWorkers = 4
+const (
+	// defaultIOWorkers is how many threads run prepare.
+	defaultIOWorkers = 4
+	// maxInputs is what Info.Inputs can name.
+	maxInputs = 60
+)
 
 // New returns the kernel.
 func New() plugins.Kernel { return &kernel{} }
@@ -43,12 +48,15 @@ type kernel struct {
 	lines   bool     // and the whole records
 	broken  error    // why no further batch can be computed
 	closing bool
+
+	nulls  int64                                   // of the listening goroutine, until it has ended
+	memory atomic.Pointer[plugins.FrameworkMemory] // as it was said last
 }
 
 // inFlight is a batch that Python has.
 type inFlight struct {
 	number  uint64
-	records [][]byte
+	batch   plugins.Batch
 	results *plugins.Results
 	finish  func(error)
 }
@@ -73,6 +81,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		Name: "Python", Version: fmt.Sprintf("%s %s", k.python.version, k.python.interpreter),
 		BatchSize: reply.BatchSize, NeedsGPU: reply.NeedsGPU, MinMemory: reply.MinMemory << 20,
 		Frameworks: frameworks(reply.Versions), CanTrim: true, InFlight: k.inFlight(reply.Prepare),
+		Inputs: reply.Inputs[:min(len(reply.Inputs), maxInputs)],
 	}
 	k.names, k.asked = fieldNames(reply.Inputs), true
 	return k.info, nil
@@ -170,7 +179,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.names = fieldNames(reply.Inputs)
+	k.learn(reply.Inputs, false)
 	return nil
 }
 
@@ -222,8 +231,19 @@ func (k *kernel) Trim(ctx context.Context) error {
 	if k.python == nil {
 		return nil
 	}
-	_, err := k.ask(ctx, order{Type: "trim"}, "trimmed")
+	reply, err := k.ask(ctx, order{Type: "trim"}, "trimmed")
+	if reply.Memory != nil {
+		k.memory.Store(reply.Memory)
+	}
 	return err
+}
+
+// Memory is what the kernel's framework said last that it holds.
+func (k *kernel) Memory() plugins.FrameworkMemory {
+	if memory := k.memory.Load(); memory != nil {
+		return *memory
+	}
+	return plugins.FrameworkMemory{}
 }
 
 // closeGrace is how long the kernel's own close may take; the worker waits for 10 s.
@@ -263,8 +283,8 @@ func (k *kernel) finish() error {
 		return fault.New(fault.Timeout, "kernel %s did not close within %s and was killed", name, closeGrace)
 	case err != nil:
 		return err
-	case reply.Nulls > 0:
-		fmt.Fprintf(os.Stderr, "%s: NaN or infinity became null, values: %d\n", name, reply.Nulls)
+	case reply.Nulls+k.nulls > 0:
+		fmt.Fprintf(os.Stderr, "%s: NaN and infinity within values became null: %d\n", name, reply.Nulls+k.nulls)
 	}
 	if !k.python.process.End(exitGrace) {
 		return fault.New(fault.Timeout, "kernel %s closed, did not end within %s and was killed", name, exitGrace)

@@ -68,6 +68,10 @@ type report struct {
 	Names     []string `json:"names"`
 	WantLines bool     `json:"want_lines"`
 
+	// Memory is what the framework holds, where it is known; with results and
+	// trimmed.
+	Memory *plugins.FrameworkMemory `json:"memory"`
+
 	answer // result
 }
 

@@ -12,10 +12,6 @@ import (
 // Process gives a batch to Python and does not wait for it: its fields are written
 // while Python computes the batch before.
 func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
-	records := make([][]byte, batch.Len())
-	for i := range records {
-		records[i] = batch.Record(i)
-	}
 	finish := results.Defer()
 	k.mu.Lock()
 	if k.broken != nil {
@@ -24,12 +20,12 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 		return nil
 	}
 	k.number++
-	b := &inFlight{number: k.number, records: records, results: results, finish: finish}
+	b := &inFlight{number: k.number, batch: batch, results: results, finish: finish}
 	names, lines := k.names, k.lines
 	k.batches = append(k.batches, b)
 	k.mu.Unlock()
 
-	o := order{Type: "batch", Batch: b.number, Count: len(records)}
+	o := order{Type: "batch", Batch: b.number, Count: batch.Len()}
 	if err := k.fill(&o, &k.extract, b, names, lines, true); err != nil {
 		k.withdraw(b, err)
 		return nil
@@ -43,11 +39,11 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 func (k *kernel) fill(o *order, e *extractor, b *inFlight, names []string, lines, wait bool) error {
 	var list []layout
 	if len(names) > 0 {
-		e.read(b.records, names)
-		list = e.layouts(len(b.records))
+		e.read(b.batch, names)
+		list = e.layouts(b.batch.Len())
 	}
 	if lines {
-		list = append(list, lineLayout(b.records))
+		list = append(list, lineLayout(b.batch))
 	}
 	size := 0
 	for i := range list {
@@ -176,7 +172,12 @@ func (k *kernel) complete(python *child, r report) error {
 		b.finish(plugins.Detail(errors.New(r.Message), r.Detail))
 		return nil
 	}
-	err := r.decode(python.memory.data, b.records, b.results)
+	if r.Memory != nil {
+		k.memory.Store(r.Memory)
+	}
+	d := &decoder{batch: b.batch, results: b.results, nanFails: k.config.NaN == "error"}
+	err := d.decode(python.memory.data, &r.answer)
+	k.nulls += d.nulls
 	if err == nil {
 		python.memory.release(int(r.Block[0]), int(r.Block[0]+r.Block[1]))
 	}

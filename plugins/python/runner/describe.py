@@ -42,8 +42,22 @@ def describe(path, frameworks):
     wanted = list(frameworks) + [name for name in FRAMEWORKS if name in imported]
     settings["versions"] = {name: installed(name) for name in dict.fromkeys(wanted)}
     settings["missing"] = [need for need in settings.get("requires", ()) if not satisfied(need)]
-    settings["prepare"], settings["inputs"] = "prepare" in names, list(settings.get("inputs", ()))
+    settings["prepare"] = "prepare" in names
+    settings["inputs"] = list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), looked_at(ast, tree))))
     return settings
+
+
+def looked_at(ast, tree):
+    """The fields that prepare, or process, takes from its batch by name, as far as
+    that can be seen: they come along from the first batch on."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for function in [functions.get("prepare") or functions.get("process")]:
+        if function is not None and function.args.args:
+            batch = function.args.args[0].arg
+            for node in ast.walk(function):
+                if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == batch \
+                        and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+                    yield node.slice.value
 
 
 def statements(ast, body):

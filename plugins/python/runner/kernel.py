@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+import time
 
 from gpurun_runner.batch import Batch, MissingField, Record, Source
 from gpurun_runner.describe import describe
@@ -136,6 +137,7 @@ class Program:
         self.arena = Arena(4, self.channel)
         self.module = self.process = self.prepare = self.ahead = None
         self.inputs, self.encoder, self.context = {}, None, None
+        self.memory_due = 0.0
 
     def run(self):
         waiting = None  # a task whose results are still on their way from the device
@@ -205,6 +207,14 @@ class Program:
         if cupy is not None:
             cupy.get_default_memory_pool().free_all_blocks()
 
+    def memory(self, at_once=False):
+        """What torch holds of the device, now and then: it is slow to ask."""
+        torch = sys.modules.get("torch")
+        if torch is None or not (at_once or time.monotonic() > self.memory_due) or not torch.cuda.is_initialized():
+            return None
+        self.memory_due = time.monotonic() + 1
+        return {"library": "torch", "allocated": torch.cuda.memory_allocated(), "cached": torch.cuda.memory_reserved()}
+
     # What gpurun asks for.
 
     def answer(self, kind, work):
@@ -250,6 +260,7 @@ class Program:
         if trim is not None:
             trim()
         self.trim_frameworks()
+        return {"memory": self.memory(at_once=True)}
 
     def do_close(self, order):
         self.answer("closed", self.close)

@@ -110,7 +110,7 @@ class Reply(Columns):
         for part in self.parts:
             program.arena.write(at, part)
             at += part.nbytes
-        program.channel.send(type="result", batch=number, **head)
+        program.channel.send(type="result", batch=number, memory=program.memory(), **head)
 
 
 def check_names(members):
