@@ -75,6 +75,9 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 		name = ""
 	}
 	fmt.Fprintf(table, "kernel\t%s\t%s\n", plan.Kernel, name)
+	if len(plan.Info.Frameworks) > 0 {
+		fmt.Fprintf(table, "frameworks\t%s\t\n", strings.Join(plan.Info.Frameworks, ", "))
+	}
 	if plan.ChunkRecords > 0 {
 		fmt.Fprintf(table, "chunks\t%s of %s records\tbatches of %s\n",
 			progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords), progress.Count(int64(plan.BatchSize)))

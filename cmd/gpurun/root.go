@@ -34,7 +34,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newRun(), newPlan(), newRetry(), newReport(), newVersion())
+	root.AddCommand(newRun(), newPlan(), newRetry(), newReport(), newPlugin(), newVersion())
 	for _, cmd := range root.Commands() {
 		cmd.Args = usageArgs(cmd.Args)
 	}

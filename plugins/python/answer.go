@@ -1,6 +1,7 @@
 package python
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -142,16 +143,19 @@ func (d *decoder) pieces(data, lengths *area) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := append([]byte(nil), shared...)
-	pieces := make([][]byte, len(list))
-	for i, length := range list {
+	return cut(bytes.Clone(shared), list)
+}
+
+func cut[T string | []byte](all T, lengths []uint32) ([]T, error) {
+	pieces := make([]T, len(lengths))
+	for i, length := range lengths {
 		if uint64(length) > uint64(len(all)) {
-			return nil, errNonsense
+			return pieces, errNonsense
 		}
-		pieces[i], all = all[:length:length], all[length:]
+		pieces[i], all = all[:length], all[length:]
 	}
 	if len(all) > 0 {
-		return nil, errNonsense
+		return pieces, errNonsense
 	}
 	return pieces, nil
 }
@@ -267,20 +271,22 @@ func bools(name string, width int, values []bool) plugins.Column {
 }
 
 func (d *decoder) texts(c replyColumn) error {
-	pieces, err := d.pieces(&c.Data, c.Lengths)
-	if err != nil || len(pieces) != len(d.rows) {
+	shared, err := part(d.block, &c.Data)
+	if err != nil {
+		return err
+	}
+	lengths, err := d.counts(c.Lengths)
+	if err != nil || len(lengths) != len(d.rows) {
 		return errNonsense
 	}
 	if c.Kind == "json" {
+		pieces, err := cut(bytes.Clone(shared), lengths)
 		d.results.Column(plugins.JSON(c.Name, spread(d, pieces, 1, []byte("null"))))
-		return nil
+		return err
 	}
-	texts := make([]string, len(pieces))
-	for i, piece := range pieces {
-		texts[i] = string(piece)
-	}
-	d.results.Column(plugins.Strings(c.Name, spread(d, texts, 1, "")))
-	return nil
+	pieces, err := cut(string(shared), lengths)
+	d.results.Column(plugins.Strings(c.Name, spread(d, pieces, 1, "")))
+	return err
 }
 
 // numeric makes a column of numbers. Values of more than one dimension have no

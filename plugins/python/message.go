@@ -60,6 +60,9 @@ type report struct {
 
 	description // described; opened has its inputs
 
+	// devices: what each framework sees
+	Devices map[string]string `json:"devices"`
+
 	// closed
 	Nulls int64 `json:"nulls"`
 
@@ -85,6 +88,8 @@ type description struct {
 	Inputs    []string          `json:"inputs"`
 	Prepare   bool              `json:"prepare"`
 	Versions  map[string]string `json:"versions"`
+	// Imported are the frameworks that the source names.
+	Imported []string `json:"imported"`
 }
 
 // maxFrame bounds a message from Python: what is large lies in the shared memory.

@@ -21,7 +21,8 @@ class Field:
         self.kind, self.width, self.count = message["kind"], message.get("width", 0), count
         self.missing, self.ascii = message.get("missing", 0), message.get("ascii", False)
         at, size = message["data"]
-        self.data = bytearray(memory[at:at + size])
+        # Copied: the memory is gpurun's again when the batch is over.
+        self.data = str(memory[at:at + size], "ascii") if self.ascii else bytearray(memory[at:at + size])
         self.lengths, self.list = None, None
         if "lengths" in message:
             at, size = message["lengths"]
@@ -48,8 +49,7 @@ class Field:
     def read_string(self):
         if not self.ascii:
             return [piece if piece is None else piece.decode() for piece in self.pieces()]
-        text = self.data.decode("ascii")
-        ends = list(itertools.accumulate(self.lengths))
+        text, ends = self.data, list(itertools.accumulate(self.lengths))
         return [text[a:b] for a, b in zip(itertools.chain((0,), ends), ends)]
 
     def read_line(self):

@@ -39,7 +39,8 @@ def describe(path, frameworks):
         raise ResultError("it has no function process(batch)")
     imported = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
-    wanted = list(frameworks) + [name for name in FRAMEWORKS if name in imported]
+    settings["imported"] = [name for name in FRAMEWORKS if name in imported]
+    wanted = list(frameworks) + settings["imported"]
     settings["versions"] = {name: installed(name) for name in dict.fromkeys(wanted)}
     settings["missing"] = [need for need in settings.get("requires", ()) if not satisfied(need)]
     settings["prepare"] = "prepare" in names

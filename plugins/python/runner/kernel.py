@@ -10,6 +10,7 @@ import time
 
 from gpurun_runner.batch import Batch, MissingField, Record, Source
 from gpurun_runner.describe import describe
+from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain, first_line, kind_of
 from gpurun_runner.reply import Reply
@@ -225,6 +226,9 @@ class Program:
 
     def do_describe(self, order):
         self.answer("described", lambda: describe(order["file"], order.get("frameworks") or ()))
+
+    def do_devices(self, order):
+        self.answer("devices", lambda: devices(order.get("frameworks") or ()))
 
     def do_open(self, order):
         self.answer("opened", lambda: self.open(order))
