@@ -19,7 +19,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools clean
+.PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools clean
 
 build: tools
 	@if command -v cc >/dev/null; then \
@@ -40,13 +40,22 @@ demo: build
 
 # The race detector needs cgo. Ten million lines are too many for it: they run again
 # without.
-test: tools
+test: tools venv
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) test -race -timeout 20m ./... && \
 		CGO_ENABLED=1 $(GO) test -run TestManyTinyLines ./cmd/gpurun; \
 	else \
 		echo "NOTE: no C compiler: testing without NVML and without the race detector"; \
 		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
+	fi
+
+# What tests of Python kernels bring: numpy. Torch is tested where it is installed.
+venv: .venv/ready
+.venv/ready:
+	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy; then \
+		touch $@; \
+	else \
+		echo "NOTE: cannot make a Python environment with numpy: its arrays are not tested"; \
 	fi
 
 # What NVML gives on this machine's cards, and a job on them. Without Go it runs the

@@ -29,6 +29,12 @@ const (
 	DefaultCheckpoint     = 30 * time.Second
 )
 
+// What becomes of NaN and infinity: Config.NaN.
+const (
+	NaNNull  = "null"
+	NaNError = "error"
+)
+
 // leastTimeout is what a batch gets however fast the others were.
 const leastTimeout = time.Minute
 
@@ -76,6 +82,15 @@ type Config struct {
 	// ExecMode is how an exec: kernel runs its program: stream, batch or
 	// per-record.
 	ExecMode string
+	// Python is the interpreter of kernels that are files of Python; default that
+	// of the active environment, else python3.
+	Python string
+	// IOWorkers is the number of threads that run such a kernel's prepare; default
+	// 4.
+	IOWorkers int
+	// NaN is what becomes of numbers that JSON does not have: null (default), or
+	// error, which fails their records.
+	NaN string
 
 	// GPUs selects devices: all (default), 0,2, 0-3, GPU-…, cpu:4.
 	GPUs string
@@ -278,6 +293,9 @@ func (c Config) check() error {
 	if err := gpu.CheckProfile(c.Profile); err != nil && c.Profile != "" {
 		return err
 	}
+	if c.NaN != "" && c.NaN != NaNNull && c.NaN != NaNError {
+		return fault.New(fault.Usage, "--nan %q is neither %s nor %s", c.NaN, NaNNull, NaNError)
+	}
 	switch c.Split {
 	case chunk.SplitAuto, chunk.SplitRecords, chunk.SplitBytes:
 	default:
@@ -293,6 +311,7 @@ func (c Config) check() error {
 		{"--max-record-bytes", c.MaxRecordBytes}, {"--limit", c.Limit}, {"--offset", c.Offset},
 		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
 		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)}, {"--part-bytes", c.PartBytes},
+		{"--io-workers", int64(c.IOWorkers)},
 	} {
 		if one.value < 0 && (one.flag != "--workers-per-gpu" || one.value != AutoWorkers) {
 			return fault.New(fault.Usage, "%s must not be negative", one.flag)

@@ -53,6 +53,7 @@ type outputPrint struct {
 	Reprocess bool     `json:"reprocess,omitempty"`
 	Unchecked bool     `json:"unchecked,omitempty"`
 	MaxRecord int64    `json:"max_record_bytes"`
+	NaN       string   `json:"nan,omitempty"`
 }
 
 // takeFingerprint reads what the configuration names. files are the kernel's.
@@ -62,7 +63,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 		Kernel: kernelPrint{Name: c.Kernel, Mode: c.ExecMode},
 		Output: outputPrint{
 			Parts: keepsParts(c.Output), Keep: c.Keep,
-			Reprocess: c.Reprocess, Unchecked: c.NoValidate, MaxRecord: c.MaxRecordBytes,
+			Reprocess: c.Reprocess, Unchecked: c.NoValidate, MaxRecord: c.MaxRecordBytes, NaN: c.NaN,
 		},
 	}
 	if c.Errors != "" {

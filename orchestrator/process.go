@@ -14,10 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
@@ -62,7 +59,7 @@ type workerOptions struct {
 
 // startWorker starts a worker process and sends it its setup.
 func startWorker(options workerOptions) (*workerProcess, error) {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := proc.SocketPair()
 	if err != nil {
 		return nil, fault.New(fault.Worker, "make socket pair: %w", err)
 	}
@@ -198,26 +195,6 @@ func (w *workerProcess) lost(err error) *fault.Error {
 	return fault.New(fault.Worker, "the worker process ended: %s", w.process.Exit()).WithDetail(lastLines(w.log, w.logStart))
 }
 
-// socketPair returns two connected ends; both are closed on exec, and the child
-// gets its own as an extra file.
-func socketPair() (ours, theirs *os.File, err error) {
-	// Nobody may fork between the making and the marking.
-	syscall.ForkLock.RLock()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err == nil {
-		proc.CloseOnExec(fds[0], fds[1])
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return nil, nil, err
-	}
-	// Our end goes to the poller, so that Close ends a blocked read.
-	if err := unix.SetNonblock(fds[0], true); err != nil {
-		return nil, nil, err
-	}
-	return os.NewFile(uintptr(fds[0]), "worker"), os.NewFile(uintptr(fds[1]), "orchestrator"), nil
-}
-
 func randomName() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -320,13 +297,15 @@ func unusable(err error) error {
 func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
 		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode,
-		Dir: p.config.Dir, SocketDir: socketDir,
+		Python: wire.Python{Interpreter: p.config.Python, IOWorkers: p.config.IOWorkers, NaN: p.config.NaN},
+		Dir:    p.config.Dir, SocketDir: socketDir,
 		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
 			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
 			NoValidate:  p.config.NoValidate,
 			ErrorsApart: p.config.Errors != "", Framed: p.config.framed, Step: p.config.Kernel,
+			NaNFails: p.config.NaN == NaNError,
 		},
 	}
 }

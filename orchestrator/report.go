@@ -40,6 +40,9 @@ type Report struct {
 	// Blank lines were skipped; they are no records.
 	Blank int64 `json:"blank_lines"`
 
+	// Nulls are numbers, NaN and infinity, that became null; of this run.
+	Nulls int64 `json:"null_numbers,omitempty"`
+
 	BatchSize int     `json:"batch_size"`
 	Rate      float64 `json:"records_per_second"`
 	// Workers are the slots.
@@ -97,6 +100,7 @@ func (r *Report) addStats(slot int, c chunk.Counts, stats wire.Stats) {
 	w.Busy += stats.Busy
 	w.Restarts += stats.Restarts
 	w.Retries += stats.Retries
+	r.Nulls += stats.Nulls
 }
 
 // close works out what follows from the rest, and from what is done.

@@ -86,6 +86,34 @@ func (c Column) Trusted() bool {
 	return !encoded
 }
 
+// NonFinite counts the numbers of record i's value that JSON does not have, NaN and
+// infinity: AppendValue writes null for them.
+func (c Column) NonFinite(i int) int {
+	switch v := c.values.(type) {
+	case []float32:
+		return countNonFinite(c.row(len(v), i), v)
+	case []float64:
+		return countNonFinite(c.row(len(v), i), v)
+	}
+	return 0
+}
+
+// row is where the values of record i begin and end.
+func (c Column) row(n, i int) [2]int {
+	width := max(c.Width, 1)
+	return [2]int{min(n, i*width), min(n, (i+1)*width)}
+}
+
+func countNonFinite[T float32 | float64](row [2]int, values []T) int {
+	n := 0
+	for _, v := range values[row[0]:row[1]] {
+		if v-v != 0 { // NaN for both
+			n++
+		}
+	}
+	return n
+}
+
 // AppendValue appends the JSON of record i's value to dst.
 func (c Column) AppendValue(dst []byte, i int) []byte {
 	switch v := c.values.(type) {

@@ -24,6 +24,10 @@ func (b Batch) Member(i int, name string) (value []byte, present bool) {
 	return record[info.Spans[0].ValueStart:info.Spans[0].ValueEnd], true
 }
 
+// Found reports whether the worker has found the places of the member: Member does
+// not search for it then.
+func (b Batch) Found(name string) bool { return slices.Contains(b.inputs, name) }
+
 // Text appends to dst the text of a member of record i that is a string. The error
 // says what is there instead, in words for a failed record.
 func (b Batch) Text(dst []byte, i int, name string) ([]byte, error) {

@@ -24,6 +24,8 @@ type Resolver struct {
 	SearchPath string
 	// Dir is the user's working folder; relative paths start there.
 	Dir string
+	// Python is for kernels whose name ends in .py.
+	Python PythonOptions
 }
 
 // Named is a resolved kernel.
@@ -31,6 +33,8 @@ type Named struct {
 	Path   string
 	Args   []string
 	Config Config
+	// Files are what a built-in that hosts others' files hosts.
+	Files []string
 }
 
 // ExecConfig is the configuration of the built-in kernel exec, made from the
@@ -48,6 +52,7 @@ type ExecConfig struct {
 // Resolve finds the kernel called name:
 //
 //	exec:COMMAND          any program, a line in and a line out
+//	embed.py, dir/e.py    a file of Python, hosted by the built-in kernel python
 //	./dir/file, /file     a kernel program
 //	echo                  a built-in
 //	other                 a file of that name in $GPURUN_PLUGIN_PATH
@@ -67,7 +72,7 @@ func (r Resolver) Resolve(name string, config Config, execMode string) (Named, e
 		scheme, _, _ := strings.Cut(name, ":")
 		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; there is exec:", scheme+":")
 	case strings.HasSuffix(name, ".py"):
-		return Named{}, fault.New(fault.Incompatible, "kernel %s: this version cannot host Python files; run it as a program that reads and writes lines: -k 'exec:python3 %s'", name, name)
+		return r.resolvePython(name, config)
 	case strings.Contains(name, "/"):
 		return r.resolveFile(name, config)
 	case slices.Contains(r.Builtins, name):
@@ -152,6 +157,9 @@ func (r Resolver) available() string {
 	names = slices.Compact(names)
 	if i := slices.Index(names, "exec"); i >= 0 {
 		names[i] = "exec:COMMAND" // it is of no use without
+	}
+	if i := slices.Index(names, "python"); i >= 0 {
+		names[i] = "FILE.py"
 	}
 	return fmt.Sprintf("are %s", strings.Join(append(names, "files (./kernel)"), ", "))
 }

@@ -12,6 +12,8 @@ import (
 // kernel's own; what comes back as it went in was checked before.
 type encoder struct {
 	keep     *jsonline.Wanted // nil: all members are kept
+	nanFails bool             // --nan error
+	nulls    int64            // numbers that became null, since JSON does not have them
 	keepSet  map[string]bool
 	buffer   []byte
 	projects []byte // scratch for --keep
@@ -24,8 +26,8 @@ type encoder struct {
 	members []jsonline.Member
 }
 
-func newEncoder(keep []string) *encoder {
-	e := &encoder{}
+func newEncoder(keep []string, nanFails bool) *encoder {
+	e := &encoder{nanFails: nanFails}
 	if len(keep) > 0 {
 		e.keep = jsonline.Want(keep...)
 		e.keepSet = make(map[string]bool, len(keep))
@@ -130,6 +132,11 @@ func (e *encoder) splice(record []byte, results *plugins.Results, i int) *fault.
 	for c := range e.columns {
 		value := e.columns[c].AppendValue(e.members[c].Value[:0], i)
 		e.members[c].Value = value
+		if nulls := e.columns[c].NonFinite(i); nulls > 0 && e.nanFails {
+			return fault.New(fault.Record, "kernel returned NaN or infinity in column %q", e.columns[c].Name)
+		} else if nulls > 0 {
+			e.nulls += int64(nulls)
+		}
 		if !e.columns[c].Trusted() && (!jsonline.Valid(value) || bytes.IndexByte(value, '\n') >= 0) {
 			return fault.New(fault.Record, "kernel returned invalid JSON in column %q", e.columns[c].Name)
 		}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestEncode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, refusal := newEncoder(test.keep).encode([]byte(test.record), results, 0)
+			got, refusal := newEncoder(test.keep, false).encode([]byte(test.record), results, 0)
 			if want, refused := strings.CutPrefix(test.want, "!"); refused {
 				if refusal == nil || refusal.Kind != fault.Record || !strings.Contains(refusal.Message, want) {
 					t.Errorf("got %s, refusal %v, want one with %q", got, refusal, want)
@@ -69,5 +70,33 @@ func TestEncode(t *testing.T) {
 				t.Errorf("got %s, refusal %v, want %s", got, refusal, test.want)
 			}
 		})
+	}
+}
+
+// Numbers that JSON does not have are counted, or fail their record.
+func TestEncodeNonFinite(t *testing.T) {
+	nan := float32(math.NaN())
+	give := func(r *plugins.Results) {
+		r.Column(plugins.Float32s("x", 2, []float32{1, nan, float32(math.Inf(-1)), nan, 5, 6}))
+		r.Column(plugins.Float64s("y", 0, []float64{math.Inf(1), 2, 3}))
+	}
+	record := []byte(`{}`)
+	results, err := plugins.Call(context.Background(), once{give: give}, plugins.NewBatch([][]byte{record, record, record}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lenient, strict := newEncoder(nil, false), newEncoder(nil, true)
+	for i, want := range []string{`{"x":[1,null],"y":null}`, `{"x":[null,null],"y":2}`, `{"x":[5,6],"y":3}`} {
+		got, refusal := lenient.encode(record, results, i)
+		if refusal != nil || string(got) != want+"\n" {
+			t.Errorf("record %d: %s, %v", i, got, refusal)
+		}
+		_, refusal = strict.encode(record, results, i)
+		if finite := i == 2; (refusal == nil) != finite {
+			t.Errorf("record %d: %v", i, refusal)
+		}
+	}
+	if lenient.nulls != 4 {
+		t.Errorf("%d were counted", lenient.nulls)
 	}
 }

@@ -30,10 +30,10 @@ type encoded struct {
 	refused map[int]*fault.Error
 }
 
-func newEncoders(keep []string, threads int) *encoders {
+func newEncoders(keep []string, nanFails bool, threads int) *encoders {
 	e := &encoders{all: make([]*encoder, min(max(threads, 1), maxEncoders))}
 	for i := range e.all {
-		e.all[i] = newEncoder(keep)
+		e.all[i] = newEncoder(keep, nanFails)
 	}
 	return e
 }
@@ -55,6 +55,15 @@ func (e *encoders) begin(job *work) {
 		group.Go(func() { e.all[k].encodeRange(job, &e.ready[k], min(share, n-e.ready[k].first)) })
 	}
 	group.Wait()
+}
+
+// nulls is how many numbers became null since the beginning.
+func (e *encoders) nulls() int64 {
+	n := int64(0)
+	for _, one := range e.all {
+		n += one.nulls
+	}
+	return n
 }
 
 // numbersIn is how many numbers the columns of a batch have.

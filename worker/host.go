@@ -50,6 +50,7 @@ func (h *kernelHost) resolver() plugins.Resolver {
 	return plugins.Resolver{
 		Builtins: h.builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
 		SearchPath: os.Getenv("GPURUN_PLUGIN_PATH"), Dir: h.setup.Dir,
+		Python: plugins.PythonOptions(h.setup.Python),
 	}
 }
 
@@ -59,7 +60,7 @@ func (h *kernelHost) files() []string {
 	command, isExec := strings.CutPrefix(h.setup.Kernel, "exec:")
 	if !isExec {
 		if self, err := os.Executable(); err == nil && self == h.named.Path {
-			return nil // a built-in
+			return h.named.Files // a built-in, and what it hosts
 		}
 		return []string{h.named.Path}
 	}

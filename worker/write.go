@@ -37,7 +37,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		encoder: newEncoders(w.setup.Records.Keep, w.setup.Device.Threads),
+		encoder: newEncoders(w.setup.Records.Keep, w.setup.Records.NaNFails, w.setup.Device.Threads),
 		jobs:    make(chan *work, ahead), done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	go p.run()

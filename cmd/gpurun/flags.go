@@ -41,9 +41,12 @@ func (f *jobFlags) register(flags *pflag.FlagSet) {
 
 func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVarP(&c.Kernel, "kernel", "k", "", "the kernel: a built-in (echo), exec:COMMAND, a program (./kernel), or a name in $GPURUN_PLUGIN_PATH")
+	flags.StringVarP(&c.Kernel, "kernel", "k", "", "the kernel: a Python file (embed.py), exec:COMMAND, a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "", "the kernel's configuration: a JSON `FILE`, or the JSON itself")
 	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all; default), batch (one per batch), per-record")
+	flags.StringVar(&c.Python, "python", "", "the interpreter of Python kernels: a `PATH` (default the active venv's or conda's, else python3)")
+	flags.IntVar(&c.IOWorkers, "io-workers", 0, "threads that run a Python kernel's prepare(batch) ahead of process (default 4)")
+	flags.StringVar(&c.NaN, "nan", "", "what NaN and infinity become, which JSON does not have: null (default), or error, to fail their records")
 }
 
 func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {

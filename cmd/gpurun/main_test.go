@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -52,7 +54,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv(lease.Variable, filepath.Join(env.WorkDir, "leases"))
 			env.Setenv(server.Variable, filepath.Join(env.WorkDir, "jobs"))
 			env.Setenv("NVMLSTUB_DIR", stub)
-			return nil
+			return buildEnvironment(env)
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "nvmlstub" {
@@ -61,6 +63,27 @@ func TestScripts(t *testing.T) {
 			return false, nil
 		},
 	})
+}
+
+// buildEnvironment lets scripts build kernels in Go against this source, without a
+// network.
+func buildEnvironment(env *testscript.Env) error {
+	out, err := exec.Command("go", "env", "GOMODCACHE", "GOCACHE").Output()
+	if err != nil {
+		return err
+	}
+	values := strings.Fields(string(out))
+	source, err := filepath.Abs("../..")
+	if err != nil || len(values) != 2 {
+		return fmt.Errorf("go env said %q; %w", out, err)
+	}
+	env.Setenv("GOMODCACHE", values[0])
+	env.Setenv("GOCACHE", values[1])
+	env.Setenv("GOFLAGS", "-mod=mod")
+	env.Setenv("GOPROXY", "off")
+	env.Setenv("GOSUMDB", "off")
+	env.Setenv("SOURCE", source)
+	return nil
 }
 
 // nvmlStub builds a library that stands for a machine of GPUs; "" where that is

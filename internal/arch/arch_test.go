@@ -36,7 +36,7 @@ var mayImport = map[string]struct {
 	"plugins":                   {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":              {[]string{"plugins"}, "a built-in is a kernel like any author's"},
 	"plugins/exec":              {[]string{"plugins", "internal/proc", "internal/fault"}, "it starts processes, and says why they failed"},
-	"plugins/builtin":           {[]string{"plugins", "plugins/echo", "plugins/exec", "plugins/minhash"}, "the list of built-ins"},
+	"plugins/builtin":           {[]string{"plugins", "plugins/echo", "plugins/exec", "plugins/minhash", "plugins/python"}, "the list of built-ins"},
 	"plugins/kerneltest":        {[]string{"plugins", "internal/fault", "internal/jsonline"}, "authors run it against their kernels"},
 	"internal/wire":             {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
 	"worker":                    {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/jsonline", "internal/crash", "internal/profile"}, "one device, one kernel, one chunk: no inventory, no other workers"},
@@ -48,6 +48,7 @@ var mayImport = map[string]struct {
 	"plugins/minhash":           {[]string{"plugins", "internal/fault"}, "a built-in is a kernel like any author's"},
 	"examples/cuda-kernel":      {[]string{"plugins", "plugins/minhash", "examples/cuda-kernel/cuda"}, "an author's kernel: what it uses, others can use"},
 	"examples/cuda-kernel/cuda": {nil, "CUDA alone, to be copied by authors"},
+	"plugins/python":            {[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline"}, "it starts an interpreter, and reads and writes records for it"},
 }
 
 // onlyIn is which packages alone may import a library, so that it can be replaced.

@@ -25,6 +25,9 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 	if r.Blank > 0 {
 		fmt.Fprintf(w, "  %s skipped\n", plural(r.Blank, "blank line"))
 	}
+	if r.Nulls > 0 {
+		fmt.Fprintf(w, "  %s became null, which JSON has instead of NaN and infinity (--nan error fails such records)\n", plural(r.Nulls, "number"))
+	}
 	writeWorkers(w, r)
 	writeDevices(w, r)
 	writeFailures(w, r)

@@ -73,6 +73,7 @@ type Setup struct {
 	Kernel       string `json:"kernel"`
 	KernelConfig []byte `json:"kernel_config,omitempty"`
 	ExecMode     string `json:"exec_mode,omitempty"`
+	Python       Python `json:"python"`
 	// Dir is the user's working folder.
 	Dir string `json:"dir"`
 	// SocketDir is this worker's own, for the kernel's socket.
@@ -87,6 +88,14 @@ type Setup struct {
 	Records      Records       `json:"records"`
 }
 
+// Python is for kernels that are files of Python; plugins.PythonOptions explains
+// the members.
+type Python struct {
+	Interpreter string `json:"interpreter,omitempty"`
+	IOWorkers   int    `json:"io_workers,omitempty"`
+	NaN         string `json:"nan,omitempty"`
+}
+
 // Records is how records are treated.
 type Records struct {
 	BatchSize   int      `json:"batch_size"`
@@ -98,6 +107,8 @@ type Records struct {
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
 	Framed      bool     `json:"framed,omitempty"`
 	Step        string   `json:"step"`
+	// NaNFails: NaN and infinity fail their record instead of becoming null.
+	NaNFails bool `json:"nan_fails,omitempty"`
 }
 
 // Device is what a kernel is told of where it runs.
@@ -223,6 +234,7 @@ type Stats struct {
 	Busy     time.Duration `json:"busy"` // the kernel had something to compute
 	Restarts int64         `json:"restarts,omitempty"`
 	Retries  int64         `json:"retries,omitempty"` // batches run again, whole or in parts
+	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON does not have
 }
 
 // Failed says that the worker cannot go on with its kernel, its device or its

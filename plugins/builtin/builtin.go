@@ -8,6 +8,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/echo"
 	"github.com/gpurun/gpurun/plugins/exec"
 	"github.com/gpurun/gpurun/plugins/minhash"
+	"github.com/gpurun/gpurun/plugins/python"
 )
 
 // Kernels returns the built-in kernels by name.
@@ -16,5 +17,6 @@ func Kernels() map[string]func() plugins.Kernel {
 		"echo":    echo.New,
 		"exec":    exec.New,
 		"minhash": minhash.New,
+		"python":  python.New,
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // Each name gives a fresh kernel, and is one that a user can write after -k.
 func TestKernels(t *testing.T) {
-	for _, name := range []string{"echo", "exec", "minhash"} {
+	for _, name := range []string{"echo", "exec", "minhash", "python"} {
 		if builtin.Kernels()[name] == nil {
 			t.Errorf("there is no %s", name)
 		}

@@ -16,6 +16,7 @@ const describeLimit = 5 * time.Second
 const maxInFlight = 64
 
 func checkDescribe(ctx context.Context, k plugins.Kernel, o Options) error {
+	defer k.Close() // it may keep for Open what it needed to describe itself
 	var first plugins.Info
 	for i := range 3 {
 		start := time.Now()

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/builtin"
+)
+
+func newPlugin() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plugin",
+		Short: "List, begin and check kernels",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPluginList(), newPluginNew(), newPluginCheck())
+	for _, sub := range cmd.Commands() {
+		sub.Args = usageArgs(sub.Args)
+	}
+	return cmd
+}
+
+// resolver finds kernels as a worker does.
+func resolver(python plugins.PythonOptions) (plugins.Resolver, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return plugins.Resolver{}, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return plugins.Resolver{}, err
+	}
+	var names []string
+	for name := range builtin.Kernels() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return plugins.Resolver{
+		Builtins: names, Self: self, SelfArgs: []string{wire.KernelArgument},
+		SearchPath: os.Getenv("GPURUN_PLUGIN_PATH"), Dir: dir, Python: python,
+	}, nil
+}
+
+// builtinAbout is a line about each kernel that is built in, and how it is named.
+var builtinAbout = map[string][2]string{
+	"echo":   {"echo", "every record as it is"},
+	"exec":   {"exec:COMMAND", "any program: a line in, a line out"},
+	"python": {"FILE.py", "a Python function, in your own environment"},
+}
+
+func newPluginList() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the kernels that can be named with -k",
+		Long: `List the kernels that can be named with -k: those that are built in, and the programs
+and Python files in the folders of $GPURUN_PLUGIN_PATH. Any other is named by its
+path: ./kernel, embed.py.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			r, err := resolver(plugins.PythonOptions{})
+			if err != nil {
+				return err
+			}
+			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			for _, name := range r.Builtins {
+				about, known := builtinAbout[name]
+				if !known {
+					about = [2]string{name, ""}
+				}
+				fmt.Fprintf(table, "%s\tbuilt in\t%s\n", about[0], about[1])
+			}
+			listInstalled(table, r.SearchPath)
+			return table.Flush()
+		},
+	}
+}
+
+// listInstalled lists what is in the search path.
+func listInstalled(table *tabwriter.Writer, searchPath string) {
+	for _, dir := range filepath.SplitList(searchPath) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			fmt.Fprintf(table, "%s\tcannot be read\t%v\n", dir, err)
+			continue
+		}
+		for _, entry := range entries {
+			info, err := os.Stat(filepath.Join(dir, entry.Name()))
+			switch {
+			case err != nil || !info.Mode().IsRegular():
+			case strings.HasSuffix(entry.Name(), ".py"):
+				fmt.Fprintf(table, "%s\tPython file\t%s\n", entry.Name(), filepath.Join(dir, entry.Name()))
+			case info.Mode()&0o111 != 0:
+				fmt.Fprintf(table, "%s\tprogram\t%s\n", entry.Name(), filepath.Join(dir, entry.Name()))
+			}
+		}
+	}
+}

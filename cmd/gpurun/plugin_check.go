@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/kerneltest"
+	"github.com/gpurun/gpurun/plugins/python"
+)
+
+const pluginCheckHelp = `Check what every kernel must do: it starts, opens and closes; each record of a batch
+gets one verdict; results are valid JSON, stand in order and do not depend on the
+neighbours; odd, long and foreign records cost only themselves.
+
+  gpurun plugin check ./my-kernel
+  gpurun plugin check embed.py sample.jsonl
+
+SAMPLE.jsonl holds records that the kernel can compute, up to 64 are used; without it
+they have the members "id" and "text". Of a Python kernel the interpreter and the
+frameworks that it has are shown too.`
+
+// checkFlags are those of plugin check.
+type checkFlags struct {
+	jobFlags
+	timeout    time.Duration
+	neighbours bool
+	tolerance  float64
+	large      int
+	verbose    bool
+}
+
+// maxSamples is how many records of a sample are used: each check goes through all.
+const maxSamples = 64
+
+func newPluginCheck() *cobra.Command {
+	f := &checkFlags{}
+	cmd := &cobra.Command{
+		Use:   "check KERNEL [SAMPLE.jsonl]",
+		Short: "Check that a kernel does what every kernel must",
+		Long:  pluginCheckHelp + "\n\n" + exitHelp,
+		Args:  cobra.RangeArgs(1, 2),
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	f.registerKernel(flags)
+	flags.Lookup("kernel").Hidden = true // it is the argument
+	flags.StringVar(&f.config.GPUs, "gpus", "all", "the device to check on, the first of: all, 1, cpu:1")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long a check may take, loading the model included")
+	flags.BoolVar(&f.neighbours, "neighbours", false, "a record's result may depend on the others of its batch")
+	flags.Float64Var(&f.tolerance, "tolerance", 0, "how far two numbers may be apart and still be the same, relative to the larger (default 0.0001)")
+	flags.IntVar(&f.large, "large-batch", 0, "records in the large batch (default 1000)")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show what the kernel prints")
+	return cmd
+}
+
+func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
+	if err := fromEnvironment(cmd.Flags()); err != nil {
+		return err
+	}
+	config, err := f.config, error(nil)
+	if config.KernelConfig, err = readConfig(f.kernelConfig); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	options := plugins.PythonOptions{Interpreter: config.Python, IOWorkers: config.IOWorkers, NaN: config.NaN}
+	r, err := resolver(options)
+	if err != nil {
+		return err
+	}
+	named, err := r.Resolve(args[0], config.KernelConfig, config.ExecMode)
+	if err != nil {
+		return err
+	}
+	device, env, err := checkDevice(ctx, config.GPUs)
+	if err != nil {
+		return err
+	}
+	checks := kerneltest.Options{
+		Config: named.Config, Device: device, Neighbours: f.neighbours, Tolerance: f.tolerance,
+		LargeBatch: f.large, Timeout: f.timeout,
+	}
+	if len(args) == 2 {
+		if checks.Records, err = readSample(args[1]); err != nil {
+			return err
+		}
+	}
+	defer proc.KillChildren() // what the kernel has started and left
+	fmt.Printf("%s on %s\n", args[0], device.Name)
+	if strings.HasSuffix(args[0], ".py") {
+		showPython(ctx, named.Config)
+	}
+	log := &tailLog{verbose: f.verbose}
+	command := plugins.Command{Path: named.Path, Args: named.Args, Env: env, Dir: r.Dir, Log: log}
+	return runChecks(ctx, kerneltest.Binary(command), checks, log)
+}
+
+// checkDevice is the first of a selection, and the environment that pins it.
+func checkDevice(ctx context.Context, selected string) (plugins.Device, []string, error) {
+	selection, err := gpu.ParseSelection(selected)
+	if err != nil {
+		return plugins.Device{}, nil, err
+	}
+	inventory, err := gpu.Select(ctx, selection, gpu.Options{})
+	if err != nil {
+		return plugins.Device{}, nil, err
+	}
+	first := inventory.Devices[0]
+	device := plugins.Device{Name: first.String(), Index: first.Index, UUID: first.UUID, Memory: first.Memory, Threads: 1}
+	if first.Kind == gpu.GPU {
+		device.GPU, device.Count = true, 1
+	}
+	return device, append(os.Environ(), gpu.PinEnv(inventory.Devices[:1])...), nil
+}
+
+// readSample reads the first records of a file; what is no JSON is a mistake here.
+func readSample(path string) ([]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("sample: %w", err)
+	}
+	defer file.Close()
+	var records []string
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for number := 1; lines.Scan() && len(records) < maxSamples; number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" {
+			continue
+		}
+		if !jsonline.Valid([]byte(line)) {
+			return nil, usagef("sample %s: line %d is no valid JSON", path, number)
+		}
+		records = append(records, line)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, usagef("sample: %w", err)
+	}
+	if len(records) == 0 {
+		return nil, usagef("sample %s holds no records", path)
+	}
+	return records, nil
+}
+
+// showPython shows what a Python kernel has around it; trouble with it is the
+// checks' to tell.
+func showPython(ctx context.Context, config plugins.Config) {
+	facts, err := python.Inspect(ctx, config)
+	if err != nil {
+		return
+	}
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "  Python\t%s\t%s\n", facts.Version, facts.Interpreter)
+	var missing []string
+	for _, framework := range facts.Frameworks {
+		if framework.Version == "" {
+			missing = append(missing, framework.Name)
+			continue
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", framework.Name, framework.Version, framework.Devices)
+	}
+	_ = table.Flush()
+	if len(missing) > 0 {
+		fmt.Printf("  not installed: %s\n", strings.Join(missing, ", "))
+	}
+}
+
+// runChecks runs all checks and tells what came of each.
+func runChecks(ctx context.Context, start kerneltest.Starter, options kerneltest.Options, log *tailLog) error {
+	session := kerneltest.NewSession(start, options)
+	defer session.Close()
+	passed, failed := 0, 0
+	for _, check := range kerneltest.Checks() {
+		outcome := session.Run(ctx, check)
+		if ctx.Err() != nil {
+			return fault.New(fault.Canceled, "stopped")
+		}
+		fmt.Println(indent(outcome.String()))
+		switch {
+		case outcome.Err != nil:
+			failed++
+		case outcome.Skipped == "":
+			passed++
+		}
+	}
+	if failed == 0 {
+		fmt.Printf("the kernel passed all %d checks\n", passed)
+		return nil
+	}
+	if words := log.tail.String(); words != "" && !log.verbose {
+		fmt.Printf("\nit printed last:\n%s\n", indent(words))
+	}
+	return fault.New(fault.Incompatible, "the kernel failed %d of %d checks", failed, failed+passed)
+}
+
+func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n        ") }
+
+// tailLog keeps the end of what the kernel prints, and shows all of it if wanted.
+type tailLog struct {
+	verbose bool
+	tail    proc.Tail
+}
+
+func (l *tailLog) Write(p []byte) (int, error) {
+	if l.verbose {
+		_, _ = os.Stderr.Write(p)
+	}
+	return l.tail.Write(p)
+}

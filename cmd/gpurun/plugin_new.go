@@ -1,0 +1,151 @@
+package main
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+//go:embed all:scaffold
+var scaffolds embed.FS
+
+// modulePath is what a kernel in Go imports.
+const modulePath = "github.com/gpurun/gpurun"
+
+func newPluginNew() *cobra.Command {
+	source := ""
+	cmd := &cobra.Command{
+		Use:   "new go|python DIR",
+		Short: "Begin a kernel: a folder that builds, runs and passes the check as it is",
+		Long: `Begin a kernel in DIR, which must not exist or be empty: a small one that works, its
+test, and a sample of records to check it with.
+
+  gpurun plugin new python my-kernel
+  gpurun plugin check my-kernel/kernel.py my-kernel/sample.jsonl
+
+  gpurun plugin new go my-kernel
+  cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error { return scaffold(args[0], args[1], source) },
+	}
+	cmd.Flags().StringVar(&source, "source", "", "a `FOLDER` with gpurun's source, for a kernel in Go that is built against it")
+	return cmd
+}
+
+// languages are those of the scaffolds, with what to type next.
+var languages = map[string]string{
+	"python": "gpurun plugin check %[1]s/kernel.py %[1]s/sample.jsonl",
+	"go":     "cd %[1]s && go build && gpurun plugin check ./%[2]s sample.jsonl",
+}
+
+func scaffold(language, dir, source string) error {
+	next, known := languages[language]
+	if !known {
+		return usagef("%q is none of the languages: go, python", language)
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return usagef("%s is not empty", dir)
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return usagef("%w", err)
+	}
+	name := filepath.Base(dir)
+	if abs, err := filepath.Abs(dir); err == nil {
+		name = filepath.Base(abs)
+	}
+	if err := writeScaffold(language, dir, name); err != nil {
+		return usagef("%w", err)
+	}
+	if language == "go" {
+		if err := makeModule(dir, name, source); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("made %s; next:\n  "+next+"\n", dir, name)
+	return nil
+}
+
+// writeScaffold copies the files of a language. Names end in .tmpl there, so that
+// the go command does not take them for its own.
+func writeScaffold(language, dir, name string) error {
+	root := "scaffold/" + language
+	return fs.WalkDir(scaffolds, root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(dir, strings.TrimSuffix(strings.TrimPrefix(path, root), ".tmpl"))
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o777)
+		}
+		data, err := scaffolds.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, []byte(strings.ReplaceAll(string(data), "NAME", name)), 0o666)
+	})
+}
+
+// makeModule makes the folder a module of its own, built against gpurun's source
+// where that is at hand.
+func makeModule(dir, name, source string) error {
+	if source == "" {
+		source = findSource()
+	}
+	text := fmt.Sprintf("module %s\n\ngo 1.26\n", moduleName(name))
+	if source != "" {
+		abs, err := filepath.Abs(source)
+		if err != nil {
+			return usagef("--source: %w", err)
+		}
+		text += fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %s => %s\n", modulePath, modulePath, abs)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o666); err != nil {
+		return usagef("%w", err)
+	}
+	tidy := exec.Command("go", "mod", "tidy")
+	tidy.Dir = dir
+	if out, err := tidy.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "NOTE: go mod tidy did not work (%v); it must, before go build does:\n%s", err, out)
+	}
+	return nil
+}
+
+// moduleName makes a name that the go command takes.
+func moduleName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, name)
+}
+
+// findSource looks for gpurun's source around the program itself and the user: who
+// built it by make has it there.
+func findSource() string {
+	var starts []string
+	if self, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(self))
+	}
+	if dir, err := os.Getwd(); err == nil {
+		starts = append(starts, dir)
+	}
+	for _, dir := range starts {
+		for ; ; dir = filepath.Dir(dir) {
+			data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+			if err == nil && strings.HasPrefix(string(data), "module "+modulePath+"\n") {
+				return dir
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,371 @@
+package python
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// patched is a verdict of this wire alone: the record with some members set, which
+// are the one line that belongs to it. (runner/reply.py)
+const patched plugins.Verdict = 6
+
+// answer is what became of a batch. Areas are parts of the block.
+type answer struct {
+	Block area `json:"block"`
+	// Refused records were not computed. All others are, in order, what the rest
+	// is about.
+	Refused []refusal `json:"refused"`
+	// Verdicts are one byte a record; without them all records get the columns.
+	Verdicts *area         `json:"verdicts"`
+	Columns  []replyColumn `json:"columns"`
+	// Counts are the numbers of lines of the records that have some.
+	Counts         *area `json:"counts"`
+	LineLengths    *area `json:"line_lengths"`
+	Lines          *area `json:"lines"`
+	MessageLengths *area `json:"message_lengths"`
+	Messages       *area `json:"messages"`
+}
+
+type refusal struct {
+	Message string `json:"message"`
+	Rows    area   `json:"rows"`
+}
+
+type replyColumn struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Shape   []int  `json:"shape"` // of each record's value: none for a plain one
+	Data    area   `json:"data"`
+	Lengths *area  `json:"lengths"`
+}
+
+// decoder reads an answer. Everything in it is Python's, so nothing is used as an
+// index unchecked, and nothing that it makes lies in the shared memory.
+type decoder struct {
+	batch   plugins.Batch
+	block   []byte
+	results *plugins.Results
+	rows    []int // the records that were computed
+
+	nanFails bool
+	nulls    int64 // numbers in encoded values that became null
+}
+
+// decode fills results from an answer.
+func (d *decoder) decode(memory []byte, a *answer) error {
+	block, err := part(memory, &a.Block)
+	if err != nil {
+		return err
+	}
+	if a.Block[0] < uint64(len(memory)/2) {
+		return errNonsense // that half is ours
+	}
+	d.block = block
+	if err := d.refuse(a.Refused); err != nil {
+		return err
+	}
+	if err := d.verdicts(a); err != nil {
+		return err
+	}
+	for _, c := range a.Columns {
+		if err := d.column(c); err != nil {
+			return fmt.Errorf("column %q: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// part is an area of memory, if it is one.
+func part(memory []byte, a *area) ([]byte, error) {
+	if a == nil {
+		return nil, nil
+	}
+	size := uint64(len(memory))
+	if a[0] > size || a[1] > size-a[0] {
+		return nil, fault.New(fault.Batch, "Python pointed behind its memory")
+	}
+	return memory[a[0] : a[0]+a[1] : a[0]+a[1]], nil
+}
+
+var errNonsense = fault.New(fault.Batch, "Python's answer contradicts itself")
+
+// refuse fails the records that were not computed.
+func (d *decoder) refuse(refused []refusal) error {
+	gone := make([]bool, d.batch.Len())
+	for _, r := range refused {
+		rows, err := d.counts(&r.Rows)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if int(row) >= len(gone) || gone[row] {
+				return errNonsense
+			}
+			gone[row] = true
+			d.results.Fail(int(row), r.Message)
+		}
+	}
+	for i, is := range gone {
+		if !is {
+			d.rows = append(d.rows, i)
+		}
+	}
+	return nil
+}
+
+// counts reads an area of 32-bit numbers.
+func (d *decoder) counts(a *area) ([]uint32, error) {
+	data, err := part(d.block, a)
+	if err != nil || len(data)%4 != 0 {
+		return nil, errNonsense
+	}
+	list := make([]uint32, len(data)/4)
+	for i := range list {
+		list[i] = binary.LittleEndian.Uint32(data[4*i:])
+	}
+	return list, nil
+}
+
+// pieces cuts a copy of an area by its lengths.
+func (d *decoder) pieces(data, lengths *area) ([][]byte, error) {
+	shared, err := part(d.block, data)
+	if err != nil {
+		return nil, err
+	}
+	list, err := d.counts(lengths)
+	if err != nil {
+		return nil, err
+	}
+	return cut(bytes.Clone(shared), list)
+}
+
+func cut[T string | []byte](all T, lengths []uint32) ([]T, error) {
+	pieces := make([]T, len(lengths))
+	for i, length := range lengths {
+		if uint64(length) > uint64(len(all)) {
+			return pieces, errNonsense
+		}
+		pieces[i], all = all[:length], all[length:]
+	}
+	if len(all) > 0 {
+		return pieces, errNonsense
+	}
+	return pieces, nil
+}
+
+func (d *decoder) verdicts(a *answer) error {
+	if a.Verdicts == nil {
+		return nil
+	}
+	shared, err := part(d.block, a.Verdicts)
+	if err != nil || len(shared) != len(d.rows) {
+		return errNonsense
+	}
+	verdicts := append([]byte(nil), shared...)
+	counts, err := d.counts(a.Counts)
+	if err != nil {
+		return err
+	}
+	lines, err := d.pieces(a.Lines, a.LineLengths)
+	if err != nil {
+		return err
+	}
+	messages, err := d.pieces(a.Messages, a.MessageLengths)
+	if err != nil {
+		return err
+	}
+	for i, row := range d.rows {
+		switch verdict := plugins.Verdict(verdicts[i]); verdict {
+		case plugins.Unchanged:
+			d.results.Unchanged(row)
+		case plugins.Dropped:
+			d.results.Drop(row)
+		case plugins.Columns:
+		case plugins.Lines, patched:
+			if len(counts) == 0 || counts[0] == 0 || uint64(counts[0]) > uint64(len(lines)) {
+				return errNonsense
+			}
+			if verdict == patched {
+				d.patch(row, lines[0])
+			} else {
+				d.results.Lines(row, lines[:counts[0]]...)
+			}
+			counts, lines = counts[1:], lines[counts[0]:]
+		case plugins.Failed:
+			if len(messages) == 0 {
+				return errNonsense
+			}
+			d.results.Fail(row, string(messages[0]))
+			messages = messages[1:]
+		default:
+			return errNonsense
+		}
+	}
+	return nil
+}
+
+// patch sets the members of an encoded object in the record, whose other bytes
+// stay as they are.
+func (d *decoder) patch(row int, object []byte) {
+	var names []string
+	var members []jsonline.Member
+	jsonline.Members(object, func(_ []byte, name string, value []byte) bool {
+		names = append(names, name)
+		members = append(members, jsonline.Member{Name: name, Value: value})
+		return true
+	})
+	line := d.batch.Record(row)
+	for len(members) > 0 {
+		n := min(len(members), maxFields)
+		var info jsonline.Info
+		if err := jsonline.Want(names[:n]...).Scan(line, &info); err != nil || !info.Object {
+			d.results.Fail(row, "the record is no JSON object: the kernel's members have no place in it")
+			return
+		}
+		line = jsonline.Splice(nil, line, &info, members[:n])
+		names, members = names[n:], members[n:]
+	}
+	d.results.Line(row, line)
+}
+
+// column makes one of the kernel's columns of an area.
+func (d *decoder) column(c replyColumn) error {
+	if c.Kind == "string" || c.Kind == "json" {
+		return d.texts(c)
+	}
+	data, err := part(d.block, &c.Data)
+	if err != nil {
+		return err
+	}
+	switch c.Kind {
+	case "float32":
+		return numeric(d, c, data, 4, plugins.Float32s, func(b []byte) float32 {
+			return math.Float32frombits(binary.LittleEndian.Uint32(b))
+		}, jsonline.AppendFloat32)
+	case "float64":
+		return numeric(d, c, data, 8, plugins.Float64s, func(b []byte) float64 {
+			return math.Float64frombits(binary.LittleEndian.Uint64(b))
+		}, jsonline.AppendFloat64)
+	case "int64":
+		return numeric(d, c, data, 8, plugins.Int64s, func(b []byte) int64 {
+			return int64(binary.LittleEndian.Uint64(b))
+		}, func(dst []byte, v int64) ([]byte, bool) { return strconv.AppendInt(dst, v, 10), true })
+	case "bool":
+		return numeric(d, c, data, 1, bools, func(b []byte) bool { return b[0] != 0 }, func(dst []byte, v bool) ([]byte, bool) { return strconv.AppendBool(dst, v), true })
+	}
+	return errNonsense
+}
+
+// bools is plugins.Bools with a width, which that one has no need of.
+func bools(name string, width int, values []bool) plugins.Column {
+	column := plugins.Bools(name, values)
+	column.Width = width
+	return column
+}
+
+func (d *decoder) texts(c replyColumn) error {
+	shared, err := part(d.block, &c.Data)
+	if err != nil {
+		return err
+	}
+	lengths, err := d.counts(c.Lengths)
+	if err != nil || len(lengths) != len(d.rows) {
+		return errNonsense
+	}
+	if c.Kind == "json" {
+		pieces, err := cut(bytes.Clone(shared), lengths)
+		d.results.Column(plugins.JSON(c.Name, spread(d, pieces, 1, []byte("null"))))
+		return err
+	}
+	pieces, err := cut(string(shared), lengths)
+	d.results.Column(plugins.Strings(c.Name, spread(d, pieces, 1, "")))
+	return err
+}
+
+// numeric makes a column of numbers. Values of more than one dimension have no
+// column of their own: they are written as JSON here.
+func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
+	column func(string, int, []T) plugins.Column, read func([]byte) T, write func([]byte, T) ([]byte, bool)) error {
+	each := 1
+	for _, n := range c.Shape {
+		if n < 0 || n > 0 && each > math.MaxInt32/n {
+			return errNonsense
+		}
+		each *= n
+	}
+	if len(data) != len(d.rows)*each*size {
+		return errNonsense
+	}
+	values := make([]T, len(data)/size)
+	for i := range values {
+		values[i] = read(data[i*size:])
+	}
+	var zero T
+	switch {
+	case len(c.Shape) == 0:
+		d.results.Column(column(c.Name, 0, spread(d, values, 1, zero)))
+	case len(c.Shape) == 1 && each > 0:
+		d.results.Column(column(c.Name, each, spread(d, values, each, zero)))
+	default:
+		d.results.Column(plugins.JSON(c.Name, spread(d, nest(d, c, values, write), 1, []byte("null"))))
+	}
+	return nil
+}
+
+// nest writes each record's values as arrays in arrays. What JSON does not have is
+// null there, and counted here: the worker sees only text.
+func nest[T any](d *decoder, c replyColumn, values []T, write func([]byte, T) ([]byte, bool)) [][]byte {
+	list := make([][]byte, len(d.rows))
+	for i := range list {
+		nulls := int64(0)
+		list[i], values = appendNested(nil, values, c.Shape, func(dst []byte, v T) []byte {
+			dst, ok := write(dst, v)
+			if !ok {
+				nulls++
+			}
+			return dst
+		})
+		if nulls > 0 && d.nanFails && d.results.At(d.rows[i]).Verdict == plugins.NoVerdict {
+			d.results.Failf(d.rows[i], "kernel returned NaN or infinity in column %q", c.Name)
+		}
+		d.nulls += nulls
+	}
+	return list
+}
+
+func appendNested[T any](dst []byte, values []T, shape []int, write func([]byte, T) []byte) ([]byte, []T) {
+	if len(shape) == 0 {
+		return write(dst, values[0]), values[1:]
+	}
+	dst = append(dst, '[')
+	for i := range shape[0] {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst, values = appendNested(dst, values, shape[1:], write)
+	}
+	return append(dst, ']'), values
+}
+
+// spread gives the records that were not computed a value too: a column has one
+// for every record, and theirs are not looked at.
+func spread[T any](d *decoder, values []T, width int, filler T) []T {
+	if len(d.rows) == d.batch.Len() {
+		return values
+	}
+	all := make([]T, d.batch.Len()*width)
+	for i := range all {
+		all[i] = filler
+	}
+	for i, row := range d.rows {
+		copy(all[row*width:(row+1)*width], values[i*width:(i+1)*width])
+	}
+	return all
+}

@@ -1,0 +1,236 @@
+package python
+
+import (
+	"bufio"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+)
+
+//go:embed runner/*.py
+var sources embed.FS
+
+// modules are those of the runner, each behind those that it imports.
+var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "describe", "devices", "kernel"}
+
+// bootstrap starts the runner. It must be understood by any Python, so that one
+// that is too old can be told from one that is none. The modules lie at the start
+// of the shared memory, and the kernel, when it comes, has the first place in
+// sys.path.
+const bootstrap = `import os, sys
+os.write(3, ("%d.%d.%d\n" % sys.version_info[:3]).encode())
+if sys.version_info < (3, 9): sys.exit(0)
+import json, types
+package = sys.modules["gpurun_runner"] = types.ModuleType("gpurun_runner")
+package.__path__ = []
+for name, source in json.loads(os.pread(4, int(sys.argv[1]), 0)):
+    module = sys.modules["gpurun_runner." + name] = types.ModuleType("gpurun_runner." + name)
+    exec(compile(source, "<gpurun " + name + ".py>", "exec"), module.__dict__)
+module.main()
+`
+
+// oldest is the oldest Python that the runner works with.
+var oldest = []int{3, 9}
+
+const oldestText = "3.9"
+
+const (
+	// startTimeout is how long an interpreter may take to begin: site-packages on
+	// a network's disk are slow.
+	startTimeout = 2 * time.Minute
+	// drainTime is how long output is read on after the process has ended: what
+	// it started may hold the pipe open for ever.
+	drainTime = 200 * time.Millisecond
+	// exitGrace is how long the process may take to end once it has closed.
+	exitGrace = 2 * time.Second
+)
+
+// child is a running Python process.
+type child struct {
+	interpreter string
+	version     string
+	process     *proc.Process
+	control     *os.File
+	channel     *channel
+	memory      *memory
+	words       *proc.Tail
+	printer     *printer
+	drained     chan struct{} // closed when the last of its output is read
+}
+
+// startChild starts the interpreter with the runner in it, and waits for its
+// first words: which version it is.
+func startChild(ctx context.Context, interpreter string) (_ *child, err error) {
+	c := &child{interpreter: interpreter, words: new(proc.Tail), printer: newPrinter(os.Stderr), drained: make(chan struct{})}
+	if c.memory, err = newMemory(); err != nil {
+		return nil, err
+	}
+	size, err := c.memory.writeModules()
+	if err == nil {
+		err = c.start(size)
+	}
+	if err != nil {
+		c.memory.close()
+		return nil, err
+	}
+	if err := c.greet(ctx); err != nil {
+		c.kill()
+		return nil, err
+	}
+	return c, nil
+}
+
+// writeModules puts the runner where the bootstrap finds it.
+func (m *memory) writeModules() (size int, err error) {
+	var list [][2]string
+	for _, name := range modules {
+		source, err := sources.ReadFile("runner/" + name + ".py")
+		if err != nil {
+			return 0, err
+		}
+		list = append(list, [2]string{name, string(source)})
+	}
+	data, err := json.Marshal(list)
+	return copy(m.data, data), err
+}
+
+func (c *child) start(size int) error {
+	ours, theirs, err := proc.SocketPair()
+	if err != nil {
+		return fmt.Errorf("make socket pair: %w", err)
+	}
+	defer theirs.Close()
+	output, outputChild, err := os.Pipe()
+	if err != nil {
+		ours.Close()
+		return err
+	}
+	defer outputChild.Close()
+	c.process, err = proc.Start(proc.Command{
+		Path: c.interpreter, Args: []string{"-c", bootstrap, strconv.Itoa(size)}, Env: environment(),
+		Stdout: outputChild, Stderr: outputChild,
+		ExtraFiles:    []*os.File{theirs, c.memory.file},
+		DieWithParent: true,
+	})
+	if err != nil {
+		ours.Close()
+		output.Close()
+		return fault.New(fault.Incompatible, "start Python: %w", err)
+	}
+	c.control, c.channel = ours, &channel{rw: ours}
+	go func() {
+		defer close(c.drained)
+		defer output.Close()
+		c.printer.copy(c.words, output)
+	}()
+	go func() {
+		<-c.process.Done()
+		// What it has left may hold the other ends for ever.
+		deadline := time.Now().Add(drainTime)
+		_ = output.SetReadDeadline(deadline)
+		_ = ours.SetReadDeadline(deadline)
+	}()
+	return nil
+}
+
+// environment is this process's own, without what go-plugin told it: a gpurun
+// kernel that the user's code started would answer with a handshake.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "PLUGIN_")
+	})
+}
+
+// greet reads the version, which is the first line of all.
+func (c *child) greet(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, c.process.KillGroup)
+	defer stop()
+	timer := time.AfterFunc(startTimeout, c.process.KillGroup)
+	defer timer.Stop()
+	// A byte at a time: what follows the line is not to be taken from it.
+	line, err := bufio.NewReaderSize(byteReader{c.control}, 16).ReadString('\n')
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fault.New(fault.Incompatible, "%s is no Python that works: %s%s", c.interpreter, c.ending(), c.lastLine()).WithDetail(c.lastWords())
+	}
+	c.version = strings.TrimSpace(line)
+	if tooOld(c.version) {
+		return fault.New(fault.Incompatible, "%s is Python %s; Python kernels need %s or newer: activate another environment, or name an interpreter with --python",
+			c.interpreter, c.version, oldestText)
+	}
+	return nil
+}
+
+// byteReader reads one byte at a time.
+type byteReader struct{ file *os.File }
+
+func (b byteReader) Read(p []byte) (int, error) { return b.file.Read(p[:1]) }
+
+func tooOld(version string) bool {
+	var have []int
+	for part := range strings.SplitSeq(version, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return true
+		}
+		have = append(have, n)
+	}
+	return slices.Compare(have, oldest) < 0
+}
+
+// ending waits for the death that a broken connection announces, and tells how it
+// was.
+func (c *child) ending() string {
+	select {
+	case <-c.process.Done():
+	case <-time.After(exitGrace):
+		c.process.KillGroup()
+		<-c.process.Done()
+		return "it closed its connection and was killed"
+	}
+	return c.process.Exit().String()
+}
+
+// lastWords is the end of what the process printed. Where it is gone, the rest is
+// waited for.
+func (c *child) lastWords() string {
+	select {
+	case <-c.process.Done():
+		<-c.drained // after drainTime at most
+	default:
+	}
+	lines := strings.Split(c.words.String(), "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return isOurs([]byte(line)) }), "\n")
+}
+
+func (c *child) lastLine() string {
+	words := c.lastWords()
+	if words == "" {
+		return ""
+	}
+	return ": " + words[strings.LastIndexByte(words, '\n')+1:]
+}
+
+func (c *child) kill() {
+	c.process.KillGroup()
+	c.free()
+}
+
+// free waits for the end of the process and frees what belonged to it.
+func (c *child) free() {
+	<-c.process.Done()
+	<-c.drained
+	c.control.Close()
+	c.memory.close()
+}

@@ -1,0 +1,224 @@
+package python
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// What stands for the length of a value that is not there. (runner/batch.py)
+const (
+	nullLength    = math.MaxUint32
+	missingLength = math.MaxUint32 - 1
+)
+
+// maxFields is how many members jsonline looks for at once.
+const maxFields = 64
+
+// extractor takes members from the records of a batch and lays them out as
+// columns. Its memory is used again; it is for one goroutine at a time.
+type extractor struct {
+	names  []string
+	wanted *jsonline.Wanted
+	info   jsonline.Info
+	values [][]byte // of each name for each record: nil if there is none
+	scan   numbers
+}
+
+// layout is one member of all records, as it will be written.
+type layout struct {
+	name    string
+	values  [][]byte
+	kind    string
+	width   int
+	missing int
+	bytes   int // of data, at the most
+	numbers []byte
+}
+
+// read finds the members in every record.
+func (e *extractor) read(batch plugins.Batch, names []string) {
+	if e.wanted == nil || !slices.Equal(e.names, names) {
+		e.names, e.wanted = slices.Clone(names), jsonline.Want(names...)
+	}
+	count := batch.Len()
+	e.values = slices.Grow(e.values[:0], count*len(names))[:count*len(names)]
+	if !slices.ContainsFunc(names, func(name string) bool { return !batch.Found(name) }) {
+		e.take(batch)
+		return
+	}
+	for i := range count {
+		record := batch.Record(i)
+		// The worker has checked the record; one that is no object has no members.
+		err := e.wanted.Scan(record, &e.info)
+		for k := range names {
+			var value []byte
+			if span := e.info.Spans[k]; err == nil && span.Present() {
+				value = record[span.ValueStart:span.ValueEnd]
+			}
+			e.values[k*count+i] = value
+		}
+	}
+}
+
+// take is read where the worker has found all of them.
+func (e *extractor) take(batch plugins.Batch) {
+	count := batch.Len()
+	for k, name := range e.names {
+		for i := range count {
+			e.values[k*count+i] = nil
+			if value, present := batch.Member(i, name); present {
+				e.values[k*count+i] = value
+			}
+		}
+	}
+}
+
+// layouts says how each member is written.
+func (e *extractor) layouts(count int) []layout {
+	list := make([]layout, len(e.names))
+	e.scan.reset()
+	for k, name := range e.names {
+		list[k] = e.layout(name, e.values[k*count:(k+1)*count])
+	}
+	return list
+}
+
+// layout picks the narrowest kind that holds all values.
+func (e *extractor) layout(name string, values [][]byte) layout {
+	l := layout{name: name, values: values}
+	var seen [128]bool // first bytes of values
+	for _, value := range values {
+		if value == nil {
+			l.missing++
+			continue
+		}
+		l.bytes += len(value)
+		seen[kindOf(value[0])] = true
+	}
+	only := func(kinds ...byte) bool {
+		for kind, is := range seen {
+			if is && !slices.Contains(kinds, byte(kind)) {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case seen['"'] && only('"', 'n'):
+		l.kind = "string"
+	case l.missing > 0:
+		l.kind = "json"
+	case only('t'):
+		l.kind = "bool"
+	case only('0') || only('['):
+		l.kind, l.width, l.numbers = e.scan.read(values)
+	}
+	if l.kind == "" {
+		l.kind = "json"
+	}
+	return l
+}
+
+// kindOf makes one of the bytes that a kind of value can begin with.
+func kindOf(c byte) byte {
+	switch {
+	case c == '-' || '0' <= c && c <= '9':
+		return '0'
+	case c == 'f':
+		return 't'
+	}
+	return c & 127
+}
+
+// size is how many bytes write needs at the most.
+func (l *layout) size() int {
+	switch l.kind {
+	case "string", "json", "line":
+		return align(l.bytes) + align(4*len(l.values))
+	case "bool":
+		return align(len(l.values))
+	}
+	return align(len(l.numbers))
+}
+
+func align(n int) int { return (n + 7) &^ 7 }
+
+// write puts the column into memory from at on, which is a place in the whole
+// shared memory, and returns its description and the place behind it.
+func (l *layout) write(memory []byte, at int) (field, int) {
+	f := field{Name: l.name, Kind: l.kind, Width: l.width, Missing: l.missing}
+	switch l.kind {
+	case "string", "json", "line":
+		return l.writeBytes(f, memory, at)
+	case "bool":
+		for i, value := range l.values {
+			memory[at+i] = 0
+			if value[0] == 't' {
+				memory[at+i] = 1
+			}
+		}
+		f.Data = area{uint64(at), uint64(len(l.values))}
+	default:
+		f.Data = area{uint64(at), uint64(copy(memory[at:], l.numbers))}
+	}
+	return f, at + l.size()
+}
+
+// writeBytes writes strings, or values as they stand in the record, one behind the
+// other, and their lengths behind them.
+func (l *layout) writeBytes(f field, memory []byte, at int) (field, int) {
+	lengthsAt := at + align(l.bytes)
+	lengths := memory[lengthsAt : lengthsAt+4*len(l.values)]
+	data := memory[at:at:lengthsAt]
+	plain := true // no null, and nothing missing
+	for i, value := range l.values {
+		before := len(data)
+		var length uint32
+		switch {
+		case value == nil:
+			length, plain = missingLength, false
+		case l.kind == "string" && value[0] == 'n':
+			length, plain = nullLength, false
+		case l.kind == "string":
+			data = jsonline.AppendUnquoted(data, value)
+			length = uint32(len(data) - before)
+		default:
+			data = append(data, value...)
+			length = uint32(len(value))
+		}
+		binary.LittleEndian.PutUint32(lengths[4*i:], length)
+	}
+	f.Data = area{uint64(at), uint64(len(data))}
+	f.Lengths = &area{uint64(lengthsAt), uint64(len(lengths))}
+	f.ASCII = plain && l.kind == "string" && isASCII(data)
+	return f, lengthsAt + align(len(lengths))
+}
+
+func isASCII(data []byte) bool {
+	for len(data) >= 8 {
+		if binary.LittleEndian.Uint64(data)&0x8080808080808080 != 0 {
+			return false
+		}
+		data = data[8:]
+	}
+	for _, c := range data {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// lineLayout is the records themselves.
+func lineLayout(batch plugins.Batch) layout {
+	l := layout{kind: "line", values: make([][]byte, batch.Len())}
+	for i := range l.values {
+		l.values[i] = batch.Record(i)
+		l.bytes += len(l.values[i])
+	}
+	return l
+}

@@ -1,0 +1,213 @@
+package python_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python"
+)
+
+// expectDeferred submits three batches to a kernel that logs what it does, and lets
+// the first go on when all are there.
+func expectDeferred(t *testing.T, k plugins.Kernel, signal string) {
+	t.Helper()
+	var flight []*plugins.Results
+	for i := range 3 {
+		flight = append(flight, plugins.Submit(t.Context(), k, batch(fmt.Sprintf(`{"n":%d}`, i))))
+	}
+	if err := os.WriteFile(signal, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, results := range flight {
+		wait(t, results)
+		got = append(got, texts(results)...)
+	}
+	want := []string{
+		`x=0 log="launch"`,
+		`x=1 log="launch copy launch"`,
+		`x=2 log="launch copy launch copy wait launch"`,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func wait(t *testing.T, results *plugins.Results) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := results.Wait(ctx); err != nil {
+		t.Fatalf("%v\n%s", err, detail(err))
+	}
+}
+
+// prepare runs ahead, in as many threads as wanted, and process gets what it
+// returned, in order.
+func TestPrepare(t *testing.T) {
+	k := start(t, `
+import threading
+meet = threading.Barrier(3, timeout=50)
+main = threading.current_thread()
+def prepare(batch):
+    assert threading.current_thread() is not main
+    meet.wait()          # three at a time, or it breaks
+    return [n * 10 for n in batch["n"]]
+def process(numbers):
+    assert threading.current_thread() is main
+    return {"x": numbers}
+`, func(c *plugins.PythonConfig) { c.IOWorkers = 3 })
+	var flight []*plugins.Results
+	for i := range 6 {
+		flight = append(flight, plugins.Submit(t.Context(), k, batch(fmt.Sprintf(`{"n":%d}`, i))))
+	}
+	for i, results := range flight {
+		wait(t, results)
+		if got := texts(results)[0]; got != fmt.Sprintf("x=%d", 10*i) {
+			t.Errorf("batch %d: %s", i, got)
+		}
+	}
+}
+
+func TestPrepareFails(t *testing.T) {
+	k := start(t, "def prepare(batch):\n    if batch['n'][0]: raise ValueError('no')\n    return batch\ndef process(batch): return batch")
+	if _, err := call(t, k, `{"n":1}`); err == nil || err.Error() != "ValueError: no" || !strings.Contains(detail(err), "in prepare") {
+		t.Errorf("%v\n%s", err, detail(err))
+	}
+	expect(t, k, []string{`{"n":0}`}, []string{"unchanged"})
+}
+
+// What the source says is known without running it.
+func TestDescribe(t *testing.T) {
+	needPython(t)
+	k := python.New()
+	defer k.Close()
+	info, err := k.Describe(t.Context(), config(t, plugins.PythonConfig{File: write(t, `
+raise SystemError("this must not run")
+import torch, cupy.cuda
+from jax import numpy
+requires = ["pip>=1,<9999", "json"]
+needs_gpu: bool = True
+min_memory_mb = 2048
+if True:
+    batch_size = 512
+inputs = compute()
+try:
+    from elsewhere import process
+except ImportError:
+    pass
+def prepare(batch): pass
+`)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !info.NeedsGPU || info.MinMemory != 2<<30 || info.BatchSize != 512 || !info.CanTrim || info.InFlight != 7 ||
+		info.Name != "Python" || !strings.HasPrefix(info.Version, "3.") {
+		t.Errorf("%+v", info)
+	}
+	var names []string
+	for _, framework := range info.Frameworks {
+		name, _, _ := strings.Cut(framework, " ")
+		names = append(names, name)
+	}
+	if !reflect.DeepEqual(names, []string{"cupy", "jax", "torch"}) {
+		t.Errorf("%q", info.Frameworks)
+	}
+}
+
+func TestRequirements(t *testing.T) {
+	needPython(t)
+	site := t.TempDir()
+	folder := filepath.Join(site, "imaginary-2.10.1.dist-info")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "METADATA"), []byte("Metadata-Version: 2.1\nName: imaginary\nVersion: 2.10.1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", site)
+	for requirement, met := range map[string]bool{
+		"imaginary": true, "Imaginary": true, "imaginary>=2.9": true, "imaginary >= 2.10, < 3": true, "imaginary==2.10.1": true,
+		"imaginary==2.10.*": true, "imaginary~=2.9": true, "imaginary[extra]>=1": true, "imaginary>=2.9; python_version > '3'": true,
+		"imaginary>2.10.1": false, "imaginary>=2.11": false, "imaginary<2.10": false, "imaginary~=3.0": false, "imaginary!=2.10.1": false,
+	} {
+		encoded, _ := json.Marshal([]string{requirement})
+		_, err := try(t, "requires = "+string(encoded)+"\ndef process(batch): return batch")
+		if (err == nil) != met || err != nil && fault.KindOf(err) != fault.Incompatible {
+			t.Errorf("%s: %v", requirement, err)
+		}
+	}
+}
+
+func TestContext(t *testing.T) {
+	k := start(t, `
+import sys, os
+seen = {}
+def setup(ctx):
+    seen.update(config=ctx.config, device=ctx.device, gpu=ctx.gpu, threads=ctx.threads, name=ctx.name,
+                first=os.path.samefile(sys.path[0], os.path.dirname(__file__)), module=__name__, argv=len(sys.argv))
+def process(batch): return {"x": [seen] * len(batch)}
+def close(): print("closed")
+`, func(c *plugins.PythonConfig) { c.Config = json.RawMessage(`{"model":"m"}`) })
+	expect(t, k, []string{"{}"}, []string{`x={"config":{"model":"m"},"device":"cpu","gpu":null,"threads":2,"name":"CPU 0","first":true,"module":"kernel","argv":1}`})
+}
+
+func TestTrim(t *testing.T) {
+	k := start(t, "trimmed = 0\ndef trim():\n    global trimmed\n    trimmed += 1\ndef process(batch): return {'x': [trimmed] * len(batch)}")
+	trimmer, ok := k.(interface{ Trim(context.Context) error })
+	if !ok {
+		t.Fatal("it cannot trim")
+	}
+	if err := trimmer.Trim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, k, []string{"{}"}, []string{"x=1"})
+}
+
+// NaN within encoded values fails its record if that is wanted.
+func TestNaNError(t *testing.T) {
+	k := start(t, `def process(batch): return [{"x": float("nan")}, {"x": 1}]`, func(c *plugins.PythonConfig) { c.NaN = "error" })
+	expect(t, k, []string{"{}", "{}"}, []string{"failed: ValueError: the result has a value that is not finite (NaN or infinity)", `{"x":1}`})
+}
+
+// A batch much larger than what is kept of the shared memory goes through, and the
+// next ones with it.
+func TestLargeBatches(t *testing.T) {
+	k := start(t, "def process(batch): return {'again': batch['text']}")
+	text := strings.Repeat("0123456789abcdef", 4<<20/16)
+	records := make([]string, 20)
+	for i := range records {
+		records[i] = fmt.Sprintf(`{"text":"%d%s"}`, i, text)
+	}
+	for range 2 {
+		got, err := call(t, k, records...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			if want := fmt.Sprintf(`again="%d%s"`, i, text); got[i] != want {
+				t.Fatalf("record %d: %.40s", i, got[i])
+			}
+		}
+	}
+}
+
+// A batch is over when process has returned: what was not taken from it cannot be
+// had any more, and that is said.
+func TestBatchIsOver(t *testing.T) {
+	k := start(t, "kept = []\ndef process(batch):\n    kept.append(batch)\n    return {'x': [str(kept[0]['n'])] if len(kept) > 1 else [1]}")
+	expect(t, k, []string{`{"n":1}`}, []string{"x=1"})
+	_, err := call(t, k, `{"n":2}`)
+	if err == nil || !strings.Contains(err.Error(), "this batch is over") {
+		t.Error(err)
+	}
+}

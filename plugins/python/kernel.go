@@ -1,0 +1,293 @@
+package python
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+const (
+	// defaultIOWorkers is how many threads run prepare.
+	defaultIOWorkers = 4
+	// maxInputs is what Info.Inputs can name.
+	maxInputs = 60
+)
+
+// New returns the kernel.
+func New() plugins.Kernel { return &kernel{} }
+
+type kernel struct {
+	config plugins.PythonConfig
+	info   plugins.Info
+	asked  bool   // info is known
+	python *child // nil before the first Describe or Open, and after Close
+
+	space   *space
+	extract extractor
+	ended   chan struct{} // closed when nothing comes from Python any more
+	// abandoned: nobody waited for the answer to the last order, so that Python may
+	// never look at another.
+	abandoned bool
+	replies   chan report // what is no batch's
+
+	mu      sync.Mutex
+	batches []*inFlight // in order
+	number  uint64
+	names   []string // the fields that come along with every batch
+	lines   bool     // and the whole records
+	broken  error    // why no further batch can be computed
+	closing bool
+
+	nulls  int64                                   // of the listening goroutine, until it has ended
+	memory atomic.Pointer[plugins.FrameworkMemory] // as it was said last
+}
+
+// inFlight is a batch that Python has.
+type inFlight struct {
+	number  uint64
+	batch   plugins.Batch
+	results *plugins.Results
+	finish  func(error)
+}
+
+// Describe reads the kernel's source, in the interpreter that would run it, without
+// running it. The process stays for Open: an interpreter takes its time to start.
+func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.Info, error) {
+	if k.asked {
+		return k.info, nil
+	}
+	if err := k.start(ctx, config); err != nil {
+		return plugins.Info{}, err
+	}
+	reply, err := k.ask(ctx, order{Type: "describe", File: k.config.File}, "described")
+	if err != nil {
+		return plugins.Info{}, k.unusable(err)
+	}
+	if len(reply.Missing) > 0 {
+		return plugins.Info{}, k.missing(reply.Missing)
+	}
+	k.info = plugins.Info{
+		Name: "Python", Version: fmt.Sprintf("%s %s", k.python.version, k.python.interpreter),
+		BatchSize: reply.BatchSize, NeedsGPU: reply.NeedsGPU, MinMemory: reply.MinMemory << 20,
+		Frameworks: frameworks(reply.Versions), CanTrim: true, InFlight: k.inFlight(reply.Prepare),
+		Inputs: reply.Inputs[:min(len(reply.Inputs), maxInputs)],
+	}
+	k.names, k.asked = fieldNames(reply.Inputs), true
+	return k.info, nil
+}
+
+// inFlight is how many batches Python is given: the one that it computes, the one
+// whose results are on their way from the device, and the next; with prepare, so
+// many more as threads can work on.
+func (k *kernel) inFlight(prepare bool) int {
+	if prepare {
+		return 3 + k.ioWorkers()
+	}
+	return 3
+}
+
+func (k *kernel) ioWorkers() int {
+	if k.config.IOWorkers > 0 {
+		return min(k.config.IOWorkers, 60)
+	}
+	return defaultIOWorkers
+}
+
+// missing says what to type where something that the kernel requires is not
+// installed.
+func (k *kernel) missing(names []string) error {
+	return fault.New(fault.Incompatible, "kernel %s requires %s, which %s (Python %s) does not have; install it with: %s -m pip install %s",
+		filepath.Base(k.config.File), strings.Join(names, ", "), k.python.interpreter, k.python.version,
+		k.python.interpreter, strings.Join(quoted(names), " "))
+}
+
+// quoted are requirements as a shell takes them: torch>=2 would write to a file.
+func quoted(names []string) []string {
+	list := slices.Clone(names)
+	for i, name := range list {
+		if strings.ContainsAny(name, "<>=!~;[ ") {
+			list[i] = "'" + name + "'"
+		}
+	}
+	return list
+}
+
+// frameworks are those that the kernel imports, with their versions.
+func frameworks(versions map[string]string) []string {
+	var list []string
+	for name, version := range versions {
+		if version == "" {
+			version = "(not installed)"
+		}
+		list = append(list, name+" "+version)
+	}
+	sort.Strings(list)
+	return list
+}
+
+// fieldNames are those of the inputs that can be looked for at once.
+func fieldNames(inputs []string) []string { return inputs[:min(len(inputs), maxFields)] }
+
+// start reads the configuration and starts the interpreter, once.
+func (k *kernel) start(ctx context.Context, config plugins.Config) error {
+	if k.python != nil {
+		return nil
+	}
+	k.config = plugins.PythonConfig{}
+	if err := config.Decode(&k.config); err != nil {
+		return err
+	}
+	if k.config.File == "" {
+		return fault.New(fault.Incompatible, "the kernel python hosts a file: name it, -k kernel.py")
+	}
+	interpreter, err := findInterpreter(k.config.Interpreter)
+	if err != nil {
+		return err
+	}
+	if k.python, err = startChild(ctx, interpreter); err != nil {
+		return err
+	}
+	k.space = newSpace(len(k.python.memory.data)/2, k.python.memory.release)
+	k.ended, k.replies = make(chan struct{}), make(chan report, 1)
+	go k.listen(k.python)
+	return nil
+}
+
+// Open imports the file and lets its setup load the model.
+func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins.Config) error {
+	if err := k.start(ctx, config); err != nil {
+		return err
+	}
+	k.python.printer.name(device.Name)
+	reply, err := k.ask(ctx, order{
+		Type: "open", File: k.config.File, Config: k.config.Config, Device: &device,
+		IOWorkers: k.ioWorkers(), NaN: k.config.NaN,
+	}, "opened")
+	if err != nil {
+		return k.unusable(err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.learn(reply.Inputs, false)
+	return nil
+}
+
+// unusable says which kernel it is that cannot be used.
+func (k *kernel) unusable(err error) error {
+	e := fault.As(err)
+	if e == nil {
+		return err
+	}
+	return fault.New(e.Kind, "kernel %s: %w", filepath.Base(k.config.File), err).WithDetail(e.Detail)
+}
+
+// ask sends an order and waits for the reply of that type.
+func (k *kernel) ask(ctx context.Context, o order, want string) (report, error) {
+	select {
+	case <-k.replies: // to somebody who did not wait for it
+	default:
+	}
+	if err := k.python.channel.send(o); err != nil {
+		<-k.ended
+		return report{}, k.brokenBy()
+	}
+	select {
+	case reply := <-k.replies:
+		switch reply.Type {
+		case want:
+			return reply, nil
+		case "failed":
+			return reply, plugins.Detail(errors.New(reply.Message), reply.Detail)
+		}
+		return reply, fault.New(fault.Crash, "Python answered %q instead of %q", reply.Type, want)
+	case <-k.ended:
+		return report{}, k.brokenBy()
+	case <-ctx.Done():
+		k.abandoned = true
+		return report{}, ctx.Err()
+	}
+}
+
+func (k *kernel) brokenBy() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.broken
+}
+
+// Trim gives device memory back that the kernel and its frameworks hold without
+// need.
+func (k *kernel) Trim(ctx context.Context) error {
+	if k.python == nil {
+		return nil
+	}
+	reply, err := k.ask(ctx, order{Type: "trim"}, "trimmed")
+	if reply.Memory != nil {
+		k.memory.Store(reply.Memory)
+	}
+	return err
+}
+
+// Memory is what the kernel's framework said last that it holds.
+func (k *kernel) Memory() plugins.FrameworkMemory {
+	if memory := k.memory.Load(); memory != nil {
+		return *memory
+	}
+	return plugins.FrameworkMemory{}
+}
+
+// closeGrace is how long the kernel's own close may take; the worker waits for 10 s.
+const closeGrace = 8 * time.Second
+
+// Close lets the kernel's own close run and ends the interpreter.
+func (k *kernel) Close() error {
+	if k.python == nil {
+		return nil
+	}
+	k.mu.Lock()
+	k.closing = true
+	broken := k.broken != nil
+	k.mu.Unlock()
+	var err error
+	if !broken {
+		err = k.finish()
+	}
+	k.python.process.KillGroup()
+	<-k.ended
+	k.python.free()
+	k.python = nil
+	return err
+}
+
+// finish asks Python to end, and waits until it has.
+func (k *kernel) finish() error {
+	name := filepath.Base(k.config.File)
+	if k.abandoned {
+		return fault.New(fault.Timeout, "kernel %s did not answer and was killed", name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	reply, err := k.ask(ctx, order{Type: "close"}, "closed")
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.New(fault.Timeout, "kernel %s did not close within %s and was killed", name, closeGrace)
+	case err != nil:
+		return err
+	case reply.Nulls+k.nulls > 0:
+		fmt.Fprintf(os.Stderr, "%s: NaN and infinity within values became null: %d\n", name, reply.Nulls+k.nulls)
+	}
+	if !k.python.process.End(exitGrace) {
+		return fault.New(fault.Timeout, "kernel %s closed, did not end within %s and was killed", name, exitGrace)
+	}
+	return nil
+}

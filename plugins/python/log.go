@@ -1,0 +1,90 @@
+package python
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// logBurst is how much a kernel may print at a time, and logRate how much
+	// for each second: a progress bar in a loop must not fill the disk.
+	logBurst = 8 << 20
+	logRate  = 64 << 10
+	// logLine is where a longer line is broken.
+	logLine = 32 << 10
+)
+
+// printer writes what the kernel prints to the log, line by line, with the
+// device's name. It reads whatever comes, so that nobody waits for it, and leaves
+// out what is too much.
+type printer struct {
+	to     io.Writer
+	device atomic.Pointer[string]
+
+	budget  float64
+	last    time.Time
+	dropped int64
+}
+
+func newPrinter(to io.Writer) *printer {
+	return &printer{to: to, budget: logBurst, last: time.Now()}
+}
+
+// name sets the device that stands before each line.
+func (p *printer) name(device string) { p.device.Store(&device) }
+
+// copy reads until the end, or until the deadline of a pipe that somebody else
+// holds open. words gets everything.
+func (p *printer) copy(words io.Writer, from io.Reader) {
+	in := bufio.NewReaderSize(from, logLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		if len(line) > 0 {
+			_, _ = words.Write(line)
+			p.print(line)
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			break
+		}
+	}
+	p.tellDropped()
+}
+
+func (p *printer) print(line []byte) {
+	if isOurs(line) {
+		return
+	}
+	now := time.Now()
+	p.budget = min(logBurst, p.budget+now.Sub(p.last).Seconds()*logRate)
+	p.last = now
+	if p.budget < float64(len(line)) {
+		p.dropped += int64(len(line))
+		return
+	}
+	p.tellDropped()
+	p.budget -= float64(len(line))
+	p.write(bytes.TrimRight(line, "\r\n"))
+}
+
+func (p *printer) tellDropped() {
+	if p.dropped > 0 {
+		p.write(fmt.Appendf(nil, "(the kernel printed too much: %d bytes are left out here)", p.dropped))
+		p.dropped = 0
+	}
+}
+
+func (p *printer) write(line []byte) {
+	var out []byte
+	if device := p.device.Load(); device != nil {
+		out = append(append(out, *device...), ": "...)
+	}
+	_, _ = p.to.Write(append(append(out, line...), '\n'))
+}
+
+// isOurs tells a line of a traceback that is the runner's, and not the user's.
+func isOurs(line []byte) bool { return bytes.Contains(line, []byte(`File "<gpurun `)) }

@@ -1,0 +1,134 @@
+package python
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// area is a part of the shared memory, or of a block in it: offset and length.
+type area [2]uint64
+
+// field is one member of every record of a batch.
+type field struct {
+	Name string `json:"name,omitempty"`
+	Kind string `json:"kind"` // string, json, int, float, bool; line for whole records
+	// Width is that of arrays of numbers, 0 for plain values.
+	Width int `json:"width,omitempty"`
+	// Missing is how many records have no such member.
+	Missing int  `json:"missing,omitempty"`
+	ASCII   bool `json:"ascii,omitempty"`
+	Data    area `json:"data"`
+	// Lengths are those of strings and encoded values.
+	Lengths *area `json:"lengths,omitempty"`
+}
+
+// order is a message to Python.
+type order struct {
+	Type string `json:"type"`
+
+	// describe, open
+	File       string          `json:"file,omitempty"`
+	Frameworks []string        `json:"frameworks,omitempty"`
+	Config     json.RawMessage `json:"config,omitempty"`
+	Device     *plugins.Device `json:"device,omitempty"`
+	IOWorkers  int             `json:"io_workers,omitempty"`
+	NaN        string          `json:"nan,omitempty"`
+
+	// batch, fields
+	Batch  uint64  `json:"batch,omitempty"`
+	Count  int     `json:"count,omitempty"`
+	Fields []field `json:"fields,omitempty"`
+	Lines  *field  `json:"lines,omitempty"`
+	Ask    uint64  `json:"ask,omitempty"`
+	Error  string  `json:"error,omitempty"`
+}
+
+// report is a message from Python.
+type report struct {
+	Type string `json:"type"`
+
+	// failed: of a batch, or of what was asked otherwise
+	Batch   uint64 `json:"batch"`
+	Message string `json:"message"`
+	Detail  string `json:"detail"`
+
+	description // described; opened has its inputs
+
+	// devices: what each framework sees
+	Devices map[string]string `json:"devices"`
+
+	// closed
+	Nulls int64 `json:"nulls"`
+
+	// ask
+	Ask       uint64   `json:"ask"`
+	Names     []string `json:"names"`
+	WantLines bool     `json:"want_lines"`
+
+	// Memory is what the framework holds, where it is known; with results and
+	// trimmed.
+	Memory *plugins.FrameworkMemory `json:"memory"`
+
+	answer // result
+}
+
+// description is what a kernel's source says.
+type description struct {
+	Requires  []string          `json:"requires"`
+	Missing   []string          `json:"missing"`
+	NeedsGPU  bool              `json:"needs_gpu"`
+	MinMemory uint64            `json:"min_memory_mb"`
+	BatchSize int               `json:"batch_size"`
+	Inputs    []string          `json:"inputs"`
+	Prepare   bool              `json:"prepare"`
+	Versions  map[string]string `json:"versions"`
+	// Imported are the frameworks that the source names.
+	Imported []string `json:"imported"`
+}
+
+// maxFrame bounds a message from Python: what is large lies in the shared memory.
+const maxFrame = 64 << 20
+
+// channel sends and receives messages. Sending is safe for concurrent use.
+type channel struct {
+	rw io.ReadWriter
+	mu sync.Mutex
+}
+
+func (c *channel) send(o order) error {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	frame := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err = c.rw.Write(append(frame, body...))
+	return err
+}
+
+func (c *channel) receive() (report, error) {
+	var r report
+	var head [4]byte
+	if _, err := io.ReadFull(c.rw, head[:]); err != nil {
+		return r, err
+	}
+	size := binary.LittleEndian.Uint32(head[:])
+	if size > maxFrame {
+		return r, errors.New("a message is too long")
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(c.rw, body); err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(body, &r); err != nil {
+		return r, fmt.Errorf("decode message: %w", err)
+	}
+	return r, nil
+}

@@ -1,0 +1,336 @@
+"""What a kernel gets: records, and columns of their members."""
+
+import array
+import collections.abc
+import itertools
+import json
+import sys
+
+from gpurun_runner.failure import kind_of
+
+# What the lengths of a column say of a value that is not there. (extract.go)
+NULL, MISSING = 0xFFFFFFFF, 0xFFFFFFFE
+
+
+class Field:
+    """One member of every record, as gpurun took it from the lines."""
+
+    __slots__ = ("kind", "width", "count", "missing", "ascii", "data", "lengths", "list")
+
+    def __init__(self, message, count, memory):
+        self.kind, self.width, self.count = message["kind"], message.get("width", 0), count
+        self.missing, self.ascii = message.get("missing", 0), message.get("ascii", False)
+        at, size = message["data"]
+        # Copied: the memory is gpurun's again when the batch is over.
+        self.data = str(memory[at:at + size], "ascii") if self.ascii else bytearray(memory[at:at + size])
+        self.lengths, self.list = None, None
+        if "lengths" in message:
+            at, size = message["lengths"]
+            self.lengths = array.array("I", bytes(memory[at:at + size]))
+
+    def values(self):
+        """All values as a list; None where there is none."""
+        if self.list is None:
+            self.list = getattr(self, "read_" + self.kind)()
+        return self.list
+
+    def absent(self, i):
+        return bool(self.missing) and self.lengths is not None and self.lengths[i] == MISSING
+
+    def pieces(self):
+        at = 0
+        for length in self.lengths:
+            if length >= MISSING:
+                yield None
+            else:
+                yield self.data[at:at + length]
+                at += length
+
+    def read_string(self):
+        if not self.ascii:
+            return [piece if piece is None else piece.decode() for piece in self.pieces()]
+        text, ends = self.data, list(itertools.accumulate(self.lengths))
+        return [text[a:b] for a, b in zip(itertools.chain((0,), ends), ends)]
+
+    def read_line(self):
+        return list(self.pieces())
+
+    def read_json(self):
+        return [piece if piece is None else json.loads(piece) for piece in self.pieces()]
+
+    def read_int(self):
+        return self.rows(array.array("q", bytes(self.data)).tolist())
+
+    def read_float(self):
+        return self.rows(array.array("d", bytes(self.data)).tolist())
+
+    def read_bool(self):
+        return self.rows([byte != 0 for byte in self.data])
+
+    def rows(self, flat):
+        if not self.width:
+            return flat
+        return [flat[i:i + self.width] for i in range(0, len(flat), self.width)]
+
+    def numpy(self, numpy):
+        """The numbers as an array, which is the caller's own."""
+        dtype = {"int": "<i8", "float": "<f8", "bool": "?"}[self.kind]
+        flat = numpy.frombuffer(bytearray(self.data), dtype=dtype)
+        return flat.reshape(self.count, self.width) if self.width else flat
+
+    def numeric(self):
+        return self.kind in ("int", "float", "bool")
+
+
+class Source:
+    """The records of a batch, as far as they have come over."""
+
+    def __init__(self, message, program):
+        self.number, self.count = message["batch"], message["count"]
+        self.program, self.fields, self.lines, self.over = program, {}, None, False
+        self.add(message)
+
+    def add(self, message):
+        memory = self.program.arena.memory
+        for field in message.get("fields") or ():
+            self.fields[field["name"]] = Field(field, self.count, memory)
+        if message.get("lines"):
+            self.lines = Field(message["lines"], self.count, memory)
+
+    def ask(self, **request):
+        if self.over:
+            raise RuntimeError("this batch is over: take what you need of it before process returns")
+        answer = self.program.channel.ask(batch=self.number, **request)
+        if answer.get("error"):
+            raise RuntimeError(answer["error"])
+        self.add(answer)
+
+    def field(self, name):
+        if not isinstance(name, str):
+            raise TypeError("a batch has columns by name and records by number, not by %s" % kind_of(name))
+        if name not in self.fields:
+            self.ask(names=[name])
+        return self.fields[name]
+
+    def line(self, i):
+        if self.lines is None:
+            self.ask(want_lines=True)
+        return self.lines.values()[i]
+
+
+class MissingField(KeyError):
+    """Some records have no such member. They fail, and the others are tried
+    without them."""
+
+    def __init__(self, name, batch, positions):
+        super().__init__(name)
+        self.batch, self.positions = batch, positions
+
+
+class Batch(collections.abc.Sequence):
+    """Some records: a sequence of them, and a table of their members.
+
+        for record in batch: record["text"]
+        batch[3]["text"]
+        batch["text"]              all texts; a record without one fails
+        batch.get("text", "")      all texts, and "" where there is none
+    """
+
+    def __init__(self, source, rows=None):
+        self._source = source
+        self._rows = rows  # which records of the source; None for all
+        self._columns = {}
+        self._records = None
+
+    def __len__(self):
+        return self._source.count if self._rows is None else len(self._rows)
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            return self._column(key)
+        if self._records is None:
+            rows = range(self._source.count) if self._rows is None else self._rows
+            self._records = [Record(self._source, i) for i in rows]
+        return self._records[key]
+
+    def __iter__(self):
+        return iter(self[:])
+
+    def __contains__(self, key):
+        if not isinstance(key, str):
+            return any(record == key for record in self)
+        return len(self._absent(self._source.field(key))) < len(self)
+
+    def get(self, name, default=None):
+        """The column, with default where a record has no such member."""
+        field = self._source.field(name)
+        if not self._absent(field):
+            return self._column(name)
+        values = list(self._pick(field.values()))
+        for i in self._absent(field):
+            values[i] = default
+        return values
+
+    def _column(self, name):
+        if name not in self._columns:
+            field = self._source.field(name)
+            absent = self._absent(field)
+            if absent:
+                raise MissingField(name, self, absent)
+            self._columns[name] = self._make(name, field)
+        return self._columns[name]
+
+    def _absent(self, field):
+        if not field.missing:
+            return ()
+        rows = range(self._source.count) if self._rows is None else self._rows
+        return [i for i, row in enumerate(rows) if field.absent(row)]
+
+    def _pick(self, values):
+        return values if self._rows is None else [values[i] for i in self._rows]
+
+    def _make(self, name, field):
+        framework = self._source.program.inputs.get(name)
+        if framework:
+            return to_framework(name, framework, self._numbers(field), self._source.program.context)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and field.numeric():
+            return self._numbers(field)
+        values = self._pick(field.values())
+        return list(values)
+
+    def _numbers(self, field):
+        import numpy
+        if not field.numeric():
+            return numpy.array(self._pick(field.values()))
+        values = field.numpy(numpy)
+        return values if self._rows is None else values[self._rows]
+
+    def _without(self, positions):
+        """The batch without the records at these positions."""
+        rows = range(self._source.count) if self._rows is None else self._rows
+        gone = set(positions)
+        return Batch(self._source, [row for i, row in enumerate(rows) if i not in gone])
+
+
+class Record(collections.abc.MutableMapping):
+    """One record. Members are fetched when they are asked for, and what is
+    changed is known, so that the rest of the line can stay as it is."""
+
+    __slots__ = ("_source", "_row", "_values", "_changed", "_removed", "_whole")
+
+    def __init__(self, source, row):
+        self._source, self._row = source, row
+        self._values, self._changed = {}, set()
+        self._removed, self._whole = False, False
+
+    def __getitem__(self, key):
+        if key not in self._values and not self._whole and isinstance(key, str):
+            field = self._source.field(key)
+            if not field.absent(self._row):
+                self._values[key] = self._value(field)
+        return self._values[key]
+
+    def _value(self, field):
+        value = field.values()[self._row]
+        # Each record is its own: a list that several shared could not be changed.
+        return json.loads(json.dumps(value)) if isinstance(value, (list, dict)) else value
+
+    def _load(self):
+        if not self._whole:
+            whole = json.loads(self._source.line(self._row))
+            if not isinstance(whole, dict):
+                raise TypeError("the record is no JSON object but %s" % kind_of(whole))
+            whole.update(self._values)
+            self._values, self._whole = whole, True
+        return self._values
+
+    def __setitem__(self, key, value):
+        self._values[key] = value
+        self._changed.add(key)
+
+    def __delitem__(self, key):
+        del self._load()[key]
+        self._removed = True
+
+    def __iter__(self):
+        return iter(self._load())
+
+    def __len__(self):
+        return len(self._load())
+
+    def __contains__(self, key):
+        try:
+            self[key]
+        except KeyError:
+            return False
+        return True
+
+    def __repr__(self):
+        return repr(self._load())
+
+    def __eq__(self, other):
+        return dict(self) == (dict(other) if isinstance(other, Record) else other)
+
+    def __or__(self, other):
+        return {**self, **other}
+
+    def __ror__(self, other):
+        return {**other, **self}
+
+    def __reduce__(self):
+        return dict, (self._load(),)
+
+    def copy(self):
+        return dict(self)
+
+    def changes(self):
+        """The members that differ from the line: None if some were removed."""
+        if self._removed:
+            return None
+        changed = {key: value for key, value in self._values.items()
+                   if key in self._changed or isinstance(value, (list, dict)) and self._differs(key, value)}
+        return changed
+
+    def _differs(self, key, value):
+        if self._whole:
+            return json.loads(self._source.line(self._row)).get(key) != value
+        return self._source.field(key).values()[self._row] != value
+
+
+def _json_default(original):
+    """A user may well write json.dumps(record)."""
+
+    def default(self, value):
+        return dict(value) if isinstance(value, Record) else original(self, value)
+
+    return default
+
+
+json.JSONEncoder.default = _json_default(json.JSONEncoder.default)
+
+
+def to_framework(name, framework, values, context):
+    """A column of numbers as the kernel's inputs want it, on its device."""
+    if values.dtype.kind not in "fiub":
+        raise ValueError("field %r is to be a %s array, and is not the same number of numbers in every record" % (name, framework))
+    if framework == "numpy":
+        return values
+    if values.dtype.kind == "f":
+        values = values.astype("float32")  # what networks compute in
+    if framework == "torch":
+        import torch
+        return torch.from_numpy(values).to(context.device, non_blocking=True)
+    if framework == "cupy":
+        import cupy
+        return cupy.asarray(values)
+    if framework == "tensorflow":
+        import tensorflow
+        return tensorflow.convert_to_tensor(values)
+    if framework == "jax":
+        import jax
+        return jax.numpy.asarray(values)
+    if framework == "pyclesperanto":
+        import pyclesperanto
+        return pyclesperanto.push(values)
+    raise ValueError("inputs: %r is none of numpy, torch, cupy, tensorflow, jax, pyclesperanto" % framework)

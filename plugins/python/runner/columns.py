@@ -1,0 +1,217 @@
+"""Columns that a kernel returned: whatever they are made of, plain bytes of them."""
+
+import array
+import collections.abc
+import itertools
+import sys
+
+from gpurun_runner.failure import ResultError, first_line, kind_of, plural
+from gpurun_runner.wire import Raw
+
+
+class Columns:
+    """The columns of one answer, and the bytes that they, and the rest of the
+    answer, lie in. Arrays are never written as JSON here: gpurun does that."""
+
+    def __init__(self, count, encoder):
+        self.count, self.encoder = count, encoder
+        self.parts, self.size = [], 0
+        self.columns, self.names = [], []
+        self.later = []  # (name, values, how to take them): on their way from a device
+
+    def put(self, data):
+        """Take bytes; return where they will lie, from the block's start."""
+        if not isinstance(data, Raw):
+            data = memoryview(data)
+            if data.format != "B" or data.ndim != 1:
+                data = data.cast("B") if data.nbytes else memoryview(b"")
+        padding = -self.size % 8
+        if padding:
+            self.parts.append(memoryview(bytes(padding)))
+        at = self.size + padding
+        self.parts.append(data)
+        self.size = at + data.nbytes
+        return [at, data.nbytes]
+
+    def take_columns(self, columns):
+        for name in columns:
+            if not isinstance(name, str):
+                raise ResultError("process returned a column with the name %r, which is no string" % (name,))
+        self.names = list(columns)
+        for name, values in columns.items():
+            self.take_column(name, values)
+
+    def take_column(self, name, values):
+        torch, numpy, cupy = map(sys.modules.get, ("torch", "numpy", "cupy"))
+        if torch is not None and isinstance(values, torch.Tensor):
+            self.take_tensor(torch, name, values)
+        elif numpy is not None and isinstance(values, numpy.ndarray):
+            self.take_array(numpy, name, values)
+        elif isinstance(values, (str, bytes, collections.abc.Mapping)):
+            raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(self.count, "value")))
+        elif cupy is not None and isinstance(values, cupy.ndarray):  # it refuses to be taken for numpy's
+            self.later.append((name, values.copy(), lambda name, values: self.collect_array(name, values.get())))
+        elif hasattr(values, "__array__") and hasattr(values, "shape"):  # jax, tensorflow, pyclesperanto, pandas
+            if hasattr(values, "copy_to_host_async"):
+                values.copy_to_host_async()
+            self.later.append((name, values, self.collect_array))
+        elif hasattr(values, "__iter__"):
+            self.take_values(numpy, torch, name, list(values))
+        else:
+            raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(self.count, "value")))
+
+    def check(self, name, shape):
+        if len(shape) == 0:
+            raise ResultError("column %r is a single value, not one for each of %s" % (name, plural(self.count, "record")))
+        if shape[0] != self.count:
+            raise ResultError("process returned %s in column %r for %s" % (plural(shape[0], "value"), name, plural(self.count, "record")))
+
+    def column(self, name, kind, shape, data, lengths=None):
+        column = {"name": name, "kind": kind, "shape": [int(n) for n in shape[1:]], "data": self.put(data)}
+        if lengths is not None:
+            column["lengths"] = self.put(lengths)
+        self.columns.append(column)
+
+    def take_tensor(self, torch, name, tensor):
+        self.check(name, tensor.shape)
+        if tensor.is_complex():
+            raise ResultError("column %r is complex: JSON has no such numbers" % name)
+        tensor = tensor.detach()
+        if tensor.dtype == torch.bool:
+            kind, dtype = "bool", torch.bool
+        elif tensor.is_floating_point():
+            kind, dtype = ("float64", torch.float64) if tensor.dtype == torch.float64 else ("float32", torch.float32)
+        else:
+            kind, dtype = "int64", torch.int64
+        given, tensor = tensor, tensor.to(dtype).contiguous()
+        if tensor.device.type == "cuda":
+            if tensor.data_ptr() == given.data_ptr():
+                tensor = tensor.clone()  # the kernel may use its memory again for the next batch
+            self.later.append((name, Copy(torch, tensor), lambda name, copy: self.add_tensor(name, kind, copy.wait())))
+        else:
+            self.add_tensor(name, kind, tensor.cpu())
+
+    def add_tensor(self, name, kind, tensor):
+        self.column(name, kind, tensor.shape, Raw(tensor, tensor.data_ptr(), tensor.numel() * tensor.element_size()))
+
+    def collect_array(self, name, values):
+        import numpy
+        self.take_array(numpy, name, numpy.asarray(values))
+
+    def take_array(self, numpy, name, values):
+        self.check(name, values.shape)
+        kind = values.dtype.kind
+        if kind == "c":
+            raise ResultError("column %r is complex: JSON has no such numbers" % name)
+        if kind == "b":
+            self.add_array(numpy, name, "bool", values, "?")
+        elif kind == "u" and values.dtype.itemsize == 8 and values.size and values.max() >= 1 << 63:
+            self.take_values(numpy, None, name, values.tolist())
+        elif kind in "iu":
+            self.add_array(numpy, name, "int64", values, "<i8")
+        elif kind == "f" and values.dtype.itemsize >= 8:
+            self.add_array(numpy, name, "float64", values, "<f8")
+        elif kind == "f" or "float" in values.dtype.name:  # bfloat16 is a kind of its own
+            self.add_array(numpy, name, "float32", values, "<f4")
+        elif kind in "Mm":
+            self.take_values(numpy, None, name, values.astype(str).tolist())
+        else:
+            self.take_values(numpy, None, name, values.tolist() if kind != "O" or values.ndim > 1 else list(values))
+
+    def add_array(self, numpy, name, kind, values, dtype):
+        values = numpy.ascontiguousarray(values, dtype=dtype)
+        self.column(name, kind, values.shape, values.reshape(-1).view("u1") if values.size else b"")
+
+    def take_values(self, numpy, torch, name, values):
+        self.check(name, (len(values),))
+        kinds = set(map(type, values))
+        if any(issubclass(kind, BaseException) for kind in kinds):
+            for i, value in enumerate(values):
+                if isinstance(value, BaseException):
+                    self.fail(i, first_line(value))
+                    values[i] = None
+        elif kinds == {str}:
+            return self.add_strings(name, values)
+        elif torch is not None and kinds == {torch.Tensor} and len({value.shape for value in values}) == 1:
+            return self.take_tensor(torch, name, torch.stack(values))
+        elif numpy is not None and all(issubclass(kind, (numpy.ndarray, numpy.number, numpy.bool_)) for kind in kinds) \
+                and len({value.shape for value in values}) == 1:
+            return self.take_array(numpy, name, numpy.stack(values))
+        elif self.add_numbers(name, values, kinds):
+            return None
+        return self.add_json(name, values)
+
+    def add_strings(self, name, values):
+        text = "".join(values)
+        data = text.encode("utf-8", "replace")
+        if len(data) == len(text):
+            lengths = array.array("I", map(len, values))
+        else:
+            lengths = array.array("I", (len(value.encode("utf-8", "replace")) for value in values))
+        self.column(name, "string", (len(values),), data, lengths)
+
+    def add_numbers(self, name, values, kinds):
+        """Take numbers, or lists of as many numbers each; say whether they are."""
+        shape, flat = (len(values),), values
+        if kinds <= {list, tuple}:
+            widths = set(map(len, values))
+            if len(widths) != 1:
+                return False
+            flat = list(itertools.chain.from_iterable(values))
+            shape, kinds = (len(values), widths.pop()), set(map(type, flat))
+        if kinds == {bool}:
+            self.column(name, "bool", shape, bytes(flat))
+        elif kinds == {float}:
+            self.column(name, "float64", shape, array.array("d", flat))
+        elif kinds == {int}:
+            try:
+                self.column(name, "int64", shape, array.array("q", flat))
+            except OverflowError:
+                return False
+        else:
+            return False
+        return True
+
+    def add_json(self, name, values):
+        encoded = []
+        for i, value in enumerate(values):
+            try:
+                encoded.append(self.encoder.encode(value))
+            except Exception as error:
+                self.fail(i, "column %r: %s" % (name, first_line(error)))
+                encoded.append(b"null")
+        self.column(name, "json", (len(values),), b"".join(encoded), array.array("I", map(len, encoded)))
+
+    def keep(self):
+        """Copy what was taken: the kernel may use its memory again."""
+        self.parts = [memoryview(part.bytes() if isinstance(part, Raw) else bytes(part)) for part in self.parts]
+
+    def collect(self):
+        """Take what was still on its way from the device."""
+        later, self.later = self.later, []
+        for name, values, take in later:
+            take(name, values)
+        self.columns.sort(key=lambda column: self.names.index(column["name"]))
+
+
+class Copy:
+    """A tensor on its way from the GPU to pinned memory, on a stream of its own, so
+    that the next batch can be launched meanwhile."""
+
+    streams = {}
+
+    def __init__(self, torch, tensor):
+        stream = Copy.streams.get(tensor.device)
+        if stream is None:
+            stream = Copy.streams[tensor.device] = torch.cuda.Stream(tensor.device)
+        stream.wait_stream(torch.cuda.current_stream(tensor.device))
+        self.host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        with torch.cuda.stream(stream):
+            self.host.copy_(tensor, non_blocking=True)
+            self.event = torch.cuda.Event()
+            self.event.record(stream)
+        tensor.record_stream(stream)
+
+    def wait(self):
+        self.event.synchronize()
+        return self.host

@@ -1,0 +1,68 @@
+"""What went wrong, in the words that the user of a kernel needs."""
+
+import os
+
+OURS = "<gpurun "  # what the names of these files begin with
+
+
+class ResultError(Exception):
+    """What process returned cannot be used."""
+
+
+def kind_of(value):
+    name = type(value).__name__
+    return ("an " if name[:1] in "aeiouAEIOU" else "a ") + name
+
+
+def plural(n, noun):
+    return "%d %s%s" % (n, noun, "" if n == 1 else "s")
+
+
+def first_line(error):
+    """An exception in one line, as Python names it."""
+    if isinstance(error, type):
+        error = error()
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ not in ("builtins", "__main__", None):
+        name = "%s.%s" % (kind.__module__, name)
+    if isinstance(error, ResultError):
+        name = ""
+    if isinstance(error, SystemExit):
+        return "the kernel called sys.exit(%s)" % ("" if error.code is None else repr(error.code))
+    try:
+        text = str(error)
+    except Exception:
+        text = "(it cannot be printed)"
+    lines = text.strip().splitlines()
+    text = lines[0][:1000] if lines else ""
+    return ": ".join(part for part in (name, text) if part)
+
+
+def own(frame, library=os.path.dirname(os.__file__) + os.sep):
+    """Whether a line of a traceback is the user's, and not ours or a library's."""
+    name = frame.filename
+    return not (name.startswith((OURS, "<frozen ", library)) or
+                "site-packages" in name or "dist-packages" in name)
+
+
+def cut(trace):
+    """Leave only the user's own frames in a traceback, and in those behind it."""
+    if trace is None:
+        return
+    kept = [frame for frame in trace.stack if own(frame)]
+    trace.stack[:] = kept or [frame for frame in trace.stack if not frame.filename.startswith(OURS)]
+    cut(trace.__cause__)
+    cut(trace.__context__)
+    for inner in getattr(trace, "exceptions", None) or ():
+        cut(inner)
+
+
+def explain(error):
+    """What gpurun is told of an exception."""
+    if isinstance(error, ResultError):
+        return {"message": first_line(error), "detail": ""}
+    import traceback
+    trace = traceback.TracebackException(type(error), error, error.__traceback__)
+    cut(trace)
+    return {"message": first_line(error), "detail": "".join(trace.format()).rstrip()}

@@ -1,0 +1,325 @@
+"""The kernel's file, from its first message to the last."""
+
+import collections
+import collections.abc
+import json
+import os
+import sys
+import threading
+import time
+
+from gpurun_runner.batch import Batch, MissingField, Record, Source
+from gpurun_runner.describe import describe
+from gpurun_runner.devices import devices
+from gpurun_runner.encode import Encoder
+from gpurun_runner.failure import ResultError, explain, first_line, kind_of
+from gpurun_runner.reply import Reply
+from gpurun_runner.wire import Arena, Channel
+
+
+class Context:
+    """What setup(ctx) is told."""
+
+    def __init__(self, message):
+        device = message["device"]
+        self.config = message.get("config")
+        if self.config is None:
+            self.config = {}
+        self.device = "cuda:0" if device["gpu"] else "cpu"
+        self.gpu = device["index"] if device["gpu"] else None
+        self.gpus = device["count"]
+        self.name = device["name"]
+        self.memory = device.get("memory", 0)
+        self.threads = device["threads"]
+
+
+def load(path):
+    """Import the kernel's file as a module of its own name, its folder first."""
+    import types
+    sys.path[:] = [os.path.dirname(path)] + [entry for entry in sys.path if entry]
+    sys.argv = [path]
+    name = os.path.splitext(os.path.basename(path))[0]
+    if name in sys.modules:
+        name = "gpurun_kernel_" + name
+    module = types.ModuleType(name)
+    module.__file__ = path
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    sys.modules[name] = module
+    exec(code, module.__dict__)
+    return module
+
+
+def takes_argument(function):
+    code = getattr(function, "__code__", None)
+    return code is None or code.co_argcount > (1 if hasattr(function, "__self__") else 0) or bool(code.co_flags & 4)
+
+
+class NothingLeft(Exception):
+    """Every record of the batch lacks something."""
+
+
+class Task:
+    """One batch on its way through prepare and process."""
+
+    def __init__(self, source, program):
+        self.source, self.program = source, program
+        self.batch = Batch(source)
+        self.refused = []  # (message, rows of the source)
+        self.prepared, self.prepared_of, self.error = None, None, None
+        self.ready = threading.Event()
+
+    def prepare(self):
+        """Run prepare, in whichever thread this is."""
+        try:
+            self.persist(self.prepare_once)
+        except BaseException as error:
+            self.error = error
+        self.ready.set()
+
+    def prepare_once(self):
+        self.prepared, self.prepared_of = self.program.prepare(self.batch), self.batch
+
+    def process(self):
+        """Run process and take what it returns; the reply may not be complete."""
+        try:
+            if self.error is not None:
+                raise self.error
+            return self.persist(self.process_once)
+        except NothingLeft:
+            return Reply(0, self.program.encoder)
+
+    def process_once(self):
+        if self.program.prepare is None:
+            return self.take(self.program.process(self.batch))
+        if self.prepared_of is not self.batch:  # some records were left out since
+            self.prepare_once()
+        return self.take(self.program.process(self.prepared))
+
+    def persist(self, call):
+        """Call, and again without the records that lack a member it wants."""
+        while True:
+            try:
+                return call()
+            except MissingField as missing:
+                if missing.batch is not self.batch:
+                    raise
+                self.leave_out(missing)
+
+    def leave_out(self, missing):
+        rows = range(self.source.count) if self.batch._rows is None else self.batch._rows
+        message = "the record has no member %s" % json.dumps(missing.args[0], ensure_ascii=False)
+        self.refused.append((message, [rows[i] for i in missing.positions]))
+        self.batch = self.batch._without(missing.positions)
+        if not len(self.batch):
+            raise NothingLeft()
+
+    def take(self, result):
+        reply = Reply(len(self.batch), self.program.encoder)
+        if isinstance(result, collections.abc.Mapping) and not isinstance(result, Record):
+            reply.take_columns(result)
+        elif isinstance(result, (list, tuple, Batch, collections.abc.Iterator)):
+            reply.take_list(list(result))
+        elif result is None:
+            raise ResultError("process returned None: return a dict of columns, or a list with a result for each record")
+        else:
+            raise ResultError('process returned %s: return a dict of columns, like {"name": values}, '
+                              "or a list with a result for each record" % kind_of(result))
+        return reply
+
+
+class Program:
+    """The kernel, from the first message to the last."""
+
+    def __init__(self):
+        os.set_inheritable(3, False)
+        os.register_at_fork(after_in_child=lambda: os.close(3))  # no child may speak for us
+        self.channel = Channel(3)
+        self.arena = Arena(4, self.channel)
+        self.module = self.process = self.prepare = self.ahead = None
+        self.inputs, self.encoder, self.context = {}, None, None
+        self.memory_due = 0.0
+
+    def run(self):
+        waiting = None  # a task whose results are still on their way from the device
+        while True:
+            order = self.next(at_once=waiting is not None)
+            if order is None:
+                waiting = self.finish(*waiting)
+            elif isinstance(order, Task):
+                reply = self.compute(order)
+                if waiting:
+                    waiting = self.finish(*waiting)
+                if reply is None or not reply.later:
+                    self.finish(order, reply)
+                else:
+                    reply.keep()
+                    waiting = order, reply
+            else:
+                if waiting:
+                    waiting = self.finish(*waiting)
+                getattr(self, "do_" + order["type"])(order)
+
+    def next(self, at_once):
+        if self.ahead is not None:
+            return self.ahead.next(at_once)
+        order = self.channel.order_at_once() if at_once else self.channel.order()
+        return self.task(order)
+
+    def task(self, order):
+        if order is not None and order["type"] == "batch":
+            return Task(Source(order, self), self)
+        return order
+
+    def compute(self, task):
+        """Compute a batch; None if it failed, which task.error tells."""
+        try:
+            return task.process()
+        except BaseException as error:
+            task.error = error
+            return None
+
+    def finish(self, task, reply):
+        """Tell gpurun what came of a batch."""
+        try:
+            if reply is None:
+                raise task.error
+            reply.collect()
+            task.source.over = True
+            reply.send(self, task.source.number, task.refused)
+        except BaseException as error:
+            task.source.over = True
+            self.channel.send(type="failed", batch=task.source.number, **explain(error))
+            self.forget(task, error)
+
+    def forget(self, task, error):
+        """Let go of what a failed batch holds: its tensors hang on the traceback."""
+        text = first_line(error).lower()
+        task.prepared = task.error = error.__traceback__ = error.__context__ = error.__cause__ = None
+        if "out of memory" in text or "outofmemory" in text:
+            self.trim_frameworks()
+
+    def trim_frameworks(self):
+        import gc
+        gc.collect()
+        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+        if torch is not None and torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if cupy is not None:
+            cupy.get_default_memory_pool().free_all_blocks()
+
+    def memory(self, at_once=False):
+        """What torch holds of the device, now and then: it is slow to ask."""
+        torch = sys.modules.get("torch")
+        if torch is None or not (at_once or time.monotonic() > self.memory_due) or not torch.cuda.is_initialized():
+            return None
+        self.memory_due = time.monotonic() + 1
+        return {"library": "torch", "allocated": torch.cuda.memory_allocated(), "cached": torch.cuda.memory_reserved()}
+
+    # What gpurun asks for.
+
+    def answer(self, kind, work):
+        try:
+            self.channel.send(type=kind, **(work() or {}))
+        except BaseException as error:
+            self.channel.send(type="failed", **explain(error))
+
+    def do_describe(self, order):
+        self.answer("described", lambda: describe(order["file"], order.get("frameworks") or ()))
+
+    def do_devices(self, order):
+        self.answer("devices", lambda: devices(order.get("frameworks") or ()))
+
+    def do_open(self, order):
+        self.answer("opened", lambda: self.open(order))
+
+    def open(self, order):
+        self.context = Context(order)
+        self.encoder = Encoder(order.get("nan") == "error")
+        self.module = load(order["file"])
+        self.process = self.function("process")
+        if self.process is None:
+            raise ResultError("it has no function process(batch)")
+        setup = self.function("setup")
+        if setup is not None:
+            setup(self.context) if takes_argument(setup) else setup()
+        inputs = getattr(self.module, "inputs", ())
+        if isinstance(inputs, dict):
+            self.inputs = dict(inputs)
+        self.prepare = self.function("prepare")
+        if self.prepare is not None:
+            self.ahead = Ahead(self, max(1, order.get("io_workers", 4)))
+        names = [name for name in inputs if isinstance(name, str)] if isinstance(inputs, (list, tuple, dict)) else []
+        return {"inputs": names}
+
+    def function(self, name):
+        function = getattr(self.module, name, None)
+        return function if callable(function) else None
+
+    def do_trim(self, order):
+        self.answer("trimmed", self.trim)
+
+    def trim(self):
+        trim = self.function("trim")
+        if trim is not None:
+            trim()
+        self.trim_frameworks()
+        return {"memory": self.memory(at_once=True)}
+
+    def do_close(self, order):
+        self.answer("closed", self.close)
+        sys.exit(0)
+
+    def close(self):
+        close = self.function("close") if self.module is not None else None
+        if close is not None:
+            close()
+        return {"nulls": self.encoder.nulls if self.encoder else 0}
+
+
+class Ahead:
+    """Runs prepare for the batches to come, in threads, while process computes."""
+
+    def __init__(self, program, threads):
+        import queue
+        self.program = program
+        self.jobs = queue.SimpleQueue()
+        self.orders = collections.deque()
+        self.arrived = threading.Condition()
+        for work in [self.feed] + [self.prepare] * threads:
+            threading.Thread(target=work, daemon=True).start()
+
+    def feed(self):
+        while True:
+            order = self.program.task(self.program.channel.order())
+            if isinstance(order, Task):
+                self.jobs.put(order)
+            with self.arrived:
+                self.orders.append(order)
+                self.arrived.notify()
+
+    def prepare(self):
+        while True:
+            self.jobs.get().prepare()
+
+    def next(self, at_once):
+        """The next order, a batch only when it is prepared."""
+        with self.arrived:
+            while not self.orders:
+                if at_once:
+                    return None
+                self.arrived.wait()
+            order = self.orders[0]
+        if isinstance(order, Task) and not order.ready.is_set():
+            if at_once:
+                return None
+            order.ready.wait()
+        self.orders.popleft()
+        return order
+
+
+def main():
+    import faulthandler
+    faulthandler.enable()  # a crash of the process tells where
+    sys.stdout.reconfigure(line_buffering=True)
+    Program().run()

@@ -1,0 +1,95 @@
+package python
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// space hands out the part of the shared memory that is written here. The lowest
+// place is taken first, so that no more of it is touched than batches in flight
+// need.
+type space struct {
+	size int
+	// freed is told of a place that is free again.
+	freed func(start, end int)
+
+	mu     sync.Mutex
+	change sync.Cond
+	blocks []block // by place
+	closed bool
+}
+
+type block struct {
+	start, end int
+	owner      uint64
+}
+
+// blockAlign keeps what two processes write in different cache lines.
+const blockAlign = 64
+
+func newSpace(size int, freed func(start, end int)) *space {
+	s := &space{size: size, freed: freed}
+	s.change.L = &s.mu
+	return s
+}
+
+// errNoSpace: waiting would not help, or is not wanted.
+var errNoSpace = fault.New(fault.Batch, "the batch does not fit the memory shared with Python: use a smaller --batch-size or --batch-bytes")
+
+// take finds a place for n bytes of a batch. With wait it waits for other batches
+// to end, if there are any.
+func (s *space) take(owner uint64, n int, wait bool) (start int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		start, at := s.place(n)
+		switch {
+		case s.closed:
+			return 0, errNoSpace
+		case at >= 0:
+			s.blocks = slices.Insert(s.blocks, at, block{start, start + n, owner})
+			return start, nil
+		case !wait || len(s.blocks) == 0 || n > s.size:
+			return 0, errNoSpace
+		}
+		s.change.Wait()
+	}
+}
+
+// place is the lowest start of n free bytes, and where it belongs among the
+// blocks; -1 if there is none.
+func (s *space) place(n int) (start, at int) {
+	for i, b := range s.blocks {
+		if b.start-start >= n {
+			return start, i
+		}
+		start = (b.end + blockAlign - 1) / blockAlign * blockAlign
+	}
+	if s.size-start >= n {
+		return start, len(s.blocks)
+	}
+	return 0, -1
+}
+
+// give frees everything of a batch.
+func (s *space) give(owner uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blocks = slices.DeleteFunc(s.blocks, func(b block) bool {
+		if b.owner == owner {
+			s.freed(b.start, b.end)
+		}
+		return b.owner == owner
+	})
+	s.change.Broadcast()
+}
+
+// close ends the waiting: nobody will free anything any more.
+func (s *space) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.change.Broadcast()
+}

@@ -1,0 +1,71 @@
+package plugins
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// PythonOptions is what a user can say of Python kernels beside their file.
+type PythonOptions struct {
+	// Interpreter is a path, or a name in $PATH; empty means that of the active
+	// virtual or conda environment, else python3.
+	Interpreter string `json:"interpreter,omitempty"`
+	// IOWorkers is the number of threads that run a kernel's prepare; 0 means 4.
+	IOWorkers int `json:"io_workers,omitempty"`
+	// NaN is what becomes of NaN and infinity in values that the kernel does not
+	// return as numbers: null (default) or error.
+	NaN string `json:"nan,omitempty"`
+}
+
+// PythonConfig is the configuration of the built-in kernel python, made from a
+// name that ends in .py.
+type PythonConfig struct {
+	PythonOptions
+	// File is the kernel's, an absolute path.
+	File string `json:"file"`
+	// Config is the user's own configuration, ctx.config in setup.
+	Config json.RawMessage `json:"config,omitempty"`
+}
+
+// resolvePython finds a Python file, which the built-in kernel python hosts.
+func (r Resolver) resolvePython(name string, config Config) (Named, error) {
+	path := r.pythonFile(name)
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return Named{}, fault.New(fault.Incompatible, "kernel %s: %w", name, err)
+	case info.IsDir():
+		return Named{}, fault.New(fault.Incompatible, "kernel %s is a folder; name the file in it", name)
+	case !slices.Contains(r.Builtins, "python"):
+		return Named{}, fault.New(fault.Incompatible, "this program has no python kernel built in (there %s)", r.available())
+	}
+	encoded, err := json.Marshal(PythonConfig{PythonOptions: r.Python, File: path, Config: json.RawMessage(bytes.TrimSpace(config))})
+	if err != nil {
+		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+	}
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: []string{path}}, nil
+}
+
+// pythonFile is the path of a file: the one beside the user, or, for a name
+// without a folder, the first in the search path.
+func (r Resolver) pythonFile(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	path := filepath.Join(r.Dir, name)
+	if isFile(path) || strings.Contains(name, "/") {
+		return path
+	}
+	for _, dir := range r.searchDirs() {
+		if installed := filepath.Join(dir, name); isFile(installed) {
+			return installed
+		}
+	}
+	return path
+}
