@@ -47,7 +47,7 @@ func sealAndMap(fd int, size uint64) (*arena, error) {
 // mapArena maps both halves; the first is the worker's.
 func mapArena(fd int, size uint64, worker bool) (*arena, error) {
 	half := size / 2
-	a := &arena{ownAt: 0, peerAt: half, space: space{size: half}}
+	a := &arena{ownAt: 0, peerAt: half, space: space{size: half}, inlineBelow: inlineBelow}
 	if !worker {
 		a.ownAt, a.peerAt = half, 0
 	}
@@ -88,8 +88,8 @@ func inheritArena() *arena {
 }
 
 // pairedArenas are both ends of an arena, in one process; nil where there is none.
-func pairedArenas() (host, kernel *arena) {
-	host, file, err := makeArena(smallArenaSize)
+func pairedArenas(size uint64) (host, kernel *arena) {
+	host, file, err := makeArena(size)
 	if err != nil {
 		return nil, nil
 	}

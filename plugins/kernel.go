@@ -76,6 +76,9 @@ type Info struct {
 	Inputs []string `json:"inputs,omitempty"`
 }
 
+// maxInputs is as many as can be looked for at once, with room for the worker's own.
+const maxInputs = 60
+
 // Device is where a kernel runs. The process sees exactly this device: it is
 // number 0 to every framework, whatever its Index in the machine.
 type Device struct {

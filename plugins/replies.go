@@ -34,37 +34,47 @@ func (o *replies) consumed(sequence uint64) {
 	}
 }
 
-func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan started, room <-chan struct{}) error {
+func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan *started, room <-chan struct{}) error {
 	var failed error
 	for batch := range open {
-		err := batch.results.Wait(stream.Context())
-		<-room
-		if failed != nil {
-			continue // nobody listens; keep the kernel's loop moving
+		select {
+		case <-batch.results.Done():
+		case <-stream.Context().Done():
+			failed = stream.Context().Err()
 		}
-		failed = stream.Send(o.replyTo(batch, err))
+		<-room
+		if failed == nil { // else nobody listens; keep the kernel's loop moving
+			failed = o.send(stream, batch)
+		}
 	}
 	return failed
 }
 
-func (o *replies) replyTo(batch started, err error) *kernelpb.ProcessReply {
-	if err != nil {
-		return &kernelpb.ProcessReply{Sequence: batch.sequence, Failure: packFailure(err)}
+func (o *replies) send(stream kernelpb.Kernel_ProcessServer, batch *started) error {
+	if batch.reply.GetFailure() == nil {
+		batch.reply.Memory = o.memory()
 	}
-	c := &carrier{arena: o.arena}
-	reply := packReply(c, batch.sequence, batch.batch, batch.results)
-	if size := proto.Size(reply); size > maxMessage {
-		c.free()
-		err := fault.New(fault.Batch, "kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
-		return &kernelpb.ProcessReply{Sequence: batch.sequence, Failure: packFailure(err)}
-	}
-	if len(c.held) > 0 {
+	if len(batch.carrier.held) > 0 {
 		o.mu.Lock()
-		o.held = append(o.held, heldReply{batch.sequence, c})
+		o.held = append(o.held, heldReply{batch.sequence, batch.carrier})
 		o.mu.Unlock()
 	}
-	reply.Memory = o.memory()
-	return reply
+	return stream.Send(batch.reply)
+}
+
+// pack makes the reply, as soon as the results are complete.
+func (b *started) pack() {
+	err := b.results.err
+	if err == nil {
+		b.reply = packReply(b.carrier, b.sequence, b.batch, b.results)
+		size := max(b.carrier.total, uint64(proto.Size(b.reply)))
+		if size <= maxMessage {
+			return
+		}
+		b.carrier.free()
+		err = fault.New(fault.Batch, "kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
+	}
+	b.reply = &kernelpb.ProcessReply{Sequence: b.sequence, Failure: packFailure(err)}
 }
 
 func (o *replies) memory() *kernelpb.Memory {

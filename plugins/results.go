@@ -57,6 +57,9 @@ type Results struct {
 
 	// onCPU: the kernel that fills it runs on a CPU device.
 	onCPU bool
+	// take, if set, takes everything out of the results when they are complete:
+	// afterwards the kernel may use their memory again.
+	take func()
 
 	once     sync.Once
 	deferred bool
@@ -163,6 +166,9 @@ func (r *Results) complete(err error) {
 			err = r.settle()
 		}
 		r.err = classify(fault.Batch, err, r.onCPU)
+		if r.take != nil {
+			r.take()
+		}
 		close(r.done)
 	})
 }

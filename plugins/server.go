@@ -55,11 +55,13 @@ func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.Close
 	return &kernelpb.CloseReply{Failure: packFailure(s.kernel.Close())}, nil
 }
 
-// started is a batch that Process has returned from.
+// started is a batch that the kernel was given.
 type started struct {
 	sequence uint64
 	batch    Batch
 	results  *Results
+	carrier  *carrier
+	reply    *kernelpb.ProcessReply // once the results are complete
 }
 
 // Process calls the kernel for each batch and sends the results in the same
@@ -70,7 +72,7 @@ func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	s.calls.Lock()
 	size, inputs := s.inFlight, s.inputs
 	s.calls.Unlock()
-	open := make(chan started, size) // in order of arrival
+	open := make(chan *started, size) // in order of arrival
 	room := make(chan struct{}, size)
 	sent := make(chan error, 1)
 	out := &replies{arena: s.arena, reporter: reporterOf(s.kernel)}
@@ -81,7 +83,7 @@ func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	return errors.Join(err, <-sent)
 }
 
-func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, open chan<- started, room chan<- struct{}, out *replies) error {
+func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, open chan<- *started, room chan<- struct{}, out *replies) error {
 	ctx := stream.Context()
 	for {
 		request, err := stream.Recv()
@@ -102,7 +104,7 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		open <- started{sequence: request.GetSequence(), batch: batch, results: s.submit(ctx, batch)}
+		open <- s.submit(ctx, request.GetSequence(), batch)
 	}
 }
 
@@ -116,11 +118,12 @@ func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) 
 	return NewBatch(records).withSpans(inputs, request.GetSpans())
 }
 
-func (s *server) submit(ctx context.Context, batch Batch) *Results {
+func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *started {
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	r := NewResults(batch.Len())
-	r.onCPU = s.onCPU
+	b := &started{sequence: sequence, batch: batch, results: r, carrier: &carrier{arena: s.arena}}
+	r.onCPU, r.take = s.onCPU, b.pack
 	submit(ctx, s.kernel, batch, r)
-	return r
+	return b
 }
