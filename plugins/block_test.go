@@ -117,12 +117,17 @@ func TestRecordsInPlace(t *testing.T) {
 
 // A record larger than all of the arena is not in it, wherever it lies.
 func TestRecordLargerThanTheArena(t *testing.T) {
-	before, _ := arenaPair(t, 8*minRegion)
-	host, _ := arenaPair(t, 2*minRegion)
-	behind, _ := arenaPair(t, 8*minRegion)
-	for _, large := range [][]byte{make([]byte, 3*minRegion), before.own, before.peer, behind.own, behind.peer} {
-		if offset, ok := host.offsetOf(large); ok {
-			t.Errorf("it is said to lie at %d", offset)
+	memory := make([]byte, 1000)
+	a := &arena{own: memory[400:500], ownAt: 4096}
+	for from := range memory {
+		for _, to := range []int{from + 1, from + 99, from + 100, from + 101, 1000} {
+			if to > len(memory) {
+				continue
+			}
+			offset, ok := a.offsetOf(memory[from:to])
+			if inside := from >= 400 && to <= 500; ok != inside || ok && offset != uint64(4096+from-400) {
+				t.Errorf("bytes %d to %d lie at %d: %v", from, to, offset, ok)
+			}
 		}
 	}
 }
