@@ -23,7 +23,7 @@ func Loopback(k Kernel) (proxy Kernel, end func()) {
 	client, disconnect := loopback(k, host, kernel)
 	return client, func() {
 		disconnect()
-		// The kernel's end stays: k may still look at a batch.
+		// The kernel's end stays mapped: k may still look at a batch.
 		host.close()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime/debug"
 	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -124,6 +125,9 @@ func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *star
 	r := NewResults(batch.Len())
 	b := &started{sequence: sequence, batch: batch, results: r, carrier: &carrier{arena: s.arena}}
 	r.onCPU, r.take = s.onCPU, b.pack
+	// A kernel that writes to a record should die with its own trace as last words,
+	// not with that of every goroutine.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	submit(ctx, s.kernel, batch, r)
 	return b
 }
