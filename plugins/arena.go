@@ -142,13 +142,12 @@ func (a *arena) offsetOf(data []byte) (uint64, bool) {
 	return uint64(at-from) + a.ownAt, true
 }
 
-// isTheirs reports whether data lies in the other side's half.
-func (a *arena) isTheirs(data []byte) bool {
+// isTheirs reports whether an address lies in the other side's half.
+func (a *arena) isTheirs(at uintptr) bool {
 	if a == nil {
 		return false
 	}
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(a.peer)))
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(data)))
 	return at >= from && at-from < uintptr(len(a.peer))
 }
 

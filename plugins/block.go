@@ -19,6 +19,9 @@ type carrier struct {
 	arena *arena // may be nil
 	held  []*buffer
 	total uint64 // bytes of all strings
+	// short strings go to the arena too: a record must be safe there from the kernel
+	// that reads it, or the same record would fail in one batch and pass in another.
+	short bool
 }
 
 // fits counts n more bytes, and reports whether the message may have so many. One
@@ -30,7 +33,7 @@ func (c *carrier) fits(n int) bool {
 
 // place gives room for n bytes in the arena, or nil.
 func (c *carrier) place(n int) (data []byte, offset uint64) {
-	if c.arena == nil || n < c.arena.inlineBelow {
+	if c.arena == nil || n < c.arena.inlineBelow && !c.short {
 		return nil, 0
 	}
 	b := c.arena.alloc(n)

@@ -136,7 +136,7 @@ func (c *client) unary(ctx context.Context, err error) error {
 // then could not see that time is up.
 func (c *client) Process(_ context.Context, batch Batch, results *Results) error {
 	finish := results.Defer()
-	held := &carrier{arena: c.sharedArena()}
+	held := &carrier{arena: c.sharedArena(), short: true}
 	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.spansOf(batch)}
 	if size := max(held.total, uint64(proto.Size(request))); size > maxMessage {
 		held.free()

@@ -48,7 +48,7 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 		verdict := result.Verdict
 		switch verdict {
 		case Lines:
-			if len(result.Lines) == 1 && isSame(result.Lines[0], batch.Record(i)) && c.arena.isTheirs(batch.Record(i)) {
+			if len(result.Lines) == 1 && c.isSame(result.Lines[0], batch.Record(i)) {
 				verdict = Unchanged
 				break
 			}
@@ -68,10 +68,11 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 	return reply
 }
 
-// isSame reports whether a is b's very bytes. Those in the arena the other side
-// has; a record that came inline may have been changed here.
-func isSame(a, b []byte) bool {
-	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
+// isSame reports whether a line is the record's very bytes, which the other side
+// has. One that came inline may have been changed here.
+func (c *carrier) isSame(line, record []byte) bool {
+	at := unsafe.SliceData(record)
+	return len(line) == len(record) && unsafe.SliceData(line) == at && c.arena.isTheirs(uintptr(unsafe.Pointer(at)))
 }
 
 // unpackReply fills r from the other side's reply. Its error says in which way

@@ -125,9 +125,22 @@ func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *star
 	r := NewResults(batch.Len())
 	b := &started{sequence: sequence, batch: batch, results: r, carrier: &carrier{arena: s.arena}}
 	r.onCPU, r.take = s.onCPU, b.pack
-	// A kernel that writes to a record should die with its own trace as last words,
-	// not with that of every goroutine.
+	// A kernel that writes to a record dies of it with a panic, whose trace is its
+	// own, and not with the traces of all goroutines.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer s.explainFault()
 	submit(ctx, s.kernel, batch, r)
 	return b
+}
+
+// explainFault says of a panic that it was for a write to a record.
+func (s *server) explainFault() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if fault, ok := p.(interface{ Addr() uintptr }); ok && s.arena.isTheirs(fault.Addr()) {
+		panic("the kernel wrote to a record, whose memory is not its own: it must change a copy")
+	}
+	panic(p)
 }
