@@ -30,6 +30,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-late"] = func() plugins.Kernel { return &late{} }
 	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
+	kernels["test-every"] = func() plugins.Kernel { return every{} }
 	return kernels
 }
 
