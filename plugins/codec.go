@@ -52,6 +52,9 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 				verdict = Unchanged
 				break
 			}
+			if lines == nil {
+				lines = make([][]byte, 0, len(r.results)+len(result.Lines))
+			}
 			lines = append(lines, result.Lines...)
 			reply.LineCounts = append(reply.LineCounts, uint32(len(result.Lines)))
 		case Failed:

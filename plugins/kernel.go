@@ -179,7 +179,7 @@ func NewBatch(records [][]byte) Batch { return Batch{records: records} }
 func (b Batch) Len() int { return len(b.records) }
 
 // Record returns record i. It must not be changed, nor kept after the results
-// are complete.
+// are complete: a kernel process that writes to it dies.
 func (b Batch) Record(i int) []byte { return b.records[i] }
 
 // Decode reads record i into v with encoding/json.

@@ -57,6 +57,8 @@ type Results struct {
 
 	// onCPU: the kernel that fills it runs on a CPU device.
 	onCPU bool
+	// lone holds the lines of Line, so that each has no memory of its own.
+	lone [][]byte
 	// take, if set, takes everything out of the results when they are complete:
 	// afterwards the kernel may use their memory again.
 	take func()
@@ -78,7 +80,12 @@ func (r *Results) Unchanged(i int) { r.set(i, Result{Verdict: Unchanged}) }
 // Line gives the one line that record i became: a JSON value without a newline.
 // An array of lines has Lines.
 func (r *Results) Line(i int, line []byte) {
-	r.set(i, Result{Verdict: Lines, Lines: [][]byte{line}})
+	if len(r.lone) == cap(r.lone) {
+		r.lone = make([][]byte, 0, len(r.results)+1)
+	}
+	n := len(r.lone)
+	r.lone = append(r.lone, line)
+	r.set(i, Result{Verdict: Lines, Lines: r.lone[n : n+1 : n+1]})
 }
 
 // Lines gives the lines that record i became; none at all drops it.

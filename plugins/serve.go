@@ -21,6 +21,7 @@ func Serve(k Kernel) {
 		os.Exit(2)
 	}
 	proc.IgnoreStopSignals()
+	proc.CollectLessOften()
 	rawStderr = os.Stderr
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake,

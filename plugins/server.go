@@ -66,7 +66,7 @@ type started struct {
 }
 
 // Process calls the kernel for each batch and sends the results in the same
-// order as they become complete. A panic of the kernel is not caught: the
+// order as they become complete. A panic of the kernel is not kept from its end: the
 // process dies with its trace on stderr, and is started afresh.
 func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	s.plain.Do(speakPlainly)
@@ -139,7 +139,7 @@ func (s *server) explainFault() {
 	if p == nil {
 		return
 	}
-	if fault, ok := p.(interface{ Addr() uintptr }); ok && s.arena.isTheirs(fault.Addr()) {
+	if e, ok := p.(interface{ Addr() uintptr }); ok && s.arena.isTheirs(e.Addr()) {
 		panic("the kernel wrote to a record, whose memory is not its own: it must change a copy")
 	}
 	panic(p)

@@ -46,7 +46,7 @@ func init() {
 		Serve(vandal{})
 	}
 	programs["no address space"] = func() {
-		limitAddressSpace(200 << 20)
+		limitAddressSpace(2 << 30)
 		Serve(vandal{})
 	}
 	programs["restricted"] = restricted

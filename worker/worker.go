@@ -52,6 +52,7 @@ type Worker struct {
 // run is the whole life of a worker process; it returns the exit status.
 func run(builtins []string) int {
 	proc.IgnoreStopSignals()
+	proc.CollectLessOften()
 	signal.Ignore(syscall.SIGPIPE)
 	proc.CloseOnExec(wire.Descriptor)
 	_ = proc.BecomeSubreaper() // without it, process groups must do
