@@ -1,6 +1,7 @@
 # make demo   build gpurun, run it on a small sample, show the result
 # make test   all tests
 # make check  format, vet, staticcheck, generated code, imports, other platforms
+# make gpu-test  the tests that need a card, on a machine that has one
 # make fuzz   every fuzz target for a minute; make soak  a thousand random kills
 #
 # Go, git and make must be there; the rest is installed with apt where it is
@@ -18,7 +19,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test check generate fuzz soak bench tools clean
+.PHONY: build demo test gpu-test check generate fuzz soak bench bench-floats bench-parts tools clean
 
 build: tools
 	@if command -v cc >/dev/null; then \
@@ -48,10 +49,24 @@ test: tools
 		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
 	fi
 
+# What NVML gives on this machine's cards, and a job on them. Without Go it runs the
+# binaries that were built elsewhere: bin/gpu.test and bin/gpurun.
+gpu-test:
+	@if command -v $(GO) >/dev/null; then $(MAKE) build && $(GO) test -c -tags gpu -o bin/gpu.test ./gpu; \
+		else echo "NOTE: no Go here: using bin/gpu.test and bin/gpurun as they are"; fi
+	bin/gpu.test -test.v -test.run '^TestCard'
+	@rm -rf demo && mkdir -p demo
+	@awk 'BEGIN { for (i = 0; i < 200000; i++) printf "{\"id\":%d}\n", i }' > demo/in.jsonl
+	bin/gpurun plan -k echo demo/in.jsonl
+	bin/gpurun run -k echo demo/in.jsonl -o demo/out.jsonl --json-events=demo/events.jsonl --report demo/report.json
+	cmp demo/in.jsonl demo/out.jsonl
+	@grep device_sample demo/events.jsonl | tail -n 1
+
 check: tools
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags gpu ./gpu
 	$(GO) tool staticcheck ./...
 	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/arch
@@ -80,9 +95,21 @@ SOAK_KILLS ?= 1000
 soak: tools
 	GPURUN_SOAK_KILLS=$(SOAK_KILLS) $(GO) test -v -count=1 -run Soak -timeout 6h ./orchestrator
 
-# Go's own benchmarks of the parts.
-bench:
+# gpurun against peers and limits, in one table (docs/performance.md); QUICK=1 for a
+# small one. bench-parts: Go's own benchmarks of the parts,
+# and of whole jobs, as ratios.
+bench: build
+	@./scripts/tools.sh parallel:parallel python3:python3
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench-sleep ./bench/sleep
+	$(GO) run ./bench $(if $(QUICK),-quick -rounds 1) -json bin/bench.json
+
+# Ways to write numbers; a module of its own, for the sake of the one it compares with.
+bench-floats:
+	cd bench/floats && $(GO) test -run '^$$' -bench . -count 3 .
+
+bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
+	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
 
 # What tests and builds use beside Go. Only what is missing is installed, and
 # only where apt can: as root, or with sudo that asks for nothing.

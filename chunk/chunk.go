@@ -17,6 +17,14 @@ type Chunk struct {
 	// Line is the number of the first line in the whole input, from 1: blank
 	// lines count, since people count them.
 	Line int64 `json:"line"`
+	// Inner: it ends before the chunk that the source gave does. A folder of parts
+	// is cut where that one ends, whatever happened to it in between.
+	Inner bool `json:"inner,omitempty"`
+}
+
+// Before is what of c comes before its end, rest.
+func (c Chunk) Before(rest Chunk) Chunk {
+	return cutBehind(c, Place{rest.Offset, rest.Line}, rest.First)
 }
 
 // Source gives the input as chunks, in order. A regular file is addressable: its
@@ -28,8 +36,8 @@ type Source interface {
 	// Next returns the next chunk, io.EOF after the last, or the reason why
 	// there is no more. It blocks while a stream has nothing yet.
 	Next(ctx context.Context) (Chunk, error)
-	// Total returns the number of records in all chunks, and false as long as
-	// it is not known.
+	// Total returns the number of records in all chunks; with false, as long as
+	// that is not known, the number of those that were found so far.
 	Total() (records int64, known bool)
 	// Blank returns the number of blank lines found so far; all of them once
 	// Next has returned io.EOF.

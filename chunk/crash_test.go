@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/disktest"
 )
 
 // trialVariable makes the test binary run a job, as a process that can be killed.
@@ -23,6 +25,7 @@ const trialVariable = "GPURUN_CHUNK_TRIAL"
 type trialSpec struct {
 	Dir     string
 	Apart   bool
+	Parts   int64
 	Batch   int
 	Planned []Chunk
 	Seed    uint64
@@ -45,7 +48,7 @@ func runTrial(spec string) error {
 		return err
 	}
 	durableBytes = 200
-	tr := trial{r: rand.New(rand.NewPCG(s.Seed, 0)), dir: s.Dir, apart: s.Apart, planned: s.Planned, batch: s.Batch}
+	tr := trial{r: rand.New(rand.NewPCG(s.Seed, 0)), dir: s.Dir, apart: s.Apart, parts: s.Parts, planned: s.Planned, batch: s.Batch}
 	if err := tr.open(); err != nil || tr.done {
 		return err
 	}
@@ -76,6 +79,23 @@ func (s trialSpec) run(t *testing.T, point string) (died bool) {
 	return false
 }
 
+// newCalm is the trial that nobody disturbs.
+func newCalm(r *rand.Rand, s trialSpec) *trial {
+	return &trial{r: r, apart: s.Apart, parts: s.Parts, planned: s.Planned, batch: s.Batch}
+}
+
+// olderParts makes a folder of parts that another job left.
+func olderParts(t testing.TB, dir string) {
+	t.Helper()
+	must(t, os.MkdirAll(dir, 0o777))
+	old := []byte("old\n")
+	write(t, filepath.Join(dir, partName(0)), old)
+	sum, err := sumFile(filepath.Join(dir, partName(0)))
+	must(t, err)
+	m := NewManifest([]ManifestPart{{Name: partName(0), Records: 1, Lines: 1, Bytes: sum.Bytes, CRC32C: CRC(sum.CRC)}}, Counts{Records: 1, Succeeded: 1})
+	must(t, m.write(dir))
+}
+
 // TestCrashPoints: killed at every point where the state on disk changes, the
 // first time also in the process that goes on, a job ends as if nothing had been.
 func TestCrashPoints(t *testing.T) {
@@ -84,13 +104,23 @@ func TestCrashPoints(t *testing.T) {
 	source := open(t, path, CutOptions{Chunks: 4, BatchSize: 3})
 	defer closeSource(t, source)
 	spec := trialSpec{Batch: 3, Planned: drain(t, source)}
-	for _, point := range []string{"part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "copied", "moved"} {
+	points := []string{"part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "copied", "moved"}
+	for _, point := range append(points, "part-begun", "exchanged") {
 		t.Run(point, func(t *testing.T) {
-			for _, passing := range []int{1, 4} {
-				spec := spec
-				spec.Dir, spec.Seed, spec.Apart = t.TempDir(), r.Uint64(), passing%2 == 0
+			for _, how := range []struct {
+				passing int
+				parts   int64
+			}{{1, 0}, {4, 0}, {1, 150}, {4, 150}} {
+				if !slices.Contains(points, point) && how.parts == 0 {
+					continue
+				}
+				passing, spec := how.passing, spec
+				spec.Dir, spec.Seed, spec.Apart, spec.Parts = t.TempDir(), r.Uint64(), passing%2 == 0, how.parts
+				if point == "exchanged" {
+					olderParts(t, filepath.Join(spec.Dir, "out"))
+				}
 				if point == "copied" || point == "moved" { // to another file system
-					must(t, os.Symlink(diskOf(t, "4m"), filepath.Join(spec.Dir, "work")))
+					must(t, os.Symlink(disktest.Mount(t, "4m"), filepath.Join(spec.Dir, "work")))
 				}
 				at := fmt.Sprintf("%s:%d", point, passing)
 				if !spec.run(t, at) && passing == 1 {
@@ -104,7 +134,7 @@ func TestCrashPoints(t *testing.T) {
 					t.Fatal("it died without being asked to")
 				}
 				calm := t.TempDir()
-				tr := trial{r: r, apart: spec.Apart, planned: spec.Planned, batch: spec.Batch}
+				tr := newCalm(r, spec)
 				must(t, tr.undisturbed(calm))
 				if diff := cmp.Diff(outcome(t, calm), outcome(t, spec.Dir)); diff != "" {
 					t.Errorf("%s: %s", at, diff)

@@ -260,6 +260,7 @@ func (s *fileSource) startAhead() {
 			if err != nil {
 				err = fault.New(fault.Storage, "scan input %s: %w", s.path, err)
 			}
+			s.found(record+c.Records, false)
 			select {
 			case s.ahead <- cut{chunk: c.Chunk, err: err}:
 			case <-ctx.Done():
@@ -271,10 +272,15 @@ func (s *fileSource) startAhead() {
 			at = place{offset: c.Offset + c.Length, line: c.Line + c.lines}
 			record += c.Records
 		}
-		s.mu.Lock()
-		s.total, s.known = record, true
-		s.mu.Unlock()
+		s.found(record, true)
 	}()
+}
+
+// found notes how many records there are so far, or in all.
+func (s *fileSource) found(records int64, all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total, s.known = records, all
 }
 
 type countedChunk struct {

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -250,3 +251,6 @@ func canceled(t testing.TB) context.Context {
 	cancel()
 	return ctx
 }
+
+// tinyDisk is a folder on a file system of 64 KB of its own.
+func tinyDisk(t *testing.T) string { return disktest.Mount(t, "64k") }

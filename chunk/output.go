@@ -25,7 +25,8 @@ type Output struct {
 	waiting map[int64]Segment
 	tally   Tally
 	targets [streams]target
-	failed  error // an append failed: nothing can be appended behind it
+	cutter  *partCutter // of a folder; nil for a file
+	failed  error       // an append failed: nothing can be appended behind it
 	closed  bool
 
 	// What was appended since the last durable point.
@@ -36,8 +37,11 @@ type Output struct {
 
 // OutputOptions say where the output goes.
 type OutputOptions struct {
-	// Path is the output: a file's name, or - for Stdout.
+	// Path is the output: a file's name, or - for Stdout, or the name of a folder
+	// if PartBytes is set.
 	Path string
+	// PartBytes makes of the output a folder of parts of at least so many bytes.
+	PartBytes int64
 	// Errors is where failed records go; empty means their place in Path.
 	Errors string
 	// WorkDir is the job folder. What is not finished is written there, and gets
@@ -107,13 +111,21 @@ func openOutput(options OutputOptions, state State) (*Output, error) {
 		options: options, next: state.Durable.Next, place: state.Durable.Place, sizes: state.Durable.Sizes,
 		tally: state.Durable.Tally.clone(), waiting: make(map[int64]Segment), durableAt: time.Now(),
 	}
+	if options.PartBytes > 0 {
+		o.cutter = cutParts(options.PartBytes, options.First, state.Runs)
+	}
 	final, temporary := options.paths()
 	for i := range o.targets {
 		if final[i] == "" {
 			continue
 		}
 		var err error
-		if o.targets[i], err = openTarget(final[i], temporary[i], options.Stdout, state.Durable.Sizes[i]); err != nil {
+		if i == results && o.cutter != nil {
+			o.targets[i], err = openPartFolder(final[i], temporary[i], o.cutter.parts)
+		} else {
+			o.targets[i], err = openTarget(final[i], temporary[i], options.Stdout, state.Durable.Sizes[i])
+		}
+		if err != nil {
 			o.Abandon()
 			return nil, err
 		}
@@ -172,6 +184,12 @@ func (o *Output) take(s Segment) error {
 func (o *Output) append(s Segment) error {
 	path := o.partPath(s)
 	base := o.targets[results].size // what the part's failures count from
+	if o.cutter != nil && o.cutter.next(s.First) {
+		if err := o.targets[results].nextPart(o.cutter.last().Name); err != nil {
+			return err
+		}
+		crash.Point("part-begun")
+	}
 	for i := range o.targets {
 		move := io.Copy
 		if i == failures {
@@ -188,6 +206,9 @@ func (o *Output) append(s Segment) error {
 	delete(o.waiting, s.First)
 	o.next, o.place = s.end(), s.Next
 	o.tally.Add(s.Tally)
+	if o.cutter != nil {
+		o.cutter.add(s.run())
+	}
 	if o.options.Journal == nil {
 		RemovePart(path)
 	} else {
@@ -265,12 +286,20 @@ func (o *Output) Finish() error {
 		crash.Point("complete")
 	}
 	for _, i := range finishOrder {
-		if err := o.targets[i].finish(); err != nil {
+		if err := o.finish(i); err != nil {
 			return err
 		}
 		crash.Point("renamed")
 	}
 	return nil
+}
+
+// finish gives a file, or the folder of parts, its name.
+func (o *Output) finish(i int) error {
+	if i == results && o.cutter != nil {
+		return o.targets[i].finishFolder(NewManifest(o.cutter.parts, o.tally.Counts))
+	}
+	return o.targets[i].finish()
 }
 
 // finishOrder: the results get their name last, when all that belongs to them is
@@ -282,6 +311,14 @@ var finishOrder = [streams]int{failures, failedRecords, results}
 func CompleteOutput(options OutputOptions, state State) error {
 	final, temporary := options.paths()
 	for _, i := range finishOrder {
+		if i == results && options.PartBytes > 0 {
+			parts := cutParts(options.PartBytes, options.First, state.Runs)
+			m := NewManifest(parts.parts, state.Durable.Tally.Counts)
+			if err := NameFolder(temporary[i], final[i], m); err != nil {
+				return err
+			}
+			continue
+		}
 		if final[i] == "" || isDirect(final[i]) {
 			continue
 		}

@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ const (
 type Part struct {
 	options PartOptions
 	files   [streams]stream
+	lines   int64 // of the results
 	tally   Tally
 }
 
@@ -66,6 +68,7 @@ func (p *Part) Succeed(lines []byte) error {
 	if err := p.frame(len(lines)); err != nil {
 		return storage(err)
 	}
+	p.lines += int64(bytes.Count(lines, newline))
 	_, err := p.files[results].Write(lines)
 	return storage(err)
 }
@@ -115,10 +118,12 @@ func (p *Part) Pass(r Record) error {
 	return p.note(r, fault.New(fault.Upstream, "the record came in with an _error"), at)
 }
 
+// failed is where the one line of a failed record goes.
 func (p *Part) failed() *stream {
 	if p.options.ErrorsApart {
 		return &p.files[failedRecords]
 	}
+	p.lines++
 	return &p.files[results]
 }
 
@@ -153,7 +158,7 @@ func (p *Part) Close(rest Chunk) (Segment, error) {
 	c := p.options.Chunk
 	s := Segment{
 		First: c.First, Start: Place{c.Offset, c.Line}, Next: Place{rest.Offset, rest.Line},
-		Part: filepath.Base(p.options.Path), Tally: p.tally,
+		Part: filepath.Base(p.options.Path), Lines: p.lines, Inner: c.Inner || rest.Records > 0, Tally: p.tally,
 	}
 	var failed error
 	for i := range p.files {

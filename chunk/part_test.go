@@ -61,10 +61,11 @@ func TestPart(t *testing.T) {
 	apart := fmt.Sprintf(failures, 4, 0, 4, 0)
 	for name, c := range map[string]struct {
 		apart bool
+		lines int64
 		want  map[string]string
 	}{
-		"in place": {false, map[string]string{"p.out": "1\n2\n" + marked + passed, "p.failures": inPlace}},
-		"apart":    {true, map[string]string{"p.out": "1\n2\n", "p.err": marked + passed, "p.failures": apart}},
+		"in place": {false, 4, map[string]string{"p.out": "1\n2\n" + marked + passed, "p.failures": inPlace}},
+		"apart":    {true, 2, map[string]string{"p.out": "1\n2\n", "p.err": marked + passed, "p.failures": apart}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -81,6 +82,7 @@ func TestPart(t *testing.T) {
 			must(t, err)
 			want := Segment{
 				First: 3, Start: Place{50, 7}, Next: Place{93, 11}, Part: "p", Files: sums(c.want, "p"),
+				Lines: c.lines, Inner: true,
 				Tally: Tally{Counts: Counts{Records: 4, Succeeded: 1, Failed: 2, Dropped: 1}, Kinds: map[string]KindStats{
 					"record":   {Count: 1, Example: "bad", Detail: "trace", Line: 9},
 					"upstream": {Count: 1, Example: "the record came in with an _error", Line: 10},

@@ -16,6 +16,8 @@ type Cut struct {
 	Blank   int64 `json:"blank,omitempty"`
 	// Bytes is the size aimed at, of a file that is cut by bytes.
 	Bytes int64 `json:"bytes,omitempty"`
+	// PartBytes is that of the parts of an output that is a folder of them.
+	PartBytes int64 `json:"part_bytes,omitempty"`
 }
 
 // Planner is a source that can be cut the same way again.

@@ -16,6 +16,9 @@ import (
 type State struct {
 	// Durable is the newest such entry; its zero value is an output not begun.
 	Durable Durable
+	// Runs are what the output up to there is made of: for each chunk that the
+	// source gave, what its segments add up to.
+	Runs []Run
 	// Segments are behind Durable.Next, in order, without overlap.
 	Segments []Segment
 	// Complete is set when only renaming was left.
@@ -30,7 +33,7 @@ func Replay(entries []Entry) (State, error) {
 			return State{}, fault.New(fault.Conflict, "journal entry %d: %w; --fresh starts the job over", i+1, err)
 		}
 	}
-	s := State{Durable: r.durable, Complete: r.complete}
+	s := State{Durable: r.durable, Runs: r.runs, Complete: r.complete}
 	for _, segment := range r.live {
 		s.Segments = append(s.Segments, segment)
 	}
@@ -54,6 +57,7 @@ func Replay(entries []Entry) (State, error) {
 type replay struct {
 	live     map[int64]Segment // not in the durable output
 	durable  Durable
+	runs     []Run
 	begun    bool // there was a durable point
 	complete bool
 }
@@ -109,6 +113,7 @@ func (r *replay) advance(d Durable) error {
 		}
 		delete(r.live, at.Next)
 		at.Next, at.Place = s.end(), s.Next
+		r.extend(s.run())
 		at.Tally.Counts.Add(s.Tally.Counts)
 		for i := range at.Sizes {
 			at.Sizes[i] += s.Files[i].Bytes
@@ -120,6 +125,15 @@ func (r *replay) advance(d Durable) error {
 	}
 	r.durable, r.begun = d, true
 	return nil
+}
+
+// extend puts a run behind those that are in the output.
+func (r *replay) extend(next Run) {
+	if last := len(r.runs) - 1; last >= 0 && r.runs[last].Inner {
+		r.runs[last] = r.runs[last].join(next)
+		return
+	}
+	r.runs = append(r.runs, next)
 }
 
 func (s Segment) end() int64 { return s.First + s.Tally.Records }
@@ -174,6 +188,7 @@ func cutBefore(c Chunk, at Place, first int64) Chunk {
 
 // cutBehind is the part of c that ends before record end, which stands at at.
 func cutBehind(c Chunk, at Place, end int64) Chunk {
+	c.Inner = c.Inner || end < c.First+c.Records
 	c.Length, c.Records = at.Offset-c.Offset, end-c.First
 	return c
 }

@@ -19,6 +19,9 @@ import (
 func outcome(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := contents(t, dir)
+	for name, data := range contents(t, filepath.Join(dir, "out")) {
+		all["out/"+name] = data
+	}
 	failures, err := os.ReadFile(filepath.Join(dir, "work", FailuresFile))
 	must(t, err)
 	all[FailuresFile] = string(failures)
@@ -36,6 +39,9 @@ func newTrial(t testing.TB, r *rand.Rand) (*trial, map[string]string) {
 	source := open(t, path, options)
 	defer closeSource(t, source)
 	tr := &trial{r: r, dir: t.TempDir(), apart: r.IntN(2) == 0, planned: drain(t, source), batch: options.BatchSize}
+	if r.IntN(2) == 0 {
+		tr.parts = 1 + r.Int64N(300)
+	}
 	calm := t.TempDir()
 	must(t, tr.undisturbed(calm))
 	return tr, outcome(t, calm)
@@ -59,7 +65,7 @@ func TestResume(t *testing.T) {
 	for round := range rounds {
 		manyPoints(t, []int64{50, 500, 256 << 20}[r.IntN(3)])
 		tr, want := newTrial(t, r)
-		what := fmt.Sprintf("round %d, %d chunks, apart %v", round, len(tr.planned), tr.apart)
+		what := fmt.Sprintf("round %d, %d chunks, apart %v, parts of %d", round, len(tr.planned), tr.apart, tr.parts)
 		must(t, tr.open())
 		for crashes := 0; !tr.done; {
 			if len(tr.todo) == 0 && (crashes > 5 || r.IntN(2) == 0) {
@@ -86,6 +92,40 @@ func TestResume(t *testing.T) {
 			t.Fatalf("%s: %s", what, diff)
 		}
 		checkCounts(t, tr)
+		if tr.parts > 0 {
+			checkParts(t, tr)
+		}
+	}
+}
+
+// checkParts: the manifest says what the parts hold, told by the plainest code,
+// and together they are the output in one file.
+func checkParts(t testing.TB, tr *trial) {
+	t.Helper()
+	dir := filepath.Join(tr.dir, "out")
+	m, err := ReadManifest(dir)
+	must(t, err)
+	must(t, m.Check(dir))
+	whole := *tr
+	whole.parts = 0
+	calm := t.TempDir()
+	must(t, whole.undisturbed(calm))
+	var all []byte
+	next := tr.options().First
+	for _, p := range m.Parts {
+		data, err := os.ReadFile(filepath.Join(dir, p.Name))
+		must(t, err)
+		all = append(all, data...)
+		if p.First != next || p.Lines != int64(bytes.Count(data, newline)) {
+			t.Errorf("part %+v begins at record %d and has %d lines", p, next, bytes.Count(data, newline))
+		}
+		next += p.Records
+	}
+	if next != tr.options().First+m.Records || string(all) != outcome(t, calm)["out.jsonl"] {
+		t.Errorf("the parts are not the output in one file: %+v", m)
+	}
+	if len(files(t, dir)) != len(m.Parts)+1 {
+		t.Errorf("%v in the folder, of %d parts", files(t, dir), len(m.Parts))
 	}
 }
 
@@ -147,7 +187,9 @@ func powerLoss(t testing.TB, tr *trial) string {
 	loseTail(t, r, tr.path("journal"), int64(starts[synced]))
 	_, temporary := tr.options().paths()
 	for i, path := range temporary {
-		if i != failedRecords || tr.apart {
+		if i == results && tr.parts > 0 {
+			loseParts(t, tr, entries[:synced])
+		} else if i != failedRecords || tr.apart {
 			loseTail(t, r, path, durable.Sizes[i])
 		}
 	}
@@ -158,6 +200,27 @@ func powerLoss(t testing.TB, tr *trial) string {
 	}
 	write(t, tr.path(PartsDir, "stray.out"), []byte("nobody's"))
 	return fmt.Sprintf("power loss at record %d", durable.Next)
+}
+
+// loseParts: parts that were finished at the last durable point are there, of the
+// one that was being written what was durable, and of later ones anything.
+func loseParts(t testing.TB, tr *trial, durable []Entry) {
+	t.Helper()
+	state, err := Replay(durable)
+	must(t, err)
+	parts := cutParts(tr.parts, tr.options().First, state.Runs).parts
+	for i, name := range files(t, tr.path("output.partial")) {
+		path := tr.path("output.partial", name)
+		switch {
+		case i < len(parts)-1:
+		case i == len(parts)-1:
+			loseTail(t, tr.r, path, parts[i].Bytes)
+		case tr.r.IntN(2) == 0:
+			must(t, os.Remove(path))
+		default:
+			loseTail(t, tr.r, path, 0)
+		}
+	}
 }
 
 // loseTail keeps the first bytes of a file: some of those behind are lost, or

@@ -18,6 +18,8 @@ import (
 type Retried struct {
 	// Input is the job's input; Output, Errors and Failures its results.
 	Input, Output, Errors, Failures string
+	// Parts are those of an output that is a folder; nil for a file.
+	Parts []ManifestPart
 	// Again is the framed output of the job that computed the failed records
 	// again, in order, and AgainFailures those that failed again.
 	Again, AgainFailures string
@@ -27,6 +29,14 @@ type Retried struct {
 	Dir string
 }
 
+// Merged is what came of it.
+type Merged struct {
+	// Tally is what stands in the new failures.
+	Tally Tally
+	// Parts are the new output's, with the records of the old ones; a file is one.
+	Parts []ManifestPart
+}
+
 // NextFiles are the names of the new output, errors and failures until they take
 // the old ones' places.
 var NextFiles = [3]string{"output.next", "errors.next", "failures.next"}
@@ -34,27 +44,29 @@ var NextFiles = [3]string{"output.next", "errors.next", "failures.next"}
 // merger is a merge at work.
 type merger struct {
 	Retried
-	input, old  *os.File
+	input       *os.File
 	again       *bufio.Reader
 	failedAgain map[int64]Failure
-	out         [3]*nextFile
-	mapped      mapping // the record at hand
+	results     *rewriter
+	errors, out *nextFile // the failed records and the failures
+	mapped      mapping   // the record at hand
 	closers     []io.Closer
-	position    int64 // in the old output
 	tally       Tally
 }
 
-// Merge writes the new files beside the old ones and returns what stands in the
-// new failures. Neither the old nor the new is touched if the old output is not
-// what the job wrote.
-func (r Retried) Merge() (Tally, error) {
+// Merge writes the new files beside the old ones. Neither the old nor the new is
+// touched if the old output is not what the job wrote.
+func (r Retried) Merge() (Merged, error) {
 	m := &merger{Retried: r}
 	defer m.close()
 	if err := m.open(); err != nil {
-		return Tally{}, err
+		return Merged{}, err
 	}
 	var again int64
 	err := ReadFailures(r.Failures, func(f Failure) error {
+		if err := m.results.reach(f); err != nil {
+			return err
+		}
 		if f.Kind == fault.Upstream {
 			return m.keep(f)
 		}
@@ -62,12 +74,12 @@ func (r Retried) Merge() (Tally, error) {
 		return m.replace(f, again-1)
 	})
 	if err == nil {
-		err = m.copyOld(-1)
+		err = m.results.finish()
 	}
 	if err == nil {
 		err = m.sync()
 	}
-	return m.tally, err
+	return Merged{Tally: m.tally, Parts: m.results.written}, err
 }
 
 func (m *merger) open() (err error) {
@@ -75,10 +87,9 @@ func (m *merger) open() (err error) {
 		return fault.New(fault.Usage, "open input: %w", err)
 	}
 	m.closers = append(m.closers, m.input)
-	if m.old, err = os.Open(m.Output); err != nil {
-		return fault.New(fault.Usage, "open output: %w", err)
+	if m.results, err = openRewriter(m.Output, filepath.Join(m.Dir, NextFiles[results]), m.Parts); err != nil {
+		return err
 	}
-	m.closers = append(m.closers, m.old)
 	again, err := os.Open(m.Again)
 	if err != nil {
 		return fault.New(fault.Storage, "open results: %w", err)
@@ -92,22 +103,17 @@ func (m *merger) open() (err error) {
 	}); err != nil {
 		return err
 	}
-	for i, name := range NextFiles {
-		if m.out[i], err = createNext(filepath.Join(m.Dir, name)); err != nil {
-			return fault.New(fault.Storage, "create output: %w", err)
-		}
+	if m.errors, err = createNext(filepath.Join(m.Dir, NextFiles[failedRecords])); err == nil {
+		m.out, err = createNext(filepath.Join(m.Dir, NextFiles[failures]))
 	}
-	return nil
+	return err
 }
 
 // keep leaves a record that came in with a mark as it is.
 func (m *merger) keep(f Failure) error {
-	if err := m.copyOld(f.At); err != nil {
-		return err
-	}
-	at := m.out[results].size
+	at := m.results.at()
 	if m.Errors == "" {
-		if err := m.copyOld(f.At + f.Size); err != nil {
+		if err := m.results.keep(f.At + f.Size); err != nil {
 			return err
 		}
 	} else {
@@ -115,7 +121,7 @@ func (m *merger) keep(f Failure) error {
 		if err != nil {
 			return err
 		}
-		if err := writeAll(m.out[failedRecords], data, newline); err != nil {
+		if err := writeAll(m.errors, data, newline); err != nil {
 			return storage(err)
 		}
 	}
@@ -124,9 +130,6 @@ func (m *merger) keep(f Failure) error {
 
 // replace puts what the record gave this time where its mark stands.
 func (m *merger) replace(f Failure, index int64) error {
-	if err := m.copyOld(f.At); err != nil {
-		return err
-	}
 	data, err := m.record(f)
 	if err != nil {
 		return err
@@ -138,20 +141,20 @@ func (m *merger) replace(f Failure, index int64) error {
 	if err != nil {
 		return err
 	}
-	at := m.out[results].size
+	at := m.results.at()
 	failed, again := m.failedAgain[index]
 	if again != (size == failedFrame) {
 		return fault.New(fault.Unknown, "bug: results and failures do not agree on record %d", index)
 	}
 	if !again {
-		_, err := io.CopyN(m.out[results], m.again, size)
+		_, err := io.CopyN(m.results, m.again, size)
 		return storage(err)
 	}
 	// It failed again: marked anew, with the line of the input.
 	f.Kind, f.Message, f.Detail, f.Device, f.Step = failed.Kind, failed.Message, failed.Detail, failed.Device, m.Step
-	to := m.out[results]
+	var to io.Writer = m.results
 	if m.Errors != "" {
-		to = m.out[failedRecords]
+		to = m.errors
 	}
 	if err := WriteMarked(to, data, Mark{Kind: f.Kind, Message: f.Message, Step: m.Step, Line: f.Line}); err != nil {
 		return storage(err)
@@ -191,14 +194,13 @@ func (m *merger) skipMark(f Failure, data []byte) error {
 	if f.Size == 0 {
 		return nil
 	}
-	same := &comparer{with: bufio.NewReader(io.NewSectionReader(m.old, f.At, f.Size))}
+	same := &comparer{with: bufio.NewReader(m.results.section(f.Size))}
 	mark := Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, Line: f.Line}
 	if err := WriteMarked(same, data, mark); err != nil || same.size != f.Size {
 		return fault.New(fault.Conflict, "%s was changed since the job wrote it: at byte %d there should be the failed record of line %d",
 			m.Output, f.At, f.Line)
 	}
-	m.position = f.At + f.Size
-	return nil
+	return m.results.skip(f.Size)
 }
 
 // comparer fails when something else is written to it than it reads.
@@ -222,30 +224,10 @@ func (c *comparer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// copyOld copies the old output up to an offset, -1 for its end.
-func (m *merger) copyOld(to int64) error {
-	if _, err := m.old.Seek(m.position, io.SeekStart); err != nil {
-		return storage(err)
-	}
-	if to < 0 {
-		_, err := io.Copy(m.out[results], m.old)
-		return storage(err)
-	}
-	if to < m.position {
-		return fault.New(fault.Conflict, "%s is damaged: its records are not in order", m.Failures)
-	}
-	n, err := io.CopyN(m.out[results], m.old, to-m.position)
-	m.position += n
-	if errors.Is(err, io.EOF) {
-		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it is too short", m.Output)
-	}
-	return storage(err)
-}
-
 // note writes a line of the new failures.jsonl.
 func (m *merger) note(f Failure, at int64) error {
 	f.At = at
-	f.Size = m.out[results].size - at
+	f.Size = m.results.at() - at
 	m.tally.Add(Tally{Counts: Counts{Failed: 1}, Kinds: map[string]KindStats{
 		f.Kind.String(): {Count: 1, Example: f.Message, Detail: f.Detail, Line: f.Line},
 	}})
@@ -253,12 +235,12 @@ func (m *merger) note(f Failure, at int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.out[failures].Write(line)
+	_, err = m.out.Write(line)
 	return storage(err)
 }
 
 func (m *merger) sync() error {
-	for _, next := range m.out {
+	for _, next := range []*nextFile{m.errors, m.out} {
 		if err := next.finish(); err != nil {
 			return storage(err)
 		}
@@ -271,36 +253,12 @@ func (m *merger) close() {
 	for _, c := range m.closers {
 		c.Close()
 	}
-	for _, next := range m.out {
+	for _, next := range []*nextFile{m.errors, m.out} {
 		if next != nil {
 			next.file.Close()
 		}
 	}
-}
-
-// nextFile is a new file that counts what is written to it.
-type nextFile struct {
-	file *os.File
-	out  *bufio.Writer
-	size int64
-}
-
-func createNext(path string) (*nextFile, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, err
+	if m.results != nil {
+		m.results.close()
 	}
-	return &nextFile{file: file, out: bufio.NewWriterSize(file, 1<<20)}, nil
-}
-
-func (n *nextFile) Write(p []byte) (int, error) {
-	n.size += int64(len(p))
-	return n.out.Write(p)
-}
-
-func (n *nextFile) finish() error {
-	if err := n.out.Flush(); err != nil {
-		return err
-	}
-	return n.file.Sync()
 }

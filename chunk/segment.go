@@ -77,7 +77,31 @@ type Segment struct {
 	Part string `json:"part"`
 	// Files are its files: results, errors, failures.
 	Files [streams]FileSum `json:"files"`
-	Tally Tally            `json:"tally"`
+	// Lines are those of the results.
+	Lines int64 `json:"lines"`
+	// Inner: it ends inside the chunk that the source gave.
+	Inner bool  `json:"inner,omitempty"`
+	Tally Tally `json:"tally"`
+}
+
+// Run is what consecutive segments add up to.
+type Run struct {
+	First, Records, Lines int64
+	Sum                   FileSum // of the results
+	Inner                 bool    // it ends inside the chunk that the source gave
+}
+
+func (s Segment) run() Run {
+	return Run{First: s.First, Records: s.Tally.Records, Lines: s.Lines, Sum: s.Files[results], Inner: s.Inner}
+}
+
+// join puts the run that follows behind r.
+func (r Run) join(next Run) Run {
+	r.Records += next.Records
+	r.Lines += next.Lines
+	r.Sum = r.Sum.join(next.Sum)
+	r.Inner = next.Inner
+	return r
 }
 
 // FileSum is what a file must hold to be believed.

@@ -12,14 +12,16 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// target is one file of the output.
+// target is one file of the output, or a folder of parts.
 type target struct {
 	path      string
 	temporary string // empty if written to directly
 	writer    io.Writer
 	file      *os.File // nil if the writer is somebody else's
-	size      int64    // so far
+	size      int64    // so far, of all parts
 	lost      error    // a sync failed: what it should have written may be gone
+	parts     bool     // temporary is a folder, and file the newest part in it
+	unnamed   bool     // a part's name is not durable yet
 }
 
 // openTarget opens a file aside, or the thing itself where a rename would
@@ -81,7 +83,7 @@ func (t *target) cut(size int64) error {
 	}
 	if info.Size() < size {
 		return fault.New(fault.Conflict, "%s has %d bytes, and the journal knows of %d; --fresh starts the job over",
-			t.temporary, info.Size(), size)
+			t.file.Name(), info.Size(), size)
 	}
 	if err := t.file.Truncate(size); err != nil {
 		return fault.New(fault.Storage, "cut output: %w", err)
@@ -111,6 +113,9 @@ func (t *target) appendFile(path string, size int64, move func(io.Writer, io.Rea
 	if n != size {
 		return fault.New(fault.Storage, "read part: %s has %d bytes instead of %d", path, n, size)
 	}
+	if t.file != nil && t.temporary != "" {
+		startWriteback(t.file, t.size-n, n)
+	}
 	return nil
 }
 
@@ -118,7 +123,12 @@ func (t *target) appendFile(path string, size int64, move func(io.Writer, io.Rea
 // is not tried again, as in the journal.
 func (t *target) sync() error {
 	if t.lost == nil && t.file != nil && t.temporary != "" {
-		t.lost = storageOf(t.path, t.file.Sync())
+		err := t.file.Sync()
+		if err == nil && t.unnamed {
+			t.unnamed = false
+			err = syncDir(t.temporary)
+		}
+		t.lost = storageOf(t.path, err)
 	}
 	return t.lost
 }
@@ -154,8 +164,8 @@ func (t *target) close() {
 }
 
 func storageOf(path string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || fault.As(err) != nil {
+		return err
 	}
 	return fault.New(fault.Storage, "finish output %s: %w", path, err)
 }
@@ -167,7 +177,7 @@ func move(from, to string) error {
 	if !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
-	aside := to + ".gpurun-partial"
+	aside := to + asideSuffix
 	if err = copyFile(from, aside); err == nil {
 		crash.Point("copied")
 		err = os.Rename(aside, to)

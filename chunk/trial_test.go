@@ -18,8 +18,9 @@ import (
 // that a child process can run it too.
 type trial struct {
 	r       *rand.Rand
-	dir     string // out.jsonl, err.jsonl and work/ are in it
+	dir     string // out.jsonl or out/, err.jsonl and work/ are in it
 	apart   bool
+	parts   int64 // bytes of a part, 0 for one file
 	planned []Chunk
 	batch   int
 
@@ -31,6 +32,9 @@ type trial struct {
 
 func (tr *trial) options() OutputOptions {
 	options := OutputOptions{Path: filepath.Join(tr.dir, "out.jsonl"), WorkDir: filepath.Join(tr.dir, "work"), Journal: tr.journal}
+	if tr.parts > 0 {
+		options.Path, options.PartBytes = filepath.Join(tr.dir, "out")+"/", tr.parts
+	}
 	if tr.apart {
 		options.Errors = filepath.Join(tr.dir, "err.jsonl")
 	}

@@ -23,11 +23,15 @@ const (
 type Device struct {
 	Kind Kind `json:"kind"`
 	// Index is the position in the machine: for a GPU that of NVML and
-	// nvidia-smi (PCI order), for a CPU device 0..N-1, for a MIG instance its
-	// place among those that were named.
+	// nvidia-smi (PCI order), for a CPU device 0..N-1, for a MIG instance that on
+	// its parent, or, where that is not known, its place among those that were
+	// named.
 	Index int    `json:"index"`
 	UUID  string `json:"uuid,omitempty"` // "GPU-…", "MIG-…"
-	Name  string `json:"name"`           // "NVIDIA H200", "MIG", "CPU"
+	Name  string `json:"name"`           // "NVIDIA H200", "NVIDIA H200 MIG 1g.18gb", "CPU"
+	// Parent is the GPU that a MIG instance is part of: it has the temperature
+	// and the power. Nil for everything else.
+	Parent *Parent `json:"parent,omitempty"`
 	// Token is what goes into CUDA_VISIBLE_DEVICES for this device. It is empty
 	// for a CPU device: its worker sees no GPU.
 	Token string `json:"token"`
@@ -41,15 +45,37 @@ type Device struct {
 	CPUs       []int  `json:"cpus,omitempty"`              // the CPUs near this GPU; may reach beyond those this process may use
 }
 
-// String returns the label of bars and logs: "GPU 0", "MIG 0", "CPU 0".
+// Parent is the GPU of a MIG instance.
+type Parent struct {
+	Index int    `json:"index"`
+	UUID  string `json:"uuid,omitempty"`
+}
+
+// String returns the label of bars and logs: "GPU 0", "MIG 3:0" (the first
+// instance of GPU 3), "CPU 0". It is the device's name within one inventory.
 func (d Device) String() string {
 	switch {
 	case d.Kind == CPU:
 		return fmt.Sprintf("CPU %d", d.Index)
+	case d.Parent != nil:
+		return fmt.Sprintf("MIG %d:%d", d.Parent.Index, d.Index)
 	case isMIG(d.Token):
 		return fmt.Sprintf("MIG %d", d.Index)
 	default:
 		return fmt.Sprintf("GPU %d", d.Index)
+	}
+}
+
+// isOn reports whether the device is the GPU with this index and UUID, or part of
+// it. Without a UUID an index means a GPU only where it is our own.
+func (d Device) isOn(index int, uuid string) bool {
+	switch {
+	case d.Parent != nil:
+		return d.Parent.UUID != "" && d.Parent.UUID == uuid || d.Parent.UUID == "" && d.Parent.Index == index
+	case d.UUID != "":
+		return d.UUID == uuid
+	default:
+		return d.PCIOrder && d.Index == index
 	}
 }
 
@@ -70,8 +96,8 @@ func cpuDevices(n int) []Device {
 
 // Group cuts devices into consecutive groups of n, one group for each worker
 // (--gpus-per-worker). A remainder is an error: a GPU left idle without a word
-// is not what anybody asked for. So is a group of a MIG instance and a whole
-// GPU.
+// is not what anybody asked for. So is a group with a MIG instance: CUDA shows a
+// process one of them, and nothing else.
 func Group(devices []Device, n int) ([][]Device, error) {
 	if n < 1 {
 		return nil, fault.New(fault.Usage, "--gpus-per-worker is %d: it must be at least 1", n)
@@ -84,10 +110,10 @@ func Group(devices []Device, n int) ([][]Device, error) {
 	groups := make([][]Device, 0, len(devices)/n)
 	for start := 0; start < len(devices); start += n {
 		for _, d := range devices[start : start+n] {
-			if first := devices[start]; isMIG(d.Token) != isMIG(first.Token) {
+			if n > 1 && isMIG(d.Token) {
 				return nil, fault.New(fault.Usage,
-					"%s (%s) and %s (%s) cannot serve one worker: CUDA does not see MIG instances and whole GPUs together; choose with --gpus",
-					first, first.Token, d, d.Token)
+					"%s (%s) cannot serve a worker together with others (--gpus-per-worker %d): CUDA shows a process one MIG instance and nothing else; choose whole GPUs with --gpus",
+					d, d.Token, n)
 			}
 		}
 		// The capacity ends with the group: an append to one must not write

@@ -10,10 +10,11 @@ import (
 
 func TestDeviceString(t *testing.T) {
 	for want, d := range map[string]Device{
-		"GPU 0": {Kind: GPU, Token: "0"},
-		"GPU 4": {Kind: GPU, Index: 4, Token: "GPU-abc"},
-		"CPU 1": {Kind: CPU, Index: 1},
-		"MIG 2": migDevice("MIG-abc", 2),
+		"GPU 0":   {Kind: GPU, Token: "0"},
+		"GPU 4":   {Kind: GPU, Index: 4, Token: "GPU-abc"},
+		"CPU 1":   {Kind: CPU, Index: 1},
+		"MIG 2":   migDevice("MIG-abc", 2),
+		"MIG 3:1": {Kind: GPU, Index: 1, Token: "MIG-abc", Parent: &Parent{Index: 3}},
 	} {
 		if got := d.String(); got != want {
 			t.Errorf("%+v: %q, want %q", d, got, want)
@@ -35,7 +36,7 @@ func TestGroup(t *testing.T) {
 		t.Errorf("Group(nil, 2) = %v, %v", groups, err)
 	}
 	_, err = Group([]Device{migDevice("MIG-a", 0), {Kind: GPU, Index: 1, Token: "1"}}, 2)
-	if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "MIG 0 (MIG-a) and GPU 1 (1) cannot serve one worker") {
+	if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "MIG 0 (MIG-a) cannot serve a worker together with others (--gpus-per-worker 2)") {
 		t.Errorf("a MIG instance and a GPU together: %v", err)
 	}
 	for n, want := range map[int]string{0: "is 0", -1: "is -1", 4: "6 devices cannot be shared out in groups of 4", 7: "6 would be left over"} {

@@ -6,6 +6,13 @@
 //	             (PCI order)    ▲                 []Device               CUDA_VISIBLE_DEVICES=…
 //	                            └─ inherited CUDA_VISIBLE_DEVICES
 //
+// While a job runs, a [Monitor] samples its devices and says how fast each may go,
+// [WatchXids] tells of the driver's critical errors, and a [Registry] counts the
+// slots.
+//
+//	NVML ──► sampler ──► Sample ──► ladders (heat, memory) ──► State ──► pace
+//	         (a thread)     └─► history, trend, totals           └─► events
+//
 // Three rules stand behind everything here:
 //
 //   - Never a silent CPU run. CPU devices come from Discover only where there is
@@ -18,11 +25,10 @@
 //     the tokens 4 and 6.
 //   - A hung driver must not hang the job. All NVML calls of one inventory run
 //     on one thread of their own, which is given up on after Options.Timeout;
-//     those of WatchXids, which tells of the driver's critical errors while a job
-//     runs, on another.
+//     those of WatchXids and those of a Monitor on others. A device of which
+//     nothing can be learned may go at full speed.
 //
 // The package does not touch CUDA, starts no process and sets no variable: it
-// says what to set. MIG instances are taken as they are named (MIG-…), not yet
-// enumerated. How a device is doing otherwise, and who holds it, is not known here
-// yet.
+// says what to set. A MIG instance is a device of its own; a GPU in MIG mode is
+// the sum of its instances.
 package gpu

@@ -17,21 +17,43 @@ type machine struct {
 	gpus   []candidate // by NVML index
 }
 
-// candidate is a GPU that is there, or should be.
+// candidate is a GPU, or a MIG instance, that is there or should be.
 type candidate struct {
 	Device
 	gone error // why it cannot be used; nil: it can
+	// mig says that the GPU is in MIG mode: it is used through its instances.
+	mig       bool
+	instances []candidate
+	// alias is a MIG instance's name with drivers before 470:
+	// MIG-GPU-<uuid>/<GPU instance>/<compute instance>.
+	alias string
 }
 
-// complete says that every GPU of the machine answered. If one did not, nobody
-// can tell whether CUDA counts it, and so what an index means.
-func (m machine) complete() bool {
+// countable says that an index in CUDA's PCI order is NVML's. With a GPU that
+// does not answer, or one that CUDA shows as a MIG instance or not at all, nobody
+// can tell how CUDA counts.
+func (m machine) countable() bool { return m.uncountable() == "" }
+
+// uncountable is why an index cannot be trusted; empty: it can.
+func (m machine) uncountable() string {
 	for _, g := range m.gpus {
-		if g.gone != nil {
-			return false
+		switch {
+		case g.mig:
+			return "a GPU of this machine is in MIG mode"
+		case g.gone != nil:
+			return "a GPU of this machine does not answer"
 		}
 	}
-	return true
+	return ""
+}
+
+// instances are the MIG instances of all GPUs.
+func (m machine) instances() []candidate {
+	var all []candidate
+	for _, g := range m.gpus {
+		all = append(all, g.instances...)
+	}
+	return all
 }
 
 // scan asks api for everything, on one thread, and gives up after the timeout.
@@ -113,43 +135,82 @@ func (s *scanner) run(ctx context.Context) (m machine, err error) {
 			return machine{}, errGivenUp
 		}
 		s.enter(fmt.Sprintf("ask GPU %d", i))
-		device, gone := s.describe(i)
-		m.gpus = append(m.gpus, candidate{device, gone})
+		m.gpus = append(m.gpus, s.describe(i))
 	}
 	return m, nil
 }
 
 // describe returns what GPU i tells of itself. A field it does not support
 // stays zero; a GPU that is lost on the way is gone as a whole.
-func (s *scanner) describe(i int) (d Device, gone error) {
-	d = Device{Kind: GPU, Index: i, Name: unknownName}
+func (s *scanner) describe(i int) candidate {
+	c := candidate{Device: Device{Kind: GPU, Index: i, Name: unknownName}}
 	h, err := s.api.Device(i)
 	if err != nil {
-		return d, err
+		c.gone = err
+		return c
 	}
-	note := func(err error) bool {
-		if errors.Is(err, ErrLost) {
-			gone = err
-		}
-		return err == nil
+	c.ask(h)
+	if cpus, err := h.CPUs(); c.note(err) && len(cpus) > 0 {
+		c.CPUs = cpus
 	}
-	if uuid, err := h.UUID(); note(err) {
-		d.UUID = uuid
+	if id, err := h.PCIBusID(); c.note(err) {
+		c.PCIBusID = id
 	}
-	if name, err := h.Name(); note(err) && name != "" {
-		d.Name = name
+	if parts, ok := h.(Partitioned); ok {
+		c.split(parts)
 	}
-	if total, free, err := h.Memory(); note(err) {
-		d.Memory, d.MemoryFree = total, free
-	}
-	if id, err := h.PCIBusID(); note(err) {
-		d.PCIBusID = id
-	}
-	if cpus, err := h.CPUs(); note(err) && len(cpus) > 0 {
-		d.CPUs = cpus
-	}
-	return d, gone
+	return c
 }
+
+// note keeps the error of a GPU that is lost, and reports whether there is none.
+func (c *candidate) note(err error) bool {
+	if errors.Is(err, ErrLost) {
+		c.gone = err
+	}
+	return err == nil
+}
+
+// ask fills in what GPUs and MIG instances have alike.
+func (c *candidate) ask(h Handle) {
+	if uuid, err := h.UUID(); c.note(err) {
+		c.UUID = uuid
+	}
+	if name, err := h.Name(); c.note(err) && name != "" {
+		c.Name = name
+	}
+	if total, free, err := h.Memory(); c.note(err) {
+		c.Memory, c.MemoryFree = total, free
+	}
+}
+
+// split finds the MIG instances. One that does not tell its UUID cannot be named
+// to CUDA, and is left out.
+func (c *candidate) split(parts Partitioned) {
+	enabled, list, err := parts.Instances()
+	if !c.note(err) || !enabled {
+		return
+	}
+	c.mig = true
+	for _, instance := range list {
+		one := candidate{Device: Device{
+			Kind: GPU, Index: instance.Index, Name: c.Name + " MIG", PCIBusID: c.PCIBusID, CPUs: c.CPUs,
+			Parent: &Parent{Index: c.Index, UUID: c.UUID},
+		}}
+		one.ask(instance.Handle)
+		if one.UUID == "" {
+			continue
+		}
+		one.Token = one.UUID
+		one.alias = fmt.Sprintf("MIG-%s/%d/%d", c.UUID, instance.GPUInstance, instance.ComputeInstance)
+		c.instances = append(c.instances, one)
+	}
+	if c.gone == nil && len(c.instances) == 0 {
+		c.gone = errNoInstance
+	}
+}
+
+// errNoInstance: there is nothing to compute on.
+var errNoInstance = errors.New("it is in MIG mode and has no instance (create one: nvidia-smi mig -cgi 0 -C, or leave MIG mode: nvidia-smi -mig 0)")
 
 // unknownName stands for the model of a GPU that did not tell it.
 const unknownName = "NVIDIA GPU"

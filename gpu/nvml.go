@@ -38,6 +38,27 @@ type Handle interface {
 	CPUs() ([]int, error)
 }
 
+// Partitioned is what a Handle may offer beside: the parts of its GPU.
+type Partitioned interface {
+	// Instances reports whether the GPU is in MIG mode, in which it is used only
+	// through its instances, and returns those. A driver that does not know MIG
+	// answers false.
+	Instances() (enabled bool, list []Instance, err error)
+}
+
+// Instance is a MIG instance of a GPU: a compute instance in a GPU instance.
+type Instance struct {
+	Handle
+	Index, GPUInstance, ComputeInstance int
+}
+
+// Sensors is what a Handle may offer beside: how its device is doing.
+type Sensors interface {
+	// Sense fills in what the device tells, and leaves the rest as it is. It fails
+	// with ErrLost alone: a value that is not supported is no failure.
+	Sense(*Sample) error
+}
+
 // Events is what an API may offer beside: to be told of critical errors. It is a
 // second interface because an inventory needs none of it. The rules of API hold.
 type Events interface {

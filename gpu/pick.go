@@ -44,59 +44,80 @@ func (s Selection) pick(v view) ([]candidate, error) {
 }
 
 // find returns the positions in v that t means. Nil without an error is a MIG
-// instance that is to be taken on trust: there is no list to look it up in yet.
+// instance that is to be taken on trust: there is no list to look it up in.
 func (v view) find(t term) ([]int, error) {
-	switch {
-	case t.name == "":
+	if t.name == "" {
 		return v.findRange(t)
-	case isMIG(t.name):
-		i := slices.IndexFunc(v.gpus, func(g candidate) bool { return g.Token == t.name })
-		if i >= 0 {
-			return []int{i}, nil
-		}
-		if v.inherited {
-			return nil, fault.New(fault.Usage, "%s is not visible: %s", t.name, v.describe())
-		}
-		return nil, nil
 	}
-	switch found := withPrefix(v.gpus, t.name); len(found) {
+	what := "no GPU has the UUID "
+	if isMIG(t.name) {
+		what = "no MIG instance has the name "
+		if !v.inherited && !slices.ContainsFunc(v.gpus, func(g candidate) bool { return isMIG(g.UUID) }) {
+			return nil, nil
+		}
+	}
+	found := named(v.gpus, t.name)
+	if len(found) == 0 && !isMIG(t.name) {
+		found = v.partsOf(t.name)
+		if len(found) > 0 && v.gpus[found[0]].Parent.UUID == v.gpus[found[len(found)-1]].Parent.UUID {
+			return found, nil
+		}
+	}
+	switch len(found) {
 	case 1:
 		return found, nil
 	case 0:
-		return nil, fault.New(fault.Usage, "no GPU has the UUID %s: %s", t.name, v.describeUUIDs())
+		return nil, fault.New(fault.Usage, "%s%s: %s", what, t.name, v.describeUUIDs())
 	default:
 		return nil, fault.New(fault.Usage, "%s is the beginning of %d UUIDs, write more of it: %s", t.name, len(found), v.describeUUIDs())
 	}
 }
 
-func (v view) findRange(t term) ([]int, error) {
-	if t.high >= len(v.gpus) {
-		return nil, fault.New(fault.Usage, "GPU %d does not exist: %s", max(t.low, len(v.gpus)), v.describe())
+// partsOf returns the instances of the GPUs in MIG mode whose UUID begins like
+// this: such a GPU is all of its instances.
+func (v view) partsOf(prefix string) []int {
+	var found []int
+	for i, g := range v.gpus {
+		if p := g.Parent; p != nil && len(p.UUID) >= len(prefix) && strings.EqualFold(p.UUID[:len(prefix)], prefix) {
+			found = append(found, i)
+		}
 	}
-	positions := make([]int, 0, t.high-t.low+1)
-	for i := t.low; i <= t.high; i++ {
-		positions = append(positions, i)
+	return found
+}
+
+func (v view) findRange(t term) ([]int, error) {
+	if count := v.count(); t.high >= count {
+		return nil, fault.New(fault.Usage, "GPU %d does not exist: %s", max(t.low, count), v.describe())
+	}
+	var positions []int
+	for i, number := range v.numbers {
+		if t.low <= number && number <= t.high {
+			positions = append(positions, i)
+		}
 	}
 	return positions, nil
 }
 
+// count is how many numbers there are.
+func (v view) count() int { return v.numbers[len(v.numbers)-1] + 1 }
+
 // describe says what there is to choose from.
 func (v view) describe() string {
-	numbers := "0"
-	if len(v.gpus) > 1 {
-		numbers = "0-" + strconv.Itoa(len(v.gpus)-1)
+	numbers, count := "0", v.count()
+	if count > 1 {
+		numbers = "0-" + strconv.Itoa(count-1)
 	}
 	if v.inherited {
-		return fmt.Sprintf("%s=%s leaves %d to choose from (%s, in that order)", visibleVariable, v.value, len(v.gpus), numbers)
+		return fmt.Sprintf("%s=%s leaves %d to choose from (%s, in that order)", visibleVariable, v.value, count, numbers)
 	}
-	return fmt.Sprintf("this machine has %d (%s)", len(v.gpus), numbers)
+	return fmt.Sprintf("this machine has %d (%s)", count, numbers)
 }
 
 func (v view) describeUUIDs() string {
 	var list []string
 	for i, g := range v.gpus {
 		if g.UUID != "" {
-			list = append(list, fmt.Sprintf("%d is %s", i, g.UUID))
+			list = append(list, fmt.Sprintf("%d is %s", v.numbers[i], g.UUID))
 		}
 	}
 	text := strings.Join(append([]string{v.describe()}, list...), ", ")

@@ -59,7 +59,7 @@ func TestSelectErrors(t *testing.T) {
 		"same GPU twice":   {gpus: "1,GPU-1a", kind: fault.Usage, want: "1 and GPU-1a are the same GPU"},
 		"not visible":      {gpus: "1", env: []string{"CUDA_VISIBLE_DEVICES=1"}, kind: fault.Usage, want: "GPU 1 does not exist: CUDA_VISIBLE_DEVICES=1 leaves 1 to choose from (0,"},
 		"UUID not visible": {gpus: "GPU-0a", env: []string{"CUDA_VISIBLE_DEVICES=1"}, kind: fault.Usage, want: "no GPU has the UUID GPU-0a: CUDA_VISIBLE_DEVICES=1 leaves 1"},
-		"MIG not visible":  {gpus: "MIG-ab", env: []string{"CUDA_VISIBLE_DEVICES=MIG-cd"}, kind: fault.Usage, want: "MIG-ab is not visible: CUDA_VISIBLE_DEVICES=MIG-cd leaves 1"},
+		"MIG not visible":  {gpus: "MIG-ab", env: []string{"CUDA_VISIBLE_DEVICES=MIG-cd"}, kind: fault.Usage, want: "no MIG instance has the name MIG-ab: CUDA_VISIBLE_DEVICES=MIG-cd leaves 1"},
 		"hidden":           {gpus: "0", env: []string{"CUDA_VISIBLE_DEVICES="}, kind: fault.NoDevice, want: "is set and empty"},
 	} {
 		t.Run(name, func(t *testing.T) {

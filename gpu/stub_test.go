@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(watchMode) != "" {
 		os.Exit(watchMain())
 	}
+	if os.Getenv(sampleMode) != "" {
+		os.Exit(sampleMain())
+	}
 	os.Exit(m.Run())
 }
 
@@ -77,7 +80,7 @@ func discover(t *testing.T, selection string, env ...string) answer {
 
 // buildStub compiles the stub library and returns the variable that makes a
 // process load it.
-func buildStub(t *testing.T) string {
+func buildStub(t testing.TB, flags ...string) string {
 	t.Helper()
 	if !BuiltWithNVML {
 		t.Skip("SKIPPED: this test binary was built without cgo, so there is no binding to test")
@@ -87,8 +90,9 @@ func buildStub(t *testing.T) string {
 		t.Skip("SKIPPED: no C compiler (cc) to build testdata/nvmlstub/stub.c with")
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), cc, "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
-		"-o", filepath.Join(dir, "libnvidia-ml.so.1"), filepath.Join("testdata", "nvmlstub", "stub.c"))
+	args := append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"}, flags...)
+	cmd := exec.CommandContext(t.Context(), cc, append(args,
+		"-o", filepath.Join(dir, "libnvidia-ml.so.1"), filepath.Join("testdata", "nvmlstub", "stub.c"))...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("compile the stub: %v\n%s", err, out)
 	}

@@ -16,7 +16,10 @@ const (
 // view is what this process may use of a machine, in CUDA's order, with a token
 // for each.
 type view struct {
-	gpus      []candidate
+	gpus []candidate
+	// numbers are what --gpus counts them by: the GPU's index, the same for all
+	// instances of one GPU; under an inherited variable the place in it.
+	numbers   []int
 	inherited bool   // by CUDA_VISIBLE_DEVICES
 	value     string // of it
 	notes     []string
@@ -35,27 +38,37 @@ func (m machine) visible(opts Options) (view, error) {
 
 // ownTokens makes the index the token, in PCI order, because some frameworks
 // read CUDA_VISIBLE_DEVICES as numbers (vllm#13815). With a GPU that does not
-// answer, CUDA may or may not count it, and an index could mean its neighbour:
-// then, too, UUIDs, which never mean another. All are of one sort, since CUDA
-// does not read on where the sort changes.
+// answer or is in MIG mode, CUDA may or may not count it, and an index could mean
+// its neighbour: then, too, UUIDs, which never mean another. All are of one sort,
+// since CUDA does not read on where the sort changes.
 func (m machine) ownTokens(pinUUID bool) view {
-	v := view{gpus: make([]candidate, len(m.gpus))}
-	byUUID := m.haveUUIDs() && (pinUUID || !m.complete())
+	var v view
+	byUUID := m.haveUUIDs() && (pinUUID || !m.countable())
 	switch {
 	case byUUID && !pinUUID:
-		v.notes = append(v.notes, "workers are pinned by UUID, since a GPU of this machine does not answer")
+		v.notes = append(v.notes, "workers are pinned by UUID, since "+m.uncountable())
 	case pinUUID && !byUUID:
 		v.notes = append(v.notes, "workers are pinned by index, since a GPU does not tell its UUID")
 	}
-	for i, g := range m.gpus {
-		if byUUID {
+	for _, g := range m.gpus {
+		switch {
+		case len(g.instances) > 0:
+			for _, instance := range g.instances {
+				v.add(instance, g.Index)
+			}
+			continue
+		case byUUID:
 			g.Token = g.UUID
-		} else {
+		default:
 			g.Token, g.PCIOrder = strconv.Itoa(g.Index), true
 		}
-		v.gpus[i] = g
+		v.add(g, g.Index)
 	}
 	return v
+}
+
+func (v *view) add(g candidate, number int) {
+	v.gpus, v.numbers = append(v.gpus, g), append(v.numbers, number)
 }
 
 // inheritedTokens reads CUDA_VISIBLE_DEVICES as CUDA does (tried with driver
@@ -70,7 +83,7 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 	if strings.TrimSpace(value) == "" {
 		return v, fault.New(fault.NoDevice, "%s is set and empty, which hides every GPU: unset it; %s", visibleVariable, cpuHint)
 	}
-	known := m.complete() && (byPCI || m.oneModel())
+	known := m.countable() && (byPCI || m.oneModel())
 	unclear := false
 	_, indices := parseIndex(strings.TrimSpace(strings.Split(value, ",")[0]))
 	for entry := range strings.SplitSeq(strings.TrimSuffix(value, ","), ",") {
@@ -96,7 +109,7 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 		}
 		unclear = unclear || isIndex && !known
 		g.Token = entry
-		v.gpus = append(v.gpus, g)
+		v.add(g, len(v.gpus))
 	}
 	if len(v.gpus) == 0 {
 		return v, fault.New(fault.NoDevice, "%s=%s names none of the machine's GPUs (%d): correct or unset it; %s",
@@ -119,7 +132,7 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 // GPU retired in place of a hot one.
 func (m machine) entry(entry string, known bool, position int) (candidate, bool) {
 	if isMIG(entry) {
-		return candidate{Device: migDevice(entry, position)}, true
+		return m.instance(entry, position)
 	}
 	if strings.HasPrefix(entry, "GPU-") {
 		matches := withPrefix(m.gpus, entry)
@@ -135,13 +148,27 @@ func (m machine) entry(entry string, known bool, position int) (candidate, bool)
 	if known {
 		return m.gpus[i], true
 	}
-	return candidate{Device{Kind: GPU, Index: i, Name: unknownName}, m.gpus[i].gone}, true
+	return candidate{Device: Device{Kind: GPU, Index: i, Name: unknownName}, gone: m.gpus[i].gone}, true
+}
+
+// instance finds a MIG instance by its name. Where NVML lists none, as in some
+// containers, the name is taken on trust: CUDA will say whether it means one.
+func (m machine) instance(name string, position int) (candidate, bool) {
+	listed := m.instances()
+	if len(listed) == 0 {
+		return candidate{Device: migDevice(name, position)}, true
+	}
+	found := named(listed, name)
+	if len(found) != 1 {
+		return candidate{}, false
+	}
+	return listed[found[0]], true
 }
 
 func (m machine) unclearNote() string {
 	const what = "which GPU an index in " + visibleVariable + " means is not known, "
-	if !m.complete() {
-		return what + "since a GPU of this machine does not answer"
+	if why := m.uncountable(); why != "" {
+		return what + "since " + why
 	}
 	return what + "since models differ: set " + orderVariable + "=" + pciOrder
 }
@@ -149,7 +176,7 @@ func (m machine) unclearNote() string {
 // haveUUIDs says that every GPU that can be used has told its UUID.
 func (m machine) haveUUIDs() bool {
 	for _, g := range m.gpus {
-		if g.gone == nil && g.UUID == "" {
+		if g.gone == nil && !g.mig && g.UUID == "" {
 			return false
 		}
 	}
@@ -173,6 +200,17 @@ func sameDevice(a, b Device) bool {
 		return a.UUID == b.UUID
 	}
 	return a.Index == b.Index
+}
+
+// named returns the positions of what has this name: the older name of a MIG
+// instance, a whole UUID, or a UUID that begins like this.
+func named(gpus []candidate, name string) []int {
+	for i, g := range gpus {
+		if strings.EqualFold(g.UUID, name) || g.alias != "" && strings.EqualFold(g.alias, name) {
+			return []int{i}
+		}
+	}
+	return withPrefix(gpus, name)
 }
 
 // withPrefix returns the positions of the GPUs whose UUID begins like this.

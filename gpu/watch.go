@@ -24,8 +24,9 @@ const (
 // It never harms a job. Where there is no driver, or one without such events, or
 // where Init fails, it waits for the end of ctx and reports nothing; a driver that
 // hangs is left behind with its thread, and holds up the end for a second at most.
-// CPU devices, MIG instances, and GPUs of which it is not known which they are (see
-// Inventory.Note) are not watched. Of Options it uses NVML.
+// A MIG instance is told of what happens to its parent. CPU devices, and devices of
+// which it is not known which they are (see Inventory.Note), are not watched. Of
+// Options it uses NVML.
 //
 // report is called on the caller's goroutine, one event at a time, and may take its
 // time. One error can show as several events, of one Xid or of different ones.
@@ -34,7 +35,7 @@ func WatchXids(ctx context.Context, devices []Device, opts Options, report func(
 	w := &xidWatch{api: opts.NVML, events: make(chan XidEvent)}
 	w.source, _ = opts.NVML.(Events)
 	for _, d := range devices {
-		if d.Kind == GPU && !isMIG(d.Token) {
+		if d.Kind == GPU && (d.Parent != nil || !isMIG(d.Token)) {
 			w.devices = append(w.devices, d)
 		}
 	}
@@ -111,8 +112,7 @@ func (w *xidWatch) find(ctx context.Context) []*watchedGPU {
 			g.uuid = uuid
 		}
 		for _, d := range w.devices {
-			// Without a UUID an index means a GPU only where it is our own.
-			if d.UUID != "" && d.UUID == g.uuid || d.UUID == "" && d.PCIOrder && d.Index == i {
+			if d.isOn(i, g.uuid) {
 				g.devices = append(g.devices, d)
 			}
 		}

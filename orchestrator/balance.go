@@ -6,22 +6,30 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 )
 
-// balanceInterval is how often it is looked whether somebody is idle while
-// others have much left.
-const balanceInterval = 50 * time.Millisecond
+const (
+	// balanceInterval is how often it is looked whether somebody is idle while
+	// others have much left.
+	balanceInterval = 10 * time.Millisecond
+	// minLeft is how much a worker must have left, in time, to be worth sharing.
+	minLeft = 50 * time.Millisecond
+	// scarceShare of the job left, and nothing to take, is its end: batches are
+	// not kept waiting then.
+	scarceShare = 8
+)
 
-// minLeft is how much a worker must have left, in time, to be worth halving.
-const minLeft = 200 * time.Millisecond
-
-// balance lets idle workers take half of what the slowest has left, so that no
-// slow device holds the end back.
+// balance lets idle workers take from what the slowest has left, so that no slow
+// device holds the end back.
 func (j *job) balance(done <-chan struct{}) {
 	ticker := time.NewTicker(balanceInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			if j.queue.idle() > 0 && !j.stopping.Load() {
+			if j.stopping.Load() {
+				continue
+			}
+			j.checkScarce()
+			if j.queue.idle() > 0 {
 				j.endSlowest()
 			}
 		case <-done:
@@ -30,8 +38,27 @@ func (j *job) balance(done <-chan struct{}) {
 	}
 }
 
+// checkScarce tells every worker, once, that the job comes to its end.
+func (j *job) checkScarce() {
+	total := j.total()
+	if total < 0 || !j.queue.dry() {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if scarceShare*(total-j.done().Records) > total {
+		return
+	}
+	for i := range j.slots {
+		if s := &j.slots[i]; s.worker != nil && s.scarce != s.worker {
+			s.scarce = s.worker
+			s.worker.makeScarce()
+		}
+	}
+}
+
 // endSlowest asks the worker that would be the last to finish to end its chunk at
-// the next batch border. What it has left comes back and is halved.
+// the next batch border. What it has not begun comes back at once and is shared.
 func (j *job) endSlowest() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -59,7 +86,11 @@ func (j *job) endSlowest() {
 // timeLeft estimates how long a slot needs for the rest of its chunk, without the
 // batches that it has in flight: those cannot be taken from it.
 func (s *slotState) timeLeft(now time.Time, batch int64) time.Duration {
-	left := s.size - s.live.Records - 2*batch
+	window := int64(2)
+	if s.scarce != nil {
+		window = 1
+	}
+	left := s.size - s.live.Records - window*batch
 	if left <= 0 {
 		return 0
 	}
@@ -71,51 +102,75 @@ func (s *slotState) timeLeft(now time.Time, batch int64) time.Duration {
 }
 
 // share cuts what a worker left of its chunk, if somebody waits for work: a piece
-// for each of those, and one for itself, as large as each is fast, so that all
-// come to their end together.
-func (j *job) share(slot Slot, rest task) ([]task, error) {
-	shares := j.shares(slot, j.queue.idleSlots())
+// for each of those, and one for itself, so that all come to their end together.
+// inFlight is how many records the worker has to finish before.
+func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
+	idle := j.queue.idleSlots()
+	if len(idle) == 0 {
+		return []task{rest}, nil
+	}
+	own, speeds := j.speeds(slot, idle)
 	var tasks []task
-	for _, share := range shares {
-		batch := int64(j.plan.BatchSize)
-		keep := max(1, int64(share*float64(rest.chunk.Records)/float64(batch))) * batch
-		piece, behind, err := chunk.SplitAt(rest.chunk, keep)
+	for _, records := range shares(rest.chunk.Records, inFlight, int64(j.plan.BatchSize), own, speeds) {
+		piece, behind, err := chunk.SplitAt(rest.chunk, records)
 		if err != nil {
-			return nil, err
-		}
-		if behind.Records == 0 {
-			break
+			return append(tasks, rest), err
 		}
 		given := rest
 		given.chunk, given.notFor = piece, slot.Number+1
 		tasks = append(tasks, given)
-		rest.chunk = behind
+		if rest.chunk = behind; behind.Records == 0 {
+			return tasks, nil
+		}
 	}
 	return append(tasks, rest), nil
 }
 
-// shares is how much of a rest each idle slot should get, by the speed that it
-// and the slot itself have shown; somebody unknown is as fast as the slot. What
-// the shares leave is the slot's own.
-func (j *job) shares(slot Slot, idle []int) []float64 {
+// speeds are what the slot and the idle ones have shown, in records a second;
+// somebody unknown is as fast as the slot.
+func (j *job) speeds(slot Slot, idle []int) (own float64, others []float64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	own := j.report.Workers[slot.Number].speed()
-	if own == 0 {
-		own = 1
+	s, w := &j.slots[slot.Number], &j.report.Workers[slot.Number]
+	records, busy := w.Records, w.Busy
+	if s.size > 0 { // its chunk is not in the books yet; of one not begun, a batch
+		records, busy = records+max(s.live.Records, int64(j.plan.BatchSize)), busy+time.Since(s.since)
 	}
-	total := own
-	var speeds []float64
+	own = max(rate(records, busy), 1e-9)
 	for _, number := range idle {
 		speed := j.report.Workers[number].speed()
 		if speed == 0 {
 			speed = own
 		}
-		speeds = append(speeds, speed)
-		total += speed
+		others = append(others, speed)
 	}
-	for i := range speeds {
-		speeds[i] /= total
+	return own, others
+}
+
+// shares is how many of the records that are left each of the others should get,
+// in whole batches, so that all end together: the slot, who has some in flight and
+// keeps what the shares leave, too. A share of a slow slot is rounded down, since
+// its batches take longest.
+func shares(left, inFlight, batch int64, own float64, others []float64) []int64 {
+	var all float64
+	for _, speed := range others {
+		all += speed
 	}
-	return speeds
+	end := float64(left+inFlight) / (own + all) // seconds from now
+	keep := max(0, int64(end*own)-inFlight) / batch * batch
+	give := left - min(keep, left)
+	var list []int64
+	for i, speed := range others {
+		share := give
+		if i < len(others)-1 {
+			share = min(give, max(1, int64(speed/all*float64(give)+0.5)/batch)*batch)
+		}
+		if share == 0 {
+			break
+		}
+		list = append(list, share)
+		give -= share
+		all -= speed
+	}
+	return list
 }

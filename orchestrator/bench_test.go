@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,4 +57,70 @@ func BenchmarkCommit(b *testing.B) {
 	slices.Sort(with)
 	slices.Sort(without)
 	b.ReportMetric(with[len(with)/2].Seconds()/without[len(without)/2].Seconds(), "with/without")
+}
+
+// BenchmarkStraggler is how much later than ideal a job ends when one of its two
+// workers is ten times slower than the other. The metric is the median ratio.
+//
+//	go test -run '^$' -bench Straggler -benchtime 5x ./orchestrator
+func BenchmarkStraggler(b *testing.B) {
+	for _, chunks := range []int{1, 16} {
+		b.Run(fmt.Sprintf("chunks-per-gpu=%d", chunks), func(b *testing.B) {
+			dir := b.TempDir()
+			var ratios []float64
+			for b.Loop() {
+				run := straggle(b, dir, chunks)
+				ratios = append(ratios, run.took/run.ideal)
+			}
+			slices.Sort(ratios)
+			b.ReportMetric(ratios[len(ratios)/2], "took/ideal")
+		})
+	}
+}
+
+// BenchmarkResume is how long a job that was interrupted takes to compute again:
+// from the start of the program, with thousands of segments in its journal, to its
+// first finished batch. The metric is the median.
+//
+//	go test -run '^$' -bench Resume -benchtime 5x ./orchestrator
+func BenchmarkResume(b *testing.B) {
+	dir := b.TempDir()
+	const records = 100_000
+	if err := os.WriteFile(dir+"/in.jsonl", []byte(numbered(records)), 0o666); err != nil {
+		b.Fatal(err)
+	}
+	c := orchestrator.Config{
+		Input: dir + "/in.jsonl", Output: dir + "/out.jsonl", Kernel: "test-work", GPUs: "cpu:2",
+		BatchSize: 4, Checkpoint: time.Microsecond, KernelConfig: []byte(`{"Milliseconds":1}`),
+	}
+	until := func(event string, passing int) (segments int, took time.Duration) {
+		abort := make(chan struct{})
+		var once sync.Once
+		watched, started := c, time.Now()
+		watched.Abort = abort
+		watch(&watched, func(name string, passed int, _ orchestrator.Event) {
+			if name == "chunk_done" {
+				segments = passed
+			}
+			if name == event && passed >= passing {
+				once.Do(func() {
+					took = time.Since(started)
+					close(abort)
+				})
+			}
+		})
+		if _, err := orchestrator.Run(context.Background(), watched); err == nil {
+			b.Fatal("it came to its end")
+		}
+		return segments, took
+	}
+	segments, _ := until("chunk_done", 2000)
+	var all []time.Duration
+	for b.Loop() {
+		_, took := until("progress", 1)
+		all = append(all, took)
+	}
+	slices.Sort(all)
+	b.ReportMetric(all[len(all)/2].Seconds(), "s-to-first-batch")
+	b.ReportMetric(float64(segments), "segments")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -17,6 +18,9 @@ func (j *job) setWorker(slot Slot, w *workerProcess) {
 	defer j.mu.Unlock()
 	j.slots[slot.Number].worker = w
 	if w != nil {
+		if pace := j.slots[slot.Number].pace; pace < 1 {
+			w.setPace(pace, j.config.handBack)
+		}
 		return
 	}
 	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
@@ -33,6 +37,7 @@ func (j *job) ready(slot Slot) {
 	defer j.mu.Unlock()
 	j.opened = true
 	j.slots[slot.Number].retired = false
+	j.takeSlot(slot)
 	report := &j.report.Workers[slot.Number]
 	report.ready, report.Retired = time.Now(), false
 	for _, device := range slot.Devices {
@@ -65,8 +70,52 @@ func (j *job) lost(slot Slot, e *fault.Error, retired bool) {
 			j.retired[device.String()] = e
 		}
 	}
+	if retired {
+		j.freeSlot(slot, e.Kind == fault.Device)
+	}
 	j.mu.Unlock()
 	j.emit(WorkerLost{Slot: slot.Number, Device: slot.Name, Fault: e, Retired: retired})
+}
+
+// freeSlot gives the slot of a retired worker back; of a failed device there are
+// none any more. The caller holds j.mu.
+func (j *job) freeSlot(slot Slot, failed bool) {
+	if failed {
+		j.registry.Fail(slot.key())
+		for i, other := range j.plan.Slots {
+			if other.key() == slot.key() {
+				j.slots[i].freed = true
+			}
+		}
+		return
+	}
+	if s := &j.slots[slot.Number]; !s.freed {
+		s.freed = true
+		_ = j.registry.Release(slot.key())
+	}
+}
+
+// takeSlot takes the slot of a worker that came back: its open kernel is the probe
+// that its device has passed. The caller holds j.mu.
+func (j *job) takeSlot(slot Slot) {
+	s := &j.slots[slot.Number]
+	if !s.freed {
+		return
+	}
+	if j.registry.Recover(slot.key(), func(gpu.Device) error { return nil }) == nil {
+		_, err := j.registry.Acquire(slot.key())
+		s.freed = err != nil
+	}
+}
+
+// leave: the slot takes no further part, and its place in the registry is given
+// back already.
+func (j *job) leave(slot Slot) {
+	j.mu.Lock()
+	s := &j.slots[slot.Number]
+	s.retired, s.freed = true, true
+	j.mu.Unlock()
+	j.emit(WorkerLeft{Slot: slot.Number, Device: slot.Name})
 }
 
 // assigned: the slot is at a chunk.
@@ -91,7 +140,8 @@ func (j *job) progress(slot Slot, t task, counts chunk.Counts) {
 }
 
 // commit takes a finished segment; what the worker left of the chunk goes back.
-func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) error {
+// again: what did not fit the device may be tried on it once more.
+func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done, again bool) error {
 	counts := done.Segment.Tally.Counts
 	j.mu.Lock()
 	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
@@ -109,15 +159,31 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done) err
 	var tasks []task
 	var err error
 	if done.Rest != nil {
-		tasks, err = j.share(slot, task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried})
+		tasks, err = j.share(slot, task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried}, 0)
 	}
 	if done.Elsewhere != nil {
-		tasks = append(tasks, task{chunk: *done.Elsewhere, attempts: t.attempts, tried: addDevice(t.tried, slot.key())})
+		tried := t.tried
+		if !again {
+			tried = addDevice(t.tried, slot.key())
+		}
+		tasks = append(tasks, task{chunk: *done.Elsewhere, attempts: t.attempts, tried: tried})
 	}
 	finished := t.chunk
 	finished.Records = counts.Records
 	j.source.Release(finished)
 	j.queue.giveBack(tasks...)
+	return err
+}
+
+// handedBack takes what a worker will not come to of its task, while it is at the
+// rest of it.
+func (j *job) handedBack(slot Slot, t *task, left wire.Left) error {
+	tasks, err := j.share(slot, task{chunk: left.Rest, attempts: t.attempts, tried: t.tried}, left.InFlight)
+	t.chunk = t.chunk.Before(left.Rest)
+	j.mu.Lock()
+	j.slots[slot.Number].size, j.slots[slot.Number].told = t.chunk.Records, false
+	j.mu.Unlock()
+	j.queue.add(tasks...)
 	return err
 }
 

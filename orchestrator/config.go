@@ -28,6 +28,9 @@ const (
 	DefaultCheckpoint     = 30 * time.Second
 )
 
+// leastTimeout is what a batch gets however fast the others were.
+const leastTimeout = time.Minute
+
 // chunkBatches is how many batches a chunk of a stream holds by default.
 const chunkBatches = 16
 
@@ -39,9 +42,14 @@ type Config struct {
 	// Stdin is read for Input "-"; nil means os.Stdin.
 	Stdin io.Reader
 
-	// Output is a file, which appears under its name when it is complete; or -
-	// for Stdout, or a device or pipe, which are written to as results come.
+	// Output is a file, which appears under its name when it is complete; a
+	// folder, if the name ends in /, which does so with the output in parts and a
+	// manifest; or - for Stdout, or a device or pipe, which are written to as
+	// results come.
 	Output string
+	// PartBytes is how many bytes a part of a folder has at least; default 64
+	// MiB. A part ends where a chunk does.
+	PartBytes int64
 	// Stdout is written for Output "-"; nil means os.Stdout.
 	Stdout io.Writer
 	// Errors is a file for the failed records; empty keeps them in their place
@@ -73,12 +81,21 @@ type Config struct {
 	// GPUsPerWorker gives every worker so many GPUs, for a model that needs
 	// them; default 1.
 	GPUsPerWorker int
-	// WorkersPerGPU starts so many workers on every device; default 1.
+	// WorkersPerGPU starts so many workers on every device; default 1. AutoWorkers
+	// starts as many as keep the CPUs busy and fit the device's memory.
 	WorkersPerGPU int
 	// PinUUID pins by UUID instead of index.
 	PinUUID bool
 	// NoAffinity lets workers run on all CPUs, not only on those near their GPU.
 	NoAffinity bool
+
+	// Profile is how fast a GPU may go in each state: datacenter (default) slows it
+	// when it is close to slowing itself, workstation earlier.
+	Profile string
+	// Monitor is how GPUs are judged; its zero value is gpu.DefaultConfig.
+	Monitor gpu.Config
+	// NoMonitor lets GPUs get as hot as they like.
+	NoMonitor bool
 
 	// BatchSize is the number of records in a batch: default the kernel's wish,
 	// else 128.
@@ -105,10 +122,15 @@ type Config struct {
 	// Keep names the input members that stay in the output, beside the kernel's;
 	// empty keeps all.
 	Keep []string
+	// NoValidate trusts the input to be valid JSON, one value a line. A line that is
+	// not goes to the kernel as it is.
+	NoValidate bool
 	// Reprocess gives records that come in with an _error to the kernel too.
 	Reprocess bool
 
-	// Timeout is how long a batch may take; default 5m.
+	// Timeout is how long a batch may take. By default that follows from the
+	// batches that were good: 20 times the slowest, at least 1m, at most 5m, and 5m
+	// as long as few are known.
 	Timeout time.Duration
 	// OpenTimeout is how long a kernel may take to open, and again for its first
 	// batch; default 30m, since models are large.
@@ -149,11 +171,19 @@ type Config struct {
 	// durableEvery is how often there are durable points, for tests that want
 	// many.
 	durableEvery time.Duration
+	// leastTimeout is the least that a batch gets unless Timeout is set.
+	leastTimeout time.Duration
 	// framed is for Retry, which must tell whose lines are whose.
 	framed bool
-	// devices replaces the machine's in tests.
+	// devices replaces the machine's in tests, clock the monitor's.
 	devices gpu.Options
+	clock   gpu.Clock
+	// handBack is how long a paused worker keeps its chunk.
+	handBack time.Duration
 }
+
+// AutoWorkers as WorkersPerGPU leaves the number to gpurun.
+const AutoWorkers = -1
 
 // Halt is when too many records have failed; the zero value is never.
 type Halt struct {
@@ -186,12 +216,19 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.BatchBytes, DefaultBatchBytes)
 	setDefault(&c.ChunksPerGPU, DefaultChunksPerGPU)
 	setDefault(&c.MaxRecordBytes, DefaultMaxRecordBytes)
-	setDefault(&c.Timeout, DefaultTimeout)
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+		setDefault(&c.leastTimeout, leastTimeout)
+	}
 	setDefault(&c.OpenTimeout, DefaultOpenTimeout)
 	setDefault(&c.Retries, DefaultRetries)
 	setDefault(&c.Flush, DefaultFlush)
 	setDefault(&c.Checkpoint, DefaultCheckpoint)
+	setDefault(&c.PartBytes, chunk.DefaultPartBytes)
 	setDefault(&c.LogLevel, "info")
+	setDefault(&c.Profile, string(gpu.Datacenter))
+	setDefault(&c.Monitor, gpu.DefaultConfig())
+	setDefault(&c.handBack, handBackAfter)
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
 	}
@@ -231,6 +268,9 @@ func (c Config) check() error {
 			return fault.New(fault.Usage, "--accept-changes %q is none of %s", what, strings.Join(acceptable, ", "))
 		}
 	}
+	if err := gpu.CheckProfile(c.Profile); err != nil && c.Profile != "" {
+		return err
+	}
 	switch c.Split {
 	case chunk.SplitAuto, chunk.SplitRecords, chunk.SplitBytes:
 	default:
@@ -245,9 +285,9 @@ func (c Config) check() error {
 		{"--chunks-per-gpu", int64(c.ChunksPerGPU)}, {"--chunk-records", c.ChunkRecords},
 		{"--max-record-bytes", c.MaxRecordBytes}, {"--limit", c.Limit}, {"--offset", c.Offset},
 		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
-		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)},
+		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)}, {"--part-bytes", c.PartBytes},
 	} {
-		if one.value < 0 {
+		if one.value < 0 && (one.flag != "--workers-per-gpu" || one.value != AutoWorkers) {
 			return fault.New(fault.Usage, "%s must not be negative", one.flag)
 		}
 	}

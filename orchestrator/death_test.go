@@ -67,7 +67,21 @@ var variants = []*variant{
 			d.t.Fatal(err)
 		}
 	}},
+	inParts,
 }
+
+// inParts keeps the output in some parts, over an older one, with failed records
+// apart.
+var inParts = &variant{name: "parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
+	c.Output, c.PartBytes, c.Errors, c.Force = d.join("out")+"/", 6000, d.join("errors.jsonl"), true
+	older := `{"format":"gpurun-parts","version":1,"records":0,"parts":[]}`
+	if err := os.MkdirAll(c.Output, 0o777); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.WriteFile(d.join("out/manifest.json"), []byte(older), 0o666); err != nil {
+		d.t.Fatal(err)
+	}
+}}
 
 // start makes the input and the Config. Segments are small and many.
 func (v *variant) start(t *testing.T) (jobDir, orchestrator.Config) {
@@ -98,7 +112,7 @@ func (v *variant) undisturbed(t *testing.T) map[string]string {
 // results are a job's files.
 func results(d jobDir, c orchestrator.Config) map[string]string {
 	d.t.Helper()
-	files := map[string]string{"out.jsonl": d.read("out.jsonl")}
+	files := outputFiles(d, c)
 	if c.Errors != "" {
 		files["errors.jsonl"] = d.read("errors.jsonl")
 	}
@@ -109,11 +123,24 @@ func results(d jobDir, c orchestrator.Config) map[string]string {
 	return files
 }
 
+// outputFiles are the output: a file, or the files of a folder.
+func outputFiles(d jobDir, c orchestrator.Config) map[string]string {
+	d.t.Helper()
+	if !strings.HasSuffix(c.Output, "/") {
+		return map[string]string{"out.jsonl": d.read("out.jsonl")}
+	}
+	files := make(map[string]string)
+	for _, name := range tree(d.join("out")) {
+		files["out/"+name] = d.read("out/" + name)
+	}
+	return files
+}
+
 func jobFolder(c orchestrator.Config) string {
 	if c.WorkDir != "" {
 		return filepath.Join(c.WorkDir, filepath.Base(c.Output)+".gpurun")
 	}
-	return c.Output + ".gpurun"
+	return strings.TrimSuffix(c.Output, "/") + ".gpurun"
 }
 
 // checkFinished: the files are those of an undisturbed run, to the byte, so each
@@ -125,8 +152,11 @@ func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[strin
 	}
 	for _, name := range tree(d.path) {
 		name = strings.TrimPrefix(name, strings.TrimPrefix(jobFolder(c), d.path+"/")+"/")
+		if _, part := want[name]; part {
+			continue
+		}
 		switch name {
-		case "in.jsonl", "out.jsonl", "errors.jsonl", "failures.jsonl", "job.json", "report.json", "lock",
+		case "in.jsonl", "out", "out.gpurun", "job.json", "report.json", "lock",
 			"work", "out.jsonl.gpurun", "work/out.jsonl.gpurun", "logs", "logs/worker-0.log", "logs/worker-1.log":
 		default:
 			t.Errorf("left: %s", name)
@@ -146,6 +176,7 @@ type death struct {
 	stop           bool // the job is asked to stop first
 	committed      bool // there is something to go on with afterwards
 	nobody         bool // the victim is gone by then
+	parts          bool // the point is passed for a folder of parts only
 }
 
 var deaths = []death{
@@ -156,19 +187,23 @@ var deaths = []death{
 	{victim: "orchestrator", moment: "part written but not journalled", at: "part-written", passing: 4, committed: true},
 	{victim: "orchestrator", moment: "journalled but not appended", at: "journalled", passing: 4, committed: true},
 	{victim: "orchestrator", moment: "appended but not durable", at: "appended", passing: 4, committed: true},
+	{victim: "orchestrator", moment: "a part of the output begun", at: "part-begun", passing: 2, committed: true, parts: true},
 	{victim: "orchestrator", moment: "synced but not in the journal", at: "synced", passing: 2, committed: true},
 	{victim: "orchestrator", moment: "durable but parts not removed", at: "durable", passing: 2, committed: true},
 	{victim: "orchestrator", moment: "at the final rename: complete", at: "complete", committed: true},
 	{victim: "orchestrator", moment: "at the final rename: failures named", at: "renamed", committed: true},
 	{victim: "orchestrator", moment: "at the final rename: errors named", at: "renamed", passing: 2, committed: true},
+	{victim: "orchestrator", moment: "at the final rename: folders exchanged", at: "exchanged", committed: true, parts: true},
 	{victim: "orchestrator", moment: "at the final rename: output named", at: "renamed", passing: 3, committed: true},
 	{victim: "orchestrator", moment: "at the final rename: journal not removed", at: "clearing", passing: 3, committed: true},
+	{victim: "orchestrator", moment: "finished, but not gone", at: "event-finished", committed: true},
 	{victim: "orchestrator", moment: "while stopping: told", at: "event-stopping", stop: true},
 	{victim: "orchestrator", moment: "while stopping", at: "stopping", stop: true, committed: true},
 
 	{victim: "worker", moment: "start: while the kernel is asked", at: "worker-describe"},
 	{victim: "worker", moment: "start", at: "worker-start"},
 	{victim: "worker", moment: "mid-batch", at: "worker-mid-batch", passing: 4},
+	{victim: "worker", moment: "rest handed back", at: "worker-handed-back", passing: 2},
 	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
 	{victim: "worker", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "worker", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
@@ -189,10 +224,20 @@ var deaths = []death{
 func TestInvariant3DeathMatrix(t *testing.T) {
 	t.Parallel()
 	for i, death := range deaths {
-		t.Run(death.victim+" "+death.moment, func(t *testing.T) {
-			t.Parallel()
-			death.test(t, i, variants[i%len(variants)])
-		})
+		try := func(v *variant) {
+			t.Run(death.victim+" "+death.moment+" "+v.name, func(t *testing.T) {
+				t.Parallel()
+				death.test(t, i, v)
+			})
+		}
+		if !death.parts {
+			try(variants[i%(len(variants)-1)])
+		}
+		// What is on the disk is the orchestrator's work. Finished, this one would be
+		// forced to begin anew.
+		if death.victim == "orchestrator" && death.at != "event-finished" {
+			try(inParts)
+		}
 	}
 }
 
@@ -202,7 +247,7 @@ func (x death) test(t *testing.T, number int, v *variant) {
 	if x.stop {
 		c.Checkpoint = 0 // or workers would be told to stop by that
 	}
-	mark := fmt.Sprintf("death-%d-%d", number, os.Getpid())
+	mark := fmt.Sprintf("death-%d-%d-%d", number, v.records+len(v.name), os.Getpid())
 	temp := shortTemp(t)
 	fuse := d.join("fuse")
 	touch(fuse)

@@ -10,24 +10,10 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
-
-// tinyDisk is a folder on a file system of its own.
-func tinyDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("NOT TESTED: a full disk, since a tiny tmpfs cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
 
 // TestDiskFull: the job stops, says why, and the same command goes on when there
 // is room again, wherever it was that there was none.
@@ -43,15 +29,18 @@ func TestDiskFull(t *testing.T) {
 		{"nearly all", 160 << 10},
 	}
 	for i, test := range tests {
-		for _, v := range []*variant{variants[0], variants[4]} { // with the work folder on the disk, or the output too
-			t.Run(test.name+" "+v.name, func(t *testing.T) {
+		for _, form := range []string{"file", "parts", "work folder"} { // on the disk
+			t.Run(test.name+" "+form, func(t *testing.T) {
 				t.Parallel()
 				want := big.undisturbed(t)
-				disk := tinyDisk(t, "4m")
+				disk := disktest.Mount(t, "4m")
 				_, c := big.start(t)
-				if v.name == "plain" {
+				switch form {
+				case "file":
 					c.Output = filepath.Join(disk, "out.jsonl")
-				} else {
+				case "parts":
+					c.Output, c.PartBytes = filepath.Join(disk, "out")+"/", 20_000
+				case "work folder":
 					c.WorkDir = disk
 				}
 				ballast := filepath.Join(disk, "ballast")
@@ -74,13 +63,12 @@ func TestDiskFull(t *testing.T) {
 				if fulls == 0 && i < 3 {
 					t.Error("the disk was never full: this test shows nothing")
 				}
-				data, err := os.ReadFile(c.Output)
-				if err != nil || string(data) != want["out.jsonl"] {
-					t.Errorf("differs from an undisturbed run: %v", err)
+				if outputText(t, c) != want["out.jsonl"] {
+					t.Error("differs from an undisturbed run")
 				}
 				_ = os.Remove(ballast)
 				for _, name := range tree(disk) {
-					if strings.Contains(name, "partial") || strings.Contains(name, ".tmp") || strings.Contains(name, "parts") {
+					if strings.Contains(name, "partial") || strings.Contains(name, ".tmp") || strings.Contains(name, "/parts") {
 						t.Errorf("left: %s", name)
 					}
 				}
@@ -188,14 +176,17 @@ func TestRemovedFolder(t *testing.T) {
 // where a rename is a copy, and a kill comes in the middle of it.
 func TestOtherFileSystem(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"complete", "copied", "moved", "renamed:3"} {
-		t.Run(point, func(t *testing.T) {
+	for i, point := range []string{"complete", "copied", "moved", "renamed:3", "complete", "copied:2", "exchanged", "moved:2"} {
+		v := variants[1]
+		if i >= 4 {
+			v = inParts
+		}
+		t.Run(point+" "+v.name, func(t *testing.T) {
 			t.Parallel()
-			v := variants[1]
 			want := v.undisturbed(t)
 			d, c := v.start(t)
-			c.WorkDir = tinyDisk(t, "4m")
-			mark := fmt.Sprintf("otherfs-%s-%d", strings.ReplaceAll(point, ":", "-"), os.Getpid())
+			c.WorkDir = disktest.Mount(t, "4m")
+			mark := fmt.Sprintf("otherfs-%d-%d", i, os.Getpid())
 			temp := shortTemp(t)
 			if end := startDriver(t, driverOf(t, c), mark, crash.Variable+"="+point, "TMPDIR="+temp).wait(t); !end.killed {
 				t.Fatalf("ended: %s", end)
@@ -204,8 +195,8 @@ func TestOtherFileSystem(t *testing.T) {
 			if end := startDriver(t, driverOf(t, c), mark, "TMPDIR="+temp).wait(t); !end.done() {
 				t.Fatalf("ended: %s", end)
 			}
-			for _, name := range []string{"out.jsonl", "errors.jsonl"} {
-				if d.read(name) != want[name] {
+			for name, data := range want {
+				if name != "failures.jsonl" && d.read(name) != data {
 					t.Errorf("%s differs", name)
 				}
 			}

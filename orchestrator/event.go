@@ -51,6 +51,13 @@ type WorkerLost struct {
 	Retired bool `json:"retired"`
 }
 
+// WorkerLeft: a worker has made room on a device whose memory it shared with
+// others. It takes no further part.
+type WorkerLeft struct {
+	Slot   int    `json:"slot"`
+	Device string `json:"device"`
+}
+
 // ChunkStarted: a worker computes a chunk.
 type ChunkStarted struct {
 	Slot    int    `json:"slot"`
@@ -108,6 +115,7 @@ func (Resuming) EventName() string      { return "resuming" }
 func (WorkerStarted) EventName() string { return "worker_started" }
 func (WorkerReady) EventName() string   { return "worker_ready" }
 func (WorkerLost) EventName() string    { return "worker_lost" }
+func (WorkerLeft) EventName() string    { return "worker_left" }
 func (ChunkStarted) EventName() string  { return "chunk_started" }
 func (Progress) EventName() string      { return "progress" }
 func (ChunkDone) EventName() string     { return "chunk_done" }

@@ -18,8 +18,20 @@ func WithDurableEvery(c Config, d time.Duration) Config {
 	return c
 }
 
+// WithLeastTimeout gives batches so long at least.
+func WithLeastTimeout(c Config, d time.Duration) Config {
+	c.leastTimeout = d
+	return c
+}
+
 // WithoutDurable leaves durable points out, to measure what they cost.
 func WithoutDurable(c Config) Config {
 	c.noDurable = true
+	return c
+}
+
+// WithHandBack lets a paused worker keep its chunk for so long.
+func WithHandBack(c Config, d time.Duration) Config {
+	c.handBack = d
 	return c
 }

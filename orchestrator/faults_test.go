@@ -104,6 +104,47 @@ func TestKernelThatDoesNotOpen(t *testing.T) {
 	}
 }
 
+// TestKernelKilledWhileItStarts: somebody kills the kernel's process before it has
+// said a word. It is started again, once; a job is not given up for that. One that
+// is killed every time is unusable.
+func TestKernelKilledWhileItStarts(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		starts string // at which it is killed: the first is that of the plan
+		fails  bool
+	}{
+		"while it is asked":        {"1", false},
+		"on its device":            {"2", false},
+		"both times it is asked":   {"1 2", true},
+		"both times on its device": {"2 3", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, numbered(20))
+			appendTo(d, "kernel", fmt.Sprintf(`#!/bin/sh
+echo >> %[1]s/starts
+for n in %[2]s; do
+  [ "$(wc -l < %[1]s/starts)" -eq $n ] && kill -9 $$
+done
+exec %[3]s gpurun-kernel echo
+`, d.path, test.starts, os.Args[0]))
+			if err := os.Chmod(d.join("kernel"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			c := d.config(d.join("kernel"))
+			c.GPUs = "cpu:1"
+			report, err := run(t, c)
+			if test.fails {
+				wantFault(t, err, fault.Incompatible, "SIGKILL")
+				return
+			}
+			if err != nil || d.read("out.jsonl") != numbered(20) {
+				t.Errorf("%v, report %+v\n%s", err, report, d.logs())
+			}
+		})
+	}
+}
+
 // TestRemovedJobFolder: the job says what it misses instead of hanging.
 func TestRemovedJobFolder(t *testing.T) {
 	d := newJobDir(t, numbered(1000))

@@ -47,9 +47,11 @@ type filePrint struct {
 }
 
 type outputPrint struct {
+	Parts     bool     `json:"parts,omitempty"` // a folder of them
 	Errors    string   `json:"errors,omitempty"`
 	Keep      []string `json:"keep,omitempty"`
 	Reprocess bool     `json:"reprocess,omitempty"`
+	Unchecked bool     `json:"unchecked,omitempty"`
 	MaxRecord int64    `json:"max_record_bytes"`
 }
 
@@ -58,7 +60,10 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
 		Input:  inputPrint{Path: absolute(c.Input), Offset: c.Offset, Limit: c.Limit},
 		Kernel: kernelPrint{Name: c.Kernel, Mode: c.ExecMode},
-		Output: outputPrint{Keep: c.Keep, Reprocess: c.Reprocess, MaxRecord: c.MaxRecordBytes},
+		Output: outputPrint{
+			Parts: keepsParts(c.Output), Keep: c.Keep,
+			Reprocess: c.Reprocess, Unchecked: c.NoValidate, MaxRecord: c.MaxRecordBytes,
+		},
 	}
 	if c.Errors != "" {
 		f.Output.Errors = absolute(c.Errors)

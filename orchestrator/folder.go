@@ -20,13 +20,13 @@ import (
 // folder is where a job keeps what is its own: beside the output, or in the
 // user's state folder where the output is a stream.
 //
-//	out.jsonl.gpurun/
+//	out.jsonl.gpurun/   of -o out.jsonl; out.gpurun/ of -o out/
 //	  job.json          what the job is: fingerprint, cut
 //	  journal           what of it is done; gone when all is
 //	  lock              held while the job runs
 //	  parts/            finished segments that are not in the output yet
 //	  spool/            a streamed input
-//	  output.partial    the output up to the first gap
+//	  output.partial    the output up to the first gap: a file, or a folder of parts
 //	  failures.jsonl    what is known of each failed record
 //	  report.json
 //	  logs/worker-0.log
@@ -127,12 +127,18 @@ func stateDir() string {
 // isStream reports whether an output is written to as it comes, and has no folder
 // beside it: standard output, a pipe, a device.
 func isStream(output string) bool {
+	if keepsParts(output) {
+		return false
+	}
 	if output == "-" || strings.HasPrefix(absolute(output), "/dev/") {
 		return true
 	}
 	info, err := os.Stat(output)
-	return err == nil && !info.Mode().IsRegular()
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
+
+// keepsParts reports whether an output is a folder of parts: its name says so.
+func keepsParts(output string) bool { return strings.HasSuffix(output, "/") }
 
 func (f *folder) join(names ...string) string {
 	return filepath.Join(append([]string{f.path}, names...)...)
@@ -210,15 +216,14 @@ func (f *folder) save(m manifest) error {
 }
 
 // finish removes what only an unfinished job needs; the journal last, whose
-// absence says that the job is finished.
+// absence says that the job is finished; and then, if it is wanted, all of it.
 func (f *folder) finish(clean bool) {
-	if clean {
-		_ = os.RemoveAll(f.path)
-		return
-	}
 	for _, name := range []string{chunk.PartsDir, "spool", journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
+	}
+	if clean {
+		_ = os.RemoveAll(f.path)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -34,6 +35,8 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 		abort   bool
 		kind    fault.Kind // Unknown: no error
 		pending bool
+		// uncounted: it ends before its input is known to the end.
+		uncounted bool
 	}{
 		{name: "done", in: numbered(40), kernel: "echo"},
 		{name: "records failed", in: poisoned("fail"), kernel: "test-poison"},
@@ -42,6 +45,15 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 		{name: "stopped", in: numbered(400), kernel: "test-slow", stop: "progress", kind: fault.Canceled, pending: true},
 		{name: "stopped at once", in: numbered(400), kernel: "test-slow", stop: "progress", abort: true, kind: fault.Canceled, pending: true},
 		{name: "stopped before the first batch", in: numbered(400), kernel: "test-slow", stop: "worker_started", kind: fault.Canceled, pending: true},
+		{name: "stopped while it is counted", in: numbered(400), kernel: "test-slow", stop: "progress", kind: fault.Canceled, pending: true, uncounted: true,
+			config: func(c *orchestrator.Config) { c.Split, c.ChunksPerGPU = chunk.SplitBytes, 40 }},
+		{name: "device lost while it is counted", in: poisoned("device"), kernel: "test-poison", kind: fault.NoDevice, pending: true, uncounted: true,
+			config: func(c *orchestrator.Config) { c.Split, c.ChunksPerGPU, c.GPUs = chunk.SplitBytes, 40, "cpu:1" }},
+		{name: "stream stopped", in: numbered(4000), kernel: "test-slow", stop: "progress", kind: fault.Canceled, pending: true, uncounted: true,
+			config: func(c *orchestrator.Config) {
+				file, _ := os.Open(c.Input)
+				c.Input, c.Stdin, c.ChunkRecords = "-", file, 10
+			}},
 		{name: "output is full", in: numbered(400), kernel: "echo", kind: fault.Storage,
 			config: func(c *orchestrator.Config) { c.Output = "/dev/full" }},
 		{name: "kernel does not open", in: numbered(40), kernel: "test-open", kind: fault.Incompatible, pending: true,
@@ -91,6 +103,9 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 			}
 			if test.pending && report.Pending == 0 {
 				t.Errorf("nothing pending: %+v", report)
+			}
+			if report.Uncounted != test.uncounted {
+				t.Errorf("uncounted %t: %+v", report.Uncounted, report)
 			}
 			if _, statErr := os.Stat(d.join("out.jsonl")); (statErr == nil) != (err == nil) {
 				t.Errorf("output present: %t, error: %v", statErr == nil, err)

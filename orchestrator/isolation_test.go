@@ -41,6 +41,35 @@ func TestPoisonRecord(t *testing.T) {
 	}
 }
 
+// TestHangingRecord: one record that hangs, in a batch of 1,024, without --timeout:
+// it is found in six waits, by a limit that follows from the good batches, and
+// nobody else suffers.
+func TestHangingRecord(t *testing.T) {
+	t.Parallel()
+	for _, at := range []int{0, 1023} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			const batches = 12 // so many are good before it
+			lines := slices.Collect(strings.Lines(numbered((batches + 2) * 1024)))
+			lines[batches*1024+at] = `{"poison":"hang"}` + "\n"
+			d := newJobDir(t, strings.Join(lines, ""))
+			c := orchestrator.WithLeastTimeout(d.config("test-poison"), 4*time.Second)
+			c.GPUs, c.BatchSize, c.ChunksPerGPU = "cpu:1", 1024, 1
+			started := time.Now()
+			report := mustRun(t, d, c)
+			t.Logf("%s, %d restarts", time.Since(started).Round(time.Millisecond), report.Workers[0].Restarts)
+			kinds := marks(t, d.read("out.jsonl"))
+			if report.Failed != 1 || kinds[batches*1024+at] != "timeout" {
+				t.Errorf("failed %d, the record is marked %q\n%s", report.Failed, kinds[batches*1024+at], d.logs())
+			}
+			// A piece that is slow on a busy machine costs a restart more.
+			if w := report.Workers[0]; w.Restarts > 20 || w.Lost > 0 {
+				t.Errorf("worker: %+v", w)
+			}
+		})
+	}
+}
+
 // TestTenPoisonRecords: of 100,000 records exactly the ten bad ones are marked.
 func TestTenPoisonRecords(t *testing.T) {
 	t.Parallel()
@@ -301,7 +330,8 @@ func TestRecordTooLarge(t *testing.T) {
 }
 
 // TestStraggler: one worker ten times slower than the other does not hold the end
-// back. The ratio is a measurement, printed; that work was taken from it is held.
+// back: work is taken from it. By how much it is late is what BenchmarkStraggler
+// tells.
 func TestStraggler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
@@ -310,32 +340,53 @@ func TestStraggler(t *testing.T) {
 	for _, chunks := range []int{1, 16} {
 		t.Run(fmt.Sprint(chunks), func(t *testing.T) {
 			t.Parallel()
-			const records, micros, slow = 10_000, 500, 10
-			d := newJobDir(t, numbered(records))
-			c := d.config("test-work")
-			c.BatchSize, c.ChunksPerGPU = 32, chunks
-			c.KernelConfig = fmt.Appendf(nil, `{"Micros":%d,"Slow":%d}`, micros, slow)
-			var ready, last time.Time
-			watch(&c, func(name string, passing int, _ orchestrator.Event) {
-				switch {
-				case name == "worker_ready" && passing == 2:
-					ready = time.Now()
-				case name == "chunk_done":
-					last = time.Now()
-				}
-			})
-			report := mustRun(t, d, c)
-			// Ideal is when both work to the end, each as fast as it was.
-			var rates float64
-			for _, w := range report.Workers {
-				rates += float64(w.Records) / w.Busy.Seconds()
-			}
-			took, ideal := last.Sub(ready).Seconds(), records/rates
-			t.Logf("%d chunks for each: took %.2f s, ideal %.2f s, ratio %.3f", chunks, took, ideal, took/ideal)
-			if slowest := report.Workers[0].Records; slowest > records/5 || slowest == 0 {
-				t.Errorf("the slow worker did %d of %d records", slowest, records)
+			run := straggle(t, t.TempDir(), chunks)
+			t.Logf("%d chunks for each: took %.2f s, ideal %.2f s, ratio %.3f", chunks, run.took, run.ideal, run.took/run.ideal)
+			if run.slowest > run.records/5 || run.slowest == 0 {
+				t.Errorf("the slow worker did %d of %d records", run.slowest, run.records)
 			}
 		})
+	}
+}
+
+// straggling is how a job with a slow worker went.
+type straggling struct {
+	records, slowest int64   // in all, and by the slow worker
+	took, ideal      float64 // seconds
+}
+
+// straggle runs a job on two workers, one ten times slower than the other.
+func straggle(t testing.TB, dir string, chunks int) straggling {
+	t.Helper()
+	const records, micros, slow = 10_000, 500, 10
+	if err := os.WriteFile(dir+"/in.jsonl", []byte(numbered(records)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c := orchestrator.Config{
+		Input: dir + "/in.jsonl", Output: dir + "/out.jsonl", Force: true, Kernel: "test-work", GPUs: "cpu:2",
+		BatchSize: 32, ChunksPerGPU: chunks, KernelConfig: fmt.Appendf(nil, `{"Micros":%d,"Slow":%d}`, micros, slow),
+	}
+	var ready, last time.Time
+	watch(&c, func(name string, passing int, _ orchestrator.Event) {
+		switch {
+		case name == "worker_ready" && passing == 2:
+			ready = time.Now()
+		case name == "chunk_done":
+			last = time.Now()
+		}
+	})
+	report, err := orchestrator.Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Ideal is when both work to the end, each as fast as it was.
+	var rates float64
+	for _, w := range report.Workers {
+		rates += float64(w.Records) / w.Busy.Seconds()
+	}
+	return straggling{
+		records: records, slowest: report.Workers[0].Records,
+		took: last.Sub(ready).Seconds(), ideal: records / rates,
 	}
 }
 

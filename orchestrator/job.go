@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -47,10 +48,16 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	}
 	if before != nil {
 		begun = true
+		if bytes := before.manifest.Cut.PartBytes; bytes > 0 {
+			config.PartBytes = bytes // the output is cut as it was begun
+		}
 		if before.state.Complete {
 			return finishEarlier(config, f, before)
 		}
 		defer before.journal.Close()
+	} else if report, done := findFinished(config, f); done {
+		begun = true
+		return report, nil
 	}
 	if err := checkOutputs(config); err != nil {
 		return Report{}, err
@@ -94,6 +101,8 @@ type job struct {
 	emitting    sync.Mutex
 	diskChecked bool // by the committer
 	abort       context.CancelFunc
+	monitor     *gpu.Monitor // nil: nothing is monitored
+	sampled     bool         // devices were, once; by the monitor
 
 	mu      sync.Mutex
 	tally   chunk.Tally     // of everything committed
@@ -104,17 +113,22 @@ type job struct {
 	opened  bool                    // some worker's kernel was once ready
 	last    *fault.Error            // how the last worker was lost
 	stopped *fault.Error            // the limit or the breaker that stopped the job
+
+	paceChanged chan struct{} // closed, and made anew, when a slot's pace changes
 }
 
 // slotState is what the job knows of a slot; the slot's own goroutine changes it.
 type slotState struct {
 	worker  *workerProcess
-	live    chunk.Counts // of the chunk that it is at
-	size    int64        // of that chunk
-	since   time.Time    // when it was assigned
-	told    bool         // it was asked to end the chunk
+	live    chunk.Counts   // of the chunk that it is at
+	size    int64          // of that chunk
+	since   time.Time      // when it was assigned
+	told    bool           // it was asked to end the chunk
+	scarce  *workerProcess // the one that was told that the job comes to its end
 	first   *wire.FirstBatch
 	retired bool
+	freed   bool    // it has no slot in the registry
+	pace    float64 // the share of the time in which it may compute
 }
 
 func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *job {
@@ -123,6 +137,11 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 		segments: make(chan chunk.Segment, 64),
 		slots:    make([]slotState, len(p.plan.Slots)),
 		retired:  make(map[string]*fault.Error),
+
+		paceChanged: make(chan struct{}),
+	}
+	for i := range j.slots {
+		j.slots[i].pace = 1
 	}
 	j.report = Report{
 		Input: p.config.Input, Output: p.config.Output, Errors: p.config.Errors,
@@ -166,11 +185,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		crash.Point("stopping")
 		j.output.Abandon()
 	}
-	report := j.finish(err)
-	if err == nil {
-		j.folder.finish(j.config.Clean)
-	}
-	return report, err
+	return j.finish(err), err
 }
 
 // work runs the slots and the committer. The group's context carries only what
@@ -196,6 +211,11 @@ func (j *job) work(ctx context.Context) error {
 			}
 		}()
 	}
+	stopMonitor, err := j.startMonitor(whole)
+	if err != nil {
+		return err
+	}
+	defer func() { abort(); stopMonitor() }()
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
@@ -354,17 +374,24 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	return segment, nil
 }
 
-// finish closes the report and tells everybody.
+// finish closes the report, clears up, and tells everybody.
 func (j *job) finish(err error) Report {
 	j.mu.Lock()
-	total, _ := j.source.Total()
+	total, known := j.source.Total()
 	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
+	j.report.Uncounted = !known && err != nil
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
 	j.report.OutputBytes = j.output.ResultBytes()
 	j.report.close(time.Now(), j.tally)
+	if j.monitor != nil {
+		j.report.takeHealth(j.monitor.Status())
+	}
 	report := j.report
 	j.mu.Unlock()
-	_ = report.WriteFile(j.folder.join(reportFile))
+	saved := report.writeDurably(j.folder.join(reportFile)) == nil
+	if err == nil && (saved || j.config.Clean) { // else the same command can still end it
+		j.folder.finish(j.config.Clean)
+	}
 	j.emit(Finished{Report: report})
 	return report
 }

@@ -29,6 +29,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-mending"] = func() plugins.Kernel { return &mending{} }
 	kernels["test-late"] = func() plugins.Kernel { return &late{} }
 	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
+	kernels["test-tenants"] = func() plugins.Kernel { return &tenants{} }
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
 	kernels["test-every"] = func() plugins.Kernel { return every{} }
 	return kernels
@@ -370,3 +371,45 @@ func (m *memory) Process(_ context.Context, batch plugins.Batch, results *plugin
 	time.Sleep(2 * time.Millisecond)
 	return nil
 }
+
+// tenants share a device, as files in a folder; a record that says "wide" fits it
+// only if nobody else is there. They begin when all have come.
+type tenants struct {
+	plugins.Base
+	config struct {
+		Dir     string
+		Arrived string // a folder, too
+		All     int
+	}
+	place string
+}
+
+func (k *tenants) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
+	if err := config.Decode(&k.config); err != nil {
+		return err
+	}
+	k.place = fmt.Sprintf("%s/%d-%d", k.config.Dir, device.Index, os.Getpid())
+	return errors.Join(os.WriteFile(k.place, nil, 0o666), os.WriteFile(k.config.Arrived+"/"+fmt.Sprint(os.Getpid()), nil, 0o666))
+}
+
+func (k *tenants) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if arrived, err := os.ReadDir(k.config.Arrived); err != nil || len(arrived) >= k.config.All {
+			break
+		}
+	}
+	time.Sleep(time.Millisecond)
+	others, err := os.ReadDir(k.config.Dir)
+	if err != nil {
+		return err
+	}
+	for i := range batch.Len() {
+		if bytes.Contains(batch.Record(i), []byte(`"wide"`)) && len(others) > 1 {
+			return plugins.OutOfMemory(errors.New("out of memory"))
+		}
+		results.Unchanged(i)
+	}
+	return nil
+}
+
+func (k *tenants) Close() error { return os.Remove(k.place) }

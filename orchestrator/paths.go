@@ -2,9 +2,12 @@ package orchestrator
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -37,7 +40,7 @@ func checkOutputFolders(config Config) error {
 		if path == "" || path == "-" {
 			continue
 		}
-		dir := filepath.Dir(path)
+		dir := filepath.Dir(filepath.Clean(path))
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return fault.New(fault.Usage, "the folder %s for %s does not exist: mkdir -p %s", dir, path, dir)
 		}
@@ -49,7 +52,11 @@ func checkOutputs(config Config) error {
 	if config.Output == "" {
 		return nil // a plan needs none; Run asks for one
 	}
-	if err := checkOutput(config, "output", config.Output); err != nil || config.Errors == "" {
+	check := checkOutput
+	if keepsParts(config.Output) {
+		check = checkPartFolder
+	}
+	if err := check(config, "output", config.Output); err != nil || config.Errors == "" {
 		return err
 	}
 	if config.Errors == "-" || samePath(config.Errors, config.Output) {
@@ -68,7 +75,11 @@ func checkOutput(config Config, what, path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.IsDir():
-		return fault.New(fault.Usage, "the %s %s is a folder; name a file in it", what, path)
+		hint := ""
+		if what == "output" {
+			hint = fmt.Sprintf(", or write %s/ for the output in parts", strings.TrimSuffix(path, "/"))
+		}
+		return fault.New(fault.Usage, "the %s %s is a folder; name a file in it%s", what, path, hint)
 	case err == nil && info.Mode().IsRegular() && !config.Force:
 		return fault.New(fault.Usage, "the %s %s exists already; --force replaces it", what, path)
 	case err == nil:
@@ -77,6 +88,46 @@ func checkOutput(config Config, what, path string) error {
 		return fault.New(fault.Usage, "%s: %w", what, err)
 	}
 	return nil
+}
+
+// checkPartFolder refuses a folder of parts that would take away something that
+// gpurun has not written.
+func checkPartFolder(config Config, what, path string) error {
+	dir := filepath.Clean(path)
+	for name, other := range map[string]string{"input": config.Input, "errors file": config.Errors, "work folder": config.WorkDir} {
+		if other != "" && other != "-" && isInside(other, dir) {
+			return fault.New(fault.Usage, "the %s %s is in the %s folder %s, which is replaced as a whole; name another place", name, other, what, path)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fault.New(fault.Usage, "%s %s: %w", what, path, err)
+	case len(entries) == 0:
+		return nil // somebody made room for it
+	case !config.Force:
+		return fault.New(fault.Usage, "the %s folder %s exists already; --force replaces it", what, path)
+	}
+	if err := chunk.Replaceable(dir); err != nil {
+		return fault.New(fault.Usage, "the %s folder %s cannot be replaced: %w; name another, or move it away", what, path, err)
+	}
+	return nil
+}
+
+// isInside reports whether a path is below a folder, wherever links lead.
+func isInside(path, dir string) bool {
+	real := func(path string) string {
+		if full, err := filepath.EvalSymlinks(path); err == nil {
+			path = full
+		} else if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil { // it is not there yet
+			path = filepath.Join(parent, filepath.Base(path))
+		}
+		return absolute(path)
+	}
+	below, err := filepath.Rel(real(dir), real(path))
+	return err == nil && filepath.IsLocal(below)
 }
 
 // samePath reports whether two names lead to one file.

@@ -95,7 +95,8 @@ type prepared struct {
 	cut   chunk.Cut
 	files []string // the kernel's
 	// earlier is the job that is gone on with, nil for a new one.
-	earlier *earlier
+	earlier  *earlier
+	registry *gpu.Registry // of the slots' devices; every slot of the plan is taken
 }
 
 func (p *prepared) close() {
@@ -143,6 +144,7 @@ func prepare(ctx context.Context, config Config, before *earlier, note func(stri
 		return nil, err
 	}
 	p.describeChunks()
+	p.keepSlots(p.slotsOfUse())
 	return p, nil
 }
 
@@ -178,7 +180,7 @@ func (p *prepared) assignDevices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.plan.Slots = makeSlots(groups, p.config.WorkersPerGPU)
+	p.plan.Slots = makeSlots(groups, p.workersPerGPU(groups))
 	return nil
 }
 
@@ -265,40 +267,12 @@ func (p *prepared) limits() chunk.Limits {
 
 func (p *prepared) askKernel(ctx context.Context) error {
 	ready, err := describeKernel(ctx, p, "plan")
-	if fault.KindOf(err) == fault.Worker { // that can be chance; the kernel itself says why it fails
+	switch fault.KindOf(err) {
+	case fault.Worker, fault.Crash: // that can be chance; the kernel itself says why it fails
 		ready, err = describeKernel(ctx, p, "plan-again")
 	}
 	p.plan.Info, p.files = ready.Info, ready.Files
-	return err
-}
-
-// fitKernel holds the kernel's needs against the devices.
-func (p *prepared) fitKernel(ctx context.Context) error {
-	info := p.plan.Info
-	for _, slot := range p.plan.Slots {
-		device := slot.device()
-		if info.NeedsGPU && !device.GPU {
-			return fault.New(fault.Incompatible, "kernel %s needs a GPU, and there is none (%s)", p.config.Kernel, slot.Name)
-		}
-		if device.GPU && device.Memory > 0 && info.MinMemory > device.Memory {
-			return fault.New(fault.Incompatible, "kernel %s needs %d MiB of GPU memory; %s has %d MiB",
-				p.config.Kernel, info.MinMemory>>20, slot.Name, device.Memory>>20)
-		}
-	}
-	p.plan.BatchSize = p.config.BatchSize
-	if p.plan.BatchSize > 0 || info.BatchSize <= 0 {
-		setDefault(&p.plan.BatchSize, DefaultBatchSize)
-		return nil
-	}
-	p.plan.BatchSize = info.BatchSize
-	if p.earlier != nil {
-		return nil // it is cut already
-	}
-	if p.source != nil { // counted for another batch size
-		_ = p.source.Close()
-		p.source = nil
-	}
-	return p.openInput(ctx, info.BatchSize)
+	return unusable(err)
 }
 
 func (p *prepared) describeChunks() {
@@ -319,10 +293,15 @@ func (p *prepared) describeChunks() {
 	if p.plan.ChunkRecords > 0 {
 		p.plan.Chunks = (total + p.plan.ChunkRecords - 1) / p.plan.ChunkRecords
 	}
-	// More workers than chunks would open kernels for nothing.
-	if p.plan.Chunks < int64(slots) {
-		p.plan.Slots = p.plan.Slots[:p.plan.Chunks]
+}
+
+// slotsOfUse is how many workers have something to do: more than there are chunks
+// would open kernels for nothing.
+func (p *prepared) slotsOfUse() int {
+	if p.source != nil && p.earlier == nil && p.plan.Records >= 0 {
+		return int(min(p.plan.Chunks, int64(len(p.plan.Slots))))
 	}
+	return len(p.plan.Slots)
 }
 
 // makeRunDir makes a folder whose path leaves room for a unix socket's name,

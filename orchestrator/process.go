@@ -143,6 +143,9 @@ var errWorkerGone = errors.New("the worker process is gone")
 // endChunk asks the worker to end its chunk at the next batch border.
 func (w *workerProcess) endChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{}}) }
 
+// makeScarce lets the worker keep no batch waiting from now on.
+func (w *workerProcess) makeScarce() { _ = w.conn.Send(wire.Message{Scarce: &wire.Scarce{}}) }
+
 // end lets the worker close its kernel and waits for it.
 func (w *workerProcess) end() {
 	_ = w.conn.Send(wire.Message{End: &wire.End{}})
@@ -283,19 +286,19 @@ func describeKernel(ctx context.Context, p *prepared, name string) (wire.Ready, 
 	case message.Ready != nil:
 		return *message.Ready, nil
 	case message.Failed != nil:
-		return wire.Ready{}, unusable(message.Failed.Fault)
+		return wire.Ready{}, message.Failed.Fault
 	}
 	return wire.Ready{}, fmt.Errorf("the worker answered nonsense")
 }
 
 // unusable makes of a kernel that cannot even be described one that the job
 // cannot use.
-func unusable(e *fault.Error) *fault.Error {
-	switch e.Kind {
+func unusable(err error) error {
+	switch fault.KindOf(err) {
 	case fault.Crash, fault.Timeout, fault.Batch, fault.Record, fault.OOM:
-		e.Kind = fault.Incompatible
+		fault.As(err).Kind = fault.Incompatible
 	}
-	return e
+	return err
 }
 
 // setup is what all workers of the job are told.
@@ -303,10 +306,11 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
 		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode,
 		Dir: p.config.Dir, SocketDir: socketDir,
-		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LogLevel: p.config.LogLevel,
+		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
 			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
+			NoValidate:  p.config.NoValidate,
 			ErrorsApart: p.config.Errors != "", Framed: p.config.framed, Step: p.config.Kernel,
 		},
 	}

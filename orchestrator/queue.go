@@ -165,6 +165,21 @@ func (q *queue) giveBack(tasks ...task) {
 	q.mu.Unlock()
 }
 
+// add is for what is left of a task whose other part somebody is still at.
+func (q *queue) add(tasks ...task) {
+	q.mu.Lock()
+	q.returned = append(q.returned, tasks...)
+	q.tell()
+	q.mu.Unlock()
+}
+
+// dry reports whether nothing is left to take, unless it comes back.
+func (q *queue) dry() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ended && len(q.returned) == 0
+}
+
 // close lets nobody take anything any more.
 func (q *queue) close() {
 	q.mu.Lock()

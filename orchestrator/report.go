@@ -27,6 +27,10 @@ type Report struct {
 	Dropped   int64 `json:"dropped"`
 	// Pending records were not computed: 0 unless the job stopped early.
 	Pending int64 `json:"pending"`
+	// Uncounted: the job stopped before its input was counted to the end, a stream
+	// or a file that is counted while it runs. There are more records than In, and
+	// all of those are pending too.
+	Uncounted bool `json:"uncounted,omitempty"`
 	// Resumed records were done by an earlier run of the job.
 	Resumed int64 `json:"resumed,omitempty"`
 	// Retried records had failed, and were computed again by the last retry.
@@ -40,6 +44,10 @@ type Report struct {
 	Rate      float64 `json:"records_per_second"`
 	// Workers are the slots.
 	Workers []WorkerReport `json:"workers"`
+	// Devices are the GPUs that were monitored.
+	Devices []DeviceReport `json:"devices,omitempty"`
+	// Recommendations follow from the figures.
+	Recommendations []string `json:"recommendations,omitempty"`
 	// Failures are the failed records by kind, most first.
 	Failures []FailureReport `json:"failures,omitempty"`
 	// Folder is the job folder, with logs and failures.jsonl.
@@ -132,9 +140,26 @@ func rate(records int64, d time.Duration) float64 {
 
 // WriteFile writes the report as JSON.
 func (r Report) WriteFile(path string) error {
-	data, err := json.MarshalIndent(r, "", "  ")
+	data, err := r.encode()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(data, '\n'), 0o666)
+	return os.WriteFile(path, data, 0o666)
+}
+
+// writeDurably writes the report of a job that is over: retry and report believe it.
+func (r Report) writeDurably(path string) error {
+	data, err := r.encode()
+	if err == nil {
+		err = chunk.WriteDurably(path, data)
+	}
+	if err != nil {
+		return fault.New(fault.Storage, "write report: %w", err)
+	}
+	return nil
+}
+
+func (r Report) encode() ([]byte, error) {
+	data, err := json.MarshalIndent(r, "", "  ")
+	return append(data, '\n'), err
 }

@@ -75,7 +75,9 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	_ = report.WriteFile(f.join(reportFile))
+	if err := report.writeDurably(f.join(reportFile)); err != nil {
+		return report, err
+	}
 	f.finish(c.Clean)
 	if c.OnEvent != nil {
 		c.OnEvent(Notice{Text: "the job was done already; its files only had no names yet"})
@@ -95,17 +97,66 @@ func (e *earlier) changes(c Config) []change {
 		}
 	}
 	now, err := takeFingerprint(c, files)
-	if err != nil {
+	if err != nil && now.Input.Path == old.Input.Path {
 		return nil // its input is gone, and is not needed any more
 	}
 	return now.changes(old)
 }
 
+// findFinished reports whether this very job is done already, and how: whoever
+// gives the same command once more, since he could not see the end, is told so.
+func findFinished(c Config, f *folder) (Report, bool) {
+	if c.Fresh || c.Force || !resumable(c) {
+		return Report{}, false
+	}
+	if _, err := os.Stat(f.join(retryMarker)); err == nil {
+		return Report{}, false // it is not, quite
+	}
+	m, err := readManifest(f.join(manifestFile))
+	if err != nil || len((&earlier{manifest: m}).changes(c)) > 0 {
+		return Report{}, false
+	}
+	report, err := readReport(f.join(reportFile))
+	if err != nil || report.Stop != nil || outputBytes(m.Output) != report.OutputBytes {
+		return Report{}, false
+	}
+	if _, err := os.Stat(m.Errors); m.Errors != "" && err != nil {
+		return Report{}, false
+	}
+	report.Resumed = report.In
+	if c.OnEvent != nil {
+		c.OnEvent(Notice{Text: "the job is finished already; --force does it again"})
+		c.OnEvent(Finished{Report: report})
+	}
+	return report, true
+}
+
+// outputBytes is the size of an output, of all parts of one in parts, -1 if it is
+// not there.
+func outputBytes(path string) int64 {
+	if keepsParts(path) {
+		m, err := chunk.ReadManifest(path)
+		if err != nil {
+			return -1
+		}
+		return m.Bytes
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return -1
+	}
+	return info.Size()
+}
+
 func outputOptions(c Config, f *folder) chunk.OutputOptions {
-	return chunk.OutputOptions{
+	options := chunk.OutputOptions{
 		Path: c.Output, Errors: c.Errors, WorkDir: f.path, First: c.Offset,
 		Stdout: c.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
 	}
+	if keepsParts(c.Output) {
+		options.PartBytes = c.PartBytes
+	}
+	return options
 }
 
 // openOutput begins the output, or goes on with it.
@@ -143,9 +194,14 @@ func openOutput(p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
 }
 
 func (p *prepared) manifest(created time.Time) manifest {
-	return manifest{
+	m := manifest{
 		Version: manifestVersion, Created: created,
 		Input: absolute(p.config.Input), Output: absolute(p.config.Output), Errors: p.print.Output.Errors,
 		Kernel: p.config.Kernel, Fingerprint: p.print, Cut: p.cut,
 	}
+	if keepsParts(p.config.Output) {
+		m.Output += "/"
+		m.Cut.PartBytes = p.config.PartBytes
+	}
+	return m
 }

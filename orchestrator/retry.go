@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -52,7 +53,14 @@ type retry struct {
 	config   Config
 	folder   *folder
 	manifest *manifest
-	report   Report // of the job
+	report   Report          // of the job
+	parts    *chunk.Manifest // of its output, if that is a folder
+}
+
+// retried is what retryMarker holds: what will be, when the files have their names.
+type retried struct {
+	Report Report          `json:"report"`
+	Parts  *chunk.Manifest `json:"parts,omitempty"`
 }
 
 func (r *retry) run(ctx context.Context) (Report, error) {
@@ -122,10 +130,33 @@ func (r *retry) unchanged() error {
 	if err != nil {
 		return fault.New(fault.Usage, "the job's output is gone: %w", err)
 	}
+	if keepsParts(r.manifest.Output) {
+		return r.unchangedParts()
+	}
 	if output.Size() != r.report.OutputBytes {
 		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it has %d bytes instead of %d",
 			r.manifest.Output, output.Size(), r.report.OutputBytes)
 	}
+	return nil
+}
+
+// unchangedParts reads all parts: better now than when the failed records are
+// computed.
+func (r *retry) unchangedParts() error {
+	m, err := chunk.ReadManifest(r.manifest.Output)
+	if err == nil {
+		err = m.Check(r.manifest.Output)
+	}
+	if err == nil && m.Bytes != r.report.OutputBytes {
+		err = fmt.Errorf("its parts have %d bytes instead of %d", m.Bytes, r.report.OutputBytes)
+	}
+	if err == nil {
+		err = chunk.Replaceable(r.manifest.Output)
+	}
+	if err != nil {
+		return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", r.manifest.Output, err)
+	}
+	r.parts = &m
 	return nil
 }
 
@@ -149,6 +180,9 @@ func (r *retry) collect() (count int64, err error) {
 	}
 	if count, err = copyFailed(r.manifest.Input, failuresPath, path+".tmp"); err != nil {
 		return 0, err
+	}
+	if count == 0 {
+		return 0, os.RemoveAll(r.folder.join(retryDir))
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {
 		return 0, fault.New(fault.Storage, "make retry input: %w", err)
@@ -195,7 +229,7 @@ func (r *retry) again() Config {
 	c.Input, c.Output = r.folder.join(retryDir, "in.jsonl"), r.folder.join(retryDir, "out.jsonl")
 	c.Errors, c.WorkDir, c.Clean = "", "", false
 	c.Offset, c.Limit, c.framed = 0, 0, true
-	c.Keep, c.Reprocess = was.Output.Keep, true
+	c.Keep, c.Reprocess, c.NoValidate = was.Output.Keep, true, was.Output.Unchecked
 	setDefault(&c.MaxRecordBytes, was.Output.MaxRecord)
 	if c.Kernel == "" {
 		c.Kernel, c.ExecMode = was.Kernel.Name, was.Kernel.Mode
@@ -210,12 +244,16 @@ func (r *retry) again() Config {
 func (r *retry) merge(again Report) (Report, error) {
 	dir := r.folder.join(retryDir)
 	subFolder := filepath.Join(dir, "out.jsonl.gpurun")
-	tally, err := chunk.Retried{
+	old := chunk.Retried{
 		Input: r.manifest.Input, Output: r.manifest.Output, Errors: r.manifest.Errors,
 		Failures: r.folder.join(chunk.FailuresFile),
 		Again:    filepath.Join(dir, "out.jsonl"), AgainFailures: filepath.Join(subFolder, chunk.FailuresFile),
 		Step: again.Kernel, Dir: r.folder.path,
-	}.Merge()
+	}
+	if r.parts != nil {
+		old.Parts = r.parts.Parts
+	}
+	merged, err := old.Merge()
 	if err != nil {
 		return r.report, err
 	}
@@ -223,16 +261,19 @@ func (r *retry) merge(again Report) (Report, error) {
 	report.Succeeded += again.Succeeded
 	report.Dropped += again.Dropped
 	report.Failed, report.Failures = 0, nil
-	done := chunk.Tally{Kinds: tally.Kinds, Counts: chunk.Counts{
-		Records: report.In, Succeeded: report.Succeeded, Dropped: report.Dropped, Failed: tally.Failed,
+	done := chunk.Tally{Kinds: merged.Tally.Kinds, Counts: chunk.Counts{
+		Records: report.In, Succeeded: report.Succeeded, Dropped: report.Dropped, Failed: merged.Tally.Failed,
 	}}
+	parts := chunk.NewManifest(merged.Parts, done.Counts)
 	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
 	report.close(time.Now(), done)
 	report.Elapsed, report.Rate = again.Elapsed, again.Rate
-	if info, err := os.Stat(r.folder.join(chunk.NextFiles[0])); err == nil {
-		report.OutputBytes = info.Size()
+	report.OutputBytes = parts.Bytes
+	result := retried{Report: report}
+	if r.parts != nil {
+		result.Parts = &parts
 	}
-	data, err := json.MarshalIndent(report, "", "  ")
+	data, err := json.Marshal(result)
 	if err != nil {
 		return report, err
 	}
@@ -246,31 +287,40 @@ func (r *retry) merge(again Report) (Report, error) {
 
 // name gives the new files the old ones' names.
 func (r *retry) name() error {
-	m := r.manifest
-	finals := [3]string{m.Output, m.Errors, r.folder.join(chunk.FailuresFile)}
+	var result retried
+	data, err := os.ReadFile(r.folder.join(retryMarker))
+	if err == nil {
+		err = json.Unmarshal(data, &result)
+	}
+	if err != nil {
+		return fault.New(fault.Conflict, "read %s: %w", r.folder.join(retryMarker), err)
+	}
+	finals := [3]string{r.manifest.Output, r.manifest.Errors, r.folder.join(chunk.FailuresFile)}
 	for i, next := range chunk.NextFiles {
-		next = r.folder.join(next)
-		if _, err := os.Stat(next); errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if finals[i] == "" {
-			_ = os.Remove(next)
-			continue
-		}
-		if err := chunk.NameFile(next, finals[i]); err != nil {
+		if err := nameNext(r.folder.join(next), finals[i], result.Parts); err != nil {
 			return err
 		}
 		crash.Point("retry-renamed")
 	}
-	data, err := os.ReadFile(r.folder.join(retryMarker))
-	if err != nil {
-		return fault.New(fault.Storage, "read %s: %w", retryMarker, err)
-	}
-	if err := chunk.WriteDurably(r.folder.join(reportFile), data); err != nil {
-		return fault.New(fault.Storage, "write report: %w", err)
+	if err := result.Report.writeDurably(r.folder.join(reportFile)); err != nil {
+		return err
 	}
 	_ = os.RemoveAll(r.folder.join(retryDir))
 	return os.Remove(r.folder.join(retryMarker))
+}
+
+// nameNext gives a new file its name, unless it has it already, or nobody wants it.
+func nameNext(next, final string, parts *chunk.Manifest) error {
+	info, err := os.Stat(next)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err == nil && info.IsDir() && parts != nil:
+		return chunk.NameFolder(next, final, *parts)
+	case final == "":
+		return os.Remove(next)
+	}
+	return chunk.NameFile(next, final)
 }
 
 func (r *retry) emit(event Event) {

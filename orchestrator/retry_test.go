@@ -52,8 +52,10 @@ func (m *mending) Process(_ context.Context, batch plugins.Batch, results *plugi
 // TestRetryIsAsIfItHadNeverFailed: a job and a retry with a repaired kernel give
 // the bytes that the repaired kernel would have given at once.
 func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
-	for _, apart := range []bool{false, true} {
-		t.Run(fmt.Sprintf("errors apart %t", apart), func(t *testing.T) {
+	for _, form := range []struct{ apart, parts bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		t.Run(fmt.Sprintf("errors apart %t, parts %t", form.apart, form.parts), func(t *testing.T) {
+			t.Parallel()
+			apart := form.apart
 			seed := rand.Uint64()
 			random := rand.New(rand.NewPCG(seed, 1))
 			t.Logf("seed %d", seed)
@@ -80,6 +82,11 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			if apart {
 				config.Errors, want.Errors = d.join("errors.jsonl"), d.join("want-errors.jsonl")
 			}
+			output := func() string { return d.read("out.jsonl") }
+			if form.parts {
+				config.Output, config.PartBytes = d.join("out")+"/", 900
+				output = func() string { return concatenated(d) }
+			}
 			wanted := mustRun(t, d, want)
 			mustRun(t, d, config)
 
@@ -89,7 +96,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkReport(t, report, nil)
-			if diff := cmp.Diff(d.read("want.jsonl"), d.read("out.jsonl")); diff != "" {
+			if diff := cmp.Diff(d.read("want.jsonl"), output()); diff != "" {
 				t.Error(diff)
 			}
 			if apart {
@@ -104,7 +111,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			if _, err := orchestrator.Retry(context.Background(), again); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(d.read("want.jsonl"), d.read("out.jsonl")); diff != "" {
+			if diff := cmp.Diff(d.read("want.jsonl"), output()); diff != "" {
 				t.Errorf("the second retry: %s", diff)
 			}
 		})

@@ -20,7 +20,8 @@ type slotRun struct {
 	starts int
 	budget budget
 	opened bool
-	probes int // how often a lost device was tried again
+	probes int  // how often a lost device was tried again
+	left   bool // it made room on a device that several share
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
@@ -56,11 +57,12 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 				continue
 			}
 		}
+		s.job.awaitPace(now, s.slot)
 		t, ok, err := s.job.queue.take(now, s.slot.key(), s.slot.Number)
 		if err != nil || !ok {
 			return false, err
 		}
-		if retired, err := s.compute(now, t); err != nil || retired {
+		if retired, err := s.compute(now, t); err != nil || retired || s.left {
 			return retired, err
 		}
 	}
@@ -102,6 +104,7 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 	}
 	setup := s.job.setup(socketDir)
 	setup.Device = s.slot.device()
+	s.job.hold(s.slot)
 	started := time.Now()
 	worker, err := startWorker(workerOptions{
 		binary: s.job.config.WorkerBinary, label: s.slot.Name, setup: setup,
@@ -145,17 +148,18 @@ func (s *slotRun) cpus() []int {
 // compute gives the worker a task and follows it to its end: the end of the
 // chunk, or of as much of it as is computed before the next checkpoint.
 func (s *slotRun) compute(now context.Context, t task) (retired bool, err error) {
-	assign := wire.Assign{Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, s.slot.key())}
+	assign := wire.Assign{Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, s.slot.key()) && !s.job.registry.Shared(s.slot.key())}
 	s.job.assigned(s.slot, t)
 	if err := s.worker.conn.Send(wire.Message{Assign: &assign}); err != nil {
 		return s.lose(now, &t, s.worker.lost(err), false)
 	}
-	// A stop that came before the chunk was told to the worker before it, too.
-	if s.job.stopping.Load() {
+	// A stop or a pause that came before the chunk was told to the worker before it,
+	// too.
+	if s.job.stopping.Load() || s.job.pausing(s.slot) {
 		s.worker.endChunk()
 	}
-	checkpoint := time.AfterFunc(s.job.config.Checkpoint, s.worker.endChunk)
-	defer checkpoint.Stop()
+	checkpoint := newCheckpoint(s.job.config.Checkpoint, s.worker.endChunk)
+	defer checkpoint.stop()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 	for {
 		message, err := s.worker.receive(now)
@@ -166,16 +170,43 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 		case err != nil:
 			return s.lose(now, &t, s.worker.lost(err), false)
 		case message.Progress != nil:
+			checkpoint.begun()
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteFirst(now, s.slot, message.Progress.First)
+		case message.Left != nil:
+			if err := s.job.handedBack(s.slot, &t, *message.Left); err != nil {
+				return false, err
+			}
 		case message.Done != nil:
-			checkpoint.Stop() // or it would end the next chunk
+			checkpoint.stop() // or it would end the next chunk
 			s.job.noteFirst(now, s.slot, message.Done.First)
-			return false, s.job.commit(now, s.slot, t, *message.Done)
+			again := message.Done.Elsewhere != nil && s.makeRoom(now)
+			return false, s.job.commit(now, s.slot, t, *message.Done, again)
 		case message.Failed != nil:
 			return s.lose(now, &t, message.Failed.Fault, true)
 		}
 	}
+}
+
+// makeRoom is for a record that did not fit the memory of a device that several
+// workers share: one of them leaves for good, this one, before the record is tried
+// again. It reports whether the device was shared.
+func (s *slotRun) makeRoom(now context.Context) bool {
+	key := s.slot.key()
+	if !s.job.registry.Shared(key) {
+		return false
+	}
+	capacity, lowered := s.job.registry.LowerForOOM(key)
+	if lowered {
+		s.job.emit(Notice{Text: fmt.Sprintf("%s: a record did not fit the memory beside another worker; from now on at most %d at a time", key, capacity)})
+	}
+	if s.job.registry.Yield(key) {
+		s.left = true
+		s.release(now)
+		s.job.leave(s.slot)
+		s.job.queue.leave(key)
+	}
+	return true
 }
 
 // lose decides what a lost worker means: for its task, its device and the job.

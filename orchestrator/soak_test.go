@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -20,6 +21,8 @@ import (
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
+	// soakOnlyVariable names the one variant that is wanted: parts.
+	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
 	soakTime  = 20 * time.Second // and no longer than this
@@ -52,8 +55,12 @@ func TestSoak(t *testing.T) {
 	t.Logf("%s=%d", soakSeedVariable, seed)
 	s := &soak{random: rand.New(rand.NewPCG(seed, 0)), killed: make(map[string]int)}
 	started := time.Now()
+	some := slices.DeleteFunc(slices.Clone(variants), func(v *variant) bool {
+		only := os.Getenv(soakOnlyVariable)
+		return only != "" && v.name != only
+	})
 	for s.kills < kills && time.Now().Before(until) && !t.Failed() {
-		s.job(t, variants[s.random.IntN(len(variants))])
+		s.job(t, some[s.random.IntN(len(some))])
 	}
 	t.Logf("%d kills %v in %d jobs and %d lives, %d gone on with, in %s; every output as undisturbed",
 		s.kills, s.killed, s.jobs, s.lives, s.resumed, time.Since(started).Round(time.Second))
@@ -87,9 +94,6 @@ func (s *soak) job(t *testing.T, v *variant) {
 		if end.done() {
 			break
 		}
-		if end.err != nil && end.err.Kind == "usage" && exists(c.Output) {
-			break // it was killed when it had finished, and is not done twice
-		}
 		if !end.killed && end.err.Kind != "canceled" {
 			t.Fatalf("life %d of job %d ended: %s\n%s", life, s.jobs, end, d.logs())
 		}
@@ -104,8 +108,8 @@ func (s *soak) job(t *testing.T, v *variant) {
 // soakPoints are those at which a process kills itself. Those of workers and
 // kernels are passed by one of them only.
 var soakPoints = []string{
-	"journal-made", "part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "clearing", "stopping",
-	"worker-start", "worker-mid-batch", "worker-part-closed", "worker-stopping", "kernel-start", "kernel-mid-batch",
+	"journal-made", "part-written", "journalled", "part-begun", "appended", "synced", "exchanged", "durable", "complete", "renamed", "clearing", "stopping",
+	"worker-start", "worker-mid-batch", "worker-handed-back", "worker-part-closed", "worker-stopping", "kernel-start", "kernel-mid-batch",
 }
 
 // live is one life of an orchestrator.

@@ -98,6 +98,7 @@ func committed(f *folder, m *manifest) (Report, error) {
 		tally.Add(segment.Tally)
 	}
 	r.In = max(m.Cut.Records, tally.Records)
+	r.Uncounted = m.Cut.Bytes > 0 && !state.Complete
 	if last, err := readReport(f.join(reportFile)); err == nil {
 		r.Stop, r.Workers = last.Stop, last.Workers
 	}

@@ -11,14 +11,7 @@ import (
 // before its kernel notices, which may be never. A machine that cannot tell costs
 // nothing.
 func (j *job) watchDevices(ctx context.Context) {
-	var devices []gpu.Device
-	for _, slot := range j.plan.Slots {
-		for _, device := range slot.Devices {
-			if device.Kind == gpu.GPU {
-				devices = append(devices, device)
-			}
-		}
-	}
+	devices := j.gpus()
 	if len(devices) == 0 {
 		return
 	}
@@ -30,28 +23,26 @@ func (j *job) watchDevices(ctx context.Context) {
 // onXid tells the user, and retires a device that is lost.
 func (j *job) onXid(event gpu.XidEvent) {
 	j.emit(Notice{Text: "the driver reports " + event.String()})
-	if !gpu.XidFault(event.Xid) {
-		return
+	if j.monitor != nil {
+		j.monitor.CountXid(event)
 	}
-	why := fault.New(fault.Device, "the driver reports %s", event)
-	name := event.Device.String()
+	if gpu.XidFault(event.Xid) {
+		j.retireDevice(event.Device, fault.New(fault.Device, "the driver reports %s", event))
+	}
+}
+
+// retireDevice takes a device out of the job. Its slots hear the end of their
+// workers, and find the device retired.
+func (j *job) retireDevice(device gpu.Device, why *fault.Error) {
+	name := device.String()
 	j.mu.Lock()
 	known := j.retired[name] != nil
 	j.retired[name] = why
-	var workers []*workerProcess
-	for i, slot := range j.plan.Slots {
-		for _, device := range slot.Devices {
-			if device.String() == name && j.slots[i].worker != nil {
-				workers = append(workers, j.slots[i].worker)
-			}
-		}
-	}
 	j.mu.Unlock()
 	if known {
 		return
 	}
-	// Its slot hears the end of the worker, and finds the device retired.
-	for _, w := range workers {
+	for _, w := range j.workersOn(device) {
 		w.process.KillGroup()
 	}
 }

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/gpurun/gpurun/internal/proc"
 )
 
 func init() {
@@ -64,7 +63,7 @@ func benchmarkDataPlane(b *testing.B, name string, inline bool) {
 	command := Command{
 		Path: os.Args[0], Env: append(os.Environ(), kernelVariable+"="+name), Dir: b.TempDir(), Inline: inline,
 	}
-	proc.CollectLessOften() // as a worker does
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as in a worker
 	p := startShared(b, command)
 	if (p.sharedArena() == nil) != inline {
 		b.Fatal("it goes another way than it should")

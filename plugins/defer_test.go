@@ -319,3 +319,31 @@ func BenchmarkLoopback(b *testing.B) {
 		}
 	}
 }
+
+// reuser gives results from one buffer, which it overwrites as soon as it may.
+type reuser struct {
+	Base
+	buffer []byte
+}
+
+func (r *reuser) Process(_ context.Context, batch Batch, results *Results) error {
+	r.buffer = append(r.buffer[:0], batch.Record(0)...)
+	results.Line(0, r.buffer)
+	return nil
+}
+
+// Once the results are complete their memory is the kernel's again, however many
+// batches wait to be sent.
+func TestMemoryIsTheKernelsAgain(t *testing.T) {
+	proxy, end := Loopback(&reuser{})
+	defer end()
+	var sent []*Results
+	for i := range 1000 {
+		sent = append(sent, Submit(t.Context(), proxy, numbered(i)))
+	}
+	for i, results := range sent {
+		if got := lineOf(t, results); got != fmt.Sprint(i) {
+			t.Fatalf("batch %d gave %s", i, got)
+		}
+	}
+}

@@ -66,8 +66,9 @@ type Process struct {
 
 // Start starts a kernel process and connects to it. A program that is no kernel,
 // or one of another version, or one that ends or says nothing before its
-// handshake, is a fault of kind Incompatible that says so; a kernel that does not
-// answer after its handshake is one of kind Timeout. The end of ctx kills the
+// handshake, is a fault of kind Incompatible that says so; one that somebody killed
+// meanwhile is one of kind Crash, and a kernel that does not answer after its
+// handshake one of kind Timeout. The end of ctx kills the
 // process and is returned as it is.
 func Start(ctx context.Context, command Command) (*Process, error) {
 	if command.StartTimeout <= 0 {
@@ -201,6 +202,8 @@ func (p *Process) startError(ctx context.Context, err error) error {
 	shaken, timeout := r.shaken.Load(), r.command.StartTimeout
 	var e *fault.Error
 	switch ended := r.endedItself(); {
+	case ended && r.process.Exit().Foreign():
+		e = fault.New(fault.Crash, "kernel %s was ended while it started: %s%s", path, r.process.Exit(), hint(heard))
 	case ended && shaken:
 		e = fault.New(fault.Incompatible, "kernel %s ended right after its handshake: %s%s", path, r.process.Exit(), hint(heard))
 	case ended:

@@ -38,6 +38,9 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	if r.elsewhere != nil {
 		end = *r.elsewhere
 	}
+	if r.left != nil {
+		r.rest = r.rest.Before(*r.left)
+	}
 	segment, writeErr := out.finish(end, err != nil || ctx.Err() != nil)
 	if err == nil {
 		err = writeErr
@@ -56,7 +59,8 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 type work struct {
 	batch *chunk.Batch
 	// refused holds, for each record, why the kernel never sees it; nil entries
-	// are sent. upstream records are refused with kind Upstream.
+	// are sent, and all are where it is nil itself. upstream records are refused
+	// with kind Upstream.
 	refused []*fault.Error
 	// sent are the positions in batch of what the kernel sees.
 	sent []int
@@ -66,8 +70,9 @@ type work struct {
 	// spans tells where the inputs stand in each of records.
 	inputs  []string
 	spans   []uint32
-	results *plugins.Results // of the batch as a whole; nil where it was isolated
-	// verdicts are those of sent, once they are known.
+	load    load             // of records
+	results *plugins.Results // of the batch as a whole
+	// verdicts are those of sent where the batch was isolated; nil: results has them.
 	verdicts []verdict
 }
 
@@ -84,11 +89,20 @@ func (j *work) toCompute(lo, hi int) plugins.Batch {
 	return plugins.NewBatch(j.records[lo:hi]).WithInputs(j.inputs, j.spans[lo*each:hi*each])
 }
 
-func (j *work) settle() {
-	j.verdicts = make([]verdict, len(j.sent))
-	for i := range j.verdicts {
-		j.verdicts[i] = verdict{results: j.results, index: i}
+// verdict is that of record i of those sent, once it is known.
+func (j *work) verdict(i int) verdict {
+	if j.verdicts != nil {
+		return j.verdicts[i]
 	}
+	return verdict{results: j.results, index: i}
+}
+
+// refusal is why the kernel never saw record i of the batch; nil if it did.
+func (j *work) refusal(i int) *fault.Error {
+	if j.refused == nil {
+		return nil
+	}
+	return j.refused[i]
 }
 
 // chunkRun is one chunk going through the kernel.
@@ -100,23 +114,49 @@ type chunkRun struct {
 	rest   chunk.Chunk // behind the last batch that is finished
 	// elsewhere is the record before rest, if that is for another device.
 	elsewhere *chunk.Chunk
-	final     bool // no other device is left for what does not fit this one
-	stats     wire.Stats
+	// left is what was handed back while batches were in flight.
+	left  *chunk.Chunk
+	final bool // no other device is left for what does not fit this one
+	stats wire.Stats
 
 	flight    []*work // submitted, oldest first
 	headSince time.Time
-	ended     bool // the reader has no more
+	restUntil time.Time // the device rests
+	ended     bool      // the reader has no more
+	quick     bool      // the last batch took no time
 }
 
+// quickBatch is below which a batch is over before the next message has come.
+const quickBatch = 5 * time.Millisecond
+
 // window is how many batches are with the kernel process at a time: one more
-// than it computes, so that it never waits for the next.
-func (r *chunkRun) window() int { return max(1, r.worker.host.info.InFlight) + 1 }
+// than it computes, so that it never waits for the next, unless it should; more
+// where they are so quick that messages take longer than they. At the end of the job
+// what waits is better with somebody who has nothing to do.
+func (r *chunkRun) window() int {
+	window := max(1, r.worker.host.info.InFlight)
+	switch {
+	case r.worker.pace.slowed():
+		return 1
+	case r.quick:
+		window += 3
+	case !r.worker.scarce.Load():
+		window++
+	}
+	return window
+}
 
 func (r *chunkRun) loop() error {
 	for {
+		if r.worker.pace.mustGive() {
+			r.worker.stop.Store(true)
+		}
 		stopping := r.worker.stop.Load()
 		if len(r.flight) == 0 && (r.ended || stopping) {
 			return nil
+		}
+		if stopping {
+			r.handBack()
 		}
 		if err := r.step(stopping); err != nil {
 			return err
@@ -124,19 +164,37 @@ func (r *chunkRun) loop() error {
 	}
 }
 
+// handBack tells, once, what of the chunk is left for others, before the batches in
+// flight are waited for.
+func (r *chunkRun) handBack() {
+	rest := r.flight[len(r.flight)-1].batch.Rest()
+	if r.left != nil || rest.Records == 0 {
+		return
+	}
+	r.left = &rest
+	r.worker.send(wire.Message{Left: &wire.Left{Rest: rest, InFlight: rest.First - r.rest.First}})
+	crash.Point("worker-handed-back")
+}
+
 // step submits the next batch or finishes the oldest, whichever is possible
 // first.
 func (r *chunkRun) step(stopping bool) error {
 	var next <-chan readBatch
+	var rested <-chan time.Time
 	if !r.ended && !stopping && len(r.flight) < r.window() {
 		next = r.reader.batches
+		if wait := r.breather(); wait > 0 {
+			timer := time.NewTimer(wait)
+			defer timer.Stop()
+			next, rested = nil, timer.C
+		}
 	}
 	var head <-chan struct{}
 	var expired <-chan time.Time
 	if len(r.flight) > 0 {
 		head = r.flight[0].results.Done()
-		limit := time.Until(r.headSince.Add(r.worker.host.limit()))
-		timer := time.NewTimer(limit)
+		limit := r.worker.host.limit(r.flight[0].load)
+		timer := time.NewTimer(time.Until(r.headSince.Add(limit)))
 		defer timer.Stop()
 		expired = timer.C
 	}
@@ -146,7 +204,11 @@ func (r *chunkRun) step(stopping bool) error {
 	case <-head:
 		return r.finishHead(r.flight[0].results.Wait(r.ctx))
 	case <-expired:
-		return r.finishHead(r.expire())
+		return r.finishHead(r.worker.host.tooLong(r.worker.host.limit(r.flight[0].load)))
+	case <-rested:
+		return nil
+	case <-r.worker.pace.wake: // to stop, or another pace
+		return nil
 	case <-r.out.broken:
 		return r.out.err()
 	case <-r.ctx.Done():
@@ -163,7 +225,7 @@ func (r *chunkRun) submit(batch readBatch, ok bool) error {
 		return batch.err
 	}
 	job := batch.work
-	job.results = plugins.NewResults(len(job.records))
+	job.results, job.load = plugins.NewResults(len(job.records)), loadOf(job.records)
 	if len(job.records) == 0 { // nothing for the kernel in it
 		if len(r.flight) > 0 {
 			if err := r.drain(); err != nil {
@@ -196,17 +258,6 @@ func (r *chunkRun) drain() error {
 	return nil
 }
 
-// expire kills a kernel that does not answer.
-func (r *chunkRun) expire() error {
-	limit := r.worker.host.limit()
-	r.worker.host.kill()
-	flag := "--timeout"
-	if !r.worker.host.warm {
-		flag = "--open-timeout, since it was the first batch"
-	}
-	return fault.New(fault.Timeout, "kernel did not answer within %s (%s)", limit, flag)
-}
-
 // finishHead takes the oldest batch's outcome.
 func (r *chunkRun) finishHead(err error) error {
 	job := r.flight[0]
@@ -214,11 +265,12 @@ func (r *chunkRun) finishHead(err error) error {
 	r.stats.Batches++
 	took := time.Since(r.headSince)
 	r.stats.Busy += took
+	r.quick = took < quickBatch
 	if err == nil {
-		r.worker.host.good(took)
+		r.worker.host.good(took, job.load)
 		r.worker.sizes.good()
 		r.headSince = time.Now()
-		job.settle()
+		r.restUntil = r.headSince.Add(r.worker.pace.rest(took))
 		return r.pass(job)
 	}
 	return r.recover(job, err)
@@ -239,7 +291,6 @@ func (r *chunkRun) recover(job *work, err error) error {
 	}
 	for i, other := range behind {
 		if outcomes[i] == nil {
-			other.settle()
 			if err := r.pass(other); err != nil {
 				return err
 			}
@@ -259,7 +310,7 @@ func (r *chunkRun) recover(job *work, err error) error {
 
 // await waits for a batch behind a failed one, killing a kernel that hangs.
 func (r *chunkRun) await(job *work) error {
-	ctx, cancel := context.WithTimeout(r.ctx, r.worker.host.limit())
+	ctx, cancel := context.WithTimeout(r.ctx, r.worker.host.limit(job.load))
 	defer cancel()
 	err := job.results.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -41,20 +41,32 @@ func newEncoder(keep []string) *encoder {
 // be used for this record.
 func (e *encoder) encode(record []byte, results *plugins.Results, i int) ([]byte, *fault.Error) {
 	e.buffer = e.buffer[:0]
-	result := results.At(i)
-	switch result.Verdict {
+	if refusal := e.append(record, results, i); refusal != nil {
+		return nil, refusal
+	}
+	return e.buffer, nil
+}
+
+// append appends the lines of record i to the buffer; with a fault, nothing.
+func (e *encoder) append(record []byte, results *plugins.Results, i int) *fault.Error {
+	start := len(e.buffer)
+	var refusal *fault.Error
+	switch result := results.At(i); result.Verdict {
 	case plugins.Lines:
 		for _, line := range result.Lines {
-			if refusal := e.line(record, line); refusal != nil {
-				return nil, refusal
+			if refusal = e.line(record, line); refusal != nil {
+				break
 			}
 		}
-		return e.buffer, nil
 	case plugins.Columns:
-		return e.splice(record, results, i)
+		refusal = e.splice(record, results, i)
+	default:
+		e.unchanged(record)
 	}
-	e.unchanged(record)
-	return e.buffer, nil
+	if refusal != nil {
+		e.buffer = e.buffer[:start]
+	}
+	return refusal
 }
 
 func (e *encoder) unchanged(record []byte) {
@@ -112,14 +124,14 @@ func (e *encoder) kernelMembers(record, line []byte) {
 	e.buffer = append(e.buffer, '}')
 }
 
-// splice puts the values of the columns into the record.
-func (e *encoder) splice(record []byte, results *plugins.Results, i int) ([]byte, *fault.Error) {
+// splice appends the record with the values of the columns in it.
+func (e *encoder) splice(record []byte, results *plugins.Results, i int) *fault.Error {
 	e.prepare(results)
 	for c := range e.columns {
 		value := e.columns[c].AppendValue(e.members[c].Value[:0], i)
 		e.members[c].Value = value
 		if !e.columns[c].Trusted() && (!jsonline.Valid(value) || bytes.IndexByte(value, '\n') >= 0) {
-			return nil, fault.New(fault.Record, "kernel returned invalid JSON in column %q", e.columns[c].Name)
+			return fault.New(fault.Record, "kernel returned invalid JSON in column %q", e.columns[c].Name)
 		}
 	}
 	if e.keep != nil {
@@ -129,10 +141,10 @@ func (e *encoder) splice(record []byte, results *plugins.Results, i int) ([]byte
 		}
 	}
 	if err := e.wanted.Scan(record, &e.info); err != nil || !e.info.Object {
-		return nil, fault.New(fault.Record, "the record is no JSON object: the kernel's column %q has no place in it", e.columns[0].Name)
+		return fault.New(fault.Record, "the record is no JSON object: the kernel's column %q has no place in it", e.columns[0].Name)
 	}
 	e.buffer = append(jsonline.Splice(e.buffer, record, &e.info, e.members), '\n')
-	return e.buffer, nil
+	return nil
 }
 
 // prepare compiles the columns' names, once for all records of a batch.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -33,9 +34,8 @@ type kernelHost struct {
 	info    plugins.Info
 	// warm is false until the first batch is done: that one may take as long as
 	// opening, since frameworks compile and cache then.
-	warm bool
-	// slowest is the longest that a good batch has taken.
-	slowest time.Duration
+	warm   bool
+	limits limits
 
 	mu    sync.Mutex // guards what end needs
 	ended bool       // the worker ends: no further kernel
@@ -178,31 +178,40 @@ func notAgain(err error) error {
 	return fault.New(fault.Worker, "the kernel cannot be started again: %s", e.Message).WithDetail(e.Detail)
 }
 
-// limit is how long the next batch may take.
-func (h *kernelHost) limit() time.Duration {
-	if h.warm {
-		return h.setup.Timeout
-	}
-	return max(h.setup.OpenTimeout, h.setup.Timeout)
-}
-
-// minSearchLimit is the least time a batch gets while a bad record is searched.
-const minSearchLimit = 30 * time.Second
-
-// searchLimit is how long a batch may take while a bad record is searched for:
-// much less than --timeout once it is known what batches take, or a record that
-// hangs would cost that time at every halving.
-func (h *kernelHost) searchLimit() time.Duration {
-	if h.slowest == 0 {
-		return h.limit()
-	}
-	return min(h.setup.Timeout, max(minSearchLimit, 5*h.slowest))
-}
-
 // good notes a batch that the kernel has computed.
-func (h *kernelHost) good(took time.Duration) {
+func (h *kernelHost) good(took time.Duration, of load) {
+	h.limits.good(took, of, !h.warm)
 	h.warm = true
-	h.slowest = max(h.slowest, took)
+}
+
+// limit is how long a batch may take now.
+func (h *kernelHost) limit(of load) time.Duration { return h.limits.batch(of, !h.warm) }
+
+// tooLong is the failure of a batch that took longer. The message depends on the
+// record alone, if it is one; the limit on what came before.
+func (h *kernelHost) tooLong(limit time.Duration) error {
+	h.kill()
+	flag := "--timeout"
+	if h.limits.least == 0 {
+		flag += " " + h.limits.timeout.String()
+	}
+	return fault.New(fault.Timeout, "the kernel did not answer in time (%s)", flag).
+		WithDetail(fmt.Sprintf("it was waited for %s", limit))
+}
+
+// trimTimeout bounds a kernel's giving memory back.
+const trimTimeout = 30 * time.Second
+
+// trim lets the kernel give cached memory back, if it can: the next, smaller batch
+// may then find it in one piece. What it costs if it fails is only time.
+func (h *kernelHost) trim(ctx context.Context) {
+	if h.process == nil || !h.info.CanTrim {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, trimTimeout)
+	defer cancel()
+	before, after, err := h.process.Trim(ctx)
+	h.log.Info("kernel trimmed", "before", before.Cached, "after", after.Cached, "error", err)
 }
 
 // alloc gives memory that the kernel process sees, if it has any. It may be called

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -17,7 +16,8 @@ import (
 //
 // A kernel process that died with the batch is started again first. That may
 // have been chance, so the whole batch gets one more try before it is halved;
-// a kernel that said no to the batch would say no again.
+// a kernel that said no to the batch would say no again. One that hung is not
+// waited for once more either: its pieces tell as much, and sooner.
 func (r *chunkRun) isolate(job *work, err error) error {
 	failure := fault.As(err)
 	if failure == nil {
@@ -31,7 +31,7 @@ func (r *chunkRun) isolate(job *work, err error) error {
 func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 	job.verdicts = make([]verdict, len(job.sent))
 	s := &search{run: r, job: job}
-	if failure == nil || diedWith(failure.Kind) {
+	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(job.sent) == 1) {
 		failure = nil
 	}
 	err := s.settle(0, len(job.sent), failure)
@@ -50,16 +50,13 @@ func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 func (r *chunkRun) endBefore(job *work, e *elsewhereError) error {
 	at := job.sent[e.at]
 	suspect, behind := job.batch.Alone(at)
-	job.ready, job.verdicts = at, job.verdicts[:e.at]
+	job.ready, job.sent, job.verdicts = at, job.sent[:e.at], job.verdicts[:e.at]
 	if err := r.pass(job); err != nil {
 		return err
 	}
 	r.elsewhere, r.rest = &suspect, behind
 	return e
 }
-
-// diedWith reports whether the kernel process did not outlive such a failure.
-func diedWith(kind fault.Kind) bool { return kind == fault.Crash || kind == fault.Timeout }
 
 // search is the isolation of one batch.
 type search struct {
@@ -91,6 +88,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 			return &elsewhereError{failure, lo}
 		}
 		s.run.worker.sizes.shrink(hi - lo)
+		s.run.worker.host.trim(s.run.ctx)
 		if hi-lo == 1 { // frameworks' messages hold figures that differ from run to run
 			failure = fault.New(fault.OOM, "out of device memory, even alone").
 				WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail))
@@ -101,11 +99,28 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
 		return nil
 	}
-	middle := lo + (hi-lo)/2
-	if err := s.settle(lo, middle, nil); err != nil {
-		return err
+	return s.split(lo, hi, failure.Kind)
+}
+
+// split settles the records from lo to hi in pieces: halves, which find the record
+// with the fewest restarts; or quarters if they hang, where a good piece costs next
+// to nothing and a bad one all of its limit.
+func (s *search) split(lo, hi int, kind fault.Kind) error {
+	pieces := 2
+	if kind == fault.Timeout {
+		pieces = 4
 	}
-	return s.settle(middle, hi, nil)
+	n := hi - lo
+	for i := range pieces {
+		from, to := lo+n*i/pieces, lo+n*(i+1)/pieces
+		if from == to {
+			continue
+		}
+		if err := s.settle(from, to, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *search) line(i int) int64 { return s.job.batch.Records[s.job.sent[i]].Line }
@@ -125,7 +140,11 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := host.searchLimit()
+	of := loadOf(s.job.records[lo:hi])
+	limit := host.limits.piece(of, !host.warm)
+	if whole := hi-lo == len(s.job.sent); whole || hi-lo == 1 {
+		limit = host.limits.batch(of, !host.warm)
+	}
 	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	defer cancel()
 	started := time.Now()
@@ -134,12 +153,9 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	r.stats.Busy += took
 	switch {
 	case err == nil:
-		host.good(took)
+		host.good(took, of)
 	case errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil:
-		host.kill()
-		// The message depends on the record alone; limit on what came before.
-		err = fault.New(fault.Timeout, "the kernel did not answer in time (--timeout %s)", host.setup.Timeout).
-			WithDetail(fmt.Sprintf("it was waited for %s", limit))
+		err = host.tooLong(limit)
 	}
 	return results, err
 }

@@ -72,7 +72,9 @@ func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
 		io.Reader
 		io.Writer
 	}{bytes.NewReader(nil), io.Discard}
-	w := &Worker{conn: wire.NewConn(conn), setup: setup, log: log, host: &kernelHost{setup: setup, builtins: []string{kernel}, log: log}}
+	w := &Worker{conn: wire.NewConn(conn), setup: setup, log: log, pace: newPacer(), host: &kernelHost{
+		setup: setup, builtins: []string{kernel}, log: log, limits: limits{timeout: setup.Timeout, open: setup.OpenTimeout},
+	}}
 	w.sizes.want = batchSize
 	t.Cleanup(w.host.close)
 	if _, err := w.host.describe(t.Context()); err != nil {

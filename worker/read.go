@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -100,12 +101,15 @@ func (b *batchReader) give(batch *chunk.Batch) {
 func (b *batchReader) prepare(batch *chunk.Batch) *work {
 	n := len(batch.Records)
 	job := &work{
-		batch: batch, refused: make([]*fault.Error, n), ready: n,
+		batch: batch, ready: n,
 		sent: make([]int, 0, n), records: make([][]byte, 0, n), spans: make([]uint32, 0, 2*n*len(b.inputs)),
 	}
 	var info jsonline.Info
 	for i, record := range batch.Records {
 		if refusal := b.refuse(record, &info); refusal != nil {
+			if job.refused == nil {
+				job.refused = make([]*fault.Error, n)
+			}
 			job.refused[i] = refusal
 			continue
 		}
@@ -124,6 +128,9 @@ func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Er
 	if record.TooLong {
 		return fault.New(fault.Record, "the line has %d bytes, more than --max-record-bytes %d", len(record.Data), b.options.MaxBytes)
 	}
+	if b.trusts(record.Data) {
+		return nil
+	}
 	if err := b.check.Scan(record.Data, info); err != nil {
 		return fault.New(fault.Record, "not valid JSON: %w", err)
 	}
@@ -131,6 +138,15 @@ func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Er
 		return fault.New(fault.Upstream, "the record came in with an _error")
 	}
 	return nil
+}
+
+// markText is what a record that came in with a mark has in it.
+var markText = []byte(`"` + chunk.ErrorMember + `"`)
+
+// trusts reports whether the line is not to be looked at. One that may be marked
+// is, and so is every line of which members are wanted.
+func (b *batchReader) trusts(line []byte) bool {
+	return b.options.NoValidate && len(b.inputs) == 0 && !bytes.Contains(line, markText)
 }
 
 // stop ends the reading and waits for it. Batches that nobody came to are given

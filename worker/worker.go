@@ -46,13 +46,14 @@ type Worker struct {
 	sizes    batchSizes
 	judged   bool        // the first batch was looked at
 	stop     atomic.Bool // end the chunk at the next batch border
+	scarce   atomic.Bool // keep no batch waiting
+	pace     *pacer
 	assigned chan wire.Assign
 }
 
 // run is the whole life of a worker process; it returns the exit status.
 func run(builtins []string) int {
 	proc.IgnoreStopSignals()
-	proc.CollectLessOften()
 	signal.Ignore(syscall.SIGPIPE)
 	proc.CloseOnExec(wire.Descriptor)
 	_ = proc.BecomeSubreaper() // without it, process groups must do
@@ -60,7 +61,7 @@ func run(builtins []string) int {
 	if file == nil {
 		return 2
 	}
-	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), assigned: make(chan wire.Assign, 1)}
+	w := &Worker{conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(), assigned: make(chan wire.Assign, 1)}
 
 	first, err := w.conn.Receive()
 	if err != nil || first.Setup == nil {
@@ -71,7 +72,10 @@ func run(builtins []string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w.sizes.want = w.setup.Records.BatchSize
-	w.host = &kernelHost{setup: w.setup, builtins: builtins, log: w.log}
+	w.host = &kernelHost{
+		setup: w.setup, builtins: builtins, log: w.log,
+		limits: limits{timeout: w.setup.Timeout, open: w.setup.OpenTimeout, least: w.setup.LeastTimeout},
+	}
 
 	go w.listen(cancel)
 	go w.showAlive(ctx)
@@ -107,6 +111,11 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 		case message.Stop != nil:
 			crash.Point("worker-stopping")
 			w.stop.Store(true)
+			w.pace.nudge()
+		case message.Scarce != nil:
+			w.scarce.Store(true)
+		case message.Pace != nil:
+			w.pace.set(*message.Pace)
 		case message.End != nil:
 			close(w.assigned)
 		}

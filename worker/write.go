@@ -18,7 +18,7 @@ const progressInterval = 100 * time.Millisecond
 type partWriter struct {
 	worker  *Worker
 	part    *chunk.Part
-	encoder *encoder
+	encoder *encoders
 	release func(*chunk.Batch)
 	jobs    chan *work
 	done    chan struct{}
@@ -37,7 +37,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		encoder: newEncoder(w.setup.Records.Keep),
+		encoder: newEncoders(w.setup.Records.Keep, w.setup.Device.Threads),
 		jobs:    make(chan *work, ahead), done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	go p.run()
@@ -65,13 +65,14 @@ func (p *partWriter) run() {
 // judgeFirst looks at the first batch of the worker's life: did every record of
 // it fail, by the same message?
 func (p *partWriter) judgeFirst(job *work) {
-	if p.worker.judged || len(job.verdicts) == 0 {
+	if p.worker.judged || len(job.sent) == 0 {
 		return
 	}
 	p.worker.judged = true
 	p.first = &wire.FirstBatch{}
 	var same *fault.Error
-	for _, v := range job.verdicts {
+	for i := range job.sent {
+		v := job.verdict(i)
 		failure := v.fault
 		if failure == nil {
 			if result := v.results.At(v.index); result.Verdict == plugins.Failed {
@@ -112,13 +113,14 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, erro
 }
 
 func (p *partWriter) write(job *work) error {
+	p.encoder.begin(job)
 	next := 0 // in job.sent
 	for i, record := range job.batch.Records[:job.ready] {
 		var err error
-		if refusal := job.refused[i]; refusal != nil {
+		if refusal := job.refusal(i); refusal != nil {
 			err = p.fail(record, refusal)
 		} else {
-			err = p.settle(record, job.verdicts[next])
+			err = p.settle(record, next, job.verdict(next))
 			next++
 		}
 		if err != nil {
@@ -128,8 +130,8 @@ func (p *partWriter) write(job *work) error {
 	return nil
 }
 
-// settle writes what became of a record that the kernel has seen.
-func (p *partWriter) settle(record chunk.Record, v verdict) error {
+// settle writes what became of a record that the kernel has seen, the i-th of those.
+func (p *partWriter) settle(record chunk.Record, i int, v verdict) error {
 	if v.fault != nil {
 		return p.fail(record, v.fault)
 	}
@@ -140,7 +142,7 @@ func (p *partWriter) settle(record chunk.Record, v verdict) error {
 	case plugins.Failed:
 		return p.fail(record, fault.New(fault.Record, "%s", result.Message))
 	}
-	lines, refusal := p.encoder.encode(record.Data, v.results, v.index)
+	lines, refusal := p.encoder.encode(record.Data, i, v)
 	if refusal != nil {
 		return p.fail(record, refusal)
 	}

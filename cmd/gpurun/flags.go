@@ -7,11 +7,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -20,9 +22,12 @@ type jobFlags struct {
 	config       orchestrator.Config
 	kernelConfig string
 	pin          string
+	workers      string
+	monitor      string
 	split        string
 	batchBytes   byteSize
 	maxRecord    byteSize
+	partBytes    byteSize
 	batchSize    int
 }
 
@@ -45,8 +50,11 @@ func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 	c := &f.config
 	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, 0,2, 0-3, GPU-uuid, or cpu:4 for four CPU workers")
 	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs for each worker, for a model that is spread over several")
-	flags.IntVar(&c.WorkersPerGPU, "workers-per-gpu", 1, "workers on each GPU; 2 to 4 help small models, whose launches leave gaps")
+	flags.StringVar(&f.workers, "workers-per-gpu", "1", "workers on each GPU; 2 to 4 help small models, whose launches leave gaps; auto: as many as there are cores for, and memory")
 	flags.StringVar(&f.pin, "pin", "index", "pin workers by index or uuid in CUDA_VISIBLE_DEVICES; some frameworks choke on UUIDs")
+	flags.StringVar(&c.Profile, "profile", "datacenter", "how early a hot GPU is slowed: datacenter, or workstation (earlier)")
+	flags.StringVar(&f.monitor, "monitor-config", "", "temperatures, memory shares and times of the monitor: a YAML `FILE`")
+	flags.BoolVar(&c.NoMonitor, "no-monitor", false, "do not watch temperature and memory, and slow nothing down")
 	flags.BoolVar(&c.NoAffinity, "no-affinity", false, "let workers run on all CPUs, not only on those near their GPU")
 }
 
@@ -67,8 +75,12 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.Int64Var(&c.Limit, "limit", 0, "use only so many records (0: all)")
 	flags.Int64Var(&c.Offset, "offset", 0, "pass over so many records first")
 	flags.StringSliceVar(&c.Keep, "keep", nil, "keep only these members of the input records, beside the kernel's own: id,url")
+	flags.BoolVar(&c.NoValidate, "no-validate", false, "trust the input to be valid JSON instead of checking each line; saves about 1 s of CPU a GB")
 	flags.BoolVar(&c.Reprocess, "reprocess", false, "give records that come in with an \"_error\" to the kernel too, instead of passing them on")
 }
+
+// minCheckpoint: with shorter ones a job would do little else.
+const minCheckpoint = time.Second
 
 // resolve makes a Config of the flags.
 func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
@@ -80,9 +92,10 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		flag  string
 		value int64
 	}{
-		{"gpus-per-worker", int64(c.GPUsPerWorker)}, {"workers-per-gpu", int64(c.WorkersPerGPU)},
+		{"gpus-per-worker", int64(c.GPUsPerWorker)},
 		{"batch-size", int64(f.batchSize)}, {"batch-bytes", int64(f.batchBytes)},
 		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
+		{"part-bytes", int64(f.partBytes)},
 		{"timeout", int64(c.Timeout)}, {"open-timeout", int64(c.OpenTimeout)},
 		{"checkpoint", int64(c.Checkpoint)},
 	} {
@@ -90,19 +103,21 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 			return c, usagef("--%s must be at least 1, not %s", one.flag, cmd.Flags().Lookup(one.flag).Value)
 		}
 	}
+	if cmd.Flags().Lookup("checkpoint") != nil && c.Checkpoint < minCheckpoint {
+		return c, usagef("--checkpoint %s is too short: at least %s, since each ends a chunk and begins another", c.Checkpoint, minCheckpoint)
+	}
+	if !cmd.Flags().Changed("timeout") {
+		c.Timeout = 0 // it follows from the batches
+	}
+	if err := f.resolveDevices(&c); err != nil {
+		return c, err
+	}
 	if cmd.Flags().Changed("batch-size") {
 		c.BatchSize = f.batchSize
 	}
-	c.BatchBytes = int(f.batchBytes)
+	c.BatchBytes, c.PartBytes = int(f.batchBytes), int64(f.partBytes)
 	if cmd.Flags().Changed("max-record-bytes") {
 		c.MaxRecordBytes = int64(f.maxRecord)
-	}
-	switch f.pin {
-	case "index":
-	case "uuid":
-		c.PinUUID = true
-	default:
-		return c, usagef("--pin %q is neither index nor uuid", f.pin)
 	}
 	if f.split != "auto" && f.split != "" {
 		c.Split = chunk.Split(f.split)
@@ -110,6 +125,27 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	var err error
 	c.KernelConfig, err = readConfig(f.kernelConfig)
 	return c, err
+}
+
+// resolveDevices takes the flags of devices that are more than a value.
+func (f *jobFlags) resolveDevices(c *orchestrator.Config) (err error) {
+	switch f.pin {
+	case "index":
+	case "uuid":
+		c.PinUUID = true
+	default:
+		return usagef("--pin %q is neither index nor uuid", f.pin)
+	}
+	if f.workers == "auto" {
+		c.WorkersPerGPU = orchestrator.AutoWorkers
+	} else if c.WorkersPerGPU, err = strconv.Atoi(f.workers); err != nil || c.WorkersPerGPU < 1 {
+		return usagef("--workers-per-gpu must be at least 1, or auto, not %s", f.workers)
+	}
+	if f.monitor == "" {
+		return nil
+	}
+	c.Monitor, err = gpu.LoadConfig(f.monitor)
+	return err
 }
 
 // readConfig takes JSON, or the name of a file that holds it.

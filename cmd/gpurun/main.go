@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/profile"
 	"github.com/gpurun/gpurun/plugins/builtin"
 	"github.com/gpurun/gpurun/worker"
 )
@@ -14,7 +15,10 @@ import (
 func main() {
 	worker.Init(builtin.Kernels()) // does not return in workers and kernels
 	_ = proc.BecomeSubreaper()     // what a killed worker leaves comes to us
-	os.Exit(Main())
+	stop := profile.Start("orchestrator")
+	code := Main()
+	stop()
+	os.Exit(code)
 }
 
 // Main is the command; it returns the exit status.

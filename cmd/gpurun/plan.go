@@ -75,6 +75,9 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 		name = ""
 	}
 	fmt.Fprintf(table, "kernel\t%s\t%s\n", plan.Kernel, name)
+	if needs := needsText(plan); needs != "" {
+		fmt.Fprintf(table, "needs\t%s\t\n", needs)
+	}
 	if plan.ChunkRecords > 0 {
 		fmt.Fprintf(table, "chunks\t%s of %s records\tbatches of %s\n",
 			progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords), progress.Count(int64(plan.BatchSize)))
@@ -91,6 +94,18 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 	for _, note := range plan.Notes {
 		fmt.Fprintf(w, "note: %s\n", note)
 	}
+}
+
+// needsText is what the kernel said that it cannot do without.
+func needsText(plan orchestrator.Plan) string {
+	var needs []string
+	if plan.Info.NeedsGPU {
+		needs = append(needs, "a GPU")
+	}
+	if plan.Info.MinMemory > 0 {
+		needs = append(needs, fmt.Sprintf("%d MiB of its memory", plan.Info.MinMemory>>20))
+	}
+	return strings.Join(append(needs, plan.Info.Frameworks...), ", ")
 }
 
 func recordsText(plan orchestrator.Plan) string {

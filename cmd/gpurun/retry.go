@@ -12,9 +12,11 @@ changes at once, when all of it is done; interrupted, the same command goes on.
 
   gpurun retry out.jsonl
   gpurun retry out.jsonl -k ./fixed-kernel --timeout 30m
+  gpurun retry out/
 
 The kernel and its configuration are those of the job unless others are given.
-An input or output that was changed since the job is refused. Records that came
+An input or output that was changed since the job is refused; of a folder of
+parts every part is read to see that. Records that came
 in with an "_error" stay as they are.`
 
 func newRetry() *cobra.Command {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -34,6 +35,10 @@ or sent to a file of its own with --errors.
 
 Interrupted by a signal, a crash, a reboot or a full disk, the same command goes
 on where it was; at most --checkpoint of each worker's work is done again.
+
+-o out/ keeps the output in parts, out/part-00000.jsonl and so on, with a
+manifest.json that says what each holds. One behind the other they are the
+output in one file. The folder appears when it is complete, like a file.
 
 Records alone go to standard output; bars, lines and events go to standard
 error. Beside out.jsonl the folder out.jsonl.gpurun keeps the job's journal
@@ -63,7 +68,9 @@ func newRun() *cobra.Command {
 	flags.SortFlags = false
 	c := &f.config
 	f.register(flags)
-	flags.StringVarP(&c.Output, "output", "o", "", "the output: a `FILE`, which appears when it is complete, or - for standard output")
+	flags.StringVarP(&c.Output, "output", "o", "", "the output: a `FILE`, which appears when it is complete; FOLDER/ for one in parts, with a manifest.json; or - for standard output")
+	f.partBytes = chunk.DefaultPartBytes
+	flags.Var(&f.partBytes, "part-bytes", "a part of -o FOLDER/ ends with the first chunk by which it has so many bytes")
 	flags.BoolVar(&c.Force, "force", false, "replace an output that exists")
 	flags.BoolVar(&c.Fresh, "fresh", false, "start over, where the same command would go on with an interrupted job")
 	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "go on with an interrupted job although these changed: kernel,config")
@@ -77,7 +84,7 @@ func newRun() *cobra.Command {
 // registerRunning adds what run and retry share: limits, and what is shown.
 func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.DurationVar(&c.Timeout, "timeout", orchestrator.DefaultTimeout, "how long a batch may take before its kernel is killed and the batch searched for the record that hangs")
+	flags.DurationVar(&c.Timeout, "timeout", orchestrator.DefaultTimeout, "how long a batch may take before its kernel is killed and the batch searched for the record that hangs; unless given, 20 times the slowest batch so far, at least 1m")
 	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch")
 	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
 	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "how much of each worker's work a kill may cost")

@@ -2,6 +2,7 @@ package jsonline
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -9,9 +10,18 @@ import (
 // as a float32, in the form that encoding/json uses. JSON has no NaN and no
 // infinity: for these it appends null and returns false.
 func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
-	// Compared as float32: 1e-6 is not the same number in both precisions.
-	abs := float32(math.Abs(float64(f)))
-	return appendFloat(dst, float64(f), 32, abs != 0 && (abs < 1e-6 || abs >= 1e21))
+	b := math.Float32bits(f)
+	if !isPlain32(b) {
+		return appendFloat(dst, float64(f), 32, true)
+	}
+	dst = slices.Grow(dst, maxPlain32)
+	at := len(dst)
+	if b>>31 != 0 {
+		dst = append(dst, '-')
+		at++
+	}
+	digits, exponent := decimal32(b)
+	return dst[:at+putDecimal(dst[at:at+maxPlain32-1], digits, exponent)], true
 }
 
 // AppendFloat64 is AppendFloat32 for a float64.

@@ -123,6 +123,19 @@ func marked(entry string) []int {
 	return pids
 }
 
+// IsDescendant reports whether a process is a child of another, or a child's child.
+func IsDescendant(pid, ancestor int) bool {
+	for range sweepRounds {
+		if _, pid = stat(pid); pid <= 1 {
+			return false
+		}
+		if pid == ancestor {
+			return true
+		}
+	}
+	return false
+}
+
 func childrenOf(parent int) []int {
 	var pids []int
 	eachPid(func(pid int) {

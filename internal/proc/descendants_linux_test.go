@@ -3,6 +3,7 @@ package proc
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
@@ -137,4 +138,27 @@ func TestStat(t *testing.T) {
 	if _, ppid := stat(p.Pid()); ppid != os.Getpid() {
 		t.Errorf("parent %d", ppid)
 	}
+}
+
+func TestIsDescendant(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "sleep 60 & echo $!; wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var grandchild int
+	if _, err := fmt.Fscan(out, &grandchild); err != nil {
+		t.Fatal(err)
+	}
+	if !IsDescendant(grandchild, os.Getpid()) || !IsDescendant(cmd.Process.Pid, os.Getpid()) {
+		t.Error("a grandchild is no descendant")
+	}
+	if IsDescendant(os.Getpid(), cmd.Process.Pid) || IsDescendant(os.Getpid(), os.Getpid()) || IsDescendant(1<<30, os.Getpid()) {
+		t.Error("who is no descendant is one")
+	}
+	_ = syscall.Kill(grandchild, syscall.SIGKILL)
+	_ = cmd.Wait()
 }

@@ -7,9 +7,8 @@
 //	p.Exit()              // "exit status 3", "killed by SIGSEGV"
 //
 // Beside that it has what a process does to itself before it starts others:
-// become a subreaper, ignore the signals that schedulers send to everybody, close
-// what it inherited when it executes something else, and spare itself the garbage
-// collector.
+// become a subreaper, ignore the signals that schedulers send to everybody, and
+// close what it inherited when it executes something else.
 //
 // It knows nothing of workers, kernels or GPUs.
 package proc

@@ -71,6 +71,16 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
+// Foreign reports whether it was ended by a signal that it did not bring upon
+// itself: somebody sent it, a person, a scheduler, or the kernel for want of memory.
+func (e Exit) Foreign() bool {
+	switch e.Signal {
+	case 0, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGABRT, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGPIPE:
+		return false
+	}
+	return true
+}
+
 // Start starts c in a process group of its own. When the process ends, whatever
 // is left of its group is killed before Done is closed.
 func Start(c Command) (*Process, error) {

@@ -19,16 +19,3 @@ func CloseOnExec(fds ...int) {
 		syscall.CloseOnExec(fd)
 	}
 }
-
-// heapFloor is memory that nobody touches, so that it is none, but that the garbage
-// collector counts.
-var heapFloor []byte
-
-// CollectLessOften lets garbage grow to 32 MB before it is collected. A process that
-// moves batches has little else on its heap: the collector would run at every 4 MB,
-// and take more time than the work.
-func CollectLessOften() {
-	if heapFloor == nil {
-		heapFloor = make([]byte, 32<<20)
-	}
-}

@@ -90,14 +90,18 @@ func (s *state) line(now time.Time) string {
 	if s.job.Failed > 0 {
 		parts = append(parts, Count(s.job.Failed)+" failed")
 	}
-	return strings.Join(append(parts, s.workersText(now)), ", ")
+	parts = append(parts, s.workersText(now))
+	if text := s.heatText(); text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // workersText is how many workers are at what; the caller holds the lock.
 func (s *state) workersText(now time.Time) string {
 	counts := s.phases(now)
 	var parts []string
-	for _, p := range []phase{computing, opening, ready, waiting, restarting, lost} {
+	for _, p := range []phase{computing, opening, ready, waiting, restarting, lost, left} {
 		if counts[p] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[p], p))
 		}

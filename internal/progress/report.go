@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -18,18 +19,57 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 	fmt.Fprintf(w, "\n%s in %s (%s)\n", plural(r.In-r.Pending, "record"), durationText(r.Elapsed), rateText(r.Rate))
 	fmt.Fprintf(w, "  %s in = %s succeeded + %s failed + %s dropped + %s pending\n",
 		Count(r.In), Count(r.Succeeded), Count(r.Failed), Count(r.Dropped), Count(r.Pending))
+	if r.Uncounted {
+		fmt.Fprintln(w, "  the rest of the input was not counted: all of it is pending too")
+	}
 	if r.Blank > 0 {
 		fmt.Fprintf(w, "  %s skipped\n", plural(r.Blank, "blank line"))
 	}
 	writeWorkers(w, r)
+	writeDevices(w, r)
 	writeFailures(w, r)
 	writeNext(w, r)
+}
+
+// writeDevices is a line for each GPU of which something is known, and what
+// follows from it.
+func writeDevices(w io.Writer, r orchestrator.Report) {
+	for _, d := range r.Devices {
+		if facts := deviceFacts(d); len(facts) > 0 {
+			fmt.Fprintf(w, "  %s: %s\n", d.Device, strings.Join(facts, ", "))
+		}
+	}
+	for _, line := range r.Recommendations {
+		fmt.Fprintf(w, "  hint: %s\n", line)
+	}
+}
+
+func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
+	if celsius, known := d.PeakTemperature.Get(); known {
+		facts = append(facts, fmt.Sprintf("up to %d°C", celsius))
+	}
+	if d.Throttled > 0 {
+		facts = append(facts, "slowed for "+durationText(d.Throttled))
+	}
+	if percent, known := d.PeakMemory.Get(); known {
+		facts = append(facts, fmt.Sprintf("%.0f %% of memory", percent))
+	}
+	if percent, known := d.Utilization.Get(); known {
+		facts = append(facts, fmt.Sprintf("%.0f %% load", percent))
+	}
+	if joule, known := d.Energy.Get(); known && joule > 0 {
+		facts = append(facts, fmt.Sprintf("%.1f Wh", float64(joule)/3600))
+	}
+	if d.Problem != "" {
+		facts = append(facts, plain(d.Problem))
+	}
+	return facts
 }
 
 // WriteCommitted writes what an unfinished job has done so far.
 func WriteCommitted(w io.Writer, r orchestrator.Report) {
 	total := "records"
-	if r.In > 0 {
+	if r.In > 0 && !r.Uncounted {
 		total = fmt.Sprintf("of %s records", Count(r.In))
 	}
 	fmt.Fprintf(w, "  %s %s committed: %s succeeded, %s failed, %s dropped\n",
@@ -102,6 +142,8 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 		output = "the output"
 	}
 	switch {
+	case r.Stop != nil && r.Uncounted:
+		fmt.Fprintf(w, "  stopped: more than %s not computed%s\n", plural(r.Pending, "record"), goOn(r))
 	case r.Stop != nil && r.Pending > 0:
 		fmt.Fprintf(w, "  stopped: %s not computed%s\n", plural(r.Pending, "record"), goOn(r))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":

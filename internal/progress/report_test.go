@@ -67,6 +67,10 @@ func TestWriteReport(t *testing.T) {
 			r.Succeeded, r.Pending = 700_000, 300_000
 			r.Stop = fault.New(fault.Canceled, "stopped on request")
 		},
+		"uncounted": func(r *orchestrator.Report) {
+			r.In, r.Succeeded, r.Pending, r.Uncounted = 702_000, 700_000, 2_000, true
+			r.Stop = fault.New(fault.Canceled, "stopped on request")
+		},
 		"stream": func(r *orchestrator.Report) {
 			r.Input, r.Output, r.Folder = "-", "-", "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef"
 			r.Succeeded, r.Failed = 999_999, 1

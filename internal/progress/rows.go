@@ -74,6 +74,9 @@ func (s *state) widen(now time.Time) {
 	s.statusWidth = max(s.statusWidth, len(opening), textWidth(whole.tail()))
 	s.countWidth = max(s.countWidth, textWidth(countText(max(whole.done, whole.size), whole.size, false)))
 	for _, device := range s.devices { // a chunk of a stream can be more than all so far
+		if device.hottest().known {
+			s.statusWidth = max(s.statusWidth, textWidth(s.deviceRow(device, now).status))
+		}
 		_, size := s.chunkOf(device)
 		s.countWidth = max(s.countWidth, textWidth(countText(size, size, false)))
 	}
@@ -176,6 +179,7 @@ func (s *state) deviceRow(d *deviceState, now time.Time) row {
 	if n < len(d.slots) {
 		r.status = fmt.Sprintf("%s %d/%d", shown, n, len(d.slots))
 	}
+	r.status = d.hottest().over(r.status)
 	r.done, r.size = s.chunkOf(d)
 	if r.idle = r.size == 0; r.idle {
 		r.size = 1 // an empty bar, not a full one

@@ -41,6 +41,7 @@ type deviceState struct {
 	slots []int
 	sum   int64 // records of finished chunks
 	pace  pace
+	heat  []heat // of the GPUs it is made of
 }
 
 // phase is what a worker is at.
@@ -53,6 +54,7 @@ const (
 	computing  phase = "computing"
 	restarting phase = "restarting"
 	lost       phase = "lost"
+	left       phase = "left" // made room for others
 )
 
 // between is how long a worker may be without a chunk before it is shown as
@@ -71,6 +73,9 @@ func (s *state) plan(plan orchestrator.Plan, now time.Time) {
 		}
 		if device == nil {
 			device = &deviceState{name: name}
+			for _, part := range slot.Devices {
+				device.heat = append(device.heat, heat{name: part.String(), pace: 1})
+			}
 			s.devices = append(s.devices, device)
 		}
 		device.slots = append(device.slots, len(s.slots))
@@ -91,6 +96,11 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		s.enter(e.Slot, ready, now)
 	case orchestrator.WorkerLost:
 		s.lose(e, now)
+	case orchestrator.WorkerLeft:
+		slot := s.enter(e.Slot, left, now)
+		slot.done, slot.size = 0, 0
+	case orchestrator.DeviceSample:
+		s.warm(e)
 	case orchestrator.ChunkStarted:
 		slot := s.enter(e.Slot, computing, now)
 		slot.done, slot.size = 0, e.Records
@@ -113,7 +123,9 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.Finished:
 		r := e.Report
 		s.job = chunk.Counts{Records: r.In - r.Pending, Succeeded: r.Succeeded, Failed: r.Failed, Dropped: r.Dropped}
-		s.total, s.end = r.In, &r
+		if s.total, s.end = r.In, &r; r.Uncounted {
+			s.total = -1
+		}
 	}
 }
 
@@ -205,7 +217,7 @@ func (s *state) phaseOf(d *deviceState, now time.Time) (phase, int) {
 	for _, i := range d.slots {
 		counts[s.slots[i].shown(now)]++
 	}
-	for _, p := range []phase{computing, opening, restarting, lost, ready} {
+	for _, p := range []phase{computing, opening, restarting, lost, ready, left} {
 		if counts[p] > 0 {
 			return p, counts[p]
 		}

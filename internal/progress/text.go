@@ -25,6 +25,8 @@ func notice(event orchestrator.Event) string {
 			return fmt.Sprintf("resuming: %s records done", Count(e.Done))
 		}
 		return fmt.Sprintf("resuming: %s of %s records done", Count(e.Done), Count(e.Total))
+	case orchestrator.DeviceEvent:
+		return heatNotice(e)
 	}
 	return alarm(event)
 }

@@ -11,6 +11,8 @@
 //	  Assign ────────────────────────────►  compute a chunk
 //	  ◄──────────────── Progress, Progress, …
 //	  ◄──────────────── Done {segment, rest} (or Failed)
+//	  Stop ──────────────────────────────►  end it at the next batch border
+//	  ◄──────────────── Left {rest}, if batches are in flight, then Done
 //	  Assign …
 //	  End ───────────────────────────────►  close the kernel, exit
 //	  (end of the connection) ───────────►  kill everything, exit
@@ -49,11 +51,14 @@ type Message struct {
 	Setup  *Setup  `json:"setup,omitempty"`
 	Assign *Assign `json:"assign,omitempty"`
 	Stop   *Stop   `json:"stop,omitempty"`
+	Scarce *Scarce `json:"scarce,omitempty"`
+	Pace   *Pace   `json:"pace,omitempty"`
 	End    *End    `json:"end,omitempty"`
 
 	// To the orchestrator.
 	Ready    *Ready    `json:"ready,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
+	Left     *Left     `json:"left,omitempty"`
 	Done     *Done     `json:"done,omitempty"`
 	Failed   *Failed   `json:"failed,omitempty"`
 	Alive    *Alive    `json:"alive,omitempty"`
@@ -73,8 +78,11 @@ type Setup struct {
 	Device      Device        `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`
-	LogLevel    string        `json:"log_level,omitempty"`
-	Records     Records       `json:"records"`
+	// LeastTimeout: the limit of a batch follows from those that were good, between
+	// this and Timeout; 0 if the user has set Timeout.
+	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
+	LogLevel     string        `json:"log_level,omitempty"`
+	Records      Records       `json:"records"`
 }
 
 // Records is how records are treated.
@@ -84,6 +92,7 @@ type Records struct {
 	MaxBytes    int64    `json:"max_bytes"`
 	Keep        []string `json:"keep,omitempty"`
 	Reprocess   bool     `json:"reprocess,omitempty"`
+	NoValidate  bool     `json:"no_validate,omitempty"`
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
 	Framed      bool     `json:"framed,omitempty"`
 	Step        string   `json:"step"`
@@ -112,6 +121,20 @@ type Assign struct {
 
 // Stop asks the worker to end its chunk at the next batch border.
 type Stop struct{}
+
+// Scarce says that the job comes to its end: from now on no batch should wait at
+// the kernel that somebody else could compute.
+type Scarce struct{}
+
+// Pace says how fast the worker may compute from now on.
+type Pace struct {
+	// Share is that of the time in which it may: 1 is all of it, 0 pauses it at the
+	// next batch border.
+	Share float64 `json:"share"`
+	// HandBack is how long a pause may last before the rest of the chunk is given
+	// back, as by Stop.
+	HandBack time.Duration `json:"hand_back"`
+}
 
 // End says that no chunk follows: close the kernel and exit.
 type End struct{}
@@ -151,11 +174,19 @@ type FirstBatch struct {
 	Failed *fault.Error `json:"failed,omitempty"`
 }
 
+// Left is the answer to Stop of a worker that still has batches in flight: what it
+// will not come to, so that nobody has to wait for those. It is not in Done then.
+type Left struct {
+	Rest chunk.Chunk `json:"rest"`
+	// InFlight is how many records it still has with its kernel.
+	InFlight int64 `json:"in_flight"`
+}
+
 // Done says that the chunk, or its beginning up to Rest, is computed and its
 // part closed.
 type Done struct {
 	Segment chunk.Segment `json:"segment"`
-	// Rest is what was not computed: nil for nothing.
+	// Rest is what was not computed and not Left: nil for nothing.
 	Rest  *chunk.Chunk `json:"rest,omitempty"`
 	Stats Stats        `json:"stats"`
 	// Elsewhere is a record before the rest, for another device.

@@ -17,7 +17,8 @@ type kernel struct{ plugins.Base }
 // Describe refuses a configuration: there is nothing to configure, and a user
 // who gives one expects something to happen.
 func (kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
-	return plugins.Info{Name: "echo"}, config.Decode(&struct{}{})
+	// Nothing is computed, so batches are what costs: larger ones than usual.
+	return plugins.Info{Name: "echo", BatchSize: 512}, config.Decode(&struct{}{})
 }
 
 func (kernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {

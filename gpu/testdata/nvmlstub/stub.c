@@ -18,6 +18,24 @@
  *   NVMLSTUB_INIT=CODE   nvmlInit fails with this number, e.g. 18: versions
  *                        of driver and library differ
  *   NVMLSTUB_LOST=I,J    these GPUs are lost: no handle for them
+ *   NVMLSTUB_STATE=FILE  how the GPUs are doing; it is read again for every call,
+ *                        so a test steers a running program. A line is
+ *                        "INDEX KEY VALUE", INDEX * is every GPU, and of two
+ *                        lines for one thing the last holds. Keys, with units:
+ *                          temperature slowdown shutdown   C
+ *                          utilization fan                 %
+ *                          used total reserved             MiB of memory
+ *                          power limit                     mW
+ *                          energy                          mJ
+ *                          clock_sm clock_memory           MHz
+ *                          throttle                        NVML's bits
+ *                          ecc_corrected ecc_uncorrected   errors
+ *                          processes                       PID:MIB,PID:MIB
+ *                          mig                             number of instances
+ *                          handle                          only for words
+ *                        Instead of a number a VALUE may be a word: unsupported
+ *                        (the call answers so), lost (the GPU is, and every call
+ *                        says so), hang (the call returns when the line is gone).
  *   NVMLSTUB_EVENTS=FILE each line "INDEX XID" of this file, also one appended
  *                        later, is an event of that GPU, told once in a process
  *                        and only to who waits for that GPU; "INDEX lost" loses
@@ -28,7 +46,12 @@
  *
  * GPU i has the UUID GPU-0000000i-0000-4000-8000-000000000000 (i in hex, 8
  * digits), 80 GiB of memory, of which 1 GiB is in use, the PCI bus 0x10+i, and
- * CPU i modulo the number of CPUs is near it. The driver is 580.00.00.
+ * CPU i modulo the number of CPUs is near it. It is at 40 C, slows down at 89 and
+ * has no fan, as an H200. Its MIG instance n is MIG-0000000i-000n-4000-8000-... and
+ * has 10 GiB. The driver is 580.00.00.
+ *
+ * -DOLD_DRIVER leaves out what drivers of 2019 did not have: MIG, energy, the
+ * second version of the memory call, and the new name of the throttle reasons.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -37,12 +60,12 @@
 #include <unistd.h>
 #include <sys/syscall.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15 };
 enum { XID_CRITICAL_ERROR = 8 };
 enum { MAX_GPUS = 64 };
 
 typedef int nvmlReturn_t;
-typedef struct { unsigned index; } *nvmlDevice_t;
+typedef struct { unsigned index; int instance; } *nvmlDevice_t; /* instance -1: the GPU */
 typedef struct {
 	char busIdLegacy[16];
 	unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
@@ -56,8 +79,6 @@ typedef struct {
 	unsigned gpuInstanceId, computeInstanceId;
 } nvmlEventData_t;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
-
-static const unsigned long long GiB = 1ULL << 30;
 
 static void note(const char *call)
 {
@@ -76,13 +97,51 @@ static unsigned gpus(void)
 	return count < MAX_GPUS ? (unsigned)count : MAX_GPUS;
 }
 
-static struct { unsigned index; } devices[MAX_GPUS];
+static struct { unsigned index; int instance; } devices[MAX_GPUS];
 static int gone[MAX_GPUS]; /* by a line of NVMLSTUB_EVENTS */
+
+/* look finds what NVMLSTUB_STATE says of a GPU; 0: nothing. */
+static int look(unsigned index, const char *key, char *value, size_t size)
+{
+	const char *path = getenv("NVMLSTUB_STATE");
+	FILE *f = path ? fopen(path, "r") : NULL;
+	char line[512], which[16], what[32], is[448];
+	int found = 0;
+	while (f && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%15s %31s %447s", which, what, is) != 3 || strcmp(what, key) != 0)
+			continue;
+		if (strcmp(which, "*") != 0 && strtoul(which, NULL, 10) != index)
+			continue;
+		snprintf(value, size, "%s", is);
+		found = 1;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* value reads a number of the state, or does what a word there says. */
+static nvmlReturn_t value(unsigned index, const char *key, unsigned long long *to)
+{
+	char is[448];
+	while (look(index, key, is, sizeof is)) {
+		if (strcmp(is, "unsupported") == 0)
+			return NOT_SUPPORTED;
+		if (strcmp(is, "hang") == 0) {
+			usleep(2000);
+			continue;
+		}
+		*to = strtoull(is, NULL, 10);
+		break;
+	}
+	return SUCCESS;
+}
 
 static int lost(unsigned index)
 {
 	const char *list = getenv("NVMLSTUB_LOST");
-	if (gone[index])
+	char is[448];
+	if (gone[index] || (look(index, "handle", is, sizeof is) && strcmp(is, "lost") == 0))
 		return 1;
 	while (list && *list) {
 		char *end;
@@ -127,6 +186,7 @@ const char *nvmlErrorString(nvmlReturn_t r)
 	case SUCCESS: return "Success";
 	case INVALID_ARGUMENT: return "Invalid Argument";
 	case NOT_SUPPORTED: return "Not Supported";
+	case NOT_FOUND: return "Not Found";
 	case INSUFFICIENT_SIZE: return "Insufficient Size";
 	case DRIVER_NOT_LOADED: return "Driver Not Loaded";
 	case TIMEOUT: return "Timeout";
@@ -153,9 +213,14 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 	note("nvmlDeviceGetHandleByIndex");
 	if (index >= gpus())
 		return INVALID_ARGUMENT;
+	unsigned long long ignored = 0;
+	nvmlReturn_t r = value(index, "handle", &ignored);
 	if (lost(index))
 		return GPU_IS_LOST;
+	if (r != SUCCESS)
+		return r;
 	devices[index].index = index;
+	devices[index].instance = -1;
 	*device = (nvmlDevice_t)&devices[index];
 	return SUCCESS;
 }
@@ -171,7 +236,9 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned size)
 {
 	char s[64];
 	note("nvmlDeviceGetUUID");
-	int length = snprintf(s, sizeof s, "GPU-%08x-0000-4000-8000-000000000000", device->index);
+	int length = device->instance < 0
+		? snprintf(s, sizeof s, "GPU-%08x-0000-4000-8000-000000000000", device->index)
+		: snprintf(s, sizeof s, "MIG-%08x-%04x-4000-8000-000000000000", device->index, device->instance);
 	return text(uuid, size, s, (size_t)length);
 }
 
@@ -187,30 +254,246 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned size)
 			break;
 		names = comma + 1;
 	}
+	if (device->instance >= 0) {
+		char s[96];
+		int length = snprintf(s, sizeof s, "%.*s MIG 1g.10gb", (int)strcspn(names, ","), names);
+		return text(name, size, s, (size_t)length);
+	}
 	return text(name, size, names, strcspn(names, ","));
+}
+
+static const unsigned long long MiB = 1ULL << 20;
+
+/* memory_of fills in both versions of the call. */
+static nvmlReturn_t memory_of(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+	unsigned long long total = device->instance < 0 ? 80 * 1024 : 10 * 1024, used = 1024, reserved = 0;
+	nvmlReturn_t r;
+	if (lost(device->index))
+		return GPU_IS_LOST;
+	if ((r = value(device->index, "used", &used)) != SUCCESS)
+		return r;
+	value(device->index, "total", &total);
+	value(device->index, "reserved", &reserved);
+	memory->total = total * MiB;
+	memory->reserved = reserved * MiB;
+	memory->used = used * MiB;
+	memory->free = (total - reserved - used) * MiB;
+	return SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
+	nvmlMemory_v2_t all;
+	nvmlReturn_t r = memory_of(device, &all);
 	note("nvmlDeviceGetMemoryInfo");
+	if (r != SUCCESS)
+		return r;
+	memory->total = all.total;
+	memory->free = all.free;
+	memory->used = all.used + all.reserved;
+	return SUCCESS;
+}
+
+/* sense answers a call for one number: the state's, or the given one. */
+static nvmlReturn_t sense(const char *call, nvmlDevice_t device, const char *key, unsigned long long is, unsigned *to)
+{
+	nvmlReturn_t r;
+	note(call);
+	r = value(device->index, key, &is);
 	if (lost(device->index))
 		return GPU_IS_LOST;
-	memory->total = 80 * GiB;
-	memory->used = 1 * GiB;
-	memory->free = 79 * GiB;
-	return SUCCESS;
+	if (device->instance >= 0)
+		return NOT_SUPPORTED;
+	*to = (unsigned)is;
+	return r;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *to)
+{
+	(void)sensor;
+	return sense("nvmlDeviceGetTemperature", device, "temperature", 40, to);
+}
+
+nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, int which, unsigned *to)
+{
+	return sense("nvmlDeviceGetTemperatureThreshold", device, which == 0 ? "shutdown" : "slowdown", which == 0 ? 95 : 89, to);
+}
+
+nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned *to)
+{
+	char is[448];
+	if (!look(device->index, "fan", is, sizeof is))
+		return NOT_SUPPORTED;
+	return sense("nvmlDeviceGetFanSpeed", device, "fan", 0, to);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *to)
+{
+	return sense("nvmlDeviceGetPowerUsage", device, "power", 126000, to);
+}
+
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned *to)
+{
+	return sense("nvmlDeviceGetEnforcedPowerLimit", device, "limit", 700000, to);
+}
+
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int which, unsigned *to)
+{
+	return which == 2 ? sense("nvmlDeviceGetClockInfo", device, "clock_memory", 3201, to)
+			  : sense("nvmlDeviceGetClockInfo", device, "clock_sm", 1980, to);
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, unsigned rates[2])
+{
+	rates[1] = 0;
+	return sense("nvmlDeviceGetUtilizationRates", device, "utilization", 0, &rates[0]);
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter, unsigned long long *to)
+{
+	unsigned count = 0;
+	nvmlReturn_t r = sense("nvmlDeviceGetTotalEccErrors", device, type == 0 ? "ecc_corrected" : "ecc_uncorrected", 0, &count);
+	(void)counter;
+	*to = count;
+	return r;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *to)
+{
+	unsigned bits = 0;
+	nvmlReturn_t r = sense("nvmlDeviceGetCurrentClocksThrottleReasons", device, "throttle", 0, &bits);
+	*to = bits;
+	return r;
+}
+
+/* process reads the n-th "PID:MIB" of the state. */
+static int process(nvmlDevice_t device, unsigned n, unsigned *pid, unsigned long long *bytes)
+{
+	char is[448], *at = is;
+	unsigned long long mib;
+	if (!look(device->index, "processes", is, sizeof is))
+		return 0;
+	for (; n > 0 && at; n--)
+		if ((at = strchr(at, ',')) != NULL)
+			at++;
+	if (!at || sscanf(at, "%u:%llu", pid, &mib) != 2)
+		return 0;
+	*bytes = mib * MiB;
+	return 1;
+}
+
+typedef struct { unsigned pid; unsigned long long used; } nvmlProcessInfo_v1_t;
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *list)
+{
+	unsigned n = 0, pid;
+	unsigned long long bytes = 0;
+	nvmlReturn_t r = value(device->index, "processes", &bytes);
+	note("nvmlDeviceGetComputeRunningProcesses");
+	if (lost(device->index))
+		return GPU_IS_LOST;
+	for (; r == SUCCESS && process(device, n, &pid, &bytes); n++)
+		if (n < *count)
+			list[n] = (nvmlProcessInfo_v1_t){pid, bytes};
+	if (n > *count)
+		return INSUFFICIENT_SIZE;
+	*count = n;
+	return r;
+}
+
+#ifndef OLD_DRIVER
+typedef struct { unsigned pid; unsigned long long used; unsigned gpuInstance, computeInstance; } nvmlProcessInfo_t;
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *list)
+{
+	nvmlProcessInfo_v1_t old[64];
+	unsigned room = *count;
+	nvmlReturn_t r;
+	*count = 64;
+	r = nvmlDeviceGetComputeRunningProcesses(device, count, old);
+	if (r == SUCCESS && *count > room)
+		return INSUFFICIENT_SIZE;
+	for (unsigned i = 0; r == SUCCESS && i < *count; i++)
+		list[i] = (nvmlProcessInfo_t){old[i].pid, old[i].used, 0xFFFFFFFF, 0xFFFFFFFF};
+	return r;
 }
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
-	(void)device;
 	note("nvmlDeviceGetMemoryInfo_v2");
-	memory->total = 80 * GiB;
-	memory->reserved = 0;
-	memory->used = 1 * GiB;
-	memory->free = 79 * GiB;
+	return memory_of(device, memory);
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *to)
+{
+	nvmlReturn_t r;
+	note("nvmlDeviceGetTotalEnergyConsumption");
+	*to = 1000000;
+	r = value(device->index, "energy", to);
+	return lost(device->index) ? GPU_IS_LOST : device->instance >= 0 ? NOT_SUPPORTED : r;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *to)
+{
+	return nvmlDeviceGetCurrentClocksThrottleReasons(device, to);
+}
+
+enum { MAX_INSTANCES = 7 };
+
+static struct { unsigned index; int instance; } instances[MAX_GPUS][MAX_INSTANCES];
+
+static unsigned parts(unsigned index)
+{
+	unsigned long long count = 0;
+	value(index, "mig", &count);
+	return count < MAX_INSTANCES ? (unsigned)count : MAX_INSTANCES;
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *now, unsigned *next)
+{
+	char is[448];
+	note("nvmlDeviceGetMigMode");
+	if (lost(device->index))
+		return GPU_IS_LOST;
+	*now = *next = look(device->index, "mig", is, sizeof is) && strcmp(is, "unsupported") != 0;
+	return *now ? SUCCESS : NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count)
+{
+	(void)device;
+	note("nvmlDeviceGetMaxMigDeviceCount");
+	*count = MAX_INSTANCES;
 	return SUCCESS;
 }
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *instance)
+{
+	note("nvmlDeviceGetMigDeviceHandleByIndex");
+	if (index >= parts(device->index))
+		return NOT_FOUND;
+	instances[device->index][index].index = device->index;
+	instances[device->index][index].instance = (int)index;
+	*instance = (nvmlDevice_t)&instances[device->index][index];
+	return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id)
+{
+	note("nvmlDeviceGetGpuInstanceId");
+	*id = 7 + (unsigned)device->instance;
+	return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned *id)
+{
+	(void)device;
+	note("nvmlDeviceGetComputeInstanceId");
+	*id = 0;
+	return SUCCESS;
+}
+#endif
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {

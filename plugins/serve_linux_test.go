@@ -1,4 +1,4 @@
-package proc
+package plugins
 
 import (
 	"os"
@@ -10,9 +10,9 @@ import (
 
 // Collections become rare, and no memory is used for that.
 func TestCollectLessOften(t *testing.T) {
-	before := resident(t)
-	CollectLessOften()
-	if grown := resident(t) - before; grown > 16<<20 {
+	before := residentMemory(t)
+	collectLessOften()
+	if grown := residentMemory(t) - before; grown > 16<<20 {
 		t.Errorf("it takes %d bytes", grown)
 	}
 	runtime.GC()
@@ -29,8 +29,8 @@ func TestCollectLessOften(t *testing.T) {
 	}
 }
 
-// resident is this process's memory.
-func resident(t *testing.T) int {
+// residentMemory is this process's memory.
+func residentMemory(t *testing.T) int {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+)
+
+// echo is a file of 1 KB records through gpurun with nothing left out: strict
+// validation, order, durable points, the report. Beside it a copy that is on the
+// disk at the end, GNU parallel, and a pool in Python.
+func (b *bench) echo() error {
+	input, err := b.makeInput("echo.jsonl", b.size(1_000_000, 20_000), 1000)
+	if err != nil {
+		return err
+	}
+	defer b.remove("echo.jsonl")
+	copied := filepath.Join(b.dir, "copy.jsonl")
+	ways := []struct {
+		name string
+		run  func() (time.Duration, error)
+	}{
+		{"dd", func() (time.Duration, error) {
+			return timed(nil, "dd", "if="+input, "of="+copied, "bs=4M", "conv=fsync")
+		}},
+		{"gpurun", func() (time.Duration, error) { return b.job(input, "-k", "echo", "--gpus", "cpu:2") }},
+		{"parallel", func() (time.Duration, error) { return b.parallel(input, copied) }},
+		{"pool", func() (time.Duration, error) { return timed(nil, "python3", "bench/pool.py", input, copied) }},
+	}
+	times := map[string][]time.Duration{}
+	for round := range b.rounds {
+		for _, way := range ways {
+			if way.name == "parallel" && !has("parallel") || way.name == "pool" && (!has("python3") || round >= 2) {
+				continue // the pool takes half a minute, and hardly varies
+			}
+			took, err := way.run()
+			if err != nil {
+				return err
+			}
+			times[way.name] = append(times[way.name], took)
+			b.remove("copy.jsonl")
+		}
+	}
+	b.addRatio("echo 1 GB, file to file, against dd with fsync", times, "gpurun", "dd", "<=", 2)
+	if len(times["parallel"]) > 0 {
+		b.addRatio("GNU parallel --pipe-part -k cat, against echo", times, "parallel", "gpurun", ">=", 2)
+	}
+	if len(times["pool"]) > 0 {
+		b.addRatio("a pool of Python processes with json, against echo", times, "pool", "gpurun", ">=", 15)
+	}
+	return nil
+}
+
+func (b *bench) parallel(input, output string) (time.Duration, error) {
+	out, err := os.Create(output)
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	return timed(out, "parallel", "--will-cite", "--pipe-part", "-k", "-a", input, "--block", "10M", "cat")
+}
+
+func has(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
+}
+
+// scan is counting and cutting a file that is in the page cache, on one core.
+func (b *bench) scan() error {
+	input, err := b.makeInput("scan.jsonl", b.size(1_000_000, 50_000), 1000)
+	if err != nil {
+		return err
+	}
+	defer b.remove("scan.jsonl")
+	info, err := os.Stat(input)
+	if err != nil {
+		return err
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var rates []float64
+	for range b.rounds + 1 {
+		started := time.Now()
+		source, err := chunk.OpenFile(context.Background(), input, chunk.CutOptions{Chunks: 32, BatchSize: 128})
+		if err != nil {
+			return err
+		}
+		rates = append(rates, float64(info.Size())/time.Since(started).Seconds()/1e9)
+		_ = source.Close()
+	}
+	b.add("newline scan of 1 KB lines, one core", "GB/s", rates[1:], ">=", 4, nil) // the first warms the cache
+	return nil
+}

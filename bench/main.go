@@ -1,0 +1,107 @@
+// Command bench measures gpurun against peers and limits, by turns and in one run,
+// and prints one table of ratios. What a line counts, and what the last table was,
+// stands in docs/performance.md.
+//
+//	make bench            everything; some minutes
+//	make bench QUICK=1    small, to see that it works; its figures mean little
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+)
+
+// bench is one run.
+type bench struct {
+	gpurun, sleep string // the programs
+	dir           string // for data
+	rounds        int
+	quick         bool
+	rows          []row
+}
+
+func main() {
+	b := &bench{}
+	flag.StringVar(&b.gpurun, "gpurun", "bin/gpurun", "the program to measure")
+	flag.StringVar(&b.sleep, "kernel", "bin/bench-sleep", "the kernel of package bench/sleep")
+	flag.StringVar(&b.dir, "dir", "", "where data is made; empty: a folder in the working folder, on its disk")
+	flag.IntVar(&b.rounds, "rounds", 5, "how often each is run, by turns")
+	flag.BoolVar(&b.quick, "quick", false, "small sizes, to see that it works")
+	only := flag.String("only", "", "only measurements whose name matches")
+	out := flag.String("json", "", "write the table as JSON too")
+	flag.Parse()
+	if err := b.run(*only, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(only, out string) error {
+	for _, path := range []*string{&b.gpurun, &b.sleep} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(absolute); err != nil {
+			return fmt.Errorf("%w: make bench builds it", err)
+		}
+		*path = absolute
+	}
+	dir, err := os.MkdirTemp(b.dir, "bench-data-")
+	if b.dir == "" {
+		dir, err = os.MkdirTemp(".", "bench-data-")
+	}
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if b.dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		name string
+		run  func() error
+	}{
+		{"scan", b.scan}, {"plane", b.plane}, {"start", b.start}, {"echo", b.echo}, {"memory", b.memory},
+		{"one", b.oneWorker}, {"eight", b.eightDevices}, {"many", b.manyDevices},
+	} {
+		if !wanted.MatchString(m.name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "measuring: %s …\n", m.name)
+		if err := m.run(); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return b.print(out)
+}
+
+// surroundings says what the figures were taken on.
+func (b *bench) surroundings() string {
+	return fmt.Sprintf("%d cores, %s/%s, %s; gpurun %s; %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		runtime.Version(), firstWord(b.gpurun, "version"), strings.TrimSpace(firstLineOf("parallel", "--version")))
+}
+
+func firstWord(program string, args ...string) string {
+	words := strings.Fields(firstLineOf(program, args...))
+	if len(words) == 0 {
+		return "?"
+	}
+	return words[len(words)-1]
+}
+
+func firstLineOf(program string, args ...string) string {
+	out, _ := exec.Command(program, args...).Output()
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
+}

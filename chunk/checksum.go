@@ -1,0 +1,64 @@
+package chunk
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// polynomial is that of CRC-32C, the lowest power in the highest bit.
+const polynomial = 0x82f63b78
+
+// join is the sum of two files one behind the other, worked out from theirs: the
+// bytes need not be read again.
+//
+// A checksum is the remainder of the bytes, taken as a polynomial. What stands
+// before n bytes is that times x to the power of 8n, and sums add up.
+func (s FileSum) join(next FileSum) FileSum {
+	return FileSum{Bytes: s.Bytes + next.Bytes, CRC: multiply(shift(next.Bytes), s.CRC) ^ next.CRC}
+}
+
+// shift is x to the power of 8n, modulo the polynomial.
+func shift(n int64) uint32 {
+	product, power := uint32(1)<<31, uint32(1)<<(31-8)
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			product = multiply(power, product)
+		}
+		power = multiply(power, power)
+	}
+	return product
+}
+
+// multiply is a times b modulo the polynomial.
+func multiply(a, b uint32) (product uint32) {
+	for ; a != 0; a <<= 1 {
+		if a>>31 != 0 {
+			product ^= b
+		}
+		odd := b & 1
+		b >>= 1
+		if odd != 0 {
+			b ^= polynomial
+		}
+	}
+	return product
+}
+
+// CRC is a CRC-32C that is written as eight hexadecimal digits.
+type CRC uint32
+
+// String is the eight digits.
+func (c CRC) String() string { return fmt.Sprintf("%08x", uint32(c)) }
+
+// MarshalText writes the eight digits.
+func (c CRC) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads them.
+func (c *CRC) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 32)
+	if err != nil || len(text) != 8 {
+		return fmt.Errorf("%q is no CRC-32C in eight hexadecimal digits", text)
+	}
+	*c = CRC(n)
+	return nil
+}

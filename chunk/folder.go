@@ -1,0 +1,182 @@
+package chunk
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// A target may be a folder: then what is appended goes to the newest of the parts
+// in it, and the folder gets its name when all of them are there.
+
+// Beside an output's name: where a folder is copied to from another file system,
+// and where one is put that is being replaced, if two cannot be exchanged.
+const (
+	asideSuffix = ".gpurun-partial"
+	oldSuffix   = ".gpurun-old"
+)
+
+// openPartFolder goes on with a folder that holds these parts, of which the last
+// is being written: what else is in it is removed, or cut off.
+func openPartFolder(path, temporary string, parts []ManifestPart) (target, error) {
+	if err := os.MkdirAll(temporary, 0o777); err != nil {
+		return target{}, fault.New(fault.Storage, "create output: %w", err)
+	}
+	entries, err := os.ReadDir(temporary)
+	if err != nil {
+		return target{}, fault.New(fault.Storage, "open output: %w", err)
+	}
+	for _, entry := range entries {
+		if !slices.ContainsFunc(parts, func(p ManifestPart) bool { return p.Name == entry.Name() }) {
+			_ = os.Remove(filepath.Join(temporary, entry.Name()))
+		}
+	}
+	last := len(parts) - 1
+	if err := (Manifest{Parts: parts[:last]}).checkSizes(temporary); err != nil {
+		return target{}, fault.New(fault.Conflict, "the output is not what was written: %w; --fresh starts the job over", err)
+	}
+	t := target{path: path, temporary: temporary, parts: true}
+	if err := t.openPart(parts[last].Name); err != nil {
+		return target{}, err
+	}
+	if err := t.cut(parts[last].Bytes); err != nil {
+		t.file.Close()
+		return target{}, err
+	}
+	for _, p := range parts {
+		t.size += p.Bytes
+	}
+	return t, nil
+}
+
+// openPart lets what follows go to the part of this name.
+func (t *target) openPart(name string) error {
+	file, err := os.OpenFile(filepath.Join(t.temporary, name), os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return fault.New(fault.Storage, "create output: %w", err)
+	}
+	t.file, t.writer, t.unnamed = file, file, true
+	return nil
+}
+
+// nextPart ends a part, durably, and begins the next.
+func (t *target) nextPart(name string) error {
+	err := t.sync()
+	t.close()
+	if err != nil {
+		return err
+	}
+	return t.openPart(name)
+}
+
+// finishFolder gives the folder its name, with its manifest in it.
+func (t *target) finishFolder(m Manifest) error {
+	err := t.sync()
+	t.close()
+	if err != nil {
+		return err
+	}
+	return NameFolder(t.temporary, t.path, m)
+}
+
+// NameFolder gives a folder of durable parts its manifest and its name, durably;
+// a folder that has the name already is exchanged for it at once, and removed.
+// After a crash it is called again, and goes on from wherever that came.
+func NameFolder(temporary, path string, m Manifest) error {
+	path = realPath(filepath.Clean(path))
+	aside := path + asideSuffix
+	if !m.heldBy(path) {
+		if err := m.checkSizes(temporary); err != nil {
+			return fault.New(fault.Conflict, "the job was complete, but its output is not what it wrote: %w; --fresh starts it over", err)
+		}
+		if err := m.write(temporary); err != nil {
+			return storageOf(path, err)
+		}
+		err := takeName(temporary, path)
+		if errors.Is(err, syscall.EXDEV) {
+			if err = copyParts(temporary, aside, m); err == nil {
+				crash.Point("copied")
+				err = takeName(aside, path)
+			}
+			crash.Point("moved")
+		}
+		if err != nil {
+			return storageOf(path, err)
+		}
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return storageOf(path, err)
+	}
+	// What was replaced, and what was copied.
+	for _, left := range []string{temporary, aside, path + oldSuffix} {
+		removeParts(left)
+	}
+	return nil
+}
+
+func (m Manifest) write(dir string) error {
+	data, err := m.encode()
+	if err != nil {
+		return err
+	}
+	return WriteDurably(filepath.Join(dir, ManifestFile), data)
+}
+
+// exchangeNames is a variable so that tests can be a file system without it.
+var exchangeNames = exchange
+
+// takeName renames a folder. One that is in the way must be gpurun's: it trades
+// places with the new one, where the file system can do that.
+func takeName(from, path string) error {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+		return syscall.Rename(from, path) // an empty folder is replaced at once; os.Rename would not try
+	}
+	if err != nil {
+		return err
+	}
+	if err := Replaceable(path); err != nil {
+		return fault.New(fault.Conflict, "the output folder cannot be replaced: %w; move it away and run the same command again", err)
+	}
+	err = exchangeNames(from, path)
+	if errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+		if err = os.Rename(path, path+oldSuffix); err == nil {
+			crash.Point("set-aside")
+			err = os.Rename(from, path)
+		}
+	}
+	if err == nil {
+		crash.Point("exchanged")
+	}
+	return err
+}
+
+// copyParts makes a durable copy of a folder of parts.
+func copyParts(from, to string, m Manifest) error {
+	removeParts(to)
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		return err
+	}
+	for _, p := range m.Parts {
+		if err := copyFile(filepath.Join(from, p.Name), filepath.Join(to, p.Name)); err != nil {
+			return err
+		}
+	}
+	return m.write(to)
+}
+
+// removeParts removes a folder of parts, and nothing that is none.
+func removeParts(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		if part, _ := filepath.Match("part-*.jsonl", entry.Name()); part || entry.Name() == ManifestFile {
+			_ = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+	}
+	_ = os.Remove(dir)
+}

@@ -1,0 +1,318 @@
+package chunk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/disktest"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// TestJoinedSums: the sum of two files is that of the one they make.
+func TestJoinedSums(t *testing.T) {
+	r := seeded(t)
+	sum := func(data []byte) FileSum {
+		return FileSum{Bytes: int64(len(data)), CRC: crc32.Checksum(data, castagnoli)}
+	}
+	data := make([]byte, 1<<20+77)
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	for _, at := range []int{0, 1, 2, 7, 8, 4095, 4096, 1 << 20, len(data) - 1, len(data)} {
+		if got := sum(data[:at]).join(sum(data[at:])); got != sum(data) {
+			t.Errorf("joined at %d: %v, want %v", at, got, sum(data))
+		}
+	}
+	// Too long to be read here: zeroes behind a byte, in one piece and in two.
+	zeroes := FileSum{Bytes: 1 << 20, CRC: crc32.Checksum(make([]byte, 1<<20), castagnoli)}
+	for range 20 { // up to a terabyte
+		zeroes = zeroes.join(zeroes)
+	}
+	one, whole := sum(data[:1]), FileSum{}
+	if whole = one.join(zeroes).join(zeroes); whole != one.join(zeroes.join(zeroes)) {
+		t.Errorf("%v differs", whole)
+	}
+}
+
+// folderOptions are those of a job that keeps parts.
+func (j *job) folderOptions(t testing.TB, bytes int64) OutputOptions {
+	return OutputOptions{
+		Path: filepath.Join(j.dir, "out") + "/", PartBytes: bytes, Errors: j.err, WorkDir: j.work(), Journal: j.journal(t),
+	}
+}
+
+// TestPartFolder: borders, counts, and the case that has broken cutters: records
+// without a byte.
+func TestPartFolder(t *testing.T) {
+	j := newJob(t)
+	o, err := CreateOutput(j.folderOptions(t, 10))
+	must(t, err)
+	border := func(s Segment, inner bool) Segment {
+		s.Inner = inner
+		return s
+	}
+	must(t, o.Commit(border(j.segment(t, 0, 9, true), true)))    // 6 bytes
+	must(t, o.Commit(border(j.segment(t, 9, 6, true), true)))    // "9", "12": 11 bytes, inside a chunk
+	must(t, o.Commit(border(j.segment(t, 16, 2, true), true)))   // waits
+	must(t, o.Commit(border(j.segment(t, 15, 1, true), false)))  // here the first part ends
+	must(t, o.Commit(border(j.segment(t, 18, 12, true), false))) // and here the second, with 18 to 27 and the two before without a line
+	must(t, o.Commit(border(j.segment(t, 31, 2, true), false)))  // waits
+	must(t, o.Commit(border(j.segment(t, 30, 1, true), true)))
+	must(t, o.Finish())
+	m, err := ReadManifest(filepath.Join(j.dir, "out"))
+	must(t, err)
+	out := contents(t, filepath.Join(j.dir, "out"))
+	part := func(n int, first, records, lines int64, data string) ManifestPart {
+		if out[partName(n)] != data {
+			t.Errorf("part %d is %q", n, out[partName(n)])
+		}
+		return ManifestPart{
+			Name: partName(n), First: first, Records: records, Lines: lines, Bytes: int64(len(data)),
+			CRC32C: CRC(crc32.Checksum([]byte(data), castagnoli)),
+		}
+	}
+	want := Manifest{
+		Format: "gpurun-parts", Version: 1, Counts: Counts{Records: 33, Succeeded: 11, Failed: 11, Dropped: 11}, Lines: 11, Bytes: 29,
+		Parts: []ManifestPart{
+			part(0, 0, 16, 6, "0\n3\n6\n9\n12\n15\n"),
+			part(1, 16, 14, 4, "18\n21\n24\n27\n"),
+			part(2, 30, 3, 1, "30\n"),
+		},
+	}
+	if diff := cmp.Diff(want, m); diff != "" {
+		t.Error(diff)
+	}
+	if got := files(t, j.work()); fmt.Sprint(got) != "[failures.jsonl journal parts]" {
+		t.Errorf("job folder: %v", got)
+	}
+}
+
+// TestPartFolderEmpty: an output of nothing is a folder with an empty part.
+func TestPartFolderEmpty(t *testing.T) {
+	j := newJob(t)
+	options := j.folderOptions(t, 10)
+	options.First = 7
+	o, err := CreateOutput(options)
+	must(t, err)
+	must(t, o.Finish())
+	m, err := ReadManifest(filepath.Join(j.dir, "out"))
+	must(t, err)
+	if diff := cmp.Diff([]ManifestPart{{Name: "part-00000.jsonl", First: 7}}, m.Parts); diff != "" {
+		t.Error(diff)
+	}
+	must(t, m.Check(filepath.Join(j.dir, "out")))
+}
+
+// TestReplaceable: only what gpurun wrote, and all of it, may be replaced.
+func TestReplaceable(t *testing.T) {
+	for name, c := range map[string]struct {
+		make func(dir string) error
+		want string // empty: it may
+	}{
+		"absent":  {func(dir string) error { return os.RemoveAll(dir) }, ""},
+		"empty":   {func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o777)) }, ""},
+		"ours":    {func(string) error { return nil }, ""},
+		"changed": {func(dir string) error { return os.WriteFile(filepath.Join(dir, partName(0)), nil, 0o600) }, ""},
+		"foreign": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600) }, "notes.txt"},
+		"part too many": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, partName(1)), nil, 0o600)
+		}, partName(1)},
+		"no manifest": {func(dir string) error { return os.Remove(filepath.Join(dir, ManifestFile)) }, "no manifest.json"},
+		"another's manifest": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, ManifestFile), []byte(`{"name":"web app"}`), 0o600)
+		}, "this gpurun writes"},
+		"no JSON": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, ManifestFile), []byte(`#`), 0o600)
+		}, "damaged"},
+		"a file": {func(dir string) error {
+			_ = os.RemoveAll(dir)
+			return os.WriteFile(dir, nil, 0o600)
+		}, "not a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "out")
+			olderParts(t, dir)
+			must(t, c.make(dir))
+			err := Replaceable(dir)
+			if c.want == "" {
+				must(t, err)
+			} else if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// newFolder is a folder of parts that wants a name.
+func newFolder(t *testing.T) (temporary, path string, m Manifest) {
+	t.Helper()
+	dir := t.TempDir()
+	temporary, path = filepath.Join(dir, "output.partial"), filepath.Join(dir, "out")
+	must(t, os.Mkdir(temporary, 0o777))
+	write(t, filepath.Join(temporary, partName(0)), []byte("new\n"))
+	sum, err := sumFile(filepath.Join(temporary, partName(0)))
+	must(t, err)
+	m = NewManifest([]ManifestPart{{Name: partName(0), Records: 1, Lines: 1, Bytes: 4, CRC32C: CRC(sum.CRC)}}, Counts{Records: 1, Succeeded: 1})
+	return temporary, path, m
+}
+
+// without makes the file system one that cannot exchange names.
+func without(t *testing.T, err error) {
+	exchangeNames = func(string, string) error { return err }
+	t.Cleanup(func() { exchangeNames = exchange })
+}
+
+// TestNameFolder: whatever is in the way, and however often it is done, the new
+// folder gets the name, and nothing is left.
+func TestNameFolder(t *testing.T) {
+	nothing := func(*testing.T, string, string) {}
+	older := func(t *testing.T, _, path string) { olderParts(t, path) }
+	for name, prepare := range map[string]func(t *testing.T, temporary, path string){
+		"nothing": nothing,
+		"empty folder": func(t *testing.T, _, path string) {
+			must(t, os.Mkdir(path, 0o777))
+		},
+		"older parts": older,
+		"older parts, no exchange": func(t *testing.T, temporary, path string) {
+			without(t, syscall.EINVAL)
+			olderParts(t, path)
+		},
+		"killed when the older parts were aside": func(t *testing.T, _, path string) { olderParts(t, path+oldSuffix) },
+		"killed while it was copied from elsewhere": func(t *testing.T, _, path string) {
+			must(t, os.Mkdir(path+asideSuffix, 0o777))
+			write(t, filepath.Join(path+asideSuffix, partName(0)), []byte("ne"))
+		},
+		"killed when they were exchanged": func(t *testing.T, temporary, path string) {
+			_, _, m := newFolder(t)
+			must(t, m.write(temporary))
+			must(t, os.Rename(temporary, path))
+			olderParts(t, temporary)
+		},
+		"the same once more, damaged": func(t *testing.T, temporary, path string) {
+			_, _, m := newFolder(t)
+			must(t, os.CopyFS(path, os.DirFS(temporary)))
+			must(t, m.write(path))
+			write(t, filepath.Join(path, partName(0)), []byte("bad\n"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			temporary, path, m := newFolder(t)
+			prepare(t, temporary, path)
+			for range 2 {
+				must(t, NameFolder(temporary, path, m))
+				if !m.heldBy(path) {
+					t.Errorf("in the folder: %v", contents(t, path))
+				}
+				if got := files(t, filepath.Dir(path)); len(got) != 1 {
+					t.Errorf("left: %v", got)
+				}
+			}
+		})
+	}
+}
+
+// TestNameFolderRefuses: what is not gpurun's stays, and the new one waits.
+func TestNameFolderRefuses(t *testing.T) {
+	temporary, path, m := newFolder(t)
+	olderParts(t, path)
+	write(t, filepath.Join(path, "notes.txt"), []byte("mine"))
+	wantKind(t, NameFolder(temporary, path, m), fault.Conflict)
+	if got := files(t, path); len(got) != 3 {
+		t.Errorf("in the old folder: %v", got)
+	}
+	must(t, os.Remove(filepath.Join(path, "notes.txt")))
+	must(t, NameFolder(temporary, path, m))
+
+	temporary, path, m = newFolder(t)
+	must(t, os.Truncate(filepath.Join(temporary, partName(0)), 2))
+	wantKind(t, NameFolder(temporary, path, m), fault.Conflict)
+}
+
+// TestPartFolderResumeRefuses: parts that are not what was durable.
+func TestPartFolderResumeRefuses(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"finished part gone":  func(dir string) error { return os.Remove(filepath.Join(dir, partName(0))) },
+		"finished part cut":   func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 3) },
+		"finished part grown": func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 300) },
+		"last part cut":       func(dir string) error { return os.Truncate(filepath.Join(dir, partName(1)), 1) },
+		"last part gone":      func(dir string) error { return os.Remove(filepath.Join(dir, partName(1))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t)
+			options := j.folderOptions(t, 4)
+			o, err := CreateOutput(options)
+			must(t, err)
+			must(t, o.Commit(j.segment(t, 0, 6, true)))
+			must(t, o.Commit(j.segment(t, 6, 6, true)))
+			o.Abandon()
+			entries, err := ReadJournal(options.Journal.path)
+			must(t, err)
+			state, err := Replay(entries)
+			must(t, err)
+			must(t, damage(filepath.Join(j.work(), "output.partial")))
+			_, err = ResumeOutput(options, state)
+			wantKind(t, err, fault.Conflict)
+		})
+	}
+}
+
+// TestPartFolderFull: the disk fills while a part is begun or written; with room
+// again the output is whole.
+func TestPartFolderFull(t *testing.T) {
+	j := newJob(t)
+	options := j.folderOptions(t, 3000)
+	tiny := disktest.Mount(t, "24k")
+	must(t, os.Symlink(tiny, filepath.Join(j.work(), "output.partial")))
+	o, err := CreateOutput(options)
+	must(t, err)
+	var full error
+	first := int64(0)
+	for ; full == nil && first < 100_000; first += 600 {
+		full = o.Commit(j.segment(t, first, 600, true))
+	}
+	wantKind(t, full, fault.Storage)
+	o.Abandon()
+	entries, err := ReadJournal(options.Journal.path)
+	must(t, err)
+	state, err := Replay(entries)
+	must(t, err)
+	must(t, os.Remove(filepath.Join(j.work(), "output.partial")))
+	must(t, os.CopyFS(filepath.Join(j.work(), "output.partial"), os.DirFS(tiny)))
+	must(t, state.Verify(j.parts(), options.Journal))
+	o, err = ResumeOutput(options, state)
+	must(t, err)
+	must(t, o.Finish())
+	m, err := ReadManifest(filepath.Join(j.dir, "out"))
+	must(t, err)
+	must(t, m.Check(filepath.Join(j.dir, "out")))
+	want, _ := expected(0, first, true)
+	var got strings.Builder
+	for _, p := range m.Parts {
+		got.WriteString(contents(t, filepath.Join(j.dir, "out"))[p.Name])
+	}
+	if got.String() != want || len(m.Parts) < 3 {
+		t.Errorf("%d parts of %d bytes, want %d", len(m.Parts), got.Len(), len(want))
+	}
+}
+
+// TestManifestDocument: the document names every field.
+func TestManifestDocument(t *testing.T) {
+	document, err := os.ReadFile(filepath.Join("..", "docs", "journal-format.md"))
+	must(t, err)
+	data, err := json.Marshal(NewManifest([]ManifestPart{{Name: partName(0)}}, Counts{}))
+	must(t, err)
+	for _, field := range fields(string(data)) {
+		if !strings.Contains(string(document), "`"+field+"`") {
+			t.Errorf("field %s is not described", field)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package chunk
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// rewriter copies results from one place to another, in order, while some of them
+// are replaced: a file to a file, or a folder of parts to a folder of parts with
+// the same records in each. A part in which nothing is replaced is not copied but
+// gets a second name.
+type rewriter struct {
+	from, to string
+	parts    []ManifestPart // the old ones; a file is one part
+	folder   bool
+
+	number   int       // of the part at hand
+	old      *os.File  // that
+	start    int64     // where it begins in the old results
+	position int64     // in the old results: up to here all is done
+	next     *nextFile // nil while the part is as it was
+	before   int64     // bytes of the new parts before it
+	written  []ManifestPart
+}
+
+// openRewriter begins at the first record; parts are nil for a file.
+func openRewriter(from, to string, parts []ManifestPart) (*rewriter, error) {
+	w := &rewriter{from: from, to: to, parts: parts, folder: parts != nil}
+	if w.folder {
+		removeParts(to) // of a try that was killed
+		if err := os.MkdirAll(to, 0o777); err != nil {
+			return nil, fault.New(fault.Storage, "create output: %w", err)
+		}
+	} else {
+		info, err := os.Stat(from)
+		if err != nil {
+			return nil, fault.New(fault.Usage, "open output: %w", err)
+		}
+		w.parts = []ManifestPart{{Records: math.MaxInt64, Bytes: info.Size()}}
+	}
+	return w, w.begin()
+}
+
+// path is that of the part at hand in a folder, or the file itself.
+func (w *rewriter) path(dir string) string {
+	if !w.folder {
+		return dir
+	}
+	return filepath.Join(dir, w.parts[w.number].Name)
+}
+
+func (w *rewriter) begin() (err error) {
+	if w.old, err = os.Open(w.path(w.from)); err != nil {
+		return fault.New(fault.Usage, "open output: %w", err)
+	}
+	if w.folder {
+		return nil
+	}
+	return w.touch() // a file is always written anew
+}
+
+// reach goes on to where a failed record stands: in the part that has it, since a
+// record without a byte may stand at the border of two.
+func (w *rewriter) reach(f Failure) error {
+	for p := w.parts[w.number]; f.Record >= p.First && f.Record-p.First >= p.Records; p = w.parts[w.number] {
+		if w.number == len(w.parts)-1 {
+			return w.damaged("it has no record %d", f.Record)
+		}
+		if err := w.endPart(); err != nil {
+			return err
+		}
+		w.number++
+		if err := w.begin(); err != nil {
+			return err
+		}
+	}
+	return w.keep(f.At)
+}
+
+func (w *rewriter) damaged(format string, args ...any) error {
+	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %s", w.path(w.from), fmt.Sprintf(format, args...))
+}
+
+// end is where the part at hand ends in the old results.
+func (w *rewriter) end() int64 { return w.start + w.parts[w.number].Bytes }
+
+// at is how many bytes the new results have so far.
+func (w *rewriter) at() int64 {
+	if w.next == nil {
+		return w.before + w.position - w.start
+	}
+	return w.before + w.next.sum.Bytes
+}
+
+// keep takes the old results up to an offset as they are.
+func (w *rewriter) keep(to int64) error {
+	if to < w.position || to > w.end() {
+		return w.damaged("no record ends at byte %d", to)
+	}
+	if w.next != nil {
+		if err := w.copy(w.position, to); err != nil {
+			return err
+		}
+	}
+	w.position = to
+	return nil
+}
+
+func (w *rewriter) copy(from, to int64) error {
+	n, err := io.Copy(w.next, io.NewSectionReader(w.old, from-w.start, to-from))
+	if err == nil && n < to-from {
+		return w.damaged("it is too short")
+	}
+	return storage(err)
+}
+
+// section is the next bytes of the old results.
+func (w *rewriter) section(size int64) io.Reader {
+	return io.NewSectionReader(w.old, w.position-w.start, size)
+}
+
+// skip leaves so many bytes of the old results out.
+func (w *rewriter) skip(size int64) error {
+	err := w.touch() // with all before it
+	w.position += size
+	return err
+}
+
+// touch makes a new file of the part at hand, with what is taken from the old.
+func (w *rewriter) touch() (err error) {
+	if w.next != nil {
+		return nil
+	}
+	if w.next, err = createNext(w.path(w.to)); err != nil {
+		return err
+	}
+	return w.copy(w.start, w.position)
+}
+
+// Write puts new results behind what is there.
+func (w *rewriter) Write(data []byte) (int, error) {
+	if len(data) == 0 {
+		return 0, nil
+	}
+	if err := w.touch(); err != nil {
+		return 0, err
+	}
+	return w.next.Write(data)
+}
+
+// endPart takes the rest of the part at hand and makes the new one durable.
+func (w *rewriter) endPart() error {
+	if err := w.keep(w.end()); err != nil {
+		return err
+	}
+	p := w.parts[w.number]
+	var err error
+	if w.next == nil {
+		err = linkFile(w.path(w.from), w.path(w.to))
+	} else {
+		p.Lines, p.Bytes, p.CRC32C = w.next.lines, w.next.sum.Bytes, CRC(w.next.sum.CRC)
+		err = cmp.Or(w.next.finish(), w.next.file.Close())
+		w.next = nil
+	}
+	w.old.Close()
+	w.start = w.end()
+	w.before += p.Bytes
+	w.written = append(w.written, p)
+	return storage(err)
+}
+
+// finish takes all that is left.
+func (w *rewriter) finish() error {
+	for {
+		if err := w.endPart(); err != nil {
+			return err
+		}
+		if w.number++; w.number == len(w.parts) {
+			break
+		}
+		if err := w.begin(); err != nil {
+			return err
+		}
+	}
+	if w.folder {
+		return storage(syncDir(w.to))
+	}
+	return nil
+}
+
+func (w *rewriter) close() {
+	if w.old != nil {
+		w.old.Close()
+	}
+	if w.next != nil {
+		w.next.file.Close()
+	}
+}
+
+// linkFile gives a file a second name; where there is no such thing, a copy.
+func linkFile(from, to string) error {
+	err := os.Link(from, to)
+	for _, cannot := range []error{syscall.EXDEV, syscall.EPERM, syscall.EMLINK, syscall.ENOTSUP, syscall.ENOSYS} {
+		if errors.Is(err, cannot) {
+			return copyFile(from, to)
+		}
+	}
+	return err
+}
+
+// nextFile is a new file, and what is known of what is written to it.
+type nextFile struct {
+	file  *os.File
+	out   *bufio.Writer
+	sum   FileSum
+	lines int64
+}
+
+// createNext makes it. What has the name, of a try that was killed, is not cut but
+// removed: it may be a second name of something else.
+func createNext(path string) (*nextFile, error) {
+	_ = os.Remove(path)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, fault.New(fault.Storage, "create output: %w", err)
+	}
+	return &nextFile{file: file, out: bufio.NewWriterSize(file, 1<<20)}, nil
+}
+
+func (n *nextFile) Write(p []byte) (int, error) {
+	n.sum.Bytes += int64(len(p))
+	n.sum.CRC = crc32.Update(n.sum.CRC, castagnoli, p)
+	n.lines += int64(bytes.Count(p, newline))
+	return n.out.Write(p)
+}
+
+func (n *nextFile) finish() error {
+	if err := n.out.Flush(); err != nil {
+		return err
+	}
+	return n.file.Sync()
+}

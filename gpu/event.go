@@ -1,0 +1,107 @@
+package gpu
+
+import (
+	"fmt"
+	"time"
+)
+
+// EventKind is what happened to a device.
+type EventKind string
+
+// The events.
+const (
+	// StateChange: the device has another state.
+	StateChange EventKind = "state_change"
+	// Throttle: it came to be THROTTLED or CRITICAL.
+	Throttle EventKind = "throttle"
+	// Resume: it is no longer either.
+	Resume EventKind = "resume"
+	// BecameCritical: it came to be CRITICAL.
+	BecameCritical EventKind = "critical"
+	// Overheat: it is above the temperature at which it slows itself; its chunk is
+	// to be handed back at once.
+	Overheat EventKind = "overheat"
+)
+
+// Event is a change that a Monitor has seen.
+type Event struct {
+	Kind   EventKind `json:"kind"`
+	Device Device    `json:"device"`
+	Time   time.Time `json:"time"`
+	From   State     `json:"from"`
+	To     State     `json:"to"`
+	// Pace is how fast the device may go from now on.
+	Pace        float64           `json:"pace"`
+	Temperature Optional[int]     `json:"temperature_c,omitzero"`
+	Memory      Optional[float64] `json:"memory_percent,omitzero"`
+	// Problem is why the device is not monitored any more.
+	Problem string `json:"problem,omitempty"`
+}
+
+// String returns it for a log.
+func (e Event) String() string {
+	text := fmt.Sprintf("%s: %s %s → %s", e.Device, e.Kind, e.From, e.To)
+	if celsius, known := e.Temperature.Get(); known {
+		text += fmt.Sprintf(", %d °C", celsius)
+	}
+	return text
+}
+
+// changes lists what is different, in the order in which it is told.
+func changes(before, after *watched, now time.Time) []Event {
+	var kinds []EventKind
+	if before.state != after.state {
+		kinds = append(kinds, StateChange)
+	}
+	switch slow, was := after.state >= Throttled, before.state >= Throttled; {
+	case slow && !was:
+		kinds = append(kinds, Throttle)
+	case was && !slow && !after.lost:
+		kinds = append(kinds, Resume)
+	}
+	if after.state == Critical && before.state != Critical {
+		kinds = append(kinds, BecameCritical)
+	}
+	if after.tooHot && !before.tooHot {
+		kinds = append(kinds, Overheat)
+	}
+	events := make([]Event, len(kinds))
+	for i, kind := range kinds {
+		events[i] = Event{
+			Kind: kind, Device: after.device, Time: now, From: before.state, To: after.state,
+			Pace: after.pace, Memory: after.percent,
+		}
+		if after.problem != nil {
+			events[i].Problem = after.problem.Error()
+		} else {
+			events[i].Temperature = after.last.Temperature
+		}
+	}
+	return events
+}
+
+// On has f called for every event of a kind, in order, one at a time, on the
+// goroutine that polls: it must be quick.
+func (m *Monitor) On(kind EventKind, f func(Event)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.callbacks[kind] = append(m.callbacks[kind], f)
+}
+
+// OnAny has f called for every event.
+func (m *Monitor) OnAny(f func(Event)) {
+	for _, kind := range []EventKind{StateChange, Throttle, Resume, BecameCritical, Overheat} {
+		m.On(kind, f)
+	}
+}
+
+func (m *Monitor) tell(events []Event) {
+	for _, event := range events {
+		m.mu.Lock()
+		callbacks := m.callbacks[event.Kind]
+		m.mu.Unlock()
+		for _, f := range callbacks {
+			f(event)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package gputest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gpurun/gpurun/gpu"
+)
+
+// errNotSupported is the answer for what a device does not have.
+var errNotSupported = errors.New("not supported")
+
+// handle is a card, or an instance of it.
+type handle struct {
+	machine  *Machine
+	index    int
+	instance int // -1: the card
+}
+
+// lost is gpu.ErrLost for a card that is; the caller holds the machine's lock.
+func (h handle) lost() error {
+	if h.machine.cards[h.index].Lost {
+		return gpu.ErrLost
+	}
+	return nil
+}
+
+// with looks at the card in one call of the driver.
+func (h handle) with(look func(*Card)) error {
+	h.machine.enter()
+	defer h.machine.mu.Unlock()
+	if err := h.lost(); err != nil {
+		return err
+	}
+	look(h.machine.cards[h.index])
+	return nil
+}
+
+// UUID is part of gpu.Handle.
+func (h handle) UUID() (uuid string, err error) {
+	err = h.with(func(c *Card) {
+		if uuid = c.UUID; h.instance >= 0 {
+			uuid = c.Instances[h.instance].UUID
+		}
+	})
+	return uuid, err
+}
+
+// Name is part of gpu.Handle.
+func (h handle) Name() (name string, err error) {
+	err = h.with(func(c *Card) {
+		if name = c.Name; h.instance >= 0 {
+			name += fmt.Sprintf(" MIG %dg", h.instance+1)
+		}
+	})
+	return name, err
+}
+
+// Memory is part of gpu.Handle.
+func (h handle) Memory() (total, free uint64, err error) {
+	err = h.with(func(c *Card) {
+		m, _ := c.Sample.Memory.Get()
+		if h.instance >= 0 {
+			m = c.Instances[h.instance].Memory
+		}
+		total, free = m.Total, m.Free
+	})
+	return total, free, err
+}
+
+// PCIBusID is part of gpu.Handle.
+func (h handle) PCIBusID() (id string, err error) {
+	err = h.with(func(*Card) { id = fmt.Sprintf("00000000:%02X:00.0", 0x10+h.index) })
+	return id, err
+}
+
+// CPUs is part of gpu.Handle.
+func (h handle) CPUs() ([]int, error) { return nil, errNotSupported }
+
+// Sense is part of gpu.Sensors.
+func (h handle) Sense(sample *gpu.Sample) error {
+	return h.with(func(c *Card) {
+		at := sample.Time
+		if h.instance < 0 {
+			*sample = c.Sample
+		} else {
+			*sample = gpu.Sample{Memory: gpu.Some(c.Instances[h.instance].Memory), Processes: gpu.Some([]gpu.Process{})}
+		}
+		sample.Time = at
+	})
+}
+
+// Instances is part of gpu.Partitioned.
+func (h handle) Instances() (enabled bool, list []gpu.Instance, err error) {
+	err = h.with(func(c *Card) {
+		enabled = c.MIG
+		for i := range c.Instances {
+			list = append(list, gpu.Instance{Handle: handle{h.machine, h.index, i}, Index: i, GPUInstance: 7 + i})
+		}
+	})
+	return enabled, list, err
+}

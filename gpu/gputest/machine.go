@@ -1,0 +1,304 @@
+// Package gputest is a machine of GPUs for tests: an in-memory driver with a
+// state that a test changes while the code under test looks at it.
+//
+//	machine := gputest.EightGPUs()
+//	options := gpu.Options{NVML: machine, Env: gputest.NoEnv}
+//	machine.Change(2, func(c *gputest.Card) { c.Temperature(92) })
+//
+// It keeps the rules of the real library: nothing may be called before Init. What
+// cannot be told through an interface (a missing symbol, a process that dies in
+// the driver) is for the stub library in gpu/testdata/nvmlstub.
+package gputest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+)
+
+// GiB is the unit of cards' memories.
+const GiB = 1 << 30
+
+// Card is one GPU. A test changes it through Machine.Change.
+type Card struct {
+	UUID, Name string
+	// Sample is what its sensors tell.
+	Sample gpu.Sample
+	// Lost cards answer nothing else any more.
+	Lost bool
+	// DiesAfter is the number of calls of Machine.Work that the card survives; 0:
+	// all of them.
+	DiesAfter int
+	// MIG is whether it is in MIG mode, Instances what it is cut into.
+	MIG       bool
+	Instances []Instance
+
+	worked int
+}
+
+// Instance is a MIG instance of a card.
+type Instance struct {
+	UUID   string
+	Memory gpu.Memory
+}
+
+// Temperature sets the card's temperature.
+func (c *Card) Temperature(celsius int) { c.Sample.Temperature = gpu.Some(celsius) }
+
+// Use sets how much of the memory is used, in GiB.
+func (c *Card) Use(gib uint64) {
+	m, _ := c.Sample.Memory.Get()
+	m.Used, m.Free = gib*GiB, m.Total-gib*GiB
+	c.Sample.Memory = gpu.Some(m)
+}
+
+// Machine is a driver with cards. It implements gpu.API and gpu.Events, and is safe
+// for concurrent use.
+type Machine struct {
+	mu     sync.Mutex
+	cards  []*Card
+	users  int
+	hang   chan struct{} // calls wait until it is closed; nil: they do not
+	failed error         // of Init
+	events []event
+	told   chan struct{} // closed and made anew with each event
+	calls  int
+}
+
+type event struct {
+	card int
+	xid  uint64
+}
+
+// New returns a machine of n cards that are cool and idle: 80 GiB each, of which 1
+// is in use, 40 °C, slowing down at 89 °C.
+func New(n int) *Machine {
+	m := &Machine{told: make(chan struct{})}
+	for i := range n {
+		m.cards = append(m.cards, &Card{
+			UUID: fmt.Sprintf("GPU-%08x-0000-4000-8000-000000000000", i), Name: "NVIDIA H200",
+			Sample: gpu.Sample{
+				Temperature: gpu.Some(40), Slowdown: gpu.Some(89), Shutdown: gpu.Some(95),
+				Utilization: gpu.Some(0), Power: gpu.Some(gpu.Watt(126)), PowerLimit: gpu.Some(gpu.Watt(700)),
+				Energy: gpu.Some(gpu.Joule(1000)), ClockSM: gpu.Some(1980), ClockMemory: gpu.Some(3201),
+				Throttle: gpu.Some(gpu.Reasons(0)), ECCCorrected: gpu.Some(uint64(0)), ECCUncorrected: gpu.Some(uint64(0)),
+				Memory:    gpu.Some(gpu.Memory{Total: 80 * GiB, Used: GiB, Free: 79 * GiB}),
+				Processes: gpu.Some([]gpu.Process{}),
+			},
+		})
+	}
+	return m
+}
+
+// The cards of EightGPUs that are not like the others.
+const (
+	Hot       = 2 // 86 °C
+	Dying     = 4 // lost after three calls of Work
+	Split     = 5 // in MIG mode, with two instances of 40 GiB
+	Senseless = 6 // tells no temperature
+)
+
+// EightGPUs returns a machine of eight with one of each trouble.
+func EightGPUs() *Machine {
+	m := New(8)
+	m.cards[Hot].Temperature(86)
+	m.cards[Dying].DiesAfter = 3
+	m.cards[Split].MIG = true
+	for i := range 2 {
+		m.cards[Split].Instances = append(m.cards[Split].Instances, Instance{
+			UUID:   fmt.Sprintf("MIG-%08x-%04x-4000-8000-000000000000", Split, i),
+			Memory: gpu.Memory{Total: 40 * GiB, Free: 40 * GiB},
+		})
+	}
+	m.cards[Senseless].Sample.Temperature = gpu.Optional[int]{}
+	m.cards[Senseless].Sample.Slowdown = gpu.Optional[int]{}
+	return m
+}
+
+// NoEnv is an environment without CUDA_VISIBLE_DEVICES, for gpu.Options.Env.
+func NoEnv(string) (string, bool) { return "", false }
+
+// Change changes a card between two calls of the driver.
+func (m *Machine) Change(card int, change func(*Card)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(m.cards[card])
+}
+
+// Work lets a card compute something, which may be its last.
+func (m *Machine) Work(card int) {
+	m.mu.Lock()
+	c := m.cards[card]
+	c.worked++
+	dies := c.DiesAfter > 0 && c.worked == c.DiesAfter
+	m.mu.Unlock()
+	if dies {
+		m.Lose(card)
+	}
+}
+
+// Lose makes a card fall off the bus: Xid 79, and nothing any more.
+func (m *Machine) Lose(card int) {
+	m.Change(card, func(c *Card) { c.Lost = true })
+	m.Tell(card, 79)
+}
+
+// Tell makes the driver tell of a critical error.
+func (m *Machine) Tell(card int, xid uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.events = append(m.events, event{card, xid})
+	close(m.told)
+	m.told = make(chan struct{})
+}
+
+// FailInit makes Init fail by err; nil mends it.
+func (m *Machine) FailInit(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed = err
+}
+
+// Hang makes every call hang until the returned function is called.
+func (m *Machine) Hang() (release func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	hang := make(chan struct{})
+	m.hang = hang
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.hang == hang {
+			m.hang = nil
+		}
+		close(hang)
+	}
+}
+
+// Calls is how many calls were made.
+func (m *Machine) Calls() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls
+}
+
+// Users is how many Inits have had no Shutdown.
+func (m *Machine) Users() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.users
+}
+
+// errNotInitialised is what the real library would end the process with.
+var errNotInitialised = errors.New("gputest: called without a successful Init")
+
+// enter is the beginning of every call; the caller holds m.mu afterwards.
+func (m *Machine) enter() {
+	m.mu.Lock()
+	m.calls++
+	for m.hang != nil {
+		hang := m.hang
+		m.mu.Unlock()
+		<-hang
+		m.mu.Lock()
+	}
+	if m.users <= 0 {
+		panic(errNotInitialised)
+	}
+}
+
+// Init is part of gpu.API.
+func (m *Machine) Init() error {
+	m.mu.Lock()
+	if m.failed == nil {
+		m.users++
+	}
+	failed := m.failed
+	m.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	m.enter()
+	m.mu.Unlock()
+	return nil
+}
+
+// Shutdown is part of gpu.API.
+func (m *Machine) Shutdown() error {
+	m.enter()
+	defer m.mu.Unlock()
+	m.users--
+	return nil
+}
+
+// DriverVersion is part of gpu.API.
+func (m *Machine) DriverVersion() (string, error) {
+	m.enter()
+	defer m.mu.Unlock()
+	return "580.00.00", nil
+}
+
+// Count is part of gpu.API.
+func (m *Machine) Count() (int, error) {
+	m.enter()
+	defer m.mu.Unlock()
+	return len(m.cards), nil
+}
+
+// Device is part of gpu.API.
+func (m *Machine) Device(index int) (gpu.Handle, error) {
+	m.enter()
+	defer m.mu.Unlock()
+	if m.cards[index].Lost {
+		return nil, gpu.ErrLost
+	}
+	return handle{m, index, -1}, nil
+}
+
+// NewEventSet is part of gpu.Events.
+func (m *Machine) NewEventSet() (gpu.EventSet, error) {
+	m.enter()
+	defer m.mu.Unlock()
+	return &eventSet{machine: m, cards: map[int]bool{}}, nil
+}
+
+type eventSet struct {
+	machine *Machine
+	cards   map[int]bool
+	next    int // of machine.events
+}
+
+func (s *eventSet) Add(device gpu.Handle) error {
+	s.machine.enter()
+	defer s.machine.mu.Unlock()
+	h := device.(handle)
+	s.cards[h.index] = true
+	return h.lost()
+}
+
+func (s *eventSet) Wait(timeout time.Duration) (gpu.Handle, uint64, error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for {
+		s.machine.enter()
+		for ; s.next < len(s.machine.events); s.next++ {
+			if e := s.machine.events[s.next]; s.cards[e.card] {
+				s.next++
+				s.machine.mu.Unlock()
+				return handle{s.machine, e.card, -1}, e.xid, nil
+			}
+		}
+		told := s.machine.told
+		s.machine.mu.Unlock()
+		select {
+		case <-told:
+		case <-timer.C:
+			return nil, 0, gpu.ErrTimeout
+		}
+	}
+}
+
+func (s *eventSet) Free() error { return nil }

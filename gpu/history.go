@@ -1,0 +1,81 @@
+package gpu
+
+import "time"
+
+// history keeps the last samples of a device.
+type history struct{ samples []Sample }
+
+func (h *history) add(s Sample, size int) {
+	h.samples = append(h.samples, s)
+	if over := len(h.samples) - size; over > 0 {
+		// Copied, so that memory does not grow with the length of a job.
+		h.samples = append(h.samples[:0], h.samples[over:]...)
+	}
+}
+
+func (h *history) clone() []Sample {
+	all := make([]Sample, len(h.samples))
+	for i, s := range h.samples {
+		all[i] = s.clone()
+	}
+	return all
+}
+
+// Direction is where a temperature is going.
+type Direction string
+
+// The directions.
+const (
+	Rising  Direction = "rising"
+	Falling Direction = "falling"
+	Stable  Direction = "stable"
+)
+
+// trendTime is how far back a trend looks.
+const trendTime = 5 * time.Minute
+
+// trendStep is the difference in °C between the beginning and the end of that
+// time that is more than the noise of a sensor and of a load.
+const trendStep = 2
+
+// Trend is how a temperature has changed lately.
+type Trend struct {
+	Direction Direction `json:"direction"`
+	Min       int       `json:"min_c"`
+	Max       int       `json:"max_c"`
+	Average   float64   `json:"average_c"`
+	Samples   int       `json:"samples"`
+}
+
+// trend compares the first third of the last five minutes with the last third.
+func (h *history) trend(now time.Time) Optional[Trend] {
+	var values []int
+	for _, s := range h.samples {
+		if celsius, known := s.Temperature.Get(); known && now.Sub(s.Time) <= trendTime {
+			values = append(values, celsius)
+		}
+	}
+	if len(values) == 0 {
+		return Optional[Trend]{}
+	}
+	t := Trend{Direction: Stable, Min: values[0], Max: values[0], Average: mean(values), Samples: len(values)}
+	for _, v := range values {
+		t.Min, t.Max = min(t.Min, v), max(t.Max, v)
+	}
+	third := max(1, len(values)/3)
+	switch change := mean(values[len(values)-third:]) - mean(values[:third]); {
+	case change >= trendStep:
+		t.Direction = Rising
+	case change <= -trendStep:
+		t.Direction = Falling
+	}
+	return Some(t)
+}
+
+func mean(values []int) float64 {
+	sum := 0
+	for _, v := range values {
+		sum += v
+	}
+	return float64(sum) / float64(len(values))
+}

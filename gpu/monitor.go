@@ -1,0 +1,300 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// sampleTimeout is how long the driver may take for a sample of all devices. A
+// healthy one takes some 10 ms; one that wakes its cards up for it, seconds, in
+// which devices count as not monitored.
+const sampleTimeout = 2 * time.Second
+
+// Clock is the time, for tests.
+type Clock interface {
+	Now() time.Time
+	After(time.Duration) <-chan time.Time
+}
+
+type realClock struct{}
+
+func (realClock) Now() time.Time                         { return time.Now() }
+func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// MonitorOptions say what to monitor and how.
+type MonitorOptions struct {
+	// Options is the world; NVML is used of it.
+	Options
+	// Config is how devices are judged; its zero value is DefaultConfig.
+	Config Config
+	// Profile is how fast devices may go; default Datacenter.
+	Profile Profile
+	// Own says whether a process is of the job: its memory does not count against
+	// the job. Nil: none is.
+	Own func(pid int) bool
+	// OnSample is called after every round of samples, OnLost once for a device
+	// that the driver calls lost. Both are called from Poll.
+	OnSample func([]Health)
+	OnLost   func(Device)
+	// Clock is the time; default the real one.
+	Clock Clock
+	// Timeout bounds the driver's calls of one round; default 2 s.
+	Timeout time.Duration
+}
+
+// Monitor watches how devices are doing and says how fast each may go. A driver
+// that hangs, or does not tell, makes devices Unavailable, which may go at full
+// speed: it never holds a job up.
+//
+// All methods are safe for concurrent use, Poll and Run excepted: one of them, on
+// one goroutine.
+type Monitor struct {
+	options MonitorOptions
+	sampler *sampler
+	host    hostReader
+
+	mu        sync.Mutex
+	config    Config
+	devices   []*watched
+	around    Host
+	callbacks map[EventKind][]func(Event)
+}
+
+// NewMonitor returns a Monitor of these devices; CPU devices among them are never
+// anything but Unavailable. Close frees it. Its errors are fault.Usage.
+func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
+	options.Options = options.withDefaults()
+	if options.Config == (Config{}) {
+		options.Config = DefaultConfig()
+	}
+	if options.Profile == "" {
+		options.Profile = Datacenter
+	}
+	if options.Clock == nil {
+		options.Clock = realClock{}
+	}
+	if options.Timeout <= 0 {
+		options.Timeout = sampleTimeout
+	}
+	if err := CheckProfile(string(options.Profile)); err != nil {
+		return nil, err
+	}
+	if err := options.Config.check(); err != nil {
+		return nil, err
+	}
+	m := &Monitor{
+		options: options, config: options.Config, host: hostReader{proc: "/proc"},
+		callbacks: make(map[EventKind][]func(Event)),
+	}
+	for _, d := range devices {
+		w := &watched{device: d, pace: 1, xids: make(map[uint64]int)}
+		if d.Memory > 0 { // until there is a sample
+			w.baseline = Some(d.Memory - min(d.Memory, d.MemoryFree))
+		}
+		m.devices = append(m.devices, w)
+	}
+	m.sampler = newSampler(options.NVML, devices)
+	return m, nil
+}
+
+// Close gives the driver back, after the last Poll. The Monitor goes on to tell
+// what it knew. It may be called more than once.
+func (m *Monitor) Close() { m.sampler.close() }
+
+// Run polls until ctx ends.
+func (m *Monitor) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		m.Poll(ctx)
+		select {
+		case <-m.options.Clock.After(m.Config().Interval):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Poll takes a sample of every device now and tells what has changed.
+func (m *Monitor) Poll(ctx context.Context) {
+	readings, err := m.sampler.sample(ctx, m.options.Timeout)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		readings = m.sampler.failed(err)
+	}
+	host := m.host.read()
+	now := m.options.Clock.Now()
+	var events []Event
+	var lost []Device
+	m.mu.Lock()
+	m.around = host
+	for i, w := range m.devices {
+		if errors.Is(readings[i].err, ErrLost) && !w.lost {
+			lost = append(lost, w.device)
+		}
+		w.lost = errors.Is(readings[i].err, ErrLost)
+		events = append(events, m.judge(w, readings[i], now)...)
+	}
+	m.mu.Unlock()
+	for _, d := range lost {
+		if m.options.OnLost != nil {
+			m.options.OnLost(d)
+		}
+	}
+	// The paces first: who acts on an event finds the device at its new pace.
+	if m.options.OnSample != nil {
+		m.options.OnSample(m.Status())
+	}
+	m.tell(events)
+}
+
+// judge takes a reading of a device and returns what has changed by it; the caller
+// holds m.mu.
+func (m *Monitor) judge(w *watched, r reading, now time.Time) []Event {
+	before := *w
+	w.total, w.counted = w.totals(now), now
+	w.problem = r.err
+	if r.err == nil {
+		r.sample.Time = now
+		w.note(r.sample)
+		w.last = r.sample
+		w.history.add(r.sample, m.config.HistorySize)
+		m.climb(w, r.sample, now)
+	} else {
+		w.heat.forget()
+		w.memory.forget()
+		w.tooHot, w.percent = false, Optional[float64]{}
+	}
+	if w.state = max(w.heat.state, w.memory.state); w.state != before.state {
+		w.since = now
+	}
+	w.pace = m.options.Profile.pace(w.heat.state, w.memory.state)
+	return changes(&before, w, now)
+}
+
+// climb moves a device's states by a sample.
+func (m *Monitor) climb(w *watched, s Sample, now time.Time) {
+	c := m.config
+	if celsius, known := s.Temperature.Get(); known {
+		l, limit := c.heat(s.Slowdown)
+		w.heat.move(now, float64(celsius), l, c.ThrottleCooldown, c.CriticalPause)
+		// It stays too hot until it is clearly below: the event is for a change.
+		w.tooHot = float64(celsius) > limit || w.tooHot && float64(celsius) > limit-hysteresis
+	} else {
+		w.heat.forget()
+		w.tooHot = false
+	}
+	w.percent = Optional[float64]{}
+	memory, _ := s.Memory.Get()
+	foreign, known := w.foreign(s, m.options.Own).Get()
+	if !known || memory.Total == 0 {
+		w.memory.forget()
+		return
+	}
+	percent := 100 * float64(foreign) / float64(memory.Total)
+	w.percent = Some(percent)
+	w.memory.move(now, percent, c.memory(), c.ThrottleCooldown, c.CriticalPause)
+}
+
+// find returns a device; the caller holds m.mu.
+func (m *Monitor) find(device Device) *watched {
+	name := device.String()
+	for _, w := range m.devices {
+		if w.device.String() == name {
+			return w
+		}
+	}
+	return nil
+}
+
+// SpeedMultiplier returns the share of the time in which a device may compute: 1
+// for one that is not monitored, 0 for one that must pause.
+func (m *Monitor) SpeedMultiplier(device Device) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.find(device); w != nil {
+		return w.pace
+	}
+	return 1
+}
+
+// ShouldThrottle reports whether a device must not go at full speed.
+func (m *Monitor) ShouldThrottle(device Device) bool { return m.SpeedMultiplier(device) < 1 }
+
+// Status returns what is known of every device, in the order in which they were
+// given. It is a copy.
+func (m *Monitor) Status() []Health {
+	now := m.options.Clock.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]Health, len(m.devices))
+	for i, w := range m.devices {
+		all[i] = w.health(now)
+	}
+	return all
+}
+
+// Host returns how the machine was doing at the last sample.
+func (m *Monitor) Host() Host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.around
+}
+
+// History returns the last samples of a device, oldest first. It is a copy.
+func (m *Monitor) History(device Device) []Sample {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.find(device); w != nil {
+		return w.history.clone()
+	}
+	return nil
+}
+
+// Config returns the configuration.
+func (m *Monitor) Config() Config {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.config
+}
+
+// Configure changes some settings, by the names of the file. They hold from the
+// next sample on. With an error, which is a fault.Usage, nothing is changed.
+func (m *Monitor) Configure(changes map[string]any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	config, err := m.config.With(changes)
+	if err == nil {
+		m.config = config
+	}
+	return err
+}
+
+// SetFrameworkMemory takes what a kernel's framework says of its memory.
+func (m *Monitor) SetFrameworkMemory(device Device, memory FrameworkMemory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.find(device); w != nil {
+		w.framework = Some(memory)
+	}
+}
+
+// Hold says that the job is about to open its first kernel on a device: memory that
+// is taken from now on may be its own.
+func (m *Monitor) Hold(device Device) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.find(device); w != nil {
+		w.held = true
+	}
+}
+
+// CountXid counts a critical error that WatchXids told of.
+func (m *Monitor) CountXid(event XidEvent) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if w := m.find(event.Device); w != nil {
+		w.xids[event.Xid]++
+	}
+}

@@ -1,0 +1,57 @@
+package gpu
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Optional is a value that a card or a driver may not tell. Its zero value is
+// "not supported", which is never the same as 0.
+type Optional[T any] struct {
+	value T
+	known bool
+}
+
+// Some returns a value that is known.
+func Some[T any](value T) Optional[T] { return Optional[T]{value, true} }
+
+// Get returns the value, and whether it is known.
+func (o Optional[T]) Get() (T, bool) { return o.value, o.known }
+
+// Or returns the value, or another where it is not known.
+func (o Optional[T]) Or(other T) T {
+	if o.known {
+		return o.value
+	}
+	return other
+}
+
+// IsZero lets JSON's omitzero leave out what is not known.
+func (o Optional[T]) IsZero() bool { return !o.known }
+
+// String returns the value for a person, "not supported" where there is none.
+func (o Optional[T]) String() string {
+	if !o.known {
+		return "not supported"
+	}
+	return fmt.Sprint(o.value)
+}
+
+// MarshalJSON writes the value, null where there is none.
+func (o Optional[T]) MarshalJSON() ([]byte, error) {
+	if !o.known {
+		return []byte("null"), nil
+	}
+	return json.Marshal(o.value)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (o *Optional[T]) UnmarshalJSON(data []byte) error {
+	if bytes.Equal(data, []byte("null")) {
+		*o = Optional[T]{}
+		return nil
+	}
+	o.known = true
+	return json.Unmarshal(data, &o.value)
+}

@@ -1,0 +1,136 @@
+package gpu
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// setting is one name of the configuration.
+type setting struct {
+	number   func(*Config) *int
+	duration func(*Config) *time.Duration
+	low      float64
+	high     float64
+}
+
+// settings are the names, and what each may be. Durations are in seconds.
+var settings = map[string]setting{
+	"temp_optimal":              {number: func(c *Config) *int { return &c.TempOptimal }, low: 0, high: 150},
+	"temp_normal":               {number: func(c *Config) *int { return &c.TempNormal }, low: 0, high: 150},
+	"temp_throttle":             {number: func(c *Config) *int { return &c.TempThrottle }, low: 0, high: 150},
+	"temp_critical":             {number: func(c *Config) *int { return &c.TempCritical }, low: 0, high: 150},
+	"memory_optimal":            {number: func(c *Config) *int { return &c.MemoryOptimal }, low: 1, high: 100},
+	"memory_normal":             {number: func(c *Config) *int { return &c.MemoryNormal }, low: 1, high: 100},
+	"memory_critical":           {number: func(c *Config) *int { return &c.MemoryCritical }, low: 1, high: 100},
+	"memory_limit_mb":           {number: func(c *Config) *int { return &c.MemoryLimit }, low: 0, high: 1 << 30},
+	"memory_reserve_mb":         {number: func(c *Config) *int { return &c.MemoryReserve }, low: 0, high: 1 << 30},
+	"monitor_interval":          {duration: func(c *Config) *time.Duration { return &c.Interval }, low: 0.1, high: 3600},
+	"history_size":              {number: func(c *Config) *int { return &c.HistorySize }, low: 1, high: 1 << 20},
+	"throttle_cooldown_seconds": {duration: func(c *Config) *time.Duration { return &c.ThrottleCooldown }, low: 0, high: 86400},
+	"critical_pause_seconds":    {duration: func(c *Config) *time.Duration { return &c.CriticalPause }, low: 0, high: 86400},
+}
+
+// With returns the configuration with some settings changed, by the names of the
+// file. Every error is a fault.Usage that says what would be right.
+func (c Config) With(changes map[string]any) (Config, error) {
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		s, known := settings[name]
+		if !known {
+			return c, fault.New(fault.Usage, "there is no setting %q%s", name, didYouMean(name, maps.Keys(settings)))
+		}
+		value, err := parseNumber(changes[name])
+		if err != nil || !(s.low <= value && value <= s.high) { // also for NaN
+			return c, fault.New(fault.Usage, "%s: %v is no number from %g to %g", name, changes[name], s.low, s.high)
+		}
+		if s.duration != nil {
+			*s.duration(&c) = time.Duration(value * float64(time.Second))
+			continue
+		}
+		if value != math.Trunc(value) {
+			return c, fault.New(fault.Usage, "%s: %v is no whole number", name, changes[name])
+		}
+		*s.number(&c) = int(value)
+	}
+	return c, c.check()
+}
+
+// Settings returns the configuration by the names of the file.
+func (c Config) Settings() map[string]any {
+	all := make(map[string]any, len(settings))
+	for name, s := range settings {
+		if s.duration != nil {
+			all[name] = s.duration(&c).Seconds()
+		} else {
+			all[name] = *s.number(&c)
+		}
+	}
+	return all
+}
+
+// check holds the settings against each other.
+func (c Config) check() error {
+	for _, rising := range [][]string{
+		{"temp_optimal", "temp_normal", "temp_throttle", "temp_critical"},
+		{"memory_optimal", "memory_normal", "memory_critical"},
+	} {
+		before := ""
+		for _, name := range rising {
+			value := *settings[name].number(&c)
+			if value == 0 { // the device's own
+				continue
+			}
+			if before != "" && value < *settings[before].number(&c) {
+				return fault.New(fault.Usage, "%s (%d) is below %s (%d): they must rise", name, value, before, *settings[before].number(&c))
+			}
+			before = name
+		}
+	}
+	return nil
+}
+
+// parseNumber takes what YAML and JSON make of numbers, and durations like 3s.
+func parseNumber(value any) (float64, error) {
+	switch v := value.(type) {
+	case int:
+		return float64(v), nil
+	case int64:
+		return float64(v), nil
+	case uint64:
+		return float64(v), nil
+	case float64:
+		return v, nil
+	case string:
+		if d, err := time.ParseDuration(v); err == nil {
+			return d.Seconds(), nil
+		}
+		return strconv.ParseFloat(v, 64)
+	}
+	return 0, fmt.Errorf("%T", value)
+}
+
+// LoadConfig reads a file of settings (YAML, and so JSON too) over the defaults.
+// Every error is a fault.Usage.
+func LoadConfig(path string) (Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fault.New(fault.Usage, "read monitor configuration: %w", err)
+	}
+	var changes map[string]any
+	if err := yaml.Unmarshal(data, &changes); err != nil {
+		return Config{}, fault.New(fault.Usage, "%s is no YAML of names and numbers: %s", path, yaml.FormatError(err, false, false))
+	}
+	c, err := DefaultConfig().With(changes)
+	if err != nil {
+		return Config{}, fault.New(fault.Usage, "%s: %w", path, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,55 @@
+package orchestrator
+
+import "github.com/gpurun/gpurun/gpu"
+
+// DeviceEvent: a device's state has changed. Its name is that of what happened:
+// state_change, throttle, resume, critical or overheat.
+type DeviceEvent struct {
+	Kind   gpu.EventKind `json:"-"`
+	Device string        `json:"device"`
+	From   gpu.State     `json:"from"`
+	To     gpu.State     `json:"to"`
+	// Pace is the share of the time in which it may compute from now on.
+	Pace        float64               `json:"pace"`
+	Temperature gpu.Optional[int]     `json:"temperature_c,omitzero"`
+	Memory      gpu.Optional[float64] `json:"memory_percent,omitzero"`
+	// Problem is why the device is not monitored any more.
+	Problem string `json:"problem,omitempty"`
+}
+
+// DeviceSample: how a device is doing, every few seconds.
+type DeviceSample struct {
+	Device      string                    `json:"device"`
+	State       gpu.State                 `json:"state"`
+	Pace        float64                   `json:"pace"`
+	Temperature gpu.Optional[int]         `json:"temperature_c,omitzero"`
+	Utilization gpu.Optional[int]         `json:"utilization_percent,omitzero"`
+	Memory      gpu.Optional[gpu.Memory]  `json:"memory,omitzero"`
+	Power       gpu.Optional[gpu.Watt]    `json:"power_w,omitzero"`
+	Throttle    gpu.Optional[gpu.Reasons] `json:"throttle_reasons,omitzero"`
+	// Problem is why nothing is known of it.
+	Problem string `json:"problem,omitempty"`
+}
+
+// EventName is the name in JSON events.
+func (e DeviceEvent) EventName() string { return string(e.Kind) }
+
+// EventName is the name in JSON events.
+func (DeviceSample) EventName() string { return "device_sample" }
+
+func newDeviceEvent(e gpu.Event) DeviceEvent {
+	return DeviceEvent{
+		Kind: e.Kind, Device: e.Device.String(), From: e.From, To: e.To, Pace: e.Pace,
+		Temperature: e.Temperature, Memory: e.Memory, Problem: e.Problem,
+	}
+}
+
+func newDeviceSample(h gpu.Health) DeviceSample {
+	sample := DeviceSample{Device: h.Device.String(), State: h.State, Pace: h.Pace, Problem: h.Problem}
+	if h.Problem == "" {
+		s := h.Sample
+		sample.Temperature, sample.Utilization, sample.Memory = s.Temperature, s.Utilization, s.Memory
+		sample.Power, sample.Throttle = s.Power, s.Throttle
+	}
+	return sample
+}

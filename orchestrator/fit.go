@@ -1,0 +1,128 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// fitKernel holds the kernel's needs against the devices: those that do not meet
+// them take no part, and the batch size may be the kernel's. The input is cut anew
+// where it was cut for others.
+func (p *prepared) fitKernel(ctx context.Context) error {
+	before := len(p.plan.Slots)
+	if err := p.fitDevices(); err != nil {
+		return err
+	}
+	info := p.plan.Info
+	recut := len(p.plan.Slots) != before
+	p.plan.BatchSize = p.config.BatchSize
+	if p.plan.BatchSize == 0 && info.BatchSize > 0 {
+		p.plan.BatchSize, recut = info.BatchSize, true
+	}
+	setDefault(&p.plan.BatchSize, DefaultBatchSize)
+	if !recut || p.earlier != nil { // it is cut already
+		return nil
+	}
+	if p.source != nil {
+		_ = p.source.Close()
+		p.source = nil
+	}
+	return p.openInput(ctx, p.plan.BatchSize)
+}
+
+// fitDevices keeps the slots that the kernel can use, and says of the others why
+// it cannot.
+func (p *prepared) fitDevices() error {
+	info := p.plan.Info
+	var kept []Slot
+	var left []string
+	taken := make(map[string]uint64) // memory, by device
+	for _, slot := range p.plan.Slots {
+		device := slot.device()
+		if info.NeedsGPU && !device.GPU {
+			return fault.New(fault.Incompatible, "kernel %s needs a GPU, and there is none (%s): %s", p.config.Kernel, slot.Name, p.howToGetGPU())
+		}
+		usable := p.usableMemory(slot)
+		taken[slot.key()] += info.MinMemory
+		if device.GPU && usable > 0 && taken[slot.key()] > usable {
+			left = append(left, fmt.Sprintf("%s has %d MiB for it", slot.Name, (usable-min(usable, taken[slot.key()]-info.MinMemory))>>20))
+			continue
+		}
+		slot.Number = len(kept)
+		kept = append(kept, slot)
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	why := fmt.Sprintf("kernel %s needs %d MiB of GPU memory; %s", p.config.Kernel, info.MinMemory>>20, strings.Join(left, ", "))
+	if len(kept) == 0 {
+		return fault.New(fault.Incompatible, "%s: choose others with --gpus, or several for each worker with --gpus-per-worker", why)
+	}
+	p.plan.Notes = append(p.plan.Notes, "left out: "+why)
+	p.plan.Slots = kept
+	return nil
+}
+
+// howToGetGPU is what to do about a machine that has none.
+func (p *prepared) howToGetGPU() string {
+	if strings.HasPrefix(p.config.GPUs, "cpu:") {
+		return "leave out --gpus " + p.config.GPUs
+	}
+	return "this machine has no NVIDIA driver (Debian: apt install nvidia-driver; Ubuntu: ubuntu-drivers install; a container: docker run --gpus all)"
+}
+
+// usableMemory is what the workers of a slot's devices may use together; 0 if that
+// is not known.
+func (p *prepared) usableMemory(slot Slot) (sum uint64) {
+	for _, device := range slot.Devices {
+		usable := p.config.Monitor.UsableMemory(device.Memory)
+		if usable == 0 {
+			return 0
+		}
+		sum += usable
+	}
+	return sum
+}
+
+// workersPerGPU is how many workers each group of devices gets, as far as that is
+// known before the kernel is asked.
+func (p *prepared) workersPerGPU(groups [][]gpu.Device) int {
+	if p.config.WorkersPerGPU != AutoWorkers {
+		return p.config.WorkersPerGPU
+	}
+	if len(groups) > 0 && groups[0][0].Kind == gpu.CPU {
+		return 1 // their number is made of the cores already
+	}
+	return gpu.AutoCapacity(cores(), len(groups), 0, 0)
+}
+
+// keepSlots reduces the slots to n: the least loaded devices keep theirs, on a tie
+// those with most free memory. What is kept is taken in the registry.
+func (p *prepared) keepSlots(n int) {
+	capacity := make(map[string]int)
+	var leaders []gpu.Device
+	for _, slot := range p.plan.Slots {
+		if capacity[slot.key()]++; capacity[slot.key()] == 1 {
+			leaders = append(leaders, slot.Devices[0])
+		}
+	}
+	p.registry = gpu.NewRegistry(leaders, func(d gpu.Device) int { return capacity[d.String()] })
+	chosen := make(map[string]int)
+	for range min(n, len(p.plan.Slots)) {
+		if device, err := p.registry.Acquire(); err == nil {
+			chosen[device.String()]++
+		}
+	}
+	p.plan.Slots = slices.DeleteFunc(p.plan.Slots, func(s Slot) bool {
+		chosen[s.key()]--
+		return chosen[s.key()] < 0
+	})
+	for i := range p.plan.Slots {
+		p.plan.Slots[i].Number = i
+	}
+}

@@ -1,0 +1,170 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// handBackAfter is how long a paused worker keeps its chunk: a device that is too
+// hot pauses for a minute at the least, and others could compute it.
+const handBackAfter = 10 * time.Second
+
+// startMonitor begins to watch how the job's GPUs are doing. The returned function
+// ends it. A job without GPUs has no monitor.
+func (j *job) startMonitor(ctx context.Context) (stop func(), err error) {
+	devices := j.gpus()
+	if j.config.NoMonitor || len(devices) == 0 {
+		return func() {}, nil
+	}
+	self := os.Getpid()
+	monitor, err := gpu.NewMonitor(devices, gpu.MonitorOptions{
+		Options: j.config.devices, Config: j.config.Monitor, Profile: gpu.Profile(j.config.Profile),
+		Own:      func(pid int) bool { return proc.IsDescendant(pid, self) },
+		OnSample: j.takeSamples,
+		OnLost: func(d gpu.Device) {
+			j.retireDevice(d, fault.New(fault.Device, "the driver reports %s: the GPU is lost", d))
+		},
+		Clock: j.config.clock,
+	})
+	if err != nil {
+		return nil, err
+	}
+	monitor.OnAny(j.takeDeviceEvent)
+	j.monitor = monitor
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		monitor.Run(ctx)
+		monitor.Close()
+	}()
+	return func() { <-done }, nil
+}
+
+// gpus are the devices of all slots, each once.
+func (j *job) gpus() []gpu.Device {
+	var devices []gpu.Device
+	known := make(map[string]bool)
+	for _, slot := range j.plan.Slots {
+		for _, device := range slot.Devices {
+			if name := device.String(); device.Kind == gpu.GPU && !known[name] {
+				known[name] = true
+				devices = append(devices, device)
+			}
+		}
+	}
+	return devices
+}
+
+// takeSamples tells everybody how the devices are doing, and the workers how fast
+// they may go.
+func (j *job) takeSamples(all []gpu.Health) {
+	paces := make(map[string]float64, len(all))
+	for _, h := range all {
+		paces[h.Device.String()] = h.Pace
+		j.emit(newDeviceSample(h))
+		if h.Problem != "" && !j.sampled { // later there are events
+			j.emit(Notice{Text: fmt.Sprintf("%s is not monitored: %s", h.Device, h.Problem)})
+		}
+	}
+	j.sampled = true
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	changed := false
+	for i, slot := range j.plan.Slots {
+		share := 1.0
+		for _, device := range slot.Devices {
+			if pace, known := paces[device.String()]; known {
+				share = min(share, pace)
+			}
+		}
+		s := &j.slots[i]
+		if s.pace == share {
+			continue
+		}
+		s.pace, changed = share, true
+		if s.worker != nil {
+			s.worker.setPace(share, j.config.handBack)
+		}
+	}
+	if changed {
+		close(j.paceChanged)
+		j.paceChanged = make(chan struct{})
+	}
+}
+
+// takeDeviceEvent passes a device's event on. One that is too hot gives its chunks
+// back at once.
+func (j *job) takeDeviceEvent(e gpu.Event) {
+	j.emit(newDeviceEvent(e))
+	if e.Kind != gpu.Overheat {
+		return
+	}
+	for _, w := range j.workersOn(e.Device) {
+		w.endChunk()
+	}
+}
+
+// workersOn are the workers that use a device.
+func (j *job) workersOn(device gpu.Device) []*workerProcess {
+	name := device.String()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var workers []*workerProcess
+	for i, slot := range j.plan.Slots {
+		for _, d := range slot.Devices {
+			if d.String() == name && j.slots[i].worker != nil {
+				workers = append(workers, j.slots[i].worker)
+			}
+		}
+	}
+	return workers
+}
+
+// pausing reports whether the slot's device must pause.
+func (j *job) pausing(slot Slot) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.slots[slot.Number].pace == 0
+}
+
+// awaitPace waits as long as the slot's device must pause and there is something
+// to wait for.
+func (j *job) awaitPace(now context.Context, slot Slot) {
+	for {
+		j.mu.Lock()
+		paused, changed := j.slots[slot.Number].pace == 0, j.paceChanged
+		j.mu.Unlock()
+		if !paused {
+			return
+		}
+		select {
+		case <-changed:
+		case <-j.queue.over:
+			return
+		case <-now.Done():
+			return
+		}
+	}
+}
+
+// setPace tells the worker how fast it may go.
+func (w *workerProcess) setPace(share float64, handBack time.Duration) {
+	_ = w.conn.Send(wire.Message{Pace: &wire.Pace{Share: share, HandBack: handBack}})
+}
+
+// hold says that a kernel is about to be opened on the slot's devices.
+func (j *job) hold(slot Slot) {
+	if j.monitor == nil {
+		return
+	}
+	for _, device := range slot.Devices {
+		j.monitor.Hold(device)
+	}
+}

@@ -1,0 +1,293 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/gputest"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// quickConfig samples often and lets states go at once.
+func quickConfig() gpu.Config {
+	c := gpu.DefaultConfig()
+	c.Interval, c.ThrottleCooldown, c.CriticalPause = 2*time.Millisecond, 0, 0
+	return c
+}
+
+// onMachine runs a job of many short batches on a machine of GPUs.
+func onMachine(d jobDir, machine *gputest.Machine, kernel string) orchestrator.Config {
+	config := d.config(kernel)
+	config.GPUs, config.BatchSize, config.Monitor = "all", 4, quickConfig()
+	config = orchestrator.WithDevices(config, gpu.Options{NVML: machine, Env: gputest.NoEnv})
+	return orchestrator.WithHandBack(config, time.Millisecond)
+}
+
+// gated makes the job's workers, so many of them, wait with their first batch until
+// the returned function is called: what must be seen before that, is.
+func gated(t *testing.T, config *orchestrator.Config, workers int) (open func()) {
+	t.Helper()
+	arrived := t.TempDir()
+	config.Kernel = "test-tenants"
+	config.KernelConfig = fmt.Appendf(nil, `{"Dir":%q,"Arrived":%q,"All":%d}`, t.TempDir(), arrived, workers+1)
+	return sync.OnceFunc(func() {
+		if err := os.WriteFile(filepath.Join(arrived, "open"), nil, 0o666); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// story is what happened, in order.
+type story struct {
+	mu     sync.Mutex
+	events []orchestrator.Event
+}
+
+func (s *story) add(e orchestrator.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+}
+
+// count counts the events that a function wants from the first of a name on, up to
+// the first behind it that another ends it by; -1 if there is none of that name.
+func (s *story) count(from string, ends, wanted func(orchestrator.Event) bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	start := slices.IndexFunc(s.events, func(e orchestrator.Event) bool { return e.EventName() == from })
+	if start < 0 {
+		return -1
+	}
+	n := 0
+	for _, e := range s.events[start+1:] {
+		if ends(e) {
+			break
+		}
+		if wanted(e) {
+			n++
+		}
+	}
+	return n
+}
+
+func never(orchestrator.Event) bool { return false }
+
+func (s *story) names(wanted ...string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, e := range s.events {
+		if slices.Contains(wanted, e.EventName()) {
+			names = append(names, e.EventName())
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func started(device string) func(orchestrator.Event) bool {
+	return func(e orchestrator.Event) bool {
+		c, ok := e.(orchestrator.ChunkStarted)
+		return ok && c.Device == device
+	}
+}
+
+// A GPU that becomes too hot pauses, and goes on when it has cooled down: no chunk
+// is begun meanwhile, and no record is lost.
+func TestHotDevicePausesAndGoesOn(t *testing.T) {
+	d := newJobDir(t, numbered(400))
+	machine, seen := gputest.New(1), &story{}
+	config := onMachine(d, machine, "")
+	open := gated(t, &config, 1)
+	var heat, cool sync.Once
+	paused := 0
+	config.OnEvent = func(e orchestrator.Event) {
+		seen.add(e)
+		switch e := e.(type) {
+		case orchestrator.ChunkStarted:
+			heat.Do(func() { machine.Change(0, func(c *gputest.Card) { c.Temperature(87) }) })
+		case orchestrator.DeviceSample:
+			if e.Pace == 0 {
+				paused++
+				open()
+			}
+			if paused == 50 { // 100 ms
+				cool.Do(func() { machine.Change(0, func(c *gputest.Card) { c.Temperature(50) }) })
+			}
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Succeeded != 400 {
+		t.Errorf("%+v", report)
+	}
+	cooled := func(e orchestrator.Event) bool {
+		sample, ok := e.(orchestrator.DeviceSample)
+		return ok && sample.Pace > 0
+	}
+	if n := seen.count("critical", cooled, started("GPU 0")); n < 0 || n > 1 { // one may have been on its way
+		t.Errorf("%d chunks were begun in the pause", n)
+	}
+	// It may be done before it is at full speed again.
+	if got := seen.names("throttle", "critical", "overheat", "resume"); got != "throttle critical resume" && got != "throttle critical" {
+		t.Errorf("events %s", got)
+	}
+	device := report.Devices[0]
+	if device.PeakTemperature.Or(0) != 87 || device.Paused <= 0 || device.Throttled < device.Paused || device.Device != "GPU 0" {
+		t.Errorf("%+v", device)
+	}
+}
+
+// Above its own limit a GPU gives its work back at once, and another does it.
+func TestOverheatedDeviceGivesItsWorkBack(t *testing.T) {
+	d := newJobDir(t, numbered(400))
+	machine, seen := gputest.New(2), &story{}
+	config := onMachine(d, machine, "")
+	open := gated(t, &config, 2)
+	config = orchestrator.WithHandBack(config, time.Hour) // by the pause alone it would keep its chunk
+	config.ChunksPerGPU = 1
+	var heat sync.Once
+	config.OnEvent = func(e orchestrator.Event) {
+		seen.add(e)
+		if c, ok := e.(orchestrator.ChunkStarted); ok && c.Device == "GPU 1" {
+			heat.Do(func() { machine.Change(1, func(c *gputest.Card) { c.Temperature(91) }) })
+		}
+		if e.EventName() == "overheat" {
+			open()
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Succeeded != 400 {
+		t.Errorf("%+v", report)
+	}
+	// One may have been on its way; it comes back, or the job would not be done.
+	if n := seen.count("overheat", never, started("GPU 1")); n < 0 || n > 1 {
+		t.Errorf("%d chunks were begun by a GPU that is too hot", n)
+	}
+}
+
+// A slowed device rests as long as it computes.
+func TestSlowedDeviceFinishes(t *testing.T) {
+	d := newJobDir(t, numbered(100))
+	machine := gputest.New(1)
+	machine.Change(0, func(c *gputest.Card) { c.Temperature(80) })
+	config := onMachine(d, machine, "")
+	open := gated(t, &config, 1)
+	config.OnEvent = func(e orchestrator.Event) {
+		if sample, ok := e.(orchestrator.DeviceSample); ok && sample.Pace == 0.5 {
+			open()
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Succeeded != 100 || report.Devices[0].Throttled <= 0 || report.Devices[0].Paused != 0 {
+		t.Errorf("%+v", report)
+	}
+	if share := report.Workers[0].BusyShare; share > 0.75 {
+		t.Errorf("a device that should rest half of the time was busy for %.0f %% of it", 100*share)
+	}
+}
+
+// A GPU that the driver calls lost in the middle of a sample is retired, although
+// there was no event.
+func TestDeviceLostInASample(t *testing.T) {
+	d := newJobDir(t, numbered(400))
+	machine, seen := gputest.EightGPUs(), &story{}
+	config := onMachine(d, machine, "")
+	open := gated(t, &config, 2)
+	config.GPUs = "0,4"
+	var lose sync.Once
+	config.OnEvent = func(e orchestrator.Event) {
+		seen.add(e)
+		if c, ok := e.(orchestrator.ChunkStarted); ok && c.Device == "GPU 4" {
+			lose.Do(func() { machine.Change(gputest.Dying, func(c *gputest.Card) { c.Lost = true }) })
+		}
+		if _, ok := e.(orchestrator.WorkerLost); ok {
+			open()
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Succeeded != 400 {
+		t.Errorf("%+v", report)
+	}
+	lost := seen.count("planned", never, func(e orchestrator.Event) bool {
+		l, ok := e.(orchestrator.WorkerLost)
+		return ok && l.Device == "GPU 4" && l.Retired && l.Fault.Kind == fault.Device && strings.Contains(l.Fault.Message, "the GPU is lost")
+	})
+	if lost != 1 {
+		t.Errorf("it was retired %d times", lost)
+	}
+}
+
+// A GPU that is lost between the plan and the start takes no part.
+func TestDeviceLostBeforeTheStart(t *testing.T) {
+	d := newJobDir(t, numbered(100))
+	machine := gputest.New(2)
+	config := onMachine(d, machine, "test-work")
+	config.OnEvent = func(e orchestrator.Event) {
+		if _, ok := e.(orchestrator.Planned); ok {
+			machine.Lose(1)
+		}
+	}
+	if report := mustRun(t, d, config); report.Succeeded != 100 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// A driver that hangs costs a job its monitor, and nothing else.
+func TestHungDriverDoesNotHoldUpAJob(t *testing.T) {
+	d := newJobDir(t, numbered(100))
+	machine := gputest.New(1)
+	config := onMachine(d, machine, "test-work")
+	var release func()
+	config.OnEvent = func(e orchestrator.Event) {
+		if _, ok := e.(orchestrator.Planned); ok {
+			release = machine.Hang()
+		}
+	}
+	report := mustRun(t, d, config)
+	release()
+	if report.Succeeded != 100 || len(report.Devices) != 1 || !report.Devices[0].PeakTemperature.IsZero() {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestNoMonitor(t *testing.T) {
+	d := newJobDir(t, numbered(20))
+	machine := gputest.New(1)
+	machine.Change(0, func(c *gputest.Card) { c.Temperature(99) })
+	config := onMachine(d, machine, "echo")
+	config.NoMonitor = true
+	if report := mustRun(t, d, config); report.Devices != nil {
+		t.Errorf("%+v", report.Devices)
+	}
+}
+
+// A record that does not fit beside another worker is computed when that one has
+// left, not marked.
+func TestOutOfMemoryOnASharedDevice(t *testing.T) {
+	input := strings.Replace(numbered(300), `{"id":150}`, `{"id":"wide"}`, 1)
+	d := newJobDir(t, input)
+	seen := &story{}
+	config := onMachine(d, gputest.New(1), "")
+	gated(t, &config, 2) // they wait for the third
+	config.WorkersPerGPU = 3
+	config.OnEvent = seen.add
+	report := mustRun(t, d, config)
+	if report.Succeeded != 300 || d.read("out.jsonl") != input {
+		t.Errorf("%+v\n%s", report, d.logs())
+	}
+	left := seen.count("planned", never, func(e orchestrator.Event) bool { _, ok := e.(orchestrator.WorkerLeft); return ok })
+	notices := seen.count("planned", never, func(e orchestrator.Event) bool {
+		n, ok := e.(orchestrator.Notice)
+		return ok && strings.HasPrefix(n.Text, "GPU 0: a record did not fit the memory beside another worker; from now on at most")
+	})
+	if left != 2 || notices != 2 {
+		t.Errorf("%d workers left, %d notices, want 2 of each", left, notices)
+	}
+}

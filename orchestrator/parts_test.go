@@ -1,0 +1,248 @@
+package orchestrator_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// concatenated is the parts of the folder out, one behind the other; the manifest
+// must be right about them.
+func concatenated(d jobDir) string {
+	d.t.Helper()
+	return partsText(d.t, d.join("out"))
+}
+
+func partsText(t *testing.T, dir string) string {
+	t.Helper()
+	m, err := chunk.ReadManifest(dir)
+	if err == nil {
+		err = m.Check(dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	next := m.Parts[0].First
+	for _, p := range m.Parts {
+		data, err := os.ReadFile(filepath.Join(dir, p.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.First != next || p.Lines != int64(strings.Count(string(data), "\n")) {
+			t.Errorf("part %+v begins at record %d and has %d lines", p, next, strings.Count(string(data), "\n"))
+		}
+		next += p.Records
+		all.Write(data)
+	}
+	if next-m.Parts[0].First != m.Records || m.Records != m.Succeeded+m.Failed+m.Dropped {
+		t.Errorf("the manifest does not add up: %+v", m)
+	}
+	return all.String()
+}
+
+// outputText is what a job wrote, in parts or not.
+func outputText(t *testing.T, c orchestrator.Config) string {
+	t.Helper()
+	if strings.HasSuffix(c.Output, "/") {
+		return partsText(t, c.Output)
+	}
+	data, err := os.ReadFile(c.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestPartsAreTheOutput: in parts the output is that in one file, and where it is
+// cut does not depend on who computed what.
+func TestPartsAreTheOutput(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, mixed(900))
+	whole := d.config("test-work")
+	whole.BatchSize, whole.ChunksPerGPU = 8, 10
+	mustRun(t, d, whole)
+
+	c := whole
+	c.Output, c.PartBytes = d.join("out")+"/", 5000
+	mustRun(t, d, c)
+	if concatenated(d) != d.read("out.jsonl") {
+		t.Error("the parts are not the output")
+	}
+	first := tree(d.join("out"))
+	if len(first) < 5 {
+		t.Errorf("parts: %v", first)
+	}
+	once := outputFiles(d, c)
+	c.Force, c.KernelConfig = true, []byte(`{"Milliseconds":3,"Slow":7}`)
+	mustRun(t, d, c)
+	if diff := cmp.Diff(once, outputFiles(d, c)); diff != "" {
+		t.Errorf("another run gives other parts: %s", diff)
+	}
+	if left, _ := filepath.Glob(d.join("out*")); len(left) != 4 { // out, out.gpurun, out.jsonl, out.jsonl.gpurun
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestPartsFromStream: a stream can be kept in parts too.
+func TestPartsFromStream(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, "")
+	in := numbered(1000)
+	mustRun(t, d, orchestrator.Config{
+		Input: "-", Stdin: strings.NewReader(in), Output: d.join("out") + "/", Kernel: "echo", GPUs: "cpu:2",
+		BatchSize: 10, ChunkRecords: 50, PartBytes: 1000,
+	})
+	if concatenated(d) != in {
+		t.Error("the parts are not the output")
+	}
+}
+
+// TestPartFolderIsRefused: what is not gpurun's is not replaced, and what would be
+// lost with the folder is not put there.
+func TestPartFolderIsRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(d jobDir, c *orchestrator.Config)
+		kind   fault.Kind
+		texts  []string
+	}{
+		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Fresh = true }, fault.Usage, []string{"exists already", "--force"}},
+		{"not ours", func(d jobDir, c *orchestrator.Config) {
+			c.Force = true
+			appendTo(d, "out/notes.txt", "mine")
+		}, fault.Usage, []string{"notes.txt", "move it away"}},
+		{"without a manifest", func(d jobDir, c *orchestrator.Config) {
+			c.Force = true
+			_ = os.Remove(d.join("out/manifest.json"))
+		}, fault.Usage, []string{"no manifest.json"}},
+		{"without the slash", func(d jobDir, c *orchestrator.Config) {
+			c.Output = strings.TrimSuffix(c.Output, "/")
+		}, fault.Usage, []string{"is a folder", "out/ for the output in parts"}},
+		{"a file", func(d jobDir, c *orchestrator.Config) {
+			appendTo(d, "file", "mine")
+			c.Output = d.join("file") + "/"
+		}, fault.Usage, []string{"not a directory"}},
+		{"input inside", func(d jobDir, c *orchestrator.Config) {
+			c.Input, c.Force = d.join("out/part-00000.jsonl"), true
+		}, fault.Usage, []string{"is in the output folder"}},
+		{"errors inside", func(d jobDir, c *orchestrator.Config) {
+			c.Errors, c.Force = d.join("out/errors.jsonl"), true
+		}, fault.Usage, []string{"is in the output folder"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, numbered(20))
+			c := d.config("echo")
+			c.Output = d.join("out") + "/"
+			mustRun(t, d, c)
+			test.change(d, &c)
+			before := tree(d.path)
+			_, err := run(t, c)
+			wantFault(t, err, test.kind, test.texts...)
+			if diff := cmp.Diff(before, tree(d.path)); diff != "" {
+				t.Errorf("something changed: %s", diff)
+			}
+		})
+	}
+}
+
+// TestPartFolderIsFilledMeanwhile: somebody puts something into the old folder
+// while the job runs. It stays, and the same command ends the job when it is away.
+func TestPartFolderIsFilledMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(40))
+	c := d.config("test-slow")
+	c.Output = d.join("out") + "/"
+	c.Limit = 20
+	mustRun(t, d, c)
+	c.Force, c.BatchSize, c.Limit = true, 10, 0
+	watched := c
+	watch(&watched, func(name string, passing int, _ orchestrator.Event) {
+		if name == "chunk_done" && passing == 1 {
+			appendTo(d, "out/notes.txt", "mine")
+		}
+	})
+	_, err := run(t, watched)
+	wantFault(t, err, fault.Conflict, "notes.txt", "move it away")
+	if err := os.Remove(d.join("out/notes.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if report := mustRun(t, d, c); report.Resumed != 40 || concatenated(d) != numbered(40) {
+		t.Errorf("report: %+v", report)
+	}
+}
+
+// TestRetryOfParts: only the parts with failed records are written anew; one that
+// was changed is refused; and a kill at any point leaves the old or the new.
+func TestRetryOfParts(t *testing.T) {
+	t.Parallel()
+	in := numbered(300) + `{"id":300,"do":"fail"}` + "\n" + numbered(300)
+	prepare := func(t *testing.T) (jobDir, orchestrator.Config) {
+		d := newJobDir(t, in)
+		c := d.config("test-mending")
+		c.Output, c.PartBytes, c.BatchSize = d.join("out")+"/", 800, 10
+		mustRun(t, d, c)
+		return d, orchestrator.Config{Output: d.join("out"), GPUs: "cpu:2", KernelConfig: []byte(`{"Repaired":true}`)}
+	}
+	t.Run("untouched parts stay", func(t *testing.T) {
+		t.Parallel()
+		d, again := prepare(t)
+		before := make(map[string]os.FileInfo)
+		for _, name := range tree(d.join("out")) {
+			before[name], _ = os.Stat(d.join("out/" + name))
+		}
+		report, err := orchestrator.Retry(context.Background(), again)
+		if err != nil || report.Failed != 0 || concatenated(d) != in {
+			t.Fatalf("%v, report %+v", err, report)
+		}
+		rewritten := 0
+		for name, info := range before {
+			if now, err := os.Stat(d.join("out/" + name)); err != nil || !os.SameFile(info, now) {
+				rewritten++
+			}
+		}
+		if rewritten != 2 { // a part and the manifest
+			t.Errorf("%d of %d files are written anew", rewritten, len(before))
+		}
+		for _, name := range tree(d.join("out.gpurun")) {
+			if strings.Contains(name, "next") || strings.Contains(name, "retry") {
+				t.Errorf("left: %s", name)
+			}
+		}
+		if status, err := orchestrator.Inspect(d.join("out")+"/", ""); err != nil || status.State != orchestrator.Done || status.Report.Failed != 0 {
+			t.Errorf("%v, status %+v", err, status)
+		}
+	})
+	for name, change := range map[string]func(d jobDir){
+		"part changed": func(d jobDir) {
+			edit(t, d.join("out/part-00001.jsonl"), func(data []byte) []byte { data[3] ^= 1; return data })
+		},
+		"part longer":   func(d jobDir) { appendTo(d, "out/part-00001.jsonl", "{}\n") },
+		"part gone":     func(d jobDir) { _ = os.Remove(d.join("out/part-00002.jsonl")) },
+		"part too many": func(d jobDir) { appendTo(d, "out/part-00099.jsonl", "{}\n") },
+		"no manifest":   func(d jobDir) { _ = os.Remove(d.join("out/manifest.json")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, again := prepare(t)
+			change(d)
+			before := tree(d.join("out"))
+			_, err := orchestrator.Retry(context.Background(), again)
+			wantFault(t, err, fault.Conflict, "was changed since the job wrote it")
+			if diff := cmp.Diff(before, tree(d.join("out"))); diff != "" {
+				t.Errorf("something changed: %s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+func TestPacer(t *testing.T) {
+	p := newPacer()
+	if p.slowed() || p.rest(time.Second) != 0 || p.mustGive() {
+		t.Error("not at full speed from the beginning")
+	}
+	for _, test := range []struct {
+		pace   wire.Pace
+		slowed bool
+		rest   time.Duration
+		give   bool
+	}{
+		{wire.Pace{Share: 1}, false, 0, false},
+		{wire.Pace{Share: 0.8}, true, 250 * time.Millisecond, false},
+		{wire.Pace{Share: 0.5}, true, time.Second, false},
+		{wire.Pace{Share: 0, HandBack: time.Hour}, true, 0, false},
+		{wire.Pace{Share: 0}, true, 0, true},
+	} {
+		p.set(test.pace)
+		if p.slowed() != test.slowed || p.rest(time.Second).Round(time.Microsecond) != test.rest || p.mustGive() != test.give {
+			t.Errorf("%+v: slowed %v, rest %s, give %v", test.pace, p.slowed(), p.rest(time.Second), p.mustGive())
+		}
+		select {
+		case <-p.wake:
+		default:
+			t.Errorf("%+v woke nobody", test.pace)
+		}
+	}
+}
