@@ -138,7 +138,7 @@ func (r *Reader) Close() error { return r.file.Close() }
 
 // Read fills b, which must be released or new, with up to maxRecords records of
 // together at most maxBytes, but at least one. At the end of the chunk it
-// returns io.EOF. A file that no longer holds what the chunk says is an error.
+// returns io.EOF. After an error b is released. A file that no longer holds what the chunk says is an error.
 func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
 	f := filler{reader: r, batch: b, maxRecords: maxRecords, maxBytes: maxBytes, spans: r.spans[:0]}
 	err := f.fill()
@@ -153,6 +153,7 @@ func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
 		return r.changed(left)
 	}
 	if len(b.Records) == 0 {
+		b.Release() // blank lines lie there
 		return io.EOF
 	}
 	r.guess = max(minRead, f.used+f.used/16)

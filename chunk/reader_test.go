@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -413,4 +414,93 @@ func FuzzReader(f *testing.F) {
 			closeSource(t, source)
 		}
 	})
+}
+
+// lender is an allocator that has memory only sometimes, spoils what comes back,
+// and knows what is out.
+type lender struct {
+	r    *rand.Rand
+	lent int
+}
+
+type loan struct {
+	lender *lender
+	data   []byte
+}
+
+func (l *lender) alloc(size int) Memory {
+	if l.r.IntN(3) == 0 {
+		return nil
+	}
+	l.lent++
+	return &loan{l, make([]byte, size+l.r.IntN(100))}
+}
+
+func (l *loan) Bytes() []byte { return l.data }
+
+func (l *loan) Free() {
+	for i := range l.data {
+		l.data[i] = 0xEE
+	}
+	l.lender.lent--
+}
+
+// TestReaderBorrows: with memory that comes and goes the records are the same, and
+// all of it is given back.
+func TestReaderBorrows(t *testing.T) {
+	r := seeded(t)
+	path := filepath.Join(t.TempDir(), "in.jsonl")
+	for round := range 250 {
+		data := input(r, 30)
+		if round < len(nasty) {
+			data = []byte(nasty[round])
+		}
+		write(t, path, data)
+		shrink(t, 1+r.Int64N(64), 1+r.IntN(32), 1+r.IntN(64))
+		source := open(t, path, CutOptions{Chunks: 1})
+		want, _ := records(data)
+		l := &lender{r: r}
+		for _, c := range drain(t, source) {
+			got := borrowAll(t, c, l, 1+r.IntN(8), 1+r.IntN(200), r.Int64N(80))
+			if len(got) != len(want) {
+				t.Fatalf("%q: %d records instead of %d", data, len(got), len(want))
+			}
+			for i := range got {
+				if got[i] != string(want[i].Data) {
+					t.Errorf("%q: record %d is %q", data, i, got[i])
+				}
+			}
+		}
+		closeSource(t, source)
+		if l.lent != 0 {
+			t.Fatalf("%q: %d were not given back", data, l.lent)
+		}
+	}
+}
+
+func borrowAll(t *testing.T, c Chunk, l *lender, maxRecords, maxBytes int, maxRecord int64) []string {
+	t.Helper()
+	reader, err := OpenReader(c, maxRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	reader.AllocateWith(l.alloc)
+	var got []string
+	batches := []*Batch{{}, {}} // both are out at a time
+	for i := 0; ; i++ {
+		batch := batches[i%2]
+		batch.Release()
+		err := reader.Read(batch, maxRecords, maxBytes)
+		if err == io.EOF {
+			batches[(i+1)%2].Release()
+			return got
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range batch.Records {
+			got = append(got, string(record.Data))
+		}
+	}
 }

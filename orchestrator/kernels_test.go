@@ -31,6 +31,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
 	kernels["test-tenants"] = func() plugins.Kernel { return &tenants{} }
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
+	kernels["test-every"] = func() plugins.Kernel { return every{} }
 	return kernels
 }
 

@@ -20,6 +20,7 @@ type arena struct {
 	// count from its beginning.
 	ownAt, peerAt uint64
 	space         space
+	inlineBelow   int // shorter strings do not come here
 
 	mu     sync.Mutex
 	unmap  func()
@@ -68,24 +69,28 @@ func (b *buffer) Bytes() []byte {
 // Free gives the region back; the bytes must not be used any more.
 func (b *buffer) Free() {
 	a := b.arena
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if b.region.size >= outsized && !a.closed {
+	if b.region.size >= outsized {
 		dropPages(b.Bytes())
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.space.give(b.region)
 	a.users--
 	a.release()
 }
 
-// hold keeps the mappings until drop.
-func (a *arena) hold() {
+// hold keeps the mappings until drop; false if they are gone already.
+func (a *arena) hold() bool {
 	if a == nil {
-		return
+		return true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.unmap == nil {
+		return false
+	}
 	a.users++
+	return true
 }
 
 func (a *arena) drop() {
@@ -126,7 +131,7 @@ func (a *arena) size() uint64 {
 
 // offsetOf says where data stands in the arena, if it lies in this side's half.
 func (a *arena) offsetOf(data []byte) (uint64, bool) {
-	if a == nil || len(data) == 0 {
+	if a == nil || len(data) == 0 || len(data) > len(a.own) {
 		return 0, false
 	}
 	from := uintptr(unsafe.Pointer(unsafe.SliceData(a.own)))
@@ -135,6 +140,15 @@ func (a *arena) offsetOf(data []byte) (uint64, bool) {
 		return 0, false
 	}
 	return uint64(at-from) + a.ownAt, true
+}
+
+// isTheirs reports whether an address lies in the other side's half.
+func (a *arena) isTheirs(at uintptr) bool {
+	if a == nil {
+		return false
+	}
+	from := uintptr(unsafe.Pointer(unsafe.SliceData(a.peer)))
+	return at >= from && at-from < uintptr(len(a.peer))
 }
 
 // at gives n bytes of the other side's half from offset on. The other side may

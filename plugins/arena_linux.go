@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -18,7 +19,13 @@ func newArena() (*arena, *os.File, error) {
 }
 
 func makeArena(size uint64) (*arena, *os.File, error) {
-	fd, err := unix.MemfdCreate("gpurun-arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	// A system may insist on files that cannot be executed; an old one does not know
+	// that there are some.
+	fd, err := unix.MemfdCreate("gpurun-arena", flags|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.MemfdCreate("gpurun-arena", flags)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("make shared memory: %w", err)
 	}
@@ -31,14 +38,15 @@ func makeArena(size uint64) (*arena, *os.File, error) {
 	return a, file, nil
 }
 
-// sealAndMap fixes the size first: a kernel that could shrink the file would kill
-// the worker with SIGBUS.
+// sizeSeals fix the size: a kernel that could shrink the file would kill the worker
+// with SIGBUS.
+const sizeSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
 func sealAndMap(fd int, size uint64) (*arena, error) {
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return nil, fmt.Errorf("size shared memory: %w", err)
 	}
-	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, sizeSeals); err != nil {
 		return nil, fmt.Errorf("seal shared memory: %w", err)
 	}
 	return mapArena(fd, size, true)
@@ -47,7 +55,7 @@ func sealAndMap(fd int, size uint64) (*arena, error) {
 // mapArena maps both halves; the first is the worker's.
 func mapArena(fd int, size uint64, worker bool) (*arena, error) {
 	half := size / 2
-	a := &arena{ownAt: 0, peerAt: half, space: space{size: half}}
+	a := &arena{ownAt: 0, peerAt: half, space: space{size: half}, inlineBelow: inlineBelow}
 	if !worker {
 		a.ownAt, a.peerAt = half, 0
 	}
@@ -58,6 +66,9 @@ func mapArena(fd int, size uint64, worker bool) (*arena, error) {
 	if a.peer, err = unix.Mmap(fd, int64(a.peerAt), int(half), unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		_ = unix.Munmap(a.own)
 		return nil, fmt.Errorf("map shared memory: %w", err)
+	}
+	for _, half := range [][]byte{a.own, a.peer} {
+		_ = unix.Madvise(half, unix.MADV_DONTDUMP) // a core dump would have all the holes
 	}
 	a.unmap = func() {
 		_ = unix.Munmap(a.own)
@@ -74,22 +85,39 @@ func inheritArena() *arena {
 		return nil
 	}
 	_ = os.Unsetenv(arenaVariable)
-	fd, size, err := parseArena(value)
+	a, err := takeArena(value)
 	if err != nil {
-		return nil
+		fmt.Fprintf(os.Stderr, "records come through the socket, which is slower: %v\n", err)
 	}
-	unix.CloseOnExec(fd)
-	a, err := mapArena(fd, size, false)
-	if err != nil {
-		return nil // records then come inline
-	}
-	_ = unix.Close(fd) // the mappings stay
 	return a
 }
 
+func takeArena(value string) (*arena, error) {
+	fd, size, err := parseArena(value)
+	if err != nil {
+		return nil, err
+	}
+	if !isArena(fd, size) {
+		return nil, fmt.Errorf("descriptor %d is not the shared memory: something between worker and kernel closed it", fd)
+	}
+	defer unix.Close(fd) // the mappings stay
+	return mapArena(fd, size, false)
+}
+
+// isArena tells an arena from whatever else has its descriptor by now: a wrapper
+// may have closed what it did not know, and opened files of its own.
+func isArena(fd int, size uint64) bool {
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil || stat.Size != int64(size) {
+		return false
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	return err == nil && seals&sizeSeals == sizeSeals
+}
+
 // pairedArenas are both ends of an arena, in one process; nil where there is none.
-func pairedArenas() (host, kernel *arena) {
-	host, file, err := makeArena(smallArenaSize)
+func pairedArenas(size uint64) (host, kernel *arena) {
+	host, file, err := makeArena(size)
 	if err != nil {
 		return nil, nil
 	}
@@ -97,6 +125,12 @@ func pairedArenas() (host, kernel *arena) {
 	if kernel, err = mapArena(int(file.Fd()), host.size(), false); err != nil {
 		host.close()
 		return nil, nil
+	}
+	unmap := host.unmap
+	host.unmap = func() { // the kernel's end may stay mapped, but not for its memory
+		dropPages(host.own)
+		dropPages(kernel.own)
+		unmap()
 	}
 	return host, kernel
 }

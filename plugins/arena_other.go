@@ -13,6 +13,6 @@ func newArena() (*arena, *os.File, error) { return nil, nil, errors.ErrUnsupport
 
 func inheritArena() *arena { return nil }
 
-func pairedArenas() (host, kernel *arena) { return nil, nil }
+func pairedArenas(uint64) (host, kernel *arena) { return nil, nil }
 
 func dropPages([]byte) {}

@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// inlineBelow is up to which size byte strings travel in the message itself:
+// inlineBelow is below which size byte strings travel in the message itself:
 // touching another page of the arena would cost more.
 const inlineBelow = 2 << 10
 
@@ -18,11 +18,22 @@ const inlineBelow = 2 << 10
 type carrier struct {
 	arena *arena // may be nil
 	held  []*buffer
+	total uint64 // bytes of all strings
+	// short strings go to the arena too: a record must be safe there from the kernel
+	// that reads it, or the same record would fail in one batch and pass in another.
+	short bool
+}
+
+// fits counts n more bytes, and reports whether the message may have so many. One
+// that may not is never sent, whichever way: nothing is copied for it.
+func (c *carrier) fits(n int) bool {
+	c.total += uint64(n)
+	return c.total <= maxMessage
 }
 
 // place gives room for n bytes in the arena, or nil.
 func (c *carrier) place(n int) (data []byte, offset uint64) {
-	if n < inlineBelow {
+	if c.arena == nil || n < c.arena.inlineBelow && !c.short {
 		return nil, 0
 	}
 	b := c.arena.alloc(n)
@@ -49,6 +60,9 @@ func packBlock[T ~string | ~[]byte](c *carrier, items []T) *kernelpb.Block {
 		block.Lengths[i] = uint32(len(item))
 		total += len(item)
 	}
+	if !c.fits(total) {
+		return block
+	}
 	data, offset := c.place(total)
 	if data != nil {
 		block.Offset = &offset
@@ -64,17 +78,20 @@ func packBlock[T ~string | ~[]byte](c *carrier, items []T) *kernelpb.Block {
 
 // packInPlace describes items that lie in this side's half of the arena already, in
 // order; nil if they do not.
-func packInPlace(a *arena, items [][]byte) *kernelpb.Block {
-	first, ok := a.offsetOf(items[0])
+func packInPlace(c *carrier, items [][]byte) *kernelpb.Block {
+	if c.arena == nil || len(items) == 0 {
+		return nil
+	}
+	first, ok := c.arena.offsetOf(items[0])
 	if !ok {
 		return nil
 	}
 	block := &kernelpb.Block{
 		Offset: &first, Lengths: make([]uint32, len(items)), Gaps: make([]uint32, len(items)-1),
 	}
-	end := first
+	end, total := first, 0
 	for i, item := range items {
-		at, ok := a.offsetOf(item)
+		at, ok := c.arena.offsetOf(item)
 		if !ok || at < end || at-end > math.MaxUint32 {
 			return nil
 		}
@@ -83,7 +100,9 @@ func packInPlace(a *arena, items [][]byte) *kernelpb.Block {
 		}
 		block.Lengths[i] = uint32(len(item))
 		end = at + uint64(len(item))
+		total += len(item)
 	}
+	c.fits(total)
 	return block
 }
 
@@ -93,14 +112,22 @@ func blockData(block *kernelpb.Block, a *arena) ([]byte, error) {
 	if block == nil || block.Offset == nil {
 		return block.GetInline(), nil
 	}
-	total := uint64(0)
+	return a.at(block.GetOffset(), blockSize(block))
+}
+
+// blockSize is how many bytes a block has in the arena, gaps included.
+func blockSize(block *kernelpb.Block) uint64 {
+	if block == nil || block.Offset == nil {
+		return 0
+	}
+	total := uint64(0) // of fewer numbers of 32 bits than would go round
 	for _, length := range block.GetLengths() {
 		total += uint64(length)
 	}
 	for _, gap := range block.GetGaps() {
 		total += uint64(gap)
 	}
-	return a.at(block.GetOffset(), total)
+	return total
 }
 
 // eachItem says where each item of a block stands in its data, which has size bytes.
@@ -171,10 +198,14 @@ func unpackStrings(block *kernelpb.Block, a *arena) ([]string, error) {
 // packNumbers writes values as they lie in memory, little-endian: into the arena,
 // which the message then names, or as bytes for the message.
 func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T) []byte {
-	data, offset := c.place(binary.Size(values))
+	size := binary.Size(values)
+	if !c.fits(size) {
+		return nil
+	}
+	data, offset := c.place(size)
 	inline := data == nil
 	if inline {
-		data = make([]byte, binary.Size(values))
+		data = make([]byte, size)
 	}
 	if _, err := binary.Encode(data, binary.LittleEndian, values); err != nil {
 		panic(err) // only types of a fixed size come here

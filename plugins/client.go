@@ -58,6 +58,9 @@ func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
 		return Info{}, c.unary(ctx, err)
 	}
 	info := unpackInfo(reply.GetInfo())
+	if len(info.Inputs) > maxInputs {
+		return info, fault.New(fault.Incompatible, "the kernel names %d inputs; %d are the most", len(info.Inputs), maxInputs)
+	}
 	c.mu.Lock()
 	c.shared, c.inputs = reply.GetArena(), info.Inputs
 	c.mu.Unlock()
@@ -133,9 +136,9 @@ func (c *client) unary(ctx context.Context, err error) error {
 // then could not see that time is up.
 func (c *client) Process(_ context.Context, batch Batch, results *Results) error {
 	finish := results.Defer()
-	held := &carrier{arena: c.sharedArena()}
+	held := &carrier{arena: c.sharedArena(), short: true}
 	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.spansOf(batch)}
-	if size := proto.Size(request); size > maxMessage {
+	if size := max(held.total, uint64(proto.Size(request))); size > maxMessage {
 		held.free()
 		finish(fault.New(fault.Batch, "a batch of %d bytes is over the limit of %d", size, maxMessage))
 		return nil
@@ -149,7 +152,7 @@ func (c *client) Process(_ context.Context, batch Batch, results *Results) error
 
 // packRecords leaves records that lie in the arena where they are.
 func packRecords(c *carrier, batch Batch) *kernelpb.Block {
-	if block := packInPlace(c.arena, batch.records); block != nil {
+	if block := packInPlace(c, batch.records); block != nil {
 		return block
 	}
 	return packBlock(c, batch.records)
@@ -185,14 +188,17 @@ func (c *client) submit(request *kernelpb.ProcessRequest, batch awaited) error {
 }
 
 func (c *client) openStream() error {
+	if !c.arena.hold() { // for receive, which may come behind the end of the process
+		return errClosed
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := c.rpc.Process(ctx)
 	if err != nil {
 		cancel()
+		c.arena.drop()
 		return c.explain(err)
 	}
 	c.stream = &outgoing{stream: stream, cancel: cancel, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	c.arena.hold() // for receive, which may come behind the end of the process
 	go c.stream.send()
 	go c.receive(c.stream)
 	return nil

@@ -48,9 +48,12 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 		verdict := result.Verdict
 		switch verdict {
 		case Lines:
-			if len(result.Lines) == 1 && isSame(result.Lines[0], batch.Record(i)) {
+			if len(result.Lines) == 1 && c.isSame(result.Lines[0], batch.Record(i)) {
 				verdict = Unchanged
 				break
+			}
+			if lines == nil {
+				lines = make([][]byte, 0, len(r.results)+len(result.Lines))
 			}
 			lines = append(lines, result.Lines...)
 			reply.LineCounts = append(reply.LineCounts, uint32(len(result.Lines)))
@@ -68,9 +71,11 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 	return reply
 }
 
-// isSame reports whether a is b's very bytes, which the other side has.
-func isSame(a, b []byte) bool {
-	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
+// isSame reports whether a line is the record's very bytes, which the other side
+// has. One that came inline may have been changed here.
+func (c *carrier) isSame(line, record []byte) bool {
+	at := unsafe.SliceData(record)
+	return len(line) == len(record) && unsafe.SliceData(line) == at && c.arena.isTheirs(uintptr(unsafe.Pointer(at)))
 }
 
 // unpackReply fills r from the other side's reply. Its error says in which way
@@ -79,6 +84,9 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	if len(reply.GetVerdicts()) != len(r.results) {
 		return fmt.Errorf("kernel returned %s for a batch of %d",
 			plural(len(reply.GetVerdicts()), "result"), len(r.results))
+	}
+	if size := sharedSize(reply); size > maxMessage {
+		return fmt.Errorf("kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
 	}
 	lines, err := unpackCopy(reply.GetLines(), a)
 	if err != nil {
@@ -111,16 +119,31 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	return unpackColumns(a, reply.GetColumns(), r)
 }
 
+// sharedSize is how many bytes of a reply lie in the arena, as it says: what is
+// copied of them must have a limit.
+func sharedSize(reply *kernelpb.ProcessReply) uint64 {
+	size := blockSize(reply.GetLines())
+	for _, column := range reply.GetColumns() {
+		size = addSizes(size, addSizes(blockSize(column.GetStrings()), blockSize(column.GetJson())))
+		if column.Offset != nil {
+			size = addSizes(size, column.GetSize())
+		}
+	}
+	return size
+}
+
+// addSizes does not go round at the largest number.
+func addSizes(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
+
 func unpackColumns(a *arena, columns []*kernelpb.Column, r *Results) error {
 	for _, message := range columns {
 		c, err := unpackColumn(a, message)
 		if err != nil {
 			return err
 		}
-		r.Column(c)
-	}
-	if r.misuse != nil {
-		return r.misuse
+		if r.Column(c); r.misuse != nil {
+			return r.misuse
+		}
 	}
 	for i := range r.results {
 		if r.results[i].Verdict == Columns && len(r.columns) == 0 {

@@ -283,6 +283,14 @@ func TestHostileReplies(t *testing.T) {
 // FuzzUnpackReply: whatever a kernel sends, the worker gets an error or results
 // that it can read through.
 func FuzzUnpackReply(f *testing.F) {
+	host, kernel := arenaPair(f, 4*minRegion)
+	for _, reply := range hostileOffsets(host.size()) {
+		data, err := proto.Marshal(reply)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, uint8(1))
+	}
 	for _, test := range hostileReplies {
 		data, err := proto.Marshal(test.reply)
 		if err != nil {
@@ -293,11 +301,13 @@ func FuzzUnpackReply(f *testing.F) {
 	for seed := range uint64(20) {
 		r := randomResults(rand.New(rand.NewPCG(seed, 2)))
 		r.complete(nil)
-		data, err := proto.Marshal(packReply(new(carrier), seed, blank(r.Len()), r))
-		if err != nil {
-			f.Fatal(err)
+		for _, c := range []*carrier{{}, {arena: kernel}} {
+			data, err := proto.Marshal(packReply(c, seed, blank(r.Len()), r))
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data, uint8(r.Len()))
 		}
-		f.Add(data, uint8(r.Len()))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, n uint8) {
 		var reply kernelpb.ProcessReply
@@ -305,7 +315,7 @@ func FuzzUnpackReply(f *testing.F) {
 			return
 		}
 		results := NewResults(int(n))
-		results.complete(new(client).fill(results, &reply))
+		results.complete((&client{arena: host}).fill(results, &reply))
 		if results.err != nil {
 			if fault.As(results.err) == nil {
 				t.Errorf("not classified: %v", results.err)

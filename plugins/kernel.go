@@ -76,6 +76,9 @@ type Info struct {
 	Inputs []string `json:"inputs,omitempty"`
 }
 
+// maxInputs is as many as can be looked for at once, with room for the worker's own.
+const maxInputs = 60
+
 // Device is where a kernel runs. The process sees exactly this device: it is
 // number 0 to every framework, whatever its Index in the machine.
 type Device struct {
@@ -176,7 +179,7 @@ func NewBatch(records [][]byte) Batch { return Batch{records: records} }
 func (b Batch) Len() int { return len(b.records) }
 
 // Record returns record i. It must not be changed, nor kept after the results
-// are complete.
+// are complete: a kernel process that writes to it dies.
 func (b Batch) Record(i int) []byte { return b.records[i] }
 
 // Decode reads record i into v with encoding/json.

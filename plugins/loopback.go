@@ -19,11 +19,11 @@ const loopbackBuffer = 1 << 20
 // kernel's life is the caller's, through the proxy; end frees the connection and
 // must be called last.
 func Loopback(k Kernel) (proxy Kernel, end func()) {
-	host, kernel := pairedArenas()
+	host, kernel := pairedArenas(smallArenaSize)
 	client, disconnect := loopback(k, host, kernel)
 	return client, func() {
 		disconnect()
-		// The kernel's end stays: k may still look at a batch.
+		// The kernel's end stays mapped: k may still look at a batch.
 		host.close()
 	}
 }

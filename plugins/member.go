@@ -15,7 +15,10 @@ func (b Batch) Member(i int, name string) (value []byte, present bool) {
 	if k := slices.Index(b.inputs, name); k >= 0 {
 		span := b.spans[2*(i*len(b.inputs)+k):]
 		start, length := span[0], span[1]
-		return record[start : start+length : start+length], length > 0
+		if length == 0 {
+			return nil, false
+		}
+		return record[start : start+length : start+length], true
 	}
 	var info jsonline.Info
 	if jsonline.Want(name).Scan(record, &info) != nil || !info.Object || !info.Spans[0].Present() {
@@ -35,7 +38,7 @@ func (b Batch) Text(dst []byte, i int, name string) ([]byte, error) {
 	switch {
 	case !present:
 		return dst, fmt.Errorf("the record has no member %q", name)
-	case value[0] != '"':
+	case value[0] != '"' || len(value) < 2:
 		return dst, fmt.Errorf("member %q is no string", name)
 	}
 	return jsonline.AppendUnquoted(dst, value), nil

@@ -131,6 +131,16 @@ func groupAlive(group int) bool {
 	return found
 }
 
+// eventually waits for something that somebody else does soon.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
 func dies(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
@@ -534,6 +544,7 @@ func TestCloseStopped(t *testing.T) {
 	if err := syscall.Kill(p.Pid(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the kernel is stopped", func() bool { return stat(p.Pid(), 0) == "T" })
 	if err := p.Close(); fault.KindOf(err) != fault.Timeout {
 		t.Errorf("error: %v", err)
 	}

@@ -43,34 +43,38 @@ func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan 
 			failed = stream.Context().Err()
 		}
 		<-room
-		if failed != nil {
-			continue // nobody listens; keep the kernel's loop moving
+		if failed == nil { // else nobody listens; keep the kernel's loop moving
+			failed = o.send(stream, batch)
 		}
-		failed = stream.Send(batch.reply)
 	}
 	return failed
 }
 
-// replyTo packs the results of a batch: whatever memory they were in is not needed
-// any more.
-func (o *replies) replyTo(sequence uint64, batch Batch, results *Results, err error) *kernelpb.ProcessReply {
-	if err != nil {
-		return &kernelpb.ProcessReply{Sequence: sequence, Failure: packFailure(err)}
+func (o *replies) send(stream kernelpb.Kernel_ProcessServer, batch *started) error {
+	if batch.reply.GetFailure() == nil {
+		batch.reply.Memory = o.memory()
 	}
-	c := &carrier{arena: o.arena}
-	reply := packReply(c, sequence, batch, results)
-	if size := proto.Size(reply); size > maxMessage {
-		c.free()
-		err := fault.New(fault.Batch, "kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
-		return &kernelpb.ProcessReply{Sequence: sequence, Failure: packFailure(err)}
-	}
-	if len(c.held) > 0 {
+	if len(batch.carrier.held) > 0 {
 		o.mu.Lock()
-		o.held = append(o.held, heldReply{sequence, c})
+		o.held = append(o.held, heldReply{batch.sequence, batch.carrier})
 		o.mu.Unlock()
 	}
-	reply.Memory = o.memory()
-	return reply
+	return stream.Send(batch.reply)
+}
+
+// pack makes the reply, as soon as the results are complete.
+func (b *started) pack() {
+	err := b.results.err
+	if err == nil {
+		b.reply = packReply(b.carrier, b.sequence, b.batch, b.results)
+		size := max(b.carrier.total, uint64(proto.Size(b.reply)))
+		if size <= maxMessage {
+			return
+		}
+		b.carrier.free()
+		err = fault.New(fault.Batch, "kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
+	}
+	b.reply = &kernelpb.ProcessReply{Sequence: b.sequence, Failure: packFailure(err)}
 }
 
 func (o *replies) memory() *kernelpb.Memory {

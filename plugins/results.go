@@ -57,9 +57,11 @@ type Results struct {
 
 	// onCPU: the kernel that fills it runs on a CPU device.
 	onCPU bool
-	// taken is called when the results are complete, before anybody hears of it: the
-	// kernel's memory is the kernel's again as soon as complete returns.
-	taken func(error)
+	// lone holds the lines of Line, so that each has no memory of its own.
+	lone [][]byte
+	// take, if set, takes everything out of the results when they are complete:
+	// afterwards the kernel may use their memory again.
+	take func()
 
 	once     sync.Once
 	deferred bool
@@ -78,7 +80,12 @@ func (r *Results) Unchanged(i int) { r.set(i, Result{Verdict: Unchanged}) }
 // Line gives the one line that record i became: a JSON value without a newline.
 // An array of lines has Lines.
 func (r *Results) Line(i int, line []byte) {
-	r.set(i, Result{Verdict: Lines, Lines: [][]byte{line}})
+	if len(r.lone) == cap(r.lone) {
+		r.lone = make([][]byte, 0, len(r.results)+1)
+	}
+	n := len(r.lone)
+	r.lone = append(r.lone, line)
+	r.set(i, Result{Verdict: Lines, Lines: r.lone[n : n+1 : n+1]})
 }
 
 // Lines gives the lines that record i became; none at all drops it.
@@ -166,8 +173,8 @@ func (r *Results) complete(err error) {
 			err = r.settle()
 		}
 		r.err = classify(fault.Batch, err, r.onCPU)
-		if r.taken != nil {
-			r.taken(r.err)
+		if r.take != nil {
+			r.take()
 		}
 		close(r.done)
 	})

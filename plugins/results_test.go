@@ -71,12 +71,12 @@ func TestContract(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			direct := call(t, filler{fill: test.fill}, records(3), test.want)
-			proxy, end := Loopback(filler{fill: test.fill})
-			defer end()
-			wired := call(t, proxy, records(3), test.want)
-			if direct != wired {
-				t.Errorf("directly %q, behind the wire %q", direct, wired)
-			}
+			planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
+				wired := call(t, connect(t, filler{fill: test.fill}), records(3), test.want)
+				if direct != wired {
+					t.Errorf("directly %q, behind the wire %q", direct, wired)
+				}
+			})
 		})
 	}
 }

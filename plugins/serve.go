@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -22,9 +21,7 @@ func Serve(k Kernel) {
 		os.Exit(2)
 	}
 	proc.IgnoreStopSignals()
-	if os.Getenv("GOGC") == "" { // results of a few MB a batch: at Go's default it would collect without end
-		debug.SetGCPercent(gcPercent)
-	}
+	collectLessOften()
 	rawStderr = os.Stderr
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake,
@@ -36,9 +33,18 @@ func Serve(k Kernel) {
 	})
 }
 
-// gcPercent is how much the heap of a kernel may grow before it is collected. A
-// kernel that sets another in Open has the last word.
-const gcPercent = 400
+// heapFloor is memory that nobody touches, so that it is none, but that the garbage
+// collector counts.
+var heapFloor []byte
+
+// collectLessOften lets garbage grow to 32 MB before it is collected. A kernel has
+// little else on its heap: the collector would run at every 4 MB, which is a few
+// batches, and take more time than the work. One with a large heap goes on as it did.
+func collectLessOften() {
+	if heapFloor == nil {
+		heapFloor = make([]byte, 32<<20)
+	}
+}
 
 // rawStderr is the process's own standard error. go-plugin puts a pipe in its
 // place, whose last bytes are lost when the process dies: the last words.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime/debug"
 	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -55,14 +56,17 @@ func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.Close
 	return &kernelpb.CloseReply{Failure: packFailure(s.kernel.Close())}, nil
 }
 
-// started is a batch that Process has returned from.
+// started is a batch that the kernel was given.
 type started struct {
-	results *Results
-	reply   *kernelpb.ProcessReply // once the results are complete
+	sequence uint64
+	batch    Batch
+	results  *Results
+	carrier  *carrier
+	reply    *kernelpb.ProcessReply // once the results are complete
 }
 
 // Process calls the kernel for each batch and sends the results in the same
-// order as they become complete. A panic of the kernel is not caught: the
+// order as they become complete. A panic of the kernel is not kept from its end: the
 // process dies with its trace on stderr, and is started afresh.
 func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	s.plain.Do(speakPlainly)
@@ -101,7 +105,7 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		open <- s.submit(ctx, request.GetSequence(), batch, out)
+		open <- s.submit(ctx, request.GetSequence(), batch)
 	}
 }
 
@@ -115,12 +119,28 @@ func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) 
 	return NewBatch(records).withSpans(inputs, request.GetSpans())
 }
 
-func (s *server) submit(ctx context.Context, sequence uint64, batch Batch, out *replies) *started {
+func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *started {
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	call := &started{results: NewResults(batch.Len())}
-	call.results.onCPU = s.onCPU
-	call.results.taken = func(err error) { call.reply = out.replyTo(sequence, batch, call.results, err) }
-	submit(ctx, s.kernel, batch, call.results)
-	return call
+	r := NewResults(batch.Len())
+	b := &started{sequence: sequence, batch: batch, results: r, carrier: &carrier{arena: s.arena}}
+	r.onCPU, r.take = s.onCPU, b.pack
+	// A kernel that writes to a record dies of it with a panic, whose trace is its
+	// own, and not with the traces of all goroutines.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer s.explainFault()
+	submit(ctx, s.kernel, batch, r)
+	return b
+}
+
+// explainFault says of a panic that it was for a write to a record.
+func (s *server) explainFault() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if e, ok := p.(interface{ Addr() uintptr }); ok && s.arena.isTheirs(e.Addr()) {
+		panic("the kernel wrote to a record, whose memory is not its own: it must change a copy")
+	}
+	panic(p)
 }

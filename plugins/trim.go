@@ -3,6 +3,9 @@ package plugins
 import (
 	"context"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
@@ -41,6 +44,9 @@ func reporterOf(k Kernel) MemoryReporter {
 // held before and holds after it.
 func (c *client) Trim(ctx context.Context) (before, after FrameworkMemory, err error) {
 	reply, err := c.rpc.Trim(ctx, &kernelpb.TrimRequest{})
+	if status.Code(err) == codes.Unimplemented { // a kernel in another language, or an old one
+		return before, after, nil
+	}
 	if err != nil {
 		return before, after, c.unary(ctx, err)
 	}

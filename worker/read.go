@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -19,6 +20,7 @@ type batchReader struct {
 	sizes   *batchSizes
 	batches chan readBatch
 	free    chan *chunk.Batch
+	taken   takenBatches
 	cancel  context.CancelFunc
 	done    chan struct{}
 	// check looks for a mark and for the inputs, the members that the kernel reads.
@@ -75,16 +77,19 @@ func (b *batchReader) run(ctx context.Context) {
 
 // take returns a batch whose memory can be used, an old one if there is one.
 func (b *batchReader) take() *chunk.Batch {
+	var batch *chunk.Batch
 	select {
-	case batch := <-b.free:
-		return batch
+	case batch = <-b.free:
 	default:
-		return new(chunk.Batch)
+		batch = new(chunk.Batch)
 	}
+	b.taken.add(batch)
+	return batch
 }
 
 // give takes a batch's memory back.
 func (b *batchReader) give(batch *chunk.Batch) {
+	b.taken.remove(batch)
 	batch.Release()
 	select {
 	case b.free <- batch:
@@ -144,9 +149,41 @@ func (b *batchReader) trusts(line []byte) bool {
 	return b.options.NoValidate && len(b.inputs) == 0 && !bytes.Contains(line, markText)
 }
 
-// stop ends the reading and waits for it.
+// stop ends the reading and waits for it. Batches that nobody came to are given
+// back: a chunk may end before its last.
 func (b *batchReader) stop() {
 	b.cancel()
 	<-b.done
 	_ = b.reader.Close()
+	b.taken.release()
+}
+
+// takenBatches are those that hold memory.
+type takenBatches struct {
+	mu      sync.Mutex
+	batches map[*chunk.Batch]bool
+}
+
+func (t *takenBatches) add(batch *chunk.Batch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.batches == nil {
+		t.batches = make(map[*chunk.Batch]bool)
+	}
+	t.batches[batch] = true
+}
+
+func (t *takenBatches) remove(batch *chunk.Batch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.batches, batch)
+}
+
+func (t *takenBatches) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for batch := range t.batches {
+		batch.Release()
+	}
+	clear(t.batches)
 }

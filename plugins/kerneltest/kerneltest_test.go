@@ -105,7 +105,13 @@ func TestGoodKernels(t *testing.T) {
 
 func TestBinary(t *testing.T) {
 	t.Setenv(kernelVariable, "length")
-	kerneltest.RunBinary(t, self(t), kerneltest.Options{})
+	for name, inline := range map[string]bool{"shared memory": false, "inline": true} {
+		t.Run(name, func(t *testing.T) {
+			command := self(t)
+			command.Inline = inline
+			kerneltest.RunBinary(t, command, kerneltest.Options{})
+		})
+	}
 }
 
 func self(t *testing.T) plugins.Command {

@@ -1,0 +1,394 @@
+package plugins
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// startShared starts one of the programs and describes it, so that its arena is
+// used where it has one.
+func startShared(t testing.TB, command Command) *Process {
+	t.Helper()
+	p, err := Start(t.Context(), command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	if _, err := p.Describe(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ask gives a kernel one word, with so much behind it that it lies in the arena,
+// and returns the answer.
+func ask(t *testing.T, p *Process, word string) string {
+	t.Helper()
+	results, err := Call(t.Context(), p, words(word+strings.Repeat(" ", inlineBelow)))
+	if err != nil {
+		t.Fatalf("%s: %v", word, err)
+	}
+	var answer string
+	if lines := results.At(0).Lines; len(lines) != 1 || json.Unmarshal(lines[0], &answer) != nil {
+		t.Fatalf("%s: %s %q", word, results.At(0).Verdict, lines)
+	}
+	return answer
+}
+
+// mapping finds the mapping of data in this process, by its first byte.
+func mapping(t *testing.T, data []byte) (line string) {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+	for line := range strings.Lines(string(maps)) {
+		var from, to uint64
+		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err == nil && from <= address && address < to {
+			return line
+		}
+	}
+	return ""
+}
+
+func (a *arena) regionsUsed() int {
+	a.space.mu.Lock()
+	defer a.space.mu.Unlock()
+	return a.space.used
+}
+
+// A kernel that writes to a record's bytes dies of it, and the record stays.
+func TestKernelWritesToItsRecord(t *testing.T) {
+	nothingLeft(t)
+	p := startShared(t, program(t, "vandal"))
+	batch, memory := place(t, p.arena, 1, []byte(`"innocent"`), []byte(`"write"`))
+	defer memory.Free()
+	_, err := Call(t.Context(), p, batch)
+	if e := fault.As(err); e == nil || e.Kind != fault.Crash || !strings.Contains(e.Detail, "the kernel wrote to a record") || !strings.Contains(e.Detail, "vandal.Process") {
+		t.Errorf("error: %#v", err)
+	}
+	if string(batch.Record(1)) != `"write"` {
+		t.Errorf("the record is %s", batch.Record(1))
+	}
+}
+
+// A kernel that has the descriptor can neither take the memory away nor add to it.
+func TestKernelAttacksTheArena(t *testing.T) {
+	nothingLeft(t)
+	p := startShared(t, program(t, "vandal"))
+	if done := ask(t, p, "attack"); done != "" {
+		t.Errorf("it could: %s", done)
+	}
+	batch, memory := place(t, p.arena, 1, bytes.Repeat([]byte("1"), 100_000))
+	defer memory.Free()
+	if _, err := Call(t.Context(), p, batch); err != nil {
+		t.Errorf("a batch afterwards: %v", err)
+	}
+	clear(p.arena.own[len(p.arena.own)-1:]) // no SIGBUS
+	_ = bytes.Count(p.arena.peer[len(p.arena.peer)-1:], []byte{0})
+}
+
+// What a kernel starts knows nothing of the arena.
+func TestArenaIsNotForChildren(t *testing.T) {
+	nothingLeft(t)
+	t.Setenv(arenaVariable, "3:4096") // a worker that a kernel started
+	p := startShared(t, program(t, "vandal"))
+	if environment := ask(t, p, "environment"); strings.Contains(environment, "GPURUN_ARENA") || !strings.Contains(environment, "PATH=") {
+		t.Errorf("a child's environment: %s", environment)
+	}
+	if seen := ask(t, p, "descriptors"); strings.Contains(seen, "memfd") || !strings.HasSuffix(seen, "its own: ") {
+		t.Errorf("a child's descriptors: %s", seen)
+	}
+	for _, where := range []string{"self", fmt.Sprint(p.Pid())} {
+		out, err := exec.Command("ls", "-l", "/proc/"+strings.Replace(where, "self", fmt.Sprint(os.Getpid()), 1)+"/fd").Output()
+		if err != nil || bytes.Contains(out, []byte("gpurun-arena")) {
+			t.Errorf("descriptors of %s: %s %v", where, out, err)
+		}
+	}
+}
+
+func TestEachProcessHasItsOwnArena(t *testing.T) {
+	nothingLeft(t)
+	first, second := startShared(t, program(t, "vandal")), startShared(t, program(t, "vandal"))
+	if a, b := ask(t, first, "inode"), ask(t, second, "inode"); a == b || a == "" {
+		t.Errorf("inodes %s and %s", a, b)
+	}
+	batch, memory := place(t, first.arena, 1, []byte(`"of the first"`))
+	defer memory.Free()
+	for _, p := range []*Process{second, first} {
+		if _, err := Call(t.Context(), p, batch); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A descriptor that is something else than the arena is never taken for it: a
+// wrapper may have closed it, and opened another file.
+func TestDescriptorIsSomethingElse(t *testing.T) {
+	for _, name := range []string{"another file", "no descriptor", "no address space"} {
+		t.Run(name, func(t *testing.T) {
+			nothingLeft(t)
+			command := program(t, name)
+			var log bytes.Buffer
+			command.Log = &log
+			p := startShared(t, command)
+			if p.sharedArena() != nil || p.Alloc(1) != nil {
+				t.Error("it says that it shares memory")
+			}
+			if got := ask(t, p, "shared"); name != "another file" && got != "false" {
+				t.Errorf("it has mapped an arena: %s", got)
+			}
+			big := bytes.Repeat([]byte("1"), 100_000)
+			results, err := Call(t.Context(), p, NewBatch([][]byte{big, []byte(`"large"`)}))
+			if err != nil || results.At(0).Verdict != Unchanged || len(results.At(1).Lines[0]) != outsized {
+				t.Errorf("a batch: %v", err)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := strings.Count(log.String(), "records come through the socket, which is slower"); n != 1 {
+				t.Errorf("the log says it %d times: %s", n, log.String())
+			}
+		})
+	}
+}
+
+// Where the surroundings refuse an arena there is a smaller one, or none, and
+// everything works.
+func TestRestrictedHosts(t *testing.T) {
+	for restriction, want := range map[string]uint64{
+		"none": arenaSize, "inline": 0, "memfd": 0,
+		"file size": 0, "larger file size": smallArenaSize,
+		"address space": 0, "larger address space": smallArenaSize,
+	} {
+		t.Run(restriction, func(t *testing.T) {
+			command := exec.Command(os.Args[0])
+			command.Env = append(os.Environ(), kernelVariable+"=restricted", "GPURUN_TEST_RESTRICT="+restriction, "TMPDIR="+socketDir(t))
+			command.Stderr = os.Stderr
+			out, err := command.Output()
+			if err != nil {
+				t.Fatalf("it ended: %v", err)
+			}
+			var got outcome
+			if err := json.Unmarshal(out, &got); err != nil {
+				t.Fatalf("%s: %v", out, err)
+			}
+			lines := 0
+			if want == 0 && restriction != "inline" {
+				lines = 1
+			}
+			if got.Err != "" || got.Size != want || strings.Count(got.Log, "records go through the socket, which is slower") != lines {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// Regions are given back whatever becomes of a batch, and the memory goes when the
+// last that holds some of it is done.
+func TestArenaLifetime(t *testing.T) {
+	large := bytes.Repeat([]byte("8"), 100_000)
+	ends := map[string]func(*testing.T, *Process){
+		"close":          func(t *testing.T, p *Process) { _ = p.Close() },
+		"kill":           func(t *testing.T, p *Process) { p.Kill() },
+		"crash and kill": func(t *testing.T, p *Process) { _, _ = Call(t.Context(), p, words("exit")); p.Kill() },
+		"close with batches in flight": func(t *testing.T, p *Process) {
+			for range 5 {
+				Submit(t.Context(), p, NewBatch([][]byte{large, []byte(`"large"`)}))
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+		"kill with batches in flight": func(t *testing.T, p *Process) {
+			for range 5 {
+				Submit(t.Context(), p, NewBatch([][]byte{large, []byte(`"hang"`)}))
+			}
+			p.Kill()
+		},
+		"kill while batches come": func(t *testing.T, p *Process) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for i := 0; i < 40 && !p.Broken(); i++ {
+					Submit(t.Context(), p, NewBatch([][]byte{large, []byte(`"large"`)}))
+				}
+			}()
+			if _, err := Call(t.Context(), p, words("a")); err != nil {
+				t.Error(err)
+			}
+			p.Kill()
+			<-done
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			nothingLeft(t)
+			p := startShared(t, program(t, "vandal"))
+			for i := range 50 {
+				record := []byte(fmt.Sprint(i))
+				switch i % 3 {
+				case 1:
+					record = []byte(`"error"`)
+				case 2:
+					record = large
+				}
+				_, _ = Call(t.Context(), p, NewBatch([][]byte{large, record}))
+			}
+			if n := p.arena.regionsUsed(); n != 0 {
+				t.Errorf("%d regions are used after the batches", n)
+			}
+			kept := p.Alloc(1000)
+			inode := strings.Fields(mapping(t, kept.Bytes()))[4]
+			copy(kept.Bytes(), "still here")
+			end(t, p)
+			eventually(t, "all regions but one are given back", func() bool { return p.arena.regionsUsed() == 1 })
+			if p.Alloc(1) != nil {
+				t.Error("there is memory behind the end")
+			}
+			if string(kept.Bytes()[:10]) != "still here" {
+				t.Errorf("it reads %q", kept.Bytes()[:10])
+			}
+			data, peer := kept.Bytes(), p.arena.peer
+			kept.Free()
+			eventually(t, "it is unmapped", func() bool {
+				return !strings.Contains(mapping(t, data), inode) && !strings.Contains(mapping(t, peer), inode)
+			})
+			if p.arena.regionsUsed() != 0 {
+				t.Error("a region is used")
+			}
+			if _, err := Call(t.Context(), p, words("a")); fault.KindOf(err) != fault.Crash {
+				t.Errorf("a batch behind the end: %v", err)
+			}
+		})
+	}
+}
+
+// The kernel's side gives back what the worker has copied.
+func TestReplyRegionsAreGivenBack(t *testing.T) {
+	host, kernel := arenaPair(t, smallArenaSize)
+	line := bytes.Repeat([]byte("5"), 100_000)
+	proxy := connected(t, filler{fill: func(r *Results) error { r.Line(0, line); return nil }}, host, kernel)
+	for i := range 100 {
+		batch, memory := place(t, host, 0, fmt.Append(nil, i))
+		if _, err := Call(t.Context(), proxy, batch); err != nil {
+			t.Fatal(err)
+		}
+		memory.Free()
+		if n := kernel.regionsUsed(); n > 1 {
+			t.Fatalf("%d answers are kept", n)
+		}
+	}
+	if kernel.space.next > 4*uint64(len(line)) {
+		t.Errorf("%d bytes were used for answers that came one at a time", kernel.space.next)
+	}
+	if n := host.regionsUsed(); n != 0 {
+		t.Errorf("%d regions of requests are used", n)
+	}
+}
+
+// resident is how many bytes of memory stand behind data, whoever touched them.
+func resident(t *testing.T, data []byte) int {
+	t.Helper()
+	pages := make([]byte, len(data)/os.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(pages))))
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	n := 0
+	for _, page := range pages {
+		n += int(page & 1)
+	}
+	return n * os.Getpagesize()
+}
+
+// A batch far beyond the others does not cost its memory for the rest of the job.
+func TestOutsizedPagesAreGivenBack(t *testing.T) {
+	nothingLeft(t)
+	p := startShared(t, program(t, "vandal"))
+	huge := bytes.Repeat([]byte("3"), 4*outsized)
+	for range 3 {
+		memory := p.Alloc(len(huge))
+		copy(memory.Bytes(), huge)
+		if n := resident(t, p.arena.own); n < len(huge) {
+			t.Errorf("%d bytes are resident while it is used", n)
+		}
+		batch := NewBatch([][]byte{memory.Bytes()[:len(huge)]})
+		if _, err := Call(t.Context(), p, batch); err != nil {
+			t.Fatal(err)
+		}
+		memory.Free()
+		results, err := Call(t.Context(), p, NewBatch([][]byte{[]byte(`"large"`), []byte(`"large"`)}))
+		if err != nil || len(results.At(1).Lines[0]) != outsized {
+			t.Fatal(err)
+		}
+	}
+	works(t, p) // it tells the kernel that its last answer is copied
+	if own, peer := resident(t, p.arena.own), resident(t, p.arena.peer); own > outsized || peer > outsized {
+		t.Errorf("%d and %d bytes are still resident", own, peer)
+	}
+}
+
+// Gigabytes of holes have no place in a core dump of a kernel that crashed.
+func TestArenaIsNotDumped(t *testing.T) {
+	host, kernel := arenaPair(t, 1<<20)
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, half := range [][]byte{host.own, host.peer, kernel.own, kernel.peer} {
+		_, behind, _ := strings.Cut(string(smaps), mapping(t, half))
+		_, behind, _ = strings.Cut(behind, "VmFlags:")
+		flags, _, _ := strings.Cut(behind, "\n")
+		if !strings.Contains(flags+" ", " dd ") {
+			t.Errorf("flags of a half: %s", flags)
+		}
+	}
+}
+
+// Loopbacks come and go in a kernel's tests by the thousand.
+func TestLoopbackLeavesNoMemory(t *testing.T) {
+	line := bytes.Repeat([]byte("5"), 1<<20)
+	var kernels []*arena
+	for range 3 {
+		host, kernel := pairedArenas(smallArenaSize)
+		proxy, disconnect := loopback(filler{fill: func(r *Results) error { r.Line(0, line); return nil }}, host, kernel)
+		if _, err := proxy.Describe(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Call(t.Context(), proxy, NewBatch([][]byte{line})); err != nil {
+			t.Fatal(err)
+		}
+		disconnect()
+		host.close()
+		kernels = append(kernels, kernel)
+	}
+	for _, kernel := range kernels {
+		eventually(t, "its memory is given back", func() bool {
+			return resident(t, kernel.own) == 0 && resident(t, kernel.peer) == 0
+		})
+	}
+}
+
+func TestParseArena(t *testing.T) {
+	for value, want := range map[string]bool{
+		"3:8192": true, "": false, "3": false, "x:8192": false, "2:8192": false, "-1:8192": false, "3:0": false,
+		"3:-8192": false, "3:8191": false, "3:99999999999999999999": false,
+	} {
+		if _, _, err := parseArena(value); (err == nil) != want {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}

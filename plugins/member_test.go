@@ -1,0 +1,186 @@
+package plugins
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// withInputs finds the members as a worker does.
+func withInputs(t *testing.T, batch Batch, names ...string) Batch {
+	t.Helper()
+	var spans []uint32
+	wanted := jsonline.Want(names...)
+	for i := range batch.Len() {
+		var info jsonline.Info
+		if err := wanted.Scan(batch.Record(i), &info); err != nil {
+			t.Fatal(err)
+		}
+		for _, span := range info.Spans {
+			spans = append(spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
+		}
+	}
+	return batch.WithInputs(names, spans)
+}
+
+var memberTests = []struct {
+	record, name string
+	value        string // as it stands there; "" for absent
+	text         string
+	says         string // in Text's error
+}{
+	{`{"text":"plain"}`, "text", `"plain"`, "plain", ""},
+	{`{ "id" : 1 , "text" : "spaced" }`, "text", `"spaced"`, "spaced", ""},
+	{`{"text":""}`, "text", `""`, "", ""},
+	{`{"text":"\"q\" \\ \u00e9 \ud83d\ude80 \n"}`, "text", `"\"q\" \\ \u00e9 \ud83d\ude80 \n"`, "\"q\" \\ é 🚀 \n", ""},
+	{`{"te\u0078t":"escaped name"}`, "text", `"escaped name"`, "escaped name", ""},
+	{`{"text":1.50}`, "text", `1.50`, "", `member "text" is no string`},
+	{`{"text":null}`, "text", `null`, "", `member "text" is no string`},
+	{`{"text":{"text":"inner"}}`, "text", `{"text":"inner"}`, "", `member "text" is no string`},
+	{`{"other":"x"}`, "text", "", "", `the record has no member "text"`},
+	{`{}`, "text", "", "", `the record has no member "text"`},
+	{`["text"]`, "text", "", "", `the record has no member "text"`},
+	{`"text"`, "text", "", "", `the record has no member "text"`},
+	{`{"":"no name"}`, "", `"no name"`, "no name", ""},
+}
+
+// Members are the same whether the worker has found them or they are searched for.
+func TestMember(t *testing.T) {
+	for _, test := range memberTests {
+		bare := NewBatch([][]byte{[]byte(`{"text":"before it"}`), []byte(test.record)})
+		for how, batch := range map[string]Batch{
+			"searched": bare, "found": withInputs(t, bare, "id", test.name), "another found": withInputs(t, bare, "nobody"),
+		} {
+			value, present := batch.Member(1, test.name)
+			if string(value) != test.value || present != (test.value != "") || cap(value) != len(value) && how == "found" {
+				t.Errorf("%s in %s: %q, %v", how, test.record, value, present)
+			}
+			text, err := batch.Text([]byte("> "), 1, test.name)
+			if string(text) != "> "+test.text {
+				t.Errorf("%s in %s: text %q", how, test.record, text)
+			}
+			if (err == nil) != (test.says == "") || err != nil && err.Error() != test.says {
+				t.Errorf("%s in %s: %v", how, test.record, err)
+			}
+		}
+	}
+}
+
+// reading answers with what it was told of its inputs.
+type reading struct {
+	Base
+	inputs []string
+	known  chan bool // whether the members of a batch were found for it
+}
+
+func (k reading) Describe(context.Context, Config) (Info, error) { return Info{Inputs: k.inputs}, nil }
+
+func (k reading) Process(_ context.Context, batch Batch, results *Results) error {
+	k.known <- batch.spans != nil
+	for i := range batch.Len() {
+		text, err := batch.Text(nil, i, "text")
+		if err != nil {
+			results.Fail(i, err.Error())
+			continue
+		}
+		results.Line(i, text)
+	}
+	return nil
+}
+
+func TestMembersOverTheWire(t *testing.T) {
+	var list [][]byte
+	for _, test := range memberTests {
+		list = append(list, []byte(test.record))
+	}
+	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
+		k := reading{inputs: []string{"id", "text"}, known: make(chan bool, 1)}
+		proxy := connect(t, k)
+		for how, batch := range map[string]Batch{
+			"found": withInputs(t, NewBatch(list), "id", "text"), "others found": withInputs(t, NewBatch(list), "text"), "bare": NewBatch(list),
+		} {
+			results, err := Call(t.Context(), proxy, batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if known := <-k.known; known != (how == "found") {
+				t.Errorf("%s: the members are known: %v", how, known)
+			}
+			for i, test := range memberTests {
+				if test.name != "text" {
+					continue
+				}
+				got := results.At(i)
+				if got.Message != test.says || test.says == "" && string(slices.Concat(got.Lines...)) != test.text {
+					t.Errorf("%s in %s: %+v", how, test.record, got)
+				}
+			}
+		}
+	})
+}
+
+// Places that make no sense are refused before anybody looks there.
+func TestHostileSpans(t *testing.T) {
+	names := []string{"a", "b"}
+	batch := NewBatch([][]byte{[]byte(`{"a":1}`), []byte(`{}`)})
+	good := []uint32{5, 1, 0, 0, 0, 0, 2, 0}
+	if _, err := batch.withSpans(names, good); err != nil {
+		t.Fatal(err)
+	}
+	hostile := map[string][]uint32{
+		"too few": good[:6], "too many": append(slices.Clone(good), 0, 0), "odd": good[:7],
+		"behind the record":    {6, 2, 0, 0, 0, 0, 0, 0},
+		"of the other record":  {5, 1, 0, 0, 0, 0, 2, 1},
+		"largest length":       {1, math.MaxUint32, 0, 0, 0, 0, 0, 0},
+		"largest start":        {math.MaxUint32, 1, 0, 0, 0, 0, 0, 0},
+		"both":                 {math.MaxUint32, math.MaxUint32, 0, 0, 0, 0, 0, 0},
+		"largest start, empty": {math.MaxUint32, 0, 0, 0, 0, 0, 0, 0},
+	}
+	for name, spans := range hostile {
+		if _, err := batch.withSpans(names, spans); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := batch.withSpans(nil, []uint32{0, 0}); err == nil {
+		t.Error("spans of no inputs are taken")
+	}
+	if _, err := NewBatch([][]byte{[]byte(`"`)}).WithInputs([]string{"a"}, []uint32{0, 1}).Text(nil, 0, "a"); err == nil {
+		t.Error("a quote alone is a string")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("WithInputs took spans that make no sense")
+		}
+	}()
+	batch.WithInputs(names, good[:2])
+}
+
+// A request with such places ends the stream, with the reason.
+func TestHostileSpansOverTheWire(t *testing.T) {
+	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
+		proxy := connect(t, reading{inputs: []string{"text"}, known: make(chan bool, 1)})
+		batch := NewBatch([][]byte{[]byte(`{}`)})
+		batch.inputs, batch.spans = []string{"text"}, []uint32{1, 100}
+		_, err := Call(t.Context(), proxy, batch)
+		if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "an input ends behind its record") {
+			t.Errorf("error: %v", err)
+		}
+	})
+}
+
+// More inputs than can be looked for at once stop the job at its plan.
+func TestTooManyInputs(t *testing.T) {
+	for n, want := range map[int]fault.Kind{maxInputs: fault.Unknown, maxInputs + 1: fault.Incompatible, 1000: fault.Incompatible} {
+		proxy, end := Loopback(reading{inputs: make([]string, n)})
+		_, err := proxy.Describe(t.Context(), nil)
+		if fault.KindOf(err) != want || (err == nil) != (want == fault.Unknown) {
+			t.Errorf("%d inputs: %v", n, err)
+		}
+		end()
+	}
+}

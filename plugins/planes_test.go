@@ -1,0 +1,213 @@
+package plugins
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// planes runs a test over both ways of records and results: inline in the
+// messages, and in shared memory, where then even the smallest lies. connect is
+// Loopback that is described already.
+func planes(t *testing.T, test func(t *testing.T, connect func(*testing.T, Kernel) *client)) {
+	t.Helper()
+	t.Run("inline", func(t *testing.T) {
+		test(t, func(t *testing.T, k Kernel) *client { return connected(t, k, nil, nil) })
+	})
+	t.Run("arena", func(t *testing.T) {
+		test(t, func(t *testing.T, k Kernel) *client {
+			host, kernel := arenaPair(t, smallArenaSize)
+			return connected(t, k, host, kernel)
+		})
+	})
+}
+
+func connected(t *testing.T, k Kernel, host, kernel *arena) *client {
+	t.Helper()
+	proxy, end := loopback(k, host, kernel)
+	t.Cleanup(end)
+	if _, err := proxy.Describe(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if (proxy.sharedArena() != nil) != (host != nil) {
+		t.Fatal("it goes another way than it should")
+	}
+	return proxy
+}
+
+// place copies records into memory of the arena, as a worker reads them, with so
+// many bytes between them.
+func place(t *testing.T, a *arena, gap int, records ...[]byte) (Batch, *buffer) {
+	t.Helper()
+	total := 0
+	for _, record := range records {
+		total += len(record) + gap
+	}
+	memory := a.alloc(total)
+	if memory == nil {
+		t.Fatal("no memory left")
+	}
+	free, placed := memory.Bytes(), make([][]byte, len(records))
+	for i, record := range records {
+		n := copy(free, record)
+		placed[i] = free[:n:n]
+		free = free[n+gap:]
+	}
+	return NewBatch(placed), memory
+}
+
+// answering gives to each batch the answer that its first record names.
+type answering struct{ answers []*Results }
+
+func (answering) Describe(context.Context, Config) (Info, error) { return Info{}, nil }
+func (answering) Open(context.Context, Device, Config) error     { return nil }
+func (answering) Close() error                                   { return nil }
+func (k answering) Process(_ context.Context, batch Batch, r *Results) error {
+	var which int
+	if _, err := fmt.Sscan(string(batch.Record(0)), &which); err != nil {
+		return err
+	}
+	if which >= len(k.answers) {
+		return errors.New("no answer")
+	}
+	r.results, r.columns = k.answers[which].results, k.answers[which].columns
+	return nil
+}
+
+// TestPlanesGiveTheSame: results of all kinds, sent both ways, arrive as they were
+// given, also where the arena is full.
+func TestPlanesGiveTheSame(t *testing.T) {
+	var k answering
+	for seed := range uint64(100) {
+		k.answers = append(k.answers, randomResults(rand.New(rand.NewPCG(seed, 3))))
+	}
+	check := func(t *testing.T, proxy *client) {
+		for i, answer := range k.answers {
+			records := make([][]byte, answer.Len())
+			records[0] = fmt.Append(nil, i)
+			got, err := Call(t.Context(), proxy, NewBatch(records))
+			if err != nil {
+				t.Fatalf("answer %d: %v", i, err)
+			}
+			if want := shown(answer); shown(got) != want {
+				t.Fatalf("answer %d is\n%s\ninstead of\n%s", i, shown(got), want)
+			}
+		}
+	}
+	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) { check(t, connect(t, k)) })
+	t.Run("full", func(t *testing.T) {
+		host, kernel := arenaPair(t, 4*minRegion)
+		for range 2 {
+			defer host.alloc(1).Free()
+			defer kernel.alloc(1).Free()
+		}
+		check(t, connected(t, k, host, kernel))
+	})
+	t.Run("nearly full", func(t *testing.T) {
+		host, kernel := arenaPair(t, 4*minRegion)
+		check(t, connected(t, k, host, kernel))
+	})
+}
+
+// reusing writes each answer into the same buffer, which it may: results are
+// complete when Process returns, or when they are finished.
+type reusing struct {
+	deferred bool
+	buffer   []byte
+	values   []int64
+}
+
+func (k *reusing) Describe(context.Context, Config) (Info, error) {
+	return Info{InFlight: 4}, nil
+}
+func (*reusing) Open(context.Context, Device, Config) error { return nil }
+func (*reusing) Close() error                               { return nil }
+
+func (k *reusing) Process(_ context.Context, batch Batch, r *Results) error {
+	finish := func(error) {}
+	if k.deferred {
+		finish = r.Defer()
+	}
+	k.buffer = append(k.buffer[:0], bytes.Repeat(batch.Record(0), 20_000)...)
+	k.values = append(k.values[:0], int64(len(k.buffer)), int64(batch.Record(0)[0]))
+	r.Line(0, k.buffer)
+	r.Column(Int64s("n", 2, k.values))
+	finish(nil)
+	return nil
+}
+
+func TestKernelReusesItsMemory(t *testing.T) {
+	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
+		for _, deferred := range []bool{false, true} {
+			t.Run(fmt.Sprint("deferred ", deferred), func(t *testing.T) {
+				proxy := connect(t, &reusing{deferred: deferred})
+				var sent []*Results
+				for i := range 100 {
+					sent = append(sent, Submit(t.Context(), proxy, numbered(i%10)))
+				}
+				for i, r := range sent {
+					if err := r.Wait(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					want := bytes.Repeat(fmt.Append(nil, i%10), 20_000)
+					if !bytes.Equal(r.At(0).Lines[0], want) {
+						t.Fatalf("answer %d is another's", i)
+					}
+				}
+			})
+		}
+	})
+}
+
+// The limit of a batch is the same both ways, and nothing is copied before it is
+// found to be over.
+func TestBatchOverTheLimit(t *testing.T) {
+	block := make([]byte, 64<<20)
+	many := make([][]byte, maxMessage/len(block)+1)
+	for i := range many {
+		many[i] = block
+	}
+	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
+		k := filler{fill: func(r *Results) error { r.Lines(0, many...); return nil }}
+		proxy := connect(t, k)
+		_, err := Call(t.Context(), proxy, numbered(1))
+		if fault.KindOf(err) != fault.Batch || err.Error() != fmt.Sprintf("kernel returned %d bytes for one batch; the limit is %d", len(many)*len(block), maxMessage) {
+			t.Errorf("results: %v", err)
+		}
+		_, err = Call(t.Context(), proxy, NewBatch(many))
+		if fault.KindOf(err) != fault.Batch || err.Error() != fmt.Sprintf("a batch of %d bytes is over the limit of %d", len(many)*len(block), maxMessage) {
+			t.Errorf("records: %v", err)
+		}
+		k.fill = func(r *Results) error { r.Drop(0); return nil }
+		if _, err := Call(t.Context(), connect(t, k), numbered(1)); err != nil {
+			t.Errorf("a batch afterwards: %v", err)
+		}
+	})
+}
+
+func TestBatchOfNothing(t *testing.T) {
+	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
+		proxy := connect(t, filler{fill: func(*Results) error { return nil }})
+		if r, err := Call(t.Context(), proxy, NewBatch(nil)); err != nil || r.Len() != 0 {
+			t.Errorf("error: %v", err)
+		}
+	})
+}
+
+// arenaPair is both ends of an arena that takes the shortest strings too. The
+// kernel's end stays mapped: a kernel may look at a batch behind the end of the test.
+func arenaPair(t testing.TB, size uint64) (host, kernel *arena) {
+	t.Helper()
+	host, kernel = pairedArenas(size)
+	if host == nil {
+		t.Skip("there is no shared memory here")
+	}
+	host.inlineBelow, kernel.inlineBelow = 0, 0
+	t.Cleanup(host.close)
+	return host, kernel
+}

@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// TestMain: started again, the test binary is a kernel.
+func TestMain(m *testing.M) {
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	Init(map[string]func() plugins.Kernel{"members": func() plugins.Kernel { return members{} }})
+	goleak.VerifyTestMain(m)
+}
+
+// members answers with what it is told of its inputs, unless the record says
+// otherwise: {"do":"exit"}.
+type members struct{ plugins.Base }
+
+func (members) Describe(context.Context, plugins.Config) (plugins.Info, error) {
+	return plugins.Info{Inputs: []string{"do", "text"}}, nil
+}
+
+func (members) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	for i := range batch.Len() {
+		do, _ := batch.Member(i, "do")
+		switch string(do) {
+		case `"exit"`:
+			os.Exit(3)
+		case `"write"`:
+			batch.Record(i)[0] = 'X'
+		case `"error"`:
+			return errors.New("no")
+		case `"oom"`:
+			return plugins.OutOfMemory(errors.New("no room"))
+		case `"hang"`:
+			time.Sleep(time.Hour)
+		}
+		value, present := batch.Member(i, "text")
+		results.Line(i, fmt.Appendf(nil, `{"text":%q,"present":%t}`, value, present))
+	}
+	return nil
+}
+
+// newWorker is a worker with its kernel open, without the process around it.
+func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
+	t.Helper()
+	socket, err := os.MkdirTemp("", "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(socket) })
+	setup := wire.Setup{
+		Kernel: kernel, Dir: t.TempDir(), SocketDir: socket, OpenTimeout: time.Minute, Timeout: time.Minute,
+		Records: wire.Records{BatchSize: batchSize, BatchBytes: 32 << 20, MaxBytes: 1 << 20, Step: kernel},
+	}
+	log := slog.New(slog.DiscardHandler)
+	conn := struct {
+		io.Reader
+		io.Writer
+	}{bytes.NewReader(nil), io.Discard}
+	w := &Worker{conn: wire.NewConn(conn), setup: setup, log: log, pace: newPacer(), host: &kernelHost{
+		setup: setup, builtins: []string{kernel}, log: log, limits: limits{timeout: setup.Timeout, open: setup.OpenTimeout},
+	}}
+	w.sizes.want = batchSize
+	t.Cleanup(w.host.close)
+	if _, err := w.host.describe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.host.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// assign makes one chunk of an input.
+func assign(t *testing.T, input string) wire.Assign {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "in.jsonl")
+	if err := os.WriteFile(path, []byte(input), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	source, err := chunk.OpenFile(t.Context(), path, chunk.CutOptions{Chunks: 1, BatchSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	c, err := source.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wire.Assign{Chunk: c, Part: filepath.Join(dir, "part")}
+}
