@@ -128,9 +128,7 @@ func (c Column) AppendValue(dst []byte, i int) []byte {
 			return dst
 		})
 	case []int64:
-		return appendArray(dst, c.Width, i, v, func(dst []byte, n int64) []byte {
-			return strconv.AppendInt(dst, n, 10)
-		})
+		return appendArray(dst, c.Width, i, v, jsonline.AppendInt)
 	case []bool:
 		return appendArray(dst, c.Width, i, v, strconv.AppendBool)
 	case []string:

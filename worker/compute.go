@@ -48,7 +48,7 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	if err != nil {
 		return wire.Done{}, err
 	}
-	r.stats.Nulls = out.encoder.nulls()
+	r.stats.Nulls = out.nulls()
 	done := wire.Done{Segment: segment, Stats: r.stats, First: out.takeFirst(), Elsewhere: r.elsewhere}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest

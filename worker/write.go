@@ -18,9 +18,12 @@ const progressInterval = 100 * time.Millisecond
 type partWriter struct {
 	worker  *Worker
 	part    *chunk.Part
-	encoder *encoders
 	release func(*chunk.Batch)
 	jobs    chan *work
+	// idle are the encoders at hand. There are two: one batch is encoded while the one
+	// before it is written.
+	idle    chan *encoders
+	encoded chan encodedJob
 	done    chan struct{}
 	broken  chan struct{} // closed at the first error
 	once    sync.Once
@@ -37,23 +40,54 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		encoder: newEncoders(w.setup.Records.Keep, w.setup.Records.NaNFails, w.setup.Device.Threads),
-		jobs:    make(chan *work, ahead), done: make(chan struct{}), broken: make(chan struct{}),
+		jobs: make(chan *work, ahead), idle: make(chan *encoders, 2), encoded: make(chan encodedJob),
+		done: make(chan struct{}), broken: make(chan struct{}),
 	}
+	for range cap(p.idle) {
+		p.idle <- newEncoders(w.setup.Records.Keep, w.setup.Records.NaNFails, w.setup.Device.Threads)
+	}
+	go p.encode()
 	go p.run()
 	return p
 }
 
+// encodedJob is a batch with who has its lines.
+type encodedJob struct {
+	job   *work
+	lines *encoders
+}
+
+// nulls counts the numbers that JSON does not have; for use after finish.
+func (p *partWriter) nulls() (n int64) {
+	for range cap(p.idle) {
+		lines := <-p.idle
+		n += lines.nulls()
+		p.idle <- lines
+	}
+	return n
+}
+
+func (p *partWriter) encode() {
+	defer close(p.encoded)
+	for job := range p.jobs {
+		lines := <-p.idle
+		lines.begin(job)
+		p.encoded <- encodedJob{job, lines}
+	}
+}
+
 func (p *partWriter) run() {
 	defer close(p.done)
-	for job := range p.jobs {
+	for next := range p.encoded {
+		job := next.job
 		if p.failure == nil {
 			p.judgeFirst(job)
-			if err := p.write(job); err != nil {
+			if err := p.write(job, next.lines); err != nil {
 				p.failure = err
 				p.once.Do(func() { close(p.broken) })
 			}
 		}
+		p.idle <- next.lines
 		p.release(job.batch)
 		if time.Since(p.told) >= progressInterval || p.first != nil {
 			p.told = time.Now()
@@ -114,15 +148,14 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, erro
 	return p.part.Close(rest)
 }
 
-func (p *partWriter) write(job *work) error {
-	p.encoder.begin(job)
+func (p *partWriter) write(job *work, lines *encoders) error {
 	next := 0 // in job.sent
 	for i, record := range job.batch.Records[:job.ready] {
 		var err error
 		if refusal := job.refusal(i); refusal != nil {
 			err = p.fail(record, refusal)
 		} else {
-			err = p.settle(record, next, job.verdict(next))
+			err = p.settle(record, next, job.verdict(next), lines)
 			next++
 		}
 		if err != nil {
@@ -133,7 +166,7 @@ func (p *partWriter) write(job *work) error {
 }
 
 // settle writes what became of a record that the kernel has seen, the i-th of those.
-func (p *partWriter) settle(record chunk.Record, i int, v verdict) error {
+func (p *partWriter) settle(record chunk.Record, i int, v verdict, encoder *encoders) error {
 	if v.fault != nil {
 		return p.fail(record, v.fault)
 	}
@@ -144,7 +177,7 @@ func (p *partWriter) settle(record chunk.Record, i int, v verdict) error {
 	case plugins.Failed:
 		return p.fail(record, fault.New(fault.Record, "%s", result.Message))
 	}
-	lines, refusal := p.encoder.encode(record.Data, i, v)
+	lines, refusal := encoder.encode(record.Data, i, v)
 	if refusal != nil {
 		return p.fail(record, refusal)
 	}

@@ -24,6 +24,20 @@ func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
 	return dst[:at+putDecimal(dst[at:at+maxPlain32-1], digits, exponent)], true
 }
 
+// AppendInt appends n in decimal; those of up to 32 bits, which most are, faster than
+// strconv does.
+func AppendInt(dst []byte, n int64) []byte {
+	if n < 0 || n > math.MaxUint32 {
+		return strconv.AppendInt(dst, n, 10)
+	}
+	count := digitsIn(uint32(n))
+	dst = slices.Grow(dst, count)
+	at := len(dst)
+	dst = dst[:at+count]
+	putDigits(dst[at:], uint32(n))
+	return dst
+}
+
 // AppendFloat64 is AppendFloat32 for a float64.
 func AppendFloat64(dst []byte, f float64) ([]byte, bool) {
 	abs := math.Abs(f)
