@@ -95,6 +95,7 @@ type job struct {
 	queue    *queue
 	segments chan chunk.Segment
 	before   chunk.Counts // what earlier runs have done
+	stagger  *stagger     // nil: all kernels open at once
 
 	stopping    atomic.Bool
 	emitting    sync.Mutex
@@ -129,6 +130,9 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 		segments: make(chan chunk.Segment, 64),
 		slots:    make([]slotState, len(p.plan.Slots)),
 		retired:  make(map[string]*fault.Error),
+	}
+	if p.config.Stagger {
+		j.stagger = newStagger()
 	}
 	j.report = Report{
 		Input: p.config.Input, Output: p.config.Output, Errors: p.config.Errors,

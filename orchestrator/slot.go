@@ -20,7 +20,8 @@ type slotRun struct {
 	starts int
 	budget budget
 	opened bool
-	probes int // how often a lost device was tried again
+	probes int             // how often a lost device was tried again
+	yield  func(open bool) // ends the turn that stagger gave
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
@@ -50,8 +51,12 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 		}
 		if s.worker == nil {
 			if e := s.open(now); e != nil {
-				if retired, err := s.lose(now, nil, e, true); err != nil || retired {
-					return retired, err
+				retired, err := s.lose(now, nil, e, true)
+				if err != nil {
+					return false, err // and nobody else opens: the job is over
+				}
+				if s.yield(false); retired {
+					return true, nil
 				}
 				continue
 			}
@@ -92,6 +97,7 @@ func (s *slotRun) awaitProbe(now context.Context) bool {
 func (s *slotRun) open(now context.Context) *fault.Error {
 	ctx, cancel := s.job.queue.whileOpen(now)
 	defer cancel()
+	s.yield = s.job.stagger.begin(ctx)
 	if ctx.Err() != nil {
 		return fault.New(fault.Canceled, "nothing left to do")
 	}
@@ -124,6 +130,7 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 		return message.Failed.Fault
 	}
 	s.opened = true
+	s.yield(true)
 	s.probes = 0
 	s.job.ready(s.slot)
 	s.job.emit(WorkerReady{Slot: s.slot.Number, Device: s.slot.Name, Took: time.Since(started)})

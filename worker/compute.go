@@ -45,7 +45,7 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	if err != nil {
 		return wire.Done{}, err
 	}
-	r.stats.Nulls = out.encoder.nulls()
+	r.stats.Nulls, r.stats.BatchSize = out.encoder.nulls(), w.sizes.found()
 	done := wire.Done{Segment: segment, Stats: r.stats, First: out.takeFirst(), Elsewhere: r.elsewhere}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest
@@ -229,7 +229,7 @@ func (r *chunkRun) finishHead(err error) error {
 	r.quick = took < quickBatch
 	if err == nil {
 		r.worker.host.good(took, job.load)
-		r.worker.sizes.good()
+		r.worker.sizes.good(len(job.batch.Records), took)
 		r.headSince = time.Now()
 		return r.pass(job)
 	}
