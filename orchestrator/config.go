@@ -100,6 +100,8 @@ type Config struct {
 	// WorkersPerGPU starts so many workers on every device; default 1. AutoWorkers
 	// starts as many as keep the CPUs busy and fit the device's memory.
 	WorkersPerGPU int
+	// Stagger lets the first worker open its kernel alone, before the others start.
+	Stagger bool
 	// PinUUID pins by UUID instead of index.
 	PinUUID bool
 	// NoAffinity lets workers run on all CPUs, not only on those near their GPU.
@@ -116,6 +118,9 @@ type Config struct {
 	// BatchSize is the number of records in a batch: default the kernel's wish,
 	// else 128.
 	BatchSize int
+	// AutoBatch lets each worker find the batch size that computes the most records
+	// a second, beginning with BatchSize.
+	AutoBatch bool
 	// BatchBytes bounds a batch; default 32 MiB. A longer record goes alone.
 	BatchBytes int
 	// ChunksPerGPU is the number of chunks that the input is cut into for each

@@ -96,6 +96,7 @@ type job struct {
 	queue    *queue
 	segments chan chunk.Segment
 	before   chunk.Counts // what earlier runs have done
+	stagger  *stagger     // nil: all kernels open at once
 
 	stopping    atomic.Bool
 	emitting    sync.Mutex
@@ -144,6 +145,9 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 	}
 	for i := range j.slots {
 		j.slots[i].pace = 1
+	}
+	if p.config.Stagger {
+		j.stagger = newStagger()
 	}
 	j.report = Report{
 		Input: p.config.Input, Output: p.config.Output, Errors: p.config.Errors,

@@ -305,7 +305,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
 			NoValidate:  p.config.NoValidate,
 			ErrorsApart: p.config.Errors != "", Framed: p.config.framed, Step: p.config.Kernel,
-			NaNFails: p.config.NaN == NaNError,
+			NaNFails: p.config.NaN == NaNError, AutoBatch: p.config.AutoBatch,
 		},
 	}
 }

@@ -66,6 +66,8 @@ type WorkerReport struct {
 	Records int64  `json:"records"`
 	Chunks  int64  `json:"chunks"`
 	Batches int64  `json:"batches"`
+	// BatchSize is the best that --batch-size auto found, 0 if it found none.
+	BatchSize int `json:"best_batch_size,omitempty"`
 	// Busy is how long its kernel had something to compute; BusyShare that as a
 	// share of the time since it was ready.
 	Busy      time.Duration `json:"busy_ns"`
@@ -101,6 +103,7 @@ func (r *Report) addStats(slot int, c chunk.Counts, stats wire.Stats) {
 	w.Restarts += stats.Restarts
 	w.Retries += stats.Retries
 	r.Nulls += stats.Nulls
+	w.BatchSize = max(w.BatchSize, stats.BatchSize)
 }
 
 // close works out what follows from the rest, and from what is done.

@@ -20,8 +20,9 @@ type slotRun struct {
 	starts int
 	budget budget
 	opened bool
-	probes int  // how often a lost device was tried again
-	left   bool // it made room on a device that several share
+	probes int             // how often a lost device was tried again
+	left   bool            // it made room on a device that several share
+	yield  func(open bool) // ends the turn that stagger gave
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
@@ -51,8 +52,12 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 		}
 		if s.worker == nil {
 			if e := s.open(now); e != nil {
-				if retired, err := s.lose(now, nil, e, true); err != nil || retired {
-					return retired, err
+				retired, err := s.lose(now, nil, e, true)
+				if err != nil {
+					return false, err // and nobody else opens: the job is over
+				}
+				if s.yield(false); retired {
+					return true, nil
 				}
 				continue
 			}
@@ -99,6 +104,7 @@ func (s *slotRun) awaitProbe(now context.Context) bool {
 func (s *slotRun) open(now context.Context) *fault.Error {
 	ctx, cancel := s.job.queue.whileOpen(now)
 	defer cancel()
+	s.yield = s.job.stagger.begin(ctx)
 	if ctx.Err() != nil {
 		return fault.New(fault.Canceled, "nothing left to do")
 	}
@@ -132,6 +138,7 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 		return message.Failed.Fault
 	}
 	s.opened = true
+	s.yield(true)
 	s.probes = 0
 	s.job.ready(s.slot)
 	s.job.emit(WorkerReady{Slot: s.slot.Number, Device: s.slot.Name, Took: time.Since(started)})

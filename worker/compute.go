@@ -48,7 +48,7 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	if err != nil {
 		return wire.Done{}, err
 	}
-	r.stats.Nulls = out.nulls()
+	r.stats.Nulls, r.stats.BatchSize = out.nulls(), w.sizes.found()
 	done := wire.Done{Segment: segment, Stats: r.stats, First: out.takeFirst(), Elsewhere: r.elsewhere}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest
@@ -275,7 +275,7 @@ func (r *chunkRun) finishHead(err error) error {
 	r.quick = took < quickBatch
 	if err == nil {
 		r.worker.host.good(took, job.load)
-		r.worker.sizes.good()
+		r.worker.sizes.good(len(job.batch.Records), took)
 		r.headSince = time.Now()
 		r.restUntil = r.headSince.Add(r.worker.pace.rest(took))
 		return r.pass(job)

@@ -1,6 +1,9 @@
 package worker
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // batchSizes is how many records the next batch gets: as many as wanted, until
 // the device's memory says otherwise. After that it is remembered what went in,
@@ -8,8 +11,9 @@ import "sync"
 type batchSizes struct {
 	mu    sync.Mutex
 	want  int
-	limit int // 0: none
-	since int // good batches since the last change
+	limit int    // 0: none
+	since int    // good batches since the last change
+	auto  *tuner // nil unless the size is to be found
 }
 
 // growAfter good batches the limit is raised by an eighth.
@@ -21,7 +25,20 @@ func (b *batchSizes) size() int {
 	if b.limit > 0 {
 		return b.limit
 	}
+	if b.auto != nil {
+		return b.auto.size
+	}
 	return b.want
+}
+
+// found is the size that was found to be the best, 0 if none was yet.
+func (b *batchSizes) found() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.auto == nil || !b.auto.done {
+		return 0
+	}
+	return b.auto.size
 }
 
 // shrink notes that a batch of n records did not fit.
@@ -32,12 +49,22 @@ func (b *batchSizes) shrink(n int) {
 		b.limit = half
 	}
 	b.since = 0
+	if b.auto != nil {
+		b.auto.full(n)
+		b.want = b.auto.size
+		if b.limit >= b.want {
+			b.limit = 0
+		}
+	}
 }
 
-// good notes a batch that fitted.
-func (b *batchSizes) good() {
+// good notes a batch of n records that fitted, and what it took.
+func (b *batchSizes) good(n int, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.auto != nil {
+		b.auto.good(n, took)
+	}
 	if b.limit == 0 {
 		return
 	}

@@ -21,11 +21,11 @@ func TestBatchSizes(t *testing.T) {
 	check(16)
 	for range growAfter {
 		check(16)
-		b.good()
+		b.good(1, 0)
 	}
 	check(18)
 	for range 100 * growAfter {
-		b.good()
+		b.good(1, 0)
 	}
 	check(128)
 	b.shrink(1)

@@ -76,6 +76,9 @@ func run(builtins []string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w.sizes.want = w.setup.Records.BatchSize
+	if w.setup.Records.AutoBatch {
+		w.sizes.auto = newTuner(w.sizes.want)
+	}
 	w.host = &kernelHost{
 		setup: w.setup, builtins: builtins, log: w.log,
 		limits: limits{timeout: w.setup.Timeout, open: w.setup.OpenTimeout, least: w.setup.LeastTimeout},

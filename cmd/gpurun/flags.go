@@ -28,7 +28,7 @@ type jobFlags struct {
 	batchBytes   byteSize
 	maxRecord    byteSize
 	partBytes    byteSize
-	batchSize    int
+	batchSize    batchSize
 }
 
 // register adds all of them.
@@ -54,6 +54,7 @@ func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, 0,2, 0-3, GPU-uuid, or cpu:4 for four CPU workers")
 	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs for each worker, for a model that is spread over several")
 	flags.StringVar(&f.workers, "workers-per-gpu", "1", "workers on each GPU; 2 to 4 help small models, whose launches leave gaps; auto: as many as there are cores for, and memory")
+	flags.BoolVar(&c.Stagger, "stagger", false, "let the first worker load its model alone: if it cannot, the others do not try")
 	flags.StringVar(&f.pin, "pin", "index", "pin workers by index or uuid in CUDA_VISIBLE_DEVICES; some frameworks choke on UUIDs")
 	flags.StringVar(&c.Profile, "profile", "datacenter", "how early a hot GPU is slowed: datacenter, or workstation (earlier)")
 	flags.StringVar(&f.monitor, "monitor-config", "", "temperatures, memory shares and times of the monitor: a YAML `FILE`")
@@ -64,7 +65,8 @@ func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 func (f *jobFlags) registerBatches(flags *pflag.FlagSet) {
 	c := &f.config
 	f.batchBytes, f.maxRecord = orchestrator.DefaultBatchBytes, orchestrator.DefaultMaxRecordBytes
-	flags.IntVar(&f.batchSize, "batch-size", orchestrator.DefaultBatchSize, "records in a batch; unless given, what the kernel wishes for")
+	f.batchSize.records = orchestrator.DefaultBatchSize
+	flags.Var(&f.batchSize, "batch-size", "records in a batch (unless given, what the kernel wishes for), or auto, to find the fastest in the first 30 s")
 	flags.Var(&f.batchBytes, "batch-bytes", "bytes in a batch at the most, so that long records do not fill the memory")
 	flags.IntVar(&c.ChunksPerGPU, "chunks-per-gpu", orchestrator.DefaultChunksPerGPU, "chunks per worker: more balance unequal GPUs better; 1 is the static split ceil(n/workers)")
 	flags.Var(&f.maxRecord, "max-record-bytes", "a longer line is kept as a failed record")
@@ -96,7 +98,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		value int64
 	}{
 		{"gpus-per-worker", int64(c.GPUsPerWorker)},
-		{"batch-size", int64(f.batchSize)}, {"batch-bytes", int64(f.batchBytes)},
+		{"batch-size", int64(f.batchSize.records)}, {"batch-bytes", int64(f.batchBytes)},
 		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
 		{"part-bytes", int64(f.partBytes)},
 		{"timeout", int64(c.Timeout)}, {"open-timeout", int64(c.OpenTimeout)},
@@ -115,8 +117,8 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if err := f.resolveDevices(&c); err != nil {
 		return c, err
 	}
-	if cmd.Flags().Changed("batch-size") {
-		c.BatchSize = f.batchSize
+	if c.AutoBatch = f.batchSize.auto; cmd.Flags().Changed("batch-size") && !c.AutoBatch {
+		c.BatchSize = f.batchSize.records
 	}
 	c.BatchBytes, c.PartBytes = int(f.batchBytes), int64(f.partBytes)
 	if cmd.Flags().Changed("max-record-bytes") {
@@ -173,6 +175,33 @@ func readConfig(value string) ([]byte, error) {
 }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// batchSize is a flag for a number of records, or auto.
+type batchSize struct {
+	records int
+	auto    bool
+}
+
+func (b *batchSize) Type() string { return "int|auto" }
+
+func (b *batchSize) String() string {
+	if b.auto {
+		return "auto"
+	}
+	return strconv.Itoa(b.records)
+}
+
+func (b *batchSize) Set(text string) error {
+	if b.auto = text == "auto"; b.auto {
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return fmt.Errorf("%q is neither a number nor auto", text)
+	}
+	b.records = n
+	return nil
+}
 
 // byteSize is a flag for a number of bytes: 4096, 64K, 32MiB, 1G.
 type byteSize int64

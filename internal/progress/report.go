@@ -31,6 +31,7 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 	writeWorkers(w, r)
 	writeDevices(w, r)
 	writeFailures(w, r)
+	writeAdvice(w, r)
 	writeNext(w, r)
 }
 
@@ -67,6 +68,22 @@ func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
 		facts = append(facts, plain(d.Problem))
 	}
 	return facts
+}
+
+// writeAdvice says which batch size was found to be the best: that of most workers.
+func writeAdvice(w io.Writer, r orchestrator.Report) {
+	count := make(map[int]int)
+	best := 0
+	for _, worker := range r.Workers {
+		if size := worker.BatchSize; size > 0 {
+			if count[size]++; best == 0 || count[size] > count[best] {
+				best = size
+			}
+		}
+	}
+	if best > 0 {
+		fmt.Fprintf(w, "  batches of %s were the fastest: --batch-size %d from the start next time\n", Count(int64(best)), best)
+	}
 }
 
 // WriteCommitted writes what an unfinished job has done so far.

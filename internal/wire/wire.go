@@ -99,6 +99,7 @@ type Python struct {
 // Records is how records are treated.
 type Records struct {
 	BatchSize   int      `json:"batch_size"`
+	AutoBatch   bool     `json:"auto_batch,omitempty"` // BatchSize is where to begin
 	BatchBytes  int      `json:"batch_bytes"`
 	MaxBytes    int64    `json:"max_bytes"`
 	Keep        []string `json:"keep,omitempty"`
@@ -235,6 +236,8 @@ type Stats struct {
 	Restarts int64         `json:"restarts,omitempty"`
 	Retries  int64         `json:"retries,omitempty"` // batches run again, whole or in parts
 	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON does not have
+	// BatchSize is the one that was found to be the best, 0 if none was.
+	BatchSize int `json:"batch_size,omitempty"`
 }
 
 // Failed says that the worker cannot go on with its kernel, its device or its

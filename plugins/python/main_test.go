@@ -40,13 +40,16 @@ func needPython(t testing.TB) string {
 	return path
 }
 
-// withPackage returns an interpreter that has the package: the one that the
-// Makefile prepares, or the system's.
+// withPackage returns an interpreter that has the package: the one that
+// $GPURUN_TEST_PYTHON names, the one that the Makefile prepares, or the system's.
 func withPackage(t testing.TB, name string) string {
 	t.Helper()
 	candidates := []string{needPython(t)}
 	if prepared, err := filepath.Abs("../../.venv/bin/python"); err == nil {
 		candidates = append([]string{prepared}, candidates...)
+	}
+	if named := os.Getenv("GPURUN_TEST_PYTHON"); named != "" {
+		candidates = append([]string{named}, candidates...)
 	}
 	for _, python := range candidates {
 		if exec.Command(python, "-c", "import "+name).Run() == nil {

@@ -286,6 +286,9 @@ class Ahead:
         self.jobs = queue.SimpleQueue()
         self.orders = collections.deque()
         self.arrived = threading.Condition()
+        # A thread that waits for the interpreter's lock gets it after 5 ms otherwise:
+        # as long as a GPU may take for a whole batch.
+        sys.setswitchinterval(0.0005)
         for work in [self.feed] + [self.prepare] * threads:
             threading.Thread(target=work, daemon=True).start()
 

@@ -1,0 +1,86 @@
+"""A small encoder with random weights, a tokenizer made on the spot, and texts.
+
+Six layers, 384 wide, fp16, 128 tokens, mean-pooled: the size of the models that
+embed most texts. Nothing is downloaded.
+"""
+
+import os
+import random
+
+WIDTH, HEADS, LAYERS, TOKENS, WORDS = 384, 12, 6, 128, 100
+
+
+def vocabulary(count=20000):
+    """Words of syllables, always the same."""
+    chance = random.Random(1)
+    syllables = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "er", "in")]
+    return ["".join(chance.choice(syllables) for _ in range(chance.randint(1, 4))) for _ in range(count)]
+
+
+def write_records(path, count):
+    """A file of records, each with a text of 100 words."""
+    import json
+    chance, words = random.Random(2), vocabulary()
+    # Drawing words one by one would take longer than what is measured.
+    pieces = [" ".join(chance.choices(words, k=WORDS // 4)) for _ in range(20000)]
+    with open(path + ".partial", "w") as file:
+        for i in range(count):
+            file.write('{"id":%d,"text":%s}\n' % (i, json.dumps(" ".join(chance.choices(pieces, k=4)))))
+    os.rename(path + ".partial", path)
+
+
+def make_tokenizer(path):
+    """Train a tokenizer on such texts and save it."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    chance, words = random.Random(3), vocabulary()
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    texts = (" ".join(chance.choices(words, k=WORDS)) for _ in range(4000))
+    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=12000, special_tokens=["[PAD]", "[UNK]"], show_progress=False))
+    tokenizer.save(path)
+
+
+def load_tokenizer(path):
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(path)
+    tokenizer.enable_truncation(TOKENS)
+    tokenizer.enable_padding(length=TOKENS)
+    return tokenizer
+
+
+def load_model(device):
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+            self.mix, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+        def forward(self, x, mask):
+            n = x.shape[0]
+            q, k, v = self.mix(self.first(x)).view(n, TOKENS, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+            x = x + self.out(functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(n, TOKENS, WIDTH))
+            return x + self.down(functional.gelu(self.up(self.second(x))))
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = nn.Embedding(12000, WIDTH), nn.Parameter(torch.randn(TOKENS, WIDTH))
+            self.layers, self.last = nn.ModuleList(Layer() for _ in range(LAYERS)), nn.LayerNorm(WIDTH)
+
+        def forward(self, ids):
+            present = ids != 0
+            x, mask = self.words(ids) + self.places, present[:, None, None, :]
+            for layer in self.layers:
+                x = layer(x, mask)
+            weight = present.unsqueeze(-1).to(x.dtype)
+            return (self.last(x) * weight).sum(1) / weight.sum(1).clamp(min=1)
+
+    torch.manual_seed(4)
+    model = Encoder().to(device).eval()
+    return model.half() if device != "cpu" else model

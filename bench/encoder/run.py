@@ -1,0 +1,176 @@
+"""An encoder from JSON lines to JSON lines: gpurun, its ceiling, and other ways.
+
+    python3 bench/encoder/run.py --gpurun bin/gpurun
+
+It needs torch, tokenizers and numpy, and no network. Rates are steady ones, from the
+first batch to the last; the bare loop, on tokens that are on the GPU already, is the
+ceiling. Output goes to the folder given with --work: a memory file system, or the
+fastest disk.
+"""
+
+import argparse
+import glob
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import encoder
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class GPU:
+    """How busy the GPU is, by nvidia-smi, while something runs."""
+
+    def __enter__(self):
+        self.samples, self.over = [], threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def watch(self):
+        query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "--id=0"]
+        while not self.over.wait(0.5):
+            try:
+                self.samples.append(int(subprocess.run(query, capture_output=True, text=True).stdout))
+            except (OSError, ValueError):
+                return
+
+    def __exit__(self, *exception):
+        self.over.set()
+        self.thread.join()
+
+    def busy(self):
+        """The middle of what was seen: the start and the end are loading."""
+        samples = sorted(sample for sample in self.samples if sample > 0)
+        return "%d %%" % samples[len(samples) // 2] if samples else "-"
+
+
+def cpu_seconds():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def measure(table, name, records, call):
+    """Run something that tells its first and last batch."""
+    before, began = cpu_seconds(), time.time()
+    with GPU() as gpu:
+        stats = call(records)
+    took = time.time() - began
+    rate = stats["records"] / max(stats["last"] - stats["first"], 1e-9)
+    table.append([name, "{:,}".format(stats["records"]), "{:,.0f}".format(rate), "%.1f s" % took, gpu.busy(),
+                  "%.1f cores" % ((cpu_seconds() - before) / took)])
+    print("  ".join(table[-1]), flush=True)
+    return rate
+
+
+def bare_loop(device):
+    """Records a second of the model alone."""
+    import torch
+    model = encoder.load_model(device)
+    ids = torch.randint(1, 12000, (512, encoder.TOKENS), device=device)
+    rounds = 300 if device == "cuda" else 2
+    with torch.inference_mode():
+        for _ in range(rounds // 10 + 1):
+            model(ids)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        began = time.time()
+        for _ in range(rounds):
+            model(ids)
+        if device == "cuda":
+            torch.cuda.synchronize()
+    return 512 * rounds / (time.time() - began)
+
+
+def head(path, count):
+    """The first records of a file, as a file."""
+    short = "%s.%d" % (path, count)
+    with open(path) as file, open(short, "w") as out:
+        for _ in range(count):
+            out.write(file.readline())
+    return short
+
+
+def script(name, source, work):
+    def call(records):
+        out = subprocess.run([sys.executable, os.path.join(HERE, name), head(source, records), os.path.join(work, "peer.jsonl")],
+                             check=True, capture_output=True, text=True)
+        return json.loads(out.stdout.splitlines()[-1])
+    return call
+
+
+def gpurun(binary, source, work, *flags):
+    def call(records):
+        stats, out = tempfile.mkdtemp(dir=work), os.path.join(work, "gpurun.jsonl")
+        subprocess.run([binary, "run", "-q", "-k", os.path.join(HERE, "kernel.py"), "--python", sys.executable, "--limit", str(records),
+                        "--force", "--clean", "--report", os.path.join(work, "report.json"), *flags, source, "-o", out],
+                       check=True, env=dict(os.environ, BENCH_STATS=stats))
+        parts = [json.load(open(path)) for path in glob.glob(os.path.join(stats, "*.json"))]
+        return {"first": min(p["first"] for p in parts), "last": max(p["last"] for p in parts), "records": sum(p["records"] for p in parts)}
+    return call
+
+
+def disk_rate(work):
+    """What dd writes there, in bytes a second."""
+    path = os.path.join(work, "dd")
+    began = time.time()
+    subprocess.run(["dd", "if=/dev/zero", "of=" + path, "bs=4M", "count=256", "conv=fsync"], check=True, stderr=subprocess.DEVNULL)
+    rate = (1 << 30) / (time.time() - began)
+    os.remove(path)
+    return rate
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--gpurun", default=shutil.which("gpurun") or "bin/gpurun")
+    arguments.add_argument("--records", type=int, default=2000000)
+    arguments.add_argument("--peer-records", type=int, default=20000, help="for the slow ways")
+    arguments.add_argument("--work", default="/dev/shm" if os.path.isdir("/dev/shm") else None, help="where files go")
+    arguments.add_argument("--gpus", default=None, help="for gpurun, as its own --gpus")
+    options = arguments.parse_args()
+    binary = os.path.abspath(options.gpurun)
+    work = tempfile.mkdtemp(prefix="gpurun-bench-", dir=options.work)
+    try:
+        run(options, binary, work)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def run(options, binary, work):
+    import torch
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    os.environ["BENCH_TOKENIZER"] = os.path.join(work, "tokenizer.json")
+    os.environ["PYTHONPATH"] = HERE
+    source = os.path.join(work, "in.jsonl")
+    encoder.make_tokenizer(os.environ["BENCH_TOKENIZER"])
+    encoder.write_records(source, options.records)
+    where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    print("%s, %d cores, files in %s (dd %.1f GB/s), input %.2f GB"
+          % (where, os.cpu_count(), work, disk_rate(work) / 1e9, os.path.getsize(source) / 1e9))
+    ceiling = bare_loop(device)
+    table = [["way", "records", "records/s", "wall", "GPU busy", "CPU"],
+             ["bare loop, tokens on the device", "", "{:,.0f}".format(ceiling), "", "", ""]]
+    slow, flags = min(options.peer_records, options.records), ["--gpus", options.gpus] if options.gpus else []
+    plain = measure(table, "plain streaming script", slow, script("script.py", source, work))
+    pool = measure(table, "pool of 4 processes", slow, script("pool.py", source, work))
+    rates = []
+    for workers in ("1", "4"):
+        rate = measure(table, "gpurun, %s worker%s per GPU" % (workers, "s" if workers != "1" else ""), options.records,
+                       gpurun(binary, source, work, "--workers-per-gpu", workers, *flags))
+        rates.append(rate)
+    print()
+    for row in table:
+        print("%-34s %10s %10s %10s %9s %12s" % tuple(row))
+    for workers, rate in zip(("1 worker", "4 workers"), rates):
+        print("%s: %.0f %% of the bare loop, %.1f × the script, %.1f × the pool" % (workers, 100 * rate / ceiling, rate / plain, rate / pool))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+package worker
+
+import (
+	"testing"
+	"time"
+)
+
+// device is one that takes a fixed time for a launch and some for each record, and
+// holds only so many.
+type device struct {
+	launch, record time.Duration
+	holds          int
+}
+
+// tune lets a tuner choose until it is done, or for so many batches.
+func tune(sizes *batchSizes, d device, batches, longest int) {
+	for range batches {
+		n := min(sizes.size(), longest)
+		if d.holds > 0 && n > d.holds {
+			sizes.shrink(n)
+			continue
+		}
+		sizes.good(n, d.launch+time.Duration(n)*d.record)
+	}
+}
+
+func TestTuner(t *testing.T) {
+	for name, test := range map[string]struct {
+		device  device
+		longest int // batch that can be had
+		want    int
+	}{
+		// 4 ms a launch and 10 µs a record: each doubling helps less and less.
+		"helps for a while":  {device{4 * time.Millisecond, 10 * time.Microsecond, 0}, 1 << 20, 16384},
+		"does not help":      {device{0, 100 * time.Microsecond, 0}, 1 << 20, 128},
+		"memory":             {device{50 * time.Millisecond, 10 * time.Microsecond, 700}, 1 << 20, 512},
+		"memory at once":     {device{50 * time.Millisecond, 10 * time.Microsecond, 100}, 1 << 20, 64},
+		"short chunks":       {device{50 * time.Millisecond, 10 * time.Microsecond, 0}, 1000, 512},
+		"no time":            {device{20 * time.Second, 0, 0}, 1 << 20, 128},
+		"no end to the gain": {device{time.Second, 0, 0}, 1 << 30, 4096},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sizes := &batchSizes{want: 128, auto: newTuner(128)}
+			tune(sizes, test.device, 2000, test.longest)
+			if got := sizes.size(); got != test.want || !sizes.auto.done {
+				t.Errorf("size %d, done %v; want %d", got, sizes.auto.done, test.want)
+			}
+		})
+	}
+}
