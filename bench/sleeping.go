@@ -48,12 +48,12 @@ func (b *bench) eightDevices() error {
 		if err != nil {
 			return err
 		}
-		ideal := float64(devices*size) / 0.010
-		shares = append(shares, 100*events.rate/ideal)
-		bare = append(bare, 100*float64(devices*batches*size)/loop.Seconds()/ideal)
+		most := float64(devices*batches*size) / loop.Seconds()
+		shares = append(shares, 100*events.rate/most)
+		bare = append(bare, 100*most*0.010/(devices*size))
 	}
-	b.add("8 devices, 10 ms a batch, of the ideal rate", "%", shares, ">=", 97, nil)
-	b.add("… the same sleeps in a bare loop, of the ideal rate", "%", bare, ">=", 0, nil)
+	b.add("8 devices, 10 ms a batch, of the rate of a bare loop of such sleeps", "%", shares, ">=", 97, nil)
+	b.add("… the bare loop, of what 10 ms would give", "%", bare, ">=", 0, nil)
 	return nil
 }
 
@@ -70,8 +70,9 @@ func (b *bench) manyDevices() error {
 	if err != nil {
 		return err
 	}
-	ideal := float64(devices*size) / 0.010
-	b.add("64 devices, 10 ms a batch, records of 100 bytes, of the ideal rate", "%", []float64{100 * events.rate / ideal}, ">=", 90, nil)
+	loop := sleepLoop(devices, 500, 10*time.Millisecond)
+	most := float64(devices*500*size) / loop.Seconds()
+	b.add("64 devices, 10 ms a batch, records of 100 bytes, of the rate of a bare loop", "%", []float64{100 * events.rate / most}, ">=", 90, nil)
 	return nil
 }
 
