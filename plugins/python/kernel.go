@@ -49,6 +49,7 @@ type kernel struct {
 	broken  error    // why no further batch can be computed
 	closing bool
 
+	taken  atomic.Uint64                           // results
 	nulls  int64                                   // of the listening goroutine, until it has ended
 	memory atomic.Pointer[plugins.FrameworkMemory] // as it was said last
 }

@@ -46,7 +46,10 @@ type order struct {
 	Fields []field `json:"fields,omitempty"`
 	Lines  *field  `json:"lines,omitempty"`
 	Ask    uint64  `json:"ask,omitempty"`
-	Error  string  `json:"error,omitempty"`
+	// Taken is how many results were taken, so that their memory is free; with
+	// batch and taken.
+	Taken uint64 `json:"taken,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // report is a message from Python.

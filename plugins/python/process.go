@@ -25,7 +25,7 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 	k.batches = append(k.batches, b)
 	k.mu.Unlock()
 
-	o := order{Type: "batch", Batch: b.number, Count: batch.Len()}
+	o := order{Type: "batch", Batch: b.number, Count: batch.Len(), Taken: k.taken.Load()}
 	if err := k.fill(&o, &k.extract, b, names, lines, true); err != nil {
 		k.withdraw(b, err)
 		return nil
@@ -110,6 +110,8 @@ func (k *kernel) take(python *child, r report, asked *extractor) error {
 	switch {
 	case r.Type == "ask":
 		return k.supply(python, r, asked)
+	case r.Type == "space": // all results that came before it are taken
+		return python.channel.send(order{Type: "taken", Taken: k.taken.Load()})
 	case r.Type == "result", r.Type == "failed" && r.Batch > 0:
 		return k.complete(python, r)
 	}
@@ -182,7 +184,8 @@ func (k *kernel) complete(python *child, r report) error {
 		python.memory.release(int(r.Block[0]), int(r.Block[0]+r.Block[1]))
 	}
 	b.finish(err)
-	return python.channel.send(order{Type: "taken"})
+	k.taken.Add(1)
+	return nil
 }
 
 // fail completes everything in flight with err, and everything to come.

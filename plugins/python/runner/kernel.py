@@ -67,7 +67,7 @@ class Task:
         self.batch = Batch(source)
         self.refused = []  # (message, rows of the source)
         self.prepared, self.prepared_of, self.error = None, None, None
-        self.ready = threading.Event()
+        self.ready = None  # an Event, where prepare runs ahead
 
     def prepare(self):
         """Run prepare, in whichever thread this is."""
@@ -296,6 +296,7 @@ class Ahead:
         while True:
             order = self.program.task(self.program.channel.order())
             if isinstance(order, Task):
+                order.ready = threading.Event()
                 self.jobs.put(order)
             with self.arrived:
                 self.orders.append(order)
