@@ -44,6 +44,7 @@ var mayImport = map[string]struct {
 	"internal/progress":         {[]string{"orchestrator", "chunk", "gpu", "gpu/lease", "internal/server", "internal/fault"}, "it shows a job's events, and a host, in gpu's words"},
 	"internal/server":           {[]string{"orchestrator", "gpu", "gpu/lease", "internal/fault", "internal/owned", "internal/proc"}, "it steers jobs and shows them; it starts none"},
 	"cmd/gpurun":                {[]string{"..."}, "wiring"},
+	"examples":                  {nil, "source for gpurun plugin new"},
 	"examples/embed":            {[]string{"..."}, "a user's program"},
 	"plugins/minhash":           {[]string{"plugins", "internal/fault"}, "a built-in is a kernel like any author's"},
 	"examples/cuda-kernel":      {[]string{"plugins", "plugins/minhash", "examples/cuda-kernel/cuda"}, "an author's kernel: what it uses, others can use"},
