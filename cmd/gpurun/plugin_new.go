@@ -35,7 +35,7 @@ test, and a sample of records to check it with.
   gpurun plugin new go my-kernel
   cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl
 
-  gpurun plugin new cuda my-kernel     # the same with a kernel in CUDA; its check needs a GPU`,
+  gpurun plugin new cuda my-kernel     # the same with a kernel in CUDA`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return scaffold(args[0], args[1], source) },
 	}
@@ -54,7 +54,7 @@ type language struct {
 var languages = map[string]language{
 	"python": {scaffolds, "scaffold/python", "gpurun plugin check %[1]s/kernel.py %[1]s/sample.jsonl", false},
 	"go":     {scaffolds, "scaffold/go", "cd %[1]s && go build && gpurun plugin check ./%[2]s sample.jsonl", true},
-	"cuda":   {examples.CUDA, "cuda-kernel", "cd %[1]s && go build && gpurun plugin check ./%[2]s   # on a machine with a GPU", true},
+	"cuda":   {examples.CUDA, "cuda-kernel", "cd %[1]s && go build && gpurun plugin check ./%[2]s", true},
 }
 
 func scaffold(name, dir, source string) error {
