@@ -2,7 +2,6 @@ package python
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -171,13 +170,13 @@ func (k *kernel) complete(python *child, r report) error {
 	k.mu.Unlock()
 	k.space.give(b.number)
 	if r.Type == "failed" {
-		b.finish(plugins.Detail(errors.New(r.Message), r.Detail))
+		b.finish(r.failure())
 		return nil
 	}
 	if r.Memory != nil {
 		k.memory.Store(r.Memory)
 	}
-	d := &decoder{batch: b.batch, results: b.results, nanFails: k.config.NaN == "error"}
+	d := &decoder{batch: b.batch, results: b.results, step: r.Step, nanFails: k.config.NaN == "error"}
 	err := d.decode(python.memory.data, &r.answer)
 	k.nulls += d.nulls
 	if err == nil {
