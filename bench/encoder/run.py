@@ -74,7 +74,7 @@ def bare_loop(device):
     """Records a second of the model alone."""
     import torch
     model = encoder.load_model(device)
-    ids = torch.randint(1, 12000, (512, encoder.TOKENS), device=device)
+    ids = torch.randint(1, encoder.VOCABULARY, (512, encoder.TOKENS), device=device)
     rounds = 300 if device == "cuda" else 2
     with torch.inference_mode():
         for _ in range(rounds // 10 + 1):
@@ -87,6 +87,19 @@ def bare_loop(device):
         if device == "cuda":
             torch.cuda.synchronize()
     return 512 * rounds / (time.time() - began)
+
+
+def tokenising(source):
+    """Records a second of the tokenizer alone, in one process on all cores."""
+    tokenizer, texts = encoder.load_tokenizer(os.environ["BENCH_TOKENIZER"]), []
+    with open(source) as file:
+        for line, _ in zip(file, range(51200)):
+            texts.append(json.loads(line)["text"])
+    tokenizer.encode_batch_fast(texts[:512])
+    began = time.time()
+    for i in range(0, len(texts), 512):
+        tokenizer.encode_batch_fast(texts[i:i + 512])
+    return len(texts) / (time.time() - began)
 
 
 def head(path, count):
@@ -156,7 +169,8 @@ def run(options, binary, work):
           % (where, os.cpu_count(), work, disk_rate(work) / 1e9, os.path.getsize(source) / 1e9))
     ceiling = bare_loop(device)
     table = [["way", "records", "records/s", "wall", "GPU busy", "CPU"],
-             ["bare loop, tokens on the device", "", "{:,.0f}".format(ceiling), "", "", ""]]
+             ["bare loop, tokens on the device", "", "{:,.0f}".format(ceiling), "", "", ""],
+             ["tokenising alone", "", "{:,.0f}".format(tokenising(source)), "", "", ""]]
     slow, flags = min(options.peer_records, options.records), ["--gpus", options.gpus] if options.gpus else []
     plain = measure(table, "plain streaming script", slow, script("script.py", source, work))
     pool = measure(table, "pool of 4 processes", slow, script("pool.py", source, work))
