@@ -124,6 +124,7 @@ bench-parts:
 # Figures that need a card; without Go, too, of binaries that were built elsewhere.
 gpu-bench:
 	$(MAKE) -C examples/cuda-kernel gpu-bench
+	python3 bench/encoder/run.py --gpurun bin/gpurun
 
 # What tests and builds use beside Go. Only what is missing is installed, and
 # only where apt can: as root, or with sudo that asks for nothing.

@@ -94,7 +94,7 @@ func (p *Part) Fail(r Record, e *fault.Error) error {
 	p.tally.Records++
 	p.tally.Failed++
 	at := p.files[results].sum.Bytes
-	mark := Mark{Kind: e.Kind, Message: e.Message, Step: p.options.Step, Line: r.Line}
+	mark := Mark{Kind: e.Kind, Message: e.Message, Step: p.step(e), Line: r.Line}
 	var err error
 	if p.options.Framed {
 		err = p.frame(failedFrame)
@@ -105,6 +105,14 @@ func (p *Part) Fail(r Record, e *fault.Error) error {
 		return storage(err)
 	}
 	return p.note(r, e, at)
+}
+
+// step is where a record failed: the one of a chain that said so, or the kernel.
+func (p *Part) step(e *fault.Error) string {
+	if e.Step != "" {
+		return e.Step
+	}
+	return p.options.Step
 }
 
 // Pass writes a record that came in with a mark: untouched, counted as failed.
@@ -141,7 +149,7 @@ func (p *Part) note(r Record, e *fault.Error, at int64) error {
 	line, err := Failure{
 		At: at, Size: p.files[results].sum.Bytes - at,
 		Record: r.Index, Line: r.Line, File: p.options.Chunk.File, Offset: r.Offset, Length: int64(len(r.Data)),
-		Kind: e.Kind, Message: e.Message, Step: p.options.Step, Detail: e.Detail, Device: p.options.Device,
+		Kind: e.Kind, Message: e.Message, Step: p.step(e), Detail: e.Detail, Device: p.options.Device,
 	}.appendLine(nil)
 	if err != nil {
 		return err

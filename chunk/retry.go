@@ -3,6 +3,7 @@ package chunk
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -151,12 +152,12 @@ func (m *merger) replace(f Failure, index int64) error {
 		return storage(err)
 	}
 	// It failed again: marked anew, with the line of the input.
-	f.Kind, f.Message, f.Detail, f.Device, f.Step = failed.Kind, failed.Message, failed.Detail, failed.Device, m.Step
+	f.Kind, f.Message, f.Detail, f.Device, f.Step = failed.Kind, failed.Message, failed.Detail, failed.Device, cmp.Or(failed.Step, m.Step)
 	var to io.Writer = m.results
 	if m.Errors != "" {
 		to = m.errors
 	}
-	if err := WriteMarked(to, data, Mark{Kind: f.Kind, Message: f.Message, Step: m.Step, Line: f.Line}); err != nil {
+	if err := WriteMarked(to, data, Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, Line: f.Line}); err != nil {
 		return storage(err)
 	}
 	return m.note(f, at)

@@ -246,11 +246,11 @@ func classify(kind fault.Kind, err error, onCPU bool) error {
 	if err == nil || e != nil && e.Kind != fault.Unknown {
 		return err
 	}
-	detail := ""
+	detail, step := "", ""
 	if e != nil {
-		detail = e.Detail
+		detail, step = e.Detail, e.Step
 	}
-	return fault.New(kindByText(kind, err.Error(), detail, onCPU), "%w", err).WithDetail(detail)
+	return fault.New(kindByText(kind, err.Error(), detail, onCPU), "%w", err).WithDetail(detail).InStep(step)
 }
 
 func kindByText(kind fault.Kind, message, detail string, onCPU bool) fault.Kind {

@@ -20,7 +20,7 @@ func packFailure(err error) *kernelpb.Failure {
 	}
 	failure := &kernelpb.Failure{Kind: uint32(fault.KindOf(err)), Message: valid(err.Error())}
 	if e := fault.As(err); e != nil {
-		failure.Detail = valid(e.Detail)
+		failure.Detail, failure.Step = valid(e.Detail), valid(e.Step)
 	}
 	return failure
 }
@@ -38,7 +38,7 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 	if k := fault.Kind(failure.GetKind()); k != fault.Unknown && k.Known() && failure.GetKind() <= math.MaxUint8 {
 		kind = k
 	}
-	return &fault.Error{Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail()}
+	return &fault.Error{Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail(), Step: failure.GetStep()}
 }
 
 func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.ProcessReply {
@@ -59,6 +59,10 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 			reply.LineCounts = append(reply.LineCounts, uint32(len(result.Lines)))
 		case Failed:
 			reply.Messages = append(reply.Messages, valid(result.Message))
+			if result.Step != "" { // all have one then
+				reply.MessageSteps = append(reply.MessageSteps, make([]string, len(reply.Messages)-1-len(reply.MessageSteps))...)
+				reply.MessageSteps = append(reply.MessageSteps, valid(result.Step))
+			}
 		}
 		reply.Verdicts[i] = byte(verdict)
 	}
@@ -92,7 +96,7 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	if err != nil {
 		return fmt.Errorf("kernel returned lines that make no sense: %w", err)
 	}
-	counts, messages := reply.GetLineCounts(), reply.GetMessages()
+	counts, messages, steps := reply.GetLineCounts(), reply.GetMessages(), reply.GetMessageSteps()
 	for i, verdict := range reply.GetVerdicts() {
 		result := Result{Verdict: Verdict(verdict)}
 		switch result.Verdict {
@@ -107,6 +111,9 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 				return fmt.Errorf("kernel returned fewer messages than failed records")
 			}
 			result.Message, messages = messages[0], messages[1:]
+			if len(steps) > 0 {
+				result.Step, steps = steps[0], steps[1:]
+			}
 		case Unchanged, Columns, Dropped:
 		default:
 			return fmt.Errorf("kernel gave record %d of the batch %s", i, result.Verdict)

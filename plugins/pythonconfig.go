@@ -31,25 +31,62 @@ type PythonConfig struct {
 	File string `json:"file"`
 	// Config is the user's own configuration, ctx.config in setup.
 	Config json.RawMessage `json:"config,omitempty"`
+	// Then are the steps behind it, in the same process; Name is set with them.
+	Then []PythonStep `json:"then,omitempty"`
+	// Name is how failures name the first step; empty where it is the only one.
+	Name string `json:"name,omitempty"`
+}
+
+// PythonStep is a further file of a chain.
+type PythonStep struct {
+	Name   string          `json:"name"`
+	File   string          `json:"file"`
+	Config json.RawMessage `json:"config,omitempty"`
 }
 
 // resolvePython finds a Python file, which the built-in kernel python hosts.
 func (r Resolver) resolvePython(name string, config Config) (Named, error) {
+	return r.resolvePythons([]string{name}, []json.RawMessage{json.RawMessage(bytes.TrimSpace(config))})
+}
+
+// resolvePythons finds the files of one Python process: one, or several steps.
+func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Named, error) {
+	if !slices.Contains(r.Builtins, "python") {
+		return Named{}, fault.New(fault.Incompatible, "this program has no python kernel built in (there %s)", r.available())
+	}
+	config := PythonConfig{PythonOptions: r.Python}
+	var files []string
+	for i, name := range names {
+		path, err := r.findPython(name)
+		if err != nil {
+			return Named{}, err
+		}
+		files = append(files, path)
+		if i == 0 {
+			config.File, config.Config = path, configs[i]
+		} else {
+			config.Then = append(config.Then, PythonStep{Name: name, File: path, Config: configs[i]})
+			config.Name = names[0]
+		}
+	}
+	encoded, err := json.Marshal(config)
+	if err != nil {
+		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+	}
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: files}, nil
+}
+
+// findPython finds a file by the name that the user gave it.
+func (r Resolver) findPython(name string) (string, error) {
 	path := r.pythonFile(name)
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return Named{}, fault.New(fault.Incompatible, "kernel %s: %w", name, err)
+		return "", fault.New(fault.Incompatible, "kernel %s: %w", name, err)
 	case info.IsDir():
-		return Named{}, fault.New(fault.Incompatible, "kernel %s is a folder; name the file in it", name)
-	case !slices.Contains(r.Builtins, "python"):
-		return Named{}, fault.New(fault.Incompatible, "this program has no python kernel built in (there %s)", r.available())
+		return "", fault.New(fault.Incompatible, "kernel %s is a folder; name the file in it", name)
 	}
-	encoded, err := json.Marshal(PythonConfig{PythonOptions: r.Python, File: path, Config: json.RawMessage(bytes.TrimSpace(config))})
-	if err != nil {
-		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
-	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: []string{path}}, nil
+	return path, nil
 }
 
 // pythonFile is the path of a file: the one beside the user, or, for a name

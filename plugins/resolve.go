@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -33,7 +34,7 @@ type Named struct {
 	Path   string
 	Args   []string
 	Config Config
-	// Files are what a built-in that hosts others' files hosts.
+	// Files are the kernel's own: what its results depend on. A built-in has none.
 	Files []string
 }
 
@@ -56,14 +57,17 @@ type ExecConfig struct {
 //	./dir/file, /file     a kernel program
 //	echo                  a built-in
 //	other                 a file of that name in $GPURUN_PLUGIN_PATH
+//	a.py → b              the one behind the other, each by one of these names
 //
 // What is not found is a fault of kind Incompatible that says what there is.
 func (r Resolver) Resolve(name string, config Config, execMode string) (Named, error) {
 	command, isExec := strings.CutPrefix(name, "exec:")
-	if !isExec && execMode != "" {
+	if !isExec && execMode != "" && !strings.Contains(name, StepSeparator) {
 		return Named{}, fault.New(fault.Usage, "--exec-mode is for exec: kernels; %q is none", name)
 	}
 	switch {
+	case strings.Contains(name, StepSeparator):
+		return r.resolveSteps(strings.Split(name, StepSeparator), config, execMode)
 	case isExec:
 		return r.resolveExec(command, config, execMode)
 	case name == "":
@@ -113,7 +117,24 @@ func (r Resolver) resolveExec(command string, config Config, mode string) (Named
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "exec"), Config: encoded}, nil
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "exec"), Config: encoded, Files: r.execFiles(command)}, nil
+}
+
+// execFiles are the program and the scripts that an exec: command names.
+func (r Resolver) execFiles(command string) []string {
+	var files []string
+	for i, word := range strings.Fields(command) {
+		path := word
+		if i == 0 && !strings.Contains(word, "/") {
+			path, _ = exec.LookPath(word)
+		} else if !filepath.IsAbs(path) {
+			path = filepath.Join(r.Dir, path)
+		}
+		if isFile(path) {
+			files = append(files, path)
+		}
+	}
+	return files
 }
 
 func (r Resolver) resolveFile(name string, config Config) (Named, error) {
@@ -130,7 +151,7 @@ func (r Resolver) resolveFile(name string, config Config) (Named, error) {
 	case info.Mode()&0o111 == 0:
 		return Named{}, fault.New(fault.Incompatible, "kernel %s is not executable: chmod +x it, or run it by its interpreter with -k 'exec:…'", name)
 	}
-	return Named{Path: path, Config: config}, nil
+	return Named{Path: path, Config: config, Files: []string{path}}, nil
 }
 
 func (r Resolver) unknown(name string) error {
@@ -154,7 +175,7 @@ func ensureStop(hint string) string {
 func (r Resolver) available() string {
 	names := append(slices.Clone(r.Builtins), r.installed()...)
 	sort.Strings(names)
-	names = slices.Compact(names)
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "chain" }) // it is --step
 	if i := slices.Index(names, "exec"); i >= 0 {
 		names[i] = "exec:COMMAND" // it is of no use without
 	}

@@ -44,18 +44,21 @@ func TestResolve(t *testing.T) {
 	builtin := func(name string) Named {
 		return Named{Path: "/bin/gpurun", Args: []string{"gpurun-kernel", name}, Config: Config(`{"a":1}`)}
 	}
+	program := func(path string) Named {
+		return Named{Path: path, Config: Config(`{"a":1}`), Files: []string{path}}
+	}
 	found := []struct {
 		name string
 		want Named
 	}{
 		{"echo", builtin("echo")}, // before a file of that name in the search path
-		{"./kernel", Named{Path: kernel, Config: Config(`{"a":1}`)}},
-		{"../work/kernel", Named{Path: kernel, Config: Config(`{"a":1}`)}},
-		{kernel, Named{Path: kernel, Config: Config(`{"a":1}`)}},
-		{"a:b/kernel", Named{Path: odd, Config: Config(`{"a":1}`)}},
-		{"tool", Named{Path: tool, Config: Config(`{"a":1}`)}},
-		{"link", Named{Path: filepath.Join(dir, "installed", "link"), Config: Config(`{"a":1}`)}},
-		{"local", Named{Path: relative, Config: Config(`{"a":1}`)}},
+		{"./kernel", program(kernel)},
+		{"../work/kernel", program(kernel)},
+		{kernel, program(kernel)},
+		{"a:b/kernel", program(odd)},
+		{"tool", program(tool)},
+		{"link", program(filepath.Join(dir, "installed", "link"))},
+		{"local", program(relative)},
 	}
 	for _, test := range found {
 		t.Run(test.name, func(t *testing.T) {

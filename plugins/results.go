@@ -41,6 +41,7 @@ type Result struct {
 	Verdict Verdict
 	Lines   [][]byte // Verdict Lines: one or more
 	Message string   // Verdict Failed
+	Step    string   // Verdict Failed: where in a chain; empty where there is none
 }
 
 // maxColumns is how many members a splice can look for at once.
@@ -104,6 +105,11 @@ func (r *Results) Drop(i int) { r.set(i, Result{Verdict: Dropped}) }
 // it should depend on the record alone.
 func (r *Results) Fail(i int, message string) {
 	r.set(i, Result{Verdict: Failed, Message: message})
+}
+
+// FailIn is Fail for a kernel that is several: step is the one that rejects it.
+func (r *Results) FailIn(i int, step, message string) {
+	r.set(i, Result{Verdict: Failed, Message: message, Step: step})
 }
 
 // Failf is Fail with a format.

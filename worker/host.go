@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -52,31 +49,6 @@ func (h *kernelHost) resolver() plugins.Resolver {
 		SearchPath: os.Getenv("GPURUN_PLUGIN_PATH"), Dir: h.setup.Dir,
 		Python: plugins.PythonOptions(h.setup.Python),
 	}
-}
-
-// files are those that the kernel's results depend on: its program, or the
-// program and the scripts that an exec: command names.
-func (h *kernelHost) files() []string {
-	command, isExec := strings.CutPrefix(h.setup.Kernel, "exec:")
-	if !isExec {
-		if self, err := os.Executable(); err == nil && self == h.named.Path {
-			return h.named.Files // a built-in, and what it hosts
-		}
-		return []string{h.named.Path}
-	}
-	var files []string
-	for i, word := range strings.Fields(command) {
-		path := word
-		if i == 0 && !strings.Contains(word, "/") {
-			path, _ = exec.LookPath(word)
-		} else if !filepath.IsAbs(path) {
-			path = filepath.Join(h.setup.Dir, path)
-		}
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			files = append(files, path)
-		}
-	}
-	return files
 }
 
 // describe starts the process and asks it what it is.

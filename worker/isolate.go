@@ -93,7 +93,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		_ = s.run.worker.host.trim(s.run.ctx)
 		if hi-lo == 1 { // frameworks' messages hold figures that differ from run to run
 			failure = fault.New(fault.OOM, "out of device memory, even alone").
-				WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail))
+				WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail)).InStep(failure.Step)
 		}
 	}
 	if hi-lo == 1 {

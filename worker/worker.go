@@ -185,7 +185,7 @@ func (w *Worker) serve(ctx context.Context) {
 	if w.setup.DescribeOnly {
 		crash.Point("worker-describe")
 		w.host.close()
-		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Files: w.host.files()}})
+		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Files: w.host.named.Files}})
 		return
 	}
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)

@@ -112,7 +112,7 @@ func (p *partWriter) judgeFirst(job *work) {
 		failure := v.fault
 		if failure == nil {
 			if result := v.results.At(v.index); result.Verdict == plugins.Failed {
-				failure = fault.New(fault.Record, "%s", result.Message)
+				failure = rejected(result)
 			}
 		}
 		if failure == nil || same != nil && same.Message != failure.Message {
@@ -175,7 +175,7 @@ func (p *partWriter) settle(record chunk.Record, i int, v verdict, encoder *enco
 	case plugins.Dropped:
 		return p.part.Drop()
 	case plugins.Failed:
-		return p.fail(record, fault.New(fault.Record, "%s", result.Message))
+		return p.fail(record, rejected(result))
 	}
 	lines, refusal := encoder.encode(record.Data, i, v)
 	if refusal != nil {
@@ -189,4 +189,9 @@ func (p *partWriter) fail(record chunk.Record, e *fault.Error) error {
 		return p.part.Pass(record)
 	}
 	return p.part.Fail(record, e)
+}
+
+// rejected is the failure of a record that the kernel rejects.
+func rejected(result plugins.Result) *fault.Error {
+	return &fault.Error{Kind: fault.Record, Message: result.Message, Step: result.Step}
 }

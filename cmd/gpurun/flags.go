@@ -21,6 +21,8 @@ import (
 type jobFlags struct {
 	config       orchestrator.Config
 	kernelConfig string
+	steps        []string
+	stepConfigs  []string
 	pin          string
 	workers      string
 	monitor      string
@@ -43,6 +45,8 @@ func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	c := &f.config
 	flags.StringVarP(&c.Kernel, "kernel", "k", "", "the kernel: a Python file (embed.py), exec:COMMAND, a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "", "the kernel's configuration: a JSON `FILE`, or the JSON itself")
+	flags.StringArrayVar(&f.steps, "step", nil, "a kernel of a chain, instead of -k: each `KERNEL` gets what the one before it made of the records, on the same GPU")
+	flags.StringArrayVar(&f.stepConfigs, "step-config", nil, "the configuration of a step: `STEP=JSON` or STEP=FILE; STEP is its name, or its number from 1")
 	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all; default), batch (one per batch), per-record")
 	flags.StringVar(&c.Python, "python", "", "the interpreter of Python kernels: a `PATH` (default the active venv's or conda's, else python3)")
 	flags.IntVar(&c.IOWorkers, "io-workers", 0, "threads that run a Python kernel's prepare(batch) ahead of process (default 4)")
@@ -127,8 +131,17 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if f.split != "auto" && f.split != "" {
 		c.Split = chunk.Split(f.split)
 	}
+	return f.resolveKernel(c)
+}
+
+// resolveKernel reads the configuration of the kernel, or of the steps.
+func (f *jobFlags) resolveKernel(c orchestrator.Config) (orchestrator.Config, error) {
 	var err error
-	c.KernelConfig, err = readConfig(f.kernelConfig)
+	if len(f.steps) > 0 || len(f.stepConfigs) > 0 {
+		c.Kernel, c.KernelConfig, err = chainOf(c.Kernel, f.kernelConfig, f.steps, f.stepConfigs)
+		return c, err
+	}
+	c.KernelConfig, err = readConfig("--kernel-config", f.kernelConfig)
 	return c, err
 }
 
@@ -154,7 +167,7 @@ func (f *jobFlags) resolveDevices(c *orchestrator.Config) (err error) {
 }
 
 // readConfig takes JSON, or the name of a file that holds it.
-func readConfig(value string) ([]byte, error) {
+func readConfig(flag, value string) ([]byte, error) {
 	if value == "" {
 		return nil, nil
 	}
@@ -162,14 +175,14 @@ func readConfig(value string) ([]byte, error) {
 		return []byte(value), nil
 	}
 	if strings.HasPrefix(strings.TrimSpace(value), "{") {
-		return nil, usagef("--kernel-config is no valid JSON: %s", value)
+		return nil, usagef("%s is no valid JSON: %s", flag, value)
 	}
 	data, err := os.ReadFile(value)
 	if err != nil {
-		return nil, usagef("--kernel-config: %w", err)
+		return nil, usagef("%s: %w", flag, err)
 	}
 	if !json.Valid(data) {
-		return nil, usagef("--kernel-config: %s is no valid JSON", value)
+		return nil, usagef("%s: %s is no valid JSON", flag, value)
 	}
 	return data, nil
 }

@@ -58,7 +58,9 @@ func newPluginCheck() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	f.registerKernel(flags)
-	flags.Lookup("kernel").Hidden = true // it is the argument
+	for _, name := range []string{"kernel", "step", "step-config"} {
+		flags.Lookup(name).Hidden = true // it is the argument
+	}
 	flags.StringVar(&f.config.GPUs, "gpus", "all", "the device to check on, the first of: all, 1, cpu:1")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long a check may take, loading the model included")
 	flags.BoolVar(&f.neighbours, "neighbours", false, "a record's result may depend on the others of its batch")
@@ -73,7 +75,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	config, err := f.config, error(nil)
-	if config.KernelConfig, err = readConfig(f.kernelConfig); err != nil {
+	if config.KernelConfig, err = readConfig("--kernel-config", f.kernelConfig); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

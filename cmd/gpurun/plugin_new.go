@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/examples"
 )
 
 //go:embed all:scaffold
@@ -22,7 +24,7 @@ const modulePath = "github.com/gpurun/gpurun"
 func newPluginNew() *cobra.Command {
 	source := ""
 	cmd := &cobra.Command{
-		Use:   "new go|python DIR",
+		Use:   "new go|python|cuda DIR",
 		Short: "Begin a kernel: a folder that builds, runs and passes the check as it is",
 		Long: `Begin a kernel in DIR, which must not exist or be empty: a small one that works, its
 test, and a sample of records to check it with.
@@ -31,7 +33,9 @@ test, and a sample of records to check it with.
   gpurun plugin check my-kernel/kernel.py my-kernel/sample.jsonl
 
   gpurun plugin new go my-kernel
-  cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl`,
+  cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl
+
+  gpurun plugin new cuda my-kernel     # the same with a kernel in CUDA`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return scaffold(args[0], args[1], source) },
 	}
@@ -39,55 +43,63 @@ test, and a sample of records to check it with.
 	return cmd
 }
 
-// languages are those of the scaffolds, with what to type next.
-var languages = map[string]string{
-	"python": "gpurun plugin check %[1]s/kernel.py %[1]s/sample.jsonl",
-	"go":     "cd %[1]s && go build && gpurun plugin check ./%[2]s sample.jsonl",
+// language is one of the scaffolds.
+type language struct {
+	files fs.FS
+	root  string
+	next  string // what to type next
+	isGo  bool
 }
 
-func scaffold(language, dir, source string) error {
-	next, known := languages[language]
+var languages = map[string]language{
+	"python": {scaffolds, "scaffold/python", "gpurun plugin check %[1]s/kernel.py %[1]s/sample.jsonl", false},
+	"go":     {scaffolds, "scaffold/go", "cd %[1]s && go build && gpurun plugin check ./%[2]s sample.jsonl", true},
+	"cuda":   {examples.CUDA, "cuda-kernel", "cd %[1]s && go build && gpurun plugin check ./%[2]s", true},
+}
+
+func scaffold(name, dir, source string) error {
+	chosen, known := languages[name]
 	if !known {
-		return usagef("%q is none of the languages: go, python", language)
+		return usagef("%q is none of the languages: go, python, cuda", name)
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return usagef("%s is not empty", dir)
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return usagef("%w", err)
 	}
-	name := filepath.Base(dir)
+	name = filepath.Base(dir)
 	if abs, err := filepath.Abs(dir); err == nil {
 		name = filepath.Base(abs)
 	}
-	if err := writeScaffold(language, dir, name); err != nil {
+	if err := chosen.write(dir, name); err != nil {
 		return usagef("%w", err)
 	}
-	if language == "go" {
+	if chosen.isGo {
 		if err := makeModule(dir, name, source); err != nil {
 			return err
 		}
 	}
-	fmt.Printf("made %s; next:\n  "+next+"\n", dir, name)
+	fmt.Printf("made %s; next:\n  "+chosen.next+"\n", dir, name)
 	return nil
 }
 
-// writeScaffold copies the files of a language. Names end in .tmpl there, so that
-// the go command does not take them for its own.
-func writeScaffold(language, dir, name string) error {
-	root := "scaffold/" + language
-	return fs.WalkDir(scaffolds, root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
+// write copies the files of a language. Names end in .tmpl where the go command
+// would take them for its own; what is a test of ours already stays where it is.
+func (l language) write(dir, name string) error {
+	names := strings.NewReplacer("NAME", name, modulePath+"/examples/cuda-kernel", moduleName(name), "minhash-cuda", name)
+	return fs.WalkDir(l.files, l.root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || strings.HasSuffix(entry.Name(), "_test.go") {
 			return err
 		}
-		target := filepath.Join(dir, strings.TrimSuffix(strings.TrimPrefix(path, root), ".tmpl"))
+		target := filepath.Join(dir, strings.TrimSuffix(strings.TrimPrefix(path, l.root), ".tmpl"))
 		if entry.IsDir() {
 			return os.MkdirAll(target, 0o777)
 		}
-		data, err := scaffolds.ReadFile(path)
+		data, err := fs.ReadFile(l.files, path)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(target, []byte(strings.ReplaceAll(string(data), "NAME", name)), 0o666)
+		return os.WriteFile(target, []byte(names.Replace(string(data))), 0o666)
 	})
 }
 

@@ -118,6 +118,9 @@ type Error struct {
 	// Detail is what helps a person find the cause and may differ from run to
 	// run: a traceback, the last lines of stderr. Logs and failures.jsonl only.
 	Detail string `json:"detail,omitempty"`
+	// Step is the one of several kernels in a chain that it happened in; empty where
+	// there is but one, or nobody knows.
+	Step string `json:"step,omitempty"`
 
 	cause error
 }
@@ -148,6 +151,15 @@ func Wrap(kind Kind, err error) error {
 func (e *Error) WithDetail(detail string) *Error {
 	c := *e
 	c.Detail = detail
+	return &c
+}
+
+// InStep returns a copy of e that names the step, unless e names one already.
+func (e *Error) InStep(step string) *Error {
+	c := *e
+	if c.Step == "" {
+		c.Step = step
+	}
 	return &c
 }
 

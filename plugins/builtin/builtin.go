@@ -5,6 +5,7 @@ package builtin
 
 import (
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/chain"
 	"github.com/gpurun/gpurun/plugins/echo"
 	"github.com/gpurun/gpurun/plugins/exec"
 	"github.com/gpurun/gpurun/plugins/minhash"
@@ -14,6 +15,7 @@ import (
 // Kernels returns the built-in kernels by name.
 func Kernels() map[string]func() plugins.Kernel {
 	return map[string]func() plugins.Kernel{
+		"chain":   chain.New,
 		"echo":    echo.New,
 		"exec":    exec.New,
 		"minhash": minhash.New,

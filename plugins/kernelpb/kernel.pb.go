@@ -29,10 +29,12 @@ const (
 
 // Failure is a classified error; kind is a fault.Kind's number.
 type Failure struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Kind    uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Detail  string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Which of several kernels in a chain it is of; empty where there is but one.
+	Step          string `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -84,6 +86,13 @@ func (x *Failure) GetMessage() string {
 func (x *Failure) GetDetail() string {
 	if x != nil {
 		return x.Detail
+	}
+	return ""
+}
+
+func (x *Failure) GetStep() string {
+	if x != nil {
+		return x.Step
 	}
 	return ""
 }
@@ -889,7 +898,10 @@ type ProcessReply struct {
 	// A value for each record of the batch, spliced in where the verdict is Columns.
 	Columns []*Column `protobuf:"bytes,7,rep,name=columns,proto3" json:"columns,omitempty"`
 	// What the framework holds now; unset by a kernel that does not know.
-	Memory        *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
+	Memory *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
+	// For each of the messages, the step of a chain that it is of; empty where no
+	// record failed in a step.
+	MessageSteps  []string `protobuf:"bytes,9,rep,name=message_steps,json=messageSteps,proto3" json:"message_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -976,6 +988,13 @@ func (x *ProcessReply) GetColumns() []*Column {
 func (x *ProcessReply) GetMemory() *Memory {
 	if x != nil {
 		return x.Memory
+	}
+	return nil
+}
+
+func (x *ProcessReply) GetMessageSteps() []string {
+	if x != nil {
+		return x.MessageSteps
 	}
 	return nil
 }
@@ -1167,11 +1186,12 @@ var File_kernel_proto protoreflect.FileDescriptor
 
 const file_kernel_proto_rawDesc = "" +
 	"\n" +
-	"\fkernel.proto\x12\x10gpurun.kernel.v1\"O\n" +
+	"\fkernel.proto\x12\x10gpurun.kernel.v1\"c\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\")\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\"\xff\x01\n" +
 	"\x04Info\x12\x12\n" +
@@ -1228,7 +1248,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x1a\n" +
 	"\bconsumed\x18\x03 \x01(\x04R\bconsumed\x12\x14\n" +
-	"\x05spans\x18\x04 \x03(\rR\x05spans\"\xcd\x02\n" +
+	"\x05spans\x18\x04 \x03(\rR\x05spans\"\xf2\x02\n" +
 	"\fProcessReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12\x1a\n" +
@@ -1238,7 +1258,8 @@ const file_kernel_proto_rawDesc = "" +
 	"lineCounts\x12\x1a\n" +
 	"\bmessages\x18\x06 \x03(\tR\bmessages\x122\n" +
 	"\acolumns\x18\a \x03(\v2\x18.gpurun.kernel.v1.ColumnR\acolumns\x120\n" +
-	"\x06memory\x18\b \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\"\xca\x02\n" +
+	"\x06memory\x18\b \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x12#\n" +
+	"\rmessage_steps\x18\t \x03(\tR\fmessageSteps\"\xca\x02\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05width\x18\x02 \x01(\rR\x05width\x12\x1c\n" +

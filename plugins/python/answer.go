@@ -22,6 +22,8 @@ type answer struct {
 	// Refused records were not computed. All others are, in order, what the rest
 	// is about.
 	Refused []refusal `json:"refused"`
+	// Dropped records did not come to the last step of a chain.
+	Dropped *area `json:"dropped"`
 	// Verdicts are one byte a record; without them all records get the columns.
 	Verdicts *area         `json:"verdicts"`
 	Columns  []replyColumn `json:"columns"`
@@ -34,6 +36,7 @@ type answer struct {
 }
 
 type refusal struct {
+	Step    string `json:"step"`
 	Message string `json:"message"`
 	Rows    area   `json:"rows"`
 }
@@ -54,6 +57,7 @@ type decoder struct {
 	results *plugins.Results
 	rows    []int // the records that were computed
 
+	step     string // the last of a chain
 	nanFails bool
 	nulls    int64 // numbers in encoded values that became null
 }
@@ -68,7 +72,7 @@ func (d *decoder) decode(memory []byte, a *answer) error {
 		return errNonsense // that half is ours
 	}
 	d.block = block
-	if err := d.refuse(a.Refused); err != nil {
+	if err := d.refuse(a); err != nil {
 		return err
 	}
 	if err := d.verdicts(a); err != nil {
@@ -96,20 +100,29 @@ func part(memory []byte, a *area) ([]byte, error) {
 
 var errNonsense = fault.New(fault.Batch, "Python's answer contradicts itself")
 
-// refuse fails the records that were not computed.
-func (d *decoder) refuse(refused []refusal) error {
+// refuse settles the records that were not computed, or not to the end.
+func (d *decoder) refuse(a *answer) error {
 	gone := make([]bool, d.batch.Len())
-	for _, r := range refused {
-		rows, err := d.counts(&r.Rows)
+	settle := func(rows *area, verdict func(row int)) error {
+		list, err := d.counts(rows)
 		if err != nil {
 			return err
 		}
-		for _, row := range rows {
+		for _, row := range list {
 			if int(row) >= len(gone) || gone[row] {
 				return errNonsense
 			}
 			gone[row] = true
-			d.results.Fail(int(row), r.Message)
+			verdict(int(row))
+		}
+		return nil
+	}
+	if err := settle(a.Dropped, d.results.Drop); err != nil {
+		return err
+	}
+	for _, r := range a.Refused {
+		if err := settle(&r.Rows, func(row int) { d.results.FailIn(row, r.Step, r.Message) }); err != nil {
+			return err
 		}
 	}
 	for i, is := range gone {
@@ -202,7 +215,7 @@ func (d *decoder) verdicts(a *answer) error {
 			if len(messages) == 0 {
 				return errNonsense
 			}
-			d.results.Fail(row, string(messages[0]))
+			d.results.FailIn(row, d.step, string(messages[0]))
 			messages = messages[1:]
 		default:
 			return errNonsense
@@ -226,7 +239,7 @@ func (d *decoder) patch(row int, object []byte) {
 		n := min(len(members), maxFields)
 		var info jsonline.Info
 		if err := jsonline.Want(names[:n]...).Scan(line, &info); err != nil || !info.Object {
-			d.results.Fail(row, "the record is no JSON object: the kernel's members have no place in it")
+			d.results.FailIn(row, d.step, "the record is no JSON object: the kernel's members have no place in it")
 			return
 		}
 		line = jsonline.Splice(nil, line, &info, members[:n])
@@ -333,7 +346,7 @@ func nest[T any](d *decoder, c replyColumn, values []T, write func([]byte, T) ([
 			return dst
 		})
 		if nulls > 0 && d.nanFails && d.results.At(d.rows[i]).Verdict == plugins.NoVerdict {
-			d.results.Failf(d.rows[i], "kernel returned NaN or infinity in column %q", c.Name)
+			d.results.FailIn(d.rows[i], d.step, fmt.Sprintf("kernel returned NaN or infinity in column %q", c.Name))
 		}
 		d.nulls += nulls
 	}

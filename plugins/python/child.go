@@ -20,7 +20,7 @@ import (
 var sources embed.FS
 
 // modules are those of the runner, each behind those that it imports.
-var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "describe", "devices", "kernel"}
+var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "kernel"}
 
 // bootstrap starts the runner. It must be understood by any Python, so that one
 // that is too old can be told from one that is none. The modules lie at the start
@@ -142,12 +142,23 @@ func (c *child) start(size int) error {
 	return nil
 }
 
+// mallocVariables keep glibc from giving the memory of a batch's strings back to the
+// system, only to ask for it again with the next batch, page by page.
+var mallocVariables = []string{"MALLOC_TRIM_THRESHOLD_=268435456", "MALLOC_MMAP_THRESHOLD_=33554432"}
+
 // environment is this process's own, without what go-plugin told it: a gpurun
 // kernel that the user's code started would answer with a handshake.
 func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "PLUGIN_")
 	})
+	for _, entry := range mallocVariables {
+		name, _, _ := strings.Cut(entry, "=")
+		if _, set := os.LookupEnv(name); !set {
+			env = append(env, entry)
+		}
+	}
+	return env
 }
 
 // greet reads the version, which is the first line of all.

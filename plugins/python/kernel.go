@@ -49,6 +49,7 @@ type kernel struct {
 	broken  error    // why no further batch can be computed
 	closing bool
 
+	taken  atomic.Uint64                           // results
 	nulls  int64                                   // of the listening goroutine, until it has ended
 	memory atomic.Pointer[plugins.FrameworkMemory] // as it was said last
 }
@@ -70,21 +71,47 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	if err := k.start(ctx, config); err != nil {
 		return plugins.Info{}, err
 	}
-	reply, err := k.ask(ctx, order{Type: "describe", File: k.config.File}, "described")
+	info := plugins.Info{Name: "Python", Version: fmt.Sprintf("%s %s", k.python.version, k.python.interpreter), CanTrim: true}
+	for i, step := range k.steps() {
+		if err := k.describe(ctx, step, &info, i == 0); err != nil {
+			return plugins.Info{}, err
+		}
+	}
+	k.info, k.asked = info, true
+	return info, nil
+}
+
+// describe adds what one file says to what is known of those before it.
+func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *plugins.Info, first bool) error {
+	reply, err := k.ask(ctx, order{Type: "describe", File: step.File}, "described")
 	if err != nil {
-		return plugins.Info{}, k.unusable(err)
+		return unusable(step.File, err)
 	}
 	if len(reply.Missing) > 0 {
-		return plugins.Info{}, k.missing(reply.Missing)
+		return k.missing(step.File, reply.Missing)
 	}
-	k.info = plugins.Info{
-		Name: "Python", Version: fmt.Sprintf("%s %s", k.python.version, k.python.interpreter),
-		BatchSize: reply.BatchSize, NeedsGPU: reply.NeedsGPU, MinMemory: reply.MinMemory << 20,
-		Frameworks: frameworks(reply.Versions), CanTrim: true, InFlight: k.inFlight(reply.Prepare),
-		Inputs: reply.Inputs[:min(len(reply.Inputs), maxInputs)],
+	if reply.BatchSize > 0 && (info.BatchSize == 0 || reply.BatchSize < info.BatchSize) {
+		info.BatchSize = reply.BatchSize
 	}
-	k.names, k.asked = fieldNames(reply.Inputs), true
-	return k.info, nil
+	info.NeedsGPU = info.NeedsGPU || reply.NeedsGPU
+	info.MinMemory += reply.MinMemory << 20
+	for _, framework := range frameworks(reply.Versions) {
+		if !slices.Contains(info.Frameworks, framework) {
+			info.Frameworks = append(info.Frameworks, framework)
+		}
+	}
+	if first { // the others see what it made of the records
+		info.InFlight = k.inFlight(reply.Prepare)
+		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
+		k.names = fieldNames(reply.Inputs)
+	}
+	return nil
+}
+
+// steps are the files, in order.
+func (k *kernel) steps() []plugins.PythonStep {
+	first := plugins.PythonStep{Name: k.config.Name, File: k.config.File, Config: k.config.Config}
+	return append([]plugins.PythonStep{first}, k.config.Then...)
 }
 
 // inFlight is how many batches Python is given: the one that it computes, the one
@@ -106,9 +133,9 @@ func (k *kernel) ioWorkers() int {
 
 // missing says what to type where something that the kernel requires is not
 // installed.
-func (k *kernel) missing(names []string) error {
+func (k *kernel) missing(file string, names []string) error {
 	return fault.New(fault.Incompatible, "kernel %s requires %s, which %s (Python %s) does not have; install it with: %s -m pip install %s",
-		filepath.Base(k.config.File), strings.Join(names, ", "), k.python.interpreter, k.python.version,
+		filepath.Base(file), strings.Join(names, ", "), k.python.interpreter, k.python.version,
 		k.python.interpreter, strings.Join(quoted(names), " "))
 }
 
@@ -171,11 +198,11 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	}
 	k.python.printer.name(device.Name)
 	reply, err := k.ask(ctx, order{
-		Type: "open", File: k.config.File, Config: k.config.Config, Device: &device,
+		Type: "open", Steps: k.steps(), Device: &device,
 		IOWorkers: k.ioWorkers(), NaN: k.config.NaN,
 	}, "opened")
 	if err != nil {
-		return k.unusable(err)
+		return unusable(k.fileOf(fault.As(err)), err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,13 +210,29 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	return nil
 }
 
-// unusable says which kernel it is that cannot be used.
-func (k *kernel) unusable(err error) error {
+// unusable says which file it is that cannot be used.
+func unusable(file string, err error) error {
 	e := fault.As(err)
 	if e == nil {
 		return err
 	}
-	return fault.New(e.Kind, "kernel %s: %w", filepath.Base(k.config.File), err).WithDetail(e.Detail)
+	return fault.New(e.Kind, "kernel %s: %w", filepath.Base(file), err).WithDetail(e.Detail).InStep(e.Step)
+}
+
+// fileOf is that of the step in which something happened.
+func (k *kernel) fileOf(e *fault.Error) string {
+	for _, step := range k.steps() {
+		if e != nil && e.Step != "" && step.Name == e.Step {
+			return step.File
+		}
+	}
+	return k.config.File
+}
+
+// failure is what Python says of an exception. Nobody has classified it: its text
+// does, if anything.
+func (r *report) failure() error {
+	return fault.New(fault.Unknown, "%s", r.Message).WithDetail(r.Detail).InStep(r.Step)
 }
 
 // ask sends an order and waits for the reply of that type.
@@ -208,7 +251,7 @@ func (k *kernel) ask(ctx context.Context, o order, want string) (report, error) 
 		case want:
 			return reply, nil
 		case "failed":
-			return reply, plugins.Detail(errors.New(reply.Message), reply.Detail)
+			return reply, reply.failure()
 		}
 		return reply, fault.New(fault.Crash, "Python answered %q instead of %q", reply.Type, want)
 	case <-k.ended:

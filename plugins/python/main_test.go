@@ -138,6 +138,9 @@ func texts(results *plugins.Results) []string {
 		case plugins.Lines:
 			list = append(list, string(bytes.Join(result.Lines, []byte("+"))))
 		case plugins.Failed:
+			if result.Step != "" {
+				result.Message = result.Step + ": " + result.Message
+			}
 			list = append(list, "failed: "+result.Message)
 		case plugins.Columns:
 			var values []string

@@ -32,13 +32,15 @@ type field struct {
 type order struct {
 	Type string `json:"type"`
 
-	// describe, open
-	File       string          `json:"file,omitempty"`
-	Frameworks []string        `json:"frameworks,omitempty"`
-	Config     json.RawMessage `json:"config,omitempty"`
-	Device     *plugins.Device `json:"device,omitempty"`
-	IOWorkers  int             `json:"io_workers,omitempty"`
-	NaN        string          `json:"nan,omitempty"`
+	// describe
+	File       string   `json:"file,omitempty"`
+	Frameworks []string `json:"frameworks,omitempty"`
+
+	// open
+	Steps     []plugins.PythonStep `json:"steps,omitempty"`
+	Device    *plugins.Device      `json:"device,omitempty"`
+	IOWorkers int                  `json:"io_workers,omitempty"`
+	NaN       string               `json:"nan,omitempty"`
 
 	// batch, fields
 	Batch  uint64  `json:"batch,omitempty"`
@@ -46,7 +48,10 @@ type order struct {
 	Fields []field `json:"fields,omitempty"`
 	Lines  *field  `json:"lines,omitempty"`
 	Ask    uint64  `json:"ask,omitempty"`
-	Error  string  `json:"error,omitempty"`
+	// Taken is how many results were taken, so that their memory is free; with
+	// batch and taken.
+	Taken uint64 `json:"taken,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // report is a message from Python.
@@ -57,6 +62,7 @@ type report struct {
 	Batch   uint64 `json:"batch"`
 	Message string `json:"message"`
 	Detail  string `json:"detail"`
+	Step    string `json:"step"` // of a chain; also of a result's messages
 
 	description // described; opened has its inputs
 

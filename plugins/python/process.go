@@ -2,7 +2,6 @@ package python
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -25,7 +24,7 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 	k.batches = append(k.batches, b)
 	k.mu.Unlock()
 
-	o := order{Type: "batch", Batch: b.number, Count: batch.Len()}
+	o := order{Type: "batch", Batch: b.number, Count: batch.Len(), Taken: k.taken.Load()}
 	if err := k.fill(&o, &k.extract, b, names, lines, true); err != nil {
 		k.withdraw(b, err)
 		return nil
@@ -110,6 +109,8 @@ func (k *kernel) take(python *child, r report, asked *extractor) error {
 	switch {
 	case r.Type == "ask":
 		return k.supply(python, r, asked)
+	case r.Type == "space": // all results that came before it are taken
+		return python.channel.send(order{Type: "taken", Taken: k.taken.Load()})
 	case r.Type == "result", r.Type == "failed" && r.Batch > 0:
 		return k.complete(python, r)
 	}
@@ -169,20 +170,21 @@ func (k *kernel) complete(python *child, r report) error {
 	k.mu.Unlock()
 	k.space.give(b.number)
 	if r.Type == "failed" {
-		b.finish(plugins.Detail(errors.New(r.Message), r.Detail))
+		b.finish(r.failure())
 		return nil
 	}
 	if r.Memory != nil {
 		k.memory.Store(r.Memory)
 	}
-	d := &decoder{batch: b.batch, results: b.results, nanFails: k.config.NaN == "error"}
+	d := &decoder{batch: b.batch, results: b.results, step: r.Step, nanFails: k.config.NaN == "error"}
 	err := d.decode(python.memory.data, &r.answer)
 	k.nulls += d.nulls
 	if err == nil {
 		python.memory.release(int(r.Block[0]), int(r.Block[0]+r.Block[1]))
 	}
 	b.finish(err)
-	return python.channel.send(order{Type: "taken"})
+	k.taken.Add(1)
+	return nil
 }
 
 // fail completes everything in flight with err, and everything to come.

@@ -136,9 +136,11 @@ class Batch(collections.abc.Sequence):
         batch.get("text", "")      all texts, and "" where there is none
     """
 
-    def __init__(self, source, rows=None):
-        self._source = source
+    def __init__(self, source, step, rows=None, extra=None, items=None):
+        self._source, self._step = source, step
         self._rows = rows  # which records of the source; None for all
+        self._extra = extra or {}  # columns that steps before this one have added
+        self._items = items  # what such steps made of records; None where they are as they came
         self._columns = {}
         self._records = None
 
@@ -149,8 +151,7 @@ class Batch(collections.abc.Sequence):
         if isinstance(key, str):
             return self._column(key)
         if self._records is None:
-            rows = range(self._source.count) if self._rows is None else self._rows
-            self._records = [Record(self._source, i) for i in rows]
+            self._records = [self._record(i, row) for i, row in enumerate(self._all_rows())]
         return self._records[key]
 
     def __iter__(self):
@@ -159,70 +160,96 @@ class Batch(collections.abc.Sequence):
     def __contains__(self, key):
         if not isinstance(key, str):
             return any(record == key for record in self)
-        return len(self._absent(self._source.field(key))) < len(self)
+        return key in self._extra or len(self._absent(key)) < len(self)
 
     def get(self, name, default=None):
         """The column, with default where a record has no such member."""
-        field = self._source.field(name)
-        if not self._absent(field):
+        absent = () if name in self._extra else self._absent(name)
+        if not absent:
             return self._column(name)
-        values = list(self._pick(field.values()))
-        for i in self._absent(field):
+        values = self._values(name)
+        for i in absent:
             values[i] = default
         return values
 
+    def _all_rows(self):
+        return range(self._source.count) if self._rows is None else self._rows
+
+    def _record(self, i, row):
+        item = self._items[i] if self._items else None
+        given = {name: values[i] for name, values in self._extra.items()}
+        return Record(self._source, row, given) if item is None else {**item, **given}
+
     def _column(self, name):
+        if name in self._extra:
+            return self._extra[name]
         if name not in self._columns:
-            field = self._source.field(name)
-            absent = self._absent(field)
+            absent = self._absent(name)
             if absent:
                 raise MissingField(name, self, absent)
-            self._columns[name] = self._make(name, field)
+            self._columns[name] = self._make(name)
         return self._columns[name]
 
-    def _absent(self, field):
+    def _absent(self, name):
+        """The positions of records that have no such member."""
+        if self._items:
+            return [i for i, record in enumerate(self) if name not in record]
+        field = self._source.field(name)
         if not field.missing:
             return ()
-        rows = range(self._source.count) if self._rows is None else self._rows
-        return [i for i, row in enumerate(rows) if field.absent(row)]
+        return [i for i, row in enumerate(self._all_rows()) if field.absent(row)]
 
-    def _pick(self, values):
-        return values if self._rows is None else [values[i] for i in self._rows]
+    def _values(self, name):
+        """The members as a list of the caller's own; None where there is none."""
+        if self._items:
+            return [record.get(name) for record in self]
+        values = self._source.field(name).values()
+        return list(values) if self._rows is None else [values[i] for i in self._rows]
 
-    def _make(self, name, field):
-        framework = self._source.program.inputs.get(name)
+    def _make(self, name):
+        framework = self._step.inputs.get(name)
         if framework:
-            return to_framework(name, framework, self._numbers(field), self._source.program.context)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and field.numeric():
-            return self._numbers(field)
-        values = self._pick(field.values())
-        return list(values)
+            return to_framework(name, framework, self._numbers(name), self._step.context)
+        if sys.modules.get("numpy") is not None and not self._items and self._source.field(name).numeric():
+            return self._numbers(name)
+        return self._values(name)
 
-    def _numbers(self, field):
+    def _numbers(self, name):
         import numpy
-        if not field.numeric():
-            return numpy.array(self._pick(field.values()))
+        field = None if self._items else self._source.field(name)
+        if field is None or not field.numeric():
+            return numpy.array(self._values(name))
         values = field.numpy(numpy)
         return values if self._rows is None else values[self._rows]
 
+    def _only(self, positions):
+        """The batch of the records at these positions."""
+        rows = self._all_rows()
+        extra = {name: pick(values, positions) for name, values in self._extra.items()}
+        items = [self._items[i] for i in positions] if self._items else None
+        return Batch(self._source, self._step, [rows[i] for i in positions], extra, items)
+
     def _without(self, positions):
         """The batch without the records at these positions."""
-        rows = range(self._source.count) if self._rows is None else self._rows
         gone = set(positions)
-        return Batch(self._source, [row for i, row in enumerate(rows) if i not in gone])
+        return self._only([i for i in range(len(self)) if i not in gone])
+
+
+def pick(values, positions):
+    """Some values of a column, whatever it is made of."""
+    return values[positions] if hasattr(values, "shape") else [values[i] for i in positions]
 
 
 class Record(collections.abc.MutableMapping):
     """One record. Members are fetched when they are asked for, and what is
     changed is known, so that the rest of the line can stay as it is."""
 
-    __slots__ = ("_source", "_row", "_values", "_changed", "_removed", "_whole")
+    __slots__ = ("_source", "_row", "_values", "_given", "_changed", "_removed", "_whole")
 
-    def __init__(self, source, row):
+    def __init__(self, source, row, given):
         self._source, self._row = source, row
-        self._values, self._changed = {}, set()
-        self._removed, self._whole = False, False
+        self._values, self._given = given, frozenset(given)  # by steps before this one
+        self._changed, self._removed, self._whole = set(), False, False
 
     def __getitem__(self, key):
         if key not in self._values and not self._whole and isinstance(key, str):
@@ -288,11 +315,16 @@ class Record(collections.abc.MutableMapping):
         """The members that differ from the line: None if some were removed."""
         if self._removed:
             return None
-        changed = {key: value for key, value in self._values.items()
-                   if key in self._changed or isinstance(value, (list, dict)) and self._differs(key, value)}
-        return changed
+        return {key: value for key, value in self._values.items() if key in self._given or self._differs(key, value)}
+
+    def touched(self):
+        """Whether this step has changed it."""
+        return self._removed or any(key not in self._given and self._differs(key, value) for key, value in self._values.items()) \
+            or not self._given.isdisjoint(self._changed)
 
     def _differs(self, key, value):
+        if key in self._changed or not isinstance(value, (list, dict)):
+            return key in self._changed
         if self._whole:
             return json.loads(self._source.line(self._row)).get(key) != value
         return self._source.field(key).values()[self._row] != value

@@ -189,6 +189,8 @@ class Columns:
     def collect(self):
         """Take what was still on its way from the device."""
         later, self.later = self.later, []
+        if not later:
+            return
         for name, values, take in later:
             take(name, values)
         self.columns.sort(key=lambda column: self.names.index(column["name"]))

@@ -8,11 +8,12 @@ import sys
 import threading
 import time
 
-from gpurun_runner.batch import Batch, MissingField, Record, Source
+from gpurun_runner.batch import Batch, MissingField, Source
+from gpurun_runner.chain import advance, last_reply
 from gpurun_runner.describe import describe
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
-from gpurun_runner.failure import ResultError, explain, first_line, kind_of
+from gpurun_runner.failure import ResultError, explain, first_line
 from gpurun_runner.reply import Reply
 from gpurun_runner.wire import Arena, Channel
 
@@ -20,11 +21,9 @@ from gpurun_runner.wire import Arena, Channel
 class Context:
     """What setup(ctx) is told."""
 
-    def __init__(self, message):
-        device = message["device"]
-        self.config = message.get("config")
-        if self.config is None:
-            self.config = {}
+    def __init__(self, order, config):
+        device = order["device"]
+        self.config = {} if config is None else config
         self.device = "cuda:0" if device["gpu"] else "cpu"
         self.gpu = device["index"] if device["gpu"] else None
         self.gpus = device["count"]
@@ -55,22 +54,54 @@ def takes_argument(function):
     return code is None or code.co_argcount > (1 if hasattr(function, "__self__") else 0) or bool(code.co_flags & 4)
 
 
+class Step:
+    """One kernel file. A chain has several, in one process."""
+
+    def __init__(self, order, step):
+        self.name = step.get("name", "")  # "" where there is but one
+        self.context = Context(order, step.get("config"))
+        self.module = load(step["file"])
+        self.process = self.function("process")
+        if self.process is None:
+            raise ResultError("it has no function process(batch)")
+        setup = self.function("setup")
+        if setup is not None:
+            setup(self.context) if takes_argument(setup) else setup()
+        self.prepare = self.function("prepare")
+        inputs = getattr(self.module, "inputs", ())
+        self.inputs = dict(inputs) if isinstance(inputs, dict) else {}
+        self.fields = [name for name in inputs if isinstance(name, str)] if isinstance(inputs, (list, tuple, dict)) else []
+
+    def function(self, name):
+        function = getattr(self.module, name, None)
+        return function if callable(function) else None
+
+    def result(self, batch, prepared=None):
+        """What process makes of a batch; a generator is run to its end."""
+        if self.prepare is not None and prepared is None:
+            prepared = self.prepare(batch)
+        result = self.process(batch if self.prepare is None else prepared)
+        return list(result) if isinstance(result, collections.abc.Iterator) else result
+
+
 class NothingLeft(Exception):
-    """Every record of the batch lacks something."""
+    """No record of the batch is left for the next step."""
 
 
 class Task:
-    """One batch on its way through prepare and process."""
+    """One batch on its way through the steps."""
 
     def __init__(self, source, program):
         self.source, self.program = source, program
-        self.batch = Batch(source)
-        self.refused = []  # (message, rows of the source)
+        self.step = program.steps[0]
+        self.batch = Batch(source, self.step)
+        self.refused = []  # (step, message, rows of the source)
+        self.dropped = []  # rows of the source
         self.prepared, self.prepared_of, self.error = None, None, None
-        self.ready = threading.Event()
+        self.ready = None  # an Event, where prepare runs ahead
 
     def prepare(self):
-        """Run prepare, in whichever thread this is."""
+        """Run the first step's prepare, in whichever thread this is."""
         try:
             self.persist(self.prepare_once)
         except BaseException as error:
@@ -78,23 +109,27 @@ class Task:
         self.ready.set()
 
     def prepare_once(self):
-        self.prepared, self.prepared_of = self.program.prepare(self.batch), self.batch
+        self.prepared, self.prepared_of = self.step.prepare(self.batch), self.batch
 
     def process(self):
-        """Run process and take what it returns; the reply may not be complete."""
+        """Run the steps and take what the last returns; the reply may not be
+        complete."""
         try:
             if self.error is not None:
                 raise self.error
-            return self.persist(self.process_once)
+            for following in self.program.steps[1:]:
+                result = self.persist(self.result)
+                self.batch = advance(self, result, following)
+                self.step = following
+                self.check_left()
+            return self.persist(lambda: last_reply(self, self.result()))
         except NothingLeft:
             return Reply(0, self.program.encoder)
 
-    def process_once(self):
-        if self.program.prepare is None:
-            return self.take(self.program.process(self.batch))
-        if self.prepared_of is not self.batch:  # some records were left out since
-            self.prepare_once()
-        return self.take(self.program.process(self.prepared))
+    def result(self):
+        # Prepared ahead, unless some records were left out since.
+        prepared = self.prepared if self.prepared_of is self.batch else None
+        return self.step.result(self.batch, prepared)
 
     def persist(self, call):
         """Call, and again without the records that lack a member it wants."""
@@ -104,28 +139,24 @@ class Task:
             except MissingField as missing:
                 if missing.batch is not self.batch:
                     raise
-                self.leave_out(missing)
+                message = "the record has no member %s" % json.dumps(missing.args[0], ensure_ascii=False)
+                self.refuse({i: message for i in missing.positions})
+                self.check_left()
 
-    def leave_out(self, missing):
-        rows = range(self.source.count) if self.batch._rows is None else self.batch._rows
-        message = "the record has no member %s" % json.dumps(missing.args[0], ensure_ascii=False)
-        self.refused.append((message, [rows[i] for i in missing.positions]))
-        self.batch = self.batch._without(missing.positions)
+    def refuse(self, messages):
+        """Fail the records at these positions, and go on without them, and without
+        whatever else their rows have become."""
+        rows = self.batch._all_rows()
+        failed = {}
+        for i, message in messages.items():
+            failed.setdefault(rows[i], message)
+        for row, message in failed.items():
+            self.refused.append((self.step.name, message, row))
+        self.batch = self.batch._without([i for i, row in enumerate(rows) if row in failed])
+
+    def check_left(self):
         if not len(self.batch):
             raise NothingLeft()
-
-    def take(self, result):
-        reply = Reply(len(self.batch), self.program.encoder)
-        if isinstance(result, collections.abc.Mapping) and not isinstance(result, Record):
-            reply.take_columns(result)
-        elif isinstance(result, (list, tuple, Batch, collections.abc.Iterator)):
-            reply.take_list(list(result))
-        elif result is None:
-            raise ResultError("process returned None: return a dict of columns, or a list with a result for each record")
-        else:
-            raise ResultError('process returned %s: return a dict of columns, like {"name": values}, '
-                              "or a list with a result for each record" % kind_of(result))
-        return reply
 
 
 class Program:
@@ -136,9 +167,9 @@ class Program:
         os.register_at_fork(after_in_child=lambda: os.close(3))  # no child may speak for us
         self.channel = Channel(3)
         self.arena = Arena(4, self.channel)
-        self.module = self.process = self.prepare = self.ahead = None
-        self.inputs, self.encoder, self.context = {}, None, None
+        self.steps, self.ahead, self.encoder = [], None, None
         self.memory_due = 0.0
+        self.opening = ""  # the step that is being opened
 
     def run(self):
         waiting = None  # a task whose results are still on their way from the device
@@ -186,10 +217,10 @@ class Program:
                 raise task.error
             reply.collect()
             task.source.over = True
-            reply.send(self, task.source.number, task.refused)
+            reply.send(self, task)
         except BaseException as error:
             task.source.over = True
-            self.channel.send(type="failed", batch=task.source.number, **explain(error))
+            self.channel.send(type="failed", batch=task.source.number, step=task.step.name, **explain(error))
             self.forget(task, error)
 
     def forget(self, task, error):
@@ -222,7 +253,7 @@ class Program:
         try:
             self.channel.send(type=kind, **(work() or {}))
         except BaseException as error:
-            self.channel.send(type="failed", **explain(error))
+            self.channel.send(type="failed", step=self.opening, **explain(error))
 
     def do_describe(self, order):
         self.answer("described", lambda: describe(order["file"], order.get("frameworks") or ()))
@@ -234,35 +265,19 @@ class Program:
         self.answer("opened", lambda: self.open(order))
 
     def open(self, order):
-        self.context = Context(order)
         self.encoder = Encoder(order.get("nan") == "error")
-        self.module = load(order["file"])
-        self.process = self.function("process")
-        if self.process is None:
-            raise ResultError("it has no function process(batch)")
-        setup = self.function("setup")
-        if setup is not None:
-            setup(self.context) if takes_argument(setup) else setup()
-        inputs = getattr(self.module, "inputs", ())
-        if isinstance(inputs, dict):
-            self.inputs = dict(inputs)
-        self.prepare = self.function("prepare")
-        if self.prepare is not None:
+        for step in order["steps"]:
+            self.opening = step.get("name", "")
+            self.steps.append(Step(order, step))
+        if self.steps[0].prepare is not None:
             self.ahead = Ahead(self, max(1, order.get("io_workers", 4)))
-        names = [name for name in inputs if isinstance(name, str)] if isinstance(inputs, (list, tuple, dict)) else []
-        return {"inputs": names}
-
-    def function(self, name):
-        function = getattr(self.module, name, None)
-        return function if callable(function) else None
+        return {"inputs": self.steps[0].fields}
 
     def do_trim(self, order):
         self.answer("trimmed", self.trim)
 
     def trim(self):
-        trim = self.function("trim")
-        if trim is not None:
-            trim()
+        self.call_all("trim")
         self.trim_frameworks()
         return {"memory": self.memory(at_once=True)}
 
@@ -271,10 +286,14 @@ class Program:
         sys.exit(0)
 
     def close(self):
-        close = self.function("close") if self.module is not None else None
-        if close is not None:
-            close()
+        self.call_all("close")
         return {"nulls": self.encoder.nulls if self.encoder else 0}
+
+    def call_all(self, name):
+        for step in self.steps:
+            function = step.function(name)
+            if function is not None:
+                function()
 
 
 class Ahead:
@@ -303,6 +322,7 @@ class Ahead:
         while True:
             order = self.program.task(self.program.channel.order())
             if isinstance(order, Task):
+                order.ready = threading.Event()
                 self.jobs.put(order)
             with self.arrived:
                 self.orders.append(order)

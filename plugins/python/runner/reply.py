@@ -6,7 +6,7 @@ import operator
 
 from gpurun_runner.batch import Record
 from gpurun_runner.columns import Columns
-from gpurun_runner.failure import ResultError, first_line, kind_of, plural
+from gpurun_runner.failure import ResultError, first_line, kind_of
 
 # What became of a record; the first five are plugins.Verdict. (answer.go)
 UNCHANGED, LINES, COLUMNS, DROPPED, FAILED, PATCHED = 1, 2, 3, 4, 5, 6
@@ -38,8 +38,6 @@ class Reply(Columns):
     # Whole records.
 
     def take_list(self, results):
-        if len(results) != self.count:
-            raise ResultError("process returned %s for %s" % (plural(len(results), "result"), plural(self.count, "record")))
         for i, result in enumerate(results):
             try:
                 self.take(i, result)
@@ -90,9 +88,9 @@ class Reply(Columns):
         check_names(result)
         return self.encoder.encode(dict(result))
 
-    def send(self, program, number, refused):
+    def send(self, program, task):
         """Put everything into the shared memory and tell gpurun."""
-        head = {"columns": self.columns}
+        head = {"columns": self.columns, "step": task.step.name}
         if self.verdicts is not None:
             head["verdicts"] = self.put(self.verdicts)
         if self.counts:
@@ -103,14 +101,25 @@ class Reply(Columns):
             texts = [text.encode("utf-8", "replace") for _, text in sorted(self.messages, key=operator.itemgetter(0))]
             head["message_lengths"] = self.put(array.array("I", map(len, texts)))
             head["messages"] = self.put(b"".join(texts))
-        if refused:
-            head["refused"] = [{"message": message, "rows": self.put(array.array("I", rows))} for message, rows in refused]
+        if task.dropped:
+            head["dropped"] = self.put(array.array("I", task.dropped))
+        if task.refused:
+            head["refused"] = [{"step": step, "message": message, "rows": self.put(array.array("I", rows))}
+                               for (step, message), rows in together(task.refused).items()]
         at = program.arena.allocate(self.size)
         head["block"] = [at, self.size]
         for part in self.parts:
             program.arena.write(at, part)
             at += part.nbytes
-        program.channel.send(type="result", batch=number, memory=program.memory(), **head)
+        program.channel.send(type="result", batch=task.source.number, memory=program.memory(), **head)
+
+
+def together(refused):
+    """Rows by what they are refused for, which is the same for many."""
+    groups = {}
+    for step, message, row in refused:
+        groups.setdefault((step, message), []).append(row)
+    return groups
 
 
 def check_names(members):

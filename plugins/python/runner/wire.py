@@ -14,7 +14,9 @@ processes have mapped: the first half is written by gpurun, the second half here
       ◄── ask (a field that did not come along)
       fields ────────────────────────────────►
       ◄─────────────── result (or failed), in order
-      taken ─────────────────────────────────►  its memory is free again
+
+A batch also says how many results gpurun has taken, whose memory is free again; where
+that is not enough, space asks for it, and taken answers.
 
 Only the standard library is imported. numpy, torch and the like are used where
 the kernel has brought them.
@@ -31,6 +33,10 @@ import threading
 from gpurun_runner.failure import ResultError
 
 
+encode = json.JSONEncoder(separators=(",", ":")).encode
+decode = json.JSONDecoder().decode
+
+
 class Channel:
     """The messages. Whoever waits for one reads, for everybody."""
 
@@ -45,7 +51,7 @@ class Channel:
         self.taken = 0  # results that gpurun is through with
 
     def send(self, **message):
-        body = json.dumps(message, separators=(",", ":")).encode()
+        body = encode(message).encode()
         frame = memoryview(struct.pack("<I", len(body)) + body)
         with self.writing:
             while frame:
@@ -89,16 +95,15 @@ class Channel:
         self.reading = True
         self.changed.release()
         try:
-            message = json.loads(self.read())
+            message = decode(self.read().decode())
         finally:
             self.changed.acquire()
             self.reading = False
             self.changed.notify_all()
+        self.taken = message.get("taken", self.taken)
         if message["type"] == "fields":
             self.fields[message["ask"]] = message
-        elif message["type"] == "taken":
-            self.taken += 1
-        else:
+        elif message["type"] != "taken":
             self.orders.append(message)
 
     def read(self):
@@ -151,7 +156,10 @@ class Arena:
         if size > self.end - self.start:
             raise ResultError("the results of the batch are %d bytes, more than the %d that can be returned at a time"
                               % (size, self.end - self.start))
-        at = self.channel.wait(lambda: self.place(size))
+        at = self.place(size)
+        if at is None:
+            self.channel.send(type="space")
+            at = self.channel.wait(lambda: self.place(size))
         self.blocks.append((at, at + size))
         return at
 

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python"
+)
+
+// python is what it costs to cross to Python and back: a kernel that returns its
+// text under a new name, against a pool of processes that does the same.
+func (b *bench) python() error {
+	if !has("python3") {
+		return nil
+	}
+	input, err := b.makeInput("python.jsonl", b.size(1_000_000, 20_000), 1000)
+	if err != nil {
+		return err
+	}
+	defer b.remove("python.jsonl")
+	copied := filepath.Join(b.dir, "copy.jsonl")
+	times := map[string][]time.Duration{}
+	for range min(b.rounds, 3) {
+		took, err := b.job(input, "-k", "bench/copy.py", "--gpus", "cpu:2")
+		if err != nil {
+			return err
+		}
+		times["gpurun"] = append(times["gpurun"], took)
+		if took, err = timed(nil, "python3", "bench/copypool.py", input, copied); err != nil {
+			return err
+		}
+		times["pool"] = append(times["pool"], took)
+		b.remove("copy.jsonl")
+	}
+	b.addRatio("a pool of Python processes with json, against a Python kernel", times, "pool", "gpurun", ">=", 5)
+	return b.pythonStart()
+}
+
+// pythonStart is from starting the interpreter to the first batch's results, beyond
+// what the interpreter takes for nothing at all.
+func (b *bench) pythonStart() error {
+	file, err := filepath.Abs("bench/copy.py")
+	if err != nil {
+		return err
+	}
+	config, err := json.Marshal(plugins.PythonConfig{File: file})
+	if err != nil {
+		return err
+	}
+	var times []float64
+	for range 2*b.rounds + 1 {
+		nothing, err := timed(nil, "python3", "-c", "pass")
+		if err != nil {
+			return err
+		}
+		started := time.Now()
+		if err := firstBatch(config); err != nil {
+			return err
+		}
+		times = append(times, (time.Since(started)-nothing).Seconds()*1000)
+	}
+	b.add("Python from start to first batch, over python3 -c pass", "ms", times[1:], "<=", 150, nil)
+	return nil
+}
+
+// firstBatch starts a Python kernel and lets it compute one batch.
+func firstBatch(config plugins.Config) error {
+	ctx := context.Background()
+	k := python.New()
+	defer k.Close()
+	if _, err := k.Describe(ctx, config); err != nil {
+		return err
+	}
+	if err := k.Open(ctx, plugins.Device{Name: "CPU 0", Threads: 1}, config); err != nil {
+		return err
+	}
+	_, err := plugins.Call(ctx, k, plugins.NewBatch([][]byte{[]byte(`{"text":"a"}`)}))
+	return err
+}

@@ -1,0 +1,142 @@
+// Package chain is the kernel that is several, one behind the other: each gets what
+// the one before it made of the records, as lines, on the same device.
+//
+//	gpurun run --step clean.py --step ./embed in.jsonl -o out.jsonl
+//
+//	worker ──► chain ──► python (clean.py)     each a process of its own
+//	                 └─► ./embed
+//
+// A record that a step drops is dropped, and one that a step rejects fails with that
+// step's name; the worker keeps the record as it came in. A step that makes several
+// lines of a record makes several records for the next; if one of them fails, so does
+// the record. Python files that stand together are one step to it: the kernel python
+// runs them in one process.
+package chain
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// New returns the kernel.
+func New() plugins.Kernel { return &kernel{} }
+
+type kernel struct {
+	steps []step
+	info  plugins.Info
+}
+
+// step is one kernel of the chain, running.
+type step struct {
+	plugins.ChainStep
+	process *plugins.Process
+}
+
+// Describe starts the steps, which stay for Open, and adds up what they need.
+func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.Info, error) {
+	if k.steps != nil {
+		return k.info, nil
+	}
+	var c plugins.ChainConfig
+	if err := config.Decode(&c); err != nil {
+		return plugins.Info{}, err
+	}
+	if len(c.Steps) == 0 {
+		return plugins.Info{}, fault.New(fault.Incompatible, "the kernel chain is made of steps: --step clean.py --step embed.py")
+	}
+	info := plugins.Info{Name: "chain"}
+	for i, one := range c.Steps {
+		process, err := start(ctx, one)
+		if err != nil {
+			return plugins.Info{}, inStep(err, one.Name)
+		}
+		k.steps = append(k.steps, step{one, process})
+		needs, err := process.Describe(ctx, plugins.Config(one.Config))
+		if err != nil {
+			return plugins.Info{}, inStep(err, one.Name)
+		}
+		info = add(info, needs, i == 0)
+	}
+	k.info = info
+	return info, nil
+}
+
+// start starts a step's process, with its socket beside this one's.
+func start(ctx context.Context, one plugins.ChainStep) (*plugins.Process, error) {
+	return plugins.Start(ctx, plugins.Command{
+		Path: one.Path, Args: one.Args, Env: os.Environ(), Log: os.Stderr,
+		SocketDir: os.Getenv("PLUGIN_UNIX_SOCKET_DIR"),
+	})
+}
+
+// add makes of two kernels' needs those of both. Only the first sees the records as
+// they are.
+func add(a, b plugins.Info, first bool) plugins.Info {
+	if b.BatchSize > 0 && (a.BatchSize == 0 || b.BatchSize < a.BatchSize) {
+		a.BatchSize = b.BatchSize
+	}
+	a.NeedsGPU = a.NeedsGPU || b.NeedsGPU
+	a.CanTrim = a.CanTrim || b.CanTrim
+	a.MinMemory += b.MinMemory
+	for _, name := range b.Frameworks {
+		if !slices.Contains(a.Frameworks, name) {
+			a.Frameworks = append(a.Frameworks, name)
+		}
+	}
+	if first {
+		a.Inputs = b.Inputs
+	}
+	return a
+}
+
+// inStep says in which step something happened.
+func inStep(err error, name string) error {
+	if e := fault.As(err); e != nil {
+		return e.InStep(name)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fault.New(fault.Unknown, "%w", err).InStep(name)
+}
+
+// Open opens the steps in order: the first may leave the device to the others.
+func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins.Config) error {
+	if _, err := k.Describe(ctx, config); err != nil {
+		return err
+	}
+	for _, one := range k.steps {
+		if err := one.process.Open(ctx, device, plugins.Config(one.Config)); err != nil {
+			return inStep(err, one.Name)
+		}
+	}
+	return nil
+}
+
+// Trim lets every step that can give memory back.
+func (k *kernel) Trim(ctx context.Context) error {
+	var failed []error
+	for _, one := range k.steps {
+		if _, _, err := one.process.Trim(ctx); err != nil {
+			failed = append(failed, inStep(err, one.Name))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// Close closes the steps, the last first.
+func (k *kernel) Close() error {
+	var failed []error
+	for _, one := range slices.Backward(k.steps) {
+		if err := one.process.Close(); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	k.steps = nil
+	return errors.Join(failed...)
+}

@@ -1,0 +1,181 @@
+package chain_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/chain"
+	"github.com/gpurun/gpurun/plugins/kerneltest"
+)
+
+// The test binary is every kernel of a chain: its first argument says which.
+func TestMain(m *testing.M) {
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "kernel-") {
+		plugins.Serve(stepKernel{name: strings.TrimPrefix(os.Args[1], "kernel-")})
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// stepKernel does what its name says.
+type stepKernel struct {
+	plugins.Base
+	name string
+}
+
+func (k stepKernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
+	if k.name == "none" {
+		return plugins.Info{}, errors.New("it describes nothing")
+	}
+	info := plugins.Info{BatchSize: len(k.name) * 10, NeedsGPU: k.name == "upper", MinMemory: 5, Frameworks: []string{"go"}, Inputs: []string{k.name}}
+	return info, nil
+}
+
+func (k stepKernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	values := make([]int64, batch.Len())
+	for i := range batch.Len() {
+		record := batch.Record(i)
+		values[i] = int64(len(record))
+		switch {
+		case k.name == "upper":
+			results.Line(i, bytes.ToUpper(record))
+		case k.name == "pick" && bytes.Contains(record, []byte("DROP")):
+			results.Drop(i)
+		case k.name == "pick" && bytes.Contains(record, []byte("FAIL")):
+			results.Fail(i, "rejected")
+		case k.name == "pick" && bytes.Contains(record, []byte("TWO")):
+			results.Lines(i, []byte(`{"N":1}`), []byte(`{"N":2}`))
+		case k.name == "pick" && bytes.Contains(record, []byte("BATCH")):
+			return errors.New("no such batch")
+		case k.name == "pick" && bytes.Contains(record, []byte("EXIT")):
+			os.Exit(3)
+		case k.name == "pick":
+			results.Unchanged(i)
+		}
+	}
+	if k.name == "length" {
+		results.Column(plugins.Int64s("length", 0, values))
+	}
+	return nil
+}
+
+func config(t testing.TB, names ...string) plugins.Config {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c plugins.ChainConfig
+	for _, name := range names {
+		c.Steps = append(c.Steps, plugins.ChainStep{Name: name, Path: self, Args: []string{"kernel-" + name}})
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestConformance(t *testing.T) {
+	kerneltest.Run(t, chain.New, kerneltest.Options{Config: config(t, "pick", "length"), LargeBatch: 100})
+}
+
+func open(t *testing.T, names ...string) plugins.Kernel {
+	t.Helper()
+	k := chain.New()
+	t.Cleanup(func() { _ = k.Close() })
+	if err := k.Open(t.Context(), plugins.Device{Name: "CPU 0", Threads: 1}, config(t, names...)); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func call(t *testing.T, k plugins.Kernel, records ...string) ([]string, error) {
+	t.Helper()
+	list := make([][]byte, len(records))
+	for i, record := range records {
+		list[i] = []byte(record)
+	}
+	results, err := plugins.Call(t.Context(), k, plugins.NewBatch(list))
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	for i := range results.Len() {
+		switch result := results.At(i); result.Verdict {
+		case plugins.Lines:
+			texts = append(texts, string(bytes.Join(result.Lines, []byte("+"))))
+		case plugins.Failed:
+			texts = append(texts, fmt.Sprintf("failed in %s: %s", result.Step, result.Message))
+		default:
+			texts = append(texts, result.Verdict.String())
+		}
+	}
+	return texts, nil
+}
+
+func TestChain(t *testing.T) {
+	k := open(t, "upper", "pick", "length")
+	got, err := call(t, k, `{"a":"x"}`, `{"a":"drop"}`, `{"a":"fail"}`, `{"a":"two"}`, `"text"`)
+	want := []string{
+		`{"A":"X","length":9}`, "drop", "failed in pick: rejected", `{"N":1,"length":7}+{"N":2,"length":7}`,
+		`failed in length: the record is no JSON object: the kernel's column "length" has no place in it`,
+	}
+	if err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err = call(t, k, `{"a":"drop"}`); err != nil || got[0] != "drop" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Failures of a whole batch, and deaths, name their step.
+func TestFailures(t *testing.T) {
+	for text, want := range map[string]struct {
+		kind    fault.Kind
+		message string
+	}{
+		"batch": {fault.Batch, "no such batch"},
+		"exit":  {fault.Crash, "kernel process ended: exit status 3"},
+	} {
+		k := open(t, "upper", "pick")
+		_, err := call(t, k, fmt.Sprintf(`{"a":%q}`, text))
+		if e := fault.As(err); e == nil || e.Kind != want.kind || e.Message != want.message || e.Step != "pick" {
+			t.Errorf("%s: %+v", text, e)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	k := chain.New()
+	defer k.Close()
+	info, err := k.Describe(t.Context(), config(t, "upper", "pick"))
+	if err != nil || info.BatchSize != 40 || !info.NeedsGPU || info.MinMemory != 10 || fmt.Sprint(info.Frameworks, info.Inputs) != "[go] [upper]" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for _, test := range []struct {
+		config plugins.Config
+		want   string
+	}{
+		{config(t, "upper", "none"), "it describes nothing"},
+		{plugins.Config(`{}`), "made of steps"},
+		{plugins.Config(`{"steps":[{"name":"x","path":"/no/such"}]}`), "no such file"},
+	} {
+		k := chain.New()
+		if _, err := k.Describe(t.Context(), test.config); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, not %s", err, test.want)
+		}
+		_ = k.Close()
+	}
+}

@@ -1,0 +1,48 @@
+package plugins
+
+import (
+	"fmt"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// ResultLines returns the lines that record i became, without their ends: the record
+// itself where it is unchanged, with the values of columns in it where it has some.
+// None means that it was dropped. The error is in words for a failed record. It is
+// for those who give a kernel's results to another kernel.
+func ResultLines(record []byte, results *Results, i int) ([][]byte, error) {
+	switch result := results.At(i); result.Verdict {
+	case Unchanged:
+		return [][]byte{record}, nil
+	case Lines:
+		for _, line := range result.Lines {
+			if !jsonline.Valid(line) {
+				return nil, fmt.Errorf("kernel returned invalid JSON")
+			}
+		}
+		return result.Lines, nil
+	case Columns:
+		line, err := splice(record, results.ColumnList(), i)
+		return [][]byte{line}, err
+	case Failed:
+		return nil, fmt.Errorf("%s", result.Message)
+	}
+	return nil, nil
+}
+
+// splice returns a record with the values of columns in it.
+func splice(record []byte, columns []Column, i int) ([]byte, error) {
+	names, members := make([]string, len(columns)), make([]jsonline.Member, len(columns))
+	for k, c := range columns {
+		value := c.AppendValue(nil, i)
+		if !c.Trusted() && !jsonline.Valid(value) {
+			return nil, fmt.Errorf("kernel returned invalid JSON in column %q", c.Name)
+		}
+		names[k], members[k] = c.Name, jsonline.Member{Name: c.Name, Value: value}
+	}
+	var info jsonline.Info
+	if err := jsonline.Want(names...).Scan(record, &info); err != nil || !info.Object {
+		return nil, fmt.Errorf("the record is no JSON object: the kernel's column %q has no place in it", names[0])
+	}
+	return jsonline.Splice(nil, record, &info, members), nil
+}

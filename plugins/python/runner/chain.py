@@ -1,0 +1,146 @@
+"""What the result of a step is to the next, and of the last one to gpurun.
+
+A dict of columns adds to the batch, and the columns stay what they are: a tensor on
+the GPU is still one in the next step. A list says what each record becomes.
+"""
+
+import collections.abc
+
+from gpurun_runner.batch import Batch, Record
+from gpurun_runner.failure import ResultError, first_line, kind_of, plural
+from gpurun_runner.reply import Reply, check_names
+
+
+def is_columns(result):
+    return isinstance(result, collections.abc.Mapping) and not isinstance(result, Record)
+
+
+def as_list(result, count):
+    """A result that says what each record becomes."""
+    if result is None:
+        raise ResultError("process returned None: return a dict of columns, or a list with a result for each record")
+    if not isinstance(result, (list, tuple, Batch)):
+        raise ResultError('process returned %s: return a dict of columns, like {"name": values}, '
+                          "or a list with a result for each record" % kind_of(result))
+    if len(result) != count:
+        raise ResultError("process returned %s for %s" % (plural(len(result), "result"), plural(count, "record")))
+    return list(result)
+
+
+# From one step to the next.
+
+
+def advance(task, result, following):
+    """The batch of the following step. What is settled already is noted in task."""
+    if is_columns(result):
+        return add_columns(task, result, following)
+    return replace(task, as_list(result, len(task.batch)), following)
+
+
+def add_columns(task, result, following):
+    count, added, failed = len(task.batch), {}, {}
+    for name, values in result.items():
+        if not isinstance(name, str):
+            raise ResultError("process returned a column with the name %r, which is no string" % (name,))
+        if isinstance(values, (str, bytes, collections.abc.Mapping)) or not hasattr(values, "__iter__"):
+            raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(count, "value")))
+        if not hasattr(values, "shape"):
+            values = list(values)
+            failed.update((i, first_line(value)) for i, value in enumerate(values) if isinstance(value, BaseException))
+        elif len(values.shape) == 0:
+            raise ResultError("column %r is a single value, not one for each of %s" % (name, plural(count, "record")))
+        if len(values) != count:
+            raise ResultError("process returned %s in column %r for %s" % (plural(len(values), "value"), name, plural(count, "record")))
+        added[name] = values
+    batch = task.batch
+    task.batch = Batch(batch._source, following, batch._rows, {**batch._extra, **added}, batch._items)
+    if failed:
+        task.refuse(failed)
+    return task.batch
+
+
+def replace(task, results, following):
+    """Go on with what the records became. Where nobody changed any, they stay as they
+    came, with the columns that were added to them."""
+    failed = {i: first_line(result) for i, result in enumerate(results) if isinstance(result, BaseException)}
+    if failed:
+        rows = task.batch._all_rows()
+        dead = {rows[i] for i in failed}
+        results = [result for row, result in zip(rows, results) if row not in dead]
+        task.refuse(failed)
+    rows, made = task.batch._all_rows(), [lines_of(result) for result in results]
+    kept = [i for i, lines in enumerate(made) for _ in lines]
+    task.dropped.extend(sorted(set(rows).difference(rows[i] for i in kept)))
+    items = [line for lines in made for line in lines]
+    batch = task.batch._only(kept)
+    if any(not isinstance(item, Record) or item.touched() for item in items):
+        return Batch(batch._source, following, batch._rows, None, [as_item(item) for item in items])
+    return Batch(batch._source, following, batch._rows, batch._extra, batch._items)
+
+
+def lines_of(result):
+    """What a record became: nothing, one, or several."""
+    if result is None:
+        return []
+    return result if isinstance(result, (list, tuple)) else [result]
+
+
+def as_item(item):
+    if not isinstance(item, collections.abc.Mapping):
+        raise ResultError("process returned %s for a record: a dict was expected" % kind_of(item))
+    check_names(item)
+    return dict(item)
+
+
+# From the last step to gpurun.
+
+
+def last_reply(task, result):
+    """Take what the last step returned."""
+    batch = task.batch
+    rows = batch._all_rows()
+    one_each = batch._rows is None or len(set(rows)) == len(rows)
+    if is_columns(result):
+        if one_each and not batch._items:
+            reply = Reply(len(batch), task.program.encoder)
+            reply.take_columns({**batch._extra, **result})
+            return reply
+        result = with_columns(batch, result)
+    results = as_list(result, len(batch))
+    if not one_each:
+        results = gather(rows, results)
+    reply = Reply(len(results), task.program.encoder)
+    reply.take_list(results)
+    return reply
+
+
+def with_columns(batch, columns):
+    """The records with columns in them, for lines that are no longer gpurun's."""
+    check = Reply(len(batch), None)
+    check_names(columns)
+    records = [dict(record) for record in batch]
+    for name, values in columns.items():
+        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+            raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(len(batch), "value")))
+        if not hasattr(values, "shape"):
+            values = list(values)
+        check.check(name, getattr(values, "shape", (len(values),)))
+        for i, value in enumerate(values):
+            if isinstance(value, BaseException):
+                records[i] = value
+            elif not isinstance(records[i], BaseException):
+                records[i][name] = value
+    return records
+
+
+def gather(rows, results):
+    """Put together again what was one record."""
+    groups = {}
+    for row, result in zip(rows, results):
+        groups.setdefault(row, []).extend(result if isinstance(result, (list, tuple)) else [result])
+    gathered = []
+    for group in groups.values():
+        failed = [result for result in group if isinstance(result, BaseException)]
+        lines = [result for result in group if result is not None]
+        gathered.append(failed[0] if failed else lines)
+    return gathered

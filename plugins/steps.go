@@ -1,0 +1,97 @@
+package plugins
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// StepSeparator stands between the names of kernels that are run one behind the
+// other, each on what the one before it made of the records. The name of the chain is
+// theirs with it between; its configuration is an array with one for each.
+const StepSeparator = " → "
+
+// ChainConfig is the configuration of the built-in kernel chain.
+type ChainConfig struct {
+	Steps []ChainStep `json:"steps"`
+}
+
+// ChainStep is one kernel of a chain, as its process is started.
+type ChainStep struct {
+	Name   string          `json:"name"`
+	Path   string          `json:"path"`
+	Args   []string        `json:"args,omitempty"`
+	Config json.RawMessage `json:"config,omitempty"`
+}
+
+// resolveSteps finds the kernels of a chain. Python files that stand together share
+// a process, in which columns pass from one to the next.
+func (r Resolver) resolveSteps(names []string, config Config, execMode string) (Named, error) {
+	configs, err := stepConfigs(config, len(names))
+	if err != nil {
+		return Named{}, err
+	}
+	var chain ChainConfig
+	var files []string
+	for i := 0; i < len(names); {
+		end := i + 1
+		for end < len(names) && isPython(names[i]) && isPython(names[end]) {
+			end++
+		}
+		named, err := r.resolveStep(names[i:end], configs[i:end], execMode)
+		if err != nil {
+			return Named{}, err
+		}
+		chain.Steps = append(chain.Steps, ChainStep{
+			Name: strings.Join(names[i:end], StepSeparator), Path: named.Path, Args: named.Args, Config: json.RawMessage(named.Config),
+		})
+		files = append(files, named.Files...)
+		if end-i == len(names) {
+			return named, nil
+		}
+		i = end
+	}
+	if !slices.Contains(r.Builtins, "chain") {
+		return Named{}, fault.New(fault.Incompatible, "this program has no chain kernel built in (there %s)", r.available())
+	}
+	encoded, err := json.Marshal(chain)
+	if err != nil {
+		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+	}
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files}, nil
+}
+
+func isPython(name string) bool { return strings.HasSuffix(name, ".py") }
+
+// resolveStep finds one step, or several Python files that are one.
+func (r Resolver) resolveStep(names []string, configs []json.RawMessage, execMode string) (Named, error) {
+	mode := ""
+	if strings.HasPrefix(names[0], "exec:") {
+		mode = execMode
+	}
+	if len(names) == 1 {
+		return r.Resolve(names[0], Config(configs[0]), mode)
+	}
+	return r.resolvePythons(names, configs)
+}
+
+// stepConfigs takes the array of configurations apart; null is none.
+func stepConfigs(config Config, count int) ([]json.RawMessage, error) {
+	configs := make([]json.RawMessage, count)
+	if len(bytes.TrimSpace(config)) == 0 {
+		return configs, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(config, &list); err != nil || len(list) != count {
+		return nil, fault.New(fault.Usage, "the configuration of %d steps must be an array of %d values", count, count)
+	}
+	for i, one := range list {
+		if string(bytes.TrimSpace(one)) != "null" {
+			configs[i] = one
+		}
+	}
+	return configs, nil
+}
