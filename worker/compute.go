@@ -21,7 +21,7 @@ const ahead = 2
 func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reader, err := startReading(ctx, assign.Chunk, w.setup.Records, &w.sizes, w.host)
+	reader, err := w.startReading(ctx, assign.Chunk)
 	if err != nil {
 		return wire.Done{}, err
 	}
@@ -71,6 +71,7 @@ type work struct {
 	// spans tells where the inputs stand in each of records.
 	inputs  []string
 	spans   []uint32
+	places  places
 	load    load             // of records
 	results *plugins.Results // of the batch as a whole
 	// verdicts are those of sent where the batch was isolated; nil: results has them.

@@ -23,11 +23,13 @@ type encoder struct {
 	results *plugins.Results
 	columns []plugins.Column
 	wanted  *jsonline.Wanted
+	names   []string
 	members []jsonline.Member
+	seen    *columnNames // hears of their names
 }
 
-func newEncoder(keep []string, nanFails bool) *encoder {
-	e := &encoder{nanFails: nanFails}
+func newEncoder(keep []string, nanFails bool, seen *columnNames) *encoder {
+	e := &encoder{nanFails: nanFails, seen: seen}
 	if len(keep) > 0 {
 		e.keep = jsonline.Want(keep...)
 		e.keepSet = make(map[string]bool, len(keep))
@@ -38,20 +40,27 @@ func newEncoder(keep []string, nanFails bool) *encoder {
 	return e
 }
 
-// encode returns the lines of record i of results, each with its newline; they
-// are valid until the next call. A fault means that the kernel's answer cannot
-// be used for this record.
-func (e *encoder) encode(record []byte, results *plugins.Results, i int) ([]byte, *fault.Error) {
+// source is a record that the kernel saw, the i-th of its batch.
+type source struct {
+	record []byte
+	i      int
+	places *places // nil: not looked for
+}
+
+// encode returns the lines that the record became by result i of results, each with
+// its newline; they are valid until the next call. A fault means that the kernel's
+// answer cannot be used for this record.
+func (e *encoder) encode(from source, results *plugins.Results, i int) ([]byte, *fault.Error) {
 	e.buffer = e.buffer[:0]
-	if refusal := e.append(record, results, i); refusal != nil {
+	if refusal := e.append(from, results, i); refusal != nil {
 		return nil, refusal
 	}
 	return e.buffer, nil
 }
 
-// append appends the lines of record i to the buffer; with a fault, nothing.
-func (e *encoder) append(record []byte, results *plugins.Results, i int) *fault.Error {
-	start := len(e.buffer)
+// append appends the record's lines to the buffer; with a fault, nothing.
+func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Error {
+	start, record := len(e.buffer), from.record
 	var refusal *fault.Error
 	switch result := results.At(i); result.Verdict {
 	case plugins.Lines:
@@ -61,7 +70,7 @@ func (e *encoder) append(record []byte, results *plugins.Results, i int) *fault.
 			}
 		}
 	case plugins.Columns:
-		refusal = e.splice(record, results, i)
+		refusal = e.splice(from, results, i)
 	default:
 		e.unchanged(record)
 	}
@@ -127,7 +136,7 @@ func (e *encoder) kernelMembers(record, line []byte) {
 }
 
 // splice appends the record with the values of the columns in it.
-func (e *encoder) splice(record []byte, results *plugins.Results, i int) *fault.Error {
+func (e *encoder) splice(from source, results *plugins.Results, i int) *fault.Error {
 	e.prepare(results)
 	for c := range e.columns {
 		value := e.columns[c].AppendValue(e.members[c].Value[:0], i)
@@ -141,16 +150,21 @@ func (e *encoder) splice(record []byte, results *plugins.Results, i int) *fault.
 			return fault.New(fault.Record, "kernel returned invalid JSON in column %q", e.columns[c].Name)
 		}
 	}
+	record, place := from.record, from.places.of(from.i, e.names)
 	if e.keep != nil {
 		if e.keep.Scan(record, &e.info) == nil && e.info.Object {
 			e.projects = jsonline.Keep(e.projects[:0], record, &e.info)
-			record = e.projects
+			record, place = e.projects, nil
 		}
 	}
-	if err := e.wanted.Scan(record, &e.info); err != nil || !e.info.Object {
+	if place == nil {
+		place = &e.info
+		_ = e.wanted.Scan(record, place) // what is no JSON is no object either
+	}
+	if !place.Object {
 		return fault.New(fault.Record, "the record is no JSON object: the kernel's column %q has no place in it", e.columns[0].Name)
 	}
-	e.buffer = append(jsonline.Splice(e.buffer, record, &e.info, e.members), '\n')
+	e.buffer = append(jsonline.Splice(e.buffer, record, place, e.members), '\n')
 	return nil
 }
 
@@ -166,13 +180,14 @@ func (e *encoder) prepare(results *plugins.Results) {
 		return
 	}
 	e.columns = columns
-	names := make([]string, len(columns))
+	e.names = make([]string, len(columns))
 	e.members = make([]jsonline.Member, len(columns))
 	for i, c := range columns {
-		names[i] = c.Name
+		e.names[i] = c.Name
 		e.members[i].Name = c.Name
 	}
-	e.wanted = jsonline.Want(names...)
+	e.wanted = jsonline.Want(e.names...)
+	e.seen.note(e.names)
 }
 
 func sameNames(a, b []plugins.Column) bool {

@@ -59,7 +59,7 @@ func TestEncode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, refusal := newEncoder(test.keep, false).encode([]byte(test.record), results, 0)
+			got, refusal := newEncoder(test.keep, false, nil).encode(source{record: []byte(test.record)}, results, 0)
 			if want, refused := strings.CutPrefix(test.want, "!"); refused {
 				if refusal == nil || refusal.Kind != fault.Record || !strings.Contains(refusal.Message, want) {
 					t.Errorf("got %s, refusal %v, want one with %q", got, refusal, want)
@@ -85,13 +85,13 @@ func TestEncodeNonFinite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lenient, strict := newEncoder(nil, false), newEncoder(nil, true)
+	lenient, strict := newEncoder(nil, false, nil), newEncoder(nil, true, nil)
 	for i, want := range []string{`{"x":[1,null],"y":null}`, `{"x":[null,null],"y":2}`, `{"x":[5,6],"y":3}`} {
-		got, refusal := lenient.encode(record, results, i)
+		got, refusal := lenient.encode(source{record: record}, results, i)
 		if refusal != nil || string(got) != want+"\n" {
 			t.Errorf("record %d: %s, %v", i, got, refusal)
 		}
-		_, refusal = strict.encode(record, results, i)
+		_, refusal = strict.encode(source{record: record}, results, i)
 		if finite := i == 2; (refusal == nil) != finite {
 			t.Errorf("record %d: %v", i, refusal)
 		}

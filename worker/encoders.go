@@ -20,6 +20,8 @@ const (
 type encoders struct {
 	all   []*encoder
 	ready []encoded // of the batch at hand, in order; nil: encoded one by one
+	// places are those of the batch at hand.
+	places *places
 }
 
 // encoded is the lines of a range of the records that the kernel saw.
@@ -30,17 +32,17 @@ type encoded struct {
 	refused map[int]*fault.Error
 }
 
-func newEncoders(keep []string, nanFails bool, threads int) *encoders {
+func newEncoders(keep []string, nanFails bool, threads int, seen *columnNames) *encoders {
 	e := &encoders{all: make([]*encoder, min(max(threads, 1), maxEncoders))}
 	for i := range e.all {
-		e.all[i] = newEncoder(keep, nanFails)
+		e.all[i] = newEncoder(keep, nanFails, seen)
 	}
 	return e
 }
 
 // begin encodes the batch ahead of being asked, if that is much work.
 func (e *encoders) begin(job *work) {
-	e.ready = e.ready[:0]
+	e.ready, e.places = e.ready[:0], &job.places
 	// A batch that was isolated has results of many calls, and is rare.
 	if len(e.all) == 1 || job.verdicts != nil || job.results == nil || numbersIn(job.results) < parallelValues {
 		return
@@ -83,7 +85,7 @@ func (e *encoder) encodeRange(job *work, out *encoded, count int) {
 		switch job.results.At(i).Verdict {
 		case plugins.Dropped, plugins.Failed: // they have no lines
 		default:
-			if refusal := e.append(job.records[i], job.results, i); refusal != nil {
+			if refusal := e.append(source{job.records[i], i, &job.places}, job.results, i); refusal != nil {
 				if out.refused == nil {
 					out.refused = make(map[int]*fault.Error)
 				}
@@ -99,7 +101,7 @@ func (e *encoder) encodeRange(job *work, out *encoded, count int) {
 // until the next call.
 func (e *encoders) encode(record []byte, i int, v verdict) ([]byte, *fault.Error) {
 	if len(e.ready) == 0 {
-		return e.all[0].encode(record, v.results, v.index)
+		return e.all[0].encode(source{record, i, e.places}, v.results, v.index)
 	}
 	out := &e.ready[i/len(e.ready[0].ends)]
 	if refusal := out.refused[i]; refusal != nil {

@@ -53,7 +53,7 @@ func TestEncodersAgree(t *testing.T) {
 			if err := job.results.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			several, one := newEncoders(nil, false, 4), newEncoders(nil, false, 1)
+			several, one := newEncoders(nil, false, 4, nil), newEncoders(nil, false, 1, nil)
 			several.begin(job)
 			one.begin(job)
 			if len(several.ready) == 0 || len(one.ready) > 0 {

@@ -23,9 +23,12 @@ type batchReader struct {
 	taken   takenBatches
 	cancel  context.CancelFunc
 	done    chan struct{}
-	// check looks for a mark and for the inputs, the members that the kernel reads.
-	check  *jsonline.Wanted
-	inputs []string
+	// check looks for a mark, for the inputs, the members that the kernel reads, and
+	// for the columns, those that it gave last.
+	check   *jsonline.Wanted
+	inputs  []string
+	columns []string
+	seen    *columnNames
 }
 
 type readBatch struct {
@@ -33,19 +36,19 @@ type readBatch struct {
 	err  error
 }
 
-func startReading(ctx context.Context, c chunk.Chunk, options wire.Records, sizes *batchSizes, host *kernelHost) (*batchReader, error) {
+func (w *Worker) startReading(ctx context.Context, c chunk.Chunk) (*batchReader, error) {
+	options := w.setup.Records
 	reader, err := chunk.OpenReader(c, options.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
-	reader.AllocateWith(host.alloc)
-	inputs := host.info.Inputs
+	reader.AllocateWith(w.host.alloc)
 	ctx, cancel := context.WithCancel(ctx)
 	b := &batchReader{
-		reader: reader, options: options, sizes: sizes, cancel: cancel,
+		reader: reader, options: options, sizes: &w.sizes, cancel: cancel,
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
 		free:   make(chan *chunk.Batch, 4*ahead),
-		inputs: inputs, check: jsonline.Want(append([]string{chunk.ErrorMember}, inputs...)...),
+		inputs: w.host.info.Inputs, seen: &w.columns,
 	}
 	go b.run(ctx)
 	return b, nil
@@ -104,6 +107,13 @@ func (b *batchReader) prepare(batch *chunk.Batch) *work {
 		batch: batch, ready: n,
 		sent: make([]int, 0, n), records: make([][]byte, 0, n), spans: make([]uint32, 0, 2*n*len(b.inputs)),
 	}
+	b.lookFor(b.seen.get())
+	job.places.names = b.columns
+	var places []jsonline.Span
+	if len(b.columns) > 0 {
+		job.places.infos = make([]jsonline.Info, 0, n)
+		places = make([]jsonline.Span, 0, n*len(b.columns))
+	}
 	var info jsonline.Info
 	for i, record := range batch.Records {
 		if refusal := b.refuse(record, &info); refusal != nil {
@@ -118,6 +128,9 @@ func (b *batchReader) prepare(batch *chunk.Batch) *work {
 		for k := range b.inputs {
 			span := info.Spans[k+1] // all zero where there is none, or no object
 			job.spans = append(job.spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
+		}
+		if len(b.columns) > 0 {
+			places = b.notePlaces(&job.places, &info, places)
 		}
 	}
 	job.inputs = b.inputs

@@ -44,6 +44,7 @@ type Worker struct {
 	parent   int // the orchestrator
 	host     *kernelHost
 	sizes    batchSizes
+	columns  columnNames
 	judged   bool        // the first batch was looked at
 	stop     atomic.Bool // end the chunk at the next batch border
 	scarce   atomic.Bool // keep no batch waiting

@@ -44,7 +44,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
-		p.idle <- newEncoders(w.setup.Records.Keep, w.setup.Records.NaNFails, w.setup.Device.Threads)
+		p.idle <- newEncoders(w.setup.Records.Keep, w.setup.Records.NaNFails, w.setup.Device.Threads, &w.columns)
 	}
 	go p.encode()
 	go p.run()
