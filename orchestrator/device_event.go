@@ -19,14 +19,16 @@ type DeviceEvent struct {
 
 // DeviceSample: how a device is doing, every few seconds.
 type DeviceSample struct {
-	Device      string                    `json:"device"`
-	State       gpu.State                 `json:"state"`
-	Pace        float64                   `json:"pace"`
-	Temperature gpu.Optional[int]         `json:"temperature_c,omitzero"`
-	Utilization gpu.Optional[int]         `json:"utilization_percent,omitzero"`
-	Memory      gpu.Optional[gpu.Memory]  `json:"memory,omitzero"`
-	Power       gpu.Optional[gpu.Watt]    `json:"power_w,omitzero"`
-	Throttle    gpu.Optional[gpu.Reasons] `json:"throttle_reasons,omitzero"`
+	Device      string                   `json:"device"`
+	State       gpu.State                `json:"state"`
+	Pace        float64                  `json:"pace"`
+	Temperature gpu.Optional[int]        `json:"temperature_c,omitzero"`
+	Utilization gpu.Optional[int]        `json:"utilization_percent,omitzero"`
+	Memory      gpu.Optional[gpu.Memory] `json:"memory,omitzero"`
+	Power       gpu.Optional[gpu.Watt]   `json:"power_w,omitzero"`
+	// Framework is what the kernels' framework holds of the memory, as they say.
+	Framework gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
+	Throttle  gpu.Optional[gpu.Reasons]         `json:"throttle_reasons,omitzero"`
 	// Problem is why nothing is known of it.
 	Problem string `json:"problem,omitempty"`
 }
@@ -49,7 +51,7 @@ func newDeviceSample(h gpu.Health) DeviceSample {
 	if h.Problem == "" {
 		s := h.Sample
 		sample.Temperature, sample.Utilization, sample.Memory = s.Temperature, s.Utilization, s.Memory
-		sample.Power, sample.Throttle = s.Power, s.Throttle
+		sample.Power, sample.Throttle, sample.Framework = s.Power, s.Throttle, h.Framework
 	}
 	return sample
 }

@@ -104,6 +104,7 @@ type job struct {
 	diskChecked bool // by the committer
 	abort       context.CancelFunc
 	monitor     *gpu.Monitor                 // nil: nothing is monitored
+	samples     samples                      // of the monitor alone
 	frameworks  map[int]wire.FrameworkMemory // by slot, what kernels tell
 	sampled     bool                         // devices were, once; by the monitor
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,6 +32,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
 	kernels["test-tenants"] = func() plugins.Kernel { return &tenants{} }
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
+	kernels["test-hoarder"] = func() plugins.Kernel { return &hoarder{} }
 	kernels["test-every"] = func() plugins.Kernel { return every{} }
 	return kernels
 }
@@ -416,4 +418,39 @@ func (k *tenants) Process(_ context.Context, batch plugins.Batch, results *plugi
 func (k *tenants) Close() error {
 	time.Sleep(200 * time.Millisecond)
 	return os.Remove(k.place)
+}
+
+// hoarder holds memory of a framework, and gives back what it caches when it is asked.
+// It computes until a file is there.
+type hoarder struct {
+	plugins.Base
+	config  struct{ Until string }
+	trimmed atomic.Bool
+}
+
+func (h *hoarder) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
+	return plugins.Info{CanTrim: true}, config.Decode(&h.config)
+}
+
+func (h *hoarder) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	if _, err := os.Stat(h.config.Until); err != nil {
+		time.Sleep(20 * time.Millisecond)
+	}
+	for i := range batch.Len() {
+		results.Unchanged(i)
+	}
+	return nil
+}
+
+func (h *hoarder) Memory() plugins.FrameworkMemory {
+	memory := plugins.FrameworkMemory{Library: "torch", Allocated: 10, Cached: 100}
+	if h.trimmed.Load() {
+		memory.Cached = 10
+	}
+	return memory
+}
+
+func (h *hoarder) Trim(context.Context) error {
+	h.trimmed.Store(true)
+	return nil
 }

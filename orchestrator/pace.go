@@ -37,12 +37,16 @@ func (j *job) startMonitor(ctx context.Context) (stop func(), err error) {
 		return nil, err
 	}
 	monitor.OnAny(j.takeDeviceEvent)
+	if j.folder != nil {
+		j.samples.path = j.folder.join(samplesFile)
+	}
 	j.monitor = monitor
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		monitor.Run(ctx)
 		monitor.Close()
+		j.samples.close()
 	}()
 	return func() { <-done }, nil
 }
@@ -96,6 +100,7 @@ func (j *job) takeSamples(all []gpu.Health) {
 		}
 	}
 	j.sampled = true
+	j.samples.take(all, time.Now())
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	changed := false

@@ -1,0 +1,55 @@
+package orchestrator
+
+import (
+	"encoding/json"
+	"os"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+)
+
+const (
+	samplesFile = "samples"
+	// sampleInterval is how often a sample is kept: nine hours of eight GPUs are a few
+	// megabytes.
+	sampleInterval = 10 * time.Second
+)
+
+// samples keeps how the job's GPUs did, as JSON lines in the job folder. What cannot
+// be written is lost: the job is not for it.
+type samples struct {
+	path string
+	file *os.File
+	next time.Time
+}
+
+// take writes a sample of each device, if one is due.
+func (s *samples) take(all []gpu.Health, now time.Time) {
+	if s.path == "" || now.Before(s.next) {
+		return
+	}
+	s.next = now.Add(sampleInterval)
+	if s.file == nil {
+		file, err := os.OpenFile(s.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		if err != nil {
+			s.path = ""
+			return
+		}
+		s.file = file
+	}
+	for _, h := range all {
+		line, err := json.Marshal(struct {
+			Time time.Time `json:"time"`
+			DeviceSample
+		}{now, newDeviceSample(h)})
+		if err == nil {
+			_, _ = s.file.Write(append(line, '\n'))
+		}
+	}
+}
+
+func (s *samples) close() {
+	if s.file != nil {
+		s.file.Close()
+	}
+}
