@@ -1,6 +1,7 @@
 """The usual way in Python: a pool of processes, json in and json out.
 
-python3 pool.py IN OUT
+python3 pool.py IN OUT           every record as it is
+python3 pool.py IN OUT copy      with its text once more, as copy.py gives it
 """
 import json
 import multiprocessing
@@ -10,6 +11,15 @@ import sys
 
 def process(lines):
     return [json.dumps(json.loads(line)) for line in lines]
+
+
+def process_copy(lines):
+    out = []
+    for line in lines:
+        record = json.loads(line)
+        record["copy"] = record["text"]
+        out.append(json.dumps(record))
+    return out
 
 
 def batches(path, size=1000):
@@ -25,8 +35,9 @@ def batches(path, size=1000):
 
 
 if __name__ == "__main__":
+    work = process_copy if sys.argv[3:] == ["copy"] else process
     with multiprocessing.Pool(os.cpu_count()) as pool, open(sys.argv[2], "w", encoding="utf-8") as out:
-        for result in pool.imap(process, batches(sys.argv[1])):
+        for result in pool.imap(work, batches(sys.argv[1])):
             for line in result:
                 out.write(line)
                 out.write("\n")

@@ -29,7 +29,7 @@ func (b *bench) python() error {
 			return err
 		}
 		times["gpurun"] = append(times["gpurun"], took)
-		if took, err = timed(nil, "python3", "bench/copypool.py", input, copied); err != nil {
+		if took, err = timed(nil, "python3", "bench/pool.py", input, copied, "copy"); err != nil {
 			return err
 		}
 		times["pool"] = append(times["pool"], took)

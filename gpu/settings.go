@@ -7,11 +7,13 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // setting is one name of the configuration.
@@ -45,7 +47,7 @@ func (c Config) With(changes map[string]any) (Config, error) {
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		s, known := settings[name]
 		if !known {
-			return c, fault.New(fault.Usage, "there is no setting %q%s", name, didYouMean(name, maps.Keys(settings)))
+			return c, fault.New(fault.Usage, "there is no setting %q%s", name, didYouMean(name))
 		}
 		value, err := parseNumber(changes[name])
 		if err != nil || !(s.low <= value && value <= s.high) { // also for NaN
@@ -133,4 +135,13 @@ func LoadConfig(path string) (Config, error) {
 		return Config{}, fault.New(fault.Usage, "%s: %w", path, err)
 	}
 	return c, nil
+}
+
+// didYouMean suggests the nearest setting, or lists all.
+func didYouMean(name string) string {
+	known := slices.Sorted(maps.Keys(settings))
+	if meant := nearest.Of(strings.ToLower(name), known, max(3, len(name)/3)); meant != "" {
+		return fmt.Sprintf("; did you mean %s?", meant)
+	}
+	return "; there are " + strings.Join(known, ", ")
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // Resolver turns the name that a user gave with -k into a program.
@@ -157,7 +158,7 @@ func (r Resolver) resolveFile(name string, config Config) (Named, error) {
 func (r Resolver) unknown(name string) error {
 	hint := ""
 	candidates := append(r.installed(), r.Builtins...)
-	if near := Nearest(name, candidates); near != "" {
+	if near := nearest.Of(name, candidates, 3); near != "" {
 		hint = fmt.Sprintf("; did you mean %s?", near)
 	} else if isFile(filepath.Join(r.Dir, name)) {
 		hint = fmt.Sprintf("; for the file beside you write ./%s", name)
@@ -203,36 +204,4 @@ func (r Resolver) installed() []string {
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// Nearest returns the candidate that a person may have meant by name, or "".
-func Nearest(name string, candidates []string) string {
-	best, bestDistance := "", 3
-	for _, candidate := range candidates {
-		if d := editDistance(name, candidate); d < bestDistance && d < len(candidate) {
-			best, bestDistance = candidate, d
-		}
-	}
-	return best
-}
-
-// editDistance counts the insertions, deletions and replacements between a and b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -134,14 +134,3 @@ func TestResolveExec(t *testing.T) {
 		t.Errorf("without exec: %v", err)
 	}
 }
-
-func TestNearest(t *testing.T) {
-	candidates := []string{"echo", "exec", "minhash", "a"}
-	for name, want := range map[string]string{
-		"ech": "echo", "ecco": "echo", "exce": "exec", "minhahs": "minhash", "minhash2": "minhash", "zzz": "", "python": "", "": "", "echo": "echo",
-	} {
-		if got := Nearest(name, candidates); got != want {
-			t.Errorf("%q: %q, not %q", name, got, want)
-		}
-	}
-}
