@@ -15,6 +15,7 @@ same order, with nothing lost: a record that fails stays in the output, marked
 with why.
 
   gpurun run -k echo in.jsonl -o out.jsonl
+  gpurun run -k embed.py in.jsonl -o out.jsonl
   gpurun run -k 'exec:./score --fast' in.jsonl -o out.jsonl
   gpurun plan -k echo in.jsonl
 
