@@ -52,6 +52,7 @@ test: tools venv
 # What tests of Python kernels bring: numpy. Torch is tested where it is installed.
 venv: .venv/ready
 .venv/ready:
+	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
 	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy; then \
 		touch $@; \
 	else \

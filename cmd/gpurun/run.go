@@ -23,6 +23,7 @@ const runHelp = `Run a kernel over INPUT, a file of JSON lines (- for standard i
 GPU, and write the results to the output in the same order.
 
   gpurun run -k echo in.jsonl -o out.jsonl
+  gpurun run -k embed.py in.jsonl -o out.jsonl
   gpurun run -k ./my-kernel --kernel-config model.json in.jsonl -o out.jsonl
   gpurun run -k 'exec:./score --fast' --gpus 0-3 in.jsonl -o out.jsonl
   zcat in.jsonl.gz | gpurun run -k echo - -o - | head
