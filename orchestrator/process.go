@@ -226,8 +226,9 @@ func lastLines(path string, from int64) string {
 }
 
 // threadVariables are what numeric libraries, and Go, take their number of threads
-// from; without them each of k workers would start as many as there are cores. For the
-// worker itself that saves a quarter of its time where there are as many as cores.
+// from; without them each of k workers would start as many as there are cores. The
+// workers themselves save time by it where there are as many as cores: with records of
+// 100 bytes a third, with 1 KB a tenth.
 var threadVariables = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "GOMAXPROCS"}
 
 // workerEnv is the user's environment with the device pinned and, unless the

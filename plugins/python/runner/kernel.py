@@ -301,7 +301,7 @@ class Ahead:
 
     They stop when enough is ready: the interpreter runs one thread at a time, and
     those that prepare what nobody waits for take it from the one that feeds the GPU
-    (with a tokenizer and an encoder, two threads were faster than four)."""
+    (with a tokenizer and an encoder, two threads seemed faster than four)."""
 
     ENOUGH = 2
 
