@@ -72,7 +72,8 @@ def load_model(device):
 
         def forward(self, ids):
             present = ids != 0
-            x, mask = self.words(ids) + self.places, present[:, None, None, :]
+            x = self.words(ids) + self.places
+            mask = torch.zeros(ids.shape, dtype=x.dtype, device=x.device).masked_fill_(~present, float("-inf"))[:, None, None, :]
             for layer in self.layers:
                 x = layer(x, mask)
             weight = present.unsqueeze(-1).to(x.dtype)
@@ -80,4 +81,10 @@ def load_model(device):
 
     torch.manual_seed(4)
     model = Encoder().to(device).eval()
-    return model.half() if device != "cpu" else model
+    if device == "cpu":
+        return model
+    model = model.half()
+    with torch.inference_mode():  # libraries load what they need with the first call
+        model(torch.ones((512, TOKENS), dtype=torch.int32, device=device))
+    torch.cuda.synchronize()
+    return model

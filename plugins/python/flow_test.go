@@ -78,6 +78,38 @@ def process(numbers):
 	}
 }
 
+// No more is prepared ahead than keeps process from waiting, however many threads
+// there are.
+func TestPrepareNoMoreThanNeeded(t *testing.T) {
+	k := start(t, `
+import threading, time
+lock, ahead = threading.Lock(), 0
+def prepare(batch):
+    global ahead
+    with lock: ahead += 1
+    return batch
+def process(batch):
+    global ahead
+    time.sleep(0.02)     # every thread has had its time
+    with lock: ahead -= 1
+    return {"ahead": [ahead]}
+`, func(c *plugins.PythonConfig) { c.IOWorkers = 8 })
+	var flight []*plugins.Results
+	for i := range 20 {
+		flight = append(flight, plugins.Submit(t.Context(), k, batch(fmt.Sprintf(`{"n":%d}`, i))))
+	}
+	var got []string
+	for _, results := range flight {
+		wait(t, results)
+		got = append(got, texts(results)...)
+	}
+	for i, text := range got[:15] {
+		if text != "ahead=1" && text != "ahead=2" && text != "ahead=3" && text != "ahead=4" {
+			t.Errorf("batch %d: %s", i, text)
+		}
+	}
+}
+
 func TestPrepareFails(t *testing.T) {
 	k := start(t, "def prepare(batch):\n    if batch['n'][0]: raise ValueError('no')\n    return batch\ndef process(batch): return batch")
 	if _, err := call(t, k, `{"n":1}`); err == nil || err.Error() != "ValueError: no" || !strings.Contains(detail(err), "in prepare") {
@@ -110,7 +142,7 @@ def prepare(batch): pass
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !info.NeedsGPU || info.MinMemory != 2<<30 || info.BatchSize != 512 || !info.CanTrim || info.InFlight != 7 ||
+	if !info.NeedsGPU || info.MinMemory != 2<<30 || info.BatchSize != 512 || !info.CanTrim || info.InFlight != 9 ||
 		info.Name != "Python" || !strings.HasPrefix(info.Version, "3.") {
 		t.Errorf("%+v", info)
 	}

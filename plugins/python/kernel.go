@@ -20,6 +20,8 @@ import (
 const (
 	// defaultIOWorkers is how many threads run prepare.
 	defaultIOWorkers = 4
+	// maxIOWorkers keeps what is in flight within what a worker allows.
+	maxIOWorkers = 59
 	// maxInputs is what Info.Inputs can name.
 	maxInputs = 60
 )
@@ -116,17 +118,17 @@ func (k *kernel) steps() []plugins.PythonStep {
 
 // inFlight is how many batches Python is given: the one that it computes, the one
 // whose results are on their way from the device, and the next; with prepare, so
-// many more as threads can work on.
+// many more as threads can work on, and two that are ready.
 func (k *kernel) inFlight(prepare bool) int {
 	if prepare {
-		return 3 + k.ioWorkers()
+		return 5 + k.ioWorkers()
 	}
 	return 3
 }
 
 func (k *kernel) ioWorkers() int {
 	if k.config.IOWorkers > 0 {
-		return min(k.config.IOWorkers, 60)
+		return min(k.config.IOWorkers, maxIOWorkers)
 	}
 	return defaultIOWorkers
 }

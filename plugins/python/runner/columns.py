@@ -210,7 +210,7 @@ class Copy:
         self.host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         with torch.cuda.stream(stream):
             self.host.copy_(tensor, non_blocking=True)
-            self.event = torch.cuda.Event()
+            self.event = torch.cuda.Event(blocking=True)  # waiting takes no core from who prepares the next
             self.event.record(stream)
         tensor.record_stream(stream)
 
