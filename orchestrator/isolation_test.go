@@ -188,11 +188,11 @@ func TestGiveUpMark(t *testing.T) {
 	for _, name := range []string{"mark", "stop", "stop while marking"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lines := slices.Collect(strings.Lines(numbered(200)))
+			lines := slices.Collect(strings.Lines(numbered(2000)))
 			lines[40], lines[160] = `{"poison":"device"}`+"\n", `{"poison":"device"}`+"\n"
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := d.config("test-poison")
-			c.BatchSize, c.ChunksPerGPU = 5, 4
+			c.BatchSize, c.ChunksPerGPU = 5, 40
 			c.GiveUpMark = name != "stop"
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -222,7 +222,7 @@ func TestGiveUpMark(t *testing.T) {
 				report = mustRun(t, d, c)
 			}
 			kinds := marks(t, d.read("out.jsonl"))
-			if len(kinds) != 200 || report.Pending != 0 || report.Failed == 0 || kinds[40] != "device" {
+			if len(kinds) != 2000 || report.Pending != 0 || report.Failed == 0 || kinds[40] != "device" {
 				t.Errorf("%d lines, report %+v", len(kinds), report)
 			}
 		})
@@ -266,9 +266,9 @@ func TestOutOfMemory(t *testing.T) {
 			continue
 		}
 		refused[a.device]++
-		// What was read ahead is still of the old size; later it is tried, rarely,
-		// whether a record more goes in.
-		if i > 150 && a.records > room+1 {
+		// What was read ahead, of the next chunk too, is still of the old size; later
+		// it is tried, rarely, whether a record more goes in.
+		if i > 200 && a.records > room+1 {
 			t.Errorf("batch %d has %d records", i, a.records)
 		}
 	}

@@ -17,7 +17,12 @@ type task struct {
 	attempts int      // workers that were lost with it
 	tried    []string // devices that failed at it; others go first
 	notFor   int      // the slot, counted from 1, that gave it away to one that waits
+	alone    bool     // a worker was lost that had it behind another
 }
+
+// fresh: no worker was lost with it. One that was is computed by itself, so that it is
+// certain what the next loss is to be blamed on.
+func (t task) fresh() bool { return t.attempts == 0 && len(t.tried) == 0 && !t.alone }
 
 // queue is where slots pull their chunks: what came back first, then the source.
 // It ends when the source has ended and nobody holds a task that could still
@@ -29,13 +34,19 @@ type queue struct {
 	changed  *sync.Cond
 	returned []task
 	held     int
-	waiting  []int          // slots that have nothing to do
+	waiting  []waiter       // slots that have nothing to do
 	devices  map[string]int // slots that may still take something, by device
 	reading  bool           // somebody waits for the source
 	ended    bool           // the source has no more
 	err      error          // of the source
 	closed   bool
 	over     chan struct{} // closed when nobody will get anything any more
+}
+
+// waiter is a slot that waits for a task, and its device.
+type waiter struct {
+	slot   int
+	device string
 }
 
 func newQueue(source chunk.Source) *queue {
@@ -86,19 +97,47 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 		case !q.ended && !q.reading:
 			q.read(ctx)
 		default:
-			q.waiting = append(q.waiting, slot)
+			q.waiting = append(q.waiting, waiter{slot, device})
 			q.changed.Wait()
-			q.waiting = slices.DeleteFunc(q.waiting, func(s int) bool { return s == slot })
+			q.waiting = slices.DeleteFunc(q.waiting, func(w waiter) bool { return w.slot == slot })
 		}
 	}
 }
 
-// suits: a task goes to a device that has not failed at it as long as there is
-// one.
+// takeAhead returns a task for a slot that is nearly through with its last, if there is
+// a fresh one at hand that nobody waits for.
+func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.err != nil || len(q.waiting) > 0 {
+		return task{}, false
+	}
+	suits := func(t task) bool { return t.fresh() && q.suits(t, device, slot) }
+	// A source that knows its total has everything at hand.
+	if _, known := q.source.Total(); known && !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) {
+		q.read(ctx)
+	}
+	i := slices.IndexFunc(q.returned, suits)
+	if q.closed || i < 0 {
+		return task{}, false
+	}
+	t := q.returned[i]
+	q.returned = slices.Delete(q.returned, i, i+1)
+	q.held++
+	return t, true
+}
+
+// suits reports whether a task is for a slot. It is not for the one who gave it away,
+// as long as somebody waits whom it is for.
 func (q *queue) suits(t task, device string, slot int) bool {
-	if t.notFor == slot+1 && len(q.waiting) > 0 {
+	if t.notFor == slot+1 && slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) }) {
 		return false
 	}
+	return q.fits(t, device)
+}
+
+// fits: a task goes to a device that has not failed at it as long as there is one.
+func (q *queue) fits(t task, device string) bool {
 	return !slices.Contains(t.tried, device) || !q.elsewhere(t)
 }
 
@@ -129,7 +168,11 @@ func (q *queue) idleSlots() []int {
 	if !q.ended || len(q.returned) > 0 {
 		return nil
 	}
-	return slices.Clone(q.waiting)
+	slots := make([]int, len(q.waiting))
+	for i, w := range q.waiting {
+		slots[i] = w.slot
+	}
+	return slots
 }
 
 // read asks the source with the lock given up: a stream may block.
@@ -218,7 +261,7 @@ func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelF
 func (q *queue) rest(ctx context.Context, each func(task) error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for {
+	for ctx.Err() == nil {
 		if len(q.returned) > 0 {
 			t := q.returned[0]
 			q.returned = q.returned[1:]
@@ -230,10 +273,11 @@ func (q *queue) rest(ctx context.Context, each func(task) error) error {
 		if q.ended {
 			return q.err
 		}
-		if q.read(ctx); q.err != nil || ctx.Err() != nil {
+		if q.read(ctx); q.err != nil {
 			return q.err
 		}
 	}
+	return q.err
 }
 
 // unfinished reports whether there is work that nobody will do.

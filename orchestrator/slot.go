@@ -22,6 +22,8 @@ type slotRun struct {
 	opened bool
 	probes int             // how often a lost device was tried again
 	left   bool            // it made room on a device that several share
+	next   *task           // what the worker was given behind the task at hand
+	near   bool            // it has read that, too
 	yield  func(open bool) // ends the turn that stagger gave
 }
 
@@ -62,20 +64,70 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 				continue
 			}
 		}
+		t, ok, err := s.nextTask(now)
+		if err != nil || !ok {
+			return false, err
+		}
+		if retired, err := s.follow(now, t); err != nil || retired || s.left {
+			return retired, err
+		}
+	}
+}
+
+// nextTask returns the task that the worker is at: the one it was given ahead, or else
+// the next that there is for it. It returns false when there is none left.
+func (s *slotRun) nextTask(now context.Context) (task, bool, error) {
+	if s.next != nil {
+		t := *s.next
+		s.next = nil
+		if s.near {
+			s.near = false
+			s.giveAhead(now, t)
+		}
+		return t, true, nil
+	}
+	for {
 		s.job.awaitPace(now, s.slot)
 		s.job.awaitResume(now)
 		t, ok, err := s.job.queue.take(now, s.slot.key(), s.slot.Number)
 		if err != nil || !ok {
-			return false, err
+			return t, ok, err
 		}
-		if s.job.config.Control.paused() != nil { // while it waited for the task
-			s.job.queue.giveBack(t)
-			continue
+		if s.job.config.Control.paused() == nil {
+			s.assign(t)
+			return t, true, nil
 		}
-		if retired, err := s.compute(now, t); err != nil || retired || s.left {
-			return retired, err
-		}
+		s.job.queue.giveBack(t) // it was paused while it waited for the task
 	}
+}
+
+// assign gives the worker a task. If it cannot be told, it is gone, which whoever
+// follows the task will see.
+func (s *slotRun) assign(t task) {
+	key := s.slot.key()
+	_ = s.worker.conn.Send(wire.Message{Assign: &wire.Assign{
+		Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, key) && !s.job.registry.Shared(key),
+	}})
+}
+
+// giveAhead gives the worker, who has read all of its task, another behind it.
+func (s *slotRun) giveAhead(now context.Context, t task) {
+	if s.next != nil { // it has read that, too
+		s.near = true
+		return
+	}
+	if !t.fresh() || s.halting() {
+		return
+	}
+	if next, ok := s.job.queue.takeAhead(now, s.slot.key(), s.slot.Number); ok {
+		s.next = &next
+		s.assign(next)
+	}
+}
+
+// halting reports whether the worker should not go on for now.
+func (s *slotRun) halting() bool {
+	return s.job.stopping.Load() || s.job.pausing(s.slot) || s.job.config.Control.paused() != nil
 }
 
 // awaitProbe waits until the device may be tried again; false if the job ends
@@ -157,17 +209,13 @@ func (s *slotRun) cpus() []int {
 	return cpus
 }
 
-// compute gives the worker a task and follows it to its end: the end of the
-// chunk, or of as much of it as is computed before the next checkpoint.
-func (s *slotRun) compute(now context.Context, t task) (retired bool, err error) {
-	assign := wire.Assign{Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, s.slot.key()) && !s.job.registry.Shared(s.slot.key())}
+// follow follows the worker's task to its end: the end of the chunk, or of as much of
+// it as is computed before the next checkpoint.
+func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) {
 	s.job.assigned(s.slot, t)
-	if err := s.worker.conn.Send(wire.Message{Assign: &assign}); err != nil {
-		return s.lose(now, &t, s.worker.lost(err), false)
-	}
 	// A stop or a pause that came before the chunk was told to the worker before it,
 	// too.
-	if s.job.stopping.Load() || s.job.pausing(s.slot) || s.job.config.Control.paused() != nil {
+	if s.halting() {
 		s.worker.endChunk()
 	}
 	checkpoint := newCheckpoint(s.job.config.Checkpoint, s.worker.endChunk)
@@ -186,6 +234,8 @@ func (s *slotRun) compute(now context.Context, t task) (retired bool, err error)
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteMemory(s.slot, message.Progress.Memory)
 			s.job.noteFirst(now, s.slot, message.Progress.First)
+		case message.Near != nil:
+			s.giveAhead(now, t)
 		case message.Left != nil:
 			if err := s.job.handedBack(s.slot, &t, *message.Left); err != nil {
 				return false, err
@@ -266,6 +316,11 @@ func (s *slotRun) drop() {
 		s.job.setWorker(s.slot, nil)
 		s.worker = nil
 	}
+	if s.next != nil {
+		s.next.alone = true
+		s.job.queue.giveBack(*s.next)
+	}
+	s.next, s.near = nil, false
 }
 
 // release ends the slot's worker, in good order unless the job ends at once.
@@ -273,7 +328,7 @@ func (s *slotRun) release(now context.Context) {
 	if s.worker == nil {
 		return
 	}
-	if now.Err() == nil {
+	if now.Err() == nil && s.next == nil { // or it would work through that first
 		s.worker.end()
 	}
 	s.drop()

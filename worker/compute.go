@@ -16,48 +16,50 @@ import (
 // writer: enough that neither the device nor the disk waits for the other.
 const ahead = 2
 
-// compute works through a chunk and returns what came of it. Bad records are
-// part of that; an error means that this worker cannot finish the chunk.
-func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	reader, err := w.startReading(ctx, assign.Chunk)
-	if err != nil {
-		return wire.Done{}, err
-	}
-	defer reader.stop()
-	out := w.startWriting(assign, reader.give)
+// computing is the kernel at work on one chunk, and, so that the device does not wait
+// at the border, on the first batches of the next.
+type computing struct {
+	worker *Worker
+	ctx    context.Context
+	now    *chunkRun
+	next   *chunkRun // nil as long as none is assigned
 
-	r := &chunkRun{worker: w, ctx: ctx, reader: reader, out: out, rest: assign.Chunk, final: assign.Final}
-	err = r.loop()
-	var elsewhere *elsewhereError
-	if errors.As(err, &elsewhere) {
-		err = nil
-	}
-	end := r.rest
-	if r.elsewhere != nil {
-		end = *r.elsewhere
-	}
-	if r.left != nil {
-		r.rest = r.rest.Before(*r.left)
-	}
-	segment, writeErr := out.finish(end, err != nil || ctx.Err() != nil)
-	if err == nil {
-		err = writeErr
-	}
+	flight    []*work // submitted, oldest first; those of now come before those of next
+	headSince time.Time
+	restUntil time.Time // the device rests
+	quick     bool      // the last batch took no time
+}
+
+// compute works through a chunk and returns what came of it. Bad records are
+// part of that; an error means that this worker cannot go on. A chunk that is assigned
+// meanwhile is begun behind it: w.computing.next is for the next call.
+func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
+	run, err := w.begin(ctx, assign)
 	if err != nil {
 		return wire.Done{}, err
 	}
-	r.stats.Nulls, r.stats.BatchSize = out.nulls(), w.sizes.found()
-	done := wire.Done{Segment: segment, Stats: r.stats, First: out.takeFirst(), Elsewhere: r.elsewhere}
-	if r.rest.Records > 0 {
-		done.Rest = &r.rest
+	return w.finish(ctx, run)
+}
+
+// finish works through a chunk that is begun.
+func (w *Worker) finish(ctx context.Context, run *chunkRun) (wire.Done, error) {
+	c := &w.computing
+	c.worker, c.ctx, c.now, c.next = w, ctx, run, nil
+	err := c.loop()
+	done, err := run.close(err)
+	if err != nil {
+		c.flight = nil
+		if c.next != nil {
+			_, _ = c.next.close(err)
+			c.next = nil
+		}
 	}
-	return done, nil
+	return done, err
 }
 
 // work is one batch on its way from the reader through the kernel to the writer.
 type work struct {
+	run   *chunkRun // of the chunk that it is from
 	batch *chunk.Batch
 	// refused holds, for each record, why the kernel never sees it; nil entries
 	// are sent, and all are where it is nil itself. upstream records are refused
@@ -107,27 +109,6 @@ func (j *work) refusal(i int) *fault.Error {
 	return j.refused[i]
 }
 
-// chunkRun is one chunk going through the kernel.
-type chunkRun struct {
-	worker *Worker
-	ctx    context.Context
-	reader *batchReader
-	out    *partWriter
-	rest   chunk.Chunk // behind the last batch that is finished
-	// elsewhere is the record before rest, if that is for another device.
-	elsewhere *chunk.Chunk
-	// left is what was handed back while batches were in flight.
-	left  *chunk.Chunk
-	final bool // no other device is left for what does not fit this one
-	stats wire.Stats
-
-	flight    []*work // submitted, oldest first
-	headSince time.Time
-	restUntil time.Time // the device rests
-	ended     bool      // the reader has no more
-	quick     bool      // the last batch took no time
-}
-
 // quickBatch is below which a batch is over before the next message has come.
 const quickBatch = 5 * time.Millisecond
 
@@ -135,208 +116,218 @@ const quickBatch = 5 * time.Millisecond
 // than it computes, so that it never waits for the next, unless it should; more
 // where they are so quick that messages take longer than they. At the end of the job
 // what waits is better with somebody who has nothing to do.
-func (r *chunkRun) window() int {
-	window := max(1, r.worker.host.info.InFlight)
+func (c *computing) window() int {
+	window := max(1, c.worker.host.info.InFlight)
 	switch {
-	case r.worker.pace.slowed():
+	case c.worker.pace.slowed():
 		return 1
-	case r.quick:
+	case c.quick:
 		window += 3
-	case !r.worker.scarce.Load():
+	case !c.worker.scarce.Load():
 		window++
 	}
 	return window
 }
 
-func (r *chunkRun) loop() error {
+// loop computes until nothing is left of the chunk at hand.
+func (c *computing) loop() error {
+	w := c.worker
 	for {
-		if r.worker.pace.mustGive() {
-			r.worker.stop.Store(true)
+		if w.pace.mustGive() {
+			w.stop.Store(true)
 		}
-		stopping := r.worker.stop.Load()
-		if len(r.flight) == 0 && (r.ended || stopping) {
+		stopping := w.stop.Load()
+		if stopping {
+			c.handBack()
+		}
+		if c.now.ended && !c.inFlight(c.now) {
 			return nil
 		}
-		trimming := len(r.worker.trims) > 0
-		if trimming && len(r.flight) == 0 {
-			<-r.worker.trims
-			r.worker.trim(r.ctx)
+		trimming := len(w.trims) > 0
+		if trimming && len(c.flight) == 0 {
+			<-w.trims
+			w.trim(c.ctx)
 			continue
 		}
-		if stopping {
-			r.handBack()
-		}
-		if err := r.step(stopping || trimming); err != nil {
+		if err := c.step(stopping || trimming); err != nil {
 			return err
 		}
 	}
 }
 
-// handBack tells, once, what of the chunk is left for others, before the batches in
-// flight are waited for.
-func (r *chunkRun) handBack() {
-	rest := r.flight[len(r.flight)-1].batch.Rest()
-	if r.left != nil || rest.Records == 0 {
+// inFlight reports whether the kernel has batches of a chunk.
+func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c.flight[0].run == run }
+
+// handBack ends the chunk before the first batch that is not submitted, and tells
+// what is left of it for others before those in flight are waited for.
+func (c *computing) handBack() {
+	run := c.now
+	if run.ended {
 		return
 	}
-	r.left = &rest
-	r.worker.send(wire.Message{Left: &wire.Left{Rest: rest, InFlight: rest.First - r.rest.First}})
+	run.ended = true
+	rest := run.behind
+	if !c.inFlight(run) || rest.Records == 0 {
+		return // the end of the chunk, which is now, tells what is left
+	}
+	run.left = &rest
+	c.worker.send(wire.Message{Left: &wire.Left{Rest: rest, InFlight: rest.First - run.rest.First}})
 	crash.Point("worker-handed-back")
+	run.reader.tellNear()
+}
+
+// reading is the chunk that batches come from; nil if there is none.
+func (c *computing) reading() *chunkRun {
+	switch {
+	case !c.now.ended:
+		return c.now
+	case c.next != nil && !c.next.ended:
+		return c.next
+	}
+	return nil
 }
 
 // step submits the next batch or finishes the oldest, whichever is possible
 // first.
-func (r *chunkRun) step(stopping bool) error {
-	var next <-chan readBatch
+func (c *computing) step(stopping bool) error {
+	var batches <-chan readBatch
 	var rested <-chan time.Time
-	if !r.ended && !stopping && len(r.flight) < r.window() {
-		next = r.reader.batches
-		if wait := r.breather(); wait > 0 {
+	run := c.reading()
+	if run != nil && !stopping && len(c.flight) < c.window() {
+		batches = run.reader.batches
+		if wait := c.breather(); wait > 0 {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
-			next, rested = nil, timer.C
+			batches, rested = nil, timer.C
 		}
+	}
+	var assigned <-chan wire.Assign
+	if c.next == nil {
+		assigned = c.worker.assigned
 	}
 	var head <-chan struct{}
 	var expired <-chan time.Time
-	if len(r.flight) > 0 {
-		head = r.flight[0].results.Done()
-		limit := r.worker.host.limit(r.flight[0].load)
-		timer := time.NewTimer(time.Until(r.headSince.Add(limit)))
+	if len(c.flight) > 0 {
+		head = c.flight[0].results.Done()
+		limit := c.worker.host.limit(c.flight[0].load)
+		timer := time.NewTimer(time.Until(c.headSince.Add(limit)))
 		defer timer.Stop()
 		expired = timer.C
 	}
 	select {
-	case batch, ok := <-next:
-		return r.submit(batch, ok)
+	case batch, ok := <-batches:
+		return c.submit(run, batch, ok)
+	case assign, more := <-assigned:
+		return c.beginNext(assign, more)
 	case <-head:
-		return r.finishHead(r.flight[0].results.Wait(r.ctx))
+		return c.finishHead(c.flight[0].results.Wait(c.ctx))
 	case <-expired:
-		return r.finishHead(r.worker.host.tooLong(r.worker.host.limit(r.flight[0].load)))
+		return c.finishHead(c.worker.host.tooLong(c.worker.host.limit(c.flight[0].load)))
 	case <-rested:
 		return nil
-	case <-r.worker.pace.wake: // to stop, or another pace
+	case <-c.worker.pace.wake: // to stop, or another pace
 		return nil
-	case <-r.out.broken:
-		return r.out.err()
-	case <-r.ctx.Done():
-		return r.ctx.Err()
+	case <-c.now.out.broken:
+		return c.now.out.err()
+	case <-c.ctx.Done():
+		return c.ctx.Err()
 	}
 }
 
-func (r *chunkRun) submit(batch readBatch, ok bool) error {
+// beginNext reads the next chunk ahead.
+func (c *computing) beginNext(assign wire.Assign, more bool) (err error) {
+	if !more { // the orchestrator wants nobody to go on
+		return fault.New(fault.Canceled, "the worker ends")
+	}
+	c.next, err = c.worker.begin(c.ctx, assign)
+	return err
+}
+
+func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
 	if !ok {
-		r.ended = true
+		run.ended = true
 		return nil
 	}
 	if batch.err != nil {
 		return batch.err
 	}
 	job := batch.work
-	job.results, job.load = plugins.NewResults(len(job.records)), loadOf(job.records)
-	if len(job.records) == 0 { // nothing for the kernel in it
-		if len(r.flight) > 0 {
-			if err := r.drain(); err != nil {
-				return err
-			}
-		}
-		return r.pass(job)
+	run.behind = job.batch.Rest()
+	job.run, job.results, job.load = run, plugins.NewResults(len(job.records)), loadOf(job.records)
+	if len(c.flight) == 0 {
+		c.headSince = time.Now()
 	}
-	if restarted, err := r.worker.host.alive(r.ctx); err != nil {
+	c.flight = append(c.flight, job)
+	if len(job.records) == 0 { // nothing for the kernel in it
+		job.results.Defer()(nil)
+		return nil
+	}
+	if restarted, err := c.worker.host.alive(c.ctx); err != nil {
 		return err
 	} else if restarted {
-		r.stats.Restarts++
+		run.stats.Restarts++
 	}
-	if len(r.flight) == 0 {
-		r.headSince = time.Now()
-	}
-	r.flight = append(r.flight, job)
-	err := r.worker.host.process.Process(r.ctx, job.toCompute(0, len(job.sent)), job.results)
+	err := c.worker.host.process.Process(c.ctx, job.toCompute(0, len(job.sent)), job.results)
 	crash.Point("worker-mid-batch")
 	return err
 }
 
-// drain finishes everything in flight.
-func (r *chunkRun) drain() error {
-	for len(r.flight) > 0 {
-		if err := r.step(true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // finishHead takes the oldest batch's outcome.
-func (r *chunkRun) finishHead(err error) error {
-	job := r.flight[0]
-	r.flight = r.flight[1:]
-	r.stats.Batches++
-	took := time.Since(r.headSince)
-	r.stats.Busy += took
-	r.quick = took < quickBatch
-	if err == nil {
-		r.worker.host.good(took, job.load)
-		r.worker.sizes.good(len(job.batch.Records), took)
-		r.headSince = time.Now()
-		r.restUntil = r.headSince.Add(r.worker.pace.rest(took))
-		return r.pass(job)
+func (c *computing) finishHead(err error) error {
+	job := c.flight[0]
+	c.flight = c.flight[1:]
+	if len(job.records) == 0 {
+		return job.run.pass(job)
 	}
-	return r.recover(job, err)
+	job.run.stats.Batches++
+	took := time.Since(c.headSince)
+	job.run.stats.Busy += took
+	c.quick = took < quickBatch
+	if err == nil {
+		c.worker.host.good(took, job.load)
+		c.worker.sizes.good(len(job.batch.Records), took)
+		c.headSince = time.Now()
+		c.restUntil = c.headSince.Add(c.worker.pace.rest(took))
+		return job.run.pass(job)
+	}
+	return c.recover(job, err)
 }
 
 // recover handles a failed batch. Whatever was in flight behind it is waited
 // for first: results that came are good, and what a dead kernel took with it is
-// run again, one batch at a time, so that blame is certain.
-func (r *chunkRun) recover(job *work, err error) error {
-	behind := r.flight
-	r.flight = nil
-	outcomes := make([]error, len(behind))
-	for i, other := range behind {
-		outcomes[i] = r.await(other)
+// run again, one batch at a time, so that blame is certain. Batches of the next chunk
+// stay where they are, as complete as they are now.
+func (c *computing) recover(job *work, err error) error {
+	flight := c.flight
+	c.flight = nil
+	outcomes := make([]error, len(flight))
+	for i, other := range flight {
+		outcomes[i] = c.await(other)
 	}
-	if err := r.isolate(job, err); err != nil {
+	if err := job.run.isolate(job, err); err != nil {
 		return err
 	}
-	for i, other := range behind {
-		if outcomes[i] == nil {
-			if err := r.pass(other); err != nil {
-				return err
-			}
-			continue
+	for i, other := range flight {
+		if other.run != job.run {
+			c.flight = flight[i:]
+			break
 		}
-		failure := fault.As(outcomes[i])
-		if failure == nil || failure.Kind == fault.Crash {
-			failure = nil // collateral: it has not been tried by itself
-		}
-		if err := r.rerun(other, failure); err != nil {
+		if err := other.run.takeUp(other, outcomes[i]); err != nil {
 			return err
 		}
 	}
-	r.headSince = time.Now()
+	c.headSince = time.Now()
 	return nil
 }
 
 // await waits for a batch behind a failed one, killing a kernel that hangs.
-func (r *chunkRun) await(job *work) error {
-	ctx, cancel := context.WithTimeout(r.ctx, r.worker.host.limit(job.load))
+func (c *computing) await(job *work) error {
+	ctx, cancel := context.WithTimeout(c.ctx, c.worker.host.limit(job.load))
 	defer cancel()
 	err := job.results.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		r.worker.host.kill()
+		c.worker.host.kill()
 		return fault.New(fault.Crash, "kernel did not answer")
 	}
 	return err
-}
-
-// pass gives a finished batch to the writer.
-func (r *chunkRun) pass(job *work) error {
-	r.rest = job.batch.Rest()
-	select {
-	case r.out.jobs <- job:
-		return nil
-	case <-r.out.broken:
-		return r.out.err()
-	case <-r.ctx.Done():
-		return r.ctx.Err()
-	}
 }

@@ -26,6 +26,21 @@ func (r *chunkRun) isolate(job *work, err error) error {
 	return r.rerun(job, failure)
 }
 
+// takeUp handles a batch that was in flight behind a failed one of the same chunk.
+func (r *chunkRun) takeUp(job *work, outcome error) error {
+	if r.elsewhere != nil { // the chunk ended before it
+		return nil
+	}
+	if outcome == nil {
+		return r.pass(job)
+	}
+	failure := fault.As(outcome)
+	if failure != nil && failure.Kind == fault.Crash {
+		failure = nil // collateral: it has not been tried by itself
+	}
+	return r.rerun(job, failure)
+}
+
 // rerun computes a batch by itself. failure is how it failed before, nil if it
 // has not been tried by itself.
 func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
@@ -54,8 +69,8 @@ func (r *chunkRun) endBefore(job *work, e *elsewhereError) error {
 	if err := r.pass(job); err != nil {
 		return err
 	}
-	r.elsewhere, r.rest = &suspect, behind
-	return e
+	r.elsewhere, r.rest, r.ended = &suspect, behind, true
+	return nil
 }
 
 // search is the isolation of one batch.

@@ -69,9 +69,9 @@ func (p *pacer) mustGive() bool {
 
 // breather is how long the next batch must wait: not at all, until the device has
 // rested, or, in a pause, until the chunk is given back.
-func (r *chunkRun) breather() time.Duration {
-	if handBack, paused := r.worker.pace.paused(); paused {
+func (c *computing) breather() time.Duration {
+	if handBack, paused := c.worker.pace.paused(); paused {
 		return max(time.Millisecond, time.Until(handBack))
 	}
-	return time.Until(r.restUntil)
+	return time.Until(c.restUntil)
 }

@@ -23,6 +23,8 @@ type batchReader struct {
 	taken   takenBatches
 	cancel  context.CancelFunc
 	done    chan struct{}
+	// tellNear says, once, that the chunk is nearly over: all of it is read.
+	tellNear func()
 	// check looks for a mark, for the inputs, the members that the kernel reads, and
 	// for the columns, those that it gave last.
 	check   *jsonline.Wanted
@@ -49,6 +51,7 @@ func (w *Worker) startReading(ctx context.Context, c chunk.Chunk) (*batchReader,
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
 		free:   make(chan *chunk.Batch, 4*ahead),
 		inputs: w.host.info.Inputs, seen: &w.columns,
+		tellNear: sync.OnceFunc(func() { w.send(wire.Message{Near: &wire.Near{}}) }),
 	}
 	go b.run(ctx)
 	return b, nil
@@ -61,6 +64,7 @@ func (b *batchReader) run(ctx context.Context) {
 		batch := b.take()
 		err := b.reader.Read(batch, b.sizes.size(), b.options.BatchBytes)
 		if errors.Is(err, io.EOF) {
+			b.tellNear()
 			return
 		}
 		item := readBatch{err: err}

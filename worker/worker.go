@@ -37,20 +37,21 @@ const aliveInterval = 5 * time.Second
 
 // Worker is this process.
 type Worker struct {
-	conn     *wire.Conn
-	builtins []string
-	log      *slog.Logger
-	setup    wire.Setup
-	parent   int // the orchestrator
-	host     *kernelHost
-	sizes    batchSizes
-	columns  columnNames
-	judged   bool        // the first batch was looked at
-	stop     atomic.Bool // end the chunk at the next batch border
-	scarce   atomic.Bool // keep no batch waiting
-	pace     *pacer
-	assigned chan wire.Assign
-	trims    chan struct{} // asked for, not done yet
+	conn      *wire.Conn
+	builtins  []string
+	log       *slog.Logger
+	setup     wire.Setup
+	parent    int // the orchestrator
+	host      *kernelHost
+	sizes     batchSizes
+	columns   columnNames
+	judged    bool        // the first batch was looked at
+	stop      atomic.Bool // end the chunk at the next batch border
+	scarce    atomic.Bool // keep no batch waiting
+	pace      *pacer
+	computing computing
+	assigned  chan wire.Assign
+	trims     chan struct{} // asked for, not done yet
 }
 
 // run is the whole life of a worker process; it returns the exit status.
@@ -192,21 +193,39 @@ func (w *Worker) serve(ctx context.Context) {
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
 	w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info)}})
 	for {
+		run, err := w.nextRun(ctx)
+		if err == nil && run == nil {
+			w.host.close()
+			return
+		}
+		var done wire.Done
+		if err == nil {
+			done, err = w.finish(ctx, run)
+		}
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		crash.Point("worker-part-closed")
+		w.send(wire.Message{Done: &done})
+	}
+}
+
+// nextRun is the chunk that was begun behind the last, or else the next that is
+// assigned; nil if none will be.
+func (w *Worker) nextRun(ctx context.Context) (*chunkRun, error) {
+	if w.computing.next != nil {
+		return w.computing.next, nil
+	}
+	for {
 		select {
 		case <-w.trims:
 			w.trim(ctx)
 		case assign, more := <-w.assigned:
 			if !more {
-				w.host.close()
-				return
+				return nil, nil
 			}
-			done, err := w.compute(ctx, assign)
-			if err != nil {
-				w.fail(err)
-				return
-			}
-			crash.Point("worker-part-closed")
-			w.send(wire.Message{Done: &done})
+			return w.begin(ctx, assign)
 		}
 	}
 }

@@ -10,10 +10,11 @@
 //	  ◄───────────────────────── Ready (or Failed)
 //	  Assign ────────────────────────────►  compute a chunk
 //	  ◄──────────────── Progress, Progress, …
+//	  ◄──────────────── Near, when all of it is read
+//	  Assign ────────────────────────────►  begin the next behind it, if there is one
 //	  ◄──────────────── Done {segment, rest} (or Failed)
 //	  Stop ──────────────────────────────►  end it at the next batch border
 //	  ◄──────────────── Left {rest}, if batches are in flight, then Done
-//	  Assign …
 //	  End ───────────────────────────────►  close the kernel, exit
 //	  (end of the connection) ───────────►  kill everything, exit
 package wire
@@ -59,6 +60,7 @@ type Message struct {
 	// To the orchestrator.
 	Ready    *Ready    `json:"ready,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
+	Near     *Near     `json:"near,omitempty"`
 	Left     *Left     `json:"left,omitempty"`
 	Done     *Done     `json:"done,omitempty"`
 	Failed   *Failed   `json:"failed,omitempty"`
@@ -207,6 +209,11 @@ type FirstBatch struct {
 	// if they did not.
 	Failed *fault.Error `json:"failed,omitempty"`
 }
+
+// Near says that the worker has read all of its chunk, or of what it will come to of
+// it: another may be assigned before this one is Done, so that the device need not wait
+// for it. Messages about that one follow Done, another Near excepted.
+type Near struct{}
 
 // Left is the answer to Stop of a worker that still has batches in flight: what it
 // will not come to, so that nobody has to wait for those. It is not in Done then.

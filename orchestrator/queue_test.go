@@ -1,0 +1,109 @@
+package orchestrator
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+)
+
+// listed is a source of chunks with so many records each.
+type listed []int64
+
+func (l *listed) Next(context.Context) (chunk.Chunk, error) {
+	if len(*l) == 0 {
+		return chunk.Chunk{}, io.EOF
+	}
+	c := chunk.Chunk{Records: (*l)[0]}
+	*l = (*l)[1:]
+	return c, nil
+}
+
+func (l *listed) Total() (int64, bool) { return 0, true }
+func (l *listed) Blank() int64         { return 0 }
+func (l *listed) Release(chunk.Chunk)  {}
+func (l *listed) Close() error         { return nil }
+
+func newTestQueue(records ...int64) *queue {
+	source := listed(records)
+	q := newQueue(&source)
+	q.join("A")
+	q.join("B")
+	return q
+}
+
+// take takes what must be there.
+func take(t *testing.T, q *queue, device string, slot int) task {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stop := context.AfterFunc(ctx, q.close)
+	defer stop()
+	task, ok, err := q.take(ctx, device, slot)
+	if !ok || err != nil {
+		t.Fatalf("slot %d got nothing: %v", slot, err)
+	}
+	return task
+}
+
+// What a slot gave away comes back to it if those who wait must not have it: a device
+// that failed at it waits for others to try first.
+func TestGivenAwayToNobody(t *testing.T) {
+	q := newTestQueue(1)
+	take(t, q, "A", 0)
+	got := make(chan bool)
+	go func() {
+		_, ok, _ := q.take(t.Context(), "B", 1)
+		got <- ok
+	}()
+	for len(q.idleSlots()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	q.giveBack(task{chunk: chunk.Chunk{Records: 2}, tried: []string{"B"}, notFor: 1})
+	if given := take(t, q, "A", 0); given.chunk.Records != 2 {
+		t.Errorf("got %+v", given)
+	}
+	q.finish()
+	if <-got {
+		t.Error("slot 1 got what its device had failed at")
+	}
+}
+
+// Ahead of its time a slot gets what is fresh, at hand, and wanted by nobody else.
+func TestTakeAhead(t *testing.T) {
+	ctx := t.Context()
+	q := newTestQueue(1, 2)
+	take(t, q, "A", 0)
+	q.add(task{chunk: chunk.Chunk{Records: 3}, attempts: 1}, task{chunk: chunk.Chunk{Records: 4}, alone: true},
+		task{chunk: chunk.Chunk{Records: 5}, tried: []string{"B"}})
+	if ahead, ok := q.takeAhead(ctx, "A", 0); !ok || ahead.chunk.Records != 2 {
+		t.Errorf("got %+v, %v", ahead, ok)
+	}
+	if ahead, ok := q.takeAhead(ctx, "A", 0); ok {
+		t.Errorf("got %+v, which is to be computed by itself", ahead)
+	}
+	for range 3 {
+		take(t, q, "A", 0)
+	}
+	waits := make(chan struct{})
+	go func() {
+		defer close(waits)
+		_, _, _ = q.take(ctx, "B", 1)
+	}()
+	for len(q.idleSlots()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	q.mu.Lock()
+	q.returned = append(q.returned, task{}) // the one who waits has not heard of it yet
+	q.mu.Unlock()
+	if ahead, ok := q.takeAhead(ctx, "A", 0); ok {
+		t.Errorf("got %+v, which somebody waits for", ahead)
+	}
+	q.close()
+	<-waits
+	if ahead, ok := q.takeAhead(ctx, "A", 0); ok {
+		t.Errorf("got %+v of a closed queue", ahead)
+	}
+}

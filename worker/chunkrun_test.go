@@ -1,0 +1,126 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// outcome is what came of a chunk: what is told of it, and its files by their endings.
+type outcome struct {
+	Done  wire.Done
+	Files map[string]string
+}
+
+func outcomeOf(t *testing.T, a wire.Assign, done wire.Done) outcome {
+	t.Helper()
+	paths, _ := filepath.Glob(a.Part + "*")
+	done.Segment.Files[2] = chunk.FileSum{} // the failures name the file, which is always another
+	o := outcome{done, make(map[string]string)}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Files[strings.TrimPrefix(path, a.Part)] = strings.ReplaceAll(string(data), a.Chunk.File, "FILE")
+	}
+	return o
+}
+
+// TestNextChunkBehind: a chunk that is begun while the one before it is computed
+// changes nothing of what comes of both, whatever happens in either.
+func TestNextChunkBehind(t *testing.T) {
+	do := func(what string) string {
+		return numbered(0, 20) + `{"do":"` + what + "\"}\n" + numbered(20, 25)
+	}
+	inputs := map[string]string{
+		"plain": numbered(0, 40), "short": numbered(0, 1), "error": do("error"), "exit": do("exit"), "oom": do("oom"),
+		"no JSON": numbered(0, 20) + strings.Repeat("no\n", 20), "marked": strings.Repeat(`{"_error":"old"}`+"\n", 20),
+	}
+	alone := make(map[string]outcome)
+	for name, input := range inputs {
+		w, a := newWorker(t, "members", 4), assign(t, input)
+		done, err := w.compute(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone[name] = outcomeOf(t, a, done)
+	}
+	same := cmp.Options{
+		cmpopts.IgnoreFields(wire.Stats{}, "Busy", "Batches", "Restarts", "Retries"), // others' deaths count
+		cmpopts.IgnoreFields(wire.Done{}, "First"),                                   // of a worker's life
+		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".File" }, cmp.Ignore()),
+	}
+	for first := range inputs {
+		for second := range inputs {
+			t.Run(first+" "+second, func(t *testing.T) {
+				w := newWorker(t, "members", 4)
+				w.assigned = make(chan wire.Assign, 1)
+				a, b := assign(t, inputs[first]), assign(t, inputs[second])
+				w.assigned <- b
+				done, err := w.compute(t.Context(), a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(alone[first], outcomeOf(t, a, done), same); diff != "" {
+					t.Error(diff)
+				}
+				if w.computing.next == nil {
+					t.Fatal("the next chunk was not begun")
+				}
+				if done, err = w.finish(t.Context(), w.computing.next); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(alone[second], outcomeOf(t, b, done), same); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// TestStopBetweenChunks: a stop ends both chunks at the next batch border, and nothing
+// of either is lost.
+func TestStopBetweenChunks(t *testing.T) {
+	w := newWorker(t, "members", 4)
+	w.assigned = make(chan wire.Assign, 1)
+	a, b := assign(t, numbered(0, 40)), assign(t, numbered(40, 80))
+	first, err := w.begin(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := w.begin(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &w.computing
+	c.worker, c.ctx, c.now, c.next = w, t.Context(), first, next
+	for len(c.flight) < 2 {
+		if err := c.step(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.stop.Store(true)
+	if err := c.loop(); err != nil {
+		t.Fatal(err)
+	}
+	done, err := first.close(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.left == nil || done.Segment.Tally.Records+first.left.Records != 40 || done.Rest != nil {
+		t.Errorf("first: done %d, left %+v, rest %+v", done.Segment.Tally.Records, first.left, done.Rest)
+	}
+	if done, err = w.finish(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if done.Segment.Tally.Records != 0 || done.Rest == nil || done.Rest.Records != 40 {
+		t.Errorf("next: done %d, rest %+v", done.Segment.Tally.Records, done.Rest)
+	}
+}
