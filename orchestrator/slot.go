@@ -160,7 +160,7 @@ func (s *slotRun) cpus() []int {
 // compute gives the worker a task and follows it to its end: the end of the
 // chunk, or of as much of it as is computed before the next checkpoint.
 func (s *slotRun) compute(now context.Context, t task) (retired bool, err error) {
-	assign := wire.Assign{Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, s.slot.key()) && !s.job.registry.Shared(s.slot.key())}
+	assign := wire.Assign{Chunk: t.chunk, Part: s.job.partPath(t), Spare: s.job.output.TakeSpare(), Final: s.job.queue.final(t, s.slot.key()) && !s.job.registry.Shared(s.slot.key())}
 	s.job.assigned(s.slot, t)
 	if err := s.worker.conn.Send(wire.Message{Assign: &assign}); err != nil {
 		return s.lose(now, &t, s.worker.lost(err), false)

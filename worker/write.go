@@ -38,7 +38,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 	p := &partWriter{
 		worker: w, release: release,
 		part: chunk.NewPart(chunk.PartOptions{
-			Path: assign.Part, Chunk: assign.Chunk,
+			Path: assign.Part, Spare: assign.Spare, Chunk: assign.Chunk,
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
