@@ -96,6 +96,42 @@ func olderParts(t testing.TB, dir string) {
 	must(t, m.write(dir))
 }
 
+// TestCrashSpares: killed while a part is written over a file that is not needed any
+// more, a job ends as if nothing had been.
+func TestCrashSpares(t *testing.T) {
+	r := seeded(t)
+	source := open(t, temporary(t, numbered(200)), CutOptions{Chunks: 8, BatchSize: 3})
+	defer closeSource(t, source)
+	spec := trialSpec{Batch: 3, Planned: drain(t, source)}
+	for _, point := range []string{"spare-taken:1", "spare-taken:5", "spare-written:1", "spare-written:5"} {
+		for _, parts := range []int64{0, 150} {
+			t.Run(fmt.Sprintf("%s in parts of %d", point, parts), func(t *testing.T) {
+				// Whether there are spares in time depends on the order of segments.
+				spec := spec
+				for died, tries := false, 0; !died; tries++ {
+					if tries == 50 {
+						t.Fatal("the point is never passed")
+					}
+					spec.Dir, spec.Seed, spec.Parts = t.TempDir(), r.Uint64(), parts
+					died = spec.run(t, point)
+				}
+				spec.Seed++
+				if spec.run(t, "") {
+					t.Fatal("it died without being asked to")
+				}
+				calm := t.TempDir()
+				must(t, newCalm(r, spec).undisturbed(calm))
+				if diff := cmp.Diff(outcome(t, calm), outcome(t, spec.Dir)); diff != "" {
+					t.Error(diff)
+				}
+				if left := files(t, filepath.Join(spec.Dir, "work", PartsDir)); len(left) > 0 {
+					t.Errorf("parts left: %v", left)
+				}
+			})
+		}
+	}
+}
+
 // TestCrashPoints: killed at every point where the state on disk changes, the
 // first time also in the process that goes on, a job ends as if nothing had been.
 func TestCrashPoints(t *testing.T) {

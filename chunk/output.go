@@ -16,7 +16,7 @@ import (
 // Segments that come early wait as parts on disk, so its memory does not grow
 // with the input.
 //
-// It is used by one goroutine at a time.
+// It is used by one goroutine at a time, but for TakeSpare.
 type Output struct {
 	options OutputOptions
 	next    int64          // the record that the next segment appended begins with
@@ -30,9 +30,11 @@ type Output struct {
 	closed  bool
 
 	// What was appended since the last durable point.
-	parts     []string
+	parts     []Segment
 	bytes     int64
 	durableAt time.Time
+
+	spares spares
 }
 
 // OutputOptions say where the output goes.
@@ -210,20 +212,37 @@ func (o *Output) append(s Segment) error {
 		o.cutter.add(s.run())
 	}
 	if o.options.Journal == nil {
-		RemovePart(path)
+		o.release(s)
 	} else {
-		o.parts = append(o.parts, path)
+		o.parts = append(o.parts, s)
 	}
 	return nil
 }
+
+// release lets go of the part of a segment that is in the output for good: the file
+// of its results is spare, the others are small.
+func (o *Output) release(s Segment) {
+	path := o.partPath(s)
+	for i, suffix := range suffixes {
+		if i == results && s.Files[i].Bytes > 0 {
+			o.spares.keep(path+suffix, s.Files[i].Bytes)
+		} else {
+			_ = os.Remove(path + suffix)
+		}
+	}
+}
+
+// TakeSpare gives a file that a new part may be written over (PartOptions.Spare): it
+// is the caller's alone. "" means that there is none. Any goroutine may call it.
+func (o *Output) TakeSpare() string { return o.spares.take() }
 
 func (o *Output) partPath(s Segment) string {
 	return filepath.Join(o.options.WorkDir, PartsDir, s.Part)
 }
 
 // Checkpoint makes a durable point if one is due, or now: the output is synced,
-// then the journal says so, then the parts that are in it go. Most parts never
-// reach the disk.
+// then the journal says so, then the parts that are in it go, or are written over.
+// Most never reach the disk.
 func (o *Output) Checkpoint(now bool) error {
 	due := o.bytes >= durableBytes || time.Since(o.durableAt) >= cmp.Or(o.options.DurableEvery, durableInterval)
 	if o.options.Journal == nil || o.closed || len(o.parts) == 0 || !now && (!due || o.options.NoDurable) {
@@ -233,8 +252,8 @@ func (o *Output) Checkpoint(now bool) error {
 		return err
 	}
 	crash.Point("durable")
-	for _, path := range o.parts {
-		RemovePart(path)
+	for _, s := range o.parts {
+		o.release(s)
 	}
 	o.parts, o.bytes, o.durableAt = o.parts[:0], 0, time.Now()
 	return nil
@@ -273,6 +292,7 @@ func (o *Output) Size() (bytes int64) {
 // to it has one. If that fails the rest is abandoned.
 func (o *Output) Finish() error {
 	defer o.close()
+	defer o.spares.close()
 	if o.failed != nil {
 		return o.failed
 	}
@@ -348,6 +368,7 @@ func CompleteOutput(options OutputOptions, state State) error {
 // on.
 func (o *Output) Abandon() {
 	_ = o.Checkpoint(true)
+	o.spares.close()
 	o.close()
 }
 

@@ -12,11 +12,15 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
 const (
 	partBuffer = 256 << 10
+	// directBytes is from how many bytes on a write is worth a call of its own,
+	// instead of a copy in the buffer.
+	directBytes = 64 << 10
 	// What is kept of an example and its detail: every durable point writes them
 	// to the journal again. failures.jsonl has all of it.
 	maxExample = 2 << 10
@@ -36,6 +40,9 @@ type PartOptions struct {
 	// Path is what its files' names begin with; it carries the attempt, so that
 	// two attempts never write to one file.
 	Path string
+	// Spare is a file, in the same folder, that the results may be written over; it
+	// becomes the part's, or goes. "" means a new one.
+	Spare string
 	// Chunk is what it is the result of, or of the beginning of.
 	Chunk Chunk
 	// ErrorsApart sends failed records to a file of their own.
@@ -58,6 +65,7 @@ func NewPart(options PartOptions) *Part {
 	for i, suffix := range suffixes {
 		p.files[i].path = options.Path + suffix
 	}
+	p.files[results].spare = options.Spare
 	return p
 }
 
@@ -69,6 +77,16 @@ func (p *Part) Succeed(lines []byte) error {
 		return storage(err)
 	}
 	p.lines += int64(bytes.Count(lines, newline))
+	_, err := p.files[results].Write(lines)
+	return storage(err)
+}
+
+// SucceedUnchanged writes n records that are lines already, one behind the other;
+// not for framed results.
+func (p *Part) SucceedUnchanged(lines []byte, n int) error {
+	p.tally.Records += int64(n)
+	p.tally.Succeeded += int64(n)
+	p.lines += int64(n)
 	_, err := p.files[results].Write(lines)
 	return storage(err)
 }
@@ -228,30 +246,61 @@ func storage(err error) error {
 
 // stream is a file that is made at its first byte.
 type stream struct {
-	path string
-	file *os.File
-	out  *bufio.Writer
-	sum  FileSum
+	path  string
+	spare string // a file to write over; "" if there is none, or it is in use
+	file  *os.File
+	over  bool // file was a spare, and may be longer than what is written
+	out   *bufio.Writer
+	sum   FileSum
+}
+
+// open makes the file. A spare gets its name first, so that it never has bytes of
+// this part under the name of another.
+func (s *stream) open() error {
+	spare := s.spare
+	s.spare = ""
+	if spare != "" && os.Rename(spare, s.path) == nil {
+		crash.Point("spare-taken")
+		file, err := os.OpenFile(s.path, os.O_WRONLY, 0)
+		s.file, s.over = file, true
+		return err
+	}
+	file, err := os.Create(s.path)
+	s.file = file
+	return err
 }
 
 func (s *stream) Write(p []byte) (int, error) {
 	if s.file == nil {
-		file, err := os.Create(s.path)
-		if err != nil {
+		if err := s.open(); err != nil {
 			return 0, err
 		}
-		s.file, s.out = file, bufio.NewWriterSize(file, partBuffer)
+		s.out = bufio.NewWriterSize(s.file, partBuffer)
 	}
 	s.sum.Bytes += int64(len(p))
 	s.sum.CRC = crc32.Update(s.sum.CRC, castagnoli, p)
-	return s.out.Write(p)
+	if len(p) < directBytes {
+		return s.out.Write(p)
+	}
+	if err := s.out.Flush(); err != nil {
+		return 0, err
+	}
+	return s.file.Write(p)
 }
 
 func (s *stream) close() error {
+	if s.spare != "" {
+		_ = os.Remove(s.spare)
+		s.spare = ""
+	}
 	if s.file == nil {
 		return nil
 	}
 	err := s.out.Flush()
+	if s.over {
+		crash.Point("spare-written")
+		err = cmp.Or(err, s.file.Truncate(s.sum.Bytes))
+	}
 	err = cmp.Or(err, s.file.Close())
 	s.file = nil
 	return err

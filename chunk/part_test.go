@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,6 +104,32 @@ func TestPart(t *testing.T) {
 				t.Errorf("files left: %v", got)
 			}
 		})
+	}
+}
+
+// TestPartSucceedUnchanged: however many records come at once, and however large they
+// are together, the part is what it is when they come one by one.
+func TestPartSucceedUnchanged(t *testing.T) {
+	dir := t.TempDir()
+	apiece, atOnce := NewPart(PartOptions{Path: filepath.Join(dir, "p")}), NewPart(PartOptions{Path: filepath.Join(dir, "q")})
+	for i, n := range []int{1, 3, 200, 2, 5000, 0, 700, 1} {
+		record := []byte(fmt.Sprintf(`{"a":%d%s}`, i, strings.Repeat(" ", 100)) + "\n")
+		for range n {
+			must(t, apiece.Succeed(record))
+		}
+		must(t, atOnce.SucceedUnchanged(bytes.Repeat(record, n), n))
+		for _, part := range []*Part{apiece, atOnce} { // between them, in order
+			must(t, part.Fail(Record{Data: []byte(`{"b":1}`), Index: 5, Line: 9}, fault.New(fault.Record, "bad")))
+		}
+	}
+	want, err := apiece.Close(Chunk{})
+	must(t, err)
+	got, err := atOnce.Close(Chunk{})
+	must(t, err)
+	must(t, CheckPart(dir, got))
+	want.Part = got.Part
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -30,6 +30,7 @@ type Batch struct {
 	Records []Record
 
 	buffer []byte // the memory's, as far as it is used
+	begin  int    // where the first record stands in buffer
 	memory Memory // nil: the garbage collector's
 	mapped []mapping
 	rest   Chunk // what of the chunk comes behind this batch
@@ -90,6 +91,26 @@ func (b *Batch) from(r Record) Chunk {
 	c.Records += c.First - r.Index
 	c.Offset, c.Line, c.First = r.Offset, r.Line, r.Index
 	return c
+}
+
+// Lines are as many of the records from..to, in order from the first, as lie in
+// memory just as they are written out: each with one newline behind it, and nothing
+// else between them. n is how many; 0 where the first of them does not.
+func (b *Batch) Lines(from, to int) (lines []byte, n int) {
+	// The buffer holds, from the first record on, what the file does: what stands
+	// between two records there stands between them here. A mapped line has no
+	// newline in the buffer, since there it is alone and the buffer empty.
+	place := func(i int) int { return b.begin + int(b.Records[i].Offset-b.Records[0].Offset) }
+	start := place(from)
+	end := start // behind the newline of the last
+	for i := from; i < to && place(i) == end; i++ {
+		next := end + len(b.Records[i].Data) + 1
+		if next > len(b.buffer) || b.buffer[next-1] != '\n' { // the file's last line, or a carriage return
+			break
+		}
+		end, n = next, n+1
+	}
+	return b.buffer[start:end:end], n
 }
 
 // Release gives the memory back; b can be read into again.
@@ -332,7 +353,10 @@ func (f *filler) note(s span, offset int64, tooLong bool) {
 
 // finish gives the records their bytes.
 func (f *filler) finish() {
-	f.batch.buffer = f.buffer
+	f.batch.buffer, f.batch.begin = f.buffer, 0
+	if len(f.spans) > 0 {
+		f.batch.begin = f.spans[0].start
+	}
 	for i, s := range f.spans {
 		if s.mapped != nil {
 			f.batch.Records[i].Data = s.mapped

@@ -61,6 +61,7 @@ func checkChunk(t *testing.T, c Chunk, want []line, o readOptions) {
 			t.Fatal(err)
 		}
 		checkBatch(t, &batch, o)
+		checkLines(t, &batch, c.File)
 		got := lines(&batch)
 		if len(got) > len(want) {
 			t.Fatalf("%d records more than there are", len(got)-len(want))
@@ -105,6 +106,33 @@ func checkBatch(t *testing.T, b *Batch, o readOptions) {
 	}
 	if len(b.mapped) > 0 && len(b.Records) > 1 {
 		t.Errorf("a line too long to read stands in a batch of %d", len(b.Records))
+	}
+}
+
+// checkLines: from each record on, those are lines in memory that are such in the
+// file, with one newline behind each and nothing else.
+func checkLines(t *testing.T, b *Batch, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.Records {
+		var want []string
+		for _, r := range b.Records[i:] {
+			end := r.Offset + int64(len(r.Data))
+			adjacent := len(want) == 0 || data[r.Offset-1] == '\n' && r.Offset == b.Records[i].Offset+int64(len(strings.Join(want, "")))
+			if len(b.mapped) > 0 || !adjacent || end == int64(len(data)) || data[end] != '\n' {
+				break
+			}
+			want = append(want, string(r.Data)+"\n")
+		}
+		if got, n := b.Lines(i, len(b.Records)); n != len(want) || string(got) != strings.Join(want, "") {
+			t.Errorf("%d lines from record %d on: %q instead of %q", n, i, got, want)
+		}
+		if got, n := b.Lines(i, i+1); n != min(1, len(want)) || cap(got) != len(got) {
+			t.Errorf("%d lines of one record: %q with room for %d bytes", n, got, cap(got))
+		}
 	}
 }
 

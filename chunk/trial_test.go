@@ -158,7 +158,7 @@ func (tr *trial) compute(c Chunk, stop int64) (Segment, Chunk, error) {
 	}
 	defer reader.Close()
 	part := NewPart(PartOptions{
-		Path: tr.path(PartsDir, fmt.Sprintf("%012d-%08x", c.First, tr.r.Uint32())), Chunk: c,
+		Spare: tr.spare(), Path: tr.path(PartsDir, fmt.Sprintf("%012d-%08x", c.First, tr.r.Uint32())), Chunk: c,
 		ErrorsApart: tr.apart, Step: "kernel", Device: "cpu",
 	})
 	rest := c
@@ -182,6 +182,14 @@ func (tr *trial) compute(c Chunk, stop int64) (Segment, Chunk, error) {
 	return segment, rest, err
 }
 
+// spare is a file to write over, as workers are given it.
+func (tr *trial) spare() string {
+	if tr.output == nil || tr.r.IntN(4) == 0 {
+		return ""
+	}
+	return tr.output.TakeSpare()
+}
+
 // kernel does everything a kernel can do, by the record alone.
 func kernel(part *Part, record Record) error {
 	switch sum := crc32.ChecksumIEEE(record.Data); sum % 6 {
@@ -201,7 +209,7 @@ func kernel(part *Part, record Record) error {
 // journal.
 func (tr *trial) undisturbed(dir string) error {
 	calm := *tr
-	calm.dir, calm.journal = dir, nil
+	calm.dir, calm.journal, calm.output = dir, nil, nil
 	if err := os.MkdirAll(calm.path(PartsDir), 0o700); err != nil {
 		return err
 	}

@@ -204,6 +204,8 @@ var deaths = []death{
 	{victim: "worker", moment: "start", at: "worker-start"},
 	{victim: "worker", moment: "mid-batch", at: "worker-mid-batch", passing: 4},
 	{victim: "worker", moment: "rest handed back", at: "worker-handed-back", passing: 2},
+	{victim: "worker", moment: "old part taken to be written over", at: "spare-taken", passing: 2},
+	{victim: "worker", moment: "old part written over but not cut", at: "spare-written", passing: 2},
 	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
 	{victim: "worker", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "worker", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},

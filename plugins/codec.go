@@ -42,9 +42,10 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 }
 
 func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.ProcessReply {
-	reply := &kernelpb.ProcessReply{Sequence: sequence, Verdicts: make([]byte, len(r.results))}
+	reply := &kernelpb.ProcessReply{Sequence: sequence, Verdicts: make([]byte, r.Len())}
 	var lines [][]byte
-	for i, result := range r.results {
+	for i := range r.Len() {
+		result := r.At(i)
 		verdict := result.Verdict
 		switch verdict {
 		case Lines:
@@ -53,7 +54,7 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 				break
 			}
 			if lines == nil {
-				lines = make([][]byte, 0, len(r.results)+len(result.Lines))
+				lines = make([][]byte, 0, r.Len()+len(result.Lines))
 			}
 			lines = append(lines, result.Lines...)
 			reply.LineCounts = append(reply.LineCounts, uint32(len(result.Lines)))
@@ -85,9 +86,9 @@ func (c *carrier) isSame(line, record []byte) bool {
 // unpackReply fills r from the other side's reply. Its error says in which way
 // the reply makes no sense.
 func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
-	if len(reply.GetVerdicts()) != len(r.results) {
+	if len(reply.GetVerdicts()) != r.Len() {
 		return fmt.Errorf("kernel returned %s for a batch of %d",
-			plural(len(reply.GetVerdicts()), "result"), len(r.results))
+			plural(len(reply.GetVerdicts()), "result"), r.Len())
 	}
 	if size := sharedSize(reply); size > maxMessage {
 		return fmt.Errorf("kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
@@ -118,7 +119,7 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 		default:
 			return fmt.Errorf("kernel gave record %d of the batch %s", i, result.Verdict)
 		}
-		r.results[i] = result
+		r.put(i, result)
 	}
 	if len(lines) > 0 || len(counts) > 0 || len(messages) > 0 {
 		return fmt.Errorf("kernel returned more lines or messages than belong to its verdicts")
@@ -152,8 +153,8 @@ func unpackColumns(a *arena, columns []*kernelpb.Column, r *Results) error {
 			return r.misuse
 		}
 	}
-	for i := range r.results {
-		if r.results[i].Verdict == Columns && len(r.columns) == 0 {
+	for i, verdict := range r.verdicts {
+		if verdict == Columns && len(r.columns) == 0 {
 			return fmt.Errorf("kernel gave record %d of the batch columns, and no column", i)
 		}
 	}

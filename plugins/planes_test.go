@@ -75,7 +75,7 @@ func (k answering) Process(_ context.Context, batch Batch, r *Results) error {
 	if which >= len(k.answers) {
 		return errors.New("no answer")
 	}
-	r.results, r.columns = k.answers[which].results, k.answers[which].columns
+	r.verdicts, r.details, r.columns = k.answers[which].verdicts, k.answers[which].details, k.answers[which].columns
 	return nil
 }
 

@@ -50,7 +50,10 @@ const maxColumns = 64
 // Results takes the verdicts of one batch. A kernel fills it in Process; the
 // methods are for one goroutine at a time.
 type Results struct {
-	results []Result
+	verdicts []Verdict
+	// details are what belongs to verdicts, where anything does: nil as long as none is
+	// Lines or Failed, which saves 64 bytes for each record.
+	details []Result
 	columns []Column
 	// misuse is the first breach of the contract, reported when the results are
 	// completed: the author learns of it whatever else happens.
@@ -72,7 +75,7 @@ type Results struct {
 
 // NewResults makes the results of a batch of n records.
 func NewResults(n int) *Results {
-	return &Results{results: make([]Result, n), done: make(chan struct{})}
+	return &Results{verdicts: make([]Verdict, n), done: make(chan struct{})}
 }
 
 // Unchanged says that record i is its own result.
@@ -82,7 +85,7 @@ func (r *Results) Unchanged(i int) { r.set(i, Result{Verdict: Unchanged}) }
 // An array of lines has Lines.
 func (r *Results) Line(i int, line []byte) {
 	if len(r.lone) == cap(r.lone) {
-		r.lone = make([][]byte, 0, len(r.results)+1)
+		r.lone = make([][]byte, 0, r.Len()+1)
 	}
 	n := len(r.lone)
 	r.lone = append(r.lone, line)
@@ -121,7 +124,7 @@ func (r *Results) Failf(i int, format string, args ...any) {
 // verdict of their own get it as a new member, or in place of the member of that
 // name; the values of the others are not looked at.
 func (r *Results) Column(c Column) {
-	n, rows := len(r.results), c.rows()
+	n, rows := r.Len(), c.rows()
 	switch {
 	case c.Name == "":
 		r.breach("gave a column without a name")
@@ -148,13 +151,25 @@ func (r *Results) Column(c Column) {
 
 func (r *Results) set(i int, result Result) {
 	switch {
-	case i < 0 || i >= len(r.results):
-		r.breach("gave a verdict for record %d of a batch of %d", i, len(r.results))
-	case r.results[i].Verdict != NoVerdict:
-		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.results[i].Verdict, result.Verdict)
+	case i < 0 || i >= r.Len():
+		r.breach("gave a verdict for record %d of a batch of %d", i, r.Len())
+	case r.verdicts[i] != NoVerdict:
+		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.verdicts[i], result.Verdict)
 	default:
-		r.results[i] = result
+		r.put(i, result)
 	}
+}
+
+// put sets what record i became, whatever it was before.
+func (r *Results) put(i int, result Result) {
+	r.verdicts[i] = result.Verdict
+	if result.Verdict != Lines && result.Verdict != Failed {
+		return
+	}
+	if r.details == nil {
+		r.details = make([]Result, r.Len())
+	}
+	r.details[i] = result
 }
 
 func (r *Results) breach(format string, args ...any) {
@@ -192,12 +207,12 @@ func (r *Results) settle() error {
 		return r.misuse
 	}
 	missing, first := 0, 0
-	for i := range r.results {
-		if r.results[i].Verdict != NoVerdict {
+	for i := range r.verdicts {
+		if r.verdicts[i] != NoVerdict {
 			continue
 		}
 		if len(r.columns) > 0 {
-			r.results[i].Verdict = Columns
+			r.verdicts[i] = Columns
 			continue
 		}
 		if missing == 0 {
@@ -207,7 +222,7 @@ func (r *Results) settle() error {
 	}
 	if missing > 0 {
 		return fault.New(fault.Batch, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
-			len(r.results)-missing, plural(len(r.results), "record"), first)
+			r.Len()-missing, plural(r.Len(), "record"), first)
 	}
 	return nil
 }
@@ -232,10 +247,15 @@ func (r *Results) Wait(ctx context.Context) error {
 func (r *Results) Done() <-chan struct{} { return r.done }
 
 // Len is the number of records.
-func (r *Results) Len() int { return len(r.results) }
+func (r *Results) Len() int { return len(r.verdicts) }
 
 // At returns record i's result; for use after Wait returned nil.
-func (r *Results) At(i int) Result { return r.results[i] }
+func (r *Results) At(i int) Result {
+	if v := r.verdicts[i]; v != Lines && v != Failed {
+		return Result{Verdict: v}
+	}
+	return r.details[i]
+}
 
 // ColumnList returns the batch's columns; for use after Wait returned nil.
 func (r *Results) ColumnList() []Column { return r.columns }

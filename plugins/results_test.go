@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -111,6 +113,35 @@ func TestLinesOfNoneIsDrop(t *testing.T) {
 	r.complete(nil)
 	if got := r.At(0).Verdict; got != Dropped {
 		t.Errorf("verdict %s", got)
+	}
+}
+
+// TestResultsAreSmall: a verdict that brings nothing with it has no room for it, at the
+// kernel as at its caller, and one that does finds the others as they were.
+func TestResultsAreSmall(t *testing.T) {
+	r := NewResults(5)
+	r.Unchanged(0)
+	r.Drop(1)
+	r.Column(Float64s("x", 0, make([]float64, 5)))
+	if r.details != nil {
+		t.Error("there is room before anything is brought")
+	}
+	r.Line(2, []byte("1"))
+	r.FailIn(3, "step", "no")
+	r.complete(nil)
+	want := []Result{
+		{Verdict: Unchanged}, {Verdict: Dropped}, {Verdict: Lines, Lines: [][]byte{[]byte("1")}},
+		{Verdict: Failed, Message: "no", Step: "step"}, {Verdict: Columns},
+	}
+	for i := range want {
+		if diff := cmp.Diff(want[i], r.At(i)); diff != "" {
+			t.Errorf("record %d: %s", i, diff)
+		}
+	}
+	dropped, got := NewResults(1), NewResults(1)
+	dropped.Drop(0)
+	if err := unpackReply(nil, packReply(&carrier{}, 1, Batch{}, dropped), got); err != nil || got.details != nil {
+		t.Errorf("unpacked with room, or not at all: %v", err)
 	}
 }
 

@@ -29,18 +29,21 @@ type partWriter struct {
 	once    sync.Once
 	failure error
 	told    time.Time
-	first   *wire.FirstBatch // not told yet
+	// verbatim: a record that the kernel leaves unchanged goes out as it came in.
+	verbatim bool
+	first    *wire.FirstBatch // not told yet
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *partWriter {
 	p := &partWriter{
 		worker: w, release: release,
 		part: chunk.NewPart(chunk.PartOptions{
-			Path: assign.Part, Chunk: assign.Chunk,
+			Path: assign.Part, Spare: assign.Spare, Chunk: assign.Chunk,
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		jobs: make(chan *work, ahead), idle: make(chan *encoders, 2), encoded: make(chan encodedJob),
+		verbatim: len(w.setup.Records.Keep) == 0 && !w.setup.Records.Framed,
+		jobs:     make(chan *work, ahead), idle: make(chan *encoders, 2), encoded: make(chan encodedJob),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
@@ -150,7 +153,21 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, erro
 
 func (p *partWriter) write(job *work, lines *encoders) error {
 	next := 0 // in job.sent
-	for i, record := range job.batch.Records[:job.ready] {
+	same := 0 // the records from here to there are unchanged
+	for i := 0; i < job.ready; {
+		if i >= same && p.verbatim {
+			same = job.unchanged(i, next)
+		}
+		if i < same {
+			if text, n := job.batch.Lines(i, same); n > 0 {
+				if err := p.part.SucceedUnchanged(text, n); err != nil {
+					return err
+				}
+				i, next = i+n, next+n
+				continue
+			}
+		}
+		record := job.batch.Records[i]
 		var err error
 		if refusal := job.refusal(i); refusal != nil {
 			err = p.fail(record, refusal)
@@ -161,8 +178,20 @@ func (p *partWriter) write(job *work, lines *encoders) error {
 		if err != nil {
 			return err
 		}
+		i++
 	}
 	return nil
+}
+
+// unchanged is how far the records from i on, which is the next-th of those sent, are
+// such that the kernel left as they are: the position behind the last of them.
+func (j *work) unchanged(i, next int) int {
+	for ; i < j.ready && j.refusal(i) == nil; i, next = i+1, next+1 {
+		if v := j.verdict(next); v.fault != nil || v.results.At(v.index).Verdict != plugins.Unchanged {
+			break
+		}
+	}
+	return i
 }
 
 // settle writes what became of a record that the kernel has seen, the i-th of those.

@@ -130,6 +130,9 @@ type Assign struct {
 	Chunk chunk.Chunk `json:"chunk"`
 	// Part is what the names of its result files begin with.
 	Part string `json:"part"`
+	// Spare is a file beside them that the results may be written over; the worker's
+	// from now on.
+	Spare string `json:"spare,omitempty"`
 	// Final: no other device is left to try, so a record that does not fit this
 	// one's memory is marked instead of handed back.
 	Final bool `json:"final,omitempty"`

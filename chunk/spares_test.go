@@ -1,0 +1,130 @@
+package chunk
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// TestPartOverSpare: a part that is written over another file is the part that a new
+// file would be, whichever of the two is longer.
+func TestPartOverSpare(t *testing.T) {
+	long := strings.Repeat(`{"a":1}`+"\n", 50_000)
+	for name, old := range map[string]string{"longer": long + long, "as long": long, "shorter": "x\n", "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			spare := write(t, filepath.Join(dir, "old.out"), []byte(old))
+			part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), Spare: spare})
+			must(t, part.Succeed([]byte("1\n")))
+			must(t, part.SucceedUnchanged([]byte(long[2:]), 50_000))
+			segment, err := part.Close(Chunk{})
+			must(t, err)
+			must(t, CheckPart(dir, segment))
+			if diff := cmp.Diff(map[string]string{"p.out": "1\n" + long[2:]}, contents(t, dir)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestPartWithoutSpare: one that is gone is done without.
+func TestPartWithoutSpare(t *testing.T) {
+	dir := t.TempDir()
+	part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), Spare: filepath.Join(dir, "gone.out")})
+	must(t, part.Succeed([]byte("1\n")))
+	segment, err := part.Close(Chunk{})
+	must(t, err)
+	must(t, CheckPart(dir, segment))
+}
+
+// TestPartSpareGoes: whoever is given a spare leaves nothing of it, whether he uses it
+// or not.
+func TestPartSpareGoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		write func(*Part) error
+		end   func(*Part)
+		want  []string
+	}{
+		"nothing written": {(*Part).Drop, func(p *Part) { _, _ = p.Close(Chunk{}) }, []string{}},
+		"only failures": {func(p *Part) error { return p.Fail(Record{Data: []byte("1")}, fault.New(fault.Record, "bad")) },
+			func(p *Part) { _, _ = p.Close(Chunk{}) }, []string{"p.err", "p.failures"}},
+		"discarded":      {func(p *Part) error { return p.Succeed([]byte("1\n")) }, (*Part).Discard, []string{}},
+		"unused, thrown": {(*Part).Drop, (*Part).Discard, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			spare := write(t, filepath.Join(dir, "old.out"), []byte("old\n"))
+			part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), Spare: spare, ErrorsApart: true})
+			must(t, c.write(part))
+			c.end(part)
+			if diff := cmp.Diff(c.want, files(t, dir)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestSparesBounded: what is kept has its limits, and at the end nothing is kept.
+func TestSparesBounded(t *testing.T) {
+	dir := t.TempDir()
+	var s spares
+	keep := func(name string, bytes int64) {
+		s.keep(write(t, filepath.Join(dir, name), []byte("x")), bytes)
+	}
+	keep("large", maxSpareBytes+1)
+	keep("a", maxSpareBytes-1)
+	keep("b", 2)
+	if diff := cmp.Diff([]string{"a"}, files(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if got := s.take(); got != filepath.Join(dir, "a") {
+		t.Errorf("took %q", got)
+	}
+	if got := s.take(); got != "" {
+		t.Errorf("took %q, which is somebody's", got)
+	}
+	must(t, os.Remove(filepath.Join(dir, "a")))
+	for i := range maxSpares + 5 {
+		keep(fmt.Sprint(i), 1)
+	}
+	if got := len(files(t, dir)); got != maxSpares {
+		t.Errorf("%d files are kept", got)
+	}
+	s.close()
+	keep("late", 1)
+	if got := files(t, dir); len(got) > 0 {
+		t.Errorf("kept after the end: %v", got)
+	}
+}
+
+// TestSparesGo: an output that is given up keeps none: whoever has stopped a job wants
+// its disk back.
+func TestSparesGo(t *testing.T) {
+	for name, end := range map[string]func(*Output){
+		"abandoned": (*Output).Abandon,
+		"finished":  func(o *Output) { _ = o.Finish() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t)
+			o, err := CreateOutput(OutputOptions{Path: j.out, WorkDir: j.work(), Journal: j.journal(t)})
+			must(t, err)
+			for i := range int64(3) {
+				must(t, o.Commit(j.segment(t, i*10, 10, false)))
+			}
+			must(t, o.Checkpoint(true))
+			if got := files(t, j.parts()); len(got) != 3 {
+				t.Errorf("spare: %v", got)
+			}
+			end(o)
+			if got := files(t, j.parts()); len(got) > 0 || o.TakeSpare() != "" {
+				t.Errorf("left: %v", got)
+			}
+		})
+	}
+}
