@@ -50,8 +50,12 @@ const maxColumns = 64
 // Results takes the verdicts of one batch. A kernel fills it in Process; the
 // methods are for one goroutine at a time.
 type Results struct {
-	results []Result
-	columns []Column
+	verdicts []Verdict
+	// What belongs to a verdict stands apart, for all records once one has it: most
+	// batches have none, and a small one would be mostly room for it.
+	lines    [][][]byte
+	refusals []refusal
+	columns  []Column
 	// misuse is the first breach of the contract, reported when the results are
 	// completed: the author learns of it whatever else happens.
 	misuse error
@@ -72,21 +76,24 @@ type Results struct {
 
 // NewResults makes the results of a batch of n records.
 func NewResults(n int) *Results {
-	return &Results{results: make([]Result, n), done: make(chan struct{})}
+	return &Results{verdicts: make([]Verdict, n), done: make(chan struct{})}
 }
 
+// refusal is what belongs to verdict Failed.
+type refusal struct{ message, step string }
+
 // Unchanged says that record i is its own result.
-func (r *Results) Unchanged(i int) { r.set(i, Result{Verdict: Unchanged}) }
+func (r *Results) Unchanged(i int) { r.set(i, Unchanged) }
 
 // Line gives the one line that record i became: a JSON value without a newline.
 // An array of lines has Lines.
 func (r *Results) Line(i int, line []byte) {
 	if len(r.lone) == cap(r.lone) {
-		r.lone = make([][]byte, 0, len(r.results)+1)
+		r.lone = make([][]byte, 0, len(r.verdicts)+1)
 	}
 	n := len(r.lone)
 	r.lone = append(r.lone, line)
-	r.set(i, Result{Verdict: Lines, Lines: r.lone[n : n+1 : n+1]})
+	r.setLines(i, r.lone[n:n+1:n+1])
 }
 
 // Lines gives the lines that record i became; none at all drops it.
@@ -95,21 +102,25 @@ func (r *Results) Lines(i int, lines ...[]byte) {
 		r.Drop(i)
 		return
 	}
-	r.set(i, Result{Verdict: Lines, Lines: lines})
+	r.setLines(i, lines)
 }
 
 // Drop leaves record i out of the output, on purpose; it is counted.
-func (r *Results) Drop(i int) { r.set(i, Result{Verdict: Dropped}) }
+func (r *Results) Drop(i int) { r.set(i, Dropped) }
 
 // Fail rejects record i. The message stands in the output beside the record, so
 // it should depend on the record alone.
-func (r *Results) Fail(i int, message string) {
-	r.set(i, Result{Verdict: Failed, Message: message})
-}
+func (r *Results) Fail(i int, message string) { r.FailIn(i, "", message) }
 
 // FailIn is Fail for a kernel that is several: step is the one that rejects it.
 func (r *Results) FailIn(i int, step, message string) {
-	r.set(i, Result{Verdict: Failed, Message: message, Step: step})
+	if !r.set(i, Failed) {
+		return
+	}
+	if r.refusals == nil {
+		r.refusals = make([]refusal, len(r.verdicts))
+	}
+	r.refusals[i] = refusal{message, step}
 }
 
 // Failf is Fail with a format.
@@ -121,7 +132,7 @@ func (r *Results) Failf(i int, format string, args ...any) {
 // verdict of their own get it as a new member, or in place of the member of that
 // name; the values of the others are not looked at.
 func (r *Results) Column(c Column) {
-	n, rows := len(r.results), c.rows()
+	n, rows := len(r.verdicts), c.rows()
 	switch {
 	case c.Name == "":
 		r.breach("gave a column without a name")
@@ -146,15 +157,28 @@ func (r *Results) Column(c Column) {
 	r.columns = append(r.columns, c)
 }
 
-func (r *Results) set(i int, result Result) {
-	switch {
-	case i < 0 || i >= len(r.results):
-		r.breach("gave a verdict for record %d of a batch of %d", i, len(r.results))
-	case r.results[i].Verdict != NoVerdict:
-		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.results[i].Verdict, result.Verdict)
-	default:
-		r.results[i] = result
+func (r *Results) setLines(i int, lines [][]byte) {
+	if !r.set(i, Lines) {
+		return
 	}
+	if r.lines == nil {
+		r.lines = make([][][]byte, len(r.verdicts))
+	}
+	r.lines[i] = lines
+}
+
+// set gives record i its verdict, and reports whether it may have it.
+func (r *Results) set(i int, verdict Verdict) bool {
+	switch {
+	case i < 0 || i >= len(r.verdicts):
+		r.breach("gave a verdict for record %d of a batch of %d", i, len(r.verdicts))
+		return false
+	case r.verdicts[i] != NoVerdict:
+		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.verdicts[i], verdict)
+		return false
+	}
+	r.verdicts[i] = verdict
+	return true
 }
 
 func (r *Results) breach(format string, args ...any) {
@@ -192,12 +216,12 @@ func (r *Results) settle() error {
 		return r.misuse
 	}
 	missing, first := 0, 0
-	for i := range r.results {
-		if r.results[i].Verdict != NoVerdict {
+	for i := range r.verdicts {
+		if r.verdicts[i] != NoVerdict {
 			continue
 		}
 		if len(r.columns) > 0 {
-			r.results[i].Verdict = Columns
+			r.verdicts[i] = Columns
 			continue
 		}
 		if missing == 0 {
@@ -207,7 +231,7 @@ func (r *Results) settle() error {
 	}
 	if missing > 0 {
 		return fault.New(fault.Batch, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
-			len(r.results)-missing, plural(len(r.results), "record"), first)
+			len(r.verdicts)-missing, plural(len(r.verdicts), "record"), first)
 	}
 	return nil
 }
@@ -232,10 +256,19 @@ func (r *Results) Wait(ctx context.Context) error {
 func (r *Results) Done() <-chan struct{} { return r.done }
 
 // Len is the number of records.
-func (r *Results) Len() int { return len(r.results) }
+func (r *Results) Len() int { return len(r.verdicts) }
 
 // At returns record i's result; for use after Wait returned nil.
-func (r *Results) At(i int) Result { return r.results[i] }
+func (r *Results) At(i int) Result {
+	result := Result{Verdict: r.verdicts[i]}
+	switch result.Verdict {
+	case Lines:
+		result.Lines = r.lines[i]
+	case Failed:
+		result.Message, result.Step = r.refusals[i].message, r.refusals[i].step
+	}
+	return result
+}
 
 // ColumnList returns the batch's columns; for use after Wait returned nil.
 func (r *Results) ColumnList() []Column { return r.columns }
