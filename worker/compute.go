@@ -123,6 +123,7 @@ type chunkRun struct {
 
 	flight    []*work // submitted, oldest first
 	headSince time.Time
+	watcher   *time.Timer
 	restUntil time.Time // the device rests
 	ended     bool      // the reader has no more
 	quick     bool      // the last batch took no time
@@ -202,9 +203,7 @@ func (r *chunkRun) step(stopping bool) error {
 	if len(r.flight) > 0 {
 		head = r.flight[0].results.Done()
 		limit := r.worker.host.limit(r.flight[0].load)
-		timer := time.NewTimer(time.Until(r.headSince.Add(limit)))
-		defer timer.Stop()
-		expired = timer.C
+		expired = r.watch(time.Until(r.headSince.Add(limit)))
 	}
 	select {
 	case batch, ok := <-next:
@@ -222,6 +221,16 @@ func (r *chunkRun) step(stopping bool) error {
 	case <-r.ctx.Done():
 		return r.ctx.Err()
 	}
+}
+
+// watch tells when the oldest batch has had its time. One timer does for all.
+func (r *chunkRun) watch(left time.Duration) <-chan time.Time {
+	if r.watcher == nil {
+		r.watcher = time.NewTimer(left)
+	} else {
+		r.watcher.Reset(left)
+	}
+	return r.watcher.C
 }
 
 func (r *chunkRun) submit(batch readBatch, ok bool) error {
