@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -244,6 +245,10 @@ func storage(err error) error {
 	return fault.New(fault.Storage, "write part: %w", err)
 }
 
+// partBuffers are for the next part: a fresh buffer is memory that the system has to
+// find and clear first, and a part may be small.
+var partBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, partBuffer) }}
+
 // stream is a file that is made at its first byte.
 type stream struct {
 	path  string
@@ -275,7 +280,8 @@ func (s *stream) Write(p []byte) (int, error) {
 		if err := s.open(); err != nil {
 			return 0, err
 		}
-		s.out = bufio.NewWriterSize(s.file, partBuffer)
+		s.out = partBuffers.Get().(*bufio.Writer)
+		s.out.Reset(s.file)
 	}
 	s.sum.Bytes += int64(len(p))
 	s.sum.CRC = crc32.Update(s.sum.CRC, castagnoli, p)
@@ -302,6 +308,8 @@ func (s *stream) close() error {
 		err = cmp.Or(err, s.file.Truncate(s.sum.Bytes))
 	}
 	err = cmp.Or(err, s.file.Close())
-	s.file = nil
+	s.out.Reset(nil)
+	partBuffers.Put(s.out)
+	s.file, s.out = nil, nil
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -226,5 +227,24 @@ func TestFailureNames(t *testing.T) {
 	const want = `{"at":               7,"size":0,"record":0,"line":0,"file":"","offset":0,"length":0,"kind":"oom","message":"m"}` + "\n"
 	if string(line) != want {
 		t.Errorf("%s, want %s", line, want)
+	}
+}
+
+// TestPartsShareBuffers: a part does not cost the memory of a new one.
+func TestPartsShareBuffers(t *testing.T) {
+	dir := t.TempDir()
+	const parts = 40
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range parts {
+		part := NewPart(PartOptions{Path: filepath.Join(dir, fmt.Sprint(i))})
+		must(t, part.Succeed([]byte("{}\n")))
+		_, err := part.Close(Chunk{})
+		must(t, err)
+	}
+	runtime.ReadMemStats(&after)
+	// Some are lost: to collections, and to the race detector, on purpose.
+	if used := after.TotalAlloc - before.TotalAlloc; used > parts*partBuffer/2 {
+		t.Errorf("%d parts took %d bytes", parts, used)
 	}
 }

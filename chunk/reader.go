@@ -137,9 +137,12 @@ type Reader struct {
 	spans     []span
 }
 
-// minRead is the smallest read; a batch's size is guessed from the last one. It
-// is a variable so that tests can make it small.
-var minRead = 64 << 10
+// firstRead is the first read of a chunk; a batch's size is guessed from the last one.
+const firstRead = 64 << 10
+
+// minRead is the smallest read, and what a batch may be larger than the last one. It is
+// a variable so that tests can make it small.
+var minRead = 4 << 10
 
 // OpenReader opens a chunk. Lines longer than maxRecord are given as TooLong.
 func OpenReader(c Chunk, maxRecord int64) (*Reader, error) {
@@ -147,7 +150,7 @@ func OpenReader(c Chunk, maxRecord int64) (*Reader, error) {
 	if err != nil {
 		return nil, fault.New(fault.Storage, "open input: %w", err)
 	}
-	return &Reader{file: file, rest: c, maxRecord: maxRecord, guess: minRead}, nil
+	return &Reader{file: file, rest: c, maxRecord: maxRecord, guess: max(minRead, firstRead)}, nil
 }
 
 // AllocateWith lets the records of the batches to come lie in memory of alloc, as
@@ -177,7 +180,7 @@ func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
 		b.Release() // blank lines lie there
 		return io.EOF
 	}
-	r.guess = max(minRead, f.used+f.used/16)
+	r.guess = f.used + f.used/16 + minRead
 	return nil
 }
 
@@ -261,7 +264,14 @@ func (f *filler) readMore(unread int64) error {
 		f.buffer = f.batch.buffer
 	}
 	from := f.reader.rest.Offset + int64(len(f.buffer)-f.used)
-	n, err := readAt(f.reader.file, f.buffer[len(f.buffer):len(f.buffer)+want], from)
+	room := f.buffer[len(f.buffer) : len(f.buffer)+want]
+	n := readCached(f.reader.file, room, from)
+	var err error
+	if n < want {
+		var more int
+		more, err = readAt(f.reader.file, room[n:], from+int64(n))
+		n += more
+	}
 	f.buffer = f.buffer[:len(f.buffer)+n]
 	return err
 }

@@ -532,3 +532,31 @@ func borrowAll(t *testing.T, c Chunk, l *lender, maxRecords, maxBytes int, maxRe
 		}
 	}
 }
+
+// TestReaderReadsWhatABatchTakes: the first batch shows how much that is; the rest
+// of the file is not read again for each batch of it.
+func TestReaderReadsWhatABatchTakes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "in.jsonl")
+	write(t, path, []byte(strings.Repeat(`{"text":"0123456789"}`+"\n", 20_000)))
+	source := open(t, path, CutOptions{Chunks: 1})
+	defer closeSource(t, source)
+	reader, err := OpenReader(drain(t, source)[0], math.MaxInt64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var asked []int
+	reader.AllocateWith(func(size int) Memory {
+		asked = append(asked, size)
+		return nil
+	})
+	for range 3 {
+		if err := reader.Read(new(Batch), 100, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := 100 * len(`{"text":"0123456789"}`+"\n")
+	if len(asked) != 3 || asked[1] > 2*used+minRead || asked[2] > 2*used+minRead {
+		t.Errorf("room was asked for %v bytes, for batches of %d", asked, used)
+	}
+}

@@ -82,6 +82,9 @@ func (c *client) Open(ctx context.Context, device Device, config Config) error {
 // kernel in another language sends its failures unclassified: this is the first
 // place that knows the texts.
 func (c *client) unpackComputing(failure *kernelpb.Failure, kind fault.Kind) error {
+	if failure == nil {
+		return nil
+	}
 	if failure.GetKind() == uint32(fault.Unknown) {
 		c.mu.Lock()
 		onCPU := c.onCPU

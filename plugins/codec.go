@@ -3,6 +3,7 @@ package plugins
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -42,23 +43,23 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 }
 
 func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.ProcessReply {
-	reply := &kernelpb.ProcessReply{Sequence: sequence, Verdicts: make([]byte, r.Len())}
+	reply := &kernelpb.ProcessReply{Sequence: sequence, Verdicts: make([]byte, len(r.verdicts))}
 	var lines [][]byte
-	for i := range r.Len() {
-		result := r.At(i)
-		verdict := result.Verdict
+	for i, verdict := range r.verdicts {
 		switch verdict {
 		case Lines:
+			result := r.At(i)
 			if len(result.Lines) == 1 && c.isSame(result.Lines[0], batch.Record(i)) {
 				verdict = Unchanged
 				break
 			}
 			if lines == nil {
-				lines = make([][]byte, 0, r.Len()+len(result.Lines))
+				lines = make([][]byte, 0, len(r.verdicts)+len(result.Lines))
 			}
 			lines = append(lines, result.Lines...)
 			reply.LineCounts = append(reply.LineCounts, uint32(len(result.Lines)))
 		case Failed:
+			result := r.At(i)
 			reply.Messages = append(reply.Messages, valid(result.Message))
 			if result.Step != "" { // all have one then
 				reply.MessageSteps = append(reply.MessageSteps, make([]string, len(reply.Messages)-1-len(reply.MessageSteps))...)
@@ -86,9 +87,9 @@ func (c *carrier) isSame(line, record []byte) bool {
 // unpackReply fills r from the other side's reply. Its error says in which way
 // the reply makes no sense.
 func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
-	if len(reply.GetVerdicts()) != r.Len() {
+	if len(reply.GetVerdicts()) != len(r.verdicts) {
 		return fmt.Errorf("kernel returned %s for a batch of %d",
-			plural(len(reply.GetVerdicts()), "result"), r.Len())
+			plural(len(reply.GetVerdicts()), "result"), len(r.verdicts))
 	}
 	if size := sharedSize(reply); size > maxMessage {
 		return fmt.Errorf("kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
@@ -99,27 +100,29 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	}
 	counts, messages, steps := reply.GetLineCounts(), reply.GetMessages(), reply.GetMessageSteps()
 	for i, verdict := range reply.GetVerdicts() {
-		result := Result{Verdict: Verdict(verdict)}
-		switch result.Verdict {
+		switch verdict := Verdict(verdict); verdict {
 		case Lines:
 			if len(counts) == 0 || counts[0] == 0 || uint64(counts[0]) > uint64(len(lines)) {
 				return fmt.Errorf("kernel returned fewer lines than it announced")
 			}
 			n := counts[0]
-			result.Lines, lines, counts = lines[:n:n], lines[n:], counts[1:]
+			r.setLines(i, lines[:n:n])
+			lines, counts = lines[n:], counts[1:]
 		case Failed:
 			if len(messages) == 0 {
 				return fmt.Errorf("kernel returned fewer messages than failed records")
 			}
-			result.Message, messages = messages[0], messages[1:]
+			step := ""
 			if len(steps) > 0 {
-				result.Step, steps = steps[0], steps[1:]
+				step, steps = steps[0], steps[1:]
 			}
+			r.FailIn(i, step, messages[0])
+			messages = messages[1:]
 		case Unchanged, Columns, Dropped:
+			r.set(i, verdict)
 		default:
-			return fmt.Errorf("kernel gave record %d of the batch %s", i, result.Verdict)
+			return fmt.Errorf("kernel gave record %d of the batch %s", i, verdict)
 		}
-		r.put(i, result)
 	}
 	if len(lines) > 0 || len(counts) > 0 || len(messages) > 0 {
 		return fmt.Errorf("kernel returned more lines or messages than belong to its verdicts")
@@ -153,10 +156,8 @@ func unpackColumns(a *arena, columns []*kernelpb.Column, r *Results) error {
 			return r.misuse
 		}
 	}
-	for i, verdict := range r.verdicts {
-		if verdict == Columns && len(r.columns) == 0 {
-			return fmt.Errorf("kernel gave record %d of the batch columns, and no column", i)
-		}
+	if i := slices.Index(r.verdicts, Columns); i >= 0 && len(r.columns) == 0 {
+		return fmt.Errorf("kernel gave record %d of the batch columns, and no column", i)
 	}
 	return nil
 }

@@ -75,7 +75,8 @@ func (k answering) Process(_ context.Context, batch Batch, r *Results) error {
 	if which >= len(k.answers) {
 		return errors.New("no answer")
 	}
-	r.verdicts, r.details, r.columns = k.answers[which].verdicts, k.answers[which].details, k.answers[which].columns
+	answer := k.answers[which]
+	r.verdicts, r.lines, r.refusals, r.columns = answer.verdicts, answer.lines, answer.refusals, answer.columns
 	return nil
 }
 

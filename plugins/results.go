@@ -51,10 +51,11 @@ const maxColumns = 64
 // methods are for one goroutine at a time.
 type Results struct {
 	verdicts []Verdict
-	// details are what belongs to verdicts, where anything does: nil as long as none is
-	// Lines or Failed, which saves 64 bytes for each record.
-	details []Result
-	columns []Column
+	// What belongs to a verdict stands apart, for all records once one has it: most
+	// batches have none, and a small one would be mostly room for it.
+	lines    [][][]byte
+	refusals []refusal
+	columns  []Column
 	// misuse is the first breach of the contract, reported when the results are
 	// completed: the author learns of it whatever else happens.
 	misuse error
@@ -78,18 +79,21 @@ func NewResults(n int) *Results {
 	return &Results{verdicts: make([]Verdict, n), done: make(chan struct{})}
 }
 
+// refusal is what belongs to verdict Failed.
+type refusal struct{ message, step string }
+
 // Unchanged says that record i is its own result.
-func (r *Results) Unchanged(i int) { r.set(i, Result{Verdict: Unchanged}) }
+func (r *Results) Unchanged(i int) { r.set(i, Unchanged) }
 
 // Line gives the one line that record i became: a JSON value without a newline.
 // An array of lines has Lines.
 func (r *Results) Line(i int, line []byte) {
 	if len(r.lone) == cap(r.lone) {
-		r.lone = make([][]byte, 0, r.Len()+1)
+		r.lone = make([][]byte, 0, len(r.verdicts)+1)
 	}
 	n := len(r.lone)
 	r.lone = append(r.lone, line)
-	r.set(i, Result{Verdict: Lines, Lines: r.lone[n : n+1 : n+1]})
+	r.setLines(i, r.lone[n:n+1:n+1])
 }
 
 // Lines gives the lines that record i became; none at all drops it.
@@ -98,21 +102,25 @@ func (r *Results) Lines(i int, lines ...[]byte) {
 		r.Drop(i)
 		return
 	}
-	r.set(i, Result{Verdict: Lines, Lines: lines})
+	r.setLines(i, lines)
 }
 
 // Drop leaves record i out of the output, on purpose; it is counted.
-func (r *Results) Drop(i int) { r.set(i, Result{Verdict: Dropped}) }
+func (r *Results) Drop(i int) { r.set(i, Dropped) }
 
 // Fail rejects record i. The message stands in the output beside the record, so
 // it should depend on the record alone.
-func (r *Results) Fail(i int, message string) {
-	r.set(i, Result{Verdict: Failed, Message: message})
-}
+func (r *Results) Fail(i int, message string) { r.FailIn(i, "", message) }
 
 // FailIn is Fail for a kernel that is several: step is the one that rejects it.
 func (r *Results) FailIn(i int, step, message string) {
-	r.set(i, Result{Verdict: Failed, Message: message, Step: step})
+	if !r.set(i, Failed) {
+		return
+	}
+	if r.refusals == nil {
+		r.refusals = make([]refusal, len(r.verdicts))
+	}
+	r.refusals[i] = refusal{message, step}
 }
 
 // Failf is Fail with a format.
@@ -124,7 +132,7 @@ func (r *Results) Failf(i int, format string, args ...any) {
 // verdict of their own get it as a new member, or in place of the member of that
 // name; the values of the others are not looked at.
 func (r *Results) Column(c Column) {
-	n, rows := r.Len(), c.rows()
+	n, rows := len(r.verdicts), c.rows()
 	switch {
 	case c.Name == "":
 		r.breach("gave a column without a name")
@@ -149,27 +157,28 @@ func (r *Results) Column(c Column) {
 	r.columns = append(r.columns, c)
 }
 
-func (r *Results) set(i int, result Result) {
-	switch {
-	case i < 0 || i >= r.Len():
-		r.breach("gave a verdict for record %d of a batch of %d", i, r.Len())
-	case r.verdicts[i] != NoVerdict:
-		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.verdicts[i], result.Verdict)
-	default:
-		r.put(i, result)
-	}
-}
-
-// put sets what record i became, whatever it was before.
-func (r *Results) put(i int, result Result) {
-	r.verdicts[i] = result.Verdict
-	if result.Verdict != Lines && result.Verdict != Failed {
+func (r *Results) setLines(i int, lines [][]byte) {
+	if !r.set(i, Lines) {
 		return
 	}
-	if r.details == nil {
-		r.details = make([]Result, r.Len())
+	if r.lines == nil {
+		r.lines = make([][][]byte, len(r.verdicts))
 	}
-	r.details[i] = result
+	r.lines[i] = lines
+}
+
+// set gives record i its verdict, and reports whether it may have it.
+func (r *Results) set(i int, verdict Verdict) bool {
+	switch {
+	case i < 0 || i >= len(r.verdicts):
+		r.breach("gave a verdict for record %d of a batch of %d", i, len(r.verdicts))
+		return false
+	case r.verdicts[i] != NoVerdict:
+		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.verdicts[i], verdict)
+		return false
+	}
+	r.verdicts[i] = verdict
+	return true
 }
 
 func (r *Results) breach(format string, args ...any) {
@@ -222,7 +231,7 @@ func (r *Results) settle() error {
 	}
 	if missing > 0 {
 		return fault.New(fault.Batch, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
-			r.Len()-missing, plural(r.Len(), "record"), first)
+			len(r.verdicts)-missing, plural(len(r.verdicts), "record"), first)
 	}
 	return nil
 }
@@ -251,10 +260,14 @@ func (r *Results) Len() int { return len(r.verdicts) }
 
 // At returns record i's result; for use after Wait returned nil.
 func (r *Results) At(i int) Result {
-	if v := r.verdicts[i]; v != Lines && v != Failed {
-		return Result{Verdict: v}
+	result := Result{Verdict: r.verdicts[i]}
+	switch result.Verdict {
+	case Lines:
+		result.Lines = r.lines[i]
+	case Failed:
+		result.Message, result.Step = r.refusals[i].message, r.refusals[i].step
 	}
-	return r.details[i]
+	return result
 }
 
 // ColumnList returns the batch's columns; for use after Wait returned nil.

@@ -123,7 +123,7 @@ func TestResultsAreSmall(t *testing.T) {
 	r.Unchanged(0)
 	r.Drop(1)
 	r.Column(Float64s("x", 0, make([]float64, 5)))
-	if r.details != nil {
+	if r.lines != nil || r.refusals != nil {
 		t.Error("there is room before anything is brought")
 	}
 	r.Line(2, []byte("1"))
@@ -140,7 +140,7 @@ func TestResultsAreSmall(t *testing.T) {
 	}
 	dropped, got := NewResults(1), NewResults(1)
 	dropped.Drop(0)
-	if err := unpackReply(nil, packReply(&carrier{}, 1, Batch{}, dropped), got); err != nil || got.details != nil {
+	if err := unpackReply(nil, packReply(&carrier{}, 1, Batch{}, dropped), got); err != nil || got.lines != nil || got.refusals != nil {
 		t.Errorf("unpacked with room, or not at all: %v", err)
 	}
 }
@@ -244,5 +244,39 @@ func TestConfigDecode(t *testing.T) {
 		if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// A batch of records that have nothing but a verdict takes no room for more, on
+// neither side; one record's lines make room for all.
+func TestResultsTakeNoRoomForNothing(t *testing.T) {
+	fill := func(r *Results) error {
+		for i := range r.Len() {
+			r.Unchanged(i)
+		}
+		return nil
+	}
+	proxy, end := Loopback(filler{fill: fill})
+	defer end()
+	for _, k := range []Kernel{filler{fill: fill}, proxy} {
+		r, err := Call(t.Context(), k, records(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.lines != nil || r.refusals != nil {
+			t.Errorf("%T: there is room for %d lines and %d messages", k, len(r.lines), len(r.refusals))
+		}
+	}
+	r := NewResults(3)
+	r.Line(1, []byte("{}"))
+	r.FailIn(2, "step", "no")
+	if got := r.At(1); got.Verdict != Lines || len(got.Lines) != 1 || string(got.Lines[0]) != "{}" {
+		t.Errorf("record 1 is %+v", got)
+	}
+	if got := r.At(2); got.Verdict != Failed || got.Message != "no" || got.Step != "step" {
+		t.Errorf("record 2 is %+v", got)
+	}
+	if got := r.At(0); got.Verdict != NoVerdict || got.Lines != nil || got.Message != "" {
+		t.Errorf("record 0 is %+v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
@@ -24,7 +25,11 @@ type server struct {
 	inputs   []string
 
 	arena *arena // nil: records and results come inline
+	long  bool   // the last batch was long
 }
+
+// longBatch is from which time on a batch is worth watching: see watchCalls.
+const longBatch = 100 * time.Millisecond
 
 func newServer(k Kernel, a *arena) *server { return &server{kernel: k, inFlight: 1, arena: a} }
 
@@ -129,7 +134,12 @@ func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *star
 	// own, and not with the traces of all goroutines.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.explainFault()
+	if s.long {
+		watchCalls()
+	}
+	began := time.Now()
 	submit(ctx, s.kernel, batch, r)
+	s.long = time.Since(began) >= longBatch
 	return b
 }
 

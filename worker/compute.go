@@ -26,8 +26,9 @@ type computing struct {
 
 	flight    []*work // submitted, oldest first; those of now come before those of next
 	headSince time.Time
-	restUntil time.Time // the device rests
-	quick     bool      // the last batch took no time
+	watcher   *time.Timer // of the oldest
+	restUntil time.Time   // the device rests
+	quick     bool        // the last batch took no time
 }
 
 // compute works through a chunk and returns what came of it. Bad records are
@@ -210,9 +211,7 @@ func (c *computing) step(stopping bool) error {
 	if len(c.flight) > 0 {
 		head = c.flight[0].results.Done()
 		limit := c.worker.host.limit(c.flight[0].load)
-		timer := time.NewTimer(time.Until(c.headSince.Add(limit)))
-		defer timer.Stop()
-		expired = timer.C
+		expired = c.watch(time.Until(c.headSince.Add(limit)))
 	}
 	select {
 	case batch, ok := <-batches:
@@ -232,6 +231,16 @@ func (c *computing) step(stopping bool) error {
 	case <-c.ctx.Done():
 		return c.ctx.Err()
 	}
+}
+
+// watch tells when the oldest batch has had its time. One timer does for all.
+func (c *computing) watch(left time.Duration) <-chan time.Time {
+	if c.watcher == nil {
+		c.watcher = time.NewTimer(left)
+	} else {
+		c.watcher.Reset(left)
+	}
+	return c.watcher.C
 }
 
 // beginNext reads the next chunk ahead.
