@@ -22,6 +22,7 @@ func benchLines() map[string][]byte {
 		fmt.Fprintf(&vector, "%.8f,", float64(k)*0.0173-0.5)
 	}
 	return map[string][]byte{
+		"plain":   fmt.Appendf(nil, text, 17, strings.Repeat("word ", 190)),
 		"english": fmt.Appendf(nil, text, 17, english),
 		"german":  fmt.Appendf(nil, text, 17, german),
 		"chinese": fmt.Appendf(nil, text, 17, chinese),
@@ -32,7 +33,7 @@ func benchLines() map[string][]byte {
 
 func eachLine(b *testing.B, f func(b *testing.B, line []byte)) {
 	lines := benchLines()
-	for _, name := range []string{"english", "german", "chinese", "table", "vector"} {
+	for _, name := range []string{"plain", "english", "german", "chinese", "table", "vector"} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(lines[name])))
 			b.ReportAllocs()

@@ -1,6 +1,9 @@
 package jsonline
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 // A byte repeated in all 8 bytes of a word is the byte times ones.
 const ones = 0x0101010101010101
@@ -20,16 +23,28 @@ func special(x uint64) uint64 {
 
 // skipPlain returns the offset of the first special byte at or after i.
 func skipPlain[Bytes string | []byte](s Bytes, i int) int {
-	for len(s)-i >= 8 {
+	for tried := i + wideAfter; len(s)-i >= 8; {
 		if m := special(word(s[i : i+8])); m != 0 {
 			return i + bits.TrailingZeros64(m)/8
 		}
-		i += 8
+		if i += 8; widePlain && i == tried && i < len(s) {
+			i += skipPlainWide(at(s, i), len(s)-i)
+		}
 	}
 	for i < len(s) && special(uint64(s[i])|' '*(ones-1)) == 0 {
 		i++
 	}
 	return i
+}
+
+// wideAfter is how many bytes a string must have shown before it is looked at in larger
+// steps: in most texts an escape, or a letter that is not ASCII, comes before.
+const wideAfter = 64
+
+// at points to byte i, which there must be. A string begins with the address of its
+// bytes, as a slice does.
+func at[Bytes string | []byte](s Bytes, i int) *byte {
+	return (*byte)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&s)), i))
 }
 
 // word is binary.LittleEndian.Uint64 for strings as well: the compiler makes
