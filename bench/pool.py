@@ -1,43 +1,50 @@
-"""The usual way in Python: a pool of processes, json in and json out.
+"""The usual way in Python: processes, one for each device, json in and json out.
 
 python3 pool.py IN OUT           every record as it is
 python3 pool.py IN OUT copy      with its text once more, as copy.py gives it
+
+All records are read, divided by ceiling division, and sent to processes that work
+through their share in batches and send it back.
 """
+import concurrent.futures
 import json
 import multiprocessing
 import os
 import sys
 
 
-def process(lines):
-    return [json.dumps(json.loads(line)) for line in lines]
+def process_batch(batch, copy):
+    if copy:
+        for record in batch:
+            record["copy"] = record["text"]
+    return batch
 
 
-def process_copy(lines):
-    out = []
-    for line in lines:
-        record = json.loads(line)
-        record["copy"] = record["text"]
-        out.append(json.dumps(record))
-    return out
+def process_share(records, batch_size, copy):
+    results = []
+    for at in range(0, len(records), batch_size):
+        results.extend(process_batch(records[at:at + batch_size], copy))
+    return results
 
 
-def batches(path, size=1000):
-    with open(path, encoding="utf-8") as file:
-        batch = []
-        for line in file:
-            batch.append(line)
-            if len(batch) == size:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+def shares(records, workers):
+    size = (len(records) + workers - 1) // workers
+    return [records[at:at + size] for at in range(0, len(records), size)]
+
+
+def main():
+    copy = sys.argv[3:] == ["copy"]
+    with open(sys.argv[1], encoding="utf-8") as file:
+        records = [json.loads(line) for line in file]
+    workers = os.cpu_count()
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        futures = [pool.submit(process_share, share, 128, copy) for share in shares(records, workers)]
+        results = [record for future in futures for record in future.result()]
+    with open(sys.argv[2], "w", encoding="utf-8") as out:
+        for record in results:
+            out.write(json.dumps(record) + "\n")
 
 
 if __name__ == "__main__":
-    work = process_copy if sys.argv[3:] == ["copy"] else process
-    with multiprocessing.Pool(os.cpu_count()) as pool, open(sys.argv[2], "w", encoding="utf-8") as out:
-        for result in pool.imap(work, batches(sys.argv[1])):
-            for line in result:
-                out.write(line)
-                out.write("\n")
+    main()
