@@ -197,7 +197,7 @@ func unpackStrings(block *kernelpb.Block, a *arena) ([]string, error) {
 
 // packNumbers writes values as they lie in memory, little-endian: into the arena,
 // which the message then names, or as bytes for the message.
-func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T) []byte {
+func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T, put func([]byte, []T)) []byte {
 	size := binary.Size(values)
 	if !c.fits(size) {
 		return nil
@@ -207,9 +207,7 @@ func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T) []byte
 	if inline {
 		data = make([]byte, size)
 	}
-	if _, err := binary.Encode(data, binary.LittleEndian, values); err != nil {
-		panic(err) // only types of a fixed size come here
-	}
+	put(data, values)
 	if inline {
 		return data
 	}
@@ -218,7 +216,7 @@ func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T) []byte
 }
 
 // unpackNumbers is a copy of a column's values.
-func unpackNumbers[T any](message *kernelpb.Column, inline []byte, a *arena) ([]T, error) {
+func unpackNumbers[T any](message *kernelpb.Column, inline []byte, a *arena, get func([]byte) []T) ([]T, error) {
 	data := inline
 	if message.Offset != nil {
 		var err error
@@ -230,7 +228,22 @@ func unpackNumbers[T any](message *kernelpb.Column, inline []byte, a *arena) ([]
 	if len(data)%size != 0 {
 		return nil, fmt.Errorf("%d bytes are no whole number of values", len(data))
 	}
-	values := make([]T, len(data)/size)
-	_, err := binary.Decode(data, binary.LittleEndian, values)
-	return values, err
+	return get(data), nil
+}
+
+func putBools(data []byte, values []bool) {
+	for i, value := range values {
+		data[i] = 0
+		if value {
+			data[i] = 1
+		}
+	}
+}
+
+func getBools(data []byte) []bool {
+	values := make([]bool, len(data))
+	for i, b := range data {
+		values[i] = b != 0
+	}
+	return values
 }

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/rawnum"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
@@ -166,13 +167,13 @@ func packColumn(c *carrier, column Column) *kernelpb.Column {
 	message := &kernelpb.Column{Name: valid(column.Name), Width: uint32(max(column.Width, 0))}
 	switch v := column.values.(type) {
 	case []float32:
-		message.Values = &kernelpb.Column_Float32S{Float32S: packNumbers(c, message, v)}
+		message.Values = &kernelpb.Column_Float32S{Float32S: packNumbers(c, message, v, rawnum.Put)}
 	case []float64:
-		message.Values = &kernelpb.Column_Float64S{Float64S: packNumbers(c, message, v)}
+		message.Values = &kernelpb.Column_Float64S{Float64S: packNumbers(c, message, v, rawnum.Put)}
 	case []int64:
-		message.Values = &kernelpb.Column_Int64S{Int64S: packNumbers(c, message, v)}
+		message.Values = &kernelpb.Column_Int64S{Int64S: packNumbers(c, message, v, rawnum.Put)}
 	case []bool:
-		message.Values = &kernelpb.Column_Bools{Bools: packNumbers(c, message, v)}
+		message.Values = &kernelpb.Column_Bools{Bools: packNumbers(c, message, v, putBools)}
 	case []string:
 		message.Values = &kernelpb.Column_Strings{Strings: packBlock(c, v)}
 	case jsonValues:
@@ -186,13 +187,13 @@ func unpackColumn(a *arena, message *kernelpb.Column) (Column, error) {
 	var err error
 	switch v := message.GetValues().(type) {
 	case *kernelpb.Column_Float32S:
-		c.values, err = unpackNumbers[float32](message, v.Float32S, a)
+		c.values, err = unpackNumbers(message, v.Float32S, a, rawnum.Get[float32])
 	case *kernelpb.Column_Float64S:
-		c.values, err = unpackNumbers[float64](message, v.Float64S, a)
+		c.values, err = unpackNumbers(message, v.Float64S, a, rawnum.Get[float64])
 	case *kernelpb.Column_Int64S:
-		c.values, err = unpackNumbers[int64](message, v.Int64S, a)
+		c.values, err = unpackNumbers(message, v.Int64S, a, rawnum.Get[int64])
 	case *kernelpb.Column_Bools:
-		c.values, err = unpackNumbers[bool](message, v.Bools, a)
+		c.values, err = unpackNumbers(message, v.Bools, a, getBools)
 	case *kernelpb.Column_Strings:
 		c.values, err = unpackStrings(v.Strings, a)
 	case *kernelpb.Column_Json:

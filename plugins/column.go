@@ -118,7 +118,10 @@ func countNonFinite[T float32 | float64](row [2]int, values []T) int {
 func (c Column) AppendValue(dst []byte, i int) []byte {
 	switch v := c.values.(type) {
 	case []float32:
-		return appendArray(dst, c.Width, i, v, func(dst []byte, f float32) []byte {
+		if c.Width > 0 {
+			return jsonline.AppendFloat32s(dst, v[i*c.Width:(i+1)*c.Width])
+		}
+		return appendArray(dst, 0, i, v, func(dst []byte, f float32) []byte {
 			dst, _ = jsonline.AppendFloat32(dst, f)
 			return dst
 		})

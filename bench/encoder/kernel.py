@@ -29,7 +29,7 @@ def prepare(batch):
     rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(batch["text"])]
     lengths = numpy.fromiter(map(len, rows), numpy.int64, len(rows))
     ids = torch.zeros((len(rows), encoder.padded(lengths.max())), dtype=torch.int32, pin_memory=device != "cpu")
-    ids.numpy()[numpy.arange(ids.shape[1]) < lengths[:, None]] = numpy.fromiter(itertools.chain.from_iterable(rows), numpy.int32)
+    ids.numpy()[numpy.arange(ids.shape[1]) < lengths[:, None]] = numpy.fromiter(itertools.chain.from_iterable(rows), numpy.int32, lengths.sum())
     return ids
 
 

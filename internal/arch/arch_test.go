@@ -20,6 +20,7 @@ var mayImport = map[string]struct {
 }{
 	"internal/fault":            {nil, "everyone speaks of failures, so it depends on nobody"},
 	"internal/jsonline":         {nil, "bytes of one line: of use to everyone, knows nobody"},
+	"internal/rawnum":           {nil, "numbers as bytes: knows nobody"},
 	"internal/proc":             {nil, "child processes, whoever needs them"},
 	"internal/arch":             {nil, "rules only"},
 	"internal/nearest":          {nil, "names, whoever has some"},
@@ -34,7 +35,7 @@ var mayImport = map[string]struct {
 	"internal/owned":            {nil, "files and locks, whoever needs them"},
 	"gpu/lease":                 {[]string{"internal/fault", "internal/owned"}, "who holds what is files and figures: it asks no driver and knows no jobs"},
 	"plugins/kernelpb":          {nil, "generated"},
-	"plugins":                   {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline", "internal/nearest"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
+	"plugins":                   {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline", "internal/nearest", "internal/rawnum"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":              {[]string{"plugins"}, "a built-in is a kernel like any author's"},
 	"plugins/exec":              {[]string{"plugins", "internal/proc", "internal/fault"}, "it starts processes, and says why they failed"},
 	"plugins/chain":             {[]string{"plugins", "internal/fault"}, "it calls other kernels as a worker does"},
@@ -51,7 +52,7 @@ var mayImport = map[string]struct {
 	"plugins/minhash":           {[]string{"plugins", "internal/fault"}, "a built-in is a kernel like any author's"},
 	"examples/cuda-kernel":      {[]string{"plugins", "plugins/minhash", "examples/cuda-kernel/cuda"}, "an author's kernel: what it uses, others can use"},
 	"examples/cuda-kernel/cuda": {nil, "CUDA alone, to be copied by authors"},
-	"plugins/python":            {[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline"}, "it starts an interpreter, and reads and writes records for it"},
+	"plugins/python":            {[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline", "internal/rawnum"}, "it starts an interpreter, and reads and writes records for it"},
 }
 
 // onlyIn is which packages alone may import a library, so that it can be replaced.

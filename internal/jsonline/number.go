@@ -24,6 +24,37 @@ func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
 	return dst[:at+putDecimal(dst[at:at+maxPlain32-1], digits, exponent)], true
 }
 
+// AppendFloat32s appends an array of them, as AppendFloat32 writes each, with room made
+// once for all.
+func AppendFloat32s(dst []byte, values []float32) []byte {
+	const each = maxPlain32 + 1 // and a comma
+	dst = append(dst, '[')
+	at := len(dst)
+	dst = slices.Grow(dst, each*len(values)+1)
+	dst = dst[:cap(dst)]
+	for i, f := range values {
+		if i > 0 {
+			dst[at] = ','
+			at++
+		}
+		b := math.Float32bits(f)
+		if !isPlain32(b) {
+			dst, _ = appendFloat(dst[:at], float64(f), 32, true)
+			at = len(dst)
+			dst = slices.Grow(dst, each*(len(values)-i)+1)
+			dst = dst[:cap(dst)]
+			continue
+		}
+		if b>>31 != 0 {
+			dst[at] = '-'
+			at++
+		}
+		digits, exponent := decimal32(b)
+		at += putDecimal(dst[at:at+maxPlain32-1], digits, exponent)
+	}
+	return append(dst[:at], ']')
+}
+
 // AppendInt appends n in decimal; those of up to 32 bits, which most are, faster than
 // strconv does.
 func AppendInt(dst []byte, n int64) []byte {

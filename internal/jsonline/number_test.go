@@ -1,6 +1,7 @@
 package jsonline
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -39,5 +40,31 @@ func BenchmarkAppendInt(b *testing.B) {
 				dst = way.append(dst[:0], n)
 			}
 		})
+	}
+}
+
+// TestAppendFloat32s: an array is what its numbers are, one by one.
+func TestAppendFloat32s(t *testing.T) {
+	odd := []float32{0, float32(math.Copysign(0, -1)), 1, -1.5, 1e-6, 9.9e-7, -1e-45, 1e21, 9.999999e20, math.MaxFloat32,
+		float32(math.NaN()), float32(math.Inf(-1)), 0.1, 16777216, -123456.7}
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 40 {
+		values := make([]float32, n)
+		for i := range values {
+			if values[i] = math.Float32frombits(random.Uint32()); random.IntN(2) == 0 {
+				values[i] = odd[random.IntN(len(odd))]
+			}
+		}
+		want := []byte("x[")
+		for i, f := range values {
+			if i > 0 {
+				want = append(want, ',')
+			}
+			want, _ = AppendFloat32(want, f)
+		}
+		want = append(want, ']')
+		if got := AppendFloat32s([]byte("x"), values); !bytes.Equal(got, want) {
+			t.Fatalf("%v\n got %s\nwant %s", values, got, want)
+		}
 	}
 }

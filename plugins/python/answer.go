@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/internal/rawnum"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -259,21 +260,24 @@ func (d *decoder) column(c replyColumn) error {
 	}
 	switch c.Kind {
 	case "float32":
-		return numeric(d, c, data, 4, plugins.Float32s, func(b []byte) float32 {
-			return math.Float32frombits(binary.LittleEndian.Uint32(b))
-		}, jsonline.AppendFloat32)
+		return numeric(d, c, data, 4, plugins.Float32s, rawnum.Get, jsonline.AppendFloat32)
 	case "float64":
-		return numeric(d, c, data, 8, plugins.Float64s, func(b []byte) float64 {
-			return math.Float64frombits(binary.LittleEndian.Uint64(b))
-		}, jsonline.AppendFloat64)
+		return numeric(d, c, data, 8, plugins.Float64s, rawnum.Get, jsonline.AppendFloat64)
 	case "int64":
-		return numeric(d, c, data, 8, plugins.Int64s, func(b []byte) int64 {
-			return int64(binary.LittleEndian.Uint64(b))
-		}, func(dst []byte, v int64) ([]byte, bool) { return strconv.AppendInt(dst, v, 10), true })
+		return numeric(d, c, data, 8, plugins.Int64s, rawnum.Get, func(dst []byte, v int64) ([]byte, bool) { return strconv.AppendInt(dst, v, 10), true })
 	case "bool":
-		return numeric(d, c, data, 1, bools, func(b []byte) bool { return b[0] != 0 }, func(dst []byte, v bool) ([]byte, bool) { return strconv.AppendBool(dst, v), true })
+		return numeric(d, c, data, 1, bools, getBools, func(dst []byte, v bool) ([]byte, bool) { return strconv.AppendBool(dst, v), true })
 	}
 	return errNonsense
+}
+
+// getBools takes what is not zero for true.
+func getBools(data []byte) []bool {
+	values := make([]bool, len(data))
+	for i, b := range data {
+		values[i] = b != 0
+	}
+	return values
 }
 
 // bools is plugins.Bools with a width, which that one has no need of.
@@ -305,7 +309,7 @@ func (d *decoder) texts(c replyColumn) error {
 // numeric makes a column of numbers. Values of more than one dimension have no
 // column of their own: they are written as JSON here.
 func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
-	column func(string, int, []T) plugins.Column, read func([]byte) T, write func([]byte, T) ([]byte, bool)) error {
+	column func(string, int, []T) plugins.Column, get func([]byte) []T, write func([]byte, T) ([]byte, bool)) error {
 	each := 1
 	for _, n := range c.Shape {
 		if n < 0 || n > 0 && each > math.MaxInt32/n {
@@ -316,10 +320,7 @@ func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
 	if len(data) != len(d.rows)*each*size {
 		return errNonsense
 	}
-	values := make([]T, len(data)/size)
-	for i := range values {
-		values[i] = read(data[i*size:])
-	}
+	values := get(data)
 	var zero T
 	switch {
 	case len(c.Shape) == 0:
