@@ -32,12 +32,23 @@ func AppendFloat32s(dst []byte, values []float32) []byte {
 	at := len(dst)
 	dst = slices.Grow(dst, each*len(values)+1)
 	dst = dst[:cap(dst)]
+	table := halves()
 	for i, f := range values {
 		if i > 0 {
 			dst[at] = ','
 			at++
 		}
 		b := math.Float32bits(f)
+		if half := halfIndex(b); half < halfCount {
+			if b>>31 != 0 {
+				dst[at] = '-'
+				at++
+			}
+			text := &table[half]
+			*(*written)(dst[at:]) = *text
+			at += int(text[len(text)-1])
+			continue
+		}
 		if !isPlain32(b) {
 			dst, _ = appendFloat(dst[:at], float64(f), 32, true)
 			at = len(dst)

@@ -68,3 +68,17 @@ func TestAppendFloat32s(t *testing.T) {
 		}
 	}
 }
+
+// TestHalves: every number of 16 bits, in an array as alone, and those beside it.
+func TestHalves(t *testing.T) {
+	for b := range uint32(1 << 19) {
+		for _, bits := range []uint32{b << 13, b<<13 + 1, b<<13 - 1} {
+			f := math.Float32frombits(bits)
+			got := AppendFloat32s(nil, []float32{f, 1})
+			want, _ := AppendFloat32([]byte("["), f)
+			if want = append(want, ",1]"...); !bytes.Equal(got, want) {
+				t.Fatalf("%#x: got %s, want %s", bits, got, want)
+			}
+		}
+	}
+}
