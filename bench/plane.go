@@ -32,7 +32,7 @@ func (b *bench) plane() error {
 			rates, cpu = append(rates, rate), append(cpu, seconds)
 		}
 		limit, most := 2.0, 0.7
-		if way.inline { // for comparison
+		if way.copied { // for comparison
 			limit, most = 0, 100
 		}
 		b.add(way.name, "GB/s", rates, ">=", limit, nil)
