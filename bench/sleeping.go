@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // oneWorker is what the GPU waits for us: ten batches of a second each.
@@ -32,7 +36,7 @@ func (b *bench) oneWorker() error {
 }
 
 // eightDevices is 8 workers that sleep 10 ms a batch, against the same sleeps in a
-// bare loop of 8 goroutines: sleeping takes longer than asked for.
+// bare loop in 8 processes: sleeping takes longer than asked for.
 func (b *bench) eightDevices() error {
 	const devices, size = 8, 128
 	batches := b.size(1000, 50) // for each device
@@ -42,8 +46,11 @@ func (b *bench) eightDevices() error {
 	}
 	defer b.remove("eight.jsonl")
 	var shares, bare []float64
-	for range min(b.rounds, 3) {
-		loop := sleepLoop(devices, batches, 10*time.Millisecond)
+	for range b.rounds {
+		loop, err := b.sleepLoop(devices, batches, 10*time.Millisecond)
+		if err != nil {
+			return err
+		}
 		events, err := b.eventsOf(input, "-k", b.sleep, "--gpus", "cpu:8", "--kernel-config", `{"ms":10}`)
 		if err != nil {
 			return err
@@ -70,24 +77,35 @@ func (b *bench) manyDevices() error {
 	if err != nil {
 		return err
 	}
-	loop := sleepLoop(devices, 500, 10*time.Millisecond)
+	loop, err := b.sleepLoop(devices, 500, 10*time.Millisecond)
+	if err != nil {
+		return err
+	}
 	most := float64(devices*500*size) / loop.Seconds()
 	b.add("64 devices, 10 ms a batch, records of 100 bytes, of the rate of a bare loop", "%", []float64{100 * events.rate / most}, ">=", 90, nil)
 	return nil
 }
 
-func sleepLoop(loops, times int, length time.Duration) time.Duration {
-	started := time.Now()
-	var group sync.WaitGroup
-	for range loops {
-		group.Go(func() {
-			for range times {
-				time.Sleep(length)
+// sleepLoop is how long so many sleeps take in each of so many processes, which do
+// nothing else; processes, since a kernel is one.
+func (b *bench) sleepLoop(processes, times int, length time.Duration) (time.Duration, error) {
+	longest := make([]time.Duration, processes)
+	var group errgroup.Group
+	for i := range longest {
+		group.Go(func() error {
+			cmd := exec.Command(b.sleep, "loop", fmt.Sprint(times), length.String())
+			cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // a worker's share, with so many
+			said, err := cmd.Output()
+			if err != nil {
+				return err
 			}
+			nanoseconds, err := strconv.ParseInt(strings.TrimSpace(string(said)), 10, 64)
+			longest[i] = time.Duration(nanoseconds)
+			return err
 		})
 	}
-	group.Wait()
-	return time.Since(started)
+	err := group.Wait()
+	return slices.Max(longest), err
 }
 
 // steady is a job from the moment when all its workers are ready to its last batch.

@@ -1,4 +1,4 @@
-// Package worker is one device, its kernel, and one chunk at a time: reading
+// Package worker is one device, its kernel, and one chunk after the other: reading
 // records, checking them, giving them to the kernel in batches, finding the
 // record that a failed batch fails by, and writing what came of each.
 //

@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
@@ -24,11 +26,17 @@ type config struct {
 type kernel struct {
 	plugins.Base
 	config
+	clock  *clock
 	copies []byte
 }
 
 func (k *kernel) Describe(_ context.Context, c plugins.Config) (plugins.Info, error) {
 	return plugins.Info{Name: "sleep"}, c.Decode(&k.config)
+}
+
+func (k *kernel) Open(context.Context, plugins.Device, plugins.Config) (err error) {
+	k.clock, err = newClock()
+	return err
 }
 
 func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -38,7 +46,9 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 		}
 		k.Stamp = ""
 	}
-	time.Sleep(time.Duration(k.Milliseconds * float64(time.Millisecond)))
+	if err := k.clock.sleep(time.Duration(k.Milliseconds * float64(time.Millisecond))); err != nil {
+		return err
+	}
 	k.copies = k.copies[:0]
 	for i := range batch.Len() {
 		if k.Copy {
@@ -52,4 +62,35 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 	return nil
 }
 
-func main() { plugins.Serve(&kernel{}) }
+// loop sleeps so many times, and prints how many nanoseconds that took: what a kernel
+// that only sleeps would take if nothing were in its way.
+func loop(times int, length time.Duration) error {
+	clock, err := newClock()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for range times {
+		if err := clock.sleep(length); err != nil {
+			return err
+		}
+	}
+	fmt.Println(time.Since(began).Nanoseconds())
+	return nil
+}
+
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == "loop" {
+		times, err := strconv.Atoi(os.Args[2])
+		length, wrong := time.ParseDuration(os.Args[3])
+		if err == nil && wrong == nil {
+			err = loop(times, length)
+		}
+		if err := errors.Join(err, wrong); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	plugins.Serve(&kernel{})
+}

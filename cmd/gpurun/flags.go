@@ -49,7 +49,7 @@ func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.stepConfigs, "step-config", nil, "the configuration of a step: `STEP=JSON` or STEP=FILE; STEP is its name, or its number from 1")
 	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all; default), batch (one per batch), per-record")
 	flags.StringVar(&c.Python, "python", "", "the interpreter of Python kernels: a `PATH` (default the active venv's or conda's, else python3)")
-	flags.IntVar(&c.IOWorkers, "io-workers", 0, "threads that run a Python kernel's prepare(batch) ahead of process (default 4)")
+	flags.IntVar(&c.IOWorkers, "io-workers", 0, "threads, at most, that run a Python kernel's prepare(batch) ahead of process (default 4)")
 	flags.StringVar(&c.NaN, "nan", "", "what NaN and infinity become, which JSON does not have: null (default), or error, to fail their records")
 }
 
