@@ -152,8 +152,13 @@ func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
 
 var errWorkerGone = errors.New("the worker process is gone")
 
-// endChunk asks the worker to end its chunk at the next batch border.
+// endChunk asks the worker to end whatever it has at the next batch border.
 func (w *workerProcess) endChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{}}) }
+
+// endOnly asks it to end the chunk with that first record.
+func (w *workerProcess) endOnly(first int64) {
+	_ = w.conn.Send(wire.Message{Stop: &wire.Stop{Only: &first}})
+}
 
 // makeScarce lets the worker keep no batch waiting from now on.
 func (w *workerProcess) makeScarce() { _ = w.conn.Send(wire.Message{Scarce: &wire.Scarce{}}) }

@@ -213,12 +213,13 @@ func (s *slotRun) cpus() []int {
 // it as is computed before the next checkpoint.
 func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) {
 	s.job.assigned(s.slot, t)
+	worker, first := s.worker, t.chunk.First
 	// A stop or a pause that came before the chunk was told to the worker before it,
 	// too.
 	if s.halting() {
 		s.worker.endChunk()
 	}
-	checkpoint := newCheckpoint(s.job.config.Checkpoint, s.worker.endChunk)
+	checkpoint := newCheckpoint(s.job.config.Checkpoint, func() { worker.endOnly(first) })
 	defer checkpoint.stop()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 	for {

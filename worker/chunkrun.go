@@ -14,6 +14,7 @@ type chunkRun struct {
 	cancel context.CancelFunc
 	reader *batchReader
 	out    *partWriter
+	first  int64       // record of it
 	ended  bool        // no further batch of it is submitted
 	behind chunk.Chunk // behind the last batch that is submitted
 	rest   chunk.Chunk // behind the last batch that is finished
@@ -27,7 +28,7 @@ type chunkRun struct {
 
 // begin starts to read a chunk.
 func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, error) {
-	r := &chunkRun{worker: w, behind: assign.Chunk, rest: assign.Chunk, final: assign.Final}
+	r := &chunkRun{worker: w, first: assign.Chunk.First, behind: assign.Chunk, rest: assign.Chunk, final: assign.Final}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	var err error
 	if r.reader, err = w.startReading(r.ctx, assign.Chunk); err != nil {

@@ -85,8 +85,8 @@ func TestNextChunkBehind(t *testing.T) {
 	}
 }
 
-// TestStopBetweenChunks: a stop ends both chunks at the next batch border, and nothing
-// of either is lost.
+// TestStopBetweenChunks: a stop ends the chunk at hand at the next batch border, not the
+// one behind it, and nothing of either is lost.
 func TestStopBetweenChunks(t *testing.T) {
 	w := newWorker(t, "members", 4)
 	w.assigned = make(chan wire.Assign, 1)
@@ -106,11 +106,9 @@ func TestStopBetweenChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.stop.Store(true)
-	if err := c.loop(); err != nil {
-		t.Fatal(err)
-	}
-	done, err := first.close(nil)
+	w.stopOnly.Store(a.Chunk.First + 1)
+	next.first = 40 // of a file of its own it is 0, too
+	done, err := w.work()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +118,7 @@ func TestStopBetweenChunks(t *testing.T) {
 	if done, err = w.finish(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	if done.Segment.Tally.Records != 0 || done.Rest == nil || done.Rest.Records != 40 {
+	if done.Segment.Tally.Records != 40 || done.Rest != nil || next.left != nil {
 		t.Errorf("next: done %d, rest %+v", done.Segment.Tally.Records, done.Rest)
 	}
 }

@@ -46,8 +46,14 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 func (w *Worker) finish(ctx context.Context, run *chunkRun) (wire.Done, error) {
 	c := &w.computing
 	c.worker, c.ctx, c.now, c.next = w, ctx, run, nil
+	return w.work()
+}
+
+// work computes until the chunk at hand is over.
+func (w *Worker) work() (wire.Done, error) {
+	c := &w.computing
 	err := c.loop()
-	done, err := run.close(err)
+	done, err := c.now.close(err)
 	if err != nil {
 		c.flight = nil
 		if c.next != nil {
@@ -137,7 +143,7 @@ func (c *computing) loop() error {
 		if w.pace.mustGive() {
 			w.stop.Store(true)
 		}
-		stopping := w.stop.Load()
+		stopping := w.stop.Load() || w.stopOnly.Load() == c.now.first+1
 		if stopping {
 			c.handBack()
 		}

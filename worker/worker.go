@@ -45,9 +45,10 @@ type Worker struct {
 	host      *kernelHost
 	sizes     batchSizes
 	columns   columnNames
-	judged    bool        // the first batch was looked at
-	stop      atomic.Bool // end the chunk at the next batch border
-	scarce    atomic.Bool // keep no batch waiting
+	judged    bool         // the first batch was looked at
+	stop      atomic.Bool  // end the chunk at the next batch border
+	stopOnly  atomic.Int64 // the same for the chunk with this first record, counted from 1
+	scarce    atomic.Bool  // keep no batch waiting
 	pace      *pacer
 	computing computing
 	assigned  chan wire.Assign
@@ -116,10 +117,15 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 			os.Exit(0)
 		case message.Assign != nil:
 			w.stop.Store(false)
+			w.stopOnly.CompareAndSwap(message.Assign.Chunk.First+1, 0) // another try
 			w.assigned <- *message.Assign
 		case message.Stop != nil:
 			crash.Point("worker-stopping")
-			w.stop.Store(true)
+			if only := message.Stop.Only; only != nil {
+				w.stopOnly.Store(*only + 1)
+			} else {
+				w.stop.Store(true)
+			}
 			w.pace.nudge()
 		case message.Scarce != nil:
 			w.scarce.Store(true)

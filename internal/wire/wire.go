@@ -138,8 +138,12 @@ type Assign struct {
 	Final bool `json:"final,omitempty"`
 }
 
-// Stop asks the worker to end its chunk at the next batch border.
-type Stop struct{}
+// Stop asks the worker to end its chunk, and one that it has begun behind it, at the next
+// batch border.
+type Stop struct {
+	// Only is the first record of the one chunk that is meant.
+	Only *int64 `json:"only,omitempty"`
+}
 
 // Scarce says that the job comes to its end: from now on no batch should wait at
 // the kernel that somebody else could compute.
