@@ -86,10 +86,7 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 			return task{}, false, q.err
 		}
 		if i := slices.IndexFunc(q.returned, func(t task) bool { return q.suits(t, device, slot) }); i >= 0 {
-			t := q.returned[i]
-			q.returned = slices.Delete(q.returned, i, i+1)
-			q.held++
-			return t, true, nil
+			return q.pick(i), true, nil
 		}
 		switch {
 		case q.ended && q.held == 0 && len(q.returned) == 0:
@@ -121,10 +118,15 @@ func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, b
 	if q.closed || i < 0 {
 		return task{}, false
 	}
+	return q.pick(i), true
+}
+
+// pick takes one of those that came back.
+func (q *queue) pick(i int) task {
 	t := q.returned[i]
 	q.returned = slices.Delete(q.returned, i, i+1)
 	q.held++
-	return t, true
+	return t
 }
 
 // suits reports whether a task is for a slot. It is not for the one who gave it away,

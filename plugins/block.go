@@ -230,20 +230,3 @@ func unpackNumbers[T any](message *kernelpb.Column, inline []byte, a *arena, get
 	}
 	return get(data), nil
 }
-
-func putBools(data []byte, values []bool) {
-	for i, value := range values {
-		data[i] = 0
-		if value {
-			data[i] = 1
-		}
-	}
-}
-
-func getBools(data []byte) []bool {
-	values := make([]bool, len(data))
-	for i, b := range data {
-		values[i] = b != 0
-	}
-	return values
-}

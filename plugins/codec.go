@@ -173,7 +173,7 @@ func packColumn(c *carrier, column Column) *kernelpb.Column {
 	case []int64:
 		message.Values = &kernelpb.Column_Int64S{Int64S: packNumbers(c, message, v, rawnum.Put)}
 	case []bool:
-		message.Values = &kernelpb.Column_Bools{Bools: packNumbers(c, message, v, putBools)}
+		message.Values = &kernelpb.Column_Bools{Bools: packNumbers(c, message, v, rawnum.PutBools)}
 	case []string:
 		message.Values = &kernelpb.Column_Strings{Strings: packBlock(c, v)}
 	case jsonValues:
@@ -193,7 +193,7 @@ func unpackColumn(a *arena, message *kernelpb.Column) (Column, error) {
 	case *kernelpb.Column_Int64S:
 		c.values, err = unpackNumbers(message, v.Int64S, a, rawnum.Get[int64])
 	case *kernelpb.Column_Bools:
-		c.values, err = unpackNumbers(message, v.Bools, a, getBools)
+		c.values, err = unpackNumbers(message, v.Bools, a, rawnum.GetBools)
 	case *kernelpb.Column_Strings:
 		c.values, err = unpackStrings(v.Strings, a)
 	case *kernelpb.Column_Json:

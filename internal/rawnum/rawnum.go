@@ -1,5 +1,5 @@
 // Package rawnum copies numbers to and from bytes, little-endian: as they lie in the
-// memory of most machines, where that is one copy.
+// memory of most machines, where that is one copy. Truth values are a byte each.
 package rawnum
 
 import (
@@ -36,4 +36,24 @@ func Get[T Number](data []byte) []T {
 // view is the memory of values.
 func view[T Number](values []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
+}
+
+// PutBools writes a byte for each value, 1 for true.
+func PutBools(data []byte, values []bool) {
+	for i, value := range values {
+		data[i] = 0
+		if value {
+			data[i] = 1
+		}
+	}
+}
+
+// GetBools takes what is not zero for true: another process may have written it, and a
+// bool in memory must be 0 or 1.
+func GetBools(data []byte) []bool {
+	values := make([]bool, len(data))
+	for i, b := range data {
+		values[i] = b != 0
+	}
+	return values
 }

@@ -33,3 +33,11 @@ func TestPutAndGet(t *testing.T) {
 	check(t, 0, 1, -1.5, math.MaxFloat64, math.Inf(1))
 	check[int64](t, 0, 1, -1, math.MinInt64, math.MaxInt64)
 }
+
+func TestBools(t *testing.T) {
+	data := []byte{9, 9, 9}
+	PutBools(data, []bool{true, false, true})
+	if !bytes.Equal(data, []byte{1, 0, 1}) || !slices.Equal(GetBools([]byte{1, 0, 255}), []bool{true, false, true}) {
+		t.Errorf("got %v, %v", data, GetBools([]byte{1, 0, 255}))
+	}
+}

@@ -266,18 +266,9 @@ func (d *decoder) column(c replyColumn) error {
 	case "int64":
 		return numeric(d, c, data, 8, plugins.Int64s, rawnum.Get, func(dst []byte, v int64) ([]byte, bool) { return strconv.AppendInt(dst, v, 10), true })
 	case "bool":
-		return numeric(d, c, data, 1, bools, getBools, func(dst []byte, v bool) ([]byte, bool) { return strconv.AppendBool(dst, v), true })
+		return numeric(d, c, data, 1, bools, rawnum.GetBools, func(dst []byte, v bool) ([]byte, bool) { return strconv.AppendBool(dst, v), true })
 	}
 	return errNonsense
-}
-
-// getBools takes what is not zero for true.
-func getBools(data []byte) []bool {
-	values := make([]bool, len(data))
-	for i, b := range data {
-		values[i] = b != 0
-	}
-	return values
 }
 
 // bools is plugins.Bools with a width, which that one has no need of.
