@@ -58,6 +58,7 @@ type fileSource struct {
 	total  int64
 	known  bool
 	blank  int64
+	blocks []count // cut by records: what was counted
 	chunks []Chunk // cut by records: all of them
 	given  int     // so many of them by Next
 
@@ -120,13 +121,31 @@ func newFileSource(ctx context.Context, path string, file *os.File, options CutO
 		s.startAhead()
 		return s, nil
 	}
-	if err := s.plan(ctx); err != nil {
+	if err := s.count(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, fault.New(fault.Canceled, "scan input: %w", ctx.Err())
 		}
-		return nil, fault.New(fault.Storage, "scan input %s: %w", path, err)
+		return nil, s.unscanned(err)
 	}
-	return s, nil
+	return s, s.cutRecords()
+}
+
+func (s *fileSource) unscanned(err error) error {
+	return fault.New(fault.Storage, "scan input %s: %w", s.path, err)
+}
+
+// Recut cuts the file anew without counting it again.
+func (s *fileSource) Recut(chunks, batchSize int) error {
+	if s.ahead != nil {
+		s.stopAhead()
+	}
+	s.options.Chunks, s.options.BatchSize = chunks, batchSize
+	if s.ahead == nil {
+		return s.cutRecords()
+	}
+	s.total, s.blank, s.known = 0, 0, false
+	s.startAhead()
+	return nil
 }
 
 // cutsByBytes: a range of records can only be found by counting.
@@ -137,21 +156,20 @@ func (s *fileSource) cutsByBytes() bool {
 	return s.options.Bytes > 0 || s.options.Split == SplitBytes || s.options.Split == SplitAuto && s.end > autoBytes
 }
 
-// plan counts the file and cuts it by ceiling division.
-func (s *fileSource) plan(ctx context.Context) error {
+// count counts the file, as far as it is needed.
+func (s *fileSource) count(ctx context.Context) (err error) {
 	want := int64(-1)
 	if s.options.Limit > 0 {
 		// One more: where the record behind the last begins is its end.
 		want = s.options.Offset + s.options.Limit + 1
 	}
-	blocks, err := scanBlocks(ctx, s.file, s.begin, s.end, want)
-	if err != nil {
-		return err
-	}
-	var all count
-	for _, block := range blocks {
-		all.add(block)
-	}
+	s.blocks, err = scanBlocks(ctx, s.file, s.begin, s.end, want)
+	return err
+}
+
+// cutRecords cuts what was counted by ceiling division.
+func (s *fileSource) cutRecords() error {
+	all := sum(s.blocks)
 	first := min(s.options.Offset, all.records)
 	last := all.records
 	if limit := s.options.Limit; limit > 0 && limit < last-first {
@@ -166,12 +184,16 @@ func (s *fileSource) plan(ctx context.Context) error {
 		}
 	}
 	borders = append(borders, last)
-	return s.cutAt(blocks, borders, all)
+	if err := s.cutAt(borders, all); err != nil {
+		return s.unscanned(err)
+	}
+	return nil
 }
 
 // cutAt makes the chunks between the given records.
-func (s *fileSource) cutAt(blocks []count, borders []int64, all count) error {
-	finder := &borderFinder{source: s, blocks: blocks, buffer: make([]byte, readBytes), from: s.begin}
+func (s *fileSource) cutAt(borders []int64, all count) error {
+	finder := &borderFinder{source: s, buffer: make([]byte, readBytes), from: s.begin}
+	s.chunks, s.blank = nil, 0
 	var previous place
 	for i, record := range borders {
 		at := place{offset: s.begin, line: 1}
@@ -209,7 +231,6 @@ type place struct {
 // borderFinder finds where records start; it is asked in ascending order.
 type borderFinder struct {
 	source *fileSource
-	blocks []count
 	buffer []byte
 	block  int
 	before count // in the blocks before block
@@ -218,12 +239,12 @@ type borderFinder struct {
 }
 
 func (f *borderFinder) find(record int64) (place, error) {
-	for f.before.records+f.blocks[f.block].records <= record {
-		f.before.add(f.blocks[f.block])
-		f.block++
-		f.from, f.passed = f.source.begin+int64(f.block)*blockBytes, f.before
-	}
 	s := f.source
+	for f.before.records+s.blocks[f.block].records <= record {
+		f.before.add(s.blocks[f.block])
+		f.block++
+		f.from, f.passed = s.begin+int64(f.block)*blockBytes, f.before
+	}
 	to := min(s.begin+int64(f.block+1)*blockBytes, s.end)
 	seen, line := f.passed.records, f.passed.lines
 	var found place
@@ -258,7 +279,7 @@ func (s *fileSource) startAhead() {
 		for at.offset < s.end {
 			c, err := s.cutBytes(ctx, at, record, target)
 			if err != nil {
-				err = fault.New(fault.Storage, "scan input %s: %w", s.path, err)
+				err = s.unscanned(err)
 			}
 			s.found(record+c.Records, false)
 			select {
@@ -274,6 +295,12 @@ func (s *fileSource) startAhead() {
 		}
 		s.found(record, true)
 	}()
+}
+
+func (s *fileSource) stopAhead() {
+	s.cancel()
+	for range s.ahead { // until the cutting goroutine has gone
+	}
 }
 
 // found notes how many records there are so far, or in all.
@@ -301,10 +328,7 @@ func (s *fileSource) cutBytes(ctx context.Context, at place, record, target int6
 	if err != nil {
 		return countedChunk{}, err
 	}
-	var all count
-	for _, block := range blocks {
-		all.add(block)
-	}
+	all := sum(blocks)
 	s.mu.Lock()
 	s.blank += all.lines - all.records
 	s.mu.Unlock()
@@ -370,10 +394,8 @@ func (s *fileSource) Blank() int64 {
 func (s *fileSource) Release(Chunk) {}
 
 func (s *fileSource) Close() error {
-	if s.cancel != nil {
-		s.cancel()
-		for range s.ahead { // until the cutting goroutine has gone
-		}
+	if s.ahead != nil {
+		s.stopAhead()
 	}
 	return s.file.Close()
 }

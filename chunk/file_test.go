@@ -183,6 +183,41 @@ func TestFileLimits(t *testing.T) {
 	}
 }
 
+// TestRecut: cut anew, a file is cut as if it had been opened so.
+func TestRecut(t *testing.T) {
+	noLeaks(t)
+	r := seeded(t)
+	path := filepath.Join(t.TempDir(), "in.jsonl")
+	for range 200 {
+		write(t, path, input(r, 40))
+		shrink(t, 1+r.Int64N(64), 1+r.IntN(32), 64)
+		options := CutOptions{Chunks: 1 + r.IntN(12), BatchSize: r.IntN(4)}
+		switch r.IntN(3) {
+		case 0:
+			options.Split = SplitBytes
+		case 1:
+			options.Limits = Limits{Offset: r.Int64N(9), Limit: r.Int64N(40)}
+		}
+		source := open(t, path, options)
+		options.Chunks, options.BatchSize = 1+r.IntN(12), r.IntN(4)
+		if err := source.(Planner).Recut(options.Chunks, options.BatchSize); err != nil {
+			t.Fatal(err)
+		}
+		anew := open(t, path, options)
+		if diff := cmp.Diff(drain(t, anew), drain(t, source)); diff != "" {
+			t.Fatalf("%+v: %s", options, diff)
+		}
+		if diff := cmp.Diff(anew.(Planner).Cut(), source.(Planner).Cut()); diff != "" {
+			t.Fatalf("%+v: %s", options, diff)
+		}
+		if source.Blank() != anew.Blank() {
+			t.Fatalf("%d blank lines, want %d", source.Blank(), anew.Blank())
+		}
+		closeSource(t, source)
+		closeSource(t, anew)
+	}
+}
+
 func limited(all []line, limits Limits) []line {
 	all = all[min(limits.Offset, int64(len(all))):]
 	if limits.Limit > 0 {

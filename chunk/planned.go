@@ -25,6 +25,9 @@ type Planner interface {
 	Source
 	// Cut says how. It may be asked before the first Next.
 	Cut() Cut
+	// Recut cuts it into another number of chunks, and for another batch size;
+	// before the first Next.
+	Recut(chunks, batchSize int) error
 }
 
 // planned gives chunks that are known already.

@@ -32,6 +32,13 @@ type count struct {
 
 func (c *count) add(d count) { c.lines += d.lines; c.records += d.records }
 
+func sum(blocks []count) (all count) {
+	for _, block := range blocks {
+		all.add(block)
+	}
+	return all
+}
+
 // scanBlocks counts the lines and records that START in each block of the file
 // from begin to end, on all cores. It stops early, at a block border, once want
 // records are found (want < 0: never).

@@ -1,11 +1,11 @@
 package orchestrator
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -13,7 +13,7 @@ import (
 // fitKernel holds the kernel's needs against the devices: those that do not meet
 // them take no part, and the batch size may be the kernel's. The input is cut anew
 // where it was cut for others.
-func (p *prepared) fitKernel(ctx context.Context) error {
+func (p *prepared) fitKernel() error {
 	before := len(p.plan.Slots)
 	if err := p.fitDevices(); err != nil {
 		return err
@@ -28,11 +28,15 @@ func (p *prepared) fitKernel(ctx context.Context) error {
 	if !recut || p.earlier != nil { // it is cut already
 		return nil
 	}
-	if p.source != nil {
-		_ = p.source.Close()
-		p.source = nil
+	planner, ok := p.source.(chunk.Planner)
+	if !ok { // a stream is not cut yet
+		return nil
 	}
-	return p.openInput(ctx, p.plan.BatchSize)
+	if err := planner.Recut(p.chunks(), p.plan.BatchSize); err != nil {
+		return err
+	}
+	p.cut = planner.Cut()
+	return nil
 }
 
 // fitDevices keeps the slots that the kernel can use, and says of the others why

@@ -149,7 +149,7 @@ func prepare(ctx context.Context, config Config, before *earlier, note func(stri
 		}
 		return nil, err
 	}
-	if err := p.fitKernel(ctx); err != nil {
+	if err := p.fitKernel(); err != nil {
 		return nil, err
 	}
 	if err := p.compare(); err != nil {
@@ -222,8 +222,7 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 	}
 	setDefault(&batch, DefaultBatchSize)
 	options := chunk.CutOptions{
-		Limits: p.limits(), Chunks: p.config.ChunksPerGPU * len(p.plan.Slots),
-		BatchSize: batch, Split: p.config.Split,
+		Limits: p.limits(), Chunks: p.chunks(), BatchSize: batch, Split: p.config.Split,
 	}
 	if p.earlier != nil {
 		return p.reopenInput(ctx, options)
@@ -254,6 +253,9 @@ func (p *prepared) reopenInput(ctx context.Context, options chunk.CutOptions) er
 	p.source = chunk.Remaining(source, p.earlier.state)
 	return nil
 }
+
+// chunks is how many are wanted.
+func (p *prepared) chunks() int { return p.config.ChunksPerGPU * len(p.plan.Slots) }
 
 // openStream begins to read standard input into spool files in dir.
 func (p *prepared) openStream(dir string) error {
@@ -297,8 +299,7 @@ func (p *prepared) describeChunks() {
 		p.plan.Resumed = p.earlier.state.Done()
 		return
 	}
-	slots := len(p.plan.Slots)
-	p.plan.ChunkRecords = chunk.Size(total, p.config.ChunksPerGPU*slots, p.plan.BatchSize)
+	p.plan.ChunkRecords = chunk.Size(total, p.chunks(), p.plan.BatchSize)
 	if p.plan.ChunkRecords > 0 {
 		p.plan.Chunks = (total + p.plan.ChunkRecords - 1) / p.plan.ChunkRecords
 	}
