@@ -48,9 +48,10 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 		t.file.Close()
 		return target{}, err
 	}
-	for _, p := range parts {
-		t.size += p.Bytes
+	for _, p := range parts[:last] {
+		t.begun += p.Bytes
 	}
+	t.size = t.begun + parts[last].Bytes
 	return t, nil
 }
 
@@ -60,7 +61,7 @@ func (t *target) openPart(name string) error {
 	if err != nil {
 		return fault.New(fault.Storage, "create output: %w", err)
 	}
-	t.file, t.writer, t.unnamed = file, file, true
+	t.file, t.writer, t.unnamed, t.begun = file, file, true, t.size
 	return nil
 }
 

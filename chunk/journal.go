@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -72,10 +73,12 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("journal %s is damaged at byte %d: %s; --fresh starts the job over", e.Path, e.Offset, e.Reason)
 }
 
-// Journal is an open journal. It is used by one goroutine at a time.
+// Journal is an open journal.
 type Journal struct {
-	file   *os.File
-	path   string
+	file *os.File
+	path string
+
+	mu     sync.Mutex
 	size   int64 // of whole lines
 	failed error // what is in the file is not known since
 }
@@ -235,12 +238,14 @@ func hasGoodEnd(data []byte) bool {
 // death of this process. A line that could be written only in part is taken away
 // again: with another behind it, it would be damage.
 func (j *Journal) Append(e Entry) error {
-	if j.failed != nil {
-		return j.failed
-	}
 	line, err := e.line()
 	if err != nil {
 		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed != nil {
+		return j.failed
 	}
 	if _, err := j.file.Write(line); err != nil {
 		err = fault.New(fault.Storage, "write journal: %w", err)
@@ -265,10 +270,10 @@ func (e Entry) line() ([]byte, error) {
 // again: the kernel forgets what it could not write, and the next sync would
 // succeed without it.
 func (j *Journal) Sync() error {
-	if j.failed != nil {
-		return j.failed
-	}
-	if err := j.file.Sync(); err != nil {
+	err := j.file.Sync() // others may append meanwhile
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil && j.failed == nil {
 		j.failed = fault.New(fault.Storage, "sync journal: %w", err)
 	}
 	return j.failed

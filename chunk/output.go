@@ -1,7 +1,6 @@
 package chunk
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -33,8 +32,10 @@ type Output struct {
 	parts     []Segment
 	bytes     int64
 	durableAt time.Time
+	point     *point // the one being made, or nil
 
-	spares spares
+	spares    spares
+	writeback writeback
 }
 
 // OutputOptions say where the output goes.
@@ -67,13 +68,6 @@ type OutputOptions struct {
 const (
 	FailuresFile = "failures.jsonl"
 	PartsDir     = "parts"
-)
-
-// A durable point is made when so much was appended, or so long ago. They are
-// variables so that tests can have many.
-var (
-	durableBytes    int64 = 256 << 20
-	durableInterval       = 5 * time.Second
 )
 
 // paths are the files of the output, and their names until they are finished.
@@ -187,6 +181,9 @@ func (o *Output) append(s Segment) error {
 	path := o.partPath(s)
 	base := o.targets[results].size // what the part's failures count from
 	if o.cutter != nil && o.cutter.next(s.First) {
+		if err := o.settle(); err != nil { // it is about the part that ends
+			return err
+		}
 		if err := o.targets[results].nextPart(o.cutter.last().Name); err != nil {
 			return err
 		}
@@ -200,6 +197,7 @@ func (o *Output) append(s Segment) error {
 		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes, move); err != nil {
 			return err
 		}
+		o.writeback.begin(&o.targets[i], s.Files[i].Bytes)
 	}
 	for i := range o.targets {
 		o.sizes[i] = o.targets[i].size
@@ -240,40 +238,6 @@ func (o *Output) partPath(s Segment) string {
 	return filepath.Join(o.options.WorkDir, PartsDir, s.Part)
 }
 
-// Checkpoint makes a durable point if one is due, or now: the output is synced,
-// then the journal says so, then the parts that are in it go, or are written over.
-// Most never reach the disk.
-func (o *Output) Checkpoint(now bool) error {
-	due := o.bytes >= durableBytes || time.Since(o.durableAt) >= cmp.Or(o.options.DurableEvery, durableInterval)
-	if o.options.Journal == nil || o.closed || len(o.parts) == 0 || !now && (!due || o.options.NoDurable) {
-		return nil
-	}
-	if err := o.journal(func(d *Durable) Entry { return Entry{Durable: d} }); err != nil {
-		return err
-	}
-	crash.Point("durable")
-	for _, s := range o.parts {
-		o.release(s)
-	}
-	o.parts, o.bytes, o.durableAt = o.parts[:0], 0, time.Now()
-	return nil
-}
-
-// journal syncs the output, and says so in the journal, in this order.
-func (o *Output) journal(entry func(*Durable) Entry) error {
-	d := &Durable{Next: o.next, Place: o.place, Sizes: o.sizes, Tally: o.tally}
-	for i := range o.targets {
-		if err := o.targets[i].sync(); err != nil {
-			return err
-		}
-	}
-	crash.Point("synced")
-	if err := o.options.Journal.Append(entry(d)); err != nil {
-		return err
-	}
-	return o.options.Journal.Sync()
-}
-
 // Appended is what stands in the output so far, and the record it ends before.
 func (o *Output) Appended() (Tally, int64) { return o.tally.clone(), o.next }
 
@@ -296,11 +260,14 @@ func (o *Output) Finish() error {
 	if o.failed != nil {
 		return o.failed
 	}
+	if err := o.settle(); err != nil {
+		return err
+	}
 	if n := len(o.waiting); n > 0 {
 		return fault.New(fault.Unknown, "bug: %d segments wait for record %d", n, o.next)
 	}
 	if o.options.Journal != nil {
-		if err := o.journal(func(d *Durable) Entry { return Entry{Complete: d} }); err != nil {
+		if err := o.journal(Entry{Complete: o.durable()}); err != nil {
 			return err
 		}
 		crash.Point("complete")
@@ -374,6 +341,8 @@ func (o *Output) Abandon() {
 
 func (o *Output) close() {
 	o.closed = true
+	_ = o.settle() // whoever wanted to know has asked
+	o.writeback.end()
 	for i := range o.targets {
 		o.targets[i].close()
 	}

@@ -331,6 +331,7 @@ func TestDurableOrder(t *testing.T) {
 		t.Fatalf("%d files wait", got)
 	}
 	must(t, o.Commit(j.segment(t, 0, 10, false)))
+	must(t, o.settle())
 	entries, err := ReadJournal(options.Journal.path)
 	must(t, err)
 	points := 0
@@ -351,7 +352,9 @@ func TestDurableOrder(t *testing.T) {
 	// Where the journal cannot be written the parts stay.
 	must(t, options.Journal.Close())
 	segment := j.segment(t, 100, 10, false)
-	wantKind(t, o.take(segment), fault.Storage)
+	must(t, o.take(segment))
+	wantKind(t, o.settle(), fault.Storage)
+	wantKind(t, o.Checkpoint(true), fault.Storage)
 	if got := files(t, j.parts()); len(got) != 2 || o.TakeSpare() != "" {
 		t.Errorf("parts left: %v", got)
 	}
@@ -516,7 +519,7 @@ func finished(t *testing.T, named int, apart bool, prepare func(j *job)) (*job, 
 	must(t, err)
 	must(t, o.Commit(j.segment(t, 3, 3, apart)))
 	must(t, o.Commit(j.segment(t, 0, 3, apart)))
-	must(t, o.journal(func(d *Durable) Entry { return Entry{Complete: d} }))
+	must(t, o.journal(Entry{Complete: o.durable()}))
 	for _, i := range finishOrder[:named] {
 		must(t, o.targets[i].finish())
 	}

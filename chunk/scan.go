@@ -16,7 +16,7 @@ import (
 var (
 	// blockBytes is the unit of the newline scan. Only two counts are kept for
 	// each, so a terabyte costs a few megabytes.
-	blockBytes int64 = 4 << 20
+	blockBytes int64 = 1 << 20
 	// readBytes is the size of one read: large enough to be cheap, small enough
 	// to stay in the processor's cache. Reading, unlike mapping, cannot end the
 	// process with SIGBUS when the file shrinks.

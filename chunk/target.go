@@ -19,6 +19,7 @@ type target struct {
 	writer    io.Writer
 	file      *os.File // nil if the writer is somebody else's
 	size      int64    // so far, of all parts
+	begun     int64    // what it was when the newest part began
 	lost      error    // a sync failed: what it should have written may be gone
 	parts     bool     // temporary is a folder, and file the newest part in it
 	unnamed   bool     // a part's name is not durable yet
@@ -112,9 +113,6 @@ func (t *target) appendFile(path string, size int64, move func(io.Writer, io.Rea
 	}
 	if n != size {
 		return fault.New(fault.Storage, "read part: %s has %d bytes instead of %d", path, n, size)
-	}
-	if t.file != nil && t.temporary != "" {
-		startWriteback(t.file, t.size-n, n)
 	}
 	return nil
 }

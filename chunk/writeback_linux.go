@@ -6,9 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startWriteback lets the disk begin with what was written: the next durable point
-// then finds most of it done, instead of waiting for all of it. It is a hint, and
-// its failure is nobody's.
+// startWriteback lets the disk begin with what was written. Whether it does is
+// nobody's concern.
 func startWriteback(file *os.File, offset, length int64) {
-	_ = unix.SyncFileRange(int(file.Fd()), offset, length, unix.SYNC_FILE_RANGE_WRITE)
+	if conn, err := file.SyscallConn(); err == nil { // it may be closed meanwhile
+		_ = conn.Control(func(fd uintptr) {
+			_ = unix.SyncFileRange(int(fd), offset, length, unix.SYNC_FILE_RANGE_WRITE)
+		})
+	}
 }
