@@ -190,11 +190,11 @@ func (o *Output) append(s Segment) error {
 		crash.Point("part-begun")
 	}
 	for i := range o.targets {
-		move := io.Copy
+		copyPart := o.targets[i].copyPart
 		if i == failures {
-			move = func(w io.Writer, r io.Reader) (int64, error) { return moveFailures(w, r, base) }
+			copyPart = func(part *os.File, _ int64) (int64, error) { return moveFailures(o.targets[i].writer, part, base) }
 		}
-		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes, move); err != nil {
+		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes, copyPart); err != nil {
 			return err
 		}
 		o.writeback.begin(&o.targets[i], s.Files[i].Bytes)
@@ -256,7 +256,12 @@ func (o *Output) Size() (bytes int64) {
 // to it has one. If that fails the rest is abandoned.
 func (o *Output) Finish() error {
 	defer o.close()
-	defer o.spares.close()
+	removed := make(chan struct{})
+	go func() { // while the disk is busy
+		defer close(removed)
+		o.spares.close()
+	}()
+	defer func() { <-removed }()
 	if o.failed != nil {
 		return o.failed
 	}

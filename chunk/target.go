@@ -95,9 +95,8 @@ func (t *target) cut(size int64) error {
 	return nil
 }
 
-// appendFile copies a part's file, of so many bytes, to the end. io.Copy lets the
-// kernel do it between two files.
-func (t *target) appendFile(path string, size int64, move func(io.Writer, io.Reader) (int64, error)) error {
+// appendFile copies a part's file, of so many bytes, to the end.
+func (t *target) appendFile(path string, size int64, copyPart func(part *os.File, size int64) (int64, error)) error {
 	if t.writer == nil || size == 0 {
 		return nil
 	}
@@ -106,15 +105,23 @@ func (t *target) appendFile(path string, size int64, move func(io.Writer, io.Rea
 		return fault.New(fault.Storage, "read part: %w", err)
 	}
 	defer part.Close()
-	n, err := move(t.writer, part)
+	if info, err := part.Stat(); err != nil || info.Size() != size {
+		return fault.New(fault.Storage, "read part: %s is not the %d bytes that were written", path, size)
+	}
+	n, err := copyPart(part, size)
 	t.size += n
 	if err != nil {
 		return fault.New(fault.Storage, "write output %s: %w", t.path, err)
 	}
-	if n != size {
-		return fault.New(fault.Storage, "read part: %s has %d bytes instead of %d", path, n, size)
-	}
 	return nil
+}
+
+// copyPart copies a part as it is.
+func (t *target) copyPart(part *os.File, size int64) (int64, error) {
+	if t.temporary == "" { // a pipe, or what somebody gave us
+		return io.Copy(t.writer, part)
+	}
+	return copyFrom(t.file, part, size)
 }
 
 // sync makes what was written durable, where it is a file. Once it has failed it
