@@ -1,15 +1,13 @@
 """A small encoder with random weights, a tokenizer made on the spot, and texts.
 
-Six layers, 384 wide, fp16, mean-pooled, up to 128 tokens: the size of the models that
-embed most texts. Batches are padded to their longest text, in steps of eight tokens, so
-that texts of 100 words are 104 tokens. Nothing is downloaded.
+Six layers, 384 wide, fp16, mean-pooled, texts cut or padded to 128 tokens: the size of
+the models that embed most texts. Nothing is downloaded.
 """
 
 import os
 import random
 
 WIDTH, HEADS, LAYERS, TOKENS, WORDS, VOCABULARY = 384, 12, 6, 128, 100, 12000
-STEP = 8  # lengths of batches are multiples of it
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "er", "in")]
 
 
@@ -44,13 +42,8 @@ def load_tokenizer(path):
     from tokenizers import Tokenizer
     tokenizer = Tokenizer.from_file(path)
     tokenizer.enable_truncation(TOKENS)
-    tokenizer.enable_padding(pad_to_multiple_of=STEP)
+    tokenizer.enable_padding(length=TOKENS)
     return tokenizer
-
-
-def padded(length):
-    """How many tokens a batch has whose longest text has so many."""
-    return -(-length // STEP) * STEP
 
 
 def load_model(device):
@@ -92,6 +85,6 @@ def load_model(device):
         return model
     model = model.half()
     with torch.inference_mode():  # libraries load what they need with the first call
-        model(torch.ones((512, padded(WORDS)), dtype=torch.int32, device=device))
+        model(torch.ones((512, TOKENS), dtype=torch.int32, device=device))
     torch.cuda.synchronize()
     return model

@@ -1,6 +1,6 @@
 """The encoder as a gpurun kernel: tokens are made ahead, in threads."""
 
-import itertools
+import array
 import json
 import os
 import time
@@ -26,19 +26,22 @@ def setup(ctx):
 
 
 def prepare(batch):
-    rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(batch["text"])]
-    lengths = numpy.fromiter(map(len, rows), numpy.int64, len(rows))
-    ids = torch.zeros((len(rows), encoder.padded(lengths.max())), dtype=torch.int32, pin_memory=device != "cpu")
-    ids.numpy()[numpy.arange(ids.shape[1]) < lengths[:, None]] = numpy.fromiter(itertools.chain.from_iterable(rows), numpy.int32, lengths.sum())
-    return ids
+    flat, lengths = array.array("i"), []
+    for encoding in tokenizer.encode_batch_fast(batch["text"]):
+        ids = encoding.ids
+        flat.fromlist(ids)
+        lengths.append(len(ids))
+    tokens = torch.zeros((len(lengths), encoder.TOKENS), dtype=torch.int32, pin_memory=device != "cpu")
+    tokens.numpy()[numpy.arange(encoder.TOKENS) < numpy.array(lengths)[:, None]] = flat
+    return tokens
 
 
 @torch.inference_mode()
-def process(ids):
+def process(tokens):
     global first, last, records
     first = first or time.time()
-    embedding = model(ids.to(device, non_blocking=True))
-    last, records = time.time(), records + len(ids)
+    embedding = model(tokens.to(device, non_blocking=True))
+    last, records = time.time(), records + len(tokens)
     return {"embedding": embedding}
 
 

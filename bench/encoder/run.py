@@ -74,7 +74,7 @@ def bare_loop(device):
     """Records a second of the model alone."""
     import torch
     model = encoder.load_model(device)
-    ids = torch.randint(1, encoder.VOCABULARY, (512, encoder.padded(encoder.WORDS)), device=device)
+    ids = torch.randint(1, encoder.VOCABULARY, (512, encoder.TOKENS), device=device)
     rounds = 300 if device == "cuda" else 2
     with torch.inference_mode():
         for _ in range(rounds // 10 + 1):
