@@ -112,6 +112,11 @@ func (h *host) phase(name string) (p orchestrator.Phase) {
 // holds is the GPUs that a job has, once it has some.
 func (h *host) holds(name string) (gpus []int) {
 	h.t.Helper()
+	defer func() {
+		if len(gpus) == 0 || h.t.Failed() {
+			h.t.Logf("%s said: %s\n%+v", name, h.said(name), h.overview())
+		}
+	}()
 	await(h.t, name+" to hold a GPU and run", func() bool {
 		gpus = nil
 		for _, l := range h.overview().Leases {

@@ -61,16 +61,13 @@ const (
 
 // read returns every lease file, those included whose lease is over.
 func (f *Folder) read(now time.Time) ([]found, error) {
-	entries, err := os.ReadDir(f.path)
+	names, err := owned.Names(f.path, fileSuffix)
 	if err != nil {
 		return nil, f.unusable("read it", err)
 	}
 	var all []found
-	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), fileSuffix) {
-			continue
-		}
-		path := filepath.Join(f.path, entry.Name())
+	for _, name := range names {
+		path := filepath.Join(f.path, name)
 		switch l, err := readFile(path, now); {
 		case err == nil:
 			all = append(all, l)

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -64,6 +65,19 @@ func fill(file *os.File, data []byte, mode os.FileMode, locked bool) error {
 		return fmt.Errorf("lock %s: %w", file.Name(), err)
 	}
 	return nil
+}
+
+// Names returns the names of a folder's files that end so, without those that are still
+// being written: nobody has locked them yet, and they are not dead.
+func Names(dir, suffix string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	var names []string
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasSuffix(name, suffix) && !strings.HasPrefix(name, asidePrefix) {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // Read returns what a file says, and whether its owner lives.

@@ -23,9 +23,9 @@ func Jobs() []Entry {
 		if checkPrivate(dir) != nil {
 			continue // not there, or not ours to believe
 		}
-		paths, _ := filepath.Glob(filepath.Join(dir, "*"+entrySuffix))
-		for _, path := range paths {
-			if e, lives := readEntry(path); lives {
+		names, _ := owned.Names(dir, entrySuffix)
+		for _, name := range names {
+			if e, lives := readEntry(filepath.Join(dir, name)); lives {
 				jobs = append(jobs, e)
 			}
 		}

@@ -298,6 +298,21 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// TestJobBeingRegistered: a job that has not locked its file yet is not dead.
+func TestJobBeingRegistered(t *testing.T) {
+	_, r, _ := serve(t)
+	begun := filepath.Join(os.Getenv(Variable), ".new-12345678.json")
+	if err := os.WriteFile(begun, []byte(`{"id":"12345678"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if jobs := Jobs(); len(jobs) != 1 || jobs[0].ID != r.Entry.ID {
+		t.Errorf("jobs: %+v", jobs)
+	}
+	if _, err := os.Stat(begun); err != nil {
+		t.Errorf("what it writes is gone: %v", err)
+	}
+}
+
 // Files that no job wrote mean no job.
 func TestDamagedEntries(t *testing.T) {
 	_, r, _ := serve(t)
