@@ -80,7 +80,7 @@ func (j *job) endSlowest() {
 		return
 	}
 	slowest.told = true
-	slowest.worker.endChunk()
+	slowest.worker.endChunk(false)
 }
 
 // timeLeft estimates how long a slot needs for the rest of its chunk, without the

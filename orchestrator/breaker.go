@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -23,6 +24,21 @@ func (j *job) noteFirst(now context.Context, slot Slot, first *wire.FirstBatch) 
 	j.letGo(now, false)
 }
 
+// noteSearch tells, once, that the kernel was lost by a batch: the search for the record
+// is all that happens for a while.
+func (j *job) noteSearch(now context.Context, slot Slot, search wire.Search) {
+	if lost := search.Lost; lost != nil {
+		j.mu.Lock()
+		told := j.searchTold
+		j.searchTold = true
+		j.mu.Unlock()
+		if !told {
+			j.emit(Notice{Text: fmt.Sprintf("%s: a batch failed as a whole: %s; looking for the records that it failed by", slot.Name, lost.Message)})
+		}
+	}
+	j.noteFirst(now, slot, search.First)
+}
+
 // breaker is why the job must stop, nil if it need not. open: the kernel has
 // failed on everything so far, and not all workers have been heard. The caller
 // holds j.mu.
@@ -38,7 +54,7 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 		}
 	}
 	var same *fault.Error
-	workers := 0
+	workers, sampled := 0, false
 	for i := range j.slots {
 		s := &j.slots[i]
 		if s.retired {
@@ -52,10 +68,15 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 			return nil, false
 		}
 		same = s.first.Failed
+		sampled = sampled || s.first.Sampled
 		workers++
 	}
 	if same == nil || open {
 		return nil, same != nil
+	}
+	if sampled { // to save it would take as many restarts as there are records
+		return fault.New(fault.Incompatible, "the kernel fails on everything: each record of the first batches that was tried alone failed by: %s", same.Message).
+			WithDetail(same.Detail), false
 	}
 	if total := j.total(); total >= 0 && total-j.before.Records <= int64(workers*j.plan.BatchSize) {
 		return nil, false

@@ -108,15 +108,16 @@ type job struct {
 	frameworks  map[int]wire.FrameworkMemory // by slot, what kernels tell
 	sampled     bool                         // devices were, once; by the monitor
 
-	mu      sync.Mutex
-	tally   chunk.Tally     // of everything committed
-	held    []chunk.Segment // finished, but not to be committed yet
-	report  Report
-	slots   []slotState
-	retired map[string]*fault.Error // devices, by name
-	opened  bool                    // some worker's kernel was once ready
-	last    *fault.Error            // how the last worker was lost
-	stopped *fault.Error            // the limit or the breaker that stopped the job
+	mu         sync.Mutex
+	tally      chunk.Tally     // of everything committed
+	held       []chunk.Segment // finished, but not to be committed yet
+	report     Report
+	slots      []slotState
+	retired    map[string]*fault.Error // devices, by name
+	opened     bool                    // some worker's kernel was once ready
+	searchTold bool                    // that a batch failed as a whole
+	last       *fault.Error            // how the last worker was lost
+	stopped    *fault.Error            // the limit or the breaker that stopped the job
 
 	paceChanged chan struct{} // closed, and made anew, when a slot's pace changes
 }
@@ -319,7 +320,7 @@ func (j *job) stop() {
 	defer j.mu.Unlock()
 	for i := range j.slots {
 		if w := j.slots[i].worker; w != nil {
-			w.endChunk()
+			w.endChunk(true)
 		}
 	}
 }

@@ -217,7 +217,7 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 	// A stop or a pause that came before the chunk was told to the worker before it,
 	// too.
 	if s.halting() {
-		s.worker.endChunk()
+		s.worker.endChunk(s.job.stopping.Load())
 	}
 	checkpoint := newCheckpoint(s.job.config.Checkpoint, func() { worker.endOnly(first) })
 	defer checkpoint.stop()
@@ -235,8 +235,15 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteMemory(s.slot, message.Progress.Memory)
 			s.job.noteFirst(now, s.slot, message.Progress.First)
+		case message.Search != nil:
+			s.job.noteSearch(now, s.slot, *message.Search)
 		case message.Near != nil:
 			s.giveAhead(now, t)
+		case message.Back != nil:
+			if s.next != nil {
+				s.job.queue.giveBack(*s.next)
+			}
+			s.next, s.near = nil, false
 		case message.Left != nil:
 			if err := s.job.handedBack(s.slot, &t, *message.Left); err != nil {
 				return false, err

@@ -20,6 +20,9 @@ type chunkRun struct {
 	rest   chunk.Chunk // behind the last batch that is finished
 	// elsewhere is the record before rest, if that is for another device.
 	elsewhere *chunk.Chunk
+	// interrupted: the job stops in the middle of a search, and the chunk ends before
+	// the batch that is searched.
+	interrupted bool
 	// left is what was handed back while batches were in flight.
 	left  *chunk.Chunk
 	final bool // no other device is left for what does not fit this one

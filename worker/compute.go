@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -145,7 +146,7 @@ func (c *computing) loop() error {
 		}
 		stopping := w.stop.Load() || w.stopOnly.Load() == c.now.first+1
 		if stopping {
-			c.handBack()
+			c.handBack(c.inFlight(c.now))
 		}
 		if c.now.ended && !c.inFlight(c.now) {
 			return nil
@@ -166,15 +167,15 @@ func (c *computing) loop() error {
 func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c.flight[0].run == run }
 
 // handBack ends the chunk before the first batch that is not submitted, and tells
-// what is left of it for others before those in flight are waited for.
-func (c *computing) handBack() {
+// what is left of it for others before those in flight, if there are any, are waited for.
+func (c *computing) handBack(inFlight bool) {
 	run := c.now
 	if run.ended {
 		return
 	}
 	run.ended = true
 	rest := run.behind
-	if !c.inFlight(run) || rest.Records == 0 {
+	if !inFlight || rest.Records == 0 {
 		return // the end of the chunk, which is now, tells what is left
 	}
 	run.left = &rest
@@ -319,6 +320,10 @@ func (c *computing) recover(job *work, err error) error {
 	for i, other := range flight {
 		outcomes[i] = c.await(other)
 	}
+	if lost(err) {
+		flight = slices.DeleteFunc(flight, func(other *work) bool { return other.run != job.run })
+		c.share()
+	}
 	if err := job.run.isolate(job, err); err != nil {
 		return err
 	}
@@ -334,6 +339,42 @@ func (c *computing) recover(job *work, err error) error {
 	c.headSince = time.Now()
 	return nil
 }
+
+// lost reports whether the kernel's process was lost by a batch.
+func lost(err error) bool {
+	e := fault.As(err)
+	return e != nil && (e.Kind == fault.Crash || e.Kind == fault.Timeout)
+}
+
+// share leaves to others what they can have of what is assigned, while the kernel is
+// started again and again in a search: the chunk behind the one at hand, and, if
+// somebody waits for it, the rest of this one.
+func (c *computing) share() {
+	next := c.next
+	c.next = nil
+	if next == nil {
+		select {
+		case assign, more := <-c.worker.assigned:
+			if !more {
+				break
+			}
+			var err error
+			if next, err = c.worker.begin(c.ctx, assign); err != nil { // whoever gets it will see why
+				c.worker.send(wire.Message{Back: &wire.Back{}})
+			}
+		default:
+		}
+	}
+	if next != nil {
+		_, _ = next.close(errGivenBack)
+		c.worker.send(wire.Message{Back: &wire.Back{}})
+	}
+	if c.worker.stop.Load() {
+		c.handBack(true)
+	}
+}
+
+var errGivenBack = errors.New("given back")
 
 // await waits for a batch behind a failed one, killing a kernel that hangs.
 func (c *computing) await(job *work) error {

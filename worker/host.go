@@ -31,8 +31,9 @@ type kernelHost struct {
 	info    plugins.Info
 	// warm is false until the first batch is done: that one may take as long as
 	// opening, since frameworks compile and cache then.
-	warm   bool
-	limits limits
+	warm     bool
+	computed bool // it has computed a batch, in any of its lives
+	limits   limits
 
 	mu    sync.Mutex // guards what end needs
 	ended bool       // the worker ends: no further kernel
@@ -154,7 +155,7 @@ func notAgain(err error) error {
 // good notes a batch that the kernel has computed.
 func (h *kernelHost) good(took time.Duration, of load) {
 	h.limits.good(took, of, !h.warm)
-	h.warm = true
+	h.warm, h.computed = true, true
 }
 
 // limit is how long a batch may take now.

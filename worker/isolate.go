@@ -28,7 +28,7 @@ func (r *chunkRun) isolate(job *work, err error) error {
 
 // takeUp handles a batch that was in flight behind a failed one of the same chunk.
 func (r *chunkRun) takeUp(job *work, outcome error) error {
-	if r.elsewhere != nil { // the chunk ended before it
+	if r.elsewhere != nil || r.interrupted { // the chunk ended before it
 		return nil
 	}
 	if outcome == nil {
@@ -56,9 +56,14 @@ func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 		return r.pass(job)
 	case errors.As(err, &elsewhere):
 		return r.endBefore(job, elsewhere)
+	case errors.Is(err, errInterrupted):
+		r.interrupted, r.ended = true, true
+		return nil
 	}
 	return err
 }
+
+var errInterrupted = errors.New("the job stops")
 
 // endBefore ends the chunk in the middle of a batch, before a record that is for
 // another device.
@@ -116,6 +121,11 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
 		return nil
 	}
+	if whole := hi-lo == len(s.job.sent); whole {
+		if err := s.sample(failure); err != nil {
+			return err
+		}
+	}
 	return s.split(lo, hi, failure.Kind)
 }
 
@@ -146,6 +156,12 @@ func (s *search) line(i int) int64 { return s.job.batch.Records[s.job.sent[i]].L
 // process if the last one is gone.
 func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	r, host := s.run, s.run.worker.host
+	if r.worker.halt.Load() {
+		return nil, errInterrupted
+	}
+	if r.dead() {
+		r.worker.computing.share()
+	}
 	r.stats.Retries++
 	if r.dead() {
 		host.kill()

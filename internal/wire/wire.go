@@ -60,7 +60,9 @@ type Message struct {
 	// To the orchestrator.
 	Ready    *Ready    `json:"ready,omitempty"`
 	Progress *Progress `json:"progress,omitempty"`
+	Search   *Search   `json:"search,omitempty"`
 	Near     *Near     `json:"near,omitempty"`
+	Back     *Back     `json:"back,omitempty"`
 	Left     *Left     `json:"left,omitempty"`
 	Done     *Done     `json:"done,omitempty"`
 	Failed   *Failed   `json:"failed,omitempty"`
@@ -143,6 +145,9 @@ type Assign struct {
 type Stop struct {
 	// Only is the first record of the one chunk that is meant.
 	Only *int64 `json:"only,omitempty"`
+	// Job: the whole job stops. A search for bad records, which may take as many
+	// restarts of the kernel as there are records, is not gone on with then.
+	Job bool `json:"job,omitempty"`
 }
 
 // Scarce says that the job comes to its end: from now on no batch should wait at
@@ -215,12 +220,28 @@ type FirstBatch struct {
 	// Failed is what all records of the batch failed by, the same for each; nil
 	// if they did not.
 	Failed *fault.Error `json:"failed,omitempty"`
+	// Sampled: not all, but some from all over the batch, each of which has ended the
+	// kernel's process alone. To try all of them would take as many restarts.
+	Sampled bool `json:"sampled,omitempty"`
+}
+
+// Search says that the kernel was lost by a batch as a whole, for the first time in the
+// worker's life, and that the records are looked for that it was lost by.
+type Search struct {
+	Lost *fault.Error `json:"lost,omitempty"`
+	// First is as in Progress: it is set if the search has shown already how the
+	// first batch goes.
+	First *FirstBatch `json:"first,omitempty"`
 }
 
 // Near says that the worker has read all of its chunk, or of what it will come to of
 // it: another may be assigned before this one is Done, so that the device need not wait
 // for it. Messages about that one follow Done, another Near excepted.
 type Near struct{}
+
+// Back gives back the chunk that was assigned behind the one at hand, untouched: the
+// worker will not come to it soon.
+type Back struct{}
 
 // Left is the answer to Stop of a worker that still has batches in flight: what it
 // will not come to, so that nobody has to wait for those. It is not in Done then.

@@ -1,0 +1,112 @@
+package orchestrator_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// deaths counts how often kernels have died by {"poison":"exit"}.
+func (d jobDir) deaths() int { return strings.Count(d.logs(), "my last words") }
+
+// TestKernelThatAlwaysDies: one that ends with every record is told of after a few
+// starts, and no record is marked, however many or few there are.
+func TestKernelThatAlwaysDies(t *testing.T) {
+	t.Parallel()
+	for name, records := range map[string]int{"many": 4000, "one batch": 300} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, strings.Repeat(`{"poison":"exit"}`+"\n", records))
+			c := d.config("test-poison")
+			c.BatchSize, c.ChunksPerGPU = 1024, 1
+			report, err := run(t, c)
+			wantFault(t, err, fault.Incompatible, "fails on everything", "tried alone", "exit status 7", "my last words")
+			if report.Failed > 0 || report.Pending != int64(records) || exists(c.Output) {
+				t.Errorf("report: %+v", report)
+			}
+			// Each worker: the batch twice, and eight records; and perhaps what it was
+			// at when it was killed.
+			if n := d.deaths(); n > 2*11 {
+				t.Errorf("%d deaths", n)
+			}
+		})
+	}
+}
+
+// TestKernelThatMostlyDies: one good record, wherever it is, is proof of a kernel that
+// works.
+func TestKernelThatMostlyDies(t *testing.T) {
+	t.Parallel()
+	for name, good := range map[string]int{"among the samples": 63, "elsewhere, in a batch too small to sample": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lines := slices.Repeat([]string{`{"poison":"exit"}` + "\n"}, min(64, 4*good+3))
+			lines[good] = "{}\n"
+			d := newJobDir(t, strings.Join(lines, ""))
+			c := d.config("test-poison")
+			c.GPUs, c.BatchSize = "cpu:1", 64
+			report := mustRun(t, d, c)
+			if kinds := marks(t, d.read("out.jsonl")); report.Succeeded != 1 || kinds[good] != "" || report.Failed != int64(len(lines)-1) {
+				t.Errorf("report: %+v", report)
+			}
+		})
+	}
+}
+
+// TestShareWhileSearching: what a worker has not begun, when it must look for many bad
+// records, is done by others meanwhile.
+func TestShareWhileSearching(t *testing.T) {
+	t.Parallel()
+	const batch, chunk = 64, 2048
+	lines := slices.Collect(strings.Lines(numbered(2 * chunk)))
+	for i := 1; i < batch; i++ {
+		lines[i] = `{"poison":"exit"}` + "\n"
+	}
+	d := newJobDir(t, strings.Join(lines, ""))
+	c := d.config("test-poison")
+	c.BatchSize, c.ChunksPerGPU = batch, 1
+	report := mustRun(t, d, c)
+	if report.Failed != batch-1 || report.Succeeded != 2*chunk-batch+1 {
+		t.Errorf("report: %+v", report)
+	}
+	least := min(report.Workers[0].Records, report.Workers[1].Records)
+	if least > 8*batch { // what it had in flight, and its share of what it gave back
+		t.Errorf("the one that searched did %d records itself", least)
+	}
+}
+
+// TestStopWhileSearching: a stop does not wait until every bad record is found, which
+// takes two deaths for each, and
+// what was not finished is computed by the next run.
+func TestStopWhileSearching(t *testing.T) {
+	t.Parallel()
+	const records = 120
+	lines := slices.Repeat([]string{`{"poison":"exit"}` + "\n"}, records)
+	lines[0] = "{}\n" // so that it is not one that always dies
+	d := newJobDir(t, strings.Join(lines, ""))
+	c := d.config("test-poison")
+	c.GPUs, c.BatchSize = "cpu:1", records
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.OnEvent = func(e orchestrator.Event) {
+		if n, ok := e.(orchestrator.Notice); ok && strings.Contains(n.Text, "looking for the records") {
+			cancel()
+		}
+	}
+	report, err := runContext(t, ctx, c)
+	wantFault(t, err, fault.Canceled)
+	if report.Pending != records {
+		t.Errorf("report: %+v", report)
+	}
+	if n := d.deaths(); n == 0 || n > records {
+		t.Errorf("%d deaths before it stopped", n)
+	}
+	c.OnEvent = nil
+	if report := mustRun(t, d, c); report.Succeeded != 1 || report.Failed != records-1 {
+		t.Errorf("gone on with: %+v", report)
+	}
+}
