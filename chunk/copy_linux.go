@@ -8,7 +8,7 @@ import (
 
 // copyWindow is what is mapped at a time, copyBytes what is written at a time.
 const (
-	copyWindow = 32 << 20
+	copyWindow = 4 << 20
 	copyBytes  = 256 << 10
 )
 
