@@ -241,8 +241,10 @@ func (j *job) work(ctx context.Context) error {
 	for _, slot := range j.plan.Slots {
 		slots.Add(1)
 		group.Go(func() error {
+			run := newSlotRun(j, slot)
+			defer run.release(now)
 			defer slots.Done()
-			return newSlotRun(j, slot).run(now)
+			return run.run(now)
 		})
 	}
 	group.Go(j.commitAll)
@@ -269,8 +271,8 @@ func (j *job) commitAll() error {
 		var err error
 		select {
 		case segment, ok := <-j.segments:
-			if !ok {
-				return nil
+			if !ok { // while the workers end
+				return j.output.Checkpoint(true)
 			}
 			err = j.output.Commit(segment)
 			j.warnOfDisk()

@@ -29,9 +29,9 @@ type slotRun struct {
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
 
-// run returns an error only for what must stop the whole job.
+// run gives its worker work as long as there is some; it is for the caller to release
+// that then. It returns an error only for what must stop the whole job.
 func (s *slotRun) run(now context.Context) error {
-	defer func() { s.release(now) }()
 	for {
 		retired, err := s.turn(now)
 		if err != nil || !retired {
