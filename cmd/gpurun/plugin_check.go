@@ -95,7 +95,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	checks := kerneltest.Options{
 		Config: named.Config, Device: device, Neighbours: f.neighbours, Tolerance: f.tolerance,
-		LargeBatch: f.large, Timeout: f.timeout,
+		LargeBatch: f.large, Timeout: f.timeout, Advise: adviseUser,
 	}
 	if len(args) == 2 {
 		if checks.Records, err = readSample(args[1]); err != nil {
@@ -106,6 +106,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	fmt.Printf("%s on %s\n", args[0], device.Name)
 	if strings.HasSuffix(args[0], ".py") {
 		showPython(ctx, named.Config)
+		checks.Advise = advisePython
 	}
 	log := &tailLog{verbose: f.verbose}
 	command := plugins.Command{Path: named.Path, Args: named.Args, Env: env, Dir: r.Dir, Log: log}

@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
@@ -30,6 +31,9 @@ type Options struct {
 	LargeBatch int
 	// Timeout is how long a check may take, opening included; 0 means a minute.
 	Timeout time.Duration
+	// Advise puts an advice into other words: those here are for who writes a test in
+	// Go. nil leaves them.
+	Advise func(advice string) string
 }
 
 const (
@@ -111,7 +115,15 @@ type skipped string
 
 func (s skipped) Error() string { return "skipped: " + string(s) }
 
-// fail makes a check's error: what is wrong, then what to do.
+// failure is a check's error: what is wrong, then what to do.
+type failure struct {
+	what error
+	todo string
+}
+
+func (f *failure) Error() string { return strings.TrimRight(fmt.Sprintf("%s.\n%s", f.what, f.todo), "\n") }
+func (f *failure) Unwrap() error { return f.what }
+
 func fail(todo, format string, args ...any) error {
-	return fmt.Errorf("%w.\n%s", fmt.Errorf(format, args...), todo)
+	return &failure{what: fmt.Errorf(format, args...), todo: todo}
 }

@@ -87,12 +87,20 @@ func (s *Session) Run(ctx context.Context, c Check) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	err := s.run(ctx, c)
-	outcome := Outcome{Check: c, Err: err, Took: time.Since(begin)}
+	outcome := Outcome{Check: c, Err: s.advise(err), Took: time.Since(begin)}
 	var skip skipped
 	if errors.As(err, &skip) {
 		outcome.Err, outcome.Skipped = nil, string(skip)
 	}
 	return outcome
+}
+
+// advise puts a failure's advice into the words of the options.
+func (s *Session) advise(err error) error {
+	if f := (*failure)(nil); s.options.Advise != nil && errors.As(err, &f) {
+		return &failure{what: f.what, todo: s.options.Advise(f.todo)}
+	}
+	return err
 }
 
 func (s *Session) run(ctx context.Context, c Check) error {
