@@ -66,7 +66,7 @@ func (j *job) endSlowest() {
 	longest := minLeft
 	for i := range j.slots {
 		s := &j.slots[i]
-		if s.worker == nil || s.size == 0 {
+		if s.worker == nil || s.size == 0 || s.ending {
 			continue
 		}
 		if s.told {

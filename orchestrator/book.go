@@ -123,7 +123,7 @@ func (j *job) assigned(slot Slot, t task) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := &j.slots[slot.Number]
-	s.live, s.size, s.since, s.told = chunk.Counts{}, t.chunk.Records, time.Now(), false
+	s.live, s.size, s.since, s.told, s.ending = chunk.Counts{}, t.chunk.Records, time.Now(), false, false
 }
 
 // progress books how far a chunk is.
@@ -181,7 +181,8 @@ func (j *job) handedBack(slot Slot, t *task, left wire.Left) error {
 	tasks, err := j.share(slot, task{chunk: left.Rest, attempts: t.attempts, tried: t.tried}, left.InFlight)
 	t.chunk = t.chunk.Before(left.Rest)
 	j.mu.Lock()
-	j.slots[slot.Number].size, j.slots[slot.Number].told = t.chunk.Records, false
+	s := &j.slots[slot.Number]
+	s.size, s.told, s.ending = t.chunk.Records, false, true
 	j.mu.Unlock()
 	j.queue.add(tasks...)
 	return err

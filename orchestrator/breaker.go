@@ -17,8 +17,8 @@ func (j *job) noteFirst(now context.Context, slot Slot, first *wire.FirstBatch) 
 		return
 	}
 	j.mu.Lock()
-	if j.slots[slot.Number].first == nil {
-		j.slots[slot.Number].first = first
+	if s := &j.slots[slot.Number]; s.first == nil || s.first.Sampled {
+		s.first = first
 	}
 	j.mu.Unlock()
 	j.letGo(now, false)
@@ -53,6 +53,7 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 			return nil, false
 		}
 	}
+	works := j.before.Succeeded+j.before.Dropped > 0 // an earlier run has shown that
 	var same *fault.Error
 	workers, sampled := 0, false
 	for i := range j.slots {
@@ -64,10 +65,14 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 			open = true
 			continue
 		}
-		if s.first.Failed == nil || same != nil && same.Message != s.first.Failed.Message {
+		failed := s.first.Failed
+		if failed == nil || same != nil && same.Message != failed.Message {
 			return nil, false
 		}
-		same = s.first.Failed
+		if works && (failed.Kind == fault.Crash || failed.Kind == fault.Timeout) {
+			return nil, false // it may have been stopped in the search for just these records
+		}
+		same = failed
 		sampled = sampled || s.first.Sampled
 		workers++
 	}

@@ -20,12 +20,15 @@ func TestBreaker(t *testing.T) {
 	failed := &wire.FirstBatch{Failed: fault.New(fault.Record, "no text")}
 	other := &wire.FirstBatch{Failed: fault.New(fault.Record, "no name")}
 	good := &wire.FirstBatch{}
+	died := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3")}
+	sampled := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3"), Sampled: true}
 	tests := []struct {
 		name    string
 		firsts  []*wire.FirstBatch
 		retired []bool
 		records int64
 		held    int64 // succeeded, in segments that wait
+		before  int64 // succeeded in an earlier run
 		trips   bool
 		open    bool
 	}{
@@ -38,6 +41,10 @@ func TestBreaker(t *testing.T) {
 		{name: "one not heard, and lost", firsts: []*wire.FirstBatch{failed, nil}, retired: []bool{false, true}, records: 1000, trips: true},
 		{name: "one not heard, but something succeeded since", firsts: []*wire.FirstBatch{failed, nil}, records: 1000, held: 3},
 		{name: "nothing left to save", firsts: []*wire.FirstBatch{failed, failed}, records: 20},
+		{name: "samples died", firsts: []*wire.FirstBatch{sampled, died}, records: 20, trips: true},
+		{name: "gone on with", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, before: 100, trips: true},
+		{name: "gone on with at records that kill", firsts: []*wire.FirstBatch{sampled, sampled}, records: 1000, before: 100},
+		{name: "gone on with at a batch of them", firsts: []*wire.FirstBatch{died, died}, records: 1000, before: 100},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -48,6 +55,7 @@ func TestBreaker(t *testing.T) {
 			if test.held > 0 {
 				j.held = []chunk.Segment{{Tally: chunk.Tally{Counts: chunk.Counts{Records: 5, Succeeded: test.held, Failed: 5 - test.held}}}}
 			}
+			j.before.Succeeded = test.before
 			why, open := j.breaker()
 			if (why != nil) != test.trips || open != test.open {
 				t.Errorf("trips %v, open %t; want %t, %t", why, open, test.trips, test.open)

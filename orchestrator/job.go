@@ -129,6 +129,7 @@ type slotState struct {
 	size    int64          // of that chunk
 	since   time.Time      // when it was assigned
 	told    bool           // it was asked to end the chunk
+	ending  bool           // it has handed the rest of the chunk back
 	scarce  *workerProcess // the one that was told that the job comes to its end
 	first   *wire.FirstBatch
 	retired bool

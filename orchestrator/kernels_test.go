@@ -34,6 +34,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
 	kernels["test-hoarder"] = func() plugins.Kernel { return &hoarder{} }
 	kernels["test-every"] = func() plugins.Kernel { return every{} }
+	kernels["test-reopen"] = func() plugins.Kernel { return &reopen{} }
 	return kernels
 }
 
@@ -94,6 +95,36 @@ func (p *poison) Process(_ context.Context, batch plugins.Batch, results *plugin
 		}
 		results.Unchanged(i)
 	}
+	return nil
+}
+
+// reopen dies by every batch, and can be opened three times, as a file tells that grows
+// with each.
+type reopen struct {
+	plugins.Base
+	config struct{ Opened string }
+	open   bool
+}
+
+func (r *reopen) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+	if err := config.Decode(&r.config); err != nil {
+		return err
+	}
+	opened, _ := os.ReadFile(r.config.Opened)
+	if err := os.WriteFile(r.config.Opened, append(opened, 'x'), 0o666); err != nil {
+		return err
+	}
+	if r.open = len(opened) < 3; !r.open {
+		return errors.New("the memory is not free yet")
+	}
+	return nil
+}
+
+func (r *reopen) Process(context.Context, plugins.Batch, *plugins.Results) error {
+	if !r.open {
+		return errors.New("it is not open")
+	}
+	os.Exit(7)
 	return nil
 }
 

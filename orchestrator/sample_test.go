@@ -2,9 +2,11 @@ package orchestrator_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -57,25 +59,45 @@ func TestKernelThatMostlyDies(t *testing.T) {
 	}
 }
 
+// TestSampleThatCannotReopen: a kernel that cannot be opened again in the middle of it
+// computes nothing, and no record is blamed.
+func TestSampleThatCannotReopen(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(200))
+	c := d.config("test-reopen")
+	c.GPUs, c.BatchSize = "cpu:1", 100
+	c.KernelConfig = fmt.Appendf(nil, `{"Opened":%q}`, d.join("opened"))
+	report, err := run(t, c)
+	wantFault(t, err, fault.NoDevice, "the memory is not free yet")
+	if report.Failed > 0 {
+		t.Errorf("report: %+v", report)
+	}
+}
+
 // TestShareWhileSearching: what a worker has not begun, when it must look for many bad
 // records, is done by others meanwhile.
 func TestShareWhileSearching(t *testing.T) {
 	t.Parallel()
 	const batch, chunk = 64, 2048
-	lines := slices.Collect(strings.Lines(numbered(2 * chunk)))
-	for i := 1; i < batch; i++ {
-		lines[i] = `{"poison":"exit"}` + "\n"
-	}
-	d := newJobDir(t, strings.Join(lines, ""))
-	c := d.config("test-poison")
-	c.BatchSize, c.ChunksPerGPU = batch, 1
-	report := mustRun(t, d, c)
-	if report.Failed != batch-1 || report.Succeeded != 2*chunk-batch+1 {
-		t.Errorf("report: %+v", report)
-	}
-	least := min(report.Workers[0].Records, report.Workers[1].Records)
-	if least > 8*batch { // what it had in flight, and its share of what it gave back
-		t.Errorf("the one that searched did %d records itself", least)
+	for poison, bad := range map[string]int{"exit": batch - 1, "hang": 1} {
+		t.Run(poison, func(t *testing.T) {
+			t.Parallel()
+			lines := slices.Collect(strings.Lines(numbered(2 * chunk)))
+			for i := range bad {
+				lines[i+1] = fmt.Sprintf("{\"poison\":%q}\n", poison)
+			}
+			d := newJobDir(t, strings.Join(lines, ""))
+			c := d.config("test-poison")
+			c.BatchSize, c.ChunksPerGPU, c.Timeout, c.OpenTimeout = batch, 1, time.Second, 8*time.Second
+			report := mustRun(t, d, c)
+			if report.Failed != int64(bad) || report.Succeeded != int64(2*chunk-bad) {
+				t.Errorf("report: %+v", report)
+			}
+			least := min(report.Workers[0].Records, report.Workers[1].Records)
+			if least > 8*batch { // what it had in flight, and its share of what it gave back
+				t.Errorf("the one that searched did %d records itself", least)
+			}
+		})
 	}
 }
 

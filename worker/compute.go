@@ -329,7 +329,9 @@ func (c *computing) recover(job *work, err error) error {
 	}
 	for i, other := range flight {
 		if other.run != job.run {
-			c.flight = flight[i:]
+			if other.run == c.next { // or else it was given back in a search
+				c.flight = flight[i:]
+			}
 			break
 		}
 		if err := other.run.takeUp(other, outcomes[i]); err != nil {

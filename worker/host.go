@@ -134,6 +134,9 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 	if err == nil {
 		err = h.open(ctx)
 	}
+	if err != nil {
+		h.kill() // nobody must take it for one that is open
+	}
 	return true, notAgain(err)
 }
 

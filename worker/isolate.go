@@ -99,9 +99,8 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 			return err
 		}
 	}
-	switch failure.Kind {
-	case fault.Device, fault.Worker, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice:
-		return failure // no record's fault
+	if noRecords(failure) {
+		return failure
 	}
 	if failure.Kind == fault.OOM {
 		if hi-lo == 1 && !s.run.final {
@@ -127,6 +126,15 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		}
 	}
 	return s.split(lo, hi, failure.Kind)
+}
+
+// noRecords reports a failure that no record can be blamed for.
+func noRecords(failure *fault.Error) bool {
+	switch failure.Kind {
+	case fault.Device, fault.Worker, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice:
+		return true
+	}
+	return false
 }
 
 // split settles the records from lo to hi in pieces: halves, which find the record
@@ -159,7 +167,7 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	if r.worker.halt.Load() {
 		return nil, errInterrupted
 	}
-	if r.dead() {
+	if host.process == nil || r.dead() {
 		r.worker.computing.share()
 	}
 	r.stats.Retries++

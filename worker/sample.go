@@ -18,7 +18,8 @@ const (
 // as a whole: to try its records, one by one, may take thousands of starts, with a model
 // loaded in each. So that a kernel that always dies is told soon, some records from all
 // over the batch are tried first. If each ends it in the same way, that is reported as
-// the outcome of the first batch; whether the job goes on is not decided here.
+// the outcome of the first batch, until that is known; whether the job goes on is not
+// decided here.
 func (s *search) sample(failure *fault.Error) error {
 	w, n := s.run.worker, len(s.job.sent)
 	samples := deathSamples
@@ -33,9 +34,10 @@ func (s *search) sample(failure *fault.Error) error {
 		w.searched = true
 		w.send(wire.Message{Search: &wire.Search{Lost: failure}})
 	}
-	if w.host.computed || n < minSampled || w.judged.Load() {
+	if w.host.computed || n < minSampled || w.sampled {
 		return nil
 	}
+	w.sampled = true
 	var same *fault.Error
 	for i := range samples {
 		at := i * (n - 1) / (samples - 1)
@@ -47,12 +49,14 @@ func (s *search) sample(failure *fault.Error) error {
 		if e == nil {
 			return err
 		}
+		if noRecords(e) {
+			return e
+		}
 		if e.Kind != failure.Kind || same != nil && same.Message != e.Message {
 			return nil
 		}
 		same = e
 	}
-	w.judged.Store(true)
 	w.send(wire.Message{Search: &wire.Search{First: &wire.FirstBatch{Failed: same, Sampled: true}}})
 	return nil
 }

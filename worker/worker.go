@@ -45,8 +45,9 @@ type Worker struct {
 	host      *kernelHost
 	sizes     batchSizes
 	columns   columnNames
-	judged    atomic.Bool  // the first batch was looked at
+	judged    bool         // the first batch was looked at
 	searched  bool         // it was told that records are looked for
+	sampled   bool         // of the first batch that was searched some were tried before
 	halt      atomic.Bool  // the job stops: leave a search, too
 	stop      atomic.Bool  // end the chunk at the next batch border
 	stopOnly  atomic.Int64 // the same for the chunk with this first record, counted from 1
@@ -119,7 +120,6 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 			os.Exit(0)
 		case message.Assign != nil:
 			w.stop.Store(false)
-			w.halt.Store(false)
 			w.stopOnly.CompareAndSwap(message.Assign.Chunk.First+1, 0) // another try
 			w.assigned <- *message.Assign
 		case message.Stop != nil:
@@ -127,7 +127,9 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 			if only := message.Stop.Only; only != nil {
 				w.stopOnly.Store(*only + 1)
 			} else {
-				w.halt.Store(message.Stop.Job)
+				if message.Stop.Job { // for good
+					w.halt.Store(true)
+				}
 				w.stop.Store(true)
 			}
 			w.pace.nudge()

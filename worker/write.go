@@ -104,9 +104,10 @@ func (p *partWriter) run() {
 // judgeFirst looks at the first batch of the worker's life: did every record of
 // it fail, by the same message?
 func (p *partWriter) judgeFirst(job *work) {
-	if len(job.sent) == 0 || p.worker.judged.Swap(true) {
+	if p.worker.judged || len(job.sent) == 0 {
 		return
 	}
+	p.worker.judged = true
 	p.first = &wire.FirstBatch{}
 	var same *fault.Error
 	for i := range job.sent {

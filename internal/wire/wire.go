@@ -221,7 +221,8 @@ type FirstBatch struct {
 	// if they did not.
 	Failed *fault.Error `json:"failed,omitempty"`
 	// Sampled: not all, but some from all over the batch, each of which has ended the
-	// kernel's process alone. To try all of them would take as many restarts.
+	// kernel's process alone. To try all of them takes as many restarts; how all of it
+	// went is told then.
 	Sampled bool `json:"sampled,omitempty"`
 }
 

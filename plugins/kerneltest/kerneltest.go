@@ -121,7 +121,9 @@ type failure struct {
 	todo string
 }
 
-func (f *failure) Error() string { return strings.TrimRight(fmt.Sprintf("%s.\n%s", f.what, f.todo), "\n") }
+func (f *failure) Error() string {
+	return strings.TrimRight(fmt.Sprintf("%s.\n%s", f.what, f.todo), "\n")
+}
 func (f *failure) Unwrap() error { return f.what }
 
 func fail(todo, format string, args ...any) error {
