@@ -161,8 +161,11 @@ func stop(_ testing.TB, tr *trial) string {
 }
 
 // kill: the process died, the machine did not: every byte that was written is
-// there. A copy is gone on with, so that nobody helps.
+// there. A copy is gone on with, so that nobody helps. It is made between two durable
+// points: of a folder that changes it would be one that never was. (What a death within
+// one leaves is seen with real processes, in TestCrashPoints.)
 func kill(t testing.TB, tr *trial) string {
+	_ = tr.output.settle()
 	dir := t.TempDir()
 	must(t, os.CopyFS(dir, os.DirFS(tr.dir)))
 	tr.crash()
