@@ -270,9 +270,14 @@ func (e Entry) line() ([]byte, error) {
 // again: the kernel forgets what it could not write, and the next sync would
 // succeed without it.
 func (j *Journal) Sync() error {
-	err := j.file.Sync() // others may append meanwhile
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.failed != nil {
+		return j.failed
+	}
+	j.mu.Unlock() // others may append meanwhile
+	err := j.file.Sync()
+	j.mu.Lock()
 	if err != nil && j.failed == nil {
 		j.failed = fault.New(fault.Storage, "sync journal: %w", err)
 	}

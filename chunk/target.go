@@ -113,6 +113,9 @@ func (t *target) appendFile(path string, size int64, copyPart func(part *os.File
 	if err != nil {
 		return fault.New(fault.Storage, "write output %s: %w", t.path, err)
 	}
+	if n != size {
+		return fault.New(fault.Storage, "read part: %s had %d bytes instead of %d", path, n, size)
+	}
 	return nil
 }
 

@@ -352,23 +352,21 @@ func lost(err error) bool {
 // started again and again in a search: the chunk behind the one at hand, and, if
 // somebody waits for it, the rest of this one.
 func (c *computing) share() {
-	next := c.next
+	next, given := c.next, c.next != nil
 	c.next = nil
-	if next == nil {
+	if !given {
 		select {
 		case assign, more := <-c.worker.assigned:
-			if !more {
-				break
-			}
-			var err error
-			if next, err = c.worker.begin(c.ctx, assign); err != nil { // whoever gets it will see why
-				c.worker.send(wire.Message{Back: &wire.Back{}})
+			if given = more; given {
+				next, _ = c.worker.begin(c.ctx, assign) // if it cannot be read, whoever gets it will see why
 			}
 		default:
 		}
 	}
 	if next != nil {
 		_, _ = next.close(errGivenBack)
+	}
+	if given {
 		c.worker.send(wire.Message{Back: &wire.Back{}})
 	}
 	if c.worker.stop.Load() {

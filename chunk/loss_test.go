@@ -1,0 +1,128 @@
+package chunk
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// What is left of a job that is interrupted, by how it is.
+
+// stop: the job was asked to end.
+func stop(_ testing.TB, tr *trial) string {
+	tr.output.Abandon()
+	tr.journal.Close()
+	return "stop"
+}
+
+// kill: the process died, the machine did not: every byte that was written is
+// there. A copy is gone on with, so that nobody helps. It is made between two durable
+// points: of a folder that changes it would be one that never was. (What a death within
+// one leaves is seen with real processes, in TestCrashPoints.)
+func kill(t testing.TB, tr *trial) string {
+	_ = tr.output.settle()
+	dir := t.TempDir()
+	must(t, os.CopyFS(dir, os.DirFS(tr.dir)))
+	tr.crash()
+	tr.dir = dir
+	return "kill"
+}
+
+// powerLoss: of what was not synced anything may be lost.
+func powerLoss(t testing.TB, tr *trial) string {
+	kill(t, tr)
+	r := tr.r
+	entries, err := ReadJournal(tr.path("journal"))
+	must(t, err)
+	var durable Durable
+	synced := 0
+	for i, e := range entries {
+		if e.Durable != nil {
+			durable, synced = *e.Durable, i+1
+		}
+	}
+	_, starts := journalBytes(t, entries)
+	loseTail(t, r, tr.path("journal"), int64(starts[synced]))
+	_, temporary := tr.options().paths()
+	for i, path := range temporary {
+		if i == results && tr.parts > 0 {
+			loseParts(t, tr, entries[:synced])
+		} else if i != failedRecords || tr.apart {
+			loseTail(t, r, path, durable.Sizes[i])
+		}
+	}
+	for _, name := range files(t, tr.path(PartsDir)) {
+		if r.IntN(2) == 0 {
+			losePart(t, r, tr.path(PartsDir, name))
+		}
+	}
+	write(t, tr.path(PartsDir, "stray.out"), []byte("nobody's"))
+	return fmt.Sprintf("power loss at record %d", durable.Next)
+}
+
+// loseParts: parts that were finished at the last durable point are there, of the
+// one that was being written what was durable, and of later ones anything.
+func loseParts(t testing.TB, tr *trial, durable []Entry) {
+	t.Helper()
+	state, err := Replay(durable)
+	must(t, err)
+	parts := cutParts(tr.parts, tr.options().First, state.Runs).parts
+	for i, name := range files(t, tr.path("output.partial")) {
+		path := tr.path("output.partial", name)
+		switch {
+		case i < len(parts)-1:
+		case i == len(parts)-1:
+			loseTail(t, tr.r, path, parts[i].Bytes)
+		case tr.r.IntN(2) == 0:
+			must(t, os.Remove(path))
+		default:
+			loseTail(t, tr.r, path, 0)
+		}
+	}
+}
+
+// loseTail keeps the first bytes of a file: some of those behind are lost, or
+// zeroes, or not what was written.
+func loseTail(t testing.TB, r *rand.Rand, path string, keep int64) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	if int64(len(data)) < keep {
+		t.Fatalf("%s has %d bytes, and %d are durable", path, len(data), keep)
+	}
+	kept := data[:keep+r.Int64N(int64(len(data))-keep+1)]
+	switch r.IntN(4) {
+	case 0:
+		kept = append(kept, make([]byte, r.IntN(5000))...)
+	case 1:
+		for range r.IntN(100) {
+			kept = append(kept, byte(r.IntN(256)))
+		}
+	case 2:
+		if int64(len(kept)) > keep && filepath.Base(path) != "journal" {
+			kept[keep+r.Int64N(int64(len(kept))-keep)] ^= 1
+		}
+	}
+	write(t, path, kept)
+}
+
+func losePart(t testing.TB, r *rand.Rand, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	switch r.IntN(5) {
+	case 0:
+		must(t, os.Remove(path))
+	case 1:
+		data[r.IntN(len(data))] ^= 1 << r.IntN(8)
+		write(t, path, data)
+	case 2:
+		write(t, path, data[:r.IntN(len(data))])
+	case 3:
+		write(t, path, nil)
+	case 4:
+		write(t, path, make([]byte, len(data)))
+	}
+}
