@@ -93,13 +93,7 @@ generate: tools
 
 # Each fuzz target for a while; FUZZTIME=10s for less.
 fuzz:
-	@set -e; for package in $$($(GO) list ./...); do \
-		dir=$$($(GO) list -f '{{.Dir}}' $$package); \
-		for target in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go 2>/dev/null | sed 's/^func //'); do \
-			echo "== $$package $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$package; \
-		done; \
-	done
+	@GO='$(GO)' ./scripts/fuzz.sh $(FUZZTIME)
 
 # A job killed at random, again and again; make test does a minute of it.
 SOAK_KILLS ?= 1000

@@ -31,7 +31,7 @@ require (
 	github.com/hashicorp/yamux v0.1.2 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
-	github.com/mattn/go-runewidth v0.0.27 // indirect
+	github.com/mattn/go-runewidth v0.0.31 // indirect
 	github.com/oklog/run v1.1.0 // indirect
 	github.com/vbauerster/cupwriter v0.0.4 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
@@ -49,6 +49,3 @@ tool (
 	google.golang.org/protobuf/cmd/protoc-gen-go
 	honnef.co/go/tools/cmd/staticcheck
 )
-
-// From v0.0.26 on its init builds tables for 50 ms, in every worker and kernel.
-replace github.com/mattn/go-runewidth => github.com/mattn/go-runewidth v0.0.25

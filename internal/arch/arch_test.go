@@ -124,3 +124,18 @@ func TestPackageComments(t *testing.T) {
 		}
 	}
 }
+
+// TestInstallable: "go install …@version" refuses a module that replaces or excludes.
+func TestInstallable(t *testing.T) {
+	out, err := exec.Command("go", "mod", "edit", "-json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mod struct{ Replace, Exclude []json.RawMessage }
+	if err := json.Unmarshal(out, &mod); err != nil {
+		t.Fatal(err)
+	}
+	if len(mod.Replace)+len(mod.Exclude) > 0 {
+		t.Errorf("go.mod: %d replace and %d exclude: want none", len(mod.Replace), len(mod.Exclude))
+	}
+}
