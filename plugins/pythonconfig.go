@@ -82,7 +82,7 @@ func (r Resolver) findPython(name string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return "", fault.New(fault.Incompatible, "kernel %s: %w", name, err)
+		return "", noFile(name, path, err)
 	case info.IsDir():
 		return "", fault.New(fault.Incompatible, "kernel %s is a folder; name the file in it", name)
 	}

@@ -42,7 +42,8 @@ func TestResolvePython(t *testing.T) {
 			t.Errorf("%s: %+v", name, named)
 		}
 	}
-	for name, want := range map[string]string{"nope.py": "nope.py: no such file", "./other.py": "no such file", "folder.py": "is a folder"} {
+	for name, want := range map[string]string{"nope.py": "nope.py: no such file", "./other.py": "no such file", "folder.py": "is a folder",
+		"embd.py": "did you mean embed.py?", "./enbed.py": "did you mean ./embed.py?", filepath.Join(dir, "embe.py"): "did you mean " + filepath.Join(dir, "embed.py")} {
 		if _, err := resolver.Resolve(name, nil, ""); fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}

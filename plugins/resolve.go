@@ -3,7 +3,9 @@ package plugins
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -146,13 +148,31 @@ func (r Resolver) resolveFile(name string, config Config) (Named, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return Named{}, fault.New(fault.Incompatible, "kernel %s: %w", name, err)
+		return Named{}, noFile(name, path, err)
 	case info.IsDir():
 		return Named{}, fault.New(fault.Incompatible, "kernel %s is a folder; build it first (go build -o kernel %s) and name the program", name, name)
 	case info.Mode()&0o111 == 0:
 		return Named{}, fault.New(fault.Incompatible, "kernel %s is not executable: chmod +x it, or run it by its interpreter with -k 'exec:…'", name)
 	}
 	return Named{Path: path, Config: config, Files: []string{path}}, nil
+}
+
+// noFile says that a kernel's file cannot be had, and which one of its folder may be
+// meant.
+func noFile(name, path string, err error) error {
+	dir, base := filepath.Split(path)
+	entries, _ := os.ReadDir(dir)
+	var candidates []string
+	for _, entry := range entries {
+		if !entry.IsDir() && filepath.Ext(entry.Name()) == filepath.Ext(base) {
+			candidates = append(candidates, entry.Name())
+		}
+	}
+	hint := ""
+	if near := nearest.Of(base, candidates, 3); near != "" && errors.Is(err, fs.ErrNotExist) {
+		hint = fmt.Sprintf("; did you mean %s?", strings.TrimSuffix(name, base)+near)
+	}
+	return fault.New(fault.Incompatible, "kernel %s: %w%s", name, err, hint)
 }
 
 func (r Resolver) unknown(name string) error {

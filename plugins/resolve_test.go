@@ -81,6 +81,7 @@ func TestResolve(t *testing.T) {
 		{"kernel", "", fault.Incompatible, []string{"for the file beside you write ./kernel."}},
 		{"data", "", fault.Incompatible, []string{"installed/data", "not executable", "chmod +x"}},
 		{"./missing", "", fault.Incompatible, []string{"kernel ./missing", "no such file"}},
+		{"./kernl", "", fault.Incompatible, []string{"did you mean ./kernel?"}},
 		{"./plain", "", fault.Incompatible, []string{"not executable", "chmod +x", "exec:"}},
 		{"./", "", fault.Incompatible, []string{"is a folder", "go build"}},
 		{work, "", fault.Incompatible, []string{"is a folder"}},
