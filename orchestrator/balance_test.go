@@ -2,9 +2,52 @@ package orchestrator
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/wire"
 )
+
+// TestEndSlowest: the one that would be the last is asked, and nobody else until it has
+// answered; one that has handed its rest back already has nothing to give, and keeps
+// nobody else from being asked.
+func TestEndSlowest(t *testing.T) {
+	slow, slower := chunk.Counts{Records: 500}, chunk.Counts{Records: 100}
+	for _, test := range []struct {
+		name  string
+		slots []slotState // of 1,000 records in the last second
+		asked int         // -1: nobody
+	}{
+		{"the slowest", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower}}, 1},
+		{"one at a time", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, told: true}}, -1},
+		{"not who has handed back", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, ending: true}}, 0},
+		{"not who has nothing", []slotState{{size: 1000, live: slow}, {}}, 0},
+		{"not who is at its end", []slotState{{size: 1000, live: chunk.Counts{Records: 990}}}, -1},
+		{"nobody is left", []slotState{{size: 1000, live: slower, ending: true}}, -1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			j := &job{prepared: &prepared{plan: Plan{BatchSize: 10}}, slots: test.slots}
+			for i := range j.slots {
+				read, write, err := os.Pipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = read.Close(); _ = write.Close() })
+				j.slots[i].worker, j.slots[i].since = &workerProcess{conn: wire.NewConn(write)}, time.Now().Add(-time.Second)
+			}
+			before := slices.Clone(j.slots)
+			j.endSlowest()
+			for i := range j.slots {
+				if asked := j.slots[i].told && !before[i].told; asked != (i == test.asked) {
+					t.Errorf("worker %d was asked: %v", i, asked)
+				}
+			}
+		})
+	}
+}
 
 func TestShares(t *testing.T) {
 	tests := []struct {

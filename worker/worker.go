@@ -113,35 +113,41 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 	defer cancel()
 	for {
 		message, err := w.conn.Receive()
-		switch {
-		case err != nil:
+		if err != nil {
 			w.clean()
 			w.removeRunDir()
 			os.Exit(0)
-		case message.Assign != nil:
-			w.stop.Store(false)
-			w.stopOnly.CompareAndSwap(message.Assign.Chunk.First+1, 0) // another try
-			w.assigned <- *message.Assign
-		case message.Stop != nil:
-			crash.Point("worker-stopping")
-			if only := message.Stop.Only; only != nil {
-				w.stopOnly.Store(*only + 1)
-			} else {
-				if message.Stop.Job { // for good
-					w.halt.Store(true)
-				}
-				w.stop.Store(true)
-			}
-			w.pace.nudge()
-		case message.Scarce != nil:
-			w.scarce.Store(true)
-		case message.Pace != nil:
-			w.pace.set(*message.Pace)
-		case message.Trim != nil:
-			w.askTrim()
-		case message.End != nil:
-			close(w.assigned)
 		}
+		w.take(message)
+	}
+}
+
+// take does what a message says, or leaves it where the chunk's work will find it.
+func (w *Worker) take(message wire.Message) {
+	switch {
+	case message.Assign != nil:
+		w.stop.Store(false)
+		w.stopOnly.CompareAndSwap(message.Assign.Chunk.First+1, 0) // another try
+		w.assigned <- *message.Assign
+	case message.Stop != nil:
+		crash.Point("worker-stopping")
+		if only := message.Stop.Only; only != nil {
+			w.stopOnly.Store(*only + 1)
+		} else {
+			if message.Stop.Job { // for good
+				w.halt.Store(true)
+			}
+			w.stop.Store(true)
+		}
+		w.pace.nudge()
+	case message.Scarce != nil:
+		w.scarce.Store(true)
+	case message.Pace != nil:
+		w.pace.set(*message.Pace)
+	case message.Trim != nil:
+		w.askTrim()
+	case message.End != nil:
+		close(w.assigned)
 	}
 }
 
