@@ -31,12 +31,12 @@ func (b *bench) plane() error {
 			}
 			rates, cpu = append(rates, rate), append(cpu, seconds)
 		}
-		limit, most := 2.0, 0.7
-		if way.copied { // for comparison
-			limit, most = 0, 100
+		atLeast, atMost := ">=", "<="
+		if way.copied {
+			atLeast, atMost = "", "" // to compare with
 		}
-		b.add(way.name, "GB/s", rates, ">=", limit, nil)
-		b.add(way.name+", CPU of both sides", "s/GB", cpu, "<=", most, nil)
+		b.add(way.name, "GB/s", rates, atLeast, 2, nil)
+		b.add(way.name+", CPU of both sides", "s/GB", cpu, atMost, 0.7, nil)
 	}
 	return nil
 }

@@ -17,21 +17,22 @@ type row struct {
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
 	Unit  string  `json:"unit"`
-	// Wanted is "≤ 2" or "≥ 15".
-	Wanted string `json:"wanted"`
-	Holds  bool   `json:"holds"`
+	// Wanted is "≤ 2" or "≥ 15"; a line that is there to compare with has none.
+	Wanted string `json:"wanted,omitempty"`
+	Holds  *bool  `json:"holds,omitempty"`
 	// Seconds are the medians that a ratio is made of.
 	Seconds map[string]float64 `json:"seconds,omitempty"`
 }
 
-// add adds a line; wanted is "<=" or ">=" and the limit.
+// add adds a line; wanted is "<=" or ">=", and the limit, or "".
 func (b *bench) add(name, unit string, values []float64, wanted string, limit float64, seconds map[string]float64) {
 	slices.Sort(values)
 	r := row{Name: name, Unit: unit, Value: median(values), Low: values[0], High: values[len(values)-1], Seconds: seconds}
-	if wanted == "<=" {
-		r.Wanted, r.Holds = fmt.Sprintf("≤ %g", limit), r.Value <= limit
-	} else {
-		r.Wanted, r.Holds = fmt.Sprintf("≥ %g", limit), r.Value >= limit
+	switch wanted {
+	case "<=":
+		r.Wanted, r.Holds = fmt.Sprintf("≤ %g", limit), new(r.Value <= limit)
+	case ">=":
+		r.Wanted, r.Holds = fmt.Sprintf("≥ %g", limit), new(r.Value >= limit)
 	}
 	b.rows = append(b.rows, r)
 }
@@ -68,7 +69,7 @@ func (b *bench) print(out string) error {
 	fmt.Printf("| what | median | spread | wanted | | seconds |\n|---|---|---|---|---|---|\n")
 	for _, r := range b.rows {
 		fmt.Printf("| %s | %s %s | %s–%s | %s | %s | %s |\n", r.Name, figure(r.Value), r.Unit, figure(r.Low), figure(r.High),
-			r.Wanted, map[bool]string{true: "holds", false: "FALLS SHORT"}[r.Holds], listed(r.Seconds))
+			r.Wanted, r.verdict(), listed(r.Seconds))
 	}
 	if out == "" {
 		return nil
@@ -80,6 +81,16 @@ func (b *bench) print(out string) error {
 		return err
 	}
 	return os.WriteFile(out, append(data, '\n'), 0o644)
+}
+
+func (r row) verdict() string {
+	switch {
+	case r.Holds == nil:
+		return ""
+	case *r.Holds:
+		return "holds"
+	}
+	return "FALLS SHORT"
 }
 
 func figure(f float64) string {
