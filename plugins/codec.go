@@ -44,7 +44,7 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 }
 
 func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.ProcessReply {
-	reply := &kernelpb.ProcessReply{Sequence: sequence, Verdicts: make([]byte, len(r.verdicts))}
+	reply := &kernelpb.ProcessReply{Sequence: sequence, Verdicts: make([]byte, len(r.verdicts)), Nulls: uint32(min(max(r.nulls, 0), math.MaxUint32))}
 	var lines [][]byte
 	for i, verdict := range r.verdicts {
 		switch verdict {
@@ -95,6 +95,7 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	if size := sharedSize(reply); size > maxMessage {
 		return fmt.Errorf("kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
 	}
+	r.nulls = int64(reply.GetNulls())
 	lines, err := unpackCopy(reply.GetLines(), a)
 	if err != nil {
 		return fmt.Errorf("kernel returned lines that make no sense: %w", err)

@@ -56,6 +56,7 @@ type Results struct {
 	lines    [][][]byte
 	refusals []refusal
 	columns  []Column
+	nulls    int64
 	// misuse is the first breach of the contract, reported when the results are
 	// completed: the author learns of it whatever else happens.
 	misuse error
@@ -81,6 +82,14 @@ func NewResults(n int) *Results {
 
 // refusal is what belongs to verdict Failed.
 type refusal struct{ message, step string }
+
+// AddNulls says that n numbers of the results were NaN or infinity and stand as null in
+// lines or in columns of JSON, which have no other word for them. In columns of numbers
+// they are found without it.
+func (r *Results) AddNulls(n int64) { r.nulls += n }
+
+// Nulls is how many numbers AddNulls was told of.
+func (r *Results) Nulls() int64 { return r.nulls }
 
 // Unchanged says that record i is its own result.
 func (r *Results) Unchanged(i int) { r.set(i, Unchanged) }

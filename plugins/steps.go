@@ -17,6 +17,8 @@ const StepSeparator = " → "
 // ChainConfig is the configuration of the built-in kernel chain.
 type ChainConfig struct {
 	Steps []ChainStep `json:"steps"`
+	// NaN is PythonOptions.NaN, for what passes from any step to the next.
+	NaN string `json:"nan,omitempty"`
 }
 
 // ChainStep is one kernel of a chain, as its process is started.
@@ -34,7 +36,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 	if err != nil {
 		return Named{}, err
 	}
-	var chain ChainConfig
+	chain := ChainConfig{NaN: r.Python.NaN}
 	var files []string
 	for i := 0; i < len(names); {
 		end := i + 1

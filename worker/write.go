@@ -32,6 +32,8 @@ type partWriter struct {
 	// verbatim: a record that the kernel leaves unchanged goes out as it came in.
 	verbatim bool
 	first    *wire.FirstBatch // not told yet
+	// toldNulls are numbers that became null in the kernel.
+	toldNulls int64
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *partWriter {
@@ -61,7 +63,8 @@ type encodedJob struct {
 }
 
 // nulls counts the numbers that JSON does not have; for use after finish.
-func (p *partWriter) nulls() (n int64) {
+func (p *partWriter) nulls() int64 {
+	n := p.toldNulls
 	for range cap(p.idle) {
 		lines := <-p.idle
 		n += lines.nulls()
@@ -152,6 +155,7 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, erro
 }
 
 func (p *partWriter) write(job *work, lines *encoders) error {
+	p.toldNulls += job.nulls()
 	next := 0 // in job.sent
 	same := 0 // the records from here to there are unchanged
 	for i := 0; i < job.ready; {
@@ -181,6 +185,22 @@ func (p *partWriter) write(job *work, lines *encoders) error {
 		i++
 	}
 	return nil
+}
+
+// nulls is how many numbers became null in the kernel, in the one call or in all those of
+// a search.
+func (j *work) nulls() (n int64) {
+	if j.results != nil {
+		n = j.results.Nulls()
+	}
+	counted := j.results
+	for _, v := range j.verdicts {
+		if v.results != nil && v.results != counted {
+			counted = v.results
+			n += counted.Nulls()
+		}
+	}
+	return n
 }
 
 // unchanged is how far the records from i on, which is the next-th of those sent, are

@@ -27,8 +27,9 @@ import (
 func New() plugins.Kernel { return &kernel{} }
 
 type kernel struct {
-	steps []step
-	info  plugins.Info
+	steps    []step
+	info     plugins.Info
+	nanFails bool
 }
 
 // step is one kernel of the chain, running.
@@ -49,6 +50,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	if len(c.Steps) == 0 {
 		return plugins.Info{}, fault.New(fault.Incompatible, "the kernel chain is made of steps: --step clean.py --step embed.py")
 	}
+	k.nanFails = c.NaN == "error"
 	info := plugins.Info{Name: "chain"}
 	for i, one := range c.Steps {
 		process, err := start(ctx, one)

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -14,15 +15,16 @@ type line struct {
 
 // run is one batch on its way through the steps.
 type run struct {
-	batch   plugins.Batch
-	results *plugins.Results
-	lines   []line
-	failed  []bool
+	batch    plugins.Batch
+	results  *plugins.Results
+	lines    []line
+	failed   []bool
+	nanFails bool
 }
 
 // Process computes the steps one behind the other.
 func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
-	r := &run{batch: batch, results: results, failed: make([]bool, batch.Len())}
+	r := &run{batch: batch, results: results, failed: make([]bool, batch.Len()), nanFails: k.nanFails}
 	for i := range batch.Len() {
 		r.lines = append(r.lines, line{i, batch.Record(i)})
 	}
@@ -52,8 +54,15 @@ func (r *run) step(ctx context.Context, one step, first bool) error {
 	if err != nil {
 		return err
 	}
+	r.results.AddNulls(results.Nulls())
 	var next []line
 	for i, l := range r.lines {
+		if column, n := nonFinite(results, i); n > 0 && r.nanFails {
+			r.fail(l.record, one.Name, "", fmt.Sprintf("kernel returned NaN or infinity in column %q", column))
+			continue
+		} else if n > 0 {
+			r.results.AddNulls(int64(n)) // the worker will see only text
+		}
 		made, err := plugins.ResultLines(l.data, results, i)
 		if err != nil {
 			r.fail(l.record, one.Name, results.At(i).Step, err.Error())
@@ -65,6 +74,20 @@ func (r *run) step(ctx context.Context, one step, first bool) error {
 	}
 	r.lines = next
 	return nil
+}
+
+// nonFinite counts the numbers of a record that JSON does not have, and names a column
+// with some.
+func nonFinite(results *plugins.Results, i int) (name string, n int) {
+	if results.At(i).Verdict != plugins.Columns {
+		return "", 0
+	}
+	for _, column := range results.ColumnList() {
+		if nulls := column.NonFinite(i); nulls > 0 {
+			name, n = column.Name, n+nulls
+		}
+	}
+	return name, n
 }
 
 // fail rejects a record, once. A step that is a chain itself names its own.

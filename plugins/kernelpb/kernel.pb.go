@@ -901,7 +901,10 @@ type ProcessReply struct {
 	Memory *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
 	// For each of the messages, the step of a chain that it is of; empty where no
 	// record failed in a step.
-	MessageSteps  []string `protobuf:"bytes,9,rep,name=message_steps,json=messageSteps,proto3" json:"message_steps,omitempty"`
+	MessageSteps []string `protobuf:"bytes,9,rep,name=message_steps,json=messageSteps,proto3" json:"message_steps,omitempty"`
+	// Numbers that stand as null in lines and columns of JSON, which have no NaN and no
+	// infinity.
+	Nulls         uint32 `protobuf:"varint,10,opt,name=nulls,proto3" json:"nulls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -997,6 +1000,13 @@ func (x *ProcessReply) GetMessageSteps() []string {
 		return x.MessageSteps
 	}
 	return nil
+}
+
+func (x *ProcessReply) GetNulls() uint32 {
+	if x != nil {
+		return x.Nulls
+	}
+	return 0
 }
 
 type Column struct {
@@ -1248,7 +1258,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x1a\n" +
 	"\bconsumed\x18\x03 \x01(\x04R\bconsumed\x12\x14\n" +
-	"\x05spans\x18\x04 \x03(\rR\x05spans\"\xf2\x02\n" +
+	"\x05spans\x18\x04 \x03(\rR\x05spans\"\x88\x03\n" +
 	"\fProcessReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12\x1a\n" +
@@ -1259,7 +1269,9 @@ const file_kernel_proto_rawDesc = "" +
 	"\bmessages\x18\x06 \x03(\tR\bmessages\x122\n" +
 	"\acolumns\x18\a \x03(\v2\x18.gpurun.kernel.v1.ColumnR\acolumns\x120\n" +
 	"\x06memory\x18\b \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x12#\n" +
-	"\rmessage_steps\x18\t \x03(\tR\fmessageSteps\"\xca\x02\n" +
+	"\rmessage_steps\x18\t \x03(\tR\fmessageSteps\x12\x14\n" +
+	"\x05nulls\x18\n" +
+	" \x01(\rR\x05nulls\"\xca\x02\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05width\x18\x02 \x01(\rR\x05width\x12\x1c\n" +

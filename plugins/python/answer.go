@@ -34,6 +34,8 @@ type answer struct {
 	Lines          *area `json:"lines"`
 	MessageLengths *area `json:"message_lengths"`
 	Messages       *area `json:"messages"`
+	// Nulls are values within lines and encoded columns that became null.
+	Nulls int64 `json:"nulls"`
 }
 
 type refusal struct {
@@ -60,7 +62,6 @@ type decoder struct {
 
 	step     string // the last of a chain
 	nanFails bool
-	nulls    int64 // numbers in encoded values that became null
 }
 
 // decode fills results from an answer.
@@ -73,6 +74,7 @@ func (d *decoder) decode(memory []byte, a *answer) error {
 		return errNonsense // that half is ours
 	}
 	d.block = block
+	d.results.AddNulls(max(0, a.Nulls))
 	if err := d.refuse(a); err != nil {
 		return err
 	}
@@ -339,8 +341,9 @@ func nest[T any](d *decoder, c replyColumn, values []T, write func([]byte, T) ([
 		})
 		if nulls > 0 && d.nanFails && d.results.At(d.rows[i]).Verdict == plugins.NoVerdict {
 			d.results.FailIn(d.rows[i], d.step, fmt.Sprintf("kernel returned NaN or infinity in column %q", c.Name))
+		} else {
+			d.results.AddNulls(nulls)
 		}
-		d.nulls += nulls
 	}
 	return list
 }

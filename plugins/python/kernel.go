@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -52,7 +51,6 @@ type kernel struct {
 	closing bool
 
 	taken  atomic.Uint64                           // results
-	nulls  int64                                   // of the listening goroutine, until it has ended
 	memory atomic.Pointer[plugins.FrameworkMemory] // as it was said last
 }
 
@@ -322,14 +320,12 @@ func (k *kernel) finish() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	reply, err := k.ask(ctx, order{Type: "close"}, "closed")
+	_, err := k.ask(ctx, order{Type: "close"}, "closed")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.New(fault.Timeout, "kernel %s did not close within %s and was killed", name, closeGrace)
 	case err != nil:
 		return err
-	case reply.Nulls+k.nulls > 0:
-		fmt.Fprintf(os.Stderr, "%s: NaN and infinity within values became null: %d\n", name, reply.Nulls+k.nulls)
 	}
 	if !k.python.process.End(exitGrace) {
 		return fault.New(fault.Timeout, "kernel %s closed, did not end within %s and was killed", name, exitGrace)

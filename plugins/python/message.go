@@ -69,9 +69,6 @@ type report struct {
 	// devices: what each framework sees
 	Devices map[string]string `json:"devices"`
 
-	// closed
-	Nulls int64 `json:"nulls"`
-
 	// ask
 	Ask       uint64   `json:"ask"`
 	Names     []string `json:"names"`

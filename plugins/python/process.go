@@ -178,7 +178,6 @@ func (k *kernel) complete(python *child, r report) error {
 	}
 	d := &decoder{batch: b.batch, results: b.results, step: r.Step, nanFails: k.config.NaN == "error"}
 	err := d.decode(python.memory.data, &r.answer)
-	k.nulls += d.nulls
 	if err == nil {
 		python.memory.release(int(r.Block[0]), int(r.Block[0]+r.Block[1]))
 	}

@@ -32,6 +32,11 @@ class Encoder:
                 raise ValueError("the result has a value that is not finite (NaN or infinity)") from None
             return self.strict.encode(self.finite(value)).encode("utf-8", "replace")
 
+    def take_nulls(self):
+        """How many values became null since it was asked last."""
+        nulls, self.nulls = self.nulls, 0
+        return nulls
+
     def finite(self, value):
         if isinstance(value, float):
             if value - value == 0:

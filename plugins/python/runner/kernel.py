@@ -282,12 +282,8 @@ class Program:
         return {"memory": self.memory(at_once=True)}
 
     def do_close(self, order):
-        self.answer("closed", self.close)
+        self.answer("closed", lambda: self.call_all("close"))
         sys.exit(0)
-
-    def close(self):
-        self.call_all("close")
-        return {"nulls": self.encoder.nulls if self.encoder else 0}
 
     def call_all(self, name):
         for step in self.steps:

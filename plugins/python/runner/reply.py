@@ -90,7 +90,7 @@ class Reply(Columns):
 
     def send(self, program, task):
         """Put everything into the shared memory and tell gpurun."""
-        head = {"columns": self.columns, "step": task.step.name}
+        head = {"columns": self.columns, "step": task.step.name, "nulls": self.encoder.take_nulls()}
         if self.verdicts is not None:
             head["verdicts"] = self.put(self.verdicts)
         if self.counts:
