@@ -113,7 +113,7 @@ bench-floats:
 	cd bench/floats && $(GO) test -run '^$$' -bench . -count 3 .
 
 bench-parts:
-	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins
+	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins ./plugins/chain
 	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
 
 # Figures that need a card; without Go, too, of binaries that were built elsewhere.

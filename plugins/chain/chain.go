@@ -6,6 +6,8 @@
 //	worker ──► chain ──► python (clean.py)     each a process of its own
 //	                 └─► ./embed
 //
+// Each step computes a batch while the next one computes the batch before it.
+//
 // A record that a step drops is dropped, and one that a step rejects fails with that
 // step's name; the worker keeps the record as it came in. A step that makes several
 // lines of a record makes several records for the next; if one of them fails, so does
@@ -18,6 +20,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
@@ -30,12 +33,17 @@ type kernel struct {
 	steps    []step
 	info     plugins.Info
 	nanFails bool
+
+	batches chan<- *run    // to the first step
+	flow    sync.WaitGroup // what carries them from step to step
 }
 
 // step is one kernel of the chain, running.
 type step struct {
 	plugins.ChainStep
 	process *plugins.Process
+	// inFlight is how many batches it computes at a time.
+	inFlight int
 }
 
 // Describe starts the steps, which stay for Open, and adds up what they need.
@@ -57,11 +65,13 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		if err != nil {
 			return plugins.Info{}, inStep(err, one.Name)
 		}
-		k.steps = append(k.steps, step{one, process})
+		k.steps = append(k.steps, step{ChainStep: one, process: process})
 		needs, err := process.Describe(ctx, plugins.Config(one.Config))
 		if err != nil {
 			return plugins.Info{}, inStep(err, one.Name)
 		}
+		needs.InFlight = max(1, needs.InFlight)
+		k.steps[i].inFlight = needs.InFlight
 		info = add(info, needs, i == 0)
 	}
 	k.info = info
@@ -85,6 +95,10 @@ func add(a, b plugins.Info, first bool) plugins.Info {
 	a.NeedsGPU = a.NeedsGPU || b.NeedsGPU
 	a.CanTrim = a.CanTrim || b.CanTrim
 	a.MinMemory += b.MinMemory
+	a.InFlight += b.InFlight
+	if !first {
+		a.InFlight++ // on its way to it, so that it never waits
+	}
 	for _, name := range b.Frameworks {
 		if !slices.Contains(a.Frameworks, name) {
 			a.Frameworks = append(a.Frameworks, name)
@@ -117,6 +131,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 			return inStep(err, one.Name)
 		}
 	}
+	k.startFlow()
 	return nil
 }
 
@@ -133,6 +148,11 @@ func (k *kernel) Trim(ctx context.Context) error {
 
 // Close closes the steps, the last first.
 func (k *kernel) Close() error {
+	if k.batches != nil {
+		close(k.batches)
+		k.batches = nil
+	}
+	defer k.flow.Wait() // whatever still waited for a step has its end
 	var failed []error
 	for _, one := range slices.Backward(k.steps) {
 		if err := one.process.Close(); err != nil {

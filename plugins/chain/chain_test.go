@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -43,6 +45,9 @@ func (k stepKernel) Describe(_ context.Context, config plugins.Config) (plugins.
 }
 
 func (k stepKernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	if k.name == "sleep" {
+		time.Sleep(sleepTime)
+	}
 	values := make([]int64, batch.Len())
 	for i := range batch.Len() {
 		record := batch.Record(i)
@@ -60,14 +65,40 @@ func (k stepKernel) Process(_ context.Context, batch plugins.Batch, results *plu
 			return errors.New("no such batch")
 		case k.name == "pick" && bytes.Contains(record, []byte("EXIT")):
 			os.Exit(3)
-		case k.name == "pick":
+		case k.name == "pick", k.name == "sleep":
 			results.Unchanged(i)
+		case k.name == "early", k.name == "late":
+			results.Line(i, k.meet(record))
 		}
 	}
 	if k.name == "length" {
 		results.Column(plugins.Int64s("length", 0, values))
 	}
 	return nil
+}
+
+// sleepTime is what the step sleep takes for a batch.
+const sleepTime = 5 * time.Millisecond
+
+// meetVariable names the folder in which two steps meet.
+const meetVariable = "CHAIN_TEST_MEET"
+
+// meet keeps the step late at the record "first" until the step early has seen "second".
+func (k stepKernel) meet(record []byte) []byte {
+	second := filepath.Join(os.Getenv(meetVariable), "second")
+	switch {
+	case k.name == "early" && bytes.Contains(record, []byte("second")):
+		_ = os.WriteFile(second, nil, 0o600)
+	case k.name == "late" && bytes.Contains(record, []byte("first")):
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(second); err == nil {
+				break
+			} else if time.Now().After(end) {
+				return []byte(`"they never met"`)
+			}
+		}
+	}
+	return record
 }
 
 func config(t testing.TB, names ...string) plugins.Config {
@@ -91,7 +122,7 @@ func TestConformance(t *testing.T) {
 	kerneltest.Run(t, chain.New, kerneltest.Options{Config: config(t, "pick", "length"), LargeBatch: 100})
 }
 
-func open(t *testing.T, names ...string) plugins.Kernel {
+func open(t testing.TB, names ...string) plugins.Kernel {
 	t.Helper()
 	k := chain.New()
 	t.Cleanup(func() { _ = k.Close() })
@@ -140,6 +171,59 @@ func TestChain(t *testing.T) {
 	}
 }
 
+// TestOverlap: a step computes a batch while the next one computes the batch before.
+func TestOverlap(t *testing.T) {
+	t.Setenv(meetVariable, t.TempDir())
+	k := open(t, "early", "late")
+	var open []*plugins.Results
+	for _, record := range []string{`"first"`, `"second"`} {
+		open = append(open, plugins.Submit(t.Context(), k, plugins.NewBatch([][]byte{[]byte(record)})))
+	}
+	for i, want := range []string{`"first"`, `"second"`} {
+		if err := open[i].Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(open[i].At(0).Lines[0]); got != want {
+			t.Errorf("%s became %s", want, got)
+		}
+	}
+}
+
+// TestOrder: whatever becomes of a batch, in whichever step, it is over before those
+// behind it, and only a death takes others with it.
+func TestOrder(t *testing.T) {
+	k := open(t, "upper", "pick", "length")
+	info, err := k.Describe(t.Context(), config(t, "upper", "pick", "length"))
+	if err != nil || info.InFlight != 5 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	texts := []string{"a", "drop", "batch", "b", "fail", "batch", "batch", "c", "two", "d"}
+	want := []string{"lines", "drop", "no such batch", "lines", "fail", "no such batch", "no such batch", "lines", "lines", "lines"}
+	var open []*plugins.Results
+	for _, text := range texts {
+		open = append(open, plugins.Submit(t.Context(), k, plugins.NewBatch([][]byte{fmt.Appendf(nil, `{"a":%q}`, text)})))
+	}
+	for i := range open {
+		err := open[i].Wait(t.Context())
+		for _, before := range open[:i] {
+			select {
+			case <-before.Done():
+			default:
+				t.Errorf("batch %d is over before one that came before it", i)
+			}
+		}
+		got := ""
+		if err != nil {
+			got = fault.As(err).Message
+		} else {
+			got = open[i].At(0).Verdict.String()
+		}
+		if got != want[i] {
+			t.Errorf("batch %d: %s, not %s", i, got, want[i])
+		}
+	}
+}
+
 // Failures of a whole batch, and deaths, name their step.
 func TestFailures(t *testing.T) {
 	for text, want := range map[string]struct {
@@ -178,4 +262,31 @@ func TestDescribe(t *testing.T) {
 		}
 		_ = k.Close()
 	}
+}
+
+// BenchmarkChain is three steps that take the same time each: how many times that of one
+// step a batch takes. One after the other it would be 3.
+func BenchmarkChain(b *testing.B) {
+	k := open(b, "sleep", "sleep", "sleep")
+	info, err := k.Describe(b.Context(), config(b, "sleep", "sleep", "sleep"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	batch := plugins.NewBatch([][]byte{[]byte(`{"a":1}`)})
+	var open []*plugins.Results
+	for b.Loop() {
+		open = append(open, plugins.Submit(b.Context(), k, batch))
+		if len(open) == info.InFlight {
+			if err := open[0].Wait(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			open = open[1:]
+		}
+	}
+	for _, results := range open {
+		if err := results.Wait(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(sleepTime), "steps/batch")
 }

@@ -15,33 +15,72 @@ type line struct {
 
 // run is one batch on its way through the steps.
 type run struct {
+	ctx      context.Context
 	batch    plugins.Batch
 	results  *plugins.Results
-	lines    []line
-	failed   []bool
+	finish   func(error)
 	nanFails bool
+
+	lines  []line
+	failed []bool
+	made   *plugins.Results // by the step that it is at; nil: nothing for it to do
+	err    error            // why no further step sees it
 }
 
-// Process computes the steps one behind the other.
+// Process sends a batch on its way.
 func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
-	r := &run{batch: batch, results: results, failed: make([]bool, batch.Len()), nanFails: k.nanFails}
-	for i := range batch.Len() {
-		r.lines = append(r.lines, line{i, batch.Record(i)})
+	r := &run{
+		ctx: ctx, batch: batch, results: results, finish: results.Defer(), nanFails: k.nanFails,
+		lines: make([]line, batch.Len()), failed: make([]bool, batch.Len()),
 	}
-	for i, one := range k.steps {
-		if len(r.lines) == 0 {
-			break
-		}
-		if err := r.step(ctx, one, i == 0); err != nil {
-			return inStep(err, one.Name)
-		}
+	for i := range r.lines {
+		r.lines[i] = line{i, batch.Record(i)}
 	}
-	r.finish()
+	k.batches <- r
 	return nil
 }
 
-// step computes one step on what is left.
-func (r *run) step(ctx context.Context, one step, first bool) error {
+// startFlow starts what carries batches from step to step. All of them pass all steps,
+// in order: one that has failed is computed no further, and still comes behind those
+// before it.
+func (k *kernel) startFlow() {
+	batches := make(chan *run)
+	k.batches = batches
+	for i, one := range k.steps {
+		// Beside the batches in it, one is just being given to the step, and for one it
+		// is waited: the step has one more than it computes, and never waits for it.
+		given := make(chan *run, one.inFlight-1)
+		done := make(chan *run)
+		from := batches
+		k.flow.Go(func() {
+			defer close(given)
+			for r := range from {
+				r.begin(one, i == 0)
+				given <- r
+			}
+		})
+		k.flow.Go(func() {
+			defer close(done)
+			for r := range given {
+				r.end(one)
+				done <- r
+			}
+		})
+		batches = done
+	}
+	k.flow.Go(func() {
+		for r := range batches {
+			r.complete()
+		}
+	})
+}
+
+// begin gives a step what is left of the batch.
+func (r *run) begin(one step, first bool) {
+	r.made = nil
+	if r.err != nil || len(r.lines) == 0 {
+		return
+	}
 	batch := r.batch // with what the worker has found in it
 	if !first {
 		records := make([][]byte, len(r.lines))
@@ -50,9 +89,18 @@ func (r *run) step(ctx context.Context, one step, first bool) error {
 		}
 		batch = plugins.NewBatch(records)
 	}
-	results, err := plugins.Call(ctx, one.process, batch)
-	if err != nil {
-		return err
+	r.made = plugins.Submit(r.ctx, one.process, batch)
+}
+
+// end takes what the step has made of it.
+func (r *run) end(one step) {
+	if r.made == nil {
+		return
+	}
+	results := r.made
+	if err := results.Wait(r.ctx); err != nil {
+		r.err = inStep(err, one.Name)
+		return
 	}
 	r.results.AddNulls(results.Nulls())
 	var next []line
@@ -73,7 +121,6 @@ func (r *run) step(ctx context.Context, one step, first bool) error {
 		}
 	}
 	r.lines = next
-	return nil
 }
 
 // nonFinite counts the numbers of a record that JSON does not have, and names a column
@@ -102,8 +149,12 @@ func (r *run) fail(record int, name, inner, message string) {
 	r.results.FailIn(record, name, message)
 }
 
-// finish gives each record what has become of it.
-func (r *run) finish() {
+// complete gives each record what has become of it.
+func (r *run) complete() {
+	if r.err != nil {
+		r.finish(r.err)
+		return
+	}
 	made := make([][][]byte, r.batch.Len())
 	for _, l := range r.lines {
 		made[l.record] = append(made[l.record], l.data)
@@ -113,4 +164,5 @@ func (r *run) finish() {
 			r.results.Lines(i, lines...)
 		}
 	}
+	r.finish(nil)
 }
