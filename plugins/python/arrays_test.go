@@ -38,6 +38,13 @@ func TestNumpy(t *testing.T) {
 		"in a dict":      {`return [{"x": np.float64(0.5), "y": np.arange(2)}, None]`, []string{`{"x":0.5,"y":[0,1]}`, "drop"}},
 		"of its input":   {`return {"x": batch["n"] * 2, "y": batch["v"].sum(1)}`, []string{"x=2 y=3", "x=6 y=7"}},
 		"its own memory": {"out[:] = batch['n']\n    return {'x': out}", []string{"x=1", "x=3"}},
+		"masked":         {`return {"x": np.ma.masked_array([1.5, 2], [True, False])}`, []string{"x=null", "x=2.0"}},
+		"masked ones":    {`return {"x": [np.ma.masked, np.float64(2)]}`, []string{"x=null", "x=2.0"}},
+		"mixed ints":     {`return {"x": [np.uint64(2**63 + 1), np.int64(1)]}`, []string{"x=9223372036854775809", "x=1"}},
+		"truth and ints": {`return {"x": [np.True_, np.int64(3)]}`, []string{"x=true", "x=3"}},
+		"list of dates":  {`return {"x": [np.datetime64("2020-01-02"), np.datetime64("2021-03-04T05:06:07.000000008")]}`, []string{`x="2020-01-02"`, `x="2021-03-04T05:06:07.000000008"`}},
+		"no date":        {`return {"x": np.array([["2020-01-02", "NaT"], ["NaT", "NaT"]], "M8[D]")}`, []string{`x=["2020-01-02",null]`, "x=[null,null]"}},
+		"dates in dicts": {`return [{"x": np.array(["2020-01-02"], "M8[D]"), "y": float("nan")}, None]`, []string{`{"x":["2020-01-02"],"y":null}`, "drop"}},
 		"some missing":   {"return {'x': batch['some']}", []string{"x=1", `failed: the record has no member "some"`}},
 	}
 	bodies := make(map[string]string)
@@ -110,6 +117,11 @@ func TestTorch(t *testing.T) {
 		"not contiguous": {`return {"x": torch.arange(6).reshape(3, 2).T}`, []string{"x=[0,2,4]", "x=[1,3,5]"}},
 		"with gradient":  {`return {"x": torch.ones(2, requires_grad=True) * 2}`, []string{"x=2", "x=2"}},
 		"rows":           {`return {"x": [torch.zeros(2), torch.ones(2)]}`, []string{"x=[0,0]", "x=[1,1]"}},
+		"large uint64":   {`return {"x": torch.tensor([1, 2**64 - 1], dtype=torch.uint64)}`, []string{"x=1", "x=18446744073709551615"}},
+		"negative view":  {`return {"x": torch.imag(torch.tensor([1 + 2j, 3 + 4j]).conj())}`, []string{"x=-2", "x=-4"}},
+		"one negative":   {`return {"x": torch._neg_view(torch.tensor([1.0, 2.0]))}`, []string{"x=-1", "x=-2"}},
+		"sparse":         {`return {"x": torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse()}`, []string{"x=[0,1]", "x=[2,0]"}},
+		"quantized":      {`return {"x": torch.quantize_per_tensor(torch.tensor([0.5, 1.0]), 0.5, 0, torch.qint8)}`, []string{"x=0.5", "x=1"}},
 		"input":          {`return {"x": batch["v"] * 2}`, []string{"x=[2,4]", "x=[6,8]"}},
 	}
 	bodies := make(map[string]string)

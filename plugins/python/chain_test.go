@@ -52,6 +52,12 @@ func TestSteps(t *testing.T) {
 		"several, one fails": {"def process(batch): return [[{'c': i} for i in range(r['a'])] for r in batch]", "def process(batch): return [r if r['c'] < 2 else ValueError('no') for r in batch]", []string{`{"c":0}`, `{"c":0}+{"c":1}`, "failed: second.py: ValueError: no"}},
 		"a generator":        {"def process(batch):\n    for r in batch: yield r", "def process(batch): return {'x': batch['a']}", []string{"x=1", "x=2", "x=3"}},
 		"prepares":           {"def prepare(batch): return batch['a']\ndef process(a): return {'x': a}", "def prepare(batch): return batch['x']\ndef process(x): return {'seen': [v + 1 for v in x]}", []string{"x=1 seen=2", "x=2 seen=3", "x=3 seen=4"}},
+		"one changes":        {"def process(batch):\n    batch[0]['c'] = 5\n    return batch", "def process(batch): return list(batch)", []string{`{"a":1,"b":[1],"c":5}`, "unchanged", "unchanged"}},
+		"one changes, later": {"def process(batch):\n    batch[1]['c'] = 5\n    return batch", "def process(batch): return {'x': batch['a']}", []string{`{"a":1, "b":[1],"x":1}`, `{"a":2,"c":5,"x":2}`, `{"a":3,"x":3}`}},
+		"adds, one changes":  {"def process(batch): return {'x': [1, 2, 3]}", "def process(batch):\n    batch[1]['x'] = 5\n    return batch", []string{`{"a":1, "b":[1],"x":1}`, `{"a":2,"x":5}`, `{"a":3,"x":3}`}},
+		"another order":      {"def process(batch): return batch[::-1]", "def process(batch): return {'x': batch['a']}", []string{`{"a":3,"x":3}`, `{"a":2,"x":2}`, `{"a":1,"b":[1],"x":1}`}},
+		"several of one":     {"def process(batch): return [[r, {**r, 'copy': 1}] for r in batch if r['a'] == 1] + [None] * 2", "def process(batch):\n    for r in batch: r['b'].append('q')\n    return batch", []string{`{"a":1,"b":[1,"q"]}+{"a":1,"b":[1,"q"],"copy":1}`, "drop", "drop"}},
+		"changed unreturned": {"def process(batch):\n    for b in batch.get('b'): b and b.append(2)\n    return {}", "def process(batch): return {'x': batch.get('b')}", []string{"x=[1]", "x=null", "x=null"}},
 		"configured":         {"def process(batch): return batch", "def setup(ctx):\n    global n\n    n = ctx.config['n']\ndef process(batch): return {'x': [n] * len(batch)}", []string{"x=2", "x=2", "x=2"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,8 +25,9 @@ var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply",
 // bootstrap starts the runner. It must be understood by any Python, so that one
 // that is too old can be told from one that is none. The modules lie at the start
 // of the shared memory, and the kernel, when it comes, has the first place in
-// sys.path.
+// sys.path; the folder that gpurun was called in has none.
 const bootstrap = `import os, sys
+sys.path = [entry for entry in sys.path if entry]
 os.write(3, ("%d.%d.%d\n" % sys.version_info[:3]).encode())
 if sys.version_info < (3, 9): sys.exit(0)
 import json, types

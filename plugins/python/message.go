@@ -16,7 +16,7 @@ type area [2]uint64
 
 // field is one member of every record of a batch.
 type field struct {
-	Name string `json:"name,omitempty"`
+	Name string `json:"name"`
 	Kind string `json:"kind"` // string, json, int, float, bool; line for whole records
 	// Width is that of arrays of numbers, 0 for plain values.
 	Width int `json:"width,omitempty"`

@@ -31,8 +31,15 @@ class Field:
     def values(self):
         """All values as a list; None where there is none."""
         if self.list is None:
-            self.list = getattr(self, "read_" + self.kind)()
+            self.list = self.read()
         return self.list
+
+    def own_values(self):
+        """The same, in a list that is the caller's own, and so is everything in it."""
+        return self.read() if self.kind == "json" or self.width else list(self.values())
+
+    def read(self):
+        return getattr(self, "read_" + self.kind)()
 
     def absent(self, i):
         return bool(self.missing) and self.lengths is not None and self.lengths[i] == MISSING
@@ -93,7 +100,7 @@ class Source:
     def add(self, message):
         memory = self.program.arena.memory
         for field in message.get("fields") or ():
-            self.fields[field["name"]] = Field(field, self.count, memory)
+            self.fields[field.get("name", "")] = Field(field, self.count, memory)
         if message.get("lines"):
             self.lines = Field(message["lines"], self.count, memory)
 
@@ -178,10 +185,12 @@ class Batch(collections.abc.Sequence):
     def _record(self, i, row):
         item = self._items[i] if self._items else None
         given = {name: values[i] for name, values in self._extra.items()}
+        if isinstance(item, Record):  # no step has changed it
+            return item.again(given)
         return Record(self._source, row, given) if item is None else {**item, **given}
 
     def _column(self, name):
-        if name in self._extra:
+        if name in self._extra and (name not in self._step.inputs or hasattr(self._extra[name], "shape")):
             return self._extra[name]
         if name not in self._columns:
             absent = self._absent(name)
@@ -192,6 +201,8 @@ class Batch(collections.abc.Sequence):
 
     def _absent(self, name):
         """The positions of records that have no such member."""
+        if name in self._extra:
+            return ()
         if self._items:
             return [i for i, record in enumerate(self) if name not in record]
         field = self._source.field(name)
@@ -201,22 +212,29 @@ class Batch(collections.abc.Sequence):
 
     def _values(self, name):
         """The members as a list of the caller's own; None where there is none."""
+        if name in self._extra:
+            return list(self._extra[name])
         if self._items:
             return [record.get(name) for record in self]
-        values = self._source.field(name).values()
-        return list(values) if self._rows is None else [values[i] for i in self._rows]
+        values = self._source.field(name).own_values()
+        return values if self._rows is None else [values[i] for i in self._rows]
 
     def _make(self, name):
         framework = self._step.inputs.get(name)
         if framework:
             return to_framework(name, framework, self._numbers(name), self._step.context)
-        if sys.modules.get("numpy") is not None and not self._items and self._source.field(name).numeric():
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and not self._items and self._source.field(name).numeric():
             return self._numbers(name)
-        return self._values(name)
+        values = self._values(name)
+        if numpy is not None and self._items and set(map(type, values)) in ({int}, {float}, {bool}):
+            array = numpy.array(values)
+            return array if array.dtype.kind in "fib" else values
+        return values
 
     def _numbers(self, name):
         import numpy
-        field = None if self._items else self._source.field(name)
+        field = None if self._items or name in self._extra else self._source.field(name)
         if field is None or not field.numeric():
             return numpy.array(self._values(name))
         values = field.numpy(numpy)
@@ -311,6 +329,18 @@ class Record(collections.abc.MutableMapping):
     def copy(self):
         return dict(self)
 
+    def again(self, given):
+        """The record for the next step."""
+        return Record(self._source, self._row, {**{name: self._values[name] for name in self._given}, **given})
+
+    def line(self):
+        """The line that it came in."""
+        return bytes(self._source.line(self._row))
+
+    def stands_in(self, source, rows, i):
+        """Whether it is the i-th record of a batch."""
+        return self._source is source and self._row == rows[i]
+
     def changes(self):
         """The members that differ from the line: None if some were removed."""
         if self._removed:
@@ -325,9 +355,10 @@ class Record(collections.abc.MutableMapping):
     def _differs(self, key, value):
         if key in self._changed or not isinstance(value, (list, dict)):
             return key in self._changed
-        if self._whole:
-            return json.loads(self._source.line(self._row)).get(key) != value
-        return self._source.field(key).values()[self._row] != value
+        # As a field it may be rounded: numbers beside a fraction come as floats.
+        if key in self._source.fields and self._source.fields[key].values()[self._row] == value:
+            return False
+        return json.loads(self._source.line(self._row)).get(key) != value
 
 
 def _json_default(original):

@@ -71,11 +71,12 @@ def replace(task, results, following):
     rows, made = task.batch._all_rows(), [lines_of(result) for result in results]
     kept = [i for i, lines in enumerate(made) for _ in lines]
     task.dropped.extend(sorted(set(rows).difference(rows[i] for i in kept)))
-    items = [line for lines in made for line in lines]
+    items = [own(line, lines) for lines in made for line in lines]
     batch = task.batch._only(kept)
-    if any(not isinstance(item, Record) or item.touched() for item in items):
-        return Batch(batch._source, following, batch._rows, None, [as_item(item) for item in items])
-    return Batch(batch._source, following, batch._rows, batch._extra, batch._items)
+    rows = batch._all_rows()
+    if all(isinstance(item, Record) and not item.touched() and item.stands_in(batch._source, rows, i) for i, item in enumerate(items)):
+        return Batch(batch._source, following, batch._rows, batch._extra, batch._items)
+    return Batch(batch._source, following, batch._rows, None, [as_item(item, batch._source) for item in items])
 
 
 def lines_of(result):
@@ -85,9 +86,24 @@ def lines_of(result):
     return result if isinstance(result, (list, tuple)) else [result]
 
 
-def as_item(item):
+def own(line, lines):
+    """A line that shares no list with another one of the same record."""
+    if len(lines) == 1 or not isinstance(line, collections.abc.Mapping) or isinstance(line, Record) and not line.touched():
+        return line
+    return {name: copied(value) for name, value in line.items()}
+
+
+def copied(value):
+    if isinstance(value, dict):
+        return {name: copied(item) for name, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
+def as_item(item, source):
     if not isinstance(item, collections.abc.Mapping):
         raise ResultError("process returned %s for a record: a dict was expected" % kind_of(item))
+    if isinstance(item, Record) and item._source is source and not item.touched():
+        return item
     check_names(item)
     return dict(item)
 
@@ -108,8 +124,8 @@ def last_reply(task, result):
         result = with_columns(batch, result)
     results = as_list(result, len(batch))
     if not one_each:
-        results = gather(rows, results)
-    reply = Reply(len(results), task.program.encoder)
+        rows, results = gather(rows, results)
+    reply = Reply(len(results), task.program.encoder, batch._source, rows)
     reply.take_list(results)
     return reply
 
@@ -118,9 +134,9 @@ def with_columns(batch, columns):
     """The records with columns in them, for lines that are no longer gpurun's."""
     check = Reply(len(batch), None)
     check_names(columns)
-    records = [dict(record) for record in batch]
+    records = [batch._record(i, row) for i, row in enumerate(batch._all_rows())]
     for name, values in columns.items():
-        if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        if isinstance(values, (str, bytes, collections.abc.Mapping)) or not hasattr(values, "__iter__"):
             raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(len(batch), "value")))
         if not hasattr(values, "shape"):
             values = list(values)
@@ -134,7 +150,7 @@ def with_columns(batch, columns):
 
 
 def gather(rows, results):
-    """Put together again what was one record."""
+    """Put together again what was one record; the rows, and what became of each."""
     groups = {}
     for row, result in zip(rows, results):
         groups.setdefault(row, []).extend(result if isinstance(result, (list, tuple)) else [result])
@@ -143,4 +159,4 @@ def gather(rows, results):
         failed = [result for result in group if isinstance(result, BaseException)]
         lines = [result for result in group if result is not None]
         gathered.append(failed[0] if failed else lines)
-    return gathered
+    return list(groups), gathered

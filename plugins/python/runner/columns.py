@@ -5,6 +5,7 @@ import collections.abc
 import itertools
 import sys
 
+from gpurun_runner.encode import times
 from gpurun_runner.failure import ResultError, first_line, kind_of, plural
 from gpurun_runner.wire import Raw
 
@@ -18,6 +19,7 @@ class Columns:
         self.parts, self.size = [], 0
         self.columns, self.names = [], []
         self.later = []  # (name, values, how to take them): on their way from a device
+        self.nulls = 0  # values that JSON does not have
 
     def put(self, data):
         """Take bytes; return where they will lie, from the block's start."""
@@ -51,10 +53,11 @@ class Columns:
             raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(self.count, "value")))
         elif cupy is not None and isinstance(values, cupy.ndarray):  # it refuses to be taken for numpy's
             self.later.append((name, values.copy(), lambda name, values: self.collect_array(name, values.get())))
-        elif hasattr(values, "__array__") and hasattr(values, "shape"):  # jax, tensorflow, pyclesperanto, pandas
-            if hasattr(values, "copy_to_host_async"):
-                values.copy_to_host_async()
+        elif hasattr(values, "copy_to_host_async"):  # jax, whose arrays nobody can change
+            values.copy_to_host_async()
             self.later.append((name, values, self.collect_array))
+        elif hasattr(values, "__array__") and hasattr(values, "shape"):  # tensorflow, pyclesperanto, pandas
+            self.collect_array(name, values)
         elif hasattr(values, "__iter__"):
             self.take_values(numpy, torch, name, list(values))
         else:
@@ -76,7 +79,9 @@ class Columns:
         self.check(name, tensor.shape)
         if tensor.is_complex():
             raise ResultError("column %r is complex: JSON has no such numbers" % name)
-        tensor = tensor.detach()
+        tensor = plain(torch, tensor.detach())
+        if tensor.dtype == getattr(torch, "uint64", None):
+            return self.collect_array(name, tensor.cpu())  # not all of them are an int64
         if tensor.dtype == torch.bool:
             kind, dtype = "bool", torch.bool
         elif tensor.is_floating_point():
@@ -101,6 +106,8 @@ class Columns:
     def take_array(self, numpy, name, values):
         self.check(name, values.shape)
         kind = values.dtype.kind
+        if hasattr(values, "mask"):  # what is masked is null
+            return self.take_values(numpy, None, name, values.tolist())
         if kind == "c":
             raise ResultError("column %r is complex: JSON has no such numbers" % name)
         if kind == "b":
@@ -114,7 +121,7 @@ class Columns:
         elif kind == "f" or "float" in values.dtype.name:  # bfloat16 is a kind of its own
             self.add_array(numpy, name, "float32", values, "<f4")
         elif kind in "Mm":
-            self.take_values(numpy, None, name, values.astype(str).tolist())
+            self.take_values(numpy, None, name, times(values))
         else:
             self.take_values(numpy, None, name, values.tolist() if kind != "O" or values.ndim > 1 else list(values))
 
@@ -135,7 +142,7 @@ class Columns:
         elif torch is not None and kinds == {torch.Tensor} and len({value.shape for value in values}) == 1:
             return self.take_tensor(torch, name, torch.stack(values))
         elif numpy is not None and all(issubclass(kind, (numpy.ndarray, numpy.number, numpy.bool_)) for kind in kinds) \
-                and len({value.shape for value in values}) == 1:
+                and len({(value.shape, value.dtype, hasattr(value, "mask")) for value in values}) == 1 and not hasattr(values[0], "mask"):
             return self.take_array(numpy, name, numpy.stack(values))
         elif self.add_numbers(name, values, kinds):
             return None
@@ -176,11 +183,17 @@ class Columns:
         encoded = []
         for i, value in enumerate(values):
             try:
-                encoded.append(self.encoder.encode(value))
+                encoded.append(self.encode(value))
             except Exception as error:
                 self.fail(i, "column %r: %s" % (name, first_line(error)))
                 encoded.append(b"null")
         self.column(name, "json", (len(values),), b"".join(encoded), array.array("I", map(len, encoded)))
+
+    def encode(self, value):
+        before = self.encoder.nulls
+        encoded = self.encoder.encode(value)
+        self.nulls += self.encoder.nulls - before
+        return encoded
 
     def keep(self):
         """Copy what was taken: the kernel may use its memory again."""
@@ -194,6 +207,17 @@ class Columns:
         for name, values, take in later:
             take(name, values)
         self.columns.sort(key=lambda column: self.names.index(column["name"]))
+
+
+def plain(torch, tensor):
+    """A tensor as numbers that lie one behind the other, as far as its kind goes."""
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    if hasattr(tensor, "resolve_neg"):  # a view of the negated numbers
+        tensor = tensor.resolve_neg()
+    return tensor
 
 
 class Copy:

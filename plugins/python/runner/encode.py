@@ -11,6 +11,8 @@ class Encoder:
     """Values as JSON. NaN and infinity, which JSON does not have, become null and
     are counted, or fail their record."""
 
+    NOT_FINITE = "Out of range float"  # how json's complaint about them begins
+
     def __init__(self, nan_fails):
         self.nan_fails = nan_fails
         self.nulls = 0
@@ -20,6 +22,8 @@ class Encoder:
     def default(value):
         if isinstance(value, Record):
             return dict(value)
+        if is_time(value):
+            return times(value)
         if hasattr(value, "tolist"):  # arrays, their scalars, tensors
             return value.tolist()
         raise TypeError("%s is no JSON value" % kind_of(value))
@@ -27,15 +31,12 @@ class Encoder:
     def encode(self, value):
         try:
             return self.strict.encode(value).encode("utf-8", "replace")
-        except ValueError:
+        except ValueError as error:
+            if not str(error).startswith(self.NOT_FINITE):
+                raise
             if self.nan_fails:
                 raise ValueError("the result has a value that is not finite (NaN or infinity)") from None
             return self.strict.encode(self.finite(value)).encode("utf-8", "replace")
-
-    def take_nulls(self):
-        """How many values became null since it was asked last."""
-        nulls, self.nulls = self.nulls, 0
-        return nulls
 
     def finite(self, value):
         if isinstance(value, float):
@@ -47,6 +48,17 @@ class Encoder:
             return {key: self.finite(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.finite(item) for item in value]
-        if hasattr(value, "tolist"):
+        if hasattr(value, "tolist") and not is_time(value):
             return self.finite(value.tolist())
         return value
+
+
+def is_time(values):
+    return getattr(getattr(values, "dtype", None), "kind", None) in ("M", "m")
+
+
+def times(values):
+    """Points in time, and times between them, of numpy's, as texts; None where there is
+    none."""
+    import numpy
+    return numpy.where(numpy.isnat(values), None, numpy.asarray(values).astype(str).astype(object)).tolist()

@@ -34,8 +34,9 @@ class Context:
 
 def load(path):
     """Import the kernel's file as a module of its own name, its folder first."""
-    import types
-    sys.path[:] = [os.path.dirname(path)] + [entry for entry in sys.path if entry]
+    import linecache, tokenize, traceback, types  # before a file of the user's may have such a name
+    folders = dict.fromkeys([os.path.dirname(os.path.realpath(path)), os.path.dirname(path)])
+    sys.path[:] = [*folders, *(entry for entry in sys.path if entry not in folders)]
     sys.argv = [path]
     name = os.path.splitext(os.path.basename(path))[0]
     if name in sys.modules:
@@ -76,11 +77,12 @@ class Step:
         function = getattr(self.module, name, None)
         return function if callable(function) else None
 
-    def result(self, batch, prepared=None):
+    def result(self, batch, *prepared):
         """What process makes of a batch; a generator is run to its end."""
-        if self.prepare is not None and prepared is None:
-            prepared = self.prepare(batch)
-        result = self.process(batch if self.prepare is None else prepared)
+        if self.prepare is None:
+            result = self.process(batch)
+        else:
+            result = self.process(*(prepared or (self.prepare(batch),)))
         return list(result) if isinstance(result, collections.abc.Iterator) else result
 
 
@@ -128,8 +130,9 @@ class Task:
 
     def result(self):
         # Prepared ahead, unless some records were left out since.
-        prepared = self.prepared if self.prepared_of is self.batch else None
-        return self.step.result(self.batch, prepared)
+        if self.prepared_of is self.batch:
+            return self.step.result(self.batch, self.prepared)
+        return self.step.result(self.batch)
 
     def persist(self, call):
         """Call, and again without the records that lack a member it wants."""
@@ -159,12 +162,18 @@ class Task:
             raise NothingLeft()
 
 
+def leave_alone(parent):
+    """What a child that is forked does first: it must not speak for us. One of its own
+    children has other things there."""
+    return lambda: os.close(3) if os.getppid() == parent else None
+
+
 class Program:
     """The kernel, from the first message to the last."""
 
     def __init__(self):
         os.set_inheritable(3, False)
-        os.register_at_fork(after_in_child=lambda: os.close(3))  # no child may speak for us
+        os.register_at_fork(after_in_child=leave_alone(os.getpid()))
         self.channel = Channel(3)
         self.arena = Arena(4, self.channel)
         self.steps, self.ahead, self.encoder = [], None, None
@@ -226,7 +235,11 @@ class Program:
     def forget(self, task, error):
         """Let go of what a failed batch holds: its tensors hang on the traceback."""
         text = first_line(error).lower()
-        task.prepared = task.error = error.__traceback__ = error.__context__ = error.__cause__ = None
+        task.prepared = task.error = None
+        try:
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+        except Exception:
+            pass  # one that lets nobody change it
         if "out of memory" in text or "outofmemory" in text:
             self.trim_frameworks()
 
@@ -318,6 +331,14 @@ class Ahead:
             threading.Thread(target=work, daemon=True).start()
 
     def feed(self):
+        try:
+            self.feed_all()
+        except BaseException as error:
+            with self.lock:
+                self.orders.append(error)
+                self.arrived.notify()
+
+    def feed_all(self):
         while True:
             order = self.program.task(self.program.channel.order())
             with self.lock:
@@ -355,6 +376,8 @@ class Ahead:
             with self.lock:
                 self.begun -= 1
                 self.room.notify()
+        elif isinstance(order, BaseException):
+            raise order  # there will be no further one
         return self.orders.popleft()
 
     def adapt(self, late):

@@ -15,8 +15,9 @@ UNCHANGED, LINES, COLUMNS, DROPPED, FAILED, PATCHED = 1, 2, 3, 4, 5, 6
 class Reply(Columns):
     """The answer to one batch: verdicts and columns, and the bytes they lie in."""
 
-    def __init__(self, count, encoder):
+    def __init__(self, count, encoder, source=None, rows=()):
         super().__init__(count, encoder)
+        self.source, self.rows = source, rows  # which records it is about, where that is known
         self.verdicts = None
         self.lines, self.counts, self.messages = [], array.array("I"), []
 
@@ -63,8 +64,8 @@ class Reply(Columns):
 
     def take_record(self, i, record):
         changes = record.changes()
-        if changes is None:
-            self.take_lines(i, [dict(record)])
+        if changes is None or not record.stands_in(self.source, self.rows, i):
+            self.take_lines(i, [record])
         elif not changes:
             self.verdict(i, UNCHANGED)
         else:
@@ -85,12 +86,14 @@ class Reply(Columns):
     def line(self, result):
         if not isinstance(result, collections.abc.Mapping):
             raise ResultError("process returned %s among the lines of a record: each must be a dict" % kind_of(result))
+        if isinstance(result, Record) and result.changes() == {}:
+            return result.line()
         check_names(result)
-        return self.encoder.encode(dict(result))
+        return self.encode(dict(result))
 
     def send(self, program, task):
         """Put everything into the shared memory and tell gpurun."""
-        head = {"columns": self.columns, "step": task.step.name, "nulls": self.encoder.take_nulls()}
+        head = {"columns": self.columns, "step": task.step.name, "nulls": self.nulls}
         if self.verdicts is not None:
             head["verdicts"] = self.put(self.verdicts)
         if self.counts:

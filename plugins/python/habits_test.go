@@ -1,0 +1,196 @@
+package python_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// What is looked at and not changed stays as it came, to the last digit.
+func TestReadingChangesNothing(t *testing.T) {
+	k := start(t, "def process(batch):\n    for r in batch: r['x'], len(r), list(r)\n    return batch")
+	for _, record := range []string{`{"x":[9007199254740993,0.5]}`, `{"x":[1e400, 1.0]}`, `{"x": {"y":12345678901234567890.5}}`} {
+		expect(t, k, []string{record}, []string{"unchanged"})
+	}
+}
+
+// A member may well have no name: that of an index of pandas has none.
+func TestMemberWithoutName(t *testing.T) {
+	records := []string{`{"":1,"a":2}`, `{"":3}`}
+	k := start(t, "def process(batch): return {'x': batch[''], 'y': [r.get('', 0) + ('' in r) for r in batch]}")
+	for range 2 {
+		expect(t, k, records, []string{"x=1 y=2", "x=3 y=4"})
+	}
+	k = start(t, "def prepare(batch): return batch['']\ndef process(x): return {'x': x}")
+	for range 2 {
+		expect(t, k, records, []string{"x=1", "x=3"})
+	}
+}
+
+// What a kernel does to the lists of a column is its own affair, also where it is called
+// again without the records that lack a member.
+func TestListsAreItsOwn(t *testing.T) {
+	k := start(t, "def process(batch):\n    for t in batch['tags']: t.append('x')\n    batch['m']\n    return {'tags': batch['tags']}")
+	expect(t, k, []string{`{"tags":["a"],"m":1}`, `{"tags":["b"]}`}, []string{`tags=["a","x"]`, `failed: the record has no member "m"`})
+	k = start(t, "def process(batch):\n    for v in batch['v']: v.append(9)\n    batch['m']\n    return {'v': batch['v']}")
+	expect(t, k, []string{`{"v":[1,2],"m":1}`, `{"v":[3,4]}`}, []string{`v=[1,2,9]`, `failed: the record has no member "m"`})
+}
+
+// An array that is none of the known kinds is taken before the next batch may change it.
+func TestArrayUsedAgain(t *testing.T) {
+	numpy := withPackage(t, "numpy")
+	k := start(t, `
+import numpy as np
+class Series:
+    shape = (1,)
+    def __init__(self): self.values = np.zeros(1)
+    def __array__(self, dtype=None, copy=None): return self.values
+class Later(Series):
+    def copy_to_host_async(self): pass
+series, n = Series(), 0
+def process(batch):
+    global n
+    n += 1
+    series.values[:] = n
+    return {"x": series, "y": Later()}
+`, interpreter(numpy))
+	first, second := plugins.Submit(t.Context(), k, batch("{}")), plugins.Submit(t.Context(), k, batch("{}"))
+	for i, results := range []*plugins.Results{first, second} {
+		wait(t, results)
+		if got, want := texts(results)[0], []string{"x=1 y=0", "x=2 y=0"}[i]; got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
+	}
+}
+
+// Files of the user's that are called as modules of Python's are not taken for those.
+func TestNamesOfModules(t *testing.T) {
+	t.Run("where gpurun is called", func(t *testing.T) {
+		dir := t.TempDir()
+		for _, name := range []string{"json", "types", "array", "select", "traceback"} {
+			if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte("raise SystemExit('not this one')"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Chdir(dir)
+		k := start(t, "import json\ndef process(batch): return {'x': [json.loads('1')]}")
+		expect(t, k, []string{"{}"}, []string{"x=1"})
+	})
+	t.Run("beside the kernel", func(t *testing.T) {
+		k := start(t, "def process(batch): raise ValueError('mine')", func(c *plugins.PythonConfig) {
+			for _, name := range []string{"tokenize", "traceback", "linecache"} {
+				if err := os.WriteFile(filepath.Join(filepath.Dir(c.File), name+".py"), []byte("raise SystemExit('not this one')"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		if _, err := call(t, k, "{}"); err == nil || err.Error() != "ValueError: mine" || !strings.Contains(detail(err), "line 1, in process") {
+			t.Errorf("%v\n%s", err, detail(err))
+		}
+	})
+}
+
+// A link is a kernel like the file that it leads to, with the modules beside that.
+func TestLinkedKernel(t *testing.T) {
+	k := start(t, "import helper\ndef process(batch): return {'x': [helper.x]}", func(c *plugins.PythonConfig) {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(c.File), "helper.py"), []byte("x = 7"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		link := filepath.Join(t.TempDir(), "link.py")
+		if err := os.Symlink(c.File, link); err != nil {
+			t.Fatal(err)
+		}
+		c.File = link
+	})
+	expect(t, k, []string{"{}"}, []string{"x=7"})
+}
+
+// An exception that lets nobody change it is told like any other.
+func TestFrozenException(t *testing.T) {
+	k := start(t, `
+import dataclasses
+@dataclasses.dataclass(frozen=True)
+class Bad(Exception):
+    what: str
+def process(batch): raise Bad("cold")
+`)
+	for range 2 {
+		if _, err := call(t, k, "{}"); err == nil || !strings.HasPrefix(err.Error(), "kernel.Bad") {
+			t.Fatal(err)
+		}
+	}
+}
+
+// prepare may well return None, and is called once for a batch.
+func TestPrepareReturnsNone(t *testing.T) {
+	k := start(t, "n = 0\ndef prepare(batch):\n    global n\n    n += 1\ndef process(nothing): return {'x': [n, nothing]}")
+	expect(t, k, []string{"{}", "{}"}, []string{"x=1", "x=null"})
+}
+
+// An array of Python's own within a value.
+func TestNaNInArray(t *testing.T) {
+	k := start(t, "import array\ndef process(batch): return [{'x': array.array('d', [1, float('nan')])}]")
+	expect(t, k, []string{"{}"}, []string{`{"x":[1.0,null]}`})
+}
+
+// Only what became null in what is written is counted.
+func TestNullsCountedOnce(t *testing.T) {
+	k := start(t, "def process(batch): return [{'v': float('nan')} if r['a'] != 3 else 5 for r in batch]")
+	if _, err := call(t, k, `{"a":1}`, `{"a":2}`, `{"a":3}`); err == nil {
+		t.Fatal("a number was taken for a record")
+	}
+	results, err := plugins.Call(t.Context(), k, batch(`{"a":1}`, `{"a":2}`))
+	if err != nil || results.Nulls() != 2 {
+		t.Errorf("%d nulls, %v", results.Nulls(), err)
+	}
+}
+
+// With --nan error only NaN and infinity are said to be some.
+func TestNaNErrorOfOthers(t *testing.T) {
+	k := start(t, "def process(batch): return [{'x': 10 ** 5000}]", func(c *plugins.PythonConfig) { c.NaN = "error" })
+	got, err := call(t, k, "{}")
+	if err != nil || strings.Contains(got[0], "finite") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A process that a kernel's child starts keeps what it has opened.
+func TestGrandchild(t *testing.T) {
+	k := start(t, `
+import os
+def process(batch):
+    child = os.fork()
+    if child == 0:
+        file = os.open(os.devnull, os.O_RDONLY)  # it has number 3
+        if os.fork() == 0:
+            try: os.fstat(file); os._exit(0)
+            except OSError: os._exit(1)
+        os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+    return {"x": [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]}
+`)
+	expect(t, k, []string{"{}"}, []string{"x=0"})
+}
+
+// What a step before it added arrives as the step's inputs say, and a step may return
+// neither a dict nor a text as a column.
+func TestInputsOfSteps(t *testing.T) {
+	numpy := withPackage(t, "numpy")
+	const second = "import numpy\ninputs = {'w': 'numpy'}\ndef process(batch): return {'y': [type(batch['w']).__name__, type(batch['a']).__name__]}"
+	for name, first := range map[string]string{
+		"a column": "import numpy\ndef process(batch): return {'w': [1, 2]}",
+		"dicts":    "import numpy\ndef process(batch): return [{'w': 1, 'a': 2} for r in batch]",
+	} {
+		k := start(t, first, then(t, second), interpreter(numpy))
+		got, err := call(t, k, `{"a":1}`, `{"a":2}`)
+		if err != nil || !strings.Contains(got[0], `ndarray`) || !strings.Contains(got[1], "ndarray") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	k := start(t, "def process(batch): return [dict(r) for r in batch]", then(t, "def process(batch): return {'x': dict(a=1, b=2)}"))
+	if _, err := call(t, k, `{"a":1}`, `{"a":2}`); err == nil || !strings.Contains(err.Error(), "column 'x' is a dict") {
+		t.Error(err)
+	}
+}
