@@ -17,7 +17,7 @@ func (j *job) noteFirst(now context.Context, slot Slot, first *wire.FirstBatch) 
 		return
 	}
 	j.mu.Lock()
-	if s := &j.slots[slot.Number]; s.first == nil || s.first.Sampled {
+	if s := &j.slots[slot.Number]; s.first == nil || s.first.Failed != nil && (s.first.Sampled || s.first.Records < wire.JudgedRecords) {
 		s.first = first
 	}
 	j.mu.Unlock()
@@ -55,7 +55,7 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 	}
 	works := j.before.Succeeded+j.before.Dropped > 0 // an earlier run has shown that
 	var same *fault.Error
-	workers, sampled := 0, false
+	workers, judged, sampled := 0, 0, false
 	for i := range j.slots {
 		s := &j.slots[i]
 		if s.retired {
@@ -75,6 +75,7 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 		same = failed
 		sampled = sampled || s.first.Sampled
 		workers++
+		judged += s.first.Records
 	}
 	if same == nil || open {
 		return nil, same != nil
@@ -85,6 +86,9 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 	}
 	if total := j.total(); total >= 0 && total-j.before.Records <= int64(workers*j.plan.BatchSize) {
 		return nil, false
+	}
+	if judged < wire.JudgedRecords {
+		return nil, true // a single record that fails proves nothing
 	}
 	return fault.New(fault.Incompatible, "the kernel fails on everything: the first batch of every worker failed entirely by: %s", same.Message).
 		WithDetail(same.Detail), false

@@ -17,8 +17,9 @@ type total struct {
 func (t total) Total() (int64, bool) { return t.records, true }
 
 func TestBreaker(t *testing.T) {
-	failed := &wire.FirstBatch{Failed: fault.New(fault.Record, "no text")}
-	other := &wire.FirstBatch{Failed: fault.New(fault.Record, "no name")}
+	failed := &wire.FirstBatch{Failed: fault.New(fault.Record, "no text"), Records: 20}
+	other := &wire.FirstBatch{Failed: fault.New(fault.Record, "no name"), Records: 20}
+	few := &wire.FirstBatch{Failed: fault.New(fault.Record, "no text"), Records: wire.JudgedRecords / 2}
 	good := &wire.FirstBatch{}
 	died := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3")}
 	sampled := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3"), Sampled: true}
@@ -41,6 +42,8 @@ func TestBreaker(t *testing.T) {
 		{name: "one not heard, and lost", firsts: []*wire.FirstBatch{failed, nil}, retired: []bool{false, true}, records: 1000, trips: true},
 		{name: "one not heard, but something succeeded since", firsts: []*wire.FirstBatch{failed, nil}, records: 1000, held: 3},
 		{name: "nothing left to save", firsts: []*wire.FirstBatch{failed, failed}, records: 20},
+		{name: "too few to tell", firsts: []*wire.FirstBatch{few}, records: 1000, open: true},
+		{name: "few, by many", firsts: []*wire.FirstBatch{few, few}, records: 1000, trips: true},
 		{name: "samples died", firsts: []*wire.FirstBatch{sampled, died}, records: 20, trips: true},
 		{name: "gone on with", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, before: 100, trips: true},
 		{name: "gone on with at records that kill", firsts: []*wire.FirstBatch{sampled, sampled}, records: 1000, before: 100},

@@ -45,13 +45,14 @@ type Worker struct {
 	host      *kernelHost
 	sizes     batchSizes
 	columns   columnNames
-	judged    bool         // the first batch was looked at
-	searched  bool         // it was told that records are looked for
-	sampled   bool         // of the first batch that was searched some were tried before
-	halt      atomic.Bool  // the job stops: leave a search, too
-	stop      atomic.Bool  // end the chunk at the next batch border
-	stopOnly  atomic.Int64 // the same for the chunk with this first record, counted from 1
-	scarce    atomic.Bool  // keep no batch waiting
+	judged    bool            // enough of the first records were looked at
+	first     wire.FirstBatch // what is known of them
+	searched  bool            // it was told that records are looked for
+	sampled   bool            // of the first batch that was searched some were tried before
+	halt      atomic.Bool     // the job stops: leave a search, too
+	stop      atomic.Bool     // end the chunk at the next batch border
+	stopOnly  atomic.Int64    // the same for the chunk with this first record, counted from 1
+	scarce    atomic.Bool     // keep no batch waiting
 	pace      *pacer
 	computing computing
 	assigned  chan wire.Assign

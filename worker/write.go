@@ -104,17 +104,28 @@ func (p *partWriter) run() {
 	}
 }
 
-// judgeFirst looks at the first batch of the worker's life: did every record of
-// it fail, by the same message?
+// judgeFirst looks at the first batch of the worker's life, and, where that is small, at
+// those behind it: did every record fail, by the same message?
 func (p *partWriter) judgeFirst(job *work) {
-	if p.worker.judged || len(job.sent) == 0 {
+	w := p.worker
+	if w.judged || len(job.sent) == 0 {
 		return
 	}
-	p.worker.judged = true
-	p.first = &wire.FirstBatch{}
-	var same *fault.Error
-	for i := range job.sent {
-		v := job.verdict(i)
+	if same := job.allFailed(w.first.Failed); same != nil {
+		w.first = wire.FirstBatch{Failed: same, Records: w.first.Records + len(job.sent)}
+		w.judged = w.first.Records >= wire.JudgedRecords
+	} else {
+		w.first, w.judged = wire.FirstBatch{}, true
+	}
+	first := w.first
+	p.first = &first
+}
+
+// allFailed is what every record of the batch failed by, if that is the same for all, and
+// as before, if others have; else nil.
+func (j *work) allFailed(same *fault.Error) *fault.Error {
+	for i := range j.sent {
+		v := j.verdict(i)
 		failure := v.fault
 		if failure == nil {
 			if result := v.results.At(v.index); result.Verdict == plugins.Failed {
@@ -122,11 +133,11 @@ func (p *partWriter) judgeFirst(job *work) {
 			}
 		}
 		if failure == nil || same != nil && same.Message != failure.Message {
-			return
+			return nil
 		}
 		same = failure
 	}
-	p.first.Failed = same
+	return same
 }
 
 // takeFirst is what is to be told of the first batch, once.

@@ -220,14 +220,20 @@ type FirstBatch struct {
 	// Failed is what all records of the batch failed by, the same for each; nil
 	// if they did not.
 	Failed *fault.Error `json:"failed,omitempty"`
-	// Sampled: not all, but some from all over the batch, each of which has ended the
-	// kernel's process alone. To try all of them takes as many restarts; how all of it
-	// went is told then.
+	// Records is how many did. Where that is less than JudgedRecords it is told again
+	// with the next batch.
+	Records int `json:"records,omitempty"`
+	// Sampled: not all, but some from all over the batch, each of which has failed
+	// alone. To try all of them takes long; how all of it went is told then.
 	Sampled bool `json:"sampled,omitempty"`
 }
 
-// Search says that the kernel was lost by a batch as a whole, for the first time in the
-// worker's life, and that the records are looked for that it was lost by.
+// JudgedRecords is how many records must fail before a kernel is said to fail on
+// everything: with batches of one, a single bad record would be enough otherwise.
+const JudgedRecords = 16
+
+// Search says that a batch failed as a whole, for the first time in the worker's life, and
+// that the records are looked for that it failed by, which may take long.
 type Search struct {
 	Lost *fault.Error `json:"lost,omitempty"`
 	// First is as in Progress: it is set if the search has shown already how the
