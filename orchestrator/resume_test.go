@@ -73,7 +73,7 @@ func TestStopAndGoOn(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			d, c := v.start(t)
-			first := interrupt(t, c, "chunk_done", 3+i)
+			first := interrupt(t, c, "chunk_done", 2+i%3) // of eight, so that enough is left
 			if first.Pending == 0 && !first.Uncounted || exists(c.Output) && !c.Force {
 				t.Fatalf("report: %+v", first)
 			}
