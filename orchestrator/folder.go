@@ -81,6 +81,9 @@ func openFolder(c Config) (*folder, error) {
 	if f.lock, err = takeLock(f.join("lock")); err != nil {
 		return nil, err
 	}
+	if filepath.Dir(path) == stateDir() {
+		pruneStreams(stateDir(), time.Now())
+	}
 	return f, nil
 }
 
