@@ -29,7 +29,9 @@ func (b *bench) echo() error {
 		{"dd", func() (time.Duration, error) {
 			return timed(nil, "dd", "if="+input, "of="+copied, "bs=4M", "conv=fsync")
 		}},
-		{"cp, synced", func() (time.Duration, error) { return timed(nil, "sh", "-c", `cp "$0" "$1" && sync "$1"`, input, copied) }},
+		{"cp, synced", func() (time.Duration, error) {
+			return timed(nil, "sh", "-c", `cp "$0" "$1" && sync "$1"`, input, copied)
+		}},
 		{"gpurun", func() (time.Duration, error) { return b.job(input, "-k", "echo", "--gpus", "cpu:2") }},
 		{"parallel", func() (time.Duration, error) { return b.parallel(input, copied, false) }},
 		{"parallel, synced", func() (time.Duration, error) { return b.parallel(input, copied, true) }},
