@@ -141,6 +141,9 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	if err := f.leaseFlags.check(config); err != nil {
 		return err
 	}
+	if err := orchestrator.CheckBeside(config, f.besides()...); err != nil {
+		return err
+	}
 	events, closeEvents, err := f.openEvents()
 	if err != nil {
 		return err
@@ -188,6 +191,15 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 		return errSomeFailed
 	}
 	return nil
+}
+
+// besides are the files that are written beside the job's own.
+func (f *runFlags) besides() []orchestrator.NamedFile {
+	files := []orchestrator.NamedFile{{Name: "--report", Path: f.report}}
+	if f.events != "-" {
+		files = append(files, orchestrator.NamedFile{Name: "--json-events", Path: f.events})
+	}
+	return files
 }
 
 func (f *runFlags) openEvents() (io.Writer, func(), error) {
