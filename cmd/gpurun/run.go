@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -234,8 +235,13 @@ type stops struct {
 	cancel func()
 }
 
+// abortGrace is how long a job that was told to end at once may take: to kill a worker
+// that hangs takes 2 s.
+const abortGrace = 5 * time.Second
+
 // listen returns a context that the first SIGINT, SIGTERM or SIGHUP ends; the
-// second closes abort. SIGHUP is left alone where it was ignored: that is what
+// second closes abort, and if that does not help, since nobody reads what this process
+// writes, ends the process, and its workers with it. SIGHUP is left alone where it was ignored: that is what
 // nohup means.
 func listen(parent context.Context) (context.Context, *stops) {
 	ctx, cancel := context.WithCancel(parent)
@@ -268,6 +274,7 @@ func listen(parent context.Context) (context.Context, *stops) {
 					cancel()
 				} else if n == 1 {
 					close(s.abort)
+					time.AfterFunc(abortGrace, func() { os.Exit(exitCode(&stoppedBy{signal: *s.got.Load()})) })
 				}
 			case <-done:
 				return

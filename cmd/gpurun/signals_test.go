@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // command is gpurun as a program of its own, in a folder of its own.
@@ -46,6 +49,12 @@ func start(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
+}
+
+// isFull reports whether a write to a pipe would block.
+func isFull(pipe *os.File) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pipe.Fd()), Events: unix.POLLOUT}}, 0)
+	return err == nil && n == 0
 }
 
 // ends waits for the end of a program, which must not take long.
@@ -201,4 +210,105 @@ func TestMaxTimeWhileIdle(t *testing.T) {
 	if !strings.Contains(stderr.String(), "--max-time") {
 		t.Errorf("stderr does not say why:\n%s", stderr)
 	}
+}
+
+// TestSecondSignalWhileWriting: nobody reads the output, and the second signal does not
+// wait for somebody to do so. The worker goes, too.
+func TestSecondSignalWhileWriting(t *testing.T) {
+	t.Parallel()
+	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "in.jsonl", "-o", "-")
+	writeRecords(t, filepath.Join(dir, "in.jsonl"), 100000)
+	nobody, output, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	defer output.Close()
+	cmd.Stdout = output
+	start(t, cmd)
+	await(t, "a full pipe", func() bool { return isFull(output) })
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	ends(t, cmd, stderr, 143)
+	if !strings.Contains(stderr.String(), "100,000 in") {
+		t.Errorf("there is no report:\n%s", stderr)
+	}
+	for _, pid := range workersOf(t, filepath.Join(dir, "events.jsonl")) {
+		await(t, "the end of a worker", func() bool { return syscall.Kill(pid, 0) != nil })
+	}
+}
+
+// TestSecondSignalWhileTelling: nobody reads the events either.
+func TestSecondSignalWhileTelling(t *testing.T) {
+	t.Parallel()
+	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=/dev/stdout", "in.jsonl", "-o", "out.jsonl")
+	writeRecords(t, filepath.Join(dir, "in.jsonl"), 1)
+	nobody, output, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	defer output.Close()
+	for !isFull(output) {
+		if _, err := output.Write(make([]byte, 4096)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Stdout = output
+	start(t, cmd)
+	await(t, "the job folder", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "out.jsonl.gpurun", "output.partial"))
+		return err == nil
+	})
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	ends(t, cmd, stderr, 143)
+}
+
+// TestSignalWhileOpening: a pipe that nobody reads cannot be opened, and one signal is
+// enough.
+func TestSignalWhileOpening(t *testing.T) {
+	t.Parallel()
+	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "in.jsonl", "-o", "pipe")
+	writeRecords(t, filepath.Join(dir, "in.jsonl"), 1)
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+filepath.Join(dir, "state"))
+	start(t, cmd)
+	await(t, "the job folder", func() bool {
+		logs, _ := filepath.Glob(filepath.Join(dir, "state", "gpurun", "jobs", "*", "logs"))
+		return len(logs) > 0
+	})
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	ends(t, cmd, stderr, 143)
+}
+
+// workersOf are the processes that a job's events tell of.
+func workersOf(t *testing.T, events string) (pids []int) {
+	t.Helper()
+	data, err := os.ReadFile(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var event struct {
+			Event string `json:"event"`
+			PID   int    `json:"pid"`
+		}
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.Event == "worker_started" {
+			pids = append(pids, event.PID)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("no worker was started")
+	}
+	return pids
 }
