@@ -434,8 +434,9 @@ func (j *job) finish(err error) Report {
 	report := j.report
 	j.mu.Unlock()
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
-	if err == nil && (saved || j.config.Clean) { // else the same command can still end it
-		j.folder.finish(j.config.Clean)
+	clean := cleans(j.config, report)
+	if err == nil && (saved || clean) { // else the same command can still end it
+		j.folder.finish(clean)
 	}
 	j.emit(Finished{Report: report})
 	return report

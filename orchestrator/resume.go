@@ -79,7 +79,7 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	if err := report.writeDurably(f.join(reportFile)); err != nil {
 		return report, err
 	}
-	f.finish(c.Clean)
+	f.finish(cleans(c, report))
 	if c.OnEvent != nil {
 		c.OnEvent(Notice{Text: "the job was done already; its files only had no names yet"})
 		c.OnEvent(Finished{Report: report})
