@@ -152,7 +152,9 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	defer closeEvents()
 	// Events on standard error are for a program: nothing else goes there then.
 	silent := f.quiet || f.events == "-"
-	display := progress.New(progress.Options{Stderr: os.Stderr, Quiet: silent, Events: events})
+	display := progress.New(progress.Options{
+		Stderr: os.Stderr, Records: []string{config.Output, config.Errors}, Quiet: silent, Events: events,
+	})
 	defer display.Close()
 	config.OnEvent = display.Event
 
