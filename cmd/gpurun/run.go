@@ -167,9 +167,8 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	closeSocket()
 	display.Close()
 	err = f.conclude(report, err, stops, silent)
-	if err != nil && f.events == "-" {
-		progress.WriteError(os.Stderr, err)
-		return &toldError{err}
+	if events != nil && f.events != "-" { // else it is the last that this process says
+		writeErrorEvent(events, err)
 	}
 	return err
 }
