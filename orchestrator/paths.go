@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,29 @@ func checkInput(config Config) error {
 		return fault.New(fault.Usage, "input: %w", err)
 	case info.IsDir():
 		return fault.New(fault.Usage, "input %s is a folder; name a file in it", config.Input)
+	case !info.Mode().IsRegular():
+		return nil // to look into a pipe is to take from it
+	}
+	return checkUnpacked(config.Input)
+}
+
+// packers are what unpacks files that begin with those bytes.
+var packers = map[string]string{"\x1f\x8b": "zcat", "\x28\xb5\x2f\xfd": "zstdcat"}
+
+// checkUnpacked refuses a compressed file, which would be one bad record. Who reads the
+// file after us says what else is wrong with it.
+func checkUnpacked(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	head := make([]byte, 4)
+	n, _ := io.ReadFull(file, head)
+	for magic, unpack := range packers {
+		if strings.HasPrefix(string(head[:n]), magic) {
+			return fault.New(fault.Usage, "input %s is compressed; unpack it on the way: %s %s | gpurun run … -", path, unpack, path)
+		}
 	}
 	return nil
 }
