@@ -111,6 +111,7 @@ type job struct {
 
 	mu         sync.Mutex
 	tally      chunk.Tally     // of everything committed
+	appended   chunk.Tally     // of that, what stood in the output after the last commit
 	held       []chunk.Segment // finished, but not to be committed yet
 	report     Report
 	slots      []slotState
@@ -306,6 +307,7 @@ func (j *job) commitAll() error {
 				return j.output.Checkpoint(true)
 			}
 			err = j.output.Commit(segment)
+			j.noteAppended()
 			j.warnOfDisk()
 		case <-ticker.C:
 			err = j.output.Checkpoint(false)
@@ -314,6 +316,14 @@ func (j *job) commitAll() error {
 			return err
 		}
 	}
+}
+
+// noteAppended lets others know what stands in the output, which is the committer's.
+func (j *job) noteAppended() {
+	appended, _ := j.output.Appended()
+	j.mu.Lock()
+	j.appended = appended
+	j.mu.Unlock()
 }
 
 var errMaxTime = errors.New("--max-time is over")
@@ -424,7 +434,9 @@ func (j *job) finish(err error) Report {
 	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
 	j.report.Uncounted = !known && err != nil
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
-	if !j.unread {
+	if j.unread {
+		j.tally = j.appended
+	} else {
 		j.report.OutputBytes = j.output.ResultBytes()
 	}
 	j.report.close(time.Now(), j.tally)
