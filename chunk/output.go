@@ -54,6 +54,9 @@ type OutputOptions struct {
 	First int64
 	// Stdout is where - leads; nil means os.Stdout.
 	Stdout io.Writer
+	// Stop, when closed, ends the wait for somebody to read an output that is a
+	// pipe; nil waits for ever.
+	Stop <-chan struct{}
 	// Journal takes what must survive; nil for an output that cannot be gone on
 	// with, a stream.
 	Journal *Journal
@@ -119,7 +122,7 @@ func openOutput(options OutputOptions, state State) (*Output, error) {
 		if i == results && o.cutter != nil {
 			o.targets[i], err = openPartFolder(final[i], temporary[i], o.cutter.parts)
 		} else {
-			o.targets[i], err = openTarget(final[i], temporary[i], options.Stdout, state.Durable.Sizes[i])
+			o.targets[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i])
 		}
 		if err != nil {
 			o.Abandon()

@@ -30,8 +30,9 @@ type target struct {
 // is replaced: /dev/stdout must stay what it is.
 //
 // size is what of the file is believed: the rest is cut off.
-func openTarget(path, temporary string, stdout io.Writer, size int64) (target, error) {
+func openTarget(path, temporary string, options OutputOptions, size int64) (target, error) {
 	if path == "-" {
+		stdout := options.Stdout
 		if stdout == nil {
 			stdout = os.Stdout
 		}
@@ -39,9 +40,9 @@ func openTarget(path, temporary string, stdout io.Writer, size int64) (target, e
 	}
 	path = realPath(path)
 	if isDirect(path) {
-		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		file, err := openDirect(path, options.Stop)
 		if err != nil {
-			return target{}, fault.New(fault.Storage, "open output: %w", err)
+			return target{}, err
 		}
 		return target{path: path, writer: file, file: file, size: size}, nil
 	}
@@ -56,6 +57,35 @@ func openTarget(path, temporary string, stdout io.Writer, size int64) (target, e
 		return target{}, err
 	}
 	return t, nil
+}
+
+// openDirect opens a device or a pipe. To open a pipe is to wait for its reader; on stop
+// whoever waits is left behind.
+func openDirect(path string, stop <-chan struct{}) (*os.File, error) {
+	type result struct {
+		file *os.File
+		err  error
+	}
+	opened := make(chan result)
+	go func() {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		select {
+		case opened <- result{file, err}:
+		case <-stop:
+			if file != nil {
+				file.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-opened:
+		if r.err != nil {
+			return nil, fault.New(fault.Storage, "open output: %w", r.err)
+		}
+		return r.file, nil
+	case <-stop:
+		return nil, fault.New(fault.Canceled, "stopped before anybody read %s", path)
+	}
 }
 
 // realPath is what a link leads to.

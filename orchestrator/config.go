@@ -71,7 +71,7 @@ type Config struct {
 	AcceptChanges []string
 	// WorkDir is where the job folder is made; default beside the output.
 	WorkDir string
-	// Clean removes the job folder after success.
+	// Clean removes the job folder after success, that is if no record failed.
 	Clean bool
 
 	// Kernel is a built-in's name, exec:COMMAND, a program's path, or a name

@@ -231,6 +231,10 @@ func (f *folder) finish(clean bool) {
 	}
 }
 
+// cleans reports whether nobody needs the folder of a finished job. Where records failed
+// it says more about them, and a retry needs it.
+func cleans(c Config, r Report) bool { return c.Clean && r.Failed == 0 }
+
 // close gives the folder back; one that came to nothing goes.
 func (f *folder) close(begun bool) {
 	f.lock.release()

@@ -78,7 +78,7 @@ func Run(ctx context.Context, config Config) (Report, error) {
 			return Report{}, err
 		}
 	}
-	output, journal, err := openOutput(p, f)
+	output, journal, err := openOutput(ctx, p, f)
 	if err != nil {
 		return Report{}, err
 	}
@@ -102,6 +102,7 @@ type job struct {
 	emitting    sync.Mutex
 	told        bool // that it is finished; guarded by emitting
 	diskChecked bool // by the committer
+	unread      bool // the committer was left behind in a write, and the output with it
 	abort       context.CancelFunc
 	monitor     *gpu.Monitor                 // nil: nothing is monitored
 	samples     samples                      // of the monitor alone
@@ -110,6 +111,7 @@ type job struct {
 
 	mu         sync.Mutex
 	tally      chunk.Tally     // of everything committed
+	appended   chunk.Tally     // of that, what stood in the output after the last commit
 	held       []chunk.Segment // finished, but not to be committed yet
 	report     Report
 	slots      []slotState
@@ -190,9 +192,10 @@ func (j *job) run(ctx context.Context) (Report, error) {
 			err = j.unfinished(ctx)
 		}
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		err = j.output.Finish()
-	} else {
+	case !j.unread:
 		crash.Point("stopping")
 		j.output.Abandon()
 	}
@@ -235,13 +238,15 @@ func (j *job) work(ctx context.Context) error {
 	defer func() { abort(); <-watching }()
 	group, now := errgroup.WithContext(whole)
 	defer context.AfterFunc(now, j.queue.close)()
-	var slots sync.WaitGroup
+	var slots, workers sync.WaitGroup
 	for _, slot := range j.plan.Slots {
 		j.queue.join(slot.key())
 	}
 	for _, slot := range j.plan.Slots {
 		slots.Add(1)
+		workers.Add(1)
 		group.Go(func() error {
+			defer workers.Done()
 			run := newSlotRun(j, slot)
 			defer run.release(now)
 			defer slots.Done()
@@ -258,7 +263,33 @@ func (j *job) work(ctx context.Context) error {
 	j.letGo(now, true)
 	close(balancing)
 	close(j.segments)
-	return group.Wait()
+	committed := make(chan error, 1)
+	go func() { committed <- group.Wait() }()
+	select {
+	case err := <-committed:
+		return err
+	case <-j.config.Abort:
+		workers.Wait()
+		return j.lastCommit(committed)
+	}
+}
+
+// lastWrite is how long a job that ends at once waits for whoever reads its output.
+const lastWrite = time.Second
+
+// lastCommit waits for the committer of a job that ends at once. A file takes what is
+// written to it; where nobody reads a stream the committer is left behind.
+func (j *job) lastCommit(committed <-chan error) error {
+	if !isStream(j.config.Output) && (j.config.Errors == "" || !isStream(j.config.Errors)) {
+		return <-committed
+	}
+	select {
+	case err := <-committed:
+		return err
+	case <-time.After(lastWrite):
+		j.unread = true
+		return fault.New(fault.Canceled, "stopped on request, while nobody read the output")
+	}
 }
 
 // commitInterval is how often the output is looked at when no segment comes.
@@ -276,6 +307,7 @@ func (j *job) commitAll() error {
 				return j.output.Checkpoint(true)
 			}
 			err = j.output.Commit(segment)
+			j.noteAppended()
 			j.warnOfDisk()
 		case <-ticker.C:
 			err = j.output.Checkpoint(false)
@@ -284,6 +316,14 @@ func (j *job) commitAll() error {
 			return err
 		}
 	}
+}
+
+// noteAppended lets others know what stands in the output, which is the committer's.
+func (j *job) noteAppended() {
+	appended, _ := j.output.Appended()
+	j.mu.Lock()
+	j.appended = appended
+	j.mu.Unlock()
 }
 
 var errMaxTime = errors.New("--max-time is over")
@@ -394,7 +434,11 @@ func (j *job) finish(err error) Report {
 	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
 	j.report.Uncounted = !known && err != nil
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
-	j.report.OutputBytes = j.output.ResultBytes()
+	if j.unread {
+		j.tally = j.appended
+	} else {
+		j.report.OutputBytes = j.output.ResultBytes()
+	}
 	j.report.close(time.Now(), j.tally)
 	if j.monitor != nil {
 		j.report.takeHealth(j.monitor.Status())
@@ -402,8 +446,9 @@ func (j *job) finish(err error) Report {
 	report := j.report
 	j.mu.Unlock()
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
-	if err == nil && (saved || j.config.Clean) { // else the same command can still end it
-		j.folder.finish(j.config.Clean)
+	clean := cleans(j.config, report)
+	if err == nil && (saved || clean) { // else the same command can still end it
+		j.folder.finish(clean)
 	}
 	j.emit(Finished{Report: report})
 	return report

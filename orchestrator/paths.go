@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,29 @@ func checkInput(config Config) error {
 		return fault.New(fault.Usage, "input: %w", err)
 	case info.IsDir():
 		return fault.New(fault.Usage, "input %s is a folder; name a file in it", config.Input)
+	case !info.Mode().IsRegular():
+		return nil // to look into a pipe is to take from it
+	}
+	return checkUnpacked(config.Input)
+}
+
+// packers are what unpacks files that begin with those bytes.
+var packers = map[string]string{"\x1f\x8b": "zcat", "\x28\xb5\x2f\xfd": "zstdcat"}
+
+// checkUnpacked refuses a compressed file, which would be one bad record. Who reads the
+// file after us says what else is wrong with it.
+func checkUnpacked(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	head := make([]byte, 4)
+	n, _ := io.ReadFull(file, head)
+	for magic, unpack := range packers {
+		if strings.HasPrefix(string(head[:n]), magic) {
+			return fault.New(fault.Usage, "input %s is compressed; unpack it on the way: %s %s | gpurun run … -", path, unpack, path)
+		}
 	}
 	return nil
 }
@@ -32,7 +56,7 @@ func checkInput(config Config) error {
 // checkOutputFolders finds a mistyped path before the job's folder is made.
 func checkOutputFolders(config Config) error {
 	if config.WorkDir != "" {
-		if info, err := os.Stat(config.WorkDir); err != nil || !info.IsDir() {
+		if !isFolder(config.WorkDir) {
 			return fault.New(fault.Usage, "the work folder %s does not exist: mkdir -p %s", config.WorkDir, config.WorkDir)
 		}
 	}
@@ -41,7 +65,7 @@ func checkOutputFolders(config Config) error {
 			continue
 		}
 		dir := filepath.Dir(filepath.Clean(path))
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		if !isFolder(dir) {
 			return fault.New(fault.Usage, "the folder %s for %s does not exist: mkdir -p %s", dir, path, dir)
 		}
 	}
@@ -118,26 +142,48 @@ func checkPartFolder(config Config, what, path string) error {
 
 // isInside reports whether a path is below a folder, wherever links lead.
 func isInside(path, dir string) bool {
-	real := func(path string) string {
-		if full, err := filepath.EvalSymlinks(path); err == nil {
-			path = full
-		} else if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil { // it is not there yet
-			path = filepath.Join(parent, filepath.Base(path))
-		}
-		return absolute(path)
-	}
-	below, err := filepath.Rel(real(dir), real(path))
+	below, err := filepath.Rel(realPath(dir), realPath(path))
 	return err == nil && filepath.IsLocal(below)
 }
 
-// samePath reports whether two names lead to one file.
+// samePath reports whether two names lead to one file, which need not be there yet.
 func samePath(a, b string) bool {
-	if absolute(a) == absolute(b) {
+	if realPath(a) == realPath(b) {
 		return true
 	}
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
 	return errA == nil && errB == nil && infoA.Mode().IsRegular() && os.SameFile(infoA, infoB)
+}
+
+// maxLinks is how many links in a row Linux follows.
+const maxLinks = 40
+
+// realPath is where a name leads, also one that leads to nothing yet.
+func realPath(path string) string {
+	path = absolute(path)
+	for range maxLinks {
+		if full, err := filepath.EvalSymlinks(path); err == nil {
+			return full
+		}
+		if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			path = filepath.Join(parent, filepath.Base(path))
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return path
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func absolute(path string) string {

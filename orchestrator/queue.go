@@ -92,7 +92,9 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 		case q.ended && q.held == 0 && len(q.returned) == 0:
 			return task{}, false, nil
 		case !q.ended && !q.reading:
-			q.read(ctx)
+			open, cancel := q.whileOpen(ctx) // a stream may have nothing to give for ever
+			q.read(open)
+			cancel()
 		default:
 			q.waiting = append(q.waiting, waiter{slot, device})
 			q.changed.Wait()
@@ -246,7 +248,7 @@ func (q *queue) tell() {
 }
 
 // whileOpen returns a context that ends with ctx, or when there is nothing to
-// take any more: nobody needs to wait for a model to load then.
+// take any more: nobody needs to wait for a model to load then, nor for a stream.
 func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

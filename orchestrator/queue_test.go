@@ -107,3 +107,38 @@ func TestTakeAhead(t *testing.T) {
 		t.Errorf("got %+v of a closed queue", ahead)
 	}
 }
+
+// silent is a source that has nothing to give, and does not end.
+type silent struct{ listed }
+
+func (*silent) Next(ctx context.Context) (chunk.Chunk, error) {
+	<-ctx.Done()
+	return chunk.Chunk{}, ctx.Err()
+}
+
+// Nobody waits for a source when the queue is closed.
+func TestCloseWhileReading(t *testing.T) {
+	q := newQueue(&silent{})
+	got := make(chan error)
+	go func() {
+		_, ok, err := q.take(t.Context(), "A", 0)
+		if ok {
+			t.Error("there was a task")
+		}
+		got <- err
+	}()
+	for reading := false; !reading; time.Sleep(time.Millisecond) {
+		q.mu.Lock()
+		reading = q.reading
+		q.mu.Unlock()
+	}
+	q.close()
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it waits for the source")
+	}
+}

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"os"
 	"time"
 
@@ -78,7 +79,7 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	if err := report.writeDurably(f.join(reportFile)); err != nil {
 		return report, err
 	}
-	f.finish(c.Clean)
+	f.finish(cleans(c, report))
 	if c.OnEvent != nil {
 		c.OnEvent(Notice{Text: "the job was done already; its files only had no names yet"})
 		c.OnEvent(Finished{Report: report})
@@ -160,8 +161,9 @@ func outputOptions(c Config, f *folder) chunk.OutputOptions {
 }
 
 // openOutput begins the output, or goes on with it.
-func openOutput(p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
+func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
 	options := outputOptions(p.config, f)
+	options.Stop = ctx.Done()
 	if e := p.earlier; e != nil {
 		options.Journal = e.journal
 		if err := f.save(p.manifest(e.manifest.Created)); err != nil {

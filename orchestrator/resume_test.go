@@ -241,15 +241,23 @@ func TestCompleteJobOfAnother(t *testing.T) {
 
 func TestWorkDirAndClean(t *testing.T) {
 	t.Parallel()
-	v := variants[4]
-	d, c := v.start(t)
-	c.Clean = true
+	start := func() (jobDir, orchestrator.Config) {
+		d, c := variants[4].start(t)
+		c.Clean = true
+		if err := os.WriteFile(c.Input, []byte(numbered(600)), 0o666); err != nil { // of which none fails
+			t.Fatal(err)
+		}
+		return d, c
+	}
+	d, c := start()
 	interrupt(t, c, "chunk_done", 3)
 	if exists(c.Output+".gpurun") || !exists(jobFolder(c)) {
 		t.Errorf("the job folder is elsewhere: %v", tree(d.path))
 	}
 	goesOn(t, d, c)
-	if d.read("out.jsonl") != v.undisturbed(t)["out.jsonl"] {
+	undisturbed, c := start()
+	mustRun(t, undisturbed, c)
+	if d.read("out.jsonl") != undisturbed.read("out.jsonl") {
 		t.Error("output differs")
 	}
 	if diff := cmp.Diff([]string{"in.jsonl", "out.jsonl", "work"}, tree(d.path)); diff != "" {

@@ -2,10 +2,16 @@ package main
 
 import (
 	"errors"
+	"io"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/progress"
 )
 
 // exitHelp is printed by --help; exitCode is the one place that acts on it.
@@ -82,10 +88,15 @@ func exitCode(err error) int {
 	return 1
 }
 
+// saidAll reports whether nothing is left to be said of how it ended.
+func saidAll(err error) bool {
+	var told *toldError
+	return err == nil || errors.Is(err, errSomeFailed) || errors.As(err, &told)
+}
+
 // message is what the user reads; "" if everything was said.
 func message(err error) string {
-	var told *toldError
-	if errors.Is(err, errSomeFailed) || errors.As(err, &told) {
+	if saidAll(err) {
 		return ""
 	}
 	text := err.Error()
@@ -100,4 +111,29 @@ func message(err error) string {
 		}
 	}
 	return text
+}
+
+// writeErrorEvent is message for a program.
+func writeErrorEvent(out io.Writer, err error) {
+	if saidAll(err) {
+		return
+	}
+	var usage *usageError
+	if errors.As(err, &usage) {
+		err = fault.Wrap(fault.Usage, err)
+	}
+	progress.WriteError(out, err)
+}
+
+// wantsEvents reports whether standard error is for a program, and for events alone. A
+// mistake may have kept the flag from being read.
+func wantsEvents(cmd *cobra.Command) bool {
+	flag := cmd.Flags().Lookup("json-events")
+	switch {
+	case flag == nil:
+		return false
+	case flag.Changed:
+		return flag.Value.String() == "-"
+	}
+	return slices.Contains(os.Args, "--json-events") || slices.Contains(os.Args, "--json-events=-") || os.Getenv(variable(flag)) == "-"
 }

@@ -23,11 +23,11 @@ func main() {
 
 // Main is the command; it returns the exit status.
 func Main() int {
-	err := newRoot().Execute()
-	if err != nil {
-		if text := message(err); text != "" {
-			fmt.Fprintln(os.Stderr, "gpurun: "+text)
-		}
+	cmd, err := newRoot().ExecuteC()
+	if wantsEvents(cmd) {
+		writeErrorEvent(os.Stderr, err)
+	} else if text := message(err); text != "" {
+		fmt.Fprintln(os.Stderr, "gpurun: "+text)
 	}
 	return exitCode(err)
 }

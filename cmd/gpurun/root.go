@@ -65,11 +65,16 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// variable is the name of the environment variable that sets a flag.
+func variable(f *pflag.Flag) string {
+	return "GPURUN_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+}
+
 // fromEnvironment sets the flags that were not given from GPURUN_*.
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var failed error
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := "GPURUN_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := variable(f)
 		value, set := os.LookupEnv(name)
 		if !set || f.Changed || f.Name == "help" || failed != nil {
 			return

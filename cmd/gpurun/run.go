@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -77,7 +78,7 @@ func newRun() *cobra.Command {
 	flags.BoolVar(&c.Fresh, "fresh", false, "start over, where the same command would go on with an interrupted job")
 	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "go on with an interrupted job although these changed: kernel,config")
 	flags.StringVar(&c.WorkDir, "work-dir", "", "make the job folder in this `FOLDER`, instead of beside the output")
-	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder after success")
+	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder after success (exit status 0)")
 	flags.StringVar(&c.Errors, "errors", "", "a `FILE` for the failed records, instead of their place in the output")
 	f.registerRunning(flags)
 	return cmd
@@ -141,6 +142,9 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	if err := f.leaseFlags.check(config); err != nil {
 		return err
 	}
+	if err := orchestrator.CheckBeside(config, f.besides()...); err != nil {
+		return err
+	}
 	events, closeEvents, err := f.openEvents()
 	if err != nil {
 		return err
@@ -148,7 +152,9 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	defer closeEvents()
 	// Events on standard error are for a program: nothing else goes there then.
 	silent := f.quiet || f.events == "-"
-	display := progress.New(progress.Options{Stderr: os.Stderr, Quiet: silent, Events: events})
+	display := progress.New(progress.Options{
+		Stderr: os.Stderr, Records: []string{config.Output, config.Errors}, Quiet: silent, Events: events,
+	})
 	defer display.Close()
 	config.OnEvent = display.Event
 
@@ -161,9 +167,8 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	closeSocket()
 	display.Close()
 	err = f.conclude(report, err, stops, silent)
-	if err != nil && f.events == "-" {
-		progress.WriteError(os.Stderr, err)
-		return &toldError{err}
+	if events != nil && f.events != "-" { // else it is the last that this process says
+		writeErrorEvent(events, err)
 	}
 	return err
 }
@@ -188,6 +193,15 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 		return errSomeFailed
 	}
 	return nil
+}
+
+// besides are the files that are written beside the job's own.
+func (f *runFlags) besides() []orchestrator.NamedFile {
+	files := []orchestrator.NamedFile{{Name: "--report", Path: f.report}}
+	if f.events != "-" {
+		files = append(files, orchestrator.NamedFile{Name: "--json-events", Path: f.events})
+	}
+	return files
 }
 
 func (f *runFlags) openEvents() (io.Writer, func(), error) {
@@ -222,8 +236,13 @@ type stops struct {
 	cancel func()
 }
 
+// abortGrace is how long a job that was told to end at once may take: to kill a worker
+// that hangs takes 2 s.
+const abortGrace = 5 * time.Second
+
 // listen returns a context that the first SIGINT, SIGTERM or SIGHUP ends; the
-// second closes abort. SIGHUP is left alone where it was ignored: that is what
+// second closes abort, and if that does not help, since nobody reads what this process
+// writes, ends the process, and its workers with it. SIGHUP is left alone where it was ignored: that is what
 // nohup means.
 func listen(parent context.Context) (context.Context, *stops) {
 	ctx, cancel := context.WithCancel(parent)
@@ -256,6 +275,7 @@ func listen(parent context.Context) (context.Context, *stops) {
 					cancel()
 				} else if n == 1 {
 					close(s.abort)
+					time.AfterFunc(abortGrace, func() { os.Exit(exitCode(&stoppedBy{signal: *s.got.Load()})) })
 				}
 			case <-done:
 				return

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,27 +11,25 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// slowJob starts a job, as a program of its own, that takes far longer than the
-// test, and waits until it computes.
-func slowJob(t *testing.T, kernel string, before ...string) (cmd *exec.Cmd, stderr said, dir string) {
+// command is gpurun as a program of its own, in a folder of its own.
+func command(t *testing.T, args ...string) (cmd *exec.Cmd, stderr said, dir string) {
+	t.Helper()
+	return commandBy(t, nil, args...)
+}
+
+// commandBy is that, run by another program.
+func commandBy(t *testing.T, before []string, args ...string) (cmd *exec.Cmd, stderr said, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	var in strings.Builder
-	for i := range 10000 {
-		fmt.Fprintf(&in, "{\"id\":%d}\n", i)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "in.jsonl"), []byte(in.String()), 0o666); err != nil {
-		t.Fatal(err)
-	}
 	program := filepath.Join(dir, "gpurun")
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
-	events := filepath.Join(dir, "events.jsonl")
-	args := append(before, program, "run", "-k", kernel, "--batch-size", "4",
-		"--json-events="+events, "in.jsonl", "-o", "out.jsonl")
+	args = append(append(before, program), args...)
 	cmd = exec.Command(args[0], args[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GPURUN_TEST_COMMAND=1")
@@ -39,12 +38,61 @@ func slowJob(t *testing.T, kernel string, before ...string) (cmd *exec.Cmd, stde
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	t.Cleanup(func() { file.Close() })
 	cmd.Stderr = file
+	return cmd, stderr, dir
+}
+
+func start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
+}
+
+// isFull reports whether a write to a pipe would block.
+func isFull(pipe *os.File) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pipe.Fd()), Events: unix.POLLOUT}}, 0)
+	return err == nil && n == 0
+}
+
+// ends waits for the end of a program, which must not take long.
+func ends(t *testing.T, cmd *exec.Cmd, stderr said, want int) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("still running\n%s", stderr)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		t.Errorf("exit status %d, want %d\n%s", got, want, stderr)
+	}
+}
+
+// writeRecords makes an input.
+func writeRecords(t *testing.T, path string, records int) {
+	t.Helper()
+	var in strings.Builder
+	for i := range records {
+		fmt.Fprintf(&in, "{\"id\":%d}\n", i)
+	}
+	if err := os.WriteFile(path, []byte(in.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slowJob starts a job that takes far longer than the test, and waits until it
+// computes.
+func slowJob(t *testing.T, kernel string, before ...string) (cmd *exec.Cmd, stderr said, dir string) {
+	t.Helper()
+	cmd, stderr, dir = commandBy(t, before, "run", "-k", kernel, "--batch-size", "4",
+		"--json-events=events.jsonl", "in.jsonl", "-o", "out.jsonl")
+	writeRecords(t, filepath.Join(dir, "in.jsonl"), 10000)
+	events := filepath.Join(dir, "events.jsonl")
+	start(t, cmd)
 	await(t, "the first batch", func() bool {
 		data, _ := os.ReadFile(events)
 		return bytes.Contains(data, []byte(`"event":"progress"`)) || bytes.Contains(data, []byte(`"event":"chunk_started"`))
@@ -102,16 +150,7 @@ func TestSecondSignal(t *testing.T) {
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	time.Sleep(200 * time.Millisecond)
 	_ = cmd.Process.Signal(syscall.SIGINT)
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Fatalf("still running\n%s", stderr)
-	}
-	if got := cmd.ProcessState.ExitCode(); got != 130 {
-		t.Errorf("exit status %d\n%s", got, stderr)
-	}
+	ends(t, cmd, stderr, 130)
 }
 
 // TestNohup: an ignored SIGHUP stays ignored.
@@ -128,4 +167,149 @@ func TestNohup(t *testing.T) {
 	if got := cmd.ProcessState.ExitCode(); got != 143 {
 		t.Errorf("exit status %d in %s\n%s", got, dir, stderr)
 	}
+}
+
+// idleStream starts a job whose standard input has a record and then nothing more,
+// and waits until that is computed.
+func idleStream(t *testing.T, flags ...string) (cmd *exec.Cmd, stderr said, dir string) {
+	t.Helper()
+	cmd, stderr, dir = command(t, append([]string{"run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "-", "-o", "out.jsonl"}, flags...)...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close() })
+	start(t, cmd)
+	if _, err := stdin.Write([]byte("{\"a\":1}\n")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the record", func() bool {
+		data, _ := os.ReadFile(filepath.Join(dir, "events.jsonl"))
+		return bytes.Contains(data, []byte(`"event":"chunk_done"`))
+	})
+	return cmd, stderr, dir
+}
+
+// TestSignalWhileIdle: a job that only waits for its standard input ends by the first
+// signal, with what it has computed.
+func TestSignalWhileIdle(t *testing.T) {
+	t.Parallel()
+	cmd, stderr, _ := idleStream(t)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	ends(t, cmd, stderr, 143)
+	if !strings.Contains(stderr.String(), "1 in = 1 succeeded") {
+		t.Errorf("the report does not add up:\n%s", stderr)
+	}
+}
+
+// TestMaxTimeWhileIdle: so does one whose time is over.
+func TestMaxTimeWhileIdle(t *testing.T) {
+	t.Parallel()
+	cmd, stderr, _ := idleStream(t, "--max-time", "3s")
+	ends(t, cmd, stderr, 7)
+	if !strings.Contains(stderr.String(), "--max-time") {
+		t.Errorf("stderr does not say why:\n%s", stderr)
+	}
+}
+
+// TestSecondSignalWhileWriting: nobody reads the output, and the second signal does not
+// wait for somebody to do so. The worker goes, too.
+func TestSecondSignalWhileWriting(t *testing.T) {
+	t.Parallel()
+	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "in.jsonl", "-o", "-")
+	writeRecords(t, filepath.Join(dir, "in.jsonl"), 100000)
+	nobody, output, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	defer output.Close()
+	cmd.Stdout = output
+	start(t, cmd)
+	await(t, "a full pipe", func() bool { return isFull(output) })
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Signal(syscall.SIGINT)
+	ends(t, cmd, stderr, 143)
+	// The first chunk is longer than what fits a pipe.
+	if !strings.Contains(stderr.String(), "100,000 in = 0 succeeded + 0 failed + 0 dropped + 100,000 pending") {
+		t.Errorf("the report counts what is not in the output:\n%s", stderr)
+	}
+	for _, pid := range workersOf(t, filepath.Join(dir, "events.jsonl")) {
+		await(t, "the end of a worker", func() bool { return syscall.Kill(pid, 0) != nil })
+	}
+}
+
+// TestSecondSignalWhileTelling: nobody reads the events either.
+func TestSecondSignalWhileTelling(t *testing.T) {
+	t.Parallel()
+	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=/dev/stdout", "in.jsonl", "-o", "out.jsonl")
+	writeRecords(t, filepath.Join(dir, "in.jsonl"), 1)
+	nobody, output, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	defer output.Close()
+	for !isFull(output) {
+		if _, err := output.Write(make([]byte, 4096)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Stdout = output
+	start(t, cmd)
+	await(t, "the job folder", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "out.jsonl.gpurun", "output.partial"))
+		return err == nil
+	})
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	ends(t, cmd, stderr, 143)
+}
+
+// TestSignalWhileOpening: a pipe that nobody reads cannot be opened, and one signal is
+// enough.
+func TestSignalWhileOpening(t *testing.T) {
+	t.Parallel()
+	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "in.jsonl", "-o", "pipe")
+	writeRecords(t, filepath.Join(dir, "in.jsonl"), 1)
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+filepath.Join(dir, "state"))
+	start(t, cmd)
+	await(t, "the job folder", func() bool {
+		logs, _ := filepath.Glob(filepath.Join(dir, "state", "gpurun", "jobs", "*", "logs"))
+		return len(logs) > 0
+	})
+	time.Sleep(200 * time.Millisecond)
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	ends(t, cmd, stderr, 143)
+}
+
+// workersOf are the processes that a job's events tell of.
+func workersOf(t *testing.T, events string) (pids []int) {
+	t.Helper()
+	data, err := os.ReadFile(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var event struct {
+			Event string `json:"event"`
+			PID   int    `json:"pid"`
+		}
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Fatal(err)
+		}
+		if event.Event == "worker_started" {
+			pids = append(pids, event.PID)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("no worker was started")
+	}
+	return pids
 }

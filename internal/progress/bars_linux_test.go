@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -384,4 +385,28 @@ func TestBarsOnAStoppedTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, "Close", b.Close)
+}
+
+// TestNoBarsOverRecords: where records come to the terminal they stay as they are.
+func TestNoBarsOverRecords(t *testing.T) {
+	term := openTerminal(t, 80, 24)
+	stdout := os.Stdout
+	defer func() { os.Stdout = stdout }()
+	os.Stdout = term.tty
+	for _, records := range [][]string{{"-"}, {term.tty.Name()}, {"out.jsonl", term.tty.Name()}} {
+		d := New(Options{Stderr: term.tty, Records: records})
+		if _, ok := d.(*lines); !ok {
+			t.Errorf("records to %q: %T", records, d)
+		}
+		d.Close()
+	}
+	file, _ := file(t)
+	os.Stdout = file
+	for _, records := range [][]string{{"-"}, {file.Name(), ""}, {"/dev/null"}} {
+		d := New(Options{Stderr: term.tty, Records: records})
+		if _, ok := d.(*lines); ok {
+			t.Errorf("records to %q: no bars", records)
+		}
+		d.Close()
+	}
 }

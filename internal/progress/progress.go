@@ -9,6 +9,8 @@ package progress
 import (
 	"io"
 	"os"
+	"slices"
+	"syscall"
 
 	"github.com/mattn/go-isatty"
 
@@ -29,6 +31,9 @@ type Display interface {
 type Options struct {
 	// Stderr is where people look. Bars are drawn if it is a terminal.
 	Stderr *os.File
+	// Records are the files that the job writes records to, - for standard output.
+	// Where a person sees those come there are no bars, which would erase them.
+	Records []string
 	// Quiet shows nothing but notices.
 	Quiet bool
 	// Events takes JSON events, one a line; nil for none. If it is Stderr, nothing
@@ -44,7 +49,7 @@ func New(options Options) Display {
 		d = &quiet{out: io.Discard} // a program reads there: a line of text would be no JSON
 	case options.Quiet:
 		d = &quiet{out: options.Stderr}
-	case IsTerminal(options.Stderr):
+	case IsTerminal(options.Stderr) && !slices.ContainsFunc(options.Records, isTerminalPath):
 		d = newBars(options.Stderr)
 	default:
 		d = newLines(options.Stderr, lineInterval)
@@ -59,6 +64,23 @@ func New(options Options) Display {
 // be drawn there.
 func IsTerminal(f *os.File) bool {
 	return os.Getenv("TERM") != "dumb" && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
+}
+
+// isTerminalPath is IsTerminal of a file's name.
+func isTerminalPath(path string) bool {
+	if path == "-" {
+		return IsTerminal(os.Stdout)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false // nor may it be opened: somebody may read a pipe
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return IsTerminal(f)
 }
 
 // quiet shows only what a person must know.

@@ -171,8 +171,8 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	case r.Stop == nil && r.Failed > 0:
 		fmt.Fprintf(w, "  the failed records stand in %s with an \"_error\", more about each in %s\n", output, inFolder(r, "failures.jsonl"))
 	}
-	if r.Stop == nil && r.Failed > 0 && goOn(r) != "" {
-		fmt.Fprintf(w, "  gpurun retry %s runs them again\n", output)
+	if command := retryCommand(r); r.Stop == nil && r.Failed > 0 && command != "" {
+		fmt.Fprintf(w, "  %s runs them again\n", command)
 	}
 	if r.Stop == nil && r.Output != "-" {
 		fmt.Fprintf(w, "  → %s\n", r.Output)
@@ -185,6 +185,19 @@ func goOn(r orchestrator.Report) string {
 		return ""
 	}
 	return "; the same command goes on"
+}
+
+// retryCommand is what runs the failed records of a finished job again; "" of a stream,
+// whose folder has another name.
+func retryCommand(r orchestrator.Report) string {
+	folder := filepath.Clean(r.Output) + ".gpurun"
+	if goOn(r) == "" || filepath.Base(r.Folder) != filepath.Base(folder) {
+		return ""
+	}
+	if full, err := filepath.Abs(folder); err != nil || full != r.Folder {
+		return fmt.Sprintf("gpurun retry --work-dir %s %s", inFolder(r, ".."), r.Output)
+	}
+	return "gpurun retry " + r.Output
 }
 
 func batches(n int64) string {
