@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,6 +191,9 @@ func (j *job) run(ctx context.Context) (Report, error) {
 			err = j.unfinished(ctx)
 		}
 	}
+	if err == nil || fault.KindOf(err) == fault.Storage { // then that may be why
+		err = cmp.Or(j.checkInput(), err)
+	}
 	if err == nil {
 		err = j.output.Finish()
 	} else {
@@ -275,7 +279,7 @@ func (j *job) commitAll() error {
 			if !ok { // while the workers end
 				return j.output.Checkpoint(true)
 			}
-			err = j.output.Commit(segment)
+			err = j.commitSegment(segment)
 			j.warnOfDisk()
 		case <-ticker.C:
 			err = j.output.Checkpoint(false)
@@ -284,6 +288,18 @@ func (j *job) commitAll() error {
 			return err
 		}
 	}
+}
+
+// commitSegment takes a segment, if the input that it was read from is still the job's.
+func (j *job) commitSegment(segment chunk.Segment) error {
+	if err := j.checkInput(); err != nil {
+		return err
+	}
+	return j.output.Commit(segment)
+}
+
+func (j *job) checkInput() error {
+	return j.input.check(func(text string) { j.emit(Notice{Text: text}) })
 }
 
 var errMaxTime = errors.New("--max-time is over")
@@ -370,7 +386,7 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 		j.tally.Add(segment.Tally)
 		j.mu.Unlock()
 		j.source.Release(t.chunk)
-		return j.output.Commit(segment)
+		return j.commitSegment(segment)
 	})
 }
 
