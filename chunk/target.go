@@ -2,13 +2,10 @@ package chunk
 
 import (
 	"cmp"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 
-	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -73,6 +70,11 @@ func isDirect(path string) bool {
 	}
 	info, err := os.Stat(path)
 	return err == nil && !info.Mode().IsRegular()
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // cut makes the file size bytes long. One that is shorter is not the one that
@@ -142,7 +144,7 @@ func (t *target) sync() error {
 }
 
 // finish gives the file its name.
-func (t *target) finish() error {
+func (t *target) finish(replace bool) error {
 	if t.file == nil {
 		return nil
 	}
@@ -152,16 +154,7 @@ func (t *target) finish() error {
 	if err = cmp.Or(err, storageOf(t.path, file.Close())); err != nil || t.temporary == "" {
 		return err
 	}
-	return NameFile(t.temporary, t.path)
-}
-
-// NameFile gives a durable file its name, durably.
-func NameFile(temporary, path string) error {
-	err := move(temporary, path)
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	return storageOf(path, err)
+	return NameFile(t.temporary, t.path, replace)
 }
 
 func (t *target) close() {
@@ -176,50 +169,6 @@ func storageOf(path string, err error) error {
 		return err
 	}
 	return fault.New(fault.Storage, "finish output %s: %w", path, err)
-}
-
-// move renames a file. To another file system, where the job folder or the
-// errors may be, that takes a copy, and the name still appears at once.
-func move(from, to string) error {
-	err := os.Rename(from, to)
-	if !errors.Is(err, syscall.EXDEV) {
-		return err
-	}
-	aside := to + asideSuffix
-	if err = copyFile(from, aside); err == nil {
-		crash.Point("copied")
-		err = os.Rename(aside, to)
-	}
-	if err != nil {
-		_ = os.Remove(aside)
-		return err
-	}
-	crash.Point("moved")
-	// The two file systems do not wait for each other: what is here goes when
-	// the other is certain.
-	if err := syncDir(filepath.Dir(to)); err != nil {
-		return err
-	}
-	_ = os.Remove(from)
-	return nil
-}
-
-// copyFile makes a durable copy.
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if err == nil {
-		err = out.Sync()
-	}
-	return cmp.Or(err, out.Close())
 }
 
 // syncDir makes a rename durable.

@@ -327,11 +327,11 @@ func nameNext(next, final string, parts *chunk.Manifest) error {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err == nil && info.IsDir() && parts != nil:
-		return chunk.NameFolder(next, final, *parts)
+		return chunk.NameFolder(next, final, *parts, true)
 	case final == "":
 		return os.Remove(next)
 	}
-	return chunk.NameFile(next, final)
+	return chunk.NameFile(next, final, true)
 }
 
 func (r *retry) emit(event Event) {
