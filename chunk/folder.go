@@ -25,7 +25,7 @@ const (
 // is being written: what else is in it is removed, or cut off.
 func openPartFolder(path, temporary string, parts []ManifestPart) (target, error) {
 	if err := os.MkdirAll(temporary, 0o777); err != nil {
-		return target{}, fault.New(fault.Storage, "create output: %w", err)
+		return target{}, notCreated(err)
 	}
 	entries, err := os.ReadDir(temporary)
 	if err != nil {
@@ -59,7 +59,7 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 func (t *target) openPart(name string) error {
 	file, err := os.OpenFile(filepath.Join(t.temporary, name), os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return fault.New(fault.Storage, "create output: %w", err)
+		return notCreated(err)
 	}
 	t.file, t.writer, t.unnamed, t.begun = file, file, true, t.size
 	return nil

@@ -248,6 +248,10 @@ func TestPartFolderResumeRefuses(t *testing.T) {
 		"finished part grown": func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 300) },
 		"last part cut":       func(dir string) error { return os.Truncate(filepath.Join(dir, partName(1)), 1) },
 		"last part gone":      func(dir string) error { return os.Remove(filepath.Join(dir, partName(1))) },
+		"last part a folder": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, partName(1))), os.Mkdir(filepath.Join(dir, partName(1)), 0o700))
+		},
+		"a file": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t)

@@ -2,9 +2,11 @@ package chunk
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -45,7 +47,7 @@ func openTarget(path, temporary string, stdout io.Writer, size int64) (target, e
 	// Not for appending: then the kernel would not do the copying.
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return target{}, fault.New(fault.Storage, "create output: %w", err)
+		return target{}, notCreated(err)
 	}
 	t := target{path: path, temporary: temporary, writer: file, file: file, size: size}
 	if err := t.cut(size); err != nil {
@@ -53,6 +55,15 @@ func openTarget(path, temporary string, stdout io.Writer, size int64) (target, e
 		return target{}, err
 	}
 	return t, nil
+}
+
+// notCreated tells a job folder in which something else has the name from a disk
+// that cannot be written to.
+func notCreated(err error) error {
+	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
+		return fault.New(fault.Conflict, "the job folder is damaged: %w; --fresh starts the job over", err)
+	}
+	return fault.New(fault.Storage, "create output: %w", err)
 }
 
 // realPath is what a link leads to.
