@@ -40,11 +40,15 @@ func replaceSame(temporary, path string) error {
 	case !os.SameFile(old, file):
 		return move(temporary, path, true)
 	}
-	// Two names of one file: a rename would leave both.
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	return dropOldName(temporary, path) // a rename of one to the other would leave both
+}
+
+// dropOldName leaves a file that has two names the new one, when that is durable.
+func dropOldName(old, name string) error {
+	if err := syncDir(filepath.Dir(name)); err != nil {
 		return err
 	}
-	return os.Remove(temporary)
+	return os.Remove(old)
 }
 
 // taken is the fault of a name that somebody else took while the job ran.
@@ -110,7 +114,7 @@ func renameFree(from, to string) error {
 	if cannotDo(err) {
 		if err = linkNames(from, to); err == nil {
 			crash.Point("linked")
-			return os.Remove(from)
+			return dropOldName(from, to)
 		}
 		if cannotLink(err) { // then there is nothing better than to look first
 			if _, err = os.Lstat(to); err != nil {
