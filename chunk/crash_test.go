@@ -26,6 +26,8 @@ type trialSpec struct {
 	Dir     string
 	Apart   bool
 	Parts   int64
+	Replace bool // what has the output's name
+	Link    bool // the file system cannot rename to new names only
 	Batch   int
 	Planned []Chunk
 	Seed    uint64
@@ -48,7 +50,10 @@ func runTrial(spec string) error {
 		return err
 	}
 	durableBytes = 200
-	tr := trial{r: rand.New(rand.NewPCG(s.Seed, 0)), dir: s.Dir, apart: s.Apart, parts: s.Parts, planned: s.Planned, batch: s.Batch}
+	if s.Link {
+		renameToNew = func(string, string) error { return syscall.EINVAL }
+	}
+	tr := trial{r: rand.New(rand.NewPCG(s.Seed, 0)), dir: s.Dir, apart: s.Apart, parts: s.Parts, replace: s.Replace, planned: s.Planned, batch: s.Batch}
 	if err := tr.open(); err != nil || tr.done {
 		return err
 	}
@@ -140,19 +145,20 @@ func TestCrashPoints(t *testing.T) {
 	source := open(t, path, CutOptions{Chunks: 4, BatchSize: 3})
 	defer closeSource(t, source)
 	spec := trialSpec{Batch: 3, Planned: drain(t, source)}
-	points := []string{"part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "copied", "moved"}
+	points := []string{"part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "copied", "moved", "linked"}
 	for _, point := range append(points, "part-begun", "exchanged") {
 		t.Run(point, func(t *testing.T) {
 			for _, how := range []struct {
 				passing int
 				parts   int64
 			}{{1, 0}, {4, 0}, {1, 150}, {4, 150}} {
-				if !slices.Contains(points, point) && how.parts == 0 {
+				if !slices.Contains(points, point) && how.parts == 0 || point == "linked" && how.parts > 0 {
 					continue
 				}
 				passing, spec := how.passing, spec
 				spec.Dir, spec.Seed, spec.Apart, spec.Parts = t.TempDir(), r.Uint64(), passing%2 == 0, how.parts
-				if point == "exchanged" {
+				spec.Link, spec.Replace = point == "linked", point == "exchanged"
+				if spec.Replace {
 					olderParts(t, filepath.Join(spec.Dir, "out"))
 				}
 				if point == "copied" || point == "moved" { // to another file system

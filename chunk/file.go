@@ -75,7 +75,7 @@ type cut struct {
 // before OpenFile returns. A path that is missing, unreadable or no regular
 // file is a usage fault.
 func OpenFile(ctx context.Context, path string, options CutOptions) (Source, error) {
-	if err := checkRegular(path); err != nil {
+	if err := CheckRegular(path); err != nil {
 		return nil, err
 	}
 	file, err := os.Open(path)
@@ -90,9 +90,9 @@ func OpenFile(ctx context.Context, path string, options CutOptions) (Source, err
 	return source, nil
 }
 
-// checkRegular looks before the file is opened: to open a pipe is to wait for
-// its writer.
-func checkRegular(path string) error {
+// CheckRegular refuses an input that is no regular file. It looks before the
+// file is opened: to open a pipe is to wait for its writer.
+func CheckRegular(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

@@ -25,7 +25,7 @@ const (
 // is being written: what else is in it is removed, or cut off.
 func openPartFolder(path, temporary string, parts []ManifestPart) (target, error) {
 	if err := os.MkdirAll(temporary, 0o777); err != nil {
-		return target{}, fault.New(fault.Storage, "create output: %w", err)
+		return target{}, notCreated(err)
 	}
 	entries, err := os.ReadDir(temporary)
 	if err != nil {
@@ -59,7 +59,7 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 func (t *target) openPart(name string) error {
 	file, err := os.OpenFile(filepath.Join(t.temporary, name), os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return fault.New(fault.Storage, "create output: %w", err)
+		return notCreated(err)
 	}
 	t.file, t.writer, t.unnamed, t.begun = file, file, true, t.size
 	return nil
@@ -76,19 +76,20 @@ func (t *target) nextPart(name string) error {
 }
 
 // finishFolder gives the folder its name, with its manifest in it.
-func (t *target) finishFolder(m Manifest) error {
+func (t *target) finishFolder(m Manifest, replace bool) error {
 	err := t.sync()
 	t.close()
 	if err != nil {
 		return err
 	}
-	return NameFolder(t.temporary, t.path, m)
+	return NameFolder(t.temporary, t.path, m, replace)
 }
 
 // NameFolder gives a folder of durable parts its manifest and its name, durably;
-// a folder that has the name already is exchanged for it at once, and removed.
+// a folder that has the name already is, if that is wanted, exchanged for it at
+// once, and removed; else it is a fault, unless it is empty, and the new one waits.
 // After a crash it is called again, and goes on from wherever that came.
-func NameFolder(temporary, path string, m Manifest) error {
+func NameFolder(temporary, path string, m Manifest, replace bool) error {
 	path = realPath(filepath.Clean(path))
 	aside := path + asideSuffix
 	if !m.heldBy(path) {
@@ -98,11 +99,11 @@ func NameFolder(temporary, path string, m Manifest) error {
 		if err := m.write(temporary); err != nil {
 			return storageOf(path, err)
 		}
-		err := takeName(temporary, path)
+		err := takeName(temporary, path, replace)
 		if errors.Is(err, syscall.EXDEV) {
 			if err = copyParts(temporary, aside, m); err == nil {
 				crash.Point("copied")
-				err = takeName(aside, path)
+				err = takeName(aside, path, replace)
 			}
 			crash.Point("moved")
 		}
@@ -128,24 +129,27 @@ func (m Manifest) write(dir string) error {
 	return WriteDurably(filepath.Join(dir, ManifestFile), data)
 }
 
-// exchangeNames is a variable so that tests can be a file system without it.
-var exchangeNames = exchange
-
-// takeName renames a folder. One that is in the way must be gpurun's: it trades
-// places with the new one, where the file system can do that.
-func takeName(from, path string) error {
+// takeName renames a folder. One that is in the way and may be replaced must be
+// gpurun's: it trades places with the new one, where the file system can do that.
+func takeName(from, path string, replace bool) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
-		return syscall.Rename(from, path) // an empty folder is replaced at once; os.Rename would not try
+		// An empty folder is replaced at once, and nothing else; os.Rename would not try.
+		err = syscall.Rename(from, path)
+	} else if err == nil && !replace {
+		err = syscall.EEXIST
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrExist), errors.Is(err, syscall.ENOTDIR):
+		return taken(path)
+	case err != nil || len(entries) == 0:
 		return err
 	}
 	if err := Replaceable(path); err != nil {
 		return fault.New(fault.Conflict, "the output folder cannot be replaced: %w; move it away and run the same command again", err)
 	}
 	err = exchangeNames(from, path)
-	if errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
+	if cannotDo(err) {
 		if err = os.Rename(path, path+oldSuffix); err == nil {
 			crash.Point("set-aside")
 			err = os.Rename(from, path)

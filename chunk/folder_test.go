@@ -165,10 +165,12 @@ func newFolder(t *testing.T) (temporary, path string, m Manifest) {
 	return temporary, path, m
 }
 
-// without makes the file system one that cannot exchange names.
+// without makes the file system one that cannot exchange names, nor rename to a
+// new one only.
 func without(t *testing.T, err error) {
-	exchangeNames = func(string, string) error { return err }
-	t.Cleanup(func() { exchangeNames = exchange })
+	fail := func(string, string) error { return err }
+	exchangeNames, renameToNew = fail, fail
+	t.Cleanup(func() { exchangeNames, renameToNew, linkNames = exchange, renameNew, os.Link })
 }
 
 // TestNameFolder: whatever is in the way, and however often it is done, the new
@@ -208,7 +210,7 @@ func TestNameFolder(t *testing.T) {
 			temporary, path, m := newFolder(t)
 			prepare(t, temporary, path)
 			for range 2 {
-				must(t, NameFolder(temporary, path, m))
+				must(t, NameFolder(temporary, path, m, true))
 				if !m.heldBy(path) {
 					t.Errorf("in the folder: %v", contents(t, path))
 				}
@@ -225,16 +227,17 @@ func TestNameFolderRefuses(t *testing.T) {
 	temporary, path, m := newFolder(t)
 	olderParts(t, path)
 	write(t, filepath.Join(path, "notes.txt"), []byte("mine"))
-	wantKind(t, NameFolder(temporary, path, m), fault.Conflict)
+	wantKind(t, NameFolder(temporary, path, m, true), fault.Conflict)
 	if got := files(t, path); len(got) != 3 {
 		t.Errorf("in the old folder: %v", got)
 	}
 	must(t, os.Remove(filepath.Join(path, "notes.txt")))
-	must(t, NameFolder(temporary, path, m))
+	wantKind(t, NameFolder(temporary, path, m, false), fault.Conflict)
+	must(t, NameFolder(temporary, path, m, true))
 
 	temporary, path, m = newFolder(t)
 	must(t, os.Truncate(filepath.Join(temporary, partName(0)), 2))
-	wantKind(t, NameFolder(temporary, path, m), fault.Conflict)
+	wantKind(t, NameFolder(temporary, path, m, true), fault.Conflict)
 }
 
 // TestPartFolderResumeRefuses: parts that are not what was durable.
@@ -245,6 +248,10 @@ func TestPartFolderResumeRefuses(t *testing.T) {
 		"finished part grown": func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 300) },
 		"last part cut":       func(dir string) error { return os.Truncate(filepath.Join(dir, partName(1)), 1) },
 		"last part gone":      func(dir string) error { return os.Remove(filepath.Join(dir, partName(1))) },
+		"last part a folder": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, partName(1))), os.Mkdir(filepath.Join(dir, partName(1)), 0o700))
+		},
+		"a file": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t)

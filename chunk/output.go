@@ -47,6 +47,9 @@ type OutputOptions struct {
 	PartBytes int64
 	// Errors is where failed records go; empty means their place in Path.
 	Errors string
+	// Replace lets both take the place of what has their names when they are
+	// finished.
+	Replace bool
 	// WorkDir is the job folder. What is not finished is written there, and gets
 	// its name by a rename when it is.
 	WorkDir string
@@ -72,6 +75,9 @@ const (
 	FailuresFile = "failures.jsonl"
 	PartsDir     = "parts"
 )
+
+// replaces: what is in the job folder is nobody else's.
+func (o OutputOptions) replaces(stream int) bool { return o.Replace || stream == failures }
 
 // paths are the files of the output, and their names until they are finished.
 func (o OutputOptions) paths() (final, temporary [streams]string) {
@@ -292,9 +298,9 @@ func (o *Output) Finish() error {
 // finish gives a file, or the folder of parts, its name.
 func (o *Output) finish(i int) error {
 	if i == results && o.cutter != nil {
-		return o.targets[i].finishFolder(NewManifest(o.cutter.parts, o.tally.Counts))
+		return o.targets[i].finishFolder(NewManifest(o.cutter.parts, o.tally.Counts), o.options.replaces(i))
 	}
-	return o.targets[i].finish()
+	return o.targets[i].finish(o.options.replaces(i))
 }
 
 // finishOrder: the results get their name last, when all that belongs to them is
@@ -309,12 +315,12 @@ func CompleteOutput(options OutputOptions, state State) error {
 		if i == results && options.PartBytes > 0 {
 			parts := cutParts(options.PartBytes, options.First, state.Runs)
 			m := NewManifest(parts.parts, state.Durable.Tally.Counts)
-			if err := NameFolder(temporary[i], final[i], m); err != nil {
+			if err := NameFolder(temporary[i], final[i], m, options.replaces(i)); err != nil {
 				return err
 			}
 			continue
 		}
-		if final[i] == "" || isDirect(final[i]) {
+		if final[i] == "" || isDirect(final[i]) && !isFolder(final[i]) { // that would only be in the way
 			continue
 		}
 		path, size := realPath(final[i]), state.Durable.Sizes[i]
@@ -329,7 +335,7 @@ func CompleteOutput(options OutputOptions, state State) error {
 		if named { // but perhaps not durably
 			err = storageOf(path, syncDir(filepath.Dir(path)))
 		} else {
-			err = NameFile(temporary[i], path)
+			err = NameFile(temporary[i], path, options.replaces(i))
 		}
 		if err != nil {
 			return err

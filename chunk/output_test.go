@@ -42,7 +42,7 @@ func (j *job) journal(t testing.TB) *Journal {
 
 func (j *job) create(t testing.TB, path, errs string) *Output {
 	t.Helper()
-	o, err := CreateOutput(OutputOptions{Path: path, Errors: errs, WorkDir: j.work()})
+	o, err := CreateOutput(OutputOptions{Path: path, Errors: errs, WorkDir: j.work(), Replace: true})
 	must(t, err)
 	return o
 }

@@ -407,7 +407,7 @@ func finished(t *testing.T, named int, apart bool, prepare func(j *job)) (*job, 
 	must(t, o.Commit(j.segment(t, 0, 3, apart)))
 	must(t, o.journal(Entry{Complete: o.durable()}))
 	for _, i := range finishOrder[:named] {
-		must(t, o.targets[i].finish())
+		must(t, o.finish(i))
 	}
 	o.close()
 	entries, err := ReadJournal(options.Journal.path)
@@ -451,6 +451,7 @@ func TestCompleteOutputSymlink(t *testing.T) {
 		write(t, filepath.Join(j.dir, "real.jsonl"), []byte("old"))
 		must(t, os.Symlink("real.jsonl", j.out))
 	})
+	options.Replace = true
 	must(t, CompleteOutput(options, state))
 	if info, err := os.Lstat(j.out); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v, %v", info, err)

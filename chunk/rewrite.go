@@ -4,14 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -206,17 +204,6 @@ func (w *rewriter) close() {
 	if w.next != nil {
 		w.next.file.Close()
 	}
-}
-
-// linkFile gives a file a second name; where there is no such thing, a copy.
-func linkFile(from, to string) error {
-	err := os.Link(from, to)
-	for _, cannot := range []error{syscall.EXDEV, syscall.EPERM, syscall.EMLINK, syscall.ENOTSUP, syscall.ENOSYS} {
-		if errors.Is(err, cannot) {
-			return copyFile(from, to)
-		}
-	}
-	return err
 }
 
 // nextFile is a new file, and what is known of what is written to it.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -49,7 +48,7 @@ func openTarget(path, temporary string, options OutputOptions, size int64) (targ
 	// Not for appending: then the kernel would not do the copying.
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return target{}, fault.New(fault.Storage, "create output: %w", err)
+		return target{}, notCreated(err)
 	}
 	t := target{path: path, temporary: temporary, writer: file, file: file, size: size}
 	if err := t.cut(size); err != nil {
@@ -88,6 +87,15 @@ func openDirect(path string, stop <-chan struct{}) (*os.File, error) {
 	}
 }
 
+// notCreated tells a job folder in which something else has the name from a disk
+// that cannot be written to.
+func notCreated(err error) error {
+	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
+		return fault.New(fault.Conflict, "the job folder is damaged: %w; --fresh starts the job over", err)
+	}
+	return fault.New(fault.Storage, "create output: %w", err)
+}
+
 // realPath is what a link leads to.
 func realPath(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -103,6 +111,11 @@ func isDirect(path string) bool {
 	}
 	info, err := os.Stat(path)
 	return err == nil && !info.Mode().IsRegular()
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // cut makes the file size bytes long. One that is shorter is not the one that
@@ -172,7 +185,7 @@ func (t *target) sync() error {
 }
 
 // finish gives the file its name.
-func (t *target) finish() error {
+func (t *target) finish(replace bool) error {
 	if t.file == nil {
 		return nil
 	}
@@ -182,16 +195,7 @@ func (t *target) finish() error {
 	if err = cmp.Or(err, storageOf(t.path, file.Close())); err != nil || t.temporary == "" {
 		return err
 	}
-	return NameFile(t.temporary, t.path)
-}
-
-// NameFile gives a durable file its name, durably.
-func NameFile(temporary, path string) error {
-	err := move(temporary, path)
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	return storageOf(path, err)
+	return NameFile(t.temporary, t.path, replace)
 }
 
 func (t *target) close() {
@@ -206,50 +210,6 @@ func storageOf(path string, err error) error {
 		return err
 	}
 	return fault.New(fault.Storage, "finish output %s: %w", path, err)
-}
-
-// move renames a file. To another file system, where the job folder or the
-// errors may be, that takes a copy, and the name still appears at once.
-func move(from, to string) error {
-	err := os.Rename(from, to)
-	if !errors.Is(err, syscall.EXDEV) {
-		return err
-	}
-	aside := to + asideSuffix
-	if err = copyFile(from, aside); err == nil {
-		crash.Point("copied")
-		err = os.Rename(aside, to)
-	}
-	if err != nil {
-		_ = os.Remove(aside)
-		return err
-	}
-	crash.Point("moved")
-	// The two file systems do not wait for each other: what is here goes when
-	// the other is certain.
-	if err := syncDir(filepath.Dir(to)); err != nil {
-		return err
-	}
-	_ = os.Remove(from)
-	return nil
-}
-
-// copyFile makes a durable copy.
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if err == nil {
-		err = out.Sync()
-	}
-	return cmp.Or(err, out.Close())
 }
 
 // syncDir makes a rename durable.

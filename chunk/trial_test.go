@@ -21,6 +21,7 @@ type trial struct {
 	dir     string // out.jsonl or out/, err.jsonl and work/ are in it
 	apart   bool
 	parts   int64 // bytes of a part, 0 for one file
+	replace bool  // what has the output's name
 	planned []Chunk
 	batch   int
 
@@ -31,7 +32,7 @@ type trial struct {
 }
 
 func (tr *trial) options() OutputOptions {
-	options := OutputOptions{Path: filepath.Join(tr.dir, "out.jsonl"), WorkDir: filepath.Join(tr.dir, "work"), Journal: tr.journal}
+	options := OutputOptions{Path: filepath.Join(tr.dir, "out.jsonl"), WorkDir: filepath.Join(tr.dir, "work"), Journal: tr.journal, Replace: tr.replace}
 	if tr.parts > 0 {
 		options.Path, options.PartBytes = filepath.Join(tr.dir, "out")+"/", tr.parts
 	}

@@ -271,7 +271,7 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fault.New(fault.Usage, "no program to start workers from: call worker.Init first in main, or name a gpurun binary in Config.WorkerBinary")
 		}
 	}
-	return c, nil
+	return c, checkNames(c)
 }
 
 func (c Config) check() error {

@@ -56,6 +56,11 @@ type outputPrint struct {
 	NaN       string   `json:"nan,omitempty"`
 }
 
+// note takes down what tells one state of the file from another.
+func (i *inputPrint) note(info os.FileInfo) {
+	i.Size, i.Modified = info.Size(), info.ModTime().UTC()
+}
+
 // takeFingerprint reads what the configuration names. files are the kernel's.
 func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
@@ -80,7 +85,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	if err != nil {
 		return f, fault.New(fault.Usage, "input: %w", err)
 	}
-	f.Input.Size, f.Input.Modified = info.Size(), info.ModTime().UTC()
+	f.Input.note(info)
 	for _, path := range files {
 		sum, err := sumFile(path)
 		if err != nil {

@@ -163,8 +163,11 @@ func (f *folder) unfinished() (*manifest, error) {
 
 func readManifest(path string) (*manifest, error) {
 	data, err := os.ReadFile(path)
-	if err != nil {
+	if errors.Is(err, os.ErrNotExist) {
 		return nil, err
+	}
+	if err != nil {
+		return nil, damagedFolder(err)
 	}
 	var m manifest
 	if err := json.Unmarshal(data, &m); err != nil {
@@ -178,6 +181,12 @@ func readManifest(path string) (*manifest, error) {
 		return nil, fault.New(fault.Conflict, "%s is damaged: its checksum is wrong; --fresh starts the job over", path)
 	}
 	return &m, nil
+}
+
+// damagedFolder is the fault of a job folder in which something is not what the
+// job made there.
+func damagedFolder(err error) error {
+	return fault.New(fault.Conflict, "the job folder is damaged: %w; --fresh starts the job over", err)
 }
 
 // begin clears the folder of an earlier job and makes it ready for a new one.
@@ -199,7 +208,11 @@ func (f *folder) begin() error {
 
 func (f *folder) makeDirs() error {
 	for _, name := range []string{chunk.PartsDir, "logs"} {
-		if err := os.MkdirAll(f.join(name), 0o777); err != nil {
+		err := os.MkdirAll(f.join(name), 0o777)
+		if errors.Is(err, unix.ENOTDIR) {
+			return damagedFolder(err)
+		}
+		if err != nil {
 			return fault.New(kindOfDisk(err), "make job folder: %w", err)
 		}
 	}

@@ -58,7 +58,7 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 			config: func(c *orchestrator.Config) { c.Output = "/dev/full" }},
 		{name: "kernel does not open", in: numbered(40), kernel: "test-open", kind: fault.Incompatible, pending: true,
 			config: func(c *orchestrator.Config) { c.KernelConfig = []byte(`"error"`) }},
-		{name: "input shrinks", in: numbered(4000), kernel: "test-slow", kind: fault.Storage, pending: true,
+		{name: "input shrinks", in: numbered(4000), kernel: "test-slow", kind: fault.Conflict, pending: true,
 			config: func(c *orchestrator.Config) {
 				c.OnEvent = func(e orchestrator.Event) {
 					if _, ok := e.(orchestrator.Planned); ok {

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,6 +193,9 @@ func (j *job) run(ctx context.Context) (Report, error) {
 			err = j.unfinished(ctx)
 		}
 	}
+	if err == nil || fault.KindOf(err) == fault.Storage { // then that may be why
+		err = cmp.Or(j.checkInput(), err)
+	}
 	switch {
 	case err == nil:
 		err = j.output.Finish()
@@ -306,8 +310,7 @@ func (j *job) commitAll() error {
 			if !ok { // while the workers end
 				return j.output.Checkpoint(true)
 			}
-			err = j.output.Commit(segment)
-			j.noteAppended()
+			err = j.commitSegment(segment)
 			j.warnOfDisk()
 		case <-ticker.C:
 			err = j.output.Checkpoint(false)
@@ -324,6 +327,20 @@ func (j *job) noteAppended() {
 	j.mu.Lock()
 	j.appended = appended
 	j.mu.Unlock()
+}
+
+// commitSegment takes a segment, if the input that it was read from is still the job's.
+func (j *job) commitSegment(segment chunk.Segment) error {
+	if err := j.checkInput(); err != nil {
+		return err
+	}
+	err := j.output.Commit(segment)
+	j.noteAppended()
+	return err
+}
+
+func (j *job) checkInput() error {
+	return j.input.check(func(text string) { j.emit(Notice{Text: text}) })
 }
 
 var errMaxTime = errors.New("--max-time is over")
@@ -410,7 +427,7 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 		j.tally.Add(segment.Tally)
 		j.mu.Unlock()
 		j.source.Release(t.chunk)
-		return j.output.Commit(segment)
+		return j.commitSegment(segment)
 	})
 }
 

@@ -40,6 +40,9 @@ const (
 
 func takeLock(path string) (*folderLock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if errors.Is(err, unix.EISDIR) {
+		return nil, fault.New(fault.Conflict, "the job folder is damaged: %w; remove that and run the same command again", err)
+	}
 	if err != nil {
 		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err)
 	}

@@ -7,12 +7,30 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // What can be wrong with the paths that a user gave, found before any work.
+
+// checkNames refuses names that are no text: workers are told of them, and job.json
+// keeps them, in JSON, which would make others of them.
+func checkNames(config Config) error {
+	for _, one := range []struct{ what, name string }{
+		{"input", config.Input}, {"output", config.Output}, {"errors file", config.Errors},
+		{"work folder", config.WorkDir}, {"working folder", config.Dir},
+	} {
+		if one.name != "" && one.name != "-" && !utf8.ValidString(absolute(one.name)) {
+			return fault.New(fault.Usage, "the %s %q is not in UTF-8; name another, or a link to it", one.what, absolute(one.name))
+		}
+	}
+	if !utf8.ValidString(config.Kernel) {
+		return fault.New(fault.Usage, "the kernel %q is not in UTF-8", config.Kernel)
+	}
+	return nil
+}
 
 func checkInput(config Config) error {
 	if config.Input == "-" {

@@ -90,7 +90,8 @@ type prepared struct {
 	config Config
 	plan   Plan
 	source chunk.Source
-	runDir string // short-lived things with short names: sockets
+	input  *inputWatch // nil for a stream
+	runDir string      // short-lived things with short names: sockets
 	// print is the fingerprint, cut how the input was cut; of a file only.
 	print fingerprint
 	cut   chunk.Cut
@@ -106,6 +107,7 @@ func (p *prepared) close() {
 	if p.source != nil {
 		_ = p.source.Close()
 	}
+	p.input.close()
 	if p.claim != nil {
 		p.claim.Release()
 	}
@@ -169,6 +171,7 @@ func (p *prepared) compare() (err error) {
 	if p.print, err = takeFingerprint(p.config, p.files); err != nil {
 		return err
 	}
+	p.print.Input.note(p.input.was) // as it was before it was cut
 	if p.earlier == nil {
 		return nil
 	}
@@ -219,6 +222,10 @@ func makeSlots(groups [][]gpu.Device, workers int) []Slot {
 func (p *prepared) openInput(ctx context.Context, batch int) error {
 	if p.config.Input == "-" {
 		return nil
+	}
+	var err error
+	if p.input, err = watchInput(p.config.Input); err != nil {
+		return err
 	}
 	setDefault(&batch, DefaultBatchSize)
 	options := chunk.CutOptions{

@@ -151,7 +151,7 @@ func outputBytes(path string) int64 {
 
 func outputOptions(c Config, f *folder) chunk.OutputOptions {
 	options := chunk.OutputOptions{
-		Path: c.Output, Errors: c.Errors, WorkDir: f.path, First: c.Offset,
+		Path: c.Output, Errors: c.Errors, Replace: c.Force, WorkDir: f.path, First: c.Offset,
 		Stdout: c.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
 	}
 	if keepsParts(c.Output) {

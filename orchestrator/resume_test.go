@@ -381,6 +381,16 @@ func TestDamage(t *testing.T) {
 			return data
 		})
 	}
+	makeFolder := func(path string) {
+		_ = os.RemoveAll(path)
+		if err := os.MkdirAll(path+"/sub", 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	makeFile := func(path string) {
+		_ = os.RemoveAll(path)
+		touch(path)
+	}
 	journal, manifest := folder+"/journal", folder+"/job.json"
 	damages := map[string]func(){
 		"none":         func() {},
@@ -408,6 +418,14 @@ func TestDamage(t *testing.T) {
 		"journal zeroed":          func() { edit(t, journal, func(b []byte) []byte { clear(b[len(b)-40:]); return b }) },
 		"job.json removed":        func() { _ = os.Remove(manifest) },
 		"job.json cut":            func() { edit(t, manifest, func(b []byte) []byte { return b[:len(b)/2] }) },
+		"job.json a folder":       func() { makeFolder(manifest) },
+		"journal a folder":        func() { makeFolder(journal) },
+		"parts a file":            func() { makeFile(folder + "/parts") },
+		"logs a file":             func() { makeFile(folder + "/logs") },
+		"output a folder":         func() { makeFolder(folder + "/output.partial") },
+		"errors a folder":         func() { makeFolder(folder + "/errors.partial") },
+		"failures a folder":       func() { makeFolder(folder + "/failures.partial") },
+		"report a folder":         func() { makeFolder(folder + "/report.json") },
 		"job.json: another cut": func() {
 			edit(t, manifest, func(b []byte) []byte {
 				return []byte(strings.Replace(string(b), `"first": 3`, `"first": 4`, 1))
@@ -434,6 +452,13 @@ func TestDamage(t *testing.T) {
 			if name == "none" {
 				t.Errorf("%s: %v", name, err)
 			}
+			if wrong := strings.HasSuffix(name, "a folder") || strings.HasSuffix(name, "a file"); wrong {
+				fresh := c
+				fresh.Fresh = true
+				if _, err := run(t, fresh); err != nil {
+					t.Errorf("%s, started over: %v", name, err)
+				}
+			}
 			continue
 		}
 		if diff := cmp.Diff(want, results(d, c)); diff != "" {
@@ -441,6 +466,18 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	t.Logf("%d damages, %d refused, %d gone on with", len(damages), refused, len(damages)-refused)
+}
+
+// TestLockIsNoFile: that cannot be started over, and says what can be done.
+func TestLockIsNoFile(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(10))
+	c := d.config("echo")
+	if err := os.MkdirAll(jobFolder(c)+"/lock", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	_, err := run(t, c)
+	wantFault(t, err, fault.Conflict, "/lock", "remove that")
 }
 
 // killedWithParts is a job killed when there were a durable point and at least

@@ -116,8 +116,8 @@ func (r *retry) load() (err error) {
 	return r.unchanged()
 }
 
-// unchanged refuses an input or an output that is not the job's any more.
-func (r *retry) unchanged() error {
+// unchangedInput refuses an input that is not the job's any more.
+func (r *retry) unchangedInput() error {
 	was := r.manifest.Fingerprint.Input
 	info, err := os.Stat(was.Path)
 	if err != nil {
@@ -125,6 +125,14 @@ func (r *retry) unchanged() error {
 	}
 	if info.Size() != was.Size || !info.ModTime().UTC().Equal(was.Modified) {
 		return fault.New(fault.Conflict, "the input %s was changed since the job read it", was.Path)
+	}
+	return nil
+}
+
+// unchanged refuses an input or an output that is not the job's any more.
+func (r *retry) unchanged() error {
+	if err := r.unchangedInput(); err != nil {
+		return err
 	}
 	output, err := os.Stat(r.manifest.Output)
 	if err != nil {
@@ -254,6 +262,9 @@ func (r *retry) merge(again Report) (Report, error) {
 		old.Parts = r.parts.Parts
 	}
 	merged, err := old.Merge()
+	if err == nil {
+		err = r.unchangedInput() // failed records were copied from it
+	}
 	if err != nil {
 		return r.report, err
 	}
@@ -316,11 +327,11 @@ func nameNext(next, final string, parts *chunk.Manifest) error {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err == nil && info.IsDir() && parts != nil:
-		return chunk.NameFolder(next, final, *parts)
+		return chunk.NameFolder(next, final, *parts, true)
 	case final == "":
 		return os.Remove(next)
 	}
-	return chunk.NameFile(next, final)
+	return chunk.NameFile(next, final, true)
 }
 
 func (r *retry) emit(event Event) {

@@ -22,7 +22,8 @@ const exitHelp = `Exit status:
   3    finished, some records failed: they are kept, with an "_error"
   4    no usable device
   5    the kernel is unusable, or fails on everything
-  6    the job folder is locked, damaged or another job's
+  6    the job folder is locked, damaged or another job's; the input was changed, or
+       the output's name taken, while the job ran
   7    stopped, and the same command goes on: disk full, something cannot be read
        or written, --halt, --max-time
   130  interrupted (SIGINT), and the same command goes on

@@ -53,7 +53,8 @@ const (
 	Usage Kind = 12
 	// NoDevice: no usable device is there, or none is left.
 	NoDevice Kind = 13
-	// Conflict: the job folder is in use, damaged or another job's.
+	// Conflict: the job folder is in use, damaged or another job's, or somebody
+	// else came between: the input was changed, the output's name taken.
 	Conflict Kind = 14
 	// Stopped: a limit that the user set is reached (--halt, --max-time). The job
 	// can be gone on with.

@@ -1,0 +1,75 @@
+package chunk
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/disktest"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// fileSystems are those that a file is named on, from the job's folder.
+var fileSystems = map[string]func(t *testing.T) (work string){
+	"can rename to a new name": func(t *testing.T) string { return t.TempDir() },
+	"can link": func(t *testing.T) string {
+		without(t, syscall.EINVAL)
+		return t.TempDir()
+	},
+	"can only replace": func(t *testing.T) string {
+		without(t, syscall.ENOSYS)
+		linkNames = func(string, string) error { return syscall.EPERM }
+		return t.TempDir()
+	},
+	"another": func(t *testing.T) string { return disktest.Mount(t, "64k") },
+}
+
+// TestNameFile: what has the name stays, unless it may be replaced, and the file
+// waits; what a crash left of the same file is no obstacle.
+func TestNameFile(t *testing.T) {
+	for system, mount := range fileSystems {
+		for name, c := range map[string]struct {
+			prepare func(t *testing.T, temporary, path string)
+			replace bool
+			refused bool
+		}{
+			"free":            {prepare: func(*testing.T, string, string) {}},
+			"taken":           {prepare: func(t *testing.T, _, path string) { write(t, path, []byte("old")) }, refused: true},
+			"taken, replaced": {prepare: func(t *testing.T, _, path string) { write(t, path, []byte("old")) }, replace: true},
+			"taken by longer": {prepare: func(t *testing.T, _, path string) { write(t, path, []byte("new and more")) }, refused: true},
+			"taken by a folder": {
+				prepare: func(t *testing.T, _, path string) { must(t, os.Mkdir(path, 0o777)) }, refused: true,
+			},
+			"folder, replaced": {
+				prepare: func(t *testing.T, _, path string) { must(t, os.Mkdir(path, 0o777)) }, replace: true, refused: true,
+			},
+			"killed when it was copied": {prepare: func(t *testing.T, _, path string) { write(t, path, []byte("new")) }},
+			"killed when it was linked": {prepare: func(t *testing.T, temporary, path string) {
+				must(t, linkFile(temporary, path))
+			}},
+			"link that leads nowhere": {prepare: func(t *testing.T, _, path string) { must(t, os.Symlink("nowhere", path)) }},
+		} {
+			t.Run(system+", "+name, func(t *testing.T) {
+				temporary := write(t, filepath.Join(mount(t), "partial"), []byte("new"))
+				path := filepath.Join(t.TempDir(), "out")
+				c.prepare(t, temporary, path)
+				before, _ := os.ReadFile(path)
+				err := NameFile(temporary, path, c.replace)
+				after, _ := os.ReadFile(path)
+				_, waits := os.Stat(temporary)
+				if c.refused {
+					wantKind(t, err, fault.Conflict)
+					if string(after) != string(before) || waits != nil {
+						t.Errorf("%q became %q, and the file: %v", before, after, waits)
+					}
+				} else if must(t, err); string(after) != "new" || waits == nil {
+					t.Errorf("output %q, waits %t", after, waits == nil)
+				}
+				if left := files(t, filepath.Dir(path)); len(left) != 1 {
+					t.Errorf("left: %v", left)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package orchestrator_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// TestNamesThatAreNoText: a name that JSON cannot hold is refused before anything
+// is made: workers, and who goes on with the job, would look for another.
+func TestNamesThatAreNoText(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(d jobDir, c *orchestrator.Config){
+		"input": func(d jobDir, c *orchestrator.Config) {
+			c.Input = d.join("\xffin")
+			appendTo(d, "\xffin", numbered(3))
+		},
+		"output": func(d jobDir, c *orchestrator.Config) { c.Output = d.join("\xffout") },
+		"parts":  func(d jobDir, c *orchestrator.Config) { c.Output = d.join("\xffout") + "/" },
+		"errors": func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("\xfferrors") },
+		"work folder": func(d jobDir, c *orchestrator.Config) {
+			c.WorkDir = d.join("\xffwork")
+			if err := os.Mkdir(c.WorkDir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"working folder": func(d jobDir, c *orchestrator.Config) { c.Dir = d.join("\xff") },
+		"kernel":         func(d jobDir, c *orchestrator.Config) { c.Kernel = "exec:\xff" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, numbered(3))
+			c := d.config("echo")
+			change(d, &c)
+			before := tree(d.path)
+			_, err := run(t, c)
+			wantFault(t, err, fault.Usage, "UTF-8", `\xff`)
+			_, err = orchestrator.MakePlan(context.Background(), c)
+			wantFault(t, err, fault.Usage, "UTF-8", `\xff`)
+			if after := tree(d.path); len(after) != len(before) {
+				t.Errorf("left: %q", after)
+			}
+		})
+	}
+	// A link with another name will do.
+	d := newJobDir(t, numbered(3))
+	c := d.config("echo")
+	c.Input = d.join("link")
+	appendTo(d, "\xffin", numbered(2))
+	if err := os.Symlink("\xffin", c.Input); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, d, c)
+	if d.read("out.jsonl") != numbered(2) {
+		t.Error("output differs")
+	}
+}

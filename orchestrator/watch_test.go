@@ -1,0 +1,162 @@
+package orchestrator_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// disturbed is a job during which something happens once, when some of it is done.
+func disturbed(t *testing.T, c orchestrator.Config, happens func()) (orchestrator.Report, []string, error) {
+	t.Helper()
+	var once sync.Once
+	var notices []string
+	watch(&c, func(name string, passing int, e orchestrator.Event) {
+		if name == "chunk_done" && passing == 3 {
+			once.Do(happens)
+		}
+		if notice, ok := e.(orchestrator.Notice); ok {
+			notices = append(notices, notice.Text)
+		}
+	})
+	report, err := run(t, c)
+	return report, notices, err
+}
+
+func slowJob(d jobDir) orchestrator.Config {
+	c := d.config("test-slow")
+	c.BatchSize, c.ChunksPerGPU, c.KernelConfig = 5, 8, []byte(`{"Milliseconds":5}`)
+	return c
+}
+
+// TestInputChangedMeanwhile: an input that becomes another while it is read stops
+// the job, and what is done is of the old one alone: with that back in its place
+// the same command goes on.
+func TestInputChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	in := numbered(400)
+	other := strings.ReplaceAll(in, "id", "xx")
+	for name, change := range map[string]func(path string) error{
+		"replaced": func(path string) error {
+			if err := os.WriteFile(path+".new", []byte(other), 0o666); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		},
+		"replaced by one of the same time": func(path string) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(path+".new", []byte(other), 0o666); err != nil {
+				return err
+			}
+			if err := os.Chtimes(path+".new", info.ModTime(), info.ModTime()); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		},
+		"overwritten":        func(path string) error { return os.WriteFile(path, []byte(other), 0o666) },
+		"overwritten longer": func(path string) error { return os.WriteFile(path, []byte(other+other), 0o666) },
+		"cut":                func(path string) error { return os.Truncate(path, 100) },
+		"touched": func(path string) error {
+			now := time.Now().Add(time.Second)
+			return os.Chtimes(path, now, now)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, in)
+			c := slowJob(d)
+			info, err := os.Stat(c.Input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = disturbed(t, c, func() {
+				if err := change(c.Input); err != nil {
+					t.Error(err)
+				}
+			})
+			wantFault(t, err, fault.Conflict, c.Input, "changed while the job read it", "--fresh")
+			if exists(c.Output) {
+				t.Fatal("there is an output")
+			}
+			if err := os.WriteFile(c.Input, []byte(in), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(c.Input, info.ModTime(), info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+			goesOn(t, d, c)
+			if d.read("out.jsonl") != in {
+				t.Error("the output is of two inputs")
+			}
+		})
+	}
+}
+
+// TestInputGoneMeanwhile: an input that cannot be reached is none that was changed.
+func TestInputGoneMeanwhile(t *testing.T) {
+	t.Parallel()
+	in := numbered(400)
+	d := newJobDir(t, in)
+	c := slowJob(d)
+	move := func(from, to string) {
+		if err := os.Rename(d.join(from), d.join(to)); err != nil {
+			t.Error(err)
+		}
+	}
+	_, _, err := disturbed(t, c, func() { move("in.jsonl", "away") })
+	wantFault(t, err, fault.Storage, "in.jsonl", "no such file")
+	move("away", "in.jsonl")
+	goesOn(t, d, c)
+	if d.read("out.jsonl") != in {
+		t.Error("output differs")
+	}
+}
+
+// TestInputGrowsMeanwhile: what is appended to an input is not read, which leaves
+// the output right; it is told.
+func TestInputGrowsMeanwhile(t *testing.T) {
+	t.Parallel()
+	in := numbered(400)
+	d := newJobDir(t, in)
+	report, notices, err := disturbed(t, slowJob(d), func() { appendTo(d, "in.jsonl", numbered(10)) })
+	if err != nil || report.In != 400 || d.read("out.jsonl") != in {
+		t.Errorf("error %v, report %+v", err, report)
+	}
+	if all := strings.Join(notices, "\n"); strings.Count(all, "was appended to") != 1 {
+		t.Errorf("notices: %q", all)
+	}
+}
+
+// TestRetryInputChangedMeanwhile: failed records are copied from the input once
+// more; one that was changed by then is not copied from.
+func TestRetryInputChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	in := numbered(20) + strings.Repeat("{\"do\":\"fail\",\"then\":\"fail\"}\n", 5)
+	d := newJobDir(t, in)
+	c := d.config("test-mending")
+	c.Errors = d.join("errors.jsonl")
+	mustRun(t, d, c)
+	before := d.read("errors.jsonl")
+	again := orchestrator.Config{Output: c.Output, GPUs: "cpu:1"}
+	watch(&again, func(name string, _ int, _ orchestrator.Event) {
+		if name == "finished" {
+			if err := os.WriteFile(c.Input, []byte(strings.ReplaceAll(in, "then", "xxxx")), 0o666); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	_, err := orchestrator.Retry(context.Background(), again)
+	wantFault(t, err, fault.Conflict, "the input", "changed")
+	if d.read("errors.jsonl") != before {
+		t.Error("the failed records are of another input")
+	}
+}
