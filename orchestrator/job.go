@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -275,113 +274,6 @@ func (j *job) work(ctx context.Context) error {
 	case <-j.config.Abort:
 		workers.Wait()
 		return j.lastCommit(committed)
-	}
-}
-
-// lastWrite is how long a job that ends at once waits for whoever reads its output.
-const lastWrite = time.Second
-
-// lastCommit waits for the committer of a job that ends at once. A file takes what is
-// written to it; where nobody reads a stream the committer is left behind.
-func (j *job) lastCommit(committed <-chan error) error {
-	if !isStream(j.config.Output) && (j.config.Errors == "" || !isStream(j.config.Errors)) {
-		return <-committed
-	}
-	select {
-	case err := <-committed:
-		return err
-	case <-time.After(lastWrite):
-		j.unread = true
-		return fault.New(fault.Canceled, "stopped on request, while nobody read the output")
-	}
-}
-
-// commitInterval is how often the output is looked at when no segment comes.
-const commitInterval = time.Second
-
-// commitAll takes segments as they come.
-func (j *job) commitAll() error {
-	ticker := time.NewTicker(commitInterval)
-	defer ticker.Stop()
-	for {
-		var err error
-		select {
-		case segment, ok := <-j.segments:
-			if !ok { // while the workers end
-				return j.output.Checkpoint(true)
-			}
-			err = j.commitSegment(segment)
-			j.warnOfDisk()
-		case <-ticker.C:
-			err = j.output.Checkpoint(false)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// noteAppended lets others know what stands in the output, which is the committer's.
-func (j *job) noteAppended() {
-	appended, _ := j.output.Appended()
-	j.mu.Lock()
-	j.appended = appended
-	j.mu.Unlock()
-}
-
-// commitSegment takes a segment, if the input that it was read from is still the job's.
-func (j *job) commitSegment(segment chunk.Segment) error {
-	if err := j.checkInput(); err != nil {
-		return err
-	}
-	err := j.output.Commit(segment)
-	j.noteAppended()
-	return err
-}
-
-func (j *job) checkInput() error {
-	return j.input.check(func(text string) { j.emit(Notice{Text: text}) })
-}
-
-var errMaxTime = errors.New("--max-time is over")
-
-// stopBy stops the job for the reason that its context ended by.
-func (j *job) stopBy(ctx context.Context) {
-	if errors.Is(context.Cause(ctx), errMaxTime) {
-		j.halt(fault.New(fault.Stopped, "stopped after %s (--max-time); the same command goes on", j.config.MaxTime))
-		return
-	}
-	j.stop()
-}
-
-// halt stops the job for a reason of its own.
-func (j *job) halt(why *fault.Error) {
-	j.mu.Lock()
-	if j.stopped == nil && !j.stopping.Load() {
-		j.stopped = why
-	}
-	j.mu.Unlock()
-	if why.Kind == fault.Incompatible { // what is being computed is of no use
-		j.stopping.Store(true)
-		j.abort()
-		return
-	}
-	j.stop()
-}
-
-// stop asks every worker to end at its next batch border.
-func (j *job) stop() {
-	if j.stopping.Swap(true) {
-		return
-	}
-	j.emit(Stopping{})
-	j.queue.close()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i := range j.slots {
-		if w := j.slots[i].worker; w != nil {
-			w.endChunk(true)
-		}
 	}
 }
 

@@ -1,0 +1,50 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+var errMaxTime = errors.New("--max-time is over")
+
+// stopBy stops the job for the reason that its context ended by.
+func (j *job) stopBy(ctx context.Context) {
+	if errors.Is(context.Cause(ctx), errMaxTime) {
+		j.halt(fault.New(fault.Stopped, "stopped after %s (--max-time); the same command goes on", j.config.MaxTime))
+		return
+	}
+	j.stop()
+}
+
+// halt stops the job for a reason of its own.
+func (j *job) halt(why *fault.Error) {
+	j.mu.Lock()
+	if j.stopped == nil && !j.stopping.Load() {
+		j.stopped = why
+	}
+	j.mu.Unlock()
+	if why.Kind == fault.Incompatible { // what is being computed is of no use
+		j.stopping.Store(true)
+		j.abort()
+		return
+	}
+	j.stop()
+}
+
+// stop asks every worker to end at its next batch border.
+func (j *job) stop() {
+	if j.stopping.Swap(true) {
+		return
+	}
+	j.emit(Stopping{})
+	j.queue.close()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.slots {
+		if w := j.slots[i].worker; w != nil {
+			w.endChunk(true)
+		}
+	}
+}
