@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unsafe"
@@ -110,10 +111,17 @@ func TestArenaIsNotForChildren(t *testing.T) {
 	if seen := ask(t, p, "descriptors"); strings.Contains(seen, "memfd") || !strings.HasSuffix(seen, "its own: ") {
 		t.Errorf("a child's descriptors: %s", seen)
 	}
-	for _, where := range []string{"self", fmt.Sprint(p.Pid())} {
-		out, err := exec.Command("ls", "-l", "/proc/"+strings.Replace(where, "self", fmt.Sprint(os.Getpid()), 1)+"/fd").Output()
-		if err != nil || bytes.Contains(out, []byte("gpurun-arena")) {
-			t.Errorf("descriptors of %s: %s %v", where, out, err)
+	for _, pid := range []int{os.Getpid(), p.Pid()} {
+		dir := fmt.Sprintf("/proc/%d/fd", pid)
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) == 0 {
+			t.Fatalf("%d descriptors in %s: %v", len(entries), dir, err)
+		}
+		for _, entry := range entries {
+			// One that was closed meanwhile leads nowhere.
+			if what, _ := os.Readlink(filepath.Join(dir, entry.Name())); strings.Contains(what, "gpurun-arena") {
+				t.Errorf("%s/%s is %s", dir, entry.Name(), what)
+			}
 		}
 	}
 }
