@@ -14,7 +14,7 @@ type total struct {
 	records int64
 }
 
-func (t total) Total() (int64, bool) { return t.records, true }
+func (t total) Total() (int64, bool) { return t.records, t.records >= 0 }
 
 func TestBreaker(t *testing.T) {
 	failed := &wire.FirstBatch{Failed: fault.New(fault.Record, "no text"), Records: 20}
@@ -23,6 +23,7 @@ func TestBreaker(t *testing.T) {
 	good := &wire.FirstBatch{}
 	died := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3")}
 	sampled := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3"), Sampled: true}
+	tried := &wire.FirstBatch{Failed: fault.New(fault.Batch, "ValueError"), Sampled: true}
 	tests := []struct {
 		name    string
 		firsts  []*wire.FirstBatch
@@ -44,6 +45,10 @@ func TestBreaker(t *testing.T) {
 		{name: "nothing left to save", firsts: []*wire.FirstBatch{failed, failed}, records: 20},
 		{name: "too few to tell", firsts: []*wire.FirstBatch{few}, records: 1000, open: true},
 		{name: "few, by many", firsts: []*wire.FirstBatch{few, few}, records: 1000, trips: true},
+		{name: "too few to tell, of a stream", firsts: []*wire.FirstBatch{few}, records: -1},
+		{name: "samples failed", firsts: []*wire.FirstBatch{tried}, records: 1000, trips: true},
+		{name: "samples failed, and little is left", firsts: []*wire.FirstBatch{tried}, records: 10},
+		{name: "samples failed, gone on with", firsts: []*wire.FirstBatch{tried}, records: 1000, before: 100},
 		{name: "samples died", firsts: []*wire.FirstBatch{sampled, died}, records: 20, trips: true},
 		{name: "gone on with", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, before: 100, trips: true},
 		{name: "gone on with at records that kill", firsts: []*wire.FirstBatch{sampled, sampled}, records: 1000, before: 100},

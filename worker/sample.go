@@ -14,8 +14,15 @@ const (
 	deathSamples = 8
 	hangSamples  = 2
 	minSampled   = 16
-	// longSearch is from when on a search is worth it where the kernel's process lives.
-	longSearch = 10 * time.Second
+)
+
+// A kernel whose process lives is mostly searched in no time. A search from longSearch on
+// is told of; one from endlessSearch on is like one for a kernel that dies, but what it
+// takes for a kernel that always fails may be records that mostly do: more are tried.
+const (
+	livingSamples = 16
+	longSearch    = 10 * time.Second
+	endlessSearch = 5 * time.Minute
 )
 
 // sample is for a kernel that has computed nothing yet, and has failed on its first batch
@@ -33,8 +40,11 @@ func (s *search) sample(failure *fault.Error) error {
 		return nil
 	}
 	w.sampled = true
-	samples := deathSamples
-	if failure.Kind == fault.Timeout {
+	samples := livingSamples
+	switch failure.Kind {
+	case fault.Crash:
+		samples = deathSamples
+	case fault.Timeout:
 		samples = hangSamples
 	}
 	var same *fault.Error
@@ -56,10 +66,13 @@ func (s *search) sample(failure *fault.Error) error {
 		}
 		same = e
 		if !lost(failure) {
-			if time.Since(began)*time.Duration(2*n) < longSearch {
+			search := time.Since(began) * time.Duration(2*n)
+			if search >= longSearch {
+				s.tell(failure)
+			}
+			if search < endlessSearch {
 				return nil
 			}
-			s.tell(failure)
 		}
 	}
 	w.send(wire.Message{Search: &wire.Search{First: &wire.FirstBatch{Failed: same, Sampled: true}}})
