@@ -69,7 +69,7 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 		if failed == nil || same != nil && same.Message != failed.Message {
 			return nil, false
 		}
-		if works && (s.first.Sampled || failed.Kind == fault.Crash || failed.Kind == fault.Timeout) {
+		if works && (s.first.Sampled || dies(failed)) {
 			return nil, false // it may have been stopped in the search for just these records
 		}
 		same = failed
@@ -81,23 +81,24 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 		return nil, same != nil
 	}
 	total := j.total()
-	// To save a job whose kernel dies would take as many restarts as there are records.
 	small := total >= 0 && total-j.before.Records <= int64(workers*j.plan.BatchSize)
-	if small && same.Kind != fault.Crash && same.Kind != fault.Timeout {
+	if small && !(sampled && dies(same)) { // that would take as many restarts as there are records
 		return nil, false
 	}
 	if sampled {
 		return fault.New(fault.Incompatible, "the kernel fails on everything: each record of the first batches that was tried alone failed by: %s", same.Message).
 			WithDetail(same.Detail), false
 	}
-	if small {
-		return nil, false
-	}
 	if judged < wire.JudgedRecords { // a single record that fails proves nothing
 		return nil, total >= 0 // whoever writes to a stream may wait for what became of it
 	}
 	return fault.New(fault.Incompatible, "the kernel fails on everything: the first batch of every worker failed entirely by: %s", same.Message).
 		WithDetail(same.Detail), false
+}
+
+// dies reports a failure that the kernel's process did not live through.
+func dies(failed *fault.Error) bool {
+	return failed.Kind == fault.Crash || failed.Kind == fault.Timeout
 }
 
 // checkHalt stops the job when more records failed than the user will have.

@@ -100,7 +100,7 @@ class Source:
     def add(self, message):
         memory = self.program.arena.memory
         for field in message.get("fields") or ():
-            self.fields[field.get("name", "")] = Field(field, self.count, memory)
+            self.fields[field["name"]] = Field(field, self.count, memory)
         if message.get("lines"):
             self.lines = Field(message["lines"], self.count, memory)
 
@@ -358,7 +358,7 @@ class Record(collections.abc.MutableMapping):
         # As a field it may be rounded: numbers beside a fraction come as floats.
         if key in self._source.fields and self._source.fields[key].values()[self._row] == value:
             return False
-        return json.loads(self._source.line(self._row)).get(key) != value
+        return not self._whole or json.loads(self._source.line(self._row)).get(key) != value
 
 
 def _json_default(original):

@@ -142,7 +142,7 @@ class Columns:
         elif torch is not None and kinds == {torch.Tensor} and len({value.shape for value in values}) == 1:
             return self.take_tensor(torch, name, torch.stack(values))
         elif numpy is not None and all(issubclass(kind, (numpy.ndarray, numpy.number, numpy.bool_)) for kind in kinds) \
-                and len({(value.shape, value.dtype, hasattr(value, "mask")) for value in values}) == 1 and not hasattr(values[0], "mask"):
+                and len({(value.shape, value.dtype) for value in values}) == 1 and not any(hasattr(value, "mask") for value in values):
             return self.take_array(numpy, name, numpy.stack(values))
         elif self.add_numbers(name, values, kinds):
             return None
