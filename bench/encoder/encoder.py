@@ -62,7 +62,9 @@ def load_model(device):
             n, length = x.shape[:2]
             q, k, v = self.mix(self.first(x)).view(n, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
             x = x + self.out(functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(n, length, WIDTH))
-            return x + self.down(functional.gelu(self.up(self.second(x))))
+            # The product and its gelu in one, as torch's own encoder layers have it.
+            wide = torch._addmm_activation(self.up.bias, self.second(x).flatten(0, 1), self.up.weight.t(), use_gelu=True)
+            return x + self.down(wide).view(n, length, WIDTH)
 
     class Encoder(nn.Module):
         def __init__(self):

@@ -4,8 +4,9 @@
 
 It needs torch, tokenizers and numpy, and no network. Rates are steady ones, from the
 first batch to the last; the bare loop, on tokens that are on the GPU already, is the
-ceiling. Output goes to the folder given with --work: a memory file system, or the
-fastest disk.
+ceiling, and four of them in processes of their own at a time what four workers can
+have: a GPU takes time to turn from one process to another. Output goes to the folder
+given with --work: a memory file system, or the fastest disk.
 """
 
 import argparse
@@ -70,23 +71,12 @@ def measure(table, name, records, call):
     return rate
 
 
-def bare_loop(device):
-    """Records a second of the model alone."""
-    import torch
-    model = encoder.load_model(device)
-    ids = torch.randint(1, encoder.VOCABULARY, (512, encoder.TOKENS), device=device)
-    rounds = 300 if device == "cuda" else 2
-    with torch.inference_mode():
-        for _ in range(rounds // 10 + 1):
-            model(ids)
-        if device == "cuda":
-            torch.cuda.synchronize()
-        began = time.time()
-        for _ in range(rounds):
-            model(ids)
-        if device == "cuda":
-            torch.cuda.synchronize()
-    return 512 * rounds / (time.time() - began)
+def bare_loops(processes):
+    """Records a second of the model alone, in so many processes at a time."""
+    start = time.time() + 15  # all have loaded by then
+    loops = [subprocess.Popen([sys.executable, os.path.join(HERE, "bare.py"), str(start), "5"], stdout=subprocess.PIPE, text=True)
+             for _ in range(processes)]
+    return sum(float(loop.communicate()[0]) for loop in loops)
 
 
 def tokenising(source):
@@ -167,23 +157,24 @@ def run(options, binary, work):
     where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     print("%s, %d cores, files in %s (dd %.1f GB/s), input %.2f GB"
           % (where, os.cpu_count(), work, disk_rate(work) / 1e9, os.path.getsize(source) / 1e9))
-    ceiling = bare_loop(device)
+    ceilings = {"1": bare_loops(1), "4": bare_loops(4)}
     table = [["way", "records", "records/s", "wall", "GPU busy", "CPU"],
-             ["bare loop, tokens on the device", "", "{:,.0f}".format(ceiling), "", "", ""],
+             ["bare loop, tokens on the device", "", "{:,.0f}".format(ceilings["1"]), "", "", ""],
+             ["four bare loops at a time", "", "{:,.0f}".format(ceilings["4"]), "", "", ""],
              ["tokenising alone", "", "{:,.0f}".format(tokenising(source)), "", "", ""]]
     slow, flags = min(options.peer_records, options.records), ["--gpus", options.gpus] if options.gpus else []
     plain = measure(table, "plain streaming script", slow, script("script.py", source, work))
     pool = measure(table, "pool of 4 processes", slow, script("pool.py", source, work))
-    rates = []
-    for workers in ("1", "4"):
-        rate = measure(table, "gpurun, %s worker%s per GPU" % (workers, "s" if workers != "1" else ""), options.records,
-                       gpurun(binary, source, work, "--workers-per-gpu", workers, *flags))
-        rates.append(rate)
+    rates = {}
+    for workers, name in (("1", "1 worker"), ("4", "4 workers")):
+        rates[workers] = measure(table, "gpurun, %s per GPU" % name, options.records,
+                                 gpurun(binary, source, work, "--workers-per-gpu", workers, *flags))
     print()
     for row in table:
         print("%-34s %10s %10s %10s %9s %12s" % tuple(row))
-    for workers, rate in zip(("1 worker", "4 workers"), rates):
-        print("%s: %.0f %% of the bare loop, %.1f × the script, %.1f × the pool" % (workers, 100 * rate / ceiling, rate / plain, rate / pool))
+    for workers, rate in rates.items():
+        print("--workers-per-gpu %s: %.0f %% of the bare loop, %.0f %% of as many at a time, %.1f × the script, %.1f × the pool"
+              % (workers, 100 * rate / ceilings["1"], 100 * rate / ceilings[workers], rate / plain, rate / pool))
 
 
 if __name__ == "__main__":

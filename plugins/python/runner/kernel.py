@@ -5,9 +5,9 @@ import collections.abc
 import json
 import os
 import sys
-import threading
 import time
 
+from gpurun_runner.ahead import Ahead
 from gpurun_runner.batch import Batch, MissingField, Source
 from gpurun_runner.chain import advance, last_reply
 from gpurun_runner.describe import describe
@@ -303,92 +303,6 @@ class Program:
             function = step.function(name)
             if function is not None:
                 function()
-
-
-class Ahead:
-    """Runs prepare for the batches to come, in threads, while process computes.
-
-    As many at a time as keep process from waiting, and no more: the interpreter runs
-    one thread at a time, and those that prepare what nobody waits for take it from the
-    one that feeds the GPU. (With a tokenizer and an encoder four threads at a time
-    were a tenth slower than two, which were enough.)"""
-
-    FEWEST = 2  # begun and not taken yet
-    CALM = 64  # batches without waiting, after which fewer may do
-
-    def __init__(self, program, threads):
-        self.program = program
-        self.most = threads + self.FEWEST
-        self.wanted, self.calm = self.FEWEST, 0
-        self.orders, self.tasks = collections.deque(), collections.deque()  # all, and those not begun
-        self.begun = 0  # tasks, and not taken yet
-        self.lock = threading.Lock()
-        self.arrived, self.room = threading.Condition(self.lock), threading.Condition(self.lock)
-        # A thread that waits for the interpreter's lock gets it after 5 ms otherwise:
-        # as long as a GPU may take for a whole batch.
-        sys.setswitchinterval(0.0005)
-        for work in [self.feed] + [self.prepare] * threads:
-            threading.Thread(target=work, daemon=True).start()
-
-    def feed(self):
-        try:
-            self.feed_all()
-        except BaseException as error:
-            with self.lock:
-                self.orders.append(error)
-                self.arrived.notify()
-
-    def feed_all(self):
-        while True:
-            order = self.program.task(self.program.channel.order())
-            with self.lock:
-                if isinstance(order, Task):
-                    order.ready = threading.Event()
-                    self.tasks.append(order)
-                    self.room.notify()
-                self.orders.append(order)
-                self.arrived.notify()
-
-    def prepare(self):
-        while True:
-            with self.lock:
-                while not self.tasks or self.begun >= self.wanted:
-                    self.room.wait()
-                self.begun += 1
-                task = self.tasks.popleft()  # in order, so that the one waited for is always begun
-            task.prepare()
-
-    def next(self, at_once):
-        """The next order, a batch only when it is prepared."""
-        with self.lock:
-            while not self.orders:
-                if at_once:
-                    return None
-                self.arrived.wait()
-            order = self.orders[0]
-        if isinstance(order, Task):
-            late = not order.ready.is_set()
-            if late and at_once:
-                return None
-            self.adapt(late)
-            while not order.ready.wait(0.1):
-                self.adapt(late)
-            with self.lock:
-                self.begun -= 1
-                self.room.notify()
-        elif isinstance(order, BaseException):
-            raise order  # there will be no further one
-        return self.orders.popleft()
-
-    def adapt(self, late):
-        """Prepare more at a time if process waits, fewer if it has not for long."""
-        with self.lock:
-            self.calm = 0 if late else self.calm + 1
-            if late and self.tasks and self.wanted < self.most:
-                self.wanted += 1
-                self.room.notify()
-            elif self.calm > self.CALM and self.wanted > self.FEWEST:
-                self.wanted, self.calm = self.wanted - 1, 0
 
 
 def main():
