@@ -45,6 +45,15 @@ func WriteMarked(w io.Writer, line []byte, mark Mark) error {
 	return writeAll(w, line[:info.Close], comma, value, line[info.Close:], newline)
 }
 
+// markOf is the mark that a record has, nil if it has none.
+func markOf(line []byte) []byte {
+	var info jsonline.Info
+	if err := errorMember.Scan(line, &info); err != nil || !info.Object || !info.Spans[0].Present() {
+		return nil
+	}
+	return line[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
+}
+
 var newline = []byte("\n")
 
 func writeRaw(w io.Writer, line, mark []byte) error {

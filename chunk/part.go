@@ -123,7 +123,7 @@ func (p *Part) Fail(r Record, e *fault.Error) error {
 	if err != nil {
 		return storage(err)
 	}
-	return p.note(r, e, at)
+	return p.note(r, e, at, string(markOf(r.Data)))
 }
 
 // step is where a record failed: the one of a chain that said so, or the kernel.
@@ -142,7 +142,7 @@ func (p *Part) Pass(r Record) error {
 	if err := writeAll(p.failed(), r.Data, newline); err != nil {
 		return storage(err)
 	}
-	return p.note(r, fault.New(fault.Upstream, "the record came in with an _error"), at)
+	return p.note(r, fault.New(fault.Upstream, "the record came in with an _error"), at, "")
 }
 
 // failed is where the one line of a failed record goes.
@@ -155,8 +155,8 @@ func (p *Part) failed() *stream {
 }
 
 // note writes a line of failures.jsonl, and books the failure; at is where in the
-// results the record stands, or would.
-func (p *Part) note(r Record, e *fault.Error, at int64) error {
+// results the record stands, or would, and replaced the mark that it came in with.
+func (p *Part) note(r Record, e *fault.Error, at int64, replaced string) error {
 	kind := KindStats{Count: 1, Example: e.Message, Detail: e.Detail, Line: r.Line}
 	if len(kind.Example) > maxExample {
 		kind.Example = strings.ToValidUTF8(kind.Example[:maxExample], "") + "…"
@@ -167,8 +167,10 @@ func (p *Part) note(r Record, e *fault.Error, at int64) error {
 	p.tally.Add(Tally{Kinds: map[string]KindStats{e.Kind.String(): kind}})
 	line, err := Failure{
 		At: at, Size: p.files[results].sum.Bytes - at,
-		Record: r.Index, Line: r.Line, File: p.options.Chunk.File, Offset: r.Offset, Length: int64(len(r.Data)),
+		Record: r.Index, Line: r.Line, File: p.options.Chunk.File, Offset: r.Offset,
+		Length: int64(len(r.Data)), CRC32C: CRC(crc32.Checksum(r.Data, castagnoli)),
 		Kind: e.Kind, Message: e.Message, Step: p.step(e), Detail: e.Detail, Device: p.options.Device,
+		Replaced: replaced,
 	}.appendLine(nil)
 	if err != nil {
 		return err

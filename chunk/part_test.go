@@ -56,8 +56,8 @@ func TestPart(t *testing.T) {
 	const (
 		marked   = `{"a":1,"_error":{"kind":"record","message":"bad","step":"embed","line":9}}` + "\n"
 		passed   = `{"_error":1}` + "\n"
-		failures = `{"at":%16d,"size":%d,"record":5,"line":9,"file":"in.jsonl","offset":70,"length":7,"kind":"record","message":"bad","step":"embed","detail":"trace","device":"GPU 0"}` + "\n" +
-			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"kind":"upstream","message":"the record came in with an _error","step":"embed","device":"GPU 0"}` + "\n"
+		failures = `{"at":%16d,"size":%d,"record":5,"line":9,"file":"in.jsonl","offset":70,"length":7,"crc32c":"cff7d56a","kind":"record","message":"bad","step":"embed","detail":"trace","device":"GPU 0"}` + "\n" +
+			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"crc32c":"12630585","kind":"upstream","message":"the record came in with an _error","step":"embed","device":"GPU 0"}` + "\n"
 	)
 	inPlace := fmt.Sprintf(failures, 4, len(marked), 4+len(marked), len(passed))
 	apart := fmt.Sprintf(failures, 4, 0, 4, 0)
@@ -224,7 +224,7 @@ func TestPartStorageFails(t *testing.T) {
 func TestFailureNames(t *testing.T) {
 	line, err := Failure{At: 7, Kind: fault.OOM, Message: "m"}.appendLine(nil)
 	must(t, err)
-	const want = `{"at":               7,"size":0,"record":0,"line":0,"file":"","offset":0,"length":0,"kind":"oom","message":"m"}` + "\n"
+	const want = `{"at":               7,"size":0,"record":0,"line":0,"file":"","offset":0,"length":0,"crc32c":"00000000","kind":"oom","message":"m"}` + "\n"
 	if string(line) != want {
 		t.Errorf("%s, want %s", line, want)
 	}

@@ -17,10 +17,12 @@ import (
 // Retried is a finished job's output with the results of its failed records
 // computed again.
 type Retried struct {
-	// Input is the job's input; Output, Errors and Failures its results.
-	Input, Output, Errors, Failures string
+	// Output, Errors and Failures are the job's results.
+	Output, Errors, Failures string
 	// Parts are those of an output that is a folder; nil for a file.
 	Parts []ManifestPart
+	// Failed are the failed records, of CopyFailed.
+	Failed string
 	// Again is the framed output of the job that computed the failed records
 	// again, in order, and AgainFailures those that failed again.
 	Again, AgainFailures string
@@ -45,7 +47,9 @@ var NextFiles = [3]string{"output.next", "errors.next", "failures.next"}
 // merger is a merge at work.
 type merger struct {
 	Retried
-	input       *os.File
+	failed      *os.File
+	position    int64      // in failed: up to here all is done
+	kept        *keptLines // failed records that have a file of their own
 	again       *bufio.Reader
 	failedAgain map[int64]Failure
 	results     *rewriter
@@ -68,6 +72,11 @@ func (r Retried) Merge() (Merged, error) {
 		if err := m.results.reach(f); err != nil {
 			return err
 		}
+		if m.kept != nil {
+			if _, err := m.kept.line(f); err != nil {
+				return err
+			}
+		}
 		if f.Kind == fault.Upstream {
 			return m.keep(f)
 		}
@@ -84,10 +93,16 @@ func (r Retried) Merge() (Merged, error) {
 }
 
 func (m *merger) open() (err error) {
-	if m.input, err = os.Open(m.Input); err != nil {
-		return fault.New(fault.Usage, "open input: %w", err)
+	if m.failed, err = os.Open(m.Failed); err != nil {
+		return fault.New(fault.Storage, "open retry input: %w", err)
 	}
-	m.closers = append(m.closers, m.input)
+	m.closers = append(m.closers, m.failed)
+	m.position = int64(len(failedStart))
+	if m.Errors != "" {
+		if m.kept, err = m.openKept(); err != nil {
+			return err
+		}
+	}
 	if m.results, err = openRewriter(m.Output, filepath.Join(m.Dir, NextFiles[results]), m.Parts); err != nil {
 		return err
 	}
@@ -113,18 +128,12 @@ func (m *merger) open() (err error) {
 // keep leaves a record that came in with a mark as it is.
 func (m *merger) keep(f Failure) error {
 	at := m.results.at()
-	if m.Errors == "" {
+	if m.kept == nil {
 		if err := m.results.keep(f.At + f.Size); err != nil {
 			return err
 		}
-	} else {
-		data, err := m.record(f)
-		if err != nil {
-			return err
-		}
-		if err := writeAll(m.errors, data, newline); err != nil {
-			return storage(err)
-		}
+	} else if err := writeAll(m.errors, m.kept.mapped.data); err != nil {
+		return storage(err)
 	}
 	return m.note(f, at)
 }
@@ -157,7 +166,7 @@ func (m *merger) replace(f Failure, index int64) error {
 	if m.Errors != "" {
 		to = m.errors
 	}
-	if err := WriteMarked(to, data, Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, Line: f.Line}); err != nil {
+	if err := WriteMarked(to, data, f.mark()); err != nil {
 		return storage(err)
 	}
 	return m.note(f, at)
@@ -172,22 +181,21 @@ func (m *merger) nextFrame() (int64, error) {
 	return strconv.ParseInt(strings.TrimSuffix(line, "\n"), 10, 64)
 }
 
-// record returns the failed record from the input. It is mapped: it may have
-// failed because it is too long to be read.
+// record is the next failed record, as it came in. It is mapped: it may have failed
+// because it is too long to be read.
 func (m *merger) record(f Failure) ([]byte, error) {
 	m.mapped.unmap()
 	m.mapped = mapping{}
-	info, err := m.input.Stat()
-	if err != nil || f.Offset < 0 || f.Length < 0 || f.Offset+f.Length > info.Size() {
-		return nil, fault.New(fault.Conflict, "the input %s was changed: it has no record at byte %d", m.Input, f.Offset)
+	size := f.Length + int64(len(failedEnd))
+	info, err := m.failed.Stat()
+	if err != nil || f.Length < 0 || m.position+size > info.Size() {
+		return nil, fault.New(fault.Conflict, "%s was changed: it has no record at byte %d", m.Failed, m.position)
 	}
-	if f.Length == 0 {
-		return nil, nil
+	if m.mapped, err = mapFile(m.failed, m.position, size); err != nil {
+		return nil, fault.New(fault.Storage, "read retry input: %w", err)
 	}
-	if m.mapped, err = mapFile(m.input, f.Offset, f.Length); err != nil {
-		return nil, fault.New(fault.Storage, "read input: %w", err)
-	}
-	return m.mapped.data, nil
+	m.position += size
+	return m.mapped.data[:f.Length], nil
 }
 
 // skipMark passes over the old mark, if it is the one that the job wrote.
@@ -196,8 +204,7 @@ func (m *merger) skipMark(f Failure, data []byte) error {
 		return nil
 	}
 	same := &comparer{with: bufio.NewReader(m.results.section(f.Size))}
-	mark := Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, Line: f.Line}
-	if err := WriteMarked(same, data, mark); err != nil || same.size != f.Size {
+	if err := WriteMarked(same, data, f.mark()); err != nil || same.size != f.Size {
 		return fault.New(fault.Conflict, "%s was changed since the job wrote it: at byte %d there should be the failed record of line %d",
 			m.Output, f.At, f.Line)
 	}
@@ -258,6 +265,9 @@ func (m *merger) close() {
 		if next != nil {
 			next.file.Close()
 		}
+	}
+	if m.kept != nil {
+		m.kept.close()
 	}
 	if m.results != nil {
 		m.results.close()

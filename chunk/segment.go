@@ -125,11 +125,15 @@ type Failure struct {
 	File    string     `json:"file"`
 	Offset  int64      `json:"offset"`
 	Length  int64      `json:"length"`
+	CRC32C  CRC        `json:"crc32c"`
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
 	Step    string     `json:"step,omitempty"`
 	Detail  string     `json:"detail,omitempty"`
 	Device  string     `json:"device,omitempty"`
+	// Replaced is the _error that the record came in with, where another stands in
+	// its place now.
+	Replaced string `json:"replaced,omitempty"`
 }
 
 // The files of a part: results, failed records where they have a file of their

@@ -64,7 +64,7 @@ func (i *inputPrint) note(info os.FileInfo) {
 // takeFingerprint reads what the configuration names. files are the kernel's.
 func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
-		Input:  inputPrint{Path: absolute(c.Input), Offset: c.Offset, Limit: c.Limit},
+		Input:  inputPrint{Path: c.Input, Offset: c.Offset, Limit: c.Limit},
 		Kernel: kernelPrint{Name: c.Kernel, Mode: c.ExecMode},
 		Output: outputPrint{
 			Parts: keepsParts(c.Output), Keep: c.Keep,
@@ -81,11 +81,14 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 		}
 		f.Config = compact.Bytes()
 	}
-	info, err := os.Stat(c.Input)
-	if err != nil {
-		return f, fault.New(fault.Usage, "input: %w", err)
+	if c.Input != "-" {
+		f.Input.Path = absolute(c.Input)
+		info, err := os.Stat(c.Input)
+		if err != nil {
+			return f, fault.New(fault.Usage, "input: %w", err)
+		}
+		f.Input.note(info)
 	}
-	f.Input.note(info)
 	for _, path := range files {
 		sum, err := sumFile(path)
 		if err != nil {

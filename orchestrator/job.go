@@ -355,6 +355,11 @@ func (j *job) finish(err error) Report {
 	report := j.report
 	j.mu.Unlock()
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
+	if err == nil && j.config.Input == "-" && !isStream(j.config.Output) {
+		// It cannot be gone on with, only be retried: without a journal beside it,
+		// job.json is of a job that is finished.
+		_ = j.folder.save(j.prepared.manifest(report.Started.UTC()))
+	}
 	clean := cleans(j.config, report)
 	if err == nil && (saved || clean) { // else the same command can still end it
 		j.folder.finish(clean)

@@ -165,13 +165,12 @@ func prepare(ctx context.Context, config Config, before *earlier, note func(stri
 
 // compare takes the fingerprint and holds it against the earlier job's.
 func (p *prepared) compare() (err error) {
-	if p.config.Input == "-" {
-		return nil
-	}
 	if p.print, err = takeFingerprint(p.config, p.files); err != nil {
 		return err
 	}
-	p.print.Input.note(p.input.was) // as it was before it was cut
+	if p.input != nil {
+		p.print.Input.note(p.input.was) // as it was before it was cut
+	}
 	if p.earlier == nil {
 		return nil
 	}

@@ -198,7 +198,7 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *ch
 func (p *prepared) manifest(created time.Time) manifest {
 	m := manifest{
 		Version: manifestVersion, Created: created,
-		Input: absolute(p.config.Input), Output: absolute(p.config.Output), Errors: p.print.Output.Errors,
+		Input: p.print.Input.Path, Output: absolute(p.config.Output), Errors: p.print.Output.Errors,
 		Kernel: p.config.Kernel, Fingerprint: p.print, Cut: p.cut,
 	}
 	if keepsParts(p.config.Output) {

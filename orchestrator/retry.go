@@ -1,12 +1,10 @@
 package orchestrator
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -116,27 +114,15 @@ func (r *retry) load() (err error) {
 	return r.unchanged()
 }
 
-// unchangedInput refuses an input that is not the job's any more.
-func (r *retry) unchangedInput() error {
-	was := r.manifest.Fingerprint.Input
-	info, err := os.Stat(was.Path)
-	if err != nil {
-		return fault.New(fault.Usage, "the job's input is gone: %w", err)
-	}
-	if info.Size() != was.Size || !info.ModTime().UTC().Equal(was.Modified) {
-		return fault.New(fault.Conflict, "the input %s was changed since the job read it", was.Path)
-	}
-	return nil
-}
-
-// unchanged refuses an input or an output that is not the job's any more.
+// unchanged refuses an output that is not the job's any more. The input is not
+// looked at: failed records are kept in the output.
 func (r *retry) unchanged() error {
-	if err := r.unchangedInput(); err != nil {
-		return err
-	}
 	output, err := os.Stat(r.manifest.Output)
 	if err != nil {
 		return fault.New(fault.Usage, "the job's output is gone: %w", err)
+	}
+	if r.manifest.Errors != "" && isStream(r.manifest.Errors) {
+		return fault.New(fault.Usage, "the failed records are not kept: they went to %s", r.manifest.Errors)
 	}
 	if keepsParts(r.manifest.Output) {
 		return r.unchangedParts()
@@ -186,45 +172,13 @@ func (r *retry) collect() (count int64, err error) {
 	if err := os.Mkdir(r.folder.join(retryDir), 0o777); err != nil {
 		return 0, fault.New(fault.Storage, "make retry folder: %w", err)
 	}
-	if count, err = copyFailed(r.manifest.Input, failuresPath, path+".tmp"); err != nil {
+	if count, err = r.results().CopyFailed(path + ".tmp"); err != nil {
 		return 0, err
 	}
 	if count == 0 {
 		return 0, os.RemoveAll(r.folder.join(retryDir))
 	}
 	if err := os.Rename(path+".tmp", path); err != nil {
-		return 0, fault.New(fault.Storage, "make retry input: %w", err)
-	}
-	return count, nil
-}
-
-// copyFailed copies the failed records from the input, one a line.
-func copyFailed(inputPath, failuresPath, path string) (count int64, err error) {
-	input, err := os.Open(inputPath)
-	if err != nil {
-		return 0, fault.New(fault.Usage, "open input: %w", err)
-	}
-	defer input.Close()
-	file, err := os.Create(path)
-	if err != nil {
-		return 0, fault.New(fault.Storage, "make retry input: %w", err)
-	}
-	defer file.Close()
-	out := bufio.NewWriterSize(file, 1<<20)
-	err = chunk.ReadFailures(failuresPath, func(f chunk.Failure) error {
-		if f.Kind == fault.Upstream {
-			return nil
-		}
-		count++
-		if _, err := io.Copy(out, io.NewSectionReader(input, f.Offset, f.Length)); err != nil {
-			return fault.New(fault.Storage, "make retry input: %w", err)
-		}
-		return out.WriteByte('\n')
-	})
-	if err != nil {
-		return 0, err
-	}
-	if err := out.Flush(); err != nil {
 		return 0, fault.New(fault.Storage, "make retry input: %w", err)
 	}
 	return count, nil
@@ -248,23 +202,24 @@ func (r *retry) again() Config {
 	return c
 }
 
-// merge makes the new files and gives them the old ones' names.
-func (r *retry) merge(again Report) (Report, error) {
-	dir := r.folder.join(retryDir)
-	subFolder := filepath.Join(dir, "out.jsonl.gpurun")
-	old := chunk.Retried{
-		Input: r.manifest.Input, Output: r.manifest.Output, Errors: r.manifest.Errors,
-		Failures: r.folder.join(chunk.FailuresFile),
-		Again:    filepath.Join(dir, "out.jsonl"), AgainFailures: filepath.Join(subFolder, chunk.FailuresFile),
-		Step: again.Kernel, Dir: r.folder.path,
-	}
+// results are those of the job.
+func (r *retry) results() chunk.Retried {
+	old := chunk.Retried{Output: r.manifest.Output, Errors: r.manifest.Errors, Failures: r.folder.join(chunk.FailuresFile)}
 	if r.parts != nil {
 		old.Parts = r.parts.Parts
 	}
+	return old
+}
+
+// merge makes the new files and gives them the old ones' names.
+func (r *retry) merge(again Report) (Report, error) {
+	dir := r.folder.join(retryDir)
+	old := r.results()
+	old.Failed = filepath.Join(dir, "in.jsonl")
+	old.Again = filepath.Join(dir, "out.jsonl")
+	old.AgainFailures = filepath.Join(dir, "out.jsonl.gpurun", chunk.FailuresFile)
+	old.Step, old.Dir = again.Kernel, r.folder.path
 	merged, err := old.Merge()
-	if err == nil {
-		err = r.unchangedInput() // failed records were copied from it
-	}
 	if err != nil {
 		return r.report, err
 	}

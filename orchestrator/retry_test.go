@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -52,8 +54,11 @@ func (m *mending) Process(_ context.Context, batch plugins.Batch, results *plugi
 // TestRetryIsAsIfItHadNeverFailed: a job and a retry with a repaired kernel give
 // the bytes that the repaired kernel would have given at once.
 func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
-	for _, form := range []struct{ apart, parts bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
-		t.Run(fmt.Sprintf("errors apart %t, parts %t", form.apart, form.parts), func(t *testing.T) {
+	forms := []struct{ apart, parts, stream bool }{
+		{}, {apart: true}, {parts: true}, {apart: true, parts: true}, {stream: true}, {apart: true, stream: true}, {parts: true, stream: true},
+	}
+	for _, form := range forms {
+		t.Run(fmt.Sprintf("errors apart %t, parts %t, a stream %t", form.apart, form.parts, form.stream), func(t *testing.T) {
 			t.Parallel()
 			apart := form.apart
 			seed := rand.Uint64()
@@ -69,6 +74,9 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 					in.WriteString("no JSON\n")
 				case 2:
 					in.WriteString("{\"up\":1,\"_error\":{}}\n")
+				case 3:
+					odd := []string{"\r\r\n", "\ufeff{}\n", "\ufeff\n", "{\"_raw\":\"x\",\"do\":\"fail\"}\r\n", "\"\xff\n"}
+					in.WriteString(odd[random.IntN(len(odd))])
 				}
 				fmt.Fprintf(&in, "{\"id\":%d,\"do\":%q,\"then\":%q}\n", i,
 					does[random.IntN(5)], []string{"same", "two", "drop", "fail"}[random.IntN(4)])
@@ -88,7 +96,13 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				output = func() string { return concatenated(d) }
 			}
 			wanted := mustRun(t, d, want)
+			if form.stream {
+				config.Input, config.Stdin, config.ChunkRecords = "-", strings.NewReader(in.String()), 100
+			}
 			mustRun(t, d, config)
+			if err := os.Remove(d.join("in.jsonl")); err != nil { // nobody needs it
+				t.Fatal(err)
+			}
 
 			again := orchestrator.Config{Output: config.Output, GPUs: "cpu:2", BatchSize: 5, KernelConfig: []byte(`{"Repaired":true}`)}
 			report, err := orchestrator.Retry(context.Background(), again)
@@ -131,5 +145,45 @@ func TestStreamInPieces(t *testing.T) {
 	})
 	if err != nil || out.String() != input {
 		t.Errorf("%v, same %t", err, out.String() == input)
+	}
+}
+
+// TestRetryOfChangedFailures: failed records are taken from where they are kept, if
+// that is as the job left it.
+func TestRetryOfChangedFailures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		apart  bool
+		change func(text string) string
+	}{
+		"another record": {false, func(text string) string { return strings.Replace(text, `"id":3`, `"di":3`, 1) }},
+		"another mark":   {false, func(text string) string { return strings.Replace(text, "not yet", "not now", 1) }},
+		"a line less":    {true, func(text string) string { return text[strings.Index(text, "\n")+1:] }},
+		"a line more":    {true, func(text string) string { return text + "{}\n" }},
+		"lines change place": {true, func(text string) string {
+			return text[strings.Index(text, "\n")+1:] + text[:strings.Index(text, "\n")+1]
+		}},
+		"empty": {true, func(string) string { return "" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, "{\"id\":1}\n{\"id\":2,\"do\":\"fail\"}\n{\"id\":3,\"do\":\"fail\",\"then\":\"fail\"}\n{\"id\":4}\n")
+			config, kept := d.config("test-mending"), "out.jsonl"
+			if c.apart {
+				kept = "errors.jsonl"
+				config.Errors = d.join(kept)
+			}
+			mustRun(t, d, config)
+			changed := c.change(d.read(kept))
+			if err := os.WriteFile(d.join(kept), []byte(changed), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			output := d.read("out.jsonl")
+			_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: config.Output, GPUs: "cpu:1", KernelConfig: []byte(`{"Repaired":true}`)})
+			wantFault(t, err, fault.Conflict, kept, "was changed")
+			if d.read("out.jsonl") != output || d.read(kept) != changed {
+				t.Error("a file was changed")
+			}
+		})
 	}
 }

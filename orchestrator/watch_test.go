@@ -1,7 +1,6 @@
 package orchestrator_test
 
 import (
-	"context"
 	"os"
 	"strings"
 	"sync"
@@ -133,30 +132,5 @@ func TestInputGrowsMeanwhile(t *testing.T) {
 	}
 	if all := strings.Join(notices, "\n"); strings.Count(all, "was appended to") != 1 {
 		t.Errorf("notices: %q", all)
-	}
-}
-
-// TestRetryInputChangedMeanwhile: failed records are copied from the input once
-// more; one that was changed by then is not copied from.
-func TestRetryInputChangedMeanwhile(t *testing.T) {
-	t.Parallel()
-	in := numbered(20) + strings.Repeat("{\"do\":\"fail\",\"then\":\"fail\"}\n", 5)
-	d := newJobDir(t, in)
-	c := d.config("test-mending")
-	c.Errors = d.join("errors.jsonl")
-	mustRun(t, d, c)
-	before := d.read("errors.jsonl")
-	again := orchestrator.Config{Output: c.Output, GPUs: "cpu:1"}
-	watch(&again, func(name string, _ int, _ orchestrator.Event) {
-		if name == "finished" {
-			if err := os.WriteFile(c.Input, []byte(strings.ReplaceAll(in, "then", "xxxx")), 0o666); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	_, err := orchestrator.Retry(context.Background(), again)
-	wantFault(t, err, fault.Conflict, "the input", "changed")
-	if d.read("errors.jsonl") != before {
-		t.Error("the failed records are of another input")
 	}
 }

@@ -15,9 +15,10 @@ changes at once, when all of it is done; interrupted, the same command goes on.
   gpurun retry out/
 
 The kernel and its configuration are those of the job unless others are given.
-An input or output that was changed since the job is refused; of a folder of
-parts every part is read to see that. Records that came
-in with an "_error" stay as they are.`
+The failed records are taken from where they are kept: the input may be gone, or
+have been a stream. An output that was changed since the job is refused; of a
+folder of parts every part is read to see that. Records that came in with an
+"_error" stay as they are.`
 
 func newRetry() *cobra.Command {
 	f := &runFlags{}

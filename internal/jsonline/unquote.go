@@ -2,6 +2,7 @@ package jsonline
 
 import (
 	"bytes"
+	"io"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -55,6 +56,38 @@ func hex4(s []byte) rune {
 // quotes, stands for. Halves of surrogate pairs become the replacement character.
 func AppendUnquoted(dst, value []byte) []byte {
 	return appendUnquoted(dst, value[1:len(value)-1])
+}
+
+// WriteUnquoted writes the text that value, a valid JSON string with its quotes,
+// stands for, and needs no memory of its size.
+func WriteUnquoted(w io.Writer, value []byte) error {
+	const most = 4 << 10
+	s := value[1 : len(value)-1]
+	buffer := make([]byte, 0, most)
+	for len(s) > 0 {
+		n := escapedEnd(s, most)
+		buffer = appendUnquoted(buffer[:0], s[:n])
+		if _, err := w.Write(buffer); err != nil {
+			return err
+		}
+		s = s[n:]
+	}
+	return nil
+}
+
+// escapedEnd is where s, longer than most bytes, can be cut near there: not in an
+// escape, nor between the two of a pair.
+func escapedEnd(s []byte, most int) int {
+	end := 0
+	for end < min(len(s), most) {
+		plain := bytes.IndexByte(s[end:min(len(s), most)], '\\')
+		if plain < 0 {
+			return min(len(s), most)
+		}
+		_, size := unescape(s[end+plain:])
+		end += plain + size
+	}
+	return end
 }
 
 // appendUnquoted appends what s stands for.

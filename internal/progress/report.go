@@ -187,11 +187,11 @@ func goOn(r orchestrator.Report) string {
 	return "; the same command goes on"
 }
 
-// retryCommand is what runs the failed records of a finished job again; "" of a stream,
-// whose folder has another name.
+// retryCommand is what runs the failed records of a finished job again; "" where the
+// output is a stream: the folder has another name then.
 func retryCommand(r orchestrator.Report) string {
 	folder := filepath.Clean(r.Output) + ".gpurun"
-	if goOn(r) == "" || filepath.Base(r.Folder) != filepath.Base(folder) {
+	if filepath.Base(r.Folder) != filepath.Base(folder) {
 		return ""
 	}
 	if full, err := filepath.Abs(folder); err != nil || full != r.Folder {
