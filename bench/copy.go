@@ -33,6 +33,10 @@ func (b *bench) echo() error {
 			return timed(nil, "sh", "-c", `cp "$0" "$1" && sync "$1"`, input, copied)
 		}},
 		{"gpurun", func() (time.Duration, error) { return b.job(input, "-k", "echo", "--gpus", "cpu:2") }},
+		{"gpurun, piped", func() (time.Duration, error) {
+			defer b.remove("copy.jsonl.gpurun")
+			return timed(nil, "sh", "-c", `cat "$0" | "$1" run - -o "$2" -q -k echo --gpus cpu:2`, input, b.gpurun, copied)
+		}},
 		{"parallel", func() (time.Duration, error) { return b.parallel(input, copied, false) }},
 		{"parallel, synced", func() (time.Duration, error) { return b.parallel(input, copied, true) }},
 		{"pool", func() (time.Duration, error) { return timed(nil, "python3", "bench/pool.py", input, copied) }},
@@ -53,6 +57,7 @@ func (b *bench) echo() error {
 		}
 	}
 	b.addRatio("echo 1 GB, file to file, against dd with fsync", times, "gpurun", "dd", "<=", 2)
+	b.addRatio("… from standard input, against from the file", times, "gpurun, piped", "gpurun", "", 0)
 	if len(times["parallel"]) > 0 {
 		b.addRatio("GNU parallel --pipe-part -k cat, and its output synced, against echo", times, "parallel, synced", "gpurun", ">=", 2)
 		b.addRatio("… not synced", times, "parallel", "gpurun", ">=", 2)

@@ -49,6 +49,13 @@ type Source interface {
 	Close() error
 }
 
+// Streamed is a source whose Next may have to wait for whoever writes the stream.
+type Streamed interface {
+	Source
+	// Ready reports whether Next would return at once.
+	Ready() bool
+}
+
 // Limits is what of the input is used.
 type Limits struct {
 	// Offset is the number of records to pass over.

@@ -3,6 +3,7 @@ package chunk
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ const (
 	// spoolAhead is how many chunks a stream is read ahead of the workers: the
 	// spool takes disk, and a fast producer must wait.
 	spoolAhead = 8
+	// longestHeld is how much of a line that has not ended is kept in memory.
+	longestHeld = 1 << 20
 )
 
 // SpoolOptions say how a stream becomes chunks.
@@ -71,17 +74,11 @@ func Spool(r io.Reader, options SpoolOptions) (Source, error) {
 	return s, nil
 }
 
-// read is a line of the stream, or its end.
-type read struct {
-	line []byte
-	err  error
-}
-
 func (s *spool) run(ctx context.Context, r io.Reader) {
 	defer close(s.stopped)
 	defer close(s.chunks)
 	w := &spoolWriter{spool: s, ctx: ctx, line: 1}
-	err := w.copy(readLines(ctx, r))
+	err := w.copy(readBlocks(ctx, r))
 	if err == nil {
 		err = w.cut()
 	}
@@ -98,34 +95,6 @@ func (s *spool) run(ctx context.Context, r io.Reader) {
 	s.mu.Unlock()
 }
 
-// readLines reads in a goroutine of its own, so that a stream that pauses does
-// not hold back what is there. A line may come in pieces; the last has its end.
-func readLines(ctx context.Context, r io.Reader) <-chan read {
-	lines := make(chan read, 64)
-	go func() {
-		defer close(lines)
-		in := bufio.NewReaderSize(r, 1<<20)
-		for first := true; ; first = false {
-			piece, err := in.ReadSlice('\n')
-			if first { // not by a Peek, which would wait for three bytes
-				piece = bytes.TrimPrefix(piece, byteOrderMark)
-			}
-			if errors.Is(err, bufio.ErrBufferFull) {
-				err = nil
-			}
-			select {
-			case lines <- read{line: bytes.Clone(piece), err: err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return lines
-}
-
 // spoolWriter fills one spool file after the other.
 type spoolWriter struct {
 	spool *spool
@@ -135,40 +104,45 @@ type spoolWriter struct {
 	file   *os.File
 	out    *bufio.Writer
 
-	inLine  bool  // the last piece had no end yet
-	blank   bool  // the line so far is white space
-	skip    bool  // the line belongs to a record before Limits.Offset
-	seen    int64 // records, those passed over included
-	line    int64 // number of the next line
+	held    []byte // the beginning of a line
+	inLine  bool   // or it is written already
+	blank   bool   // the line so far is white space
+	skip    bool   // the line belongs to a record before Limits.Offset
+	seen    int64  // records, those passed over included
+	line    int64  // number of the next line
 	current Chunk
 	lines   int64 // in the current chunk
 }
 
-func (w *spoolWriter) copy(lines <-chan read) error {
+func (w *spoolWriter) copy(in blocks) error {
 	var flush <-chan time.Time
+	timed := 0 // the chunk that flush is of
 	for {
 		select {
-		case piece, ok := <-lines:
+		case block, ok := <-in.filled:
 			if !ok {
 				return w.ctx.Err()
 			}
-			if err := w.take(piece.line); err != nil {
+			if err := w.take(block.data); err != nil {
 				return err
 			}
-			if errors.Is(piece.err, io.EOF) {
-				return w.endLine()
+			if errors.Is(block.err, io.EOF) {
+				err := w.takeHeld()
+				w.endLine()
+				return err
 			}
-			if piece.err != nil {
-				return fault.New(fault.Storage, "read input: %w", piece.err)
+			if block.err != nil {
+				return fault.New(fault.Storage, "read input: %w", block.err)
 			}
 			if w.done() {
 				return nil
 			}
+			in.empty <- block.data
 			switch {
 			case w.current.Records == 0:
 				flush = nil
-			case flush == nil && w.spool.options.Flush > 0:
-				flush = time.After(w.spool.options.Flush)
+			case (flush == nil || timed != w.number) && w.spool.options.Flush > 0:
+				flush, timed = time.After(w.spool.options.Flush), w.number
 			}
 		case <-flush:
 			flush = nil
@@ -189,47 +163,111 @@ func (w *spoolWriter) done() bool {
 	return limit > 0 && !w.inLine && w.seen-w.spool.options.Offset >= limit
 }
 
-// take writes a piece of a line.
-func (w *spoolWriter) take(piece []byte) error {
-	if len(piece) == 0 {
-		return nil
-	}
-	if !w.inLine {
-		w.inLine, w.blank = true, true
-		w.skip = w.seen < w.spool.options.Offset
-	}
-	w.blank = w.blank && len(bytes.Trim(piece, " \t\r\n")) == 0
-	if !w.skip {
-		if err := w.write(piece); err != nil {
-			return fault.New(fault.Storage, "spool input: %w", err)
+// take writes what is whole lines, and holds the rest back until it is one, or too
+// long to be held: a stream may pause within a line.
+func (w *spoolWriter) take(data []byte) error {
+	if len(w.held) > 0 {
+		end := bytes.IndexByte(data, '\n') + 1
+		if end == 0 {
+			return w.hold(data)
+		}
+		line := append(w.held, data[:end]...)
+		w.held, data = line[:0], data[end:]
+		if err := w.takeLines(line); err != nil {
+			return err
 		}
 	}
-	if piece[len(piece)-1] == '\n' {
-		return w.endLine()
+	end := bytes.LastIndexByte(data, '\n') + 1
+	if w.inLine && end == 0 {
+		end = len(data)
 	}
+	if err := w.takeLines(data[:end]); err != nil {
+		return err
+	}
+	return w.hold(data[end:])
+}
+
+func (w *spoolWriter) hold(data []byte) error {
+	w.held = append(w.held, data...)
+	if len(w.held) < longestHeld {
+		return nil
+	}
+	return w.takeHeld()
+}
+
+func (w *spoolWriter) takeHeld() error {
+	line := w.held
+	w.held = nil
+	return w.takeLines(line)
+}
+
+// takeLines writes lines, of which the first may have begun before, and the last may
+// end later; what is behind the limit is left out.
+func (w *spoolWriter) takeLines(data []byte) error {
+	from, at := 0, 0 // what is between them is of the current chunk, and not written yet
+	for at < len(data) && !w.done() {
+		if err := w.beginLine(); err != nil {
+			return spoolFault(err)
+		}
+		line, _, ended := bytes.Cut(data[at:], newline)
+		at += len(line)
+		if ended {
+			at++
+		}
+		w.blank = w.blank && len(bytes.Trim(line, " \t\r")) == 0
+		if w.skip {
+			from = at
+		}
+		if !ended {
+			break
+		}
+		w.endLine()
+		if length := w.current.Length + int64(at-from); w.current.Records >= w.spool.options.ChunkRecords || length >= spoolBytes {
+			if err := w.write(data[from:at]); err != nil {
+				return spoolFault(err)
+			}
+			from = at
+			if err := w.cut(); err != nil {
+				return err
+			}
+		}
+	}
+	return spoolFault(w.write(data[from:at]))
+}
+
+func spoolFault(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.Storage, "spool input: %w", err)
+}
+
+// beginLine opens a spool file if the line is the first of a chunk.
+func (w *spoolWriter) beginLine() error {
+	if w.inLine {
+		return nil
+	}
+	w.inLine, w.blank = true, true
+	w.skip = w.seen < w.spool.options.Offset
+	if w.skip || w.file != nil {
+		return nil
+	}
+	path := filepath.Join(w.spool.options.Dir, fmt.Sprintf("spool-%06d.jsonl", w.number))
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	w.number++
+	w.file, w.out = file, bufio.NewWriterSize(file, 256<<10)
+	w.current = Chunk{File: path, First: w.seen, Line: w.line}
+	w.lines = 0
 	return nil
 }
 
-func (w *spoolWriter) write(piece []byte) error {
-	if w.file == nil {
-		path := filepath.Join(w.spool.options.Dir, fmt.Sprintf("spool-%06d.jsonl", w.number))
-		file, err := os.Create(path)
-		if err != nil {
-			return err
-		}
-		w.number++
-		w.file, w.out = file, bufio.NewWriterSize(file, 256<<10)
-		w.current = Chunk{File: path, First: w.seen, Line: w.line}
-		w.lines = 0
-	}
-	w.current.Length += int64(len(piece))
-	_, err := w.out.Write(piece)
-	return err
-}
-
-func (w *spoolWriter) endLine() error {
+// endLine counts the line, if one was begun.
+func (w *spoolWriter) endLine() {
 	if !w.inLine {
-		return nil
+		return
 	}
 	w.inLine = false
 	w.line++
@@ -237,16 +275,21 @@ func (w *spoolWriter) endLine() error {
 		w.seen++
 	}
 	if w.skip {
-		return nil
+		return
 	}
 	w.lines++
 	if !w.blank {
 		w.current.Records++
 	}
-	if w.current.Records >= w.spool.options.ChunkRecords || w.current.Length >= spoolBytes {
-		return w.cut()
+}
+
+func (w *spoolWriter) write(data []byte) error {
+	if len(data) == 0 {
+		return nil
 	}
-	return nil
+	w.current.Length += int64(len(data))
+	_, err := w.out.Write(data)
+	return err
 }
 
 // cut closes the spool file and hands it over as a chunk.
@@ -254,11 +297,8 @@ func (w *spoolWriter) cut() error {
 	if w.file == nil {
 		return nil
 	}
-	if err := w.out.Flush(); err != nil {
-		return fault.New(fault.Storage, "spool input: %w", err)
-	}
-	if err := w.file.Close(); err != nil {
-		return fault.New(fault.Storage, "spool input: %w", err)
+	if err := cmp.Or(w.out.Flush(), w.file.Close()); err != nil {
+		return spoolFault(err)
 	}
 	c := w.current
 	w.file, w.current = nil, Chunk{}
@@ -295,6 +335,16 @@ func (s *spool) Next(ctx context.Context) (Chunk, error) {
 		return c.chunk, c.err
 	case <-ctx.Done():
 		return Chunk{}, ctx.Err()
+	}
+}
+
+// Ready: a chunk, or the end, is at hand.
+func (s *spool) Ready() bool {
+	select {
+	case <-s.stopped:
+		return true
+	default:
+		return len(s.chunks) > 0
 	}
 }
 

@@ -230,6 +230,57 @@ func (e *endless) Read(p []byte) (int, error) {
 	return copy(p, fmt.Sprintf("%d\n", e.lines.Add(1))), nil
 }
 
+// TestSpoolFullChunks: a stream that has to wait for the workers is no stream that
+// pauses: its chunks are whole, however long that takes.
+func TestSpoolFullChunks(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		data := strings.Repeat(strings.Repeat("x", 99)+"\n", 100_000)
+		source := openSpool(t, strings.NewReader(data), SpoolOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 777, Flush: time.Second, Ahead: 2})
+		for left := int64(100_000); left > 0; {
+			c, err := source.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Records != min(777, left) {
+				t.Errorf("a chunk of %d records, with %d left", c.Records, left)
+			}
+			left -= c.Records
+			source.Release(c)
+			time.Sleep(600 * time.Millisecond)
+		}
+		closeSource(t, source)
+	})
+}
+
+// TestSpoolReady: it is known whether Next would have to wait.
+func TestSpoolReady(t *testing.T) {
+	noLeaks(t)
+	r, w := io.Pipe()
+	source := openSpool(t, r, SpoolOptions{ChunkRecords: 1}).(Streamed)
+	awaitReady := func() {
+		for deadline := time.Now().Add(20 * time.Second); !source.Ready(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("it is never ready")
+			}
+		}
+	}
+	if source.Ready() {
+		t.Error("ready, with nothing to give")
+	}
+	fmt.Fprint(w, "1\n")
+	awaitReady()
+	if c, err := source.Next(t.Context()); err != nil || c.Records != 1 || source.Ready() {
+		t.Errorf("%+v, %v", c, err)
+	}
+	w.Close()
+	awaitReady()
+	if _, err := source.Next(t.Context()); err != io.EOF {
+		t.Errorf("%v", err)
+	}
+	closeSource(t, source)
+}
+
 // TestSpoolBackpressure: a fast producer waits; the disk does not fill.
 func TestSpoolBackpressure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")

@@ -112,8 +112,7 @@ func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, b
 		return task{}, false
 	}
 	suits := func(t task) bool { return t.fresh() && q.suits(t, device, slot) }
-	// A source that knows its total has everything at hand.
-	if _, known := q.source.Total(); known && !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) {
+	if !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) && q.atHand() {
 		q.read(ctx)
 	}
 	i := slices.IndexFunc(q.returned, suits)
@@ -121,6 +120,12 @@ func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, b
 		return task{}, false
 	}
 	return q.pick(i), true
+}
+
+// atHand reports whether the source can be asked without waiting for a stream.
+func (q *queue) atHand() bool {
+	stream, ok := q.source.(chunk.Streamed)
+	return !ok || stream.Ready()
 }
 
 // pick takes one of those that came back.

@@ -108,6 +108,29 @@ func TestTakeAhead(t *testing.T) {
 	}
 }
 
+// trickle is a source that has something to give now and then.
+type trickle struct {
+	listed
+	ready bool
+}
+
+func (s *trickle) Ready() bool { return s.ready }
+
+// Ahead of its time a slot gets of a stream what has come, and does not wait for more.
+func TestTakeAheadOfStream(t *testing.T) {
+	source := &trickle{listed: listed{1, 2, 3}}
+	q := newQueue(source)
+	q.join("A")
+	take(t, q, "A", 0)
+	if ahead, ok := q.takeAhead(t.Context(), "A", 0); ok {
+		t.Errorf("got %+v, which has not come yet", ahead)
+	}
+	source.ready = true
+	if ahead, ok := q.takeAhead(t.Context(), "A", 0); !ok || ahead.chunk.Records != 2 {
+		t.Errorf("got %+v, %v", ahead, ok)
+	}
+}
+
 // silent is a source that has nothing to give, and does not end.
 type silent struct{ listed }
 
