@@ -23,6 +23,9 @@ type State struct {
 	Segments []Segment
 	// Complete is set when only renaming was left.
 	Complete bool
+	// Proven is a segment in which the kernel has computed every record; nil if there
+	// is none.
+	Proven *Segment
 }
 
 // Replay works out the state. Entries that contradict each other are damage.
@@ -33,7 +36,7 @@ func Replay(entries []Entry) (State, error) {
 			return State{}, fault.New(fault.Conflict, "journal entry %d: %w; --fresh starts the job over", i+1, err)
 		}
 	}
-	s := State{Durable: r.durable, Runs: r.runs, Complete: r.complete}
+	s := State{Durable: r.durable, Runs: r.runs, Complete: r.complete, Proven: r.proven}
 	for _, segment := range r.live {
 		s.Segments = append(s.Segments, segment)
 	}
@@ -60,6 +63,7 @@ type replay struct {
 	runs     []Run
 	begun    bool // there was a durable point
 	complete bool
+	proven   *Segment
 }
 
 func (r *replay) apply(e Entry) error {
@@ -92,6 +96,9 @@ func (r *replay) add(s Segment) error {
 		return fmt.Errorf("record %d was committed twice", s.First)
 	}
 	r.live[s.First] = s
+	if r.proven == nil && s.Tally.Failed == 0 {
+		r.proven = &s
+	}
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 	}
 	works := j.before.Succeeded+j.before.Dropped > 0 // an earlier run has shown that
 	var same *fault.Error
-	workers, judged, sampled := 0, 0, false
+	workers, judged, sampled, proven := 0, 0, false, ""
 	for i := range j.slots {
 		s := &j.slots[i]
 		if s.retired {
@@ -69,11 +69,14 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 		if failed == nil || same != nil && same.Message != failed.Message {
 			return nil, false
 		}
-		if works && (s.first.Sampled || dies(failed)) {
+		if works && (s.first.Sampled || dies(failed)) && !s.first.Proven {
 			return nil, false // it may have been stopped in the search for just these records
 		}
 		same = failed
 		sampled = sampled || s.first.Sampled
+		if s.first.Proven {
+			proven = ", and one that an earlier run has computed,"
+		}
 		workers++
 		judged += s.first.Records
 	}
@@ -86,7 +89,7 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 		return nil, false
 	}
 	if sampled {
-		return fault.New(fault.Incompatible, "the kernel fails on everything: each record of the first batches that was tried alone failed by: %s", same.Message).
+		return fault.New(fault.Incompatible, "the kernel fails on everything: each record of the first batches that was tried alone%s failed by: %s", proven, same.Message).
 			WithDetail(same.Detail), false
 	}
 	if judged < wire.JudgedRecords { // a single record that fails proves nothing

@@ -23,6 +23,7 @@ func TestBreaker(t *testing.T) {
 	good := &wire.FirstBatch{}
 	died := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3")}
 	sampled := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3"), Sampled: true}
+	proven := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3"), Sampled: true, Proven: true}
 	tried := &wire.FirstBatch{Failed: fault.New(fault.Batch, "ValueError"), Sampled: true}
 	tests := []struct {
 		name    string
@@ -52,6 +53,8 @@ func TestBreaker(t *testing.T) {
 		{name: "samples died", firsts: []*wire.FirstBatch{sampled, died}, records: 20, trips: true},
 		{name: "gone on with", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, before: 100, trips: true},
 		{name: "gone on with at records that kill", firsts: []*wire.FirstBatch{sampled, sampled}, records: 1000, before: 100},
+		{name: "gone on with at records that kill, of which one was computed before", firsts: []*wire.FirstBatch{proven, proven}, records: 1000, before: 100, trips: true},
+		{name: "gone on with, and one computes it", firsts: []*wire.FirstBatch{proven, sampled}, records: 1000, before: 100},
 		{name: "gone on with at a batch of them", firsts: []*wire.FirstBatch{died, died}, records: 1000, before: 100},
 	}
 	for _, test := range tests {

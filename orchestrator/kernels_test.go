@@ -21,6 +21,7 @@ import (
 func testKernels() map[string]func() plugins.Kernel {
 	kernels := builtin.Kernels()
 	kernels["test-poison"] = func() plugins.Kernel { return &poison{} }
+	kernels["test-breakable"] = func() plugins.Kernel { return &breakable{} }
 	kernels["test-slow"] = func() plugins.Kernel { return &slow{} }
 	kernels["test-shapes"] = func() plugins.Kernel { return shapes{} }
 	kernels["test-where"] = func() plugins.Kernel { return &where{} }
@@ -36,6 +37,24 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-every"] = func() plugins.Kernel { return every{} }
 	kernels["test-reopen"] = func() plugins.Kernel { return &reopen{} }
 	return kernels
+}
+
+// breakable takes a while, and is poison to itself once there is a file Broken.
+type breakable struct {
+	poison
+	config struct{ Broken string }
+}
+
+func (b *breakable) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+	return config.Decode(&b.config)
+}
+
+func (b *breakable) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
+	time.Sleep(20 * time.Millisecond)
+	if _, err := os.Stat(b.config.Broken); err == nil {
+		os.Exit(7)
+	}
+	return b.poison.Process(ctx, batch, results)
 }
 
 // poison echoes, but does something bad to batches with a record that says so:

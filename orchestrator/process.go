@@ -304,6 +304,7 @@ func unusable(err error) error {
 // setup is what all workers of the job are told.
 func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
+		Proven: p.proven(),
 		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode,
 		Python: wire.Python{Interpreter: p.config.Python, IOWorkers: p.config.IOWorkers, NaN: p.config.NaN},
 		Dir:    p.config.Dir, SocketDir: socketDir,

@@ -207,3 +207,15 @@ func (p *prepared) manifest(created time.Time) manifest {
 	}
 	return m
 }
+
+// proven is what a kernel must be able to compute, if an earlier run has shown that.
+func (p *prepared) proven() *chunk.Chunk {
+	if p.earlier == nil || p.earlier.state.Proven == nil {
+		return nil
+	}
+	s := p.earlier.state.Proven
+	return &chunk.Chunk{
+		File: absolute(p.config.Input), First: s.First, Records: s.Tally.Records,
+		Offset: s.Start.Offset, Line: s.Start.Line, Length: s.Next.Offset - s.Start.Offset,
+	}
+}

@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,57 @@ func TestKernelThatMostlyDies(t *testing.T) {
 			report := mustRun(t, d, c)
 			if kinds := marks(t, d.read("out.jsonl")); report.Succeeded != 1 || kinds[good] != "" || report.Failed != int64(len(lines)-1) {
 				t.Errorf("report: %+v", report)
+			}
+		})
+	}
+}
+
+// TestGoneOnWithADeadKernel: a kernel that worked in an earlier run, and now ends with
+// every record, is told from records that it ends with.
+func TestGoneOnWithADeadKernel(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]bool{"the kernel": true, "the records": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lines := slices.Repeat([]string{"{}\n"}, 1000)
+			if !broken { // all of what the next run begins with
+				for i := 64; i < 160; i++ {
+					lines[i] = `{"poison":"exit"}` + "\n"
+				}
+			}
+			d := newJobDir(t, strings.Join(lines, ""))
+			c := d.config("test-breakable")
+			c.GPUs, c.BatchSize, c.ChunksPerGPU = "cpu:1", 32, 16
+			c.KernelConfig = fmt.Appendf(nil, `{"Broken":%q}`, d.join("broken"))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			first := c
+			first.OnEvent = func(e orchestrator.Event) {
+				if _, ok := e.(orchestrator.ChunkDone); ok {
+					cancel()
+				}
+			}
+			report, err := runContext(t, ctx, first)
+			wantFault(t, err, fault.Canceled)
+			if report.Succeeded < 64 || report.Pending < 500 {
+				t.Fatalf("report: %+v", report)
+			}
+			if broken {
+				if err := os.WriteFile(d.join("broken"), nil, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				report, err = run(t, c)
+				wantFault(t, err, fault.Incompatible, "fails on everything", "and one that an earlier run has computed", "exit status 7")
+				if report.Failed > 0 {
+					t.Errorf("report: %+v", report)
+				}
+				if err := os.Remove(d.join("broken")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			report = mustRun(t, d, c)
+			if bad := strings.Count(strings.Join(lines, ""), "poison"); report.Failed != int64(bad) {
+				t.Errorf("%d records failed, want %d", report.Failed, bad)
 			}
 		})
 	}

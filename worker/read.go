@@ -39,22 +39,38 @@ type readBatch struct {
 }
 
 func (w *Worker) startReading(ctx context.Context, c chunk.Chunk) (*batchReader, error) {
+	b, err := w.openReader(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, b.cancel = context.WithCancel(ctx)
+	go b.run(ctx)
+	return b, nil
+}
+
+func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 	options := w.setup.Records
 	reader, err := chunk.OpenReader(c, options.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
 	reader.AllocateWith(w.host.alloc)
-	ctx, cancel := context.WithCancel(ctx)
-	b := &batchReader{
-		reader: reader, options: options, sizes: &w.sizes, cancel: cancel,
+	return &batchReader{
+		reader: reader, options: options, sizes: &w.sizes,
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
 		free:   make(chan *chunk.Batch, 4*ahead),
 		inputs: w.host.info.Inputs, seen: &w.columns,
 		tellNear: sync.OnceFunc(func() { w.send(wire.Message{Near: &wire.Near{}}) }),
+	}, nil
+}
+
+// one reads a single record, and nothing behind it.
+func (b *batchReader) one() (*work, error) {
+	batch := b.take()
+	if err := b.reader.Read(batch, 1, b.options.BatchBytes); err != nil {
+		return nil, err
 	}
-	go b.run(ctx)
-	return b, nil
+	return b.prepare(batch), nil
 }
 
 func (b *batchReader) run(ctx context.Context) {
@@ -171,6 +187,10 @@ func (b *batchReader) trusts(line []byte) bool {
 func (b *batchReader) stop() {
 	b.cancel()
 	<-b.done
+	b.close()
+}
+
+func (b *batchReader) close() {
 	_ = b.reader.Close()
 	b.taken.release()
 }

@@ -90,6 +90,9 @@ type Setup struct {
 	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
 	LogLevel     string        `json:"log_level,omitempty"`
 	Records      Records       `json:"records"`
+	// Proven begins with a record that an earlier run has computed: a kernel that
+	// fails on it now fails on everything. Nil if there is none.
+	Proven *chunk.Chunk `json:"proven,omitempty"`
 }
 
 // Python is for kernels that are files of Python; plugins.PythonOptions explains
@@ -226,6 +229,8 @@ type FirstBatch struct {
 	// Sampled: not all, but some from all over the batch, each of which has failed
 	// alone. To try all of them takes long; how all of it went is told then.
 	Sampled bool `json:"sampled,omitempty"`
+	// Proven: one that an earlier run has computed has failed too.
+	Proven bool `json:"proven,omitempty"`
 }
 
 // JudgedRecords is how many records must fail before a kernel is said to fail on
