@@ -24,6 +24,8 @@ type Planned struct {
 // Resuming: an earlier run of the same job has done some of it.
 type Resuming struct {
 	Done int64 `json:"done"`
+	// Job is what became of those records.
+	Job chunk.Counts `json:"job"`
 	// Total is -1 while it is not known.
 	Total int64 `json:"total"`
 }

@@ -180,7 +180,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		j.emit(Notice{Text: note})
 	}
 	if j.earlier != nil {
-		j.emit(Resuming{Done: j.report.Resumed, Total: j.total()})
+		j.emit(Resuming{Done: j.report.Resumed, Job: j.before, Total: j.total()})
 	}
 	err := j.work(ctx)
 	if err == nil {

@@ -90,6 +90,8 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	switch e := event.(type) {
 	case orchestrator.Planned:
 		s.plan(e.Plan, now)
+	case orchestrator.Resuming:
+		s.job, s.total = e.Job, e.Total
 	case orchestrator.WorkerStarted:
 		s.enter(e.Slot, opening, now)
 	case orchestrator.WorkerReady:

@@ -147,6 +147,16 @@ func TestStateAtTheEnd(t *testing.T) {
 	}
 }
 
+// What an earlier run has done is there from the beginning: a model may take minutes
+// to load.
+func TestStateOfAJobGoneOnWith(t *testing.T) {
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1)}},
+		orchestrator.Resuming{Done: 100, Job: counts(95, 5), Total: 400})
+	s.now = after(5)
+	s.line("100 of 400 records (25.0 %), 5 failed, 1 worker: 1 waiting")
+}
+
 // Events of several slots overtake each other: the counts of the whole go back
 // and forth by a batch, the rate must not.
 func TestStateOvertakenEvents(t *testing.T) {
