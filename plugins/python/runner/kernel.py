@@ -10,6 +10,7 @@ import time
 from gpurun_runner.ahead import Ahead
 from gpurun_runner.batch import Batch, MissingField, Source
 from gpurun_runner.chain import advance, last_reply
+from gpurun_runner.columns import listed
 from gpurun_runner.describe import describe
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
@@ -83,7 +84,7 @@ class Step:
             result = self.process(batch)
         else:
             result = self.process(*(prepared or (self.prepare(batch),)))
-        return list(result) if isinstance(result, collections.abc.Iterator) else result
+        return listed(result, len(batch), "result") if isinstance(result, collections.abc.Iterator) else result
 
 
 class NothingLeft(Exception):
