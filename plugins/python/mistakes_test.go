@@ -3,6 +3,8 @@ package python_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/gpurun/gpurun/plugins"
 )
 
 // Of results without an end no more are taken than show that they are too many.
@@ -27,5 +29,51 @@ func TestEndlessResults(t *testing.T) {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
+	}
+}
+
+// A column of numbers is an array in every batch, also where some are written as whole
+// numbers and others are not.
+func TestNumbersWrittenInManyWays(t *testing.T) {
+	numpy := withPackage(t, "numpy")
+	const kinds = "import numpy\ndef process(batch): return {'x': [str(getattr(batch['x'], 'dtype', 'a list'))] * len(batch)}"
+	for records, want := range map[string]string{
+		`1 2`:                       "int64",
+		`1.5 2.5`:                   "float64",
+		`1 2.5`:                     "float64",
+		`1 1e400`:                   "float64",
+		`true false`:                "bool",
+		`1 true`:                    "a list",
+		`1 null`:                    "a list",
+		`9223372036854775808 -1`:    "a list",
+		`9223372036854775808 9e400`: "float64",
+	} {
+		lines := strings.Fields(records)
+		for i, value := range lines {
+			lines[i] = `{"x":` + value + `}`
+		}
+		for name, k := range map[string]plugins.Kernel{
+			"as they came":  start(t, kinds, interpreter(numpy)),
+			"after another": start(t, "def process(batch): return [dict(r) for r in batch]", then(t, kinds), interpreter(numpy)),
+		} {
+			got, err := call(t, k, lines...)
+			if err != nil || !strings.Contains(got[0], want) {
+				t.Errorf("%s, %s: %q, not %s, %v", records, name, got, want, err)
+			}
+		}
+	}
+}
+
+// A value for the records that have none makes no other thing of a column.
+func TestDefaultsAmongNumbers(t *testing.T) {
+	numpy := withPackage(t, "numpy")
+	for _, inputs := range []string{"", "inputs = {'x': 'numpy'}\n"} {
+		k := start(t, "import numpy\n"+inputs+"def process(batch): return {'y': batch.get('x', 0.5) * 2}", interpreter(numpy))
+		expect(t, k, []string{`{"x":1.5}`, `{"x":2.5}`}, []string{"y=3", "y=5"})
+		expect(t, k, []string{`{"x":1.5}`, `{}`, `{"x":2}`}, []string{"y=3", "y=1", "y=4"})
+	}
+	k := start(t, "inputs = {'x': 'numpy'}\ndef process(batch): return {'y': batch['x'].sum(1)}", interpreter(numpy))
+	if _, err := call(t, k, `{"x":[1,2]}`, `{"x":[3]}`); err == nil || !strings.Contains(err.Error(), "not the same number of numbers in every record") {
+		t.Error(err)
 	}
 }
