@@ -41,6 +41,9 @@ func TestUnusableFiles(t *testing.T) {
 		"batch size":        {process + "batch_size = 'many'\n", "kernel kernel.py: line 2: batch_size must be a whole number above 0, not 'many'", "", false},
 		"needs gpu":         {process + "needs_gpu = 1\n", "kernel kernel.py: line 2: needs_gpu must be True or False, not 1", "", false},
 		"inputs":            {process + "inputs = 'text'\n", "kernel kernel.py: line 2: inputs must be a list of names", "", false},
+		"unknown framework": {process + "inputs = {'x': 'pytorch'}\n", "kernel kernel.py: line 2: inputs must be a list of names, or a dict of names and for each one of numpy, torch, ", "", false},
+		"no such framework": {process + "inputs = {'x': 'pyclesperanto'}\n", "kernel kernel.py requires ", "", false},
+		"only as a program": {"if __name__ == '__main__':\n    " + process, "kernel kernel.py: it has no function process(batch)", "", false},
 		"exits on import":   {process + "raise SystemExit\n", "kernel kernel.py: the kernel called sys.exit()", "", true},
 		"no UTF-8 anywhere": {"x = '\xff'\n" + process, "kernel kernel.py: SyntaxError: ", "", false},
 	} {
