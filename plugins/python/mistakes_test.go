@@ -77,3 +77,22 @@ func TestDefaultsAmongNumbers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An async function that nobody awaits would do nothing.
+func TestAsync(t *testing.T) {
+	const want = " is async, and nobody awaits it"
+	if _, err := try(t, "async def setup(ctx): pass\ndef process(batch): return batch"); err == nil || !strings.Contains(err.Error(), "setup"+want) {
+		t.Error(err)
+	}
+	for name, source := range map[string]string{
+		"process": "async def process(batch): return batch",
+		"prepare": "async def prepare(batch): return batch\ndef process(batch): return {}",
+	} {
+		if _, err := call(t, start(t, source), "{}"); err == nil || !strings.Contains(err.Error(), name+want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := call(t, start(t, "async def process(batch): yield 1"), "{}"); err == nil || !strings.Contains(err.Error(), "process"+want) {
+		t.Error(err)
+	}
+}
