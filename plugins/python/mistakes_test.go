@@ -96,3 +96,10 @@ func TestAsync(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What the log's encoding does not have is printed some other way.
+func TestPrintAnything(t *testing.T) {
+	t.Setenv("PYTHONIOENCODING", "ascii")
+	k := start(t, `def process(batch): print("\xe9 \ud800"); return batch`)
+	expect(t, k, []string{"{}"}, []string{"unchanged"})
+}

@@ -321,5 +321,5 @@ class Program:
 def main():
     import faulthandler
     faulthandler.enable()  # a crash of the process tells where
-    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # no print fails a record
     Program().run()
