@@ -103,3 +103,37 @@ func TestPrintAnything(t *testing.T) {
 	k := start(t, `def process(batch): print("\xe9 \ud800"); return batch`)
 	expect(t, k, []string{"{}"}, []string{"unchanged"})
 }
+
+// A child of the kernel's has what its parent had, and is told so where it wants more.
+func TestForkedReader(t *testing.T) {
+	const source = `
+import os, pickle
+%s
+def process(batch):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        def look(row): return batch[row]["a"]
+        try: answer = str(look(0))
+        except BaseException as error: answer = str(error)
+        os.write(write, answer.encode())
+        os._exit(0)
+    os.wait()
+    return {"x": [os.read(read, 1000).decode()]}
+`
+	k := start(t, strings.ReplaceAll(source, "%s", ""))
+	expect(t, k, []string{`{"a":5}`}, []string{`x="'a' cannot be fetched in a process that the kernel has forked: read it before, or name it in inputs = [...]"`})
+	k = start(t, strings.ReplaceAll(source, "%s", "inputs = ['a']"))
+	expect(t, k, []string{`{"a":5}`}, []string{`x="5"`})
+	k = start(t, "import pickle\ndef process(batch): pickle.dumps(list(batch)), pickle.dumps(batch)")
+	if _, err := call(t, k, "{}"); err == nil || !strings.Contains(err.Error(), "a batch cannot be copied, or sent to another process") {
+		t.Error(err)
+	}
+}
+
+// What torch says of a process that loads data is what went wrong there.
+func TestDataLoaderMessage(t *testing.T) {
+	k := start(t, `def process(batch): raise ValueError("Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  File 'x'\nValueError: too short\n")`)
+	if _, err := call(t, k, "{}"); err == nil || err.Error() != "ValueError: too short" {
+		t.Error(err)
+	}
+}

@@ -107,6 +107,9 @@ class Source:
     def ask(self, **request):
         if self.over:
             raise RuntimeError("this batch is over: take what you need of it before process returns")
+        if not self.program.channel.is_ours():
+            raise RuntimeError("%s cannot be fetched in a process that the kernel has forked: read it before, or name it in inputs = [...]"
+                               % (", ".join(map(repr, request.get("names", ()))) or "a whole record"))
         answer = self.program.channel.ask(batch=self.number, **request)
         if answer.get("error"):
             raise RuntimeError(answer["error"])
@@ -178,6 +181,9 @@ class Batch(collections.abc.Sequence):
         for i in absent:
             values[i] = default
         return self._as_wanted(name, values)
+
+    def __reduce__(self):
+        raise TypeError("a batch cannot be copied, or sent to another process: send a column of it, or list(batch)")
 
     def _all_rows(self):
         return range(self._source.count) if self._rows is None else self._rows
