@@ -32,7 +32,7 @@ func TestUnusableFiles(t *testing.T) {
 		"no process":        {"def proces(batch): return batch", "kernel kernel.py: it has no function process(batch)", "", false},
 		"process is no":     {"process = 3", "kernel kernel.py: it has no function process(batch)", "", true},
 		"empty":             {"", "kernel kernel.py: it has no function process(batch)", "", false},
-		"fails on import":   {process + "import no_such_module_of_mine\n", "kernel kernel.py: ModuleNotFoundError: No module named 'no_such_module_of_mine'", `kernel.py", line 2, in <module>`, true},
+		"fails on import":   {process + "import no_such_module_of_mine\n", "kernel kernel.py: ModuleNotFoundError: No module named 'no_such_module_of_mine' in /", `kernel.py", line 2, in <module>`, true},
 		"setup raises":      {process + "def setup(ctx):\n    raise ValueError('no model')\n", "kernel kernel.py: ValueError: no model", `kernel.py", line 3, in setup`, true},
 		"setup exits":       {process + "import sys\ndef setup(ctx): sys.exit('bye')\n", "kernel kernel.py: the kernel called sys.exit('bye')", "", true},
 		"setup dies":        {process + "import os\ndef setup(ctx): print('last words'); os._exit(7)\n", "kernel kernel.py: the Python process ended: exit status 7", "last words", true},
