@@ -150,11 +150,14 @@ class Columns:
 
     def add_strings(self, name, values):
         text = "".join(values)
-        data = text.encode("utf-8", "replace")
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, for which JSON has a way
+            return self.add_json(name, values)
         if len(data) == len(text):
             lengths = array.array("I", map(len, values))
         else:
-            lengths = array.array("I", (len(value.encode("utf-8", "replace")) for value in values))
+            lengths = array.array("I", (len(value.encode()) for value in values))
         self.column(name, "string", (len(values),), data, lengths)
 
     def add_numbers(self, name, values, kinds):
