@@ -27,7 +27,7 @@ func TestUnusableFiles(t *testing.T) {
 		trace  string // in the detail
 		opened bool   // it is found only when it is opened
 	}{
-		"syntax":            {"def process(batch)\n    return batch\n", "kernel kernel.py: SyntaxError: expected ':' (kernel.py, line 1)", "def process(batch)", false},
+		"syntax":            {"def process(batch)\n    return batch\n", "kernel kernel.py: SyntaxError: ", "def process(batch)", false},
 		"null bytes":        {"x = 1\x00\n", "kernel kernel.py: ", "", false},
 		"no process":        {"def proces(batch): return batch", "kernel kernel.py: it has no function process(batch)", "", false},
 		"process is no":     {"process = 3", "kernel kernel.py: it has no function process(batch)", "", true},
