@@ -267,7 +267,15 @@ def array_of_numbers(numpy, values):
 
 def pick(values, positions):
     """Some values of a column, whatever it is made of."""
-    return values[positions] if hasattr(values, "shape") else [values[i] for i in positions]
+    if not hasattr(values, "shape"):
+        return [values[i] for i in positions]
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is not None and tensorflow.is_tensor(values):
+        return tensorflow.gather(values, positions)
+    if hasattr(values, "copy_to_host_async"):  # jax, which takes no list for an index
+        import numpy
+        return values[numpy.array(positions, int)]
+    return values[positions]
 
 
 class Record(collections.abc.MutableMapping):

@@ -45,6 +45,8 @@ def add_columns(task, result, following):
             raise ResultError("process returned a column with the name %r, which is no string" % (name,))
         if isinstance(values, (str, bytes, collections.abc.Mapping)) or not hasattr(values, "__iter__"):
             raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(count, "value")))
+        if hasattr(values, "iloc"):  # pandas, whose values go by labels, and not by their place
+            values = values.to_numpy()
         if not hasattr(values, "shape"):
             values = listed(values, count, "value", " in column %r" % name)
             failed.update((i, first_line(value)) for i, value in enumerate(values) if isinstance(value, BaseException))
