@@ -137,3 +137,9 @@ func TestDataLoaderMessage(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Strings of tensorflow, and numpy's S, are bytes.
+func TestBytes(t *testing.T) {
+	k := start(t, "def process(batch): return {'x': [b'a']}")
+	expect(t, k, []string{"{}"}, []string{"failed: column 'x': TypeError: bytes are no JSON value: decode() them"})
+}

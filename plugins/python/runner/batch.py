@@ -270,11 +270,12 @@ def pick(values, positions):
     if not hasattr(values, "shape"):
         return [values[i] for i in positions]
     tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is not None and tensorflow.is_tensor(values):
-        return tensorflow.gather(values, positions)
-    if hasattr(values, "copy_to_host_async"):  # jax, which takes no list for an index
+    tensors = tensorflow is not None and tensorflow.is_tensor(values)
+    if tensors or hasattr(values, "copy_to_host_async"):  # theirs and jax's take no list for an index
         import numpy
-        return values[numpy.array(positions, int)]
+        positions = numpy.array(positions, int)
+    if tensors:
+        return tensorflow.gather(values, positions)
     return values[positions]
 
 

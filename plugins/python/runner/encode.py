@@ -30,6 +30,8 @@ class Encoder:
             return times(value)
         if hasattr(value, "tolist"):  # arrays, their scalars, tensors
             return value.tolist()
+        if isinstance(value, (bytes, bytearray)):
+            raise TypeError("bytes are no JSON value: decode() them")
         raise TypeError("%s is no JSON value" % kind_of(value))
 
     def encode(self, value):
