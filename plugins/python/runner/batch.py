@@ -257,7 +257,7 @@ class Batch(collections.abc.Sequence):
 def array_of_numbers(numpy, values):
     """Plain numbers as an array: whole ones beside fractions too, so that what a kernel
     gets does not hang on how the numbers of this batch are written. All else as it is."""
-    kinds = set(map(type, values))
+    kinds = set(map(type, values)) if values and not isinstance(values[0], str) else ()  # most columns are texts
     if not kinds or kinds != {bool} and not kinds <= {int, float}:
         return values
     array = numpy.array(values)
