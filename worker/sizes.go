@@ -31,14 +31,18 @@ func (b *batchSizes) size() int {
 	return b.want
 }
 
-// found is the size that was found to be the best, 0 if none was yet.
+// found is the size that was found to be the best, so far where sizes are still tried: a
+// job may end before. It is 0 if none was judged.
 func (b *batchSizes) found() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.auto == nil || !b.auto.done {
+	switch {
+	case b.auto == nil:
 		return 0
+	case b.auto.done:
+		return b.auto.size
 	}
-	return b.auto.size
+	return b.auto.best.size
 }
 
 // shrink notes that a batch of n records did not fit.

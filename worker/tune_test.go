@@ -48,3 +48,17 @@ func TestTuner(t *testing.T) {
 		})
 	}
 }
+
+// TestFoundSoFar: a job that ends while sizes are tried has a best one too.
+func TestFoundSoFar(t *testing.T) {
+	sizes := batchSizes{want: 128, auto: newTuner(128)}
+	d := device{launch: 100 * time.Millisecond}
+	tune(&sizes, d, 2, 1<<20)
+	if got := sizes.found(); got != 0 {
+		t.Errorf("%d after two batches: none can be judged yet", got)
+	}
+	tune(&sizes, d, 9, 1<<20)
+	if got := sizes.found(); got != 256 || sizes.auto.done {
+		t.Errorf("%d, done %t", got, sizes.auto.done)
+	}
+}

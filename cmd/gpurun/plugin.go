@@ -52,10 +52,11 @@ func resolver(python plugins.PythonOptions) (plugins.Resolver, error) {
 
 // builtinAbout is a line about each kernel that is built in, and how it is named.
 var builtinAbout = map[string][2]string{
-	"chain":  {"A → B", "kernels one behind the other: --step A --step B"},
-	"echo":   {"echo", "every record as it is"},
-	"exec":   {"exec:COMMAND", "any program: a line in, a line out"},
-	"python": {"FILE.py", "a Python function, in your own environment"},
+	"chain":   {"A → B", "kernels one behind the other: --step A --step B"},
+	"echo":    {"echo", "every record as it is"},
+	"exec":    {"exec:COMMAND", "any program: a line in, a line out"},
+	"minhash": {"minhash", "MinHash signatures of a text, as datasketch computes them"},
+	"python":  {"FILE.py", "a Python function, in your own environment"},
 }
 
 func newPluginList() *cobra.Command {

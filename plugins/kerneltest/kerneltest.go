@@ -119,6 +119,8 @@ func (s skipped) Error() string { return "skipped: " + string(s) }
 type failure struct {
 	what error
 	todo string
+	// unusable: it is not the check that failed, but what comes before every one.
+	unusable bool
 }
 
 func (f *failure) Error() string {
@@ -128,4 +130,9 @@ func (f *failure) Unwrap() error { return f.what }
 
 func fail(todo, format string, args ...any) error {
 	return &failure{what: fmt.Errorf(format, args...), todo: todo}
+}
+
+// unusable is fail where the kernel cannot even be started, described or opened.
+func unusable(todo, format string, args ...any) error {
+	return &failure{what: fmt.Errorf(format, args...), todo: todo, unusable: true}
 }

@@ -43,7 +43,7 @@ func checkDescribe(ctx context.Context, k plugins.Kernel, o Options) error {
 }
 
 func describeError(err error) error {
-	return fail("If the kernel needs a configuration, give one in Options.Config.", "Describe failed: %w", err)
+	return unusable("If the kernel needs a configuration, give one in Options.Config."+detail(err), "Describe failed: %w", err)
 }
 
 func checkCloseUnopened(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -85,7 +85,7 @@ func open(ctx context.Context, k plugins.Kernel, o Options) error {
 		return describeError(err)
 	}
 	if err := k.Open(ctx, o.Device, o.Config); err != nil {
-		return fail("If the kernel needs another device or configuration, give them in Options.Device and Options.Config.",
+		return unusable("If the kernel needs another device or configuration, give them in Options.Device and Options.Config."+detail(err),
 			"Open failed on %s: %w", o.Device.Name, err)
 	}
 	return nil

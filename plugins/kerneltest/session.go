@@ -71,8 +71,8 @@ type Session struct {
 	// The open kernel that checks share; nil before the first and after a failure.
 	kernel plugins.Kernel
 	end    func()
-	// refused is why no kernel can be opened: nobody tries again.
-	refused error
+	// refused: no kernel can be opened, and nobody tries again.
+	refused bool
 }
 
 // NewSession prepares a session, and starts nothing.
@@ -103,7 +103,20 @@ func (s *Session) advise(err error) error {
 	return err
 }
 
+// run makes a check, but for one that a kernel which cannot be opened would fail like
+// the check before it.
 func (s *Session) run(ctx context.Context, c Check) error {
+	if s.refused {
+		return skipped("the kernel could not be opened before")
+	}
+	err := s.make(ctx, c)
+	if f := (*failure)(nil); errors.As(err, &f) {
+		s.refused = f.unusable
+	}
+	return err
+}
+
+func (s *Session) make(ctx context.Context, c Check) error {
 	if !c.Opened {
 		k, end, err := s.start(ctx)
 		if err != nil {
@@ -124,7 +137,7 @@ func (s *Session) run(ctx context.Context, c Check) error {
 }
 
 func startError(err error) error {
-	return fail("Run the program by hand to see whether it starts.", "the kernel did not start: %w", err)
+	return unusable("Run the program by hand to see whether it starts.", "the kernel did not start: %w", err)
 }
 
 // ready opens the kernel that checks share.
@@ -132,17 +145,12 @@ func (s *Session) ready(ctx context.Context) error {
 	if s.kernel != nil {
 		return nil
 	}
-	if s.refused != nil {
-		return skipped("the kernel could not be opened before")
-	}
 	k, end, err := s.start(ctx)
 	if err != nil {
-		s.refused = startError(err)
-		return s.refused
+		return startError(err)
 	}
 	if err := s.attempt(ctx, k, open); err != nil {
 		end()
-		s.refused = err
 		return err
 	}
 	s.kernel, s.end = k, end

@@ -105,3 +105,32 @@ func TestStepFailures(t *testing.T) {
 		}
 	}
 }
+
+// Columns of frameworks that take no list for an index, or whose values have labels, pass
+// on to the next step too, where some records are gone.
+func TestColumnsOfOtherFrameworks(t *testing.T) {
+	numpy := withPackage(t, "numpy")
+	const first = `
+import numpy as np
+class Jax:
+    def __init__(self, values): self.values, self.shape = values, values.shape
+    def __len__(self): return len(self.values)
+    def __iter__(self): return iter(self.values)
+    def __getitem__(self, i):
+        if isinstance(i, list): raise TypeError("no list")
+        return Jax(self.values[i]) if isinstance(i, np.ndarray) else self.values[i]
+    def __array__(self, dtype=None, copy=None): return self.values
+    def copy_to_host_async(self): pass
+class Series:
+    shape, iloc = (3,), None
+    def __len__(self): return 3
+    def __iter__(self): return iter([10, 20, 30])
+    def __getitem__(self, label): return {2: 10, 1: 20, 0: 30}[label]
+    def to_numpy(self): return np.array([10, 20, 30])
+def process(batch): return {"x": Jax(np.arange(3.0)), "y": Series()}
+`
+	k := start(t, first, then(t, "def process(batch): return [r if r['n'] != 2 else None for r in batch]"),
+		then(t, "def process(batch): return {'z': [r['y'] for r in batch], 'w': [type(batch['x']).__name__] * len(batch)}"), interpreter(numpy))
+	expect(t, k, []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}, []string{`x=0 y=10 z=10 w="Jax"`, "drop", `x=2 y=30 z=30 w="Jax"`})
+	expect(t, k, []string{`{"n":2}`, `{"n":2}`, `{"n":2}`}, []string{"drop", "drop", "drop"})
+}

@@ -156,6 +156,43 @@ def prepare(batch): pass
 	}
 }
 
+// What can be worked out without running the file is, and what runs only where the file
+// is a program of its own is none of a kernel's settings.
+func TestDescribeArithmetic(t *testing.T) {
+	needPython(t)
+	for source, want := range map[string]plugins.Info{
+		"batch_size = 32 * 2\nmin_memory_mb = 16 * 1024":              {BatchSize: 64, MinMemory: 16 << 30},
+		"ROWS = 2 ** 9\nbatch_size: int = ROWS // 2":                  {BatchSize: 256},
+		"GPU = True\nneeds_gpu = GPU\nmin_memory_mb = (1 << 10) - 24": {NeedsGPU: true, MinMemory: 1000 << 20},
+		"ROWS = 5\nROWS += 1\nbatch_size = ROWS":                      {},
+		"batch_size = int('7')":                                       {},
+		"batch_size = 9 ** 9 ** 9":                                    {},
+		"batch_size = 1 // 0":                                         {},
+		"batch_size = 7\nif __name__ == '__main__':\n    batch_size = 1\n    needs_gpu = True\n    inputs = 5": {BatchSize: 7},
+		"if __name__ != '__main__':\n    batch_size = 8":                                                       {BatchSize: 8},
+		"batch_size: int": {},
+	} {
+		k := python.New()
+		defer k.Close()
+		info, err := k.Describe(t.Context(), config(t, plugins.PythonConfig{File: write(t, source+"\ndef process(batch): pass\n")}))
+		if err != nil || info.BatchSize != want.BatchSize || info.MinMemory != want.MinMemory || info.NeedsGPU != want.NeedsGPU {
+			t.Errorf("%q: %+v, %v", source, info, err)
+		}
+	}
+}
+
+// Wherever process may come from, a file that may have it is not refused unread.
+func TestWaysToProcess(t *testing.T) {
+	for _, source := range []string{
+		"process, other = (lambda batch: {'x': [1]}), 2",
+		"for process in [lambda batch: {'x': [1]}]: pass",
+		"def load():\n    global process\n    def process(batch): return {'x': [1]}\nload()",
+		"while True:\n    def process(batch): return {'x': [1]}\n    break",
+	} {
+		expect(t, start(t, source), []string{"{}"}, []string{"x=1"})
+	}
+}
+
 func TestRequirements(t *testing.T) {
 	needPython(t)
 	site := t.TempDir()

@@ -194,3 +194,11 @@ func TestInputsOfSteps(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Half of a surrogate pair comes out as it came in.
+func TestHalfSurrogates(t *testing.T) {
+	k := start(t, `def process(batch): return [{"x": "\ud800é", "y": dict(r)["x"]} for r in batch]`)
+	expect(t, k, []string{`{"x":"\udc80"}`}, []string{`{"x":"\ud800é","y":"\udc80"}`})
+	k = start(t, `def process(batch): return {"x": ["a\ud800", "é"]}`)
+	expect(t, k, []string{"{}", "{}"}, []string{`x="a\ud800"`, `x="é"`})
+}

@@ -202,7 +202,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 		IOWorkers: k.ioWorkers(), NaN: k.config.NaN,
 	}, "opened")
 	if err != nil {
-		return unusable(k.fileOf(fault.As(err)), err)
+		return unusable(k.fileOf(fault.As(err)), k.withInterpreter(err))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -217,6 +217,17 @@ func unusable(file string, err error) error {
 		return err
 	}
 	return fault.New(e.Kind, "kernel %s: %w", filepath.Base(file), err).WithDetail(e.Detail).InStep(e.Step)
+}
+
+// withInterpreter says which Python it is that has no such module: the one that the user
+// has in mind is often another.
+func (k *kernel) withInterpreter(err error) error {
+	e := fault.As(err)
+	if e == nil || !strings.HasPrefix(e.Message, "ModuleNotFoundError: ") {
+		return err
+	}
+	return fault.New(e.Kind, "%w in %s (Python %s): install it there, activate the environment that has it, or name another interpreter with --python",
+		err, k.python.interpreter, k.python.version).WithDetail(e.Detail).InStep(e.Step)
 }
 
 // fileOf is that of the step in which something happened.

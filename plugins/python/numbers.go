@@ -10,7 +10,7 @@ import (
 // numbers reads JSON numbers, and arrays of them, into bytes that Python and numpy
 // take as they are. A column has one kind: whole numbers if all are, so that 1 does
 // not come out as 1.0; of plain values that are neither all whole nor all
-// fractions nothing is made, and Python reads them one by one.
+// fractions nothing is made, and Python reads them one by one (array_of_numbers).
 type numbers struct {
 	buffer []byte
 }

@@ -107,6 +107,9 @@ class Source:
     def ask(self, **request):
         if self.over:
             raise RuntimeError("this batch is over: take what you need of it before process returns")
+        if not self.program.channel.is_ours():
+            raise RuntimeError("%s cannot be fetched in a process that the kernel has forked: read it before, or name it in inputs = [...]"
+                               % (", ".join(map(repr, request.get("names", ()))) or "a whole record"))
         answer = self.program.channel.ask(batch=self.number, **request)
         if answer.get("error"):
             raise RuntimeError(answer["error"])
@@ -177,7 +180,10 @@ class Batch(collections.abc.Sequence):
         values = self._values(name)
         for i in absent:
             values[i] = default
-        return values
+        return self._as_wanted(name, values)
+
+    def __reduce__(self):
+        raise TypeError("a batch cannot be copied, or sent to another process: send a column of it, or list(batch)")
 
     def _all_rows(self):
         return range(self._source.count) if self._rows is None else self._rows
@@ -220,25 +226,20 @@ class Batch(collections.abc.Sequence):
         return values if self._rows is None else [values[i] for i in self._rows]
 
     def _make(self, name):
-        framework = self._step.inputs.get(name)
-        if framework:
-            return to_framework(name, framework, self._numbers(name), self._step.context)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and not self._items and self._source.field(name).numeric():
-            return self._numbers(name)
-        values = self._values(name)
-        if numpy is not None and self._items and set(map(type, values)) in ({int}, {float}, {bool}):
-            array = numpy.array(values)
-            return array if array.dtype.kind in "fib" else values
-        return values
-
-    def _numbers(self, name):
-        import numpy
         field = None if self._items or name in self._extra else self._source.field(name)
-        if field is None or not field.numeric():
-            return numpy.array(self._values(name))
+        if field is None or not field.numeric() or not (name in self._step.inputs or "numpy" in sys.modules):
+            return self._as_wanted(name, self._values(name))
+        import numpy
         values = field.numpy(numpy)
-        return values if self._rows is None else values[self._rows]
+        return self._as_wanted(name, values if self._rows is None else values[self._rows])
+
+    def _as_wanted(self, name, values):
+        """Values of all records as the kernel wants them: as an array of the framework that
+        it names, or, if they are numbers and it uses numpy, as one of numpy."""
+        framework, numpy = self._step.inputs.get(name), sys.modules.get("numpy")
+        if framework:
+            return to_framework(name, framework, values, self._step.context)
+        return values if numpy is None or hasattr(values, "shape") else array_of_numbers(numpy, values)
 
     def _only(self, positions):
         """The batch of the records at these positions."""
@@ -253,9 +254,29 @@ class Batch(collections.abc.Sequence):
         return self._only([i for i in range(len(self)) if i not in gone])
 
 
+def array_of_numbers(numpy, values):
+    """Plain numbers as an array: whole ones beside fractions too, so that what a kernel
+    gets does not hang on how the numbers of this batch are written. All else as it is."""
+    kinds = set(map(type, values)) if values and not isinstance(values[0], str) else ()  # most columns are texts
+    if not kinds or kinds != {bool} and not kinds <= {int, float}:
+        return values
+    array = numpy.array(values)
+    kind = "b" if kinds == {bool} else "i" if kinds == {int} else "f"
+    return array if array.dtype.kind == kind else values  # numbers too long for an array stay whole
+
+
 def pick(values, positions):
     """Some values of a column, whatever it is made of."""
-    return values[positions] if hasattr(values, "shape") else [values[i] for i in positions]
+    if not hasattr(values, "shape"):
+        return [values[i] for i in positions]
+    tensorflow = sys.modules.get("tensorflow")
+    tensors = tensorflow is not None and tensorflow.is_tensor(values)
+    if tensors or hasattr(values, "copy_to_host_async"):  # theirs and jax's take no list for an index
+        import numpy
+        positions = numpy.array(positions, int)
+    if tensors:
+        return tensorflow.gather(values, positions)
+    return values[positions]
 
 
 class Record(collections.abc.MutableMapping):
@@ -375,6 +396,11 @@ json.JSONEncoder.default = _json_default(json.JSONEncoder.default)
 
 def to_framework(name, framework, values, context):
     """A column of numbers as the kernel's inputs want it, on its device."""
+    import numpy
+    try:
+        values = numpy.asarray(values)
+    except ValueError:  # not as many in each
+        values = numpy.empty(0, object)
     if values.dtype.kind not in "fiub":
         raise ValueError("field %r is to be a %s array, and is not the same number of numbers in every record" % (name, framework))
     if framework == "numpy":

@@ -7,6 +7,7 @@ the GPU is still one in the next step. A list says what each record becomes.
 import collections.abc
 
 from gpurun_runner.batch import Batch, Record
+from gpurun_runner.columns import listed
 from gpurun_runner.failure import ResultError, first_line, kind_of, plural
 from gpurun_runner.reply import Reply, check_names
 
@@ -44,8 +45,10 @@ def add_columns(task, result, following):
             raise ResultError("process returned a column with the name %r, which is no string" % (name,))
         if isinstance(values, (str, bytes, collections.abc.Mapping)) or not hasattr(values, "__iter__"):
             raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(count, "value")))
+        if hasattr(values, "iloc"):  # pandas, whose values go by labels, and not by their place
+            values = values.to_numpy()
         if not hasattr(values, "shape"):
-            values = list(values)
+            values = listed(values, count, "value", " in column %r" % name)
             failed.update((i, first_line(value)) for i, value in enumerate(values) if isinstance(value, BaseException))
         elif len(values.shape) == 0:
             raise ResultError("column %r is a single value, not one for each of %s" % (name, plural(count, "record")))
@@ -139,7 +142,7 @@ def with_columns(batch, columns):
         if isinstance(values, (str, bytes, collections.abc.Mapping)) or not hasattr(values, "__iter__"):
             raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(len(batch), "value")))
         if not hasattr(values, "shape"):
-            values = list(values)
+            values = listed(values, len(batch), "value", " in column %r" % name)
         check.check(name, getattr(values, "shape", (len(values),)))
         for i, value in enumerate(values):
             if isinstance(value, BaseException):

@@ -59,7 +59,7 @@ class Columns:
         elif hasattr(values, "__array__") and hasattr(values, "shape"):  # tensorflow, pyclesperanto, pandas
             self.collect_array(name, values)
         elif hasattr(values, "__iter__"):
-            self.take_values(numpy, torch, name, list(values))
+            self.take_values(numpy, torch, name, listed(values, self.count, "value", " in column %r" % name))
         else:
             raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(self.count, "value")))
 
@@ -150,11 +150,14 @@ class Columns:
 
     def add_strings(self, name, values):
         text = "".join(values)
-        data = text.encode("utf-8", "replace")
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair, for which JSON has a way
+            return self.add_json(name, values)
         if len(data) == len(text):
             lengths = array.array("I", map(len, values))
         else:
-            lengths = array.array("I", (len(value.encode("utf-8", "replace")) for value in values))
+            lengths = array.array("I", (len(value.encode()) for value in values))
         self.column(name, "string", (len(values),), data, lengths)
 
     def add_numbers(self, name, values, kinds):
@@ -207,6 +210,17 @@ class Columns:
         for name, values, take in later:
             take(name, values)
         self.columns.sort(key=lambda column: self.names.index(column["name"]))
+
+
+def listed(values, count, noun, where=""):
+    """Values as a list of the caller's own. Of what may have no end, only so many are
+    taken as show that they are too many."""
+    if hasattr(values, "__len__"):
+        return list(values)
+    taken = list(itertools.islice(values, count + 1))
+    if len(taken) > count:
+        raise ResultError("process returned more than %s%s for %s" % (plural(count, noun), where, plural(count, "record")))
+    return taken
 
 
 def plain(torch, tensor):

@@ -1,6 +1,7 @@
 """What a kernel's source says of it, read without running it."""
 
 import itertools
+import operator
 
 from gpurun_runner.failure import ResultError
 
@@ -12,12 +13,14 @@ DISTRIBUTIONS = {
     "pyclesperanto": ["pyclesperanto", "pyclesperanto-prototype"],
 }
 FRAMEWORKS = ["torch", "cupy", "tensorflow", "jax", "pyclesperanto"]
+ARRAYS = ["numpy"] + FRAMEWORKS  # what inputs may be wanted as
 
 # The settings of a kernel, and what each must be.
 SETTINGS = {
     "requires": ("a list of strings", lambda v: isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v)),
-    "inputs": ("a list of names, or a dict of name and framework", lambda v: isinstance(v, (list, tuple, dict)) and
-               all(isinstance(x, str) for x in (itertools.chain(v, v.values()) if isinstance(v, dict) else v))),
+    "inputs": ("a list of names, or a dict of names and for each one of " + ", ".join(ARRAYS), lambda v:
+               all(isinstance(name, str) for name in v) and all(kind in ARRAYS for kind in v.values()) if isinstance(v, dict)
+               else isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v)),
     "needs_gpu": ("True or False", lambda v: isinstance(v, bool)),
     "min_memory_mb": ("a whole number", lambda v: type(v) is int and v >= 0),
     "batch_size": ("a whole number above 0", lambda v: type(v) is int and v > 0),
@@ -29,21 +32,25 @@ def describe(path, frameworks):
     import ast
     with open(path, "rb") as file:
         tree = compile(file.read(), path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-    names, settings = {}, {}
+    known, settings = {}, {}  # what each name of the module stands for, where that is plain
     for node in statements(ast, tree.body):
         for name, value in bindings(ast, node):
-            names[name] = True
-            if name in SETTINGS and value is not None:
-                read_setting(ast, settings, name, value)
-    if "process" not in names and "*" not in names:
+            known[name] = evaluate(ast, value, known)
+            if name in SETTINGS and known[name] is not COMPUTED:
+                read_setting(settings, name, known[name], node.lineno)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            known.update(dict.fromkeys(node.names, COMPUTED))
+    if "process" not in known and "*" not in known:
         raise ResultError("it has no function process(batch)")
     imported = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
     settings["imported"] = [name for name in FRAMEWORKS if name in imported]
     wanted = list(frameworks) + settings["imported"]
     settings["versions"] = {name: installed(name) for name in dict.fromkeys(wanted)}
-    settings["missing"] = [need for need in settings.get("requires", ()) if not satisfied(need)]
-    settings["prepare"] = "prepare" in names
+    needed = itertools.chain(settings.get("requires", ()), wanted_as(settings.get("inputs")))
+    settings["missing"] = [need for need in dict.fromkeys(needed) if not satisfied(need)]
+    settings["prepare"] = "prepare" in known
     settings["inputs"] = list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), looked_at(ast, tree))))
     return settings
 
@@ -61,38 +68,80 @@ def looked_at(ast, tree):
                     yield node.slice.value
 
 
+def wanted_as(inputs):
+    """The packages that inputs need: all arrays are made from numpy's."""
+    return ["numpy", *inputs.values()] if isinstance(inputs, dict) and inputs else []
+
+
 def statements(ast, body):
-    """The statements of a module, those under if and try included."""
+    """The statements of a module, those under if, try and the like included, but for what
+    runs only where the file is called as a program."""
     for node in body:
         yield node
-        for part in ("body", "orelse", "finalbody"):
-            if isinstance(node, (ast.If, ast.Try, ast.With)):
-                yield from statements(ast, getattr(node, part, ()))
-        for handler in getattr(node, "handlers", ()):
-            yield from statements(ast, handler.body)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        parts = ("orelse",) if is_main(ast, node) else ("body", "orelse", "finalbody")
+        for part in parts:
+            yield from statements(ast, getattr(node, part, ()))
+        for branch in itertools.chain(getattr(node, "handlers", ()), getattr(node, "cases", ())):
+            yield from statements(ast, branch.body)
+
+
+def is_main(ast, node):
+    """Whether it is if __name__ == "__main__"."""
+    test = ast.dump(node.test) if isinstance(node, ast.If) else ""
+    return "'__main__'" in test and "Eq()" in test and "NotEq()" not in test
 
 
 def bindings(ast, node):
-    """The names that a statement gives a value, with the value where it is plain."""
+    """The names that a statement gives a value, with the value where it stands alone."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name, None
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
         for alias in node.names:
             yield alias.asname or alias.name, None
     elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            if isinstance(target, ast.Name):
-                yield target.id, node.value
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target] if node.value else []:
+            for part in ast.walk(target):
+                if isinstance(part, ast.Name):
+                    yield part.id, node.value if part is target else None
+    elif isinstance(node, (ast.AugAssign, ast.For)):
+        for part in ast.walk(node.target):
+            if isinstance(part, ast.Name):
+                yield part.id, None
 
 
-def read_setting(ast, settings, name, node):
+COMPUTED = object()  # a value that nobody knows before the file runs
+
+OPERATORS = {"Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "FloorDiv": operator.floordiv,
+             "Pow": operator.pow, "LShift": operator.lshift}
+
+
+def evaluate(ast, node, known):
+    """What an expression stands for: a plain value, a name that has one, or arithmetic like
+    16 * 1024."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id, COMPUTED)
+    if isinstance(node, ast.BinOp):
+        return calculate(type(node.op).__name__, evaluate(ast, node.left, known), evaluate(ast, node.right, known))
     try:
-        value = ast.literal_eval(node)
-    except ValueError:  # computed: nobody knows it before the file runs
-        return
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return COMPUTED
+
+
+def calculate(name, a, b):
+    """Arithmetic with whole numbers, as far as it cannot take long or go wrong."""
+    whole = all(type(value) is int and 0 <= value < 1 << 48 for value in (a, b))
+    if name not in OPERATORS or not whole or name in ("Pow", "LShift") and b > 48 or name == "FloorDiv" and b == 0:
+        return COMPUTED
+    return OPERATORS[name](a, b)
+
+
+def read_setting(settings, name, value, line):
     want, fits = SETTINGS[name]
     if not fits(value):
-        raise ResultError("line %d: %s must be %s, not %r" % (node.lineno, name, want, value))
+        raise ResultError("line %d: %s must be %s, not %r" % (line, name, want, value))
     settings[name] = value
 
 

@@ -7,6 +7,10 @@ from gpurun_runner.batch import Record
 from gpurun_runner.failure import kind_of
 
 
+# Half of a surrogate pair, which UTF-8 does not have, is written \ud800, as in JSON.
+SURROGATES = "backslashreplace"
+
+
 class Encoder:
     """Values as JSON. NaN and infinity, which JSON does not have, become null and
     are counted, or fail their record."""
@@ -26,17 +30,19 @@ class Encoder:
             return times(value)
         if hasattr(value, "tolist"):  # arrays, their scalars, tensors
             return value.tolist()
+        if isinstance(value, (bytes, bytearray)):
+            raise TypeError("bytes are no JSON value: decode() them")
         raise TypeError("%s is no JSON value" % kind_of(value))
 
     def encode(self, value):
         try:
-            return self.strict.encode(value).encode("utf-8", "replace")
+            return self.strict.encode(value).encode("utf-8", SURROGATES)
         except ValueError as error:
             if not str(error).startswith(self.NOT_FINITE):
                 raise
             if self.nan_fails:
                 raise ValueError("the result has a value that is not finite (NaN or infinity)") from None
-            return self.strict.encode(self.finite(value)).encode("utf-8", "replace")
+            return self.strict.encode(self.finite(value)).encode("utf-8", SURROGATES)
 
     def finite(self, value):
         if isinstance(value, float):

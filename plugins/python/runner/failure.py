@@ -35,6 +35,8 @@ def first_line(error):
     except Exception:
         text = "(it cannot be printed)"
     lines = text.strip().splitlines()
+    if len(lines) > 1 and lines[0].startswith("Caught ") and lines[1].startswith("Original Traceback"):
+        return lines[-1][:1000]  # torch, of what went wrong in a process of a DataLoader
     text = lines[0][:1000] if lines else ""
     return ": ".join(part for part in (name, text) if part)
 

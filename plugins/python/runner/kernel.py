@@ -6,10 +6,12 @@ import json
 import os
 import sys
 import time
+import types
 
 from gpurun_runner.ahead import Ahead
 from gpurun_runner.batch import Batch, MissingField, Source
 from gpurun_runner.chain import advance, last_reply
+from gpurun_runner.columns import listed
 from gpurun_runner.describe import describe
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
@@ -34,7 +36,7 @@ class Context:
 
 def load(path):
     """Import the kernel's file as a module of its own name, its folder first."""
-    import linecache, tokenize, traceback, types  # before a file of the user's may have such a name
+    import linecache, tokenize, traceback  # before a file of the user's may have such a name
     folders = dict.fromkeys([os.path.dirname(os.path.realpath(path)), os.path.dirname(path)])
     sys.path[:] = [*folders, *(entry for entry in sys.path if entry not in folders)]
     sys.argv = [path]
@@ -55,6 +57,16 @@ def takes_argument(function):
     return code is None or code.co_argcount > (1 if hasattr(function, "__self__") else 0) or bool(code.co_flags & 4)
 
 
+def call(name, function, *arguments):
+    """Call a function of the kernel's. An async one has not even begun when it returns."""
+    result = function(*arguments)
+    if isinstance(result, (types.CoroutineType, types.AsyncGeneratorType)):
+        if isinstance(result, types.CoroutineType):
+            result.close()  # or Python warns that nobody awaited it
+        raise ResultError("%s is async, and nobody awaits it: make it a plain function, which may call asyncio.run()" % name)
+    return result
+
+
 class Step:
     """One kernel file. A chain has several, in one process."""
 
@@ -67,7 +79,7 @@ class Step:
             raise ResultError("it has no function process(batch)")
         setup = self.function("setup")
         if setup is not None:
-            setup(self.context) if takes_argument(setup) else setup()
+            call("setup", setup, *([self.context] if takes_argument(setup) else []))
         self.prepare = self.function("prepare")
         inputs = getattr(self.module, "inputs", ())
         self.inputs = dict(inputs) if isinstance(inputs, dict) else {}
@@ -77,13 +89,14 @@ class Step:
         function = getattr(self.module, name, None)
         return function if callable(function) else None
 
+    def prepared(self, batch):
+        return call("prepare", self.prepare, batch)
+
     def result(self, batch, *prepared):
         """What process makes of a batch; a generator is run to its end."""
-        if self.prepare is None:
-            result = self.process(batch)
-        else:
-            result = self.process(*(prepared or (self.prepare(batch),)))
-        return list(result) if isinstance(result, collections.abc.Iterator) else result
+        given = (batch,) if self.prepare is None else prepared or (self.prepared(batch),)
+        result = call("process", self.process, *given)
+        return listed(result, len(batch), "result") if isinstance(result, collections.abc.Iterator) else result
 
 
 class NothingLeft(Exception):
@@ -111,7 +124,7 @@ class Task:
         self.ready.set()
 
     def prepare_once(self):
-        self.prepared, self.prepared_of = self.step.prepare(self.batch), self.batch
+        self.prepared, self.prepared_of = self.step.prepared(self.batch), self.batch
 
     def process(self):
         """Run the steps and take what the last returns; the reply may not be
@@ -308,5 +321,5 @@ class Program:
 def main():
     import faulthandler
     faulthandler.enable()  # a crash of the process tells where
-    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # no print fails a record
     Program().run()

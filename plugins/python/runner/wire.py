@@ -41,7 +41,7 @@ class Channel:
     """The messages. Whoever waits for one reads, for everybody."""
 
     def __init__(self, descriptor):
-        self.descriptor = descriptor
+        self.descriptor, self.owner = descriptor, os.getpid()
         self.buffer = bytearray()
         self.writing = threading.Lock()
         self.changed = threading.Condition()
@@ -49,6 +49,10 @@ class Channel:
         self.orders = collections.deque()  # what gpurun wants, in order
         self.fields, self.asked = {}, 0  # answers to ask(), by number
         self.taken = 0  # results that gpurun is through with
+
+    def is_ours(self):
+        """Whether this is the process that gpurun speaks to, and not a child of it."""
+        return os.getpid() == self.owner
 
     def send(self, **message):
         body = encode(message).encode()
