@@ -44,7 +44,8 @@ const chunkBatches = 16
 // Config is one job. Input, Output and Kernel are needed; the zero value of
 // everything else is its default.
 type Config struct {
-	// Input is a file of JSON lines, or - for Stdin.
+	// Input is a file of JSON lines, or - for Stdin. A pipe or a device is read as
+	// it comes, as - is.
 	Input string
 	// Stdin is read for Input "-"; nil means os.Stdin.
 	Stdin io.Reader
@@ -259,6 +260,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
 	}
+	c = c.withInput()
 	if c.Dir == "" {
 		dir, err := os.Getwd()
 		if err != nil {
