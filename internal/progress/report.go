@@ -179,22 +179,29 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	}
 }
 
-// goOn is how to go on with a job that stopped; a stream cannot be read twice.
+// goOn is how to go on with a job that stopped; a stream cannot be read, nor written,
+// twice.
 func goOn(r orchestrator.Report) string {
-	if r.Input == "-" || r.Output == "-" {
+	if isStream(r) {
 		return ""
 	}
 	return "; the same command goes on"
 }
 
-// retryCommand is what runs the failed records of a finished job again; "" of a stream,
-// whose folder has another name.
+// isStream: the folder of a job with a stream has another name than its output, which
+// may be a pipe or a device.
+func isStream(r orchestrator.Report) bool {
+	return r.Input == "-" || r.Output == "-" || filepath.Base(r.Folder) != filepath.Base(folderOf(r.Output))
+}
+
+func folderOf(output string) string { return filepath.Clean(output) + ".gpurun" }
+
+// retryCommand is what runs the failed records of a finished job again; "" of a stream.
 func retryCommand(r orchestrator.Report) string {
-	folder := filepath.Clean(r.Output) + ".gpurun"
-	if goOn(r) == "" || filepath.Base(r.Folder) != filepath.Base(folder) {
+	if isStream(r) {
 		return ""
 	}
-	if full, err := filepath.Abs(folder); err != nil || full != r.Folder {
+	if full, err := filepath.Abs(folderOf(r.Output)); err != nil || full != r.Folder {
 		return fmt.Sprintf("gpurun retry --work-dir %s %s", inFolder(r, ".."), r.Output)
 	}
 	return "gpurun retry " + r.Output
