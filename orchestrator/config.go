@@ -208,6 +208,8 @@ type Config struct {
 	clock   gpu.Clock
 	// handBack is how long a paused worker keeps its chunk.
 	handBack time.Duration
+	// stallAfter is how long nothing is said of a first batch.
+	stallAfter time.Duration
 }
 
 // AutoWorkers as WorkersPerGPU leaves the number to gpurun.
@@ -257,6 +259,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Profile, string(gpu.Datacenter))
 	setDefault(&c.Monitor, gpu.DefaultConfig())
 	setDefault(&c.handBack, handBackAfter)
+	setDefault(&c.stallAfter, stallAfter)
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
 	}

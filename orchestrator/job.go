@@ -99,6 +99,8 @@ type job struct {
 	stagger  *stagger     // nil: all kernels open at once
 
 	stopping    atomic.Bool
+	answered    atomic.Bool // some batch was, well or not
+	stallTold   atomic.Bool // that none was for long
 	emitting    sync.Mutex
 	told        bool // that it is finished; guarded by emitting
 	diskChecked bool // by the committer
