@@ -23,8 +23,14 @@ import (
 // report how far it came. Records that failed are no error: Report.Failed counts
 // them.
 //
-// The end of ctx stops the job at the next batch border of each worker.
+// The end of ctx stops the job at the next batch border of each worker; errors.Is finds
+// ctx.Err() in the error then, and context.Cause(ctx).
 func Run(ctx context.Context, config Config) (Report, error) {
+	report, err := runJob(ctx, config)
+	return report, byContext(ctx, err)
+}
+
+func runJob(ctx context.Context, config Config) (Report, error) {
 	if config.Output == "" {
 		return Report{}, fault.New(fault.Usage, "no output: name a file with -o, or - for standard output")
 	}
