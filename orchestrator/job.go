@@ -19,7 +19,7 @@ import (
 
 // Run does a job, or goes on with it where an earlier run of the same job was
 // interrupted. It returns when every record is in the output, or when the job
-// must stop; the error then says why, as a fault that errors.As finds, and the
+// must stop; the error then says why, as a *Fault that errors.As finds, and the
 // report how far it came. Records that failed are no error: Report.Failed counts
 // them.
 //
