@@ -90,7 +90,7 @@ func (t *target) finishFolder(m Manifest, replace bool) error {
 // once, and removed; else it is a fault, unless it is empty, and the new one waits.
 // After a crash it is called again, and goes on from wherever that came.
 func NameFolder(temporary, path string, m Manifest, replace bool) error {
-	path = realPath(filepath.Clean(path))
+	path = RealPath(filepath.Clean(path))
 	aside := path + asideSuffix
 	if !m.heldBy(path) {
 		if err := m.checkSizes(temporary); err != nil {

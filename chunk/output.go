@@ -323,7 +323,7 @@ func CompleteOutput(options OutputOptions, state State) error {
 		if final[i] == "" || isDirect(final[i]) && !isFolder(final[i]) { // that would only be in the way
 			continue
 		}
-		path, size := realPath(final[i]), state.Durable.Sizes[i]
+		path, size := RealPath(final[i]), state.Durable.Sizes[i]
 		info, err := os.Stat(temporary[i])
 		named := errors.Is(err, os.ErrNotExist)
 		if named {

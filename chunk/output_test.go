@@ -208,6 +208,22 @@ func TestOutputSymlink(t *testing.T) {
 	}
 }
 
+// TestOutputSymlinkToNothing: a link that leads to nothing yet does so afterwards.
+func TestOutputSymlinkToNothing(t *testing.T) {
+	j := newJob(t)
+	must(t, os.Symlink("hop.jsonl", j.out))
+	must(t, os.Symlink("real.jsonl", filepath.Join(j.dir, "hop.jsonl")))
+	o := j.create(t, j.out, "")
+	must(t, o.Commit(j.segment(t, 0, 1, false)))
+	must(t, o.Finish())
+	if info, err := os.Lstat(j.out); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v, %v", info, err)
+	}
+	if got, _ := os.ReadFile(filepath.Join(j.dir, "real.jsonl")); string(got) != "0\n" {
+		t.Errorf("output %q", got)
+	}
+}
+
 // TestOutputOtherDisk: the job folder need not be on the output's file system.
 func TestOutputOtherDisk(t *testing.T) {
 	j := newJob(t)

@@ -37,7 +37,7 @@ func openTarget(path, temporary string, options OutputOptions, size int64) (targ
 		}
 		return target{path: path, writer: stdout, size: size}, nil
 	}
-	path = realPath(path)
+	path = RealPath(path)
 	if isDirect(path) {
 		file, err := openDirect(path, options.Stop)
 		if err != nil {
@@ -96,10 +96,26 @@ func notCreated(err error) error {
 	return fault.New(fault.Storage, "create output: %w", err)
 }
 
-// realPath is what a link leads to.
-func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+// maxLinks is how many links in a row Linux follows.
+const maxLinks = 40
+
+// RealPath is where a name leads, also one that leads to nothing yet.
+func RealPath(path string) string {
+	for range maxLinks {
+		if full, err := filepath.EvalSymlinks(path); err == nil {
+			return full
+		}
+		if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+			path = filepath.Join(parent, filepath.Base(path))
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
 	}
 	return path
 }

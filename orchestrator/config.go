@@ -44,7 +44,8 @@ const chunkBatches = 16
 // Config is one job. Input, Output and Kernel are needed; the zero value of
 // everything else is its default.
 type Config struct {
-	// Input is a file of JSON lines, or - for Stdin.
+	// Input is a file of JSON lines, or - for Stdin. A pipe or a device is read as
+	// it comes, as - is.
 	Input string
 	// Stdin is read for Input "-"; nil means os.Stdin.
 	Stdin io.Reader
@@ -207,6 +208,8 @@ type Config struct {
 	clock   gpu.Clock
 	// handBack is how long a paused worker keeps its chunk.
 	handBack time.Duration
+	// stallAfter is how long nothing is said of a first batch.
+	stallAfter time.Duration
 }
 
 // AutoWorkers as WorkersPerGPU leaves the number to gpurun.
@@ -256,9 +259,11 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Profile, string(gpu.Datacenter))
 	setDefault(&c.Monitor, gpu.DefaultConfig())
 	setDefault(&c.handBack, handBackAfter)
+	setDefault(&c.stallAfter, stallAfter)
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
 	}
+	c = c.withInput()
 	if c.Dir == "" {
 		dir, err := os.Getwd()
 		if err != nil {

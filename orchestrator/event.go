@@ -10,6 +10,20 @@ import (
 // Kind is a kind of failure; the names stand in outputs and reports.
 type Kind = fault.Kind
 
+// Fault is the error of Run, Retry and MakePlan.
+type Fault = fault.Error
+
+// What a Fault of Run can be, by what is done next.
+const (
+	Usage        = fault.Usage        // the Config is wrong
+	NoDevice     = fault.NoDevice     // no usable device is there, or none is left
+	Incompatible = fault.Incompatible // the kernel cannot work here, or fails on everything
+	Conflict     = fault.Conflict     // another job is there, or the folder is damaged
+	Storage      = fault.Storage      // something cannot be read or written; Run goes on with it
+	Stopped      = fault.Stopped      // Halt or MaxTime; Run goes on with it
+	Canceled     = fault.Canceled     // the context ended; Run goes on with it
+)
+
 // Event is something that happened in a job: one of the types below.
 type Event interface {
 	// EventName is the name in JSON events.

@@ -30,6 +30,12 @@ func WithoutDurable(c Config) Config {
 	return c
 }
 
+// WithStallAfter tells of a first batch that takes so long.
+func WithStallAfter(c Config, d time.Duration) Config {
+	c.stallAfter = d
+	return c
+}
+
 // WithHandBack lets a paused worker keep its chunk for so long.
 func WithHandBack(c Config, d time.Duration) Config {
 	c.handBack = d

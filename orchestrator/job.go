@@ -19,12 +19,18 @@ import (
 
 // Run does a job, or goes on with it where an earlier run of the same job was
 // interrupted. It returns when every record is in the output, or when the job
-// must stop; the error then says why, as a fault that errors.As finds, and the
+// must stop; the error then says why, as a *Fault that errors.As finds, and the
 // report how far it came. Records that failed are no error: Report.Failed counts
 // them.
 //
-// The end of ctx stops the job at the next batch border of each worker.
+// The end of ctx stops the job at the next batch border of each worker; errors.Is finds
+// ctx.Err() in the error then, and context.Cause(ctx).
 func Run(ctx context.Context, config Config) (Report, error) {
+	report, err := runJob(ctx, config)
+	return report, byContext(ctx, err)
+}
+
+func runJob(ctx context.Context, config Config) (Report, error) {
 	if config.Output == "" {
 		return Report{}, fault.New(fault.Usage, "no output: name a file with -o, or - for standard output")
 	}
@@ -99,6 +105,8 @@ type job struct {
 	stagger  *stagger     // nil: all kernels open at once
 
 	stopping    atomic.Bool
+	answered    atomic.Bool // some batch was, well or not
+	stallTold   atomic.Bool // that none was for long
 	emitting    sync.Mutex
 	told        bool // that it is finished; guarded by emitting
 	diskChecked bool // by the committer

@@ -83,6 +83,9 @@ func checkOutputFolders(config Config) error {
 			continue
 		}
 		dir := filepath.Dir(filepath.Clean(path))
+		if isFolder(dir) { // what a link leads to needs one, too
+			dir = filepath.Dir(realPath(path))
+		}
 		if !isFolder(dir) {
 			return fault.New(fault.Usage, "the folder %s for %s does not exist: mkdir -p %s", dir, path, dir)
 		}
@@ -174,30 +177,8 @@ func samePath(a, b string) bool {
 	return errA == nil && errB == nil && infoA.Mode().IsRegular() && os.SameFile(infoA, infoB)
 }
 
-// maxLinks is how many links in a row Linux follows.
-const maxLinks = 40
-
-// realPath is where a name leads, also one that leads to nothing yet.
-func realPath(path string) string {
-	path = absolute(path)
-	for range maxLinks {
-		if full, err := filepath.EvalSymlinks(path); err == nil {
-			return full
-		}
-		if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-			path = filepath.Join(parent, filepath.Base(path))
-		}
-		target, err := os.Readlink(path)
-		if err != nil {
-			break
-		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(filepath.Dir(path), target)
-		}
-		path = target
-	}
-	return path
-}
+// realPath is where a name leads, also one that leads to nothing yet, in full.
+func realPath(path string) string { return chunk.RealPath(absolute(path)) }
 
 func isFolder(path string) bool {
 	info, err := os.Stat(path)

@@ -44,7 +44,8 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 	}
 	defer f.close(true)
 	r := &retry{config: config, folder: f}
-	return r.run(ctx)
+	report, err := r.run(ctx)
+	return report, byContext(ctx, err)
 }
 
 type retry struct {

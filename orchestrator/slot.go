@@ -221,6 +221,7 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 	}
 	checkpoint := newCheckpoint(s.job.config.Checkpoint, func() { worker.endOnly(first) })
 	defer checkpoint.stop()
+	defer s.watchFirst()()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 	for {
 		message, err := s.worker.receive(now)
@@ -231,11 +232,13 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 		case err != nil:
 			return s.lose(now, &t, s.worker.lost(err), false)
 		case message.Progress != nil:
+			s.job.answered.Store(true)
 			checkpoint.begun()
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteMemory(s.slot, message.Progress.Memory)
 			s.job.noteFirst(now, s.slot, message.Progress.First)
 		case message.Search != nil:
+			s.job.answered.Store(true)
 			s.job.noteSearch(now, s.slot, *message.Search)
 		case message.Near != nil:
 			s.giveAhead(now, t)

@@ -48,3 +48,11 @@ func (j *job) stop() {
 		}
 	}
 }
+
+// byContext names the end of ctx as the cause of a job that it stopped.
+func byContext(ctx context.Context, err error) error {
+	if e := fault.As(err); e != nil && e.Kind == fault.Canceled && ctx.Err() != nil {
+		return e.By(errors.Join(ctx.Err(), context.Cause(ctx)))
+	}
+	return err
+}

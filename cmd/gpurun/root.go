@@ -30,8 +30,10 @@ func newRoot() *cobra.Command {
 		SilenceUsage:               true,
 		SilenceErrors:              true,
 		SuggestionsMinimumDistance: 2,
+		Version:                    versionText(), // so that there is --version
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate(versionLines())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
@@ -55,13 +57,25 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// usageArgs makes a wrong number of arguments a usage error.
+// usageArgs makes a wrong number of arguments a usage error, which shows them, and what
+// they should be.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+		err := check(cmd, args)
+		if err == nil {
+			return nil
 		}
-		return nil
+		text := err.Error()
+		if len(args) > 1 {
+			text += fmt.Sprintf(" (%s)", strings.Join(args, ", "))
+		}
+		if !cmd.HasSubCommands() {
+			text += ": " + cmd.UseLine()
+		}
+		if len(args) > 1 && wantsEvents(cmd) {
+			text += "; a file for events is --json-events=FILE"
+		}
+		return usagef("%s; see %s --help", text, cmd.CommandPath())
 	}
 }
 

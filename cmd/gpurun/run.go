@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -149,7 +151,7 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	if err != nil {
 		return err
 	}
-	defer closeEvents()
+	defer func() { _ = closeEvents() }()
 	// Events on standard error are for a program: nothing else goes there then.
 	silent := f.quiet || f.events == "-"
 	display := progress.New(progress.Options{
@@ -169,6 +171,9 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	err = f.conclude(report, err, stops, silent)
 	if events != nil && f.events != "-" { // else it is the last that this process says
 		writeErrorEvent(events, err)
+	}
+	if lost := closeEvents(); err == nil || errors.Is(err, errSomeFailed) {
+		err = cmp.Or(lost, err)
 	}
 	return err
 }
@@ -204,18 +209,20 @@ func (f *runFlags) besides() []orchestrator.NamedFile {
 	return files
 }
 
-func (f *runFlags) openEvents() (io.Writer, func(), error) {
+func (f *runFlags) openEvents() (events io.Writer, closed func() error, err error) {
+	nothing := func() error { return nil }
 	switch f.events {
 	case "":
-		return nil, func() {}, nil
+		return nil, nothing, nil
 	case "-":
-		return os.Stderr, func() {}, nil
+		return os.Stderr, nothing, nil
 	}
 	file, err := os.Create(f.events)
 	if err != nil {
 		return nil, nil, usagef("--json-events: %w", err)
 	}
-	return file, func() { file.Close() }, nil
+	written := &eventsFile{file: file}
+	return written, written.close, nil
 }
 
 // suggestOutput is a name beside the input that says what it is.

@@ -19,15 +19,17 @@ func newVersion() *cobra.Command {
 		Use:   "version",
 		Short: "Show the version, and what this program was built with",
 		Args:  cobra.NoArgs,
-		Run: func(*cobra.Command, []string) {
-			nvml := "with NVML"
-			if !gpu.BuiltWithNVML {
-				nvml = "without NVML (no C compiler): CPU devices only"
-			}
-			fmt.Printf("gpurun %s\n%s %s/%s, kernel protocol %d, %s\n",
-				versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH, plugins.ProtocolVersion, nvml)
-		},
+		Run:   func(*cobra.Command, []string) { fmt.Print(versionLines()) },
 	}
+}
+
+func versionLines() string {
+	nvml := "with NVML"
+	if !gpu.BuiltWithNVML {
+		nvml = "without NVML (no C compiler): CPU devices only"
+	}
+	return fmt.Sprintf("gpurun %s\n%s %s/%s, kernel protocol %d, %s\n",
+		versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH, plugins.ProtocolVersion, nvml)
 }
 
 func versionText() string {

@@ -155,6 +155,13 @@ func (e *Error) WithDetail(detail string) *Error {
 	return &c
 }
 
+// By returns a copy of e that errors.Is finds the cause in; the message stays.
+func (e *Error) By(cause error) *Error {
+	c := *e
+	c.cause = errors.Join(e.cause, cause)
+	return &c
+}
+
 // InStep returns a copy of e that names the step, unless e names one already.
 func (e *Error) InStep(step string) *Error {
 	c := *e

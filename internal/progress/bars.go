@@ -3,7 +3,9 @@ package progress
 import (
 	"io"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -33,6 +35,7 @@ type bars struct {
 	container *mpb.Progress // nil unless there are bars
 	devices   []*mpb.Bar
 	total     *mpb.Bar
+	resumed   chan os.Signal // SIGCONT: the shell had the terminal meanwhile
 	closed    bool
 }
 
@@ -67,6 +70,7 @@ func (b *bars) build() {
 	if b.container != nil || b.closed {
 		return
 	}
+	b.watchResumed()
 	b.container = mpb.New(mpb.WithConsoleWriter(&b.screen), mpb.WithRefreshRate(refresh))
 	s := &b.state
 	_, height := b.screen.size()
@@ -82,6 +86,18 @@ func (b *bars) build() {
 	b.total = b.bar(func(width int, now time.Time) string {
 		return s.columns(width, now).text(s.totalRow(now))
 	})
+}
+
+// watchResumed leaves alone what the shell, and the user, wrote while the job was stopped.
+func (b *bars) watchResumed() {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
+	go func() {
+		for range resumed {
+			b.screen.below.Store(true)
+		}
+	}()
+	b.resumed = resumed
 }
 
 // bar is a row that is drawn from the state. To mpb it has no size: it ends
@@ -111,6 +127,8 @@ func (b *bars) Close() {
 	b.total.Abort(false)
 	b.container.Wait()
 	b.container = nil
+	signal.Stop(b.resumed)
+	close(b.resumed)
 	_, _ = b.screen.out.Write(b.screen.waiting()) // came after the last frame
 }
 

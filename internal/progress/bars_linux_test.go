@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -268,6 +269,24 @@ func TestBarsAfterTyping(t *testing.T) {
 	eventually(t, "stopping", func() bool { return strings.HasSuffix(last(term.look()), "stopping") })
 	checkRows(t, term.look(), 80, 2)
 	within(t, "Close", b.Close)
+}
+
+// After ^Z and fg rows are drawn below what the shell wrote meanwhile, which is below the
+// old ones. Not beside other tests: the signal is for all bars.
+func TestBarsAfterStop(t *testing.T) {
+	term := openTerminal(t, 80, 24)
+	b := newBars(term.tty)
+	begin(b, 2)
+	eventually(t, "rows", func() bool { return strings.HasPrefix(last(term.look()), "total") })
+	if err := syscall.Kill(os.Getpid(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	eventually(t, "rows below the rows", func() bool { lines = term.look(); return len(lines) == 7 })
+	checkRows(t, lines[:4], 80, 2)
+	checkRows(t, lines[4:], 80, 2)
+	within(t, "Close", b.Close)
+	nothingTorn(t, term)
 }
 
 // A frame that is like the last is not sent.

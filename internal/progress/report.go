@@ -179,22 +179,30 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	}
 }
 
-// goOn is how to go on with a job that stopped; a stream cannot be read twice.
+// goOn is how to go on with a job that stopped; a stream cannot be read, nor written,
+// twice.
 func goOn(r orchestrator.Report) string {
-	if r.Input == "-" || r.Output == "-" {
+	if r.Input == "-" || toStream(r) {
 		return ""
 	}
 	return "; the same command goes on"
 }
 
-// retryCommand is what runs the failed records of a finished job again; "" where the
-// output is a stream: the folder has another name then.
+// toStream: the folder of a job has another name than its output where that is a pipe or
+// a device.
+func toStream(r orchestrator.Report) bool {
+	return r.Output == "-" || filepath.Base(r.Folder) != filepath.Base(folderOf(r.Output))
+}
+
+func folderOf(output string) string { return filepath.Clean(output) + ".gpurun" }
+
+// retryCommand is what runs the failed records of a finished job again; "" where they
+// went to a stream.
 func retryCommand(r orchestrator.Report) string {
-	folder := filepath.Clean(r.Output) + ".gpurun"
-	if filepath.Base(r.Folder) != filepath.Base(folder) {
+	if toStream(r) {
 		return ""
 	}
-	if full, err := filepath.Abs(folder); err != nil || full != r.Folder {
+	if full, err := filepath.Abs(folderOf(r.Output)); err != nil || full != r.Folder {
 		return fmt.Sprintf("gpurun retry --work-dir %s %s", inFolder(r, ".."), r.Output)
 	}
 	return "gpurun retry " + r.Output

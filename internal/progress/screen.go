@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ import (
 //   - When the window became narrower, the terminal has wrapped what stood
 //     there: it goes up as many lines as there are now.
 //   - More rows than the window has lines are cut, or each frame would scroll.
+//   - What was written while the job was stopped by ^Z stays: rows are drawn below it.
 //   - Lines for above the bars wait here: a terminal stopped with ^S stops no
 //     job.
 type screen struct {
@@ -28,6 +30,7 @@ type screen struct {
 	last  []byte       // what Flush wrote, to write nothing twice
 	drawn []int        // the widths of the rows above the cursor
 	width int          // of the window when they were drawn
+	below atomic.Bool  // somebody else wrote below the rows: they are left as they are
 
 	mu    sync.Mutex
 	above []byte // lines that go above the rows with the next Flush
@@ -79,6 +82,9 @@ func (s *screen) GetTermSize() (width, height int, err error) {
 func (s *screen) Flush(int) error {
 	defer s.frame.Reset()
 	above := s.waiting()
+	if s.below.Swap(false) {
+		s.drawn, s.last = nil, nil
+	}
 	if len(above) == 0 && bytes.Equal(s.frame.Bytes(), s.last) {
 		return nil
 	}

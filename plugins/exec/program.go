@@ -179,7 +179,7 @@ func (p *program) exchange(batch plugins.Batch) ([][]byte, error) {
 	}
 	written := p.feed(batch, false)
 	hint := time.AfterFunc(stallHint, func() {
-		fmt.Fprintf(os.Stderr, "exec: no full answer for %s; if the program answers only at the end of its input, use --exec-mode batch\n", stallHint)
+		fmt.Fprintf(os.Stderr, "exec: no full answer for %s; if the program keeps its lines back until its input ends, use --exec-mode batch; if it leaves some out, --exec-mode per-record\n", stallHint)
 	})
 	defer hint.Stop()
 	lines := make([][]byte, 0, batch.Len())

@@ -104,7 +104,7 @@ func TestInterpreters(t *testing.T) {
 		t.Setenv("PATH", dir)
 		t.Setenv("VIRTUAL_ENV", "")
 		t.Setenv("CONDA_PREFIX", "")
-		if _, err := try(t, "def process(batch): return batch"); err == nil || !strings.Contains(err.Error(), "no python3 is installed") {
+		if _, err := try(t, "def process(batch): return batch"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("no python3 is in the PATH %q", dir)) {
 			t.Error(err)
 		}
 	})

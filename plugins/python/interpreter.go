@@ -32,7 +32,7 @@ func findInterpreter(named string) (string, error) {
 	}
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		return "", fault.New(fault.Incompatible, "no python3 is installed: install Python %s or newer, or name an interpreter with --python", oldestText)
+		return "", fault.New(fault.Incompatible, "no python3 is in the PATH %q: install Python %s or newer, or name an interpreter with --python", os.Getenv("PATH"), oldestText)
 	}
 	return path, nil
 }

@@ -1,0 +1,24 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// What to do about an error depends on its kind.
+func ExampleFault() {
+	_, err := orchestrator.Run(context.Background(), orchestrator.Config{Kernel: "echo", Output: "out.jsonl"})
+	var fault *orchestrator.Fault
+	if errors.As(err, &fault) {
+		switch fault.Kind {
+		case orchestrator.Storage, orchestrator.Stopped, orchestrator.Canceled:
+			fmt.Println("once more:", err)
+		default:
+			fmt.Printf("%s: %v\n", fault.Kind, err)
+		}
+	}
+	// Output: usage: no input: name a file of JSON lines, or - for standard input
+}

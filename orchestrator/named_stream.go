@@ -1,0 +1,70 @@
+package orchestrator
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// withInput makes of an input that only this process can read, or that can be read but
+// once, what the job can use: <(zcat in.jsonl.gz), a named pipe, /dev/stdin. Workers open
+// a file by its name, and under /dev/stdin find an input of their own.
+func (c Config) withInput() Config {
+	info, err := os.Stat(c.Input)
+	if c.Input == "-" || err != nil || info.IsDir() {
+		return c // checkInput says what is wrong with it
+	}
+	if info.Mode().IsRegular() {
+		if !isOwnName(c.Input) {
+			return c
+		}
+		if path, ok := commonName(c.Input, info); ok {
+			c.Input = path
+			return c
+		}
+	}
+	if stdin, err := os.Stdin.Stat(); err == nil && os.SameFile(stdin, info) {
+		c.Stdin = os.Stdin // a socket cannot be opened again by its name
+	} else {
+		c.Stdin = &lateFile{path: c.Input}
+	}
+	c.Input = "-"
+	return c
+}
+
+// isOwnName reports whether a name may mean something else to another process.
+func isOwnName(path string) bool {
+	path = absolute(path)
+	return strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") || strings.HasPrefix(path, "/proc/")
+}
+
+// commonName is the name by which every process finds the file; none if it was removed.
+func commonName(path string, info os.FileInfo) (string, bool) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", false
+	}
+	found, err := os.Stat(real)
+	return real, err == nil && os.SameFile(found, info) && !isOwnName(real)
+}
+
+// lateFile is opened by the first Read: to open a pipe is to wait for its writer.
+type lateFile struct {
+	path string
+	file *os.File
+}
+
+func (l *lateFile) Read(p []byte) (int, error) {
+	if l.file == nil {
+		file, err := os.Open(l.path)
+		if err != nil {
+			return 0, err
+		}
+		l.file = file
+	}
+	n, err := l.file.Read(p)
+	if err != nil {
+		l.file.Close()
+	}
+	return n, err
+}

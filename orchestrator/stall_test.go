@@ -1,0 +1,65 @@
+package orchestrator_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// notices runs a job and returns the lines for the user.
+func notices(t *testing.T, d jobDir, config orchestrator.Config) []string {
+	t.Helper()
+	var mu sync.Mutex
+	var texts []string
+	config.OnEvent = func(event orchestrator.Event) {
+		if notice, ok := event.(orchestrator.Notice); ok {
+			mu.Lock()
+			defer mu.Unlock()
+			texts = append(texts, notice.Text)
+		}
+	}
+	mustRun(t, d, config)
+	mu.Lock()
+	defer mu.Unlock()
+	return texts
+}
+
+// TestStallIsTold: of a kernel that does not answer its first batch the user hears, once
+// though there are several workers, and with what it said itself.
+func TestStallIsTold(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(4))
+	config := d.config("exec:echo I wait for the end >&2; sleep 2; cat")
+	config.BatchSize = 1
+	config = orchestrator.WithStallAfter(config, 500*time.Millisecond)
+	told := 0
+	for _, text := range notices(t, d, config) {
+		if strings.Contains(text, "no answer to the first batch for 500ms") {
+			told++
+			if !strings.Contains(text, "I wait for the end") {
+				t.Errorf("the notice is %q", text)
+			}
+		}
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
+
+// TestNoStallOnceAnswered: later batches may take their time, as far as --timeout lets
+// them.
+func TestNoStallOnceAnswered(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(2))
+	config := d.config("exec:read line; echo \"$line\"; sleep 3; cat")
+	config.BatchSize, config.GPUs, config.Checkpoint = 1, "cpu:1", time.Hour
+	config = orchestrator.WithStallAfter(config, 2*time.Second)
+	for _, text := range notices(t, d, config) {
+		if strings.Contains(text, "no answer to the first batch") {
+			t.Errorf("told: %q", text)
+		}
+	}
+}
