@@ -16,7 +16,7 @@ const exampleWidth = 200
 
 // WriteReport writes the report for people.
 func WriteReport(w io.Writer, r orchestrator.Report) {
-	fmt.Fprintf(w, "\n%s in %s (%s)\n", plural(r.In-r.Pending, "record"), durationText(r.Elapsed), rateText(r.Rate))
+	fmt.Fprintf(w, "\n%s in %s (%s)\n", computed(r), durationText(r.Elapsed), rateText(r.Rate))
 	fmt.Fprintf(w, "  %s in = %s succeeded + %s failed + %s dropped + %s pending\n",
 		Count(r.In), Count(r.Succeeded), Count(r.Failed), Count(r.Dropped), Count(r.Pending))
 	if r.Uncounted {
@@ -33,6 +33,18 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 	writeFailures(w, r)
 	writeAdvice(w, r)
 	writeNext(w, r)
+}
+
+// computed is what the time was spent on: what earlier runs have done is none of it.
+func computed(r orchestrator.Report) string {
+	done := r.In - r.Pending
+	switch {
+	case r.Retried > 0:
+		return plural(r.Retried, "failed record") + " again"
+	case r.Resumed > 0 && r.Resumed < done:
+		return plural(done-r.Resumed, "more record")
+	}
+	return plural(done, "record")
 }
 
 // writeDevices is a line for each GPU of which something is known, and what

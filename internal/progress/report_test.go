@@ -112,3 +112,26 @@ func TestWriteReport(t *testing.T) {
 		})
 	}
 }
+
+// The time is that of what was computed in it.
+func TestReportOfMore(t *testing.T) {
+	for _, test := range []struct {
+		report orchestrator.Report
+		want   string
+	}{
+		{orchestrator.Report{In: 1000}, "1,000 records in 2.0s"},
+		{orchestrator.Report{In: 1000, Pending: 100}, "900 records in 2.0s"},
+		{orchestrator.Report{In: 1000, Resumed: 400}, "600 more records in 2.0s"},
+		{orchestrator.Report{In: 1000, Resumed: 400, Pending: 599}, "1 more record in 2.0s"},
+		{orchestrator.Report{In: 1000, Resumed: 1000}, "1,000 records in 2.0s"}, // finished already
+		{orchestrator.Report{In: 1000, Retried: 3}, "3 failed records again in 2.0s"},
+	} {
+		test.report.Elapsed = 2 * time.Second
+		test.report.Rate = 1
+		var out strings.Builder
+		WriteReport(&out, test.report)
+		if !strings.HasPrefix(out.String(), "\n"+test.want+" (") {
+			t.Errorf("%q, want %s", out.String(), test.want)
+		}
+	}
+}
