@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -54,9 +55,25 @@ func (r Retried) CopyFailed(path string) (count int64, err error) {
 		err = kept.ended()
 	}
 	if err == nil {
-		err = retryInput(out.Flush())
+		err = retryInput(cmp.Or(out.Flush(), file.Sync()))
 	}
 	return count, err
+}
+
+// CheckFailed reads Failed, and returns a fault if it is not what CopyFailed makes.
+func (r Retried) CheckFailed() error {
+	m := &merger{Retried: r}
+	defer m.close()
+	if err := m.openFailed(); err != nil {
+		return err
+	}
+	return ReadFailures(r.Failures, func(f Failure) error {
+		if f.Kind == fault.Upstream {
+			return nil
+		}
+		_, err := m.record(f)
+		return err
+	})
 }
 
 func retryInput(err error) error {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -93,11 +94,9 @@ func (r Retried) Merge() (Merged, error) {
 }
 
 func (m *merger) open() (err error) {
-	if m.failed, err = os.Open(m.Failed); err != nil {
-		return fault.New(fault.Storage, "open retry input: %w", err)
+	if err := m.openFailed(); err != nil {
+		return err
 	}
-	m.closers = append(m.closers, m.failed)
-	m.position = int64(len(failedStart))
 	if m.Errors != "" {
 		if m.kept, err = m.openKept(); err != nil {
 			return err
@@ -123,6 +122,15 @@ func (m *merger) open() (err error) {
 		m.out, err = createNext(filepath.Join(m.Dir, NextFiles[failures]))
 	}
 	return err
+}
+
+func (m *merger) openFailed() (err error) {
+	if m.failed, err = os.Open(m.Failed); err != nil {
+		return fault.New(fault.Storage, "open retry input: %w", err)
+	}
+	m.closers = append(m.closers, m.failed)
+	m.position = int64(len(failedStart))
+	return nil
 }
 
 // keep leaves a record that came in with a mark as it is.
@@ -194,8 +202,12 @@ func (m *merger) record(f Failure) ([]byte, error) {
 	if m.mapped, err = mapFile(m.failed, m.position, size); err != nil {
 		return nil, fault.New(fault.Storage, "read retry input: %w", err)
 	}
+	data := m.mapped.data[:f.Length]
+	if crc32.Checksum(data, castagnoli) != uint32(f.CRC32C) {
+		return nil, fault.New(fault.Conflict, "%s was changed: at byte %d there should be the failed record of line %d", m.Failed, m.position, f.Line)
+	}
 	m.position += size
-	return m.mapped.data[:f.Length], nil
+	return data, nil
 }
 
 // skipMark passes over the old mark, if it is the one that the job wrote.

@@ -165,7 +165,10 @@ func (r *retry) collect() (count int64, err error) {
 		return 0, fault.New(fault.Conflict, "read failures: %w", err)
 	}
 	if made, err := os.Stat(path); err == nil && made.ModTime().After(before.ModTime()) {
-		return 1, nil // an earlier retry of these failures is gone on with
+		copied := r.results()
+		if copied.Failed = path; copied.CheckFailed() == nil {
+			return 1, nil // an earlier retry of these failures is gone on with
+		}
 	}
 	if err := os.RemoveAll(r.folder.join(retryDir)); err != nil {
 		return 0, fault.New(fault.Storage, "clear retry folder: %w", err)

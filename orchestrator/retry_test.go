@@ -187,3 +187,32 @@ func TestRetryOfChangedFailures(t *testing.T) {
 		})
 	}
 }
+
+// TestRetryOfALostCopy: what an earlier retry copied, and a loss of power damaged, is
+// copied again; the records may be nowhere else but in the errors that the retry replaces.
+func TestRetryOfALostCopy(t *testing.T) {
+	t.Parallel()
+	for name, copied := range map[string]string{
+		"empty":  "",
+		"zeroed": "\ufeff" + strings.Repeat("\x00", len(`{"id":2,"do":"fail"}`)) + "\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, "{\"id\":1}\n{\"id\":2,\"do\":\"fail\"}\n")
+			config := d.config("test-mending")
+			config.Errors = d.join("errors.jsonl")
+			mustRun(t, d, config)
+			kept := d.read("errors.jsonl")
+			if err := os.Mkdir(d.join("out.jsonl.gpurun/retry"), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(d.join("out.jsonl.gpurun/retry/in.jsonl"), []byte(copied), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: config.Output, GPUs: "cpu:1"})
+			if err != nil || d.read("errors.jsonl") != kept {
+				t.Errorf("%v, errors are now %q", err, d.read("errors.jsonl"))
+			}
+		})
+	}
+}
