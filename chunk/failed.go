@@ -87,10 +87,10 @@ func retryInput(err error) error {
 // or in a file of their own. They are mapped: a record may have failed because it is
 // too long to be read.
 type keptLines struct {
-	paths  []string // of the results
-	sizes  []int64
-	number int   // of the file at hand
-	start  int64 // where it begins in the results
+	paths  []string // of the results, or of the file of their own
+	sizes  []int64  // of the parts, if there are some
+	number int      // of the file at hand
+	start  int64    // where it begins in the results
 	file   *os.File
 	mapped mapping
 

@@ -84,6 +84,9 @@ func (r Retried) Merge() (Merged, error) {
 		again++
 		return m.replace(f, again-1)
 	})
+	if err == nil && m.kept != nil {
+		err = m.kept.ended()
+	}
 	if err == nil {
 		err = m.results.finish()
 	}

@@ -13,15 +13,15 @@ type Kind = fault.Kind
 // Fault is the error of Run, Retry and MakePlan.
 type Fault = fault.Error
 
-// What a Fault of Run can be, by what is done next.
+// What a Fault of Run mostly is; of the others the message tells.
 const (
-	Usage        = fault.Usage        // the Config is wrong
-	NoDevice     = fault.NoDevice     // no usable device is there, or none is left
-	Incompatible = fault.Incompatible // the kernel cannot work here, or fails on everything
-	Conflict     = fault.Conflict     // another job is there, or the folder is damaged
-	Storage      = fault.Storage      // something cannot be read or written; Run goes on with it
-	Stopped      = fault.Stopped      // Halt or MaxTime; Run goes on with it
-	Canceled     = fault.Canceled     // the context ended; Run goes on with it
+	KindUsage        = fault.Usage        // the Config is wrong
+	KindNoDevice     = fault.NoDevice     // no usable device is there, or none is left
+	KindIncompatible = fault.Incompatible // the kernel cannot work here, or fails on everything
+	KindConflict     = fault.Conflict     // another job is there, or the folder is damaged
+	KindStorage      = fault.Storage      // something cannot be read or written; Run goes on with it
+	KindStopped      = fault.Stopped      // Halt or MaxTime; Run goes on with it
+	KindCanceled     = fault.Canceled     // the context ended; Run goes on with it
 )
 
 // Event is something that happened in a job: one of the types below.

@@ -14,7 +14,7 @@ func ExampleFault() {
 	var fault *orchestrator.Fault
 	if errors.As(err, &fault) {
 		switch fault.Kind {
-		case orchestrator.Storage, orchestrator.Stopped, orchestrator.Canceled:
+		case orchestrator.KindStorage, orchestrator.KindStopped, orchestrator.KindCanceled:
 			fmt.Println("once more:", err)
 		default:
 			fmt.Printf("%s: %v\n", fault.Kind, err)

@@ -366,7 +366,9 @@ func (j *job) finish(err error) Report {
 	if err == nil && j.config.Input == "-" && !isStream(j.config.Output) {
 		// It cannot be gone on with, only be retried: without a journal beside it,
 		// job.json is of a job that is finished.
-		_ = j.folder.save(j.prepared.manifest(report.Started.UTC()))
+		if err := j.folder.save(j.prepared.manifest(report.Started.UTC())); err != nil {
+			j.emit(Notice{Text: "gpurun retry will not find this job: " + err.Error()})
+		}
 	}
 	clean := cleans(j.config, report)
 	if err == nil && (saved || clean) { // else the same command can still end it

@@ -158,6 +158,9 @@ func (r *retry) unchangedParts() error {
 // collect writes the failed records to a file of their own, unless an earlier
 // retry has, and returns how many there are.
 func (r *retry) collect() (count int64, err error) {
+	if r.report.Failed == 0 {
+		return 0, nil // an empty file of failed records may be gone
+	}
 	path := r.folder.join(retryDir, "in.jsonl")
 	failuresPath := r.folder.join(chunk.FailuresFile)
 	before, err := os.Stat(failuresPath)

@@ -252,6 +252,7 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 				return false, err
 			}
 		case message.Done != nil:
+			s.job.answered.Store(true)
 			checkpoint.stop() // or it would end the next chunk
 			s.job.noteFirst(now, s.slot, message.Done.First)
 			again := message.Done.Elsewhere != nil && s.makeRoom(now)

@@ -75,8 +75,8 @@ func WriteUnquoted(w io.Writer, value []byte) error {
 	return nil
 }
 
-// escapedEnd is where s, longer than most bytes, can be cut near there: not in an
-// escape, nor between the two of a pair.
+// escapedEnd is where s can be cut, near most bytes if it is longer: not in an escape,
+// nor between the two of a pair.
 func escapedEnd(s []byte, most int) int {
 	end := 0
 	for end < min(len(s), most) {

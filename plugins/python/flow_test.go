@@ -168,9 +168,13 @@ func TestDescribeArithmetic(t *testing.T) {
 		"batch_size = int('7')":                                       {},
 		"batch_size = 9 ** 9 ** 9":                                    {},
 		"batch_size = 1 // 0":                                         {},
-		"batch_size = 7\nif __name__ == '__main__':\n    batch_size = 1\n    needs_gpu = True\n    inputs = 5": {BatchSize: 7},
-		"if __name__ != '__main__':\n    batch_size = 8":                                                       {BatchSize: 8},
-		"batch_size: int": {},
+		"batch_size = 7\nif __name__ == '__main__':\n    batch_size = 1\n    needs_gpu = True\n    inputs = 5":      {BatchSize: 7},
+		"SIZE = 64\nif elsewhere():\n    SIZE = 512\nbatch_size = SIZE\nneeds_gpu = True":                           {NeedsGPU: true}, // nobody knows
+		"if elsewhere():\n    batch_size, needs_gpu = 3, True\n    min_memory_mb = 1\nelse:\n    min_memory_mb = 2": {},
+		"if elsewhere():\n    batch_size = 3\nelse:\n    batch_size = 3":                                            {BatchSize: 3},
+		"batch_size = 16\nbatch_size *= 2":               {},
+		"if __name__ != '__main__':\n    batch_size = 8": {BatchSize: 8},
+		"batch_size: int":                                {},
 	} {
 		k := python.New()
 		defer k.Close()

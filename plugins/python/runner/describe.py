@@ -33,11 +33,15 @@ def describe(path, frameworks):
     with open(path, "rb") as file:
         tree = compile(file.read(), path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     known, settings = {}, {}  # what each name of the module stands for, where that is plain
-    for node in statements(ast, tree.body):
+    for node, certain in statements(ast, tree.body):
         for name, value in bindings(ast, node):
-            known[name] = evaluate(ast, value, known)
-            if name in SETTINGS and known[name] is not COMPUTED:
-                read_setting(settings, name, known[name], node.lineno)
+            value = evaluate(ast, value, known)
+            if not certain and known.get(name, value) != value:
+                value = COMPUTED  # either, and nobody knows which
+            known[name] = value
+            settings.pop(name, None)
+            if name in SETTINGS and value is not COMPUTED:
+                read_setting(settings, name, value, node.lineno)
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             known.update(dict.fromkeys(node.names, COMPUTED))
@@ -73,18 +77,19 @@ def wanted_as(inputs):
     return ["numpy", *inputs.values()] if isinstance(inputs, dict) and inputs else []
 
 
-def statements(ast, body):
-    """The statements of a module, those under if, try and the like included, but for what
-    runs only where the file is called as a program."""
+def statements(ast, body, certain=True):
+    """The statements of a module, and whether they are certain to run: those under if, try
+    and the like are included, but for what runs only where the file is called as a
+    program."""
     for node in body:
-        yield node
+        yield node, certain
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         parts = ("orelse",) if is_main(ast, node) else ("body", "orelse", "finalbody")
         for part in parts:
-            yield from statements(ast, getattr(node, part, ()))
+            yield from statements(ast, getattr(node, part, ()), certain and isinstance(node, ast.With))
         for branch in itertools.chain(getattr(node, "handlers", ()), getattr(node, "cases", ())):
-            yield from statements(ast, branch.body)
+            yield from statements(ast, branch.body, False)
 
 
 def is_main(ast, node):
