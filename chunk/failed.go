@@ -133,7 +133,8 @@ func (k *keptLines) open() (err error) {
 func (k *keptLines) line(f Failure) (line []byte, err error) {
 	k.mapped.unmap()
 	k.mapped = mapping{}
-	at, size := f.At, f.Size
+	var at int64
+	size := f.Size
 	if k.apart != nil {
 		if at, size, err = k.nextApart(); err != nil {
 			return nil, k.changed(f)
