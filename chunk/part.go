@@ -285,8 +285,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		s.out = partBuffers.Get().(*bufio.Writer)
 		s.out.Reset(s.file)
 	}
-	s.sum.Bytes += int64(len(p))
-	s.sum.CRC = crc32.Update(s.sum.CRC, castagnoli, p)
+	s.sum.add(p)
 	if len(p) < directBytes {
 		return s.out.Write(p)
 	}

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"os"
@@ -226,8 +225,7 @@ func createNext(path string) (*nextFile, error) {
 }
 
 func (n *nextFile) Write(p []byte) (int, error) {
-	n.sum.Bytes += int64(len(p))
-	n.sum.CRC = crc32.Update(n.sum.CRC, castagnoli, p)
+	n.sum.add(p)
 	n.lines += int64(bytes.Count(p, newline))
 	return n.out.Write(p)
 }

@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"hash/crc32"
 	"maps"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -109,6 +110,12 @@ type FileSum struct {
 	Bytes int64 `json:"bytes"`
 	// CRC is the CRC-32C of all bytes.
 	CRC uint32 `json:"crc"`
+}
+
+// add takes bytes that come behind the others.
+func (s *FileSum) add(p []byte) {
+	s.Bytes += int64(len(p))
+	s.CRC = crc32.Update(s.CRC, castagnoli, p)
 }
 
 // Failure is one line of failures.jsonl: what is known of a failed record beside

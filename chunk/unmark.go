@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
-	"hash/crc32"
 	"io"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -68,7 +67,6 @@ type summer struct {
 
 func (s *summer) Write(p []byte) (int, error) {
 	n, err := s.to.Write(p)
-	s.Bytes += int64(n)
-	s.CRC = crc32.Update(s.CRC, castagnoli, p[:n])
+	s.add(p[:n])
 	return n, err
 }

@@ -36,7 +36,7 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 		return Report{}, err
 	}
 	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil {
-		return Report{}, fault.New(fault.Usage, "there is no job of %s: no %s", config.Output, filepath.Join(path, manifestFile))
+		return Report{}, noJob(config.Output, path)
 	}
 	f, err := openFolder(config)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +46,7 @@ func Inspect(output, workDir string) (Status, error) {
 	f := &folder{path: path}
 	m, err := readManifest(f.join(manifestFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return Status{}, fault.New(fault.Usage, "there is no job of %s: no %s", output, f.join(manifestFile))
+		return Status{}, noJob(output, path)
 	}
 	if err != nil {
 		return Status{}, fault.Wrap(fault.Conflict, err)
@@ -65,6 +66,12 @@ func Inspect(output, workDir string) (Status, error) {
 	}
 	s.Report, err = committed(f, m)
 	return s, err
+}
+
+// noJob is the fault of an output that no job is known of.
+func noJob(output, folder string) error {
+	return fault.New(fault.Usage, "there is no job of %s: no %s; name what gpurun run was given with -o, and its --work-dir if it had one",
+		output, filepath.Join(folder, manifestFile))
 }
 
 func readReport(path string) (Report, error) {
