@@ -4,7 +4,6 @@ package gpu
 
 import (
 	"errors"
-	"fmt"
 	"math/bits"
 	"time"
 
@@ -33,25 +32,6 @@ func (library) Init() error {
 		return ErrNoLibrary
 	default:
 		return initError(ret)
-	}
-}
-
-// initError words the failures of Init itself: asking the library for the text
-// would be a call after a failed Init.
-func initError(ret nvml.Return) error {
-	switch ret {
-	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return errors.New("the NVIDIA driver is installed but not loaded (a new kernel, or the module was removed: see dmesg, modprobe nvidia)")
-	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return errors.New("the NVIDIA driver and its library are of different versions (the driver was updated: reboot, or reload its module)")
-	case nvml.ERROR_NO_PERMISSION:
-		return errors.New("no permission to talk to the NVIDIA driver (see the rights of /dev/nvidia*)")
-	case nvml.ERROR_GPU_IS_LOST:
-		return ErrLost
-	case nvml.ERROR_NO_DATA, nvml.ERROR_GPU_NOT_FOUND:
-		return errors.New("the NVIDIA driver finds no GPU")
-	default:
-		return fmt.Errorf("nvmlInit failed with code %d", int(ret))
 	}
 }
 
@@ -159,18 +139,3 @@ func (e eventSet) Wait(timeout time.Duration) (Handle, uint64, error) {
 }
 
 func (e eventSet) Free() error { return asError(e.set.Free()) }
-
-// asError words a failure at once: after Shutdown the library that knows the
-// text is gone.
-func asError(ret nvml.Return) error {
-	switch ret {
-	case nvml.SUCCESS:
-		return nil
-	case nvml.ERROR_GPU_IS_LOST:
-		return ErrLost
-	case nvml.ERROR_RESET_REQUIRED:
-		return fmt.Errorf("%w: it needs a reset", ErrLost)
-	default:
-		return errors.New(ret.Error())
-	}
-}

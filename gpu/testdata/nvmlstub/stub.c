@@ -36,6 +36,20 @@
  *                        Instead of a number a VALUE may be a word: unsupported
  *                        (the call answers so), lost (the GPU is, and every call
  *                        says so), hang (the call returns when the line is gone).
+ *                        A KEY that begins with "nvml" injects a fault into that
+ *                        function, named without its version (nvmlInit), or, with a
+ *                        * at its end, into every function that begins so. INDEX *
+ *                        includes functions that concern no GPU. VALUE is a fault:
+ *                          error CODE   it fails with this number; 999 is unknown
+ *                          hang [MS]    it hangs until the line is gone, or for MS
+ *                                       milliseconds, and then answers
+ *                          late [MS]    the same, but its answer is stale
+ *                          stale        it answers what it answered last
+ *                          ok           none, to undo an earlier line
+ *                        nvmlErrorString has two faults of its own; both begin at
+ *                        the last nvmlShutdown:
+ *                          freed        its strings are unmapped
+ *                          garbage      its strings are overwritten
  *   NVMLSTUB_EVENTS=FILE each line "INDEX XID" of this file, also one appended
  *                        later, is an event of that GPU, told once in a process
  *                        and only to who waits for that GPU; "INDEX lost" loses
@@ -54,10 +68,12 @@
  * second version of the memory call, and the new name of the throttle reasons.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15 };
@@ -100,17 +116,28 @@ static unsigned gpus(void)
 static struct { unsigned index; int instance; } devices[MAX_GPUS];
 static int gone[MAX_GPUS]; /* by a line of NVMLSTUB_EVENTS */
 
-/* look finds what NVMLSTUB_STATE says of a GPU; 0: nothing. */
-static int look(unsigned index, const char *key, char *value, size_t size)
+enum { NO_GPU = -1 }; /* the index of functions that concern no GPU */
+
+/* matches compares a key of the state with what is looked for. */
+static int matches(const char *key, const char *wanted)
+{
+	size_t length = strlen(key);
+	if (strncmp(key, "nvml", 4) == 0 && key[length - 1] == '*')
+		return strncmp(key, wanted, length - 1) == 0;
+	return strcmp(key, wanted) == 0;
+}
+
+/* find reads what NVMLSTUB_STATE says of a GPU; 0: nothing. */
+static int find(int index, const char *key, char *value, size_t size)
 {
 	const char *path = getenv("NVMLSTUB_STATE");
 	FILE *f = path ? fopen(path, "r") : NULL;
-	char line[512], which[16], what[32], is[448];
+	char line[576], which[16], what[64], is[448];
 	int found = 0;
 	while (f && fgets(line, sizeof line, f)) {
-		if (sscanf(line, "%15s %31s %447s", which, what, is) != 3 || strcmp(what, key) != 0)
+		if (sscanf(line, "%15s %63s %447[^\n]", which, what, is) != 3 || !matches(what, key))
 			continue;
-		if (strcmp(which, "*") != 0 && strtoul(which, NULL, 10) != index)
+		if (strcmp(which, "*") != 0 && (index < 0 || strtoul(which, NULL, 10) != (unsigned)index))
 			continue;
 		snprintf(value, size, "%s", is);
 		found = 1;
@@ -119,6 +146,71 @@ static int look(unsigned index, const char *key, char *value, size_t size)
 		fclose(f);
 	return found;
 }
+
+/* known is what was last read of the state, for answers that are stale. */
+struct known {
+	struct known *next;
+	int index, found;
+	char key[32], value[448];
+};
+static struct known *all_known;
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread int answer_stale; /* in the call that this thread is in */
+
+/* look returns what the state says of a GPU, or what it last said. */
+static int look(unsigned index, const char *key, char *value, size_t size)
+{
+	struct known *k;
+	int found;
+	pthread_mutex_lock(&known_lock);
+	for (k = all_known; k && (k->index != (int)index || strcmp(k->key, key) != 0); k = k->next)
+		;
+	if (!k || !answer_stale) {
+		if (!k) {
+			k = calloc(1, sizeof *k);
+			k->index = (int)index;
+			snprintf(k->key, sizeof k->key, "%s", key);
+			k->next = all_known;
+			all_known = k;
+		}
+		k->found = find((int)index, key, k->value, sizeof k->value);
+	}
+	if ((found = k->found) != 0)
+		snprintf(value, size, "%s", k->value);
+	pthread_mutex_unlock(&known_lock);
+	return found;
+}
+
+/* enter begins every call: it notes it and does what a fault of it says. */
+static nvmlReturn_t enter(const char *call, int index)
+{
+	char fault[448], word[16];
+	unsigned long number = 0, waited;
+	note(call);
+	answer_stale = 0;
+	if (!find(index, call, fault, sizeof fault) || sscanf(fault, "%15s %lu", word, &number) < 1)
+		return SUCCESS;
+	if (strcmp(word, "error") == 0)
+		return (nvmlReturn_t)number;
+	answer_stale = strcmp(word, "stale") == 0 || strcmp(word, "late") == 0;
+	if (strcmp(word, "hang") != 0 && strcmp(word, "late") != 0)
+		return SUCCESS;
+	for (waited = 0; number == 0 || waited < number; waited += 2) {
+		char now[448];
+		if (number == 0 && (!find(index, call, now, sizeof now) || strcmp(now, fault) != 0))
+			break;
+		usleep(2000);
+	}
+	return SUCCESS;
+}
+
+/* CALL is the first line of every function of the library. */
+#define CALL(name, index)                                  \
+	do {                                               \
+		nvmlReturn_t fault_ = enter(name, index);  \
+		if (fault_ != SUCCESS)                     \
+			return fault_;                     \
+	} while (0)
 
 /* value reads a number of the state, or does what a word there says. */
 static nvmlReturn_t value(unsigned index, const char *key, unsigned long long *to)
@@ -175,12 +267,41 @@ static nvmlReturn_t init(void)
 	return strcmp(how, "fail") == 0 ? DRIVER_NOT_LOADED : atoi(how);
 }
 
-nvmlReturn_t nvmlInit_v2(void) { note("nvmlInit"); return init(); }
+static int users; /* Inits without a Shutdown */
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *strings; /* what nvmlErrorString returns: MAX_STRINGS of STRING_SIZE */
+enum { STRING_SIZE = 64, MAX_STRINGS = 1000 };
+
+nvmlReturn_t nvmlInit_v2(void)
+{
+	CALL("nvmlInit", NO_GPU);
+	nvmlReturn_t r = init();
+	pthread_mutex_lock(&users_lock);
+	users += r == SUCCESS;
+	pthread_mutex_unlock(&users_lock);
+	return r;
+}
 nvmlReturn_t nvmlInit(void) { return nvmlInit_v2(); }
 nvmlReturn_t nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
-nvmlReturn_t nvmlShutdown(void) { note("nvmlShutdown"); return SUCCESS; }
 
-const char *nvmlErrorString(nvmlReturn_t r)
+nvmlReturn_t nvmlShutdown(void)
+{
+	char how[448] = "";
+	CALL("nvmlShutdown", NO_GPU);
+	pthread_mutex_lock(&users_lock);
+	if (--users == 0 && strings && find(NO_GPU, "nvmlErrorString", how, sizeof how)) {
+		if (strncmp(how, "garbage", 7) == 0)
+			for (size_t i = 0; i < STRING_SIZE * MAX_STRINGS; i++)
+				strings[i] = (i + 1) % STRING_SIZE ? '#' : 0;
+		if (strncmp(how, "freed", 5) == 0)
+			munmap(strings, STRING_SIZE * MAX_STRINGS);
+		strings = NULL;
+	}
+	pthread_mutex_unlock(&users_lock);
+	return SUCCESS;
+}
+
+static const char *error_text(nvmlReturn_t r)
 {
 	switch (r) {
 	case SUCCESS: return "Success";
@@ -195,22 +316,35 @@ const char *nvmlErrorString(nvmlReturn_t r)
 	}
 }
 
+const char *nvmlErrorString(nvmlReturn_t r)
+{
+	char *to;
+	note("nvmlErrorString");
+	pthread_mutex_lock(&users_lock);
+	if (!strings)
+		strings = mmap(NULL, STRING_SIZE * MAX_STRINGS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	to = strings + STRING_SIZE * ((unsigned)r % MAX_STRINGS);
+	snprintf(to, STRING_SIZE, "%s", error_text(r));
+	pthread_mutex_unlock(&users_lock);
+	return to;
+}
+
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned size)
 {
-	note("nvmlSystemGetDriverVersion");
+	CALL("nvmlSystemGetDriverVersion", NO_GPU);
 	return text(version, size, "580.00.00", 9);
 }
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
 {
-	note("nvmlDeviceGetCount");
+	CALL("nvmlDeviceGetCount", NO_GPU);
 	*count = gpus();
 	return SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 {
-	note("nvmlDeviceGetHandleByIndex");
+	CALL("nvmlDeviceGetHandleByIndex", (int)index);
 	if (index >= gpus())
 		return INVALID_ARGUMENT;
 	unsigned long long ignored = 0;
@@ -227,7 +361,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
 {
-	note("nvmlDeviceGetIndex");
+	CALL("nvmlDeviceGetIndex", (int)device->index);
 	*index = device->index;
 	return SUCCESS;
 }
@@ -235,7 +369,7 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned size)
 {
 	char s[64];
-	note("nvmlDeviceGetUUID");
+	CALL("nvmlDeviceGetUUID", (int)device->index);
 	int length = device->instance < 0
 		? snprintf(s, sizeof s, "GPU-%08x-0000-4000-8000-000000000000", device->index)
 		: snprintf(s, sizeof s, "MIG-%08x-%04x-4000-8000-000000000000", device->index, device->instance);
@@ -245,7 +379,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned size)
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned size)
 {
 	const char *names = getenv("NVMLSTUB_NAMES");
-	note("nvmlDeviceGetName");
+	CALL("nvmlDeviceGetName", (int)device->index);
 	if (!names || !*names)
 		names = "NVIDIA Stub";
 	for (unsigned i = 0; i < device->index; i++) {
@@ -285,8 +419,8 @@ static nvmlReturn_t memory_of(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
 	nvmlMemory_v2_t all;
+	CALL("nvmlDeviceGetMemoryInfo", (int)device->index);
 	nvmlReturn_t r = memory_of(device, &all);
-	note("nvmlDeviceGetMemoryInfo");
 	if (r != SUCCESS)
 		return r;
 	memory->total = all.total;
@@ -298,8 +432,9 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 /* sense answers a call for one number: the state's, or the given one. */
 static nvmlReturn_t sense(const char *call, nvmlDevice_t device, const char *key, unsigned long long is, unsigned *to)
 {
-	nvmlReturn_t r;
-	note(call);
+	nvmlReturn_t r = enter(call, (int)device->index);
+	if (r != SUCCESS)
+		return r;
 	r = value(device->index, key, &is);
 	if (lost(device->index))
 		return GPU_IS_LOST;
@@ -323,9 +458,8 @@ nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, int which, u
 nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned *to)
 {
 	char is[448];
-	if (!look(device->index, "fan", is, sizeof is))
-		return NOT_SUPPORTED;
-	return sense("nvmlDeviceGetFanSpeed", device, "fan", 0, to);
+	nvmlReturn_t r = sense("nvmlDeviceGetFanSpeed", device, "fan", 0, to);
+	return r == SUCCESS && !look(device->index, "fan", is, sizeof is) ? NOT_SUPPORTED : r;
 }
 
 nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *to)
@@ -389,8 +523,8 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned 
 {
 	unsigned n = 0, pid;
 	unsigned long long bytes = 0;
+	CALL("nvmlDeviceGetComputeRunningProcesses", (int)device->index);
 	nvmlReturn_t r = value(device->index, "processes", &bytes);
-	note("nvmlDeviceGetComputeRunningProcesses");
 	if (lost(device->index))
 		return GPU_IS_LOST;
 	for (; r == SUCCESS && process(device, n, &pid, &bytes); n++)
@@ -421,14 +555,14 @@ nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsign
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
-	note("nvmlDeviceGetMemoryInfo_v2");
+	CALL("nvmlDeviceGetMemoryInfo", (int)device->index);
 	return memory_of(device, memory);
 }
 
 nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *to)
 {
 	nvmlReturn_t r;
-	note("nvmlDeviceGetTotalEnergyConsumption");
+	CALL("nvmlDeviceGetTotalEnergyConsumption", (int)device->index);
 	*to = 1000000;
 	r = value(device->index, "energy", to);
 	return lost(device->index) ? GPU_IS_LOST : device->instance >= 0 ? NOT_SUPPORTED : r;
@@ -436,6 +570,7 @@ nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned l
 
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *to)
 {
+	CALL("nvmlDeviceGetCurrentClocksEventReasons", (int)device->index);
 	return nvmlDeviceGetCurrentClocksThrottleReasons(device, to);
 }
 
@@ -453,7 +588,7 @@ static unsigned parts(unsigned index)
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *now, unsigned *next)
 {
 	char is[448];
-	note("nvmlDeviceGetMigMode");
+	CALL("nvmlDeviceGetMigMode", (int)device->index);
 	if (lost(device->index))
 		return GPU_IS_LOST;
 	*now = *next = look(device->index, "mig", is, sizeof is) && strcmp(is, "unsupported") != 0;
@@ -463,14 +598,14 @@ nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *now, unsigned *
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count)
 {
 	(void)device;
-	note("nvmlDeviceGetMaxMigDeviceCount");
+	CALL("nvmlDeviceGetMaxMigDeviceCount", (int)device->index);
 	*count = MAX_INSTANCES;
 	return SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *instance)
 {
-	note("nvmlDeviceGetMigDeviceHandleByIndex");
+	CALL("nvmlDeviceGetMigDeviceHandleByIndex", (int)device->index);
 	if (index >= parts(device->index))
 		return NOT_FOUND;
 	instances[device->index][index].index = device->index;
@@ -481,7 +616,7 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
 
 nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id)
 {
-	note("nvmlDeviceGetGpuInstanceId");
+	CALL("nvmlDeviceGetGpuInstanceId", (int)device->index);
 	*id = 7 + (unsigned)device->instance;
 	return SUCCESS;
 }
@@ -489,7 +624,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned *id)
 nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned *id)
 {
 	(void)device;
-	note("nvmlDeviceGetComputeInstanceId");
+	CALL("nvmlDeviceGetComputeInstanceId", (int)device->index);
 	*id = 0;
 	return SUCCESS;
 }
@@ -497,7 +632,7 @@ nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned *id)
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-	note("nvmlDeviceGetPciInfo");
+	CALL("nvmlDeviceGetPciInfo", (int)device->index);
 	memset(pci, 0, sizeof *pci);
 	pci->bus = 0x10 + device->index;
 	snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus & 0xff);
@@ -510,7 +645,7 @@ nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned words, unsig
 	const unsigned bits = 8 * sizeof(unsigned long);
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	unsigned cpu = device->index % (unsigned)(cpus > 0 ? cpus : 1);
-	note("nvmlDeviceGetCpuAffinity");
+	CALL("nvmlDeviceGetCpuAffinity", (int)device->index);
 	memset(set, 0, words * sizeof *set);
 	if (cpu / bits >= words)
 		return INSUFFICIENT_SIZE;
@@ -526,14 +661,14 @@ static int events_are(const char *word)
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
 {
-	note("nvmlEventSetCreate");
+	CALL("nvmlEventSetCreate", NO_GPU);
 	*set = calloc(1, sizeof **set);
 	return SUCCESS;
 }
 
 nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 {
-	note("nvmlEventSetFree");
+	CALL("nvmlEventSetFree", NO_GPU);
 	free(set);
 	return SUCCESS;
 }
@@ -541,14 +676,14 @@ nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types)
 {
 	(void)device;
-	note("nvmlDeviceGetSupportedEventTypes");
+	CALL("nvmlDeviceGetSupportedEventTypes", (int)device->index);
 	*types = events_are("none") ? 0 : XID_CRITICAL_ERROR;
 	return SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
 {
-	note("nvmlDeviceRegisterEvents");
+	CALL("nvmlDeviceRegisterEvents", (int)device->index);
 	if (lost(device->index))
 		return GPU_IS_LOST;
 	if (types != XID_CRITICAL_ERROR || events_are("none"))
@@ -577,7 +712,7 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
 {
 	char line[64], what[16];
 	unsigned index;
-	note("nvmlEventSetWait");
+	CALL("nvmlEventSetWait", NO_GPU);
 	if (events_are("hang"))
 		for (;;)
 			pause();

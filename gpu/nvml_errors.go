@@ -1,0 +1,75 @@
+//go:build cgo && linux
+
+package gpu
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// errorTexts words NVML's errors. The library's own texts are never asked for:
+// go-nvml does not copy them, so they point into memory that is unmapped at Shutdown,
+// and asking after Shutdown ends the process.
+var errorTexts = map[nvml.Return]string{
+	nvml.ERROR_UNINITIALIZED:             "NVML is not initialized",
+	nvml.ERROR_INVALID_ARGUMENT:          "invalid argument",
+	nvml.ERROR_NOT_SUPPORTED:             "not supported",
+	nvml.ERROR_NO_PERMISSION:             "insufficient permissions",
+	nvml.ERROR_ALREADY_INITIALIZED:       "already initialized",
+	nvml.ERROR_NOT_FOUND:                 "not found",
+	nvml.ERROR_INSUFFICIENT_SIZE:         "insufficient size",
+	nvml.ERROR_INSUFFICIENT_POWER:        "insufficient external power",
+	nvml.ERROR_DRIVER_NOT_LOADED:         "driver not loaded",
+	nvml.ERROR_TIMEOUT:                   "timeout",
+	nvml.ERROR_IRQ_ISSUE:                 "interrupt request issue",
+	nvml.ERROR_LIBRARY_NOT_FOUND:         "driver library not found",
+	nvml.ERROR_FUNCTION_NOT_FOUND:        "function not found in the driver library",
+	nvml.ERROR_CORRUPTED_INFOROM:         "corrupted infoROM",
+	nvml.ERROR_OPERATING_SYSTEM:          "GPU access blocked by the operating system",
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH:   "driver and library versions differ",
+	nvml.ERROR_IN_USE:                    "in use by another client",
+	nvml.ERROR_MEMORY:                    "insufficient memory",
+	nvml.ERROR_NO_DATA:                   "no data",
+	nvml.ERROR_VGPU_ECC_NOT_SUPPORTED:    "vGPU is not supported with ECC enabled",
+	nvml.ERROR_INSUFFICIENT_RESOURCES:    "insufficient resources",
+	nvml.ERROR_FREQ_NOT_SUPPORTED:        "frequency not supported",
+	nvml.ERROR_ARGUMENT_VERSION_MISMATCH: "argument version mismatch",
+	nvml.ERROR_DEPRECATED:                "deprecated",
+	nvml.ERROR_UNKNOWN:                   "unknown error",
+}
+
+// asError words a failed call. ErrLost is the one that callers tell apart.
+func asError(ret nvml.Return) error {
+	switch ret {
+	case nvml.SUCCESS:
+		return nil
+	case nvml.ERROR_GPU_IS_LOST:
+		return ErrLost
+	case nvml.ERROR_RESET_REQUIRED:
+		return fmt.Errorf("%w: it needs a reset", ErrLost)
+	}
+	if text, known := errorTexts[ret]; known {
+		return errors.New(text)
+	}
+	return fmt.Errorf("NVML error %d", int(ret))
+}
+
+// initError words the failures of Init, with what to do about them.
+func initError(ret nvml.Return) error {
+	switch ret {
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return errors.New("the NVIDIA driver is installed but not loaded (a new kernel, or the module was removed: see dmesg, modprobe nvidia)")
+	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return errors.New("the NVIDIA driver and its library are of different versions (the driver was updated: reboot, or reload its module)")
+	case nvml.ERROR_NO_PERMISSION:
+		return errors.New("no permission to talk to the NVIDIA driver (see the rights of /dev/nvidia*)")
+	case nvml.ERROR_GPU_IS_LOST:
+		return ErrLost
+	case nvml.ERROR_NO_DATA, nvml.ERROR_GPU_NOT_FOUND:
+		return errors.New("the NVIDIA driver finds no GPU")
+	default:
+		return fmt.Errorf("nvmlInit failed with code %d", int(ret))
+	}
+}
