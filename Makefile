@@ -22,6 +22,8 @@ FUZZTIME ?= 60s
 .PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools clean
 
 build: tools
+	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
+		else echo "building bin/gpurun; the first build downloads and compiles its dependencies, which takes a minute or two"; fi
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpurun ./cmd/gpurun; \
 	else \
@@ -41,6 +43,7 @@ demo: build
 # The race detector needs cgo. Ten million lines are too many for it: they run again
 # without.
 test: tools venv
+	@echo "running all tests; compiling them with the race detector takes some minutes the first time"
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) test -race -timeout 20m ./... && \
 		CGO_ENABLED=1 $(GO) test -run TestManyTinyLines ./cmd/gpurun; \
@@ -52,6 +55,7 @@ test: tools venv
 # What tests of Python kernels bring: numpy. Torch is tested where it is installed.
 venv: .venv/ready
 .venv/ready:
+	@echo "making .venv with numpy, for the tests of Python kernels"
 	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
 	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy; then \
 		touch $@; \

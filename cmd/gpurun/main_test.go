@@ -79,7 +79,7 @@ func buildEnvironment(env *testscript.Env) error {
 	}
 	env.Setenv("GOMODCACHE", values[0])
 	env.Setenv("GOCACHE", values[1])
-	env.Setenv("GOFLAGS", "-mod=mod")
+	env.Setenv("GOFLAGS", "-mod=readonly") // the scaffold's go.mod must be complete
 	env.Setenv("GOPROXY", "off")
 	env.Setenv("GOSUMDB", "off")
 	env.Setenv("SOURCE", source)

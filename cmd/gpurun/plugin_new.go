@@ -109,21 +109,49 @@ func makeModule(dir, name, source string) error {
 	if source == "" {
 		source = findSource()
 	}
-	text := fmt.Sprintf("module %s\n\ngo 1.26\n", moduleName(name))
 	if source != "" {
-		abs, err := filepath.Abs(source)
-		if err != nil {
-			return usagef("--source: %w", err)
-		}
-		text += fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %s => %s\n", modulePath, modulePath, abs)
+		return makeModuleBeside(dir, name, source)
 	}
+	text := fmt.Sprintf("module %s\n\ngo 1.26\n", moduleName(name))
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o666); err != nil {
 		return usagef("%w", err)
 	}
 	tidy := exec.Command("go", "mod", "tidy")
 	tidy.Dir = dir
 	if out, err := tidy.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "NOTE: go mod tidy did not work (%v); it must, before go build does:\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "NOTE: go mod tidy failed (%v); run it again before go build:\n%s", err, out)
+	}
+	return nil
+}
+
+// makeModuleBeside gives the module the very dependencies of gpurun's source, so that
+// it builds wherever gpurun itself was built, without a network. go mod tidy would
+// also download what only the tests of those dependencies need.
+func makeModuleBeside(dir, name, source string) error {
+	source, err := filepath.Abs(source)
+	if err != nil {
+		return usagef("--source: %w", err)
+	}
+	own, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	if err != nil {
+		return usagef("--source: %w", err)
+	}
+	dependencies, ours := strings.CutPrefix(string(own), "module "+modulePath+"\n")
+	if !ours {
+		return usagef("--source: %s is not the source of gpurun: its go.mod names another module", source)
+	}
+	dependencies, _, _ = strings.Cut(dependencies, "\ntool (")
+	text := fmt.Sprintf("module %s\n%s\nrequire %s v0.0.0\n\nreplace %s => %s\n",
+		moduleName(name), dependencies, modulePath, modulePath, source)
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o666); err != nil {
+		return usagef("%w", err)
+	}
+	sums, err := os.ReadFile(filepath.Join(source, "go.sum"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o666)
+	}
+	if err != nil {
+		return usagef("%w", err)
 	}
 	return nil
 }
