@@ -131,6 +131,9 @@ func (w *spoolWriter) copy(in blocks) error {
 				w.endLine()
 				return err
 			}
+			if fault.As(block.err) != nil { // the reader knows more
+				return block.err
+			}
 			if block.err != nil {
 				return fault.New(fault.Storage, "read input: %w", block.err)
 			}

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,28 +46,7 @@ func checkInput(config Config) error {
 	case !info.Mode().IsRegular():
 		return nil // to look into a pipe is to take from it
 	}
-	return checkUnpacked(config.Input)
-}
-
-// packers are what unpacks files that begin with those bytes.
-var packers = map[string]string{"\x1f\x8b": "zcat", "\x28\xb5\x2f\xfd": "zstdcat"}
-
-// checkUnpacked refuses a compressed file, which would be one bad record. Who reads the
-// file after us says what else is wrong with it.
-func checkUnpacked(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	head := make([]byte, 4)
-	n, _ := io.ReadFull(file, head)
-	for magic, unpack := range packers {
-		if strings.HasPrefix(string(head[:n]), magic) {
-			return fault.New(fault.Usage, "input %s is compressed; unpack it on the way: %s %s | gpurun run … -", path, unpack, path)
-		}
-	}
-	return nil
+	return checkFormat(config.Input)
 }
 
 // checkOutputFolders finds a mistyped path before the job's folder is made.
@@ -114,6 +92,9 @@ func checkOutput(config Config, what, path string) error {
 	if path == "-" {
 		return nil
 	}
+	if err := checkName(what, path); err != nil && !isStream(path) {
+		return err
+	}
 	if config.Input != "-" && samePath(path, config.Input) {
 		return fault.New(fault.Usage, "the %s %s is the input itself; name another file", what, path)
 	}
@@ -138,6 +119,9 @@ func checkOutput(config Config, what, path string) error {
 // checkPartFolder refuses a folder of parts that would take away something that
 // gpurun has not written.
 func checkPartFolder(config Config, what, path string) error {
+	if err := checkName(what, path); err != nil {
+		return err
+	}
 	dir := filepath.Clean(path)
 	for name, other := range map[string]string{"input": config.Input, "errors file": config.Errors, "work folder": config.WorkDir} {
 		if other != "" && other != "-" && isInside(other, dir) {

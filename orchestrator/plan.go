@@ -267,7 +267,7 @@ func (p *prepared) chunks() int { return p.config.ChunksPerGPU * len(p.plan.Slot
 func (p *prepared) openStream(dir string) error {
 	records := p.config.ChunkRecords
 	setDefault(&records, int64(chunkBatches*p.plan.BatchSize))
-	source, err := chunk.Spool(p.config.Stdin, chunk.SpoolOptions{
+	source, err := chunk.Spool(&sniffedStream{Reader: p.config.Stdin}, chunk.SpoolOptions{
 		Limits: p.limits(), Dir: dir,
 		ChunkRecords: records, Flush: p.config.Flush, Ahead: 2*len(p.plan.Slots) + 2,
 	})

@@ -46,6 +46,7 @@ func (a apart) Run() int {
 // TestScripts runs every command line of the documentation, and every mistake.
 func TestScripts(t *testing.T) {
 	stub := nvmlStub(t)
+	downloadModules(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -63,6 +64,15 @@ func TestScripts(t *testing.T) {
 			return false, nil
 		},
 	})
+}
+
+// downloadModules fills the module cache with what kernels in Go are built from, which
+// is more than this package: the scripts build without a network.
+func downloadModules(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("go", "list", "-deps", "-test", "../../plugins/...", "../../examples/...").CombinedOutput(); err != nil {
+		t.Fatalf("download modules: %v\n%s", err, out)
+	}
 }
 
 // buildEnvironment lets scripts build kernels in Go against this source, without a

@@ -1,0 +1,178 @@
+package orchestrator
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Formats that gpurun neither reads nor writes. An input in one of them would become a
+// file of failed records, an output named after one a file that its readers reject:
+// both are refused before any work.
+
+// sniffBytes is how much of an input is looked at.
+const sniffBytes = 64 << 10
+
+// foreign is what an input is instead of JSON lines, and a command that converts it; %s
+// in that command is the file.
+type foreign struct{ format, convert string }
+
+// magics are the first bytes of files that are not text.
+var magics = []struct {
+	magic string
+	foreign
+}{
+	{"\x1f\x8b", foreign{"gzip-compressed", "zcat %s"}},
+	{"\x28\xb5\x2f\xfd", foreign{"zstd-compressed", "zstdcat %s"}},
+	{"\xfd7zXZ\x00", foreign{"xz-compressed", "xzcat %s"}},
+	{"BZh", foreign{"bzip2-compressed", "bzcat %s"}},
+	{"\x04\x22\x4d\x18", foreign{"lz4-compressed", "lz4cat %s"}},
+	{"PK\x03\x04", foreign{"a zip archive", "unzip -p %s"}},
+	{"PAR1", foreign{"a Parquet file", `duckdb -c "COPY (FROM '%s') TO '/dev/stdout' (FORMAT json)"`}},
+	{"ARROW1", foreign{"an Arrow file", ""}},
+	{"ORC", foreign{"an ORC file", ""}},
+	{"Obj\x01", foreign{"an Avro file", ""}},
+	{"\x93NUMPY", foreign{"a NumPy array", ""}},
+	{"\x89HDF", foreign{"an HDF5 file", ""}},
+	{"SQLite format 3\x00", foreign{"an SQLite database", ""}},
+}
+
+// sniff returns what an input is that begins with head, nil if it may be JSON lines.
+func sniff(head []byte) *foreign {
+	for _, m := range magics {
+		if bytes.HasPrefix(head, []byte(m.magic)) {
+			return &m.foreign
+		}
+	}
+	lines := wholeLines(head)
+	switch {
+	case isDocument(lines, '['):
+		return &foreign{"one JSON array over several lines", "jq -c '.[]' %s"}
+	case isDocument(lines, '{'):
+		return &foreign{"JSON with one document over several lines", "jq -c . %s"}
+	case isTable(lines, ','):
+		return &foreign{"a CSV file", `duckdb -c "COPY (FROM read_csv('%s')) TO '/dev/stdout' (FORMAT json)"`}
+	case isTable(lines, '\t'):
+		return &foreign{"a TSV file", `duckdb -c "COPY (FROM read_csv('%s', delim='\t')) TO '/dev/stdout' (FORMAT json)"`}
+	}
+	return nil
+}
+
+// wholeLines are the lines of head without blank ones, and without the last, which may
+// continue.
+func wholeLines(head []byte) (lines [][]byte) {
+	head = bytes.TrimPrefix(head, []byte("\ufeff"))
+	for {
+		line, rest, ended := bytes.Cut(head, []byte("\n"))
+		if !ended {
+			return lines
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			lines = append(lines, line)
+		}
+		head = rest
+	}
+}
+
+// isDocument reports whether a document that begins with the bracket continues over
+// several lines: neither of the first two is a JSON value of its own.
+func isDocument(lines [][]byte, bracket byte) bool {
+	if len(lines) < 2 || lines[0][0] != bracket || json.Valid(lines[0]) {
+		return false
+	}
+	if len(lines[0]) == 1 {
+		return lines[1][0] == '{' && bracket == '[' || lines[1][0] == '"' && bracket == '{'
+	}
+	return bracket == '[' && lines[0][1] == '{' && bytes.HasSuffix(lines[0], []byte(","))
+}
+
+// tableLines is how many lines must have the same number of columns.
+const tableLines = 3
+
+// isTable reports whether the lines have the same number of columns, two or more, and
+// none of them is JSON.
+func isTable(lines [][]byte, separator byte) bool {
+	if len(lines) < tableLines {
+		return false
+	}
+	lines = lines[:min(len(lines), 10*tableLines)]
+	columns := bytes.Count(lines[0], []byte{separator})
+	for _, line := range lines {
+		count := bytes.Count(line, []byte{separator})
+		quoted := bytes.IndexByte(line, '"') >= 0 && count > columns // a separator within quotes
+		if count != columns && !quoted || json.Valid(line) || bytes.IndexByte([]byte("{["), line[0]) >= 0 {
+			return false
+		}
+	}
+	return columns > 0
+}
+
+// checkFormat refuses a file that is not JSON lines. Whoever reads the file next reports
+// what else is wrong with it.
+func checkFormat(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	head := make([]byte, sniffBytes)
+	n, err := io.ReadFull(file, head)
+	if head = head[:n]; err != nil { // that is all of it
+		head = append(head, '\n')
+	}
+	if f := sniff(head); f != nil {
+		return f.refuse("input "+path, path)
+	}
+	return nil
+}
+
+// refuse says what the input is, and how to convert it on the way where that is known.
+func (f *foreign) refuse(what, path string) error {
+	if f.convert == "" || path == "" {
+		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it first", what, f.format)
+	}
+	return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it on the way, %s | gpurun run … -",
+		what, f.format, strings.ReplaceAll(f.convert, "%s", path))
+}
+
+// sniffedStream is a stream whose first bytes are looked at as they are read.
+type sniffedStream struct {
+	io.Reader
+	begun bool
+}
+
+func (s *sniffedStream) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if s.begun || n == 0 {
+		return n, err
+	}
+	s.begun = true
+	if f := sniff(p[:n]); f != nil {
+		return 0, f.refuse("standard input", "")
+	}
+	return n, err
+}
+
+// foreignNames are endings of file names that promise a format. .json is none of them:
+// JSON lines are often called that.
+var foreignNames = []string{
+	".gz", ".tgz", ".bgz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".zip", ".tar", ".7z",
+	".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc", ".orc", ".avro",
+	".npy", ".npz", ".h5", ".hdf5", ".pt", ".safetensors", ".pkl", ".pickle",
+	".xls", ".xlsx", ".sqlite", ".db", ".duckdb", ".xml", ".yaml", ".yml",
+}
+
+// checkName refuses an output whose name promises a format that it would not have.
+func checkName(what, path string) error {
+	ending := strings.ToLower(filepath.Ext(strings.TrimRight(path, "/")))
+	if !slices.Contains(foreignNames, ending) {
+		return nil
+	}
+	return fault.New(fault.Usage, "the %s %s would hold JSON lines, not what %s promises; name it .jsonl, or pipe: -o - | …", what, path, ending)
+}

@@ -1,0 +1,39 @@
+package orchestrator
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestSniffRecognizesOtherFormats(t *testing.T) {
+	for name, one := range map[string]struct{ head, format string }{
+		"gzip":               {"\x1f\x8b\x08\x00", "gzip-compressed"},
+		"parquet":            {"PAR1\x15\x04", "a Parquet file"},
+		"csv":                {"id,text\n1,a\n2,b\n", "a CSV file"},
+		"csv quoted":         {"id,text\n1,\"a, b\"\n2,b\n", "a CSV file"},
+		"csv with mark":      {"\ufeffid,text\n1,a\n2,b\n", "a CSV file"},
+		"tsv":                {"id\ttext\n1\ta\n2\tb\n", "a TSV file"},
+		"array":              {"[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n", "one JSON array"},
+		"array, first glued": {"[{\"a\": 1},\n {\"a\": 2}]\n", "one JSON array"},
+		"pretty-printed":     {"{\n  \"a\": 1,\n  \"b\": 2\n}\n", "one document over several lines"},
+
+		"lines":               {"{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n", ""},
+		"arrays, one a line":  {"[1,2]\n[3,4]\n[5,6]\n", ""},
+		"numbers":             {"1\n2\n3\n", ""},
+		"text":                {"hello\nworld\nagain\n", ""},
+		"text with commas":    {"hello, you\nworld\nand, again, and\n", ""},
+		"one bad line":        {"nope, no\n{\"a\":1}\n{\"a\":2}\n", ""},
+		"first line cut":      {"{\"a\":\n{\"b\":1}\n", ""},
+		"long line, no end":   {"{\"a\":\"" + strings.Repeat("x", 1000), ""},
+		"two lines of a text": {"a,b\nc,d\n", ""},
+		"empty":               {"", ""},
+	} {
+		found := sniff([]byte(one.head))
+		switch {
+		case found == nil && one.format != "":
+			t.Errorf("%s: not recognized", name)
+		case found != nil && (one.format == "" || !strings.Contains(found.format, one.format)):
+			t.Errorf("%s: taken for %s", name, found.format)
+		}
+	}
+}
