@@ -44,6 +44,9 @@ func TestGiveUp(t *testing.T) {
 					Tally: Tally{Counts: Counts{Records: 6, Failed: 6}, Kinds: map[string]KindStats{
 						"crash":    {Count: 4, Example: "gone", Detail: "trace", Line: 1},
 						"upstream": {Count: 2, Example: "the record came in with an _error", Line: 3},
+					}, Causes: map[string]KindStats{
+						"crash: gone": {Count: 4, Example: "gone", Line: 1},
+						"upstream: the record came in with an _error": {Count: 2, Example: "the record came in with an _error", Line: 3},
 					}},
 				}
 				if !apart {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/gpurun/gpurun/internal/crash"
@@ -157,14 +156,7 @@ func (p *Part) failed() *stream {
 // note writes a line of failures.jsonl, and books the failure; at is where in the
 // results the record stands, or would, and replaced the mark that it came in with.
 func (p *Part) note(r Record, e *fault.Error, at int64, replaced string) error {
-	kind := KindStats{Count: 1, Example: e.Message, Detail: e.Detail, Line: r.Line}
-	if len(kind.Example) > maxExample {
-		kind.Example = strings.ToValidUTF8(kind.Example[:maxExample], "") + "…"
-	}
-	if n := len(kind.Detail); n > maxDetail { // its end says most
-		kind.Detail = "…" + strings.ToValidUTF8(kind.Detail[n-maxDetail:], "")
-	}
-	p.tally.Add(Tally{Kinds: map[string]KindStats{e.Kind.String(): kind}})
+	p.tally.Add(FailureTally(e.Kind, e.Message, e.Detail, r.Line))
 	line, err := Failure{
 		At: at, Size: p.files[results].sum.Bytes - at,
 		Record: r.Index, Line: r.Line, File: p.options.Chunk.File, Offset: r.Offset,

@@ -88,6 +88,9 @@ func TestPart(t *testing.T) {
 				Tally: Tally{Counts: Counts{Records: 4, Succeeded: 1, Failed: 2, Dropped: 1}, Kinds: map[string]KindStats{
 					"record":   {Count: 1, Example: "bad", Detail: "trace", Line: 9},
 					"upstream": {Count: 1, Example: "the record came in with an _error", Line: 10},
+				}, Causes: map[string]KindStats{
+					"record: bad": {Count: 1, Example: "bad", Line: 9},
+					"upstream: the record came in with an _error": {Count: 1, Example: "the record came in with an _error", Line: 10},
 				}},
 			}
 			if diff := cmp.Diff(want, segment); diff != "" {

@@ -251,9 +251,8 @@ func (c *comparer) Write(p []byte) (int, error) {
 func (m *merger) note(f Failure, at int64) error {
 	f.At = at
 	f.Size = m.results.at() - at
-	m.tally.Add(Tally{Counts: Counts{Failed: 1}, Kinds: map[string]KindStats{
-		f.Kind.String(): {Count: 1, Example: f.Message, Detail: f.Detail, Line: f.Line},
-	}})
+	m.tally.Add(FailureTally(f.Kind, f.Message, f.Detail, f.Line))
+	m.tally.Failed++
 	line, err := f.appendLine(nil)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package chunk
 import (
 	"hash/crc32"
 	"maps"
+	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -23,13 +24,42 @@ func (c *Counts) Add(d Counts) {
 	c.Dropped += d.Dropped
 }
 
-// Tally is counts, with what is known of the failed records by kind.
+// Tally is counts, with what is known of the failed records by kind and by cause.
 type Tally struct {
 	Counts
 	Kinds map[string]KindStats `json:"kinds,omitempty"`
+	// Causes are the failed records by kind and shape of the message ("batch: no
+	// such file '…'"). Of more than maxCauses the most frequent are kept.
+	Causes map[string]KindStats `json:"causes,omitempty"`
 }
 
-// KindStats is the failed records of one kind, with the first of them.
+// maxCauses bounds what a tally keeps: messages may all be different.
+const (
+	maxCauses       = 64
+	maxCauseExample = 300
+)
+
+// FailureTally is the tally of one failed record.
+func FailureTally(kind fault.Kind, message, detail string, line int64) Tally {
+	stats := KindStats{Count: 1, Example: cutEnd(message, maxExample), Detail: detail, Line: line}
+	if n := len(stats.Detail); n > maxDetail { // the end of a traceback says most
+		stats.Detail = "…" + strings.ToValidUTF8(stats.Detail[n-maxDetail:], "")
+	}
+	cause := KindStats{Count: 1, Example: cutEnd(message, maxCauseExample), Line: line}
+	return Tally{
+		Kinds:  map[string]KindStats{kind.String(): stats},
+		Causes: map[string]KindStats{kind.String() + ": " + fault.Shape(message): cause},
+	}
+}
+
+func cutEnd(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+// KindStats is the failed records of one kind, or of one cause, with the first of them.
 type KindStats struct {
 	Count   int64  `json:"count"`
 	Example string `json:"example"`
@@ -41,22 +71,37 @@ type KindStats struct {
 // report does not depend on which worker was faster.
 func (t *Tally) Add(d Tally) {
 	t.Counts.Add(d.Counts)
-	for kind, more := range d.Kinds {
-		if t.Kinds == nil {
-			t.Kinds = make(map[string]KindStats)
+	t.Kinds = addStats(t.Kinds, d.Kinds)
+	t.Causes = addStats(t.Causes, d.Causes)
+	for len(t.Causes) > maxCauses {
+		rarest := ""
+		for name, stats := range t.Causes {
+			if r := t.Causes[rarest]; rarest == "" || stats.Count < r.Count || stats.Count == r.Count && stats.Line > r.Line {
+				rarest = name
+			}
 		}
-		known, ok := t.Kinds[kind]
+		delete(t.Causes, rarest)
+	}
+}
+
+func addStats(to, from map[string]KindStats) map[string]KindStats {
+	if to == nil && len(from) > 0 {
+		to = make(map[string]KindStats)
+	}
+	for name, more := range from {
+		known, ok := to[name]
 		if !ok || more.Line < known.Line {
 			known.Example, known.Detail, known.Line = more.Example, more.Detail, more.Line
 		}
 		known.Count += more.Count
-		t.Kinds[kind] = known
+		to[name] = known
 	}
+	return to
 }
 
 // clone is a copy that nobody else adds to.
 func (t Tally) clone() Tally {
-	t.Kinds = maps.Clone(t.Kinds)
+	t.Kinds, t.Causes = maps.Clone(t.Kinds), maps.Clone(t.Causes)
 	return t
 }
 

@@ -1,9 +1,11 @@
 package orchestrator
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
-	"sort"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -53,6 +55,9 @@ type Report struct {
 	Recommendations []string `json:"recommendations,omitempty"`
 	// Failures are the failed records by kind, most first.
 	Failures []FailureReport `json:"failures,omitempty"`
+	// Causes are the failed records by kind and message, most first. Messages that
+	// differ only in numbers and quoted texts are one cause; rare ones may be missing.
+	Causes []FailureReport `json:"causes,omitempty"`
 	// Folder is the job folder, with logs and failures.jsonl.
 	Folder string `json:"folder,omitempty"`
 	// Stop is why the job stopped early; nil if it did not.
@@ -84,7 +89,7 @@ type WorkerReport struct {
 	alive time.Duration
 }
 
-// FailureReport is the failed records of one kind.
+// FailureReport is the failed records of one kind, or of one cause.
 type FailureReport struct {
 	Kind    string `json:"kind"`
 	Count   int64  `json:"count"`
@@ -112,16 +117,22 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Succeeded, r.Failed, r.Dropped = done.Succeeded, done.Failed, done.Dropped
 	r.Pending = r.In - done.Records
 	r.Rate = rate(done.Records-r.Resumed, r.Elapsed)
-	for kind, k := range done.Kinds {
-		r.Failures = append(r.Failures, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, Line: k.Line, Detail: k.Detail})
-	}
-	sort.Slice(r.Failures, func(i, j int) bool {
-		a, b := r.Failures[i], r.Failures[j]
-		return a.Count > b.Count || a.Count == b.Count && a.Kind < b.Kind
-	})
+	r.Failures, r.Causes = failureReports(done.Kinds), failureReports(done.Causes)
 	for i := range r.Workers {
 		r.Workers[i].close(now)
 	}
+}
+
+// failureReports lists what is known of failed records by "kind" or "kind: cause".
+func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
+	for name, k := range by {
+		kind, _, _ := strings.Cut(name, ":")
+		list = append(list, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, Line: k.Line, Detail: k.Detail})
+	}
+	slices.SortFunc(list, func(a, b FailureReport) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Line, b.Line))
+	})
+	return list
 }
 
 // speed is records a second of computing, 0 while it is not known.

@@ -233,8 +233,8 @@ func (r *retry) merge(again Report) (Report, error) {
 	report := r.report
 	report.Succeeded += again.Succeeded
 	report.Dropped += again.Dropped
-	report.Failed, report.Failures = 0, nil
-	done := chunk.Tally{Kinds: merged.Tally.Kinds, Counts: chunk.Counts{
+	report.Failed = 0
+	done := chunk.Tally{Kinds: merged.Tally.Kinds, Causes: merged.Tally.Causes, Counts: chunk.Counts{
 		Records: report.In, Succeeded: report.Succeeded, Dropped: report.Dropped, Failed: merged.Tally.Failed,
 	}}
 	parts := chunk.NewManifest(merged.Parts, done.Counts)

@@ -100,7 +100,7 @@ func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	flags.StringVar(&f.report, "report", "", "write the report as JSON to this `FILE`")
 	flags.StringVar(&f.events, "json-events", "", "write events as JSON lines to standard error, or to a `FILE` with =FILE")
 	flags.Lookup("json-events").NoOptDefVal = "-"
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no report, only trouble")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no report, only errors and a summary of failed records")
 	flags.StringVar(&f.logLevel, "log-level", "info", "of the workers' logs: debug, info, warn, error")
 }
 
@@ -181,8 +181,12 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 // conclude shows the report and says how it ended.
 func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops, silent bool) error {
 	started := !report.Started.IsZero()
-	if started && !silent {
+	switch {
+	case started && !silent:
 		progress.WriteReport(os.Stderr, report)
+	case err == nil && report.Failed > 0 && f.events != "-":
+		fmt.Fprint(os.Stderr, "gpurun: ")
+		progress.WriteFailed(os.Stderr, report)
 	}
 	if f.report != "" && started {
 		if writeErr := report.WriteFile(f.report); writeErr != nil && err == nil {

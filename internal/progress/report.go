@@ -113,10 +113,30 @@ func WriteCommitted(w io.Writer, r orchestrator.Report) {
 	fmt.Fprintf(w, "  logs are in %s\n", inFolder(r, "logs"))
 }
 
+// shownCauses is how many causes of failures are shown; failures.jsonl has all.
+const shownCauses = 5
+
+// writeFailures lists the causes of failures, the most frequent first.
 func writeFailures(w io.Writer, r orchestrator.Report) {
-	for _, f := range r.Failures {
-		fmt.Fprintf(w, "  %s failed (%s), the first in line %s: %s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), shorten(plain(f.Example), exampleWidth))
+	causes := r.Causes
+	if len(causes) == 0 { // of a job that an earlier version began
+		causes = r.Failures
 	}
+	rest := r.Failed
+	for _, f := range causes[:min(len(causes), shownCauses)] {
+		fmt.Fprintf(w, "  %s failed (%s), first at line %s: %s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), shorten(plain(f.Example), exampleWidth))
+		rest -= f.Count
+	}
+	if rest > 0 && len(causes) > 0 {
+		fmt.Fprintf(w, "  %s failed for other reasons\n", plural(rest, "record"))
+	}
+}
+
+// WriteFailed writes what must not be missed even where no report is shown.
+func WriteFailed(w io.Writer, r orchestrator.Report) {
+	fmt.Fprintf(w, "%s of %s records failed\n", Count(r.Failed), Count(r.In))
+	writeFailures(w, r)
+	writeNext(w, r)
 }
 
 // writeWorkers is a table: names to the left, numbers to the right.

@@ -1,0 +1,58 @@
+package fault
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// shapeBytes bounds a shape: messages that are alike so far have one cause.
+const shapeBytes = 160
+
+// Shape is what messages with one cause have in common: the first line, without the
+// numbers, names and quoted texts that differ from record to record.
+//
+//	could not convert string to float: 'n/a'   →  could not convert string to float: '…'
+//	record 4711 has 3 tokens                   →  record # has # tokens
+func Shape(message string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	var b strings.Builder
+	for message != "" && b.Len() < shapeBytes {
+		r, size := utf8.DecodeRuneInString(message)
+		switch {
+		case r == '\'' || r == '"' || r == '`':
+			if end := strings.IndexRune(message[size:], r); end >= 0 && !apostrophe(b.String()) {
+				b.WriteRune(r)
+				b.WriteString("…")
+				b.WriteRune(r)
+				message = message[size+end+size:]
+				continue
+			}
+			b.WriteRune(r)
+			message = message[size:]
+		case wordRune(r):
+			word := message
+			if end := strings.IndexFunc(message, func(r rune) bool { return !wordRune(r) }); end >= 0 {
+				word = message[:end]
+			}
+			message = message[len(word):]
+			if strings.ContainsFunc(word, unicode.IsDigit) {
+				word = "#"
+			}
+			b.WriteString(word)
+		default:
+			b.WriteRune(r)
+			message = message[size:]
+		}
+	}
+	return b.String()
+}
+
+func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
+
+// apostrophe reports whether a quotation mark behind the text is one within a word:
+// can't.
+func apostrophe(before string) bool {
+	r, _ := utf8.DecodeLastRuneInString(before)
+	return wordRune(r)
+}
