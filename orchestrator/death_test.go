@@ -3,7 +3,6 @@ package orchestrator_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -137,10 +136,7 @@ func outputFiles(d jobDir, c orchestrator.Config) map[string]string {
 }
 
 func jobFolder(c orchestrator.Config) string {
-	if c.WorkDir != "" {
-		return filepath.Join(c.WorkDir, filepath.Base(c.Output)+".gpurun")
-	}
-	return strings.TrimSuffix(c.Output, "/") + ".gpurun"
+	return orchestrator.FolderPath(c)
 }
 
 // checkFinished: the files are those of an undisturbed run, to the byte, so each
@@ -157,7 +153,7 @@ func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[strin
 		}
 		switch name {
 		case "in.jsonl", "out", "out.gpurun", "job.json", "report.json", "lock",
-			"work", "out.jsonl.gpurun", "work/out.jsonl.gpurun", "logs", "logs/worker-0.log", "logs/worker-1.log":
+			"work", "out.jsonl.gpurun", strings.TrimPrefix(jobFolder(c), d.path+"/"), "logs", "logs/worker-0.log", "logs/worker-1.log":
 		default:
 			t.Errorf("left: %s", name)
 		}

@@ -41,3 +41,12 @@ func WithHandBack(c Config, d time.Duration) Config {
 	c.handBack = d
 	return c
 }
+
+// FolderPath is where the job folder of a Config is.
+func FolderPath(c Config) string {
+	path, err := folderPath(c)
+	if err != nil {
+		panic(err)
+	}
+	return path
+}

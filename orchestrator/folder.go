@@ -20,7 +20,7 @@ import (
 // folder is where a job keeps what is its own: beside the output, or in the
 // user's state folder where the output is a stream.
 //
-//	out.jsonl.gpurun/   of -o out.jsonl; out.gpurun/ of -o out/
+//	out.jsonl.gpurun/   of -o out.jsonl; out.gpurun/ of -o out/; see folderPath
 //	  job.json          what the job is: fingerprint, cut
 //	  journal           what of it is done; gone when all is
 //	  lock              held while the job runs
@@ -81,6 +81,10 @@ func openFolder(c Config) (*folder, error) {
 	if f.lock, err = takeLock(f.join("lock")); err != nil {
 		return nil, err
 	}
+	if err := f.checkOwner(c); err != nil {
+		f.lock.release()
+		return nil, err
+	}
 	if filepath.Dir(path) == stateDir() {
 		pruneStreams(stateDir(), time.Now())
 	}
@@ -95,23 +99,6 @@ func kindOfDisk(err error) fault.Kind {
 		}
 	}
 	return fault.Usage
-}
-
-// folderPath is out.jsonl.gpurun for a file, or in the work folder if there is
-// one.
-func folderPath(c Config) (string, error) {
-	if !isStream(c.Output) {
-		if c.WorkDir != "" {
-			return filepath.Join(absolute(c.WorkDir), filepath.Base(c.Output)+".gpurun"), nil
-		}
-		return absolute(c.Output) + ".gpurun", nil
-	}
-	state := c.WorkDir
-	if state == "" {
-		state = stateDir()
-	}
-	name := fmt.Sprintf("%s-%d-%s", time.Now().UTC().Format("20060102-150405"), os.Getpid(), randomName()[:6])
-	return filepath.Join(absolute(state), name), nil
 }
 
 // stateDir is where jobs without an output file are kept.

@@ -163,7 +163,7 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 		j.stagger = newStagger()
 	}
 	j.report = Report{
-		Input: p.config.Input, Output: p.config.Output, Errors: p.config.Errors,
+		Input: p.config.Input, Output: p.config.Output, Errors: p.config.Errors, Streamed: isStream(p.config.Output),
 		Kernel: p.config.Kernel, Started: started, Folder: f.path, BatchSize: p.plan.BatchSize,
 	}
 	for _, slot := range p.plan.Slots {

@@ -16,12 +16,14 @@ import (
 // Report is what became of a job. For every way in which a job can end,
 // In = Succeeded + Failed + Dropped + Pending.
 type Report struct {
-	Input   string        `json:"input"`
-	Output  string        `json:"output"`
-	Errors  string        `json:"errors,omitempty"`
-	Kernel  string        `json:"kernel"`
-	Started time.Time     `json:"started"`
-	Elapsed time.Duration `json:"elapsed_ns"`
+	Input  string `json:"input"`
+	Output string `json:"output"`
+	Errors string `json:"errors,omitempty"`
+	// Streamed: the output went to standard output, a pipe or a device, which keep nothing.
+	Streamed bool          `json:"streamed,omitempty"`
+	Kernel   string        `json:"kernel"`
+	Started  time.Time     `json:"started"`
+	Elapsed  time.Duration `json:"elapsed_ns"`
 
 	In        int64 `json:"in"`
 	Succeeded int64 `json:"succeeded"`

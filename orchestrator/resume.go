@@ -118,7 +118,7 @@ func findFinished(c Config, f *folder) (Report, bool) {
 		return Report{}, false
 	}
 	report, err := readReport(f.join(reportFile))
-	if err != nil || report.Stop != nil || outputBytes(m.Output) != report.OutputBytes {
+	if err != nil || report.Stop != nil || outputBytes(c.Output) != report.OutputBytes {
 		return Report{}, false
 	}
 	if _, err := os.Stat(m.Errors); m.Errors != "" && err != nil {

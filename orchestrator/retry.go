@@ -43,7 +43,7 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 		return Report{}, err
 	}
 	defer f.close(true)
-	r := &retry{config: config, folder: f}
+	r := &retry{config: config, folder: f, output: absolute(config.Output)}
 	report, err := r.run(ctx)
 	return report, byContext(ctx, err)
 }
@@ -51,6 +51,7 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 type retry struct {
 	config   Config
 	folder   *folder
+	output   string // where it is now: a copied or moved job is retried in its place
 	manifest *manifest
 	report   Report          // of the job
 	parts    *chunk.Manifest // of its output, if that is a folder
@@ -104,6 +105,13 @@ func (r *retry) load() (err error) {
 	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
 		return fault.Wrap(fault.Conflict, err)
 	}
+	if keepsParts(r.manifest.Output) {
+		r.output += "/"
+	}
+	if r.manifest.Errors != "" && !r.manifest.writes(r.output) {
+		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its failed records are in %s, which may belong to that one; retry it there",
+			r.config.Output, r.manifest.Output, r.manifest.Errors)
+	}
 	if _, err := os.Stat(r.folder.join(retryMarker)); err == nil {
 		if err := r.name(); err != nil {
 			return err
@@ -112,25 +120,26 @@ func (r *retry) load() (err error) {
 	if r.report, err = readReport(r.folder.join(reportFile)); err != nil {
 		return err
 	}
+	r.report.Output, r.report.Folder = r.config.Output, r.folder.path // seen from here
 	return r.unchanged()
 }
 
 // unchanged refuses an output that is not the job's any more. The input is not
 // looked at: failed records are kept in the output.
 func (r *retry) unchanged() error {
-	output, err := os.Stat(r.manifest.Output)
+	output, err := os.Stat(r.output)
 	if err != nil {
 		return fault.New(fault.Usage, "the job's output is gone: %w", err)
 	}
 	if r.manifest.Errors != "" && isStream(r.manifest.Errors) {
 		return fault.New(fault.Usage, "the failed records are not kept: they went to %s", r.manifest.Errors)
 	}
-	if keepsParts(r.manifest.Output) {
+	if keepsParts(r.output) {
 		return r.unchangedParts()
 	}
 	if output.Size() != r.report.OutputBytes {
 		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it has %d bytes instead of %d",
-			r.manifest.Output, output.Size(), r.report.OutputBytes)
+			r.output, output.Size(), r.report.OutputBytes)
 	}
 	return nil
 }
@@ -138,18 +147,18 @@ func (r *retry) unchanged() error {
 // unchangedParts reads all parts: better now than when the failed records are
 // computed.
 func (r *retry) unchangedParts() error {
-	m, err := chunk.ReadManifest(r.manifest.Output)
+	m, err := chunk.ReadManifest(r.output)
 	if err == nil {
-		err = m.Check(r.manifest.Output)
+		err = m.Check(r.output)
 	}
 	if err == nil && m.Bytes != r.report.OutputBytes {
 		err = fmt.Errorf("its parts have %d bytes instead of %d", m.Bytes, r.report.OutputBytes)
 	}
 	if err == nil {
-		err = chunk.Replaceable(r.manifest.Output)
+		err = chunk.Replaceable(r.output)
 	}
 	if err != nil {
-		return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", r.manifest.Output, err)
+		return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", r.output, err)
 	}
 	r.parts = &m
 	return nil
@@ -211,7 +220,7 @@ func (r *retry) again() Config {
 
 // results are those of the job.
 func (r *retry) results() chunk.Retried {
-	old := chunk.Retried{Output: r.manifest.Output, Errors: r.manifest.Errors, Failures: r.folder.join(chunk.FailuresFile)}
+	old := chunk.Retried{Output: r.output, Errors: r.manifest.Errors, Failures: r.folder.join(chunk.FailuresFile)}
 	if r.parts != nil {
 		old.Parts = r.parts.Parts
 	}
@@ -268,8 +277,11 @@ func (r *retry) name() error {
 	if err != nil {
 		return fault.New(fault.Conflict, "read %s: %w", r.folder.join(retryMarker), err)
 	}
-	finals := [3]string{r.manifest.Output, r.manifest.Errors, r.folder.join(chunk.FailuresFile)}
+	finals := [3]string{r.output, r.manifest.Errors, r.folder.join(chunk.FailuresFile)}
 	for i, next := range chunk.NextFiles {
+		if finals[i] != "" {
+			finals[i] = realPath(finals[i]) // a link stays one
+		}
 		if err := nameNext(r.folder.join(next), finals[i], result.Parts); err != nil {
 			return err
 		}

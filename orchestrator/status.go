@@ -51,6 +51,9 @@ func Inspect(output, workDir string) (Status, error) {
 	if err != nil {
 		return Status{}, fault.Wrap(fault.Conflict, err)
 	}
+	if err := f.checkOwner(Config{Output: output}); err != nil {
+		return Status{}, err
+	}
 	s := Status{Folder: path}
 	_, statErr := os.Stat(f.join(journalFile))
 	if held, holder := lockHeld(f.join("lock")); held {
@@ -62,9 +65,10 @@ func Inspect(output, workDir string) (Status, error) {
 	}
 	if s.State == Done {
 		s.Report, err = readReport(f.join(reportFile))
-		return s, err
+	} else {
+		s.Report, err = committed(f, m)
 	}
-	s.Report, err = committed(f, m)
+	s.Report.Output, s.Report.Folder = output, path // seen from here
 	return s, err
 }
 

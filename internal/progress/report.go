@@ -214,16 +214,10 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 // goOn is how to go on with a job that stopped; a stream cannot be read, nor written,
 // twice.
 func goOn(r orchestrator.Report) string {
-	if r.Input == "-" || toStream(r) {
+	if r.Input == "-" || r.Streamed {
 		return ""
 	}
 	return "; the same command goes on"
-}
-
-// toStream: the folder of a job has another name than its output where that is a pipe or
-// a device.
-func toStream(r orchestrator.Report) bool {
-	return r.Output == "-" || filepath.Base(r.Folder) != filepath.Base(folderOf(r.Output))
 }
 
 func folderOf(output string) string { return filepath.Clean(output) + ".gpurun" }
@@ -231,7 +225,7 @@ func folderOf(output string) string { return filepath.Clean(output) + ".gpurun" 
 // retryCommand is what runs the failed records of a finished job again; "" where they
 // went to a stream.
 func retryCommand(r orchestrator.Report) string {
-	if toStream(r) {
+	if r.Streamed {
 		return ""
 	}
 	if full, err := filepath.Abs(folderOf(r.Output)); err != nil || full != r.Folder {

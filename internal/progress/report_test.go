@@ -73,12 +73,12 @@ func TestWriteReport(t *testing.T) {
 			r.Stop = fault.New(fault.Canceled, "stopped on request")
 		},
 		"stream": func(r *orchestrator.Report) {
-			r.Input, r.Output, r.Folder = "-", "-", "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef"
+			r.Input, r.Output, r.Streamed, r.Folder = "-", "-", true, "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef"
 			r.Succeeded, r.Failed = 999_999, 1
 			r.Failures = []orchestrator.FailureReport{{Kind: "record", Count: 1, Line: 1, Example: "no text"}}
 		},
 		"stream_interrupted": func(r *orchestrator.Report) {
-			r.Output, r.Folder, r.Succeeded, r.Pending = "-", "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef", 700_000, 300_000
+			r.Streamed, r.Output, r.Folder, r.Succeeded, r.Pending = true, "-", "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef", 700_000, 300_000
 			r.Stop = fault.New(fault.Canceled, "stopped on request")
 		},
 		"retired": func(r *orchestrator.Report) {

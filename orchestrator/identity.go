@@ -1,0 +1,74 @@
+package orchestrator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// A job is identified by where its output is. Its folder stands beside the output, and
+// moves with it; in a work folder, which serves many outputs, the folder's name carries a
+// hash of the output's path, and job.json must record that path.
+
+// folderSuffix ends the name of every job folder of an output file.
+const folderSuffix = ".gpurun"
+
+// folderPath is where the folder of this job is, or is to be made.
+func folderPath(c Config) (string, error) {
+	if isStream(c.Output) {
+		return streamFolderPath(c), nil
+	}
+	beside := absolute(c.Output) + folderSuffix
+	if c.WorkDir == "" || samePath(c.WorkDir, filepath.Dir(beside)) {
+		return beside, nil
+	}
+	dir, base := absolute(c.WorkDir), filepath.Base(beside)
+	named := filepath.Join(dir, hashedName(c.Output))
+	if old := filepath.Join(dir, base); !isFolder(named) && recordsOutput(old, c.Output) {
+		return old, nil // of an earlier version, which did not hash
+	}
+	return named, nil
+}
+
+// hashedName is the name of a job folder in a work folder: out.jsonl-3f2a91bc04.gpurun.
+func hashedName(output string) string {
+	sum := sha256.Sum256([]byte(realPath(output)))
+	return fmt.Sprintf("%s-%s%s", filepath.Base(absolute(output)), hex.EncodeToString(sum[:5]), folderSuffix)
+}
+
+// recordsOutput reports whether a folder is that of the job that writes this output.
+func recordsOutput(folder, output string) bool {
+	m, err := readManifest(filepath.Join(folder, manifestFile))
+	return err == nil && m.writes(output)
+}
+
+// writes reports whether the job was begun for this output, by whatever name.
+func (m *manifest) writes(output string) bool { return realPath(m.Output) == realPath(output) }
+
+// checkOwner refuses a folder in a work folder that records another output.
+func (f *folder) checkOwner(c Config) error {
+	if isStream(c.Output) || f.path == absolute(c.Output)+folderSuffix {
+		return nil
+	}
+	m, err := readManifest(f.join(manifestFile))
+	if err != nil || m.writes(c.Output) {
+		return nil // what cannot be read is reported by whoever needs it
+	}
+	return fault.New(fault.Conflict, "the job folder %s belongs to the output %s, not to %s; move it away or use another work folder",
+		f.path, m.Output, c.Output)
+}
+
+// streamFolderPath is a new name each time: a stream is never resumed.
+func streamFolderPath(c Config) string {
+	state := c.WorkDir
+	if state == "" {
+		state = stateDir()
+	}
+	name := fmt.Sprintf("%s-%d-%s", time.Now().UTC().Format("20060102-150405"), os.Getpid(), randomName()[:6])
+	return filepath.Join(absolute(state), name)
+}

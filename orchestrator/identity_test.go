@@ -1,0 +1,189 @@
+package orchestrator_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// failing has a record that test-mending repairs.
+const failing = "{\"id\":1}\n{\"id\":2,\"do\":\"fail\"}\n"
+
+// inWorkDir are two jobs with outputs of one name, and one work folder.
+func inWorkDir(t *testing.T, kernel string) (d jobDir, a, b orchestrator.Config) {
+	t.Helper()
+	d = newJobDir(t, failing)
+	for _, name := range []string{"a", "b", "work"} {
+		if err := os.Mkdir(d.join(name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(d.join("other.jsonl"), []byte("{\"other\":1}\n{\"other\":2,\"do\":\"fail\"}\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	a = d.config(kernel)
+	a.WorkDir = d.join("work")
+	b = a
+	a.Output, b.Output = d.join("a/out.jsonl"), d.join("b/out.jsonl")
+	return d, a, b
+}
+
+func retryRepaired(t *testing.T, c orchestrator.Config) (orchestrator.Report, error) {
+	t.Helper()
+	return orchestrator.Retry(context.Background(), orchestrator.Config{
+		Output: c.Output, WorkDir: c.WorkDir, GPUs: "cpu:1", KernelConfig: []byte(`{"Repaired":true}`),
+	})
+}
+
+// TestOneWorkDirServesOutputsOfTheSameName: each output has a job folder of its own, and
+// a retry rewrites the output that it was given.
+func TestOneWorkDirServesOutputsOfTheSameName(t *testing.T) {
+	t.Parallel()
+	d, a, b := inWorkDir(t, "test-mending")
+	mustRun(t, d, a)
+	if report := mustRun(t, d, b); report.Resumed != 0 {
+		t.Errorf("the second job resumed %d records of the first", report.Resumed)
+	}
+	other := b
+	other.Input, other.Output = d.join("other.jsonl"), d.join("a/../b/third/../third.jsonl")
+	if err := os.Mkdir(d.join("b/third"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, d, other)
+	before := d.read("b/out.jsonl")
+	if report, err := retryRepaired(t, a); err != nil || report.Failed != 0 {
+		t.Fatalf("%v, %+v", err, report)
+	}
+	if d.read("a/out.jsonl") != failing || d.read("b/out.jsonl") != before {
+		t.Errorf("a is %q, b is %q", d.read("a/out.jsonl"), d.read("b/out.jsonl"))
+	}
+	if status, err := orchestrator.Inspect(b.Output, b.WorkDir); err != nil || status.Report.Failed != 1 {
+		t.Errorf("status of b: %v, %+v", err, status)
+	}
+}
+
+// oldName gives the only job folder in the work folder the name that earlier versions
+// gave it.
+func oldName(t *testing.T, d jobDir) string {
+	t.Helper()
+	folders, _ := filepath.Glob(d.join("work/*.gpurun"))
+	old := d.join("work/out.jsonl.gpurun")
+	if len(folders) != 1 || folders[0] == old {
+		t.Fatalf("job folders: %v", folders)
+	}
+	if err := os.Rename(folders[0], old); err != nil {
+		t.Fatal(err)
+	}
+	return old
+}
+
+// TestWorkDirOfAnEarlierVersionIsFound: a job folder under its old name is resumed and
+// retried, if it is that of the output.
+func TestWorkDirOfAnEarlierVersionIsFound(t *testing.T) {
+	t.Parallel()
+	d, a, b := inWorkDir(t, "test-slow")
+	a.KernelConfig, a.BatchSize = []byte(`{"Milliseconds":2}`), 5
+	b.KernelConfig = a.KernelConfig
+	input := numbered(200)
+	if err := os.WriteFile(a.Input, []byte(input), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	interrupt(t, a, "chunk_done", 2)
+	old := oldName(t, d)
+	if report := mustRun(t, d, b); report.Resumed != 0 {
+		t.Errorf("b resumed %d records of a", report.Resumed)
+	}
+	goesOn(t, d, a)
+	if status, err := orchestrator.Inspect(a.Output, a.WorkDir); err != nil || status.Folder != old {
+		t.Errorf("status of a: %v, %+v", err, status)
+	}
+	if d.read("a/out.jsonl") != input || d.read("b/out.jsonl") != input {
+		t.Error("outputs are not the input")
+	}
+}
+
+// TestWorkDirOfAnotherOutputIsLeftAlone: a job folder that records another output is not
+// taken, whatever its name.
+func TestWorkDirOfAnotherOutputIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	d, a, b := inWorkDir(t, "test-mending")
+	mustRun(t, d, a)
+	old := oldName(t, d)
+	_, err := retryRepaired(t, b)
+	wantFault(t, err, fault.Usage, "there is no job of")
+	mustRun(t, d, b)
+	for _, name := range []string{"job.json", "report.json", "failures.jsonl"} {
+		if !exists(filepath.Join(old, name)) {
+			t.Errorf("%s is gone", name)
+		}
+	}
+	// A folder that was given b's name records a's output.
+	folders, _ := filepath.Glob(d.join("work/out.jsonl-*.gpurun"))
+	if len(folders) != 1 {
+		t.Fatalf("job folders: %v", folders)
+	}
+	if err := os.RemoveAll(folders[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(old, folders[0]); err != nil {
+		t.Fatal(err)
+	}
+	was := d.read("a/out.jsonl")
+	_, err = retryRepaired(t, b)
+	wantFault(t, err, fault.Conflict, "a/out.jsonl", "b/out.jsonl")
+	_, err = run(t, b)
+	wantFault(t, err, fault.Conflict, "a/out.jsonl", "b/out.jsonl")
+	if d.read("a/out.jsonl") != was {
+		t.Error("a was changed")
+	}
+}
+
+// TestRetryOfACopyRewritesTheCopy: a folder that was copied or moved with its outputs is
+// retried where it is now; an errors file that would be another's is refused.
+func TestRetryOfACopyRewritesTheCopy(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []bool{false, true} {
+		d, a, b := inWorkDir(t, "test-mending")
+		a.WorkDir, b.WorkDir = "", ""
+		if apart {
+			a.Errors = d.join("a/errors.jsonl")
+		}
+		mustRun(t, d, a)
+		if err := os.CopyFS(d.join("copy"), os.DirFS(d.join("a"))); err != nil {
+			t.Fatal(err)
+		}
+		before := d.read("a/out.jsonl")
+		b.Output = d.join("copy/out.jsonl")
+		_, err := retryRepaired(t, b)
+		if apart {
+			wantFault(t, err, fault.Conflict, "errors.jsonl", "a/out.jsonl")
+		} else if err != nil || d.read("copy/out.jsonl") != failing {
+			t.Errorf("%v, the copy is %q", err, d.read("copy/out.jsonl"))
+		}
+		if d.read("a/out.jsonl") != before || apart && !strings.Contains(d.read("a/errors.jsonl"), "_error") {
+			t.Error("the original was changed")
+		}
+	}
+}
+
+// TestRetryThroughALinkKeepsTheLink: the file that the link leads to is rewritten.
+func TestRetryThroughALinkKeepsTheLink(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, failing)
+	if err := os.Symlink("real.jsonl", d.join("out.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	c := d.config("test-mending")
+	mustRun(t, d, c)
+	if _, err := retryRepaired(t, c); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := os.Readlink(c.Output); err != nil || link != "real.jsonl" || d.read("real.jsonl") != failing {
+		t.Errorf("%v, link %q, real.jsonl is %q", err, link, d.read("real.jsonl"))
+	}
+}
