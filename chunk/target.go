@@ -99,8 +99,12 @@ func notCreated(err error) error {
 // maxLinks is how many links in a row Linux follows.
 const maxLinks = 40
 
-// RealPath is where a name leads, also one that leads to nothing yet.
+// RealPath is where a name leads, also one that leads to nothing yet. A device or a pipe
+// keeps its name: that of a pipe behind /dev/fd/63 leads nowhere.
 func RealPath(path string) string {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return path
+	}
 	for range maxLinks {
 		if full, err := filepath.EvalSymlinks(path); err == nil {
 			return full

@@ -263,7 +263,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
 	}
-	c = c.withInput()
+	c = c.withInput().withOutput()
 	if c.Dir == "" {
 		dir, err := os.Getwd()
 		if err != nil {

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,18 @@ func (c Config) withInput() Config {
 		c.Stdin = &lateFile{path: c.Input}
 	}
 	c.Input = "-"
+	return c
+}
+
+// stdoutNames are names of this process's standard output, whatever that is: a file
+// behind it is written to where the shell has opened it, never replaced.
+var stdoutNames = []string{"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
+
+// withOutput makes - of the names of standard output.
+func (c Config) withOutput() Config {
+	if slices.Contains(stdoutNames, filepath.Clean(c.Output)) {
+		c.Output = "-"
+	}
 	return c
 }
 
