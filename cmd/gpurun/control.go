@@ -48,7 +48,7 @@ func newSteering(s steering) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   s.verb + " JOB",
 		Short: s.short,
-		Long:  s.long + "\n\nJOB is an id as gpurun status shows it, the beginning of one, the job's name, or\nits output file.\n\n" + exitHelp,
+		Long:  s.long + "\n\nJOB is an id as gpurun status shows it, the beginning of one, the job's name, or\nits output file.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			entry, err := server.Find(args[0])

@@ -14,8 +14,10 @@ import (
 	"github.com/gpurun/gpurun/internal/progress"
 )
 
-// exitHelp is printed by --help; exitCode is the one place that acts on it.
-const exitHelp = `Exit status:
+// exitHelp is printed by gpurun help exit-codes; exitCode is the one place that acts on
+// it.
+const exitHelp = `Every gpurun command ends with one of these:
+
   0    done, every record succeeded or was dropped
   1    a bug in gpurun
   2    usage, bad configuration, missing or unreadable input, output exists
@@ -24,10 +26,17 @@ const exitHelp = `Exit status:
   5    the kernel is unusable, or fails on everything
   6    the job folder is locked, damaged or another job's; the input was changed, or
        the output's name taken, while the job ran
-  7    stopped, and the same command goes on: disk full, something cannot be read
+  7    stopped, and the same command resumes: disk full, something cannot be read
        or written, --halt, --max-time
-  130  interrupted (SIGINT), and the same command goes on
-  143  interrupted (SIGTERM, SIGHUP), and the same command goes on`
+  130  interrupted (SIGINT), and the same command resumes
+  143  interrupted (SIGTERM, SIGHUP), and the same command resumes
+
+A job that reads a stream or writes to one cannot resume; gpurun says so.`
+
+// newExitCodes is a topic of help: a command that does nothing.
+func newExitCodes() *cobra.Command {
+	return &cobra.Command{Use: "exit-codes", Short: "What each exit status means", Long: exitHelp}
+}
 
 // errSomeFailed: the job finished, and some records failed. It has been reported.
 var errSomeFailed = errors.New("some records failed")

@@ -93,7 +93,7 @@ const minCheckpoint = time.Second
 
 // resolve makes a Config of the flags.
 func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
-	if err := fromEnvironment(cmd.Flags()); err != nil {
+	if err := fromEnvironment(cmd); err != nil {
 		return f.config, err
 	}
 	c := f.config

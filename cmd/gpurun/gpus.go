@@ -33,7 +33,7 @@ type gpusFlags struct {
 
 // rules reads what the host's owner has decided.
 func (f *gpusFlags) rules(cmd *cobra.Command) (lease.Config, error) {
-	if err := fromEnvironment(cmd.Flags()); err != nil {
+	if err := fromEnvironment(cmd); err != nil {
 		return lease.Config{}, err
 	}
 	return lease.ReadConfig(f.services)
@@ -44,14 +44,13 @@ func newGPUs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpus",
 		Short: "Share GPUs between jobs and services",
-		Long:  gpusHelp + "\n\n" + exitHelp,
+		Long:  gpusHelp,
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newAllocate(f), newDeallocate(f), newList(f), newOptimize(f), newWatch(f), newExport(f), newGPUReport(f))
 	for _, sub := range cmd.Commands() {
 		sub.Args = usageArgs(sub.Args)
-		sub.Long += "\n\n" + exitHelp
 		registerServices(sub.Flags(), &f.services)
 		if sub.Name() != "export" {
 			sub.Flags().BoolVar(&f.json, "json", false, "as JSON")

@@ -29,7 +29,7 @@ func newPlan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -k KERNEL INPUT",
 		Short: "Show what would run where; start nothing",
-		Long:  planHelp + "\n\n" + exitHelp,
+		Long:  planHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := f.resolve(cmd)

@@ -89,20 +89,31 @@ path: ./kernel, embed.py.`,
 // listInstalled lists what is in the search path.
 func listInstalled(table *tabwriter.Writer, searchPath string) {
 	for _, dir := range filepath.SplitList(searchPath) {
-		entries, err := os.ReadDir(dir)
+		kernels, err := installed(dir)
 		if err != nil {
 			fmt.Fprintf(table, "%s\tcannot be read\t%v\n", dir, err)
-			continue
 		}
-		for _, entry := range entries {
-			info, err := os.Stat(filepath.Join(dir, entry.Name()))
-			switch {
-			case err != nil || !info.Mode().IsRegular():
-			case strings.HasSuffix(entry.Name(), ".py"):
-				fmt.Fprintf(table, "%s\tPython file\t%s\n", entry.Name(), filepath.Join(dir, entry.Name()))
-			case info.Mode()&0o111 != 0:
-				fmt.Fprintf(table, "%s\tprogram\t%s\n", entry.Name(), filepath.Join(dir, entry.Name()))
-			}
+		for _, k := range kernels {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", k.name, k.kind, filepath.Join(dir, k.name))
 		}
 	}
+}
+
+// installedKernel is a file that can be named with -k.
+type installedKernel struct{ name, kind string }
+
+// installed returns the kernels in a folder.
+func installed(dir string) (kernels []installedKernel, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		info, err := os.Stat(filepath.Join(dir, entry.Name()))
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+		case strings.HasSuffix(entry.Name(), ".py"):
+			kernels = append(kernels, installedKernel{entry.Name(), "Python file"})
+		case info.Mode()&0o111 != 0:
+			kernels = append(kernels, installedKernel{entry.Name(), "program"})
+		}
+	}
+	return kernels, err
 }

@@ -51,7 +51,7 @@ func newPluginCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check KERNEL [SAMPLE.jsonl]",
 		Short: "Check that a kernel does what every kernel must",
-		Long:  pluginCheckHelp + "\n\n" + exitHelp,
+		Long:  pluginCheckHelp,
 		Args:  cobra.RangeArgs(1, 2),
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -71,7 +71,7 @@ func newPluginCheck() *cobra.Command {
 }
 
 func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
-	if err := fromEnvironment(cmd.Flags()); err != nil {
+	if err := fromEnvironment(cmd); err != nil {
 		return err
 	}
 	config, err := f.config, error(nil)

@@ -22,10 +22,10 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report OUTPUT",
 		Short: "Tell what became of a job",
-		Long:  reportHelp + "\n\n" + exitHelp,
+		Long:  reportHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fromEnvironment(cmd.Flags()); err != nil {
+			if err := fromEnvironment(cmd); err != nil {
 				return err
 			}
 			status, err := orchestrator.Inspect(args[0], workDir)

@@ -25,7 +25,7 @@ func newRetry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry OUTPUT",
 		Short: "Run only the failed records of a finished job again",
-		Long:  retryHelp + "\n\n" + exitHelp,
+		Long:  retryHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.config.Output = args[0]

@@ -2,11 +2,9 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 const rootHelp = `gpurun takes a file of JSON lines, spreads it over every GPU of the machine, runs
@@ -22,11 +20,16 @@ with why.
 Every flag can be set in the environment as well: --batch-size is
 GPURUN_BATCH_SIZE. A flag on the command line comes first.`
 
+// helpFooter ends the help of every command.
+const helpFooter = `{{if .Runnable}}
+Exit codes: gpurun help exit-codes
+{{end}}`
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:                        "gpurun",
 		Short:                      "Run a compute kernel over JSON lines on every GPU",
-		Long:                       rootHelp + "\n\n" + exitHelp,
+		Long:                       rootHelp,
 		SilenceUsage:               true,
 		SilenceErrors:              true,
 		SuggestionsMinimumDistance: 2,
@@ -44,6 +47,9 @@ func newRoot() *cobra.Command {
 	for _, cmd := range root.Commands() {
 		cmd.Args = usageArgs(cmd.Args)
 	}
+	root.AddCommand(newExitCodes())
+	root.SetHelpTemplate(root.HelpTemplate() + helpFooter)
+	registerCompletions(root)
 	root.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
@@ -77,25 +83,4 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return usagef("%s; see %s --help", text, cmd.CommandPath())
 	}
-}
-
-// variable is the name of the environment variable that sets a flag.
-func variable(f *pflag.Flag) string {
-	return "GPURUN_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-}
-
-// fromEnvironment sets the flags that were not given from GPURUN_*.
-func fromEnvironment(flags *pflag.FlagSet) error {
-	var failed error
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := variable(f)
-		value, set := os.LookupEnv(name)
-		if !set || f.Changed || f.Name == "help" || failed != nil {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			failed = &usageError{fmt.Errorf("environment variable %s: %w", name, err)}
-		}
-	})
-	return failed
 }

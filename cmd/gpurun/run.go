@@ -65,7 +65,7 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -k KERNEL INPUT -o OUTPUT",
 		Short: "Run a kernel over a file of JSON lines",
-		Long:  runHelp + "\n\n" + exitHelp,
+		Long:  runHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -105,7 +105,7 @@ func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 }
 
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
-	if err := fromEnvironment(cmd.Flags()); err != nil {
+	if err := fromEnvironment(cmd); err != nil {
 		return err
 	}
 	if len(args) == 0 {

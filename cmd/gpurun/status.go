@@ -32,10 +32,10 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show GPUs, who holds them, and running jobs",
-		Long:  statusHelp + "\n\n" + exitHelp,
+		Long:  statusHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd.Flags()); err != nil {
+			if err := fromEnvironment(cmd); err != nil {
 				return err
 			}
 			if interval <= 0 {

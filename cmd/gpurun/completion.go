@@ -1,0 +1,115 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/internal/server"
+)
+
+// What the shell offers behind a flag or a command (gpurun completion bash).
+
+// complete are the values of flags that have few.
+var complete = map[string][]string{
+	"accept-changes":  {"kernel", "config", "kernel,config"},
+	"batch-size":      {"auto"},
+	"exec-mode":       {"stream", "batch", "per-record"},
+	"give-up":         {"stop", "mark"},
+	"gpus":            {"all", "cpu:1", "cpu:2", "cpu:4"},
+	"halt":            {"never", "fail=1", "fail=100", "fail=5%"},
+	"log-level":       {"debug", "info", "warn", "error"},
+	"nan":             {"null", "error"},
+	"pin":             {"index", "uuid"},
+	"profile":         {"datacenter", "workstation"},
+	"split":           {"auto", "records", "bytes"},
+	"workers-per-gpu": {"auto", "1", "2", "4"},
+}
+
+// completeFiles are the endings of the files that flags take; none for any file.
+var completeFiles = map[string][]string{
+	"kernel-config": {"json"}, "monitor-config": {"yaml", "yml"}, "services": {"yaml", "yml"},
+	"errors": {"jsonl"}, "report": {"json"},
+}
+
+// completeFolders are the flags that take a folder.
+var completeFolders = []string{"work-dir", "source"}
+
+// records are the endings of files of JSON lines.
+var records = []string{"jsonl", "ndjson", "json"}
+
+// completeArguments are what commands take beside flags.
+var completeArguments = map[string]cobra.CompletionFunc{
+	"gpurun run":          files(records),
+	"gpurun plan":         files(records),
+	"gpurun retry":        files(records),
+	"gpurun report":       files(records),
+	"gpurun pause":        jobs,
+	"gpurun resume":       jobs,
+	"gpurun cancel":       jobs,
+	"gpurun plugin new":   cobra.FixedCompletions([]string{"go", "python", "cuda"}, cobra.ShellCompDirectiveDefault),
+	"gpurun plugin check": kernels,
+}
+
+// registerCompletions adds them to a command and those below it.
+func registerCompletions(cmd *cobra.Command) {
+	if f := completeArguments[cmd.CommandPath()]; f != nil {
+		cmd.ValidArgsFunction = f
+	}
+	register := func(name string, f cobra.CompletionFunc) {
+		if cmd.Flags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, f)
+		}
+	}
+	for name, values := range complete {
+		register(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	for name, endings := range completeFiles {
+		register(name, files(endings))
+	}
+	for _, name := range completeFolders {
+		register(name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
+	}
+	register("kernel", kernels)
+	register("step", kernels)
+	for _, sub := range cmd.Commands() {
+		registerCompletions(sub)
+	}
+}
+
+func files(endings []string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(endings, cobra.ShellCompDirectiveFilterFileExt)
+}
+
+// kernels offers the built-in ones, those of $GPURUN_PLUGIN_PATH, and files.
+func kernels(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(builtinAbout)) {
+		if called := builtinAbout[name]; !strings.ContainsAny(called[0], " .") {
+			names = append(names, strings.TrimSuffix(called[0], "COMMAND")+"\t"+called[1])
+		}
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("GPURUN_PLUGIN_PATH")) {
+		found, _ := installed(dir)
+		for _, k := range found {
+			names = append(names, k.name+"\t"+k.kind)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) })
+	return names, cobra.ShellCompDirectiveDefault | cobra.ShellCompDirectiveNoSpace
+}
+
+// jobs offers the running ones.
+func jobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if len(args) == 0 {
+		for _, job := range server.Jobs() {
+			names = append(names, job.ID+"\t"+job.Output)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

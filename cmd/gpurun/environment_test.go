@@ -1,0 +1,33 @@
+package main
+
+import "testing"
+
+func TestMisspelledVariablesAreFound(t *testing.T) {
+	known := knownVariables(newRoot())
+	for name, want := range map[string]string{
+		"GPURUN_BATCHSIZE":  "GPURUN_BATCH_SIZE",
+		"GPURUN_BATHC_SIZE": "GPURUN_BATCH_SIZE",
+		"GPURUN_PLUGINPATH": "GPURUN_PLUGIN_PATH",
+		"GPURUN_BIN":        "", // not GPURUN_PIN
+		"GPURUN_HOME":       "",
+		"GPURUN_VERSION":    "",
+	} {
+		if got := meantVariable(name, known); got != want {
+			t.Errorf("%s: %q instead of %q", name, got, want)
+		}
+	}
+}
+
+// TestOwnVariablesAreNoMisspellings: gpurun may run inside a kernel, with all that its
+// parents put into the environment.
+func TestOwnVariablesAreNoMisspellings(t *testing.T) {
+	known := knownVariables(newRoot())
+	for _, name := range []string{
+		"GPURUN_ARENA", "GPURUN_INLINE", "GPURUN_KERNEL", "GPURUN_KERNEL_CONFIG", "GPURUN_WORKER_MARK",
+		"GPURUN_CRASH_AT", "GPURUN_CRASH_ONCE", "GPURUN_TEST_COMMAND", "GPURUN_SOAK_KILLS", "GPURUN_PROGRAM",
+	} {
+		if err := checkVariables([]string{name + "=1"}, known); err != nil {
+			t.Error(err)
+		}
+	}
+}
