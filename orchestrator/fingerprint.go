@@ -2,17 +2,15 @@ package orchestrator
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/filesum"
 )
 
 // fingerprint is what the output of a job depends on. A job that goes on must
@@ -39,6 +37,9 @@ type kernelPrint struct {
 	Mode string `json:"mode,omitempty"`
 	// Files are the kernel's own: its program, its scripts.
 	Files []filePrint `json:"files,omitempty"`
+	// Modules are what it has loaded beside them, as far as the job has come. They are
+	// summed as a whole, whatever their size.
+	Modules []filePrint `json:"modules,omitempty"`
 }
 
 type filePrint struct {
@@ -90,37 +91,13 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 		f.Input.note(info)
 	}
 	for _, path := range files {
-		sum, err := sumFile(path)
+		sum, err := filesum.Program(path)
 		if err != nil {
 			return f, fault.New(fault.Incompatible, "read kernel: %w", err)
 		}
 		f.Kernel.Files = append(f.Kernel.Files, filePrint{Path: path, Sum: sum})
 	}
 	return f, nil
-}
-
-// hashBytes is how much of a kernel's file is read: enough for any program; of a
-// larger one, size and time must do.
-const hashBytes = 64 << 20
-
-func sumFile(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return "", err
-	}
-	if info.Size() > hashBytes {
-		return fmt.Sprintf("%d bytes of %s", info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)), nil
-	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // change is a difference between two fingerprints.
@@ -141,27 +118,13 @@ func (f fingerprint) changes(old fingerprint) []change {
 	}
 	differ("input", old.Input, f.Input, "the input")
 	differ("kernel", []string{old.Kernel.Name, old.Kernel.Mode}, []string{f.Kernel.Name, f.Kernel.Mode}, "the kernel")
-	if !slices.Equal(old.Kernel.Files, f.Kernel.Files) {
-		list = append(list, change{"kernel", "the kernel's files changed: " + fileNames(old.Kernel.Files, f.Kernel.Files)})
+	before, now := slices.Concat(old.Kernel.Files, old.Kernel.Modules), slices.Concat(f.Kernel.Files, f.Kernel.Modules)
+	if !slices.Equal(before, now) {
+		list = append(list, change{"kernel", "the kernel's files have changed: " + changedFiles(before, now)})
 	}
 	differ("config", old.Config, f.Config, "the kernel's configuration")
 	differ("output", old.Output, f.Output, "the output's form")
 	return list
-}
-
-func fileNames(old, now []filePrint) string {
-	var names []string
-	for _, file := range now {
-		if !slices.Contains(old, file) {
-			names = append(names, file.Path)
-		}
-	}
-	for _, file := range old {
-		if !slices.Contains(now, file) && !slices.Contains(names, file.Path) {
-			names = append(names, file.Path)
-		}
-	}
-	return strings.Join(names, ", ")
 }
 
 // acceptable are the changes that a user may take upon himself.

@@ -129,6 +129,8 @@ type job struct {
 	last       *fault.Error            // how the last worker was lost
 	stopped    *fault.Error            // the limit or the breaker that stopped the job
 
+	sourcing sync.Mutex // guards print.Kernel, which grows as kernels load files
+
 	paceChanged chan struct{} // closed, and made anew, when a slot's pace changes
 }
 

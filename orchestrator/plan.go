@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -93,9 +94,10 @@ type prepared struct {
 	input  *inputWatch // nil for a stream
 	runDir string      // short-lived things with short names: sockets
 	// print is the fingerprint, cut how the input was cut; of a file only.
-	print fingerprint
-	cut   chunk.Cut
-	files []string // the kernel's
+	print   fingerprint
+	cut     chunk.Cut
+	created time.Time // of the job; zero for a stream
+	files   []string  // the kernel's
 	// earlier is the job that is gone on with, nil for a new one.
 	earlier  *earlier
 	devices  []gpu.Device  // selected, then claimed
@@ -174,7 +176,11 @@ func (p *prepared) compare() (err error) {
 	if p.earlier == nil {
 		return nil
 	}
-	return checkChanges(p.print.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
+	modules := asTheyAre(p.earlier.manifest.Fingerprint.Kernel.Modules)
+	p.print.Kernel.Modules = modules
+	err = checkChanges(p.print.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
+	p.print.Kernel.Modules = present(modules)
+	return err
 }
 
 func (p *prepared) selectDevices(ctx context.Context) error {

@@ -101,6 +101,7 @@ func (e *earlier) changes(c Config) []change {
 	if err != nil && now.Input.Path == old.Input.Path {
 		return nil // its input is gone, and is not needed any more
 	}
+	now.Kernel.Modules = asTheyAre(old.Kernel.Modules)
 	return now.changes(old)
 }
 
@@ -165,8 +166,8 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *ch
 	options := outputOptions(p.config, f)
 	options.Stop = ctx.Done()
 	if e := p.earlier; e != nil {
-		options.Journal = e.journal
-		if err := f.save(p.manifest(e.manifest.Created)); err != nil {
+		options.Journal, p.created = e.journal, e.manifest.Created
+		if err := f.save(p.manifest(p.created)); err != nil {
 			return nil, nil, err
 		}
 		output, err := chunk.ResumeOutput(options, e.state)
@@ -182,8 +183,8 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *ch
 		return nil, nil, err
 	}
 	crash.Point("journal-made")
-	options.Journal = journal
-	if err := f.save(p.manifest(time.Now().UTC())); err != nil {
+	options.Journal, p.created = journal, time.Now().UTC()
+	if err := f.save(p.manifest(p.created)); err != nil {
 		journal.Close()
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -187,7 +188,10 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 	case err != nil:
 		return worker.lost(err)
 	case message.Failed != nil:
-		return message.Failed.Fault
+		return cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault)
+	}
+	if e := s.checkSources(message.Ready.Sources); e != nil {
+		return e
 	}
 	s.opened = true
 	s.yield(true)
@@ -253,14 +257,29 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 			}
 		case message.Done != nil:
 			s.job.answered.Store(true)
+			if e := s.checkSources(message.Done.Sources); e != nil {
+				return s.lose(now, &t, e, true)
+			}
 			checkpoint.stop() // or it would end the next chunk
 			s.job.noteFirst(now, s.slot, message.Done.First)
 			again := message.Done.Elsewhere != nil && s.makeRoom(now)
 			return false, s.job.commit(now, s.slot, t, *message.Done, again)
 		case message.Failed != nil:
-			return s.lose(now, &t, message.Failed.Fault, true)
+			return s.lose(now, &t, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
 		}
 	}
+}
+
+// checkSources takes the files that the worker reports. If they are not those of the job
+// the job stops, and the worker's results are of no use: it is lost by the fault that is
+// returned.
+func (s *slotRun) checkSources(list []wire.Source) *fault.Error {
+	e := s.job.noteSources(list)
+	if e == nil || e.Kind != fault.Stopped {
+		return e
+	}
+	s.job.halt(e)
+	return fault.New(fault.Canceled, "%s", e.Message)
 }
 
 // makeRoom is for a record that did not fit the memory of a device that several

@@ -31,6 +31,7 @@ type client struct {
 	onCPU    bool            // the device of Open is none of CUDA's
 	consumed uint64          // the last batch whose reply is copied
 	memory   FrameworkMemory // as the kernel said last
+	sources  []Source
 
 	arena  *arena // nil where there is none
 	shared bool   // the kernel process has mapped it
@@ -75,6 +76,7 @@ func (c *client) Open(ctx context.Context, device Device, config Config) error {
 	if err != nil {
 		return c.unary(ctx, err)
 	}
+	c.noteSources(reply.GetSources())
 	return c.unpackComputing(reply.GetFailure(), fault.Incompatible)
 }
 
@@ -265,6 +267,7 @@ func (c *client) streamError(err error) error {
 }
 
 func (c *client) fill(results *Results, reply *kernelpb.ProcessReply) error {
+	c.noteSources(reply.GetSources())
 	if err := c.unpackComputing(reply.GetFailure(), fault.Batch); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 type replies struct {
 	arena    *arena
 	reporter MemoryReporter // nil: the kernel does not know its memory
+	sources  *sourceFeed
 
 	mu   sync.Mutex
 	held []heldReply // sent, and not known to be copied
@@ -54,6 +55,7 @@ func (o *replies) send(stream kernelpb.Kernel_ProcessServer, batch *started) err
 	if batch.reply.GetFailure() == nil {
 		batch.reply.Memory = o.memory()
 	}
+	batch.reply.Sources = o.sources.next()
 	if len(batch.carrier.held) > 0 {
 		o.mu.Lock()
 		o.held = append(o.held, heldReply{batch.sequence, batch.carrier})

@@ -39,6 +39,9 @@ type Named struct {
 	Config Config
 	// Files are the kernel's own: what its results depend on. A built-in has none.
 	Files []string
+	// Reread are those of Files that may be read again at any time, and not only when
+	// the kernel process starts.
+	Reread []string
 }
 
 // ExecConfig is the configuration of the built-in kernel exec, made from the
@@ -120,7 +123,8 @@ func (r Resolver) resolveExec(command string, config Config, mode string) (Named
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "exec"), Config: encoded, Files: r.execFiles(command)}, nil
+	files := r.execFiles(command)
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "exec"), Config: encoded, Files: files, Reread: files}, nil
 }
 
 // execFiles are the program and the scripts that an exec: command names.

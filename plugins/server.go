@@ -24,14 +24,17 @@ type server struct {
 	onCPU    bool // the device of Open is none of CUDA's
 	inputs   []string
 
-	arena *arena // nil: records and results come inline
-	long  bool   // the last batch was long
+	arena   *arena // nil: records and results come inline
+	sources *sourceFeed
+	long    bool // the last batch was long
 }
 
 // longBatch is from which time on a batch is worth watching: see watchCalls.
 const longBatch = 100 * time.Millisecond
 
-func newServer(k Kernel, a *arena) *server { return &server{kernel: k, inFlight: 1, arena: a} }
+func newServer(k Kernel, a *arena) *server {
+	return &server{kernel: k, inFlight: 1, arena: a, sources: newSourceFeed(k)}
+}
 
 func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest) (*kernelpb.DescribeReply, error) {
 	s.plain.Do(speakPlainly)
@@ -52,7 +55,7 @@ func (s *server) Open(ctx context.Context, request *kernelpb.OpenRequest) (*kern
 	device := unpackDevice(request.GetDevice())
 	s.onCPU = !device.GPU
 	err := s.kernel.Open(ctx, device, Config(request.GetConfig()))
-	return &kernelpb.OpenReply{Failure: packFailure(classify(fault.Incompatible, err, s.onCPU))}, nil
+	return &kernelpb.OpenReply{Failure: packFailure(classify(fault.Incompatible, err, s.onCPU)), Sources: s.sources.next()}, nil
 }
 
 func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.CloseReply, error) {
@@ -81,7 +84,7 @@ func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	open := make(chan *started, size) // in order of arrival
 	room := make(chan struct{}, size)
 	sent := make(chan error, 1)
-	out := &replies{arena: s.arena, reporter: reporterOf(s.kernel)}
+	out := &replies{arena: s.arena, reporter: reporterOf(s.kernel), sources: s.sources}
 	go func() { sent <- out.sendInOrder(stream, open, room) }()
 
 	err := s.receive(stream, inputs, open, room, out)

@@ -37,7 +37,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 		return Named{}, err
 	}
 	chain := ChainConfig{NaN: r.Python.NaN}
-	var files []string
+	var files, reread []string
 	for i := 0; i < len(names); {
 		end := i + 1
 		for end < len(names) && isPython(names[i]) && isPython(names[end]) {
@@ -50,7 +50,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 		chain.Steps = append(chain.Steps, ChainStep{
 			Name: strings.Join(names[i:end], StepSeparator), Path: named.Path, Args: named.Args, Config: json.RawMessage(named.Config),
 		})
-		files = append(files, named.Files...)
+		files, reread = append(files, named.Files...), append(reread, named.Reread...)
 		if end-i == len(names) {
 			return named, nil
 		}
@@ -63,7 +63,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files}, nil
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files, Reread: reread}, nil
 }
 
 func isPython(name string) bool { return strings.HasSuffix(name, ".py") }

@@ -34,6 +34,7 @@ type kernelHost struct {
 	warm     bool
 	computed bool // it has computed a batch, in any of its lives
 	limits   limits
+	sources  sources
 
 	mu    sync.Mutex // guards what end needs
 	ended bool       // the worker ends: no further kernel
@@ -95,6 +96,7 @@ func (h *kernelHost) start(ctx context.Context) error {
 	if ended { // it died because the worker ends: another would be left behind
 		return fault.New(fault.Canceled, "the worker ends")
 	}
+	h.sources.notePrograms(h.named.Files)
 	process, err := plugins.Start(ctx, command)
 	if err != nil {
 		return err
@@ -212,6 +214,7 @@ func (h *kernelHost) kill() {
 	if h.process == nil {
 		return
 	}
+	h.noteLoaded()
 	h.process.Kill()
 	h.own(nil)
 	proc.KillChildren()

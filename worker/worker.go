@@ -210,7 +210,7 @@ func (w *Worker) serve(ctx context.Context) {
 		return
 	}
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
-	w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info)}})
+	w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Sources: w.host.takeSources()}})
 	for {
 		run, err := w.nextRun(ctx)
 		if err == nil && run == nil {
@@ -225,6 +225,7 @@ func (w *Worker) serve(ctx context.Context) {
 			w.fail(err)
 			return
 		}
+		done.Sources = w.host.takeSources()
 		crash.Point("worker-part-closed")
 		w.send(wire.Message{Done: &done})
 	}
@@ -265,5 +266,5 @@ func (w *Worker) fail(err error) {
 		e = fault.New(kind, "%w", err)
 	}
 	w.log.Error("worker cannot go on", "kind", e.Kind, "error", e.Message, "detail", e.Detail)
-	w.send(wire.Message{Failed: &wire.Failed{Fault: e}})
+	w.send(wire.Message{Failed: &wire.Failed{Fault: e, Sources: w.host.takeSources()}})
 }

@@ -27,7 +27,7 @@ const exitHelp = `Every gpurun command ends with one of these:
   6    the job folder is locked, damaged or another job's; the input was changed, or
        the output's name taken, while the job ran
   7    stopped, and the same command resumes: disk full, something cannot be read
-       or written, --halt, --max-time
+       or written, --halt, --max-time, a file of the kernel was edited meanwhile
   130  interrupted (SIGINT), and the same command resumes
   143  interrupted (SIGTERM, SIGHUP), and the same command resumes
 

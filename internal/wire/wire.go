@@ -185,6 +185,17 @@ type Ready struct {
 	Info Info `json:"info"`
 	// Files are the kernel's own: what its results depend on.
 	Files []string `json:"files,omitempty"`
+	// Sources are what the open kernel has loaded of the user's files.
+	Sources []Source `json:"sources,omitempty"`
+}
+
+// Source is a file of code that results depend on, as a kernel process has loaded it;
+// plugins.Source explains the members. Sum is empty for one that cannot be read any
+// more. Each is sent once in a worker's life, before or with the first results that
+// depend on it.
+type Source struct {
+	Path string `json:"path"`
+	Sum  string `json:"sum,omitempty"`
 }
 
 // Info is what a kernel says of itself; plugins.Info explains the members.
@@ -274,6 +285,9 @@ type Done struct {
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
 	// First is as in Progress, for a chunk that was faster than that.
 	First *FirstBatch `json:"first,omitempty"`
+	// Sources are what was loaded of the user's files since the last message with some:
+	// the segment must not be used if one of them has changed.
+	Sources []Source `json:"sources,omitempty"`
 }
 
 // Stats is what a chunk cost.
@@ -291,6 +305,8 @@ type Stats struct {
 // chunk. The part is gone.
 type Failed struct {
 	Fault *fault.Error `json:"fault"`
+	// Sources are as in Done: one that has changed may be the reason.
+	Sources []Source `json:"sources,omitempty"`
 }
 
 // Alive is sent when there is nothing else to say.

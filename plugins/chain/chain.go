@@ -135,6 +135,15 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	return nil
 }
 
+// Sources are those of all steps.
+func (k *kernel) Sources() []plugins.Source {
+	var all []plugins.Source
+	for _, one := range k.steps {
+		all = append(all, one.process.Sources()...)
+	}
+	return all
+}
+
 // Trim lets every step that can give memory back.
 func (k *kernel) Trim(ctx context.Context) error {
 	var failed []error

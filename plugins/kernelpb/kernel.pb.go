@@ -456,8 +456,10 @@ func (x *OpenRequest) GetDevice() *Device {
 }
 
 type OpenReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	// The user's files that the process has loaded so far; set with a failure, too.
+	Sources       []*Source `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -499,6 +501,67 @@ func (x *OpenReply) GetFailure() *Failure {
 	return nil
 }
 
+func (x *OpenReply) GetSources() []*Source {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+// Source is a file of code that the kernel process has loaded.
+type Source struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The SHA-256, in hexadecimal digits, of the bytes that were loaded.
+	Sum           string `protobuf:"bytes,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Source) Reset() {
+	*x = Source{}
+	mi := &file_kernel_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Source) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Source) ProtoMessage() {}
+
+func (x *Source) ProtoReflect() protoreflect.Message {
+	mi := &file_kernel_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Source.ProtoReflect.Descriptor instead.
+func (*Source) Descriptor() ([]byte, []int) {
+	return file_kernel_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Source) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Source) GetSum() string {
+	if x != nil {
+		return x.Sum
+	}
+	return ""
+}
+
 type TrimRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -507,7 +570,7 @@ type TrimRequest struct {
 
 func (x *TrimRequest) Reset() {
 	*x = TrimRequest{}
-	mi := &file_kernel_proto_msgTypes[7]
+	mi := &file_kernel_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +582,7 @@ func (x *TrimRequest) String() string {
 func (*TrimRequest) ProtoMessage() {}
 
 func (x *TrimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[7]
+	mi := &file_kernel_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +595,7 @@ func (x *TrimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimRequest.ProtoReflect.Descriptor instead.
 func (*TrimRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{7}
+	return file_kernel_proto_rawDescGZIP(), []int{8}
 }
 
 type TrimReply struct {
@@ -547,7 +610,7 @@ type TrimReply struct {
 
 func (x *TrimReply) Reset() {
 	*x = TrimReply{}
-	mi := &file_kernel_proto_msgTypes[8]
+	mi := &file_kernel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +622,7 @@ func (x *TrimReply) String() string {
 func (*TrimReply) ProtoMessage() {}
 
 func (x *TrimReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[8]
+	mi := &file_kernel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +635,7 @@ func (x *TrimReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimReply.ProtoReflect.Descriptor instead.
 func (*TrimReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{8}
+	return file_kernel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TrimReply) GetFailure() *Failure {
@@ -608,7 +671,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_kernel_proto_msgTypes[9]
+	mi := &file_kernel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +683,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[9]
+	mi := &file_kernel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +696,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{9}
+	return file_kernel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Memory) GetLibrary() string {
@@ -665,7 +728,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_kernel_proto_msgTypes[10]
+	mi := &file_kernel_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +740,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[10]
+	mi := &file_kernel_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +753,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{10}
+	return file_kernel_proto_rawDescGZIP(), []int{11}
 }
 
 type CloseReply struct {
@@ -702,7 +765,7 @@ type CloseReply struct {
 
 func (x *CloseReply) Reset() {
 	*x = CloseReply{}
-	mi := &file_kernel_proto_msgTypes[11]
+	mi := &file_kernel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +777,7 @@ func (x *CloseReply) String() string {
 func (*CloseReply) ProtoMessage() {}
 
 func (x *CloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[11]
+	mi := &file_kernel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +790,7 @@ func (x *CloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseReply.ProtoReflect.Descriptor instead.
 func (*CloseReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{11}
+	return file_kernel_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CloseReply) GetFailure() *Failure {
@@ -755,7 +818,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_kernel_proto_msgTypes[12]
+	mi := &file_kernel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -767,7 +830,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[12]
+	mi := &file_kernel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -780,7 +843,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{12}
+	return file_kernel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Block) GetInline() []byte {
@@ -826,7 +889,7 @@ type ProcessRequest struct {
 
 func (x *ProcessRequest) Reset() {
 	*x = ProcessRequest{}
-	mi := &file_kernel_proto_msgTypes[13]
+	mi := &file_kernel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +901,7 @@ func (x *ProcessRequest) String() string {
 func (*ProcessRequest) ProtoMessage() {}
 
 func (x *ProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[13]
+	mi := &file_kernel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +914,7 @@ func (x *ProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessRequest.ProtoReflect.Descriptor instead.
 func (*ProcessRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{13}
+	return file_kernel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProcessRequest) GetSequence() uint64 {
@@ -885,7 +948,7 @@ func (x *ProcessRequest) GetSpans() []uint32 {
 type ProcessReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Set when the batch failed as a whole; nothing else is, then.
+	// Set when the batch failed as a whole; only sources is set beside it.
 	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	// One byte a record: plugins.Verdict.
 	Verdicts []byte `protobuf:"bytes,3,opt,name=verdicts,proto3" json:"verdicts,omitempty"`
@@ -904,14 +967,17 @@ type ProcessReply struct {
 	MessageSteps []string `protobuf:"bytes,9,rep,name=message_steps,json=messageSteps,proto3" json:"message_steps,omitempty"`
 	// Numbers that stand as null in lines and columns of JSON, which have no NaN and no
 	// infinity.
-	Nulls         uint32 `protobuf:"varint,10,opt,name=nulls,proto3" json:"nulls,omitempty"`
+	Nulls uint32 `protobuf:"varint,10,opt,name=nulls,proto3" json:"nulls,omitempty"`
+	// Files that were loaded since the last reply, before this batch was complete; set
+	// with a failure, too.
+	Sources       []*Source `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessReply) Reset() {
 	*x = ProcessReply{}
-	mi := &file_kernel_proto_msgTypes[14]
+	mi := &file_kernel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +989,7 @@ func (x *ProcessReply) String() string {
 func (*ProcessReply) ProtoMessage() {}
 
 func (x *ProcessReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[14]
+	mi := &file_kernel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1002,7 @@ func (x *ProcessReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessReply.ProtoReflect.Descriptor instead.
 func (*ProcessReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{14}
+	return file_kernel_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProcessReply) GetSequence() uint64 {
@@ -1009,6 +1075,13 @@ func (x *ProcessReply) GetNulls() uint32 {
 	return 0
 }
 
+func (x *ProcessReply) GetSources() []*Source {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
 type Column struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1033,7 +1106,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_kernel_proto_msgTypes[15]
+	mi := &file_kernel_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1118,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[15]
+	mi := &file_kernel_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1131,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{15}
+	return file_kernel_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Column) GetName() string {
@@ -1232,9 +1305,13 @@ const file_kernel_proto_rawDesc = "" +
 	"\athreads\x18\a \x01(\rR\athreads\"W\n" +
 	"\vOpenRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\x120\n" +
-	"\x06device\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.DeviceR\x06device\"@\n" +
+	"\x06device\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.DeviceR\x06device\"t\n" +
 	"\tOpenReply\x123\n" +
-	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\"\r\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x122\n" +
+	"\asources\x18\x02 \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\".\n" +
+	"\x06Source\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\tR\x03sum\"\r\n" +
 	"\vTrimRequest\"\xa2\x01\n" +
 	"\tTrimReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x120\n" +
@@ -1258,7 +1335,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x1a\n" +
 	"\bconsumed\x18\x03 \x01(\x04R\bconsumed\x12\x14\n" +
-	"\x05spans\x18\x04 \x03(\rR\x05spans\"\x88\x03\n" +
+	"\x05spans\x18\x04 \x03(\rR\x05spans\"\xbc\x03\n" +
 	"\fProcessReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12\x1a\n" +
@@ -1271,7 +1348,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\x06memory\x18\b \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x12#\n" +
 	"\rmessage_steps\x18\t \x03(\tR\fmessageSteps\x12\x14\n" +
 	"\x05nulls\x18\n" +
-	" \x01(\rR\x05nulls\"\xca\x02\n" +
+	" \x01(\rR\x05nulls\x122\n" +
+	"\asources\x18\v \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\"\xca\x02\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05width\x18\x02 \x01(\rR\x05width\x12\x1c\n" +
@@ -1305,7 +1383,7 @@ func file_kernel_proto_rawDescGZIP() []byte {
 	return file_kernel_proto_rawDescData
 }
 
-var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_kernel_proto_goTypes = []any{
 	(*Failure)(nil),         // 0: gpurun.kernel.v1.Failure
 	(*DescribeRequest)(nil), // 1: gpurun.kernel.v1.DescribeRequest
@@ -1314,47 +1392,50 @@ var file_kernel_proto_goTypes = []any{
 	(*Device)(nil),          // 4: gpurun.kernel.v1.Device
 	(*OpenRequest)(nil),     // 5: gpurun.kernel.v1.OpenRequest
 	(*OpenReply)(nil),       // 6: gpurun.kernel.v1.OpenReply
-	(*TrimRequest)(nil),     // 7: gpurun.kernel.v1.TrimRequest
-	(*TrimReply)(nil),       // 8: gpurun.kernel.v1.TrimReply
-	(*Memory)(nil),          // 9: gpurun.kernel.v1.Memory
-	(*CloseRequest)(nil),    // 10: gpurun.kernel.v1.CloseRequest
-	(*CloseReply)(nil),      // 11: gpurun.kernel.v1.CloseReply
-	(*Block)(nil),           // 12: gpurun.kernel.v1.Block
-	(*ProcessRequest)(nil),  // 13: gpurun.kernel.v1.ProcessRequest
-	(*ProcessReply)(nil),    // 14: gpurun.kernel.v1.ProcessReply
-	(*Column)(nil),          // 15: gpurun.kernel.v1.Column
+	(*Source)(nil),          // 7: gpurun.kernel.v1.Source
+	(*TrimRequest)(nil),     // 8: gpurun.kernel.v1.TrimRequest
+	(*TrimReply)(nil),       // 9: gpurun.kernel.v1.TrimReply
+	(*Memory)(nil),          // 10: gpurun.kernel.v1.Memory
+	(*CloseRequest)(nil),    // 11: gpurun.kernel.v1.CloseRequest
+	(*CloseReply)(nil),      // 12: gpurun.kernel.v1.CloseReply
+	(*Block)(nil),           // 13: gpurun.kernel.v1.Block
+	(*ProcessRequest)(nil),  // 14: gpurun.kernel.v1.ProcessRequest
+	(*ProcessReply)(nil),    // 15: gpurun.kernel.v1.ProcessReply
+	(*Column)(nil),          // 16: gpurun.kernel.v1.Column
 }
 var file_kernel_proto_depIdxs = []int32{
 	0,  // 0: gpurun.kernel.v1.DescribeReply.failure:type_name -> gpurun.kernel.v1.Failure
 	2,  // 1: gpurun.kernel.v1.DescribeReply.info:type_name -> gpurun.kernel.v1.Info
 	4,  // 2: gpurun.kernel.v1.OpenRequest.device:type_name -> gpurun.kernel.v1.Device
 	0,  // 3: gpurun.kernel.v1.OpenReply.failure:type_name -> gpurun.kernel.v1.Failure
-	0,  // 4: gpurun.kernel.v1.TrimReply.failure:type_name -> gpurun.kernel.v1.Failure
-	9,  // 5: gpurun.kernel.v1.TrimReply.before:type_name -> gpurun.kernel.v1.Memory
-	9,  // 6: gpurun.kernel.v1.TrimReply.after:type_name -> gpurun.kernel.v1.Memory
-	0,  // 7: gpurun.kernel.v1.CloseReply.failure:type_name -> gpurun.kernel.v1.Failure
-	12, // 8: gpurun.kernel.v1.ProcessRequest.records:type_name -> gpurun.kernel.v1.Block
-	0,  // 9: gpurun.kernel.v1.ProcessReply.failure:type_name -> gpurun.kernel.v1.Failure
-	12, // 10: gpurun.kernel.v1.ProcessReply.lines:type_name -> gpurun.kernel.v1.Block
-	15, // 11: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
-	9,  // 12: gpurun.kernel.v1.ProcessReply.memory:type_name -> gpurun.kernel.v1.Memory
-	12, // 13: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
-	12, // 14: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
-	1,  // 15: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
-	5,  // 16: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
-	13, // 17: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
-	7,  // 18: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
-	10, // 19: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
-	3,  // 20: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
-	6,  // 21: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
-	14, // 22: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
-	8,  // 23: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
-	11, // 24: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
-	20, // [20:25] is the sub-list for method output_type
-	15, // [15:20] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	7,  // 4: gpurun.kernel.v1.OpenReply.sources:type_name -> gpurun.kernel.v1.Source
+	0,  // 5: gpurun.kernel.v1.TrimReply.failure:type_name -> gpurun.kernel.v1.Failure
+	10, // 6: gpurun.kernel.v1.TrimReply.before:type_name -> gpurun.kernel.v1.Memory
+	10, // 7: gpurun.kernel.v1.TrimReply.after:type_name -> gpurun.kernel.v1.Memory
+	0,  // 8: gpurun.kernel.v1.CloseReply.failure:type_name -> gpurun.kernel.v1.Failure
+	13, // 9: gpurun.kernel.v1.ProcessRequest.records:type_name -> gpurun.kernel.v1.Block
+	0,  // 10: gpurun.kernel.v1.ProcessReply.failure:type_name -> gpurun.kernel.v1.Failure
+	13, // 11: gpurun.kernel.v1.ProcessReply.lines:type_name -> gpurun.kernel.v1.Block
+	16, // 12: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
+	10, // 13: gpurun.kernel.v1.ProcessReply.memory:type_name -> gpurun.kernel.v1.Memory
+	7,  // 14: gpurun.kernel.v1.ProcessReply.sources:type_name -> gpurun.kernel.v1.Source
+	13, // 15: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
+	13, // 16: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
+	1,  // 17: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
+	5,  // 18: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
+	14, // 19: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
+	8,  // 20: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
+	11, // 21: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
+	3,  // 22: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
+	6,  // 23: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
+	15, // 24: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
+	9,  // 25: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
+	12, // 26: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
+	22, // [22:27] is the sub-list for method output_type
+	17, // [17:22] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_kernel_proto_init() }
@@ -1362,8 +1443,8 @@ func file_kernel_proto_init() {
 	if File_kernel_proto != nil {
 		return
 	}
-	file_kernel_proto_msgTypes[12].OneofWrappers = []any{}
-	file_kernel_proto_msgTypes[15].OneofWrappers = []any{
+	file_kernel_proto_msgTypes[13].OneofWrappers = []any{}
+	file_kernel_proto_msgTypes[16].OneofWrappers = []any{
 		(*Column_Float32S)(nil),
 		(*Column_Float64S)(nil),
 		(*Column_Int64S)(nil),
@@ -1377,7 +1458,7 @@ func file_kernel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernel_proto_rawDesc), len(file_kernel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,7 +20,7 @@ import (
 var sources embed.FS
 
 // modules are those of the runner, each behind those that it imports.
-var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "kernel"}
+var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "sources", "kernel"}
 
 // bootstrap starts the runner. It must be understood by any Python, so that one
 // that is too old can be told from one that is none. The modules lie at the start

@@ -48,6 +48,7 @@ type kernel struct {
 	names   []string // the fields that come along with every batch
 	lines   bool     // and the whole records
 	broken  error    // why no further batch can be computed
+	sources []plugins.Source
 	closing bool
 
 	taken  atomic.Uint64                           // results
@@ -298,6 +299,22 @@ func (k *kernel) Memory() plugins.FrameworkMemory {
 		return *memory
 	}
 	return plugins.FrameworkMemory{}
+}
+
+// noteSources takes down files that Python has loaded.
+func (k *kernel) noteSources(list [][2]string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, source := range list {
+		k.sources = append(k.sources, plugins.Source{Path: source[0], Sum: source[1]})
+	}
+}
+
+// Sources are the kernel's files and the modules beside them that were imported.
+func (k *kernel) Sources() []plugins.Source {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clip(k.sources)
 }
 
 // closeGrace is how long the kernel's own close may take; the worker waits for 10 s.

@@ -74,6 +74,10 @@ type report struct {
 	Names     []string `json:"names"`
 	WantLines bool     `json:"want_lines"`
 
+	// Sources are the user's files that were loaded since the last answer: path and sum
+	// of each.
+	Sources [][2]string `json:"sources"`
+
 	// Memory is what the framework holds, where it is known; with results and
 	// trimmed.
 	Memory *plugins.FrameworkMemory `json:"memory"`

@@ -106,6 +106,7 @@ func (k *kernel) listen(python *child) {
 }
 
 func (k *kernel) take(python *child, r report, asked *extractor) error {
+	k.noteSources(r.Sources)
 	switch {
 	case r.Type == "ask":
 		return k.supply(python, r, asked)

@@ -17,6 +17,7 @@ from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain, first_line
 from gpurun_runner.reply import Reply
+from gpurun_runner.sources import Sources
 from gpurun_runner.wire import Arena, Channel
 
 
@@ -34,7 +35,7 @@ class Context:
         self.threads = device["threads"]
 
 
-def load(path):
+def load(path, sources):
     """Import the kernel's file as a module of its own name, its folder first."""
     import linecache, tokenize, traceback  # before a file of the user's may have such a name
     folders = dict.fromkeys([os.path.dirname(os.path.realpath(path)), os.path.dirname(path)])
@@ -46,7 +47,9 @@ def load(path):
     module = types.ModuleType(name)
     module.__file__ = path
     with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True)
+        data = file.read()
+    sources.note(path, data)
+    code = compile(data, path, "exec", dont_inherit=True)
     sys.modules[name] = module
     exec(code, module.__dict__)
     return module
@@ -70,10 +73,10 @@ def call(name, function, *arguments):
 class Step:
     """One kernel file. A chain has several, in one process."""
 
-    def __init__(self, order, step):
+    def __init__(self, order, step, sources):
         self.name = step.get("name", "")  # "" where there is but one
         self.context = Context(order, step.get("config"))
-        self.module = load(step["file"])
+        self.module = load(step["file"], sources)
         self.process = self.function("process")
         if self.process is None:
             raise ResultError("it has no function process(batch)")
@@ -190,6 +193,7 @@ class Program:
         self.channel = Channel(3)
         self.arena = Arena(4, self.channel)
         self.steps, self.ahead, self.encoder = [], None, None
+        self.sources = Sources()
         self.memory_due = 0.0
         self.opening = ""  # the step that is being opened
 
@@ -242,7 +246,7 @@ class Program:
             reply.send(self, task)
         except BaseException as error:
             task.source.over = True
-            self.channel.send(type="failed", batch=task.source.number, step=task.step.name, **explain(error))
+            self.send(type="failed", batch=task.source.number, step=task.step.name, **explain(error))
             self.forget(task, error)
 
     def forget(self, task, error):
@@ -273,13 +277,17 @@ class Program:
         self.memory_due = time.monotonic() + 1
         return {"library": "torch", "allocated": torch.cuda.memory_allocated(), "cached": torch.cuda.memory_reserved()}
 
+    def send(self, **message):
+        """Answer gpurun, and report the files that were loaded for this answer."""
+        self.channel.send(sources=self.sources.take(), **message)
+
     # What gpurun asks for.
 
     def answer(self, kind, work):
         try:
-            self.channel.send(type=kind, **(work() or {}))
+            self.send(type=kind, **(work() or {}))
         except BaseException as error:
-            self.channel.send(type="failed", step=self.opening, **explain(error))
+            self.send(type="failed", step=self.opening, **explain(error))
 
     def do_describe(self, order):
         self.answer("described", lambda: describe(order["file"], order.get("frameworks") or ()))
@@ -292,9 +300,10 @@ class Program:
 
     def open(self, order):
         self.encoder = Encoder(order.get("nan") == "error")
+        self.sources.watch([step["file"] for step in order["steps"]])
         for step in order["steps"]:
             self.opening = step.get("name", "")
-            self.steps.append(Step(order, step))
+            self.steps.append(Step(order, step, self.sources))
         if self.steps[0].prepare is not None:
             self.ahead = Ahead(self, max(1, order.get("io_workers", 4)))
         return {"inputs": self.steps[0].fields}

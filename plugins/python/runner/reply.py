@@ -114,7 +114,7 @@ class Reply(Columns):
         for part in self.parts:
             program.arena.write(at, part)
             at += part.nbytes
-        program.channel.send(type="result", batch=task.source.number, memory=program.memory(), **head)
+        program.send(type="result", batch=task.source.number, memory=program.memory(), **head)
 
 
 def together(refused):

@@ -1,0 +1,59 @@
+package filesum
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSums(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "abc")
+	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+	if sum, err := Program(path); sum != abc || err != nil {
+		t.Errorf("%s, %v", sum, err)
+	}
+	if err := os.Truncate(path, mostBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	program, err := Program(path)
+	if err != nil || len(program) == len(abc) {
+		t.Errorf("an outsized program was read: %s, %v", program, err)
+	}
+	if whole, err := Whole(path); len(whole) != len(abc) || err != nil {
+		t.Errorf("%s, %v", whole, err)
+	}
+	if _, err := Program(path + "-none"); err == nil {
+		t.Error("a file that is not there has a sum")
+	}
+}
+
+// Another file under the same name, a longer one, and none are all noticed.
+func TestCacheNoticesChanges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	var c Cache
+	seen := map[string]bool{}
+	for _, change := range []func(){
+		func() { write(t, path, "abc") },
+		func() { write(t, path+"2", "abd"); _ = os.Rename(path+"2", path) },
+		func() { write(t, path, "abcdef") },
+		func() { _ = os.Remove(path) },
+	} {
+		change()
+		sum := c.Program(path)
+		if seen[sum] || sum != c.Program(path) {
+			t.Errorf("sum %q is not of this state alone", sum)
+		}
+		seen[sum] = true
+	}
+	if !seen[""] {
+		t.Error("a file that is gone has a sum")
+	}
+}

@@ -1,0 +1,101 @@
+package orchestrator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/filesum"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// Which files a kernel loads is known only when it has loaded them, in its process:
+// workers report them with the results that depend on them. The first report of a file
+// is what the job goes by from then on, also after a resume: it is in job.json before
+// anything that depends on it is committed.
+
+// noteSources takes the files that a worker reports. A file that is not what it was when
+// the job first loaded it stops the job, and what depends on it must not be committed:
+// the caller gets a fault then.
+func (j *job) noteSources(list []wire.Source) *fault.Error {
+	if len(list) == 0 {
+		return nil
+	}
+	j.sourcing.Lock()
+	defer j.sourcing.Unlock()
+	added := false
+	for _, source := range list {
+		file := j.print.Kernel.file(source.Path)
+		switch {
+		case file == nil && source.Sum != "":
+			j.print.Kernel.Modules = append(j.print.Kernel.Modules, filePrint(source))
+			added = true
+		case file == nil || file.Sum == source.Sum:
+		case !slices.Contains(j.config.AcceptChanges, "kernel"):
+			return j.mixed(source)
+		default:
+			j.emit(Notice{Text: fmt.Sprintf("%s changed while the job runs: the results are of both versions (--accept-changes)", source.Path)})
+			if source.Sum != "" {
+				file.Sum, added = source.Sum, true
+			}
+		}
+	}
+	if !added || !resumable(j.config) {
+		return nil
+	}
+	return fault.As(j.folder.save(j.manifest(j.created)))
+}
+
+// file is what is known of a file of the kernel's; nil if it has not been loaded yet.
+func (k *kernelPrint) file(path string) *filePrint {
+	for _, files := range [][]filePrint{k.Files, k.Modules} {
+		if i := slices.IndexFunc(files, func(f filePrint) bool { return f.Path == path }); i >= 0 {
+			return &files[i]
+		}
+	}
+	return nil
+}
+
+// mixed is the end of a job that would have results of two versions of a file.
+func (j *job) mixed(source wire.Source) *fault.Error {
+	how := "has changed since the job loaded it"
+	if source.Sum == "" {
+		how = "cannot be read any more"
+	}
+	advice := "restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version"
+	if !resumable(j.config) {
+		advice = "start the job again"
+	}
+	return fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s; %s", source.Path, how, advice)
+}
+
+// asTheyAre sums the modules of an earlier run again. One that is gone has no sum.
+func asTheyAre(modules []filePrint) []filePrint {
+	now := slices.Clone(modules)
+	for i := range now {
+		now[i].Sum, _ = filesum.Whole(now[i].Path)
+	}
+	return now
+}
+
+// present leaves out files that are gone.
+func present(files []filePrint) []filePrint {
+	return slices.DeleteFunc(files, func(f filePrint) bool { return f.Sum == "" })
+}
+
+// changedFiles names the files that differ.
+func changedFiles(old, now []filePrint) string {
+	var names []string
+	for _, file := range now {
+		if !slices.Contains(old, file) {
+			names = append(names, file.Path)
+		}
+	}
+	for _, file := range old {
+		if !slices.Contains(now, file) && !slices.Contains(names, file.Path) {
+			names = append(names, file.Path)
+		}
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,250 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+func needPython(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("SKIPPED: no python3: the sources of Python kernels are not tested")
+	}
+}
+
+// pythonJob is a job of many small segments whose kernel is the given files, of
+// which kernel.py is the one named. {DIR} in them is their folder.
+func pythonJob(t *testing.T, files map[string]string) (jobDir, orchestrator.Config) {
+	t.Helper()
+	needPython(t)
+	d := newJobDir(t, numbered(160))
+	for name, source := range files {
+		d.write(name, strings.ReplaceAll(source, "{DIR}", d.path))
+	}
+	c := d.config(d.join("kernel.py"))
+	c.BatchSize, c.ChunksPerGPU = 8, 4
+	return d, c
+}
+
+func (d jobDir) write(name, text string) {
+	d.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(d.join(name)), 0o777); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.WriteFile(d.join(name), []byte(text), 0o777); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// versioned is the output in which every record is of one version.
+func versioned(version int) string {
+	var b strings.Builder
+	for i := range 160 {
+		fmt.Fprintf(&b, "{\"id\":%d,\"v\":%d}\n", i, version)
+	}
+	return b.String()
+}
+
+const (
+	helperKernel = "import time, helper\ndef process(batch):\n    time.sleep(0.01)\n    return {'v': [helper.version()] * len(batch)}\n"
+	helperOne    = "def version(): return 1\n"
+	helperTwo    = "def version(): return 2\n"
+)
+
+// A job whose helper module was edited between two runs is refused, with the file's
+// name, and resumed once it is as it was.
+func TestEditedModuleRefusesResume(t *testing.T) {
+	t.Parallel()
+	for name, files := range map[string]struct{ kernel, module string }{
+		"module":  {helperKernel, "helper.py"},
+		"package": {strings.ReplaceAll(helperKernel, "helper", "tools.helper"), "tools/helper/__init__.py"},
+		"lazy":    {"import time\ndef process(batch):\n    import helper\n    time.sleep(0.01)\n    return {'v': [helper.version()] * len(batch)}\n", "helper.py"},
+		"indirect": {"import time, inner\ndef process(batch):\n    time.sleep(0.01)\n    return {'v': [inner.helper.version()] * len(batch)}\n",
+			"helper.py"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, c := pythonJob(t, map[string]string{"kernel.py": files.kernel, files.module: helperOne, "inner.py": "import helper\n"})
+			interrupt(t, c, "chunk_done", 2)
+			d.write(files.module, helperTwo)
+			_, err := run(t, c)
+			wantFault(t, err, fault.Conflict, d.join(files.module), "--accept-changes kernel")
+			if strings.Contains(err.Error(), "kernel.py") {
+				t.Errorf("it names a file that has not changed: %v", err)
+			}
+			d.write(files.module, helperOne)
+			goesOn(t, d, c)
+			if d.read("out.jsonl") != versioned(1) {
+				t.Error("the output is not that of the first version alone")
+			}
+			// Finished with the module as it is now; with another one it is another job.
+			if again, err := run(t, c); err != nil || again.Resumed != again.In {
+				t.Errorf("the finished job again: %+v, %v", again, err)
+			}
+			d.write(files.module, helperTwo)
+			_, err = run(t, c)
+			wantFault(t, err, fault.Usage, "exists")
+		})
+	}
+}
+
+func TestEditedModuleAccepted(t *testing.T) {
+	t.Parallel()
+	d, c := pythonJob(t, map[string]string{"kernel.py": helperKernel, "helper.py": helperOne})
+	interrupt(t, c, "chunk_done", 2)
+	d.write("helper.py", helperTwo)
+	c.AcceptChanges = []string{"kernel"}
+	goesOn(t, d, c)
+	if out := d.read("out.jsonl"); !strings.Contains(out, `"v":1}`) || !strings.Contains(out, `"v":2}`) {
+		t.Error("the output is not of both versions")
+	}
+}
+
+// editing is a kernel that edits a file of its own and dies, once, in the middle of the
+// job: the next start must not load what is there then.
+const editing = `
+import os, sys
+%s
+def process(batch):
+    if 90 in batch["id"]:
+        try: os.mkdir("{DIR}/once")
+        except FileExistsError: pass
+        else:
+            for name in os.listdir("{DIR}/new"):
+                os.replace(os.path.join("{DIR}/new", name), os.path.join("{DIR}", name))
+            os._exit(3)
+    return {"v": [version()] * len(batch)}
+`
+
+// A kernel process that is started again in the middle of a job loads the same files as
+// the first, or the job stops, and says which file it is.
+func TestRestartLoadsTheSameSources(t *testing.T) {
+	t.Parallel()
+	inKernel := fmt.Sprintf(editing, helperOne)
+	importing := fmt.Sprintf(editing, "from helper import version")
+	for name, test := range map[string]struct {
+		changed         string
+		kernel, newFile string
+	}{
+		"kernel file":   {"kernel.py", inKernel, strings.ReplaceAll(inKernel, "return 1", "return 2")},
+		"module":        {"helper.py", importing, helperTwo},
+		"broken module": {"helper.py", importing, "def version(: return 2\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, c := pythonJob(t, map[string]string{"kernel.py": test.kernel, "helper.py": helperOne, "new/" + test.changed: test.newFile})
+			c.GPUs = "cpu:1"
+			old := d.read(test.changed)
+			report, err := run(t, c)
+			wantFault(t, err, fault.Stopped, d.join(test.changed), "--accept-changes kernel")
+			if report.Succeeded == 0 || report.Failed > 0 {
+				t.Errorf("%+v", report)
+			}
+			_, err = run(t, c)
+			wantFault(t, err, fault.Conflict, d.join(test.changed))
+			d.write(test.changed, old)
+			goesOn(t, d, c)
+			if d.read("out.jsonl") != versioned(1) {
+				t.Errorf("the output is not that of the first version alone:\n%s", d.read("out.jsonl"))
+			}
+		})
+	}
+}
+
+// Two workers that import a module lazily, one before and one after it was edited: what
+// the second computes is not kept.
+func TestWorkersLoadTheSameSources(t *testing.T) {
+	t.Parallel()
+	d, c := pythonJob(t, map[string]string{"helper.py": helperOne, "new.py": helperTwo, "kernel.py": `
+import os, time
+first = None
+def process(batch):
+    global first
+    if first is None:
+        try: os.mkdir("{DIR}/first"); first = True
+        except FileExistsError: first = False; os.makedirs("{DIR}/second", exist_ok=True)
+        while first and not os.path.exists("{DIR}/second"): time.sleep(0.01)
+        while not first and os.path.exists("{DIR}/new.py"): time.sleep(0.01)
+    import helper
+    if first and os.path.exists("{DIR}/new.py"): os.replace("{DIR}/new.py", "{DIR}/helper.py")
+    return {"v": [helper.version()] * len(batch)}
+`})
+	_, err := run(t, c)
+	wantFault(t, err, fault.Stopped, d.join("helper.py"))
+	d.write("helper.py", helperOne)
+	mustRun(t, d, c)
+	if d.read("out.jsonl") != versioned(1) {
+		t.Error("the output is not that of the first version alone")
+	}
+}
+
+// The files of exec: commands may be read again at any time, and those of programs are at
+// every start.
+func TestProgramsStayTheSame(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	edits := `if [ -e {DIR}/new ]; then mv {DIR}/new {DIR}/kernel.sh; fi`
+	for name, test := range map[string]struct{ script, kernel, mode string }{
+		"exec per record": {"#!/bin/sh\n" + edits + "\ncat\n", "exec:sh kernel.sh", "per-record"},
+		"program":         {"#!/bin/sh\nexec " + self + " " + wire.KernelArgument + " test-poison\n", "./kernel.sh", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, numbered(40)+`{"poison":"exit"}`+"\n"+numbered(40))
+			old := strings.ReplaceAll(test.script, "{DIR}", d.path)
+			d.write("kernel.sh", old)
+			c := d.config(test.kernel)
+			c.Dir, c.GPUs, c.BatchSize, c.ChunksPerGPU, c.ExecMode = d.path, "cpu:1", 4, 8, test.mode
+			done := false
+			watch(&c, func(name string, _ int, _ orchestrator.Event) {
+				if name == "chunk_done" && !done {
+					done = true
+					d.write("new.tmp", old+"# edited\n")
+					to := "kernel.sh"
+					if test.mode != "" {
+						to = "new"
+					}
+					if err := os.Rename(d.join("new.tmp"), d.join(to)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			report, err := run(t, c)
+			wantFault(t, err, fault.Stopped, d.join("kernel.sh"), "--accept-changes kernel")
+			if report.Succeeded == 0 || report.Pending == 0 {
+				t.Errorf("%+v", report)
+			}
+			d.write("kernel.sh", old)
+			c.OnEvent = nil
+			mustRun(t, d, c)
+		})
+	}
+}
+
+// A retry computes with the kernel as it is now: that is what it is for.
+func TestRetryUsesTheModulesOfNow(t *testing.T) {
+	t.Parallel()
+	d, c := pythonJob(t, map[string]string{
+		"kernel.py": "import helper\ndef process(batch): return [helper.compute(r) for r in batch]\n",
+		"helper.py": "def compute(r): return ValueError('no') if r['id'] == 5 else {'id': r['id'], 'v': 1}\n",
+	})
+	if report := mustRun(t, d, c); report.Failed != 1 {
+		t.Fatalf("%+v", report)
+	}
+	d.write("helper.py", "def compute(r): return {'id': r['id'], 'v': 1}\n")
+	report, err := orchestrator.Retry(t.Context(), orchestrator.Config{Output: c.Output, GPUs: "cpu:1"})
+	if err != nil || report.Failed != 0 || d.read("out.jsonl") != versioned(1) {
+		t.Errorf("%+v, %v", report, err)
+	}
+}

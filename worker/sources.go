@@ -1,0 +1,53 @@
+package worker
+
+import (
+	"github.com/gpurun/gpurun/internal/filesum"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// sources is which files of the user's the kernel's processes have loaded, in all of
+// their lives. What the orchestrator has not been told yet goes with the next message
+// that matters: results and their sources arrive together.
+type sources struct {
+	programs filesum.Cache
+	known    map[wire.Source]bool
+	pending  []wire.Source
+}
+
+func (s *sources) note(source wire.Source) {
+	if s.known[source] {
+		return
+	}
+	if s.known == nil {
+		s.known = make(map[wire.Source]bool)
+	}
+	s.known[source] = true
+	s.pending = append(s.pending, source)
+}
+
+// notePrograms notes files as they are now.
+func (s *sources) notePrograms(paths []string) {
+	for _, path := range paths {
+		s.note(wire.Source{Path: path, Sum: s.programs.Program(path)})
+	}
+}
+
+// noteLoaded notes what the running process has loaded. Whoever lets go of a process
+// calls it before.
+func (h *kernelHost) noteLoaded() {
+	if h.process == nil {
+		return
+	}
+	for _, source := range h.process.Sources() {
+		h.sources.note(wire.Source(source))
+	}
+}
+
+// takeSources is what the orchestrator has not been told yet.
+func (h *kernelHost) takeSources() []wire.Source {
+	h.noteLoaded()
+	h.sources.notePrograms(h.named.Reread)
+	list := h.sources.pending
+	h.sources.pending = nil
+	return list
+}
