@@ -62,6 +62,9 @@ func moveFailures(to io.Writer, r io.Reader, base int64) (written int64, err err
 		}
 		number := line[len(atPrefix) : len(atPrefix)+atWidth]
 		at, err := strconv.ParseInt(string(bytes.TrimSpace(number)), 10, 64)
+		if err == nil && string(number) != fmt.Sprintf("%*d", atWidth, at) {
+			err = errors.New("a number in a part's failures is not as it was written")
+		}
 		if err != nil {
 			return written, err
 		}

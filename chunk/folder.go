@@ -37,8 +37,10 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 		}
 	}
 	last := len(parts) - 1
-	if err := (Manifest{Parts: parts[:last]}).checkSizes(temporary); err != nil {
-		return target{}, fault.New(fault.Conflict, "the output is not what was written: %w; --fresh starts the job over", err)
+	for _, p := range parts[:last] {
+		if err := cutPart(filepath.Join(temporary, p.Name), p.Bytes); err != nil {
+			return target{}, err
+		}
 	}
 	t := target{path: path, temporary: temporary, parts: true}
 	if err := t.openPart(parts[last].Name); err != nil {
@@ -53,6 +55,21 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 	}
 	t.size = t.begun + parts[last].Bytes
 	return t, nil
+}
+
+// cutPart cuts off what somebody put behind a finished part.
+func cutPart(path string, size int64) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Size() < size {
+		return fault.New(fault.Conflict, "the output is not what was written: %s is missing or too short; --fresh starts the job over", path)
+	}
+	if info.Size() == size {
+		return nil
+	}
+	if err := os.Truncate(path, size); err != nil {
+		return fault.New(fault.Storage, "cut output: %w", err)
+	}
+	return nil
 }
 
 // openPart lets what follows go to the part of this name.

@@ -243,11 +243,10 @@ func TestNameFolderRefuses(t *testing.T) {
 // TestPartFolderResumeRefuses: parts that are not what was durable.
 func TestPartFolderResumeRefuses(t *testing.T) {
 	for name, damage := range map[string]func(dir string) error{
-		"finished part gone":  func(dir string) error { return os.Remove(filepath.Join(dir, partName(0))) },
-		"finished part cut":   func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 3) },
-		"finished part grown": func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 300) },
-		"last part cut":       func(dir string) error { return os.Truncate(filepath.Join(dir, partName(1)), 1) },
-		"last part gone":      func(dir string) error { return os.Remove(filepath.Join(dir, partName(1))) },
+		"finished part gone": func(dir string) error { return os.Remove(filepath.Join(dir, partName(0))) },
+		"finished part cut":  func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 3) },
+		"last part cut":      func(dir string) error { return os.Truncate(filepath.Join(dir, partName(1)), 1) },
+		"last part gone":     func(dir string) error { return os.Remove(filepath.Join(dir, partName(1))) },
 		"last part a folder": func(dir string) error {
 			return errors.Join(os.Remove(filepath.Join(dir, partName(1))), os.Mkdir(filepath.Join(dir, partName(1)), 0o700))
 		},

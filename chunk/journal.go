@@ -21,9 +21,10 @@ import (
 //	8f1c09ab {"segment":{…}}
 //	03d2b6f0 {"durable":{…}}
 //
-// A line is a checksum, a space and a JSON value. A line that is cut off or
-// damaged at the end was being written when the machine died, and never
-// happened; one with good lines behind it is damage, which is not guessed about.
+// A line is a checksum, a space and a JSON value. Everything before a durable line
+// was synced before that line was written, so a bad line with a durable line behind
+// it is damage, and refused. Behind the last durable line nothing is certain: the
+// journal ends before the first bad line, and what follows never happened.
 
 // JournalVersion is the version in the header.
 const JournalVersion = 1
@@ -81,24 +82,57 @@ type Journal struct {
 	mu     sync.Mutex
 	size   int64 // of whole lines
 	failed error // what is in the file is not known since
+	lost   int   // good lines that were cut off, see Lost
 }
+
+// Lost is how many good lines stood behind a bad one when the journal was opened.
+// They were cut off with it: the work that they record is done again.
+func (j *Journal) Lost() int { return j.lost }
 
 // CreateJournal begins a new journal, durably.
 func CreateJournal(path string) (*Journal, error) {
-	header := fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion)
-	if err := WriteDurably(path, header); err != nil {
+	return newJournal(path, journalHeader())
+}
+
+func journalHeader() []byte { return fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion) }
+
+// newJournal makes a journal that begins with these lines, durably; it takes the
+// place of an older one at once.
+func newJournal(path string, data []byte) (*Journal, error) {
+	if err := WriteDurably(path, data); err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
-	j := &Journal{file: file, path: path, size: int64(len(header))}
+	j := &Journal{file: file, path: path, size: int64(len(data))}
 	if err := j.cut(); err != nil {
 		file.Close()
 		return nil, err
 	}
 	return j, nil
+}
+
+// rewrite replaces all lines.
+func (j *Journal) rewrite(entries []Entry) error {
+	data := journalHeader()
+	for _, e := range entries {
+		line, err := e.line()
+		if err != nil {
+			return err
+		}
+		data = append(data, line...)
+	}
+	next, err := newJournal(j.path, data)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.file.Close()
+	j.file, j.size = next.file, next.size
+	return nil
 }
 
 // OpenJournal opens a journal to go on with it: what was being written when the
@@ -111,7 +145,7 @@ func OpenJournal(path string) (*Journal, []Entry, error) {
 	}
 	j := &Journal{file: file, path: path}
 	var entries []Entry
-	if entries, j.size, err = readJournal(file, path); err == nil {
+	if entries, j.size, j.lost, err = readJournal(file, path); err == nil {
 		err = j.cut()
 	}
 	if err != nil {
@@ -128,7 +162,7 @@ func ReadJournal(path string) ([]Entry, error) {
 		return nil, fault.New(fault.Conflict, "open journal: %w", err)
 	}
 	defer file.Close()
-	entries, _, err := readJournal(file, path)
+	entries, _, _, err := readJournal(file, path)
 	return entries, err
 }
 
@@ -143,11 +177,12 @@ func (j *Journal) cut() error {
 	return nil
 }
 
-// readJournal returns the entries and the length of what is good.
-func readJournal(r io.Reader, path string) ([]Entry, int64, error) {
+// readJournal returns the entries, the length of the lines that hold them, and how
+// many good lines are lost behind that.
+func readJournal(r io.Reader, path string) (entries []Entry, size int64, lost int, err error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return nil, 0, fault.New(fault.Conflict, "read journal: %w", err)
+		return nil, 0, 0, fault.New(fault.Conflict, "read journal: %w", err)
 	}
 	corrupt := func(offset int, format string, args ...any) error {
 		return fault.New(fault.Conflict, "%w", &CorruptError{Path: path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)})
@@ -156,26 +191,26 @@ func readJournal(r io.Reader, path string) ([]Entry, int64, error) {
 	version, isJournal := bytes.CutPrefix(header, []byte(journalMagic))
 	switch {
 	case !ok || !isJournal:
-		return nil, 0, corrupt(0, "it does not begin as a journal")
+		return nil, 0, 0, corrupt(0, "it does not begin as a journal")
 	case string(version) != strconv.Itoa(JournalVersion):
-		return nil, 0, corrupt(len(journalMagic), "it is of version %q, this gpurun writes version %d", version, JournalVersion)
+		return nil, 0, 0, corrupt(len(journalMagic), "it is of version %q, this gpurun writes version %d", version, JournalVersion)
 	}
-	var entries []Entry
 	offset := len(header) + 1
 	for len(rest) > 0 {
 		line, behind, whole := bytes.Cut(rest, newline)
 		entry, err := parseEntry(line)
 		if err != nil || !whole {
-			if hasGoodEnd(rest[1:]) {
-				return nil, 0, corrupt(offset, "%v", err)
+			durable := false
+			if lost, durable = goodLines(rest[1:]); durable {
+				return nil, 0, 0, corrupt(offset, "%v", err)
 			}
-			break // the last words of a writer that died
+			break
 		}
 		entries = append(entries, entry)
 		offset += len(line) + 1
 		rest = behind
 	}
-	return entries, int64(offset), nil
+	return entries, int64(offset), lost, nil
 }
 
 var errCut = errors.New("the line is cut off")
@@ -214,9 +249,10 @@ func (e Entry) members() (n int) {
 	return n
 }
 
-// hasGoodEnd reports whether a line is good, or ends with what is a good line: one
-// whose predecessor has lost its newline.
-func hasGoodEnd(data []byte) bool {
+// goodLines counts the lines that are good, or end with what is a good line: one
+// whose predecessor has lost its newline. It stops at the first that says that
+// everything before it is on the disk.
+func goodLines(data []byte) (n int, durable bool) {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, newline)
 		for at := 0; whole && at < len(line); at++ {
@@ -225,13 +261,17 @@ func hasGoodEnd(data []byte) bool {
 				break
 			}
 			at += brace
-			if _, err := parseEntry(line[max(0, at-8):]); err == nil {
-				return true
+			if entry, err := parseEntry(line[max(0, at-8):]); err == nil {
+				n++
+				if entry.Durable != nil || entry.Complete != nil {
+					return n, true
+				}
+				break
 			}
 		}
 		data = rest
 	}
-	return false
+	return n, false
 }
 
 // Append writes an entry. It is not on the disk before Sync, but survives the

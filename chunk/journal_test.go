@@ -140,7 +140,7 @@ func TestJournalTorn(t *testing.T) {
 	last := len(entries) - 1
 	path := filepath.Join(t.TempDir(), "journal")
 	for size := starts[last]; size < len(data); size++ {
-		got, good, err := readJournal(bytes.NewReader(data[:size]), "journal")
+		got, good, _, err := readJournal(bytes.NewReader(data[:size]), "journal")
 		if err != nil || len(got) != last || good != int64(starts[last]) {
 			t.Errorf("cut at %d: %d entries, %d bytes are good: %v", size, len(got), good, err)
 		}
@@ -154,8 +154,8 @@ func TestJournalTorn(t *testing.T) {
 	}
 }
 
-// TestJournalFlipped: a bit of a line that is not the last is damage; one of the
-// last is taken for a line that was not written to its end.
+// TestJournalFlipped: a flipped bit before a durable point is damage; behind the last
+// one the journal ends before it.
 func TestJournalFlipped(t *testing.T) {
 	entries := story()
 	data, starts := journalBytes(t, entries)
@@ -165,30 +165,54 @@ func TestJournalFlipped(t *testing.T) {
 		return damaged
 	}
 	last := len(entries) - 1
-	for _, line := range []int{0, 3, 6, last} { // a segment, a drop, a durable point
+	const lastPoint = 6
+	for _, line := range []int{0, 3, lastPoint, last} { // a segment, a drop, a durable point
 		for at := starts[line]; at < starts[line+1]; at++ {
 			bit := at % 8
-			got, good, err := readJournal(bytes.NewReader(flip(at, bit)), "journal")
+			got, good, lost, err := readJournal(bytes.NewReader(flip(at, bit)), "journal")
 			var corrupt *CorruptError
 			switch {
-			case line == last && (err != nil || good != int64(starts[line]) || len(got) != last):
-				t.Errorf("line %d, byte %d, bit %d: %d entries, %d bytes are good: %v", line, at, bit, len(got), good, err)
-			case line == last:
+			case line >= lastPoint && (err != nil || good != int64(starts[line]) || len(got) != line || lost != last-line):
+				t.Errorf("line %d, byte %d, bit %d: %d entries, %d bytes are good, %d lines lost: %v", line, at, bit, len(got), good, lost, err)
+			case line >= lastPoint:
 			case fault.KindOf(err) != fault.Conflict || !errors.As(err, &corrupt) || corrupt.Offset != int64(starts[line]):
 				t.Errorf("line %d, byte %d, bit %d: %v", line, at, bit, err)
 			}
 		}
-		if line == last {
+		if line >= lastPoint {
 			checkRepaired(t, writeJournal(t, flip(starts[line]+20, 3)), entries[:line])
 		} else {
 			checkRefused(t, flip(starts[line]+20, 3), starts[line])
 		}
 	}
 	for at := range starts[0] {
-		if _, _, err := readJournal(bytes.NewReader(flip(at, at%8)), "journal"); fault.KindOf(err) != fault.Conflict {
+		if _, _, _, err := readJournal(bytes.NewReader(flip(at, at%8)), "journal"); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("byte %d of the header: %v", at, err)
 		}
 	}
+}
+
+// TestJournalGapBehindDurablePoint: a page of the unsynced tail that never reached
+// the disk, with good lines behind it, costs those lines and nothing before them.
+func TestJournalGapBehindDurablePoint(t *testing.T) {
+	entries := append(story(), story()[1]) // two segments behind the last durable point
+	entries[8].Segment = &Segment{First: 30, Next: Place{310, 32}, Part: "f", Tally: Tally{Counts: Counts{Records: 1, Succeeded: 1}}}
+	data, starts := journalBytes(t, entries)
+	clear(data[starts[7]+3 : starts[8]-2])
+	path := writeJournal(t, data)
+	j, got, err := OpenJournal(path)
+	must(t, err)
+	defer j.Close()
+	if j.Lost() != 1 || len(got) != 7 {
+		t.Errorf("%d lines lost, %d kept", j.Lost(), len(got))
+	}
+	state, err := Replay(got)
+	must(t, err)
+	if state.Durable.Next != 20 {
+		t.Errorf("resumes at record %d", state.Durable.Next)
+	}
+	clear(data[starts[4]+3 : starts[5]-2])
+	checkRefused(t, data, starts[4])
 }
 
 // TestJournalDamage: what else happens to files.
@@ -261,7 +285,7 @@ func TestJournalDoubled(t *testing.T) {
 	for i, e := range entries {
 		next := append(append(append([]Entry{}, entries[:i+1]...), e), entries[i+1:]...)
 		data, _ := journalBytes(t, next)
-		read, _, err := readJournal(bytes.NewReader(data), "journal")
+		read, _, _, err := readJournal(bytes.NewReader(data), "journal")
 		must(t, err)
 		for name, doubled := range map[string][]Entry{"next": read, "last": append(entries[:len(entries):len(entries)], e)} {
 			if name == "last" && e.Segment != nil && e.Segment.Part == "b" {
@@ -425,7 +449,7 @@ func FuzzJournal(f *testing.F) {
 		if sum { // else hardly a line would have the right one
 			data = summed(data)
 		}
-		entries, good, err := readJournal(bytes.NewReader(data), "journal")
+		entries, good, _, err := readJournal(bytes.NewReader(data), "journal")
 		if err != nil {
 			var corrupt *CorruptError
 			if fault.KindOf(err) != fault.Conflict || !errors.As(err, &corrupt) {
@@ -433,13 +457,13 @@ func FuzzJournal(f *testing.F) {
 			}
 			return
 		}
-		again, same, err := readJournal(bytes.NewReader(data[:good]), "journal")
+		again, same, _, err := readJournal(bytes.NewReader(data[:good]), "journal")
 		must(t, err)
 		if diff := cmp.Diff(entries, again); diff != "" || same != good {
 			t.Fatalf("of %d bytes %d are good, of those %d: %s", len(data), good, same, diff)
 		}
 		written, _ := journalBytes(t, entries)
-		again, good, err = readJournal(bytes.NewReader(written), "journal")
+		again, good, _, err = readJournal(bytes.NewReader(written), "journal")
 		must(t, err)
 		if diff := cmp.Diff(entries, again, cmpopts.EquateEmpty()); diff != "" || good != int64(len(written)) {
 			t.Fatalf("written again: %d of %d bytes are good: %s", good, len(written), diff)

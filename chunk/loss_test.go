@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -28,6 +27,27 @@ func kill(t testing.TB, tr *trial) string {
 	tr.crash()
 	tr.dir = dir
 	return "kill"
+}
+
+// rot: bytes of the durable output are not what was written, or are gone.
+func rot(t testing.TB, tr *trial) string {
+	kill(t, tr)
+	paths := []string{tr.path("failures.partial")}
+	if tr.apart {
+		paths = append(paths, tr.path("errors.partial"))
+	}
+	if tr.parts == 0 {
+		paths = append(paths, tr.path("output.partial"))
+	} else {
+		for _, name := range files(t, tr.path("output.partial")) {
+			paths = append(paths, tr.path("output.partial", name))
+		}
+	}
+	path := paths[tr.r.IntN(len(paths))]
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		losePart(t, tr.r, path)
+	}
+	return "rot of " + path[len(tr.dir):]
 }
 
 // powerLoss: of what was not synced anything may be lost.
@@ -68,7 +88,7 @@ func loseParts(t testing.TB, tr *trial, durable []Entry) {
 	t.Helper()
 	state, err := Replay(durable)
 	must(t, err)
-	parts := cutParts(tr.parts, tr.options().First, state.Runs).parts
+	parts := cutParts(tr.parts, tr.options().First, runs(state.Output)).parts
 	for i, name := range files(t, tr.path("output.partial")) {
 		path := tr.path("output.partial", name)
 		switch {
@@ -101,7 +121,7 @@ func loseTail(t testing.TB, r *rand.Rand, path string, keep int64) {
 			kept = append(kept, byte(r.IntN(256)))
 		}
 	case 2:
-		if int64(len(kept)) > keep && filepath.Base(path) != "journal" {
+		if int64(len(kept)) > keep {
 			kept[keep+r.Int64N(int64(len(kept))-keep)] ^= 1
 		}
 	}

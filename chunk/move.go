@@ -117,10 +117,13 @@ func renameFree(from, to string) error {
 			return dropOldName(from, to)
 		}
 		if cannotLink(err) { // then there is nothing better than to look first
-			if _, err = os.Lstat(to); err != nil {
+			_, err = os.Lstat(to)
+			if errors.Is(err, os.ErrNotExist) {
 				return os.Rename(from, to)
 			}
-			err = syscall.EEXIST
+			if err == nil {
+				err = syscall.EEXIST
+			}
 		}
 	}
 	if errors.Is(err, os.ErrExist) {

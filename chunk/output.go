@@ -117,7 +117,7 @@ func openOutput(options OutputOptions, state State) (*Output, error) {
 		tally: state.Durable.Tally.clone(), waiting: make(map[int64]Segment), durableAt: time.Now(),
 	}
 	if options.PartBytes > 0 {
-		o.cutter = cutParts(options.PartBytes, options.First, state.Runs)
+		o.cutter = cutParts(options.PartBytes, options.First, runs(state.Output))
 	}
 	final, temporary := options.paths()
 	for i := range o.targets {
@@ -280,6 +280,9 @@ func (o *Output) Finish() error {
 	if n := len(o.waiting); n > 0 {
 		return fault.New(fault.Unknown, "bug: %d segments wait for record %d", n, o.next)
 	}
+	if err := o.partsPresent(); err != nil {
+		return err
+	}
 	if o.options.Journal != nil {
 		if err := o.journal(Entry{Complete: o.durable()}); err != nil {
 			return err
@@ -291,6 +294,24 @@ func (o *Output) Finish() error {
 			return err
 		}
 		crash.Point("renamed")
+	}
+	return nil
+}
+
+// partsPresent is the fault of a folder of parts from which somebody took one.
+func (o *Output) partsPresent() error {
+	if o.cutter == nil {
+		return nil
+	}
+	for _, p := range o.cutter.parts {
+		path := filepath.Join(o.targets[results].temporary, p.Name)
+		size, err := sizeOf(path)
+		if err != nil {
+			return storageOf(path, err)
+		}
+		if size != p.Bytes {
+			return removedMeanwhile(path)
+		}
 	}
 	return nil
 }
@@ -313,7 +334,7 @@ func CompleteOutput(options OutputOptions, state State) error {
 	final, temporary := options.paths()
 	for _, i := range finishOrder {
 		if i == results && options.PartBytes > 0 {
-			parts := cutParts(options.PartBytes, options.First, state.Runs)
+			parts := cutParts(options.PartBytes, options.First, runs(state.Output))
 			m := NewManifest(parts.parts, state.Durable.Tally.Counts)
 			if err := NameFolder(temporary[i], final[i], m, options.replaces(i)); err != nil {
 				return err

@@ -81,12 +81,17 @@ func (o *Output) durable() *Durable {
 	return &Durable{Next: o.next, Place: o.place, Sizes: o.sizes, Tally: o.tally.clone()}
 }
 
-// journal syncs the output, and says so in the journal, in this order.
+// journal syncs the output, then the journal, and then says so in the journal. With
+// everything before it on the disk, a line that says so proves that whatever is
+// missing before it was lost later, by damage.
 func (o *Output) journal(entry Entry) error {
 	for i := range o.targets {
 		if err := o.targets[i].sync(); err != nil {
 			return err
 		}
+	}
+	if err := o.options.Journal.Sync(); err != nil {
+		return err
 	}
 	crash.Point("synced")
 	if err := o.options.Journal.Append(entry); err != nil {

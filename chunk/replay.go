@@ -16,9 +16,8 @@ import (
 type State struct {
 	// Durable is the newest such entry; its zero value is an output not begun.
 	Durable Durable
-	// Runs are what the output up to there is made of: for each chunk that the
-	// source gave, what its segments add up to.
-	Runs []Run
+	// Output is what the output up to there is made of, in order.
+	Output []Segment
 	// Segments are behind Durable.Next, in order, without overlap.
 	Segments []Segment
 	// Complete is set when only renaming was left.
@@ -36,7 +35,7 @@ func Replay(entries []Entry) (State, error) {
 			return State{}, fault.New(fault.Conflict, "journal entry %d: %w; --fresh starts the job over", i+1, err)
 		}
 	}
-	s := State{Durable: r.durable, Runs: r.runs, Complete: r.complete, Proven: r.proven}
+	s := State{Durable: r.durable, Output: r.output, Complete: r.complete, Proven: r.proven}
 	for _, segment := range r.live {
 		s.Segments = append(s.Segments, segment)
 	}
@@ -60,7 +59,7 @@ func Replay(entries []Entry) (State, error) {
 type replay struct {
 	live     map[int64]Segment // not in the durable output
 	durable  Durable
-	runs     []Run
+	output   []Segment
 	begun    bool // there was a durable point
 	complete bool
 	proven   *Segment
@@ -120,7 +119,7 @@ func (r *replay) advance(d Durable) error {
 		}
 		delete(r.live, at.Next)
 		at.Next, at.Place = s.end(), s.Next
-		r.extend(s.run())
+		r.output = append(r.output, s)
 		at.Tally.Counts.Add(s.Tally.Counts)
 		for i := range at.Sizes {
 			at.Sizes[i] += s.Files[i].Bytes
@@ -132,15 +131,6 @@ func (r *replay) advance(d Durable) error {
 	}
 	r.durable, r.begun = d, true
 	return nil
-}
-
-// extend puts a run behind those that are in the output.
-func (r *replay) extend(next Run) {
-	if last := len(r.runs) - 1; last >= 0 && r.runs[last].Inner {
-		r.runs[last] = r.runs[last].join(next)
-		return
-	}
-	r.runs = append(r.runs, next)
 }
 
 func (s Segment) end() int64 { return s.First + s.Tally.Records }
@@ -207,7 +197,11 @@ func (s *State) Verify(dir string, journal *Journal) error {
 	known := make(map[string]bool)
 	kept := s.Segments[:0]
 	for _, segment := range s.Segments {
-		if CheckPart(dir, segment) == nil {
+		err := CheckPart(dir, segment)
+		if isReadFault(err) { // it may well be whole
+			return fault.New(fault.Storage, "check part: %w", err)
+		}
+		if err == nil {
 			kept = append(kept, segment)
 			known[segment.Part] = true
 			continue

@@ -81,7 +81,7 @@ func TestResume(t *testing.T) {
 				continue
 			}
 			crashes++
-			end := []func(testing.TB, *trial) string{stop, kill, powerLoss, powerLoss}[r.IntN(4)]
+			end := []func(testing.TB, *trial) string{stop, kill, powerLoss, powerLoss, rot, rot}[r.IntN(6)]
 			what += ", " + end(t, tr)
 			if err := tr.open(); err != nil {
 				t.Fatalf("%s: %v", what, err)

@@ -150,6 +150,18 @@ func (r Run) join(next Run) Run {
 	return r
 }
 
+// runs are what segments add up to, for each chunk that the source gave.
+func runs(segments []Segment) (all []Run) {
+	for _, s := range segments {
+		if last := len(all) - 1; last >= 0 && all[last].Inner {
+			all[last] = all[last].join(s.run())
+			continue
+		}
+		all = append(all, s.run())
+	}
+	return all
+}
+
 // FileSum is what a file must hold to be believed.
 type FileSum struct {
 	Bytes int64 `json:"bytes"`

@@ -194,7 +194,10 @@ func (t *target) copyPart(part *os.File, size int64) (int64, error) {
 // is not tried again, as in the journal.
 func (t *target) sync() error {
 	if t.lost == nil && t.file != nil && t.temporary != "" {
-		err := t.file.Sync()
+		err := t.present()
+		if err == nil {
+			err = t.file.Sync()
+		}
 		if err == nil && t.unnamed {
 			t.unnamed = false
 			err = syncDir(t.temporary)
@@ -202,6 +205,25 @@ func (t *target) sync() error {
 		t.lost = storageOf(t.path, err)
 	}
 	return t.lost
+}
+
+// present is the fault of a file that was removed, or replaced, while it is written:
+// nobody could give it its name.
+func (t *target) present() error {
+	opened, err := t.file.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Stat(t.file.Name())
+	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(opened, named) {
+		return removedMeanwhile(t.file.Name())
+	}
+	return err
+}
+
+func removedMeanwhile(path string) error {
+	return fault.New(fault.Storage, "the unfinished output %s was removed while the job ran; "+
+		"the same command computes the lost records again", path)
 }
 
 // finish gives the file its name.

@@ -71,6 +71,15 @@ func (tr *trial) open() error {
 	if err != nil {
 		return err
 	}
+	good, err := state.CheckOutput(context.Background(), tr.options())
+	if err != nil {
+		return err
+	}
+	if good < len(state.Output) {
+		if err := state.CutBack(good, journal); err != nil {
+			return err
+		}
+	}
 	if state.Complete {
 		tr.done = true
 		return CompleteOutput(tr.options(), state)

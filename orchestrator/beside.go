@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -83,7 +84,7 @@ func checkWritable(file NamedFile) error {
 		return fault.New(fault.Usage, "%s %s cannot be written: %w", file.Name, file.Path, err)
 	}
 	opened.Close()
-	if missing != nil {
+	if errors.Is(missing, os.ErrNotExist) {
 		_ = os.Remove(path)
 	}
 	return nil

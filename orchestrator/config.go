@@ -203,6 +203,10 @@ type Config struct {
 	leastTimeout time.Duration
 	// framed is for Retry, which must tell whose lines are whose.
 	framed bool
+	// checkWait is how long the work waits for the check of an earlier run's output,
+	// default outputCheckWait; checkAll lets it wait to the end.
+	checkWait time.Duration
+	checkAll  bool
 	// devices replaces the machine's in tests, clock the monitor's.
 	devices gpu.Options
 	clock   gpu.Clock
@@ -260,6 +264,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Monitor, gpu.DefaultConfig())
 	setDefault(&c.handBack, handBackAfter)
 	setDefault(&c.stallAfter, stallAfter)
+	setDefault(&c.checkWait, outputCheckWait)
 	if c.Stdin == nil {
 		c.Stdin = os.Stdin
 	}

@@ -50,3 +50,10 @@ func FolderPath(c Config) string {
 	}
 	return path
 }
+
+// WithOutputCheckBeside lets the work start before the output of an earlier run is
+// checked.
+func WithOutputCheckBeside(c Config) Config {
+	c.checkWait = -1
+	return c
+}

@@ -138,8 +138,10 @@ func (f *folder) join(names ...string) string {
 // unfinished returns the job that was begun here and not finished, nil if there
 // is none.
 func (f *folder) unfinished() (*manifest, error) {
-	if _, err := os.Stat(f.join(journalFile)); err != nil {
+	if _, err := os.Stat(f.join(journalFile)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil // never begun, or finished
+	} else if err != nil {
+		return nil, fault.New(fault.Storage, "look for an unfinished job: %w; nothing was changed", err)
 	}
 	m, err := readManifest(f.join(manifestFile))
 	if errors.Is(err, os.ErrNotExist) {

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,10 @@ import (
 // ctx.Err() in the error then, and context.Cause(ctx).
 func Run(ctx context.Context, config Config) (Report, error) {
 	report, err := runJob(ctx, config)
+	if errors.Is(err, errOutputDamaged) && ctx.Err() == nil {
+		config.checkAll = true
+		report, err = runJob(ctx, config)
+	}
 	return report, byContext(ctx, err)
 }
 
@@ -48,7 +53,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	}
 	begun := false
 	defer func() { f.close(begun) }()
-	before, err := findEarlier(config, f)
+	before, err := findEarlier(ctx, config, f)
 	if err != nil {
 		return Report{}, err
 	}
@@ -60,7 +65,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		if before.state.Complete {
 			return finishEarlier(config, f, before)
 		}
-		defer before.journal.Close()
+		defer before.close()
 	} else if report, done := findFinished(config, f); done {
 		begun = true
 		return report, nil
@@ -185,11 +190,16 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 func (j *job) run(ctx context.Context) (Report, error) {
 	j.config.Control.attach(j)
 	defer j.config.Control.detach()
-	j.emit(Planned{Plan: j.plan})
+	if !j.config.checkAll { // then it was told already
+		j.emit(Planned{Plan: j.plan})
+	}
 	for _, note := range j.plan.Notes {
 		j.emit(Notice{Text: note})
 	}
 	if j.earlier != nil {
+		for _, note := range j.earlier.notes {
+			j.emit(Notice{Text: note})
+		}
 		j.emit(Resuming{Done: j.report.Resumed, Job: j.before, Total: j.total()})
 	}
 	err := j.work(ctx)
@@ -204,6 +214,9 @@ func (j *job) run(ctx context.Context) (Report, error) {
 	}
 	if err == nil || fault.KindOf(err) == fault.Storage { // then that may be why
 		err = cmp.Or(j.checkInput(), err)
+	}
+	if err == nil {
+		err = j.outputChecked()
 	}
 	switch {
 	case err == nil:
@@ -267,12 +280,18 @@ func (j *job) work(ctx context.Context) error {
 		})
 	}
 	group.Go(j.commitAll)
+	if j.earlier != nil && j.earlier.check != nil {
+		group.Go(func() error { return j.awaitOutputCheck(ctx, now) })
+	}
 	if len(j.plan.Slots) == 0 { // an input without records: nobody else asks for its end
 		group.Go(func() error { _, _, err := j.queue.take(now, "", 0); return err })
 	}
 	balancing := make(chan struct{})
 	go j.balance(balancing)
 	slots.Wait()
+	if j.earlier != nil && j.earlier.check != nil && (j.stopping.Load() || j.queue.unfinished()) {
+		j.earlier.check.cancel() // nobody waits for the end of it
+	}
 	j.letGo(now, true)
 	close(balancing)
 	close(j.segments)
@@ -364,6 +383,9 @@ func (j *job) finish(err error) Report {
 	}
 	report := j.report
 	j.mu.Unlock()
+	if errors.Is(err, errOutputDamaged) {
+		return report // the job runs again
+	}
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
 	if err == nil && j.config.Input == "-" && !isStream(j.config.Output) {
 		// It cannot be gone on with, only be retried: without a journal beside it,

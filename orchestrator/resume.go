@@ -2,6 +2,8 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -15,10 +17,17 @@ type earlier struct {
 	manifest *manifest
 	journal  *chunk.Journal
 	state    chunk.State
+	check    *outputCheck // that runs beside the work; nil if it is over
+	notes    []string     // for the user
 }
 
-// findEarlier returns the job to go on with, nil for a new one.
-func findEarlier(c Config, f *folder) (*earlier, error) {
+func (e *earlier) close() {
+	e.check.close()
+	e.journal.Close()
+}
+
+// findEarlier returns the job to resume, nil for a new one.
+func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err error) {
 	if c.Fresh || !resumable(c) {
 		return nil, nil
 	}
@@ -31,27 +40,37 @@ func findEarlier(c Config, f *folder) (*earlier, error) {
 		return nil, err
 	}
 	e := &earlier{manifest: m, journal: journal}
+	resumes := false
+	defer func() {
+		if !resumes {
+			e.close()
+		}
+	}()
 	if e.state, err = chunk.Replay(entries); err != nil {
-		journal.Close()
 		return nil, err
 	}
 	if e.state.Done() == 0 && !e.state.Complete {
-		journal.Close()
-		return nil, nil // there is nothing to go on with
+		return nil, nil // there is nothing to resume
 	}
-	if e.state.Durable.Next < c.Offset { // nothing was durable yet
-		e.state.Durable.Next = c.Offset
+	if lost := journal.Lost(); lost > 0 {
+		e.notes = append(e.notes, fmt.Sprintf("the journal is damaged behind its last durable point: "+
+			"%d entries are dropped, and what they record is computed again", lost))
 	}
 	if err := f.makeDirs(); err != nil {
-		journal.Close()
+		return nil, err
+	}
+	if err := e.checkOutput(ctx, c, f); err != nil {
 		return nil, err
 	}
 	if !e.state.Complete {
 		if err := e.state.Verify(f.join(chunk.PartsDir), journal); err != nil {
-			journal.Close()
 			return nil, err
 		}
 	}
+	if e.state.Durable.Next < c.Offset { // nothing was durable yet
+		e.state.Durable.Next = c.Offset
+	}
+	resumes = true
 	return e, nil
 }
 
@@ -60,7 +79,7 @@ func resumable(c Config) bool { return c.Input != "-" && !isStream(c.Output) }
 
 // finishEarlier ends a job that had only its files to name when it was killed.
 func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
-	defer e.journal.Close()
+	defer e.close()
 	if err := checkChanges(e.changes(c), c.AcceptChanges); err != nil {
 		return Report{}, err
 	}
@@ -111,8 +130,8 @@ func findFinished(c Config, f *folder) (Report, bool) {
 	if c.Fresh || c.Force || !resumable(c) {
 		return Report{}, false
 	}
-	if _, err := os.Stat(f.join(retryMarker)); err == nil {
-		return Report{}, false // it is not, quite
+	if _, err := os.Stat(f.join(retryMarker)); !errors.Is(err, os.ErrNotExist) {
+		return Report{}, false // it is not, quite, or nobody knows
 	}
 	m, err := readManifest(f.join(manifestFile))
 	if err != nil || len((&earlier{manifest: m}).changes(c)) > 0 {

@@ -112,7 +112,7 @@ func (r *retry) load() (err error) {
 		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its failed records are in %s, which may belong to that one; retry it there",
 			r.config.Output, r.manifest.Output, r.manifest.Errors)
 	}
-	if _, err := os.Stat(r.folder.join(retryMarker)); err == nil {
+	if _, err := os.Stat(r.folder.join(retryMarker)); !errors.Is(err, os.ErrNotExist) {
 		if err := r.name(); err != nil {
 			return err
 		}
@@ -176,7 +176,11 @@ func (r *retry) collect() (count int64, err error) {
 	if err != nil {
 		return 0, fault.New(fault.Conflict, "read failures: %w", err)
 	}
-	if made, err := os.Stat(path); err == nil && made.ModTime().After(before.ModTime()) {
+	made, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, fault.New(fault.Storage, "look for an earlier retry: %w; nothing was changed", err)
+	}
+	if err == nil && made.ModTime().After(before.ModTime()) {
 		copied := r.results()
 		if copied.Failed = path; copied.CheckFailed() == nil {
 			return 1, nil // an earlier retry of these failures is gone on with

@@ -58,7 +58,7 @@ func Inspect(output, workDir string) (Status, error) {
 	_, statErr := os.Stat(f.join(journalFile))
 	if held, holder := lockHeld(f.join("lock")); held {
 		s.State, s.Holder = Running, holder.String()
-	} else if statErr == nil {
+	} else if !errors.Is(statErr, os.ErrNotExist) {
 		s.State = Interrupted
 	} else {
 		s.State = Done

@@ -1,0 +1,137 @@
+package chunk
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// rotten is a job of three durable segments that was killed, in one file or in parts
+// of one segment each.
+func rotten(t *testing.T, partBytes int64) (*job, OutputOptions, State) {
+	t.Helper()
+	j := newJob(t)
+	options := OutputOptions{Path: j.out, Errors: j.err, WorkDir: j.work(), PartBytes: partBytes, Journal: j.journal(t)}
+	if partBytes > 0 {
+		options.Path = filepath.Join(j.dir, "out") + "/"
+	}
+	o, err := CreateOutput(options)
+	must(t, err)
+	for first := int64(0); first < 18; first += 6 {
+		must(t, o.Commit(j.segment(t, first, 6, true)))
+	}
+	o.Abandon()
+	var entries []Entry
+	options.Journal, entries, err = OpenJournal(options.Journal.path)
+	must(t, err)
+	t.Cleanup(func() { options.Journal.Close() })
+	state, err := Replay(entries)
+	must(t, err)
+	return j, options, state
+}
+
+// TestDamagedOutputIsFound: a flipped bit of the durable output is found wherever it
+// is, and everything before its segment kept.
+func TestDamagedOutputIsFound(t *testing.T) {
+	for _, partBytes := range []int64{0, 1} {
+		_, options, state := rotten(t, partBytes)
+		for stream, files := range state.files(options) {
+			at, segment := int64(0), 0
+			for _, file := range files {
+				data, err := os.ReadFile(file.path)
+				must(t, err)
+				for i := range data {
+					for at >= state.Output[segment].Files[stream].Bytes {
+						at, segment = 0, segment+1
+					}
+					at++
+					damaged := append([]byte(nil), data...)
+					damaged[i] ^= 1 << (i % 8)
+					write(t, file.path, damaged)
+					if good, err := state.CheckOutput(t.Context(), options); err != nil || good != segment {
+						t.Fatalf("%s, byte %d: %d segments are good, want %d: %v", file.path, i, good, segment, err)
+					}
+				}
+				write(t, file.path, data)
+			}
+		}
+		if good, err := state.CheckOutput(t.Context(), options); err != nil || good != 3 {
+			t.Errorf("untouched: %d segments are good: %v", good, err)
+		}
+	}
+}
+
+// TestDamagedOutputIsComputedAgain: cut back to what is good, a job ends as if
+// nothing had happened, also when it dies once more on the way.
+func TestDamagedOutputIsComputedAgain(t *testing.T) {
+	for _, partBytes := range []int64{0, 1} {
+		for name, damage := range map[string]func(path string) error{
+			"flipped": func(path string) error {
+				data, err := os.ReadFile(path)
+				data[0] ^= 1
+				return cmpErr(err, os.WriteFile(path, data, 0o600))
+			},
+			"cut":     func(path string) error { return os.Truncate(path, 1) },
+			"missing": os.Remove,
+		} {
+			t.Run(fmt.Sprintf("%s, parts of %d", name, partBytes), func(t *testing.T) {
+				j, options, state := rotten(t, partBytes)
+				files := state.files(options)[results]
+				must(t, damage(files[len(files)-1].path))
+				good, err := state.CheckOutput(t.Context(), options)
+				must(t, err)
+				must(t, state.CutBack(good, options.Journal))
+				entries, err := ReadJournal(options.Journal.path)
+				must(t, err)
+				again, err := Replay(entries)
+				must(t, err)
+				if diff := cmp.Diff(state.Durable, again.Durable); diff != "" {
+					t.Errorf("the journal says otherwise: %s", diff)
+				}
+				o, err := ResumeOutput(options, state)
+				must(t, err)
+				for _, c := range state.Remaining([]Chunk{{File: "in", Records: 18, Line: 1}}) {
+					for first := c.First; first < 18; first += 6 {
+						must(t, o.Commit(j.segment(t, first, 6, true)))
+					}
+				}
+				must(t, o.Finish())
+				out, errs := expected(0, 18, true)
+				got := contents(t, j.dir)
+				if partBytes > 0 {
+					got["out.jsonl"] = ""
+					for i := range 3 {
+						got["out.jsonl"] += contents(t, options.Path)[partName(i)]
+					}
+				}
+				if got["out.jsonl"] != out || got["err.jsonl"] != errs {
+					t.Errorf("output %q, errors %q", got["out.jsonl"], got["err.jsonl"])
+				}
+			})
+		}
+	}
+}
+
+func cmpErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestUnreadableOutputIsKept: an output that cannot be read may well be whole.
+func TestUnreadableOutputIsKept(t *testing.T) {
+	_, options, state := rotten(t, 0)
+	path := state.files(options)[results][0].path
+	must(t, os.Rename(path, path+".aside"))
+	must(t, os.Symlink(filepath.Base(path), path)) // ELOOP, as root too
+	_, err := state.CheckOutput(t.Context(), options)
+	wantKind(t, err, fault.Storage)
+}

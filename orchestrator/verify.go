@@ -1,0 +1,153 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// What an earlier run has put into the output is read back and compared with the
+// journal's checksums before the job is complete. A small output is checked before
+// the work starts, a large one beside it.
+
+// outputCheckWait is how long the work waits for the check.
+const outputCheckWait = 2 * time.Second
+
+// errOutputDamaged: a check beside the work found damage. The job is run again,
+// and checks first.
+var errOutputDamaged = errors.New("the unfinished output was damaged since an earlier run wrote it")
+
+// outputCheck is the check of an earlier run's output.
+type outputCheck struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	good   int   // segments, from the first on; valid when done
+	err    error // likewise
+}
+
+func startOutputCheck(ctx context.Context, state chunk.State, options chunk.OutputOptions) *outputCheck {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &outputCheck{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.good, c.err = state.CheckOutput(ctx, options)
+	}()
+	return c
+}
+
+// over reports whether the check is, after waiting so long for it.
+func (c *outputCheck) over(wait time.Duration) bool {
+	if wait < 0 {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// close ends the check.
+func (c *outputCheck) close() {
+	if c != nil {
+		c.cancel()
+		<-c.done
+	}
+}
+
+// checkOutput checks the output of the earlier run, and cuts it back to what is
+// good. If that takes long it goes on in the background, as e.check.
+func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
+	options := e.outputOptions(f)
+	good, err := e.state.CheckSizes(options)
+	if err != nil {
+		return err
+	}
+	if good < len(e.state.Output) {
+		if err := e.cutBack(good, options); err != nil {
+			return err
+		}
+	}
+	check := startOutputCheck(ctx, e.state, options)
+	if !c.checkAll && !e.state.Complete && !check.over(c.checkWait) {
+		e.check = check
+		return nil
+	}
+	<-check.done
+	check.cancel()
+	switch {
+	case ctx.Err() != nil:
+		return fault.New(fault.Canceled, "stopped before anything was started")
+	case check.err != nil:
+		return check.err
+	case check.good < len(e.state.Output):
+		return e.cutBack(check.good, options)
+	}
+	return nil
+}
+
+// outputOptions are those of the earlier run, whatever this one was asked for.
+func (e *earlier) outputOptions(f *folder) chunk.OutputOptions {
+	return chunk.OutputOptions{
+		Path: e.manifest.Output, Errors: e.manifest.Errors, WorkDir: f.path,
+		First: e.manifest.Fingerprint.Input.Offset, PartBytes: e.manifest.Cut.PartBytes,
+	}
+}
+
+// cutBack gives up what is behind the first good segments.
+func (e *earlier) cutBack(good int, options chunk.OutputOptions) error {
+	if e.state.Complete && e.state.Named(options) {
+		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it got its name; --fresh starts it over")
+	}
+	before := e.state.Durable.Tally.Records
+	if err := e.state.CutBack(good, e.journal); err != nil {
+		return err
+	}
+	e.notes = append(e.notes, fmt.Sprintf("the unfinished output was damaged: %d of its %d records are computed again",
+		before-e.state.Durable.Tally.Records, before))
+	return nil
+}
+
+// awaitOutputCheck returns errOutputDamaged when the check that runs beside the work
+// finds damage. It ends with the check, or with the job.
+func (j *job) awaitOutputCheck(ctx, now context.Context) error {
+	check := j.earlier.check
+	select {
+	case <-check.done:
+	case <-ctx.Done():
+		return nil
+	case <-now.Done():
+		return nil
+	}
+	return j.outputChecked()
+}
+
+// outputChecked is the fault of an output of which it is not certain that it is what
+// earlier runs wrote: such a job must not complete.
+func (j *job) outputChecked() error {
+	if j.earlier == nil || j.earlier.check == nil {
+		return nil
+	}
+	check := j.earlier.check
+	select {
+	case <-check.done:
+	default:
+		return fault.New(fault.Canceled, "stopped before the output of the earlier run was checked")
+	}
+	switch {
+	case errors.Is(check.err, context.Canceled):
+		return fault.New(fault.Canceled, "stopped before the output of the earlier run was checked")
+	case check.err != nil:
+		return check.err
+	case check.good < len(j.earlier.state.Output):
+		return fault.New(fault.Conflict, "%w; the same command computes the damaged records again", errOutputDamaged)
+	}
+	return nil
+}

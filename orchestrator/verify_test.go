@@ -1,0 +1,202 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// durableJob is a job that was killed with some of its output durable.
+func durableJob(t *testing.T, parts bool) (d jobDir, c orchestrator.Config, want map[string]string) {
+	t.Helper()
+	v := &variant{name: "durable", records: 480, change: func(d jobDir, c *orchestrator.Config) {
+		if parts {
+			c.Output, c.PartBytes = d.join("out")+"/", 500
+		}
+	}}
+	want = v.undisturbed(t)
+	d, c, _ = killedWithParts(t, v)
+	return d, c, want
+}
+
+// durableFiles are the files of the unfinished output.
+func durableFiles(t *testing.T, c orchestrator.Config) []string {
+	t.Helper()
+	path := jobFolder(c) + "/output.partial"
+	if parts, _ := filepath.Glob(path + "/part-*"); len(parts) > 0 {
+		return parts
+	}
+	return []string{path}
+}
+
+// resumedWith runs the job and returns its notices.
+func resumedWith(t *testing.T, c orchestrator.Config) (notices string, err error) {
+	t.Helper()
+	watch(&c, func(_ string, _ int, e orchestrator.Event) {
+		if e, ok := e.(orchestrator.Notice); ok {
+			notices += e.Text + "\n"
+		}
+	})
+	_, err = run(t, c)
+	return notices, err
+}
+
+// TestDamagedOutputIsComputedAgain: whatever happened to the unfinished output
+// between two runs, the finished one is right; found before the work starts, or
+// beside it.
+func TestDamagedOutputIsComputedAgain(t *testing.T) {
+	t.Parallel()
+	for _, parts := range []bool{false, true} {
+		for name, damage := range map[string]func(path string) error{
+			"flipped": func(path string) error {
+				data, err := os.ReadFile(path)
+				if err == nil {
+					data[0] ^= 4 // surely durable
+					err = os.WriteFile(path, data, 0o666)
+				}
+				return err
+			},
+			"removed": os.Remove,
+		} {
+			for _, beside := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, parts %t, beside %t", name, parts, beside), func(t *testing.T) {
+					t.Parallel()
+					d, c, want := durableJob(t, parts)
+					if err := damage(durableFiles(t, c)[0]); err != nil {
+						t.Fatal(err)
+					}
+					if beside {
+						c = orchestrator.WithOutputCheckBeside(c)
+					}
+					notices, err := resumedWith(t, c)
+					if err != nil {
+						t.Fatalf("%v\n%s", err, d.logs())
+					}
+					if !strings.Contains(notices, "was damaged") {
+						t.Errorf("notices: %q", notices)
+					}
+					if diff := cmp.Diff(want, results(d, c)); diff != "" {
+						t.Error(diff)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestCompleteOutputIsChecked: a job that only lacked its output's name does not get
+// it for bytes that it has not written.
+func TestCompleteOutputIsChecked(t *testing.T) {
+	t.Parallel()
+	d, c := execJob(t)
+	mark := fmt.Sprintf("checked-%d", os.Getpid())
+	if end := startDriver(t, driverOf(t, c), mark, crash.Variable+"=complete").wait(t); !end.killed {
+		t.Fatalf("ended: %s", end)
+	}
+	edit(t, jobFolder(c)+"/output.partial", func(b []byte) []byte { b[len(b)-3] ^= 1; return b })
+	mustRun(t, d, c)
+	if d.read("out.jsonl") != numbered(300) {
+		t.Error("output differs")
+	}
+}
+
+// TestUnreadableJournalIsKept: an error that is not "there is no such file" deletes
+// nothing.
+func TestUnreadableJournalIsKept(t *testing.T) {
+	t.Parallel()
+	d, c := execJob(t)
+	interrupt(t, c, "chunk_done", 3)
+	journal := jobFolder(c) + "/journal"
+	if err := os.Rename(journal, journal+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("journal", journal); err != nil { // ELOOP, for root too
+		t.Fatal(err)
+	}
+	before := tree(jobFolder(c))
+	_, err := run(t, c)
+	wantFault(t, err, fault.Storage, "journal")
+	if diff := cmp.Diff(before, tree(jobFolder(c))); diff != "" {
+		t.Errorf("what was done is touched: %s", diff)
+	}
+	if err := os.Rename(journal+".aside", journal); err != nil {
+		t.Fatal(err)
+	}
+	goesOn(t, d, c)
+}
+
+// TestJournalGapIsReported: a hole in the unsynced tail of the journal costs the
+// work behind it, and the user hears of it.
+func TestJournalGapIsReported(t *testing.T) {
+	t.Parallel()
+	v := &variant{name: "gap", records: 480, change: func(jobDir, *orchestrator.Config) {}}
+	want := v.undisturbed(t)
+	d, c := v.start(t)
+	c.Checkpoint = 20 * time.Millisecond
+	job := driverOf(t, c)
+	job.DurableEvery = time.Hour // so that nothing is synced
+	mark := fmt.Sprintf("gap-%d", os.Getpid())
+	if end := startDriver(t, job, mark, crash.Variable+"=part-written:10").wait(t); !end.killed {
+		t.Fatalf("ended: %s", end)
+	}
+	awaitGone(t, mark)
+	edit(t, jobFolder(c)+"/journal", func(b []byte) []byte {
+		lines := strings.SplitAfter(string(b), "\n")
+		lines[3] = strings.Repeat("\x00", len(lines[3]))
+		return []byte(strings.Join(lines, ""))
+	})
+	notices, err := resumedWith(t, c)
+	if err != nil || !strings.Contains(notices, "the journal is damaged behind its last durable point") {
+		t.Fatalf("%v, notices %q", err, notices)
+	}
+	if diff := cmp.Diff(want, results(d, c)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOutputRemovedMeanwhile: a job whose unfinished output somebody removes says so,
+// and the same command computes the lost records again.
+func TestOutputRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, parts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("parts %t", parts), func(t *testing.T) {
+			t.Parallel()
+			in := numbered(400)
+			d := newJobDir(t, in)
+			c := slowJob(d)
+			if parts {
+				c.Output, c.PartBytes = d.join("out")+"/", 300
+			}
+			_, _, err := disturbed(t, c, func() { _ = os.Remove(durableFiles(t, c)[0]) })
+			wantFault(t, err, fault.Storage, "was removed while the job ran", "the same command")
+			mustRun(t, d, c)
+			got := ""
+			for _, path := range finishedFiles(c) {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += string(data)
+			}
+			if got != in {
+				t.Error("output differs")
+			}
+		})
+	}
+}
+
+func finishedFiles(c orchestrator.Config) []string {
+	if parts, _ := filepath.Glob(c.Output + "part-*"); strings.HasSuffix(c.Output, "/") {
+		return parts
+	}
+	return []string{c.Output}
+}
