@@ -78,6 +78,8 @@ func (c Config) heat(slowdown Optional[int]) (l levels, tooHot float64) {
 	return levels{float64(all[0]), float64(all[1]), float64(all[2])}, float64(all[3])
 }
 
+func (c Config) stays() stays { return stays{usual: c.ThrottleCooldown, critical: c.CriticalPause} }
+
 func (c Config) memory() levels {
 	return levels{float64(c.MemoryOptimal), float64(c.MemoryNormal), float64(c.MemoryCritical)}
 }

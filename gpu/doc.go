@@ -11,7 +11,8 @@
 // slots.
 //
 //	NVML ──► sampler ──► Sample ──► ladders (heat, memory) ──► State ──► pace
-//	         (a thread)     └─► history, trend, totals           └─► events
+//	         (a thread      └─► history, trend, totals           └─► events
+//	         per device)
 //
 // Three rules stand behind everything here:
 //
@@ -25,8 +26,9 @@
 //     the tokens 4 and 6.
 //   - A hung driver must not hang the job. All NVML calls of one inventory run
 //     on one thread of their own, which is given up on after Options.Timeout;
-//     those of WatchXids and those of a Monitor on others. A device of which
-//     nothing can be learned may go at full speed.
+//     those of WatchXids on another, and those of a Monitor on one per device. A
+//     device that was never seen may go at full speed; one that is no longer seen
+//     never becomes faster than it was.
 //
 // The package does not touch CUDA, starts no process and sets no variable: it
 // says what to set. A MIG instance is a device of its own; a GPU in MIG mode is

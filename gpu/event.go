@@ -21,7 +21,15 @@ const (
 	// Overheat: it is above the temperature at which it slows itself; its chunk is
 	// to be handed back at once.
 	Overheat EventKind = "overheat"
+	// Unseen: its temperature cannot be read any more. It keeps its state for as long
+	// as that lasts at the least, and does not become faster.
+	Unseen EventKind = "unseen"
+	// Seen: its temperature can be read again.
+	Seen EventKind = "seen"
 )
+
+// eventKinds are all of them, in the order in which one sample reports them.
+var eventKinds = []EventKind{Unseen, Seen, StateChange, Throttle, Resume, BecameCritical, Overheat}
 
 // Event is a change that a Monitor has seen.
 type Event struct {
@@ -34,7 +42,7 @@ type Event struct {
 	Pace        float64           `json:"pace"`
 	Temperature Optional[int]     `json:"temperature_c,omitzero"`
 	Memory      Optional[float64] `json:"memory_percent,omitzero"`
-	// Problem is why the device is not monitored any more.
+	// Problem is why the device is not monitored.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -49,21 +57,20 @@ func (e Event) String() string {
 
 // changes lists what is different, in the order in which it is told.
 func changes(before, after *watched, now time.Time) []Event {
+	happened := map[EventKind]bool{
+		Unseen:         after.unseen() && !before.unseen(),
+		Seen:           before.unseen() && !after.unseen() && !after.lost,
+		StateChange:    after.state != before.state,
+		Throttle:       after.slow() && !before.slow(),
+		Resume:         before.slow() && !after.slow(),
+		BecameCritical: after.state == Critical && before.state != Critical,
+		Overheat:       after.tooHot && !before.tooHot,
+	}
 	var kinds []EventKind
-	if before.state != after.state {
-		kinds = append(kinds, StateChange)
-	}
-	switch slow, was := after.state >= Throttled, before.state >= Throttled; {
-	case slow && !was:
-		kinds = append(kinds, Throttle)
-	case was && !slow && !after.lost:
-		kinds = append(kinds, Resume)
-	}
-	if after.state == Critical && before.state != Critical {
-		kinds = append(kinds, BecameCritical)
-	}
-	if after.tooHot && !before.tooHot {
-		kinds = append(kinds, Overheat)
+	for _, kind := range eventKinds {
+		if happened[kind] {
+			kinds = append(kinds, kind)
+		}
 	}
 	events := make([]Event, len(kinds))
 	for i, kind := range kinds {
@@ -90,7 +97,7 @@ func (m *Monitor) On(kind EventKind, f func(Event)) {
 
 // OnAny has f called for every event.
 func (m *Monitor) OnAny(f func(Event)) {
-	for _, kind := range []EventKind{StateChange, Throttle, Resume, BecameCritical, Overheat} {
+	for _, kind := range eventKinds {
 		m.On(kind, f)
 	}
 }

@@ -37,7 +37,7 @@ type fakeMachine struct {
 	events    chan fakeEvent
 
 	mu      sync.Mutex
-	up      bool
+	users   int // Inits without a Shutdown
 	broken  bool
 	calls   []string
 	ended   chan struct{} // closed by Shutdown
@@ -62,7 +62,7 @@ func (m *fakeMachine) call(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls = append(m.calls, name)
-	if m.broken || !m.up && name != "Init" {
+	if m.broken || m.users == 0 && name != "Init" {
 		m.t.Errorf("%s called without a successful Init: the real library would end the process", name)
 	}
 }
@@ -80,7 +80,9 @@ func (m *fakeMachine) Init() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.broken, m.up = m.initErr != nil, m.initErr == nil
+	if m.broken = m.initErr != nil; !m.broken {
+		m.users++
+	}
 	return m.initErr
 }
 
@@ -88,7 +90,7 @@ func (m *fakeMachine) Shutdown() error {
 	m.call("Shutdown")
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.up = false
+	m.users--
 	m.endOnce.Do(func() { close(m.ended) })
 	return nil
 }

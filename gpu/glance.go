@@ -13,11 +13,12 @@ type Glance struct {
 	// UNAVAILABLE for one that does not answer. It is that of the moment: a Monitor's
 	// does not fall as soon.
 	State string `json:"state"`
-	// Lost says why it does not answer.
-	Lost string `json:"lost,omitempty"`
+	// Lost says why it cannot be used, Problem why it is not known how it is doing.
+	Lost    string `json:"lost,omitempty"`
+	Problem string `json:"problem,omitempty"`
 	// MemoryUsed is in bytes; meaningful where Memory is known.
 	MemoryUsed uint64 `json:"memory_used_bytes"`
-	Sample     Sample `json:"sample"`
+	Sample     Sample `json:"sample,omitzero"`
 }
 
 // Sight is a machine at one moment.
@@ -40,23 +41,20 @@ func Look(ctx context.Context, opts Options) (Sight, error) {
 	m, err := scan(ctx, opts.NVML, opts.Timeout)
 	if errors.Is(err, ErrNoLibrary) || errors.Is(err, ErrNotBuilt) {
 		_, err = withoutNVML(Selection{}, opts, err)
-		return Sight{Note: "no NVIDIA driver"}, err
+		return Sight{GPUs: []Glance{}, Note: "no NVIDIA driver"}, err
 	}
 	if err != nil {
-		return Sight{}, err
+		return Sight{GPUs: []Glance{}}, err
 	}
 	seen := m.shown()
 	devices := make([]Device, len(seen))
 	for i, c := range seen {
 		devices[i] = c.Device
 	}
-	sampler := newSampler(opts.NVML, devices)
+	sampler := newSampler(opts.NVML, devices, realClock{})
 	defer sampler.close()
-	readings, err := sampler.sample(ctx, min(opts.Timeout, lookTimeout))
-	if err != nil { // who looks gets what there is
-		readings = sampler.failed(err)
-	}
-	sight := Sight{DriverVersion: m.driver}
+	readings := sampler.sample(ctx, min(opts.Timeout, lookTimeout), staleTime)
+	sight := Sight{GPUs: []Glance{}, DriverVersion: m.driver}
 	for i, c := range seen {
 		sight.GPUs = append(sight.GPUs, glanceAt(c, readings[i]))
 	}
@@ -78,20 +76,27 @@ func (m machine) shown() []candidate {
 }
 
 func glanceAt(c candidate, r reading) Glance {
-	glance := Glance{Device: c.Device, Sample: r.sample, MemoryUsed: c.Memory - min(c.Memory, c.MemoryFree)}
-	glance.State = glance.state().String()
-	gone := c.gone
-	if gone == nil && errors.Is(r.err, ErrLost) { // between the two
-		gone = r.err
+	glance := Glance{Device: c.Device, MemoryUsed: c.Memory - min(c.Memory, c.MemoryFree)}
+	switch {
+	case c.gone != nil:
+		glance.Lost = c.gone.Error()
+	case errors.Is(r.err, ErrLost): // between the two
+		glance.Lost = r.err.Error()
+	case r.err != nil && !errors.Is(r.err, errSenseless):
+		glance.Problem = r.err.Error()
+	default:
+		glance.Sample = r.sample
+		if err := unreadable(r.sample, false); err != nil {
+			glance.Problem = err.Error()
+		}
 	}
-	if gone != nil {
-		glance.State, glance.Lost = "UNAVAILABLE", gone.Error()
-	}
+	glance.Judge(0)
 	return glance
 }
 
-// state is by the thresholds of a Monitor without a configuration.
-func (g Glance) state() State {
+// Judge sets State by the thresholds of a Monitor without a configuration. Of the
+// memory in use, own bytes are held by those who are meant to: they are no danger.
+func (g *Glance) Judge(own uint64) {
 	c := DefaultConfig()
 	state := Optimal
 	if celsius, known := g.Sample.Temperature.Get(); known {
@@ -99,7 +104,11 @@ func (g Glance) state() State {
 		state = heat.of(float64(celsius))
 	}
 	if g.Memory > 0 {
-		state = max(state, c.memory().of(100*float64(g.MemoryUsed)/float64(g.Memory)))
+		others := g.MemoryUsed - min(g.MemoryUsed, own)
+		state = max(state, c.memory().of(100*float64(others)/float64(g.Memory)))
 	}
-	return state
+	if g.Lost != "" || g.Problem != "" && state < Throttled {
+		state = Unavailable
+	}
+	g.State = state.String()
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -51,14 +52,17 @@ func TestLookWithoutDriver(t *testing.T) {
 func TestGlanceState(t *testing.T) {
 	for celsius, want := range map[int]string{40: "OPTIMAL", 65: "NORMAL", 75: "THROTTLED", 85: "CRITICAL"} {
 		g := Glance{Sample: Sample{Temperature: Some(celsius)}}
-		if got := g.state().String(); got != want {
-			t.Errorf("%d: %s, want %s", celsius, got, want)
+		if g.Judge(0); g.State != want {
+			t.Errorf("%d: %s, want %s", celsius, g.State, want)
 		}
 	}
 	for used, want := range map[uint64]string{69: "OPTIMAL", 70: "NORMAL", 85: "THROTTLED", 95: "CRITICAL"} {
 		g := Glance{Device: Device{Memory: 100}, MemoryUsed: used}
-		if got := g.state().String(); got != want {
-			t.Errorf("%d %% of memory: %s, want %s", used, got, want)
+		if g.Judge(0); g.State != want {
+			t.Errorf("%d %% of memory: %s, want %s", used, g.State, want)
+		}
+		if g.Judge(used); g.State != "OPTIMAL" {
+			t.Errorf("%d %% of memory, all of it our own: %s", used, g.State)
 		}
 	}
 }
@@ -67,7 +71,8 @@ func TestGlanceState(t *testing.T) {
 const lookMode = "GPU_TEST_LOOK"
 
 func lookMain() int {
-	sight, err := Look(context.Background(), Options{})
+	timeout, _ := time.ParseDuration(os.Getenv("GPU_TEST_TIMEOUT")) // none: the default
+	sight, err := Look(context.Background(), Options{Timeout: timeout})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

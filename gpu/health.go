@@ -10,14 +10,16 @@ type Health struct {
 	Device Device    `json:"device"`
 	State  State     `json:"state"`
 	Since  time.Time `json:"since,omitzero"` // of the state
-	// Problem is why the device is not monitored; empty if it is.
+	// Problem is why the device is not monitored; empty if it is. A device that was
+	// monitored before keeps its state for a while, and never becomes faster.
 	Problem string `json:"problem,omitempty"`
 	// Pace is the share of the time in which the device may compute; 0: it pauses.
 	Pace float64 `json:"pace"`
 	// TooHot says that it is above the temperature at which it would slow itself.
 	TooHot bool `json:"too_hot,omitempty"`
-	// Sample is the last one; of a device that is not monitored, the last there was.
-	Sample Sample `json:"sample"`
+	// Sample is the last there was, Stale that it is older than the last round.
+	Sample Sample `json:"sample,omitzero"`
+	Stale  bool   `json:"stale,omitempty"`
 	// MemoryPercent is how full the memory is, without what the job itself holds.
 	MemoryPercent Optional[float64] `json:"memory_percent,omitzero"`
 	// Framework is what the job's kernels said of their memory.
@@ -59,7 +61,8 @@ type watched struct {
 	pace    float64
 	tooHot  bool
 	problem error
-	lost    bool
+	stale   bool // the last round brought no sample
+	lost    bool // the driver says so
 
 	history   history
 	last      Sample
@@ -81,7 +84,7 @@ type watched struct {
 func (w *watched) health(now time.Time) Health {
 	h := Health{
 		Device: w.device, State: w.state, Since: w.since, Pace: w.pace, TooHot: w.tooHot,
-		Sample: w.last.clone(), MemoryPercent: w.percent, Framework: w.framework,
+		Sample: w.last.clone(), Stale: w.stale, MemoryPercent: w.percent, Framework: w.framework,
 		Xids: maps.Clone(w.xids), Trend: w.history.trend(now), Total: w.totals(now),
 	}
 	if w.problem != nil {
@@ -89,6 +92,30 @@ func (w *watched) health(now time.Time) Health {
 	}
 	return h
 }
+
+// shown is the state that others are told: the worse of the two, but UNAVAILABLE if
+// its heat is not known where it should be. A device that never told a temperature,
+// and need not, is judged by its memory.
+func (w *watched) shown() State {
+	state := w.heat.state
+	if w.memory.state > state && !w.memory.blind {
+		state = w.memory.state
+	}
+	hidden := w.heat.blind || w.heat.state == Unavailable && w.problem != nil
+	switch {
+	case w.lost, hidden && (w.memory.state < Throttled || w.memory.blind):
+		return Unavailable
+	case w.heat.state == Unavailable && w.memory.blind:
+		return Unavailable
+	}
+	return state
+}
+
+// slow reports whether the device is held back, seen or not.
+func (w *watched) slow() bool { return max(w.heat.state, w.memory.state) >= Throttled }
+
+// unseen reports whether its temperature was known and is not any more.
+func (w *watched) unseen() bool { return !w.heat.lost.IsZero() && !w.lost }
 
 // totals are the figures up to now. Since the last round the device went at the
 // pace it had.

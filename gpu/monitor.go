@@ -7,10 +7,21 @@ import (
 	"time"
 )
 
-// sampleTimeout is how long the driver may take for a sample of all devices. A
-// healthy one takes some 10 ms; one that wakes its cards up for it, seconds, in
-// which devices count as not monitored.
-const sampleTimeout = 2 * time.Second
+const (
+	// sampleTimeout is how long the driver may take for a sample. A healthy one takes
+	// some 10 ms; one that wakes its card up for it, seconds, in which the device
+	// counts as not monitored.
+	sampleTimeout = 2 * time.Second
+	// A sample that took longer is used when it comes, unless it is older than
+	// staleRounds intervals, and in any case than staleTime.
+	staleRounds = 2
+	staleTime   = 20 * time.Second
+)
+
+// staleAfter is the age from which on a sample says nothing of now.
+func staleAfter(interval, timeout time.Duration) time.Duration {
+	return min(staleTime, staleRounds*max(interval, timeout))
+}
 
 // Clock is the time, for tests.
 type Clock interface {
@@ -40,13 +51,15 @@ type MonitorOptions struct {
 	OnLost   func(Device)
 	// Clock is the time; default the real one.
 	Clock Clock
-	// Timeout bounds the driver's calls of one round; default 2 s.
+	// Timeout bounds the driver's calls of one round, for each device; default 2 s.
 	Timeout time.Duration
 }
 
-// Monitor watches how devices are doing and says how fast each may go. A driver
-// that hangs, or does not tell, makes devices Unavailable, which may go at full
-// speed: it never holds a job up.
+// Monitor watches how devices are doing and says how fast each may go. A driver that
+// hangs or fails for one device does not affect the others, and never holds a job up:
+// a device that was never seen goes at full speed. One that was, and is not any more,
+// keeps its state for as long as that lasts at the least, becomes Unavailable then,
+// and never becomes faster by it, except that a pause turns into half speed.
 //
 // All methods are safe for concurrent use, Poll and Run excepted: one of them, on
 // one goroutine.
@@ -95,7 +108,7 @@ func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 		}
 		m.devices = append(m.devices, w)
 	}
-	m.sampler = newSampler(options.NVML, devices)
+	m.sampler = newSampler(options.NVML, devices, options.Clock)
 	return m, nil
 }
 
@@ -116,12 +129,10 @@ func (m *Monitor) Run(ctx context.Context) {
 
 // Poll takes a sample of every device now and tells what has changed.
 func (m *Monitor) Poll(ctx context.Context) {
-	readings, err := m.sampler.sample(ctx, m.options.Timeout)
+	timeout := m.options.Timeout
+	readings := m.sampler.sample(ctx, timeout, staleAfter(m.Config().Interval, timeout))
 	if ctx.Err() != nil {
 		return
-	}
-	if err != nil {
-		readings = m.sampler.failed(err)
 	}
 	host := m.host.read()
 	now := m.options.Clock.Now()
@@ -154,19 +165,18 @@ func (m *Monitor) Poll(ctx context.Context) {
 func (m *Monitor) judge(w *watched, r reading, now time.Time) []Event {
 	before := *w
 	w.total, w.counted = w.totals(now), now
-	w.problem = r.err
+	w.problem, w.stale = r.err, r.err != nil
 	if r.err == nil {
-		r.sample.Time = now
 		w.note(r.sample)
 		w.last = r.sample
 		w.history.add(r.sample, m.config.HistorySize)
 		m.climb(w, r.sample, now)
 	} else {
-		w.heat.forget()
-		w.memory.forget()
-		w.tooHot, w.percent = false, Optional[float64]{}
+		w.heat.lose(now, m.config.stays())
+		w.memory.lose(now, m.config.stays())
+		w.percent = Optional[float64]{}
 	}
-	if w.state = max(w.heat.state, w.memory.state); w.state != before.state {
+	if w.state = w.shown(); w.state != before.state {
 		w.since = now
 	}
 	w.pace = m.options.Profile.pace(w.heat.state, w.memory.state)
@@ -178,23 +188,34 @@ func (m *Monitor) climb(w *watched, s Sample, now time.Time) {
 	c := m.config
 	if celsius, known := s.Temperature.Get(); known {
 		l, limit := c.heat(s.Slowdown)
-		w.heat.move(now, float64(celsius), l, c.ThrottleCooldown, c.CriticalPause)
+		w.heat.move(now, float64(celsius), l, c.stays())
 		// It stays too hot until it is clearly below: the event is for a change.
 		w.tooHot = float64(celsius) > limit || w.tooHot && float64(celsius) > limit-hysteresis
 	} else {
-		w.heat.forget()
-		w.tooHot = false
+		w.heat.lose(now, c.stays())
+		w.problem = unreadable(s, w.heat.state != Unavailable)
 	}
 	w.percent = Optional[float64]{}
 	memory, _ := s.Memory.Get()
 	foreign, known := w.foreign(s, m.options.Own).Get()
 	if !known || memory.Total == 0 {
-		w.memory.forget()
+		w.memory.lose(now, c.stays())
 		return
 	}
 	percent := 100 * float64(foreign) / float64(memory.Total)
 	w.percent = Some(percent)
-	w.memory.move(now, percent, c.memory(), c.ThrottleCooldown, c.CriticalPause)
+	w.memory.move(now, percent, c.memory(), c.stays())
+}
+
+// unreadable is why a sample has no temperature, nil for a device that has no sensor.
+func unreadable(s Sample, hadOne bool) error {
+	switch {
+	case s.TemperatureError != "":
+		return errors.New("its temperature cannot be read: " + s.TemperatureError)
+	case hadOne:
+		return errors.New("the driver no longer reports its temperature")
+	}
+	return nil
 }
 
 // find returns a device; the caller holds m.mu.

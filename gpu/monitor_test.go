@@ -188,8 +188,8 @@ func TestEightGPUs(t *testing.T) {
 	}
 }
 
-// A driver that hangs makes devices unmonitored, not the job hung; when it comes
-// back, so do they.
+// A driver that hangs is not called again. Its devices keep their states until it is
+// back.
 func TestHungDriver(t *testing.T) {
 	machine := gputest.New(2)
 	w := newWatch(t, machine, nil)
@@ -205,10 +205,10 @@ func TestHungDriver(t *testing.T) {
 	release := machine.Hang()
 	events := strings.Join(w.poll(3*time.Second), " ")
 	h := w.health(0)
-	if h.State != gpu.Unavailable || h.Pace != 1 || h.Problem != "the NVIDIA driver does not answer" || h.Sample.Temperature.Or(0) != 88 {
+	if h.State != gpu.Critical || h.Pace != 0 || h.Problem != "the NVIDIA driver does not answer" || h.Sample.Temperature.Or(0) != 88 || !h.Stale {
 		t.Errorf("while it hangs: %+v", h)
 	}
-	if !strings.HasPrefix(events, "state_change resume") || w.events[0].Problem == "" {
+	if events != "unseen unseen" || w.events[0].Problem == "" {
 		t.Errorf("events %q: %+v", events, w.events)
 	}
 	before := machine.Calls()
@@ -217,9 +217,7 @@ func TestHungDriver(t *testing.T) {
 		t.Error("a driver that hangs was called again")
 	}
 	release()
-	for w.health(0).State != gpu.Critical {
-		w.poll(3 * time.Second)
-	}
+	w.until(func() bool { return w.seen() })
 }
 
 func TestDriverThatDoesNotWork(t *testing.T) {

@@ -10,7 +10,10 @@ import (
 )
 
 // senses makes the calls of one sample, and none after the GPU was lost.
-type senses struct{ lost error }
+type senses struct {
+	lost   error
+	failed error // of the last call; nil also for what the GPU does not support
+}
 
 // ask makes a call, if the driver's library has it.
 func ask[T any](s *senses, symbol string, call func() (T, nvml.Return)) Optional[T] {
@@ -18,9 +21,13 @@ func ask[T any](s *senses, symbol string, call func() (T, nvml.Return)) Optional
 		return Optional[T]{}
 	}
 	value, ret := call()
+	s.failed = nil
 	if err := asError(ret); err != nil {
-		if errors.Is(err, ErrLost) {
+		switch {
+		case errors.Is(err, ErrLost):
 			s.lost = err
+		case ret != nvml.ERROR_NOT_SUPPORTED:
+			s.failed = err
 		}
 		return Optional[T]{}
 	}
@@ -64,6 +71,9 @@ func (h handle) senseHeat(s *senses, sample *Sample) {
 	sample.Temperature = convert(ask(s, "nvmlDeviceGetTemperature", func() (uint32, nvml.Return) {
 		return h.device.GetTemperature(nvml.TEMPERATURE_GPU)
 	}), number)
+	if s.failed != nil {
+		sample.TemperatureError = s.failed.Error()
+	}
 	sample.Slowdown = threshold(nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)
 	sample.Shutdown = threshold(nvml.TEMPERATURE_THRESHOLD_SHUTDOWN)
 	sample.Fan = convert(ask(s, "nvmlDeviceGetFanSpeed", h.device.GetFanSpeed), number)

@@ -9,8 +9,11 @@ import (
 // Sample is how a device is doing at one moment. Of a MIG instance the memory and
 // the processes are its own; the rest is its parent's.
 type Sample struct {
-	Time        time.Time     `json:"time"`
+	Time        time.Time     `json:"time,omitzero"`
 	Temperature Optional[int] `json:"temperature_c,omitzero"`
+	// TemperatureError is why the temperature of a device that has a sensor could not
+	// be read.
+	TemperatureError string `json:"temperature_error,omitempty"`
 	// Slowdown is the temperature at which the card slows itself, Shutdown that at
 	// which it turns itself off.
 	Slowdown Optional[int] `json:"slowdown_c,omitzero"`

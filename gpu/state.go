@@ -14,7 +14,7 @@ type State uint8
 // The states. Which temperatures and memory shares they stand for is in
 // docs/monitoring.md.
 const (
-	Unavailable State = iota // not monitored: nothing is known, and nothing is slowed
+	Unavailable State = iota // not monitored: its pace is the last that was safe, full if none was needed
 	Optimal
 	Normal
 	Throttled
@@ -110,26 +110,50 @@ func (l levels) held(value float64) State {
 }
 
 // ladder is a state that rises at once, as high as need be, and falls slowly, one
-// step at a time.
+// step at a time. Without a value it never falls below what it was last seen at,
+// except that a pause ends: see lose.
 type ladder struct {
-	state State
+	state State // Unavailable: there never was a value
 	since time.Time
+	lost  time.Time // since when there is no value; zero: there is one, or never was
+	blind bool      // there has been none for longer than the state lasts
 }
 
-// move takes a new value. Stays are how long a state lasts at the least, Critical
-// longer than others.
-func (d *ladder) move(now time.Time, value float64, l levels, stay, stayCritical time.Duration) {
-	least := stay
-	if d.state == Critical {
-		least = stayCritical
+// stays are how long a state lasts at the least.
+type stays struct{ usual, critical time.Duration }
+
+func (s stays) of(state State) time.Duration {
+	if state == Critical {
+		return s.critical
 	}
+	return s.usual
+}
+
+// move takes a new value.
+func (d *ladder) move(now time.Time, value float64, l levels, stay stays) {
+	d.lost, d.blind = time.Time{}, false
 	switch up := l.of(value); {
 	case up > d.state:
 		d.state, d.since = up, now
-	case l.held(value) < d.state && now.Sub(d.since) >= least:
+	case l.held(value) < d.state && now.Sub(d.since) >= stay.of(d.state):
 		d.state, d.since = d.state-1, now
 	}
 }
 
-// forget is for a value that is not told any more.
-func (d *ladder) forget() { *d = ladder{} }
+// lose is for a value that cannot be read any more. The state is held for as long as
+// it lasts at the least. After that nothing is known: a device that paused goes on
+// with caution, as if it were THROTTLED, and no device becomes faster.
+func (d *ladder) lose(now time.Time, stay stays) {
+	if d.state == Unavailable {
+		return
+	}
+	if d.lost.IsZero() {
+		d.lost = now
+	}
+	if !d.blind && now.Sub(d.lost) >= stay.of(d.state) {
+		d.blind = true
+		if d.state == Critical {
+			d.state, d.since = Throttled, now
+		}
+	}
+}

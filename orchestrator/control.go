@@ -252,6 +252,8 @@ func (s *slotState) snapshot(slot Slot, ready time.Time, paused bool) WorkerSnap
 		w.Phase = PhaseRetired
 	case s.worker != nil && ready.IsZero():
 		w.Phase = PhaseOpening
+	case s.pace == 0: // its device is too hot
+		w.Phase = PhasePaused
 	case s.size > 0:
 		w.Phase = PhaseComputing
 	case paused:

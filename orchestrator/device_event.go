@@ -3,7 +3,7 @@ package orchestrator
 import "github.com/gpurun/gpurun/gpu"
 
 // DeviceEvent: a device's state has changed. Its name is that of what happened:
-// state_change, throttle, resume, critical or overheat.
+// state_change, throttle, resume, critical, overheat, unseen or seen.
 type DeviceEvent struct {
 	Kind   gpu.EventKind `json:"-"`
 	Device string        `json:"device"`
@@ -13,7 +13,7 @@ type DeviceEvent struct {
 	Pace        float64               `json:"pace"`
 	Temperature gpu.Optional[int]     `json:"temperature_c,omitzero"`
 	Memory      gpu.Optional[float64] `json:"memory_percent,omitzero"`
-	// Problem is why the device is not monitored any more.
+	// Problem is why the device is not monitored.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -29,7 +29,7 @@ type DeviceSample struct {
 	// Framework is what the kernels' framework holds of the memory, as they say.
 	Framework gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
 	Throttle  gpu.Optional[gpu.Reasons]         `json:"throttle_reasons,omitzero"`
-	// Problem is why nothing is known of it.
+	// Problem is why its temperature, or anything of it, is not known.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func newDeviceEvent(e gpu.Event) DeviceEvent {
 
 func newDeviceSample(h gpu.Health) DeviceSample {
 	sample := DeviceSample{Device: h.Device.String(), State: h.State, Pace: h.Pace, Problem: h.Problem}
-	if h.Problem == "" {
+	if !h.Stale {
 		s := h.Sample
 		sample.Temperature, sample.Utilization, sample.Memory = s.Temperature, s.Utilization, s.Memory
 		sample.Power, sample.Throttle, sample.Framework = s.Power, s.Throttle, h.Framework

@@ -25,14 +25,20 @@ func (h handle) lost() error {
 	return nil
 }
 
-// with looks at the card in one call of the driver.
+// with looks at the card in one call of the driver. A call that hung answers what
+// was true when it was made.
 func (h handle) with(look func(*Card)) error {
 	h.machine.enter()
 	defer h.machine.mu.Unlock()
+	card := h.machine.cards[h.index]
+	before := *card
+	if h.machine.await(h.index) {
+		card = &before
+	}
 	if err := h.lost(); err != nil {
 		return err
 	}
-	look(h.machine.cards[h.index])
+	look(card)
 	return nil
 }
 

@@ -37,6 +37,7 @@ type Card struct {
 	Instances []Instance
 
 	worked int
+	hang   chan struct{} // calls about the card wait until it is closed; nil: they do not
 }
 
 // Instance is a MIG instance of a card.
@@ -46,7 +47,14 @@ type Instance struct {
 }
 
 // Temperature sets the card's temperature.
-func (c *Card) Temperature(celsius int) { c.Sample.Temperature = gpu.Some(celsius) }
+func (c *Card) Temperature(celsius int) {
+	c.Sample.Temperature, c.Sample.TemperatureError = gpu.Some(celsius), ""
+}
+
+// Unreadable makes reading the temperature fail.
+func (c *Card) Unreadable(why string) {
+	c.Sample.Temperature, c.Sample.TemperatureError = gpu.Optional[int]{}, why
+}
 
 // Use sets how much of the memory is used, in GiB.
 func (c *Card) Use(gib uint64) {
@@ -178,6 +186,33 @@ func (m *Machine) Hang() (release func()) {
 	}
 }
 
+// HangCard makes every call about one card hang until the returned function is
+// called. A call that hung answers what was true when it was made.
+func (m *Machine) HangCard(card int) (release func()) {
+	hang := make(chan struct{})
+	m.Change(card, func(c *Card) { c.hang = hang })
+	return func() {
+		m.Change(card, func(c *Card) {
+			if c.hang == hang {
+				c.hang = nil
+			}
+		})
+		close(hang)
+	}
+}
+
+// await waits while a card hangs, and reports whether it did; the caller holds m.mu.
+func (m *Machine) await(card int) (hung bool) {
+	for m.cards[card].hang != nil {
+		hang := m.cards[card].hang
+		m.mu.Unlock()
+		<-hang
+		m.mu.Lock()
+		hung = true
+	}
+	return hung
+}
+
 // Calls is how many calls were made.
 func (m *Machine) Calls() int {
 	m.mu.Lock()
@@ -252,6 +287,7 @@ func (m *Machine) Count() (int, error) {
 func (m *Machine) Device(index int) (gpu.Handle, error) {
 	m.enter()
 	defer m.mu.Unlock()
+	m.await(index)
 	if m.cards[index].Lost {
 		return nil, gpu.ErrLost
 	}

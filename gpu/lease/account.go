@@ -33,7 +33,7 @@ type Account struct {
 func Count(gpus []GPU, leases []Lease, limits Limits) []Account {
 	accounts := make([]Account, len(gpus))
 	for i, g := range gpus {
-		a := Account{GPU: g, Label: g.Label, Total: g.Total, Reserve: limits.Reserve}
+		a := Account{GPU: g, Label: g.Label, Total: g.Total, Reserve: limits.Reserve, Leases: []Lease{}}
 		if limits.Memory > 0 {
 			a.Total = min(a.Total, limits.Memory)
 		}

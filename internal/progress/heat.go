@@ -13,6 +13,7 @@ type heat struct {
 	name    string
 	celsius int
 	known   bool
+	unseen  bool    // it is not known how hot it is, where it should be
 	pace    float64 // the share of the time in which it may compute
 }
 
@@ -22,7 +23,7 @@ func (s *state) warm(e orchestrator.DeviceSample) {
 		for i := range d.heat {
 			if h := &d.heat[i]; h.name == e.Device {
 				h.celsius, h.known = e.Temperature.Get()
-				h.pace = e.Pace
+				h.pace, h.unseen = e.Pace, e.Problem != ""
 			}
 		}
 	}
@@ -33,7 +34,7 @@ func (s *state) warm(e orchestrator.DeviceSample) {
 func (d *deviceState) hottest() heat {
 	worst := heat{pace: 1}
 	for _, h := range d.heat {
-		if h.pace < worst.pace || h.pace == worst.pace && h.known && (!worst.known || h.celsius > worst.celsius) {
+		if h.pace < worst.pace || h.pace == worst.pace && !worst.unseen && (h.unseen || h.known && (!worst.known || h.celsius > worst.celsius)) {
 			worst = h
 		}
 	}
@@ -42,14 +43,20 @@ func (d *deviceState) hottest() heat {
 
 // degrees is the temperature for a person, "" if it is not known.
 func (h heat) degrees() string {
-	if !h.known {
+	switch {
+	case h.unseen:
+		return notMonitored
+	case !h.known:
 		return ""
 	}
 	return fmt.Sprintf("%d°C", h.celsius)
 }
 
+// notMonitored stands for the temperature of a GPU that should tell it and does not.
+const notMonitored = "not monitored"
+
 // over puts the heat into what a worker is at: "computing, 71°C", "slowed, 84°C",
-// "paused, 91°C".
+// "paused, not monitored".
 func (h heat) over(status string) string {
 	at, _, _ := strings.Cut(status, " ")
 	switch {
@@ -64,21 +71,25 @@ func (h heat) over(status string) string {
 	return status
 }
 
-// heatText is what a line tells of the heat: who is slowed, else how hot the
-// hottest is; "" if nobody tells.
+// heatText is what a line tells of the heat: who is slowed or not monitored, else how
+// hot the hottest is; "" if nobody tells.
 func (s *state) heatText() string {
 	var slowed []string
 	var top heat
 	for _, d := range s.devices {
 		h := d.hottest()
-		if h.known && (!top.known || h.celsius > top.celsius) {
+		if h.known && !h.unseen && (!top.known || h.celsius > top.celsius) {
 			top = h
 		}
 		switch {
 		case h.pace == 0:
 			slowed = append(slowed, strings.TrimSpace(h.name+" "+h.over("")))
+		case h.pace < 1 && h.unseen:
+			slowed = append(slowed, h.name+" slowed, "+h.degrees())
 		case h.pace < 1:
 			slowed = append(slowed, strings.Join(strings.Fields(h.name+" "+h.degrees()+" slowed"), " "))
+		case h.unseen:
+			slowed = append(slowed, h.name+" "+h.degrees())
 		}
 	}
 	switch {
@@ -107,16 +118,31 @@ func heatNotice(e orchestrator.DeviceEvent) string {
 		}
 	case gpu.Overheat:
 		return fmt.Sprintf("%s is too hot%s: it gives its work back", e.Device, degrees)
+	case gpu.Unseen:
+		return fmt.Sprintf("%s is not monitored: %s%s", e.Device, plain(e.Problem), staysText(e.Pace))
+	case gpu.Seen:
+		return fmt.Sprintf("%s is monitored again%s", e.Device, degrees)
 	case gpu.Resume:
 		if e.Problem == "" {
 			return fmt.Sprintf("%s goes on%s", e.Device, degrees)
 		}
 	case gpu.StateChange:
-		if e.Problem != "" {
-			return fmt.Sprintf("%s is not monitored: %s", e.Device, plain(e.Problem))
+		if e.Problem != "" && e.From == gpu.Critical && e.Pace > 0 {
+			return fmt.Sprintf("%s is still not monitored: %s; it continues at %.0f %% of its speed", e.Device, plain(e.Problem), 100*e.Pace)
 		}
 	}
 	return ""
+}
+
+// staysText is how fast a GPU is from which nothing is heard any more.
+func staysText(pace float64) string {
+	switch pace {
+	case 0:
+		return "; it stays paused"
+	case 1:
+		return ""
+	}
+	return fmt.Sprintf("; it stays at %.0f %% of its speed", 100*pace)
 }
 
 // memoryText says that it is others' memory that a GPU is slowed by.

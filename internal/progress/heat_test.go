@@ -1,10 +1,13 @@
 package progress
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -61,29 +64,83 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	}
 }
 
+// A GPU that is not seen any more is shown as such, not as a cool one.
+func TestUnseenInBarsAndLines(t *testing.T) {
+	s := &script{T: t}
+	var slots []orchestrator.Slot
+	for i := range 3 {
+		slots = append(slots, gpuSlot(i, fmt.Sprintf("GPU %d", i), i))
+	}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 3000, Slots: slots}})
+	for i, pace := range []float64{0, 0.5, 1} {
+		s.at(0, orchestrator.ChunkStarted{Slot: i, Records: 1000},
+			orchestrator.DeviceSample{Device: fmt.Sprintf("GPU %d", i), Pace: pace, Problem: "the NVIDIA driver does not answer"})
+	}
+	for i, want := range []string{"paused, not monitored", "slowed, not monitored", "computing, not monitored"} {
+		if got := s.state.deviceRow(s.state.devices[i], s.now).status; got != want {
+			t.Errorf("GPU %d: %q, want %q", i, got, want)
+		}
+	}
+	if got := s.state.line(s.now); !strings.HasSuffix(got, "GPU 0 paused, not monitored, GPU 1 slowed, not monitored, GPU 2 not monitored") {
+		t.Errorf("line %q", got)
+	}
+}
+
+// While nothing is computed, because all GPUs are too hot or because it was asked to
+// pause, there is no telling when the job will be done.
+func TestNoETAWhilePaused(t *testing.T) {
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 3000, Slots: []orchestrator.Slot{gpuSlot(0, "GPU 0", 0), gpuSlot(1, "GPU 1", 1)}}})
+	s.at(0, orchestrator.ChunkStarted{Slot: 0, Records: 1500}, orchestrator.ChunkStarted{Slot: 1, Records: 1500})
+	s.at(2, orchestrator.Progress{Slot: 0, Chunk: chunk.Counts{Records: 100}, Job: chunk.Counts{Records: 100}, Total: 3000, Records: 1500})
+	s.at(3, orchestrator.Progress{Slot: 0, Chunk: chunk.Counts{Records: 200}, Job: chunk.Counts{Records: 200}, Total: 3000, Records: 1500})
+	for _, step := range []struct {
+		event orchestrator.Event
+		want  string // "ETA" or "paused"
+	}{
+		{heated("GPU 0", 60, 1), "ETA"},
+		{heated("GPU 0", 91, 0), "ETA"},
+		{heated("GPU 1", 91, 0), "paused"},
+		{heated("GPU 1", 80, 0.5), "ETA"},
+		{orchestrator.WorkerLost{Slot: 1, Retired: true, Fault: fault.New(fault.Device, "lost")}, "paused"},
+		{heated("GPU 0", 80, 0.5), "ETA"},
+		{orchestrator.Paused{}, "paused"},
+		{orchestrator.Resumed{}, "ETA"},
+	} {
+		s.at(3, step.event)
+		status, line := s.state.totalRow(s.now).status, s.state.line(s.now)
+		if !strings.HasPrefix(status, step.want) || !strings.Contains(line, "/s, "+step.want) {
+			t.Errorf("after %s: %q and %q, want %s", step.event.EventName(), status, line, step.want)
+		}
+	}
+}
+
 func TestHeatNotices(t *testing.T) {
 	event := func(kind gpu.EventKind, pace float64) orchestrator.DeviceEvent {
 		return orchestrator.DeviceEvent{Kind: kind, Device: "GPU 1", Pace: pace, Temperature: gpu.Some(84), Memory: gpu.Some(10.0)}
 	}
 	byMemory := event(gpu.Throttle, 0.5)
 	byMemory.Memory = gpu.Some(88.0)
-	hung := event(gpu.StateChange, 1)
-	hung.Problem = "the NVIDIA driver does not answer"
-	hungResume := hung
-	hungResume.Kind = gpu.Resume
+	hung := func(kind gpu.EventKind, pace float64) orchestrator.DeviceEvent {
+		return orchestrator.DeviceEvent{Kind: kind, Device: "GPU 1", From: gpu.Critical, Pace: pace, Problem: "the NVIDIA driver does not answer"}
+	}
 	for want, e := range map[string]orchestrator.DeviceEvent{
-		"GPU 1 is slowed to 50 % at 84°C":                                         event(gpu.Throttle, 0.5),
-		"GPU 1 is slowed to 50 % at 84°C, with 88 % of its memory used by others": byMemory,
-		"GPU 1 pauses at 84°C":                                                    event(gpu.BecameCritical, 0),
-		"GPU 1 is too hot at 84°C: it gives its work back":                        event(gpu.Overheat, 0),
-		"GPU 1 goes on at 84°C":                                                   event(gpu.Resume, 1),
-		"GPU 1 is not monitored: the NVIDIA driver does not answer":               hung,
+		"GPU 1 is slowed to 50 % at 84°C":                                                                    event(gpu.Throttle, 0.5),
+		"GPU 1 is slowed to 50 % at 84°C, with 88 % of its memory used by others":                            byMemory,
+		"GPU 1 pauses at 84°C":                                                                               event(gpu.BecameCritical, 0),
+		"GPU 1 is too hot at 84°C: it gives its work back":                                                   event(gpu.Overheat, 0),
+		"GPU 1 goes on at 84°C":                                                                              event(gpu.Resume, 1),
+		"GPU 1 is not monitored: the NVIDIA driver does not answer":                                          hung(gpu.Unseen, 1),
+		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays paused":                         hung(gpu.Unseen, 0),
+		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays at 50 % of its speed":           hung(gpu.Unseen, 0.5),
+		"GPU 1 is still not monitored: the NVIDIA driver does not answer; it continues at 50 % of its speed": hung(gpu.StateChange, 0.5),
+		"GPU 1 is monitored again at 84°C":                                                                   event(gpu.Seen, 0.5),
 	} {
 		if got := notice(e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for _, e := range []orchestrator.DeviceEvent{event(gpu.StateChange, 1), event(gpu.Throttle, 0), event(gpu.BecameCritical, 0.5), hungResume} {
+	for _, e := range []orchestrator.DeviceEvent{event(gpu.StateChange, 1), event(gpu.Throttle, 0), event(gpu.BecameCritical, 0.5), hung(gpu.Resume, 1), hung(gpu.StateChange, 0)} {
 		if got := notice(e); got != "" {
 			t.Errorf("%s is worth no line: %q", e.Kind, got)
 		}

@@ -86,6 +86,8 @@ func (s *state) line(now time.Time) string {
 	}
 	if eta, known := s.eta(now); known {
 		parts = append(parts, "ETA "+etaText(eta))
+	} else if s.end == nil && s.paused() {
+		parts = append(parts, "paused")
 	}
 	if s.job.Failed > 0 {
 		parts = append(parts, Count(s.job.Failed)+" failed")

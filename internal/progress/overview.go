@@ -44,8 +44,8 @@ func WriteOverview(w io.Writer, o server.Overview) {
 // gpuRow is the cells of one GPU's line. What a card does not tell is a dash,
 // never 0.
 func gpuRow(g server.GPU) []string {
-	if g.Lost != "" {
-		return []string{fmt.Sprintf("[%d]", g.Index), g.Name, g.State, plain(g.Lost)}
+	if why := g.Lost + g.Problem; why != "" && g.Sample.Time.IsZero() {
+		return []string{fmt.Sprintf("[%d]", g.Index), g.Name, g.State, plain(why)}
 	}
 	memory := "-"
 	if g.Memory > 0 {
@@ -62,10 +62,14 @@ func gpuRow(g server.GPU) []string {
 	if g.Slots > 0 {
 		slots = fmt.Sprintf("%d/%d slots", g.Active, g.Slots)
 	}
-	return []string{
+	row := []string{
 		fmt.Sprintf("[%d]", g.Index), g.Name, g.State, optional(g.Sample.Utilization, " %"), optional(g.Sample.Temperature, " °C"),
 		power, memory, slots, holdersText(g.Account),
 	}
+	if g.Problem != "" {
+		row = append(row, plain(g.Problem))
+	}
+	return row
 }
 
 func optional(value gpu.Optional[int], unit string) string {
@@ -111,10 +115,29 @@ func jobRow(job server.JobStatus) []string {
 		share = fmt.Sprintf("%.1f %%", 100*float64(s.Done.Records)/float64(s.Total))
 	}
 	rest := ""
-	if left := s.Total - s.Done.Records; s.Total >= 0 && s.Rate > 0 && left > 0 && s.Phase == orchestrator.PhaseRunning {
+	switch left := s.Total - s.Done.Records; {
+	case s.Phase != orchestrator.PhaseRunning:
+	case allPause(s):
+		rest = "paused by heat"
+	case s.Total >= 0 && s.Rate > 0 && left > 0:
 		rest = "ETA " + etaText(time.Duration(min(float64(left)/s.Rate, longest.Seconds())*float64(time.Second)))
 	}
 	return []string{name, string(s.Phase), share, done, rateText(s.Rate), rest, devicesText(s), filepath.Base(job.Job.Output)}
+}
+
+// allPause reports whether every worker that is left waits for its device to cool down.
+func allPause(s orchestrator.Snapshot) bool {
+	pause := false
+	for _, w := range s.Workers {
+		switch w.Phase {
+		case orchestrator.PhaseRetired:
+		case orchestrator.PhasePaused:
+			pause = true
+		default:
+			return false
+		}
+	}
+	return pause
 }
 
 func devicesText(s orchestrator.Snapshot) string {

@@ -31,6 +31,7 @@ func TestWriteOverview(t *testing.T) {
 			},
 			{Glance: gpu.Glance{Device: gpu.Device{Kind: gpu.GPU, Index: 2, Name: "MIG"}, State: "OPTIMAL"}},
 			{Glance: gpu.Glance{Device: device(3), State: "UNAVAILABLE", Lost: "the GPU is lost"}},
+			{Glance: gpu.Glance{Device: device(4), State: "UNAVAILABLE", Problem: "the NVIDIA driver does not answer"}},
 		},
 		Jobs: []server.JobStatus{
 			{
@@ -39,6 +40,10 @@ func TestWriteOverview(t *testing.T) {
 					Workers: []orchestrator.WorkerSnapshot{{Device: "GPU 0 #1"}, {Device: "GPU 0 #2"}}},
 			},
 			{Job: server.Entry{ID: "00000001", Output: "-"}, Status: orchestrator.Snapshot{Phase: orchestrator.PhasePreparing, Total: -1}},
+			{Job: server.Entry{ID: "00000003", Output: "/data/hot.jsonl"}, Status: orchestrator.Snapshot{
+				Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 5}, Total: 10, Rate: 2,
+				Workers: []orchestrator.WorkerSnapshot{{Device: "GPU 1", Phase: orchestrator.PhasePaused}, {Device: "GPU 2", Phase: orchestrator.PhaseRetired}},
+			}},
 			{Job: server.Entry{ID: "00000002"}, Trouble: "job 00000002 does not answer"},
 		},
 	}
@@ -50,8 +55,10 @@ one note
 [1]  NVIDIA H200  OPTIMAL      -     -      250 W        0 / 81920 MB      no slots   a 4096 MiB, b 1024 MiB
 [2]  MIG          OPTIMAL      -     -      -            -                 no slots   free
 [3]  NVIDIA H200  UNAVAILABLE  the GPU is lost
-3fa9c201 nightly  running    61.2 %  612,000/1,000,000  4,511/s  ETA 1m26s  GPU 0, 2 each  out.jsonl
-00000001          preparing          0                  0.0/s               -              -
+[4]  NVIDIA H200  UNAVAILABLE  the NVIDIA driver does not answer
+3fa9c201 nightly  running    61.2 %  612,000/1,000,000  4,511/s  ETA 1m26s       GPU 0, 2 each  out.jsonl
+00000001          preparing          0                  0.0/s                    -              -
+00000003          running    50.0 %  5/10               2.0/s    paused by heat  GPU 1, GPU 2   hot.jsonl
 00000002          job 00000002 does not answer
 `
 	if got := b.String(); got != want {

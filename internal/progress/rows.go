@@ -199,6 +199,8 @@ func (s *state) totalRow(now time.Time) row {
 		r.status = "in " + durationText(s.end.Elapsed)
 	case s.stopping:
 		r.status = "stopping"
+	case s.paused():
+		r.status = "paused"
 	case known:
 		r.status = "ETA " + etaText(eta)
 	}

@@ -19,6 +19,7 @@ type state struct {
 	slots    []slotState
 	devices  []*deviceState // in order of first slot
 	stopping bool
+	asked    bool                 // to pause
 	end      *orchestrator.Report // nil while the job runs
 
 	compact bool // devices have no rows
@@ -120,6 +121,10 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		slot.done = e.Counts.Records
 		s.job, s.total = e.Job, e.Total
 		s.measure(slot.device, now)
+	case orchestrator.Paused:
+		s.asked = true
+	case orchestrator.Resumed:
+		s.asked = false
 	case orchestrator.Stopping:
 		s.stopping = true
 	case orchestrator.Finished:
@@ -192,10 +197,29 @@ func (s *state) rate(now time.Time) float64 {
 	return s.pace.calm(now)
 }
 
+// paused reports whether nothing is computed for now: it was asked to pause, or every
+// device that is left must.
+func (s *state) paused() bool {
+	if s.asked {
+		return true
+	}
+	waits := false
+	for i := range s.slots {
+		switch slot := &s.slots[i]; {
+		case slot.phase == lost || slot.phase == left:
+		case slot.device.hottest().pace > 0:
+			return false
+		default:
+			waits = true
+		}
+	}
+	return waits
+}
+
 // eta is how long the rest will take, false if that cannot be told.
 func (s *state) eta(now time.Time) (time.Duration, bool) {
 	rate, rest := s.rate(now), s.total-s.job.Records
-	if s.end != nil || s.total < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
+	if s.end != nil || s.paused() || s.total < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
 		return 0, false
 	}
 	return time.Duration(min(float64(rest)/rate, longest.Seconds()) * float64(time.Second)), true

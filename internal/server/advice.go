@@ -19,6 +19,9 @@ func (o Overview) Advice(threshold float64) []string {
 		case g.Lost != "":
 			say("%s does not answer (%s): see dmesg and nvidia-smi", g.Device, g.Lost)
 			continue
+		case g.Problem != "" && g.Sample.Time.IsZero():
+			say("%s: %s; see dmesg and nvidia-smi", g.Device, g.Problem)
+			continue
 		case used > threshold && len(g.Account.Leases) > 0:
 			say("%s: %.0f %% of its memory is used, over the threshold of %.0f %%: gpurun gpus optimize %s", g.Device, 100*used, 100*threshold, g.Account.Leases[0].Name)
 		case used > threshold:

@@ -32,7 +32,8 @@ type Overview struct {
 // GPU is one card, who holds it, and who uses it.
 type GPU struct {
 	gpu.Glance
-	// Account is what of its memory is leased, used without a lease, and free.
+	// Account is what of its memory is leased, used without a lease, and free. What
+	// jobs and holders of leases use of it does not make State worse.
 	Account lease.Account `json:"account"`
 	// Slots are the workers that jobs of this user have on it, Active those that
 	// compute.
@@ -112,11 +113,15 @@ func (o *Overview) addGPUs(glances []gpu.Glance, limits lease.Limits) {
 				g.addWorker(w)
 			}
 		}
+		ours := uint64(0)
 		for _, p := range g.Sample.Processes.Or(nil) {
-			if !belongs(p.PID, living) {
+			if belongs(p.PID, living) {
+				ours += p.Memory.Or(0)
+			} else {
 				g.Strangers = append(g.Strangers, p)
 			}
 		}
+		g.Judge(max(ours, account.Leased))
 		o.GPUs = append(o.GPUs, g)
 	}
 }

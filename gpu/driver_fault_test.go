@@ -1,0 +1,123 @@
+package gpu
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// driverFaults are faults of the driver that concern GPU 0 of two, through the real
+// binding.
+var driverFaults = []struct {
+	name   string
+	faults string
+	// problem is what the monitor says of GPU 0, status what a look at the machine
+	// does ("": the GPU is seen), found which GPUs an inventory has or why none.
+	problem, status, found string
+	brief                  bool // a look and an inventory must not wait long
+}{
+	{
+		name: "temperature fails", faults: "0 nvmlDeviceGetTemperature error 999",
+		problem: "its temperature cannot be read: unknown error", status: "its temperature cannot be read: unknown error", found: "0,1",
+	},
+	{
+		name: "temperature not supported any more", faults: "0 temperature unsupported",
+		problem: "the driver no longer reports its temperature", found: "0,1",
+	},
+	{
+		name: "temperature hangs", faults: "0 nvmlDeviceGetTemperature hang",
+		problem: "the NVIDIA driver does not answer", status: "the NVIDIA driver does not answer", found: "0,1", brief: true,
+	},
+	{
+		name: "utilization hangs", faults: "0 nvmlDeviceGetUtilizationRates hang",
+		problem: "the NVIDIA driver does not answer", status: "the NVIDIA driver does not answer", found: "0,1", brief: true,
+	},
+	{
+		name: "process list hangs", faults: "0 nvmlDeviceGetComputeRunningProcesses hang",
+		problem: "the NVIDIA driver does not answer", status: "the NVIDIA driver does not answer", found: "0,1", brief: true,
+	},
+	{
+		name: "every sensor fails", faults: "0 nvmlDeviceGetT* error 999\n0 nvmlDeviceGetP* error 999\n0 nvmlDeviceGetM* error 999\n0 nvmlDeviceGetC* error 999",
+		problem: "its temperature cannot be read: unknown error", status: "its temperature cannot be read: unknown error", found: "0,1",
+	},
+	{
+		name: "lost", faults: "0 nvmlDevice* error 15",
+		problem: "the GPU is lost", status: "the GPU is lost", found: stubUUID(1),
+	},
+	{
+		name: "needs a reset", faults: "0 nvmlDevice* error 16",
+		problem: "the GPU is lost: it needs a reset", status: "the GPU is lost: it needs a reset", found: stubUUID(1),
+	},
+}
+
+// No fault of the driver un-pauses a hot GPU, changes anything for another, or is
+// taken for a GPU that is fine; and when it is over, so is what followed from it.
+func TestDriverFaults(t *testing.T) {
+	t.Parallel()
+	stub := buildStub(t)
+	for _, test := range driverFaults {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			t.Run("monitor", func(t *testing.T) { t.Parallel(); monitorFault(t, stub, test.faults, test.problem) })
+			limit := "GPU_TEST_TIMEOUT=20s"
+			if test.brief {
+				limit = "GPU_TEST_TIMEOUT=500ms"
+			}
+			state := stubState(t, test.faults, "* nvmlErrorString garbage")
+			t.Run("status", func(t *testing.T) { t.Parallel(); statusFault(t, test.status, test.brief, stub, state, limit) })
+			t.Run("discovery", func(t *testing.T) {
+				t.Parallel()
+				if a := discover(t, "all", stub, state); a.Error != nil || tokens(a.Inventory) != test.found {
+					t.Errorf("got %+v, want %s", a, test.found)
+				}
+			})
+		})
+	}
+}
+
+// monitorFault watches a hot GPU 0 through a fault, and GPU 1 beside it.
+func monitorFault(t *testing.T, stub, faults, problem string) {
+	const garbage = "* nvmlErrorString garbage\n"
+	s := startSamples(t, stub, garbage+"0 temperature 90", "GPU_TEST_TIMEOUT=300ms")
+	defer s.end()
+	s.until("hot", func(all []Health) bool { return all[0].State == Critical && all[1].State == Optimal })
+	s.set(garbage + "0 temperature 90\n1 temperature 71\n" + faults)
+	s.until("the fault", func(all []Health) bool {
+		if h := all[0]; h.Pace > 0.5 || h.State == Optimal || h.State == Normal {
+			t.Fatalf("GPU 0 is taken for cool: %+v", h)
+		}
+		return all[0].Problem == problem && all[1].State == Normal
+	})
+	if h := s.next()[1]; h.Problem != "" || h.Pace != 1 {
+		t.Errorf("GPU 1: %+v", h)
+	}
+	s.set(garbage + "0 temperature 50")
+	s.until("the end of the fault", func(all []Health) bool { return all[0].State == Optimal && all[0].Pace == 1 && all[0].Problem == "" })
+}
+
+// until samples until something holds.
+func (s *samples) until(what string, holds func([]Health) bool) {
+	s.t.Helper()
+	var all []Health
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		if all = s.next(); holds(all) {
+			return
+		}
+	}
+	s.t.Fatalf("waited in vain for %s: %+v", what, all)
+}
+
+func statusFault(t *testing.T, problem string, brief bool, env ...string) {
+	var all []Glance
+	if out := runSelf(t, append(env, lookMode+"=1")...); json.Unmarshal(out, &all) != nil || len(all) != 2 {
+		t.Fatalf("%s", out)
+	}
+	if got := all[0].Problem + all[0].Lost; got != problem || problem != "" && all[0].State != "UNAVAILABLE" {
+		t.Errorf("GPU 0: %s, %q, want %q", all[0].State, got, problem)
+	}
+	// A look that must be brief may be too brief for a busy machine.
+	if g := all[1]; g.State != "OPTIMAL" && !(brief && strings.Contains(g.Problem, "does not answer")) {
+		t.Errorf("GPU 1: %+v", g)
+	}
+}

@@ -1,0 +1,143 @@
+package gpu
+
+import (
+	"errors"
+	"runtime"
+)
+
+// run is the thread. A driver that was not there, or did not work, is tried again
+// with the next request; so is a device that was lost, since a reset may bring it
+// back under another handle.
+func (p *probe) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(p.ended)
+	up := false
+	var found sensed
+	for began := range p.requests {
+		r := reading{}
+		if !up {
+			r.err = p.api.Init() // after an error not a single call more
+			up = r.err == nil
+		}
+		if up {
+			if found.device == nil {
+				found = p.find()
+			}
+			if r = found.read(); r.err != nil {
+				found = sensed{}
+			}
+		}
+		r.began, r.sample.Time = began, p.clock.Now()
+		p.answers <- r
+	}
+	if up {
+		_ = p.api.Shutdown()
+	}
+}
+
+// sensed is where the values of a device come from.
+type sensed struct {
+	device Sensors
+	parent Sensors // of a MIG instance
+	err    error   // why there is no device
+}
+
+// find looks for the device's GPU where the inventory has found it. It asks for the
+// others only if the GPU is not there: one of them may hang.
+func (p *probe) find() sensed {
+	d := p.device
+	if d.Kind != GPU || d.Parent == nil && isMIG(d.Token) {
+		return sensed{err: errUnknown}
+	}
+	count, err := p.api.Count()
+	if err != nil {
+		return sensed{err: err}
+	}
+	home := d.Index
+	if d.Parent != nil {
+		home = d.Parent.Index
+	}
+	result := sensed{err: errUnknown}
+	if home < count {
+		if result = p.at(home); result.device != nil || errors.Is(result.err, ErrLost) {
+			return result
+		}
+	}
+	for index := range count {
+		if index == home {
+			continue
+		}
+		if other := p.at(index); other.device != nil {
+			return other
+		}
+	}
+	return result
+}
+
+// at returns the device if it is, or is part of, the GPU at an index. The error of a
+// GPU that cannot tell its UUID is the device's as far as the index is its own.
+func (p *probe) at(index int) sensed {
+	handle, err := p.api.Device(index)
+	uuid := ""
+	if err == nil {
+		uuid, err = handle.UUID()
+	}
+	switch {
+	case err != nil && !p.device.PCIOrder && p.device.UUID == "":
+		return sensed{err: errUnknown}
+	case err != nil && handle == nil:
+		return sensed{err: err}
+	case p.device.isOn(index, uuid):
+		return sensorsOf(p.device, handle)
+	case err != nil:
+		return sensed{err: err}
+	}
+	return sensed{err: errUnknown}
+}
+
+// sensorsOf finds the sensors of a device on a GPU.
+func sensorsOf(d Device, gpu Handle) sensed {
+	own, _ := gpu.(Sensors)
+	if own == nil {
+		return sensed{err: errSenseless}
+	}
+	if d.Parent == nil {
+		return sensed{device: own}
+	}
+	parts, _ := gpu.(Partitioned)
+	if parts == nil {
+		return sensed{err: errSenseless}
+	}
+	_, list, err := parts.Instances()
+	if err != nil {
+		return sensed{err: err}
+	}
+	for _, instance := range list {
+		if uuid, err := instance.UUID(); err == nil && uuid == d.UUID {
+			if sensors, ok := instance.Handle.(Sensors); ok {
+				return sensed{device: sensors, parent: own}
+			}
+		}
+	}
+	return sensed{err: errors.New("the MIG instance no longer exists")}
+}
+
+// read takes a sample. Heat and power of a MIG instance are its parent's; its
+// utilization is nobody's: the parent does not report it in MIG mode.
+func (s sensed) read() reading {
+	if s.device == nil {
+		return reading{err: s.err}
+	}
+	var r reading
+	if s.parent == nil {
+		r.err = s.device.Sense(&r.sample)
+		return r
+	}
+	var own Sample
+	if r.err = s.parent.Sense(&r.sample); r.err == nil {
+		r.err = s.device.Sense(&own)
+	}
+	r.sample.Memory, r.sample.Processes, r.sample.Utilization = own.Memory, own.Processes, own.Utilization
+	return r
+}
