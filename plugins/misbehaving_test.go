@@ -173,6 +173,15 @@ func (misbehaving) do(i int, record string, results *Results) {
 	case "40 MiB":
 		results.Line(i, bytes.Repeat([]byte("4"), 40<<20))
 		return
+	case "terminate":
+		child := exec.Command("sleep", "1000")
+		err := child.Start()
+		if err == nil {
+			_ = child.Process.Signal(syscall.SIGTERM)
+			err = child.Wait()
+		}
+		results.Line(i, fmt.Appendf(nil, "%q", err))
+		return
 	case "children":
 		results.Line(i, startChildren())
 		return

@@ -416,8 +416,23 @@ func TestCloseStopped(t *testing.T) {
 	}
 }
 
+// A command that a kernel starts ends when the kernel terminates it.
+func TestKernelsCanTerminateCommands(t *testing.T) {
+	nothingLeft(t)
+	p := start(t, program(t, "good"))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	results, err := Call(ctx, p, words("terminate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(results.At(0).Lines[0]); got != `"signal: terminated"` {
+		t.Errorf("the command ended by %s", got)
+	}
+}
+
 // Schedulers send these to every process of a job.
-func TestKernelsIgnoreStopSignals(t *testing.T) {
+func TestKernelsSurviveStopSignals(t *testing.T) {
 	nothingLeft(t)
 	p := start(t, program(t, "good"))
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {

@@ -20,7 +20,7 @@ func Serve(k Kernel) {
 		fmt.Fprintf(os.Stderr, "%s is a gpurun kernel; gpurun starts it:\n  gpurun run -k ./%s in.jsonl -o out.jsonl\n", name, name)
 		os.Exit(2)
 	}
-	proc.IgnoreStopSignals()
+	proc.SurviveStopSignals()
 	collectLessOften()
 	rawStderr = os.Stderr
 	goplugin.Serve(&goplugin.ServeConfig{

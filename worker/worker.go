@@ -19,11 +19,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
@@ -61,8 +59,7 @@ type Worker struct {
 
 // run is the whole life of a worker process; it returns the exit status.
 func run(builtins []string) int {
-	proc.IgnoreStopSignals()
-	signal.Ignore(syscall.SIGPIPE)
+	proc.SurviveStopSignals()
 	proc.CloseOnExec(wire.Descriptor)
 	_ = proc.BecomeSubreaper() // without it, process groups must do
 	file := os.NewFile(wire.Descriptor, "orchestrator")

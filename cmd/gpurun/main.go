@@ -14,7 +14,6 @@ import (
 
 func main() {
 	worker.Init(builtin.Kernels()) // does not return in workers and kernels
-	_ = proc.BecomeSubreaper()     // what a killed worker leaves comes to us
 	stop := profile.Start("orchestrator")
 	code := Main()
 	stop()
@@ -23,6 +22,8 @@ func main() {
 
 // Main is the command; it returns the exit status.
 func Main() int {
+	_ = proc.BecomeSubreaper() // what a killed worker leaves comes to us
+	proc.SurviveClosedStderr()
 	cmd, err := newRoot().ExecuteC()
 	if wantsEvents(cmd) {
 		writeErrorEvent(os.Stderr, err)

@@ -7,12 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/proc"
 )
 
 // command is gpurun as a program of its own, in a folder of its own.
@@ -151,6 +154,86 @@ func TestSecondSignal(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	ends(t, cmd, stderr, 130)
+}
+
+// TestSignalToEveryProcess: schedulers signal all processes of a job at once. The job
+// stops, no record suffers, and the same command finishes it.
+func TestSignalToEveryProcess(t *testing.T) {
+	python := "import time\ndef process(batch):\n    time.sleep(0.02)\n    return {'x': [1 for _ in batch]}\n"
+	for name, kernel := range map[string]string{"python": "slow.py", "exec": slowKernel} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath("python3"); name == "python" && err != nil {
+				t.Skip("SKIPPED: no python3")
+			}
+			cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", kernel, "--batch-size", "4", "--limit", "200",
+				"--json-events=events.jsonl", "in.jsonl", "-o", "out.jsonl")
+			writeRecords(t, filepath.Join(dir, "in.jsonl"), 200)
+			if err := os.WriteFile(filepath.Join(dir, "slow.py"), []byte(python), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			again := exec.Command(cmd.Path, cmd.Args[1:]...)
+			again.Dir, again.Env = cmd.Dir, cmd.Env
+			start(t, cmd)
+			await(t, "the first batch", func() bool {
+				data, _ := os.ReadFile(filepath.Join(dir, "events.jsonl"))
+				return bytes.Contains(data, []byte(`"event":"progress"`))
+			})
+			for _, pid := range append(descendants(cmd.Process.Pid), cmd.Process.Pid) {
+				_ = syscall.Kill(pid, syscall.SIGTERM)
+			}
+			ends(t, cmd, stderr, 143)
+			if out, err := again.CombinedOutput(); err != nil {
+				t.Errorf("the same command: %v\n%s\nafter\n%s", err, out, stderr)
+			}
+			if data, _ := os.ReadFile(filepath.Join(dir, "out.jsonl")); bytes.Count(data, []byte("\n")) != 200 || bytes.Contains(data, []byte("_error")) {
+				t.Errorf("records suffered:\n%s", data)
+			}
+		})
+	}
+}
+
+// descendants are the children of a process, and theirs.
+func descendants(pid int) (pids []int) {
+	paths, _ := filepath.Glob("/proc/[0-9]*")
+	for _, path := range paths {
+		if child, _ := strconv.Atoi(filepath.Base(path)); proc.IsDescendant(child, pid) {
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// TestStderrClosed: a job survives the end of whoever reads what it says.
+func TestStderrClosed(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--json-events=-"}, {"-q"}} {
+		cmd, _, dir := command(t, append([]string{"run", "--gpus", "cpu:1", "-k", slowKernel, "--batch-size", "4", "in.jsonl", "-o", "out.jsonl"}, flags...)...)
+		writeRecords(t, filepath.Join(dir, "in.jsonl"), 20)
+		nobody, stderr, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		nobody.Close()
+		cmd.Stderr = stderr
+		start(t, cmd)
+		stderr.Close()
+		ends(t, cmd, said(filepath.Join(dir, "stderr")), 0)
+		if data, _ := os.ReadFile(filepath.Join(dir, "out.jsonl")); bytes.Count(data, []byte("\n")) != 20 {
+			t.Errorf("%v: the output is %q", flags, data)
+		}
+	}
+	// What fails fails as it would with a reader.
+	cmd, _, dir := command(t, "run", "-k", "echo", "missing.jsonl", "-o", "out.jsonl")
+	nobody, stderr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	defer stderr.Close()
+	cmd.Stderr = stderr
+	start(t, cmd)
+	ends(t, cmd, said(filepath.Join(dir, "stderr")), 2)
 }
 
 // TestNohup: an ignored SIGHUP stays ignored.

@@ -7,7 +7,7 @@
 //	p.Exit()              // "exit status 3", "killed by SIGSEGV"
 //
 // Beside that it has what a process does to itself before it starts others:
-// become a subreaper, ignore the signals that schedulers send to everybody, and
+// become a subreaper, survive the signals that schedulers send to everybody, and
 // close what it inherited when it executes something else.
 //
 // It knows nothing of workers, kernels or GPUs.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,9 +24,17 @@ var roles = map[string]func(){
 	"chain 2": func() { link("chain 1") },
 	"chain 1": func() { link("chain 0") },
 	"chain 0": func() { fmt.Println(os.Getpid()); time.Sleep(time.Hour) },
+	// What it starts can be ended by the signals that it survives itself.
+	"survivor": func() {
+		SurviveStopSignals()
+		for _, name := range []string{"TERM", "INT", "HUP", "PIPE"} {
+			err := exec.Command("sh", "-c", "kill -"+name+" $$; sleep 0.1").Run()
+			fmt.Println(name, err)
+		}
+	},
 	"stubborn": func() {
-		IgnoreStopSignals()
-		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		SurviveStopSignals()
+		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE} {
 			_ = syscall.Kill(os.Getpid(), s)
 		}
 		time.Sleep(20 * time.Millisecond)

@@ -30,6 +30,9 @@ type Command struct {
 	// DieWithParent sends the child SIGKILL when this process ends, however it
 	// ends. Linux only; elsewhere the child must watch a descriptor.
 	DieWithParent bool
+	// BlockStopSignals starts the child with SIGINT, SIGTERM and SIGHUP blocked, for a
+	// program that unblocks them once it has handlers. Linux only.
+	BlockStopSignals bool
 }
 
 // Process is a started child.
@@ -100,7 +103,7 @@ func Start(c Command) (*Process, error) {
 
 	p := &Process{done: make(chan struct{})}
 	started := make(chan error)
-	go p.own(cmd, c.CPUs, started)
+	go p.own(cmd, c, started)
 	if err := <-started; err != nil {
 		return nil, err
 	}
@@ -108,13 +111,13 @@ func Start(c Command) (*Process, error) {
 }
 
 // own starts the command and waits for it on one OS thread: the parent-death
-// signal follows the thread that forked, not the process, and affinity is
-// inherited from it. The thread is never unlocked, so it ends with the goroutine
-// and its affinity harms nobody.
-func (p *Process) own(cmd *exec.Cmd, cpus []int, started chan<- error) {
+// signal follows the thread that forked, not the process, and affinity and blocked
+// signals are inherited from it. The thread is never unlocked: it ends with the
+// goroutine, and its affinity and its mask with it.
+func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 	runtime.LockOSThread()
-	if err := setThreadAffinity(cpus); err != nil {
-		started <- fmt.Errorf("set affinity: %w", err)
+	if err := prepareThread(c); err != nil {
+		started <- err
 		return
 	}
 	if err := cmd.Start(); err != nil {

@@ -1,7 +1,9 @@
 package proc
 
 import (
+	"fmt"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +26,25 @@ func waitExited(pid int) bool {
 			return err == nil
 		}
 	}
+}
+
+// prepareThread gives the calling thread what its child inherits.
+func prepareThread(c Command) error {
+	if err := setThreadAffinity(c.CPUs); err != nil {
+		return fmt.Errorf("set affinity: %w", err)
+	}
+	if !c.BlockStopSignals {
+		return nil
+	}
+	var set unix.Sigset_t
+	const bits = 8 * int(unsafe.Sizeof(set.Val[0]))
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		set.Val[int(s-1)/bits] |= 1 << (int(s-1) % bits)
+	}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil); err != nil {
+		return fmt.Errorf("block signals: %w", err)
+	}
+	return nil
 }
 
 // setThreadAffinity binds the calling thread, and so what it forks, to those of

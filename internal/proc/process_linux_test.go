@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -179,7 +180,47 @@ func TestChildOutlivesThreads(t *testing.T) {
 	}
 }
 
-func TestIgnoreStopSignals(t *testing.T) {
+// Programs that a kernel starts must end when the kernel terminates them.
+func TestStopSignalsEndWhatIsStarted(t *testing.T) {
+	_, out := startReading(t, unignored(t, role("survivor", nil)))
+	for _, want := range []string{"TERM signal: terminated", "INT signal: interrupt", "HUP signal: hangup", "PIPE signal: broken pipe"} {
+		if got := line(t, out); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+// Under nohup SIGHUP stays ignored, for what is started too.
+func TestNohupIsInherited(t *testing.T) {
+	nohup, err := exec.LookPath("nohup")
+	if err != nil {
+		t.Skip("SKIPPED: no nohup")
+	}
+	command := role("survivor", nil)
+	command.Args = append([]string{command.Path}, command.Args...)
+	command.Path = nohup
+	_, out := startReading(t, unignored(t, command))
+	for _, want := range []string{"TERM signal: terminated", "INT signal: interrupt", "HUP <nil>"} {
+		if got := line(t, out); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+// unignored is the command with every signal at its default action, also where the
+// tests themselves run under nohup or in the background of a shell.
+func unignored(t *testing.T, command Command) Command {
+	t.Helper()
+	env, err := exec.LookPath("env")
+	if err != nil || exec.Command(env, "--default-signal", "true").Run() != nil {
+		return command
+	}
+	command.Args = append([]string{"--default-signal", command.Path}, command.Args...)
+	command.Path = env
+	return command
+}
+
+func TestSurviveStopSignals(t *testing.T) {
 	p, out := startReading(t, role("stubborn", nil))
 	if got := line(t, out); got != "still here" {
 		t.Errorf("it said %q", got)

@@ -13,7 +13,7 @@ func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setp
 // waitExited cannot be had here: there is no portable wait that does not reap.
 func waitExited(int) bool { return false }
 
-func setThreadAffinity([]int) error { return nil }
+func prepareThread(Command) error { return nil }
 
 // maxRSS is in bytes on Darwin.
 func maxRSS(usage *syscall.Rusage) int64 { return usage.Maxrss }

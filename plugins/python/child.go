@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -20,7 +21,7 @@ import (
 var sources embed.FS
 
 // modules are those of the runner, each behind those that it imports.
-var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "sources", "kernel"}
+var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "signals", "sources", "kernel"}
 
 // bootstrap starts the runner. It must be understood by any Python, so that one
 // that is too old can be told from one that is none. The modules lie at the start
@@ -120,7 +121,7 @@ func (c *child) start(size int) error {
 		Path: c.interpreter, Args: []string{"-c", bootstrap, strconv.Itoa(size)}, Env: environment(),
 		Stdout: outputChild, Stderr: outputChild,
 		ExtraFiles:    []*os.File{theirs, c.memory.file},
-		DieWithParent: true,
+		DieWithParent: true, BlockStopSignals: true,
 	})
 	if err != nil {
 		ours.Close()
@@ -166,7 +167,11 @@ func environment() []string {
 func (c *child) greet(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, c.process.KillGroup)
 	defer stop()
-	timer := time.AfterFunc(startTimeout, c.process.KillGroup)
+	var expired atomic.Bool
+	timer := time.AfterFunc(startTimeout, func() {
+		expired.Store(true)
+		c.process.KillGroup()
+	})
 	defer timer.Stop()
 	// A byte at a time: what follows the line is not to be taken from it.
 	line, err := bufio.NewReaderSize(byteReader{c.control}, 16).ReadString('\n')
@@ -174,7 +179,7 @@ func (c *child) greet(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return fault.New(fault.Incompatible, "%s is no Python that works: %s%s", c.interpreter, c.ending(), c.lastLine()).WithDetail(c.lastWords())
+		return c.stillborn(expired.Load())
 	}
 	c.version = strings.TrimSpace(line)
 	if tooOld(c.version) {
@@ -182,6 +187,25 @@ func (c *child) greet(ctx context.Context) error {
 			c.interpreter, c.version, oldestText)
 	}
 	return nil
+}
+
+// stillborn is the failure of an interpreter that ended before it said its version.
+func (c *child) stillborn(expired bool) error {
+	how := c.ending()
+	exit := c.process.Exit()
+	var e *fault.Error
+	switch {
+	case expired:
+		e = fault.New(fault.Timeout, "Python (%s) did not start within %s and was killed%s", c.interpreter, startTimeout, c.lastLine())
+	case exit.Foreign():
+		e = fault.New(fault.Crash, "Python (%s) was %s while it started: the system probably ran out of memory (dmesg shows that), "+
+			"or a scheduler or a person killed it; free memory or ask for more, and run the command again%s", c.interpreter, exit, c.lastLine())
+	case exit.Signal != 0:
+		e = fault.New(fault.Incompatible, "Python (%s) crashed while it started: %s%s", c.interpreter, exit, c.lastLine())
+	default:
+		e = fault.New(fault.Incompatible, "%s is no Python that works: %s%s", c.interpreter, how, c.lastLine())
+	}
+	return e.WithDetail(c.lastWords())
 }
 
 // byteReader reads one byte at a time.

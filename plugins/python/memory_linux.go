@@ -51,6 +51,7 @@ func mapMemory(size int) (*memory, error) {
 		m.close()
 		return nil, fmt.Errorf("map %d bytes: %w", size, err)
 	}
+	_ = unix.Madvise(m.data, unix.MADV_DONTDUMP) // a core dump would hold all of it, holes included
 	return m, nil
 }
 

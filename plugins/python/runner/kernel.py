@@ -17,6 +17,7 @@ from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain, first_line
 from gpurun_runner.reply import Reply
+from gpurun_runner.signals import survive_stop_signals
 from gpurun_runner.sources import Sources
 from gpurun_runner.wire import Arena, Channel
 
@@ -330,5 +331,6 @@ class Program:
 def main():
     import faulthandler
     faulthandler.enable()  # a crash of the process tells where
+    survive_stop_signals()
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # no print fails a record
     Program().run()

@@ -148,6 +148,8 @@ class Arena:
     def __init__(self, descriptor, channel):
         size = os.fstat(descriptor).st_size
         self.map = mmap.mmap(descriptor, size)
+        if hasattr(mmap, "MADV_DONTDUMP"):
+            self.map.madvise(mmap.MADV_DONTDUMP)  # a core dump would hold all of it, holes included
         self.memory, self.address = memoryview(self.map), None
         self.start, self.end = size // 2, size
         self.channel = channel
