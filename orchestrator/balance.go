@@ -80,7 +80,7 @@ func (j *job) endSlowest() {
 		return
 	}
 	slowest.told = true
-	slowest.worker.endChunk(false)
+	slowest.worker.endChunk()
 }
 
 // timeLeft estimates how long a slot needs for the rest of its chunk, without the

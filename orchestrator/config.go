@@ -27,6 +27,7 @@ const (
 	DefaultRetries        = 3
 	DefaultFlush          = time.Second
 	DefaultCheckpoint     = 30 * time.Second
+	DefaultDrainTimeout   = 20 * time.Second
 )
 
 // What becomes of NaN and infinity: Config.NaN.
@@ -35,7 +36,7 @@ const (
 	NaNError = "error"
 )
 
-// leastTimeout is what a batch gets however fast the others were.
+// leastTimeout is what a batch gets however fast the others were, unless Timeout is set.
 const leastTimeout = time.Minute
 
 // chunkBatches is how many batches a chunk of a stream holds by default.
@@ -150,12 +151,13 @@ type Config struct {
 	// Reprocess gives records that come in with an _error to the kernel too.
 	Reprocess bool
 
-	// Timeout is how long a batch may take. By default that follows from the
-	// batches that were good: 20 times the slowest, at least 1m, at most 5m, and 5m
-	// as long as few are known.
+	// Timeout is how long a batch may take, the first one too. By default that follows
+	// from the batches that were good: 20 times the slowest, at least 1m, and at least
+	// DefaultTimeout as long as few are known; a kernel's first batch may take as long
+	// as opening it.
 	Timeout time.Duration
 	// OpenTimeout is how long a kernel may take to open, and again for its first
-	// batch; default 30m, since models are large.
+	// batch unless Timeout is set; default 30m, since models are large.
 	OpenTimeout time.Duration
 	// Retries is how often a chunk whose worker was lost is tried again before
 	// its records are marked; default 3, negative for none.
@@ -164,6 +166,10 @@ type Config struct {
 	// Checkpoint is how long a worker computes before what it has done is
 	// committed; default 30s. A kill costs at most that of each worker.
 	Checkpoint time.Duration
+	// DrainTimeout is how long the batches in flight may take once the job stops;
+	// default 20s, since schedulers kill after 30. Those that take longer are computed
+	// by the next run.
+	DrainTimeout time.Duration
 	// MaxTime stops the job, resumably, after so long; 0 for never.
 	MaxTime time.Duration
 	// Halt stops the job, resumably, when too many records failed.
@@ -258,6 +264,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Retries, DefaultRetries)
 	setDefault(&c.Flush, DefaultFlush)
 	setDefault(&c.Checkpoint, DefaultCheckpoint)
+	setDefault(&c.DrainTimeout, DefaultDrainTimeout)
 	setDefault(&c.PartBytes, chunk.DefaultPartBytes)
 	setDefault(&c.LogLevel, "info")
 	setDefault(&c.Profile, string(gpu.Datacenter))
@@ -325,7 +332,8 @@ func (c Config) check() error {
 		{"--chunks-per-gpu", int64(c.ChunksPerGPU)}, {"--chunk-records", c.ChunkRecords},
 		{"--max-record-bytes", c.MaxRecordBytes}, {"--limit", c.Limit}, {"--offset", c.Offset},
 		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
-		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)}, {"--part-bytes", c.PartBytes},
+		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)},
+		{"--drain-timeout", int64(c.DrainTimeout)}, {"--part-bytes", c.PartBytes},
 		{"--io-workers", int64(c.IOWorkers)},
 	} {
 		if one.value < 0 && (one.flag != "--workers-per-gpu" || one.value != AutoWorkers) {

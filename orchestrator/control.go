@@ -87,7 +87,7 @@ func (c *Control) Pause() bool {
 	}
 	j.emit(Paused{})
 	for _, w := range j.workers() { // their slots give them no other chunk
-		w.endChunk(false)
+		w.endChunk()
 	}
 	return true
 }

@@ -70,6 +70,20 @@ func TestHangingRecord(t *testing.T) {
 	}
 }
 
+// TestTimeoutAppliesToTheFirstBatch: --timeout holds for the first batch too, however long
+// opening may take, and the message says how to raise it.
+func TestTimeoutAppliesToTheFirstBatch(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, `{"poison":"hang"}`+"\n"+numbered(1))
+	c := d.config("test-poison")
+	c.GPUs, c.BatchSize, c.Timeout = "cpu:1", 1, time.Second
+	mustRun(t, d, c)
+	out := d.read("out.jsonl")
+	if marks(t, out)[0] != "timeout" || !strings.Contains(out, "did not answer within 1s; raise --timeout") {
+		t.Error(out)
+	}
+}
+
 // TestTenPoisonRecords: of 100,000 records exactly the ten bad ones are marked.
 func TestTenPoisonRecords(t *testing.T) {
 	t.Parallel()

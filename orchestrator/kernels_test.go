@@ -35,6 +35,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
 	kernels["test-hoarder"] = func() plugins.Kernel { return &hoarder{} }
 	kernels["test-every"] = func() plugins.Kernel { return every{} }
+	kernels["test-hangs"] = func() plugins.Kernel { return &hangs{} }
 	kernels["test-reopen"] = func() plugins.Kernel { return &reopen{} }
 	return kernels
 }
@@ -111,6 +112,47 @@ func (p *poison) Process(_ context.Context, batch plugins.Batch, results *plugin
 		case "huge":
 			results.Line(i, []byte(`"`+strings.Repeat("x", 20<<20)+`"`))
 			continue
+		}
+		results.Unchanged(i)
+	}
+	return nil
+}
+
+// hangs does so for an hour at a record that says so, or when it is opened after one
+// has killed it, unless a file is there by which it is mended.
+type hangs struct {
+	plugins.Base
+	config struct{ Dir string }
+}
+
+func (h *hangs) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+	if err := config.Decode(&h.config); err != nil {
+		return err
+	}
+	if _, err := os.Stat(h.config.Dir + "/died"); err == nil {
+		h.hang()
+	}
+	return nil
+}
+
+func (h *hangs) hang() {
+	if _, err := os.Stat(h.config.Dir + "/mended"); err == nil {
+		return
+	}
+	_ = os.WriteFile(h.config.Dir+"/hangs", nil, 0o666)
+	time.Sleep(time.Hour)
+}
+
+func (h *hangs) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	for i := range batch.Len() {
+		switch record := batch.Record(i); {
+		case bytes.Contains(record, []byte("die")):
+			if _, err := os.Stat(h.config.Dir + "/mended"); err != nil {
+				_ = os.WriteFile(h.config.Dir+"/died", nil, 0o666)
+				os.Exit(7)
+			}
+		case bytes.Contains(record, []byte("hang")):
+			h.hang()
 		}
 		results.Unchanged(i)
 	}

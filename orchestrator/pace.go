@@ -134,7 +134,7 @@ func (j *job) takeDeviceEvent(e gpu.Event) {
 		return
 	}
 	for _, w := range j.workersOn(e.Device) {
-		w.endChunk(false)
+		w.endChunk()
 	}
 }
 

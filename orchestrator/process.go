@@ -152,9 +152,13 @@ func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
 
 var errWorkerGone = errors.New("the worker process is gone")
 
-// endChunk asks the worker to end whatever it has at the next batch border; job: since
-// the job stops.
-func (w *workerProcess) endChunk(job bool) { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{Job: job}}) }
+// endChunk asks the worker to end whatever it has at the next batch border.
+func (w *workerProcess) endChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{}}) }
+
+// endJob is endChunk for a job that stops: the batches in flight may take so long.
+func (w *workerProcess) endJob(drain time.Duration) {
+	_ = w.conn.Send(wire.Message{Stop: &wire.Stop{Job: true, Drain: drain}})
+}
 
 // endOnly asks it to end the chunk with that first record.
 func (w *workerProcess) endOnly(first int64) {

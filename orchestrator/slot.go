@@ -220,8 +220,11 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 	worker, first := s.worker, t.chunk.First
 	// A stop or a pause that came before the chunk was told to the worker before it,
 	// too.
-	if s.halting() {
-		s.worker.endChunk(s.job.stopping.Load())
+	switch {
+	case s.job.stopping.Load():
+		s.worker.endJob(s.job.config.DrainTimeout)
+	case s.halting():
+		s.worker.endChunk()
 	}
 	checkpoint := newCheckpoint(s.job.config.Checkpoint, func() { worker.endOnly(first) })
 	defer checkpoint.stop()
@@ -320,6 +323,12 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 			return true, nil
 		}
 		return false, e
+	}
+	if s.job.stopping.Load() { // nobody is left to try it again, and none is to blame yet
+		if t != nil {
+			s.job.queue.giveBack(*t)
+		}
+		return true, nil
 	}
 	retired = action == retire
 	s.job.lost(s.slot, e, retired)

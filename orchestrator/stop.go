@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -33,7 +34,8 @@ func (j *job) halt(why *fault.Error) {
 	j.stop()
 }
 
-// stop asks every worker to end at its next batch border.
+// stop asks every worker to end at its next batch border, or without the batches in
+// flight where those take longer than Config.DrainTimeout.
 func (j *job) stop() {
 	if j.stopping.Swap(true) {
 		return
@@ -44,7 +46,24 @@ func (j *job) stop() {
 	defer j.mu.Unlock()
 	for i := range j.slots {
 		if w := j.slots[i].worker; w != nil {
-			w.endChunk(true)
+			w.endJob(j.config.DrainTimeout)
+		}
+	}
+	time.AfterFunc(j.config.DrainTimeout+drainGrace, j.killStuck)
+}
+
+// drainGrace is how much longer than a batch a worker may take before it is killed: to
+// kill a kernel and to close a part.
+const drainGrace = 10 * time.Second
+
+// killStuck kills the workers of a stopping job that have not ended their chunks. Their
+// chunks go back as they were.
+func (j *job) killStuck() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.slots {
+		if w := j.slots[i].worker; w != nil && j.slots[i].size > 0 {
+			w.process.KillGroup()
 		}
 	}
 }

@@ -3,6 +3,10 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +52,53 @@ func TestStoppedByContext(t *testing.T) {
 				if !errors.Is(err, want) {
 					t.Errorf("%v is not in %q", want, err)
 				}
+			}
+		})
+	}
+}
+
+// TestStopAbandonsBatchThatHangs: a stop waits DrainTimeout for the batches in flight, not
+// for as long as a batch or a kernel that opens may take. What is not finished is pending,
+// and the next run computes it; what was finished before it is kept.
+func TestStopAbandonsBatchThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		at   int // the record that hangs, or kills its kernel
+		do   string
+		keep int64
+	}{
+		"first batch":        {0, "hang", 0},
+		"later batch":        {40, "hang", 40},
+		"opening once again": {40, "die, then hang", 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lines := slices.Collect(strings.Lines(numbered(80)))
+			lines[test.at] = fmt.Sprintf("{\"do\":%q}\n", test.do)
+			d := newJobDir(t, strings.Join(lines, ""))
+			c := d.config("test-hangs")
+			c.GPUs, c.BatchSize, c.ChunksPerGPU, c.DrainTimeout = "cpu:1", 4, 1, 300*time.Millisecond
+			c.KernelConfig = fmt.Appendf(nil, "{\"Dir\":%q}", d.path)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			go func() {
+				for !exists(d.join("hangs")) && ctx.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				cancel()
+			}()
+			report, err := runContext(t, ctx, c)
+			wantFault(t, err, fault.Canceled)
+			// A batch that was in flight with the one that killed its kernel is lost with it.
+			lost := test.keep - report.Succeeded
+			if report.Failed > 0 || lost < 0 || lost > 0 && (test.do == "hang" || lost >= test.keep) {
+				t.Errorf("report: %+v\n%s", report, d.logs())
+			}
+			if err := os.WriteFile(d.join("mended"), nil, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if report := mustRun(t, d, c); report.Succeeded != 80 {
+				t.Errorf("resumed: %+v", report)
 			}
 		})
 	}

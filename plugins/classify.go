@@ -18,21 +18,42 @@ import (
 // cause. Text in quotation marks is not looked at: that is data, and a record that
 // speaks of a lost GPU must not cost one.
 func Classify(message string) (fault.Kind, bool) {
+	kind, sign := Diagnose(message)
+	if sign == fault.HostMemory {
+		kind = fault.Unknown
+	}
+	return kind, kind != fault.Unknown
+}
+
+// Diagnose is Classify with how the kind is known. It also knows exhausted host memory:
+// [fault.OOM] with [fault.HostMemory]. A lost device is never more than
+// [fault.Text]: the text may be a record's. [fault.Unknown]: the text is of no such
+// thing.
+func Diagnose(message string) (fault.Kind, fault.Sign) {
 	for _, line := range telling(message) {
-		if s := findSymptom(line); s != nil && s.kind != notOurs {
-			return s.kind, true
+		s := findSymptom(line)
+		switch {
+		case s != nil && s.kind == fault.Device:
+			return s.kind, fault.Text
+		case s != nil && s.kind != notOurs:
+			return s.kind, ""
+		case isHostMemory(line):
+			return fault.OOM, fault.HostMemory
 		}
 	}
-	return fault.Unknown, false
+	return fault.Unknown, ""
 }
 
 // notOurs marks the rows for lines that look like one of the others and are not.
 const notOurs = fault.Unknown
 
+// hostMemory is the kind of the rows of hostSymptoms.
+const hostMemory = fault.OOM
+
 // symptom is one text by which a failure is known.
 type symptom struct {
 	// pattern must be found in a line, in any case of letters; * stands for
-	// anything between two parts of it.
+	// anything between two parts of it, and ^ for the beginning of the line.
 	pattern string
 	kind    fault.Kind
 	// source is whose text it is, and where it was seen.
@@ -229,12 +250,13 @@ func findSymptom(line string) *symptom {
 }
 
 func matches(line, pattern string) bool {
+	pattern, atStart := strings.CutPrefix(pattern, "^")
 	for part := range strings.SplitSeq(pattern, "*") {
 		i := strings.Index(line, part)
-		if i < 0 {
+		if i < 0 || atStart && i > 0 {
 			return false
 		}
-		line = line[i+len(part):]
+		line, atStart = line[i+len(part):], false
 	}
 	return true
 }
@@ -250,16 +272,17 @@ func classify(kind fault.Kind, err error, onCPU bool) error {
 	if e != nil {
 		detail, step = e.Detail, e.Step
 	}
-	return fault.New(kindByText(kind, err.Error(), detail, onCPU), "%w", err).WithDetail(detail).InStep(step)
+	kind, sign := kindByText(kind, err.Error(), detail, onCPU)
+	return fault.New(kind, "%w", err).WithDetail(detail).InStep(step).Signed(sign)
 }
 
-func kindByText(kind fault.Kind, message, detail string, onCPU bool) fault.Kind {
-	found, ok := Classify(message)
-	if !ok {
-		found, ok = Classify(detail)
+func kindByText(kind fault.Kind, message, detail string, onCPU bool) (fault.Kind, fault.Sign) {
+	found, sign := Diagnose(message)
+	if found == fault.Unknown {
+		found, sign = Diagnose(detail)
 	}
-	if !ok || found == fault.Device && onCPU {
-		return kind
+	if found == fault.Unknown || found == fault.Device && onCPU {
+		return kind, ""
 	}
-	return found
+	return found, sign
 }

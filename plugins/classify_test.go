@@ -28,6 +28,41 @@ func TestSymptoms(t *testing.T) {
 	}
 }
 
+// TestHostMemoryIsKnown: exhausted host memory is told from that of a device, and from a
+// record that speaks of it.
+func TestHostMemoryIsKnown(t *testing.T) {
+	messages := []string{
+		"Traceback (most recent call last):\n  File \"a.py\", line 1\nMemoryError",
+		"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
+		"fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw({0x5d3c5e?, 0x0?})\n\t/usr/lib/go/src/runtime/panic.go:1101",
+	}
+	for i, s := range hostSymptoms {
+		line := strings.ToLower(withoutQuotes(s.example))
+		for j := range i {
+			if matches(line, hostSymptoms[j].pattern) {
+				t.Errorf("%q finds %q", s.example, hostSymptoms[j].pattern)
+			}
+		}
+		messages = append(messages, s.example)
+	}
+	for _, message := range messages {
+		if kind, sign := Diagnose(message); kind != fault.OOM || sign != fault.HostMemory {
+			t.Errorf("%q is %s, %q", message, kind, sign)
+		}
+		if kind, ok := Classify(message); ok {
+			t.Errorf("%q is %s of the device", message, kind)
+		}
+	}
+	for _, message := range []string{
+		"ValueError: cannot parse: MemoryError is an exception",
+		"MemoryError: std::bad_alloc: CUDA error at: cuda_memory_resource.hpp68: cudaErrorMemoryAllocation out of memory",
+	} {
+		if _, sign := Diagnose(message); sign == fault.HostMemory {
+			t.Errorf("%q is taken for the host's memory", message)
+		}
+	}
+}
+
 // The messages of a real H200 (driver 580), and of threads on the net.
 func TestClassify(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -118,27 +153,22 @@ AttributeError: 'NoneType' object has no attribute 'close'`, fault.OOM},
 
 func TestClassifyNothing(t *testing.T) {
 	for name, message := range map[string]string{
-		"empty":               "",
-		"blank lines":         "\n \n",
-		"host: Python":        "Traceback (most recent call last):\n  File \"a.py\", line 1\nMemoryError",
-		"host: numpy":         "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 2.00 PiB for an array with shape (281474976710656,) and data type float64",
-		"host: C++":           "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
-		"host: PyTorch":       "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4503599627370496 bytes. Error code 12 (Cannot allocate memory)",
-		"host: fork":          "OSError: [Errno 12] Cannot allocate memory",
-		"host: the kernel's":  "Out of memory: Killed process 4711 (python3) total-vm:123kB",
-		"host: Go":            "fatal error: runtime: out of memory",
-		"sqlite":              "sqlite3.OperationalError: out of memory",
-		"gRPC":                "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (5 vs. 4)",
-		"a quota":             "google.api_core.exceptions.ResourceExhausted: 429 RESOURCE_EXHAUSTED: Quota exceeded for requests",
-		"shared memory":       "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 135168, Hardware limit: 101376",
-		"no such kernel":      "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-		"wrong ordinal":       "RuntimeError: CUDA error: invalid device ordinal",
-		"without CUDA":        "AssertionError: Torch not compiled with CUDA enabled",
-		"a misaligned column": "ValueError: misaligned address in row 7",
-		"a quoted record":     `ValueError: cannot score {"text": "RuntimeError: CUDA out of memory. GPU is lost"}`,
-		"a quoted key":        `KeyError: 'GPU has fallen off the bus'`,
-		"a quote with escape": `ValueError: 'it\'s the GPU is lost again' is too long`,
-		"a quote cut off":     `ValueError: cannot score {"text": "GPU is lost and then`,
+		"empty":                  "",
+		"blank lines":            "\n \n",
+		"host: the kernel's":     "Out of memory: Killed process 4711 (python3) total-vm:123kB",
+		"a record's MemoryError": "ValueError: cannot parse: MemoryError is an exception",
+		"sqlite":                 "sqlite3.OperationalError: out of memory",
+		"gRPC":                   "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (5 vs. 4)",
+		"a quota":                "google.api_core.exceptions.ResourceExhausted: 429 RESOURCE_EXHAUSTED: Quota exceeded for requests",
+		"shared memory":          "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 135168, Hardware limit: 101376",
+		"no such kernel":         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+		"wrong ordinal":          "RuntimeError: CUDA error: invalid device ordinal",
+		"without CUDA":           "AssertionError: Torch not compiled with CUDA enabled",
+		"a misaligned column":    "ValueError: misaligned address in row 7",
+		"a quoted record":        `ValueError: cannot score {"text": "RuntimeError: CUDA out of memory. GPU is lost"}`,
+		"a quoted key":           `KeyError: 'GPU has fallen off the bus'`,
+		"a quote with escape":    `ValueError: 'it\'s the GPU is lost again' is too long`,
+		"a quote cut off":        `ValueError: cannot score {"text": "GPU is lost and then`,
 		"caught before": `Traceback (most recent call last):
   File "a.py", line 2, in f
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB.

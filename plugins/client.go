@@ -84,16 +84,15 @@ func (c *client) Open(ctx context.Context, device Device, config Config) error {
 // kernel in another language sends its failures unclassified: this is the first
 // place that knows the texts.
 func (c *client) unpackComputing(failure *kernelpb.Failure, kind fault.Kind) error {
-	if failure == nil {
-		return nil
-	}
-	if failure.GetKind() == uint32(fault.Unknown) {
+	err := unpackFailure(failure, kind)
+	if failure != nil && failure.GetKind() == uint32(fault.Unknown) {
 		c.mu.Lock()
 		onCPU := c.onCPU
 		c.mu.Unlock()
-		kind = kindByText(kind, failure.GetMessage(), failure.GetDetail(), onCPU)
+		e := fault.As(err)
+		e.Kind, e.Sign = kindByText(kind, e.Message, e.Detail, onCPU)
 	}
-	return unpackFailure(failure, kind)
+	return err
 }
 
 // Close ends the stream, which is how the kernel learns that no batch follows.
@@ -230,7 +229,7 @@ func (c *client) receive(s *outgoing) {
 		c.pending = c.pending[1:]
 		c.mu.Unlock()
 		err = c.fill(head.results, reply)
-		spent := fault.KindOf(err) == fault.Crash
+		spent := spends(err)
 		if spent {
 			c.spend(err)
 		}
@@ -240,6 +239,13 @@ func (c *client) receive(s *outgoing) {
 			return
 		}
 	}
+}
+
+// spends reports a failure that no later batch of the same process can be expected to
+// escape: its context on the device is gone, or it has used up the host's memory.
+func spends(err error) bool {
+	e := fault.As(err)
+	return e != nil && (e.Kind == fault.Crash || e.Sign == fault.HostMemory)
 }
 
 // spend declares a process that still lives unfit for another batch: its context

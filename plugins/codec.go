@@ -22,7 +22,7 @@ func packFailure(err error) *kernelpb.Failure {
 	}
 	failure := &kernelpb.Failure{Kind: uint32(fault.KindOf(err)), Message: valid(err.Error())}
 	if e := fault.As(err); e != nil {
-		failure.Detail, failure.Step = valid(e.Detail), valid(e.Step)
+		failure.Detail, failure.Step, failure.Sign = valid(e.Detail), valid(e.Step), valid(string(e.Sign))
 	}
 	return failure
 }
@@ -40,7 +40,10 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 	if k := fault.Kind(failure.GetKind()); k != fault.Unknown && k.Known() && failure.GetKind() <= math.MaxUint8 {
 		kind = k
 	}
-	return &fault.Error{Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail(), Step: failure.GetStep()}
+	return &fault.Error{
+		Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail(), Step: failure.GetStep(),
+		Sign: fault.Sign(failure.GetSign()),
+	}
 }
 
 func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.ProcessReply {

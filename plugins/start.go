@@ -203,7 +203,7 @@ func (p *Process) startError(ctx context.Context, err error) error {
 	var e *fault.Error
 	switch ended := r.endedItself(); {
 	case ended && r.process.Exit().Foreign():
-		e = fault.New(fault.Crash, "kernel %s was ended while it started: %s%s", path, r.process.Exit(), hint(heard))
+		e = fault.New(fault.Crash, "kernel %s was ended while it started: %s%s", path, r.process.Exit(), hint(heard)).Signed(fault.Outside)
 	case ended && shaken:
 		e = fault.New(fault.Incompatible, "kernel %s ended right after its handshake: %s%s", path, r.process.Exit(), hint(heard))
 	case ended:
@@ -234,11 +234,22 @@ func executeHint(err error) string {
 func (p *Process) explain(err error) error {
 	select {
 	case <-p.runner.process.Done():
-		words := p.lastWords()
-		return fault.New(fault.Crash, "kernel process ended: %s", p.runner.process.Exit()).WithDetail(words)
+		return died("kernel process ended", p.runner.process.Exit(), p.lastWords())
 	case <-time.After(p.deathWait):
 		return fault.New(fault.Crash, "connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(p.lastWords())
 	}
+}
+
+// died is the failure of a process that ended in the middle of its work.
+func died(what string, exit proc.Exit, words string) error {
+	e := fault.New(fault.Crash, "%s: %s", what, exit).WithDetail(words)
+	if exit.Foreign() {
+		return e.Signed(fault.Outside)
+	}
+	if _, sign := Diagnose(words); sign == fault.HostMemory {
+		e.Kind, e.Sign = fault.OOM, sign
+	}
+	return e
 }
 
 // lastWords is the end of what the process wrote to standard error. When it is

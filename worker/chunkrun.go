@@ -15,6 +15,7 @@ type chunkRun struct {
 	reader *batchReader
 	out    *partWriter
 	first  int64       // record of it
+	number int64       // it is the worker's so many-th chunk
 	ended  bool        // no further batch of it is submitted
 	behind chunk.Chunk // behind the last batch that is submitted
 	rest   chunk.Chunk // behind the last batch that is finished
@@ -31,7 +32,8 @@ type chunkRun struct {
 
 // begin starts to read a chunk.
 func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, error) {
-	r := &chunkRun{worker: w, first: assign.Chunk.First, behind: assign.Chunk, rest: assign.Chunk, final: assign.Final}
+	w.begun++
+	r := &chunkRun{worker: w, number: w.begun, first: assign.Chunk.First, behind: assign.Chunk, rest: assign.Chunk, final: assign.Final}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	var err error
 	if r.reader, err = w.startReading(r.ctx, assign.Chunk); err != nil {

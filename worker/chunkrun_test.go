@@ -118,7 +118,7 @@ func TestStopBetweenChunks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.stopOnly.Store(a.Chunk.First + 1)
+	w.stops.take(wire.Stop{Only: &a.Chunk.First})
 	next.first = 40 // of a file of its own it is 0, too
 	done, err := w.work()
 	if err != nil {

@@ -142,9 +142,9 @@ func (c *computing) loop() error {
 	w := c.worker
 	for {
 		if w.pace.mustGive() {
-			w.stop.Store(true)
+			w.stops.giveBack(w.begun)
 		}
-		stopping := w.stop.Load() || w.stopOnly.Load() == c.now.first+1
+		stopping := w.stops.includes(c.now)
 		if stopping {
 			c.handBack(c.inFlight(c.now))
 		}
@@ -233,11 +233,23 @@ func (c *computing) step(stopping bool) error {
 		return nil
 	case <-c.worker.pace.wake: // to stop, or another pace
 		return nil
+	case <-c.worker.stops.overdue:
+		c.abandon()
+		return nil
 	case <-c.now.out.broken:
 		return c.now.out.err()
 	case <-c.ctx.Done():
 		return c.ctx.Err()
 	}
+}
+
+// abandon ends the chunk before the batches in flight, which have had their time: the job
+// stops, and they are computed by the next run.
+func (c *computing) abandon() {
+	c.worker.log.Warn("the job stops, and the kernel did not finish its batch in time", "batches", len(c.flight))
+	c.worker.host.kill()
+	c.flight = nil
+	c.now.interrupted, c.now.ended = true, true
 }
 
 // watch tells when the oldest batch has had its time. One timer does for all.
@@ -278,14 +290,27 @@ func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
 		job.results.Defer()(nil)
 		return nil
 	}
-	if restarted, err := c.worker.host.alive(c.ctx); err != nil {
-		return err
-	} else if restarted {
-		run.stats.Restarts++
+	if c.worker.host.process == nil {
+		if open, err := c.reopen(run); !open {
+			return err
+		}
 	}
 	err := c.worker.host.process.Process(c.ctx, job.toCompute(0, len(job.sent)), job.results)
 	crash.Point("worker-mid-batch")
 	return err
+}
+
+// reopen starts the kernel for the batch at hand. It returns false if there is none, with
+// an error unless the batch was abandoned.
+func (c *computing) reopen(run *chunkRun) (open bool, err error) {
+	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
+	defer cancel()
+	run.stats.Restarts++
+	if _, err = c.worker.host.alive(ctx); err != nil && closed(c.worker.stops.overdue) {
+		c.abandon()
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // finishHead takes the oldest batch's outcome.
@@ -301,6 +326,7 @@ func (c *computing) finishHead(err error) error {
 	c.quick = took < quickBatch
 	if err == nil {
 		c.worker.host.good(took, job.load)
+		c.worker.keepControl(job, 0)
 		c.worker.sizes.good(len(job.batch.Records), took)
 		c.headSince = time.Now()
 		c.restUntil = c.headSince.Add(c.worker.pace.rest(took))
@@ -345,7 +371,7 @@ func (c *computing) recover(job *work, err error) error {
 // lost reports whether the kernel's process was lost by a batch.
 func lost(err error) bool {
 	e := fault.As(err)
-	return e != nil && (e.Kind == fault.Crash || e.Kind == fault.Timeout)
+	return e != nil && (e.Kind == fault.Crash || e.Kind == fault.Timeout || e.Sign == fault.HostMemory)
 }
 
 // share leaves to others what they can have of what is assigned, while the kernel is
@@ -369,7 +395,7 @@ func (c *computing) share() {
 	if given {
 		c.worker.send(wire.Message{Back: &wire.Back{}})
 	}
-	if c.worker.stop.Load() {
+	if c.worker.stops.includes(c.now) {
 		c.handBack(true)
 	}
 }
@@ -378,10 +404,12 @@ var errGivenBack = errors.New("given back")
 
 // await waits for a batch behind a failed one, killing a kernel that hangs.
 func (c *computing) await(job *work) error {
-	ctx, cancel := context.WithTimeout(c.ctx, c.worker.host.limit(job.load))
+	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
 	defer cancel()
+	ctx, cancelWait := context.WithTimeout(ctx, c.worker.host.limit(job.load))
+	defer cancelWait()
 	err := job.results.Wait(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
+	if ctx.Err() != nil && c.ctx.Err() == nil && fault.As(err) == nil {
 		c.worker.host.kill()
 		return fault.New(fault.Crash, "kernel did not answer")
 	}

@@ -129,7 +129,25 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 	if h.process != nil {
 		return false, nil
 	}
-	err = h.start(ctx)
+	for attempt := range outsideStarts {
+		if err = h.restart(ctx); err == nil || fault.As(err) == nil || fault.As(err).Sign != fault.Outside {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond << attempt):
+		case <-ctx.Done():
+			return true, ctx.Err()
+		}
+	}
+	return true, notAgain(err)
+}
+
+// outsideStarts is how often a kernel is started that somebody kills while it starts.
+const outsideStarts = 4
+
+// restart starts a process and opens its kernel.
+func (h *kernelHost) restart(ctx context.Context) error {
+	err := h.start(ctx)
 	if err == nil {
 		_, err = h.ask(ctx)
 	}
@@ -139,7 +157,7 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 	if err != nil {
 		h.kill() // nobody must take it for one that is open
 	}
-	return true, notAgain(err)
+	return err
 }
 
 // notAgain makes of a kernel that was open once and cannot be started again the
@@ -170,12 +188,12 @@ func (h *kernelHost) limit(of load) time.Duration { return h.limits.batch(of, !h
 // record alone, if it is one; the limit on what came before.
 func (h *kernelHost) tooLong(limit time.Duration) error {
 	h.kill()
-	flag := "--timeout"
-	if h.limits.least == 0 {
-		flag += " " + h.limits.timeout.String()
+	message := "the kernel did not answer in time; allow it more with --timeout"
+	if h.limits.timeout > 0 {
+		message = fmt.Sprintf("the kernel did not answer within %s; raise --timeout to allow it more", h.limits.timeout)
 	}
-	return fault.New(fault.Timeout, "the kernel did not answer in time (%s)", flag).
-		WithDetail(fmt.Sprintf("it was waited for %s", limit))
+	return fault.New(fault.Timeout, "%s", message).
+		WithDetail(fmt.Sprintf("gpurun waited %s for this batch", limit))
 }
 
 // memory is what the kernel's framework holds of the device's, nil where that is not

@@ -18,6 +18,11 @@ import (
 // have been chance, so the whole batch gets one more try before it is halved;
 // a kernel that said no to the batch would say no again. One that hung is not
 // waited for once more either: its pieces tell as much, and sooner.
+//
+// A record alone is blamed for a death only if the process ended itself, or nothing
+// else explains it (confirm.go). A process that has used up the host's memory may
+// have leaked it: a fresh one tries the same again before the batch is made smaller,
+// and before a record is blamed.
 func (r *chunkRun) isolate(job *work, err error) error {
 	failure := fault.As(err)
 	if failure == nil {
@@ -35,7 +40,7 @@ func (r *chunkRun) takeUp(job *work, outcome error) error {
 		return r.pass(job)
 	}
 	failure := fault.As(outcome)
-	if failure != nil && failure.Kind == fault.Crash {
+	if failure != nil && (failure.Kind == fault.Crash || failure.Sign == fault.HostMemory) {
 		failure = nil // collateral: it has not been tried by itself
 	}
 	return r.rerun(job, failure)
@@ -45,7 +50,7 @@ func (r *chunkRun) takeUp(job *work, outcome error) error {
 // has not been tried by itself.
 func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 	job.verdicts = make([]verdict, len(job.sent))
-	s := &search{run: r, job: job}
+	s := &search{run: r, job: job, fresh: !r.worker.host.warm}
 	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(job.sent) == 1) {
 		failure = nil
 	}
@@ -82,6 +87,8 @@ func (r *chunkRun) endBefore(job *work, e *elsewhereError) error {
 type search struct {
 	run *chunkRun
 	job *work
+	// fresh: the process that failed last had computed nothing before.
+	fresh bool
 }
 
 // settle gives the records from lo to hi their verdicts. failure is how they
@@ -90,9 +97,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	if failure == nil {
 		results, err := s.try(lo, hi)
 		if err == nil {
-			for i := lo; i < hi; i++ {
-				s.job.verdicts[i] = verdict{results: results, index: i - lo}
-			}
+			s.pass(lo, hi, results)
 			return nil
 		}
 		if failure = fault.As(err); failure == nil {
@@ -102,7 +107,17 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	if noRecords(failure) {
 		return failure
 	}
-	if failure.Kind == fault.OOM {
+	switch {
+	case failure.Sign == fault.HostMemory:
+		s.run.worker.host.kill() // what it leaked goes with it
+		if !s.fresh {
+			return s.settle(lo, hi, nil)
+		}
+		s.run.worker.sizes.shrink(hi - lo)
+		if hi-lo == 1 {
+			failure = outOfMemory("out of host memory, even alone in a fresh process", failure)
+		}
+	case failure.Kind == fault.OOM:
 		if hi-lo == 1 && !s.run.final {
 			return &elsewhereError{failure, lo}
 		}
@@ -110,9 +125,13 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		// The next, smaller batch may then find its memory in one piece; what that
 		// costs if it fails is only time.
 		_ = s.run.worker.host.trim(s.run.ctx)
-		if hi-lo == 1 { // frameworks' messages hold figures that differ from run to run
-			failure = fault.New(fault.OOM, "out of device memory, even alone").
-				WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail)).InStep(failure.Step)
+		if hi-lo == 1 {
+			failure = outOfMemory("out of device memory, even alone", failure)
+		}
+	case failure.Sign == fault.Outside && hi-lo == 1:
+		var err error
+		if failure, err = s.confirm(lo, failure); failure == nil {
+			return err
 		}
 	}
 	if hi-lo == 1 {
@@ -126,6 +145,20 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		}
 	}
 	return s.split(lo, hi, failure.Kind)
+}
+
+// pass gives the records from lo to hi their results.
+func (s *search) pass(lo, hi int, results *plugins.Results) {
+	for i := lo; i < hi; i++ {
+		s.job.verdicts[i] = verdict{results: results, index: i - lo}
+	}
+}
+
+// outOfMemory is the failure of a record for which the memory does not suffice. The
+// messages of frameworks hold figures that differ from run to run.
+func outOfMemory(message string, failure *fault.Error) *fault.Error {
+	return fault.New(fault.OOM, "%s", message).
+		WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail)).InStep(failure.Step)
 }
 
 // noRecords reports a failure that no record can be blamed for.
@@ -164,7 +197,7 @@ func (s *search) line(i int) int64 { return s.job.batch.Records[s.job.sent[i]].L
 // process if the last one is gone.
 func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	r, host := s.run, s.run.worker.host
-	if r.worker.halt.Load() {
+	if closed(r.worker.stops.halted) {
 		return nil, errInterrupted
 	}
 	if host.process == nil || r.dead() {
@@ -174,19 +207,22 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	if r.dead() {
 		host.kill()
 	}
-	restarted, err := host.alive(r.ctx)
+	overdue, cancelOverdue := r.worker.stops.untilOverdue(r.ctx)
+	defer cancelOverdue()
+	restarted, err := host.alive(overdue)
 	if restarted {
 		r.stats.Restarts++
 	}
 	if err != nil {
-		return nil, err
+		return nil, s.unlessOverdue(err)
 	}
+	s.fresh = !host.warm
 	of := loadOf(s.job.records[lo:hi])
 	limit := host.limits.piece(of, !host.warm)
 	if whole := hi-lo == len(s.job.sent); whole || hi-lo == 1 {
 		limit = host.limits.batch(of, !host.warm)
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, limit)
+	ctx, cancel := context.WithTimeout(overdue, limit)
 	defer cancel()
 	started := time.Now()
 	results, err := plugins.Call(ctx, host.process, s.job.toCompute(lo, hi))
@@ -195,10 +231,23 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	switch {
 	case err == nil:
 		host.good(took, of)
+		r.worker.keepControl(s.job, lo)
 	case errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil:
 		err = host.tooLong(limit)
+	default:
+		err = s.unlessOverdue(err)
 	}
 	return results, err
+}
+
+// unlessOverdue is err, unless the job stops and the time for it is over. Whatever the
+// kernel is at then is lost.
+func (s *search) unlessOverdue(err error) error {
+	if !closed(s.run.worker.stops.overdue) {
+		return err
+	}
+	s.run.worker.host.kill()
+	return errInterrupted
 }
 
 // dead reports whether the kernel process has ended.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -11,7 +12,7 @@ const (
 )
 
 // byDefault are the limits without --timeout.
-func byDefault() limits { return limits{timeout: 5 * minute, open: 30 * minute, least: minute} }
+func byDefault() limits { return limits{early: 5 * minute, open: 30 * minute, least: minute} }
 
 // experienced has seen a first batch and many others.
 func experienced(l limits, cold, warm time.Duration, of load) limits {
@@ -24,11 +25,15 @@ func experienced(l limits, cold, warm time.Duration, of load) limits {
 
 var usual = load{records: 1024, bytes: 1 << 20}
 
+// TestBatchLimit: without --timeout the limit is 20 times the slowest good batch, at least
+// a minute, without an upper bound; --timeout applies to every batch, the first one too.
 func TestBatchLimit(t *testing.T) {
 	fixed := limits{timeout: 90 * second, open: 30 * minute}
 	few := byDefault()
 	few.good(3*second, usual, true)
 	few.good(second, usual, false)
+	slowFirst := byDefault()
+	slowFirst.good(8*minute, usual, true)
 	for name, test := range map[string]struct {
 		limits limits
 		of     load
@@ -39,20 +44,23 @@ func TestBatchLimit(t *testing.T) {
 		"nothing known, first":          {byDefault(), usual, true, 30 * minute},
 		"few known":                     {few, usual, false, 5 * minute},
 		"few known, first":              {few, usual, true, 5 * minute},
+		"only a first one known":        {slowFirst, usual, false, 160 * minute},
 		"fast":                          {experienced(byDefault(), second, 5*time.Millisecond, usual), usual, false, minute},
 		"fast, first":                   {experienced(byDefault(), second, 5*time.Millisecond, usual), usual, true, minute},
 		"fast, first, that compiles":    {experienced(byDefault(), 30*second, 5*time.Millisecond, usual), usual, true, 5 * minute},
 		"compiled once":                 {experienced(byDefault(), 30*second, 5*time.Millisecond, usual), usual, false, minute},
 		"slow":                          {experienced(byDefault(), 6*second, 6*second, usual), usual, false, 2 * minute},
-		"slower":                        {experienced(byDefault(), minute, minute, usual), usual, false, 5 * minute},
+		"slower":                        {experienced(byDefault(), minute, minute, usual), usual, false, 20 * minute},
+		"a language model":              {experienced(byDefault(), 8*minute, 8*minute, usual), usual, false, 160 * minute},
 		"slow, and twice the records":   {experienced(byDefault(), 6*second, 6*second, usual), load{2048, 1 << 20}, false, 4 * minute},
 		"slow, and twice the bytes":     {experienced(byDefault(), 6*second, 6*second, usual), load{1024, 2 << 20}, false, 4 * minute},
-		"slow, and a thousand times it": {experienced(byDefault(), 6*second, 6*second, usual), load{1024, 1 << 30}, false, 5 * minute},
+		"slow, and a thousand times it": {experienced(byDefault(), 6*second, 6*second, usual), load{1024, 1000 << 20}, false, 2000 * minute},
+		"slow, beyond a Duration":       {experienced(byDefault(), 6*second, 240*time.Hour, usual), load{1024, 1 << 50}, false, math.MaxInt64},
 		"slow, and smaller":             {experienced(byDefault(), 6*second, 6*second, usual), load{1, 10}, false, 2 * minute},
 		"set by the user":               {experienced(fixed, second, 5*time.Millisecond, usual), usual, false, 90 * second},
 		"set by the user, first":        {experienced(fixed, second, 5*time.Millisecond, usual), usual, true, 90 * second},
-		"set, and it compiles":          {experienced(fixed, minute, 5*time.Millisecond, usual), usual, true, 10 * minute},
-		"set, nothing known, first":     {fixed, usual, true, 30 * minute},
+		"set, and it compiles":          {experienced(fixed, minute, 5*time.Millisecond, usual), usual, true, 90 * second},
+		"set, nothing known, first":     {fixed, usual, true, 90 * second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.limits.batch(test.of, test.first); got != test.want {
@@ -63,12 +71,11 @@ func TestBatchLimit(t *testing.T) {
 }
 
 // TestHonestBatches: a batch that is ten times slower than all before it, whatever
-// they took, is not killed, up to what --timeout allows by default; and nor is the
-// next, ten times slower again.
+// they took, is not killed; and nor is the next, ten times slower again.
 func TestHonestBatches(t *testing.T) {
-	for warm := time.Microsecond; warm <= 30*second; warm = warm*3/2 + 1 {
+	for warm := time.Microsecond; warm <= time.Hour; warm = warm*3/2 + 1 {
 		l := experienced(byDefault(), warm, warm, usual)
-		for took := 10 * warm; took < 5*minute; took *= 10 {
+		for took := 10 * warm; took < 100*time.Hour; took *= 10 {
 			if limit := l.batch(usual, false); took > limit {
 				t.Errorf("batches of %s: one of %s is killed after %s", warm, took, limit)
 			}

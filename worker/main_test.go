@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,11 +49,50 @@ func (members) Process(_ context.Context, batch plugins.Batch, results *plugins.
 			return plugins.OutOfMemory(errors.New("no room"))
 		case `"hang"`:
 			time.Sleep(time.Hour)
+		case `"kill"`:
+			killSelf()
+		case `"killed twice"`:
+			if times(2) {
+				killSelf()
+			}
+		case `"leak"`:
+			if leaked++; leaked > 10 {
+				return errors.New("MemoryError")
+			}
+		case `"huge"`:
+			return errors.New("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 2.00 PiB for an array")
+		case `"huge in Go"`:
+			fmt.Fprintln(os.Stderr, "fatal error: runtime: out of memory")
+			os.Exit(2)
+		}
+		if _, err := os.Stat("siege"); err == nil && times(8) {
+			killSelf()
 		}
 		value, present := batch.Member(i, "text")
 		results.Line(i, fmt.Appendf(nil, `{"text":%q,"present":%t}`, value, present))
 	}
 	return nil
+}
+
+var leaked int // records of this process
+
+// times reports whether it was called at most n times, in all processes of a kernel's
+// working folder.
+func times(n int64) bool {
+	file, err := os.OpenFile("times", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	_, _ = file.WriteString("x")
+	size, _ := file.Seek(0, io.SeekEnd)
+	return size <= n
+}
+
+// killSelf is what a person, a scheduler or the system does to a process.
+func killSelf() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	time.Sleep(time.Minute)
 }
 
 // newWorker is a worker with its kernel open, without the process around it.
@@ -72,8 +112,8 @@ func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
 		io.Reader
 		io.Writer
 	}{bytes.NewReader(nil), io.Discard}
-	w := &Worker{conn: wire.NewConn(conn), setup: setup, log: log, pace: newPacer(), host: &kernelHost{
-		setup: setup, builtins: []string{kernel}, log: log, limits: limits{timeout: setup.Timeout, open: setup.OpenTimeout},
+	w := &Worker{conn: wire.NewConn(conn), setup: setup, log: log, pace: newPacer(), stops: newStops(), host: &kernelHost{
+		setup: setup, builtins: []string{kernel}, log: log, limits: newLimits(setup),
 	}}
 	w.sizes.want = batchSize
 	t.Cleanup(w.host.close)

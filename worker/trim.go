@@ -23,6 +23,8 @@ func (w *Worker) askTrim() {
 // trim lets the kernel give memory back, and answers. Nothing may be in flight.
 func (w *Worker) trim(ctx context.Context) {
 	answer := &wire.Trimmed{}
+	ctx, cancel := w.stops.untilOverdue(ctx)
+	defer cancel()
 	if err := w.host.trim(ctx); err != nil {
 		answer.Fault = fault.As(fault.Wrap(fault.Batch, err))
 	}

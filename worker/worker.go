@@ -46,11 +46,11 @@ type Worker struct {
 	judged    bool            // enough of the first records were looked at
 	first     wire.FirstBatch // what is known of them
 	searched  bool            // it was told that records are looked for
+	control   *work           // a record that the kernel has computed; nil if none is known
 	sampled   bool            // of the first batch that was searched some were tried before
-	halt      atomic.Bool     // the job stops: leave a search, too
-	stop      atomic.Bool     // end the chunk at the next batch border
-	stopOnly  atomic.Int64    // the same for the chunk with this first record, counted from 1
-	scarce    atomic.Bool     // keep no batch waiting
+	stops     *stops
+	begun     int64       // chunks so far
+	scarce    atomic.Bool // keep no batch waiting
 	pace      *pacer
 	computing computing
 	assigned  chan wire.Assign
@@ -67,7 +67,7 @@ func run(builtins []string) int {
 		return 2
 	}
 	w := &Worker{
-		conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(),
+		conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(), stops: newStops(),
 		assigned: make(chan wire.Assign, 1), trims: make(chan struct{}, 1),
 	}
 
@@ -85,7 +85,7 @@ func run(builtins []string) int {
 	}
 	w.host = &kernelHost{
 		setup: w.setup, builtins: builtins, log: w.log,
-		limits: limits{timeout: w.setup.Timeout, open: w.setup.OpenTimeout, least: w.setup.LeastTimeout},
+		limits: newLimits(w.setup),
 	}
 
 	go w.listen(cancel)
@@ -124,19 +124,11 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 func (w *Worker) take(message wire.Message) {
 	switch {
 	case message.Assign != nil:
-		w.stop.Store(false)
-		w.stopOnly.CompareAndSwap(message.Assign.Chunk.First+1, 0) // another try
+		w.stops.assign(message.Assign.Chunk.First)
 		w.assigned <- *message.Assign
 	case message.Stop != nil:
 		crash.Point("worker-stopping")
-		if only := message.Stop.Only; only != nil {
-			w.stopOnly.Store(*only + 1)
-		} else {
-			if message.Stop.Job { // for good
-				w.halt.Store(true)
-			}
-			w.stop.Store(true)
-		}
+		w.stops.take(*message.Stop)
 		w.pace.nudge()
 	case message.Scarce != nil:
 		w.scarce.Store(true)

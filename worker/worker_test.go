@@ -7,9 +7,10 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// TestStops: a chunk's stop is over with the next chunk, a stop of one chunk with
-// another try of that one; a stop of the job is never over, whatever comes behind it.
-func TestStops(t *testing.T) {
+// TestStopHoldsForChunksAssignedBeforeIt: a stop ends the chunks assigned before it, also
+// if an assignment crosses it on the way, and no other; a stop of one chunk is over with
+// another try of that one; a stop of the job holds for every chunk.
+func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 	seven := int64(7)
 	stopChunk, stopJob := wire.Message{Stop: &wire.Stop{}}, wire.Message{Stop: &wire.Stop{Job: true}}
 	stopSeven := wire.Message{Stop: &wire.Stop{Only: &seven}}
@@ -17,27 +18,35 @@ func TestStops(t *testing.T) {
 		return wire.Message{Assign: &wire.Assign{Chunk: chunk.Chunk{First: first}}}
 	}
 	for _, test := range []struct {
-		name             string
-		messages         []wire.Message
-		stop, halt, only bool
+		name     string
+		messages []wire.Message
+		ends     []bool // each chunk that was assigned
+		halted   bool
 	}{
-		{"a chunk", []wire.Message{stopChunk}, true, false, false},
-		{"a chunk, and the next", []wire.Message{stopChunk, assign(0)}, false, false, false},
-		{"one chunk", []wire.Message{stopSeven}, false, false, true},
-		{"one chunk, and another", []wire.Message{stopSeven, assign(9)}, false, false, true},
-		{"one chunk, again", []wire.Message{stopSeven, assign(7)}, false, false, false},
-		{"the job", []wire.Message{stopJob}, true, true, false},
-		{"the job, and a chunk that was on its way", []wire.Message{stopJob, assign(0)}, false, true, false},
-		{"the job, and a chunk's stop", []wire.Message{stopJob, stopChunk}, true, true, false},
-		{"a chunk's stop, and the job", []wire.Message{stopChunk, stopJob}, true, true, false},
+		{"no stop", []wire.Message{assign(0), assign(9)}, []bool{false, false}, false},
+		{"a chunk", []wire.Message{assign(0), stopChunk}, []bool{true}, false},
+		{"a chunk and the one behind it", []wire.Message{assign(0), assign(9), stopChunk}, []bool{true, true}, false},
+		{"a chunk, and the next", []wire.Message{assign(0), stopChunk, assign(9)}, []bool{true, false}, false},
+		{"one chunk", []wire.Message{assign(7), assign(9), stopSeven}, []bool{true, false}, false},
+		{"one chunk, and another", []wire.Message{assign(7), stopSeven, assign(9)}, []bool{true, false}, false},
+		{"one chunk, again", []wire.Message{assign(9), stopSeven, assign(7)}, []bool{false, false}, false},
+		{"the job", []wire.Message{assign(0), stopJob}, []bool{true}, true},
+		{"the job, and a chunk that was on its way", []wire.Message{assign(0), stopJob, assign(9)}, []bool{true, true}, true},
+		{"the job, and a chunk's stop", []wire.Message{assign(0), stopJob, stopChunk, stopJob}, []bool{true}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := &Worker{pace: newPacer(), assigned: make(chan wire.Assign, 1)}
+			w := &Worker{pace: newPacer(), stops: newStops(), assigned: make(chan wire.Assign, 2)}
 			for _, message := range test.messages {
 				w.take(message)
 			}
-			if stop, halt, only := w.stop.Load(), w.halt.Load(), w.stopOnly.Load() != 0; stop != test.stop || halt != test.halt || only != test.only {
-				t.Errorf("stop %v, halt %v, one chunk %v", stop, halt, only)
+			for i, want := range test.ends {
+				run := &chunkRun{number: int64(i + 1), first: (<-w.assigned).Chunk.First}
+				if got := w.stops.includes(run); got != want {
+					t.Errorf("chunk %d ends: %t", i, got)
+				}
+			}
+			if got := closed(w.stops.halted); got != test.halted {
+				t.Errorf("halted: %t", got)
 			}
 		})
 	}

@@ -105,8 +105,8 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		{"batch-size", int64(f.batchSize.records)}, {"batch-bytes", int64(f.batchBytes)},
 		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
 		{"part-bytes", int64(f.partBytes)},
-		{"timeout", int64(c.Timeout)}, {"open-timeout", int64(c.OpenTimeout)},
-		{"checkpoint", int64(c.Checkpoint)},
+		{"open-timeout", int64(c.OpenTimeout)},
+		{"checkpoint", int64(c.Checkpoint)}, {"drain-timeout", int64(c.DrainTimeout)},
 	} {
 		if one.value <= 0 && cmd.Flags().Lookup(one.flag) != nil {
 			return c, usagef("--%s must be at least 1, not %s", one.flag, cmd.Flags().Lookup(one.flag).Value)
@@ -115,8 +115,8 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if cmd.Flags().Lookup("checkpoint") != nil && c.Checkpoint < minCheckpoint {
 		return c, usagef("--checkpoint %s is too short: at least %s, since each ends a chunk and begins another", c.Checkpoint, minCheckpoint)
 	}
-	if !cmd.Flags().Changed("timeout") {
-		c.Timeout = 0 // it follows from the batches
+	if cmd.Flags().Changed("timeout") && c.Timeout <= 0 {
+		return c, usagef("--timeout must be longer than 0s, not %s", c.Timeout)
 	}
 	if err := f.resolveDevices(&c); err != nil {
 		return c, err

@@ -89,10 +89,11 @@ func newRun() *cobra.Command {
 // registerRunning adds what run and retry share: limits, and what is shown.
 func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.DurationVar(&c.Timeout, "timeout", orchestrator.DefaultTimeout, "how long a batch may take before its kernel is killed and the batch searched for the record that hangs; unless given, 20 times the slowest batch so far, at least 1m")
-	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch")
+	flags.DurationVar(&c.Timeout, "timeout", 0, "how long a batch may take, the first one too, before its kernel is killed and the batch bisected for the record that hangs (default 20 times the slowest good batch, at least 1m, at least 5m as long as few are known)")
+	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch without --timeout")
 	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
 	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "how much of each worker's work a kill may cost")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", orchestrator.DefaultDrainTimeout, "how long batches in flight may take once the job stops (signal, cancel, --max-time, --halt); longer ones are computed by the next run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after so long; the same command goes on (for schedulers' limits)")
 	flags.StringVar(&f.halt, "halt", "never", "stop when so many records failed: never, fail=100, fail=5%; the same command goes on")
 	flags.StringVar(&f.giveUp, "give-up", "stop", "when no device is left: stop (the same command goes on), or mark the rest as failed")

@@ -122,9 +122,26 @@ type Error struct {
 	// Step is the one of several kernels in a chain that it happened in; empty where
 	// there is but one, or nobody knows.
 	Step string `json:"step,omitempty"`
+	// Sign is how the failure is known, where that decides what is done about it.
+	Sign Sign `json:"sign,omitempty"`
 
 	cause error
 }
+
+// Sign qualifies a kind. Like a kind's name it is wire format; readers ignore a sign
+// that they do not know.
+type Sign string
+
+const (
+	// Outside: a signal ended the process that a process does not raise itself.
+	// Somebody sent it: a person, a scheduler, or the kernel for want of memory.
+	Outside Sign = "outside"
+	// HostMemory: the memory of the host ran out, not that of the device. A process
+	// that leaks can compute nothing more; a fresh one can.
+	HostMemory Sign = "host-memory"
+	// Text: the kind is only what a message reads like. A message may quote a record.
+	Text Sign = "text"
+)
 
 // New returns a classified failure. What the format wraps with %w is its cause.
 func New(kind Kind, format string, args ...any) *Error {
@@ -159,6 +176,13 @@ func (e *Error) WithDetail(detail string) *Error {
 func (e *Error) By(cause error) *Error {
 	c := *e
 	c.cause = errors.Join(e.cause, cause)
+	return &c
+}
+
+// Signed returns a copy of e with the sign.
+func (e *Error) Signed(sign Sign) *Error {
+	c := *e
+	c.Sign = sign
 	return &c
 }
 

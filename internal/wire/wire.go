@@ -85,8 +85,9 @@ type Setup struct {
 	Device      Device        `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`
-	// LeastTimeout: the limit of a batch follows from those that were good, between
-	// this and Timeout; 0 if the user has set Timeout.
+	// LeastTimeout: the limit of a batch follows from those that were good. It is at
+	// least this, and at least Timeout as long as few are known. 0 if the user has set
+	// Timeout, which is the limit then.
 	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
 	LogLevel     string        `json:"log_level,omitempty"`
 	Records      Records       `json:"records"`
@@ -149,8 +150,11 @@ type Stop struct {
 	// Only is the first record of the one chunk that is meant.
 	Only *int64 `json:"only,omitempty"`
 	// Job: the whole job stops. A search for bad records, which may take as many
-	// restarts of the kernel as there are records, is not gone on with then.
+	// restarts of the kernel as there are records, ends then too.
 	Job bool `json:"job,omitempty"`
+	// Drain is how long the batches in flight may take when the job stops. The worker
+	// abandons those that take longer; they are not computed. 0: as long as always.
+	Drain time.Duration `json:"drain,omitempty"`
 }
 
 // Scarce says that the job comes to its end: from now on no batch should wait at

@@ -25,7 +25,7 @@ func TestLastWords(t *testing.T) {
 		"no GPU":          {python("RuntimeError: No CUDA GPUs are available"), false, fault.Device},
 		"no GPU on a CPU": {python("RuntimeError: No CUDA GPUs are available"), true, fault.Batch},
 		"poisoned":        {python("RuntimeError: CUDA error: device-side assert triggered"), false, fault.Batch},
-		"host memory":     {python("MemoryError"), false, fault.Batch},
+		"host memory":     {python("MemoryError"), false, fault.OOM},
 		"plain":           {"echo no >&2; exit 3", false, fault.Batch},
 		"silent":          {"exit 3", false, fault.Batch},
 	} {

@@ -149,12 +149,11 @@ func (k *kernel) classify(err error) error {
 	if e == nil || e.Kind != fault.Unknown {
 		return err
 	}
-	kind := fault.Batch
-	switch found, _ := plugins.Classify(e.Detail); {
-	case found == fault.OOM, found == fault.Device && k.onGPU:
-		kind = found
+	found, sign := plugins.Diagnose(e.Detail)
+	if found != fault.OOM && !(found == fault.Device && k.onGPU) {
+		found, sign = fault.Batch, ""
 	}
-	return fault.New(kind, "%w", err).WithDetail(e.Detail)
+	return fault.New(found, "%w", err).WithDetail(e.Detail).Signed(sign)
 }
 
 // stream feeds the running program; after a failure the count is out of step, so

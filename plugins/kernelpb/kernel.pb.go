@@ -34,7 +34,11 @@ type Failure struct {
 	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	Detail  string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Which of several kernels in a chain it is of; empty where there is but one.
-	Step          string `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
+	Step string `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
+	// How the failure is known, where that decides what is done about it:
+	// "outside" (somebody else ended the process), "host-memory" (the memory of the
+	// host ran out), "text" (kind is only what the message reads like), or empty.
+	Sign          string `protobuf:"bytes,5,opt,name=sign,proto3" json:"sign,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -93,6 +97,13 @@ func (x *Failure) GetDetail() string {
 func (x *Failure) GetStep() string {
 	if x != nil {
 		return x.Step
+	}
+	return ""
+}
+
+func (x *Failure) GetSign() string {
+	if x != nil {
+		return x.Sign
 	}
 	return ""
 }
@@ -1269,12 +1280,13 @@ var File_kernel_proto protoreflect.FileDescriptor
 
 const file_kernel_proto_rawDesc = "" +
 	"\n" +
-	"\fkernel.proto\x12\x10gpurun.kernel.v1\"c\n" +
+	"\fkernel.proto\x12\x10gpurun.kernel.v1\"w\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\tR\x04step\")\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\x12\x12\n" +
+	"\x04sign\x18\x05 \x01(\tR\x04sign\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\"\xff\x01\n" +
 	"\x04Info\x12\x12\n" +

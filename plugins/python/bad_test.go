@@ -180,12 +180,33 @@ func TestDeaths(t *testing.T) {
 				if err == nil || !strings.HasPrefix(err.Error(), test.want) || fault.KindOf(err) != fault.Crash {
 					t.Errorf("%s: %v", fault.KindOf(err), err)
 				}
+				if outside := fault.As(err).Sign == fault.Outside; outside != (name == "killed") {
+					t.Errorf("ended from outside: %t", outside)
+				}
 				if !strings.Contains(detail(err), test.detail) || strings.Contains(detail(err), `"<gpurun`) {
 					t.Errorf("detail: %s", detail(err))
 				}
 			}
 			if err := k.Close(); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestHostMemoryOfPython: an exhausted host is neither the device's nor a plain failure,
+// whether Python lives through it or not.
+func TestHostMemoryOfPython(t *testing.T) {
+	for name, body := range map[string]string{
+		"raised":     "raise MemoryError",
+		"of its own": "return [bytearray(1 << 60)]",
+		"dies":       "import os, sys; print('terminate called', file=sys.stderr); print('  what():  std::bad_alloc', file=sys.stderr, flush=True); os.abort()",
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := start(t, "def process(batch):\n    "+body)
+			_, err := call(t, k, `{}`)
+			if e := fault.As(err); e == nil || e.Kind != fault.OOM || e.Sign != fault.HostMemory {
+				t.Errorf("%s: %v", fault.KindOf(err), err)
 			}
 		})
 	}

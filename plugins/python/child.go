@@ -191,15 +191,15 @@ func (c *child) greet(ctx context.Context) error {
 
 // stillborn is the failure of an interpreter that ended before it said its version.
 func (c *child) stillborn(expired bool) error {
-	how := c.ending()
+	how, outside := c.ending()
 	exit := c.process.Exit()
 	var e *fault.Error
 	switch {
 	case expired:
 		e = fault.New(fault.Timeout, "Python (%s) did not start within %s and was killed%s", c.interpreter, startTimeout, c.lastLine())
-	case exit.Foreign():
+	case outside:
 		e = fault.New(fault.Crash, "Python (%s) was %s while it started: the system probably ran out of memory (dmesg shows that), "+
-			"or a scheduler or a person killed it; free memory or ask for more, and run the command again%s", c.interpreter, exit, c.lastLine())
+			"or a scheduler or a person killed it; free memory or ask for more, and run the command again%s", c.interpreter, exit, c.lastLine()).Signed(fault.Outside)
 	case exit.Signal != 0:
 		e = fault.New(fault.Incompatible, "Python (%s) crashed while it started: %s%s", c.interpreter, exit, c.lastLine())
 	default:
@@ -225,17 +225,18 @@ func tooOld(version string) bool {
 	return slices.Compare(have, oldest) < 0
 }
 
-// ending waits for the death that a broken connection announces, and tells how it
-// was.
-func (c *child) ending() string {
+// ending waits for the death that a broken connection announces, and reports how it
+// was, and whether somebody else ended the process.
+func (c *child) ending() (how string, outside bool) {
 	select {
 	case <-c.process.Done():
 	case <-time.After(exitGrace):
 		c.process.KillGroup()
 		<-c.process.Done()
-		return "it closed its connection and was killed"
+		return "it closed its connection and was killed", false
 	}
-	return c.process.Exit().String()
+	exit := c.process.Exit()
+	return exit.String(), exit.Foreign()
 }
 
 // lastWords is the end of what the process printed. Where it is gone, the rest is

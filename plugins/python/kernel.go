@@ -217,7 +217,7 @@ func unusable(file string, err error) error {
 	if e == nil {
 		return err
 	}
-	return fault.New(e.Kind, "kernel %s: %w", filepath.Base(file), err).WithDetail(e.Detail).InStep(e.Step)
+	return fault.New(e.Kind, "kernel %s: %w", filepath.Base(file), err).WithDetail(e.Detail).InStep(e.Step).Signed(e.Sign)
 }
 
 // withInterpreter says which Python it is that has no such module: the one that the user

@@ -212,6 +212,13 @@ func (k *kernel) explain(python *child, err error) error {
 		python.process.KillGroup()
 		return e
 	}
-	how := python.ending()
-	return fault.New(fault.Crash, "the Python process ended: %s", how).WithDetail(python.lastWords())
+	how, outside := python.ending()
+	ended := fault.New(fault.Crash, "the Python process ended: %s", how).WithDetail(python.lastWords())
+	if outside {
+		return ended.Signed(fault.Outside)
+	}
+	if _, sign := plugins.Diagnose(ended.Detail); sign == fault.HostMemory {
+		ended.Kind, ended.Sign = fault.OOM, sign
+	}
+	return ended
 }

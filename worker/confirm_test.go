@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// computed does a chunk and returns what its part holds.
+func computed(t *testing.T, w *Worker, input string) string {
+	t.Helper()
+	a := assign(t, input)
+	done, err := w.compute(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Rest != nil {
+		t.Errorf("not computed: %+v", done.Rest)
+	}
+	return outcomeOf(t, a, done).Files[".out"]
+}
+
+// TestKillsFromOutsideCostNoRecord: a record is not blamed for a process that somebody
+// killed, whatever the batch size.
+func TestKillsFromOutsideCostNoRecord(t *testing.T) {
+	for _, size := range []int{1, 4} {
+		w := newWorker(t, "members", size)
+		out := computed(t, w, numbered(0, 6)+`{"do":"killed twice"}`+"\n"+numbered(6, 12))
+		if strings.Contains(out, "_error") || strings.Count(out, "\n") != 13 {
+			t.Errorf("batches of %d:\n%s", size, out)
+		}
+	}
+}
+
+// TestKillsWhateverIsComputedCostNoRecord: where good records lose their process as well,
+// the one at hand is not to blame.
+func TestKillsWhateverIsComputedCostNoRecord(t *testing.T) {
+	w := newWorker(t, "members", 1)
+	if out := computed(t, w, numbered(0, 4)); strings.Contains(out, "_error") {
+		t.Fatal(out)
+	}
+	if err := os.WriteFile(filepath.Join(w.setup.Dir, "siege"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out := computed(t, w, numbered(4, 8)); strings.Contains(out, "_error") {
+		t.Error(out)
+	}
+}
+
+// TestEndlessKillsAreTheWorkersFailure: while every process is killed, no record is blamed,
+// and the worker gives up.
+func TestEndlessKillsAreTheWorkersFailure(t *testing.T) {
+	w := newWorker(t, "members", 1)
+	if out := computed(t, w, numbered(0, 4)); strings.Contains(out, "_error") {
+		t.Fatal(out)
+	}
+	w.control = kill(w.control)
+	_, err := w.compute(t.Context(), assign(t, `{"do":"kill"}`+"\n"))
+	if fault.KindOf(err) != fault.Worker || !strings.Contains(err.Error(), "killed from outside") {
+		t.Error(err)
+	}
+}
+
+// kill makes a control of a record that dies.
+func kill(control *work) *work {
+	c := *control
+	c.records = [][]byte{[]byte(`{"do":"kill"}`)}
+	c.spans = []uint32{6, 6, 0, 0}
+	return &c
+}
+
+// TestRecordThatKillsIsMarked: one that is killed each time, where others are not, is the
+// cause, with and without another to compare it with.
+func TestRecordThatKillsIsMarked(t *testing.T) {
+	for name, before := range map[string]string{"with control": numbered(0, 2), "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorker(t, "members", 1)
+			out := computed(t, w, before+`{"do":"kill"}`+"\n"+numbered(2, 4))
+			if strings.Count(out, `"kind":"crash"`) != 1 || strings.Count(out, "_error") != 1 {
+				t.Error(out)
+			}
+		})
+	}
+}
+
+// TestLeakingKernelLosesNoRecord: a process that has used up the host's memory is
+// replaced, and a fresh one computes what it could not.
+func TestLeakingKernelLosesNoRecord(t *testing.T) {
+	for _, size := range []int{1, 4} {
+		w := newWorker(t, "members", size)
+		out := computed(t, w, strings.Repeat(`{"do":"leak"}`+"\n", 50))
+		if strings.Contains(out, "_error") || strings.Count(out, "\n") != 50 {
+			t.Errorf("batches of %d:\n%s", size, out)
+		}
+		if w.sizes.size() != size {
+			t.Errorf("batches of %d became %d, although a fresh process computes them", size, w.sizes.size())
+		}
+	}
+}
+
+// TestRecordTooLargeForTheHostIsMarked: one for which even a fresh process has not the
+// memory fails alone, whether the process lives through it or not.
+func TestRecordTooLargeForTheHostIsMarked(t *testing.T) {
+	for _, how := range []string{"huge", "huge in Go"} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorker(t, "members", 4)
+			out := computed(t, w, numbered(0, 6)+`{"do":"`+how+`"}`+"\n"+numbered(6, 12))
+			if strings.Count(out, `"kind":"oom","message":"out of host memory, even alone in a fresh process"`) != 1 || strings.Count(out, "_error") != 1 {
+				t.Error(out)
+			}
+		})
+	}
+}
