@@ -38,7 +38,11 @@ type Device struct {
 	// PCIOrder says that Token is an index that gpurun chose itself. It means
 	// this device only with CUDA_DEVICE_ORDER=PCI_BUS_ID: CUDA's default order
 	// is fastest first. PinEnv sets it.
-	PCIOrder   bool   `json:"pci_order,omitempty"`
+	PCIOrder bool `json:"pci_order,omitempty"`
+	// Ambiguous says why Token does not tell which GPU of the machine it means, and
+	// what the user can set so that it does; empty for a token that is clear. Without
+	// that, nobody else can be told which GPU is in use.
+	Ambiguous  string `json:"ambiguous,omitempty"`
 	PCIBusID   string `json:"pci_bus_id,omitempty"`        // "00000000:18:00.0"
 	Memory     uint64 `json:"memory_bytes,omitempty"`      // in all
 	MemoryFree uint64 `json:"memory_free_bytes,omitempty"` // at the time of the inventory
@@ -81,9 +85,28 @@ func (d Device) isOn(index int, uuid string) bool {
 
 func isMIG(token string) bool { return strings.HasPrefix(token, "MIG-") }
 
-// migDevice is a MIG instance known by its name alone.
+// migDevice is a MIG instance known by its name alone. Others know the instance by
+// its UUID, of which a prefix or an older name tells too little.
 func migDevice(token string, index int) Device {
-	return Device{Kind: GPU, Index: index, UUID: token, Name: "MIG", Token: token}
+	d := Device{Kind: GPU, Index: index, UUID: token, Name: "MIG", Token: token}
+	if !isUUID(strings.TrimPrefix(token, "MIG-")) {
+		d.Ambiguous = fmt.Sprintf("the driver lists no MIG instance, so %s cannot be looked up; write its whole UUID (nvidia-smi -L lists them)", token)
+	}
+	return d
+}
+
+// isUUID reports whether s is a whole UUID, as NVML writes one.
+func isUUID(s string) bool {
+	const form = "00000000-0000-0000-0000-000000000000"
+	if len(s) != len(form) || strings.Trim(s, "0123456789abcdef-") != "" {
+		return false
+	}
+	for i := range form {
+		if (form[i] == '-') != (s[i] == '-') {
+			return false
+		}
+	}
+	return true
 }
 
 func cpuDevices(n int) []Device {

@@ -146,18 +146,18 @@ func withoutNVML(selection Selection, opts Options, cause error) (Inventory, err
 // inventory keeps what can be used of the picked ones, and says what cannot.
 func (m machine) inventory(picked []candidate, notes []string) (Inventory, error) {
 	inv := Inventory{DriverVersion: m.driver}
-	var gone []string
+	var gone []candidate
 	for _, g := range picked {
 		if g.gone != nil {
-			gone = append(gone, fmt.Sprintf("%s: %v", g, g.gone))
+			gone = append(gone, g)
 			continue
 		}
 		inv.Devices = append(inv.Devices, g.Device)
 	}
 	if len(inv.Devices) == 0 {
-		return Inventory{}, fault.New(fault.NoDevice, "no usable GPU: %s; see dmesg and nvidia-smi; %s", strings.Join(gone, "; "), cpuHint)
+		return Inventory{}, fault.New(fault.NoDevice, "no usable GPU: %s; see dmesg and nvidia-smi; %s", strings.Join(whyGone(gone), "; "), cpuHint)
 	}
-	for _, g := range gone {
+	for _, g := range whyGone(gone) {
 		notes = append(notes, "left out "+g)
 	}
 	inv.Note = strings.Join(notes, "; ")

@@ -120,7 +120,7 @@ func TestDiscoverNeverASilentCPURun(t *testing.T) {
 		"init fails":             {func(m *fakeMachine, _ *Options) { m.initErr = errors.New("versions differ") }, "initialise NVML: versions differ"},
 		"count fails":            {func(m *fakeMachine, _ *Options) { m.countErr = ErrLost }, "count the GPUs: the GPU is lost"},
 		"no GPU":                 {func(m *fakeMachine, _ *Options) { m.gpus = nil }, "driver 580.1 is there, but it shows no GPU"},
-		"all lost":               {func(m *fakeMachine, _ *Options) { m.gpus[0].lost, m.gpus[1].lostAfter = true, 2 }, "no usable GPU: GPU 0: the GPU is lost; GPU 1"},
+		"all lost":               {func(m *fakeMachine, _ *Options) { m.gpus[0].lost, m.gpus[1].lostAfter = true, 2 }, "no usable GPU: GPU 0 and GPU 1: the GPU is lost"},
 		"library gone":           {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNoLibrary, yes }, "libnvidia-ml.so.1 not found"},
 		"built without NVML":     {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNotBuilt, yes }, "built without NVML (no C compiler): rebuild with cgo"},
 		"hidden":                 {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=") }, "CUDA_VISIBLE_DEVICES is set and empty"},

@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -25,7 +26,8 @@ type Glance struct {
 type Sight struct {
 	GPUs          []Glance `json:"gpus"`
 	DriverVersion string   `json:"driver_version,omitempty"`
-	// Note says why there are none, where that is no error.
+	// Note says what is not as expected: why there is none, where that is no error, or
+	// what keeps some from being used, and what to do about it.
 	Note string `json:"note,omitempty"`
 }
 
@@ -55,9 +57,14 @@ func Look(ctx context.Context, opts Options) (Sight, error) {
 	defer sampler.close()
 	readings := sampler.sample(ctx, min(opts.Timeout, lookTimeout), staleTime)
 	sight := Sight{GPUs: []Glance{}, DriverVersion: m.driver}
+	var split []candidate
 	for i, c := range seen {
 		sight.GPUs = append(sight.GPUs, glanceAt(c, readings[i]))
+		if errors.Is(c.gone, errNoInstance) {
+			split = append(split, c)
+		}
 	}
+	sight.Note = strings.Join(whyGone(split), "; ")
 	return sight, nil
 }
 
@@ -79,7 +86,7 @@ func glanceAt(c candidate, r reading) Glance {
 	glance := Glance{Device: c.Device, MemoryUsed: c.Memory - min(c.Memory, c.MemoryFree)}
 	switch {
 	case c.gone != nil:
-		glance.Lost = c.gone.Error()
+		glance.Lost, glance.MemoryFree = c.gone.Error(), 0
 	case errors.Is(r.err, ErrLost): // between the two
 		glance.Lost = r.err.Error()
 	case r.err != nil && !errors.Is(r.err, errSenseless):
@@ -93,6 +100,10 @@ func glanceAt(c candidate, r reading) Glance {
 	glance.Judge(0)
 	return glance
 }
+
+// NoInstance reports whether the GPU is in MIG mode without an instance: it answers,
+// and cannot be used.
+func (g Glance) NoInstance() bool { return g.Lost == errNoInstance.Error() }
 
 // Judge sets State by the thresholds of a Monitor without a configuration. Of the
 // memory in use, own bytes are held by those who are meant to: they are no danger.

@@ -209,8 +209,5 @@ func (c *candidate) split(parts Partitioned) {
 	}
 }
 
-// errNoInstance: there is nothing to compute on.
-var errNoInstance = errors.New("it is in MIG mode and has no instance (create one: nvidia-smi mig -cgi 0 -C, or leave MIG mode: nvidia-smi -mig 0)")
-
 // unknownName stands for the model of a GPU that did not tell it.
 const unknownName = "NVIDIA GPU"

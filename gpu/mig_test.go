@@ -92,7 +92,7 @@ func TestMIGErrors(t *testing.T) {
 		"unknown":      {gpus: "MIG-abc", want: "no MIG instance has the name MIG-abc: this machine has 8 (0-7)"},
 		"ambiguous":    {gpus: "MIG-0000", want: "is the beginning of 2 UUIDs"},
 		"twice":        {gpus: "5," + firstMIG, want: "are the same GPU"},
-		"no instance":  {gpus: "5", change: func(c *gputest.Card) { c.Instances = nil }, want: "in MIG mode and has no instance (create one: nvidia-smi mig -cgi"},
+		"no instance":  {gpus: "5", change: func(c *gputest.Card) { c.Instances = nil }, want: "GPU 5 is in MIG mode and has no instance: create instances (nvidia-smi mig -cgi"},
 		"hidden twice": {gpus: "all", visible: firstMIG + ",MIG-00000005-0000", want: "names a GPU twice"},
 	} {
 		t.Run(name, func(t *testing.T) {

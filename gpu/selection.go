@@ -36,6 +36,9 @@ func (t term) String() string {
 	}
 }
 
+// IsAll reports whether no device was named: whatever there is will do.
+func (s Selection) IsAll() bool { return len(s.terms) == 0 && s.cpus == 0 }
+
 // String returns the selection in the form ParseSelection reads.
 func (s Selection) String() string {
 	if s.cpus > 0 {

@@ -119,7 +119,7 @@ func TestStub(t *testing.T) {
 		"UUID":        {gpus: "GPU-00000001", want: "1"},
 		"lost":        {env: []string{"NVMLSTUB_GPUS=3", "NVMLSTUB_LOST=1"}, want: stubUUID(0) + "," + stubUUID(2), note: "left out GPU 1: the GPU is lost"},
 		"all lost":    {env: []string{"NVMLSTUB_LOST=0,1"}, kind: fault.NoDevice, error: "no usable GPU"},
-		"models":      {env: []string{"NVMLSTUB_NAMES=A,B", "CUDA_VISIBLE_DEVICES=0"}, want: "0", note: "models differ"},
+		"models":      {env: []string{"NVMLSTUB_NAMES=A,B", "CUDA_VISIBLE_DEVICES=0"}, want: "0", note: "different models"},
 		"none":        {env: []string{"NVMLSTUB_GPUS=0"}, kind: fault.NoDevice, error: "driver 580.00.00 is there, but it shows no GPU"},
 		"too high":    {gpus: "9", kind: fault.Usage, error: "this machine has 2 (0-1)"},
 		"init fails":  {env: []string{"NVMLSTUB_INIT=fail"}, kind: fault.NoDevice, error: "installed but not loaded"},

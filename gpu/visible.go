@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -84,7 +85,7 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 		return v, fault.New(fault.NoDevice, "%s is set and empty, which hides every GPU: unset it; %s", visibleVariable, cpuHint)
 	}
 	known := m.countable() && (byPCI || m.oneModel())
-	unclear := false
+	unclear := ""
 	_, indices := parseIndex(strings.TrimSpace(strings.Split(value, ",")[0]))
 	for entry := range strings.SplitSeq(strings.TrimSuffix(value, ","), ",") {
 		entry = strings.TrimSpace(entry)
@@ -107,16 +108,19 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 					visibleVariable, value, before.Token, entry, cpuHint)
 			}
 		}
-		unclear = unclear || isIndex && !known
 		g.Token = entry
+		if isIndex && !known {
+			g.Ambiguous = fmt.Sprintf("what %s=%s means is not known, since %s", visibleVariable, value, m.ambiguity())
+			unclear = g.Ambiguous
+		}
 		v.add(g, len(v.gpus))
 	}
 	if len(v.gpus) == 0 {
 		return v, fault.New(fault.NoDevice, "%s=%s names none of the machine's GPUs (%d): correct or unset it; %s",
 			visibleVariable, value, len(m.gpus), cpuHint)
 	}
-	if unclear {
-		v.notes = append(v.notes, m.unclearNote())
+	if unclear != "" {
+		v.notes = append(v.notes, unclear)
 	}
 	return v, nil
 }
@@ -165,12 +169,14 @@ func (m machine) instance(name string, position int) (candidate, bool) {
 	return listed[found[0]], true
 }
 
-func (m machine) unclearNote() string {
-	const what = "which GPU an index in " + visibleVariable + " means is not known, "
+// ambiguity says why an index in the variable could mean more than one GPU, and
+// what to set.
+func (m machine) ambiguity() string {
+	const uuids = "name UUIDs in " + visibleVariable + " (nvidia-smi -L lists them)"
 	if why := m.uncountable(); why != "" {
-		return what + "since " + why
+		return why + ": " + uuids
 	}
-	return what + "since models differ: set " + orderVariable + "=" + pciOrder
+	return "CUDA orders GPUs of different models by a rule of its own: set " + orderVariable + "=" + pciOrder + ", or " + uuids
 }
 
 // haveUUIDs says that every GPU that can be used has told its UUID.

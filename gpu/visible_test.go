@@ -30,7 +30,7 @@ func TestInheritedVariable(t *testing.T) {
 		"stops at an ambiguity": {env: []string{"CUDA_VISIBLE_DEVICES=1,GPU-,2"}, want: "1", known: true, note: `read up to "GPU-"`},
 		"stops at nothing":      {env: []string{"CUDA_VISIBLE_DEVICES=1,,2"}, want: "1", known: true, note: `read up to ""`},
 		"twice, but not read":   {env: []string{"CUDA_VISIBLE_DEVICES=1,-1,1"}, want: "1", known: true, note: `read up to`},
-		"models differ":         {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1,0"}, want: "1,0", labels: "GPU 1,GPU 0", note: "models differ: set CUDA_DEVICE_ORDER=PCI_BUS_ID"},
+		"models differ":         {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1,0"}, want: "1,0", labels: "GPU 1,GPU 0", note: "different models by a rule of its own: set CUDA_DEVICE_ORDER=PCI_BUS_ID"},
 		"models differ, by PCI": {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1,0", pci}, want: "1,0", known: true},
 		"models differ, UUIDs":  {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=GPU-1"}, want: "GPU-1", known: true},
 		"models differ, other order": {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=FASTEST_FIRST"},

@@ -192,9 +192,8 @@ type Config struct {
 	// Control, if there is one, lets others pause the job and look at it.
 	Control *Control
 	// Claim is asked for the devices before they are used, and may wait until they
-	// are free; nil uses them as if nobody else did. tell has a line for the user
-	// while it waits.
-	Claim func(ctx context.Context, devices []gpu.Device, tell func(string)) (*Claim, error)
+	// are free; nil uses them as if nobody else did. MakePlan asks it for a preview.
+	Claim func(context.Context, ClaimRequest) (*Claim, error)
 	// Abort, when closed, ends the job at once, without waiting for the batches
 	// that are being computed; the end of Run's context waits for those.
 	Abort <-chan struct{}

@@ -187,11 +187,14 @@ func TestClaim(t *testing.T) {
 			told = append(told, notice.Text)
 		}
 	}
-	config.Claim = func(_ context.Context, devices []gpu.Device, tell func(string)) (*orchestrator.Claim, error) {
-		asked = names(devices)
-		tell("waiting for somebody")
+	config.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+		asked = names(r.Devices)
+		if r.Most != 2 || r.Preview {
+			t.Errorf("asked for %d of them, preview %v", r.Most, r.Preview)
+		}
+		r.Notice("waiting for somebody")
 		return &orchestrator.Claim{
-			Devices: devices[1:], Notes: []string{"one is another's"},
+			Devices: r.Devices[1:], Notes: []string{"one is another's"},
 			Keep:    func(used []gpu.Device) { kept = names(used) },
 			Release: func() { released++ },
 		}, nil
@@ -214,7 +217,7 @@ func TestClaim(t *testing.T) {
 func TestClaimIsNotWaitedFor(t *testing.T) {
 	d := newJobDir(t, numbered(1))
 	config := d.config("no-such-kernel")
-	config.Claim = func(ctx context.Context, _ []gpu.Device, _ func(string)) (*orchestrator.Claim, error) {
+	config.Claim = func(ctx context.Context, _ orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 		<-ctx.Done() // somebody holds them for ever
 		return nil, fault.New(fault.Canceled, "wait: %w", context.Cause(ctx))
 	}
@@ -223,17 +226,19 @@ func TestClaimIsNotWaitedFor(t *testing.T) {
 
 	refused := errors.New("all are taken")
 	config = d.config("echo")
-	config.Claim = func(context.Context, []gpu.Device, func(string)) (*orchestrator.Claim, error) {
+	config.Claim = func(context.Context, orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 		return nil, fault.New(fault.NoDevice, "%w", refused)
 	}
 	if _, err := run(t, config); !errors.Is(err, refused) {
 		t.Errorf("got %v", err)
 	}
-	config.Claim = func(context.Context, []gpu.Device, func(string)) (*orchestrator.Claim, error) {
-		t.Error("a plan claims devices")
+	config.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+		if !r.Preview {
+			t.Error("a plan claims devices")
+		}
 		return nil, refused
 	}
-	if _, err := orchestrator.MakePlan(t.Context(), config); err != nil {
-		t.Error(err)
+	if _, err := orchestrator.MakePlan(t.Context(), config); !errors.Is(err, refused) {
+		t.Errorf("a plan does not ask who holds the devices: %v", err)
 	}
 }

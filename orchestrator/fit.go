@@ -12,14 +12,14 @@ import (
 
 // fitKernel holds the kernel's needs against the devices: those that do not meet
 // them take no part, and the batch size may be the kernel's. The input is cut anew
-// where it was cut for others.
-func (p *prepared) fitKernel() error {
+// where it was cut for others, which recut says, or is found here.
+func (p *prepared) fitKernel(recut bool) error {
 	before := len(p.plan.Slots)
 	if err := p.fitDevices(); err != nil {
 		return err
 	}
 	info := p.plan.Info
-	recut := len(p.plan.Slots) != before
+	recut = recut || len(p.plan.Slots) != before
 	p.plan.BatchSize = p.config.BatchSize
 	if p.plan.BatchSize == 0 && info.BatchSize > 0 {
 		p.plan.BatchSize, recut = info.BatchSize, true
@@ -67,7 +67,9 @@ func (p *prepared) fitDevices() error {
 	if len(kept) == 0 {
 		return fault.New(fault.Incompatible, "%s: choose others with --gpus, or several for each worker with --gpus-per-worker", why)
 	}
-	p.plan.Notes = append(p.plan.Notes, "left out: "+why)
+	if note := "left out: " + why; !slices.Contains(p.plan.Notes, note) { // of another claim
+		p.plan.Notes = append(p.plan.Notes, note)
+	}
 	p.plan.Slots = kept
 	return nil
 }

@@ -73,7 +73,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if err := checkOutputs(config); err != nil {
 		return Report{}, err
 	}
-	p, err := prepare(ctx, config, before, f.lock.note)
+	p, err := prepare(ctx, config, before, false, f.lock.note)
 	if err != nil {
 		return Report{}, err
 	}

@@ -64,8 +64,9 @@ func (s Slot) device() wire.Device {
 	return d
 }
 
-// MakePlan says what Run would do with the same Config. It starts the kernel
-// once, without a device, to ask what it needs, and leaves nothing behind.
+// MakePlan says what Run would do with the same Config, by the same decisions. It
+// starts the kernel once, without a device, to ask what it needs, asks Config.Claim
+// for a preview, and leaves nothing behind.
 func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -77,8 +78,7 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	if err := checkOutputs(config); err != nil {
 		return Plan{}, err
 	}
-	config.Claim = nil // nothing is used
-	p, err := prepare(ctx, config, nil, func(string) {})
+	p, err := prepare(ctx, config, nil, true, func(string) {})
 	if err != nil {
 		return Plan{}, err
 	}
@@ -99,10 +99,12 @@ type prepared struct {
 	created time.Time // of the job; zero for a stream
 	files   []string  // the kernel's
 	// earlier is the job that is gone on with, nil for a new one.
-	earlier  *earlier
-	devices  []gpu.Device  // selected, then claimed
-	claim    *Claim        // nil without Config.Claim
-	registry *gpu.Registry // of the slots' devices; every slot of the plan is taken
+	earlier   *earlier
+	preview   bool // only a plan is wanted
+	selection gpu.Selection
+	idle      []gpu.Device  // selected or claimed, but not a whole group
+	claim     *Claim        // nil without Config.Claim
+	registry  *gpu.Registry // of the slots' devices; every slot of the plan is taken
 }
 
 func (p *prepared) close() {
@@ -119,11 +121,11 @@ func (p *prepared) close() {
 // prepare checks everything that can be checked before a worker starts, in the
 // order in which a user would want to hear of it. note hears of the temporary
 // folder before it is made.
-func prepare(ctx context.Context, config Config, before *earlier, note func(string)) (_ *prepared, err error) {
+func prepare(ctx context.Context, config Config, before *earlier, preview bool, note func(string)) (_ *prepared, err error) {
 	if err := checkInput(config); err != nil {
 		return nil, err
 	}
-	p := &prepared{config: config, earlier: before}
+	p := &prepared{config: config, earlier: before, preview: preview}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -137,29 +139,29 @@ func prepare(ctx context.Context, config Config, before *earlier, note func(stri
 		return nil, err
 	}
 	// The kernel is asked, and the input counted, side by side: the count does
-	// not depend on the kernel unless it wishes for another batch size. Nobody waits
-	// for a GPU to hear that the kernel's name is wrong.
+	// not depend on the kernel unless it wishes for another batch size.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.askKernel(groupCtx) })
-	group.Go(func() error {
-		if err := p.claimDevices(groupCtx); err != nil {
-			return err
-		}
-		return p.openInput(groupCtx, config.BatchSize)
-	})
+	group.Go(func() error { return p.openInput(groupCtx, config.BatchSize) })
 	if err := group.Wait(); err != nil {
 		if ctx.Err() != nil {
 			return nil, fault.New(fault.Canceled, "stopped before anything was started")
 		}
 		return nil, err
 	}
-	if err := p.fitKernel(); err != nil {
+	if err := p.fitKernel(false); err != nil {
 		return nil, err
 	}
 	if err := p.compare(); err != nil {
 		return nil, err
 	}
 	p.describeChunks()
+	// Last, so that nobody waits for a GPU to hear of a mistake, and only now is it
+	// known how many there is work for.
+	if err := p.claimDevices(ctx); err != nil {
+		return nil, err
+	}
+	p.noteIdle()
 	p.keepSlots(p.slotsOfUse())
 	p.keepClaimed()
 	return p, nil
@@ -183,22 +185,20 @@ func (p *prepared) compare() (err error) {
 	return err
 }
 
-func (p *prepared) selectDevices(ctx context.Context) error {
-	selection, err := gpu.ParseSelection(p.config.GPUs)
-	if err != nil {
+func (p *prepared) selectDevices(ctx context.Context) (err error) {
+	if p.selection, err = gpu.ParseSelection(p.config.GPUs); err != nil {
 		return err
 	}
 	options := p.config.devices
 	options.PinUUID = p.config.PinUUID
-	inventory, err := gpu.Select(ctx, selection, options)
+	inventory, err := gpu.Select(ctx, p.selection, options)
 	if err != nil {
 		return err
 	}
 	if inventory.Note != "" {
 		p.plan.Notes = append(p.plan.Notes, inventory.Note)
 	}
-	p.devices = inventory.Devices
-	return nil
+	return p.useDevices(inventory.Devices)
 }
 
 func makeSlots(groups [][]gpu.Device, workers int) []Slot {
@@ -320,10 +320,16 @@ func (p *prepared) describeChunks() {
 // slotsOfUse is how many workers have something to do: more than there are chunks
 // would open kernels for nothing.
 func (p *prepared) slotsOfUse() int {
-	if p.source != nil && p.earlier == nil && p.plan.Records >= 0 {
-		return int(min(p.plan.Chunks, int64(len(p.plan.Slots))))
+	useful := int64(len(p.plan.Slots))
+	switch {
+	case p.source == nil || p.plan.Records < 0: // nobody knows yet
+	case p.earlier == nil:
+		useful = min(useful, p.plan.Chunks)
+	default: // how much of it must be computed again is found out later
+		batch := int64(p.plan.BatchSize)
+		useful = min(useful, (p.plan.Records+batch-1)/batch)
 	}
-	return len(p.plan.Slots)
+	return int(useful)
 }
 
 // makeRunDir makes a folder whose path leaves room for a unix socket's name,

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,19 +95,17 @@ func newDeallocate(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "deallocate NAME [GPU]",
 		Short: "Give back what was allocated",
-		Long: `Give back the leases of NAME, or the one on that GPU (an index). Those of a running
-process end with it, and not before.`,
+		Long: `Give back the leases of NAME, or those on GPU: its index or UUID, or a MIG
+instance's UUID. Leases of a running process end with it, and not before.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rules, err := f.rules(cmd)
 			if err != nil {
 				return err
 			}
-			index := -1
+			where := ""
 			if len(args) == 2 {
-				if index, err = strconv.Atoi(args[1]); err != nil || index < 0 {
-					return usagef("%q is no index of a GPU: write 0, 1, …", args[1])
-				}
+				where = args[1]
 			}
 			folder, err := lease.Open("")
 			if err != nil {
@@ -115,7 +113,7 @@ process end with it, and not before.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), lease.Seconds(rules.Optimization.DeallocationTimeout))
 			defer cancel()
-			freed, err := folder.Deallocate(ctx, args[0], index)
+			freed, err := folder.Deallocate(ctx, args[0], where)
 			if err != nil {
 				return err
 			}
@@ -131,12 +129,9 @@ process end with it, and not before.`,
 }
 
 // machineGPUs are the GPUs that may be leased: those that this process may use, or
-// the one that was named.
-func machineGPUs(ctx context.Context, index int) ([]gpu.Device, error) {
-	selection, err := gpu.ParseSelection("all")
-	if index >= 0 {
-		selection, err = gpu.ParseSelection(strconv.Itoa(index))
-	}
+// those that were named.
+func machineGPUs(ctx context.Context, named string) ([]gpu.Device, error) {
+	selection, err := gpu.ParseSelection(cmp.Or(named, "all"))
 	if err != nil {
 		return nil, err
 	}

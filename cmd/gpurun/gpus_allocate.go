@@ -35,7 +35,7 @@ no further one, and is known by its name.`
 
 type allocateFlags struct {
 	*gpusFlags
-	gpu  int
+	gpu  string
 	ttl  time.Duration
 	wait time.Duration
 }
@@ -56,7 +56,7 @@ func newAllocate(shared *gpusFlags) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1], args[2:]) },
 	}
-	cmd.Flags().IntVar(&f.gpu, "gpu", -1, "the index of the GPU; default the one with most free memory")
+	cmd.Flags().StringVar(&f.gpu, "gpu", "", "the `GPU`: its index or UUID, or a MIG instance's; of several (0-3), or of a GPU's MIG instances, the one with most free memory")
 	cmd.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the lease lives without a command (0: until deallocated)")
 	cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long to wait for memory that others hold")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -99,12 +99,15 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 	if devices[0].Kind != gpu.GPU {
 		return fault.New(fault.NoDevice, "this machine has no NVIDIA driver: there is no GPU to lease")
 	}
+	if err := server.CheckLeasable(devices); err != nil {
+		return err
+	}
 	wait := f.wait
 	if !cmd.Flags().Changed("wait") {
 		wait = lease.Seconds(rules.Optimization.AllocationTimeout)
 	}
 	held, err := folder.Acquire(ctx, lease.Request{
-		Name: name, Command: commandLine(), Number: 1, Each: f.gpu >= 0,
+		Name: name, Command: commandLine(), Number: 1, Named: f.gpu != "",
 		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return server.Cards(ctx, devices, gpu.Options{}) },
 		Memory: memory, Prefer: quota.Prefer(), Owned: len(command) > 0, TTL: f.ttl, OneOfAName: true,
 		Limits: rules.Limits(), Quota: quota, Wait: wait,
@@ -130,8 +133,8 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 
 func (f *allocateFlags) check(cmd *cobra.Command, command []string) error {
 	switch {
-	case f.gpu < 0 && cmd.Flags().Changed("gpu"):
-		return usagef("--gpu %d is no index of a GPU: write 0, 1, …", f.gpu)
+	case strings.HasPrefix(f.gpu, "cpu"):
+		return usagef("--gpu %s: only GPUs can be leased", f.gpu)
 	case f.ttl < 0:
 		return usagef("--ttl must not be negative")
 	case f.ttl > 0 && len(command) > 0:

@@ -91,6 +91,9 @@ func (r gpuReport) write() {
 	progress.WriteOverview(os.Stdout, r.Overview)
 	for _, g := range r.GPUs {
 		a := g.Account
+		if g.Lost != "" {
+			continue // the overview says why
+		}
 		fmt.Printf("%s: %d MiB leased, %d MiB used without a lease, %d MiB in reserve, %d MiB free to lease\n",
 			g.Device, a.Leased/lease.MiB, a.Other/lease.MiB, a.Reserve/lease.MiB, a.Free/lease.MiB)
 	}

@@ -42,12 +42,12 @@ func registerServices(flags *pflag.FlagSet, services *string) {
 	flags.StringVar(services, "services", "", "quotas of services, memory limit and reserve: a YAML `FILE` (default "+lease.ConfigFile+", if there is one)")
 }
 
-func (f *leaseFlags) check(c orchestrator.Config) error {
+func (f *leaseFlags) check(flags *pflag.FlagSet, c orchestrator.Config) error {
 	switch {
 	case f.name != "" && lease.CheckName(f.name) != nil:
 		return lease.CheckName(f.name)
-	case f.numGPUs < 0:
-		return usagef("--num-gpus must not be negative")
+	case f.numGPUs < 1 && flags.Changed("num-gpus"):
+		return usagef("--num-gpus must be at least 1, not %d; leave it out to use all GPUs that are free", f.numGPUs)
 	case c.GPUsPerWorker > 0 && f.numGPUs%c.GPUsPerWorker != 0:
 		return usagef("--num-gpus %d is no multiple of --gpus-per-worker %d", f.numGPUs, c.GPUsPerWorker)
 	case f.memory > 0 && f.memory < lease.MiB:
@@ -79,28 +79,33 @@ type claimer struct {
 func (f *leaseFlags) claimer(cmd *cobra.Command, c orchestrator.Config, id string) *claimer {
 	name := f.name
 	if name == "" {
-		name = "run-" + id
+		name = strings.TrimSuffix("run-"+id, "-")
 	}
 	return &claimer{leaseFlags: *f, config: c, leased: name, waitsSet: cmd.Flags().Changed("wait")}
 }
 
-func (c *claimer) claim(ctx context.Context, devices []gpu.Device, tell func(string)) (*orchestrator.Claim, error) {
-	if devices[0].Kind != gpu.GPU {
-		if c.numGPUs > 0 || c.memory > 0 {
-			return nil, fault.New(fault.NoDevice, "--num-gpus and --gpu-memory ask for GPUs, and the job has none: it would run on the CPU")
-		}
-		return c.unleased(devices)
+func (c *claimer) claim(ctx context.Context, wanted orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+	switch onGPU := wanted.Devices[0].Kind == gpu.GPU; {
+	case !onGPU && (c.numGPUs > 0 || c.memory > 0):
+		return nil, fault.New(fault.NoDevice, "--num-gpus and --gpu-memory ask for GPUs, and the job has none: it would run on the CPU")
+	case c.numGPUs > len(wanted.Devices):
+		return nil, fault.New(fault.NoDevice, "--num-gpus %d: the job can use %d", c.numGPUs, len(wanted.Devices))
+	case !onGPU, c.noLease, scheduled() != "":
+		return c.unleased(wanted), nil
 	}
-	if c.noLease || scheduled() != "" {
-		return c.unleased(devices)
+	if err := server.CheckLeasable(wanted.Devices); err != nil {
+		return nil, fault.New(fault.NoDevice, "%w; or pass --no-lease to use GPUs whoever holds them", err)
 	}
 	rules, err := lease.ReadConfig(c.services)
 	if err != nil {
 		return nil, err
 	}
-	request, err := c.request(devices, rules, tell)
+	request, err := c.request(wanted, rules)
 	if err != nil {
 		return nil, err
+	}
+	if wanted.Preview {
+		return c.preview(ctx, wanted, request)
 	}
 	folder, err := lease.Open("")
 	var held *lease.Held
@@ -109,27 +114,25 @@ func (c *claimer) claim(ctx context.Context, devices []gpu.Device, tell func(str
 	}
 	var unusable *lease.UnusableError
 	if errors.As(err, &unusable) {
-		tell("running without leases: " + err.Error())
-		return c.unleased(devices)
+		wanted.Notice("running without leases: " + err.Error())
+		return c.unleased(wanted), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.given(ctx, folder, held, devices, request), nil
+	return c.given(ctx, held, wanted, request), nil
 }
 
 // unleased takes the GPUs as they are.
-func (c *claimer) unleased(devices []gpu.Device) (*orchestrator.Claim, error) {
-	if c.numGPUs > len(devices) {
-		return nil, fault.New(fault.NoDevice, "--num-gpus %d: there are %d", c.numGPUs, len(devices))
-	}
+func (c *claimer) unleased(wanted orchestrator.ClaimRequest) *orchestrator.Claim {
+	devices := wanted.Devices
 	if c.numGPUs > 0 {
-		devices = devices[:c.numGPUs]
+		devices = devices[:min(c.numGPUs, wanted.Most)]
 	}
-	return &orchestrator.Claim{Devices: devices, Keep: func([]gpu.Device) {}, Release: func() {}}, nil
+	return &orchestrator.Claim{Devices: devices, Keep: func([]gpu.Device) {}, Release: func() {}}
 }
 
-func (c *claimer) request(devices []gpu.Device, rules lease.Config, tell func(string)) (lease.Request, error) {
+func (c *claimer) request(wanted orchestrator.ClaimRequest, rules lease.Config) (lease.Request, error) {
 	wait := c.wait
 	if !c.waitsSet {
 		wait = lease.Seconds(rules.Optimization.AllocationTimeout)
@@ -140,39 +143,62 @@ func (c *claimer) request(devices []gpu.Device, rules lease.Config, tell func(st
 			return lease.Request{}, err
 		}
 	}
-	return lease.Request{
-		Name: c.leased, Command: commandLine(),
-		GPUs: func(ctx context.Context) ([]lease.GPU, error) { return server.Cards(ctx, devices, gpu.Options{}) },
-		// Who names GPUs wants those.
-		Each:   c.config.GPUs != "all" && c.config.GPUs != "" && c.numGPUs == 0,
-		Number: c.numGPUs, PerGroup: c.config.GPUsPerWorker,
+	r := lease.Request{
+		Name: c.leased, Command: commandLine(), AtMost: wanted.Most, PerGroup: c.config.GPUsPerWorker,
+		GPUs: func(ctx context.Context) ([]lease.GPU, error) {
+			return server.Cards(ctx, wanted.Devices, gpu.Options{})
+		},
 		Memory: uint64(c.memory), Prefer: quota.Prefer(), Owned: true, Limits: rules.Limits(), Quota: quota,
-		Wait: wait, Waiting: func(why string) { tell(fmt.Sprintf("waiting for GPUs, %s at the most: %s", wait, why)) },
-	}, nil
+		Wait: wait, Waiting: func(why string) { wanted.Notice(fmt.Sprintf("waiting for GPUs, %s at the most: %s", wait, why)) },
+	}
+	switch named := c.config.GPUs != "all" && c.config.GPUs != ""; {
+	case c.numGPUs > 0:
+		r.Number = min(c.numGPUs, wanted.Most)
+	case named && wanted.Most == len(wanted.Devices): // who names GPUs wants those
+		r.Each = true
+	case named:
+		r.Number = wanted.Most
+	}
+	return r, nil
+}
+
+// preview is the claim that the job would get.
+func (c *claimer) preview(ctx context.Context, wanted orchestrator.ClaimRequest, request lease.Request) (*orchestrator.Claim, error) {
+	folder, err := lease.OpenExisting("")
+	var would lease.Preview
+	if err == nil {
+		would, err = folder.Preview(ctx, request)
+	}
+	var unusable *lease.UnusableError
+	if errors.As(err, &unusable) {
+		claim := c.unleased(wanted)
+		claim.Notes = []string{"run would use no leases: " + err.Error()}
+		return claim, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	claim := c.claimOf(wanted, would.Missing, func(key string) bool {
+		return slices.ContainsFunc(would.GPUs, func(g lease.GPU) bool { return g.Key == key })
+	})
+	if would.Wait != "" {
+		claim.Notes = []string{fmt.Sprintf("run would wait for GPUs, %s at the most: %s", request.Wait, would.Wait)}
+	}
+	claim.Keep, claim.Release = func([]gpu.Device) {}, func() {}
+	return claim, nil
 }
 
 // given is the claim of what is held.
-func (c *claimer) given(ctx context.Context, folder *lease.Folder, held *lease.Held, devices []gpu.Device, request lease.Request) *orchestrator.Claim {
+func (c *claimer) given(ctx context.Context, held *lease.Held, wanted orchestrator.ClaimRequest, request lease.Request) *orchestrator.Claim {
 	leases := held.Leases()
-	isHeld := func(d gpu.Device) bool {
-		return slices.ContainsFunc(leases, func(l lease.Lease) bool { return l.GPU == server.Card(d, 0).Key })
-	}
-	claim := &orchestrator.Claim{Release: held.Release}
-	var others []gpu.Device
-	for _, d := range devices {
-		if isHeld(d) {
-			claim.Devices = append(claim.Devices, d)
-		} else {
-			others = append(others, d)
-		}
-	}
+	claim := c.claimOf(wanted, held.Missing(), func(key string) bool {
+		return slices.ContainsFunc(leases, func(l lease.Lease) bool { return l.GPU == key })
+	})
+	claim.Release = held.Release
 	claim.Keep = func(used []gpu.Device) {
 		held.Keep(func(l lease.Lease) bool {
 			return slices.ContainsFunc(used, func(d gpu.Device) bool { return l.GPU == server.Card(d, 0).Key })
 		})
-	}
-	if c.numGPUs == 0 && len(others) > 0 {
-		claim.Notes = append(claim.Notes, c.leftOut(folder, claim.Devices, others))
 	}
 	if cards, err := request.GPUs(ctx); err == nil {
 		claim.Notes = append(claim.Notes, crowded(cards, leases, request)...)
@@ -180,21 +206,34 @@ func (c *claimer) given(ctx context.Context, folder *lease.Folder, held *lease.H
 	return claim
 }
 
-// leftOut says which GPUs the job does not get, and because of whom.
-func (c *claimer) leftOut(folder *lease.Folder, devices, others []gpu.Device) string {
-	living, _ := folder.List()
+// claimOf divides the wanted devices into those that the job has and those that it
+// has not, with a note about the latter where it could have used them.
+func (c *claimer) claimOf(wanted orchestrator.ClaimRequest, missing map[string]string, has func(key string) bool) *orchestrator.Claim {
+	claim := &orchestrator.Claim{}
 	var why []string
-	for _, d := range others {
-		text := d.String()
-		for _, l := range living {
-			if l.GPU == server.Card(d, 0).Key {
-				text += ": " + l.String()
-				break
-			}
+	var idle []gpu.Device
+	for _, d := range wanted.Devices {
+		key := server.Card(d, 0).Key
+		switch reason := missing[key]; {
+		case has(key):
+			claim.Devices = append(claim.Devices, d)
+		case reason != "":
+			why = append(why, reason)
+		default:
+			idle = append(idle, d)
 		}
-		why = append(why, text)
 	}
-	return fmt.Sprintf("using %d of %d GPUs; the others are taken: %s", len(devices), len(devices)+len(others), strings.Join(why, "; "))
+	if len(idle) > 0 {
+		why = append(why, orchestrator.IdleText(idle, c.config.GPUsPerWorker))
+	}
+	// Beyond the whole groups there is always a rest; beyond what it has work for, a
+	// job misses nothing.
+	rest := len(wanted.Devices)-wanted.Most < c.config.GPUsPerWorker
+	if c.numGPUs == 0 && len(why) > 0 && (len(claim.Devices) < wanted.Most || rest) {
+		claim.Notes = append(claim.Notes, fmt.Sprintf("using %d of %d GPUs: %s",
+			len(claim.Devices), len(wanted.Devices), strings.Join(why, "; ")))
+	}
+	return claim
 }
 
 // crowdedShare is how much of a GPU somebody without a lease may use before it is

@@ -19,12 +19,23 @@ import (
 const planHelp = `Show what gpurun run would do with the same flags: which workers on which devices,
 how many chunks of how many records. The input is counted, and the kernel is
 asked what it needs, without a device; no worker is started and nothing is
-written.
+written. GPUs that others hold are left out as run would leave them out, but none
+is leased, and nobody is waited for.
 
-  gpurun plan -k echo in.jsonl`
+  gpurun plan -k echo in.jsonl
+
+Every flag of gpurun run is accepted; those that do not change the plan are not
+listed here.`
+
+// planIdle are the flags of run that say nothing about a plan. They are accepted, so
+// that plan can be written in place of run.
+var planIdle = []string{
+	"fresh", "accept-changes", "clean", "timeout", "retries", "checkpoint", "max-time", "halt", "give-up",
+	"report", "json-events", "quiet", "log-level",
+}
 
 func newPlan() *cobra.Command {
-	f := &jobFlags{}
+	f := &runFlags{}
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "plan -k KERNEL INPUT",
@@ -32,7 +43,7 @@ func newPlan() *cobra.Command {
 		Long:  planHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := f.resolve(cmd)
+			config, err := f.configure(cmd)
 			if err != nil {
 				return err
 			}
@@ -40,6 +51,7 @@ func newPlan() *cobra.Command {
 				return usagef("no input: name a file of JSON lines; see gpurun plan --help")
 			}
 			config.Input = args[0]
+			config.Claim = f.claimer(cmd, config, "").claim
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			plan, err := orchestrator.MakePlan(ctx, config)
@@ -57,9 +69,9 @@ func newPlan() *cobra.Command {
 	}
 	cmd.Flags().SortFlags = false
 	f.register(cmd.Flags())
-	cmd.Flags().StringVarP(&f.config.Output, "output", "o", "", "the output, checked as run would check it")
-	cmd.Flags().BoolVar(&f.config.Force, "force", false, "as for run: the output may exist")
-	cmd.Flags().DurationVar(&f.config.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long the kernel may take to answer")
+	for _, name := range planIdle {
+		_ = cmd.Flags().MarkHidden(name) // fails for a flag that does not exist
+	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return cmd
 }

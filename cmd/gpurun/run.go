@@ -69,8 +69,13 @@ func newRun() *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
+	cmd.Flags().SortFlags = false
+	f.register(cmd.Flags())
+	return cmd
+}
+
+// register adds all flags of run.
+func (f *runFlags) register(flags *pflag.FlagSet) {
 	c := &f.config
 	f.jobFlags.register(flags)
 	flags.StringVarP(&c.Output, "output", "o", "", "the output: a `FILE`, which appears when it is complete; FOLDER/ for one in parts, with a manifest.json; or - for standard output")
@@ -83,7 +88,6 @@ func newRun() *cobra.Command {
 	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder after success (exit status 0)")
 	flags.StringVar(&c.Errors, "errors", "", "a `FILE` for the failed records, instead of their place in the output")
 	f.registerRunning(flags)
-	return cmd
 }
 
 // registerRunning adds what run and retry share: limits, and what is shown.
@@ -119,30 +123,36 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return f.execute(cmd, orchestrator.Run)
 }
 
-// execute does a job, shown as the flags say.
-func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestrator.Config) (orchestrator.Report, error)) error {
+// configure makes a Config of all flags, and refuses what run would refuse.
+func (f *runFlags) configure(cmd *cobra.Command) (orchestrator.Config, error) {
 	config, err := f.resolve(cmd)
 	if err != nil {
-		return err
+		return config, err
 	}
 	if err := checkLogLevel(f.logLevel); err != nil {
-		return err
+		return config, err
 	}
 	config.LogLevel = f.logLevel
 	if config.Halt, err = parseHalt(f.halt); err != nil {
-		return err
+		return config, err
 	}
 	switch f.giveUp {
 	case "stop":
 	case "mark":
 		config.GiveUpMark = true
 	default:
-		return usagef("--give-up %q is neither stop nor mark", f.giveUp)
+		return config, usagef("--give-up %q is neither stop nor mark", f.giveUp)
 	}
 	if config.Retries == 0 {
 		config.Retries = -1 // Config's zero is its default
 	}
-	if err := f.leaseFlags.check(config); err != nil {
+	return config, f.leaseFlags.check(cmd.Flags(), config)
+}
+
+// execute does a job, shown as the flags say.
+func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestrator.Config) (orchestrator.Report, error)) error {
+	config, err := f.configure(cmd)
+	if err != nil {
 		return err
 	}
 	if err := orchestrator.CheckBeside(config, f.besides()...); err != nil {

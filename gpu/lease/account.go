@@ -38,7 +38,7 @@ func Count(gpus []GPU, leases []Lease, limits Limits) []Account {
 			a.Total = min(a.Total, limits.Memory)
 		}
 		for _, l := range leases {
-			if l.GPU == g.Key {
+			if l.on(g) {
 				a.Leases = append(a.Leases, l)
 				a.Leased += l.Memory
 			}
@@ -76,11 +76,19 @@ func (a Account) suits(memory uint64) bool {
 	return !a.Exclusive() && memory <= a.Free
 }
 
+// HeldBy is a clause about who has leases of it: "GPU 0 is held by nightly (…)".
+func (a Account) HeldBy() string {
+	if slices.ContainsFunc(a.Leases, func(l Lease) bool { return !l.unknownGPU() }) {
+		return fmt.Sprintf("%s is held by %s", a.Label, holders(a.Leases))
+	}
+	return fmt.Sprintf("%s may be the one that is held by %s, whose gpurun is older and does not say which", a.Label, holders(a.Leases))
+}
+
 // why says what stands in the way, with the figures.
 func (a Account) why(memory uint64) string {
 	switch {
 	case memory == 0 || a.Exclusive():
-		return fmt.Sprintf("%s is held by %s", a.Label, holders(a.Leases))
+		return a.HeldBy()
 	case a.GPU.Total == 0:
 		return fmt.Sprintf("%s does not tell its memory: it can be had only whole", a.Label)
 	}

@@ -20,10 +20,11 @@ const waitPause = 200 * time.Millisecond
 
 // Held is what a request got.
 type Held struct {
-	folder *Folder
-	mu     sync.Mutex
-	leases []Lease
-	files  []*os.File // of each lease
+	folder  *Folder
+	missing map[string]string
+	mu      sync.Mutex
+	leases  []Lease
+	files   []*os.File // of each lease
 }
 
 // Acquire takes what is asked for, all of it or nothing, waiting as long as the
@@ -86,9 +87,9 @@ func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
 	if refusal != nil {
 		return nil, refusal
 	}
-	held := &Held{folder: f}
-	for _, a := range chosen {
-		l := f.describe(r, a.GPU)
+	held := &Held{folder: f, missing: chosen.missing}
+	for _, g := range chosen.taken {
+		l := f.describe(r, g)
 		file, err := f.create(l)
 		if err != nil {
 			held.Release()
@@ -100,19 +101,65 @@ func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
 	return held, nil
 }
 
-// duplicate refuses a second lease of one name where one is enough: on any GPU, or,
-// where the GPU was named, on that one.
+// duplicate refuses a second lease of one name where one is enough.
 func (r Request) duplicate(gpus []GPU, living []Lease) error {
 	if !r.OneOfAName {
 		return nil
 	}
 	for _, l := range living {
-		there := slices.ContainsFunc(gpus, func(g GPU) bool { return g.Key == l.GPU })
-		if SameName(l.Name, r.Name) && (there || !r.Each) {
+		there := slices.ContainsFunc(gpus, l.on)
+		if SameName(l.Name, r.Name) && (there || !r.Named) {
 			return usage("%s holds %s of %s already: gpurun gpus deallocate %s first, or name another GPU with --gpu", l.Name, l.Share(), l.Label, l.Name)
 		}
 	}
 	return nil
+}
+
+// Preview is what a request would get.
+type Preview struct {
+	GPUs []GPU
+	// Missing says, by key, why a GPU could not be had.
+	Missing map[string]string
+	// Wait says what the request would have to wait for; "" for nothing. GPUs are
+	// then those of a host that nobody else uses.
+	Wait string
+}
+
+// Preview decides as Acquire would at this moment, and takes nothing. f may be nil,
+// for a host without leases. Errors are those of Acquire.
+func (f *Folder) Preview(ctx context.Context, r Request) (Preview, error) {
+	gpus, err := r.GPUs(ctx)
+	if err != nil {
+		return Preview{}, err
+	}
+	var living []Lease
+	if f != nil {
+		if living, err = f.List(); err != nil {
+			return Preview{}, err
+		}
+	}
+	if err := r.duplicate(gpus, living); err != nil {
+		return Preview{}, err
+	}
+	wait := ""
+	chosen, refusal := choose(r, gpus, living)
+	if refusal != nil && !refusal.Never {
+		wait = refusal.why
+		chosen, refusal = choose(r, unused(gpus), nil)
+	}
+	if refusal != nil {
+		return Preview{}, refusal.asFault()
+	}
+	return Preview{chosen.taken, chosen.missing, wait}, nil
+}
+
+// unused is the GPUs as they would be if nobody used them.
+func unused(gpus []GPU) []GPU {
+	free := slices.Clone(gpus)
+	for i := range free {
+		free[i].Used = 0
+	}
+	return free
 }
 
 // describe is the lease that a request gets on a GPU.
@@ -139,6 +186,9 @@ func (h *Held) Leases() []Lease {
 	defer h.mu.Unlock()
 	return append([]Lease(nil), h.leases...)
 }
+
+// Missing says, by key, why GPUs could not be had.
+func (h *Held) Missing() map[string]string { return h.missing }
 
 // Files are the lease files, for a child process that is to hold them as well: an
 // owned lease holds until the last process that has its file open is gone.

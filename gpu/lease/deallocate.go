@@ -4,18 +4,24 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Deallocate ends the leases of a name that have no owner, on one GPU or, with
-// index -1, on all. It waits for the folder's lock until ctx ends, and returns what
-// is free now.
+// Deallocate ends the leases of a name that have no owner: on one GPU, named by its
+// index or by the beginning of its UUID, or, with "", on all. It waits for the
+// folder's lock until ctx ends, and returns what is free now.
 //
-// A lease whose owner lives is not taken from it: the error says whose it is. A
-// name without a lease is a fault.Usage that names those there are.
-func (f *Folder) Deallocate(ctx context.Context, name string, index int) ([]Lease, error) {
+// A lease whose owner lives is not taken from it: the error says whose it is, and
+// nothing is given back. A name without a lease is a fault.Usage that names those
+// there are.
+func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, error) {
+	if err := checkGPU(gpu); err != nil {
+		return nil, err
+	}
 	unlock, err := f.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -26,14 +32,21 @@ func (f *Folder) Deallocate(ctx context.Context, name string, index int) ([]Leas
 		return nil, err
 	}
 	living := f.sweep(all, time.Now())
-	var freed []Lease
+	var meant []found
 	for _, l := range all {
-		if l.ended != "" || !SameName(l.Name, name) || index >= 0 && l.Index != index {
+		if l.ended != "" || !SameName(l.Name, name) || !l.named(gpu) {
 			continue
 		}
 		if l.Owned {
-			return freed, fault.New(fault.Conflict, "%s is held by a running process, %s: it ends with that", l.Label, l.Lease)
+			return nil, fault.New(fault.Conflict, "%s is held by a running process, %s: it ends with that", l.Label, l.Lease)
 		}
+		meant = append(meant, l)
+	}
+	if len(meant) == 0 {
+		return nil, unknown(name, gpu, living)
+	}
+	var freed []Lease
+	for _, l := range meant {
 		switch err := os.Remove(l.path); {
 		case errors.Is(err, os.ErrPermission):
 			return freed, fault.New(fault.Conflict, "%s of %s belongs to %s, who alone can give it back", l.Label, l.Name, l.User)
@@ -43,15 +56,28 @@ func (f *Folder) Deallocate(ctx context.Context, name string, index int) ([]Leas
 		f.note(Event{Time: time.Now(), Event: Released, Lease: l.Lease})
 		freed = append(freed, l.Lease)
 	}
-	if len(freed) == 0 {
-		return nil, unknown(name, index, living)
-	}
 	return freed, nil
 }
 
-func unknown(name string, index int, living []Lease) error {
+// checkGPU refuses what is neither an index nor the beginning of a UUID.
+func checkGPU(gpu string) error {
+	if gpu == "" || strings.HasPrefix(gpu, "GPU-") || strings.HasPrefix(gpu, "MIG-") || strings.Trim(gpu, "0123456789") == "" {
+		return nil
+	}
+	return usage("%q is neither the index of a GPU (0, 1, …) nor a UUID (GPU-…, MIG-…)", gpu)
+}
+
+// named reports whether the lease is of the GPU that was named in this way.
+func (l Lease) named(gpu string) bool {
+	if index, err := strconv.Atoi(gpu); err == nil {
+		return l.Index == index
+	}
+	return len(l.GPU) >= len(gpu) && strings.EqualFold(l.GPU[:len(gpu)], gpu)
+}
+
+func unknown(name, gpu string, living []Lease) error {
 	where := ""
-	if index >= 0 {
+	if gpu != "" {
 		where = " on that GPU"
 	}
 	if len(living) == 0 {

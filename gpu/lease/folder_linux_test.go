@@ -113,7 +113,7 @@ func TestExpiry(t *testing.T) {
 
 // What somebody may find, or put, in the folder.
 func TestDamage(t *testing.T) {
-	key := IndexKey(0)
+	key := uuid(0)
 	for name, test := range map[string]struct {
 		damage func(t *testing.T, f *Folder)
 		taken  bool // the GPU is not to be had
@@ -124,7 +124,7 @@ func TestDamage(t *testing.T) {
 		"owner is gone": {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","owned":true,"exclusive":true}`)},
 		"no owner":      {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","exclusive":true}`), taken: true},
 		"expired":       {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","exclusive":true,"expires":"2001-01-01T00:00:00Z"}`)},
-		"another GPU's": {damage: write("index-7~1.lease", `{"id":"1","name":"a","gpu":"index-7","exclusive":true}`)},
+		"another GPU's": {damage: write(uuid(7)+"~1.lease", `{"id":"1","name":"a","gpu":"`+uuid(7)+`","exclusive":true}`)},
 		"never named":   {damage: write(".new-1", `{"id":"1"`)},
 		"damaged, but held": {taken: true, damage: func(t *testing.T, f *Folder) {
 			held := acquire(t, f, ask(1, nil))
@@ -274,7 +274,7 @@ func TestAsAnother(t *testing.T) {
 		_, err := f.Acquire(t.Context(), ask(2, nil))
 		t.Log(err)
 	case "deallocate":
-		_, err := f.Deallocate(t.Context(), "reserved", -1)
+		_, err := f.Deallocate(t.Context(), "reserved", "")
 		t.Log(err)
 	}
 }

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 )
@@ -10,10 +11,13 @@ import (
 func cards(n int) []GPU {
 	list := make([]GPU, n)
 	for i := range list {
-		list[i] = GPU{Key: IndexKey(i), Index: i, Label: "GPU " + string(rune('0'+i)), Total: 80 << 30, Used: 1 << 30}
+		list[i] = GPU{Key: uuid(i), Index: i, Label: "GPU " + string(rune('0'+i)), Total: 80 << 30, Used: 1 << 30}
 	}
 	return list
 }
+
+// uuid is that of the i-th card.
+func uuid(i int) string { return fmt.Sprintf("GPU-%08x-0000-4000-8000-000000000000", i) }
 
 func fixed(gpus []GPU) func(context.Context) ([]GPU, error) {
 	return func(context.Context) ([]GPU, error) { return gpus, nil }

@@ -11,9 +11,10 @@ const MiB = 1 << 20
 
 // GPU is one card as the driver shows it at the moment.
 type GPU struct {
-	// Key is the same for everybody on the host: the UUID. A GPU whose UUID is
-	// not known goes by its index, as IndexKey makes it.
-	Key   string
+	// Key is the same for everybody on the host: the UUID of the GPU or of the MIG
+	// instance.
+	Key string
+	// Index is the GPU's in the machine, also for a MIG instance of it.
 	Index int
 	// Label is for people: "GPU 0".
 	Label string
@@ -21,8 +22,16 @@ type GPU struct {
 	Total, Used uint64
 }
 
-// IndexKey is the key of a GPU that does not tell its UUID.
-func IndexKey(index int) string { return fmt.Sprintf("index-%d", index) }
+// indexPrefix begins the key of a lease that an earlier version took under an index.
+// What that index counted depended on its holder's environment, so such a lease may
+// hold any GPU.
+const indexPrefix = "index-"
+
+// unknownGPU reports whether the lease does not say which GPU it holds.
+func (l Lease) unknownGPU() bool { return strings.HasPrefix(l.GPU, indexPrefix) }
+
+// on reports whether the lease holds, or may hold, something of the GPU.
+func (l Lease) on(g GPU) bool { return l.GPU == g.Key && g.Key != "" || l.unknownGPU() }
 
 // Lease is what its file says. Nothing in it ever changes.
 type Lease struct {

@@ -20,10 +20,11 @@ type Request struct {
 	// every try, never while others are kept waiting.
 	GPUs func(context.Context) ([]GPU, error)
 	// Each: every one of GPUs is wanted. Else Number of them are; 0 means as many
-	// as can be had, at least one. PerGroup makes it a multiple: GPUs of one group
-	// serve one worker.
+	// as can be had, at least one, and at most AtMost (0: no bound). PerGroup makes it
+	// a multiple: GPUs of one group serve one worker.
 	Each     bool
 	Number   int
+	AtMost   int
 	PerGroup int
 	// Memory is bytes on each GPU; 0 for the whole GPU, alone.
 	Memory uint64
@@ -32,8 +33,10 @@ type Request struct {
 	// Owned leases end with this process; others after TTL, or never (0).
 	Owned bool
 	TTL   time.Duration
-	// OneOfAName refuses a name that holds a lease already.
+	// OneOfAName refuses a name that holds a lease already: of any GPU, or, where the
+	// user has named GPUs (Named), of one of those.
 	OneOfAName bool
+	Named      bool
 
 	Limits Limits
 	// Quota is the service's own.
@@ -65,41 +68,54 @@ func (r *Refusal) Error() string {
 	return text
 }
 
+// choice is what a request gets.
+type choice struct {
+	taken []GPU
+	// missing says, by key, why a GPU cannot be had.
+	missing map[string]string
+}
+
 // choose decides: which GPUs are taken, or why none. It is a function of what it
 // is given.
-func choose(r Request, gpus []GPU, living []Lease) ([]Account, *Refusal) {
+func choose(r Request, gpus []GPU, living []Lease) (choice, *Refusal) {
 	accounts := Count(gpus, living, r.Limits)
 	refusal := &Refusal{Name: r.Name, Memory: r.Memory, Accounts: accounts}
 	if why := r.tooMuch(accounts); why != "" {
 		refusal.why, refusal.Never = why, true
-		return nil, refusal
+		return choice{}, refusal
 	}
 	room := r.Quota.room(r, living)
 	if room < r.least(len(accounts)) {
 		refusal.why = r.Quota.why(r, living)
-		return nil, refusal
+		return choice{}, refusal
 	}
 	var suited []Account
-	var missing []string
+	var reasons []string
+	missing := make(map[string]string)
 	for _, a := range accounts {
 		if a.suits(r.Memory) {
 			suited = append(suited, a)
-		} else {
-			missing = append(missing, a.why(r.Memory))
+			continue
 		}
+		missing[a.GPU.Key] = a.why(r.Memory)
+		reasons = append(reasons, missing[a.GPU.Key])
 	}
 	wanted := r.wanted(len(accounts), min(len(suited), room))
 	if wanted == 0 {
-		refusal.why = strings.Join(missing, "; ")
+		refusal.why = strings.Join(reasons, "; ")
 		if r.Number > 1 && len(suited) > 0 {
 			refusal.why = fmt.Sprintf("%d of %d are free; %s", len(suited), r.Number, refusal.why)
 		}
-		return nil, refusal
+		return choice{}, refusal
 	}
 	if wanted < len(suited) {
 		slices.SortStableFunc(suited, r.compare)
 	}
-	return suited[:wanted], nil
+	c := choice{missing: missing}
+	for _, a := range suited[:wanted] {
+		c.taken = append(c.taken, a.GPU)
+	}
+	return c, nil
 }
 
 // least is how many GPUs there must be at least.
@@ -120,6 +136,9 @@ func (r Request) wanted(all, suited int) int {
 		return all
 	case r.Number > 0:
 		return r.Number
+	}
+	if r.AtMost > 0 {
+		suited = min(suited, r.AtMost)
 	}
 	return suited / group * group
 }

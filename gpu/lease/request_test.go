@@ -14,7 +14,7 @@ const gib = 1 << 30
 
 // given is a lease that holds, of index i.
 func given(name string, i int, memory uint64) Lease {
-	return Lease{ID: name, Name: name, GPU: IndexKey(i), Index: i, Label: cards(i + 1)[i].Label,
+	return Lease{ID: name, Name: name, GPU: uuid(i), Index: i, Label: cards(i + 1)[i].Label,
 		Memory: memory, Exclusive: memory == 0, Owned: true, PID: 4711, User: "ann", Created: time.Unix(1, 0)}
 }
 
@@ -36,6 +36,7 @@ func TestChoose(t *testing.T) {
 		"preferred":      {gpus: 3, used: map[int]uint64{2: 9 * gib}, edit: func(r *Request) { r.Prefer = 2 }, want: []int{2}},
 		"preferred, but": {gpus: 3, living: []Lease{given("a", 2, 0)}, edit: func(r *Request) { r.Prefer = 2 }, want: []int{0}},
 		"as many as are": {gpus: 4, living: []Lease{given("a", 1, 0)}, edit: func(r *Request) { r.Number = 0 }, want: []int{0, 2, 3}},
+		"at most":        {gpus: 4, used: map[int]uint64{0: 9 * gib}, edit: func(r *Request) { r.Number, r.AtMost = 0, 2 }, want: []int{1, 2}},
 		"in pairs":       {gpus: 4, living: []Lease{given("a", 1, 0)}, edit: func(r *Request) { r.Number, r.PerGroup = 0, 2 }, want: []int{0, 2}},
 		"no pair left":   {gpus: 2, living: []Lease{given("a", 1, 0)}, edit: func(r *Request) { r.Number, r.PerGroup = 0, 2 }, why: []string{"held by a"}},
 		"each":           {gpus: 2, edit: func(r *Request) { r.Each = true }, want: []int{0, 1}},
@@ -76,8 +77,8 @@ func TestChoose(t *testing.T) {
 				return
 			}
 			var indices []int
-			for _, a := range got {
-				indices = append(indices, a.GPU.Index)
+			for _, g := range got.taken {
+				indices = append(indices, g.Index)
 			}
 			slices.Sort(indices)
 			if refusal != nil || !slices.Equal(indices, test.want) {
@@ -90,7 +91,7 @@ func TestChoose(t *testing.T) {
 // A GPU that does not tell its memory can be had whole, and no share of it.
 func TestUnknownMemory(t *testing.T) {
 	gpus := []GPU{{Key: "x", Label: "GPU 0"}}
-	if got, refusal := choose(ask(0, nil), gpus, nil); refusal != nil || len(got) != 1 {
+	if got, refusal := choose(ask(0, nil), gpus, nil); refusal != nil || len(got.taken) != 1 {
 		t.Errorf("whole: %v %v", got, refusal)
 	}
 	if got, refusal := choose(ask(0, func(r *Request) { r.Memory = 1 }), gpus, nil); refusal == nil {
@@ -160,7 +161,7 @@ func TestDuplicate(t *testing.T) {
 		return err
 	}
 	only := func(i int) func(*Request) {
-		return func(r *Request) { r.GPUs, r.Each = fixed(cards(2)[i:i+1]), true }
+		return func(r *Request) { r.GPUs, r.Named = fixed(cards(2)[i:i+1]), true }
 	}
 	if err := reserve(func(*Request) {}); err != nil {
 		t.Fatal(err)
@@ -173,21 +174,21 @@ func TestDuplicate(t *testing.T) {
 	if err := reserve(only(1)); err != nil {
 		t.Errorf("on another GPU: %v", err)
 	}
-	if _, err := f.Deallocate(t.Context(), "embedding", 1); err != nil {
+	if _, err := f.Deallocate(t.Context(), "embedding", "1"); err != nil {
 		t.Error(err)
 	}
-	freed, err := f.Deallocate(t.Context(), "embedding", -1)
+	freed, err := f.Deallocate(t.Context(), "embedding", "")
 	if err != nil || len(freed) != 1 || freed[0].Index != 0 {
 		t.Errorf("freed %+v %v", freed, err)
 	}
-	if _, err := f.Deallocate(t.Context(), "embedding", -1); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "there is none at all") {
+	if _, err := f.Deallocate(t.Context(), "embedding", ""); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "there is none at all") {
 		t.Errorf("nothing to give back: %v", err)
 	}
 	acquire(t, f, ask(1, nil))
-	if _, err := f.Deallocate(t.Context(), "nobody", 0); !strings.Contains(err.Error(), "there are those of test (process") {
+	if _, err := f.Deallocate(t.Context(), "nobody", "0"); !strings.Contains(err.Error(), "there are those of test (process") {
 		t.Errorf("unknown: %v", err)
 	}
-	if _, err := f.Deallocate(t.Context(), "test", -1); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "held by a running process") {
+	if _, err := f.Deallocate(t.Context(), "test", ""); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "held by a running process") {
 		t.Errorf("a living owner's: %v", err)
 	}
 }

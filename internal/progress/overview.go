@@ -45,7 +45,7 @@ func WriteOverview(w io.Writer, o server.Overview) {
 // never 0.
 func gpuRow(g server.GPU) []string {
 	if why := g.Lost + g.Problem; why != "" && g.Sample.Time.IsZero() {
-		return []string{fmt.Sprintf("[%d]", g.Index), g.Name, g.State, plain(why)}
+		return []string{place(g.Device), g.Name, g.State, plain(why)}
 	}
 	memory := "-"
 	if g.Memory > 0 {
@@ -63,13 +63,21 @@ func gpuRow(g server.GPU) []string {
 		slots = fmt.Sprintf("%d/%d slots", g.Active, g.Slots)
 	}
 	row := []string{
-		fmt.Sprintf("[%d]", g.Index), g.Name, g.State, optional(g.Sample.Utilization, " %"), optional(g.Sample.Temperature, " °C"),
+		place(g.Device), g.Name, g.State, optional(g.Sample.Utilization, " %"), optional(g.Sample.Temperature, " °C"),
 		power, memory, slots, holdersText(g.Account),
 	}
 	if g.Problem != "" {
 		row = append(row, plain(g.Problem))
 	}
 	return row
+}
+
+// place is where a GPU stands in the machine: [2], or [2:0] for an instance of it.
+func place(d gpu.Device) string {
+	if d.Parent != nil {
+		return fmt.Sprintf("[%d:%d]", d.Parent.Index, d.Index)
+	}
+	return fmt.Sprintf("[%d]", d.Index)
 }
 
 func optional(value gpu.Optional[int], unit string) string {

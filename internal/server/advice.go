@@ -16,6 +16,8 @@ func (o Overview) Advice(threshold float64) []string {
 	for _, g := range o.GPUs {
 		used := g.Share()
 		switch {
+		case g.NoInstance():
+			continue // a note says so for all of them
 		case g.Lost != "":
 			say("%s does not answer (%s): see dmesg and nvidia-smi", g.Device, g.Lost)
 			continue

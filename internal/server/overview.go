@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -104,6 +105,9 @@ func (o *Overview) addGPUs(glances []gpu.Glance, limits lease.Limits) {
 	cards := make([]lease.GPU, len(glances))
 	for i, g := range glances {
 		cards[i] = Card(g.Device, g.MemoryUsed)
+		if g.Lost != "" { // it has nothing to give
+			cards[i].Total, cards[i].Used = 0, 0
+		}
 	}
 	living := o.livingProcesses()
 	for i, account := range lease.Count(cards, o.Leases, limits) {
@@ -164,13 +168,31 @@ func belongs(pid int, living map[int]bool) bool {
 	return false
 }
 
-// Card is a device as leases know it.
+// Card is a device as leases know it. Its key is empty where the device cannot be
+// told from others: CheckLeasable says so.
 func Card(d gpu.Device, used uint64) lease.GPU {
-	key := d.UUID
-	if key == "" {
-		key = lease.IndexKey(d.Index)
+	card := lease.GPU{Key: d.UUID, Index: d.Index, Label: d.String(), Total: d.Memory, Used: used}
+	if d.Ambiguous != "" {
+		card.Key = ""
 	}
-	return lease.GPU{Key: key, Index: d.Index, Label: d.String(), Total: d.Memory, Used: used}
+	if d.Parent != nil {
+		card.Index = d.Parent.Index
+	}
+	return card
+}
+
+// CheckLeasable refuses devices that others would know by another name: a lease of
+// one would exclude nobody. The error is a fault.NoDevice that says what to set.
+func CheckLeasable(devices []gpu.Device) error {
+	for _, d := range devices {
+		switch {
+		case d.Ambiguous != "":
+			return fault.New(fault.NoDevice, "%s cannot be leased: %s", d, d.Ambiguous)
+		case d.UUID == "":
+			return fault.New(fault.NoDevice, "%s cannot be leased: the driver does not report its UUID", d)
+		}
+	}
+	return nil
 }
 
 // Cards looks at the memory of these devices now. One that the driver does not show,

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// plan takes every flag of run, with the same meaning: what a command would do is
+// found out by writing plan in place of run.
+func TestPlanTakesEveryFlagOfRun(t *testing.T) {
+	t.Parallel()
+	run, plan := newRun().Flags(), newPlan().Flags()
+	run.VisitAll(func(f *pflag.Flag) {
+		same := plan.Lookup(f.Name)
+		switch {
+		case same == nil:
+			t.Errorf("plan has no --%s", f.Name)
+		case same.DefValue != f.DefValue || same.Value.Type() != f.Value.Type() || same.Shorthand != f.Shorthand || same.NoOptDefVal != f.NoOptDefVal:
+			t.Errorf("--%s: plan has %+v, run %+v", f.Name, same, f)
+		}
+	})
+	plan.VisitAll(func(f *pflag.Flag) {
+		if run.Lookup(f.Name) == nil && f.Name != "json" {
+			t.Errorf("--%s is not a flag of run", f.Name)
+		}
+	})
+}
