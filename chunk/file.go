@@ -58,9 +58,10 @@ type fileSource struct {
 	total  int64
 	known  bool
 	blank  int64
-	blocks []count // cut by records: what was counted
-	chunks []Chunk // cut by records: all of them
-	given  int     // so many of them by Next
+	blocks []scanned // cut by records: what was counted
+	sums   InputSums // of what was scanned so far
+	chunks []Chunk   // cut by records: all of them
+	given  int       // so many of them by Next
 
 	ahead  chan cut // cut by bytes
 	cancel context.CancelFunc
@@ -143,7 +144,7 @@ func (s *fileSource) Recut(chunks, batchSize int) error {
 	if s.ahead == nil {
 		return s.cutRecords()
 	}
-	s.total, s.blank, s.known = 0, 0, false
+	s.total, s.blank, s.known, s.sums = 0, 0, false, InputSums{}
 	s.startAhead()
 	return nil
 }
@@ -164,7 +165,20 @@ func (s *fileSource) count(ctx context.Context) (err error) {
 		want = s.options.Offset + s.options.Limit + 1
 	}
 	s.blocks, err = scanBlocks(ctx, s.file, s.begin, s.end, want)
+	s.sums = sumsOf(s.begin, firstBlocks(s.blocks, want), fileStretches)
 	return err
+}
+
+// firstBlocks are those that hold the first records, however far a scan came that
+// was to stop there (want < 0: all).
+func firstBlocks(blocks []scanned, want int64) []scanned {
+	var found int64
+	for i, b := range blocks {
+		if found += b.records; want >= 0 && found >= want {
+			return blocks[:i+1]
+		}
+	}
+	return blocks
 }
 
 // cutRecords cuts what was counted by ceiling division.
@@ -241,7 +255,7 @@ type borderFinder struct {
 func (f *borderFinder) find(record int64) (place, error) {
 	s := f.source
 	for f.before.records+s.blocks[f.block].records <= record {
-		f.before.add(s.blocks[f.block])
+		f.before.add(s.blocks[f.block].count)
 		f.block++
 		f.from, f.passed = s.begin+int64(f.block)*blockBytes, f.before
 	}
@@ -331,6 +345,7 @@ func (s *fileSource) cutBytes(ctx context.Context, at place, record, target int6
 	all := sum(blocks)
 	s.mu.Lock()
 	s.blank += all.lines - all.records
+	s.sums.join(sumsOf(at.offset, blocks, chunkStretches))
 	s.mu.Unlock()
 	return countedChunk{lines: all.lines, Chunk: Chunk{
 		File: s.path, Offset: at.offset, Length: end - at.offset,
@@ -375,7 +390,14 @@ func (s *fileSource) Cut() Cut {
 	if s.ahead != nil {
 		return Cut{Bytes: s.byteTarget()}
 	}
-	return Cut{Chunks: s.chunks, Records: s.total, Blank: s.blank}
+	return Cut{Chunks: s.chunks, Records: s.total, Blank: s.blank, Sums: &s.sums}
+}
+
+// Sums are the checksums of what was scanned so far.
+func (s *fileSource) Sums() InputSums {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sums
 }
 
 func (s *fileSource) Total() (int64, bool) {

@@ -16,6 +16,9 @@ type Cut struct {
 	Blank   int64 `json:"blank,omitempty"`
 	// Bytes is the size aimed at, of a file that is cut by bytes.
 	Bytes int64 `json:"bytes,omitempty"`
+	// Sums are checksums of its bytes, if it was counted; nil in jobs begun by
+	// versions that took none.
+	Sums *InputSums `json:"sums,omitempty"`
 	// PartBytes is that of the parts of an output that is a folder of them.
 	PartBytes int64 `json:"part_bytes,omitempty"`
 }
@@ -25,6 +28,8 @@ type Planner interface {
 	Source
 	// Cut says how. It may be asked before the first Next.
 	Cut() Cut
+	// Sums are the checksums of the bytes that were scanned so far.
+	Sums() InputSums
 	// Recut cuts it into another number of chunks, and for another batch size;
 	// before the first Next.
 	Recut(chunks, batchSize int) error

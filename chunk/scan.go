@@ -32,9 +32,16 @@ type count struct {
 
 func (c *count) add(d count) { c.lines += d.lines; c.records += d.records }
 
-func sum(blocks []count) (all count) {
+// scanned is what was found in one block: the lines that start in it, and the
+// checksum of its bytes.
+type scanned struct {
+	count
+	sum FileSum
+}
+
+func sum(blocks []scanned) (all count) {
 	for _, block := range blocks {
-		all.add(block)
+		all.add(block.count)
 	}
 	return all
 }
@@ -42,9 +49,9 @@ func sum(blocks []count) (all count) {
 // scanBlocks counts the lines and records that START in each block of the file
 // from begin to end, on all cores. It stops early, at a block border, once want
 // records are found (want < 0: never).
-func scanBlocks(ctx context.Context, file *os.File, begin, end, want int64) ([]count, error) {
+func scanBlocks(ctx context.Context, file *os.File, begin, end, want int64) ([]scanned, error) {
 	blocks := ceilDiv(end-begin, blockBytes)
-	counts := make([]count, blocks)
+	counts := make([]scanned, blocks)
 	var next, found atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for range min(int64(runtime.GOMAXPROCS(0)), blocks) {
@@ -79,22 +86,40 @@ func scanBlocks(ctx context.Context, file *os.File, begin, end, want int64) ([]c
 // countLines counts the lines that start in from..to. Whether a line is blank
 // may be decided by bytes behind to, so it reads on as far as it must; begin is
 // where the first line starts, end where the last one ends.
-func countLines(file *os.File, from, to, begin, end int64, buffer []byte) (count, error) {
-	var c count
-	err := eachLineStart(file, from, to, begin, end, buffer, func(_ int64, blank bool) bool {
-		c.lines++
+func countLines(file *os.File, from, to, begin, end int64, buffer []byte) (scanned, error) {
+	var b scanned
+	summed := &summingReader{file: file, from: from, to: to}
+	err := eachLineStart(summed, from, to, begin, end, buffer, func(_ int64, blank bool) bool {
+		b.lines++
 		if !blank {
-			c.records++
+			b.records++
 		}
 		return true
 	})
-	return c, err
+	b.sum = summed.sum
+	return b, err
+}
+
+// summingReader sums the bytes from..to of a file while they are read, in order.
+type summingReader struct {
+	file     io.ReaderAt
+	from, to int64
+	sum      FileSum
+}
+
+func (r *summingReader) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := r.file.ReadAt(p, offset)
+	next := r.from + r.sum.Bytes // what was summed is not summed again
+	if skip := next - offset; skip >= 0 && skip < int64(n) && next < r.to {
+		r.sum.add(p[skip:min(int64(n), r.to-offset)])
+	}
+	return n, err
 }
 
 // eachLineStart calls f with the offset of each line that starts in from..to,
 // and whether the line is blank, until f returns false. begin is where the first
 // line of the file starts, end where the last one ends.
-func eachLineStart(file *os.File, from, to, begin, end int64, buffer []byte, f func(offset int64, blank bool) bool) error {
+func eachLineStart(file io.ReaderAt, from, to, begin, end int64, buffer []byte, f func(offset int64, blank bool) bool) error {
 	// A line starts behind each newline, so the byte before from decides whether
 	// one starts at from.
 	position, start, inLine := from, from, false
@@ -149,7 +174,7 @@ func eachLineStart(file *os.File, from, to, begin, end int64, buffer []byte, f f
 func isBlank(ch byte) bool { return ch == ' ' || ch == '\t' || ch == '\r' }
 
 // readAt reads a full buffer. A file that ends too early has been changed.
-func readAt(file *os.File, buffer []byte, offset int64) (int, error) {
+func readAt(file io.ReaderAt, buffer []byte, offset int64) (int, error) {
 	n, err := file.ReadAt(buffer, offset)
 	if n == len(buffer) {
 		return n, nil

@@ -99,9 +99,10 @@ func TestScanBlocks(t *testing.T) {
 			begin = int64(len(byteOrderMark))
 		}
 		file, end := openRaw(t, data), int64(len(data))
-		var want []count
+		var want []scanned
 		for from := begin; from < end; from += blockBytes {
-			var c count
+			var c scanned
+			c.sum.add(data[from:min(from+blockBytes, end)])
 			for _, l := range split(data) {
 				if from <= l.Offset && l.Offset < min(from+blockBytes, end) {
 					c.add(count{lines: 1, records: 1 - boolInt(l.Blank)})
@@ -113,7 +114,7 @@ func TestScanBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !cmp.Equal(append([]count{}, got...), append([]count{}, want...), cmp.AllowUnexported(count{})) {
+		if !cmp.Equal(append([]scanned{}, got...), append([]scanned{}, want...), cmp.AllowUnexported(count{}, scanned{})) {
 			t.Fatalf("round %d: %q in blocks of %d: %v, want %v", round, data, blockBytes, got, want)
 		}
 
@@ -149,7 +150,7 @@ func TestScanRealSizes(t *testing.T) {
 	}
 	var all count
 	for _, c := range counts {
-		all.add(c)
+		all.add(c.count)
 	}
 	newlines := int64(bytes.Count(data, []byte("\n")))
 	if want := (count{lines: newlines, records: newlines / 2}); all != want {

@@ -60,7 +60,7 @@ func (j *job) noteAppended() {
 
 // commitSegment takes a segment, if the input that it was read from is still the job's.
 func (j *job) commitSegment(segment chunk.Segment) error {
-	if err := j.checkInput(); err != nil {
+	if err := j.checkInput(segment.Start.Offset, segment.Next.Offset); err != nil {
 		return err
 	}
 	err := j.output.Commit(segment)
@@ -68,6 +68,7 @@ func (j *job) commitSegment(segment chunk.Segment) error {
 	return err
 }
 
-func (j *job) checkInput() error {
-	return j.input.check(func(text string) { j.emit(Notice{Text: text}) })
+// checkInput checks the bytes from..to of the input, if it is not as it was.
+func (j *job) checkInput(from, to int64) error {
+	return j.input.check(from, to, func(text string) { j.emit(Notice{Text: text}) })
 }

@@ -28,8 +28,12 @@ type inputPrint struct {
 	Path     string    `json:"path"`
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified"`
-	Offset   int64     `json:"offset,omitempty"`
-	Limit    int64     `json:"limit,omitempty"`
+	// Changed is when anything of the file changed, its name included: its ctime.
+	Changed time.Time `json:"changed,omitzero"`
+	// Content says what is wrong with its bytes; only in comparisons.
+	Content string `json:"content,omitempty"`
+	Offset  int64  `json:"offset,omitempty"`
+	Limit   int64  `json:"limit,omitempty"`
 }
 
 type kernelPrint struct {
@@ -59,7 +63,7 @@ type outputPrint struct {
 
 // note takes down what tells one state of the file from another.
 func (i *inputPrint) note(info os.FileInfo) {
-	i.Size, i.Modified = info.Size(), info.ModTime().UTC()
+	i.Size, i.Modified, i.Changed = info.Size(), info.ModTime().UTC(), changeTime(info)
 }
 
 // takeFingerprint reads what the configuration names. files are the kernel's.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,7 +214,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		}
 	}
 	if err == nil || fault.KindOf(err) == fault.Storage { // then that may be why
-		err = cmp.Or(j.checkInput(), err)
+		err = cmp.Or(j.checkInput(0, math.MaxInt64), err)
 	}
 	if err == nil {
 		err = j.outputChecked()

@@ -180,7 +180,14 @@ func (p *prepared) compare() (err error) {
 	}
 	modules := asTheyAre(p.earlier.manifest.Fingerprint.Kernel.Modules)
 	p.print.Kernel.Modules = modules
-	err = checkChanges(p.print.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
+	now, touched := p.print, false
+	if now.Input, touched, err = p.print.Input.asBefore(p.earlier.manifest); err != nil {
+		return err
+	}
+	if touched {
+		p.earlier.notes = append(p.earlier.notes, touchedNote)
+	}
+	err = checkChanges(now.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
 	p.print.Kernel.Modules = present(modules)
 	return err
 }
@@ -246,6 +253,7 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 	p.source = source
 	if planner, ok := source.(chunk.Planner); ok {
 		p.cut = planner.Cut()
+		p.input.sums, p.input.whole = planner.Sums, p.cut.Sums != nil
 	}
 	return nil
 }
@@ -255,11 +263,17 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 func (p *prepared) reopenInput(ctx context.Context, options chunk.CutOptions) error {
 	p.cut = p.earlier.manifest.Cut
 	source := chunk.FromCut(p.cut)
+	if sums := p.cut.Sums; sums != nil {
+		p.input.sums, p.input.whole = func() chunk.InputSums { return *sums }, true
+	}
 	if p.cut.Bytes > 0 {
 		options.Bytes = p.cut.Bytes
 		var err error
 		if source, err = chunk.OpenFile(ctx, p.config.Input, options); err != nil {
 			return err
+		}
+		if planner, ok := source.(chunk.Planner); ok {
+			p.input.sums = planner.Sums
 		}
 	}
 	p.source = chunk.Remaining(source, p.earlier.state)

@@ -120,6 +120,9 @@ func (e *earlier) changes(c Config) []change {
 	if err != nil && now.Input.Path == old.Input.Path {
 		return nil // its input is gone, and is not needed any more
 	}
+	if as, _, err := now.Input.asBefore(e.manifest); err == nil {
+		now.Input = as
+	}
 	now.Kernel.Modules = asTheyAre(old.Kernel.Modules)
 	return now.changes(old)
 }

@@ -129,10 +129,17 @@ func TestOtherJobIsRefused(t *testing.T) {
 		{"input longer", func(d jobDir, c *orchestrator.Config) {
 			appendTo(d, "in.jsonl", "{}\n")
 		}, []string{"the input was", `"size":`, "--fresh"}},
-		{"input touched", func(d jobDir, c *orchestrator.Config) {
-			now := time.Now().Add(time.Second)
-			_ = os.Chtimes(c.Input, now, now)
-		}, []string{"the input was", `"modified":`}},
+		{"input edited in place", func(d jobDir, c *orchestrator.Config) {
+			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
+		}, []string{"the input was", "other bytes between bytes 0 and"}},
+		{"input edited in place, with its old time", func(d jobDir, c *orchestrator.Config) {
+			info, _ := os.Stat(c.Input)
+			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
+			_ = os.Chtimes(c.Input, info.ModTime(), info.ModTime())
+		}, []string{"the input was", "other bytes"}},
+		{"input edited in place and longer", func(d jobDir, c *orchestrator.Config) {
+			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return append(b, "{}\n"...) })
+		}, []string{"the input was", `"size":`}},
 		{"another input", func(d jobDir, c *orchestrator.Config) {
 			c.Input = d.join("other.jsonl")
 			appendTo(d, "other.jsonl", "{}\n")
@@ -161,6 +168,65 @@ func TestOtherJobIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTouchedInputIsResumed: another time alone does not make another input, nor does
+// a copy of it; the user hears why the job is resumed.
+func TestTouchedInputIsResumed(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(path string) error{
+		"touched": func(path string) error {
+			now := time.Now().Add(time.Hour)
+			return os.Chtimes(path, now, now)
+		},
+		"copied": func(path string) error {
+			data, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path+".new", data, 0o666)
+			}
+			if err == nil {
+				err = os.Rename(path+".new", path)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, c := execJob(t)
+			interrupt(t, c, "chunk_done", 3)
+			if err := change(c.Input); err != nil {
+				t.Fatal(err)
+			}
+			notices, err := resumedWith(t, c)
+			if err != nil || !strings.Contains(notices, "its content is the same") {
+				t.Fatalf("%v, notices %q", err, notices)
+			}
+			if d.read("out.jsonl") != numbered(300) {
+				t.Error("output differs")
+			}
+			if err := change(c.Input); err != nil {
+				t.Fatal(err)
+			}
+			if report := mustRun(t, d, c); report.Resumed != 300 { // finished already
+				t.Errorf("report: %+v", report)
+			}
+		})
+	}
+}
+
+// TestTouchedByteCutInputIsRefused: of an input that is cut while it is read there
+// are no sums to compare it by.
+func TestTouchedByteCutInputIsRefused(t *testing.T) {
+	t.Parallel()
+	_, c := execJob(t)
+	c.Split = "bytes"
+	interrupt(t, c, "chunk_done", 3)
+	now := time.Now().Add(time.Hour)
+	if err := os.Chtimes(c.Input, now, now); err != nil {
+		t.Fatal(err)
+	}
+	_, err := run(t, c)
+	wantFault(t, err, fault.Conflict, "the input was", `"modified":`)
 }
 
 func appendTo(d jobDir, name, text string) {

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"time"
 
@@ -16,15 +17,19 @@ import (
 // It is asked before a segment goes into the journal, so all that is in there is
 // of one input. A stream has none: nil is always unchanged.
 type inputWatch struct {
-	path string
-	file *os.File // held open: nobody else gets its inode number
-	was  os.FileInfo
-	tail []byte // the last bytes
-	told bool   // that it grows
+	path  string
+	file  *os.File // held open: nobody else gets its inode number
+	was   os.FileInfo
+	tail  []byte                 // the last bytes
+	sums  func() chunk.InputSums // of what was scanned so far; nil if there are none
+	whole bool                   // the sums are of everything that the job reads
+	grown bool
+	told  map[string]bool
 }
 
-// tailBytes is how much of the end must be the same for a longer file to be one
-// that was appended to: written anew, it would hardly have the same bytes there.
+// tailBytes is how much of the end must be the same for a longer file, of which there
+// are no sums, to be one that was appended to: written anew, it would hardly have the
+// same bytes there.
 const tailBytes = 4 << 10
 
 func watchInput(path string) (*inputWatch, error) {
@@ -35,7 +40,7 @@ func watchInput(path string) (*inputWatch, error) {
 	if err != nil {
 		return nil, fault.New(fault.Usage, "open input: %w", err)
 	}
-	w := &inputWatch{path: path, file: file}
+	w := &inputWatch{path: path, file: file, told: make(map[string]bool)}
 	if w.was, err = file.Stat(); err == nil {
 		w.tail, err = w.readTail()
 	}
@@ -52,10 +57,12 @@ func (w *inputWatch) readTail() ([]byte, error) {
 	return tail, err
 }
 
-// check is the fault of an input that was changed. One that was only appended to
-// is not: what was planned is still there, and the output is right; tell has a
-// line for the user then, once.
-func (w *inputWatch) check(tell func(text string)) error {
+// check is the fault of an input that was changed since the job was planned. Before a
+// segment is committed, from..to are the bytes that it was read from; at the end of
+// the job they are all. One that was only touched, or appended to, has not changed:
+// what was planned is still there, and the output is right. tell gets a line for the
+// user then, once.
+func (w *inputWatch) check(from, to int64, tell func(text string)) error {
 	if w == nil {
 		return nil
 	}
@@ -67,18 +74,70 @@ func (w *inputWatch) check(tell func(text string)) error {
 	if same && now.Size() == w.was.Size() && now.ModTime().Equal(w.was.ModTime()) {
 		return nil
 	}
-	if same && now.Size() > w.was.Size() {
-		if tail, err := w.readTail(); err == nil && bytes.Equal(tail, w.tail) {
-			if !w.told {
-				w.told = true
-				tell("the input " + w.path + " was appended to while the job read it; what came after the start is not in the output")
-			}
-			return nil
+	switch {
+	case now.Size() == w.was.Size():
+		err = w.compare(0, w.was.Size())
+	case same && now.Size() > w.was.Size():
+		w.grown = true
+		err = w.compare(from, min(to, w.was.Size()))
+	default:
+		err = chunk.ErrOtherBytes
+	}
+	switch {
+	case errors.Is(err, chunk.ErrOtherBytes):
+		return w.changed(now)
+	case err != nil:
+		return fault.New(fault.Storage, "compare input: %w", err)
+	case now.Size() > w.was.Size():
+		w.tell(tell, "the input "+w.path+" was appended to while the job read it; what came after the start is not in the output")
+		return nil
+	}
+	w.tell(tell, "the input "+w.path+" was touched while the job read it; its content is the same")
+	return w.adopt(now)
+}
+
+// compare reads the bytes from..to of the file, and returns ErrOtherBytes if they
+// are not those that were scanned. Without sums a longer file is compared by what
+// was its end; there is nothing to compare another by.
+func (w *inputWatch) compare(from, to int64) error {
+	if w.sums != nil {
+		sums := w.sums()
+		if from = max(from, sums.From); w.whole || sums.Cover(from, to) {
+			return sums.Check(w.path, from, to)
 		}
 	}
+	if !w.grown {
+		return chunk.ErrOtherBytes
+	}
+	tail, err := w.readTail()
+	if err == nil && !bytes.Equal(tail, w.tail) {
+		err = chunk.ErrOtherBytes
+	}
+	return err
+}
+
+// adopt takes the file, with other times, for the one that the job was planned for.
+func (w *inputWatch) adopt(now os.FileInfo) error {
+	file, err := os.Open(w.path)
+	if err != nil {
+		return fault.New(fault.Storage, "open input: %w", err)
+	}
+	w.file.Close()
+	w.file, w.was = file, now
+	return nil
+}
+
+func (w *inputWatch) tell(tell func(string), text string) {
+	if !w.told[text] {
+		w.told[text] = true
+		tell(text)
+	}
+}
+
+func (w *inputWatch) changed(now os.FileInfo) error {
 	describe := func(info os.FileInfo) string { return info.ModTime().UTC().Format(time.RFC3339Nano) }
 	return fault.New(fault.Conflict, "the input %s was changed while the job read it: it had %d bytes of %s, it has %d of %s; "+
-		"--fresh starts over; the same command goes on if the input is put back as it was, with its time",
+		"--fresh starts over; the same command resumes the job if the input is put back as it was",
 		w.path, w.was.Size(), describe(w.was), now.Size(), describe(now))
 }
 

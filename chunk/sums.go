@@ -1,0 +1,168 @@
+package chunk
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// InputSums are checksums of an input, taken while its lines are counted: from one
+// byte on, in stretches one behind the other. They tell an input that was written to
+// from one that was only touched, or appended to.
+type InputSums struct {
+	From      int64
+	Stretches []FileSum
+}
+
+// How many stretches are made of a file, and of one chunk of a file that is cut by
+// bytes: what a job keeps of them is bounded, and job.json holds those of a file.
+const (
+	fileStretches  = 1024
+	chunkStretches = 64
+)
+
+// sumsOf makes at most so many stretches of blocks.
+func sumsOf(from int64, blocks []scanned, most int) InputSums {
+	s := InputSums{From: from}
+	each := max(1, (len(blocks)+most-1)/most)
+	for group := range slices.Chunk(blocks, each) {
+		var sum FileSum
+		for _, b := range group {
+			sum = sum.join(b.sum)
+		}
+		s.Stretches = append(s.Stretches, sum)
+	}
+	return s
+}
+
+// join puts the stretches that follow behind s.
+func (s *InputSums) join(next InputSums) {
+	if len(s.Stretches) == 0 {
+		s.From = next.From
+	}
+	s.Stretches = append(s.Stretches[:len(s.Stretches):len(s.Stretches)], next.Stretches...)
+}
+
+// end is the byte behind the last stretch.
+func (s InputSums) end() int64 {
+	end := s.From
+	for _, stretch := range s.Stretches {
+		end += stretch.Bytes
+	}
+	return end
+}
+
+// Cover reports whether there are sums of the bytes from..to.
+func (s InputSums) Cover(from, to int64) bool { return from >= s.From && to <= s.end() }
+
+// ErrOtherBytes: a file does not hold the bytes that were summed.
+var ErrOtherBytes = errors.New("other bytes")
+
+// CheckAll reads the file and returns an error that wraps ErrOtherBytes if it does
+// not hold the bytes that were summed; what follows them does not matter.
+func (s InputSums) CheckAll(path string) error { return s.Check(path, s.From, s.end()) }
+
+// Check is CheckAll of the stretches in which the bytes from..to lie.
+func (s InputSums) Check(path string, from, to int64) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	type piece struct {
+		at  int64
+		sum FileSum
+	}
+	var pieces []piece
+	at := s.From
+	for _, sum := range s.Stretches {
+		if at < to && at+sum.Bytes > from {
+			pieces = append(pieces, piece{at, sum})
+		}
+		at += sum.Bytes
+	}
+	var next atomic.Int64
+	var group errgroup.Group
+	for range min(runtime.GOMAXPROCS(0), len(pieces)) {
+		group.Go(func() error {
+			buffer := make([]byte, readBytes)
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(pieces) {
+					return nil
+				}
+				hash := crc32.New(castagnoli)
+				p := pieces[i]
+				n, err := io.CopyBuffer(hash, struct{ io.Reader }{io.NewSectionReader(file, p.at, p.sum.Bytes)}, buffer)
+				if err != nil {
+					return err
+				}
+				if n != p.sum.Bytes || hash.Sum32() != p.sum.CRC {
+					next.Store(int64(len(pieces)))
+					return fmt.Errorf("%w between bytes %d and %d", ErrOtherBytes, p.at, p.at+p.sum.Bytes)
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// sumsJSON is how sums are written: all stretches but the last have the same length.
+type sumsJSON struct {
+	From    int64  `json:"from"`
+	Bytes   int64  `json:"bytes"`
+	Stretch int64  `json:"stretch"`
+	CRC32C  string `json:"crc32c"` // eight hexadecimal digits for each
+}
+
+// MarshalJSON writes sums whose stretches have one length.
+func (s InputSums) MarshalJSON() ([]byte, error) {
+	w := sumsJSON{From: s.From, Bytes: s.end() - s.From}
+	var crcs []byte
+	for i, stretch := range s.Stretches {
+		if i == 0 {
+			w.Stretch = stretch.Bytes
+		}
+		if stretch.Bytes != w.Stretch && i < len(s.Stretches)-1 {
+			return nil, errors.New("input sums of unequal stretches")
+		}
+		crcs = fmt.Appendf(crcs, "%08x", stretch.CRC)
+	}
+	w.CRC32C = string(crcs)
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads them.
+func (s *InputSums) UnmarshalJSON(data []byte) error {
+	var w sumsJSON
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	crcs, err := hex.DecodeString(w.CRC32C)
+	if err != nil {
+		return fmt.Errorf("input sums: %w", err)
+	}
+	*s = InputSums{From: w.From}
+	left := w.Bytes
+	for four := range slices.Chunk(crcs, 4) {
+		if len(four) < 4 || left <= 0 || w.Stretch <= 0 {
+			return errors.New("input sums do not add up")
+		}
+		n := min(left, w.Stretch)
+		s.Stretches = append(s.Stretches, FileSum{Bytes: n, CRC: uint32(four[0])<<24 | uint32(four[1])<<16 | uint32(four[2])<<8 | uint32(four[3])})
+		left -= n
+	}
+	if left != 0 {
+		return errors.New("input sums do not add up")
+	}
+	return nil
+}

@@ -1,0 +1,8 @@
+package orchestrator
+
+import (
+	"syscall"
+	"time"
+)
+
+func ctime(stat *syscall.Stat_t) time.Time { return time.Unix(stat.Ctim.Unix()) }
