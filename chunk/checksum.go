@@ -1,7 +1,11 @@
 package chunk
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 )
 
@@ -62,3 +66,30 @@ func (c *CRC) UnmarshalText(text []byte) error {
 	*c = CRC(n)
 	return nil
 }
+
+func sumFile(path string) (FileSum, error) { return SumFile(context.Background(), path) }
+
+// SumFile reads a file and takes its sum. It stops when ctx ends.
+func SumFile(ctx context.Context, path string) (FileSum, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return FileSum{}, err
+	}
+	defer file.Close()
+	sum := &summer{to: io.Discard}
+	for buffer := make([]byte, sumBuffer); ; {
+		n, err := file.Read(buffer)
+		_, _ = sum.Write(buffer[:n])
+		switch {
+		case errors.Is(err, io.EOF):
+			return sum.FileSum, nil
+		case err != nil:
+			return sum.FileSum, err
+		case ctx.Err() != nil:
+			return sum.FileSum, ctx.Err()
+		}
+	}
+}
+
+// sumBuffer is how much of a file is read at once to take its sum.
+const sumBuffer = 256 << 10

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"errors"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -148,10 +149,14 @@ func (k *keptLines) line(f Failure) (line []byte, err error) {
 	if k.mapped, err = mapFile(k.file, at, size); err != nil {
 		return nil, fault.New(fault.Storage, "read failed records: %w", err)
 	}
-	if k.mapped.data[size-1] != '\n' {
+	line = k.mapped.data[:size-1]
+	// One that came in with a mark is kept as it was; the others are compared when the
+	// mark is taken off.
+	passed := f.Kind == fault.Upstream
+	if k.mapped.data[size-1] != '\n' || passed && crc32.Checksum(line, castagnoli) != uint32(f.CRC32C) {
 		return nil, k.changed(f)
 	}
-	return k.mapped.data[:size-1], nil
+	return line, nil
 }
 
 // nextApart is where the next line of the file of failed records stands.

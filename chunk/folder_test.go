@@ -109,7 +109,7 @@ func TestPartFolderEmpty(t *testing.T) {
 	if diff := cmp.Diff([]ManifestPart{{Name: "part-00000.jsonl", First: 7}}, m.Parts); diff != "" {
 		t.Error(diff)
 	}
-	must(t, m.Check(filepath.Join(j.dir, "out")))
+	must(t, m.Check(t.Context(), filepath.Join(j.dir, "out")))
 }
 
 // TestReplaceable: only what gpurun wrote, and all of it, may be replaced.
@@ -299,7 +299,7 @@ func TestPartFolderFull(t *testing.T) {
 	must(t, o.Finish())
 	m, err := ReadManifest(filepath.Join(j.dir, "out"))
 	must(t, err)
-	must(t, m.Check(filepath.Join(j.dir, "out")))
+	must(t, m.Check(t.Context(), filepath.Join(j.dir, "out")))
 	want, _ := expected(0, first, true)
 	var got strings.Builder
 	for _, p := range m.Parts {

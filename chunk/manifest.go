@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,13 +86,14 @@ func (m Manifest) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// Check reads the parts in a folder and says which is not what the manifest says.
-func (m Manifest) Check(dir string) error {
+// Check reads the parts in a folder and says which is not what the manifest says. It stops
+// when ctx ends.
+func (m Manifest) Check(ctx context.Context, dir string) error {
 	if err := m.checkSizes(dir); err != nil {
 		return err
 	}
 	for _, p := range m.Parts {
-		sum, err := sumFile(filepath.Join(dir, p.Name))
+		sum, err := SumFile(ctx, filepath.Join(dir, p.Name))
 		if err != nil {
 			return err
 		}
@@ -122,7 +124,7 @@ func (m Manifest) heldBy(dir string) bool {
 		return false
 	}
 	got, err := os.ReadFile(filepath.Join(dir, ManifestFile))
-	return err == nil && bytes.Equal(got, want) && m.Check(dir) == nil
+	return err == nil && bytes.Equal(got, want) && m.Check(context.Background(), dir) == nil
 }
 
 // Replaceable says why a folder must not be replaced by another output: there is

@@ -23,6 +23,7 @@ type Output struct {
 	sizes   [streams]int64 // of the targets, up to next: an append that fails leaves them longer
 	waiting map[int64]Segment
 	tally   Tally
+	sum     FileSum // of the results up to next, as their writers took it
 	targets [streams]target
 	cutter  *partCutter // of a folder; nil for a file
 	failed  error       // an append failed: nothing can be appended behind it
@@ -114,7 +115,7 @@ func ResumeOutput(options OutputOptions, state State) (*Output, error) {
 func openOutput(options OutputOptions, state State) (*Output, error) {
 	o := &Output{
 		options: options, next: state.Durable.Next, place: state.Durable.Place, sizes: state.Durable.Sizes,
-		tally: state.Durable.Tally.clone(), waiting: make(map[int64]Segment), durableAt: time.Now(),
+		tally: state.Durable.Tally.clone(), sum: state.ResultSum(), waiting: make(map[int64]Segment), durableAt: time.Now(),
 	}
 	if options.PartBytes > 0 {
 		o.cutter = cutParts(options.PartBytes, options.First, runs(state.Output))
@@ -215,6 +216,7 @@ func (o *Output) append(s Segment) error {
 	delete(o.waiting, s.First)
 	o.next, o.place = s.end(), s.Next
 	o.tally.Add(s.Tally)
+	o.sum = o.sum.join(s.Files[results])
 	if o.cutter != nil {
 		o.cutter.add(s.run())
 	}
@@ -252,6 +254,10 @@ func (o *Output) Appended() (Tally, int64) { return o.tally.clone(), o.next }
 
 // ResultBytes is how many bytes the results have so far.
 func (o *Output) ResultBytes() int64 { return o.targets[results].size }
+
+// ResultSum is what the results must hold, by what their writers have noted: it is not
+// read back.
+func (o *Output) ResultSum() FileSum { return o.sum }
 
 // Size is how many bytes all of it has so far.
 func (o *Output) Size() (bytes int64) {

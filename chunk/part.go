@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -218,17 +217,6 @@ func CheckPart(dir string, s Segment) error {
 		}
 	}
 	return nil
-}
-
-func sumFile(path string) (FileSum, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return FileSum{}, err
-	}
-	defer file.Close()
-	hash := crc32.New(castagnoli)
-	n, err := io.Copy(hash, file)
-	return FileSum{Bytes: n, CRC: hash.Sum32()}, err
 }
 
 // storage classifies an error of writing.

@@ -135,6 +135,15 @@ func (r *replay) advance(d Durable) error {
 
 func (s Segment) end() int64 { return s.First + s.Tally.Records }
 
+// ResultSum is what the durable results must hold.
+func (s State) ResultSum() FileSum {
+	var sum FileSum
+	for _, segment := range s.Output {
+		sum = sum.join(segment.Files[results])
+	}
+	return sum
+}
+
 // Done is the number of records that need not be computed again.
 func (s State) Done() int64 {
 	done := s.Durable.Tally.Records

@@ -105,7 +105,7 @@ func checkParts(t testing.TB, tr *trial) {
 	dir := filepath.Join(tr.dir, "out")
 	m, err := ReadManifest(dir)
 	must(t, err)
-	must(t, m.Check(dir))
+	must(t, m.Check(t.Context(), dir))
 	whole := *tr
 	whole.parts = 0
 	calm := t.TempDir()

@@ -22,6 +22,8 @@ type Retried struct {
 	Output, Errors, Failures string
 	// Parts are those of an output that is a folder; nil for a file.
 	Parts []ManifestPart
+	// CRC is the checksum of an output that is a file; nil where it is not known.
+	CRC *CRC
 	// Failed are the failed records, of CopyFailed.
 	Failed string
 	// Again is the framed output of the job that computed the failed records
@@ -105,7 +107,7 @@ func (m *merger) open() (err error) {
 			return err
 		}
 	}
-	if m.results, err = openRewriter(m.Output, filepath.Join(m.Dir, NextFiles[results]), m.Parts); err != nil {
+	if m.results, err = openRewriter(m.Retried, filepath.Join(m.Dir, NextFiles[results])); err != nil {
 		return err
 	}
 	again, err := os.Open(m.Again)

@@ -21,19 +21,22 @@ type rewriter struct {
 	from, to string
 	parts    []ManifestPart // the old ones; a file is one part
 	folder   bool
+	summed   bool // the checksums of the old ones are known
 
 	number   int       // of the part at hand
 	old      *os.File  // that
 	start    int64     // where it begins in the old results
 	position int64     // in the old results: up to here all is done
+	read     FileSum   // what of the part at hand was read
 	next     *nextFile // nil while the part is as it was
 	before   int64     // bytes of the new parts before it
 	written  []ManifestPart
 }
 
-// openRewriter begins at the first record; parts are nil for a file.
-func openRewriter(from, to string, parts []ManifestPart) (*rewriter, error) {
-	w := &rewriter{from: from, to: to, parts: parts, folder: parts != nil}
+// openRewriter begins at the first record of the job's output.
+func openRewriter(job Retried, to string) (*rewriter, error) {
+	from := job.Output
+	w := &rewriter{from: from, to: to, parts: job.Parts, folder: job.Parts != nil, summed: true}
 	if w.folder {
 		removeParts(to) // of a try that was killed
 		if err := os.MkdirAll(to, 0o777); err != nil {
@@ -45,6 +48,9 @@ func openRewriter(from, to string, parts []ManifestPart) (*rewriter, error) {
 			return nil, fault.New(fault.Usage, "open output: %w", err)
 		}
 		w.parts = []ManifestPart{{Records: math.MaxInt64, Bytes: info.Size()}}
+		if w.summed = job.CRC != nil; w.summed {
+			w.parts[0].CRC32C = *job.CRC
+		}
 	}
 	return w, w.begin()
 }
@@ -61,6 +67,7 @@ func (w *rewriter) begin() (err error) {
 	if w.old, err = os.Open(w.path(w.from)); err != nil {
 		return fault.New(fault.Usage, "open output: %w", err)
 	}
+	w.read = FileSum{}
 	if w.folder {
 		return nil
 	}
@@ -115,7 +122,9 @@ func (w *rewriter) keep(to int64) error {
 }
 
 func (w *rewriter) copy(from, to int64) error {
-	n, err := io.Copy(w.next, io.NewSectionReader(w.old, from-w.start, to-from))
+	sum := &summer{to: w.next, FileSum: w.read}
+	n, err := io.Copy(sum, io.NewSectionReader(w.old, from-w.start, to-from))
+	w.read = sum.FileSum
 	if err == nil && n < to-from {
 		return w.damaged("it is too short")
 	}
@@ -129,9 +138,14 @@ func (w *rewriter) section(size int64) io.Reader {
 
 // skip leaves so many bytes of the old results out.
 func (w *rewriter) skip(size int64) error {
-	err := w.touch() // with all before it
+	if err := w.touch(); err != nil { // with all before it
+		return err
+	}
+	sum := &summer{to: io.Discard, FileSum: w.read}
+	_, err := io.Copy(sum, w.section(size))
+	w.read = sum.FileSum
 	w.position += size
-	return err
+	return storage(err)
 }
 
 // touch makes a new file of the part at hand, with what is taken from the old.
@@ -162,6 +176,9 @@ func (w *rewriter) endPart() error {
 		return err
 	}
 	p := w.parts[w.number]
+	if w.next != nil && w.summed && CRC(w.read.CRC) != p.CRC32C {
+		return w.damaged("it has checksum %s, and %s was written", CRC(w.read.CRC), p.CRC32C)
+	}
 	var err error
 	if w.next == nil {
 		err = linkFile(w.path(w.from), w.path(w.to))

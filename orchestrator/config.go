@@ -206,6 +206,8 @@ type Config struct {
 	durableEvery time.Duration
 	// leastTimeout is the least that a batch gets unless Timeout is set.
 	leastTimeout time.Duration
+	// pluginPath takes the place of $GPURUN_PLUGIN_PATH: for Retry, as it was for the job.
+	pluginPath string
 	// framed is for Retry, which must tell whose lines are whose.
 	framed bool
 	// checkWait is how long the work waits for the check of an earlier run's output,

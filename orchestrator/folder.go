@@ -46,9 +46,22 @@ type manifest struct {
 	Kernel      string      `json:"kernel"`
 	Fingerprint fingerprint `json:"fingerprint"`
 	Cut         chunk.Cut   `json:"cut"`
+	// Launch is where the names in the fingerprint lead; not in jobs of earlier versions.
+	Launch launch `json:"launch,omitzero"`
 	// Sum is the checksum of all the rest: a cut that was damaged would give
 	// another output.
 	Sum string `json:"sum"`
+}
+
+// launch is what a retry needs, beside the fingerprint, to start the job's kernel from
+// wherever it is itself started. All paths are absolute.
+type launch struct {
+	// Dir is the working folder of kernels.
+	Dir string `json:"dir,omitempty"`
+	// Python is the interpreter, of a kernel that has one.
+	Python string `json:"python,omitempty"`
+	// PluginPath is $GPURUN_PLUGIN_PATH.
+	PluginPath string `json:"plugin_path,omitempty"`
 }
 
 // sum is what Sum must be.

@@ -67,7 +67,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 			return finishEarlier(config, f, before)
 		}
 		defer before.close()
-	} else if report, done := findFinished(config, f); done {
+	} else if report, done := findFinished(ctx, config, f); done {
 		begun = true
 		return report, nil
 	}
@@ -376,7 +376,7 @@ func (j *job) finish(err error) Report {
 	if j.unread {
 		j.tally = j.appended
 	} else {
-		j.report.OutputBytes = j.output.ResultBytes()
+		j.report.noteOutput(j.output.ResultSum())
 	}
 	j.report.close(time.Now(), j.tally)
 	if j.monitor != nil {

@@ -25,7 +25,7 @@ func partsText(t *testing.T, dir string) string {
 	t.Helper()
 	m, err := chunk.ReadManifest(dir)
 	if err == nil {
-		err = m.Check(dir)
+		err = m.Check(t.Context(), dir)
 	}
 	if err != nil {
 		t.Fatal(err)

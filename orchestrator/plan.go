@@ -98,6 +98,8 @@ type prepared struct {
 	cut     chunk.Cut
 	created time.Time // of the job; zero for a stream
 	files   []string  // the kernel's
+	// interpreter is the Python that runs the kernel, "" if none does.
+	interpreter string
 	// earlier is the job that is gone on with, nil for a new one.
 	earlier   *earlier
 	preview   bool // only a plan is wanted
@@ -308,7 +310,7 @@ func (p *prepared) askKernel(ctx context.Context) error {
 	case fault.Worker, fault.Crash: // that can be chance; the kernel itself says why it fails
 		ready, err = describeKernel(ctx, p, "plan-again")
 	}
-	p.plan.Info, p.files = ready.Info, ready.Files
+	p.plan.Info, p.files, p.interpreter = ready.Info, ready.Files, ready.Interpreter
 	return unusable(err)
 }
 

@@ -311,7 +311,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		Proven: p.proven(),
 		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode,
 		Python: wire.Python{Interpreter: p.config.Python, IOWorkers: p.config.IOWorkers, NaN: p.config.NaN},
-		Dir:    p.config.Dir, SocketDir: socketDir,
+		Dir:    p.config.Dir, PluginPath: p.config.pluginPath, SocketDir: socketDir,
 		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,

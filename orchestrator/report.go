@@ -39,8 +39,10 @@ type Report struct {
 	Resumed int64 `json:"resumed,omitempty"`
 	// Retried records had failed, and were computed again by the last retry.
 	Retried int64 `json:"retried,omitempty"`
-	// OutputBytes is the size of the output.
-	OutputBytes int64 `json:"output_bytes"`
+	// OutputBytes is the size of the output, OutputCRC32C its checksum; nil where it is not
+	// known: in reports of earlier versions.
+	OutputBytes  int64      `json:"output_bytes"`
+	OutputCRC32C *chunk.CRC `json:"output_crc32c,omitempty"`
 	// Blank lines were skipped; they are no records.
 	Blank int64 `json:"blank_lines"`
 

@@ -1,10 +1,13 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -87,8 +90,8 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	report := Report{
 		Input: c.Input, Output: c.Output, Errors: c.Errors, Kernel: c.Kernel, Folder: f.path,
 		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
-		OutputBytes: e.state.Durable.Sizes[0],
 	}
+	report.noteOutput(e.state.ResultSum())
 	err := chunk.CompleteOutput(outputOptions(c, f), e.state)
 	report.Stop = fault.As(err)
 	report.close(time.Now(), tally)
@@ -127,9 +130,9 @@ func (e *earlier) changes(c Config) []change {
 	return now.changes(old)
 }
 
-// findFinished reports whether this very job is done already, and how: whoever
-// gives the same command once more, since he could not see the end, is told so.
-func findFinished(c Config, f *folder) (Report, bool) {
+// findFinished reports whether this very job is done already, its output still being what
+// it wrote, and how. Running a finished job again reports that it is complete.
+func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 	if c.Fresh || c.Force || !resumable(c) {
 		return Report{}, false
 	}
@@ -141,7 +144,7 @@ func findFinished(c Config, f *folder) (Report, bool) {
 		return Report{}, false
 	}
 	report, err := readReport(f.join(reportFile))
-	if err != nil || report.Stop != nil || outputBytes(c.Output) != report.OutputBytes {
+	if err != nil || report.Stop != nil || !f.isWhole(ctx, c.Output, report) {
 		return Report{}, false
 	}
 	if _, err := os.Stat(m.Errors); m.Errors != "" && err != nil {
@@ -222,13 +225,26 @@ func (p *prepared) manifest(created time.Time) manifest {
 	m := manifest{
 		Version: manifestVersion, Created: created,
 		Input: p.print.Input.Path, Output: absolute(p.config.Output), Errors: p.print.Output.Errors,
-		Kernel: p.config.Kernel, Fingerprint: p.print, Cut: p.cut,
+		Kernel: p.config.Kernel, Fingerprint: p.print, Cut: p.cut, Launch: p.launch(),
 	}
 	if keepsParts(p.config.Output) {
 		m.Output += "/"
 		m.Cut.PartBytes = p.config.PartBytes
 	}
 	return m
+}
+
+func (p *prepared) launch() launch {
+	l := launch{Dir: absolute(p.config.Dir), Python: p.interpreter}
+	var path []string
+	for _, dir := range filepath.SplitList(cmp.Or(p.config.pluginPath, os.Getenv("GPURUN_PLUGIN_PATH"))) {
+		if dir != "" && !filepath.IsAbs(dir) {
+			dir = filepath.Join(l.Dir, dir)
+		}
+		path = append(path, dir)
+	}
+	l.PluginPath = strings.Join(path, string(filepath.ListSeparator))
+	return l
 }
 
 // proven is what a kernel must be able to compute, if an earlier run has shown that.

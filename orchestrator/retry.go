@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -64,7 +63,7 @@ type retried struct {
 }
 
 func (r *retry) run(ctx context.Context) (Report, error) {
-	if err := r.load(); err != nil {
+	if err := r.load(ctx); err != nil {
 		return Report{}, err
 	}
 	count, err := r.collect()
@@ -85,18 +84,23 @@ func (r *retry) run(ctx context.Context) (Report, error) {
 // compute runs the failed records, unless an earlier retry has and was killed
 // before it could put them in their place.
 func (r *retry) compute(ctx context.Context) (Report, error) {
-	config := r.again()
-	if _, err := os.Stat(config.Output); err == nil {
-		if again, err := readReport(config.Output + ".gpurun/" + reportFile); err == nil && again.Stop == nil {
-			return again, nil
-		}
-		config.Force = true
+	config, err := r.again()
+	if err != nil {
+		return Report{}, err
 	}
-	return Run(ctx, config)
+	if report, done := r.reuse(ctx, &config); done {
+		return report, nil
+	}
+	report, err := Run(ctx, config)
+	if fault.KindOf(err) == fault.Conflict && !config.Fresh { // what the earlier retry left is of no use
+		config.Fresh, config.Force = true, true
+		return Run(ctx, config)
+	}
+	return report, err
 }
 
 // load reads the finished job, after ending what an earlier retry began.
-func (r *retry) load() (err error) {
+func (r *retry) load(ctx context.Context) (err error) {
 	if m, err := r.folder.unfinished(); err != nil {
 		return err
 	} else if m != nil {
@@ -121,39 +125,20 @@ func (r *retry) load() (err error) {
 		return err
 	}
 	r.report.Output, r.report.Folder = r.config.Output, r.folder.path // seen from here
-	return r.unchanged()
+	return r.unchanged(ctx)
 }
 
-// unchanged refuses an output that is not the job's any more. The input is not
-// looked at: failed records are kept in the output.
-func (r *retry) unchanged() error {
-	output, err := os.Stat(r.output)
-	if err != nil {
-		return fault.New(fault.Usage, "the job's output is gone: %w", err)
-	}
+// unchanged refuses an output that is not the job's any more: better now than when the
+// failed records are computed. The input is not looked at: failed records are kept in the
+// output.
+func (r *retry) unchanged(ctx context.Context) error {
 	if r.manifest.Errors != "" && isStream(r.manifest.Errors) {
 		return fault.New(fault.Usage, "the failed records are not kept: they went to %s", r.manifest.Errors)
 	}
-	if keepsParts(r.output) {
-		return r.unchangedParts()
+	if err := Verify(ctx, r.output, r.report); err != nil || !keepsParts(r.output) {
+		return err
 	}
-	if output.Size() != r.report.OutputBytes {
-		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it has %d bytes instead of %d",
-			r.output, output.Size(), r.report.OutputBytes)
-	}
-	return nil
-}
-
-// unchangedParts reads all parts: better now than when the failed records are
-// computed.
-func (r *retry) unchangedParts() error {
 	m, err := chunk.ReadManifest(r.output)
-	if err == nil {
-		err = m.Check(r.output)
-	}
-	if err == nil && m.Bytes != r.report.OutputBytes {
-		err = fmt.Errorf("its parts have %d bytes instead of %d", m.Bytes, r.report.OutputBytes)
-	}
 	if err == nil {
 		err = chunk.Replaceable(r.output)
 	}
@@ -204,27 +189,11 @@ func (r *retry) collect() (count int64, err error) {
 	return count, nil
 }
 
-// again is the job that computes the failed records.
-func (r *retry) again() Config {
-	was := r.manifest.Fingerprint
-	c := r.config
-	c.Input, c.Output = r.folder.join(retryDir, "in.jsonl"), r.folder.join(retryDir, "out.jsonl")
-	c.Errors, c.WorkDir, c.Clean = "", "", false
-	c.Offset, c.Limit, c.framed = 0, 0, true
-	c.Keep, c.Reprocess, c.NoValidate = was.Output.Keep, true, was.Output.Unchecked
-	setDefault(&c.MaxRecordBytes, was.Output.MaxRecord)
-	if c.Kernel == "" {
-		c.Kernel, c.ExecMode = was.Kernel.Name, was.Kernel.Mode
-	}
-	if c.KernelConfig == nil {
-		c.KernelConfig = was.Config
-	}
-	return c
-}
-
 // results are those of the job.
 func (r *retry) results() chunk.Retried {
-	old := chunk.Retried{Output: r.output, Errors: r.manifest.Errors, Failures: r.folder.join(chunk.FailuresFile)}
+	old := chunk.Retried{
+		Output: r.output, Errors: r.manifest.Errors, Failures: r.folder.join(chunk.FailuresFile), CRC: r.report.OutputCRC32C,
+	}
 	if r.parts != nil {
 		old.Parts = r.parts.Parts
 	}
@@ -253,8 +222,11 @@ func (r *retry) merge(again Report) (Report, error) {
 	parts := chunk.NewManifest(merged.Parts, done.Counts)
 	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
 	report.close(time.Now(), done)
-	report.Elapsed, report.Rate = again.Elapsed, again.Rate
-	report.OutputBytes = parts.Bytes
+	report.Elapsed, report.Rate, report.Nulls = again.Elapsed, again.Rate, again.Nulls
+	report.OutputBytes, report.OutputCRC32C = parts.Bytes, nil
+	if r.parts == nil {
+		report.OutputCRC32C = &parts.Parts[0].CRC32C
+	}
 	result := retried{Report: report}
 	if r.parts != nil {
 		result.Parts = &parts

@@ -73,7 +73,7 @@ func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Nam
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: files}, nil
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: files, Python: true}, nil
 }
 
 // findPython finds a file by the name that the user gave it.

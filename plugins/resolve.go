@@ -42,6 +42,8 @@ type Named struct {
 	// Reread are those of Files that may be read again at any time, and not only when
 	// the kernel process starts.
 	Reread []string
+	// Python: the kernel, or a step of it, is a file of Python.
+	Python bool
 }
 
 // ExecConfig is the configuration of the built-in kernel exec, made from the

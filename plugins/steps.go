@@ -38,6 +38,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 	}
 	chain := ChainConfig{NaN: r.Python.NaN}
 	var files, reread []string
+	python := false
 	for i := 0; i < len(names); {
 		end := i + 1
 		for end < len(names) && isPython(names[i]) && isPython(names[end]) {
@@ -51,6 +52,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 			Name: strings.Join(names[i:end], StepSeparator), Path: named.Path, Args: named.Args, Config: json.RawMessage(named.Config),
 		})
 		files, reread = append(files, named.Files...), append(reread, named.Reread...)
+		python = python || named.Python
 		if end-i == len(names) {
 			return named, nil
 		}
@@ -63,7 +65,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files, Reread: reread}, nil
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files, Reread: reread, Python: python}, nil
 }
 
 func isPython(name string) bool { return strings.HasSuffix(name, ".py") }

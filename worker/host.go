@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -48,9 +50,25 @@ func (h *kernelHost) resolver() plugins.Resolver {
 	}
 	return plugins.Resolver{
 		Builtins: h.builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
-		SearchPath: os.Getenv("GPURUN_PLUGIN_PATH"), Dir: h.setup.Dir,
+		SearchPath: cmp.Or(h.setup.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH")), Dir: h.setup.Dir,
 		Python: plugins.PythonOptions(h.setup.Python),
 	}
+}
+
+// interpreter is the absolute path of the Python that runs the kernel; empty if none
+// does, or none was found: then the kernel says so.
+func (h *kernelHost) interpreter() string {
+	if !h.named.Python {
+		return ""
+	}
+	path, err := plugins.PythonOptions(h.setup.Python).FindInterpreter()
+	if err != nil {
+		return ""
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(h.setup.Dir, path)
+	}
+	return path
 }
 
 // describe starts the process and asks it what it is.

@@ -11,14 +11,18 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-const reportHelp = `Tell what became of the job that wrote OUTPUT: finished, running, or interrupted
-(the same gpurun run goes on with it). It changes nothing.
+const reportHelp = `Report what became of the job that wrote OUTPUT: finished, running, or interrupted
+(the same gpurun run resumes it). It changes nothing.
 
   gpurun report out.jsonl
-  gpurun report --json out.jsonl`
+  gpurun report --json out.jsonl
+  gpurun report --verify out.jsonl
+
+--verify reads the output of a finished job and compares it with the checksums
+that its writers noted; the exit status is 6 if they differ.`
 
 func newReport() *cobra.Command {
-	workDir, asJSON := "", false
+	workDir, asJSON, verify := "", false, false
 	cmd := &cobra.Command{
 		Use:   "report OUTPUT",
 		Short: "Tell what became of a job",
@@ -31,6 +35,11 @@ func newReport() *cobra.Command {
 			status, err := orchestrator.Inspect(args[0], workDir)
 			if err != nil {
 				return err
+			}
+			if verify && status.State == orchestrator.Done {
+				if err := orchestrator.Verify(cmd.Context(), args[0], status.Report); err != nil {
+					return err
+				}
 			}
 			if asJSON {
 				encoder := json.NewEncoder(os.Stdout)
@@ -53,5 +62,6 @@ func newReport() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&workDir, "work-dir", "", "the `FOLDER` that the job was given with --work-dir")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&verify, "verify", false, "read the output of a finished job and compare its checksums")
 	return cmd
 }

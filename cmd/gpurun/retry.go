@@ -14,11 +14,15 @@ changes at once, when all of it is done; interrupted, the same command goes on.
   gpurun retry out.jsonl -k ./fixed-kernel --timeout 30m
   gpurun retry out/
 
-The kernel and its configuration are those of the job unless others are given.
+The kernel, its configuration and every setting that shapes results (--nan, --keep,
+--exec-mode and so on) are those of the job unless others are given. The job's
+kernel runs where the job was started, with the same Python; a kernel named with
+-k runs here. Results of an earlier retry that was stopped are used only if it had
+the same kernel and settings.
+
 The failed records are taken from where they are kept: the input may be gone, or
-have been a stream. An output that was changed since the job is refused; of a
-folder of parts every part is read to see that. Records that came in with an
-"_error" stay as they are.`
+have been a stream. The whole output is read first: one that was changed since the
+job wrote it is refused. Records that came in with an "_error" stay as they are.`
 
 func newRetry() *cobra.Command {
 	f := &runFlags{}

@@ -80,6 +80,8 @@ type Setup struct {
 	Python       Python `json:"python"`
 	// Dir is the user's working folder.
 	Dir string `json:"dir"`
+	// PluginPath takes the place of $GPURUN_PLUGIN_PATH; empty leaves it.
+	PluginPath string `json:"plugin_path,omitempty"`
 	// SocketDir is this worker's own, for the kernel's socket.
 	SocketDir   string        `json:"socket_dir"`
 	Device      Device        `json:"device"`
@@ -189,6 +191,8 @@ type Ready struct {
 	Info Info `json:"info"`
 	// Files are the kernel's own: what its results depend on.
 	Files []string `json:"files,omitempty"`
+	// Interpreter is the absolute path of the Python that runs them, empty if none does.
+	Interpreter string `json:"interpreter,omitempty"`
 	// Sources are what the open kernel has loaded of the user's files.
 	Sources []Source `json:"sources,omitempty"`
 }

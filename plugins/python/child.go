@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/plugins"
 )
 
 //go:embed runner/*.py
@@ -40,10 +41,8 @@ for name, source in json.loads(os.pread(4, int(sys.argv[1]), 0)):
 module.main()
 `
 
-// oldest is the oldest Python that the runner works with.
+// oldest is plugins.OldestPython.
 var oldest = []int{3, 9}
-
-const oldestText = "3.9"
 
 const (
 	// startTimeout is how long an interpreter may take to begin: site-packages on
@@ -184,7 +183,7 @@ func (c *child) greet(ctx context.Context) error {
 	c.version = strings.TrimSpace(line)
 	if tooOld(c.version) {
 		return fault.New(fault.Incompatible, "%s is Python %s; Python kernels need %s or newer: activate another environment, or name an interpreter with --python",
-			c.interpreter, c.version, oldestText)
+			c.interpreter, c.version, plugins.OldestPython)
 	}
 	return nil
 }

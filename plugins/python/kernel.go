@@ -179,7 +179,7 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 	if k.config.File == "" {
 		return fault.New(fault.Incompatible, "the kernel python hosts a file: name it, -k kernel.py")
 	}
-	interpreter, err := findInterpreter(k.config.Interpreter)
+	interpreter, err := k.config.FindInterpreter()
 	if err != nil {
 		return err
 	}

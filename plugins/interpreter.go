@@ -1,4 +1,4 @@
-package python
+package plugins
 
 import (
 	"errors"
@@ -9,9 +9,13 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// findInterpreter returns the Python that runs the kernel: the one that the user
-// named, else that of the active environment, else python3.
-func findInterpreter(named string) (string, error) {
+// OldestPython is the oldest version that Python kernels work with.
+const OldestPython = "3.9"
+
+// FindInterpreter returns the Python that runs a kernel: the one that the user named,
+// else that of the active environment, else python3.
+func (o PythonOptions) FindInterpreter() (string, error) {
+	named := o.Interpreter
 	if named != "" {
 		path, err := exec.LookPath(named)
 		if err != nil && !errors.Is(err, exec.ErrDot) {
@@ -32,7 +36,7 @@ func findInterpreter(named string) (string, error) {
 	}
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		return "", fault.New(fault.Incompatible, "no python3 is in the PATH %q: install Python %s or newer, or name an interpreter with --python", os.Getenv("PATH"), oldestText)
+		return "", fault.New(fault.Incompatible, "no python3 is in the PATH %q: install Python %s or newer, or name an interpreter with --python", os.Getenv("PATH"), OldestPython)
 	}
 	return path, nil
 }

@@ -1,0 +1,87 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Verify reads the output of a finished job and compares it with the checksums that its
+// writers noted. A difference is a fault of kind Conflict that says what differs. Of a
+// job of an earlier version, which noted none, only the size of a file is compared.
+func Verify(ctx context.Context, output string, report Report) error {
+	if _, err := os.Stat(output); err != nil {
+		return fault.New(fault.Usage, "the job's output is gone: %w", err)
+	}
+	err := compareOutput(ctx, output, report)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return byContext(ctx, fault.New(fault.Canceled, "stopped while the output was read"))
+	}
+	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", output, err)
+}
+
+func compareOutput(ctx context.Context, output string, report Report) error {
+	if keepsParts(output) || isFolder(output) {
+		m, err := chunk.ReadManifest(output)
+		if err == nil && m.Bytes != report.OutputBytes {
+			err = fmt.Errorf("its parts have %d bytes instead of %d", m.Bytes, report.OutputBytes)
+		}
+		if err == nil {
+			err = m.Check(ctx, output)
+		}
+		return err
+	}
+	info, err := os.Stat(output)
+	switch {
+	case err != nil:
+		return err
+	case info.Size() != report.OutputBytes:
+		return fmt.Errorf("it has %d bytes instead of %d", info.Size(), report.OutputBytes)
+	case report.OutputCRC32C == nil:
+		return nil
+	}
+	sum, err := chunk.SumFile(ctx, output)
+	if err == nil && chunk.CRC(sum.CRC) != *report.OutputCRC32C {
+		err = fmt.Errorf("it has checksum %s instead of %s", chunk.CRC(sum.CRC), *report.OutputCRC32C)
+	}
+	return err
+}
+
+// isWhole reports whether the output of a finished job is as it was left. It is read only
+// if it was written to since the report was: reading takes long, and this is asked whenever
+// the same command is given again.
+func (f *folder) isWhole(ctx context.Context, output string, report Report) bool {
+	if outputBytes(output) != report.OutputBytes {
+		return false
+	}
+	info, err := os.Stat(f.join(reportFile))
+	return err == nil && (modified(output).Before(info.ModTime()) || compareOutput(ctx, output, report) == nil)
+}
+
+// modified is when an output was last written to; of one in parts, the last part.
+func modified(output string) (last time.Time) {
+	paths := []string{output}
+	if keepsParts(output) {
+		paths, _ = filepath.Glob(filepath.Join(output, "*"))
+	}
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}
+
+// noteOutput puts down what the output must hold.
+func (r *Report) noteOutput(sum chunk.FileSum) {
+	crc := chunk.CRC(sum.CRC)
+	r.OutputBytes, r.OutputCRC32C = sum.Bytes, &crc
+}

@@ -1,0 +1,178 @@
+package orchestrator_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// editInPlace replaces some text of a file by other text of the same length, and leaves its time.
+func editInPlace(t *testing.T, path, old, new string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(data), old, new, 1)
+	if changed == string(data) || len(changed) != len(data) {
+		t.Fatalf("no %q, or not as long as %q, in %s", old, new, path)
+	}
+	if err := os.WriteFile(path, []byte(changed), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Now(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRetryRefusesAnOutputOfTheSameSize: an edit of a good record is found by the
+// checksums, in a file, in a part, and in a file of failed records.
+func TestRetryRefusesAnOutputOfTheSameSize(t *testing.T) {
+	t.Parallel()
+	const input = "{\"id\":1}\n{\"id\":2,\"do\":\"fail\"}\n{\"id\":3,\"_error\":\"old\"}\n{\"id\":4}\n"
+	for name, c := range map[string]struct {
+		change       func(d jobDir, c *orchestrator.Config)
+		edited       string
+		from, to     string
+		wantsRefusal bool
+	}{
+		"file":     {func(jobDir, *orchestrator.Config) {}, "out.jsonl", `"id":4`, `"id":5`, true},
+		"upstream": {func(jobDir, *orchestrator.Config) {}, "out.jsonl", "old", "odd", true},
+		"part": {func(d jobDir, c *orchestrator.Config) {
+			c.Output, c.PartBytes, c.ChunksPerGPU = d.join("out")+"/", 1, 4
+		},
+			"out/part-00000.jsonl", `"id":1`, `"id":9`, true},
+		"errors apart": {func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") },
+			"errors.jsonl", "old", "odd", true},
+		"nothing": {func(jobDir, *orchestrator.Config) {}, "in.jsonl", `"id":4`, `"id":5`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, input)
+			config := d.config("test-mending")
+			c.change(d, &config)
+			mustRun(t, d, config)
+			editInPlace(t, d.join(c.edited), c.from, c.to)
+			before := d.read(c.edited)
+			_, err := retryRepaired(t, config)
+			if !c.wantsRefusal {
+				if err != nil {
+					t.Fatal(err)
+				}
+				// The retry noted what it wrote, too.
+				editInPlace(t, config.Output, `"id":2`, `"id":8`)
+				_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: config.Output, GPUs: "cpu:1"})
+				wantFault(t, err, fault.Conflict, "checksum")
+				return
+			}
+			wantFault(t, err, fault.Conflict, "was changed since the job wrote it")
+			if d.read(c.edited) != before {
+				t.Error("it was changed again")
+			}
+		})
+	}
+}
+
+// TestRetryOfAResumedJobKnowsItsOutput: the checksum is that of all runs together.
+func TestRetryOfAResumedJobKnowsItsOutput(t *testing.T) {
+	t.Parallel()
+	d, c := variants[0].start(t)
+	interrupt(t, c, "chunk_done", 3)
+	goesOn(t, d, c)
+	again := orchestrator.Config{Output: c.Output, GPUs: "cpu:1"}
+	if _, err := orchestrator.Retry(context.Background(), again); err != nil {
+		t.Fatal(err)
+	}
+	editInPlace(t, c.Output, `"id":0`, `"id":1`)
+	_, err := orchestrator.Retry(context.Background(), again)
+	wantFault(t, err, fault.Conflict, "checksum")
+}
+
+// TestEditedOutputIsNotFinished: the same command does not call an output finished that
+// was written to since.
+func TestEditedOutputIsNotFinished(t *testing.T) {
+	t.Parallel()
+	for _, parts := range []bool{false, true} {
+		d := newJobDir(t, numbered(10))
+		c, edited := d.config("echo"), d.join("out.jsonl")
+		if parts {
+			c.Output, edited = d.join("out")+"/", d.join("out/part-00000.jsonl")
+		}
+		mustRun(t, d, c)
+		if report := mustRun(t, d, c); report.Resumed != 10 {
+			t.Errorf("an untouched output: %+v", report)
+		}
+		later := time.Now().Add(time.Second)
+		if err := os.Chtimes(edited, later, later); err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, d, c) // only its time changed
+		editInPlace(t, edited, `"id":3`, `"id":4`)
+		_, err := run(t, c)
+		wantFault(t, err, fault.Usage, "exists already")
+		status, err := orchestrator.Inspect(c.Output, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantFault(t, orchestrator.Verify(context.Background(), c.Output, status.Report), fault.Conflict, "checksum")
+	}
+}
+
+// TestRetryWithAnotherKernelComputesAgain: results that an earlier retry computed, but
+// could not merge, are those of its kernel and settings alone.
+func TestRetryWithAnotherKernelComputesAgain(t *testing.T) {
+	t.Parallel()
+	start := func(t *testing.T) (jobDir, orchestrator.Config) {
+		d := newJobDir(t, "{\"id\":1}\n{\"id\":2,\"do\":\"fail\",\"then\":\"two\"}\n")
+		c := d.config("test-mending")
+		mustRun(t, d, c)
+		obstacle := d.join("out.jsonl.gpurun/output.next/in the way")
+		if err := os.MkdirAll(obstacle, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := retryRepaired(t, c); err == nil {
+			t.Fatal("merged in spite of the obstacle")
+		}
+		if !exists(d.join("out.jsonl.gpurun/retry/out.jsonl")) {
+			t.Fatal("the retry computed nothing")
+		}
+		if err := os.RemoveAll(filepath.Dir(obstacle)); err != nil {
+			t.Fatal(err)
+		}
+		return d, c
+	}
+	t.Run("another", func(t *testing.T) {
+		t.Parallel()
+		d, c := start(t)
+		report, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: c.Output, GPUs: "cpu:1", Kernel: "echo"})
+		if err != nil || report.Failed != 0 || strings.Contains(d.read("out.jsonl"), "again") {
+			t.Errorf("%v, %d failed, output %q", err, report.Failed, d.read("out.jsonl"))
+		}
+	})
+	t.Run("the same", func(t *testing.T) {
+		t.Parallel()
+		d, c := start(t)
+		worked := false
+		_, err := orchestrator.Retry(context.Background(), orchestrator.Config{
+			Output: c.Output, GPUs: "cpu:1", KernelConfig: []byte(`{"Repaired":true}`),
+			OnEvent: func(e orchestrator.Event) {
+				if _, ok := e.(orchestrator.WorkerStarted); ok {
+					worked = true
+				}
+			},
+		})
+		if err != nil || worked || !strings.Contains(d.read("out.jsonl"), "again") {
+			t.Errorf("%v, computed again %t, output %q", err, worked, d.read("out.jsonl"))
+		}
+	})
+}
