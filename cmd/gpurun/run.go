@@ -155,6 +155,9 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	if err != nil {
 		return err
 	}
+	if err := f.checkDescriptors(config); err != nil {
+		return err
+	}
 	if err := orchestrator.CheckBeside(config, f.besides()...); err != nil {
 		return err
 	}

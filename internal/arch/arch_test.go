@@ -26,6 +26,7 @@ var mayImport = map[string]struct {
 	"internal/filesum":          {nil, "files of code, whoever depends on some"},
 	"internal/nearest":          {nil, "names, whoever has some"},
 	"internal/profile":          {nil, "a profile of this process"},
+	"internal/stdfd":            {nil, "descriptors as they were before this process ran"},
 	"bench":                     {[]string{"..."}, "measurements"},
 	"bench/sleep":               {[]string{"plugins"}, "a kernel like any author's"},
 	"internal/crash":            {nil, "points to die at, for tests"},

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"github.com/gpurun/gpurun/internal/stdfd"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// checkDescriptors refuses a job whose data would go through a standard descriptor that
+// was closed when gpurun started: all output would be lost without an error, and the
+// input would be empty. A closed descriptor that carries no data is no obstacle, nor is
+// /dev/null, which somebody chose.
+func (f *runFlags) checkDescriptors(config orchestrator.Config) error {
+	for _, one := range []struct {
+		what, path string
+		dash       int // what - means
+	}{
+		{"the input", config.Input, stdfd.Stdin},
+		{"the output", config.Output, stdfd.Stdout},
+		{"--errors", config.Errors, stdfd.Stdout},
+		{"--json-events", f.events, stdfd.Stderr},
+		{"--report", f.report, stdfd.Stdout},
+	} {
+		fd, ok := stdfd.Of(one.path)
+		if one.path == "-" {
+			fd, ok = one.dash, true
+		}
+		if ok && stdfd.Closed(fd) {
+			return usagef("%s is %s, which is closed: redirect it, or name a file", one.what, stdfd.Name(fd))
+		}
+	}
+	return nil
+}
