@@ -3,6 +3,7 @@ package plugins
 import (
 	"encoding/json"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -14,9 +15,9 @@ func TestColumnValues(t *testing.T) {
 		column Column
 		want   []string
 	}{
-		{"float32 shortest", Float32s("c", 0, []float32{0.1, 1.0 / 3, 16777216, 1e-9, -0.5}), []string{"0.1", "0.33333334", "16777216", "1e-9", "-0.5"}},
-		{"float32 odd", Float32s("c", 0, []float32{float32(nan), float32(inf), float32(-inf), 0}), []string{"null", "null", "null", "0"}},
-		{"float32 arrays", Float32s("c", 2, []float32{0.1, 2, 3, float32(nan)}), []string{"[0.1,2]", "[3,null]"}},
+		{"float32 shortest", Float32s("c", 0, []float32{0.1, 1.0 / 3, 16777216, 1e-9, -0.5}), []string{"0.1", "0.33333334", "16777216.0", "1e-9", "-0.5"}},
+		{"float32 odd", Float32s("c", 0, []float32{float32(nan), float32(inf), float32(-inf), 0}), []string{"null", "null", "null", "0.0"}},
+		{"float32 arrays", Float32s("c", 2, []float32{0.1, 2, 3, float32(nan)}), []string{"[0.1,2.0]", "[3.0,null]"}},
 		{"float64", Float64s("c", 0, []float64{0.1, 1.0 / 3, nan, 1e300}), []string{"0.1", "0.3333333333333333", "null", "1e+300"}},
 		{"float64 arrays", Float64s("c", 1, []float64{0.1, -inf}), []string{"[0.1]", "[null]"}},
 		{"int64", Int64s("c", 0, []int64{0, math.MinInt64, math.MaxInt64}), []string{"0", "-9223372036854775808", "9223372036854775807"}},
@@ -44,6 +45,23 @@ func TestColumnValues(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A reader that goes by the text finds the same type in every record.
+func TestFloatColumnsStayFloats(t *testing.T) {
+	for _, f := range []float64{0, 1, -1, math.Copysign(0, -1), 65504, 1 << 24, 1 << 53, 1e20, 1e21, 1e-7, 0.5, math.MaxFloat32} {
+		for _, column := range []Column{
+			Float32s("c", 0, []float32{float32(f)}), Float32s("c", 2, []float32{float32(f), float32(f)}),
+			Float64s("c", 0, []float64{f}), Float64s("c", 2, []float64{f, f}),
+		} {
+			for number := range strings.SplitSeq(strings.Trim(string(column.AppendValue(nil, 0)), "[]"), ",") {
+				back, err := strconv.ParseFloat(number, 64)
+				if !strings.ContainsAny(number, ".e") || err != nil || float32(back) != float32(f) {
+					t.Errorf("%v is written %s", f, number)
+				}
+			}
+		}
 	}
 }
 

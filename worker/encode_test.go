@@ -86,7 +86,7 @@ func TestEncodeNonFinite(t *testing.T) {
 		t.Fatal(err)
 	}
 	lenient, strict := newEncoder(nil, false, nil), newEncoder(nil, true, nil)
-	for i, want := range []string{`{"x":[1,null],"y":null}`, `{"x":[null,null],"y":2}`, `{"x":[5,6],"y":3}`} {
+	for i, want := range []string{`{"x":[1.0,null],"y":null}`, `{"x":[null,null],"y":2.0}`, `{"x":[5.0,6.0],"y":3.0}`} {
 		got, refusal := lenient.encode(source{record: record}, results, i)
 		if refusal != nil || string(got) != want+"\n" {
 			t.Errorf("record %d: %s, %v", i, got, refusal)

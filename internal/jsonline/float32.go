@@ -67,8 +67,9 @@ func truth(b bool) uint32 {
 // maxPlain32 is the most bytes that putDecimal writes, and a sign.
 const maxPlain32 = 24
 
-// putDecimal writes digits * 10^exponent without an exponent to the beginning of p,
-// and returns how many bytes that were. p has room for maxPlain32 bytes.
+// putDecimal writes digits * 10^exponent without an exponent, and always with a point,
+// to the beginning of p, and returns how many bytes that were. p has room for
+// maxPlain32 bytes.
 func putDecimal(p []byte, digits uint32, exponent int) int {
 	for exponent < 0 && digits%10 == 0 {
 		digits /= 10
@@ -78,7 +79,9 @@ func putDecimal(p []byte, digits uint32, exponent int) int {
 	switch point := n + exponent; {
 	case exponent >= 0:
 		putDigits(p[:n], digits)
-		return n + copy(p[n:], zeros[:exponent])
+		n += copy(p[n:], zeros[:exponent])
+		p[n], p[n+1] = '.', '0'
+		return n + 2
 	case point > 0:
 		putDigits(p[1:1+n], digits)
 		copy(p[:point], p[1:1+point])

@@ -7,8 +7,10 @@ import (
 )
 
 // AppendFloat32 appends the fewest digits that give f back when they are read
-// as a float32, in the form that encoding/json uses. JSON has no NaN and no
-// infinity: for these it appends null and returns false.
+// as a float32, in the form that encoding/json uses, but for whole numbers, which end
+// in .0: a reader that goes by the text, as most that know types do, finds a float in
+// every record of a column. JSON has no NaN and no infinity: for these it appends null
+// and returns false.
 func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
 	b := math.Float32bits(f)
 	if !isPlain32(b) {
@@ -91,7 +93,11 @@ func appendFloat(dst []byte, f float64, bitSize int, exponent bool) ([]byte, boo
 		return append(dst, "null"...), false
 	}
 	if !exponent {
-		return strconv.AppendFloat(dst, f, 'f', -1, bitSize), true
+		dst = strconv.AppendFloat(dst, f, 'f', -1, bitSize)
+		if f == math.Trunc(f) {
+			dst = append(dst, ".0"...)
+		}
+		return dst, true
 	}
 	dst = strconv.AppendFloat(dst, f, 'e', -1, bitSize)
 	// strconv writes two digits of exponent at least; encoding/json and

@@ -76,7 +76,7 @@ func TestHalves(t *testing.T) {
 			f := math.Float32frombits(bits)
 			got := AppendFloat32s(nil, []float32{f, 1})
 			want, _ := AppendFloat32([]byte("["), f)
-			if want = append(want, ",1]"...); !bytes.Equal(got, want) {
+			if want = append(want, ",1.0]"...); !bytes.Equal(got, want) {
 				t.Fatalf("%#x: got %s, want %s", bits, got, want)
 			}
 		}

@@ -118,9 +118,9 @@ func TestResults(t *testing.T) {
 	}{
 		"strings":        {`return {"x": ["é\n", "b"]}`, []string{`x="é\n"`, `x="b"`}},
 		"whole numbers":  {`return {"x": [1, 2]}`, []string{"x=1", "x=2"}},
-		"fractions":      {`return {"x": [0.1, 2.0]}`, []string{"x=0.1", "x=2"}},
+		"fractions":      {`return {"x": [0.1, 2.0]}`, []string{"x=0.1", "x=2.0"}},
 		"truth":          {`return {"x": (True, False)}`, []string{"x=true", "x=false"}},
-		"vectors":        {`return {"x": [[1.5, 2.0], [3.0, 4.0]]}`, []string{"x=[1.5,2]", "x=[3,4]"}},
+		"vectors":        {`return {"x": [[1.5, 2.0], [3.0, 4.0]]}`, []string{"x=[1.5,2.0]", "x=[3.0,4.0]"}},
 		"ragged":         {`return {"x": [[1], [2, 3]]}`, []string{"x=[1]", "x=[2,3]"}},
 		"empty lists":    {`return {"x": [[], []]}`, []string{"x=[]", "x=[]"}},
 		"huge numbers":   {`return {"x": [2**70, 1]}`, []string{"x=1180591620717411303424", "x=1"}},

@@ -131,6 +131,6 @@ def process(batch): return {"x": Jax(np.arange(3.0)), "y": Series()}
 `
 	k := start(t, first, then(t, "def process(batch): return [r if r['n'] != 2 else None for r in batch]"),
 		then(t, "def process(batch): return {'z': [r['y'] for r in batch], 'w': [type(batch['x']).__name__] * len(batch)}"), interpreter(numpy))
-	expect(t, k, []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}, []string{`x=0 y=10 z=10 w="Jax"`, "drop", `x=2 y=30 z=30 w="Jax"`})
+	expect(t, k, []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}, []string{`x=0.0 y=10 z=10 w="Jax"`, "drop", `x=2.0 y=30 z=30 w="Jax"`})
 	expect(t, k, []string{`{"n":2}`, `{"n":2}`, `{"n":2}`}, []string{"drop", "drop", "drop"})
 }

@@ -60,7 +60,7 @@ def process(batch):
 	first, second := plugins.Submit(t.Context(), k, batch("{}")), plugins.Submit(t.Context(), k, batch("{}"))
 	for i, results := range []*plugins.Results{first, second} {
 		wait(t, results)
-		if got, want := texts(results)[0], []string{"x=1 y=0", "x=2 y=0"}[i]; got != want {
+		if got, want := texts(results)[0], []string{"x=1.0 y=0.0", "x=2.0 y=0.0"}[i]; got != want {
 			t.Errorf("%s, not %s", got, want)
 		}
 	}

@@ -69,8 +69,8 @@ func TestDefaultsAmongNumbers(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	for _, inputs := range []string{"", "inputs = {'x': 'numpy'}\n"} {
 		k := start(t, "import numpy\n"+inputs+"def process(batch): return {'y': batch.get('x', 0.5) * 2}", interpreter(numpy))
-		expect(t, k, []string{`{"x":1.5}`, `{"x":2.5}`}, []string{"y=3", "y=5"})
-		expect(t, k, []string{`{"x":1.5}`, `{}`, `{"x":2}`}, []string{"y=3", "y=1", "y=4"})
+		expect(t, k, []string{`{"x":1.5}`, `{"x":2.5}`}, []string{"y=3.0", "y=5.0"})
+		expect(t, k, []string{`{"x":1.5}`, `{}`, `{"x":2}`}, []string{"y=3.0", "y=1.0", "y=4.0"})
 	}
 	k := start(t, "inputs = {'x': 'numpy'}\ndef process(batch): return {'y': batch['x'].sum(1)}", interpreter(numpy))
 	if _, err := call(t, k, `{"x":[1,2]}`, `{"x":[3]}`); err == nil || !strings.Contains(err.Error(), "not the same number of numbers in every record") {
