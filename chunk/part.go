@@ -21,7 +21,7 @@ const (
 	// instead of a copy in the buffer.
 	directBytes = 64 << 10
 	// What is kept of an example and its detail: every durable point writes them
-	// to the journal again. failures.jsonl has all of it.
+	// to the journal again. failures.jsonl has more of it.
 	maxExample = 2 << 10
 	maxDetail  = 8 << 10
 )
@@ -108,6 +108,7 @@ func (p *Part) Drop() error {
 
 // Fail writes a record marked with its failure.
 func (p *Part) Fail(r Record, e *fault.Error) error {
+	e = e.Bounded()
 	p.tally.Records++
 	p.tally.Failed++
 	at := p.files[results].sum.Bytes

@@ -40,10 +40,11 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 	if k := fault.Kind(failure.GetKind()); k != fault.Unknown && k.Known() && failure.GetKind() <= math.MaxUint8 {
 		kind = k
 	}
-	return &fault.Error{
+	e := fault.Error{
 		Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail(), Step: failure.GetStep(),
 		Sign: fault.Sign(failure.GetSign()),
 	}
+	return e.Bounded()
 }
 
 func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.ProcessReply {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -89,6 +90,8 @@ type search struct {
 	job *work
 	// fresh: the process that failed last had computed nothing before.
 	fresh bool
+	// whole is how the batch failed as a whole; nil if it has not.
+	whole *fault.Error
 }
 
 // settle gives the records from lo to hi their verdicts. failure is how they
@@ -135,11 +138,12 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		}
 	}
 	if hi-lo == 1 {
-		s.job.verdicts[lo] = verdict{fault: failure}
+		s.job.verdicts[lo] = verdict{fault: s.withWhole(failure)}
 		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
 		return nil
 	}
 	if whole := hi-lo == len(s.job.sent); whole {
+		s.whole = failure
 		if err := s.sample(failure); err != nil {
 			return err
 		}
@@ -152,6 +156,17 @@ func (s *search) pass(lo, hi int, results *plugins.Results) {
 	for i := lo; i < hi; i++ {
 		s.job.verdicts[i] = verdict{results: results, index: i - lo}
 	}
+}
+
+// withWhole adds how the batch failed as a whole, where that reads otherwise than the
+// failure of its record: 127 values for 128 records, and none for one. The message itself
+// depends on the record alone.
+func (s *search) withWhole(failure *fault.Error) *fault.Error {
+	if s.whole == nil || s.whole.Kind != failure.Kind || s.whole.Message == failure.Message || failure.Kind != fault.Batch {
+		return failure
+	}
+	text := fmt.Sprintf("the batch of %d records failed with: %s", len(s.job.sent), s.whole.Message)
+	return failure.WithDetail(strings.TrimSpace(failure.Detail + "\n" + text))
 }
 
 // outOfMemory is the failure of a record for which the memory does not suffice. The

@@ -49,6 +49,8 @@ func (members) Process(_ context.Context, batch plugins.Batch, results *plugins.
 			return plugins.OutOfMemory(errors.New("no room"))
 		case `"hang"`:
 			time.Sleep(time.Hour)
+		case `"short"`:
+			return fmt.Errorf("%d values for %d records", batch.Len()-1, batch.Len())
 		case `"kill"`:
 			killSelf()
 		case `"killed twice"`:

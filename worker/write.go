@@ -253,5 +253,6 @@ func (p *partWriter) fail(record chunk.Record, e *fault.Error) error {
 
 // rejected is the failure of a record that the kernel rejects.
 func rejected(result plugins.Result) *fault.Error {
-	return &fault.Error{Kind: fault.Record, Message: result.Message, Step: result.Step}
+	e := fault.Error{Kind: fault.Record, Message: result.Message, Step: result.Step}
+	return e.Bounded()
 }

@@ -114,3 +114,21 @@ func TestRecordTooLargeForTheHostIsMarked(t *testing.T) {
 		})
 	}
 }
+
+// TestFailureOfTheBatchIsKept: where a record fails in other words than its batch did, both
+// are in failures.jsonl, and the output has those of the record alone.
+func TestFailureOfTheBatchIsKept(t *testing.T) {
+	w := newWorker(t, "members", 8)
+	a := assign(t, numbered(0, 3)+`{"do":"short"}`+"\n"+numbered(3, 7))
+	done, err := w.compute(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := outcomeOf(t, a, done).Files
+	if !strings.Contains(files[".out"], `"message":"0 values for 1 records"`) {
+		t.Error(files[".out"])
+	}
+	if !strings.Contains(files[".failures"], "the batch of 8 records failed with: 7 values for 8 records") {
+		t.Error(files[".failures"])
+	}
+}
