@@ -201,10 +201,13 @@ func (j *job) deliver(now context.Context, s chunk.Segment) {
 }
 
 // letGo delivers what is held back, unless it is still not known whether the
-// kernel fails on everything; at the end it is known that nobody will know.
+// kernel fails on everything; at the end all is known that can be.
 func (j *job) letGo(now context.Context, end bool) {
 	j.mu.Lock()
 	why, open := j.breaker()
+	if end && why == nil && !j.stopping.Load() {
+		why = j.failedEntirely()
+	}
 	if why != nil || open && !end {
 		j.mu.Unlock()
 		if why != nil {

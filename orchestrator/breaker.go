@@ -4,20 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// noteFirst takes how a slot's first batch went. When those of all workers failed
-// entirely, by the same message, the kernel fails on everything: the job stops
-// with that message instead of marking a million records. A job that has nothing
-// left beyond those batches is let finish.
+// noteFirst takes how a slot's first batches went. When those of all workers failed
+// entirely the kernel fails on everything: the job stops instead of marking a million
+// records.
 func (j *job) noteFirst(now context.Context, slot Slot, first *wire.FirstBatch) {
 	if first == nil {
 		return
 	}
 	j.mu.Lock()
-	if s := &j.slots[slot.Number]; s.first == nil || s.first.Failed != nil && (s.first.Sampled || s.first.Records < wire.JudgedRecords) {
+	if s := &j.slots[slot.Number]; s.first == nil || s.first.Failed != nil {
 		s.first = first
 	}
 	j.mu.Unlock()
@@ -55,7 +55,7 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 	}
 	works := j.before.Succeeded+j.before.Dropped > 0 // an earlier run has shown that
 	var same *fault.Error
-	workers, judged, sampled, proven := 0, 0, false, ""
+	workers, judged, varied, sampled, proven := 0, 0, false, false, ""
 	for i := range j.slots {
 		s := &j.slots[i]
 		if s.retired {
@@ -66,13 +66,20 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 			continue
 		}
 		failed := s.first.Failed
-		if failed == nil || same != nil && same.Message != failed.Message {
+		if failed == nil {
 			return nil, false
+		}
+		if same != nil && !same.Alike(failed) {
+			if !same.OfKernel() || !failed.OfKernel() {
+				return nil, false
+			}
+			varied = true
 		}
 		if works && (s.first.Sampled || dies(failed)) && !s.first.Proven {
 			return nil, false // it may have been stopped in the search for just these records
 		}
 		same = failed
+		varied = varied || s.first.Varied
 		sampled = sampled || s.first.Sampled
 		if s.first.Proven {
 			proven = ", and one that an earlier run has computed,"
@@ -84,19 +91,49 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 		return nil, same != nil
 	}
 	total := j.total()
+	// Whoever writes to a stream and reads one may wait for what became of a record.
+	canHold := total >= 0 || !isStream(j.config.Output)
 	small := total >= 0 && total-j.before.Records <= int64(workers*j.plan.BatchSize)
 	if small && !(sampled && dies(same)) { // that would take as many restarts as there are records
-		return nil, false
+		return nil, same.OfKernel() // all that is left is judged at the end
 	}
-	if sampled {
+	if sampled && !varied {
 		return fault.New(fault.Incompatible, "the kernel fails on everything: each record of the first batches that was tried alone%s failed by: %s", proven, same.Message).
 			WithDetail(same.Detail), false
 	}
-	if judged < wire.JudgedRecords { // a single record that fails proves nothing
-		return nil, total >= 0 // whoever writes to a stream may wait for what became of it
+	switch {
+	case varied && judged < wire.VariedRecords, judged < wire.JudgedRecords: // a single record that fails proves nothing
+		return nil, canHold
+	case varied:
+		return fault.New(fault.Incompatible, "the kernel fails on everything: each of the first %d records failed, the last of them by: %s", judged, same.Message).
+			WithDetail(same.Detail), false
 	}
 	return fault.New(fault.Incompatible, "the kernel fails on everything: the first batch of every worker failed entirely by: %s", same.Message).
 		WithDetail(same.Detail), false
+}
+
+// failedEntirely is why a job fails that is through with its records, two or more: each of
+// them failed by the same message, which is the kernel's. Nil if it is not so. The caller
+// holds j.mu.
+func (j *job) failedEntirely() *fault.Error {
+	if j.config.framed || j.before.Records > 0 {
+		return nil
+	}
+	var all chunk.Tally
+	all.Add(j.tally)
+	for _, s := range j.held {
+		all.Add(s.Tally)
+	}
+	if total := j.total(); total < 2 || all.Records != total || all.Failed != total || len(all.Causes) != 1 || len(all.Kinds) != 1 {
+		return nil
+	}
+	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout} {
+		if stats, ok := all.Kinds[kind.String()]; ok {
+			return fault.New(fault.Incompatible, "the kernel fails on everything: each of the %d records failed by: %s", all.Records, stats.Example).
+				WithDetail(stats.Detail)
+		}
+	}
+	return nil
 }
 
 // dies reports a failure that the kernel's process did not live through.

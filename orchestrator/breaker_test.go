@@ -25,6 +25,10 @@ func TestBreaker(t *testing.T) {
 	sampled := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3"), Sampled: true}
 	proven := &wire.FirstBatch{Failed: fault.New(fault.Crash, "exit status 3"), Sampled: true, Proven: true}
 	tried := &wire.FirstBatch{Failed: fault.New(fault.Batch, "ValueError"), Sampled: true}
+	raised := &wire.FirstBatch{Failed: fault.New(fault.Batch, "KeyError: 'a'"), Records: 20}
+	quoted := &wire.FirstBatch{Failed: fault.New(fault.Batch, "KeyError: 'b'"), Records: 20}
+	otherwise := &wire.FirstBatch{Failed: fault.New(fault.Batch, "ValueError: no"), Records: 20}
+	varied := &wire.FirstBatch{Failed: fault.New(fault.Batch, "ValueError: no"), Records: 600, Varied: true}
 	tests := []struct {
 		name    string
 		firsts  []*wire.FirstBatch
@@ -34,6 +38,7 @@ func TestBreaker(t *testing.T) {
 		before  int64 // succeeded in an earlier run
 		trips   bool
 		open    bool
+		output  string
 	}{
 		{name: "nobody heard", firsts: []*wire.FirstBatch{nil, nil}, records: 1000},
 		{name: "all good", firsts: []*wire.FirstBatch{good, good}, records: 1000},
@@ -46,9 +51,17 @@ func TestBreaker(t *testing.T) {
 		{name: "nothing left to save", firsts: []*wire.FirstBatch{failed, failed}, records: 20},
 		{name: "too few to tell", firsts: []*wire.FirstBatch{few}, records: 1000, open: true},
 		{name: "few, by many", firsts: []*wire.FirstBatch{few, few}, records: 1000, trips: true},
-		{name: "too few to tell, of a stream", firsts: []*wire.FirstBatch{few}, records: -1},
+		{name: "too few to tell, of a stream", firsts: []*wire.FirstBatch{few}, records: -1, open: true},
+		{name: "too few to tell, of a stream to a stream", firsts: []*wire.FirstBatch{few}, records: -1, output: "-"},
+		{name: "raised on all", firsts: []*wire.FirstBatch{raised, quoted}, records: 1000, trips: true},
+		{name: "raised on all, and little is left", firsts: []*wire.FirstBatch{raised, quoted}, records: 20, open: true},
+		{name: "raised by different messages", firsts: []*wire.FirstBatch{raised, otherwise}, records: 5000, open: true},
+		{name: "raised by different messages, of a stream to a stream", firsts: []*wire.FirstBatch{raised, otherwise}, records: -1, output: "-"},
+		{name: "raised by different messages on very many", firsts: []*wire.FirstBatch{varied, varied}, records: 5000, trips: true},
+		{name: "raised by different messages on many", firsts: []*wire.FirstBatch{varied, raised}, records: 5000, open: true},
+		{name: "raised, and rejected", firsts: []*wire.FirstBatch{raised, failed}, records: 5000},
 		{name: "samples failed", firsts: []*wire.FirstBatch{tried}, records: 1000, trips: true},
-		{name: "samples failed, and little is left", firsts: []*wire.FirstBatch{tried}, records: 10},
+		{name: "samples failed, and little is left", firsts: []*wire.FirstBatch{tried}, records: 10, open: true},
 		{name: "samples failed, gone on with", firsts: []*wire.FirstBatch{tried}, records: 1000, before: 100},
 		{name: "samples died", firsts: []*wire.FirstBatch{sampled, died}, records: 20, trips: true},
 		{name: "gone on with", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, before: 100, trips: true},
@@ -67,6 +80,7 @@ func TestBreaker(t *testing.T) {
 				j.held = []chunk.Segment{{Tally: chunk.Tally{Counts: chunk.Counts{Records: 5, Succeeded: test.held, Failed: 5 - test.held}}}}
 			}
 			j.before.Succeeded = test.before
+			j.config.Output = test.output
 			why, open := j.breaker()
 			if (why != nil) != test.trips || open != test.open {
 				t.Errorf("trips %v, open %t; want %t, %t", why, open, test.trips, test.open)

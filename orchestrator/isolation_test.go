@@ -174,11 +174,73 @@ func TestKernelFailsOnEverything(t *testing.T) {
 	}
 }
 
-// TestFewBadRecords: a small file whose records are all bad is finished.
-func TestFewBadRecords(t *testing.T) {
+// TestJobThatFailsEntirelyLeavesNoOutput: a job of two or more records, each of which failed
+// by the same message of the kernel, ends with that, whatever its size, and is not in the
+// way of a run with a kernel that works. Records that fail by themselves are results.
+func TestJobThatFailsEntirelyLeavesNoOutput(t *testing.T) {
 	t.Parallel()
-	d := newJobDir(t, strings.Repeat(`{"poison":"error"}`+"\n", 5))
-	if report := mustRun(t, d, d.config("test-poison")); report.Failed != 5 {
+	bad := func(how ...string) string {
+		var b strings.Builder
+		for _, how := range how {
+			fmt.Fprintf(&b, "{\"poison\":%q}\n", how)
+		}
+		return b.String()
+	}
+	for name, test := range map[string]struct {
+		input  string
+		stream bool
+		fails  string // the message, if the job fails
+	}{
+		"two raise":             {bad("error", "error"), false, "each of the 2 records failed by: cannot compute this batch"},
+		"ten raise":             {bad(slices.Repeat([]string{"error"}, 10)...), false, "each of the 10 records failed by: cannot compute this batch"},
+		"ten raise in a stream": {bad(slices.Repeat([]string{"error"}, 10)...), true, "each of the 10 records failed by: cannot compute this batch"},
+		"five die":              {bad(slices.Repeat([]string{"exit"}, 5)...), false, "exit status 7"},
+		"one raises":            {bad("error"), false, ""},
+		"five are rejected":     {bad(slices.Repeat([]string{"fail"}, 5)...), false, ""},
+		"one is good":           {bad("error", "error") + "{}\n", false, ""},
+		"one is no JSON":        {bad("error", "error") + "{\n", false, ""},
+		"one is marked":         {bad("error", "error") + "{\"_error\":1}\n", false, ""},
+		"one dies":              {bad("error", "error", "exit"), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, test.input)
+			c := d.config("test-poison")
+			if c.BatchSize = 4; test.stream {
+				c.Input, c.Stdin = "-", strings.NewReader(test.input)
+			}
+			report, err := run(t, c)
+			if test.fails == "" {
+				if err != nil || report.Failed == 0 {
+					t.Errorf("%v, report %+v", err, report)
+				}
+				return
+			}
+			wantFault(t, err, fault.Incompatible, "the kernel fails on everything", test.fails)
+			if exists(c.Output) || report.Failed > 0 {
+				t.Errorf("report: %+v", report)
+			}
+			c.Kernel, c.Stdin = "echo", strings.NewReader(test.input)
+			mustRun(t, d, c)
+		})
+	}
+}
+
+// TestDifferingMessagesStopTheJobToo: a kernel that fails on everything, each time by other
+// words, is found out after some records, and nothing is committed.
+func TestDifferingMessagesStopTheJobToo(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for i := range 4000 {
+		fmt.Fprintf(&b, "{\"poison\":\"words\",\"word\":%q}\n", strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e",
+			"5", "f", "6", "g", "7", "h", "8", "i", "9", "j").Replace(fmt.Sprint(i)))
+	}
+	d := newJobDir(t, b.String())
+	c := d.config("test-poison")
+	c.BatchSize, c.ChunksPerGPU = 64, 1
+	report, err := run(t, c)
+	wantFault(t, err, fault.Incompatible, "the kernel fails on everything", "records failed, the last of them by: cannot compute")
+	if exists(c.Output) || report.Failed > 0 || report.Pending != 4000 || journalled(t, c) > 0 {
 		t.Errorf("report: %+v", report)
 	}
 }

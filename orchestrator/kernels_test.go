@@ -92,6 +92,10 @@ func (p *poison) Process(_ context.Context, batch plugins.Batch, results *plugin
 			time.Sleep(time.Hour)
 		case "error":
 			return errors.New("cannot compute this batch")
+		case "words":
+			var words struct{ Word string }
+			_ = batch.Decode(i, &words)
+			return errors.New("cannot compute " + words.Word)
 		case "oom":
 			return plugins.OutOfMemory(errors.New("out of memory"))
 		case "device":

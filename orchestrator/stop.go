@@ -22,7 +22,7 @@ func (j *job) stopBy(ctx context.Context) {
 // halt stops the job for a reason of its own.
 func (j *job) halt(why *fault.Error) {
 	j.mu.Lock()
-	if j.stopped == nil && !j.stopping.Load() {
+	if j.stopped == nil && (why.Kind == fault.Incompatible || !j.stopping.Load()) {
 		j.stopped = why
 	}
 	j.mu.Unlock()

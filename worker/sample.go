@@ -61,7 +61,7 @@ func (s *search) sample(failure *fault.Error) error {
 		if noRecords(e) {
 			return e
 		}
-		if e.Kind != failure.Kind || same != nil && same.Message != e.Message {
+		if e.Kind != failure.Kind || same != nil && !same.Alike(e) {
 			return nil
 		}
 		same = e
@@ -85,7 +85,7 @@ func (s *search) sample(failure *fault.Error) error {
 		case e == nil || noRecords(e):
 			return err
 		}
-		first.Proven = e.Kind == same.Kind && e.Message == same.Message
+		first.Proven = e.Kind == same.Kind && same.Alike(e)
 	}
 	w.send(wire.Message{Search: &wire.Search{First: first}})
 	return nil

@@ -104,26 +104,25 @@ func (p *partWriter) run() {
 	}
 }
 
-// judgeFirst looks at the first batch of the worker's life, and, where that is small, at
-// those behind it: did every record fail, by the same message?
+// judgeFirst looks at the first batch of the worker's life, and at those behind it as long
+// as every record fails: do they, and by the same message?
 func (p *partWriter) judgeFirst(job *work) {
 	w := p.worker
 	if w.judged || len(job.sent) == 0 {
 		return
 	}
-	if same := job.allFailed(w.first.Failed); same != nil {
-		w.first = wire.FirstBatch{Failed: same, Records: w.first.Records + len(job.sent)}
-		w.judged = w.first.Records >= wire.JudgedRecords
-	} else {
-		w.first, w.judged = wire.FirstBatch{}, true
+	before := w.first
+	w.first = job.judge(before)
+	w.judged = w.first.Failed == nil || w.first.Records >= wire.VariedRecords
+	if w.judged || before.Records < wire.JudgedRecords || w.first.Varied != before.Varied {
+		first := w.first
+		p.first = &first
 	}
-	first := w.first
-	p.first = &first
 }
 
-// allFailed is what every record of the batch failed by, if that is the same for all, and
-// as before, if others have; else nil.
-func (j *work) allFailed(same *fault.Error) *fault.Error {
+// judge adds the records of the batch to those that all failed before; the zero value is
+// that of a batch with one that did not.
+func (j *work) judge(first wire.FirstBatch) wire.FirstBatch {
 	for i := range j.sent {
 		v := j.verdict(i)
 		failure := v.fault
@@ -132,12 +131,20 @@ func (j *work) allFailed(same *fault.Error) *fault.Error {
 				failure = rejected(result)
 			}
 		}
-		if failure == nil || same != nil && same.Message != failure.Message {
-			return nil
+		switch {
+		case failure == nil:
+			return wire.FirstBatch{}
+		case first.Failed == nil:
+			first.Failed = failure
+		case first.Failed.Alike(failure):
+		case first.Failed.OfKernel() && failure.OfKernel():
+			first.Varied = true
+		default:
+			return wire.FirstBatch{}
 		}
-		same = failure
 	}
-	return same
+	first.Records += len(j.sent)
+	return first
 }
 
 // takeFirst is what is to be told of the first batch, once.

@@ -48,6 +48,21 @@ func Shape(message string) string {
 	return b.String()
 }
 
+// OfKernel reports a failure that is the kernel's own doing, where that of a rejected
+// record is the record's: it raised an exception, ended or did not answer.
+func (e *Error) OfKernel() bool {
+	return e.Kind == Batch || e.Kind == Crash || e.Kind == Timeout
+}
+
+// Alike reports whether two records failed by the same message. Where that is the
+// kernel's, numbers and quoted texts in it may differ.
+func (e *Error) Alike(other *Error) bool {
+	if e.Message == other.Message {
+		return true
+	}
+	return e.Kind == other.Kind && e.OfKernel() && Shape(e.Message) == Shape(other.Message)
+}
+
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
 // apostrophe reports whether a quotation mark behind the text is one within a word:

@@ -239,12 +239,14 @@ type FrameworkMemory struct {
 // FirstBatch tells a kernel that fails on everything from one that has met a bad
 // record.
 type FirstBatch struct {
-	// Failed is what all records of the batch failed by, the same for each; nil
-	// if they did not.
+	// Failed is what all records of the batch failed by, the same for each unless
+	// Varied; nil if they did not all fail.
 	Failed *fault.Error `json:"failed,omitempty"`
-	// Records is how many did. Where that is less than JudgedRecords it is told again
-	// with the next batch.
+	// Records is how many did. It is reported again with later batches, as long as all
+	// of their records fail too, up to VariedRecords.
 	Records int `json:"records,omitempty"`
+	// Varied: the messages differ, all by kinds that are the kernel's own doing.
+	Varied bool `json:"varied,omitempty"`
 	// Sampled: not all, but some from all over the batch, each of which has failed
 	// alone. To try all of them takes long; how all of it went is told then.
 	Sampled bool `json:"sampled,omitempty"`
@@ -255,6 +257,9 @@ type FirstBatch struct {
 // JudgedRecords is how many records must fail before a kernel is said to fail on
 // everything: with batches of one, a single bad record would be enough otherwise.
 const JudgedRecords = 16
+
+// VariedRecords is the same where the messages differ from record to record.
+const VariedRecords = 1000
 
 // Search says that a batch failed as a whole, for the first time in the worker's life, and
 // that the records are looked for that it failed by, which may take long.
