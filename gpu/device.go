@@ -43,10 +43,10 @@ type Device struct {
 	// what the user can set so that it does; empty for a token that is clear. Without
 	// that, nobody else can be told which GPU is in use.
 	Ambiguous  string `json:"ambiguous,omitempty"`
-	PCIBusID   string `json:"pci_bus_id,omitempty"`        // "00000000:18:00.0"
-	Memory     uint64 `json:"memory_bytes,omitempty"`      // in all
-	MemoryFree uint64 `json:"memory_free_bytes,omitempty"` // at the time of the inventory
-	CPUs       []int  `json:"cpus,omitempty"`              // the CPUs near this GPU; may reach beyond those this process may use
+	PCIBusID   string `json:"pci_bus_id,omitempty"` // "00000000:18:00.0"
+	Memory     uint64 `json:"memory_bytes"`         // in all
+	MemoryFree uint64 `json:"memory_free_bytes"`    // at the time of the inventory
+	CPUs       []int  `json:"cpus,omitempty"`       // the CPUs near this GPU; may reach beyond those this process may use
 }
 
 // Parent is the GPU of a MIG instance.

@@ -17,9 +17,11 @@ type Glance struct {
 	// Lost says why it cannot be used, Problem why it is not known how it is doing.
 	Lost    string `json:"lost,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	// MemoryUsed is in bytes; meaningful where Memory is known.
-	MemoryUsed uint64 `json:"memory_used_bytes"`
-	Sample     Sample `json:"sample,omitzero"`
+	// MemoryUsed is in bytes; meaningful where Memory is known. MemoryReserved is what
+	// the driver keeps for itself, and nobody uses; 0 with drivers that count it as used.
+	MemoryUsed     uint64 `json:"memory_used_bytes"`
+	MemoryReserved uint64 `json:"memory_reserved_bytes"`
+	Sample         Sample `json:"sample,omitzero"`
 }
 
 // Sight is a machine at one moment.
@@ -93,12 +95,30 @@ func glanceAt(c candidate, r reading) Glance {
 		glance.Problem = r.err.Error()
 	default:
 		glance.Sample = r.sample
+		if m, known := r.sample.Memory.Get(); known && glance.Memory > 0 {
+			glance.MemoryUsed, glance.MemoryReserved = m.Used, m.Reserved
+		}
 		if err := unreadable(r.sample, false); err != nil {
 			glance.Problem = err.Error()
 		}
 	}
 	glance.Judge(0)
 	return glance
+}
+
+// MemoryOf asks for the memory of these devices at this moment, and of no other. What
+// cannot be found out is unknown.
+func MemoryOf(ctx context.Context, devices []Device, opts Options) []Optional[Memory] {
+	opts = opts.withDefaults()
+	sampler := newSampler(opts.NVML, devices, realClock{})
+	defer sampler.close()
+	all := make([]Optional[Memory], len(devices))
+	for i, r := range sampler.sample(ctx, min(opts.Timeout, lookTimeout), staleTime) {
+		if r.err == nil {
+			all[i] = r.sample.Memory
+		}
+	}
+	return all
 }
 
 // NoInstance reports whether the GPU is in MIG mode without an instance: it answers,

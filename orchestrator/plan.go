@@ -36,7 +36,7 @@ type Plan struct {
 	// Resumed is how many records an earlier run has done.
 	Resumed int64 `json:"resumed,omitempty"`
 	// Notes are lines for the user.
-	Notes []string `json:"notes,omitempty"`
+	Notes []string `json:"notes"`
 }
 
 // Slot is a place for one worker.
@@ -136,7 +136,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	if p.runDir, err = makeRunDir(note); err != nil {
 		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
-	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1}
+	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1, Notes: []string{}}
 	if err := p.selectDevices(ctx); err != nil {
 		return nil, err
 	}

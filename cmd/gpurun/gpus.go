@@ -114,16 +114,13 @@ instance's UUID. Leases of a running process end with it, and not before.`,
 			ctx, cancel := context.WithTimeout(cmd.Context(), lease.Seconds(rules.Optimization.DeallocationTimeout))
 			defer cancel()
 			freed, err := folder.Deallocate(ctx, args[0], where)
-			if err != nil {
-				return err
-			}
-			if f.json {
+			if f.json && err == nil {
 				return writeJSON(freed)
 			}
-			for _, l := range freed {
+			for _, l := range freed { // before an error, too
 				fmt.Printf("%s: %s gave back %s\n", l.Label, l.Name, l.Share())
 			}
-			return nil
+			return err
 		},
 	}
 }

@@ -168,7 +168,7 @@ func (f *allocateFlags) runUnder(held *lease.Held, devices []gpu.Device, name st
 	child.ExtraFiles = held.Files()
 	child.Env = append(os.Environ(), "GPURUN_NO_LEASE=true", "GPURUN_NAME="+name)
 	for _, d := range devices {
-		if server.Card(d, 0).Key == held.Leases()[0].GPU {
+		if server.LeaseKey(d) == held.Leases()[0].GPU {
 			child.Env = append(child.Env, gpu.PinEnv([]gpu.Device{d})...)
 		}
 	}

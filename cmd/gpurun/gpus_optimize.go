@@ -31,7 +31,7 @@ type optimized struct {
 	Threshold float64          `json:"threshold"`
 	GPUs      []optimizedGPU   `json:"gpus"`
 	Jobs      []optimizedJob   `json:"jobs"`
-	Strangers map[string][]int `json:"strangers,omitempty"` // processes, by GPU
+	Strangers map[string][]int `json:"strangers"` // processes, by GPU
 }
 
 type optimizedGPU struct {
@@ -101,7 +101,7 @@ func optimize(ctx context.Context, rules lease.Config, name string) (optimized, 
 	if len(jobs) == 0 && len(gpus) == 0 {
 		return optimized{}, fault.New(fault.Usage, "%s is no running job and holds no GPU; see gpurun status", name)
 	}
-	result := optimized{Name: name, Threshold: rules.Optimization.MemoryThreshold, GPUs: []optimizedGPU{}, Jobs: []optimizedJob{}}
+	result := optimized{Name: name, Threshold: rules.Optimization.MemoryThreshold, GPUs: []optimizedGPU{}, Jobs: []optimizedJob{}, Strangers: map[string][]int{}}
 	over := false
 	for _, g := range gpus {
 		over = over || g.Share() > result.Threshold
@@ -126,11 +126,12 @@ func optimize(ctx context.Context, rules lease.Config, name string) (optimized, 
 }
 
 func trim(ctx context.Context, job server.JobStatus) optimizedJob {
-	o := optimizedJob{ID: job.Job.ID}
-	var err error
-	if o.Workers, err = server.NewClient(job.Job).Trim(ctx); err != nil {
+	o := optimizedJob{ID: job.Job.ID, Workers: []orchestrator.Trimmed{}}
+	workers, err := server.NewClient(job.Job).Trim(ctx)
+	if err != nil {
 		o.Trouble = err.Error()
 	}
+	o.Workers = append(o.Workers, workers...)
 	return o
 }
 
@@ -163,9 +164,6 @@ func gpusOf(o server.Overview, name string, jobs []server.JobStatus) (gpus []ser
 func (o *optimized) addStrangers(gpus []server.GPU) {
 	for _, g := range gpus {
 		for _, p := range g.Strangers {
-			if o.Strangers == nil {
-				o.Strangers = make(map[string][]int)
-			}
 			o.Strangers[g.Device.String()] = append(o.Strangers[g.Device.String()], p.PID)
 		}
 	}

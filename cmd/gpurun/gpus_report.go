@@ -21,8 +21,10 @@ const historyLength = 1000
 // gpuReport is a host, what became of its leases, and what to do.
 type gpuReport struct {
 	server.Overview
-	History []lease.Event `json:"history"`
-	Advice  []string      `json:"advice"`
+	// Statistics count all leases, History holds the last events.
+	Statistics lease.Statistics `json:"statistics"`
+	History    []lease.Event    `json:"history"`
+	Advice     []string         `json:"advice"`
 }
 
 func (f *gpusFlags) report(cmd *cobra.Command) (gpuReport, error) {
@@ -36,8 +38,10 @@ func (f *gpusFlags) report(cmd *cobra.Command) (gpuReport, error) {
 	if err != nil || folder == nil {
 		return r, nil // the overview says so
 	}
-	history, err := folder.History(historyLength)
-	r.History = append(r.History, history...)
+	if r.Statistics, err = folder.Statistics(); err != nil {
+		return r, err
+	}
+	r.History, err = folder.History(historyLength)
 	return r, err
 }
 
@@ -100,12 +104,12 @@ func (r gpuReport) write() {
 	if len(r.Leases) > 0 {
 		progress.WriteLeases(os.Stdout, r.Leases, time.Now())
 	}
-	counts := make(map[string]int)
-	for _, e := range r.History {
-		counts[e.Event]++
+	s := r.Statistics
+	fmt.Printf("leases so far: %d allocated (%d held, %d released, %d ended with their owner, %d expired", s.Allocated, s.Held, s.Released, s.OwnerDied, s.Expired)
+	if s.Damaged+s.Unaccounted > 0 {
+		fmt.Printf(", %d damaged or removed by hand", s.Damaged+s.Unaccounted)
 	}
-	fmt.Printf("leases so far: %d allocated, %d released, %d ended with their owner, %d expired, %d refused\n",
-		counts[lease.Allocated], counts[lease.Released], counts[lease.OwnerDied], counts[lease.Expired], counts[lease.Refused])
+	fmt.Printf("), %d requests refused\n", s.Refused)
 	for _, text := range r.Advice {
 		fmt.Println("- " + text)
 	}

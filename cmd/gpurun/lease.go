@@ -197,7 +197,7 @@ func (c *claimer) given(ctx context.Context, held *lease.Held, wanted orchestrat
 	claim.Release = held.Release
 	claim.Keep = func(used []gpu.Device) {
 		held.Keep(func(l lease.Lease) bool {
-			return slices.ContainsFunc(used, func(d gpu.Device) bool { return l.GPU == server.Card(d, 0).Key })
+			return slices.ContainsFunc(used, func(d gpu.Device) bool { return l.GPU == server.LeaseKey(d) })
 		})
 	}
 	if cards, err := request.GPUs(ctx); err == nil {
@@ -213,7 +213,7 @@ func (c *claimer) claimOf(wanted orchestrator.ClaimRequest, missing map[string]s
 	var why []string
 	var idle []gpu.Device
 	for _, d := range wanted.Devices {
-		key := server.Card(d, 0).Key
+		key := server.LeaseKey(d)
 		switch reason := missing[key]; {
 		case has(key):
 			claim.Devices = append(claim.Devices, d)

@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -40,7 +41,7 @@ func Count(gpus []GPU, leases []Lease, limits Limits) []Account {
 		for _, l := range leases {
 			if l.on(g) {
 				a.Leases = append(a.Leases, l)
-				a.Leased += l.Memory
+				a.Leased += min(l.Memory, math.MaxUint64-a.Leased) // a file may say anything
 			}
 		}
 		sortLeases(a.Leases)

@@ -165,10 +165,11 @@ func unused(gpus []GPU) []GPU {
 // describe is the lease that a request gets on a GPU.
 func (f *Folder) describe(r Request, g GPU) Lease {
 	host, _ := os.Hostname()
+	self := owned.Self()
 	l := Lease{
 		ID: randomID(), Name: r.Name, GPU: g.Key, Index: g.Index, Label: g.Label,
 		Memory: r.Memory, Exclusive: r.Memory == 0, Owned: r.Owned,
-		PID: os.Getpid(), User: userName(strconv.Itoa(os.Getuid())), Host: host, Command: r.Command,
+		PID: self.PID, PIDStart: self.Start, PIDNamespace: self.Namespace, User: userName(strconv.Itoa(os.Getuid())), Host: host, Command: r.Command,
 		Created: time.Now(),
 	}
 	if r.TTL > 0 {

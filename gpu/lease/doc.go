@@ -10,7 +10,9 @@
 // lives, so a dead owner's lease is free, whatever became of its process number,
 // and whatever PID namespace it was in: the kernel gives the lock back. A lease
 // without an owner (gpus allocate NAME MB) lives until it is given back or has
-// expired.
+// expired. The process number in a lease is for people: it comes with the start time
+// and the PID namespace that it belongs to, and where the process has ended, or is
+// another container's, readers look for those that have the file open.
 //
 // A lease is exclusive, or for some memory of its GPU. Memory that is used by
 // nobody with a lease counts as taken, and so does what is kept in reserve.

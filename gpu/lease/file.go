@@ -100,6 +100,12 @@ func readFile(path string, now time.Time) (found, error) {
 	case !l.Expires.IsZero() && now.After(l.Expires):
 		l.ended = Expired
 	}
+	l.Ended, l.Holders = false, nil
+	if l.Owned && l.ended == "" && !damaged {
+		if l.Ended = l.taker().Ended(); l.Ended || !l.taker().Visible() {
+			l.Holders = owned.Holders(path)
+		}
+	}
 	return l, nil
 }
 
@@ -135,7 +141,7 @@ func (f *Folder) List() ([]Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	var living []Lease
+	living := []Lease{}
 	for _, l := range all {
 		if l.ended == "" {
 			living = append(living, l.Lease)

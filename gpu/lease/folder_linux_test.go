@@ -22,8 +22,12 @@ const holderVariable = "LEASE_TEST_HOLDER"
 
 func hold() int {
 	f, err := Open(os.Getenv(holderVariable))
+	var held *Held
 	if err == nil {
-		_, err = f.Acquire(context.Background(), ask(1, func(r *Request) { r.Name = "holder" }))
+		held, err = f.Acquire(context.Background(), ask(1, func(r *Request) { r.Name = "holder" }))
+	}
+	if path := os.Getenv(childVariable); path != "" && err == nil {
+		err = startChild(held, path)
 	}
 	fmt.Println(err)
 	select {} // a test that forgets it is killed by its parent's end of the pipe
@@ -206,8 +210,9 @@ func TestLockKept(t *testing.T) {
 	}
 	defer unlock()
 	_, err = f.Acquire(t.Context(), ask(1, nil))
-	if err == nil || !strings.Contains(err.Error(), "somebody keeps its lock") {
-		t.Errorf("got %v", err)
+	want := fmt.Sprintf("process %d keeps the lock of the lease folder %s", os.Getpid(), f.path)
+	if fault.KindOf(err) != fault.NoDevice || errors.As(err, new(*UnusableError)) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/owned"
 )
 
 // MiB is the unit of every figure that a person reads or writes here.
@@ -42,19 +44,29 @@ type Lease struct {
 	Index int    `json:"index"`
 	Label string `json:"label"`
 	// Memory is in bytes; 0 for an exclusive lease.
-	Memory    uint64 `json:"memory_bytes,omitempty"`
-	Exclusive bool   `json:"exclusive,omitempty"`
+	Memory    uint64 `json:"memory_bytes"`
+	Exclusive bool   `json:"exclusive"`
 	// Owned: it is free when its owner has let go of the file's lock.
 	Owned bool `json:"owned"`
-	// Who took it, for people; a process number may be that of another namespace.
-	PID     int    `json:"pid"`
-	User    string `json:"user"`
-	Host    string `json:"host"`
-	Command string `json:"command,omitempty"`
+	// Who took it, for people. PIDStart and PIDNamespace tell whether the process
+	// number still means that process, here; earlier versions left them out.
+	PID          int    `json:"pid"`
+	PIDStart     uint64 `json:"pid_start,omitempty"`
+	PIDNamespace string `json:"pid_namespace,omitempty"`
+	User         string `json:"user"`
+	Host         string `json:"host"`
+	Command      string `json:"command,omitempty"`
 
 	Created time.Time `json:"created"`
 	// Expires is zero for never.
 	Expires time.Time `json:"expires,omitzero"`
+
+	// Ended: the process that took an owned lease has ended, and another that it
+	// started keeps the lease. Holders are the processes that keep it, by the numbers
+	// that they have here, where PID does not tell: it has ended, or belongs to another
+	// PID namespace. Neither is in the file.
+	Ended   bool  `json:"pid_ended,omitempty"`
+	Holders []int `json:"holders,omitempty"`
 }
 
 // String says who holds what, for a sentence: "embedding (process 4711 of ann,
@@ -62,9 +74,40 @@ type Lease struct {
 func (l Lease) String() string {
 	who := "of " + l.User
 	if l.Owned {
-		who = fmt.Sprintf("process %d of %s", l.PID, l.User)
+		who = fmt.Sprintf("%s of %s", l.Holder(), l.User)
 	}
 	return fmt.Sprintf("%s (%s, since %s)", l.Name, who, l.Created.Local().Format("15:04"))
+}
+
+// Holder is the process with which an owned lease ends: "process 4711".
+func (l Lease) Holder() string {
+	switch {
+	case len(l.Holders) == 1:
+		return fmt.Sprintf("process %d", l.Holders[0])
+	case len(l.Holders) > 1:
+		return fmt.Sprintf("the last of processes %s", strings.Trim(fmt.Sprint(l.Holders), "[]"))
+	case l.Ended:
+		return fmt.Sprintf("what process %d started", l.PID)
+	case !l.taker().Visible():
+		return fmt.Sprintf("process %d of another PID namespace, on %s,", l.PID, l.Host)
+	}
+	return fmt.Sprintf("process %d", l.PID)
+}
+
+// Processes are those that keep an owned lease, by the numbers that they have here.
+func (l Lease) Processes() []int {
+	switch {
+	case !l.Owned:
+		return nil
+	case len(l.Holders) > 0 || l.Ended || !l.taker().Visible():
+		return l.Holders
+	}
+	return []int{l.PID}
+}
+
+// taker is the process that took it.
+func (l Lease) taker() owned.Process {
+	return owned.Process{PID: l.PID, Start: l.PIDStart, Namespace: l.PIDNamespace}
 }
 
 // Share is what of the GPU it holds: "all of it", "4096 MiB".

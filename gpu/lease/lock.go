@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
@@ -44,9 +46,19 @@ func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
 		case <-time.After(lockPause + rand.N(lockPause)):
 		case <-ctx.Done():
 			_ = file.Close()
-			return nil, f.unusable("lock it", errors.New("somebody keeps its lock"))
+			return nil, f.kept()
 		}
 	}
+}
+
+// kept says that another process does not let go of the folder's lock. That is no
+// reason to go without leases: it may well be taking one.
+func (f *Folder) kept() error {
+	who := "another process"
+	if pid := owned.Locker(filepath.Join(f.path, lockFile)); pid > 0 {
+		who = fmt.Sprintf("process %d", pid)
+	}
+	return fault.New(fault.NoDevice, "%s keeps the lock of the lease folder %s, which is held for a moment as a rule: it may be stopped; continue or end it", who, f.path)
 }
 
 func openOrMake(path string) (*os.File, error) {

@@ -166,7 +166,7 @@ func WriteLeases(w io.Writer, leases []lease.Lease, now time.Time) {
 		ends := "until deallocated"
 		switch {
 		case l.Owned:
-			ends = fmt.Sprintf("until process %d ends", l.PID)
+			ends = fmt.Sprintf("until %s ends", l.Holder())
 		case !l.Expires.IsZero():
 			ends = "for another " + durationText(l.Expires.Sub(now))
 		}

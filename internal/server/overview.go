@@ -27,7 +27,7 @@ type Overview struct {
 	Leases        []lease.Lease `json:"leases"`
 	Jobs          []JobStatus   `json:"jobs"`
 	// Notes say what is not as expected: no driver, no leases.
-	Notes []string `json:"notes,omitempty"`
+	Notes []string `json:"notes"`
 }
 
 // GPU is one card, who holds it, and who uses it.
@@ -42,7 +42,7 @@ type GPU struct {
 	Active int `json:"active"`
 	// Strangers are processes that use it and belong to no living job or lease, as
 	// far as can be told from here.
-	Strangers []gpu.Process `json:"strangers,omitempty"`
+	Strangers []gpu.Process `json:"strangers"`
 }
 
 // Look takes an overview: of the GPUs, the leases in folder (nil: none), and this
@@ -50,7 +50,7 @@ type GPU struct {
 // the rest.
 func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, options gpu.Options) Overview {
 	host, _ := os.Hostname()
-	o := Overview{Time: time.Now(), Host: host, GPUs: []GPU{}, Leases: []lease.Lease{}}
+	o := Overview{Time: time.Now(), Host: host, GPUs: []GPU{}, Leases: []lease.Lease{}, Notes: []string{}}
 	var sight gpu.Sight
 	var driver error
 	var both sync.WaitGroup
@@ -104,14 +104,14 @@ func askAll(ctx context.Context, entries []Entry) []JobStatus {
 func (o *Overview) addGPUs(glances []gpu.Glance, limits lease.Limits) {
 	cards := make([]lease.GPU, len(glances))
 	for i, g := range glances {
-		cards[i] = Card(g.Device, g.MemoryUsed)
+		cards[i] = Card(g.Device, g.MemoryUsed, g.MemoryReserved)
 		if g.Lost != "" { // it has nothing to give
 			cards[i].Total, cards[i].Used = 0, 0
 		}
 	}
 	living := o.livingProcesses()
 	for i, account := range lease.Count(cards, o.Leases, limits) {
-		g := GPU{Glance: glances[i], Account: account}
+		g := GPU{Glance: glances[i], Account: account, Strangers: []gpu.Process{}}
 		for _, job := range o.Jobs {
 			for _, w := range job.Status.Workers {
 				g.addWorker(w)
@@ -144,8 +144,10 @@ func (g *GPU) addWorker(w orchestrator.WorkerSnapshot) {
 func (o *Overview) livingProcesses() map[int]bool {
 	living := make(map[int]bool)
 	for _, l := range o.Leases {
-		if l.Owned && l.Host == o.Host {
-			living[l.PID] = true
+		if l.Host == o.Host || len(l.Holders) > 0 {
+			for _, pid := range l.Processes() {
+				living[pid] = true
+			}
 		}
 	}
 	for _, job := range o.Jobs {
@@ -168,10 +170,11 @@ func belongs(pid int, living map[int]bool) bool {
 	return false
 }
 
-// Card is a device as leases know it. Its key is empty where the device cannot be
+// Card is a device as leases know it, without the memory that the driver keeps for
+// itself. Its key is empty where the device cannot be
 // told from others: CheckLeasable says so.
-func Card(d gpu.Device, used uint64) lease.GPU {
-	card := lease.GPU{Key: d.UUID, Index: d.Index, Label: d.String(), Total: d.Memory, Used: used}
+func Card(d gpu.Device, used, reserved uint64) lease.GPU {
+	card := lease.GPU{Key: d.UUID, Index: d.Index, Label: d.String(), Total: d.Memory - min(d.Memory, reserved), Used: used}
 	if d.Ambiguous != "" {
 		card.Key = ""
 	}
@@ -180,6 +183,9 @@ func Card(d gpu.Device, used uint64) lease.GPU {
 	}
 	return card
 }
+
+// LeaseKey is what leases know a device by; "" where it has no such name.
+func LeaseKey(d gpu.Device) string { return Card(d, 0, 0).Key }
 
 // CheckLeasable refuses devices that others would know by another name: a lease of
 // one would exclude nobody. The error is a fault.NoDevice that says what to set.
@@ -195,23 +201,17 @@ func CheckLeasable(devices []gpu.Device) error {
 	return nil
 }
 
-// Cards looks at the memory of these devices now. One that the driver does not show,
-// a MIG instance, has the figures of the inventory.
+// Cards looks at the memory of these devices now. One that does not answer has the
+// figures of the inventory.
 func Cards(ctx context.Context, devices []gpu.Device, options gpu.Options) ([]lease.GPU, error) {
-	sight, err := gpu.Look(ctx, options)
-	if err != nil {
-		return nil, err
-	}
 	cards := make([]lease.GPU, len(devices))
-	for i, d := range devices {
-		cards[i] = Card(d, sub(d.Memory, d.MemoryFree))
-		for _, g := range sight.GPUs {
-			if g.UUID != "" && g.UUID == d.UUID {
-				cards[i].Total, cards[i].Used = g.Memory, g.MemoryUsed
-			}
+	for i, memory := range gpu.MemoryOf(ctx, devices, options) {
+		d := devices[i]
+		cards[i] = Card(d, d.Memory-min(d.Memory, d.MemoryFree), 0)
+		if m, known := memory.Get(); known {
+			d.Memory = m.Total
+			cards[i] = Card(d, m.Used, m.Reserved)
 		}
 	}
-	return cards, nil
+	return cards, ctx.Err()
 }
-
-func sub(a, b uint64) uint64 { return a - min(a, b) }
