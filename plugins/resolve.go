@@ -39,6 +39,9 @@ type Named struct {
 	Config Config
 	// Files are the kernel's own: what its results depend on. A built-in has none.
 	Files []string
+	// Data are those of Files that are no code: a program may write to them while it
+	// runs.
+	Data []string
 	// Reread are those of Files that may be read again at any time, and not only when
 	// the kernel process starts.
 	Reread []string
@@ -126,13 +129,28 @@ func (r Resolver) resolveExec(command string, config Config, mode string) (Named
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
 	files := r.execFiles(command)
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "exec"), Config: encoded, Files: files, Reread: files}, nil
+	named := Named{
+		Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "exec"), Config: encoded,
+		Files: files, Data: slices.DeleteFunc(slices.Clone(files), isCode),
+	}
+	named.Reread = named.Code()
+	return named, nil
 }
 
-// execFiles are the program and the scripts that an exec: command names.
+// Code are the files that must stay the same while the job runs.
+func (n Named) Code() []string {
+	return slices.DeleteFunc(slices.Clone(n.Files), func(path string) bool { return slices.Contains(n.Data, path) })
+}
+
+// execFiles are the files that an exec: command names: the program, scripts, settings.
+// What its output is redirected to is none of them.
 func (r Resolver) execFiles(command string) []string {
 	var files []string
-	for i, word := range strings.Fields(command) {
+	words := strings.Fields(command)
+	for i, word := range words {
+		if i > 0 && strings.HasSuffix(words[i-1], ">") {
+			continue
+		}
 		path := word
 		if i == 0 && !strings.Contains(word, "/") {
 			path, _ = exec.LookPath(word)
@@ -144,6 +162,16 @@ func (r Resolver) execFiles(command string) []string {
 		}
 	}
 	return files
+}
+
+// scripts are the endings of files that an interpreter runs.
+var scripts = []string{".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".ts", ".php", ".lua", ".r", ".jl", ".awk", ".sed", ".jq", ".jar"}
+
+// isCode tells a program or a script from a file of data, which a program may well
+// write to while it runs.
+func isCode(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&0o111 != 0 || slices.Contains(scripts, strings.ToLower(filepath.Ext(path)))
 }
 
 func (r Resolver) resolveFile(name string, config Config) (Named, error) {

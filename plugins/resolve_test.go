@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,5 +134,33 @@ func TestResolveExec(t *testing.T) {
 	}
 	if _, err := (Resolver{Builtins: []string{"mine"}}).Resolve("exec:cat", nil, ""); err == nil || !strings.Contains(err.Error(), "mine") {
 		t.Errorf("without exec: %v", err)
+	}
+}
+
+// TestFilesOfACommand: results depend on what a command reads, and a program may write to
+// its own files while it runs.
+func TestFilesOfACommand(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"score.py": 0o644, "run": 0o755, "model.json": 0o644, "log": 0o644, "events": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := Resolver{Builtins: []string{"exec"}, Dir: dir}
+	named, err := r.Resolve("exec:./run score.py model.json missing >> log 2> events", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(names ...string) (paths []string) {
+		for _, name := range names {
+			paths = append(paths, filepath.Join(dir, name))
+		}
+		return paths
+	}
+	if want := in("run", "score.py", "model.json"); !slices.Equal(named.Files, want) {
+		t.Errorf("its files are %q, not %q", named.Files, want)
+	}
+	if want := in("run", "score.py"); !slices.Equal(named.Reread, want) {
+		t.Errorf("its code is %q, not %q", named.Reread, want)
 	}
 }

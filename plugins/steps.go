@@ -37,7 +37,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 		return Named{}, err
 	}
 	chain := ChainConfig{NaN: r.Python.NaN}
-	var files, reread []string
+	var files, data, reread []string
 	python := false
 	for i := 0; i < len(names); {
 		end := i + 1
@@ -51,7 +51,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 		chain.Steps = append(chain.Steps, ChainStep{
 			Name: strings.Join(names[i:end], StepSeparator), Path: named.Path, Args: named.Args, Config: json.RawMessage(named.Config),
 		})
-		files, reread = append(files, named.Files...), append(reread, named.Reread...)
+		files, data, reread = append(files, named.Files...), append(data, named.Data...), append(reread, named.Reread...)
 		python = python || named.Python
 		if end-i == len(names) {
 			return named, nil
@@ -65,7 +65,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files, Reread: reread, Python: python}, nil
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files, Data: data, Reread: reread, Python: python}, nil
 }
 
 func isPython(name string) bool { return strings.HasSuffix(name, ".py") }

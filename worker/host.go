@@ -114,7 +114,7 @@ func (h *kernelHost) start(ctx context.Context) error {
 	if ended { // it died because the worker ends: another would be left behind
 		return fault.New(fault.Canceled, "the worker ends")
 	}
-	h.sources.notePrograms(h.named.Files)
+	h.sources.notePrograms(h.named.Code())
 	process, err := plugins.Start(ctx, command)
 	if err != nil {
 		return err
