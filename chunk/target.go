@@ -222,8 +222,7 @@ func (t *target) present() error {
 }
 
 func removedMeanwhile(path string) error {
-	return fault.New(fault.Storage, "the unfinished output %s was removed while the job ran; "+
-		"the same command computes the lost records again", path)
+	return fault.New(fault.Storage, "the unfinished output %s was removed while the job ran", path)
 }
 
 // finish gives the file its name.

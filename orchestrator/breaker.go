@@ -149,6 +149,6 @@ func (j *job) checkHalt() {
 	j.mu.Unlock()
 	failed, records := done.Failed-j.before.Failed, done.Records-j.before.Records
 	if j.config.Halt.reached(failed, records, j.total()) {
-		j.halt(fault.New(fault.Stopped, "stopped because %d of %d records failed (--halt); the same command goes on", failed, records))
+		j.halt(fault.New(fault.Stopped, "stopped because %d of %d records failed (--halt)", failed, records))
 	}
 }

@@ -10,12 +10,12 @@ import (
 // output can be told: one in so many.
 const diskShare = 100
 
-// warnOfDisk tells the user, once and early, that the disk will not do: better
-// now than after nine hours.
+// warnOfDisk warns the user, once and early, that the output will not fit on the disk:
+// better now than after nine hours.
 func (j *job) warnOfDisk() {
 	total := j.total()
 	tally, next := j.output.Appended()
-	if j.diskChecked || total <= 0 || tally.Records == 0 || tally.Records < total/diskShare {
+	if j.diskChecked || !resumable(j.config) || total <= 0 || tally.Records == 0 || tally.Records < total/diskShare {
 		return
 	}
 	j.diskChecked = true
@@ -28,7 +28,7 @@ func (j *job) warnOfDisk() {
 	needed := float64(j.output.Size()) / float64(tally.Records) * left
 	if needed > free {
 		j.emit(Notice{Text: fmt.Sprintf(
-			"the disk will not do: about %s more of output, and %s free in %s; make room, or the job stops there (the same command goes on)",
+			"not enough disk space: about %s more of output, and %s free in %s; make room, or the job stops there (the same command resumes)",
 			sizeText(needed), sizeText(free), j.folder.path)})
 	}
 }

@@ -19,9 +19,9 @@ const (
 	KindNoDevice     = fault.NoDevice     // no usable device is there, or none is left
 	KindIncompatible = fault.Incompatible // the kernel cannot work here, or fails on everything
 	KindConflict     = fault.Conflict     // another job is there, or the folder is damaged
-	KindStorage      = fault.Storage      // something cannot be read or written; Run goes on with it
-	KindStopped      = fault.Stopped      // Halt or MaxTime; Run goes on with it
-	KindCanceled     = fault.Canceled     // the context ended; Run goes on with it
+	KindStorage      = fault.Storage      // something cannot be read or written; see Report.Resume
+	KindStopped      = fault.Stopped      // Halt or MaxTime, or a kernel that was edited; see Report.Resume
+	KindCanceled     = fault.Canceled     // the context ended; see Report.Resume
 )
 
 // Event is something that happened in a job: one of the types below.

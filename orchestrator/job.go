@@ -83,7 +83,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		if err := f.begin(); err != nil {
 			return Report{}, err
 		}
-		begun = true
+		begun = resumable(config)
 	}
 	if p.source == nil {
 		if err := p.openStream(f.join("spool")); err != nil {
@@ -97,6 +97,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if journal != nil {
 		defer journal.Close()
 	}
+	begun = true
 	return newJob(p, f, output, started).run(ctx)
 }
 
@@ -373,6 +374,9 @@ func (j *job) finish(err error) Report {
 	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
 	j.report.Uncounted = !known && err != nil
 	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
+	if j.report.Resume = resumption(j.config, err); j.report.Resume == ResumesNever {
+		j.report.Unresumable = unresumable(j.config)
+	}
 	if j.unread {
 		j.tally = j.appended
 	} else {
@@ -398,6 +402,9 @@ func (j *job) finish(err error) Report {
 	clean := cleans(j.config, report)
 	if err == nil && (saved || clean) { // else the same command can still end it
 		j.folder.finish(clean)
+	}
+	if report.Resume == ResumesNever {
+		j.folder.discard(j.config.Output)
 	}
 	j.emit(Finished{Report: report})
 	return report

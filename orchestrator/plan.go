@@ -136,7 +136,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	if p.runDir, err = makeRunDir(note); err != nil {
 		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
-	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1, Notes: []string{}}
+	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1, Notes: streamNote(config)}
 	if err := p.selectDevices(ctx); err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 		return nil
 	}
 	var err error
-	if p.input, err = watchInput(p.config.Input); err != nil {
+	if p.input, err = watchInput(p.config); err != nil {
 		return err
 	}
 	setDefault(&batch, DefaultBatchSize)

@@ -17,17 +17,23 @@ func TestPruneStreams(t *testing.T) {
 		age    time.Duration
 		locked bool
 		stays  bool
+		// keepsData: its job may run, or it is none of ours.
+		keepsData bool
 	}{
-		{"20200101-000000-1-abcdef", 2 * keepStreams, false, false},
-		{"20200101-000000-2-abcdef", 2 * keepStreams, true, true},
-		{"20200101-000000-3-abcdef", keepStreams / 2, false, true},
-		{"out.jsonl.gpurun", 2 * keepStreams, false, true},
-		{"notes", 2 * keepStreams, false, true},
+		{"20200101-000000-1-abcdef", 2 * keepStreams, false, false, false},
+		{"20200101-000000-2-abcdef", 2 * keepStreams, true, true, true},
+		{"20200101-000000-3-abcdef", keepStreams / 2, false, true, false},
+		{"20200101-000000-4-abcdef", keepStreams / 2, true, true, true},
+		{"20200101-000000-5-abcdef", keepKilled / 2, false, true, true},
+		{"out.jsonl.gpurun", 2 * keepStreams, false, true, true},
+		{"notes", 2 * keepStreams, false, true, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(dir, test.name)
-			if err := os.MkdirAll(filepath.Join(path, "logs"), 0o777); err != nil {
-				t.Fatal(err)
+			for _, name := range []string{"logs", "spool", "parts"} {
+				if err := os.MkdirAll(filepath.Join(path, name), 0o777); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if test.locked {
 				lock, err := takeLock(filepath.Join(path, "lock"))
@@ -42,6 +48,17 @@ func TestPruneStreams(t *testing.T) {
 			pruneStreams(dir, now)
 			if _, err := os.Stat(path); (err == nil) != test.stays {
 				t.Errorf("stays: %v", err)
+			}
+			if !test.stays {
+				return
+			}
+			// The age of one that was killed stays what it was, without its data.
+			info, err := os.Stat(path)
+			if err != nil || !test.locked && !info.ModTime().Equal(now.Add(-test.age)) {
+				t.Errorf("%v, modified %v", err, info.ModTime())
+			}
+			if _, err := os.Stat(filepath.Join(path, "spool")); (err == nil) != test.keepsData {
+				t.Errorf("keeps its data: %v", err)
 			}
 		})
 	}

@@ -66,6 +66,10 @@ type Report struct {
 	Folder string `json:"folder,omitempty"`
 	// Stop is why the job stopped early; nil if it did not.
 	Stop *fault.Error `json:"stop,omitempty"`
+	// Resume is what the same command does then; empty if the job did not stop early.
+	Resume Resumption `json:"resume,omitempty"`
+	// Unresumable is why, of a job that never resumes.
+	Unresumable string `json:"unresumable,omitempty"`
 }
 
 // WorkerReport is one slot's share.

@@ -77,9 +77,6 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	return e, nil
 }
 
-// resumable: a stream cannot be read, nor written, twice.
-func resumable(c Config) bool { return c.Input != "-" && !isStream(c.Output) }
-
 // finishEarlier ends a job that had only its files to name when it was killed.
 func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	defer e.close()

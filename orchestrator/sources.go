@@ -67,7 +67,7 @@ func (j *job) mixed(source wire.Source) *fault.Error {
 	if !resumable(j.config) {
 		advice = "start the job again"
 	}
-	return fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s; %s", source.Path, how, advice)
+	return fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s; %s", source.Path, how, advice).By(errAdvised)
 }
 
 // asTheyAre sums the modules of an earlier run again. One that is gone has no sum.

@@ -19,7 +19,7 @@ type JobState string
 // The states of a job.
 const (
 	Running     JobState = "running"
-	Interrupted JobState = "interrupted" // the same command goes on with it
+	Interrupted JobState = "interrupted" // the same command resumes it
 	Done        JobState = "finished"
 )
 
@@ -111,7 +111,7 @@ func committed(f *folder, m *manifest) (Report, error) {
 	r.In = max(m.Cut.Records, tally.Records)
 	r.Uncounted = m.Cut.Bytes > 0 && !state.Complete
 	if last, err := readReport(f.join(reportFile)); err == nil {
-		r.Stop, r.Workers = last.Stop, last.Workers
+		r.Stop, r.Workers, r.Resume = last.Stop, last.Workers, last.Resume
 	}
 	r.close(time.Now(), tally)
 	r.Rate = 0 // how long it computed is not known

@@ -13,7 +13,7 @@ var errMaxTime = errors.New("--max-time is over")
 // stopBy stops the job for the reason that its context ended by.
 func (j *job) stopBy(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), errMaxTime) {
-		j.halt(fault.New(fault.Stopped, "stopped after %s (--max-time); the same command goes on", j.config.MaxTime))
+		j.halt(fault.New(fault.Stopped, "stopped after %s (--max-time)", j.config.MaxTime))
 		return
 	}
 	j.stop()

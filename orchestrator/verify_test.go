@@ -177,7 +177,7 @@ func TestOutputRemovedMeanwhile(t *testing.T) {
 				c.Output, c.PartBytes = d.join("out")+"/", 300
 			}
 			_, _, err := disturbed(t, c, func() { _ = os.Remove(durableFiles(t, c)[0]) })
-			wantFault(t, err, fault.Storage, "was removed while the job ran", "the same command")
+			wantFault(t, err, fault.Storage, "was removed while the job ran")
 			mustRun(t, d, c)
 			got := ""
 			for _, path := range finishedFiles(c) {

@@ -17,14 +17,15 @@ import (
 // It is asked before a segment goes into the journal, so all that is in there is
 // of one input. A stream has none: nil is always unchanged.
 type inputWatch struct {
-	path  string
-	file  *os.File // held open: nobody else gets its inode number
-	was   os.FileInfo
-	tail  []byte                 // the last bytes
-	sums  func() chunk.InputSums // of what was scanned so far; nil if there are none
-	whole bool                   // the sums are of everything that the job reads
-	grown bool
-	told  map[string]bool
+	advice string // what to do when it was changed
+	path   string
+	file   *os.File // held open: nobody else gets its inode number
+	was    os.FileInfo
+	tail   []byte                 // the last bytes
+	sums   func() chunk.InputSums // of what was scanned so far; nil if there are none
+	whole  bool                   // the sums are of everything that the job reads
+	grown  bool
+	told   map[string]bool
 }
 
 // tailBytes is how much of the end must be the same for a longer file, of which there
@@ -32,7 +33,8 @@ type inputWatch struct {
 // same bytes there.
 const tailBytes = 4 << 10
 
-func watchInput(path string) (*inputWatch, error) {
+func watchInput(c Config) (*inputWatch, error) {
+	path := c.Input
 	if err := chunk.CheckRegular(path); err != nil {
 		return nil, err
 	}
@@ -40,7 +42,7 @@ func watchInput(path string) (*inputWatch, error) {
 	if err != nil {
 		return nil, fault.New(fault.Usage, "open input: %w", err)
 	}
-	w := &inputWatch{path: path, file: file, told: make(map[string]bool)}
+	w := &inputWatch{path: path, advice: changeAdvice(c), file: file, told: make(map[string]bool)}
 	if w.was, err = file.Stat(); err == nil {
 		w.tail, err = w.readTail()
 	}
@@ -134,11 +136,18 @@ func (w *inputWatch) tell(tell func(string), text string) {
 	}
 }
 
+// changeAdvice is what to do when the input of a job was changed.
+func changeAdvice(c Config) string {
+	if !resumable(c) {
+		return "run the job again"
+	}
+	return "--fresh starts over; the same command resumes the job if the input is put back as it was"
+}
+
 func (w *inputWatch) changed(now os.FileInfo) error {
 	describe := func(info os.FileInfo) string { return info.ModTime().UTC().Format(time.RFC3339Nano) }
-	return fault.New(fault.Conflict, "the input %s was changed while the job read it: it had %d bytes of %s, it has %d of %s; "+
-		"--fresh starts over; the same command resumes the job if the input is put back as it was",
-		w.path, w.was.Size(), describe(w.was), now.Size(), describe(now))
+	return fault.New(fault.Conflict, "the input %s was changed while the job read it: it had %d bytes of %s, it has %d of %s; %s",
+		w.path, w.was.Size(), describe(w.was), now.Size(), describe(now), w.advice)
 }
 
 func (w *inputWatch) close() {

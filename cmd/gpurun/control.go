@@ -36,9 +36,9 @@ var steerings = []steering{
 		do:   (*server.Client).Resume,
 	},
 	{
-		verb: "cancel", short: "Stop a running job; the same command goes on with it",
-		long: "Stop a running job as SIGTERM would: at the next batch border of each worker, with\neverything committed. A second cancel ends it at once.",
-		done: "%s stops at the next batch border of each worker; the same gpurun run goes on with it",
+		verb: "cancel", short: "Stop a running job; the same command resumes it",
+		long: "Stop a running job as SIGTERM would: at the next batch border of each worker, with\neverything committed. The same gpurun run resumes it, unless its input or output\nis a stream. A second cancel ends it at once.",
+		done: "%s stops at the next batch border of each worker, and reports whether the same gpurun run resumes it",
 		do:   (*server.Client).Cancel,
 	},
 }

@@ -29,9 +29,11 @@ const exitHelp = `Every gpurun command ends with one of these:
   7    stopped, and the same command resumes: disk full, something cannot be read
        or written, --halt, --max-time, a file of the kernel was edited meanwhile
   130  interrupted (SIGINT), and the same command resumes
+  141  whoever read the output closed it, as head does
   143  interrupted (SIGTERM, SIGHUP), and the same command resumes
 
-A job that reads a stream or writes to one cannot resume; gpurun says so.`
+A job that reads a stream or writes to one cannot resume: gpurun says so when it
+starts and when it stops.`
 
 // newExitCodes is a topic of help: a command that does nothing.
 func newExitCodes() *cobra.Command {
@@ -49,6 +51,15 @@ type stoppedBy struct {
 
 func (s *stoppedBy) Error() string { return s.err.Error() }
 func (s *stoppedBy) Unwrap() error { return s.err }
+
+// hinted is an error with what to do next.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (h *hinted) Error() string { return h.err.Error() + "; " + h.hint }
+func (h *hinted) Unwrap() error { return h.err }
 
 // usageError is a mistake in the command line itself.
 type usageError struct{ err error }
@@ -76,6 +87,8 @@ func exitCode(err error) int {
 		return 2
 	case errors.As(err, &child):
 		return int(child)
+	case closedPipe(err):
+		return 141 // as if by SIGPIPE, which is what shells know
 	case errors.As(err, &stopped) && stopped.signal == syscall.SIGINT:
 		return 130
 	case errors.As(err, &stopped):
@@ -98,10 +111,16 @@ func exitCode(err error) int {
 	return 1
 }
 
+// closedPipe reports whether a job ended because nobody reads its output any more: that is
+// no failure of anybody, and needs no message.
+func closedPipe(err error) bool {
+	return fault.KindOf(err) == fault.Storage && errors.Is(err, syscall.EPIPE)
+}
+
 // saidAll reports whether nothing is left to be said of how it ended.
 func saidAll(err error) bool {
 	var told *toldError
-	return err == nil || errors.Is(err, errSomeFailed) || errors.As(err, &told)
+	return err == nil || errors.Is(err, errSomeFailed) || errors.As(err, &told) || closedPipe(err)
 }
 
 // message is what the user reads; "" if everything was said.

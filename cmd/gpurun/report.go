@@ -51,7 +51,7 @@ func newReport() *cobra.Command {
 				fmt.Printf("running: %s\n", status.Holder)
 				progress.WriteCommitted(os.Stdout, status.Report)
 			case orchestrator.Interrupted:
-				fmt.Println("interrupted: the same command goes on with it")
+				fmt.Println(interrupted(status.Report))
 				progress.WriteCommitted(os.Stdout, status.Report)
 			default:
 				fmt.Println("finished")
@@ -64,4 +64,12 @@ func newReport() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	cmd.Flags().BoolVar(&verify, "verify", false, "read the output of a finished job and compare its checksums")
 	return cmd
+}
+
+// interrupted is what can be done about an interrupted job.
+func interrupted(r orchestrator.Report) string {
+	if r.Resume == orchestrator.ResumesAsAdvised {
+		return "interrupted" // how its last run ended says what to do
+	}
+	return "interrupted: the same command resumes it"
 }

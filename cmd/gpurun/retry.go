@@ -8,7 +8,7 @@ import (
 
 const retryHelp = `Run the failed records of a finished job again, and put the results in their
 place: in OUTPUT, and in the file that was given with --errors. The output
-changes at once, when all of it is done; interrupted, the same command goes on.
+changes at once, when all of it is done; interrupted, the same command resumes.
 
   gpurun retry out.jsonl
   gpurun retry out.jsonl -k ./fixed-kernel --timeout 30m

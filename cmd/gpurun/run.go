@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -37,8 +38,9 @@ JSON, or one that is too long is kept in its place with the member
   "_error": {"kind": …, "message": …, "step": …, "line": …}
 or sent to a file of its own with --errors.
 
-Interrupted by a signal, a crash, a reboot or a full disk, the same command goes
-on where it was; at most --checkpoint of each worker's work is done again.
+Interrupted by a signal, a crash, a reboot or a full disk, the same command resumes
+where it stopped; at most --checkpoint of each worker's work is done again. A job
+that reads a stream or writes to one cannot be resumed, and says so when it starts.
 
 -o out/ keeps the output in parts, out/part-00000.jsonl and so on, with a
 manifest.json that says what each holds. One behind the other they are the
@@ -82,7 +84,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.partBytes = chunk.DefaultPartBytes
 	flags.Var(&f.partBytes, "part-bytes", "a part of -o FOLDER/ ends with the first chunk by which it has so many bytes")
 	flags.BoolVar(&c.Force, "force", false, "replace an output that exists")
-	flags.BoolVar(&c.Fresh, "fresh", false, "start over, where the same command would go on with an interrupted job")
+	flags.BoolVar(&c.Fresh, "fresh", false, "start over, where the same command would resume an interrupted job")
 	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "go on with an interrupted job although these changed: kernel,config")
 	flags.StringVar(&c.WorkDir, "work-dir", "", "make the job folder in this `FOLDER`, instead of beside the output; one folder serves many outputs")
 	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder after success (exit status 0)")
@@ -98,9 +100,9 @@ func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
 	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "how much of each worker's work a kill may cost")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", orchestrator.DefaultDrainTimeout, "how long batches in flight may take once the job stops (signal, cancel, --max-time, --halt); longer ones are computed by the next run")
-	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after so long; the same command goes on (for schedulers' limits)")
-	flags.StringVar(&f.halt, "halt", "never", "stop when so many records failed: never, fail=100, fail=5%; the same command goes on")
-	flags.StringVar(&f.giveUp, "give-up", "stop", "when no device is left: stop (the same command goes on), or mark the rest as failed")
+	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after so long; the same command resumes (for schedulers' limits)")
+	flags.StringVar(&f.halt, "halt", "never", "stop when so many records failed: never, fail=100, fail=5%; the same command resumes")
+	flags.StringVar(&f.giveUp, "give-up", "stop", "when no device is left: stop (the same command resumes), or mark the rest as failed")
 	f.leaseFlags.register(flags)
 	flags.StringVar(&f.report, "report", "", "write the report as JSON to this `FILE`")
 	flags.StringVar(&f.events, "json-events", "", "write events as JSON lines to standard error, or to a `FILE` with =FILE")
@@ -177,6 +179,7 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	ctx, stops := listen(cmd.Context())
 	defer stops.stop()
 	config.Abort = stops.abort
+	config.Stdout = proc.Unsignaled(os.Stdout) // who closes the pipe ends the job in order
 	id, closeSocket := f.openSocket(&config, display, stops)
 	config.Claim = f.claimer(cmd, config, id).claim
 	report, err := do(ctx, config)
@@ -206,6 +209,9 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 		if writeErr := report.WriteFile(f.report); writeErr != nil && err == nil {
 			err = usagef("--report: %w", writeErr)
 		}
+	}
+	if next := progress.AfterStop(report); err != nil && next != "" {
+		err = &hinted{err: err, hint: next}
 	}
 	switch {
 	case err != nil && stops.got.Load() != nil:

@@ -224,7 +224,7 @@ func TestSteerJob(t *testing.T) {
 	if text := h.gpurun("cancel", "nightly.jsonl", "--json"); !strings.Contains(text, `"id": "`+job.Job.ID+`"`) {
 		t.Errorf("cancel: %s", text)
 	}
-	if exit := h.wait("nightly"); exit != 143 || !strings.Contains(h.said("nightly"), "paused: ") || !strings.Contains(h.said("nightly"), "the same command goes on") {
+	if exit := h.wait("nightly"); exit != 143 || !strings.Contains(h.said("nightly"), "paused: ") || !strings.Contains(h.said("nightly"), "the same command resumes") {
 		t.Errorf("exit status %d\n%s", exit, h.said("nightly"))
 	}
 	for _, verb := range []string{"pause", "resume", "cancel"} {

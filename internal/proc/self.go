@@ -28,15 +28,28 @@ func SurviveStopSignals() {
 	}
 }
 
-// SurviveClosedStderr makes os.Stderr a copy of descriptor 2 with another number. Go ends
-// the process by SIGPIPE when a write to descriptor 1 or 2 meets a closed pipe; on any
-// other, the write only fails. A job must not end because nobody reads its messages any
-// more, and standard output keeps the usual behavior.
-func SurviveClosedStderr() {
-	fd, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
-	if err == nil {
-		os.Stderr = os.NewFile(uintptr(fd), os.Stderr.Name())
+// SurviveClosedStderr lets this process carry on when a write to standard error meets a
+// closed pipe: a job must not end because nobody reads its messages any more.
+func SurviveClosedStderr() { os.Stderr = Unsignaled(os.Stderr) }
+
+// Unsignaled is a copy of a file with a descriptor above 2. Go ends the process by SIGPIPE
+// when a write to descriptor 1 or 2 meets a closed pipe; on any other, the write only
+// fails. If there can be no copy it is the file itself.
+func Unsignaled(file *os.File) *os.File {
+	raw, err := file.SyscallConn() // Fd would make it block, also for others who have it
+	if err != nil {
+		return file
 	}
+	duplicate := -1
+	err = raw.Control(func(fd uintptr) {
+		if n, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			duplicate = n
+		}
+	})
+	if err != nil || duplicate < 0 {
+		return file
+	}
+	return os.NewFile(uintptr(duplicate), file.Name())
 }
 
 // CloseOnExec marks descriptors that this process inherited, so that what it

@@ -195,9 +195,9 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	}
 	switch {
 	case r.Stop != nil && r.Uncounted:
-		fmt.Fprintf(w, "  stopped: more than %s not computed%s\n", plural(r.Pending, "record"), goOn(r))
+		fmt.Fprintf(w, "  stopped: more than %s not computed\n", plural(r.Pending, "record"))
 	case r.Stop != nil && r.Pending > 0:
-		fmt.Fprintf(w, "  stopped: %s not computed%s\n", plural(r.Pending, "record"), goOn(r))
+		fmt.Fprintf(w, "  stopped: %s not computed\n", plural(r.Pending, "record"))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
 		fmt.Fprintf(w, "  the failed records are in %s, more about each in %s\n", r.Errors, inFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0:
@@ -211,13 +211,22 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	}
 }
 
-// goOn is how to go on with a job that stopped; a stream cannot be read, nor written,
-// twice.
-func goOn(r orchestrator.Report) string {
-	if r.Input == "-" || r.Streamed {
-		return ""
+// AfterStop is what the same command does after the job has stopped; "" where the reason
+// of the stop says that itself.
+func AfterStop(r orchestrator.Report) string {
+	switch r.Resume {
+	case orchestrator.ResumesAtOnce:
+		return "the same command resumes"
+	case orchestrator.ResumesWhenFixed:
+		return "once that is fixed, the same command resumes"
+	case orchestrator.ResumesNever:
+		text := fmt.Sprintf("this job cannot be resumed: %s", r.Unresumable)
+		if !r.Streamed && r.OutputBytes > 0 {
+			text += fmt.Sprintf(" (what it computed is in %s)", inFolder(r, "output.partial"))
+		}
+		return text
 	}
-	return "; the same command goes on"
+	return ""
 }
 
 func folderOf(output string) string { return filepath.Clean(output) + ".gpurun" }

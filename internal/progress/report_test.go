@@ -136,3 +136,26 @@ func TestReportOfMore(t *testing.T) {
 		}
 	}
 }
+
+// What a job promises when it stops is what its report says, and nothing else.
+func TestAfterStop(t *testing.T) {
+	stream := orchestrator.Report{Resume: orchestrator.ResumesNever, Unresumable: "its input is a stream", Folder: "/data/out.jsonl.gpurun"}
+	partly := stream
+	partly.OutputBytes = 100
+	streamed := partly
+	streamed.Streamed = true
+	for want, report := range map[string]orchestrator.Report{
+		"":                         {Resume: orchestrator.ResumesAsAdvised},
+		"the same command resumes": {Resume: orchestrator.ResumesAtOnce},
+		"once that is fixed, the same command resumes":                                                                     {Resume: orchestrator.ResumesWhenFixed},
+		"this job cannot be resumed: its input is a stream":                                                                stream,
+		"this job cannot be resumed: its input is a stream (what it computed is in /data/out.jsonl.gpurun/output.partial)": partly,
+	} {
+		if got := AfterStop(report); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := AfterStop(streamed); strings.Contains(got, "partial") {
+		t.Errorf("%q", got)
+	}
+}

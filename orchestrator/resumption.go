@@ -1,0 +1,93 @@
+package orchestrator
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Resumption is what the same command does after a job has stopped.
+type Resumption string
+
+// What the same command does: messages promise nothing else.
+const (
+	// ResumesAtOnce: it resumes the job.
+	ResumesAtOnce Resumption = "at-once"
+	// ResumesWhenFixed: it resumes the job once the cause of the stop is removed: a full
+	// disk, a lost device.
+	ResumesWhenFixed Resumption = "when-fixed"
+	// ResumesAsAdvised: it is refused, or stops in the same way; the message of the stop
+	// says what to do.
+	ResumesAsAdvised Resumption = "as-advised"
+	// ResumesNever: it starts over. The input or the output is a stream, which cannot be
+	// read, or written, twice.
+	ResumesNever Resumption = "never"
+)
+
+// errAdvised marks a fault whose message says what must be done before the job can resume.
+var errAdvised = errors.New("the message says how to resume")
+
+// resumption is what the same command does after a job was stopped by err.
+func resumption(c Config, err error) Resumption {
+	switch {
+	case err == nil:
+		return ""
+	case !resumable(c):
+		return ResumesNever
+	case errors.Is(err, errAdvised):
+		return ResumesAsAdvised
+	}
+	switch fault.KindOf(err) {
+	case fault.Canceled, fault.Stopped:
+		return ResumesAtOnce
+	case fault.Storage, fault.NoDevice, fault.Device, fault.Worker:
+		return ResumesWhenFixed
+	}
+	return ResumesAsAdvised
+}
+
+// resumable: a stream cannot be read, nor written, twice.
+func resumable(c Config) bool { return unresumable(c) == "" }
+
+// unresumable is why a job cannot resume, "" if it can.
+func unresumable(c Config) string {
+	switch {
+	case c.Input == "-":
+		return "its input is a stream"
+	case isStream(c.Output):
+		return "its output is a stream"
+	}
+	return ""
+}
+
+// streamNote tells the user before the work that an interruption will cost all of it.
+func streamNote(c Config) []string {
+	why := unresumable(c)
+	if why == "" {
+		return []string{} // JSON has an empty list
+	}
+	return []string{"this job cannot be resumed if it is interrupted: " + why}
+}
+
+// discarded is what nobody can use of a job that cannot resume: copies of its input, and
+// results on their way to an output that is a stream.
+var discarded = []string{chunk.PartsDir, "spool", partials}
+
+const partials = "*.partial"
+
+// discard removes that. What was computed for an output that is a file stays in
+// output.partial, and the report says so.
+func (f *folder) discard(output string) {
+	for _, name := range discarded {
+		if name == partials && !isStream(output) {
+			continue
+		}
+		found, _ := filepath.Glob(f.join(name))
+		for _, path := range found {
+			_ = os.RemoveAll(path)
+		}
+	}
+}
