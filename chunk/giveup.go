@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
 const (
@@ -36,7 +35,6 @@ func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (_ Se
 	options.Chunk = c
 	part := NewPart(options)
 	var batch Batch
-	var info jsonline.Info
 	rest := c
 	for {
 		err := reader.Read(&batch, giveUpRecords, giveUpBytes)
@@ -49,7 +47,7 @@ func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (_ Se
 		}
 		for i := 0; err == nil && i < len(batch.Records); i++ {
 			record := batch.Records[i]
-			if errorMember.Scan(record.Data, &info) == nil && info.Object && info.Spans[0].Present() {
+			if mark := markOf(record.Data); mark != nil && string(mark) != "null" {
 				err = part.Pass(record)
 			} else {
 				err = part.Fail(record, e)

@@ -148,7 +148,8 @@ type Config struct {
 	// NoValidate trusts the input to be valid JSON, one value a line. A line that is
 	// not goes to the kernel as it is.
 	NoValidate bool
-	// Reprocess gives records that come in with an _error to the kernel too.
+	// Reprocess gives records that come in with an _error to the kernel too; those that
+	// succeed lose it.
 	Reprocess bool
 
 	// Timeout is how long a batch may take, the first one too. By default that follows

@@ -8,6 +8,10 @@ import (
 func TestSniffRecognizesOtherFormats(t *testing.T) {
 	for name, one := range map[string]struct{ head, format string }{
 		"gzip":               {"\x1f\x8b\x08\x00", "gzip-compressed"},
+		"UTF-16":             {"\xff\xfe{\x00}\x00\n\x00", "UTF-16 text"},
+		"UTF-16, big":        {"\xfe\xff\x00{\x00}\x00\n", "UTF-16 text"},
+		"UTF-16, no mark":    {"{\x00}\x00\n\x00", "UTF-16 text"},
+		"UTF-16, big, none":  {"\x00{\x00}\x00\n", "UTF-16 text"},
 		"parquet":            {"PAR1\x15\x04", "a Parquet file"},
 		"csv":                {"id,text\n1,a\n2,b\n", "a CSV file"},
 		"csv quoted":         {"id,text\n1,\"a, b\"\n2,b\n", "a CSV file"},
@@ -17,6 +21,7 @@ func TestSniffRecognizesOtherFormats(t *testing.T) {
 		"array, first glued": {"[{\"a\": 1},\n {\"a\": 2}]\n", "one JSON array"},
 		"pretty-printed":     {"{\n  \"a\": 1,\n  \"b\": 2\n}\n", "one document over several lines"},
 
+		"mark":                {"\ufeff{\"a\":1}\n", ""},
 		"lines":               {"{\"a\":1}\n{\"a\":2}\n{\"a\":3}\n", ""},
 		"arrays, one a line":  {"[1,2]\n[3,4]\n[5,6]\n", ""},
 		"numbers":             {"1\n2\n3\n", ""},

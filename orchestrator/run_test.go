@@ -81,12 +81,64 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-func TestReprocess(t *testing.T) {
-	d := newJobDir(t, `{"a":1,"_error":"old"}`+"\n")
-	config := d.config("test-shapes")
-	config.Reprocess = true
-	if report := mustRun(t, d, config); report.Succeeded != 1 {
-		t.Errorf("report: %+v", report)
+// A record that came in with a mark, and is computed all the same, loses it: it says
+// nothing of this job. One that the kernel makes is the kernel's.
+func TestReprocessTakesTheMarkOff(t *testing.T) {
+	t.Parallel()
+	in := `{"a":1,"_error":"old"}` + "\n" + `{"_error":{"kind":"oom"},"a":2}` + "\n" + `{ "_error" : "old" }` + "\n" + `{"a":3}` + "\n"
+	for kernel, want := range map[string]string{
+		"echo": `{"a":1}` + "\n" + `{"a":2}` + "\n" + `{}` + "\n" + `{"a":3}` + "\n",
+		`exec:sed 's/}$/,"b":1}/; s/{ *,/{/'`: `{"a":1,"b":1}` + "\n" + `{"a":2,"b":1}` + "\n" + `{"b":1}` + "\n" + `{"a":3,"b":1}` + "\n",
+	} {
+		d := newJobDir(t, in)
+		config := d.config(kernel)
+		config.Reprocess = true
+		if report := mustRun(t, d, config); report.Succeeded != 4 || d.read("out.jsonl") != want {
+			t.Errorf("%s: %+v\n%s", kernel, report, d.read("out.jsonl"))
+		}
+	}
+}
+
+// An _error that is null says that there is none, in a record that comes in as in one
+// that the kernel makes; any other rejects the record, by that message.
+func TestErrorMemberDecides(t *testing.T) {
+	t.Parallel()
+	const step = `sed 's/"say":/"_error":/'`
+	in := `{"id":0,"_error":null}
+{"id":1,"say":null}
+{"id":2,"say":"bad"}
+{"id":3,"say":{"message":"worse","code":7}}
+{"id":4,"say":{"code":7}}
+{"id":5,"say":""}
+{"id":6,"_error":"old"}
+`
+	failed := func(id int, say, message, step string) string {
+		return fmt.Sprintf(`{"id":%d,"say":%s,"_error":{"kind":"record","message":%q,"step":%q,"line":%d}}`, id, say, message, step, id+1) + "\n"
+	}
+	for name, one := range map[string]struct{ kernel, step string }{
+		"lines":  {"exec:" + step, "exec:" + step},
+		"chain":  {"exec:" + step + " → echo", "exec:" + step},
+		"second": {"echo → exec:" + step, "exec:" + step},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, in)
+			c := d.config(one.kernel)
+			c.BatchSize = 3
+			report := mustRun(t, d, c)
+			want := `{"id":0,"_error":null}` + "\n" + `{"id":1,"_error":null}` + "\n" +
+				failed(2, `"bad"`, "bad", one.step) +
+				failed(3, `{"message":"worse","code":7}`, "worse", one.step) +
+				failed(4, `{"code":7}`, `{"code":7}`, one.step) +
+				failed(5, `""`, "the kernel returned an _error without a message", one.step) +
+				`{"id":6,"_error":"old"}` + "\n"
+			if diff := cmp.Diff(want, d.read("out.jsonl")); diff != "" {
+				t.Error(diff)
+			}
+			if report.Succeeded != 2 || report.Failed != 5 {
+				t.Errorf("%+v", report)
+			}
+		})
 	}
 }
 
@@ -108,10 +160,10 @@ func TestShapes(t *testing.T) {
 	want := `{"one":1}
 {"two":2}
 {"do":"same"}
-{"do":"column" ,"vector":[0.5,3],"name":"n\"d","n":0}
-{"vector":[0.5,4],"do":"x","name":"n\"e","n":0}
-{"vector":[0.5,5],"name":"n\"f","n":0}
-{"n":1,"n":0,"vector":[0.5,6],"name":"n\"g"}
+{"do":"column" ,"vector":[0.5,3.0],"name":"n\"d","n":0}
+{"vector":[0.5,4.0],"do":"x","name":"n\"e","n":0}
+{"vector":[0.5,5.0],"name":"n\"f","n":0}
+{"n":1,"n":0,"vector":[0.5,6.0],"name":"n\"g"}
 {"_raw":"[1]","_error":{"kind":"record","message":"the record is no JSON object: the kernel's column \"vector\" has no place in it","step":"test-shapes","line":8}}
 `
 	if diff := cmp.Diff(want, d.read("out.jsonl")); diff != "" {
@@ -128,7 +180,7 @@ func TestKeep(t *testing.T) {
 	config.GPUs, config.Keep = "cpu:1", []string{"id", "url"}
 	mustRun(t, d, config)
 	want := `{"id":1}
-{"id":2,"vector":[0.5,1],"name":"n\"b","n":0}
+{"id":2,"vector":[0.5,1.0],"name":"n\"b","n":0}
 `
 	if got := d.read("out.jsonl"); !strings.HasPrefix(got, want) {
 		t.Errorf("got %s", got)

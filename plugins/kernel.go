@@ -163,7 +163,8 @@ func reclassify(kind fault.Kind, err error) error {
 }
 
 // Batch is some records, in input order. A record is the bytes of one line,
-// without its end: a valid JSON value, not necessarily an object.
+// without its end: a valid JSON value, not necessarily an object. (With --no-validate
+// the user vouches for that.)
 type Batch struct {
 	records [][]byte
 	// inputs are those of Info whose place is known: spans holds start and length

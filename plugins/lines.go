@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -19,16 +20,36 @@ func ResultLines(record []byte, results *Results, i int) ([][]byte, error) {
 			if !jsonline.Valid(line) {
 				return nil, fmt.Errorf("kernel returned invalid JSON")
 			}
+			if err := rejects(line, record); err != nil {
+				return nil, err
+			}
 		}
 		return result.Lines, nil
 	case Columns:
 		line, err := splice(record, results.ColumnList(), i)
+		if err == nil {
+			err = rejects(line, record)
+		}
 		return [][]byte{line}, err
 	case Failed:
 		return nil, fmt.Errorf("%s", result.Message)
 	}
 	return nil, nil
 }
+
+// rejects is why a kernel rejects a record with a line that it made of it. An error that
+// the record came with is none of the kernel's.
+func rejects(line, record []byte) error {
+	if !bytes.Contains(line, markText) {
+		return nil
+	}
+	if value := Reported(line); value != nil && !bytes.Equal(value, Reported(record)) {
+		return fmt.Errorf("%s", ReportedMessage(value))
+	}
+	return nil
+}
+
+var markText = []byte(`"` + ErrorMember + `"`)
 
 // splice returns a record with the values of columns in it.
 func splice(record []byte, columns []Column, i int) ([]byte, error) {

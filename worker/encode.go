@@ -3,8 +3,10 @@ package worker
 import (
 	"bytes"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -13,6 +15,8 @@ import (
 type encoder struct {
 	keep     *jsonline.Wanted // nil: all members are kept
 	nanFails bool             // --nan error
+	// reprocess: records that came in with a mark are computed, too.
+	reprocess bool
 	nulls    int64            // numbers that became null, since JSON does not have them
 	keepSet  map[string]bool
 	buffer   []byte
@@ -28,12 +32,12 @@ type encoder struct {
 	seen    *columnNames // hears of their names
 }
 
-func newEncoder(keep []string, nanFails bool, seen *columnNames) *encoder {
-	e := &encoder{nanFails: nanFails, seen: seen}
-	if len(keep) > 0 {
-		e.keep = jsonline.Want(keep...)
-		e.keepSet = make(map[string]bool, len(keep))
-		for _, name := range keep {
+func newEncoder(options wire.Records, seen *columnNames) *encoder {
+	e := &encoder{nanFails: options.NaNFails, reprocess: options.Reprocess, seen: seen}
+	if len(options.Keep) > 0 {
+		e.keep = jsonline.Want(options.Keep...)
+		e.keepSet = make(map[string]bool, len(options.Keep))
+		for _, name := range options.Keep {
 			e.keepSet[name] = true
 		}
 	}
@@ -60,12 +64,14 @@ func (e *encoder) encode(from source, results *plugins.Results, i int) ([]byte, 
 
 // append appends the record's lines to the buffer; with a fault, nothing.
 func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Error {
-	start, record := len(e.buffer), from.record
+	start := len(e.buffer)
+	old := e.takeMark(&from)
+	record := from.record
 	var refusal *fault.Error
 	switch result := results.At(i); result.Verdict {
 	case plugins.Lines:
 		for _, line := range result.Lines {
-			if refusal = e.line(record, line); refusal != nil {
+			if refusal = e.line(record, line, old); refusal != nil {
 				break
 			}
 		}
@@ -80,6 +86,30 @@ func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Er
 	return refusal
 }
 
+// takeMark takes the mark off a record that came in with one and was computed all the
+// same, and returns it: it says nothing of this job.
+func (e *encoder) takeMark(from *source) (mark []byte) {
+	if !e.reprocess || !bytes.Contains(from.record, markText) {
+		return nil
+	}
+	if mark = plugins.Reported(from.record); mark != nil {
+		from.record, from.places = unmarked(from.record), nil
+	}
+	return mark
+}
+
+// unmarked is a line without its mark.
+func unmarked(line []byte) []byte {
+	var info jsonline.Info
+	for markMember.Scan(line, &info) == nil && info.Object && info.Spans[0].Present() { // a key may be there twice
+		line = jsonline.Without(nil, line, info.Spans[0])
+	}
+	return line
+}
+
+// markMember finds the mark in a line, and nothing else.
+var markMember = jsonline.Want(chunk.ErrorMember)
+
 func (e *encoder) unchanged(record []byte) {
 	if e.keep != nil && e.keep.Scan(record, &e.info) == nil && e.info.Object {
 		e.buffer = jsonline.Keep(e.buffer, record, &e.info)
@@ -89,14 +119,21 @@ func (e *encoder) unchanged(record []byte) {
 	e.buffer = append(e.buffer, '\n')
 }
 
-// line appends a line that the kernel made of the record.
-func (e *encoder) line(record, line []byte) *fault.Error {
+// line appends a line that the kernel made of the record, which had an old mark.
+func (e *encoder) line(record, line, old []byte) *fault.Error {
 	if bytes.Equal(line, record) {
 		e.unchanged(record)
 		return nil
 	}
-	if err := (*jsonline.Wanted)(nil).Scan(line, &e.info); err != nil {
+	if err := markMember.Scan(line, &e.info); err != nil {
 		return fault.New(fault.Record, "kernel returned invalid JSON: %w", err)
+	}
+	if at := e.info.Spans[0]; e.info.Object && isMark(line, at) {
+		value := line[at.ValueStart:at.ValueEnd]
+		if !bytes.Equal(value, old) {
+			return fault.New(fault.Record, "%s", plugins.ReportedMessage(value))
+		}
+		return e.line(record, unmarked(line), nil) // the kernel has left it there
 	}
 	if bytes.IndexByte(line, '\n') >= 0 {
 		return fault.New(fault.Record, "kernel returned one line with a line break in it")
@@ -148,6 +185,9 @@ func (e *encoder) splice(from source, results *plugins.Results, i int) *fault.Er
 		}
 		if !e.columns[c].Trusted() && (!jsonline.Valid(value) || bytes.IndexByte(value, '\n') >= 0) {
 			return fault.New(fault.Record, "kernel returned invalid JSON in column %q", e.columns[c].Name)
+		}
+		if e.columns[c].Name == chunk.ErrorMember && string(value) != "null" {
+			return fault.New(fault.Record, "%s", plugins.ReportedMessage(value))
 		}
 	}
 	record, place := from.record, from.places.of(from.i, e.names)

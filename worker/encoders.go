@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -32,10 +33,10 @@ type encoded struct {
 	refused map[int]*fault.Error
 }
 
-func newEncoders(keep []string, nanFails bool, threads int, seen *columnNames) *encoders {
+func newEncoders(options wire.Records, threads int, seen *columnNames) *encoders {
 	e := &encoders{all: make([]*encoder, min(max(threads, 1), maxEncoders))}
 	for i := range e.all {
-		e.all[i] = newEncoder(keep, nanFails, seen)
+		e.all[i] = newEncoder(options, seen)
 	}
 	return e
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -53,7 +54,7 @@ func TestEncodersAgree(t *testing.T) {
 			if err := job.results.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			several, one := newEncoders(nil, false, 4, nil), newEncoders(nil, false, 1, nil)
+			several, one := newEncoders(wire.Records{}, 4, nil), newEncoders(wire.Records{}, 1, nil)
 			several.begin(job)
 			one.begin(job)
 			if len(several.ready) == 0 || len(one.ready) > 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -58,7 +59,7 @@ func TestPlacesAgree(t *testing.T) {
 }
 
 func encodedLines(job *work, seen *columnNames) (lines []string) {
-	e := newEncoders(nil, false, 1, seen)
+	e := newEncoders(wire.Records{}, 1, seen)
 	e.begin(job)
 	for i, record := range job.records {
 		line, refusal := e.encode(record, i, job.verdict(i))

@@ -167,10 +167,15 @@ func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Er
 	if err := b.check.Scan(record.Data, info); err != nil {
 		return fault.New(fault.Record, "not valid JSON: %w", err)
 	}
-	if !b.options.Reprocess && info.Object && info.Spans[0].Present() {
+	if !b.options.Reprocess && info.Object && isMark(record.Data, info.Spans[0]) {
 		return fault.New(fault.Upstream, "the record came in with an _error")
 	}
 	return nil
+}
+
+// isMark reports whether a member marks the record as failed: null does not.
+func isMark(line []byte, at jsonline.Span) bool {
+	return at.Present() && string(line[at.ValueStart:at.ValueEnd]) != "null"
 }
 
 // markText is what a record that came in with a mark has in it.

@@ -44,12 +44,12 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		verbatim: len(w.setup.Records.Keep) == 0 && !w.setup.Records.Framed,
+		verbatim: len(w.setup.Records.Keep) == 0 && !w.setup.Records.Framed && !w.setup.Records.Reprocess,
 		jobs:     make(chan *work, ahead), idle: make(chan *encoders, 2), encoded: make(chan encodedJob),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
-		p.idle <- newEncoders(w.setup.Records.Keep, w.setup.Records.NaNFails, w.setup.Device.Threads, &w.columns)
+		p.idle <- newEncoders(w.setup.Records, w.setup.Device.Threads, &w.columns)
 	}
 	go p.encode()
 	go p.run()

@@ -85,7 +85,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.Int64Var(&c.Offset, "offset", 0, "pass over so many records first")
 	flags.StringSliceVar(&c.Keep, "keep", nil, "keep only these members of the input records, beside the kernel's own: id,url")
 	flags.BoolVar(&c.NoValidate, "no-validate", false, "trust the input to be valid JSON instead of checking each line; saves about 0.2 s of CPU a GB")
-	flags.BoolVar(&c.Reprocess, "reprocess", false, "give records that come in with an \"_error\" to the kernel too, instead of passing them on")
+	flags.BoolVar(&c.Reprocess, "reprocess", false, "compute records that come in with an \"_error\" too, and take it off, instead of passing them on")
 }
 
 // minCheckpoint: with shorter ones a job would do little else.

@@ -1,5 +1,7 @@
 package jsonline
 
+import "bytes"
+
 // Member is a name and its value.
 type Member struct {
 	Name  string
@@ -40,6 +42,22 @@ func Splice(dst, line []byte, info *Info, members []Member) []byte {
 	}
 	return append(dst, line[info.Close:]...)
 }
+
+// Without appends line to dst without a member of the object that it is. span must come
+// from a Scan of this very line.
+func Without(dst, line []byte, span Span) []byte {
+	before, behind := bytes.TrimRight(line[:span.KeyStart], white), bytes.TrimLeft(line[span.ValueEnd:], white)
+	if shorter, ok := bytes.CutSuffix(before, comma); ok {
+		before = shorter
+	} else {
+		behind = bytes.TrimPrefix(behind, comma)
+	}
+	return append(append(dst, before...), behind...)
+}
+
+const white = " \t\r\n"
+
+var comma = []byte(",")
 
 // Keep appends to dst an object with only the wanted members of line, as far
 // as it has them, in the line's own order: {"id":1,"url":"x"}. Each is copied

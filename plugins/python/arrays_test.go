@@ -108,20 +108,20 @@ func TestTorch(t *testing.T) {
 		body string
 		want []string
 	}{
-		"float32":        {`return {"x": torch.tensor([0.1, 2])}`, []string{"x=0.1", "x=2"}},
-		"bfloat16":       {`return {"x": torch.tensor([[0.5, 1], [2, 3]], dtype=torch.bfloat16)}`, []string{"x=[0.5,1]", "x=[2,3]"}},
-		"float16":        {`return {"x": torch.tensor([0.5, 2], dtype=torch.float16)}`, []string{"x=0.5", "x=2"}},
-		"float64":        {`return {"x": torch.tensor([0.1, 2], dtype=torch.float64)}`, []string{"x=0.1", "x=2"}},
+		"float32":        {`return {"x": torch.tensor([0.1, 2])}`, []string{"x=0.1", "x=2.0"}},
+		"bfloat16":       {`return {"x": torch.tensor([[0.5, 1], [2, 3]], dtype=torch.bfloat16)}`, []string{"x=[0.5,1.0]", "x=[2.0,3.0]"}},
+		"float16":        {`return {"x": torch.tensor([0.5, 2], dtype=torch.float16)}`, []string{"x=0.5", "x=2.0"}},
+		"float64":        {`return {"x": torch.tensor([0.1, 2], dtype=torch.float64)}`, []string{"x=0.1", "x=2.0"}},
 		"int8":           {`return {"x": torch.tensor([-1, 2], dtype=torch.int8)}`, []string{"x=-1", "x=2"}},
 		"bool":           {`return {"x": torch.tensor([True, False])}`, []string{"x=true", "x=false"}},
 		"not contiguous": {`return {"x": torch.arange(6).reshape(3, 2).T}`, []string{"x=[0,2,4]", "x=[1,3,5]"}},
-		"with gradient":  {`return {"x": torch.ones(2, requires_grad=True) * 2}`, []string{"x=2", "x=2"}},
-		"rows":           {`return {"x": [torch.zeros(2), torch.ones(2)]}`, []string{"x=[0,0]", "x=[1,1]"}},
+		"with gradient":  {`return {"x": torch.ones(2, requires_grad=True) * 2}`, []string{"x=2.0", "x=2.0"}},
+		"rows":           {`return {"x": [torch.zeros(2), torch.ones(2)]}`, []string{"x=[0.0,0.0]", "x=[1.0,1.0]"}},
 		"large uint64":   {`return {"x": torch.tensor([1, 2**64 - 1], dtype=torch.uint64)}`, []string{"x=1", "x=18446744073709551615"}},
-		"negative view":  {`return {"x": torch.imag(torch.tensor([1 + 2j, 3 + 4j]).conj())}`, []string{"x=-2", "x=-4"}},
-		"one negative":   {`return {"x": torch._neg_view(torch.tensor([1.0, 2.0]))}`, []string{"x=-1", "x=-2"}},
-		"sparse":         {`return {"x": torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse()}`, []string{"x=[0,1]", "x=[2,0]"}},
-		"quantized":      {`return {"x": torch.quantize_per_tensor(torch.tensor([0.5, 1.0]), 0.5, 0, torch.qint8)}`, []string{"x=0.5", "x=1"}},
+		"negative view":  {`return {"x": torch.imag(torch.tensor([1 + 2j, 3 + 4j]).conj())}`, []string{"x=-2.0", "x=-4.0"}},
+		"one negative":   {`return {"x": torch._neg_view(torch.tensor([1.0, 2.0]))}`, []string{"x=-1.0", "x=-2.0"}},
+		"sparse":         {`return {"x": torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse()}`, []string{"x=[0.0,1.0]", "x=[2.0,0.0]"}},
+		"quantized":      {`return {"x": torch.quantize_per_tensor(torch.tensor([0.5, 1.0]), 0.5, 0, torch.qint8)}`, []string{"x=0.5", "x=1.0"}},
 		"input":          {`return {"x": batch["v"] * 2}`, []string{"x=[2,4]", "x=[6,8]"}},
 	}
 	bodies := make(map[string]string)

@@ -8,7 +8,7 @@ import collections.abc
 
 from gpurun_runner.batch import Batch, Record
 from gpurun_runner.columns import listed
-from gpurun_runner.failure import ResultError, first_line, kind_of, plural
+from gpurun_runner.failure import ERROR, ResultError, first_line, kind_of, plural, reported
 from gpurun_runner.reply import Reply, check_names
 
 
@@ -55,6 +55,9 @@ def add_columns(task, result, following):
         if len(values) != count:
             raise ResultError("process returned %s in column %r for %s" % (plural(len(values), "value"), name, plural(count, "record")))
         added[name] = values
+    for i, value in enumerate(added.pop(ERROR, ())):
+        if value is not None:
+            failed.setdefault(i, reported(value))
     batch = task.batch
     task.batch = Batch(batch._source, following, batch._rows, {**batch._extra, **added}, batch._items)
     if failed:
@@ -65,7 +68,7 @@ def add_columns(task, result, following):
 def replace(task, results, following):
     """Go on with what the records became. Where nobody changed any, they stay as they
     came, with the columns that were added to them."""
-    failed = {i: first_line(result) for i, result in enumerate(results) if isinstance(result, BaseException)}
+    failed = {i: message for i, message in enumerate(map(rejection, results)) if message is not None}
     if failed:
         rows = task.batch._all_rows()
         dead = {rows[i] for i in failed}
@@ -80,6 +83,18 @@ def replace(task, results, following):
     if all(isinstance(item, Record) and not item.touched() and item.stands_in(batch._source, rows, i) for i, item in enumerate(items)):
         return Batch(batch._source, following, batch._rows, batch._extra, batch._items)
     return Batch(batch._source, following, batch._rows, None, [as_item(item, batch._source) for item in items])
+
+
+def rejection(result):
+    """Why the kernel rejects a record, None if it does not."""
+    if isinstance(result, BaseException):
+        return first_line(result)
+    for line in lines_of(result):
+        if isinstance(line, Record) and not line.touched():
+            continue  # what it came with is none of the kernel's
+        if isinstance(line, collections.abc.Mapping) and line.get(ERROR) is not None:
+            return reported(line[ERROR])
+    return None
 
 
 def lines_of(result):

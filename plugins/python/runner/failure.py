@@ -5,6 +5,18 @@ import os
 OURS = "<gpurun "  # what the names of these files begin with
 
 
+ERROR = "_error"  # the member of a result that rejects its record
+
+
+def reported(value):
+    """What a kernel says with the value of that member."""
+    import json
+    if isinstance(value, dict):
+        value = value.get("message", value)
+    text = value if isinstance(value, str) else json.dumps(value, default=repr, ensure_ascii=False)
+    return text or "the kernel returned an _error without a message"
+
+
 class ResultError(Exception):
     """What process returned cannot be used."""
 
