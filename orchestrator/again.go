@@ -40,6 +40,7 @@ func (r *retry) restoreKernel(c *Config) error {
 	was, start := r.manifest.Fingerprint.Kernel, r.manifest.Launch
 	c.Kernel = was.Name
 	setDefault(&c.ExecMode, was.Mode)
+	setDefault(&c.ExecID, was.ID)
 	setDefault(&c.Dir, start.Dir)
 	setDefault(&c.Python, start.Python)
 	setDefault(&c.pluginPath, start.PluginPath)

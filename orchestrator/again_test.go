@@ -36,7 +36,7 @@ var roles = map[string]role{
 	"Output": output, "PartBytes": output, "Stdout": output, "Errors": output, "WorkDir": output, "Clean": output,
 	"Force": resuming, "Fresh": resuming, "AcceptChanges": resuming,
 
-	"Kernel": restored, "KernelConfig": restored, "ExecMode": restored, "Python": restored, "Dir": restored,
+	"Kernel": restored, "KernelConfig": restored, "ExecMode": restored, "ExecID": restored, "Python": restored, "Dir": restored,
 	"pluginPath": restored, "NaN": restored, "MaxRecordBytes": restored, "Keep": restored, "NoValidate": restored,
 	"Reprocess": forced, "framed": forced,
 
@@ -61,7 +61,7 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	}
 	job := Config{
 		Input: in, Output: filepath.Join(dir, "out.jsonl"),
-		Kernel: "embed.py", KernelConfig: []byte(`4711`), ExecMode: "batch", Python: "/opt/python", Dir: dir,
+		Kernel: "embed.py", KernelConfig: []byte(`4711`), ExecMode: "batch", ExecID: "id", Python: "/opt/python", Dir: dir,
 		pluginPath: "/opt/plugins", NaN: NaNError, MaxRecordBytes: 4711, Keep: []string{"id"}, NoValidate: true,
 	}
 	print, err := takeFingerprint(job, nil)

@@ -84,6 +84,9 @@ type Config struct {
 	// ExecMode is how an exec: kernel runs its program: stream, batch or
 	// per-record.
 	ExecMode string
+	// ExecID is a member of each record that an exec: kernel's program repeats in
+	// its answer, so that every line is known to answer its record; empty: none.
+	ExecID string
 	// Python is the interpreter of kernels that are files of Python; default that
 	// of the active environment, else python3.
 	Python string

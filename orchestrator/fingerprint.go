@@ -39,6 +39,8 @@ type inputPrint struct {
 type kernelPrint struct {
 	Name string `json:"name"`
 	Mode string `json:"mode,omitempty"`
+	// ID is Config.ExecID, for a retry. The output does not depend on it.
+	ID string `json:"id,omitempty"`
 	// Files are the kernel's own: its program, its scripts.
 	Files []filePrint `json:"files,omitempty"`
 	// Modules are what it has loaded beside them, as far as the job has come. They are
@@ -70,7 +72,7 @@ func (i *inputPrint) note(info os.FileInfo) {
 func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
 		Input:  inputPrint{Path: c.Input, Offset: c.Offset, Limit: c.Limit},
-		Kernel: kernelPrint{Name: c.Kernel, Mode: c.ExecMode},
+		Kernel: kernelPrint{Name: c.Kernel, Mode: c.ExecMode, ID: c.ExecID},
 		Output: outputPrint{
 			Parts: keepsParts(c.Output), Keep: c.Keep,
 			Reprocess: c.Reprocess, Unchecked: c.NoValidate, MaxRecord: c.MaxRecordBytes, NaN: c.NaN,

@@ -309,7 +309,7 @@ func unusable(err error) error {
 func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
 		Proven: p.proven(),
-		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode,
+		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode, ExecID: p.config.ExecID,
 		Python: wire.Python{Interpreter: p.config.Python, IOWorkers: p.config.IOWorkers, NaN: p.config.NaN},
 		Dir:    p.config.Dir, PluginPath: p.config.pluginPath, SocketDir: socketDir,
 		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.LogLevel,

@@ -29,7 +29,7 @@ func TestResolvePython(t *testing.T) {
 		"other.py":                     filepath.Join(installed, "other.py"),
 		filepath.Join(dir, "embed.py"): filepath.Join(dir, "embed.py"),
 	} {
-		named, err := resolver.Resolve(name, Config(` {"a":1} `), "")
+		named, err := resolver.Resolve(name, Config(` {"a":1} `))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestResolvePython(t *testing.T) {
 	}
 	for name, want := range map[string]string{"nope.py": "nope.py: no such file", "./other.py": "no such file", "folder.py": "is a folder",
 		"embd.py": "did you mean embed.py?", "./enbed.py": "did you mean ./embed.py?", filepath.Join(dir, "embe.py"): "did you mean " + filepath.Join(dir, "embed.py")} {
-		if _, err := resolver.Resolve(name, nil, ""); fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {
+		if _, err := resolver.Resolve(name, nil); fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -30,6 +30,8 @@ type Resolver struct {
 	Dir string
 	// Python is for kernels whose name ends in .py.
 	Python PythonOptions
+	// Exec is for kernels whose name begins with exec:.
+	Exec ExecOptions
 }
 
 // Named is a resolved kernel.
@@ -56,9 +58,22 @@ type ExecConfig struct {
 	Command string `json:"command"`
 	// Mode is stream (default), batch or per-record.
 	Mode string `json:"mode,omitempty"`
+	// ID is a member of each record that the program repeats in its answer; empty:
+	// none.
+	ID string `json:"id,omitempty"`
+	// MaxLine is how many bytes a line of the program may have; 0 means no limit.
+	MaxLine int64 `json:"max_line,omitempty"`
 	// Config is the user's own configuration; the program finds it in
 	// $GPURUN_KERNEL_CONFIG.
 	Config json.RawMessage `json:"config,omitempty"`
+}
+
+// ExecOptions are for kernels that are programs (exec:COMMAND); ExecConfig explains
+// the members.
+type ExecOptions struct {
+	Mode    string
+	ID      string
+	MaxLine int64
 }
 
 // Resolve finds the kernel called name:
@@ -71,16 +86,16 @@ type ExecConfig struct {
 //	a.py → b              the one behind the other, each by one of these names
 //
 // What is not found is a fault of kind Incompatible that says what there is.
-func (r Resolver) Resolve(name string, config Config, execMode string) (Named, error) {
+func (r Resolver) Resolve(name string, config Config) (Named, error) {
 	command, isExec := strings.CutPrefix(name, "exec:")
-	if !isExec && execMode != "" && !strings.Contains(name, StepSeparator) {
-		return Named{}, fault.New(fault.Usage, "--exec-mode is for exec: kernels; %q is none", name)
+	if err := r.checkExec(name); err != nil {
+		return Named{}, err
 	}
 	switch {
 	case strings.Contains(name, StepSeparator):
-		return r.resolveSteps(strings.Split(name, StepSeparator), config, execMode)
+		return r.resolveSteps(strings.Split(name, StepSeparator), config)
 	case isExec:
-		return r.resolveExec(command, config, execMode)
+		return r.resolveExec(command, config)
 	case name == "":
 		return Named{}, fault.New(fault.Usage, "no kernel: name one with -k (there %s)", r.available())
 	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
@@ -101,6 +116,23 @@ func (r Resolver) Resolve(name string, config Config, execMode string) (Named, e
 	return Named{}, r.unknown(name)
 }
 
+// checkExec refuses options for programs if the kernel is none, nor has one among its
+// steps.
+func (r Resolver) checkExec(name string) error {
+	for _, step := range strings.Split(name, StepSeparator) {
+		if strings.HasPrefix(step, "exec:") {
+			return nil
+		}
+	}
+	switch {
+	case r.Exec.Mode != "":
+		return fault.New(fault.Usage, "--exec-mode is for exec: kernels; %q is none", name)
+	case r.Exec.ID != "":
+		return fault.New(fault.Usage, "--exec-id is for exec: kernels; %q is none", name)
+	}
+	return nil
+}
+
 // searchDirs are the folders of the search path; relative ones start, as
 // everywhere, in the user's.
 func (r Resolver) searchDirs() []string {
@@ -117,14 +149,17 @@ func (r Resolver) searchDirs() []string {
 	return dirs
 }
 
-func (r Resolver) resolveExec(command string, config Config, mode string) (Named, error) {
+func (r Resolver) resolveExec(command string, config Config) (Named, error) {
 	if strings.TrimSpace(command) == "" {
 		return Named{}, fault.New(fault.Usage, "exec: names no program; write -k 'exec:./program --flag'")
 	}
 	if !slices.Contains(r.Builtins, "exec") {
 		return Named{}, fault.New(fault.Incompatible, "this program has no exec kernel built in (there %s)", r.available())
 	}
-	encoded, err := json.Marshal(ExecConfig{Command: command, Mode: mode, Config: json.RawMessage(bytes.TrimSpace(config))})
+	encoded, err := json.Marshal(ExecConfig{
+		Command: command, Mode: r.Exec.Mode, ID: r.Exec.ID, MaxLine: r.Exec.MaxLine,
+		Config: json.RawMessage(bytes.TrimSpace(config)),
+	})
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}

@@ -63,7 +63,7 @@ func TestResolve(t *testing.T) {
 	}
 	for _, test := range found {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := resolver.Resolve(test.name, Config(`{"a":1}`), "")
+			got, err := resolver.Resolve(test.name, Config(`{"a":1}`))
 			if err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -94,7 +94,9 @@ func TestResolve(t *testing.T) {
 	}
 	for _, test := range notFound {
 		t.Run("no "+test.name, func(t *testing.T) {
-			_, err := resolver.Resolve(test.name, nil, test.mode)
+			resolver := resolver
+			resolver.Exec.Mode = test.mode
+			_, err := resolver.Resolve(test.name, nil)
 			if fault.KindOf(err) != test.kind {
 				t.Fatalf("kind %s: %v", fault.KindOf(err), err)
 			}
@@ -117,7 +119,8 @@ func TestResolveExec(t *testing.T) {
 		{"  \n", "", ExecConfig{Command: "./score --fast | tee 'a b'"}},
 		{`{"x":[1]}`, "batch", ExecConfig{Command: "./score --fast | tee 'a b'", Mode: "batch", Config: json.RawMessage(`{"x":[1]}`)}},
 	} {
-		named, err := resolver.Resolve("exec:./score --fast | tee 'a b'", Config(test.config), test.mode)
+		resolver.Exec.Mode = test.mode
+		named, err := resolver.Resolve("exec:./score --fast | tee 'a b'", Config(test.config))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,10 +132,21 @@ func TestResolveExec(t *testing.T) {
 			t.Errorf("%+v", named)
 		}
 	}
-	if _, err := resolver.Resolve("exec:cat", Config(`{`), ""); fault.KindOf(err) != fault.Usage {
+	resolver.Exec = ExecOptions{ID: "id", MaxLine: 100}
+	named, err := resolver.Resolve("exec:cat", nil)
+	var got ExecConfig
+	if err != nil || named.Config.Decode(&got) != nil || got.ID != "id" || got.MaxLine != 100 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, name := range []string{"mine", "a.py → mine"} {
+		if _, err := resolver.Resolve(name, nil); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "--exec-id is for exec: kernels") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := resolver.Resolve("exec:cat", Config(`{`)); fault.KindOf(err) != fault.Usage {
 		t.Errorf("a broken configuration: %v", err)
 	}
-	if _, err := (Resolver{Builtins: []string{"mine"}}).Resolve("exec:cat", nil, ""); err == nil || !strings.Contains(err.Error(), "mine") {
+	if _, err := (Resolver{Builtins: []string{"mine"}}).Resolve("exec:cat", nil); err == nil || !strings.Contains(err.Error(), "mine") {
 		t.Errorf("without exec: %v", err)
 	}
 }
@@ -147,7 +161,7 @@ func TestFilesOfACommand(t *testing.T) {
 		}
 	}
 	r := Resolver{Builtins: []string{"exec"}, Dir: dir}
-	named, err := r.Resolve("exec:./run score.py model.json missing >> log 2> events", nil, "")
+	named, err := r.Resolve("exec:./run score.py model.json missing >> log 2> events", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type ChainStep struct {
 
 // resolveSteps finds the kernels of a chain. Python files that stand together share
 // a process, in which columns pass from one to the next.
-func (r Resolver) resolveSteps(names []string, config Config, execMode string) (Named, error) {
+func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 	configs, err := stepConfigs(config, len(names))
 	if err != nil {
 		return Named{}, err
@@ -44,7 +44,7 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 		for end < len(names) && isPython(names[i]) && isPython(names[end]) {
 			end++
 		}
-		named, err := r.resolveStep(names[i:end], configs[i:end], execMode)
+		named, err := r.resolveStep(names[i:end], configs[i:end])
 		if err != nil {
 			return Named{}, err
 		}
@@ -71,13 +71,12 @@ func (r Resolver) resolveSteps(names []string, config Config, execMode string) (
 func isPython(name string) bool { return strings.HasSuffix(name, ".py") }
 
 // resolveStep finds one step, or several Python files that are one.
-func (r Resolver) resolveStep(names []string, configs []json.RawMessage, execMode string) (Named, error) {
-	mode := ""
-	if strings.HasPrefix(names[0], "exec:") {
-		mode = execMode
+func (r Resolver) resolveStep(names []string, configs []json.RawMessage) (Named, error) {
+	if !strings.HasPrefix(names[0], "exec:") {
+		r.Exec = ExecOptions{} // the other steps' business
 	}
 	if len(names) == 1 {
-		return r.Resolve(names[0], Config(configs[0]), mode)
+		return r.Resolve(names[0], Config(configs[0]))
 	}
 	return r.resolvePythons(names, configs)
 }

@@ -52,6 +52,7 @@ func (h *kernelHost) resolver() plugins.Resolver {
 		Builtins: h.builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
 		SearchPath: cmp.Or(h.setup.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH")), Dir: h.setup.Dir,
 		Python: plugins.PythonOptions(h.setup.Python),
+		Exec:   plugins.ExecOptions{Mode: h.setup.ExecMode, ID: h.setup.ExecID, MaxLine: h.setup.Records.MaxBytes},
 	}
 }
 
@@ -73,7 +74,7 @@ func (h *kernelHost) interpreter() string {
 
 // describe starts the process and asks it what it is.
 func (h *kernelHost) describe(ctx context.Context) (plugins.Info, error) {
-	named, err := h.resolver().Resolve(h.setup.Kernel, h.setup.KernelConfig, h.setup.ExecMode)
+	named, err := h.resolver().Resolve(h.setup.Kernel, h.setup.KernelConfig)
 	if err != nil {
 		return plugins.Info{}, err
 	}

@@ -48,6 +48,7 @@ func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.steps, "step", nil, "a kernel of a chain, instead of -k: each `KERNEL` gets what the one before it made of the records, on the same GPU")
 	flags.StringArrayVar(&f.stepConfigs, "step-config", nil, "the configuration of a step: `STEP=JSON` or STEP=FILE; STEP is its name, or its number from 1")
 	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all; default), batch (one per batch), per-record")
+	flags.StringVar(&c.ExecID, "exec-id", "", "a `MEMBER` of each record (a string or number) that an exec: program repeats in its answer: every line is then checked to answer its record")
 	flags.StringVar(&c.Python, "python", "", "the interpreter of Python kernels: a `PATH` (default the active venv's or conda's, else python3)")
 	flags.IntVar(&c.IOWorkers, "io-workers", 0, "threads, at most, that run a Python kernel's prepare(batch) ahead of process (default 4)")
 	flags.StringVar(&c.NaN, "nan", "", "what NaN and infinity become, which JSON does not have: null (default), or error, to fail their records")

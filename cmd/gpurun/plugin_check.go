@@ -17,6 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
 	"github.com/gpurun/gpurun/plugins/python"
@@ -85,7 +86,8 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	named, err := r.Resolve(args[0], config.KernelConfig, config.ExecMode)
+	r.Exec = plugins.ExecOptions{Mode: config.ExecMode, ID: config.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
+	named, err := r.Resolve(args[0], config.KernelConfig)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ var mayImport = map[string]struct {
 	"plugins/kernelpb":          {nil, "generated"},
 	"plugins":                   {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline", "internal/nearest", "internal/rawnum"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":              {[]string{"plugins"}, "a built-in is a kernel like any author's"},
-	"plugins/exec":              {[]string{"plugins", "internal/proc", "internal/fault"}, "it starts processes, and says why they failed"},
+	"plugins/exec":              {[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline"}, "it starts processes, says why they failed, and finds the member that identifies an answer"},
 	"plugins/chain":             {[]string{"plugins", "internal/fault"}, "it calls other kernels as a worker does"},
 	"plugins/builtin":           {[]string{"plugins", "plugins/chain", "plugins/echo", "plugins/exec", "plugins/minhash", "plugins/python"}, "the list of built-ins"},
 	"plugins/kerneltest":        {[]string{"plugins", "internal/fault", "internal/jsonline"}, "authors run it against their kernels"},

@@ -77,6 +77,7 @@ type Setup struct {
 	Kernel       string `json:"kernel"`
 	KernelConfig []byte `json:"kernel_config,omitempty"`
 	ExecMode     string `json:"exec_mode,omitempty"`
+	ExecID       string `json:"exec_id,omitempty"`
 	Python       Python `json:"python"`
 	// Dir is the user's working folder.
 	Dir string `json:"dir"`

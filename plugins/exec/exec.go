@@ -3,11 +3,12 @@
 //	gpurun run -k 'exec:./score --fast' in.jsonl -o out.jsonl
 //
 // In mode stream, the default, one process is started per worker and fed batch
-// after batch; its n-th line answers the n-th line it was given, an empty line
-// drops the record, and the count is checked for every batch. The program must
-// write its answer to a line, or to a batch, without waiting for more input:
-// C programs are told to by stdbuf where it is installed, Python by
-// PYTHONUNBUFFERED.
+// after batch; its n-th line answers the n-th line it was given, and an empty line
+// drops the record. Answers are believed only once the program has shown that it is
+// in step (step.go), or each line proves itself by a member of its record that it
+// repeats (identity.go). The program must write its answer to a line, or to a batch,
+// without waiting for more input: C programs are made to by stdbuf where it is
+// installed, Python by PYTHONUNBUFFERED.
 //
 // In mode batch a new process gets each batch and then the end of its input, for
 // filters that answer only then. In mode per-record a new process gets each
@@ -17,7 +18,9 @@
 // What the program writes on standard error goes to the log, and the last line
 // of it into the error when it fails. A program that ends for want of device
 // memory, or because the device is lost, is known by these last words (see
-// [plugins.Classify]); any other end fails the batch.
+// [plugins.Classify]). A program that a signal ended has crashed: that may have come
+// from outside, and no record is blamed before it crashes a program again, alone. Any
+// other end fails the batch.
 package exec
 
 import (
@@ -42,10 +45,11 @@ const (
 func New() plugins.Kernel { return &kernel{} }
 
 type kernel struct {
-	config  plugins.ExecConfig
-	threads int
-	onGPU   bool
-	running *program // mode stream; nil before the first batch and after a failure
+	config   plugins.ExecConfig
+	identity *identity // nil without --exec-id
+	threads  int
+	onGPU    bool
+	running  *program // mode stream; nil before the first batch and after a failure
 }
 
 // Describe finds a missing program at plan time already.
@@ -54,7 +58,11 @@ func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Inf
 	if err != nil {
 		return plugins.Info{}, err
 	}
-	return plugins.Info{Name: "exec:" + c.Command}, checkProgram(c.Command)
+	info := plugins.Info{Name: "exec:" + c.Command}
+	if c.ID != "" {
+		info.Inputs = []string{c.ID}
+	}
+	return info, checkProgram(c.Command)
 }
 
 func parse(config plugins.Config) (plugins.ExecConfig, error) {
@@ -68,6 +76,9 @@ func parse(config plugins.Config) (plugins.ExecConfig, error) {
 	case ModeStream, ModeBatch, ModePerRecord:
 	default:
 		return c, fault.New(fault.Usage, "exec mode %q is none of %s, %s, %s", c.Mode, ModeStream, ModeBatch, ModePerRecord)
+	}
+	if c.ID != "" && c.Mode == ModePerRecord {
+		return c, fault.New(fault.Usage, "--exec-id is for --exec-mode %s and %s: with %s every line of a process answers its one record", ModeStream, ModeBatch, ModePerRecord)
 	}
 	if strings.TrimSpace(c.Command) == "" {
 		return c, fault.New(fault.Incompatible, "exec needs a program: write -k 'exec:./program'")
@@ -83,6 +94,7 @@ func (k *kernel) Open(_ context.Context, device plugins.Device, config plugins.C
 		return err
 	}
 	k.config, k.threads, k.onGPU = c, max(1, device.Threads), device.GPU
+	k.identity = newIdentity(c.ID)
 	if err := checkProgram(c.Command); err != nil {
 		return err
 	}
@@ -133,17 +145,58 @@ func checkFile(path string) error {
 }
 
 func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
-	switch k.config.Mode {
-	case ModePerRecord:
+	if k.config.Mode == ModePerRecord {
 		return k.perRecord(ctx, batch, results)
-	case ModeBatch:
-		return k.classify(k.oneBatch(batch, results))
 	}
-	return k.classify(k.stream(batch, results))
+	sent, places := k.identified(batch, results)
+	if sent.Len() == 0 {
+		return nil
+	}
+	compute := k.stream
+	if k.config.Mode == ModeBatch {
+		compute = k.oneBatch
+	}
+	lines, err := compute(sent)
+	if err != nil {
+		return k.classify(err)
+	}
+	for i, line := range lines {
+		if places != nil {
+			i = places[i]
+		}
+		if len(line) == 0 {
+			results.Drop(i)
+		} else {
+			results.Line(i, line)
+		}
+	}
+	return nil
+}
+
+// identified fails the records whose answers could not be checked, and returns the
+// others, with their places in the batch if those are not the same.
+func (k *kernel) identified(batch plugins.Batch, results *plugins.Results) (plugins.Batch, []int) {
+	if k.identity == nil {
+		return batch, nil
+	}
+	var places []int
+	var records [][]byte
+	for i := range batch.Len() {
+		if lacking := k.identity.lacking(batch, i); lacking != "" {
+			results.Fail(i, lacking)
+			continue
+		}
+		places, records = append(places, i), append(records, batch.Record(i))
+	}
+	if len(places) == batch.Len() {
+		return batch, nil
+	}
+	return plugins.NewBatch(records), places
 }
 
 // classify says what a program's last words mean. Whatever else it died of has
-// died with it: the next batch gets a new one, and this process need not end.
+// died with it: the next batch gets a new one, and this process need not end. A signal
+// may have come from outside, so it is no verdict on the batch.
 func (k *kernel) classify(err error) error {
 	e := fault.As(err)
 	if e == nil || e.Kind != fault.Unknown {
@@ -152,52 +205,23 @@ func (k *kernel) classify(err error) error {
 	found, sign := plugins.Diagnose(e.Detail)
 	if found != fault.OOM && !(found == fault.Device && k.onGPU) {
 		found, sign = fault.Batch, ""
+		if killed := (*killedError)(nil); errors.As(err, &killed) {
+			found = fault.Crash
+			if killed.exit.Foreign() {
+				sign = fault.Outside
+			}
+		}
 	}
 	return fault.New(found, "%w", err).WithDetail(e.Detail).Signed(sign)
 }
 
-// stream feeds the running program; after a failure the count is out of step, so
-// a new one is started for the next batch.
-func (k *kernel) stream(batch plugins.Batch, results *plugins.Results) error {
-	if k.running == nil {
-		p, err := startProgram(k.config)
-		if err != nil {
-			return err
-		}
-		k.running = p
-	}
-	lines, err := k.running.exchange(batch)
-	if err != nil {
-		k.running.kill()
-		k.running = nil
-		return err
-	}
-	answer(lines, results)
-	return nil
-}
-
-func (k *kernel) oneBatch(batch plugins.Batch, results *plugins.Results) error {
+func (k *kernel) oneBatch(batch plugins.Batch) ([][]byte, error) {
 	p, err := startProgram(k.config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer p.kill()
-	lines, err := p.exchangeAll(batch)
-	if err != nil {
-		return err
-	}
-	answer(lines, results)
-	return nil
-}
-
-func answer(lines [][]byte, results *plugins.Results) {
-	for i, line := range lines {
-		if len(line) == 0 {
-			results.Drop(i)
-		} else {
-			results.Line(i, line)
-		}
-	}
+	return p.exchangeAll(batch, k.identity, 0)
 }
 
 func (k *kernel) Close() error {

@@ -25,6 +25,10 @@ const kernelVariable = "GPURUN_TEST_KERNEL"
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	if len(os.Args) > 1 && os.Args[1] == "unruly" {
+		unruly(os.Args[2:])
+		os.Exit(0)
+	}
 	if os.Getenv(kernelVariable) == "exec" {
 		plugins.Serve(exec.New())
 		os.Exit(0)
@@ -253,11 +257,11 @@ func TestMisbehavingPrograms(t *testing.T) {
 		{"exits in the middle", `head -n 1; echo "no more memory" >&2; exit 4`, "stream", []string{"after 1 of 3 lines", "exit status 4", ": no more memory"}},
 		{"is killed", `read a; echo $a; kill -SEGV $$`, "stream", []string{"after 1 of 3 lines", "killed by SIGSEGV"}},
 		{"exits at once", `exit 0`, "stream", []string{"after 0 of 3 lines", "exit status 0"}},
-		{"too many", `sed -u p`, "stream", []string{"more than 3 lines for 3 records"}},
+		{"too many", `sed -u p`, "stream", []string{"wrote 6 lines for 3 records", "--exec-mode batch", "--exec-id"}},
 		{"exits in a batch", `head -n 1; echo "no more memory" >&2; exit 4`, "batch", []string{"exit status 4", ": no more memory"}},
 		{"too few in a batch", `head -n 1`, "batch", []string{"wrote 1 line for 3 records"}},
 		{"too many in a batch", `sed p`, "batch", []string{"wrote 6 lines for 3 records"}},
-		{"floods", `yes '{}'`, "stream", []string{"the program wrote more"}},
+		{"floods", `yes '{}'`, "stream", []string{"the program wrote", "lines for 3 records"}},
 		{"not found in a pipeline", `cat | no-such-program`, "batch", []string{"exit status 127", "no-such-program"}},
 	}
 	for _, test := range tests {
@@ -269,7 +273,11 @@ func TestMisbehavingPrograms(t *testing.T) {
 				if err == nil {
 					t.Fatal("no error")
 				}
-				if fault.KindOf(err) != fault.Batch && fault.KindOf(err) != fault.Unknown {
+				want := fault.Batch
+				if strings.Contains(err.Error(), "killed by") {
+					want = fault.Crash
+				}
+				if fault.KindOf(err) != want {
 					t.Errorf("kind %s", fault.KindOf(err))
 				}
 				for _, word := range test.says {
@@ -294,15 +302,24 @@ func TestExtraLinesAreFound(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
-	t.Run("between batches", func(t *testing.T) {
+	t.Run("late, by the record itself", func(t *testing.T) {
 		k := open(t, plugins.ExecConfig{Command: `while read a; do echo $a; case $a in 2) sleep 0.1; echo extra;; esac; done`})
 		expect(t, k, []string{"1"}, []string{"1"})
-		expect(t, k, []string{"2"}, []string{"2"})
-		time.Sleep(300 * time.Millisecond)
-		if got, err := call(t, k, "3"); err == nil || !strings.Contains(err.Error(), "more lines than it was given") {
+		if got, err := call(t, k, "2"); err == nil || !strings.Contains(err.Error(), `wrote 2 lines for 1 record; line 2 is no JSON: "extra"`) {
 			t.Errorf("got %q, %v", got, err)
 		}
 		expect(t, k, []string{"4"}, []string{"4"}) // with a fresh program
+	})
+	t.Run("between batches", func(t *testing.T) {
+		late := filepath.Join(t.TempDir(), "late")
+		k := open(t, plugins.ExecConfig{Command: fmt.Sprintf(`while read a; do echo $a; case $a in 2) (sleep 0.1; echo extra; : > %s) & ;; esac; done`, late)})
+		expect(t, k, []string{"1"}, []string{"1"})
+		expect(t, k, []string{"2"}, []string{"2"})
+		for _, err := os.Stat(late); err != nil; _, err = os.Stat(late) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		expect(t, k, []string{"3"}, []string{"3"}) // with a fresh program
+		expect(t, k, []string{"4"}, []string{"4"})
 	})
 	t.Run("at the end", func(t *testing.T) {
 		k := open(t, plugins.ExecConfig{Command: `while read a; do echo $a; done; echo total`})

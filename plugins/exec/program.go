@@ -10,24 +10,25 @@ import (
 	osexec "os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/plugins"
 )
 
 // program is the user's program, running.
 type program struct {
-	process *proc.Process
-	stdin   *os.File
-	stdout  *os.File
-	lines   *bufio.Reader
-	words   *proc.Tail
-	drained chan struct{} // closed when the last of stderr is read
-	settled bool          // the first batch was answered, and nothing came behind it
+	process  *proc.Process
+	stdin    *os.File
+	out      *output
+	words    *proc.Tail
+	drained  chan struct{} // closed when the last of stderr is read
+	fed      atomic.Bool   // all of the batch at hand is in the pipe
+	observer *observer
+	standing standing
 }
 
 const (
@@ -39,13 +40,14 @@ const (
 	// drainTime is how long output is read on after the program has ended: what
 	// it started may hold the pipe open for ever.
 	drainTime = 100 * time.Millisecond
-	// settleTime is how long the first answer is watched for lines too many, so
-	// that a program with more than one line a record is found before its lines
-	// are taken for the answers to other records.
-	settleTime = 20 * time.Millisecond
 	// feedGrace is how long the rest of the input may take when all answers are
 	// there already.
 	feedGrace = 2 * time.Second
+	// lineCost is what a line takes beside its bytes.
+	lineCost = 32
+	// surplusLines are so many more than twice the records that the rest of a batch's
+	// output is not waited for.
+	surplusLines = 1000
 )
 
 // startProgram runs the command through the shell, in a group of its own that
@@ -82,8 +84,10 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 		stderr.Close()
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	p := &program{process: process, stdin: stdin, stdout: stdout, words: new(proc.Tail), drained: make(chan struct{})}
-	p.lines = bufio.NewReaderSize(untilEnd{stdout}, 256<<10)
+	p := &program{
+		process: process, stdin: stdin, out: newOutput(stdout, config.MaxLine, process.Done()),
+		words: new(proc.Tail), drained: make(chan struct{}), observer: newObserver(process.Pid(), stdin),
+	}
 	go func() {
 		defer close(p.drained)
 		defer stderr.Close()
@@ -95,39 +99,6 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 		_ = stderr.SetReadDeadline(time.Now().Add(drainTime))
 	}()
 	return p, nil
-}
-
-// untilEnd reads a program's output to its end, or, once the deadline after the
-// program's own end has passed, until nothing is left in the pipe.
-type untilEnd struct{ pipe *os.File }
-
-func (u untilEnd) Read(b []byte) (int, error) {
-	for {
-		n, err := u.pipe.Read(b)
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		if !readable(u.pipe, 0) {
-			return n, io.EOF
-		}
-		_ = u.pipe.SetReadDeadline(time.Now().Add(drainTime))
-	}
-}
-
-// readable reports whether pipe has something to read, its end included, within
-// the time.
-func readable(pipe *os.File, within time.Duration) bool {
-	raw, err := pipe.SyscallConn()
-	if err != nil {
-		return false
-	}
-	ready := false
-	_ = raw.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(poll, int(within/time.Millisecond))
-		ready = err == nil && n > 0 && poll[0].Revents&unix.POLLIN != 0
-	})
-	return ready
 }
 
 // shell returns how to run the command. A lone program replaces the shell, so
@@ -172,92 +143,83 @@ func environment(config plugins.ExecConfig) []string {
 	return env
 }
 
-// exchange writes the batch and reads as many lines.
-func (p *program) exchange(batch plugins.Batch) ([][]byte, error) {
-	if p.extra(0) {
-		return nil, errors.New("exec: the program wrote more lines than it was given")
-	}
-	written := p.feed(batch, false)
-	hint := time.AfterFunc(stallHint, func() {
-		fmt.Fprintf(os.Stderr, "exec: no full answer for %s; if the program keeps its lines back until its input ends, use --exec-mode batch; if it leaves some out, --exec-mode per-record\n", stallHint)
-	})
-	defer hint.Stop()
-	lines := make([][]byte, 0, batch.Len())
-	for len(lines) < batch.Len() {
-		line, err := p.lines.ReadBytes('\n')
-		if err != nil {
-			return nil, p.ended(len(lines), batch.Len(), written)
+// exchangeAll writes the batch, ends the input and reads to the end. After as many
+// lines as there are records, the end may take as long as grace; 0 is as long as it
+// takes.
+func (p *program) exchangeAll(batch plugins.Batch, id *identity, grace time.Duration) ([][]byte, error) {
+	total := new(atomic.Int64)
+	lines, err := p.collect(batch, func(lines [][]byte) error {
+		if len(lines) == batch.Len() && grace > 0 {
+			_ = p.out.pipe.SetReadDeadline(time.Now().Add(grace))
 		}
-		lines = append(lines, trimEnd(line))
-	}
-	settle := settleTime
-	if p.settled {
-		settle = 0
-	}
-	if p.extra(settle) {
-		p.stop(written)
-		return nil, fmt.Errorf("exec: the program wrote more than %s for %s", count(batch.Len(), "line"), count(batch.Len(), "record"))
-	}
-	p.settled = true
-	select {
-	case <-written:
-		return lines, nil
-	case <-time.After(feedGrace):
-		p.stop(written)
-		return nil, errors.New("exec: the program answered every record without reading them all")
-	}
-}
-
-// extra reports whether there is output that nobody asked for, or comes within
-// the time. The end of a program's output is none: the next batch will meet it.
-func (p *program) extra(within time.Duration) bool {
-	if p.lines.Buffered() > 0 {
-		return true
-	}
-	if !readable(p.stdout, within) {
-		return false
-	}
-	_, err := p.lines.Peek(1)
-	return err == nil
-}
-
-// exchangeAll writes the batch, ends the input and reads to the end.
-func (p *program) exchangeAll(batch plugins.Batch) ([][]byte, error) {
-	lines, err := p.collect(batch)
+		if len(lines) > 2*batch.Len()+surplusLines {
+			return wrongCount(lines, batch.Len())
+		}
+		return p.measure(lines[len(lines)-1], total)
+	})
 	if err != nil {
 		return nil, err
 	}
 	if len(lines) != batch.Len() {
-		return nil, fmt.Errorf("exec: the program wrote %s for %s", count(len(lines), "line"), count(batch.Len(), "record"))
+		return nil, wrongCount(lines, batch.Len())
+	}
+	if id != nil {
+		if proved, err := id.verify(batch, lines); err != nil {
+			return nil, fault.New(fault.Batch, "exec: line %d does not answer its record: %w (--exec-id)%s", proved+1, err, quoted(lines[proved]))
+		}
 	}
 	return lines, nil
 }
 
 // collect writes the batch, ends the input, and returns all lines of a program
-// that ended well.
-func (p *program) collect(batch plugins.Batch) ([][]byte, error) {
+// that ended well. check is called after each line; an error of it ends the program.
+func (p *program) collect(batch plugins.Batch, check func(lines [][]byte) error) ([][]byte, error) {
 	written := p.feed(batch, true)
 	var lines [][]byte
 	for {
-		line, err := p.lines.ReadBytes('\n')
-		if len(line) > 0 {
-			lines = append(lines, trimEnd(line))
+		line, err := p.out.line()
+		failure := err
+		if err == nil || len(line) > 0 {
+			lines = append(lines, line)
+			failure = check(lines)
+		}
+		if errors.Is(err, errTooLong) {
+			failure = p.tooLong()
+		}
+		if failure != nil && !errors.Is(failure, io.EOF) && !errors.Is(failure, os.ErrClosed) {
+			p.process.KillGroup()
+			p.stop(written)
+			return nil, failure
 		}
 		if err != nil {
 			break
 		}
 	}
-	if well, how := p.wait(written); !well {
-		return nil, p.failure("the program ended: " + how)
+	if p.out.overdue { // it answered everything, and does not end with its input
+		p.process.KillGroup()
+		p.stop(written)
+		return lines, nil
+	}
+	if exit, how := p.wait(written); exit.Code != 0 {
+		return nil, p.failure("the program ended: "+how, exit)
 	}
 	return lines, nil
+}
+
+// measure adds a line to what all programs of a batch have written.
+func (p *program) measure(line []byte, total *atomic.Int64) error {
+	if total.Add(int64(len(line))+lineCost) > maxAnswers {
+		return fault.New(fault.Batch, "%w", errTooMuch)
+	}
+	return nil
 }
 
 // feed writes the records beside the reading: a program may answer while it is
 // still being fed, and neither side must wait for the other's full pipe. A
 // program that stops reading is found by its missing answers.
-func (p *program) feed(batch plugins.Batch, end bool) <-chan error {
+func (p *program) feed(batch plugins.Batch, end bool) chan error {
 	written := make(chan error, 1)
+	p.fed.Store(false)
 	go func() {
 		w := bufio.NewWriterSize(p.stdin, 64<<10)
 		for i := range batch.Len() {
@@ -268,6 +230,7 @@ func (p *program) feed(batch plugins.Batch, end bool) <-chan error {
 		if end {
 			p.stdin.Close()
 		}
+		p.fed.Store(true)
 		written <- err
 	}()
 	return written
@@ -275,36 +238,72 @@ func (p *program) feed(batch plugins.Batch, end bool) <-chan error {
 
 // stop ends the input, and with it the writer, if it still waits: nobody touches
 // the batch afterwards.
-func (p *program) stop(written <-chan error) {
+func (p *program) stop(written chan error) {
 	p.stdin.Close()
 	<-written
 }
 
-// wait waits for a program that has closed its output, and tells whether it ended
-// well, and how.
-func (p *program) wait(written <-chan error) (well bool, how string) {
+// wait waits for a program that has closed its output, and tells how it ended.
+func (p *program) wait(written chan error) (exit proc.Exit, how string) {
 	p.stop(written)
 	if !p.process.End(exitGrace) {
-		return false, fmt.Sprintf("it closed its output, did not exit within %s and was killed", exitGrace)
+		return proc.Exit{Code: -1}, fmt.Sprintf("it closed its output, did not exit within %s and was killed", exitGrace)
 	}
-	exit := p.process.Exit()
-	return exit.Code == 0, exit.String()
+	exit = p.process.Exit()
+	return exit, exit.String()
 }
 
 // ended says why the answers stopped.
-func (p *program) ended(got, want int, written <-chan error) error {
-	_, how := p.wait(written)
-	return p.failure(fmt.Sprintf("the program ended after %d of %d lines: %s", got, want, how))
+func (p *program) ended(got, want int, partial bool, written chan error) error {
+	exit, how := p.wait(written)
+	where := ""
+	if partial {
+		where = " and a part of one"
+	}
+	return p.failure(fmt.Sprintf("the program ended after %d of %d lines%s: %s", got, want, where, how), exit)
 }
 
-func (p *program) failure(what string) error {
+func (p *program) failure(what string, exit proc.Exit) error {
 	<-p.drained // the program is gone: after drainTime at most
 	words := p.words.String()
 	last := ""
 	if words != "" {
 		last = ": " + words[strings.LastIndexByte(words, '\n')+1:]
 	}
-	return plugins.Detail(fmt.Errorf("exec: %s%s", what, last), words)
+	err := fmt.Errorf("exec: %s%s", what, last)
+	if signal := signalOf(exit); signal != 0 {
+		err = &killedError{err, proc.Exit{Code: -1, Signal: signal}}
+	}
+	return plugins.Detail(err, words)
+}
+
+// killedError is the end of a program by a signal.
+type killedError struct {
+	error
+	exit proc.Exit
+}
+
+// signalOf is the signal that ended the program, or, as a shell tells it, the last
+// program of its script.
+func signalOf(exit proc.Exit) syscall.Signal {
+	const byShell, last = 128, 64
+	if exit.Code > byShell && exit.Code <= byShell+last {
+		return syscall.Signal(exit.Code - byShell)
+	}
+	return exit.Signal
+}
+
+// isGone reports whether the program has ended, or has closed its output.
+func (p *program) isGone() bool {
+	if more, end := p.out.surplus(0); more || end {
+		return !more
+	}
+	select {
+	case <-p.process.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // close ends the input and waits for the program; lines that come only now were
@@ -313,17 +312,19 @@ func (p *program) close() error {
 	p.stdin.Close()
 	timer := time.AfterFunc(exitGrace, p.process.KillGroup) // it ends the reading, too
 	defer timer.Stop()
-	rest, _ := io.ReadAll(io.LimitReader(p.lines, 1<<20))
+	rest, _ := io.ReadAll(io.LimitReader(p.out.lines, 1<<20))
 	p.process.End(exitGrace)
-	p.stdout.Close()
+	p.out.pipe.Close()
+	p.observer.close()
 	exit := p.process.Exit()
 	switch {
 	case len(rest) > 0:
-		return errors.New("exec: the program wrote more lines than it was given")
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		return fmt.Errorf("exec: the program wrote more lines than it was given%s; %s", quoted(line), advice)
 	case exit.Signal == syscall.SIGKILL:
-		return p.failure(fmt.Sprintf("the program did not end within %s of its input and was killed", exitGrace))
+		return p.failure(fmt.Sprintf("the program did not end within %s of its input and was killed", exitGrace), proc.Exit{})
 	case exit.Code != 0:
-		return p.failure("the program ended: " + exit.String())
+		return p.failure("the program ended: "+exit.String(), exit)
 	}
 	return nil
 }
@@ -332,7 +333,8 @@ func (p *program) kill() {
 	p.process.KillGroup()
 	<-p.process.Done()
 	p.stdin.Close()
-	p.stdout.Close()
+	p.out.pipe.Close()
+	p.observer.close()
 }
 
 func count(n int, noun string) string {
@@ -340,8 +342,4 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-func trimEnd(line []byte) []byte {
-	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 }

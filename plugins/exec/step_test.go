@@ -1,0 +1,214 @@
+package exec_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/exec"
+)
+
+func unrulyCommand(t *testing.T, args string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return self + " unruly " + args
+}
+
+// job computes records as a worker does: a batch that fails is halved until the bad
+// records stand alone, and a chunk is computed afresh when the kernel takes back what it
+// answered before.
+type job struct {
+	t       *testing.T
+	config  plugins.ExecConfig
+	kernel  plugins.Kernel
+	answers map[int]string
+	marked  int
+	chunks  int // that were computed afresh
+}
+
+func newJob(t *testing.T, config plugins.ExecConfig) *job {
+	return &job{t: t, config: config, kernel: open(t, config), answers: map[int]string{}}
+}
+
+// run computes the records from first to end, in batches of the sizes, over and over.
+func (j *job) run(first, end int, sizes ...int) {
+	j.t.Helper()
+	for attempt := 0; ; attempt++ {
+		err := j.chunk(first, end, sizes)
+		if err == nil {
+			return
+		}
+		if fault.KindOf(err) != fault.Worker || attempt == 20 {
+			j.t.Fatalf("records %d to %d: %v", first, end, err)
+		}
+		j.chunks++
+		j.kernel = open(j.t, j.config)
+	}
+}
+
+func (j *job) chunk(first, end int, sizes []int) error {
+	for i := 0; first < end; i++ {
+		next := min(end, first+sizes[i%len(sizes)])
+		if err := j.settle(first, next); err != nil {
+			return err
+		}
+		first = next
+	}
+	return nil
+}
+
+func (j *job) settle(first, end int) error {
+	records := make([]string, end-first)
+	for i := range records {
+		records[i] = fmt.Sprintf(`{"id":%d}`, first+i)
+		delete(j.answers, first+i)
+	}
+	got, err := call(j.t, j.kernel, records...)
+	switch {
+	case err == nil:
+		for i, answer := range got {
+			j.answers[first+i] = answer
+		}
+		return nil
+	case fault.KindOf(err) == fault.Worker:
+		return err
+	case end-first == 1:
+		j.marked++
+		return nil
+	}
+	middle := (first + end) / 2
+	return errors.Join(j.settle(first, middle), j.settle(middle, end))
+}
+
+// check finds the answers that are not their record's.
+func (j *job) check() {
+	j.t.Helper()
+	wrong := 0
+	for n, answer := range j.answers {
+		if want := fmt.Sprintf(`{"id":%d,"v":%d}`, n, 7*n); answer != want {
+			if wrong++; wrong < 4 {
+				j.t.Errorf("record %d: %s", n, answer)
+			}
+		}
+	}
+	if wrong > 0 {
+		j.t.Errorf("%d of %d answers are wrong", wrong, len(j.answers))
+	}
+}
+
+// A line that answers nothing never moves the answers behind it, whenever it comes.
+func TestSurplusLineNeverShiftsAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		args    string
+		records int
+		sizes   []int
+		marked  int
+	}{
+		"late, after a batch":          {"-delay 1ms -at 64 -late 30ms", 256, []int{64}, 0},
+		"a warning":                    {`-delay 1ms -at 64 -late 30ms -text "Warning: x"`, 256, []int{64}, 0},
+		"in a batch, slow records":     {"-delay 4ms -at 43", 160, []int{64}, 0},
+		"with the last of a batch":     {"-delay 4ms -at 64", 160, []int{64}, 0},
+		"with one record, always":      {"-delay 2ms -one 43", 160, []int{64}, 1},
+		"batches of one":               {"-delay 2ms -at 11", 60, []int{1}, 0},
+		"an empty line":                {"-delay 1ms -at 20 -text ''", 96, []int{32}, 0},
+		"a program that reads ahead":   {"-delay 2ms -at 43 -pool 64", 96, []int{32}, 0},
+		"one that is behind a program": {"-delay 2ms -at 43 | cat", 96, []int{32}, 0},
+		"one that reads a program":     {"", 96, []int{32}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			command := unrulyCommand(t, test.args)
+			if test.args == "" {
+				command = "cat | " + unrulyCommand(t, "-delay 2ms -at 43")
+			}
+			j := newJob(t, plugins.ExecConfig{Command: command})
+			j.run(0, test.records, test.sizes...)
+			j.check()
+			if len(j.answers) != test.records-test.marked || j.marked != test.marked {
+				t.Errorf("%d answers, %d marked", len(j.answers), j.marked)
+			}
+		})
+	}
+}
+
+// Whatever a chaotic program writes at random, every answer that is taken is its
+// record's.
+func TestChaoticProgramGivesNoWrongAnswer(t *testing.T) {
+	for _, args := range []string{
+		"-chance 0.01",
+		"-chance 0.02 -late 5ms",
+		"-chance 0.01 -delay 1ms -late 20ms",
+		"-chance 0.01 -delay 2ms",
+		`-chance 0.01 -text "Warning: late" -late 1ms`,
+		"-chance 0.005 -delay 500us -pool 64",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, plugins.ExecConfig{Command: unrulyCommand(t, args)})
+			for first := 0; first < 400; first += 100 {
+				j.run(first, first+100, 32, 7, 1, 60)
+			}
+			j.check()
+			t.Logf("%d answers, %d marked, %d chunks afresh", len(j.answers), j.marked, j.chunks)
+		})
+	}
+}
+
+// With an identity every line proves itself, whatever the program does, and however it
+// reads.
+func TestIdentityProvesEachLine(t *testing.T) {
+	for _, args := range []string{"-chance 0.02 -late 5ms", "-chance 0.02 -delay 1ms -pool 64", "-chance 0.01 -text ''"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, plugins.ExecConfig{Command: unrulyCommand(t, args), ID: "id"})
+			j.run(0, 300, 50, 1, 20)
+			j.check()
+		})
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	for _, mode := range []string{exec.ModeStream, exec.ModeBatch} {
+		t.Run(mode, func(t *testing.T) {
+			// Written otherwise, it is the same value.
+			k := open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/"a/"\\u0061/; s/:1,/:1.0,/'`})
+			expect(t, k, []string{`{"id":1,"x":2}`, `{"id":"ab"}`}, []string{`{"id":1.0,"x":2}`, `{"id":"\u0061b"}`})
+			// A record that cannot be identified is not given to the program.
+			expect(t, k, []string{`{"id":3}`, `{"x":4}`, `{"id":null}`, `7`, `{"id":5}`}, []string{
+				`{"id":3}`,
+				`failed: exec: the record has no member "id", by which --exec-id checks its answer`,
+				`failed: exec: member "id" is neither a string nor a number: --exec-id cannot check the answer by it`,
+				`failed: exec: the record has no member "id", by which --exec-id checks its answer`,
+				`{"id":5}`,
+			})
+			expect(t, k, []string{`{"x":4}`}, []string{`failed: exec: the record has no member "id", by which --exec-id checks its answer`})
+			// An empty line drops its record.
+			k = open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/.*drop.*//'`})
+			expect(t, k, []string{`{"id":1}`, `{"id":2,"drop":1}`, `{"id":3}`, `{"id":4,"drop":1}`}, []string{`{"id":1}`, "drop", `{"id":3}`, "drop"})
+			for command, says := range map[string]string{
+				`sed -u 's/id/other/'`:       `no member "id"`,
+				`sed -u 's/1/2/'`:            `member "id" is 12 in the record and 22 in the line`,
+				`sed -u 's/12/"12"/'`:        `member "id" is 12 in the record and "12" in the line`,
+				`sed -u 's/.*/[1]/'`:         `no JSON object`,
+				`sed -u 's/12/12.5/'`:        `12.5`,
+				`sed -u 's/{.*/Warning: x/'`: `no JSON object`,
+			} {
+				_, err := call(t, open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: command}), `{"id":12}`)
+				if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--exec-id") || fault.KindOf(err) != fault.Batch {
+					t.Errorf("%s: %v", command, err)
+				}
+			}
+		})
+	}
+	c := config(t, plugins.ExecConfig{Command: "cat", Mode: exec.ModePerRecord, ID: "id"})
+	if _, err := exec.New().Describe(t.Context(), c); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "--exec-id") {
+		t.Errorf("per record: %v", err)
+	}
+}
