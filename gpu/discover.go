@@ -31,6 +31,10 @@ type Options struct {
 	// PinUUID makes UUIDs the tokens (--pin uuid). Inherited tokens stay as
 	// they are. Not the default: some frameworks read only numbers.
 	PinUUID bool
+	// Slow is called once, with a line for the user, if the driver takes longer than
+	// SlowAfter (default 2 s) for an inventory. Nil: nobody is told.
+	Slow      func(text string)
+	SlowAfter time.Duration
 	// Timeout bounds all NVML calls together. Default: 10 s; a healthy driver
 	// takes some 10 ms, one without persistence mode a second or two a GPU.
 	Timeout time.Duration
@@ -52,7 +56,33 @@ func (o Options) withDefaults() Options {
 	if o.Timeout <= 0 {
 		o.Timeout = 10 * time.Second
 	}
+	if o.SlowAfter <= 0 {
+		o.SlowAfter = 2 * time.Second
+	}
 	return o
+}
+
+// scan takes the inventory, and reports a driver that takes its time.
+func (o Options) scan(ctx context.Context) (machine, error) {
+	if o.Slow == nil || o.SlowAfter >= o.Timeout {
+		return scan(ctx, o.NVML, o.Timeout)
+	}
+	var m machine
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m, err = scan(ctx, o.NVML, o.Timeout)
+	}()
+	timer := time.NewTimer(o.SlowAfter)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		o.Slow(fmt.Sprintf("the NVIDIA driver has not answered for %v; waiting for it for up to %v", o.SlowAfter, o.Timeout))
+	case <-done:
+	}
+	<-done
+	return m, err
 }
 
 // driverPresent looks for what a driver leaves in the file system. The last is
@@ -98,7 +128,7 @@ func Select(ctx context.Context, selection Selection, opts Options) (Inventory, 
 	if selection.cpus > 0 {
 		return Inventory{Devices: cpuDevices(selection.cpus)}, nil
 	}
-	m, err := scan(ctx, opts.NVML, opts.Timeout)
+	m, err := opts.scan(ctx)
 	if errors.Is(err, ErrNoLibrary) || errors.Is(err, ErrNotBuilt) {
 		return withoutNVML(selection, opts, err)
 	}

@@ -217,3 +217,27 @@ func TestOptionsDefaults(t *testing.T) {
 	}
 	_ = o.DriverPresent()
 }
+
+// Who waits for a driver that takes its time is told so, once.
+func TestSlowDriverIsReported(t *testing.T) {
+	m := newFake(t, same(2)...)
+	m.hangCount = make(chan struct{})
+	opts := options(m)
+	var lines []string
+	opts.SlowAfter = time.Millisecond
+	opts.Slow = func(text string) {
+		lines = append(lines, text)
+		close(m.hangCount)
+	}
+	inventory, err := Discover(t.Context(), opts)
+	if err != nil || len(inventory.Devices) != 2 {
+		t.Errorf("%+v %v", inventory, err)
+	}
+	if want := "the NVIDIA driver has not answered for 1ms; waiting for it for up to 10s"; !slices.Equal(lines, []string{want}) {
+		t.Errorf("%q", lines)
+	}
+	opts.SlowAfter = time.Minute
+	if _, err := Look(t.Context(), opts); err != nil || len(lines) != 1 {
+		t.Errorf("%q %v", lines, err)
+	}
+}

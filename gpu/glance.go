@@ -42,7 +42,7 @@ const lookTimeout = 2 * time.Second
 // without a driver there is none, and Note says so. Errors are those of Discover.
 func Look(ctx context.Context, opts Options) (Sight, error) {
 	opts = opts.withDefaults()
-	m, err := scan(ctx, opts.NVML, opts.Timeout)
+	m, err := opts.scan(ctx)
 	if errors.Is(err, ErrNoLibrary) || errors.Is(err, ErrNotBuilt) {
 		_, err = withoutNVML(Selection{}, opts, err)
 		return Sight{GPUs: []Glance{}, Note: "no NVIDIA driver"}, err
@@ -106,17 +106,25 @@ func glanceAt(c candidate, r reading) Glance {
 	return glance
 }
 
-// MemoryOf asks for the memory of these devices at this moment, and of no other. What
-// cannot be found out is unknown.
+// MemoryOf asks for the memory of these devices at this moment, and of no other, and
+// for nothing else: a driver that hangs in a temperature does not delay it. What cannot
+// be found out is unknown; Options.Slow hears of a driver that does not answer.
 func MemoryOf(ctx context.Context, devices []Device, opts Options) []Optional[Memory] {
 	opts = opts.withDefaults()
-	sampler := newSampler(opts.NVML, devices, realClock{})
+	sampler := newMemorySampler(opts.NVML, devices, realClock{})
 	defer sampler.close()
 	all := make([]Optional[Memory], len(devices))
+	var silent []string
 	for i, r := range sampler.sample(ctx, min(opts.Timeout, lookTimeout), staleTime) {
 		if r.err == nil {
 			all[i] = r.sample.Memory
 		}
+		if errors.Is(r.err, errHangs) {
+			silent = append(silent, devices[i].String())
+		}
+	}
+	if len(silent) > 0 && opts.Slow != nil && ctx.Err() == nil {
+		opts.Slow("the NVIDIA driver does not answer when asked for the memory of " + Enumerate(silent))
 	}
 	return all
 }

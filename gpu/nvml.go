@@ -57,6 +57,8 @@ type Sensors interface {
 	// Sense fills in what the device tells, and leaves the rest as it is. It fails
 	// with ErrLost alone: a value that is not supported is no failure.
 	Sense(*Sample) error
+	// SenseMemory asks for the memory alone; unknown if it is not told.
+	SenseMemory() (Optional[Memory], error)
 }
 
 // Events is what an API may offer beside: to be told of critical errors. It is a

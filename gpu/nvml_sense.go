@@ -58,6 +58,13 @@ func (h handle) Sense(sample *Sample) error {
 	return s.lost
 }
 
+// SenseMemory is part of Sensors.
+func (h handle) SenseMemory() (Optional[Memory], error) {
+	s := &senses{}
+	memory := h.memory(s)
+	return memory, s.lost
+}
+
 func (h handle) senseHeat(s *senses, sample *Sample) {
 	threshold := func(which nvml.TemperatureThresholds) Optional[int] {
 		limit := convert(ask(s, "nvmlDeviceGetTemperatureThreshold", func() (uint32, nvml.Return) {

@@ -24,7 +24,7 @@ func (p *probe) run() {
 			if found.device == nil {
 				found = p.find()
 			}
-			if r = found.read(); r.err != nil {
+			if r = p.read(&found); r.err != nil {
 				found = sensed{}
 			}
 		}
@@ -125,7 +125,7 @@ func sensorsOf(d Device, gpu Handle) sensed {
 
 // read takes a sample. Heat and power of a MIG instance are its parent's; its
 // utilization is nobody's: the parent does not report it in MIG mode.
-func (s sensed) read() reading {
+func (s *sensed) read() reading {
 	if s.device == nil {
 		return reading{err: s.err}
 	}
@@ -139,5 +139,14 @@ func (s sensed) read() reading {
 		r.err = s.device.Sense(&own)
 	}
 	r.sample.Memory, r.sample.Processes, r.sample.Utilization = own.Memory, own.Processes, own.Utilization
+	return r
+}
+
+// readMemory asks for the memory alone.
+func (s *sensed) readMemory() (r reading) {
+	if s.device == nil {
+		return reading{err: s.err}
+	}
+	r.sample.Memory, r.err = s.device.SenseMemory()
 	return r
 }

@@ -30,10 +30,19 @@ var (
 )
 
 func newSampler(api API, devices []Device, clock Clock) *sampler {
+	return startSampler(api, devices, clock, (*sensed).read)
+}
+
+// newMemorySampler asks for the memory alone.
+func newMemorySampler(api API, devices []Device, clock Clock) *sampler {
+	return startSampler(api, devices, clock, (*sensed).readMemory)
+}
+
+func startSampler(api API, devices []Device, clock Clock, read func(*sensed) reading) *sampler {
 	s := &sampler{clock: clock}
 	for _, d := range devices {
 		p := &probe{
-			api: api, device: d, clock: clock,
+			api: api, device: d, clock: clock, read: read,
 			requests: make(chan time.Time), answers: make(chan reading, 1), ended: make(chan struct{}),
 		}
 		s.probes = append(s.probes, p)
@@ -91,6 +100,7 @@ type probe struct {
 	api      API
 	device   Device
 	clock    Clock
+	read     func(*sensed) reading
 	requests chan time.Time
 	answers  chan reading
 	ended    chan struct{}

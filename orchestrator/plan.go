@@ -199,6 +199,7 @@ func (p *prepared) selectDevices(ctx context.Context) (err error) {
 		return err
 	}
 	options := p.config.devices
+	options.Slow = p.notice
 	options.PinUUID = p.config.PinUUID
 	inventory, err := gpu.Select(ctx, p.selection, options)
 	if err != nil {

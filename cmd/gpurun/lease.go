@@ -146,7 +146,7 @@ func (c *claimer) request(wanted orchestrator.ClaimRequest, rules lease.Config) 
 	r := lease.Request{
 		Name: c.leased, Command: commandLine(), AtMost: wanted.Most, PerGroup: c.config.GPUsPerWorker,
 		GPUs: func(ctx context.Context) ([]lease.GPU, error) {
-			return server.Cards(ctx, wanted.Devices, gpu.Options{})
+			return server.Cards(ctx, wanted.Devices, gpu.Options{Slow: wanted.Notice})
 		},
 		Memory: uint64(c.memory), Prefer: quota.Prefer(), Owned: true, Limits: rules.Limits(), Quota: quota,
 		Wait: wait, Waiting: func(why string) { wanted.Notice(fmt.Sprintf("waiting for GPUs, %s at the most: %s", wait, why)) },

@@ -96,6 +96,16 @@ func (h handle) Sense(sample *gpu.Sample) error {
 	})
 }
 
+// SenseMemory is part of gpu.Sensors.
+func (h handle) SenseMemory() (memory gpu.Optional[gpu.Memory], err error) {
+	err = h.with(func(c *Card) {
+		if memory = c.Sample.Memory; h.instance >= 0 {
+			memory = gpu.Some(c.Instances[h.instance].Memory)
+		}
+	})
+	return memory, err
+}
+
 // Instances is part of gpu.Partitioned.
 func (h handle) Instances() (enabled bool, list []gpu.Instance, err error) {
 	err = h.with(func(c *Card) {
