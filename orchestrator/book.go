@@ -57,10 +57,13 @@ func (j *job) retiredBy(slot Slot) *fault.Error {
 	return nil
 }
 
-// lost books a lost worker.
-func (j *job) lost(slot Slot, e *fault.Error, retired bool) {
+// lost books a lost worker. again is when a retired one is tried again.
+func (j *job) lost(slot Slot, e *fault.Error, retired bool, again time.Duration) {
 	j.mu.Lock()
 	j.last = e
+	if e.Kind != fault.Device && e.Kind != fault.NoDevice {
+		j.unusable = e
+	}
 	report := &j.report.Workers[slot.Number]
 	report.Lost++
 	report.Retired = retired
@@ -74,7 +77,11 @@ func (j *job) lost(slot Slot, e *fault.Error, retired bool) {
 		j.freeSlot(slot, e.Kind == fault.Device)
 	}
 	j.mu.Unlock()
-	j.emit(WorkerLost{Slot: slot.Number, Device: slot.Name, Fault: e, Retired: retired})
+	event := WorkerLost{Slot: slot.Number, Device: slot.Name, Fault: e, Retired: retired}
+	if retired && !j.queue.alone() {
+		event.RetryAfter = again
+	}
+	j.emit(event)
 }
 
 // freeSlot gives the slot of a retired worker back; of a failed device there are

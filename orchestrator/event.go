@@ -63,8 +63,10 @@ type WorkerLost struct {
 	Slot   int          `json:"slot"`
 	Device string       `json:"device"`
 	Fault  *fault.Error `json:"fault"`
-	// Retired: no other is started in its place.
-	Retired bool `json:"retired"`
+	// Retired: no other is started in its place for now. RetryAfter is when its device
+	// is tried again, as long as others compute; 0 if no other is left.
+	Retired    bool          `json:"retired"`
+	RetryAfter time.Duration `json:"retry_after_ns"`
 }
 
 // WorkerLeft: a worker has made room on a device whose memory it shared with

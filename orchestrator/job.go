@@ -134,6 +134,7 @@ type job struct {
 	opened     bool                    // some worker's kernel was once ready
 	searchTold bool                    // that a batch failed as a whole
 	last       *fault.Error            // how the last worker was lost
+	unusable   *fault.Error            // how the last was that was not lost with its device
 	stopped    *fault.Error            // the limit or the breaker that stopped the job
 
 	sourcing sync.Mutex // guards print.Kernel, which grows as kernels load files
@@ -332,8 +333,8 @@ func (j *job) unfinished(ctx context.Context) error {
 		return fault.New(fault.Canceled, "stopped on request")
 	case j.last == nil:
 		return fault.New(fault.NoDevice, "no device is left")
-	case !j.opened:
-		return fault.New(fault.Incompatible, "the kernel could not be opened on any device: %s", j.last.Message).WithDetail(j.last.Detail)
+	case !j.opened && j.unusable != nil:
+		return fault.New(fault.Incompatible, "the kernel could not be opened on any device: %s", j.unusable.Message).WithDetail(j.unusable.Detail)
 	}
 	return fault.New(fault.NoDevice, "no device is left; the last was lost by: %s", j.last.Message).WithDetail(j.last.Detail)
 }

@@ -217,7 +217,7 @@ func TestDeviceLostInASample(t *testing.T) {
 	}
 	lost := seen.count("planned", never, func(e orchestrator.Event) bool {
 		l, ok := e.(orchestrator.WorkerLost)
-		return ok && l.Device == "GPU 4" && l.Retired && l.Fault.Kind == fault.Device && strings.Contains(l.Fault.Message, "the GPU is lost")
+		return ok && l.Device == "GPU 4" && l.Retired && l.RetryAfter == 30*time.Second && l.Fault.Kind == fault.Device && strings.Contains(l.Fault.Message, "the GPU is lost")
 	})
 	if lost != 1 {
 		t.Errorf("it was retired %d times", lost)
@@ -236,6 +236,25 @@ func TestDeviceLostBeforeTheStart(t *testing.T) {
 	}
 	if report := mustRun(t, d, config); report.Succeeded != 100 {
 		t.Errorf("%+v", report)
+	}
+}
+
+// A job whose GPUs are all lost before a kernel is open has no device: its kernel is
+// not to blame.
+func TestAllDevicesLostBeforeTheStart(t *testing.T) {
+	d := newJobDir(t, numbered(100))
+	machine := gputest.New(2)
+	config := onMachine(d, machine, "test-open")
+	config.KernelConfig = []byte(`{"open":"hang"}`)
+	config.OnEvent = func(e orchestrator.Event) {
+		if _, ok := e.(orchestrator.WorkerStarted); ok {
+			machine.Lose(0)
+			machine.Lose(1)
+		}
+	}
+	_, err := orchestrator.Run(t.Context(), config)
+	if fault.KindOf(err) != fault.NoDevice || !strings.Contains(err.Error(), "no device is left") {
+		t.Errorf("%v, %v", fault.KindOf(err), err)
 	}
 }
 

@@ -69,11 +69,23 @@ func (q *queue) leave(device string) (left int) {
 	if q.devices[device]--; q.devices[device] == 0 {
 		delete(q.devices, device)
 	}
-	for _, slots := range q.devices {
-		left += slots
-	}
 	q.tell()
-	return left
+	return q.slots()
+}
+
+// slots is how many take part; the caller holds q.mu.
+func (q *queue) slots() (n int) {
+	for _, slots := range q.devices {
+		n += slots
+	}
+	return n
+}
+
+// alone reports whether at most one slot takes part.
+func (q *queue) alone() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.slots() <= 1
 }
 
 // take returns the next task for a slot of a device. It returns false when there

@@ -50,7 +50,7 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 	for {
 		if e := s.job.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker of its device
 			s.drop()
-			s.job.lost(s.slot, e, true)
+			s.job.lost(s.slot, e, true, probeAfter(s.probes))
 			return true, nil
 		}
 		if s.worker == nil {
@@ -180,6 +180,9 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 	}
 	s.job.setWorker(s.slot, worker)
 	s.worker = worker
+	if s.probes == 0 && s.job.retiredBy(s.slot) != nil { // while the worker was started
+		worker.process.KillGroup()
+	}
 	s.job.emit(WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: worker.process.Pid()})
 	message, err := worker.receive(ctx)
 	switch {
@@ -331,7 +334,7 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 		return true, nil
 	}
 	retired = action == retire
-	s.job.lost(s.slot, e, retired)
+	s.job.lost(s.slot, e, retired, probeAfter(s.probes))
 	s.job.letGo(now, false) // it will not judge the kernel any more
 	if t != nil {
 		blameless := e.Kind == fault.Device || told && e.Kind == fault.Worker

@@ -18,7 +18,7 @@ func allEvents() map[string]orchestrator.Event {
 		"planned":        orchestrator.Planned{Plan: orchestrator.Plan{Records: 10, Slots: slots("GPU %d", 2)}},
 		"worker_started": orchestrator.WorkerStarted{Slot: 1, Device: "GPU 1", PID: 4711},
 		"worker_ready":   orchestrator.WorkerReady{Slot: 1, Device: "GPU 1", Took: time.Second},
-		"worker_lost":    orchestrator.WorkerLost{Slot: 1, Device: "GPU 1", Fault: gone, Retired: true},
+		"worker_lost":    orchestrator.WorkerLost{Slot: 1, Device: "GPU 1", Fault: gone, Retired: true, RetryAfter: 30 * time.Second},
 		"chunk_started":  orchestrator.ChunkStarted{Slot: 1, Device: "GPU 1", First: 5, Records: 5},
 		"progress":       progressed(1, counts(1, 1), counts(2, 2), 10),
 		"chunk_done":     orchestrator.ChunkDone{Slot: 1, Device: "GPU 1", First: 5, Counts: counts(4, 1), Job: counts(4, 1), Total: 10},

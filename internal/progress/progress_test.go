@@ -46,7 +46,7 @@ func TestQuietShowsOnlyTrouble(t *testing.T) {
 	_, _ = io.WriteString(d, "a log line\n")
 	d.Close()
 	d.Close()
-	want := `GPU 1: line one line two; it takes no further part
+	want := `GPU 1: line one line two; trying the device again in 30s
   | red
 records 5 to 9 are kept, marked as failed: line one line two
 stopping: waiting for the batches in work (a second signal ends at once)
@@ -70,7 +70,7 @@ func TestFilesGetLines(t *testing.T) {
 	d.Close()
 	want := `10 records, batches of 0, 2 workers: GPU 0, GPU 1
 two lines
-GPU 1: line one line two; it takes no further part
+GPU 1: line one line two; trying the device again in 30s
   | red
 records 5 to 9 are kept, marked as failed: line one line two
 stopping: waiting for the batches in work (a second signal ends at once)

@@ -36,8 +36,11 @@ func alarm(event orchestrator.Event) string {
 	switch e := event.(type) {
 	case orchestrator.WorkerLost:
 		next := "starting another worker"
-		if e.Retired {
-			next = "it takes no further part"
+		switch {
+		case e.Retired && e.RetryAfter > 0:
+			next = "trying the device again in " + etaText(e.RetryAfter)
+		case e.Retired:
+			next = "no other device is left"
 		}
 		return fmt.Sprintf("%s: %s; %s%s", e.Device, plain(e.Fault.Message), next, lastWords(e.Fault.Detail))
 	case orchestrator.ChunkGivenUp:
