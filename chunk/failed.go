@@ -25,7 +25,7 @@ var (
 // They are taken from where they are kept, marked, and not from the input: that was a
 // stream, or is gone, or another by now.
 func (r Retried) CopyFailed(path string) (count int64, err error) {
-	file, err := os.Create(path)
+	file, err := createNew(path, PrivateMode)
 	if err != nil {
 		return 0, fault.New(fault.Storage, "make retry input: %w", err)
 	}

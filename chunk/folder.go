@@ -74,7 +74,7 @@ func cutPart(path string, size int64) error {
 
 // openPart lets what follows go to the part of this name.
 func (t *target) openPart(name string) error {
-	file, err := os.OpenFile(filepath.Join(t.temporary, name), os.O_WRONLY|os.O_CREATE, 0o666)
+	file, err := os.OpenFile(filepath.Join(t.temporary, name), os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, PublicMode)
 	if err != nil {
 		return notCreated(err)
 	}
@@ -143,7 +143,7 @@ func (m Manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return WriteDurably(filepath.Join(dir, ManifestFile), data)
+	return WriteDurably(filepath.Join(dir, ManifestFile), data, PublicMode)
 }
 
 // takeName renames a folder. One that is in the way and may be replaced must be

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -99,10 +100,10 @@ func journalHeader() []byte { return fmt.Appendf(nil, "%s%d\n", journalMagic, Jo
 // newJournal makes a journal that begins with these lines, durably; it takes the
 // place of an older one at once.
 func newJournal(path string, data []byte) (*Journal, error) {
-	if err := WriteDurably(path, data); err != nil {
+	if err := WriteDurably(path, data, PrivateMode); err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
@@ -139,7 +140,7 @@ func (j *Journal) rewrite(entries []Entry) error {
 // last writer died is cut off. A damaged journal is a Conflict that wraps a
 // *CorruptError.
 func OpenJournal(path string) (*Journal, []Entry, error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, nil, fault.New(fault.Conflict, "open journal: %w; --fresh starts the job over", err)
 	}

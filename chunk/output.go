@@ -129,7 +129,7 @@ func openOutput(options OutputOptions, state State) (*Output, error) {
 		if i == results && o.cutter != nil {
 			o.targets[i], err = openPartFolder(final[i], temporary[i], o.cutter.parts)
 		} else {
-			o.targets[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i])
+			o.targets[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i], modes[i])
 		}
 		if err != nil {
 			o.Abandon()

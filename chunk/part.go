@@ -253,7 +253,7 @@ func (s *stream) open() error {
 		s.file, s.over = file, true
 		return err
 	}
-	file, err := os.Create(s.path)
+	file, err := createNew(s.path, PrivateMode)
 	s.file = file
 	return err
 }

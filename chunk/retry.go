@@ -123,8 +123,8 @@ func (m *merger) open() (err error) {
 	}); err != nil {
 		return err
 	}
-	if m.errors, err = createNext(filepath.Join(m.Dir, NextFiles[failedRecords])); err == nil {
-		m.out, err = createNext(filepath.Join(m.Dir, NextFiles[failures]))
+	if m.errors, err = createNext(filepath.Join(m.Dir, NextFiles[failedRecords]), modes[failedRecords]); err == nil {
+		m.out, err = createNext(filepath.Join(m.Dir, NextFiles[failures]), modes[failures])
 	}
 	return err
 }

@@ -153,7 +153,7 @@ func (w *rewriter) touch() (err error) {
 	if w.next != nil {
 		return nil
 	}
-	if w.next, err = createNext(w.path(w.to)); err != nil {
+	if w.next, err = createNext(w.path(w.to), PublicMode); err != nil {
 		return err
 	}
 	return w.copy(w.start, w.position)
@@ -232,9 +232,9 @@ type nextFile struct {
 
 // createNext makes it. What has the name, of a try that was killed, is not cut but
 // removed: it may be a second name of something else.
-func createNext(path string) (*nextFile, error) {
+func createNext(path string, mode os.FileMode) (*nextFile, error) {
 	_ = os.Remove(path)
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return nil, fault.New(fault.Storage, "create output: %w", err)
 	}

@@ -3,6 +3,7 @@ package chunk
 import (
 	"hash/crc32"
 	"maps"
+	"os"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -210,3 +211,6 @@ const (
 )
 
 var suffixes = [streams]string{".out", ".err", ".failures"}
+
+// modes are those of the finished files.
+var modes = [streams]os.FileMode{PublicMode, PublicMode, PrivateMode}

@@ -256,7 +256,7 @@ func (w *spoolWriter) beginLine() error {
 		return nil
 	}
 	path := filepath.Join(w.spool.options.Dir, fmt.Sprintf("spool-%06d.jsonl", w.number))
-	file, err := os.Create(path)
+	file, err := createNew(path, PrivateMode)
 	if err != nil {
 		return err
 	}

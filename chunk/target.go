@@ -29,7 +29,7 @@ type target struct {
 // is replaced: /dev/stdout must stay what it is.
 //
 // size is what of the file is believed: the rest is cut off.
-func openTarget(path, temporary string, options OutputOptions, size int64) (target, error) {
+func openTarget(path, temporary string, options OutputOptions, size int64, mode os.FileMode) (target, error) {
 	if path == "-" {
 		stdout := options.Stdout
 		if stdout == nil {
@@ -46,7 +46,7 @@ func openTarget(path, temporary string, options OutputOptions, size int64) (targ
 		return target{path: path, writer: file, file: file, size: size}, nil
 	}
 	// Not for appending: then the kernel would not do the copying.
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o666)
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, mode)
 	if err != nil {
 		return target{}, notCreated(err)
 	}
@@ -263,10 +263,22 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
+// The modes of files: what the user asked for is as the umask says, what the job keeps
+// for itself is its owner's alone.
+const (
+	PublicMode  os.FileMode = 0o666
+	PrivateMode os.FileMode = 0o600
+)
+
+// createNew makes a file in a job folder, and never writes to what a link leads to.
+func createNew(path string, mode os.FileMode) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, mode)
+}
+
 // WriteDurably writes a small file so that it is there whole, or not at all.
-func WriteDurably(path string, data []byte) error {
+func WriteDurably(path string, data []byte, mode os.FileMode) error {
 	aside := path + ".tmp"
-	file, err := os.Create(aside)
+	file, err := createNew(aside, mode)
 	if err != nil {
 		return err
 	}

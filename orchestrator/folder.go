@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ const (
 )
 
 // openFolder makes and locks the job's folder.
-func openFolder(c Config) (*folder, error) {
+func openFolder(ctx context.Context, c Config) (*folder, error) {
 	path, err := folderPath(c)
 	if err != nil {
 		return nil, err
@@ -88,10 +89,18 @@ func openFolder(c Config) (*folder, error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		f.made = true
 	}
-	if err := os.MkdirAll(path, 0o777); err != nil {
-		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fault.New(kindOfDisk(err), "make job folder: %w%s", err, elsewhereHint(c))
 	}
-	if f.lock, err = takeLock(f.join("lock")); err != nil {
+	if err := makePrivate(path); err != nil {
+		return nil, err
+	}
+	tell := func(text string) {
+		if c.OnEvent != nil {
+			c.OnEvent(Notice{Text: text})
+		}
+	}
+	if f.lock, err = takeLock(ctx, f.join("lock"), tell); err != nil {
 		return nil, err
 	}
 	if err := f.checkOwner(c); err != nil {
@@ -102,6 +111,14 @@ func openFolder(c Config) (*folder, error) {
 		pruneStreams(stateDir(), time.Now())
 	}
 	return f, nil
+}
+
+// elsewhereHint names the way to another folder where the user named none.
+func elsewhereHint(c Config) string {
+	if c.WorkDir == "" && isStream(c.Output) {
+		return "; --work-dir names a folder that can be written"
+	}
+	return ""
 }
 
 // kindOfDisk tells a disk that cannot be written to now from a path that is wrong.
@@ -210,7 +227,7 @@ func (f *folder) begin() error {
 
 func (f *folder) makeDirs() error {
 	for _, name := range []string{chunk.PartsDir, "logs"} {
-		err := os.MkdirAll(f.join(name), 0o777)
+		err := os.MkdirAll(f.join(name), 0o700)
 		if errors.Is(err, unix.ENOTDIR) {
 			return damagedFolder(err)
 		}
@@ -228,7 +245,7 @@ func (f *folder) save(m manifest) error {
 	if err != nil {
 		return err
 	}
-	if err := chunk.WriteDurably(f.join(manifestFile), append(data, '\n')); err != nil {
+	if err := chunk.WriteDurably(f.join(manifestFile), append(data, '\n'), chunk.PrivateMode); err != nil {
 		return fault.New(fault.Storage, "write job.json: %w", err)
 	}
 	return nil

@@ -48,7 +48,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if err := checkOutputFolders(config); err != nil {
 		return Report{}, err
 	}
-	f, err := openFolder(config)
+	f, err := openFolder(ctx, config)
 	if err != nil {
 		return Report{}, err
 	}

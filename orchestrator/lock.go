@@ -1,22 +1,31 @@
 package orchestrator
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// folderLock keeps two jobs from one folder. On one host a file lock does that;
-// network file systems may not carry it to another, so the lock's holder also
-// writes who it is and touches the file now and then.
+// folderLock keeps two jobs from one folder. Between processes that run under one
+// kernel, and on a local file system, a file lock does that: whoever gets it may
+// conclude that the holder before is dead. A network file system may not carry the lock
+// to another host, so the holder also writes who it is and touches the file now and
+// then.
+//
+// Whether a holder on another host lives is observed: as long as its file changes it
+// does. Nothing is concluded from the file's time, which is another clock's.
 type folderLock struct {
 	file   *os.File
 	holder lockHolder
@@ -26,50 +35,164 @@ type folderLock struct {
 
 type lockHolder struct {
 	Host string `json:"host"`
+	// Boot names the running kernel, which containers with host names of their own
+	// share; empty in the locks of earlier versions.
+	Boot string `json:"boot,omitempty"`
 	PID  int    `json:"pid"`
+	// Nonce tells two holders apart that have the rest in common.
+	Nonce string `json:"nonce,omitempty"`
 	// Temp is its folder for sockets, which a killed holder leaves behind.
 	Temp string `json:"temp,omitempty"`
 }
 
-const (
+// The times are variables so that tests need not wait.
+var (
 	heartbeat = 10 * time.Second
-	// staleAfter is how long a holder on another host is believed without a
-	// heartbeat: longer than any pause of a healthy one.
-	staleAfter = 2 * time.Minute
+	// staleAfter is how long a holder on another host must show no heartbeat: longer
+	// than any pause of a healthy one.
+	staleAfter = time.Minute
 )
 
-func takeLock(path string) (*folderLock, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
-	if errors.Is(err, unix.EISDIR) {
+// carriesLocks reports whether every process that can open the file sees locks on it.
+var carriesLocks = isLocal
+
+// takeLock locks a job folder. Where only time can tell whether a holder on another
+// host lives, it waits, after it has told so; without tell it takes it for alive.
+func takeLock(ctx context.Context, path string, tell func(text string)) (*folderLock, error) {
+	file, err := owned.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, owned.ErrNotRegular) {
 		return nil, fault.New(fault.Conflict, "the job folder is damaged: %w; remove that and run the same command again", err)
 	}
 	if err != nil {
 		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err)
 	}
-	holder, touched := readHolder(file)
+	holder := readHolder(file)
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fault.New(fault.Conflict, "another gpurun is at this job (%s); wait for it, or name another output", holder)
+			return nil, inUse(holder)
 		}
 		return nil, fault.New(fault.Conflict, "lock job folder: %w", err)
 	}
-	if holder.elsewhere(touched) {
-		file.Close()
-		return nil, fault.New(fault.Conflict, "another gpurun is at this job (%s, alive %s ago); wait for it, or for %s after its end",
-			holder, time.Since(touched).Round(time.Second), staleAfter)
-	}
-	host, _ := os.Hostname()
-	if holder.Host == host && strings.HasPrefix(filepath.Base(holder.Temp), runDirPrefix) {
-		_ = os.RemoveAll(holder.Temp) // it was killed: the living leave an empty file
-	}
-	l := &folderLock{
-		file: file, holder: lockHolder{Host: host, PID: os.Getpid()},
-		stop: make(chan struct{}), done: make(chan struct{}),
+	l := newLock(file)
+	observed := !holder.isDead(file)
+	if observed {
+		if err := awaitDeath(ctx, path, holder, tell); err != nil {
+			file.Close()
+			return nil, err
+		}
+	} else if holder.Temp != "" {
+		removeRunDir(holder.Temp)
 	}
 	l.note("")
-	go l.beat(path)
+	if observed {
+		if err := l.confirm(ctx, path); err != nil {
+			file.Close()
+			return nil, err
+		}
+	}
+	go l.beat()
 	return l, nil
+}
+
+func newLock(file *os.File) *folderLock {
+	host, _ := os.Hostname()
+	return &folderLock{
+		file:   file,
+		holder: lockHolder{Host: host, Boot: bootID(), PID: os.Getpid(), Nonce: randomName()},
+		stop:   make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+func inUse(holder lockHolder) error {
+	return fault.New(fault.Conflict, "another gpurun process is already running this job (%s); wait for it, or name another output", holder)
+}
+
+// isDead reports whether a holder, whose lock we have got, has ended.
+func (h lockHolder) isDead(file *os.File) bool {
+	if h.Host == "" { // it gave the lock back
+		return true
+	}
+	return carriesLocks(file) || h.sharesKernel()
+}
+
+// sharesKernel reports whether the holder's locks reach us whatever the file system.
+func (h lockHolder) sharesKernel() bool {
+	if h.Boot != "" {
+		return h.Boot == bootID()
+	}
+	host, _ := os.Hostname()
+	return h.Host == host
+}
+
+// awaitDeath returns nil when a holder on another host has shown no sign of life for
+// long enough, by our own clock.
+func awaitDeath(ctx context.Context, path string, holder lockHolder, tell func(string)) error {
+	if tell == nil {
+		return inUse(holder)
+	}
+	before, err := readBeat(path)
+	if err != nil {
+		return fault.New(fault.Storage, "watch job lock: %w", err)
+	}
+	tell(fmt.Sprintf("the job was last run by %s; waiting %s for a sign of life from it", holder, staleAfter))
+	for deadline := time.Now().Add(staleAfter); time.Now().Before(deadline); {
+		select {
+		case <-time.After(min(time.Second, heartbeat/4)):
+		case <-ctx.Done():
+			return fault.New(fault.Canceled, "stopped before anything was started")
+		}
+		now, err := readBeat(path)
+		if err != nil {
+			return fault.New(fault.Storage, "watch job lock: %w", err)
+		}
+		if !before.equal(now) {
+			return inUse(holder)
+		}
+	}
+	return nil
+}
+
+// beat is what changes in the file of a holder that lives.
+type beat struct {
+	touched time.Time
+	data    []byte
+}
+
+func (b beat) equal(c beat) bool { return b.touched.Equal(c.touched) && bytes.Equal(b.data, c.data) }
+
+// readBeat opens the file anew: a network file system then asks the server.
+func readBeat(path string) (b beat, err error) {
+	file, err := owned.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return b, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return b, err
+	}
+	b.touched = info.ModTime()
+	b.data = readLock(file)
+	return b, nil
+}
+
+// confirm finds out, where locks may not exclude, whether somebody else took the dead
+// holder's place at the same time: the file names the last of them.
+func (l *folderLock) confirm(ctx context.Context, path string) error {
+	select {
+	case <-time.After(heartbeat / 5):
+	case <-ctx.Done():
+	}
+	now, err := readBeat(path)
+	var holder lockHolder
+	if err == nil {
+		err = json.Unmarshal(now.data, &holder)
+	}
+	if err != nil || holder.Nonce != l.holder.Nonce {
+		return inUse(holder)
+	}
+	return nil
 }
 
 // note writes down who holds the lock, and what it is about to make.
@@ -80,13 +203,6 @@ func (l *folderLock) note(temp string) {
 	_, _ = l.file.WriteAt(data, 0)
 }
 
-// elsewhere reports whether a holder on another host lives, whose lock did not
-// reach us.
-func (h lockHolder) elsewhere(touched time.Time) bool {
-	host, _ := os.Hostname()
-	return h.Host != "" && h.Host != host && time.Since(touched) < staleAfter
-}
-
 func (h lockHolder) String() string {
 	if h.Host == "" {
 		return "starting just now"
@@ -94,24 +210,26 @@ func (h lockHolder) String() string {
 	return fmt.Sprintf("process %d on %s", h.PID, h.Host)
 }
 
-func readHolder(file *os.File) (holder lockHolder, touched time.Time) {
-	data := make([]byte, 1024)
+func readLock(file *os.File) []byte {
+	data := make([]byte, 4096)
 	n, _ := file.ReadAt(data, 0)
-	_ = json.Unmarshal(data[:n], &holder)
-	if info, err := file.Stat(); err == nil {
-		touched = info.ModTime()
-	}
-	return holder, touched
+	return data[:n]
 }
 
-func (l *folderLock) beat(path string) {
+func readHolder(file *os.File) (holder lockHolder) {
+	_ = json.Unmarshal(readLock(file), &holder)
+	return holder
+}
+
+func (l *folderLock) beat() {
 	defer close(l.done)
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
 	for {
 		select {
 		case now := <-ticker.C:
-			_ = os.Chtimes(path, now, now)
+			touched := unix.NsecToTimeval(now.UnixNano())
+			_ = unix.Futimes(int(l.file.Fd()), []unix.Timeval{touched, touched})
 		case <-l.stop:
 			return
 		}
@@ -127,4 +245,25 @@ func (l *folderLock) release() {
 	// still has it open.
 	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
 	l.file.Close()
+}
+
+// bootID names the running kernel; "" where there is no such name.
+func bootID() string {
+	data, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data))
+}
+
+// runDirName is how folders for sockets are called: see makeRunDir.
+var runDirName = regexp.MustCompile(`^` + runDirPrefix + `[0-9a-f]{10}$`)
+
+// removeRunDir removes the folder that a killed holder has left, if it is one: its
+// name comes from a file.
+func removeRunDir(path string) {
+	dir, name := filepath.Split(path)
+	if dir = filepath.Clean(dir); dir != filepath.Clean(os.TempDir()) && dir != shortTemp || !runDirName.MatchString(name) {
+		return
+	}
+	if info, err := os.Lstat(path); err == nil && info.IsDir() && isOwn(info) {
+		_ = os.RemoveAll(path)
+	}
 }

@@ -133,10 +133,14 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 			p.close()
 		}
 	}()
-	if p.runDir, err = makeRunDir(note); err != nil {
+	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1, Notes: streamNote(config)}
+	var short string
+	if p.runDir, short, err = makeRunDir(note); err != nil {
 		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
-	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1, Notes: streamNote(config)}
+	if short != "" {
+		p.plan.Notes = append(p.plan.Notes, short)
+	}
 	if err := p.selectDevices(ctx); err != nil {
 		return nil, err
 	}
@@ -349,16 +353,30 @@ func (p *prepared) slotsOfUse() int {
 	return int(useful)
 }
 
-// makeRunDir makes a folder whose path leaves room for a unix socket's name,
-// whatever $TMPDIR says.
-func makeRunDir(note func(string)) (string, error) {
+// makeRunDir makes a folder whose path leaves room for a unix socket's name. short is
+// a line for the user if that is not where $TMPDIR says.
+func makeRunDir(note func(string)) (path, short string, err error) {
 	parent := os.TempDir()
-	if len(parent) > 40 {
-		parent = "/tmp"
+	if len(parent) > maxTempPath {
+		short = fmt.Sprintf("TMPDIR %s is too long for the names of sockets (%d characters, at most %d): they are made in %s",
+			parent, len(parent), maxTempPath, shortTemp)
+		parent = shortTemp
 	}
-	path := filepath.Join(parent, runDirPrefix+randomName()[:10])
+	path = filepath.Join(parent, runDirPrefix+randomName()[:10])
 	note(path)
-	return path, os.Mkdir(path, 0o700)
+	switch err = os.Mkdir(path, 0o700); {
+	case err != nil && short != "":
+		err = fmt.Errorf("%w (%s); set TMPDIR to a folder with a shorter path", err, short)
+	case err != nil:
+		err = fmt.Errorf("%w; set TMPDIR to a folder that can be written", err)
+	}
+	return path, short, err
 }
 
-const runDirPrefix = "gpurun-"
+const (
+	runDirPrefix = "gpurun-"
+	shortTemp    = "/tmp"
+	// maxTempPath is what the system's 107 bytes for a socket's name leave beside
+	// /gpurun-0123456789/plan-again/plugin-dir4294967295/plugin4294967295.
+	maxTempPath = 40
+)

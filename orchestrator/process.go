@@ -16,6 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -64,7 +67,7 @@ func startWorker(options workerOptions) (*workerProcess, error) {
 		return nil, fault.New(fault.Worker, "make socket pair: %w", err)
 	}
 	defer theirs.Close()
-	log, err := os.OpenFile(options.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	log, err := os.OpenFile(options.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, chunk.PrivateMode)
 	if err != nil {
 		ours.Close()
 		return nil, fault.New(fault.Storage, "create worker log: %w", err)

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,7 +26,7 @@ func pruneStreams(dir string, now time.Time) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !info.IsDir() || !streamFolder.MatchString(entry.Name()) {
+		if err != nil || !info.IsDir() || !isOwn(info) || !streamFolder.MatchString(entry.Name()) {
 			continue
 		}
 		f := &folder{path: filepath.Join(dir, entry.Name())}
@@ -33,7 +34,7 @@ func pruneStreams(dir string, now time.Time) {
 		if age < keepStreams && (age < keepKilled || !f.holdsData()) {
 			continue
 		}
-		lock, err := takeLock(f.join("lock"))
+		lock, err := takeLock(context.Background(), f.join("lock"), nil)
 		if err != nil {
 			continue // it runs
 		}

@@ -36,7 +36,7 @@ func TestPruneStreams(t *testing.T) {
 				}
 			}
 			if test.locked {
-				lock, err := takeLock(filepath.Join(path, "lock"))
+				lock, err := takeLock(t.Context(), filepath.Join(path, "lock"), nil)
 				if err != nil {
 					t.Fatal(err)
 				}

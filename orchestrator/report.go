@@ -177,7 +177,7 @@ func (r Report) WriteFile(path string) error {
 func (r Report) writeDurably(path string) error {
 	data, err := r.encode()
 	if err == nil {
-		err = chunk.WriteDurably(path, data)
+		err = chunk.WriteDurably(path, data, chunk.PrivateMode)
 	}
 	if err != nil {
 		return fault.New(fault.Storage, "write report: %w", err)

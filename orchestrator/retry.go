@@ -37,7 +37,7 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil {
 		return Report{}, noJob(config.Output, path)
 	}
-	f, err := openFolder(config)
+	f, err := openFolder(ctx, config)
 	if err != nil {
 		return Report{}, err
 	}
@@ -174,7 +174,7 @@ func (r *retry) collect() (count int64, err error) {
 	if err := os.RemoveAll(r.folder.join(retryDir)); err != nil {
 		return 0, fault.New(fault.Storage, "clear retry folder: %w", err)
 	}
-	if err := os.Mkdir(r.folder.join(retryDir), 0o777); err != nil {
+	if err := os.Mkdir(r.folder.join(retryDir), 0o700); err != nil {
 		return 0, fault.New(fault.Storage, "make retry folder: %w", err)
 	}
 	if count, err = r.results().CopyFailed(path + ".tmp"); err != nil {
@@ -236,7 +236,7 @@ func (r *retry) merge(again Report) (Report, error) {
 		return report, err
 	}
 	// From here on the new files are the job's; a crash only delays their names.
-	if err := chunk.WriteDurably(r.folder.join(retryMarker), data); err != nil {
+	if err := chunk.WriteDurably(r.folder.join(retryMarker), data, chunk.PrivateMode); err != nil {
 		return report, fault.New(fault.Storage, "write %s: %w", retryMarker, err)
 	}
 	crash.Point("retry-merged")

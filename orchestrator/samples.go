@@ -5,6 +5,9 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 )
 
@@ -30,7 +33,7 @@ func (s *samples) take(all []gpu.Health, now time.Time) {
 	}
 	s.next = now.Add(sampleInterval)
 	if s.file == nil {
-		file, err := os.OpenFile(s.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		file, err := os.OpenFile(s.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, chunk.PrivateMode)
 		if err != nil {
 			s.path = ""
 			return

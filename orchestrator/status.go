@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/owned"
 )
 
 // JobState is where a job is in its life.
@@ -120,14 +121,19 @@ func committed(f *folder, m *manifest) (Report, error) {
 
 // lockHeld reports whether somebody holds a folder's lock, and who.
 func lockHeld(path string) (bool, lockHolder) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	file, err := owned.Open(path, os.O_RDWR, 0)
 	if err != nil {
 		return false, lockHolder{}
 	}
 	defer file.Close()
-	holder, touched := readHolder(file)
+	holder := readHolder(file)
 	if unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
 		return true, holder
 	}
-	return holder.elsewhere(touched), holder
+	if holder.isDead(file) {
+		return false, holder
+	}
+	// On another host. Only to wait could tell: for people, a guess will do.
+	info, err := file.Stat()
+	return err == nil && time.Since(info.ModTime()).Abs() < staleAfter, holder
 }

@@ -107,7 +107,7 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 		wait = lease.Seconds(rules.Optimization.AllocationTimeout)
 	}
 	held, err := folder.Acquire(ctx, lease.Request{
-		Name: name, Command: commandLine(), Number: 1, Named: f.gpu != "",
+		Name: name, Number: 1, Named: f.gpu != "",
 		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return server.Cards(ctx, devices, gpu.Options{}) },
 		Memory: memory, Prefer: quota.Prefer(), Owned: len(command) > 0, TTL: f.ttl, OneOfAName: true,
 		Limits: rules.Limits(), Quota: quota, Wait: wait,

@@ -63,7 +63,7 @@ func newExport(f *gpusFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := chunk.WriteDurably(args[0], append(data, '\n')); err != nil {
+			if err := chunk.WriteDurably(args[0], append(data, '\n'), chunk.PublicMode); err != nil {
 				return fault.New(fault.Usage, "export: %w", err)
 			}
 			return nil

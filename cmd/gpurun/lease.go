@@ -144,7 +144,7 @@ func (c *claimer) request(wanted orchestrator.ClaimRequest, rules lease.Config) 
 		}
 	}
 	r := lease.Request{
-		Name: c.leased, Command: commandLine(), AtMost: wanted.Most, PerGroup: c.config.GPUsPerWorker,
+		Name: c.leased, AtMost: wanted.Most, PerGroup: c.config.GPUsPerWorker,
 		GPUs: func(ctx context.Context) ([]lease.GPU, error) {
 			return server.Cards(ctx, wanted.Devices, gpu.Options{Slow: wanted.Notice})
 		},

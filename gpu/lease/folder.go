@@ -103,6 +103,8 @@ func (f *Folder) check(access uint32) error {
 		return f.unusable("use it", errors.New("it is a symbolic link, which somebody else may have placed"))
 	case !info.IsDir():
 		return f.unusable("use it", errors.New("it is no folder"))
+	case info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
+		return f.unusable("use it", errors.New("everybody may remove anything from it: chmod +t it"))
 	}
 	if err := unix.Access(f.path, access); err != nil {
 		return f.unusable("enter it", fmt.Errorf("it belongs to %s, mode %o: %w", ownerName(info), info.Mode().Perm(), err))

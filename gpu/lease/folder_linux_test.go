@@ -182,7 +182,11 @@ func TestUnusable(t *testing.T) {
 		text   string
 		kind   fault.Kind
 	}{
-		"a file":          {func(t *testing.T, dir string) { must(t, os.WriteFile(dir, nil, 0o666)) }, "it is no folder", fault.Usage},
+		"a file": {func(t *testing.T, dir string) { must(t, os.WriteFile(dir, nil, 0o666)) }, "it is no folder", fault.Usage},
+		"open to all": {func(t *testing.T, dir string) {
+			must(t, os.Mkdir(dir, 0o777))
+			must(t, os.Chmod(dir, 0o777))
+		}, "chmod +t", fault.Usage},
 		"a link":          {func(t *testing.T, dir string) { must(t, os.Symlink("/tmp", dir)) }, "symbolic link", fault.Usage},
 		"a lock of sorts": {func(t *testing.T, dir string) { must(t, os.MkdirAll(filepath.Join(dir, lockFile), 0o777)) }, "open its lock", fault.Usage},
 	} {
@@ -318,4 +322,22 @@ func TestFullDisk(t *testing.T) {
 	held, err := f.Acquire(t.Context(), ask(1, nil))
 	must(t, err)
 	held.Release()
+}
+
+// TestLeaseFilesHaveNoCommandLine: everybody may read them, and a command line may
+// hold secrets.
+func TestLeaseFilesHaveNoCommandLine(t *testing.T) {
+	f := open(t)
+	held, err := f.Acquire(t.Context(), ask(1, nil))
+	must(t, err)
+	defer held.Release()
+	entries, err := os.ReadDir(f.path)
+	must(t, err)
+	for _, entry := range entries {
+		data, err := os.ReadFile(filepath.Join(f.path, entry.Name()))
+		must(t, err)
+		if strings.Contains(string(data), os.Args[0]) || strings.Contains(string(data), `"command"`) {
+			t.Errorf("%s holds %s", entry.Name(), data)
+		}
+	}
 }

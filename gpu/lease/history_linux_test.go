@@ -17,7 +17,7 @@ func fillHistory(t *testing.T, f *Folder, n int) {
 	var lines bytes.Buffer
 	for i := range n {
 		l := f.describe(ask(1, nil), cards(1)[0])
-		l.Command = strings.Repeat("x", 8<<10)
+		l.Host = strings.Repeat("x", 8<<10)
 		for _, event := range []string{Allocated, Released} {
 			line, err := json.Marshal(Event{Time: time.Unix(int64(i), 0), Event: event, Lease: l})
 			must(t, err)
@@ -97,7 +97,7 @@ func TestHistoryIsCutByOneOfMany(t *testing.T) {
 			defer all.Done()
 			for range each {
 				l := f.describe(ask(1, nil), cards(1)[0])
-				l.Command = strings.Repeat("y", 8<<10)
+				l.Host = strings.Repeat("y", 8<<10)
 				f.note(Event{Time: time.Now(), Event: Allocated, Lease: l})
 				f.note(Event{Time: time.Now(), Event: Released, Lease: l})
 			}

@@ -50,12 +50,12 @@ type Lease struct {
 	Owned bool `json:"owned"`
 	// Who took it, for people. PIDStart and PIDNamespace tell whether the process
 	// number still means that process, here; earlier versions left them out.
+	// Everybody can read the file, so it has no command line: that may hold secrets.
 	PID          int    `json:"pid"`
 	PIDStart     uint64 `json:"pid_start,omitempty"`
 	PIDNamespace string `json:"pid_namespace,omitempty"`
 	User         string `json:"user"`
 	Host         string `json:"host"`
-	Command      string `json:"command,omitempty"`
 
 	Created time.Time `json:"created"`
 	// Expires is zero for never.

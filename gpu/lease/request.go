@@ -13,9 +13,8 @@ import (
 
 // Request is what somebody wants to hold.
 type Request struct {
-	// Name is the service's or the job's; Command what it runs, for people.
-	Name    string
-	Command string
+	// Name is the service's or the job's.
+	Name string
 	// GPUs asks the driver for the GPUs to choose from. It is called again for
 	// every try, never while others are kept waiting.
 	GPUs func(context.Context) ([]GPU, error)

@@ -45,7 +45,7 @@ var mayImport = map[string]struct {
 	"plugins/kerneltest":        {[]string{"plugins", "internal/fault", "internal/jsonline"}, "authors run it against their kernels"},
 	"internal/wire":             {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
 	"worker":                    {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/filesum", "internal/jsonline", "internal/crash", "internal/profile"}, "one device, one kernel, one chunk: no inventory, no other workers"},
-	"orchestrator":              {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/filesum", "internal/crash"}, "it never touches a kernel: workers do, in processes that may die"},
+	"orchestrator":              {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/filesum", "internal/crash", "internal/owned"}, "it never touches a kernel: workers do, in processes that may die"},
 	"internal/progress":         {[]string{"orchestrator", "chunk", "gpu", "gpu/lease", "internal/server", "internal/fault"}, "it shows a job's events, and a host, in gpu's words"},
 	"internal/server":           {[]string{"orchestrator", "gpu", "gpu/lease", "internal/fault", "internal/owned", "internal/proc"}, "it steers jobs and shows them; it starts none"},
 	"cmd/gpurun":                {[]string{"..."}, "wiring"},

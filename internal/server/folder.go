@@ -41,6 +41,17 @@ func makeFolder(dir string) error {
 			return err
 		}
 	}
+	return checkFolder(dir)
+}
+
+// checkFolder refuses a folder of jobs that is not this user's alone. Of one that
+// the user has not named, the folder above is gpurun's too: /tmp/gpurun-1000.
+func checkFolder(dir string) error {
+	if os.Getenv(Variable) == "" {
+		if err := checkPrivate(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
 	return checkPrivate(dir)
 }
 

@@ -20,7 +20,7 @@ const entrySuffix = ".json"
 func Jobs() []Entry {
 	var jobs []Entry
 	for _, dir := range folders() {
-		if checkPrivate(dir) != nil {
+		if checkFolder(dir) != nil {
 			continue // not there, or not ours to believe
 		}
 		names, _ := owned.Names(dir, entrySuffix)

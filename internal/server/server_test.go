@@ -374,3 +374,28 @@ func TestStatusJSON(t *testing.T) {
 		t.Errorf("%s: %+v %v", data, s, err)
 	}
 }
+
+// TestFolderAboveIsChecked: /tmp/gpurun-UID may have been placed there by somebody else.
+func TestFolderAboveIsChecked(t *testing.T) {
+	above := filepath.Join(t.TempDir(), "gpurun-1000")
+	dir := filepath.Join(above, "jobs")
+	if err := makeFolderIn(t, dir); err != nil {
+		t.Fatalf("own folder: %v", err)
+	}
+	if err := os.Chmod(above, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeFolderIn(t, dir); err == nil {
+		t.Error("a folder that others can replace is accepted")
+	}
+	t.Setenv(Variable, dir) // then what is above is the user's business
+	if err := makeFolder(dir); err != nil {
+		t.Errorf("a folder that the user named: %v", err)
+	}
+}
+
+func makeFolderIn(t *testing.T, dir string) error {
+	t.Helper()
+	t.Setenv(Variable, "")
+	return makeFolder(dir)
+}

@@ -1,0 +1,44 @@
+package orchestrator
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLongTempFolderIsReported: a TMPDIR that has no room for a socket's name is not
+// used, and the user hears of it; one that has, is.
+func TestLongTempFolderIsReported(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", maxTempPath))
+	for dir, used := range map[string]bool{long: false, shortTemp: true} {
+		t.Setenv("TMPDIR", dir)
+		path, short, err := makeRunDir(func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(path)
+		if used != (short == "") || !used && !strings.Contains(short, "TMPDIR "+dir+" is too long") {
+			t.Errorf("%s: made %s, told %q", dir, path, short)
+		}
+	}
+}
+
+// TestUnwritableTempFolder names what can be set to another.
+func TestUnwritableTempFolder(t *testing.T) {
+	t.Setenv("TMPDIR", "/proc/none")
+	_, _, err := makeRunDir(func(string) {})
+	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to a folder that can be written") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestUnwritableStateFolder: the output is a stream, and the job has nowhere to keep
+// its files; the message says how to name another place.
+func TestUnwritableStateFolder(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/proc/none")
+	_, err := openFolder(t.Context(), Config{Output: "-"})
+	if err == nil || !strings.Contains(err.Error(), "--work-dir names a folder that can be written") {
+		t.Errorf("error %v", err)
+	}
+}
