@@ -30,9 +30,7 @@ class Encoder:
             return times(value)
         if hasattr(value, "tolist"):  # arrays, their scalars, tensors
             return value.tolist()
-        if isinstance(value, (bytes, bytearray)):
-            raise TypeError("bytes are no JSON value: decode() them")
-        raise TypeError("%s is no JSON value" % kind_of(value))
+        return usual(value)
 
     def encode(self, value):
         try:
@@ -57,6 +55,29 @@ class Encoder:
         if hasattr(value, "tolist") and not is_time(value):
             return self.finite(value.tolist())
         return value
+
+
+def usual(value):
+    """The usual form in JSON of a value of Python's own types."""
+    import datetime, decimal, enum, pathlib, uuid
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return None if value != value else value.isoformat()  # pandas' NaT is no time
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (decimal.Decimal, uuid.UUID, pathlib.PurePath)):
+        return str(value)  # a float would not hold all digits
+    if isinstance(value, collections.abc.Mapping):
+        return dict(value)
+    if isinstance(value, (bytes, bytearray)):
+        raise TypeError("bytes are no JSON value: decode() them")
+    advice = ""
+    if isinstance(value, (set, frozenset)):
+        advice = ": return a sorted list"  # its own order differs from run to run
+    elif isinstance(value, datetime.timedelta):
+        advice = ": return its total_seconds()"
+    elif hasattr(type(value), "__dataclass_fields__"):
+        advice = ": return dataclasses.asdict() of it"
+    raise TypeError("%s is no JSON value%s" % (kind_of(value), advice))
 
 
 def is_time(values):
