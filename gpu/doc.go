@@ -24,9 +24,11 @@
 //     outside of it can be selected. Like CUDA itself, `--gpus 0,2` then counts
 //     positions among the visible ones: with CUDA_VISIBLE_DEVICES=4,5,6 it is
 //     the tokens 4 and 6.
-//   - A hung driver must not hang the job. All NVML calls of one inventory run
-//     on one thread of their own, which is given up on after Options.Timeout;
-//     those of WatchXids on another, and those of a Monitor on one per device. A
+//   - A hung driver must not hang the job, and one hung GPU must not cost the job
+//     the others. All NVML calls of one inventory run on one thread of their own,
+//     until a GPU hangs: then each of the remaining ones has its own. They are given
+//     up on after Options.Timeout. Calls of WatchXids run on another thread, and
+//     those of a Monitor on one per device. A
 //     device that was never seen may go at full speed; one that is no longer seen
 //     never becomes faster than it was.
 //

@@ -19,6 +19,7 @@ type fakeGPU struct {
 	forbidden   bool
 	unsupported []string
 	noEvents    bool
+	hang        chan struct{} // its calls return when it is closed
 	calls       int
 }
 
@@ -128,6 +129,9 @@ type fakeHandle struct {
 
 func (h fakeHandle) ask(field string) error {
 	h.m.call(field)
+	if h.g.hang != nil {
+		<-h.g.hang
+	}
 	h.g.calls++
 	if h.m.isLost(h.index) || h.g.lostAfter > 0 && h.g.calls >= h.g.lostAfter {
 		return ErrLost

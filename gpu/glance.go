@@ -51,13 +51,7 @@ func Look(ctx context.Context, opts Options) (Sight, error) {
 		return Sight{GPUs: []Glance{}}, err
 	}
 	seen := m.shown()
-	devices := make([]Device, len(seen))
-	for i, c := range seen {
-		devices[i] = c.Device
-	}
-	sampler := newSampler(opts.NVML, devices, realClock{})
-	defer sampler.close()
-	readings := sampler.sample(ctx, min(opts.Timeout, lookTimeout), staleTime)
+	readings := sampleThose(ctx, opts, seen)
 	sight := Sight{GPUs: []Glance{}, DriverVersion: m.driver}
 	var split []candidate
 	for i, c := range seen {
@@ -68,6 +62,24 @@ func Look(ctx context.Context, opts Options) (Sight, error) {
 	}
 	sight.Note = strings.Join(whyGone(split), "; ")
 	return sight, nil
+}
+
+// sampleThose takes a sample of each that can be used: the others were asked in vain.
+func sampleThose(ctx context.Context, opts Options, seen []candidate) []reading {
+	var devices []Device
+	var places []int
+	for i, c := range seen {
+		if c.gone == nil {
+			devices, places = append(devices, c.Device), append(places, i)
+		}
+	}
+	sampler := newSampler(opts.NVML, devices, realClock{})
+	defer sampler.close()
+	readings := make([]reading, len(seen))
+	for i, r := range sampler.sample(ctx, min(opts.Timeout, lookTimeout), staleTime) {
+		readings[places[i]] = r
+	}
+	return readings
 }
 
 // shown is what a person sees of the machine: MIG instances in place of the GPU

@@ -8,10 +8,11 @@ import (
 // API is the little that gpurun needs of NVML. The real one is in nvml_cgo.go;
 // tests bring a machine of their own.
 //
-// The caller keeps to one thread, calls nothing at all after an Init that
-// failed (the real library would end the process with "symbol lookup error"),
-// and calls Shutdown once after an Init that did not. Any call may block for as
-// long as the driver likes.
+// Calls may be made on several threads at once, but those for one GPU on one. The
+// caller calls nothing at all after an Init that failed (the real library would end
+// the process with "symbol lookup error"), and calls Shutdown once after an Init that
+// did not, when no call is in progress. Any call may block for as long as the driver
+// likes.
 type API interface {
 	// Init loads the library and connects to the driver. ErrNoLibrary and
 	// ErrNotBuilt are the errors with a meaning; any other says that the driver

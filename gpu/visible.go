@@ -31,7 +31,7 @@ type view struct {
 func (m machine) visible(opts Options) (view, error) {
 	value, ok := opts.Env(visibleVariable)
 	if !ok {
-		return m.ownTokens(opts.PinUUID), nil
+		return m.ownTokens(opts.PinUUID), checkScheduler(opts.Env)
 	}
 	order, _ := opts.Env(orderVariable)
 	return m.inheritedTokens(value, order == pciOrder)

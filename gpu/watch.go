@@ -99,7 +99,7 @@ func (w *xidWatch) find(ctx context.Context) []*watchedGPU {
 		return nil
 	}
 	var found []*watchedGPU
-	for i := range count {
+	for _, i := range w.places(count) {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -121,6 +121,26 @@ func (w *xidWatch) find(ctx context.Context) []*watchedGPU {
 		}
 	}
 	return found
+}
+
+// places are the indices at which the inventory has found the devices' GPUs: others are
+// not asked, since one of them may hang. Where an inventory does not know, it is all.
+func (w *xidWatch) places(count int) (indices []int) {
+	known := make(map[int]bool)
+	for _, d := range w.devices {
+		switch {
+		case d.Parent != nil:
+			known[d.Parent.Index] = true
+		case d.Kind == GPU && d.Ambiguous == "" && !isMIG(d.Token):
+			known[d.Index] = true
+		}
+	}
+	for i := range count {
+		if known[i] || len(known) == 0 {
+			indices = append(indices, i)
+		}
+	}
+	return indices
 }
 
 // watch reports the events of these GPUs until ctx ends or one of them is lost,
