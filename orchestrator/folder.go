@@ -85,6 +85,9 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkApart(c, path); err != nil {
+		return nil, err
+	}
 	f := &folder{path: path}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		f.made = true

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/plugins"
 )
 
 // jobFlags are the flags that say what a job is; run and plan share them.
@@ -186,6 +187,29 @@ func readConfig(flag, value string) ([]byte, error) {
 		return nil, usagef("%s: %s is no valid JSON", flag, value)
 	}
 	return data, nil
+}
+
+// reads are the files, beside the input, that the job depends on: nothing that it writes
+// may take their place. A kernel that cannot be found is reported later.
+func (f *jobFlags) reads(c orchestrator.Config) (files []orchestrator.NamedFile) {
+	add := func(name, path string) {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			files = append(files, orchestrator.NamedFile{Name: name, Path: path})
+		}
+	}
+	if r, err := resolver(plugins.PythonOptions{}); err == nil && c.Kernel != "" {
+		named, _ := r.Resolve(c.Kernel, nil)
+		for _, path := range named.Files {
+			add("kernel", path)
+		}
+	}
+	add("kernel configuration", f.kernelConfig)
+	for _, config := range f.stepConfigs {
+		_, value, _ := strings.Cut(config, "=")
+		add("kernel configuration", value)
+	}
+	add("monitor configuration", f.monitor)
+	return files
 }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }

@@ -160,7 +160,7 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	if err := f.checkDescriptors(config); err != nil {
 		return err
 	}
-	if err := orchestrator.CheckBeside(config, f.besides()...); err != nil {
+	if err := orchestrator.CheckBeside(config, f.reads(config), f.besides()...); err != nil {
 		return err
 	}
 	events, closeEvents, err := f.openEvents()
