@@ -203,7 +203,9 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		for _, note := range j.earlier.notes {
 			j.emit(Notice{Text: note})
 		}
-		j.emit(Resuming{Done: j.report.Resumed, Job: j.before, Total: j.total()})
+		if j.earlier.begun() {
+			j.emit(Resuming{Done: j.report.Resumed, Job: j.before, Total: j.total()})
+		}
 	}
 	err := j.work(ctx)
 	if err == nil {

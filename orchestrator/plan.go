@@ -193,7 +193,9 @@ func (p *prepared) compare() (err error) {
 	if touched {
 		p.earlier.notes = append(p.earlier.notes, touchedNote)
 	}
-	err = checkChanges(now.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
+	if p.earlier.begun() { // else there is nothing that could differ
+		err = checkChanges(now.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
+	}
 	p.print.Kernel.Modules = present(modules)
 	return err
 }

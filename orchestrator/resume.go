@@ -52,7 +52,7 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	if e.state, err = chunk.Replay(entries); err != nil {
 		return nil, err
 	}
-	if e.state.Done() == 0 && !e.state.Complete {
+	if !e.begun() && !e.keepsPlan(c) {
 		return nil, nil // there is nothing to resume
 	}
 	if lost := journal.Lost(); lost > 0 {
@@ -75,6 +75,15 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	}
 	resumes = true
 	return e, nil
+}
+
+// begun reports whether the earlier run has computed anything.
+func (e *earlier) begun() bool { return e.state.Done() > 0 || e.state.Complete }
+
+// keepsPlan reports whether a job of which nothing is computed keeps its plan: where
+// the output is a folder, the plan says where its parts end.
+func (e *earlier) keepsPlan(c Config) bool {
+	return keepsParts(c.Output) && e.manifest.Cut.PartBytes == c.PartBytes && len(e.changes(c)) == 0
 }
 
 // finishEarlier ends a job that had only its files to name when it was killed.

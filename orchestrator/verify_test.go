@@ -200,3 +200,28 @@ func finishedFiles(c orchestrator.Config) []string {
 	}
 	return []string{c.Output}
 }
+
+// TestPartBordersSurviveAnEarlyKill: from the moment a job is planned its parts have
+// the same borders, also if it is killed before anything is computed and resumed by
+// fewer workers.
+func TestPartBordersSurviveAnEarlyKill(t *testing.T) {
+	t.Parallel()
+	v := &variant{name: "borders", records: 480, change: func(d jobDir, c *orchestrator.Config) {
+		c.Output, c.PartBytes = d.join("out")+"/", 1 // each chunk is a part
+	}}
+	want := v.undisturbed(t)
+	d, c := v.start(t)
+	mark := fmt.Sprintf("borders-%d", os.Getpid())
+	if end := startDriver(t, driverOf(t, c), mark, crash.Variable+"=part-written").wait(t); !end.killed {
+		t.Fatalf("ended: %s", end)
+	}
+	awaitGone(t, mark)
+	if journalled(t, c) > 0 {
+		t.Fatal("something was computed: this test shows nothing")
+	}
+	c.GPUs = "cpu:1"
+	mustRun(t, d, c)
+	if diff := cmp.Diff(want, results(d, c)); diff != "" {
+		t.Error(diff)
+	}
+}
