@@ -87,7 +87,7 @@ func TestReprocessTakesTheMarkOff(t *testing.T) {
 	t.Parallel()
 	in := `{"a":1,"_error":"old"}` + "\n" + `{"_error":{"kind":"oom"},"a":2}` + "\n" + `{ "_error" : "old" }` + "\n" + `{"a":3}` + "\n"
 	for kernel, want := range map[string]string{
-		"echo": `{"a":1}` + "\n" + `{"a":2}` + "\n" + `{}` + "\n" + `{"a":3}` + "\n",
+		"echo":                                `{"a":1}` + "\n" + `{"a":2}` + "\n" + `{}` + "\n" + `{"a":3}` + "\n",
 		`exec:sed 's/}$/,"b":1}/; s/{ *,/{/'`: `{"a":1,"b":1}` + "\n" + `{"a":2,"b":1}` + "\n" + `{"b":1}` + "\n" + `{"a":3,"b":1}` + "\n",
 	} {
 		d := newJobDir(t, in)

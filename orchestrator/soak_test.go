@@ -1,12 +1,15 @@
 package orchestrator_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +24,7 @@ import (
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
-	// soakOnlyVariable names the one variant that is wanted: parts.
+	// soakOnlyVariable names the one variant that is wanted: parts, module.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
@@ -55,22 +58,68 @@ func TestSoak(t *testing.T) {
 	t.Logf("%s=%d", soakSeedVariable, seed)
 	s := &soak{random: rand.New(rand.NewPCG(seed, 0)), killed: make(map[string]int)}
 	started := time.Now()
-	some := slices.DeleteFunc(slices.Clone(variants), func(v *variant) bool {
+	some := slices.DeleteFunc(append(slices.Clone(variants), withModule), func(v *variant) bool {
 		only := os.Getenv(soakOnlyVariable)
-		return only != "" && v.name != only
+		return only != "" && v.name != only || v == withModule && !hasPython()
 	})
 	for s.kills < kills && time.Now().Before(until) && !t.Failed() {
 		s.job(t, some[s.random.IntN(len(some))])
 	}
-	t.Logf("%d kills %v in %d jobs and %d lives, %d gone on with, in %s; every output as undisturbed",
-		s.kills, s.killed, s.jobs, s.lives, s.resumed, time.Since(started).Round(time.Second))
+	t.Logf("%d kills %v in %d jobs and %d lives, %d resumed, %d refused for an edited module, in %s; every output as undisturbed",
+		s.kills, s.killed, s.jobs, s.lives, s.resumed, s.refused, time.Since(started).Round(time.Second))
 }
 
 // soak is what the soak has done.
 type soak struct {
 	random                      *rand.Rand
 	kills, jobs, lives, resumed int
+	refused                     int            // resumes with an edited module
 	killed                      map[string]int // by victim
+}
+
+// withModule has a kernel in Python with a module beside it, which is edited between two
+// lives.
+var withModule = &variant{name: "module", records: 800, change: func(d jobDir, c *orchestrator.Config) {
+	d.write("kernel.py", `
+import time, helper
+def setup(ctx):
+    global pause
+    pause = ctx.config.get("Milliseconds", 0) / 1000
+def process(batch):
+    time.sleep(pause)
+    return [helper.compute(record) for record in batch]
+`)
+	d.write("helper.py", soakHelper)
+	c.Kernel, c.Dir = "kernel.py", d.path
+}}
+
+const soakHelper = `
+def compute(record):
+    do = record.get("do")
+    if do == "fail": return ValueError("rejected")
+    if do == "drop": return None
+    if do == "two": return [{"one": record["id"]}, {"two": record["id"]}]
+    record["version"] = 1
+    return record
+`
+
+// edit runs a job that was killed with a module that is not the one it was begun with:
+// it must be refused, and the module be named. Nothing of it must change.
+func (s *soak) edit(t *testing.T, d jobDir, c orchestrator.Config, mark, temp string) {
+	t.Helper()
+	journal, _ := os.ReadFile(filepath.Join(jobFolder(c), "journal"))
+	// One that has computed nothing begins anew; the last line may be torn.
+	if bytes.Count(journal, []byte(`{"segment"`))-bytes.Count(journal, []byte(`{"drop"`)) < 2 {
+		return
+	}
+	d.write("helper.py", strings.ReplaceAll(soakHelper, `["version"] = 1`, `["version"] = 2`))
+	end := startDriver(t, driverOf(t, c), mark, "TMPDIR="+temp).wait(t)
+	awaitGone(t, mark)
+	if end.err == nil || end.err.Kind != "conflict" || !strings.Contains(end.err.Message, d.join("helper.py")) {
+		t.Fatalf("with an edited module: %s\n%s", end, d.logs())
+	}
+	d.write("helper.py", soakHelper)
+	s.refused++
 }
 
 // job runs one job to its end, through as many deaths as it takes.
@@ -96,6 +145,9 @@ func (s *soak) job(t *testing.T, v *variant) {
 		}
 		if !end.killed && end.err.Kind != "canceled" {
 			t.Fatalf("life %d of job %d ended: %s\n%s", life, s.jobs, end, d.logs())
+		}
+		if v == withModule && s.random.IntN(3) > 0 {
+			s.edit(t, d, c, mark, temp)
 		}
 	}
 	checkFinished(t, d, c, want, temp)

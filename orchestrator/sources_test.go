@@ -13,9 +13,14 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
+func hasPython() bool {
+	_, err := exec.LookPath("python3")
+	return err == nil
+}
+
 func needPython(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("python3"); err != nil {
+	if !hasPython() {
 		t.Skip("SKIPPED: no python3: the sources of Python kernels are not tested")
 	}
 }

@@ -17,11 +17,11 @@ type encoder struct {
 	nanFails bool             // --nan error
 	// reprocess: records that came in with a mark are computed, too.
 	reprocess bool
-	nulls    int64            // numbers that became null, since JSON does not have them
-	keepSet  map[string]bool
-	buffer   []byte
-	projects []byte // scratch for --keep
-	info     jsonline.Info
+	nulls     int64 // numbers that became null, since JSON does not have them
+	keepSet   map[string]bool
+	buffer    []byte
+	projects  []byte // scratch for --keep
+	info      jsonline.Info
 
 	// The columns of the last results, ready for splicing.
 	results *plugins.Results
