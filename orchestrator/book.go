@@ -153,6 +153,9 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done, aga
 	j.mu.Lock()
 	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
 	j.report.addStats(slot.Number, counts, done.Stats)
+	if _, streamed := j.source.(chunk.Streamed); j.computed == nil && !streamed && counts.Failed == 0 && counts.Records > 0 {
+		j.computed = &t.chunk // its file stays
+	}
 	j.mu.Unlock()
 	j.deliver(now, done.Segment)
 	j.mu.Lock()
@@ -180,6 +183,14 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done, aga
 	j.source.Release(finished)
 	j.queue.giveBack(tasks...)
 	return err
+}
+
+// proof begins with a record that the kernel has computed in this run; nil if there is
+// none.
+func (j *job) proof() *chunk.Chunk {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.computed
 }
 
 // handedBack takes what a worker will not come to of its task, while it is at the

@@ -132,6 +132,7 @@ type job struct {
 	slots      []slotState
 	retired    map[string]*fault.Error // devices, by name
 	opened     bool                    // some worker's kernel was once ready
+	computed   *chunk.Chunk            // begins with a record that the kernel has computed
 	searchTold bool                    // that a batch failed as a whole
 	last       *fault.Error            // how the last worker was lost
 	unusable   *fault.Error            // how the last was that was not lost with its device

@@ -35,6 +35,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
 	kernels["test-hoarder"] = func() plugins.Kernel { return &hoarder{} }
 	kernels["test-every"] = func() plugins.Kernel { return every{} }
+	kernels["test-gone"] = func() plugins.Kernel { return &gone{} }
 	kernels["test-hangs"] = func() plugins.Kernel { return &hangs{} }
 	kernels["test-reopen"] = func() plugins.Kernel { return &reopen{} }
 	return kernels
@@ -92,6 +93,8 @@ func (p *poison) Process(_ context.Context, batch plugins.Batch, results *plugin
 			time.Sleep(time.Hour)
 		case "error":
 			return errors.New("cannot compute this batch")
+		case "speaks":
+			return errors.New("cannot parse: GPU has fallen off the bus")
 		case "words":
 			var words struct{ Word string }
 			_ = batch.Decode(i, &words)
@@ -161,6 +164,32 @@ func (h *hangs) Process(_ context.Context, batch plugins.Batch, results *plugins
 		results.Unchanged(i)
 	}
 	return nil
+}
+
+// gone is a kernel whose device 0 is lost from the first record on that says so, in words
+// alone: a process that is opened on it later fails by every batch.
+type gone struct {
+	poison
+	config struct{ Lost string }
+	first  bool
+}
+
+func (g *gone) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
+	g.first = device.Index == 0
+	return config.Decode(&g.config)
+}
+
+func (g *gone) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
+	time.Sleep(2 * time.Millisecond)
+	for i := range batch.Len() {
+		if g.first && bytes.Contains(batch.Record(i), []byte("lose")) {
+			_ = os.WriteFile(g.config.Lost, nil, 0o666)
+		}
+	}
+	if _, err := os.Stat(g.config.Lost); err == nil && g.first {
+		return errors.New("CUDA error: uncorrectable ECC error encountered")
+	}
+	return g.poison.Process(ctx, batch, results)
 }
 
 // reopen dies by every batch, and can be opened three times, as a file tells that grows

@@ -60,6 +60,36 @@ func (b *budget) backOff() time.Duration {
 	return min(maxBackOff, firstBackOff<<min(len(b.losses), 16))
 }
 
+// doubted is a chunk that failed in a way that only reads like a lost device: the text may
+// be a record's.
+type doubted struct {
+	confirmed bool // the driver reports the device as lost
+	devices   int  // on which the chunk has failed so, this one included
+	again     bool // it has failed so on this one before
+	last      bool // no other device is left to try
+}
+
+// suspicion is what comes of it.
+type suspicion int
+
+const (
+	tryElsewhere suspicion = iota // another device, if there is one, has the chunk next
+	deviceLost
+	recordsFault
+)
+
+// decide: a second device that "fails" the same way, or the same in a fresh process where
+// there is no other, shows that it is the chunk.
+func (d doubted) decide() suspicion {
+	switch {
+	case d.confirmed:
+		return deviceLost
+	case d.devices >= 2, d.again && d.last:
+		return recordsFault
+	}
+	return tryElsewhere
+}
+
 // decide says what is done about a worker that was lost by a failure of this
 // kind. opened: its slot has once had an open kernel.
 func decide(kind fault.Kind, opened bool, b *budget, now time.Time) action {

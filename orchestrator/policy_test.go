@@ -7,6 +7,28 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
+// TestTextOfALostDeviceIsAHint: what only reads like a lost device costs the device if the
+// driver confirms it, and is the records' fault once nothing else explains it.
+func TestTextOfALostDeviceIsAHint(t *testing.T) {
+	for name, test := range map[string]struct {
+		doubted doubted
+		want    suspicion
+	}{
+		"first":                             {doubted{devices: 1}, tryElsewhere},
+		"first, on the only device":         {doubted{devices: 1, last: true}, tryElsewhere},
+		"again on the only device":          {doubted{devices: 1, again: true, last: true}, recordsFault},
+		"again, while another is to try":    {doubted{devices: 1, again: true}, tryElsewhere},
+		"on a second device":                {doubted{devices: 2}, recordsFault},
+		"confirmed by the driver":           {doubted{devices: 1, confirmed: true}, deviceLost},
+		"confirmed, on a second device":     {doubted{devices: 2, confirmed: true}, deviceLost},
+		"confirmed, again, the only device": {doubted{devices: 1, confirmed: true, again: true, last: true}, deviceLost},
+	} {
+		if got := test.doubted.decide(); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	start := time.Now()
 	tests := []struct {

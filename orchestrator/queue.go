@@ -18,6 +18,8 @@ type task struct {
 	tried    []string // devices that failed at it; others go first
 	notFor   int      // the slot, counted from 1, that gave it away to one that waits
 	alone    bool     // a worker was lost that had it behind another
+	doubted  []string // devices that it failed on in a way that only reads like a lost one
+	blame    bool     // its records are to blame for that
 }
 
 // fresh: no worker was lost with it. One that was is computed by itself, so that it is

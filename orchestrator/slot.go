@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -108,6 +109,7 @@ func (s *slotRun) assign(t task) {
 	key := s.slot.key()
 	_ = s.worker.conn.Send(wire.Message{Assign: &wire.Assign{
 		Chunk: t.chunk, Part: s.job.partPath(t), Spare: s.job.output.TakeSpare(), Final: s.job.queue.final(t, key) && !s.job.registry.Shared(key),
+		Blame: t.blame,
 	}})
 }
 
@@ -168,6 +170,9 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 	}
 	setup := s.job.setup(socketDir)
 	setup.Device = s.slot.device()
+	if setup.Proven == nil {
+		setup.Proven = s.job.proof()
+	}
 	s.job.hold(s.slot)
 	started := time.Now()
 	worker, err := startWorker(workerOptions{
@@ -317,6 +322,9 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 	if by := s.job.retiredBy(s.slot); by != nil && e.Kind == fault.Worker { // we killed it
 		e = by
 	}
+	if t != nil && e.Kind == fault.Device && e.Sign == fault.Text {
+		e = s.doubt(t, e)
+	}
 	action := decide(e.Kind, s.opened, &s.budget, time.Now())
 	if action == giveUpJob || action == leave {
 		if t != nil {
@@ -350,6 +358,27 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 	case <-now.Done():
 	}
 	return false, nil
+}
+
+// doubt decides about a worker that was lost by what only reads like a lost device, on a
+// chunk of which it has computed nothing.
+func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
+	key := s.slot.key()
+	d := doubted{
+		confirmed: s.job.retiredBy(s.slot) != nil,
+		again:     slices.Contains(t.doubted, key),
+		last:      s.job.queue.final(*t, key),
+	}
+	t.doubted = addDevice(t.doubted, key)
+	d.devices = len(t.doubted)
+	switch d.decide() {
+	case deviceLost:
+		return e
+	case recordsFault:
+		t.blame = true
+		s.budget = budget{} // the device is not to blame for what the chunk has cost
+	}
+	return fault.New(fault.Worker, "the kernel reports a lost device, which nothing confirms: %s", e.Message).WithDetail(e.Detail)
 }
 
 // drop makes sure that a worker is gone.

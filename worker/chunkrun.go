@@ -26,6 +26,7 @@ type chunkRun struct {
 	interrupted bool
 	// left is what was handed back while batches were in flight.
 	left  *chunk.Chunk
+	blame bool // a failure that reads like a lost device is the record's, if nothing tells
 	final bool // no other device is left for what does not fit this one
 	stats wire.Stats
 }
@@ -33,7 +34,7 @@ type chunkRun struct {
 // begin starts to read a chunk.
 func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, error) {
 	w.begun++
-	r := &chunkRun{worker: w, number: w.begun, first: assign.Chunk.First, behind: assign.Chunk, rest: assign.Chunk, final: assign.Final}
+	r := &chunkRun{worker: w, number: w.begun, first: assign.Chunk.First, behind: assign.Chunk, rest: assign.Chunk, final: assign.Final, blame: assign.Blame}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	var err error
 	if r.reader, err = w.startReading(r.ctx, assign.Chunk); err != nil {

@@ -327,6 +327,7 @@ func (c *computing) finishHead(err error) error {
 	if err == nil {
 		c.worker.host.good(took, job.load)
 		c.worker.keepControl(job, 0)
+		c.worker.proof.given = true
 		c.worker.sizes.good(len(job.batch.Records), took)
 		c.headSince = time.Now()
 		c.restUntil = c.headSince.Add(c.worker.pace.rest(took))

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -39,7 +38,7 @@ const (
 func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 	for round := range outsideRounds {
 		longest, tries := time.Duration(0), outsideTries
-		if s.run.worker.control == nil {
+		if s.run.worker.controlRecord() == nil {
 			tries = uncontrolledTries
 		}
 		for range tries {
@@ -81,11 +80,11 @@ func (s *search) otherwise(at int, e *fault.Error, err error) error {
 
 // controlDies reports whether a good record loses its process too, within so much time.
 func (s *search) controlDies(within time.Duration) (bool, error) {
-	control := s.run.worker.control
-	if control == nil {
+	job := s.run.worker.controlRecord()
+	if job == nil {
 		return false, nil
 	}
-	again := search{run: s.run, job: control}
+	again := search{run: s.run, job: job, isControl: true}
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
 		_, err := again.try(0, 1)
 		if err == nil {
@@ -117,21 +116,5 @@ func (s *search) rest(d time.Duration) error {
 		return s.run.ctx.Err()
 	case <-s.run.worker.stops.halted:
 		return errInterrupted
-	}
-}
-
-// maxControl is how long a record may be that is kept as a control.
-const maxControl = 64 << 10
-
-// keepControl keeps a copy of a record that the kernel has computed, the first of a
-// worker's life: a kernel that computes it again is fine, and so is its device.
-func (w *Worker) keepControl(job *work, i int) {
-	if w.control != nil || len(job.records[i]) > maxControl {
-		return
-	}
-	each := 2 * len(job.inputs)
-	w.control = &work{
-		sent: []int{0}, records: [][]byte{slices.Clone(job.records[i])},
-		inputs: job.inputs, spans: slices.Clone(job.spans[i*each : (i+1)*each]),
 	}
 }

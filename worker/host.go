@@ -188,7 +188,9 @@ func notAgain(err error) error {
 		return err
 	}
 	switch e.Kind {
-	case fault.Device, fault.NoDevice, fault.Storage, fault.Canceled:
+	case fault.Device: // no record's text is in it
+		return e.Signed("")
+	case fault.NoDevice, fault.Storage, fault.Canceled:
 		return err
 	}
 	return fault.New(fault.Worker, "the kernel cannot be started again: %s", e.Message).WithDetail(e.Detail)

@@ -55,7 +55,13 @@ func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(job.sent) == 1) {
 		failure = nil
 	}
-	err := s.settle(0, len(job.sent), failure)
+	failure, err := s.doubt(failure)
+	if err == nil {
+		err = s.prove()
+	}
+	if err == nil {
+		err = s.settle(0, len(job.sent), failure)
+	}
 	var elsewhere *elsewhereError
 	switch {
 	case err == nil:
@@ -92,6 +98,8 @@ type search struct {
 	fresh bool
 	// whole is how the batch failed as a whole; nil if it has not.
 	whole *fault.Error
+	// isControl: the batch is a good record, tried to see whether the device is fine.
+	isControl bool
 }
 
 // settle gives the records from lo to hi their verdicts. failure is how they
@@ -251,6 +259,11 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 		err = host.tooLong(limit)
 	default:
 		err = s.unlessOverdue(err)
+	}
+	if failure := fault.As(err); failure != nil {
+		if failure, err = s.doubt(failure); err == nil {
+			err = failure
+		}
 	}
 	return results, err
 }

@@ -57,7 +57,7 @@ func TestEndlessKillsAreTheWorkersFailure(t *testing.T) {
 	if out := computed(t, w, numbered(0, 4)); strings.Contains(out, "_error") {
 		t.Fatal(out)
 	}
-	w.control = kill(w.control)
+	w.proof.control = kill(w.proof.control)
 	_, err := w.compute(t.Context(), assign(t, `{"do":"kill"}`+"\n"))
 	if fault.KindOf(err) != fault.Worker || !strings.Contains(err.Error(), "killed from outside") {
 		t.Error(err)

@@ -46,8 +46,8 @@ type Worker struct {
 	judged    bool            // enough of the first records were looked at
 	first     wire.FirstBatch // what is known of them
 	searched  bool            // it was told that records are looked for
-	control   *work           // a record that the kernel has computed; nil if none is known
-	sampled   bool            // of the first batch that was searched some were tried before
+	proof     proof
+	sampled   bool // of the first batch that was searched some were tried before
 	stops     *stops
 	begun     int64       // chunks so far
 	scarce    atomic.Bool // keep no batch waiting

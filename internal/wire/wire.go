@@ -94,8 +94,8 @@ type Setup struct {
 	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
 	LogLevel     string        `json:"log_level,omitempty"`
 	Records      Records       `json:"records"`
-	// Proven begins with a record that an earlier run has computed: a kernel that
-	// fails on it now fails on everything. Nil if there is none.
+	// Proven begins with a record that an earlier run or worker has computed: a kernel
+	// that fails on it now fails on everything. Nil if there is none.
 	Proven *chunk.Chunk `json:"proven,omitempty"`
 }
 
@@ -145,6 +145,9 @@ type Assign struct {
 	// Final: no other device is left to try, so a record that does not fit this
 	// one's memory is marked instead of handed back.
 	Final bool `json:"final,omitempty"`
+	// Blame: the chunk has failed on several devices in a way that reads like a lost one.
+	// Unless a good record fails alike, that is its records' fault.
+	Blame bool `json:"blame,omitempty"`
 }
 
 // Stop asks the worker to end its chunk, and one that it has begun behind it, at the next
