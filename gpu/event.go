@@ -26,10 +26,13 @@ const (
 	Unseen EventKind = "unseen"
 	// Seen: its temperature can be read again.
 	Seen EventKind = "seen"
+	// MemoryErrors: it has met its first uncorrected memory errors since monitoring
+	// began. It is told once.
+	MemoryErrors EventKind = "memory_errors"
 )
 
 // eventKinds are all of them, in the order in which one sample reports them.
-var eventKinds = []EventKind{Unseen, Seen, StateChange, Throttle, Resume, BecameCritical, Overheat}
+var eventKinds = []EventKind{Unseen, Seen, StateChange, Throttle, Resume, BecameCritical, Overheat, MemoryErrors}
 
 // Event is a change that a Monitor has seen.
 type Event struct {
@@ -42,6 +45,8 @@ type Event struct {
 	Pace        float64           `json:"pace"`
 	Temperature Optional[int]     `json:"temperature_c,omitzero"`
 	Memory      Optional[float64] `json:"memory_percent,omitzero"`
+	// ECCUncorrected is the number of uncorrected memory errors since monitoring began.
+	ECCUncorrected Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 	// Problem is why the device is not monitored.
 	Problem string `json:"problem,omitempty"`
 }
@@ -65,6 +70,7 @@ func changes(before, after *watched, now time.Time) []Event {
 		Resume:         before.slow() && !after.slow(),
 		BecameCritical: after.state == Critical && before.state != Critical,
 		Overheat:       after.tooHot && !before.tooHot,
+		MemoryErrors:   after.uncorrected() > 0 && before.uncorrected() == 0,
 	}
 	var kinds []EventKind
 	for _, kind := range eventKinds {
@@ -76,7 +82,7 @@ func changes(before, after *watched, now time.Time) []Event {
 	for i, kind := range kinds {
 		events[i] = Event{
 			Kind: kind, Device: after.device, Time: now, From: before.state, To: after.state,
-			Pace: after.pace, Memory: after.percent,
+			Pace: after.pace, Memory: after.percent, ECCUncorrected: after.total.ECCUncorrected,
 		}
 		if after.problem != nil {
 			events[i].Problem = after.problem.Error()

@@ -49,6 +49,8 @@ type Totals struct {
 	Throttled time.Duration   `json:"throttled_ns"`
 	Paused    time.Duration   `json:"paused_ns"`
 	Energy    Optional[Joule] `json:"energy_j,omitzero"`
+	// ECCUncorrected is the number of uncorrected memory errors.
+	ECCUncorrected Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 }
 
 // watched is a device under a Monitor; the Monitor's lock guards it.
@@ -76,7 +78,8 @@ type watched struct {
 	total       Totals
 	counted     time.Time // up to when the times in total are
 	firstEnergy Optional[Joule]
-	load        float64 // sum of utilisations
+	lastECC     Optional[uint64] // uncorrected errors since the driver was loaded
+	load        float64          // sum of utilisations
 	loads       int
 }
 
@@ -153,7 +156,18 @@ func (w *watched) note(s Sample) {
 		}
 		w.total.Energy = Some(energy - w.firstEnergy.Or(energy))
 	}
+	if count, known := s.ECCUncorrected.Get(); known {
+		before := w.lastECC.Or(count)
+		if count < before { // the driver was loaded anew
+			before = 0
+		}
+		w.total.ECCUncorrected = Some(w.uncorrected() + count - before)
+		w.lastECC = Some(count)
+	}
 }
+
+// uncorrected is how many uncorrected memory errors there were since monitoring began.
+func (w *watched) uncorrected() uint64 { return w.total.ECCUncorrected.Or(0) }
 
 // foreign is how much memory others use. What the job's own processes hold is
 // taken off where the driver shows them; where it does not, what is in use beyond

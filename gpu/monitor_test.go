@@ -352,3 +352,28 @@ func TestUnknownProfile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The first uncorrected memory error is reported once; those from before the job, and
+// a counter that starts again, are none.
+func TestMemoryErrorsAreReportedOnce(t *testing.T) {
+	machine := gputest.New(2)
+	machine.Change(0, func(c *gputest.Card) { c.Sample.ECCUncorrected = gpu.Some(uint64(7)) })
+	w := newWatch(t, machine, nil)
+	w.poll(0)
+	for i, step := range []struct {
+		count  uint64
+		events string
+		total  uint64
+	}{
+		{7, "", 0}, {9, "memory_errors", 2}, {9, "", 2}, {12, "", 5}, {0, "", 5}, {1, "", 6},
+	} {
+		machine.Change(0, func(c *gputest.Card) { c.Sample.ECCUncorrected = gpu.Some(step.count) })
+		events := strings.Join(w.poll(3*time.Second), " ")
+		if total := w.health(0).Total.ECCUncorrected.Or(99); events != step.events || total != step.total {
+			t.Errorf("step %d: %q, %d errors, want %q, %d", i, events, total, step.events, step.total)
+		}
+	}
+	if total := w.health(1).Total.ECCUncorrected; total != gpu.Some(uint64(0)) {
+		t.Errorf("GPU 1: %v", total)
+	}
+}

@@ -43,10 +43,10 @@ const (
 
 // advice is what the figures recommend, most useful first.
 func (r *Report) advice() []string {
+	lines := r.memoryErrors()
 	if r.Elapsed < adviceTime {
-		return nil
+		return lines
 	}
-	var lines []string
 	for _, d := range r.Devices {
 		if share := d.Throttled.Seconds() / r.Elapsed.Seconds(); share > heldBack {
 			lines = append(lines, fmt.Sprintf("%s was slowed or paused for %.0f %% of the time (up to %s °C): see to its cooling, or lower its power limit (nvidia-smi -pl)",
@@ -62,6 +62,17 @@ func (r *Report) advice() []string {
 	load, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.Utilization })
 	if busy := r.busy(); known && load < lowLoad && busy > lowBusy {
 		lines = append(lines, fmt.Sprintf("the GPUs computed %.0f %% of the time while their kernels were %.0f %% busy: try --workers-per-gpu auto", load, busy))
+	}
+	return lines
+}
+
+// memoryErrors is about results that may be wrong, however short the job was.
+func (r *Report) memoryErrors() (lines []string) {
+	for _, d := range r.Devices {
+		if count := d.ECCUncorrected.Or(0); count > 0 {
+			lines = append(lines, fmt.Sprintf("%s had %d uncorrected memory errors (ECC) during the job: results that it computed may be wrong; "+
+				"see nvidia-smi -q -d ECC,ROW_REMAPPER, reset the GPU (nvidia-smi -r) and run the job again without it", d.Device, count))
+		}
 	}
 	return lines
 }

@@ -31,6 +31,10 @@ func TestAdvice(t *testing.T) {
 		"idle for want of input": {health: health(80, 40, 0), busy: 0.3},
 		"too short to tell":      {health: health(31, 40, 20*time.Second), elapsed: 20 * time.Second},
 		"nothing is known":       {health: gpu.Health{}},
+		"memory fails": {
+			health:  gpu.Health{Device: gpu.Device{Kind: gpu.GPU, Token: "0"}, Total: gpu.Totals{ECCUncorrected: gpu.Some(uint64(2))}},
+			elapsed: time.Second, want: []string{"GPU 0 had 2 uncorrected memory errors (ECC) during the job: results that it computed may be wrong"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Report{Elapsed: 100 * time.Second, BatchSize: 128, Workers: []WorkerReport{{Batches: 1, BusyShare: test.busy, Retries: test.retries}}}

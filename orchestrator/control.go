@@ -52,7 +52,7 @@ type Snapshot struct {
 	// not known.
 	Done    chunk.Counts `json:"done"`
 	Total   int64        `json:"total"`
-	Resumed int64        `json:"resumed,omitempty"`
+	Resumed int64        `json:"resumed"`
 	// Rate is records a second since the start of this run.
 	Rate      float64          `json:"records_per_second"`
 	BatchSize int              `json:"batch_size,omitempty"`

@@ -3,7 +3,8 @@ package orchestrator
 import "github.com/gpurun/gpurun/gpu"
 
 // DeviceEvent: a device's state has changed. Its name is that of what happened:
-// state_change, throttle, resume, critical, overheat, unseen or seen.
+// state_change, throttle, resume, critical, overheat, unseen, seen or
+// memory_errors.
 type DeviceEvent struct {
 	Kind   gpu.EventKind `json:"-"`
 	Device string        `json:"device"`
@@ -13,6 +14,8 @@ type DeviceEvent struct {
 	Pace        float64               `json:"pace"`
 	Temperature gpu.Optional[int]     `json:"temperature_c,omitzero"`
 	Memory      gpu.Optional[float64] `json:"memory_percent,omitzero"`
+	// ECCUncorrected is the number of uncorrected memory errors since the job began.
+	ECCUncorrected gpu.Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 	// Problem is why the device is not monitored.
 	Problem string `json:"problem,omitempty"`
 }
@@ -42,7 +45,7 @@ func (DeviceSample) EventName() string { return "device_sample" }
 func newDeviceEvent(e gpu.Event) DeviceEvent {
 	return DeviceEvent{
 		Kind: e.Kind, Device: e.Device.String(), From: e.From, To: e.To, Pace: e.Pace,
-		Temperature: e.Temperature, Memory: e.Memory, Problem: e.Problem,
+		Temperature: e.Temperature, Memory: e.Memory, ECCUncorrected: e.ECCUncorrected, Problem: e.Problem,
 	}
 }
 

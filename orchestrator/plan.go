@@ -34,7 +34,7 @@ type Plan struct {
 	ChunkRecords int64 `json:"chunk_records"`
 	BatchSize    int   `json:"batch_size"`
 	// Resumed is how many records an earlier run has done.
-	Resumed int64 `json:"resumed,omitempty"`
+	Resumed int64 `json:"resumed"`
 	// Notes are lines for the user.
 	Notes []string `json:"notes"`
 }

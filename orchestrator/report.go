@@ -36,9 +36,9 @@ type Report struct {
 	// all of those are pending too.
 	Uncounted bool `json:"uncounted,omitempty"`
 	// Resumed records were done by an earlier run of the job.
-	Resumed int64 `json:"resumed,omitempty"`
+	Resumed int64 `json:"resumed"`
 	// Retried records had failed, and were computed again by the last retry.
-	Retried int64 `json:"retried,omitempty"`
+	Retried int64 `json:"retried"`
 	// OutputBytes is the size of the output, OutputCRC32C its checksum; nil where it is not
 	// known: in reports of earlier versions.
 	OutputBytes  int64      `json:"output_bytes"`
@@ -47,7 +47,7 @@ type Report struct {
 	Blank int64 `json:"blank_lines"`
 
 	// Nulls are numbers, NaN and infinity, that became null; of this run.
-	Nulls int64 `json:"null_numbers,omitempty"`
+	Nulls int64 `json:"null_numbers"`
 
 	BatchSize int     `json:"batch_size"`
 	Rate      float64 `json:"records_per_second"`
@@ -126,6 +126,9 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Pending = r.In - done.Records
 	r.Rate = rate(done.Records-r.Resumed, r.Elapsed)
 	r.Failures, r.Causes = failureReports(done.Kinds), failureReports(done.Causes)
+	if r.Workers == nil {
+		r.Workers = []WorkerReport{} // never null in JSON
+	}
 	for i := range r.Workers {
 		r.Workers[i].close(now)
 	}

@@ -120,6 +120,8 @@ func heatNotice(e orchestrator.DeviceEvent) string {
 		return fmt.Sprintf("%s is too hot%s: it gives its work back", e.Device, degrees)
 	case gpu.Unseen:
 		return fmt.Sprintf("%s is not monitored: %s%s", e.Device, plain(e.Problem), staysText(e.Pace))
+	case gpu.MemoryErrors:
+		return memoryErrors(e)
 	case gpu.Seen:
 		return fmt.Sprintf("%s is monitored again%s", e.Device, degrees)
 	case gpu.Resume:
@@ -132,6 +134,12 @@ func heatNotice(e orchestrator.DeviceEvent) string {
 		}
 	}
 	return ""
+}
+
+// memoryErrors is the line about a GPU whose memory fails.
+func memoryErrors(e orchestrator.DeviceEvent) string {
+	return fmt.Sprintf("%s reports uncorrected memory errors (ECC, %d so far): results that it computes may be wrong; see nvidia-smi -q -d ECC,ROW_REMAPPER, and reset it (nvidia-smi -r) when it is idle",
+		e.Device, e.ECCUncorrected.Or(0))
 }
 
 // staysText is how fast a GPU is from which nothing is heard any more.

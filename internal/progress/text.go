@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -43,6 +44,10 @@ func alarm(event orchestrator.Event) string {
 			next = "no other device is left"
 		}
 		return fmt.Sprintf("%s: %s; %s%s", e.Device, plain(e.Fault.Message), next, lastWords(e.Fault.Detail))
+	case orchestrator.DeviceEvent:
+		if e.Kind == gpu.MemoryErrors {
+			return memoryErrors(e)
+		}
 	case orchestrator.ChunkGivenUp:
 		return fmt.Sprintf("records %s to %s are kept, marked as failed: %s",
 			Count(e.First), Count(e.First+e.Records-1), plain(e.Fault.Message))

@@ -32,6 +32,9 @@ func (o Overview) Advice(threshold float64) []string {
 		if celsius := g.Sample.Temperature.Or(0); celsius >= 80 {
 			say("%s is at %d °C: look after its cooling", g.Device, celsius)
 		}
+		if count := g.Sample.ECCUncorrected.Or(0); count > 0 {
+			say("%s: %d uncorrected memory errors (ECC) since the driver was loaded: results may be wrong; see nvidia-smi -q -d ECC,ROW_REMAPPER, and reset it (nvidia-smi -r) when it is idle", g.Device, count)
+		}
 		for _, p := range g.Strangers {
 			say("%s: process %d uses %d MiB and belongs to no living job or lease", g.Device, p.PID, p.Memory.Or(0)/lease.MiB)
 		}

@@ -34,6 +34,9 @@ func TestAdvice(t *testing.T) {
 	haunted.Strangers = []gpu.Process{{PID: 7, Memory: gpu.Some[uint64](5 << 20)}}
 	lost := card(0)
 	lost.Lost = "the GPU is lost"
+	silent, failing := card(91), card(10)
+	silent.Problem = "the NVIDIA driver does not answer"
+	failing.Sample.ECCUncorrected = gpu.Some(uint64(3))
 	whole := lease.Lease{Name: "nightly", Exclusive: true}
 	for name, test := range map[string]struct {
 		gpu  GPU
@@ -45,6 +48,8 @@ func TestAdvice(t *testing.T) {
 		"full, not held":  {gpu: card(91), want: "nobody holds a lease of it"},
 		"hot":             {gpu: hotCard, want: "GPU 0 is at 88 °C"},
 		"haunted":         {gpu: haunted, want: "process 7 uses 5 MiB and belongs to no living job"},
+		"silent":          {gpu: silent, want: "GPU 0: the NVIDIA driver does not answer; see dmesg"},
+		"failing memory":  {gpu: failing, want: "GPU 0: 3 uncorrected memory errors (ECC)"},
 		"lost":            {gpu: lost, want: "does not answer"},
 		"too large":       {gpu: card(10, lease.Lease{Name: "a", Memory: 50 << 20}), want: "a holds 50 MiB of GPU 0, where 10 MiB are in use"},
 		"small batches":   {gpu: card(21, whole), jobs: []JobStatus{computingJob(128)}, want: "job 3fa9: 21 % of GPU 0's memory is used: try --batch-size 512 (now 128)"},
