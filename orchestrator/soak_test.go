@@ -42,6 +42,9 @@ const (
 // kernel again and again is halved, and at last its record marked), and at most
 // three workers are killed in one life of an orchestrator (the fourth loss of one
 // chunk would mark it, the fifth of a slot retire its device).
+//
+// A mass kill ends orchestrator, workers and kernels at once. Between two lives bytes
+// of the unfinished output may be flipped.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -65,8 +68,8 @@ func TestSoak(t *testing.T) {
 	for s.kills < kills && time.Now().Before(until) && !t.Failed() {
 		s.job(t, some[s.random.IntN(len(some))])
 	}
-	t.Logf("%d kills %v in %d jobs and %d lives, %d resumed, %d refused for an edited module, in %s; every output as undisturbed",
-		s.kills, s.killed, s.jobs, s.lives, s.resumed, s.refused, time.Since(started).Round(time.Second))
+	t.Logf("%d kills %v and %d flipped bits in %d jobs and %d lives, %d resumed, %d refused for an edited module, in %s; every output as undisturbed",
+		s.kills, s.killed, s.rotted, s.jobs, s.lives, s.resumed, s.refused, time.Since(started).Round(time.Second))
 }
 
 // soak is what the soak has done.
@@ -74,6 +77,7 @@ type soak struct {
 	random                      *rand.Rand
 	kills, jobs, lives, resumed int
 	refused                     int            // resumes with an edited module
+	rotted                      int            // bits flipped
 	killed                      map[string]int // by victim
 }
 
@@ -149,12 +153,39 @@ func (s *soak) job(t *testing.T, v *variant) {
 		if v == withModule && s.random.IntN(3) > 0 {
 			s.edit(t, d, c, mark, temp)
 		}
+		if s.random.IntN(2) == 0 {
+			s.rot(t, c)
+		}
 	}
 	checkFinished(t, d, c, want, temp)
 	if t.Failed() {
 		t.Logf("job %d, %s", s.jobs, v.name)
 	}
 	_ = os.RemoveAll(d.path)
+}
+
+// rot flips a bit of what the job has written of its output. A job that has begun to
+// name its files is left alone: then they are not all its own any more.
+func (s *soak) rot(t *testing.T, c orchestrator.Config) {
+	t.Helper()
+	folder := jobFolder(c)
+	if !exists(folder+"/failures.partial") || !exists(folder+"/output.partial") {
+		return
+	}
+	files := []string{folder + "/failures.partial"}
+	for _, pattern := range []string{"/errors.partial", "/output.partial", "/output.partial/part-*"} {
+		found, _ := filepath.Glob(folder + pattern)
+		files = append(files, found...)
+	}
+	path := files[s.random.IntN(len(files))]
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return
+	}
+	edit(t, path, func(data []byte) []byte {
+		data[s.random.IntN(len(data))] ^= 1 << s.random.IntN(8)
+		return data
+	})
+	s.rotted++
 }
 
 // soakPoints are those at which a process kills itself. Those of workers and
@@ -180,7 +211,7 @@ func (s *soak) live(t *testing.T, c orchestrator.Config, mark, temp string, life
 	job := driverOf(t, c)
 	job.DurableEvery = time.Duration(20+s.random.IntN(300)) * time.Millisecond
 	driver := startDriver(t, job, mark, env...)
-	hunt := &soakHunt{soak: s, driver: driver, workers: make(map[int]int), fresh: make(map[int]bool)}
+	hunt := &soakHunt{soak: s, driver: driver, mark: mark, workers: make(map[int]int), fresh: make(map[int]bool)}
 	if point == "" {
 		hunt.plan()
 	}
@@ -216,6 +247,7 @@ func (s *soak) count(victim string) {
 type soakHunt struct {
 	soak    *soak
 	driver  *driver
+	mark    string
 	workers map[int]int  // the process of each slot
 	fresh   map[int]bool // slots that have finished a batch since their last kill
 	left    int          // events until the next kill
@@ -226,7 +258,7 @@ type soakHunt struct {
 
 func (h *soakHunt) plan() {
 	h.left = 1 + h.soak.random.IntN(40)
-	h.victim = []string{"orchestrator", "worker", "kernel", "kernel", "stop"}[h.soak.random.IntN(5)]
+	h.victim = []string{"orchestrator", "all", "worker", "kernel", "kernel", "stop"}[h.soak.random.IntN(6)]
 }
 
 // note takes an event, and kills if it is time.
@@ -255,6 +287,13 @@ func (h *soakHunt) kill() {
 		if h.driver.cmd.Process.Kill() == nil {
 			h.soak.count("orchestrator")
 		}
+		return
+	case "all":
+		h.over = true
+		for _, pid := range markedProcesses(h.mark) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		h.soak.count("all")
 		return
 	case "stop": // and something while it stops, or nothing
 		_ = h.driver.cmd.Process.Signal(syscall.SIGTERM)
