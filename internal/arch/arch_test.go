@@ -31,6 +31,7 @@ var mayImport = map[string]struct {
 	"bench/sleep":               {[]string{"plugins"}, "a kernel like any author's"},
 	"internal/crash":            {nil, "points to die at, for tests"},
 	"internal/disktest":         {nil, "a disk that can be full, for tests"},
+	"internal/proctest":         {nil, "a process that cannot be killed, for tests"},
 	"chunk":                     {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
 	"gpu":                       {[]string{"internal/fault", "internal/nearest"}, "devices know nothing of kernels or jobs"},
 	"gpu/gputest":               {[]string{"gpu"}, "a machine of GPUs for everybody's tests"},

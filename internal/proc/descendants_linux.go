@@ -22,42 +22,43 @@ func BecomeSubreaper() error {
 // one generation, so each round reaches one level deeper.
 const sweepRounds = 100
 
-// reapTime is how long a sweep waits for the killed. One that a driver
-// holds in the kernel dies when the driver lets go of it, or never; nobody can
-// do more than send the signal.
-const reapTime = 2 * time.Second
-
 // KillChildren kills and reaps every child of this process except those kept,
 // and, since killed children's children become ours, all of their descendants.
 // The process must be a subreaper. Children that Start started are killed too,
-// and their exit status is left to their Process.
-func KillChildren(keep ...int) {
-	var stuck []int
+// and their exit status is left to their Process. It returns those that do not
+// end within [KillWait]; a later call does not wait for them again.
+func KillChildren(keep ...int) []Stuck {
+	var stuck []Stuck
 	for range sweepRounds {
 		pids := slices.DeleteFunc(childrenOf(os.Getpid()), func(pid int) bool {
-			return slices.Contains(keep, pid) || slices.Contains(stuck, pid)
+			return slices.Contains(keep, pid) || slices.ContainsFunc(stuck, func(s Stuck) bool { return s.PID == pid })
 		})
 		if len(pids) == 0 {
-			return
+			break
 		}
 		for _, pid := range pids { // all of them, before waiting for any
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		deadline := time.Now().Add(reapTime)
+		deadline := time.Now().Add(KillWait())
 		for _, pid := range pids {
 			if !reap(pid, deadline) {
-				stuck = append(stuck, pid)
+				stuck = append(stuck, giveUp(pid))
 			}
 		}
 	}
+	return stuck
 }
 
-// reap waits for a killed child until the deadline.
+// reap waits for a killed child until the deadline, or not at all if it was given up
+// before.
 func reap(pid int, deadline time.Time) bool {
+	if isGivenUp(pid) {
+		deadline = time.Time{}
+	}
 	if p, ok := owned.Load(pid); ok {
 		select {
 		case <-p.(*Process).done:
-			return true
+			return !p.(*Process).exit.Stuck
 		case <-time.After(time.Until(deadline)):
 			return false
 		}
@@ -77,31 +78,48 @@ func reap(pid int, deadline time.Time) bool {
 // KillMarked kills every process that has the entry (NAME=value) in the
 // environment it was started with, this process excepted. It finds the
 // descendants of a child that died before it could kill them itself, and reaps
-// those that came to this process as a subreaper. It reports how many it found.
-func KillMarked(entry string) int {
-	deadline := time.Now().Add(reapTime)
+// those that came to this process as a subreaper. It reports how many it found, and
+// returns those that do not end within [KillWait].
+func KillMarked(entry string) (found int, stuck []Stuck) {
+	isMarked := func(value string) bool { return value == entry }
+	return killAll(func() []int { return marked(isMarked) })
+}
+
+// killAll kills the processes that list returns until it returns none, or only such as
+// do not end.
+func killAll(list func() []int) (found int, stuck []Stuck) {
+	deadline := time.Now().Add(KillWait())
 	killed := make(map[int]bool)
-	for range sweepRounds {
-		pids := marked(entry)
-		if len(pids) == 0 {
-			break
-		}
+	pause := 2 * time.Millisecond
+	pids := list()
+	for ; len(pids) > 0 && time.Now().Before(deadline); pids = list() {
+		fresh := false
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
+			fresh = fresh || !killed[pid]
 			killed[pid] = true
 		}
-		time.Sleep(2 * time.Millisecond) // until the killed are gone from the table
+		if !fresh && allGivenUp(pids) {
+			break
+		}
+		time.Sleep(pause) // until the killed are gone from the table
+		pause = min(2*pause, 50*time.Millisecond)
+	}
+	for _, pid := range pids {
+		stuck = append(stuck, giveUp(pid))
 	}
 	for pid := range killed {
 		// Another's child is its parent's to wait for.
-		if _, ppid := stat(pid); ppid == os.Getpid() {
+		if _, ppid := stat(pid); ppid == os.Getpid() && !isGivenUp(pid) {
 			reap(pid, deadline)
 		}
 	}
-	return len(killed)
+	return len(killed), stuck
 }
 
-func marked(entry string) []int {
+// marked returns the living processes, this one excepted, with an entry in their
+// environment that matches.
+func marked(match func(entry string) bool) []int {
 	var pids []int
 	eachPid(func(pid int) {
 		if pid == os.Getpid() {
@@ -112,8 +130,8 @@ func marked(entry string) []int {
 			return
 		}
 		for variable := range bytes.SplitSeq(environ, []byte{0}) {
-			if string(variable) == entry {
-				if state, _ := stat(pid); state != 'Z' {
+			if match(string(variable)) {
+				if state, _ := stat(pid); state != 0 && state != 'Z' {
 					pids = append(pids, pid)
 				}
 				return

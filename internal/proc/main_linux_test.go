@@ -3,6 +3,7 @@ package proc
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/gpurun/gpurun/internal/proctest"
 )
 
 // roleVariable makes the test binary one of the child processes below.
@@ -24,6 +27,16 @@ var roles = map[string]func(){
 	"chain 2": func() { link("chain 1") },
 	"chain 1": func() { link("chain 0") },
 	"chain 0": func() { fmt.Println(os.Getpid()); time.Sleep(time.Hour) },
+	// It holds the process that its argument names until its input ends.
+	"tracer": func() {
+		pid, _ := strconv.Atoi(os.Args[1])
+		if _, err := proctest.Seize(pid); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("held")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	},
 	// What it starts can be ended by the signals that it survives itself.
 	"survivor": func() {
 		SurviveStopSignals()

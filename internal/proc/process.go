@@ -42,13 +42,17 @@ type Process struct {
 	exit Exit
 
 	// mu keeps KillGroup from the moment in which the process is waited for:
-	// afterwards its pid may be anybody's.
-	mu sync.Mutex
+	// afterwards its pid may be anybody's. It guards exit, too, until done is closed.
+	mu     sync.Mutex
+	giveUp *time.Timer // set by the first KillGroup
 }
 
 // owned are the running children that Start started, by pid, so that nobody else
 // waits for them and takes their exit status away.
 var owned sync.Map // of *Process
+
+// starting is held for reading while a child exists that is not in owned yet.
+var starting sync.RWMutex
 
 // Exit tells how a process ended.
 type Exit struct {
@@ -56,12 +60,17 @@ type Exit struct {
 	Code int
 	// Signal is the signal that ended it, 0 if none did.
 	Signal syscall.Signal
+	// Stuck: it was killed and has not ended. See [Stuck].
+	Stuck bool
 	// MaxRSS is its peak resident memory in bytes, 0 where not known.
 	MaxRSS int64
 }
 
 // String is a phrase for messages; it holds nothing that differs from run to run.
 func (e Exit) String() string {
+	if e.Stuck {
+		return "does not end after SIGKILL"
+	}
 	if e.Signal != 0 {
 		if name := signalName(e.Signal); name != "" {
 			return "killed by " + name
@@ -120,28 +129,45 @@ func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 		started <- err
 		return
 	}
-	if err := cmd.Start(); err != nil {
-		started <- err
+	starting.RLock()
+	err := cmd.Start()
+	if err == nil {
+		p.pid = cmd.Process.Pid
+		owned.Store(p.pid, p)
+	}
+	starting.RUnlock()
+	if started <- err; err != nil {
 		return
 	}
-	p.pid = cmd.Process.Pid
-	owned.Store(p.pid, p)
-	started <- nil
 
 	// While the leader is dead but not yet waited for, its pid, and with it the
 	// group's id, cannot be given to anybody else: the group is killed then.
 	exited := waitExited(p.pid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if exited {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	}
 	_ = cmd.Wait() // the state below says what it would
 	if exited {
 		reapGroup(p.pid)
 	}
-	p.exit = exitOf(cmd.ProcessState)
 	owned.Delete(p.pid)
+	p.end(exitOf(cmd.ProcessState))
+}
+
+// end closes done; p.mu is held where the process may still be killed. The first call
+// counts: a stuck process that ends after all is nobody's concern any more.
+func (p *Process) end(exit Exit) {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	if p.giveUp != nil {
+		p.giveUp.Stop()
+	}
+	p.exit = exit
 	close(p.done)
 }
 
@@ -166,14 +192,17 @@ func reapGroup(group int) {
 // Pid returns the process id, which is also the id of its group.
 func (p *Process) Pid() int { return p.pid }
 
-// Done is closed when the process has ended and Exit may be asked.
+// Done is closed when the process has ended and Exit may be asked. It is closed as well
+// when KillGroup has not ended the process after a while: no wait for a killed process
+// lasts for ever.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exit tells how the process ended; call it only after Done is closed.
 func (p *Process) Exit() Exit { return p.exit }
 
 // KillGroup sends SIGKILL to the process and all of its group. It works on
-// stopped processes too, and does nothing once the process is gone.
+// stopped processes too, and does nothing once the process is gone. A process that
+// has not ended after [KillWait] is given up: Done is closed, and Exit says Stuck.
 func (p *Process) KillGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,17 +210,25 @@ func (p *Process) KillGroup() {
 	case <-p.done:
 	default:
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		if p.giveUp == nil {
+			p.giveUp = time.AfterFunc(KillWait(), func() {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.end(Exit{Code: -1, Stuck: true})
+			})
+		}
 	}
 }
 
 // End waits up to grace for the process to end by itself, then kills its group
-// and waits for that. It reports whether the process ended by itself.
+// and waits for that, [KillWait] at most. It reports whether the process ended by
+// itself.
 func (p *Process) End(grace time.Duration) bool {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case <-p.done:
-		return true
+		return !p.exit.Stuck
 	case <-timer.C:
 		p.KillGroup()
 		<-p.done
