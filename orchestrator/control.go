@@ -245,7 +245,7 @@ func (s *slotState) snapshot(slot Slot, ready time.Time, paused bool) WorkerSnap
 		}
 	}
 	if s.worker != nil {
-		w.PID = s.worker.process.Pid()
+		w.PID = s.worker.pid
 	}
 	switch {
 	case s.retired:

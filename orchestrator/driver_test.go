@@ -130,6 +130,27 @@ func (d *driver) await(t *testing.T, name string) string {
 	}
 }
 
+// awaitWorkers reads events until so many workers are ready, and returns their pids.
+func (d *driver) awaitWorkers(t *testing.T, n int) (pids []int) {
+	t.Helper()
+	for ready := 0; ready < n; {
+		name, value, ok := d.next(t)
+		var started orchestrator.WorkerStarted
+		switch {
+		case !ok:
+			t.Fatalf("the driver ended before %d workers were ready", n)
+		case name == "worker_ready":
+			ready++
+		case name == "worker_started":
+			if err := json.Unmarshal([]byte(value), &started); err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, started.PID)
+		}
+	}
+	return pids
+}
+
 // wait reads to the end.
 func (d *driver) wait(t *testing.T) outcome {
 	t.Helper()

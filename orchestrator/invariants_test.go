@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -292,46 +293,130 @@ func TestInvariant9RunsWithoutGPU(t *testing.T) {
 }
 
 // TestInvariant4NoProcessSurvives: whoever is killed, nothing of the job is left
-// two seconds after the orchestrator is gone, grandchildren with a session of
-// their own included.
+// two seconds after the orchestrator is gone: no grandchild with a session of its own,
+// and no daemon without the job's environment.
 func TestInvariant4NoProcessSurvives(t *testing.T) {
 	t.Parallel()
-	for _, victim := range []string{"orchestrator", "worker and orchestrator", "nobody"} {
-		t.Run(victim, func(t *testing.T) {
+	for i, victims := range []string{"orchestrator", "worker, then orchestrator", "orchestrator and workers", "workers and orchestrator", "guard, then orchestrator", "nobody"} {
+		t.Run(victims, func(t *testing.T) {
 			t.Parallel()
-			mark := fmt.Sprintf("%s-%d", strings.ReplaceAll(victim, " ", "-"), os.Getpid())
+			mark := fmt.Sprintf("%s-%d", strings.ReplaceAll(victims, " ", "-"), os.Getpid())
+			daemon := fmt.Sprintf("%d.%d", 1000+i, os.Getpid())
+			t.Cleanup(func() { killAll(sleepers(daemon)) })
 			records := 100000
-			if victim == "nobody" {
+			if victims == "nobody" {
 				records = 20
 			}
 			d := newJobDir(t, numbered(records))
 			config := d.config("test-nursery")
-			config.BatchSize = 1
+			config.BatchSize, config.GPUs, config.KernelConfig = 1, "cpu:2", fmt.Appendf(nil, "%q", daemon)
 			temp := shortTemp(t)
 			job := startDriver(t, driverOf(t, config), mark, "TMPDIR="+temp)
-			var started struct{ PID int }
-			if err := json.Unmarshal([]byte(job.await(t, "worker_started")), &started); err != nil {
-				t.Fatal(err)
-			}
+			workers := job.awaitWorkers(t, 2)
 			job.await(t, "progress")
-			if n := len(markedProcesses(mark)); n < 5 { // orchestrator, worker, kernel and its two children
+			if n := len(markedProcesses(mark)); n < 11 { // orchestrator; guards, workers, kernels and their two children
 				t.Fatalf("only %d processes run: this test shows nothing", n)
 			}
-			switch victim {
+			if len(sleepers(daemon)) == 0 {
+				t.Fatal("no daemon runs: this test shows nothing")
+			}
+			switch victims {
 			case "orchestrator":
 				_ = job.cmd.Process.Kill()
-			case "worker and orchestrator":
-				_ = syscall.Kill(started.PID, syscall.SIGKILL)
+			case "worker, then orchestrator":
+				killAll(workers[:1])
 				job.await(t, "worker_lost")
+				_ = job.cmd.Process.Kill()
+			case "orchestrator and workers":
+				_ = job.cmd.Process.Kill()
+				killAll(workers)
+			case "workers and orchestrator":
+				killAll(workers)
+				_ = job.cmd.Process.Kill()
+			case "guard, then orchestrator":
+				_, guard := processStat(workers[0])
+				killAll([]int{guard})
 				_ = job.cmd.Process.Kill()
 			}
 			job.wait(t)
 			awaitGone(t, mark)
-			if left := tree(temp); len(left) > 0 {
+			if left := describe(sleepers(daemon)); len(left) > 0 {
+				t.Errorf("daemons survive: %v", left)
+			}
+			if left := tree(temp); len(left) > 0 && victims != "guard, then orchestrator" {
 				t.Errorf("left in the temporary folder: %v", left)
 			}
 		})
 	}
+}
+
+// TestNextJobReapsWhatAMassKillLeft: when everything of gpurun's is killed in the same
+// instant, the next job kills what the kernel has started, and nothing of a job that
+// runs.
+func TestNextJobReapsWhatAMassKillLeft(t *testing.T) {
+	t.Parallel()
+	start := func(name string) (*driver, string) {
+		d := newJobDir(t, numbered(100000))
+		config := d.config("test-nursery")
+		config.BatchSize = 1
+		mark := fmt.Sprintf("%s-%d", name, os.Getpid())
+		job := startDriver(t, driverOf(t, config), mark)
+		job.await(t, "progress")
+		return job, mark
+	}
+	living, livingMark := start("living")
+	dead, deadMark := start("dead")
+	before := markedProcesses(livingMark)
+	_ = dead.cmd.Process.Signal(syscall.SIGSTOP) // nobody may see another's end
+	pids := markedProcesses(deadMark)
+	ours := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return strings.HasPrefix(describe([]int{pid})[0], fmt.Sprintf("%d sleep", pid)) })
+	for _, pid := range ours {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	killAll(ours)
+	dead.wait(t)
+	if len(markedProcesses(deadMark)) == 0 {
+		t.Fatal("nothing is left: this test shows nothing")
+	}
+	d := newJobDir(t, numbered(1))
+	config := d.config("echo")
+	var notices []string
+	config.OnEvent = func(e orchestrator.Event) {
+		if notice, ok := e.(orchestrator.Notice); ok {
+			notices = append(notices, notice.Text)
+		}
+	}
+	mustRun(t, d, config)
+	if left := markedProcesses(deadMark); len(left) > 0 {
+		t.Errorf("the next job left %v", describe(left))
+	}
+	if after := markedProcesses(livingMark); len(after) < len(before) {
+		t.Errorf("the next job killed processes of a running one: %v, before %v", describe(after), before)
+	}
+	if !strings.Contains(strings.Join(notices, "\n"), "that an earlier gpurun left") {
+		t.Errorf("notices: %q", notices)
+	}
+	_ = living.cmd.Process.Kill()
+	living.wait(t)
+	awaitGone(t, livingMark)
+}
+
+func killAll(pids []int) {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// sleepers are the processes that sleep for so many seconds.
+func sleepers(seconds string) (pids []int) {
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range paths {
+		if data, _ := os.ReadFile(path); strings.HasSuffix(string(data), "sleep\x00"+seconds+"\x00") {
+			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // TestInvariant7MemoryDoesNotGrow: the peak of orchestrator and workers is the

@@ -45,6 +45,9 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if err := checkOpenFiles(1); err != nil {
+		return Report{}, err
+	}
 	if err := checkOutputFolders(config); err != nil {
 		return Report{}, err
 	}
@@ -137,6 +140,8 @@ type job struct {
 	last       *fault.Error            // how the last worker was lost
 	unusable   *fault.Error            // how the last was that was not lost with its device
 	stopped    *fault.Error            // the limit or the breaker that stopped the job
+
+	stuck stuckList
 
 	sourcing sync.Mutex // guards print.Kernel, which grows as kernels load files
 
@@ -410,6 +415,7 @@ func (j *job) finish(err error) Report {
 	if report.Resume == ResumesNever {
 		j.folder.discard(j.config.Output)
 	}
+	j.noteStuck()
 	j.emit(Finished{Report: report})
 	return report
 }

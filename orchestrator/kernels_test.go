@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/builtin"
 )
@@ -26,6 +27,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-shapes"] = func() plugins.Kernel { return shapes{} }
 	kernels["test-where"] = func() plugins.Kernel { return &where{} }
 	kernels["test-nursery"] = func() plugins.Kernel { return &nursery{} }
+	kernels["test-stuck"] = func() plugins.Kernel { return &stuck{} }
 	kernels["test-open"] = func() plugins.Kernel { return opener{} }
 	kernels["test-wishes"] = func() plugins.Kernel { return wishes{} }
 	kernels["test-mending"] = func() plugins.Kernel { return &mending{} }
@@ -320,13 +322,16 @@ func (w *where) Process(_ context.Context, batch plugins.Batch, results *plugins
 }
 
 // nursery starts children that outlive it if they can: one in its own group, one
-// in a session of its own.
+// in a session of its own, and a daemon, without its environment, that sleeps for as many
+// seconds as the configuration says: that is what it is known by.
 type nursery struct{ plugins.Base }
 
-func (n *nursery) Open(context.Context, plugins.Device, plugins.Config) error {
-	for _, command := range []*exec.Cmd{
-		exec.Command("sleep", "1000"), exec.Command("setsid", "sleep", "1000"),
-	} {
+func (n *nursery) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+	commands := []*exec.Cmd{exec.Command("sleep", "1000"), exec.Command("setsid", "sleep", "1000")}
+	if seconds := strings.Trim(string(config), `"{}`); seconds != "" {
+		commands = append(commands, exec.Command("setsid", "sh", "-c", "env -i $(command -v sleep) "+seconds+" & exit 0"))
+	}
+	for _, command := range commands {
 		command.Stdout, command.Stderr = os.Stdout, os.Stderr
 		if err := command.Start(); err != nil {
 			return err
@@ -337,6 +342,33 @@ func (n *nursery) Open(context.Context, plugins.Device, plugins.Config) error {
 
 func (n *nursery) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
 	time.Sleep(50 * time.Millisecond)
+	for i := range batch.Len() {
+		results.Unchanged(i)
+	}
+	return nil
+}
+
+// stuck hangs in its first batch, once in a job, after it has written its pid to a file.
+type stuck struct {
+	plugins.Base
+	config struct{ Pid string }
+}
+
+func (s *stuck) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+	proctest.AllowHold()
+	return config.Decode(&s.config)
+}
+
+func (s *stuck) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	if err := os.Mkdir(s.config.Pid+".taken", 0o777); err == nil {
+		if err := os.WriteFile(s.config.Pid+".new", fmt.Append(nil, os.Getpid()), 0o666); err != nil {
+			return err
+		}
+		if err := os.Rename(s.config.Pid+".new", s.config.Pid); err != nil {
+			return err
+		}
+		time.Sleep(time.Hour)
+	}
 	for i := range batch.Len() {
 		results.Unchanged(i)
 	}

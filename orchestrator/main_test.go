@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/worker"
 )
@@ -29,6 +30,8 @@ type driverJob struct {
 	Config json.RawMessage // of an orchestrator.Config
 	// DurableEvery is how often there are durable points.
 	DurableEvery time.Duration
+	// KillWait is how long a killed process may take to end.
+	KillWait time.Duration
 	// Victim, a worker or a kernel, is killed when the orchestrator passes the
 	// point At for the Passing-th time.
 	Victim  string
@@ -61,6 +64,9 @@ func drive(encoded string) int {
 		panic(err)
 	}
 	config = orchestrator.WithDurableEvery(config, job.DurableEvery)
+	if job.KillWait > 0 {
+		proc.SetKillWait(job.KillWait)
+	}
 	ctx, abort := takeSignals()
 	config.Abort = abort
 	var hunt hunter

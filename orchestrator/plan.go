@@ -124,6 +124,9 @@ func (p *prepared) close() {
 // order in which a user would want to hear of it. note hears of the temporary
 // folder before it is made.
 func prepare(ctx context.Context, config Config, before *earlier, preview bool, note func(string)) (_ *prepared, err error) {
+	if err := checkOpenFiles(1); err != nil {
+		return nil, err
+	}
 	if err := checkInput(config); err != nil {
 		return nil, err
 	}
@@ -149,7 +152,13 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.askKernel(groupCtx) })
 	group.Go(func() error { return p.openInput(groupCtx, config.BatchSize) })
-	if err := group.Wait(); err != nil {
+	var notes []string
+	if !preview {
+		group.Go(func() error { notes = killAbandoned(); return nil })
+	}
+	err = group.Wait()
+	p.plan.Notes = append(p.plan.Notes, notes...)
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil, fault.New(fault.Canceled, "stopped before anything was started")
 		}
@@ -170,6 +179,9 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	p.noteIdle()
 	p.keepSlots(p.slotsOfUse())
 	p.keepClaimed()
+	if err := checkOpenFiles(len(p.plan.Slots)); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 

@@ -28,6 +28,10 @@ const (
 	// endGrace is how long a worker may take to close its kernel; the worker
 	// itself gives the kernel 10 s.
 	endGrace = 15 * time.Second
+	// killGrace is how long a worker and its guard may take to kill everything.
+	killGrace = 2 * time.Second
+	// guardTimeout is how long a guard may take to start its worker.
+	guardTimeout = time.Minute
 	// silence ticks make a worker that shows no life lost: it is stopped, or
 	// its machine is sick. Ticks are counted, not time: after the orchestrator
 	// itself was stopped for an hour the first tick comes at once, and the
@@ -38,7 +42,9 @@ const (
 
 // workerProcess is a running worker and the orchestrator's end of its wire.
 type workerProcess struct {
-	process  *proc.Process
+	guard    *proc.Process // ends after the worker, and as it did
+	lifeline *os.File      // whose end tells the guard to kill the worker
+	pid      int           // the worker's
 	file     *os.File
 	conn     *wire.Conn
 	messages chan wire.Message // closed when the worker is gone
@@ -47,7 +53,8 @@ type workerProcess struct {
 	mark     string
 	sockets  string // its folder for them
 	log      string
-	logStart int64 // where its own lines begin in the log
+	logStart int64        // where its own lines begin in the log
+	stuck    []proc.Stuck // what could not be killed at its end
 }
 
 // workerOptions say what to start.
@@ -60,44 +67,62 @@ type workerOptions struct {
 	setup  wire.Setup
 }
 
-// startWorker starts a worker process and sends it its setup.
+// startWorker starts a worker process, under a guard, and sends it its setup.
 func startWorker(options workerOptions) (*workerProcess, error) {
-	ours, theirs, err := proc.SocketPair()
-	if err != nil {
-		return nil, fault.New(fault.Worker, "make socket pair: %w", err)
-	}
-	defer theirs.Close()
 	log, err := os.OpenFile(options.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, chunk.PrivateMode)
 	if err != nil {
-		ours.Close()
 		return nil, fault.New(fault.Storage, "create worker log: %w", err)
 	}
 	defer log.Close()
 	logStart, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
-		ours.Close()
 		return nil, fault.New(fault.Storage, "create worker log: %w", err)
 	}
-	mark := wire.MarkVariable + "=" + randomName()
-	process, err := proc.Start(proc.Command{
-		Path: options.binary, Args: []string{wire.WorkerArgument, options.label},
-		Env: append(options.env, mark), Dir: options.setup.Dir,
-		Stdout: log, Stderr: log, ExtraFiles: []*os.File{theirs}, CPUs: options.cpus,
-	})
-	if err != nil {
-		ours.Close()
-		return nil, fault.New(fault.Worker, "start worker: %w", err)
-	}
 	w := &workerProcess{
-		process: process, file: ours, conn: wire.NewConn(ours),
-		messages: make(chan wire.Message, 16), trimmed: make(chan wire.Trimmed, 1), label: options.label, mark: mark, sockets: options.setup.SocketDir,
+		messages: make(chan wire.Message, 16), trimmed: make(chan wire.Trimmed, 1), label: options.label,
+		mark: wire.MarkVariable + "=" + proc.NewMark(), sockets: options.setup.SocketDir,
 		log: options.log, logStart: logStart,
 	}
+	if err := w.start(options, log); err != nil {
+		return nil, fault.New(fault.Worker, "start worker: %w", err)
+	}
 	go w.read()
-	if err := w.conn.Send(wire.Message{Setup: &options.setup}); err != nil {
+	options.setup.KillWait = proc.KillWait()
+	if w.pid, err = wire.ReceivePID(w.lifeline); err == nil {
+		err = w.conn.Send(wire.Message{Setup: &options.setup})
+	}
+	if err != nil {
 		return nil, w.lost(fault.New(fault.Worker, "set worker up: %w", err))
 	}
 	return w, nil
+}
+
+// start starts the guard, which starts the worker.
+func (w *workerProcess) start(options workerOptions, log *os.File) error {
+	ours, theirs, err := proc.SocketPair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	lifeline, guards, err := proc.SocketPair()
+	if err != nil {
+		ours.Close()
+		return err
+	}
+	defer guards.Close()
+	w.file, w.conn, w.lifeline = ours, wire.NewConn(ours), lifeline
+	w.guard, err = proc.Start(proc.Command{
+		Path: options.binary, Args: []string{wire.GuardArgument, options.label, w.sockets},
+		Env: append(options.env, w.mark), Dir: options.setup.Dir,
+		Stdout: log, Stderr: log, ExtraFiles: []*os.File{theirs, guards}, CPUs: options.cpus,
+	})
+	if err != nil {
+		ours.Close()
+		lifeline.Close()
+		return err
+	}
+	_ = lifeline.SetReadDeadline(time.Now().Add(guardTimeout))
+	return nil
 }
 
 func (w *workerProcess) read() {
@@ -177,12 +202,20 @@ func (w *workerProcess) end() {
 	w.reap(endGrace)
 }
 
+// abandon ends the worker and everything below it, and does not wait: whoever follows
+// its messages sees it go. It may be called from any goroutine.
+func (w *workerProcess) abandon() {
+	// The end of the connection tells a living worker to kill its kernel, which
+	// it can do better than we: it is the subreaper. A stopped one cannot, and its
+	// guard does it.
+	w.file.Close()
+	w.lifeline.Close()
+}
+
 // kill ends the worker and everything below it at once.
 func (w *workerProcess) kill() {
-	// The end of the connection tells a living worker to kill its kernel, which
-	// it can do better than we: it is the subreaper. A stopped one cannot.
-	w.file.Close()
-	w.reap(2 * time.Second)
+	w.abandon()
+	w.reap(killGrace)
 }
 
 // reap waits for the process, kills what is left of it, and frees the wire.
@@ -191,10 +224,11 @@ func (w *workerProcess) reap(grace time.Duration) {
 		for range w.messages {
 		}
 	}()
-	w.process.End(grace)
-	proc.KillMarked(w.mark)
-	_ = os.RemoveAll(w.sockets) // a killed worker could not
+	w.guard.End(grace)
+	_, w.stuck = proc.KillMarked(w.mark)
+	_ = os.RemoveAll(w.sockets) // a killed guard could not
 	w.file.Close()
+	w.lifeline.Close()
 }
 
 // lost returns why a worker that cannot be talked to is gone: its exit status
@@ -205,7 +239,7 @@ func (w *workerProcess) lost(err error) *fault.Error {
 		return fault.New(fault.Worker, "the worker showed no life for %s and was killed", silenceTicks*silenceTick)
 	}
 	w.kill()
-	return fault.New(fault.Worker, "the worker process ended: %s", w.process.Exit()).WithDetail(lastLines(w.log, w.logStart))
+	return fault.New(fault.Worker, "the worker process ended: %s", w.guard.Exit()).WithDetail(lastLines(w.log, w.logStart))
 }
 
 func randomName() string {

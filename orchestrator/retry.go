@@ -30,6 +30,9 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 	if config.Output == "" || isStream(config.Output) {
 		return Report{}, fault.New(fault.Usage, "name the output of a finished job")
 	}
+	if err := checkOpenFiles(1); err != nil {
+		return Report{}, err
+	}
 	path, err := folderPath(config)
 	if err != nil {
 		return Report{}, err

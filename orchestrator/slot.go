@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -24,6 +25,7 @@ type slotRun struct {
 	opened bool
 	probes int             // how often a lost device was tried again
 	left   bool            // it made room on a device that several share
+	stuck  []proc.Stuck    // what its workers left, and nobody can kill
 	next   *task           // what the worker was given behind the task at hand
 	near   bool            // it has read that, too
 	yield  func(open bool) // ends the turn that stagger gave
@@ -140,16 +142,20 @@ func (s *slotRun) awaitProbe(now context.Context) bool {
 		s.job.queue.close()
 		return false
 	}
-	timer := time.NewTimer(probeAfter(s.probes))
-	defer timer.Stop()
-	s.probes++
-	select {
-	case <-timer.C:
-		s.job.queue.join(s.slot.key())
-		return true
-	case <-s.job.queue.over:
-		return false
-	case <-now.Done():
+	for {
+		timer := time.NewTimer(probeAfter(s.probes))
+		s.probes++
+		select {
+		case <-timer.C:
+			if heldBy(s.stuck) != nil {
+				continue // it would only be lost again
+			}
+			s.job.queue.join(s.slot.key())
+			return true
+		case <-s.job.queue.over:
+		case <-now.Done():
+		}
+		timer.Stop()
 		return false
 	}
 }
@@ -186,9 +192,9 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 	s.job.setWorker(s.slot, worker)
 	s.worker = worker
 	if s.probes == 0 && s.job.retiredBy(s.slot) != nil { // while the worker was started
-		worker.process.KillGroup()
+		worker.abandon()
 	}
-	s.job.emit(WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: worker.process.Pid()})
+	s.job.emit(WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: worker.pid})
 	message, err := worker.receive(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -325,6 +331,9 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 	if t != nil && e.Kind == fault.Device && e.Sign == fault.Text {
 		e = s.doubt(t, e)
 	}
+	if held := heldBy(s.stuck); held != nil && decide(e.Kind, s.opened, &budget{}, time.Now()) == restart {
+		e = held // another worker would get a device that is in use
+	}
 	action := decide(e.Kind, s.opened, &s.budget, time.Now())
 	if action == giveUpJob || action == leave {
 		if t != nil {
@@ -385,6 +394,8 @@ func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
 func (s *slotRun) drop() {
 	if s.worker != nil {
 		s.worker.kill()
+		s.stuck = append(s.stuck, s.worker.stuck...)
+		s.job.stuck.add(s.worker.stuck)
 		s.job.setWorker(s.slot, nil)
 		s.worker = nil
 	}

@@ -63,7 +63,7 @@ func (j *job) killStuck() {
 	defer j.mu.Unlock()
 	for i := range j.slots {
 		if w := j.slots[i].worker; w != nil && j.slots[i].size > 0 {
-			w.process.KillGroup()
+			w.abandon()
 		}
 	}
 }

@@ -43,6 +43,6 @@ func (j *job) retireDevice(device gpu.Device, why *fault.Error) {
 		return
 	}
 	for _, w := range j.workersOn(device) {
-		w.process.KillGroup()
+		w.abandon()
 	}
 }

@@ -37,6 +37,7 @@ type kernelHost struct {
 	computed bool // it has computed a batch, in any of its lives
 	limits   limits
 	sources  sources
+	stuck    []proc.Stuck // what could not be killed, and may still hold the device
 
 	mu    sync.Mutex // guards what end needs
 	ended bool       // the worker ends: no further kernel
@@ -108,6 +109,9 @@ func (h *kernelHost) start(ctx context.Context) error {
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
 		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
 		Inline:       os.Getenv("GPURUN_INLINE") != "", // to compare, and for tests
+	}
+	if len(h.stuck) > 0 {
+		return fault.New(fault.Device, "%s; it may still use the device", h.stuck[0])
 	}
 	h.mu.Lock()
 	ended := h.ended
@@ -256,7 +260,7 @@ func (h *kernelHost) kill() {
 	h.noteLoaded()
 	h.process.Kill()
 	h.own(nil)
-	proc.KillChildren()
+	h.stuck = proc.KillChildren()
 }
 
 // close ends the process in good order.
@@ -268,7 +272,7 @@ func (h *kernelHost) close() {
 		h.log.Warn("close kernel", "error", err)
 	}
 	h.own(nil)
-	proc.KillChildren()
+	h.stuck = proc.KillChildren()
 }
 
 // end kills the kernel from any goroutine, without waiting, and lets no other be

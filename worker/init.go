@@ -29,6 +29,11 @@ func Init(kernels map[string]func() plugins.Kernel) {
 		return
 	}
 	switch os.Args[1] {
+	case wire.GuardArgument:
+		if len(os.Args) < 4 {
+			os.Exit(2)
+		}
+		os.Exit(guard(os.Args[2], os.Args[3]))
 	case wire.WorkerArgument:
 		debug.SetGCPercent(gcPercent)
 		stop := profile.Start("worker")

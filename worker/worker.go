@@ -8,7 +8,8 @@
 // A worker is a process of its own, a fresh start of the same program with its
 // device pinned. It listens to its orchestrator on descriptor 3; when that ends,
 // however it ends, the worker kills its kernel with everything the kernel has
-// started, and exits.
+// started, and exits. Between the two stands a guard, a small process that does the same
+// when the worker itself is killed, alone or together with its orchestrator.
 //
 // It knows nothing of other workers, of the order of chunks or of devices beside
 // its own.
@@ -19,7 +20,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,7 +39,6 @@ type Worker struct {
 	builtins  []string
 	log       *slog.Logger
 	setup     wire.Setup
-	parent    int // the orchestrator
 	host      *kernelHost
 	sizes     batchSizes
 	columns   columnNames
@@ -62,12 +61,13 @@ func run(builtins []string) int {
 	proc.SurviveStopSignals()
 	proc.CloseOnExec(wire.Descriptor)
 	_ = proc.BecomeSubreaper() // without it, process groups must do
+	proc.ReapOrphans()         // for as long as this process lives
 	file := os.NewFile(wire.Descriptor, "orchestrator")
 	if file == nil {
 		return 2
 	}
 	w := &Worker{
-		conn: wire.NewConn(file), builtins: builtins, parent: os.Getppid(), pace: newPacer(), stops: newStops(),
+		conn: wire.NewConn(file), builtins: builtins, pace: newPacer(), stops: newStops(),
 		assigned: make(chan wire.Assign, 1), trims: make(chan struct{}, 1),
 	}
 
@@ -76,6 +76,9 @@ func run(builtins []string) int {
 		return 2
 	}
 	w.setup = *first.Setup
+	if w.setup.KillWait > 0 {
+		proc.SetKillWait(w.setup.KillWait)
+	}
 	w.log = newLogger(w.setup)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -113,7 +116,6 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 		message, err := w.conn.Receive()
 		if err != nil {
 			w.clean()
-			w.removeRunDir()
 			os.Exit(0)
 		}
 		w.take(message)
@@ -156,15 +158,6 @@ func (w *Worker) clean() {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// removeRunDir removes the folder that the sockets' folders were in, if the
-// orchestrator, which would do it, is dead. It goes when the last worker has left
-// it.
-func (w *Worker) removeRunDir() {
-	if os.Getppid() != w.parent {
-		_ = os.Remove(filepath.Dir(w.setup.SocketDir))
 	}
 }
 

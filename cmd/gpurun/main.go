@@ -25,6 +25,7 @@ func Main() int {
 	_ = proc.BecomeSubreaper() // what a killed worker leaves comes to us
 	proc.SurviveClosedStderr()
 	cmd, err := newRoot().ExecuteC()
+	err = adviseLimit(err)
 	if wantsEvents(cmd) {
 		writeErrorEvent(os.Stderr, err)
 	} else if text := message(err); text != "" {

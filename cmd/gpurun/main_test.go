@@ -58,8 +58,11 @@ func TestScripts(t *testing.T) {
 			return buildEnvironment(env)
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "nvmlstub" {
+			switch cond {
+			case "nvmlstub":
 				return stub != "", nil
+			case "cgo":
+				return gpu.BuiltWithNVML && runtime.GOOS == "linux", nil
 			}
 			return false, nil
 		},

@@ -8,7 +8,7 @@ import (
 )
 
 // orphanPause is how long ended orphans may lie: enough to take many at once.
-const orphanPause = 50 * time.Millisecond
+const orphanPause = 100 * time.Millisecond
 
 // ReapOrphans reaps descendants that this process adopted as a subreaper, when they
 // end, until stop is called. A kernel that forks twice would otherwise leave a zombie

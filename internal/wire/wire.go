@@ -32,18 +32,25 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Descriptor is where a worker finds its end of the connection.
-const Descriptor = 3
-
-// The arguments by which a program knows that it was started as a worker or as a
-// built-in kernel, instead of by a person.
+// Descriptor is where a worker finds its end of the connection. GuardDescriptor is where
+// its guard finds a connection of its own: it sends the worker's pid there, and its end
+// is that of the orchestrator.
 const (
+	Descriptor      = 3
+	GuardDescriptor = 4
+)
+
+// The arguments by which a program knows that it was started as a worker, as the guard
+// of one or as a built-in kernel, instead of by a person.
+const (
+	GuardArgument  = "gpurun-guard"
 	WorkerArgument = "gpurun-worker"
 	KernelArgument = "gpurun-kernel"
 )
 
 // MarkVariable is an environment variable of a worker and so of everything it
-// starts; its value is unique, so that what a killed worker left can be found.
+// starts; its value is a mark of proc.NewMark's, so that what a killed worker left can be
+// found, by its orchestrator or, if that was killed too, by the next.
 const MarkVariable = "GPURUN_WORKER_MARK"
 
 // Message is one message: exactly one member is set.
@@ -72,6 +79,8 @@ type Message struct {
 
 // Setup is the first message: what the worker is for.
 type Setup struct {
+	// KillWait is how long a killed process may take to end; see proc.KillWait.
+	KillWait time.Duration `json:"kill_wait"`
 	// DescribeOnly: start the kernel without a device, ask it, answer Ready, end.
 	DescribeOnly bool   `json:"describe_only,omitempty"`
 	Kernel       string `json:"kernel"`
@@ -328,6 +337,18 @@ type Failed struct {
 
 // Alive is sent when there is nothing else to say.
 type Alive struct{}
+
+// SendPID tells the orchestrator which process the worker is.
+func SendPID(w io.Writer, pid int) error {
+	return binary.Write(w, binary.LittleEndian, int64(pid))
+}
+
+// ReceivePID reads what SendPID wrote.
+func ReceivePID(r io.Reader) (int, error) {
+	var pid int64
+	err := binary.Read(r, binary.LittleEndian, &pid)
+	return int(pid), err
+}
 
 // maxMessage bounds a message: there are descriptions only.
 const maxMessage = 16 << 20

@@ -6,11 +6,13 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// memorySizes are tried in turn: address space is free, but some limit it. Pages
-// are taken only where something is written.
-var memorySizes = []int{16 << 30, 1 << 30}
+// memorySizes are tried in turn: address space is free, but some limit it, or the size
+// of files. Pages are taken only where something is written.
+var memorySizes = []int{16 << 30, 1 << 30, 64 << 20}
 
 // memory is shared with the Python process: the first half is written here, the
 // second there.
@@ -26,9 +28,20 @@ func newMemory() (*memory, error) {
 		if err == nil {
 			return m, nil
 		}
-		failed = errors.Join(failed, err)
+		failed = err // the smallest of them says most
 	}
-	return nil, fmt.Errorf("make memory to share with Python: %w", failed)
+	return nil, fault.New(fault.Usage, "make memory to share with Python: %w%s", failed, limitHint(failed))
+}
+
+// limitHint names the limit that a failure is due to.
+func limitHint(err error) string {
+	switch {
+	case errors.Is(err, unix.EFBIG):
+		return "; the size of files is limited (ulimit -f): raise the limit to 64 MiB or more"
+	case errors.Is(err, unix.ENOMEM):
+		return "; the address space is probably limited (ulimit -v): raise the limit"
+	}
+	return ""
 }
 
 func mapMemory(size int) (*memory, error) {

@@ -1,0 +1,30 @@
+package orchestrator
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// A job has so many files open at a time: its own and, for each worker, its two
+// connections, its log and its parts.
+const (
+	ownFiles    = 16
+	workerFiles = 8
+)
+
+// checkOpenFiles refuses a job that would run out of descriptors in the middle, where
+// each failure looks like another.
+func checkOpenFiles(workers int) error {
+	var limit unix.Rlimit
+	need := uint64(ownFiles + workerFiles*max(1, workers))
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur >= need {
+		return nil
+	}
+	noun := "workers"
+	if workers <= 1 {
+		noun = "worker"
+	}
+	return fault.New(fault.Usage, "only %d files may be open at a time (ulimit -n), and a job with %d %s needs %d: raise the limit, or use fewer workers",
+		limit.Cur, max(1, workers), noun, need)
+}

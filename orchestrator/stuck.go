@@ -1,0 +1,50 @@
+package orchestrator
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+)
+
+// stuckList are the job's processes that do not end after SIGKILL.
+type stuckList struct {
+	mu   sync.Mutex
+	list []proc.Stuck
+}
+
+func (l *stuckList) add(stuck []proc.Stuck) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range stuck {
+		if !slices.Contains(l.list, s) {
+			l.list = append(l.list, s)
+		}
+	}
+}
+
+// living are those that are still there.
+func (l *stuckList) living() []proc.Stuck {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.list), func(s proc.Stuck) bool { return !s.Lives() })
+}
+
+// noteStuck names the processes that gpurun leaves behind, since nobody can end them.
+func (j *job) noteStuck() {
+	for _, s := range j.stuck.living() {
+		j.emit(Notice{Text: "gpurun ends without waiting for " + s.String()})
+	}
+}
+
+// heldBy is the failure of a slot whose worker left a process that cannot be killed: the
+// device may still be in use by it. It is nil if there is none.
+func heldBy(stuck []proc.Stuck) *fault.Error {
+	for _, s := range stuck {
+		if s.Lives() {
+			return fault.New(fault.Device, "%s; it may still use the device", s)
+		}
+	}
+	return nil
+}
