@@ -92,22 +92,22 @@ func pipeName(pipe *os.File) string {
 	return name
 }
 
-// waits reports whether the program waits for input: a thread of it is blocked in
-// reading the pipe, and no other process of it runs.
-func (o *observer) waits() bool {
+// look tells whether the program waits for input: a thread of it is blocked in reading
+// the pipe, and no other process of it runs; and whether any of it runs.
+func (o *observer) look() (waits, runs bool) {
 	if o.pipe == "" {
-		return false
+		return false, false
 	}
-	reading, running := o.look(o.pid, 0)
-	return reading && !running
+	reading, running := o.tree(o.pid, 0)
+	return reading && !running, running
 }
 
 // maxDepth bounds the walk through children, which may change meanwhile.
 const maxDepth = 8
 
-// look tells of a process and its children whether one is blocked in reading the pipe,
+// tree tells of a process and its children whether one is blocked in reading the pipe,
 // and whether one of the others runs.
-func (o *observer) look(pid, depth int) (reading, running bool) {
+func (o *observer) tree(pid, depth int) (reading, running bool) {
 	reading, running = o.process(pid)
 	if reading {
 		running = false // threads that spin between batches
@@ -121,7 +121,7 @@ func (o *observer) look(pid, depth int) (reading, running bool) {
 		if err != nil {
 			continue
 		}
-		childReading, childRunning := o.look(child, depth+1)
+		childReading, childRunning := o.tree(child, depth+1)
 		reading, running = reading || childReading, running || childRunning
 	}
 	return reading, running

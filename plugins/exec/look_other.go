@@ -25,6 +25,6 @@ type observer struct{}
 
 func newObserver(int, *os.File) *observer { return &observer{} }
 
-func (*observer) waits() bool { return false }
+func (*observer) look() (waits, runs bool) { return false, false }
 
 func (*observer) close() {}

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync/atomic"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -33,9 +34,11 @@ type output struct {
 	most   int             // bytes of a line; 0: no limit
 	ended  <-chan struct{} // closed when the program has ended
 	onWait func()
-	// blocked: the pipe is being read; reads counts how often that has ended.
-	blocked atomic.Bool
-	reads   atomic.Int64
+	// mu keeps watchers from the moment in which something is read.
+	mu sync.Mutex
+	// starved: the pipe was empty when it was read last.
+	starved bool
+	reads   int
 	// overdue: a deadline has passed, and the program lives.
 	overdue bool
 	// longest is how long a line was waited for at most.
@@ -71,14 +74,9 @@ func (o *output) Read(b []byte) (int, error) {
 		o.wait()
 	}
 	began := time.Now()
-	o.blocked.Store(true)
-	defer func() {
-		o.reads.Add(1)
-		o.blocked.Store(false)
-		o.longest = max(o.longest, time.Since(began))
-	}()
+	defer func() { o.longest = max(o.longest, time.Since(began)) }()
 	for {
-		n, err := o.pipe.Read(b)
+		n, err := o.read(b)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
@@ -92,6 +90,41 @@ func (o *output) Read(b []byte) (int, error) {
 		}
 		_ = o.pipe.SetReadDeadline(time.Now().Add(drainTime))
 	}
+}
+
+// read reads once, and notes it before anybody else can see the pipe emptied.
+func (o *output) read(b []byte) (n int, err error) {
+	raw, err := o.pipe.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failure error
+	err = raw.Read(func(fd uintptr) bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for n, failure = syscall.Read(int(fd), b); errors.Is(failure, syscall.EINTR); {
+			n, failure = syscall.Read(int(fd), b)
+		}
+		o.starved = errors.Is(failure, syscall.EAGAIN)
+		o.reads++
+		return !o.starved
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case failure != nil:
+		return 0, failure
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// hunger is how often the pipe was read, if that was in vain the last time.
+func (o *output) hunger() (reads int, starved bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.reads, o.starved && !ready(o.pipe, 0)
 }
 
 // wait returns when there is something to read, and calls onWait in the meantime.

@@ -36,6 +36,8 @@ const (
 	silencePatience = 3
 	leastSilence    = 20 * time.Millisecond
 	mostSilence     = 2 * time.Second
+	// runningPatience times as long is waited for one that is seen to run.
+	runningPatience = 10
 	// lateGrace is how long a program that was seen to wait for input may take to do so
 	// again, at least.
 	lateGrace = 5 * time.Second
@@ -113,7 +115,11 @@ func (p *program) watchDebt() {
 // readsOn reports whether the program has read all records and asks for more, with
 // nothing in its output.
 func (p *program) readsOn() bool {
-	return unread(p.stdin) == 0 && p.observer.waits() && !ready(p.out.pipe, 0)
+	if unread(p.stdin) > 0 {
+		return false
+	}
+	waits, _ := p.observer.look()
+	return waits && !ready(p.out.pipe, 0)
 }
 
 // watchBeside looks at a program that owes answers now and then, beside the reading of
@@ -130,9 +136,9 @@ func (p *program) watchBeside() (stop func()) {
 		if stopped {
 			return
 		}
-		reads := p.out.reads.Load()
-		if p.out.blocked.Load() && p.fed.Load() && p.readsOn() {
-			misleading = misleading || p.out.blocked.Load() && p.out.reads.Load() == reads
+		if reads, starved := p.out.hunger(); starved && p.fed.Load() && p.readsOn() {
+			again, starved := p.out.hunger()
+			misleading = misleading || starved && again == reads
 		}
 		pause = min(4*pause, lastPeriod)
 		timer.Reset(pause)
@@ -165,18 +171,22 @@ func (p *program) settle(batch plugins.Batch, lines [][]byte) (surplus bool) {
 			return true
 		}
 		quiet := time.Since(began)
+		waits, runs := false, false
+		if !s.opaque && quiet >= p.dwell() {
+			waits, runs = p.observer.look()
+		}
 		switch {
 		case end:
 			s.believe(batch, lines, true)
 			return false
-		case !s.opaque && quiet >= p.dwell() && p.observer.waits():
+		case waits:
 			if more, _ := p.out.surplus(0); more {
 				return true
 			}
 			s.seen = true
 			s.believe(batch, lines, true)
 			return false
-		case quiet >= p.silence():
+		case quiet >= p.silence() && (!runs || quiet >= runningPatience*p.silence()):
 			s.believe(batch, lines, false)
 			return false
 		}

@@ -1,0 +1,53 @@
+package exec
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// Whether being blocked in reading proves a program to be in step is found out by
+// looking at it, and an honest one is never misjudged, however loaded the machine is:
+// it would wait at every batch from then on.
+func TestProgramsAreObserved(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		command string
+		batches int
+		opaque  bool
+	}{
+		"a filter":     {"cat", 1000, false},
+		"a shell":      {"while read a; do echo $a; done", 300, false},
+		"a pipeline":   {"cat | cat", 300, false},
+		"a Go program": {self + " unruly", 300, false},
+		"slow records": {self + " unruly -delay 2ms", 10, false},
+		"reads ahead":  {self + " unruly -pool 64 -delay 2ms", 10, true},
+		"behind one":   {"cat | " + self + " unruly -delay 2ms", 10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := startProgram(plugins.ExecConfig{Command: test.command, Mode: ModeStream})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.kill()
+			records := make([][]byte, 16)
+			for i := range records {
+				records[i] = fmt.Appendf(nil, `{"id":%d}`, i)
+			}
+			for range test.batches {
+				if _, err := p.exchange(plugins.NewBatch(records), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if p.standing.opaque != test.opaque || p.standing.unsure != test.opaque {
+				t.Errorf("%+v", p.standing)
+			}
+		})
+	}
+}
