@@ -151,9 +151,9 @@ func checkChanges(list []change, accepted []string) error {
 	if len(texts) == 0 {
 		return nil
 	}
-	advice := "--fresh starts over"
+	advice := "undo that and run the same command again to resume, or pass --fresh to start over"
 	if len(hint) > 0 {
-		advice += fmt.Sprintf(", --accept-changes %s keeps what is done and goes on", strings.Join(hint, ","))
+		advice += fmt.Sprintf(", or --accept-changes %s to keep what is done and resume", strings.Join(hint, ","))
 	}
-	return fault.New(fault.Conflict, "this output was begun by another job: %s; %s", strings.Join(texts, "; "), advice)
+	return fault.New(fault.Conflict, "the job has changed since it began: %s; %s", strings.Join(texts, "; "), advice)
 }

@@ -70,6 +70,7 @@ func TestEditedModuleRefusesResume(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]struct{ kernel, module string }{
 		"module":  {helperKernel, "helper.py"},
+		"chain":   {helperKernel, "helper.py"},
 		"package": {strings.ReplaceAll(helperKernel, "helper", "tools.helper"), "tools/helper/__init__.py"},
 		"lazy":    {"import time\ndef process(batch):\n    import helper\n    time.sleep(0.01)\n    return {'v': [helper.version()] * len(batch)}\n", "helper.py"},
 		"indirect": {"import time, inner\ndef process(batch):\n    time.sleep(0.01)\n    return {'v': [inner.helper.version()] * len(batch)}\n",
@@ -78,6 +79,9 @@ func TestEditedModuleRefusesResume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, c := pythonJob(t, map[string]string{"kernel.py": files.kernel, files.module: helperOne, "inner.py": "import helper\n"})
+			if name == "chain" { // of processes
+				c.Kernel += " → echo"
+			}
 			interrupt(t, c, "chunk_done", 2)
 			d.write(files.module, helperTwo)
 			_, err := run(t, c)

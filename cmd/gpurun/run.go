@@ -85,7 +85,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Var(&f.partBytes, "part-bytes", "a part of -o FOLDER/ ends with the first chunk by which it has so many bytes")
 	flags.BoolVar(&c.Force, "force", false, "replace an output that exists")
 	flags.BoolVar(&c.Fresh, "fresh", false, "start over, where the same command would resume an interrupted job")
-	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "go on with an interrupted job although these changed: kernel,config")
+	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "resume a job although these have changed: kernel,config")
 	flags.StringVar(&c.WorkDir, "work-dir", "", "make the job folder in this `FOLDER`, instead of beside the output; one folder serves many outputs")
 	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder after success (exit status 0)")
 	flags.StringVar(&c.Errors, "errors", "", "a `FILE` for the failed records, instead of their place in the output")

@@ -23,7 +23,7 @@ class Sources:
         self.lock = threading.Lock()
         self.known, self.new = set(), []  # (path, sum)
         self.folders, self.path, self.roots = [], None, []
-        self.library = os.path.dirname(os.path.realpath(os.__file__)) + os.sep
+        self.library = tuple(os.path.dirname(path) + os.sep for path in (os.__file__, os.path.realpath(os.__file__)))
 
     def take(self):
         """The files loaded since the last call; None if there are none."""
@@ -34,21 +34,32 @@ class Sources:
     def note(self, path, data):
         """A file is loaded whose bytes are data."""
         import hashlib
-        source = os.path.abspath(path), hashlib.sha256(data).hexdigest()
+        self.add(path, hashlib.sha256(data))
+
+    def note_file(self, path):
+        """A file is loaded that is as it lies there."""
+        import hashlib
+        digest = hashlib.sha256()
+        with open(path, "rb") as file:
+            for data in iter(lambda: file.read(1 << 20), b""):
+                digest.update(data)
+        self.add(path, digest)
+
+    def add(self, path, digest):
+        source = os.path.abspath(path), digest.hexdigest()
         with self.lock:
             if source not in self.known:
                 self.known.add(source)
                 self.new.append(source)
 
-    def note_file(self, path):
-        with open(path, "rb") as file:
-            self.note(path, file.read())
-
     def watch(self, kernels):
         """Note what is loaded from now on, and what has been."""
         for path in kernels:
             self.folders += [os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))]
-        self.folders.append(os.getcwd())
+        try:
+            self.folders.append(os.getcwd())
+        except OSError:
+            pass  # it is gone
         for module in list(sys.modules.values()):  # those of sitecustomize and the like
             path = getattr(module, "__file__", None)
             if isinstance(path, str) and self.is_local(path) and os.path.isfile(path):
@@ -92,18 +103,19 @@ class Sources:
         if path.startswith(self.library):
             return False
         if self.path != sys.path:
-            self.path = list(sys.path)
-            self.roots = self.find_roots()
+            entries = list(sys.path)
+            self.roots = self.find_roots(entries)
+            self.path = entries  # behind the roots: another thread may import meanwhile
         for root in self.roots:
             if path.startswith(root):
                 below = path[len(root):].split(os.sep)[:-1]
                 return not any(name in PACKAGES or name.startswith(".") for name in below)
         return False
 
-    def find_roots(self):
+    def find_roots(self, entries):
         """The folders with the user's files, the innermost first."""
         roots = {folder for folder in self.folders if os.path.basename(folder) not in PACKAGES}
-        for entry in sys.path:
+        for entry in entries:
             folder = os.path.abspath(entry) if isinstance(entry, str) and entry else None
             if folder and not installed(folder) and not (folder + os.sep).startswith(self.library):
                 roots.add(folder)
