@@ -125,8 +125,11 @@ type Paused struct{}
 // Resumed: a paused job goes on.
 type Resumed struct{}
 
-// Stopping: the job was asked to stop, and waits for the batches in work.
-type Stopping struct{}
+// Stopping: the job was asked to stop, and waits for the batches in flight.
+type Stopping struct {
+	// Drain is how long it waits.
+	Drain time.Duration `json:"drain_ns"`
+}
 
 // Finished is the last event.
 type Finished struct {

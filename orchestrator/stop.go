@@ -40,7 +40,7 @@ func (j *job) stop() {
 	if j.stopping.Swap(true) {
 		return
 	}
-	j.emit(Stopping{})
+	j.emit(Stopping{Drain: j.config.DrainTimeout})
 	j.queue.close()
 	j.mu.Lock()
 	defer j.mu.Unlock()

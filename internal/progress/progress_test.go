@@ -49,7 +49,7 @@ func TestQuietShowsOnlyTrouble(t *testing.T) {
 	want := `GPU 1: line one line two; trying the device again in 30s
   | red
 records 5 to 9 are kept, marked as failed: line one line two
-stopping: waiting for the batches in work (a second signal ends at once)
+stopping: waiting up to 20s for the batches in flight (a second signal ends at once)
 a log line
 `
 	if got := shown(); got != want {
@@ -73,7 +73,7 @@ two lines
 GPU 1: line one line two; trying the device again in 30s
   | red
 records 5 to 9 are kept, marked as failed: line one line two
-stopping: waiting for the batches in work (a second signal ends at once)
+stopping: waiting up to 20s for the batches in flight (a second signal ends at once)
 `
 	if got := shown(); got != want {
 		t.Errorf("shown: %q, want %q", got, want)

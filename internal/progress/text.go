@@ -56,7 +56,7 @@ func alarm(event orchestrator.Event) string {
 	case orchestrator.Resumed:
 		return "going on"
 	case orchestrator.Stopping:
-		return "stopping: waiting for the batches in work (a second signal ends at once)"
+		return fmt.Sprintf("stopping: waiting up to %s for the batches in flight (a second signal ends at once)", e.Drain)
 	}
 	return ""
 }

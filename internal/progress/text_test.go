@@ -162,7 +162,7 @@ func TestNotice(t *testing.T) {
 			"GPU 1 reports uncorrected memory errors (ECC, 2 so far): results that it computes may be wrong; see nvidia-smi -q -d ECC,ROW_REMAPPER, and reset it (nvidia-smi -r) when it is idle", true},
 		{"given up", orchestrator.ChunkGivenUp{First: 1000, Records: 64, Fault: fault.New(fault.Crash, "given up after 4 attempts: boom")},
 			"records 1,000 to 1,063 are kept, marked as failed: given up after 4 attempts: boom", true},
-		{"stopping", orchestrator.Stopping{}, "stopping: waiting for the batches in work (a second signal ends at once)", true},
+		{"stopping", orchestrator.Stopping{Drain: 20 * time.Second}, "stopping: waiting up to 20s for the batches in flight (a second signal ends at once)", true},
 		{"worker started", orchestrator.WorkerStarted{}, "", false},
 		{"progress", orchestrator.Progress{}, "", false},
 		{"finished", orchestrator.Finished{}, "", false},
