@@ -46,6 +46,7 @@ func TestMIGInstancesAreDevices(t *testing.T) {
 		"by UUID":               {gpus: secondMIG, want: "MIG 5:1", note: "pinned"},
 		"by prefix":             {gpus: "MIG-00000005-0001", want: "MIG 5:1", note: "pinned"},
 		"by older name":         {gpus: "MIG-GPU-00000005-0000-4000-8000-000000000000/8/0", want: "MIG 5:1", note: "pinned"},
+		"by place":              {gpus: "5:1,0", want: "MIG 5:1 GPU 0", note: "pinned"},
 		"the GPU's number":      {gpus: "5", want: "MIG 5:0 MIG 5:1", note: "pinned"},
 		"the GPU's UUID":        {gpus: "GPU-00000005", want: "MIG 5:0 MIG 5:1", note: "pinned"},
 		"across":                {gpus: "4-6", want: "GPU 4 MIG 5:0 MIG 5:1 GPU 6", note: "pinned"},
@@ -89,7 +90,10 @@ func TestMIGErrors(t *testing.T) {
 		change        func(*gputest.Card)
 		want          string
 	}{
-		"unknown":      {gpus: "MIG-abc", want: "no MIG instance has the name MIG-abc: this machine has 8 (0-7)"},
+		"unknown":      {gpus: "MIG-abc", want: "no MIG instance has the name MIG-abc: this machine has 8 GPUs (0-7)"},
+		"no such part": {gpus: "5:2", want: "GPU 5 has no MIG instance 2: it has 5:0 and 5:1"},
+		"not in MIG":   {gpus: "4:0", want: "GPU 4 is not in MIG mode"},
+		"by place":     {gpus: "5:0", visible: secondMIG, want: "names a MIG instance by its place in the machine, but CUDA_VISIBLE_DEVICES="},
 		"ambiguous":    {gpus: "MIG-0000", want: "is the beginning of 2 UUIDs"},
 		"twice":        {gpus: "5," + firstMIG, want: "are the same GPU"},
 		"no instance":  {gpus: "5", change: func(c *gputest.Card) { c.Instances = nil }, want: "GPU 5 is in MIG mode and has no instance: create instances (nvidia-smi mig -cgi"},

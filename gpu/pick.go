@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // pick returns the selected ones of v, in the order they were asked for: groups
@@ -20,7 +21,7 @@ func (s Selection) pick(v view) ([]candidate, error) {
 	taken := map[int]string{} // position in v to the term that took it
 	take := func(position int, t term) error {
 		if before, ok := taken[position]; ok {
-			return fault.New(fault.Usage, "--gpus %s: %s and %s are the same GPU: name it once", s, before, t)
+			return fault.New(fault.Usage, "%s and %s are the same GPU: name it once", before, t)
 		}
 		taken[position] = t.String()
 		picked = append(picked, v.gpus[position])
@@ -28,6 +29,9 @@ func (s Selection) pick(v view) ([]candidate, error) {
 	}
 	for _, t := range s.terms {
 		positions, err := v.find(t)
+		if err != nil && len(s.terms) == 1 && t.low == t.high && t.low == v.count() {
+			return nil, fault.New(fault.Usage, "%w; an index is not a number of GPUs: to use all %d, select all", err, t.low)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +50,10 @@ func (s Selection) pick(v view) ([]candidate, error) {
 // find returns the positions in v that t means. Nil without an error is a MIG
 // instance that is to be taken on trust: there is no list to look it up in.
 func (v view) find(t term) ([]int, error) {
-	if t.name == "" {
+	switch {
+	case t.part > 0:
+		return v.findPart(t)
+	case t.name == "":
 		return v.findRange(t)
 	}
 	what := "no GPU has the UUID "
@@ -67,6 +74,9 @@ func (v view) find(t term) ([]int, error) {
 	case 1:
 		return found, nil
 	case 0:
+		if meant := v.nearest(t.name); meant != "" {
+			return nil, fault.New(fault.Usage, "%s%s: did you mean %s? (nvidia-smi -L lists them)", what, t.name, meant)
+		}
 		return nil, fault.New(fault.Usage, "%s%s: %s", what, t.name, v.describeUUIDs())
 	default:
 		return nil, fault.New(fault.Usage, "%s is the beginning of %d UUIDs, write more of it: %s", t.name, len(found), v.describeUUIDs())
@@ -98,28 +108,86 @@ func (v view) findRange(t term) ([]int, error) {
 	return positions, nil
 }
 
+// findPart finds a MIG instance by its place in the machine.
+func (v view) findPart(t term) ([]int, error) {
+	var parts []string
+	for i, g := range v.gpus {
+		if g.Parent == nil || g.Parent.Index != t.low {
+			continue
+		}
+		if g.Index == t.part-1 && !v.inherited {
+			return []int{i}, nil
+		}
+		parts = append(parts, place(g.Device))
+	}
+	switch {
+	case v.inherited:
+		return nil, fault.New(fault.Usage, "%s names a MIG instance by its place in the machine, but %s: use a position there, or a UUID", t, v.describe())
+	case len(parts) > 0:
+		return nil, fault.New(fault.Usage, "GPU %d has no MIG instance %d: it has %s", t.low, t.part-1, Enumerate(parts))
+	case t.low < v.count():
+		return nil, fault.New(fault.Usage, "GPU %d is not in MIG mode, so there is no instance %s (for GPUs %d and %d write %d,%d)", t.low, t, t.low, t.part-1, t.low, t.part-1)
+	}
+	return v.findRange(t)
+}
+
+// place is how a device is selected: 2, or 2:0 for a MIG instance.
+func place(d Device) string {
+	if d.Parent != nil {
+		return fmt.Sprintf("%d:%d", d.Parent.Index, d.Index)
+	}
+	return strconv.Itoa(d.Index)
+}
+
 // count is how many numbers there are.
 func (v view) count() int { return v.numbers[len(v.numbers)-1] + 1 }
 
 // describe says what there is to choose from.
 func (v view) describe() string {
-	numbers, count := "0", v.count()
+	numbers, count, noun := "0", v.count(), "GPU"
 	if count > 1 {
-		numbers = "0-" + strconv.Itoa(count-1)
+		numbers, noun = "0-"+strconv.Itoa(count-1), "GPUs"
 	}
 	if v.inherited {
 		return fmt.Sprintf("%s=%s leaves %d to choose from (%s, in that order)", visibleVariable, v.value, count, numbers)
 	}
-	return fmt.Sprintf("this machine has %d (%s)", count, numbers)
+	return fmt.Sprintf("this machine has %d %s (%s)", count, noun, numbers)
 }
 
+// describeUUIDs says what there is to choose from, with UUIDs, as far as they fit a
+// message.
 func (v view) describeUUIDs() string {
-	var list []string
+	const shown = 8
+	list := []string{v.describe()}
 	for i, g := range v.gpus {
-		if g.UUID != "" {
+		switch {
+		case len(list) > shown:
+			list = append(list, "…; nvidia-smi -L lists all")
+		case g.UUID != "" && v.inherited:
 			list = append(list, fmt.Sprintf("%d is %s", v.numbers[i], g.UUID))
+		case g.UUID != "":
+			list = append(list, fmt.Sprintf("%s is %s", place(g.Device), g.UUID))
+		}
+		if len(list) > shown+1 {
+			break
 		}
 	}
-	text := strings.Join(append([]string{v.describe()}, list...), ", ")
-	return strings.Join(append([]string{text}, v.notes...), "; ")
+	text := strings.Join(list, ", ")
+	if v.inherited { // why some are not there
+		text = strings.Join(append([]string{text}, v.notes...), "; ")
+	}
+	return text
+}
+
+// nearest guesses which UUID was meant by a whole one that does not exist.
+func (v view) nearest(name string) string {
+	if len(name) < len("GPU-00000000-0000-0000-0000") {
+		return ""
+	}
+	var uuids []string
+	for _, g := range v.gpus {
+		uuids = append(uuids, g.UUID)
+	}
+	const typos = 4
+	return nearest.Of(name, uuids, typos)
 }

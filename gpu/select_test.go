@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -51,10 +52,13 @@ func TestSelectErrors(t *testing.T) {
 		kind fault.Kind
 		want string
 	}{
-		"too high":         {gpus: "9", kind: fault.Usage, want: "GPU 9 does not exist: this machine has 2 (0-1)"},
-		"range too high":   {gpus: "0-3", kind: fault.Usage, want: "GPU 2 does not exist: this machine has 2 (0-1)"},
+		"too high":         {gpus: "9", kind: fault.Usage, want: "GPU 9 does not exist: this machine has 2 GPUs (0-1)"},
+		"range too high":   {gpus: "0-3", kind: fault.Usage, want: "GPU 2 does not exist: this machine has 2 GPUs (0-1)"},
 		"huge range":       {gpus: "1-999999999999", kind: fault.Usage, want: "GPU 2 does not exist"},
-		"unknown UUID":     {gpus: "GPU-ff", kind: fault.Usage, want: "no GPU has the UUID GPU-ff: this machine has 2 (0-1), 0 is GPU-0aaa"},
+		"a number":         {gpus: "2", kind: fault.Usage, want: "GPU 2 does not exist: this machine has 2 GPUs (0-1); an index is not a number of GPUs: to use all 2, select all"},
+		"a typo":           {gpus: strings.Replace(fakeUUID(1), "8000", "8001", 1), kind: fault.Usage, want: "did you mean " + fakeUUID(1) + "?"},
+		"no instance":      {gpus: "0:1", kind: fault.Usage, want: "GPU 0 is not in MIG mode, so there is no instance 0:1 (for GPUs 0 and 1 write 0,1)"},
+		"unknown UUID":     {gpus: "GPU-ff", kind: fault.Usage, want: "no GPU has the UUID GPU-ff: this machine has 2 GPUs (0-1), 0 is GPU-0aaa"},
 		"ambiguous UUID":   {gpus: "GPU-", kind: fault.Usage, want: "is the beginning of 2 UUIDs"},
 		"same GPU twice":   {gpus: "1,GPU-1a", kind: fault.Usage, want: "1 and GPU-1a are the same GPU"},
 		"not visible":      {gpus: "1", env: []string{"CUDA_VISIBLE_DEVICES=1"}, kind: fault.Usage, want: "GPU 1 does not exist: CUDA_VISIBLE_DEVICES=1 leaves 1 to choose from (0,"},

@@ -7,8 +7,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// selectionForms is part of every complaint about a selection.
-const selectionForms = "the forms are all, 0,2, 0-3, GPU-<uuid>, MIG-<uuid> (a comma between several) or cpu:4"
+// selectionForms ends a complaint about something that has none of them.
+const selectionForms = "write all, indices (0,2 or 0-3), UUIDs (GPU-… or MIG-…), MIG instances (2:0), or cpu:4"
 
 // maxCPUs bounds cpu:N: more is a slip of the finger, and each is a process.
 const maxCPUs = 1024
@@ -19,9 +19,10 @@ type Selection struct {
 	cpus  int // > 0: cpu:N, and no terms
 }
 
-// term is one entry between commas: a range of indices, or a name.
+// term is one entry between commas: a range of indices, a MIG instance, or a name.
 type term struct {
 	low, high int    // with name == ""
+	part      int    // of GPU low: 1 for its MIG instance 0, and so on; 0 for the GPU
 	name      string // "GPU-…" or "MIG-…"
 }
 
@@ -29,6 +30,8 @@ func (t term) String() string {
 	switch {
 	case t.name != "":
 		return t.name
+	case t.part > 0:
+		return strconv.Itoa(t.low) + ":" + strconv.Itoa(t.part-1)
 	case t.low == t.high:
 		return strconv.Itoa(t.low)
 	default:
@@ -55,23 +58,23 @@ func (s Selection) String() string {
 }
 
 // ParseSelection reads the value of --gpus: "all", "cpu:4", or indices, ranges,
-// UUIDs (a unique beginning is enough) and MIG names separated by commas.
+// UUIDs (a unique beginning is enough), MIG names and MIG instances (2:0 is instance 0
+// of GPU 2), separated by commas.
 //
 // It does not look at the machine: whether those devices exist is found out by
-// Select. Every error is a fault.Usage.
+// Select. Every error is a fault.Usage; it does not repeat the whole value.
 func ParseSelection(s string) (Selection, error) {
 	s = strings.TrimSpace(s)
-	if s == "" {
-		return Selection{}, selectionError(s, "it is empty")
-	}
-	if s == "all" {
+	switch {
+	case s == "":
+		return Selection{}, selectionError("nothing is selected: " + selectionForms)
+	case strings.EqualFold(s, "all"):
 		return Selection{}, nil
-	}
-	if strings.HasPrefix(s, "cpu") && !strings.Contains(s, ",") {
-		count, _ := strings.CutPrefix(s, "cpu:")
+	case hasPrefix(s, "cpu") && !strings.Contains(s, ","):
+		_, count, _ := strings.Cut(s, ":")
 		n, ok := parseIndex(count)
 		if !ok || n < 1 || n > maxCPUs {
-			return Selection{}, selectionError(s, "cpu: needs a number of workers from 1 to "+strconv.Itoa(maxCPUs))
+			return Selection{}, selectionError("cpu needs a number of workers from 1 to " + strconv.Itoa(maxCPUs) + ", as in cpu:4")
 		}
 		return Selection{cpus: n}, nil
 	}
@@ -79,11 +82,11 @@ func ParseSelection(s string) (Selection, error) {
 	for entry := range strings.SplitSeq(s, ",") {
 		t, problem := parseTerm(strings.TrimSpace(entry))
 		if problem != "" {
-			return Selection{}, selectionError(s, problem)
+			return Selection{}, selectionError(problem)
 		}
 		for _, before := range sel.terms {
 			if overlap(before, t) {
-				return Selection{}, selectionError(s, "a device is named twice, in "+before.String()+" and "+t.String())
+				return Selection{}, selectionError(twice(before, t))
 			}
 		}
 		sel.terms = append(sel.terms, t)
@@ -91,49 +94,99 @@ func ParseSelection(s string) (Selection, error) {
 	return sel, nil
 }
 
-func selectionError(s, problem string) error {
-	return fault.New(fault.Usage, "--gpus %q: %s; %s", s, problem, selectionForms)
+func selectionError(problem string) error { return fault.New(fault.Usage, "%s", problem) }
+
+func twice(a, b term) string {
+	if a == b {
+		return a.String() + " is named twice: name each device once"
+	}
+	return a.String() + " and " + b.String() + " name a GPU twice: name each once"
+}
+
+// hasPrefix ignores case.
+func hasPrefix(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
 // parseTerm returns the term, or what is wrong with it.
 func parseTerm(entry string) (t term, problem string) {
-	low, high, isRange := strings.Cut(entry, "-")
 	switch {
 	case entry == "":
-		return term{}, "an entry is empty"
-	case entry == "all", strings.HasPrefix(entry, "cpu"):
-		return term{}, strconv.Quote(entry) + " does not go together with others"
-	case strings.HasPrefix(entry, "GPU-"):
-		if len(entry) == len("GPU-") || strings.Trim(entry[len("GPU-"):], "0123456789abcdefABCDEF-") != "" {
-			return term{}, strconv.Quote(entry) + " is no UUID of a GPU"
+		return term{}, "an entry between commas is empty: write indices or UUIDs, as in 0,2"
+	case strings.EqualFold(entry, "all"), hasPrefix(entry, "cpu"):
+		return term{}, entry + " cannot be combined with other devices: select it alone"
+	case hasPrefix(entry, "GPU-"):
+		digits := entry[len("GPU-"):]
+		if digits == "" || strings.Trim(digits, "0123456789abcdefABCDEF-") != "" {
+			return term{}, strconv.Quote(entry) + " is not the UUID of a GPU (nvidia-smi -L lists them)"
 		}
-		return term{name: entry}, ""
-	case isMIG(entry):
+		return term{name: "GPU-" + digits}, ""
+	case hasPrefix(entry, "MIG-"):
 		// MIG-<uuid>, or MIG-GPU-<uuid>/<instance>/<compute instance> of drivers before 470.
-		if strings.Trim(entry[len("MIG-"):], "0123456789abcdefABCDEFGPU-/") != "" || len(entry) == len("MIG-") {
-			return term{}, strconv.Quote(entry) + " is no name of a MIG instance"
+		name := entry[len("MIG-"):]
+		if name == "" || strings.Trim(name, "0123456789abcdefABCDEFGPU-/") != "" {
+			return term{}, strconv.Quote(entry) + " is not the UUID of a MIG instance (nvidia-smi -L lists them)"
 		}
-		return term{name: entry}, ""
+		return term{name: "MIG-" + name}, ""
 	}
-	first, ok := parseIndex(low)
+	if gpu, part, ok := strings.Cut(entry, ":"); ok {
+		if t, ok := parsePart(gpu, part); ok {
+			return t, ""
+		}
+	}
+	return parseRange(entry)
+}
+
+// parsePart reads a MIG instance: 2:0.
+func parsePart(gpu, part string) (term, bool) {
+	index, ok := parseIndex(gpu)
+	number, ok2 := parseIndex(part)
+	return term{low: index, high: index, part: number + 1}, ok && ok2 && number < maxParts
+}
+
+// maxParts is more than a GPU can be cut into.
+const maxParts = 1024
+
+func parseRange(entry string) (t term, problem string) {
+	low, high, isRange := strings.Cut(entry, "-")
 	if !isRange {
 		high = low
 	}
+	first, ok := parseIndex(low)
 	last, ok2 := parseIndex(high)
 	switch {
 	case !ok || !ok2:
-		return term{}, strconv.Quote(entry) + " is not understood"
+		return term{}, notIndex(entry)
 	case last < first:
-		return term{}, "the range " + entry + " runs backwards"
+		return term{}, "the range " + entry + " runs backwards: write the lower index first"
 	}
 	return term{low: first, high: last}, ""
+}
+
+// notIndex says what is wrong with an entry that is nothing we know.
+func notIndex(entry string) string {
+	quoted := strconv.Quote(entry)
+	bare := entry
+	for _, prefix := range []string{"cuda", "nvidia", "gpu", ":", " "} {
+		if hasPrefix(bare, prefix) {
+			bare = bare[len(prefix):]
+		}
+	}
+	_, isIndex := parseIndex(bare)
+	switch {
+	case isIndex && bare != entry:
+		return quoted + " is not an index: write " + bare
+	case strings.Trim(entry, "0123456789 ;|") == "" && strings.Trim(entry, "0123456789") != "":
+		return quoted + " is not an index: separate several by commas, as in " + strings.Join(strings.FieldsFunc(entry, func(r rune) bool { return r < '0' || r > '9' }), ",")
+	}
+	return quoted + " is neither an index nor a UUID: " + selectionForms
 }
 
 func overlap(a, b term) bool {
 	if a.name != "" || b.name != "" {
 		return strings.EqualFold(a.name, b.name)
 	}
-	return a.low <= b.high && b.low <= a.high
+	return a.low <= b.high && b.low <= a.high && (a.part == 0 || b.part == 0 || a.part == b.part)
 }
 
 // parseIndex reads plain digits: no sign, no blanks, nothing behind.

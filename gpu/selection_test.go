@@ -21,6 +21,10 @@ func TestParseSelection(t *testing.T) {
 		"GPU-8f4a1c2e":            "GPU-8f4a1c2e",
 		"MIG-GPU-8f4a1c2e-00/1/0": "MIG-GPU-8f4a1c2e-00/1/0",
 		"cpu:4":                   "cpu:4",
+		"CPU:4":                   "cpu:4",
+		"ALL":                     "all",
+		"gpu-8F,mig-12":           "GPU-8F,MIG-12",
+		"2:0,2:1,1":               "2:0,2:1,1",
 	} {
 		sel, err := ParseSelection(in)
 		if err != nil || sel.String() != want {
@@ -31,40 +35,50 @@ func TestParseSelection(t *testing.T) {
 
 func TestParseSelectionErrors(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                     "empty",
-		"  ":                   "empty",
-		"0,,1":                 "an entry is empty",
-		"0,":                   "an entry is empty",
+		"":                     "nothing is selected",
+		"  ":                   "nothing is selected",
+		"0,,1":                 "an entry between commas is empty",
+		"0,":                   "an entry between commas is empty",
 		"3-1":                  "backwards",
-		"0,0":                  "named twice",
-		"0-3,2":                "named twice, in 0-3 and 2",
-		"GPU-ab,GPU-AB":        "named twice",
+		"0,0":                  "0 is named twice",
+		"0-3,2":                "0-3 and 2 name a GPU twice",
+		"GPU-ab,GPU-AB":        "name a GPU twice",
 		"cpu:0":                "from 1 to 1024",
 		"cpu:-1":               "from 1 to 1024",
 		"cpu:":                 "from 1 to 1024",
 		"cpu":                  "from 1 to 1024",
 		"cpu:x":                "from 1 to 1024",
 		"cpu:99999":            "from 1 to 1024",
-		"cpu:2,0":              "together with others",
-		"0,all":                "together with others",
-		"-1":                   "not understood",
-		"1-":                   "not understood",
-		"1-2-3":                "not understood",
-		"1.5":                  "not understood",
-		"gpu0":                 "not understood",
-		"99999999999999999999": "not understood",
-		"GPU-":                 "no UUID",
-		"GPU-xyz":              "no UUID",
-		"MIG-":                 "no name of a MIG instance",
-		"MIG-a b":              "no name of a MIG instance",
+		"cpu:2,0":              "cannot be combined with other devices",
+		"0,all":                "cannot be combined with other devices",
+		"-1":                   "is neither an index nor a UUID",
+		"1-":                   "is neither an index nor a UUID",
+		"1-2-3":                "is neither an index nor a UUID",
+		"1.5":                  "is neither an index nor a UUID",
+		"gpu0":                 "write 0",
+		"99999999999999999999": "is neither an index nor a UUID",
+		"cuda:1":               "write 1",
+		"GPU 1":                "write 1",
+		"0;2":                  "separate several by commas, as in 0,2",
+		"0 1":                  "separate several by commas, as in 0,1",
+		"2,2:0":                "2 and 2:0 name a GPU twice",
+		"2:0,2:0":              "2:0 is named twice",
+		"2:x":                  "is neither an index nor a UUID",
+		"GPU-":                 "is not the UUID of a GPU",
+		"GPU-xyz":              "is not the UUID of a GPU",
+		"MIG-":                 "is not the UUID of a MIG instance",
+		"MIG-a b":              "is not the UUID of a MIG instance",
 	} {
 		_, err := ParseSelection(in)
 		if err == nil {
 			t.Errorf("ParseSelection(%q): no error", in)
 			continue
 		}
-		if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "0-3, GPU-<uuid>") {
-			t.Errorf("ParseSelection(%q): %v (%v), want a usage error with %q and the forms", in, err, fault.KindOf(err), want)
+		if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseSelection(%q): %v (%v), want a usage error with %q", in, err, fault.KindOf(err), want)
+		}
+		if unknown := strings.Contains(want, "neither"); unknown != strings.Contains(err.Error(), "0,2 or 0-3") && want != "nothing is selected" {
+			t.Errorf("ParseSelection(%q): %v: the forms are for what has none of them", in, err)
 		}
 	}
 }

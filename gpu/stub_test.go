@@ -121,7 +121,7 @@ func TestStub(t *testing.T) {
 		"all lost":    {env: []string{"NVMLSTUB_LOST=0,1"}, kind: fault.NoDevice, error: "no usable GPU"},
 		"models":      {env: []string{"NVMLSTUB_NAMES=A,B", "CUDA_VISIBLE_DEVICES=0"}, want: "0", note: "different models"},
 		"none":        {env: []string{"NVMLSTUB_GPUS=0"}, kind: fault.NoDevice, error: "driver 580.00.00 is there, but it shows no GPU"},
-		"too high":    {gpus: "9", kind: fault.Usage, error: "this machine has 2 (0-1)"},
+		"too high":    {gpus: "9", kind: fault.Usage, error: "this machine has 2 GPUs (0-1)"},
 		"init fails":  {env: []string{"NVMLSTUB_INIT=fail"}, kind: fault.NoDevice, error: "installed but not loaded"},
 		"old library": {env: []string{"NVMLSTUB_INIT=18"}, kind: fault.NoDevice, error: "of different versions"},
 		"odd code":    {env: []string{"NVMLSTUB_INIT=77"}, kind: fault.NoDevice, error: "code 77"},

@@ -14,6 +14,8 @@ type ClaimRequest struct {
 	// Devices are those that the job may use, in the order of the selection; at
 	// least one.
 	Devices []gpu.Device
+	// Named says that the user has named them, instead of taking what there is.
+	Named bool
 	// Most is how many of them it has work for, a multiple of GPUsPerWorker. A job
 	// of one chunk must not keep eight GPUs from others.
 	Most int
@@ -59,7 +61,7 @@ func (p *prepared) claimDevices(ctx context.Context) error {
 		return nil
 	}
 	claim, err := p.config.Claim(ctx, ClaimRequest{
-		Devices: p.candidates(), Most: most, Preview: p.preview, Notice: p.notice,
+		Devices: p.candidates(), Named: !p.selection.IsAll(), Most: most, Preview: p.preview, Notice: p.notice,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -214,19 +214,28 @@ func (p *prepared) compare() (err error) {
 
 func (p *prepared) selectDevices(ctx context.Context) (err error) {
 	if p.selection, err = gpu.ParseSelection(p.config.GPUs); err != nil {
-		return err
+		return p.gpusError(err)
 	}
 	options := p.config.devices
 	options.Slow = p.notice
 	options.PinUUID = p.config.PinUUID
 	inventory, err := gpu.Select(ctx, p.selection, options)
 	if err != nil {
-		return err
+		return p.gpusError(err)
 	}
 	if inventory.Note != "" {
 		p.plan.Notes = append(p.plan.Notes, inventory.Note)
 	}
 	return p.useDevices(inventory.Devices)
+}
+
+// gpusError names the setting that a mistake was made in; other errors are the
+// machine's.
+func (p *prepared) gpusError(err error) error {
+	if fault.KindOf(err) != fault.Usage {
+		return err
+	}
+	return fault.New(fault.Usage, "--gpus %s: %w", p.config.GPUs, err)
 }
 
 func makeSlots(groups [][]gpu.Device, workers int) []Slot {

@@ -57,7 +57,7 @@ func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 
 func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, 0,2, 0-3, GPU-uuid, or cpu:4 for four CPU workers")
+	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, indices (0,2 or 0-3), UUIDs, MIG instances (2:0), or cpu:4 for four CPU workers; --num-gpus is for a number of GPUs")
 	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs for each worker, for a model that is spread over several")
 	flags.StringVar(&f.workers, "workers-per-gpu", "1", "workers on each GPU; 2 to 4 help small models, whose launches leave gaps; auto: as many as there are cores for, and memory")
 	flags.BoolVar(&c.Stagger, "stagger", false, "let the first worker load its model alone: if it cannot, the others do not try")
@@ -119,6 +119,9 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	}
 	if cmd.Flags().Changed("timeout") && c.Timeout <= 0 {
 		return c, usagef("--timeout must be longer than 0s, not %s", c.Timeout)
+	}
+	if cmd.Flags().Changed("gpus") && strings.TrimSpace(c.GPUs) == "" {
+		return c, usagef("--gpus is empty: name devices, or write all")
 	}
 	if err := f.resolveDevices(&c); err != nil {
 		return c, err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
 )
 
@@ -125,13 +125,16 @@ instance's UUID. Leases of a running process end with it, and not before.`,
 	}
 }
 
-// machineGPUs are the GPUs that may be leased: those that this process may use, or
-// those that were named.
-func machineGPUs(ctx context.Context, named string) ([]gpu.Device, error) {
-	selection, err := gpu.ParseSelection(cmp.Or(named, "all"))
-	if err != nil {
-		return nil, err
+// selectDevices finds the devices that a flag names. A mistake in its value is an error
+// that names the flag.
+func selectDevices(ctx context.Context, flag, value string) ([]gpu.Device, error) {
+	var inventory gpu.Inventory
+	selection, err := gpu.ParseSelection(value)
+	if err == nil {
+		inventory, err = gpu.Select(ctx, selection, gpu.Options{})
 	}
-	inventory, err := gpu.Select(ctx, selection, gpu.Options{})
+	if fault.KindOf(err) == fault.Usage {
+		err = fault.New(fault.Usage, "--%s %s: %w", flag, value, err)
+	}
 	return inventory.Devices, err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	devices, err := machineGPUs(ctx, f.gpu)
+	devices, err := selectDevices(ctx, "gpu", cmp.Or(f.gpu, "all"))
 	if err != nil {
 		return err
 	}
@@ -133,6 +134,8 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 
 func (f *allocateFlags) check(cmd *cobra.Command, command []string) error {
 	switch {
+	case f.gpu == "" && cmd.Flags().Changed("gpu"):
+		return usagef("--gpu is empty: write an index or a UUID, or leave it out")
 	case strings.HasPrefix(f.gpu, "cpu"):
 		return usagef("--gpu %s: only GPUs can be leased", f.gpu)
 	case f.ttl < 0:

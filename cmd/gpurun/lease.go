@@ -151,12 +151,12 @@ func (c *claimer) request(wanted orchestrator.ClaimRequest, rules lease.Config) 
 		Memory: uint64(c.memory), Prefer: quota.Prefer(), Owned: true, Limits: rules.Limits(), Quota: quota,
 		Wait: wait, Waiting: func(why string) { wanted.Notice(fmt.Sprintf("waiting for GPUs, %s at the most: %s", wait, why)) },
 	}
-	switch named := c.config.GPUs != "all" && c.config.GPUs != ""; {
+	switch {
 	case c.numGPUs > 0:
 		r.Number = min(c.numGPUs, wanted.Most)
-	case named && wanted.Most == len(wanted.Devices): // who names GPUs wants those
+	case wanted.Named && wanted.Most == len(wanted.Devices): // who names GPUs wants those
 		r.Each = true
-	case named:
+	case wanted.Named:
 		r.Number = wanted.Most
 	}
 	return r, nil

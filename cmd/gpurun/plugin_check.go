@@ -117,20 +117,16 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 
 // checkDevice is the first of a selection, and the environment that pins it.
 func checkDevice(ctx context.Context, selected string) (plugins.Device, []string, error) {
-	selection, err := gpu.ParseSelection(selected)
+	devices, err := selectDevices(ctx, "gpus", selected)
 	if err != nil {
 		return plugins.Device{}, nil, err
 	}
-	inventory, err := gpu.Select(ctx, selection, gpu.Options{})
-	if err != nil {
-		return plugins.Device{}, nil, err
-	}
-	first := inventory.Devices[0]
+	first := devices[0]
 	device := plugins.Device{Name: first.String(), Index: first.Index, UUID: first.UUID, Memory: first.Memory, Threads: 1}
 	if first.Kind == gpu.GPU {
 		device.GPU, device.Count = true, 1
 	}
-	return device, append(os.Environ(), gpu.PinEnv(inventory.Devices[:1])...), nil
+	return device, append(os.Environ(), gpu.PinEnv(devices[:1])...), nil
 }
 
 // readSample reads the first records of a file; what is no JSON is a mistake here.
