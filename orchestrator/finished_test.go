@@ -176,3 +176,49 @@ func TestRetryWithAnotherKernelComputesAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestInterruptedRetryResumesOrStartsOver: the same retry resumes, one with another kernel
+// starts over, and neither mixes results.
+func TestInterruptedRetryResumesOrStartsOver(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]bool{"the same": false, "another kernel": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, strings.ReplaceAll(numbered(400), "}", "}\n{\"do\":\"fail\"}"))
+			c := d.config("test-mending")
+			mustRun(t, d, c)
+			again := orchestrator.Config{
+				Output: c.Output, GPUs: "cpu:2", Kernel: "test-slow", KernelConfig: []byte(`{"Milliseconds":5}`), BatchSize: 5, ChunksPerGPU: 8,
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			first := again
+			watch(&first, func(name string, passing int, _ orchestrator.Event) {
+				if name == "chunk_done" && passing == 3 {
+					cancel()
+				}
+			})
+			report, err := orchestrator.Retry(ctx, first)
+			wantFault(t, err, fault.Canceled)
+			if report.Resume != orchestrator.ResumesAtOnce {
+				t.Errorf("the report says %q", report.Resume)
+			}
+			if other {
+				again.Kernel, again.KernelConfig = "test-mending", []byte(`{"Repaired":true}`)
+			}
+			var resumed int64
+			watch(&again, func(_ string, _ int, e orchestrator.Event) {
+				if e, ok := e.(orchestrator.Resuming); ok {
+					resumed = e.Done
+				}
+			})
+			report, err = orchestrator.Retry(context.Background(), again)
+			if err != nil || report.Failed != 0 || (resumed > 0) == other {
+				t.Errorf("%v, %d failed, resumed from %d", err, report.Failed, resumed)
+			}
+			if d.read("out.jsonl") != d.read("in.jsonl") {
+				t.Error("the output is not the input")
+			}
+		})
+	}
+}

@@ -409,7 +409,7 @@ func (j *job) finish(err error) Report {
 		}
 	}
 	clean := cleans(j.config, report)
-	if err == nil && (saved || clean) { // else the same command can still end it
+	if err == nil && (saved || clean || !resumable(j.config)) { // else the same command can still end it
 		j.folder.finish(clean)
 	}
 	if report.Resume == ResumesNever {
