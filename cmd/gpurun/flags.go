@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -186,6 +187,7 @@ func readConfig(flag, value string) ([]byte, error) {
 	if err != nil {
 		return nil, usagef("%s: %w", flag, err)
 	}
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	if !json.Valid(data) {
 		return nil, usagef("%s: %s is no valid JSON", flag, value)
 	}

@@ -129,6 +129,9 @@ func checkDevice(ctx context.Context, selected string) (plugins.Device, []string
 	return device, append(os.Environ(), gpu.PinEnv(devices[:1])...), nil
 }
 
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\ufeff"
+
 // readSample reads the first records of a file; what is no JSON is a mistake here.
 func readSample(path string) ([]string, error) {
 	file, err := os.Open(path)
@@ -140,7 +143,11 @@ func readSample(path string) ([]string, error) {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 16<<20)
 	for number := 1; lines.Scan() && len(records) < maxSamples; number++ {
-		line := strings.TrimSpace(lines.Text())
+		line := lines.Text()
+		if number == 1 {
+			line = strings.TrimPrefix(line, byteOrderMark)
+		}
+		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
