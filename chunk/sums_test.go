@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,6 +69,47 @@ func TestInputSumsAreBounded(t *testing.T) {
 		s := sumsOf(0, blocks, fileStretches)
 		if len(s.Stretches) > fileStretches || s.end() != int64(n) {
 			t.Errorf("%d blocks: %d stretches of %d bytes", n, len(s.Stretches), s.end())
+		}
+	}
+}
+
+// TestSumsLog: what is in the log is a beginning of what was written, whatever became
+// of the file's end; and it goes on from there.
+func TestSumsLog(t *testing.T) {
+	all := InputSums{From: 3}
+	for i := range 20 {
+		all.Stretches = append(all.Stretches, FileSum{Bytes: int64(i + 1), CRC: uint32(i * 7919)})
+	}
+	path := filepath.Join(t.TempDir(), "input.sums")
+	log, _, err := OpenSumsLog(path)
+	must(t, err)
+	for _, n := range []int{0, 3, 3, 1, 20} {
+		must(t, log.Append(InputSums{From: 3, Stretches: all.Stretches[:n]}))
+	}
+	must(t, log.Close())
+	data, err := os.ReadFile(path)
+	must(t, err)
+	for size := range data {
+		damaged := append([]byte(nil), data[:size]...)
+		if size%2 == 0 && size > 0 {
+			damaged = append([]byte(nil), data...)
+			damaged[size] ^= 1
+		}
+		write(t, path, damaged)
+		log, got, err := OpenSumsLog(path)
+		must(t, err)
+		read, err := ReadSumsLog(path)
+		must(t, err)
+		if diff := cmp.Diff(got, read); diff != "" {
+			t.Fatal(diff)
+		}
+		if n := len(got.Stretches); n > 0 && !cmp.Equal(got, InputSums{From: 3, Stretches: all.Stretches[:n]}) || n == 20 {
+			t.Fatalf("cut or damaged at %d: %+v", size, got)
+		}
+		must(t, log.Append(all))
+		must(t, log.Close())
+		if again, _ := os.ReadFile(path); string(again) != string(data) {
+			t.Fatalf("cut or damaged at %d, and gone on with: %s", size, again)
 		}
 	}
 }

@@ -63,6 +63,9 @@ func (j *job) commitSegment(segment chunk.Segment) error {
 	if err := j.checkInput(segment.Start.Offset, segment.Next.Offset); err != nil {
 		return err
 	}
+	if err := j.noteSums(); err != nil {
+		return err
+	}
 	err := j.output.Commit(segment)
 	j.noteAppended()
 	return err

@@ -257,7 +257,7 @@ func (f *folder) save(m manifest) error {
 // finish removes what only an unfinished job needs; the journal last, whose
 // absence says that the job is finished; and then, if it is wanted, all of it.
 func (f *folder) finish(clean bool) {
-	for _, name := range []string{chunk.PartsDir, "spool", journalFile} {
+	for _, name := range []string{chunk.PartsDir, "spool", sumsFile, journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
 	}

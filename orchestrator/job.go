@@ -93,6 +93,9 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 			return Report{}, err
 		}
 	}
+	if err := p.openSums(f); err != nil {
+		return Report{}, err
+	}
 	output, journal, err := openOutput(ctx, p, f)
 	if err != nil {
 		return Report{}, err

@@ -91,8 +91,9 @@ type prepared struct {
 	config Config
 	plan   Plan
 	source chunk.Source
-	input  *inputWatch // nil for a stream
-	runDir string      // short-lived things with short names: sockets
+	input  *inputWatch    // nil for a stream
+	sums   *chunk.SumsLog // of an input that is cut while it is read, else nil
+	runDir string         // short-lived things with short names: sockets
 	// print is the fingerprint, cut how the input was cut; of a file only.
 	print   fingerprint
 	cut     chunk.Cut
@@ -114,6 +115,7 @@ func (p *prepared) close() {
 		_ = p.source.Close()
 	}
 	p.input.close()
+	_ = p.sums.Close()
 	if p.claim != nil {
 		p.claim.Release()
 	}
@@ -199,7 +201,7 @@ func (p *prepared) compare() (err error) {
 	modules := asTheyAre(p.earlier.manifest.Fingerprint.Kernel.Modules)
 	p.print.Kernel.Modules = modules
 	now, touched := p.print, false
-	if now.Input, touched, err = p.print.Input.asBefore(p.earlier.manifest); err != nil {
+	if now.Input, touched, err = p.print.Input.asBefore(p.earlier); err != nil {
 		return err
 	}
 	if touched {

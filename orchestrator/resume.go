@@ -20,8 +20,9 @@ type earlier struct {
 	manifest *manifest
 	journal  *chunk.Journal
 	state    chunk.State
-	check    *outputCheck // that runs beside the work; nil if it is over
-	notes    []string     // for the user
+	check    *outputCheck    // that runs beside the work; nil if it is over
+	notes    []string        // for the user
+	sums     chunk.InputSums // of an input that is cut while it is read
 }
 
 func (e *earlier) close() {
@@ -50,6 +51,9 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 		}
 	}()
 	if e.state, err = chunk.Replay(entries); err != nil {
+		return nil, err
+	}
+	if e.sums, err = chunk.ReadSumsLog(f.join(sumsFile)); err != nil {
 		return nil, err
 	}
 	if !e.begun() && !e.keepsPlan(c) {
@@ -129,7 +133,7 @@ func (e *earlier) changes(c Config) []change {
 	if err != nil && now.Input.Path == old.Input.Path {
 		return nil // its input is gone, and is not needed any more
 	}
-	if as, _, err := now.Input.asBefore(e.manifest); err == nil {
+	if as, _, err := now.Input.asBefore(e); err == nil {
 		now.Input = as
 	}
 	now.Kernel.Modules = asTheyAre(old.Kernel.Modules)

@@ -1,0 +1,128 @@
+package chunk
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// SumsLog keeps the sums of an input that is cut while it is read, so that a job that
+// is resumed can compare it. A line is a checksum, a space and a JSON value, as in the
+// journal; it is not synced, and what is missing at the end is not known.
+type SumsLog struct {
+	file    *os.File
+	written InputSums
+}
+
+// sumLine is one stretch.
+type sumLine struct {
+	Offset int64 `json:"offset"`
+	FileSum
+}
+
+// OpenSumsLog opens the log, or makes it, and returns the sums that are in it: up to
+// the first line that is not as it was written.
+func OpenSumsLog(path string) (*SumsLog, InputSums, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, PrivateMode)
+	if err != nil {
+		return nil, InputSums{}, fault.New(fault.Storage, "open input sums: %w", err)
+	}
+	l := &SumsLog{file: file}
+	data, err := io.ReadAll(file)
+	if err == nil {
+		var good int64
+		l.written, good = parseSums(data)
+		if err = file.Truncate(good); err == nil {
+			_, err = file.Seek(good, io.SeekStart)
+		}
+	}
+	if err != nil {
+		file.Close()
+		return nil, InputSums{}, fault.New(fault.Storage, "read input sums: %w", err)
+	}
+	return l, l.written, nil
+}
+
+func parseSums(data []byte) (s InputSums, good int64) {
+	for {
+		line, rest, whole := bytes.Cut(data, newline)
+		sum, payload, _ := bytes.Cut(line, []byte(" "))
+		var one sumLine
+		if !whole || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(payload, castagnoli)) || json.Unmarshal(payload, &one) != nil {
+			return s, good
+		}
+		if len(s.Stretches) == 0 {
+			s.From = one.Offset
+		}
+		if one.Offset != s.end() {
+			return s, good
+		}
+		s.Stretches = append(s.Stretches, one.FileSum)
+		good += int64(len(line)) + 1
+		data = rest
+	}
+}
+
+// Append writes what s has beyond the log. A file that is cut the same way again has
+// the same stretches: nothing is written until s is longer.
+func (l *SumsLog) Append(s InputSums) error {
+	if len(s.Stretches) <= len(l.written.Stretches) {
+		return nil
+	}
+	if len(l.written.Stretches) == 0 {
+		l.written.From = s.From
+	}
+	var lines []byte
+	at := l.written.end()
+	for _, stretch := range s.Stretches[len(l.written.Stretches):] {
+		payload, err := json.Marshal(sumLine{at, stretch})
+		if err != nil {
+			return err
+		}
+		lines = fmt.Appendf(lines, "%08x %s\n", crc32.Checksum(payload, castagnoli), payload)
+		at += stretch.Bytes
+	}
+	if _, err := l.file.Write(lines); err != nil {
+		return fault.New(fault.Storage, "write input sums: %w", err)
+	}
+	l.written = s
+	return nil
+}
+
+// Close closes the file.
+func (l *SumsLog) Close() error {
+	if l == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// Reach is the byte behind everything that the state holds results of.
+func (s State) Reach() (offset int64) {
+	for _, segments := range [][]Segment{s.Output, s.Segments} {
+		for _, segment := range segments {
+			offset = max(offset, segment.Next.Offset)
+		}
+	}
+	return offset
+}
+
+// ReadSumsLog returns the sums of a log that nobody writes to; none if there is no log.
+func ReadSumsLog(path string) (InputSums, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return InputSums{}, nil
+	}
+	if err != nil {
+		return InputSums{}, fault.New(fault.Storage, "read input sums: %w", err)
+	}
+	s, _ := parseSums(data)
+	return s, nil
+}
