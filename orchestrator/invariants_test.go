@@ -297,7 +297,7 @@ func TestInvariant9RunsWithoutGPU(t *testing.T) {
 // and no daemon without the job's environment.
 func TestInvariant4NoProcessSurvives(t *testing.T) {
 	t.Parallel()
-	for i, victims := range []string{"orchestrator", "worker, then orchestrator", "orchestrator and workers", "workers and orchestrator", "guard, then orchestrator", "nobody"} {
+	for i, victims := range []string{"orchestrator", "worker, then orchestrator", "orchestrator and workers", "workers and orchestrator", "guard, then orchestrator", "orchestrator, with workers stopped", "nobody"} {
 		t.Run(victims, func(t *testing.T) {
 			t.Parallel()
 			mark := fmt.Sprintf("%s-%d", strings.ReplaceAll(victims, " ", "-"), os.Getpid())
@@ -332,6 +332,11 @@ func TestInvariant4NoProcessSurvives(t *testing.T) {
 				killAll(workers)
 			case "workers and orchestrator":
 				killAll(workers)
+				_ = job.cmd.Process.Kill()
+			case "orchestrator, with workers stopped":
+				for _, pid := range workers {
+					_ = syscall.Kill(pid, syscall.SIGSTOP)
+				}
 				_ = job.cmd.Process.Kill()
 			case "guard, then orchestrator":
 				_, guard := processStat(workers[0])

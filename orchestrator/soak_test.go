@@ -258,7 +258,7 @@ type soakHunt struct {
 
 func (h *soakHunt) plan() {
 	h.left = 1 + h.soak.random.IntN(40)
-	h.victim = []string{"orchestrator", "all", "worker", "kernel", "kernel", "stop"}[h.soak.random.IntN(6)]
+	h.victim = []string{"orchestrator", "orchestrator and workers", "all", "worker", "kernel", "kernel", "stop"}[h.soak.random.IntN(7)]
 }
 
 // note takes an event, and kills if it is time.
@@ -287,6 +287,14 @@ func (h *soakHunt) kill() {
 		if h.driver.cmd.Process.Kill() == nil {
 			h.soak.count("orchestrator")
 		}
+		return
+	case "orchestrator and workers": // their guards are left
+		h.over = true
+		_ = h.driver.cmd.Process.Kill()
+		for _, pid := range h.workers {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		h.soak.count(h.victim)
 		return
 	case "all":
 		h.over = true

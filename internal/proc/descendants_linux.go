@@ -82,13 +82,13 @@ func reap(pid int, deadline time.Time) bool {
 // returns those that do not end within [KillWait].
 func KillMarked(entry string) (found int, stuck []Stuck) {
 	isMarked := func(value string) bool { return value == entry }
-	return killAll(func() []int { return marked(isMarked) })
+	return killAll(func() []int { return marked(isMarked) }, KillWait())
 }
 
 // killAll kills the processes that list returns until it returns none, or only such as
-// do not end.
-func killAll(list func() []int) (found int, stuck []Stuck) {
-	deadline := time.Now().Add(KillWait())
+// do not end within the time.
+func killAll(list func() []int, within time.Duration) (found int, stuck []Stuck) {
+	deadline := time.Now().Add(within)
 	killed := make(map[int]bool)
 	pause := 2 * time.Millisecond
 	pids := list()

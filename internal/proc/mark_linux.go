@@ -54,7 +54,9 @@ func (o owner) isDead() bool {
 }
 
 // abandonedGrace is how long the processes of a dead owner may take to go by
-// themselves: its guards are at it, and they find more than we do.
+// themselves, and then how long they may take when they are killed. Its guards are at
+// it first, and they find more than we do; and one that does not end must not delay
+// every job.
 const abandonedGrace = 2 * time.Second
 
 // KillAbandoned kills the processes of this user that have the variable, with a mark of
@@ -69,7 +71,7 @@ func KillAbandoned(variable string) (found int, stuck []Stuck) {
 			return 0, nil
 		}
 	}
-	return killAll(list)
+	return killAll(list, abandonedGrace)
 }
 
 func abandoned(variable string) []int {
