@@ -56,40 +56,40 @@ func resumedWith(t *testing.T, c orchestrator.Config) (notices string, err error
 func TestDamagedOutputIsComputedAgain(t *testing.T) {
 	t.Parallel()
 	for _, parts := range []bool{false, true} {
-		for name, damage := range map[string]func(path string) error{
-			"flipped": func(path string) error {
-				data, err := os.ReadFile(path)
-				if err == nil {
-					data[0] ^= 4 // surely durable
-					err = os.WriteFile(path, data, 0o666)
-				}
-				return err
-			},
-			"removed": os.Remove,
-		} {
-			for _, beside := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, parts %t, beside %t", name, parts, beside), func(t *testing.T) {
-					t.Parallel()
-					d, c, want := durableJob(t, parts)
+		t.Run(fmt.Sprintf("parts %t", parts), func(t *testing.T) {
+			t.Parallel()
+			d, c, want := durableJob(t, parts)
+			putBack := snapshot(t, jobFolder(c))
+			for name, damage := range map[string]func(path string) error{
+				"flipped": func(path string) error {
+					data, err := os.ReadFile(path)
+					if err == nil {
+						data[0] ^= 4 // surely durable
+						err = os.WriteFile(path, data, 0o666)
+					}
+					return err
+				},
+				"removed": os.Remove,
+			} {
+				for _, c := range []orchestrator.Config{c, orchestrator.WithOutputCheckBeside(c)} {
+					putBack()
+					_ = os.RemoveAll(c.Output)
 					if err := damage(durableFiles(t, c)[0]); err != nil {
 						t.Fatal(err)
 					}
-					if beside {
-						c = orchestrator.WithOutputCheckBeside(c)
-					}
 					notices, err := resumedWith(t, c)
 					if err != nil {
-						t.Fatalf("%v\n%s", err, d.logs())
+						t.Fatalf("%s: %v\n%s", name, err, d.logs())
 					}
 					if !strings.Contains(notices, "was damaged") {
-						t.Errorf("notices: %q", notices)
+						t.Errorf("%s: notices: %q", name, notices)
 					}
 					if diff := cmp.Diff(want, results(d, c)); diff != "" {
-						t.Error(diff)
+						t.Errorf("%s: %s", name, diff)
 					}
-				})
+				}
 			}
-		}
+		})
 	}
 }
 
