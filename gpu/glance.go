@@ -70,6 +70,7 @@ func sampleThose(ctx context.Context, opts Options, seen []candidate) []reading 
 	var places []int
 	for i, c := range seen {
 		if c.gone == nil {
+			c.PCIOrder = true // its index is the driver's, should it not tell its UUID
 			devices, places = append(devices, c.Device), append(places, i)
 		}
 	}

@@ -19,7 +19,11 @@ import (
 
 const statusHelp = `Show this host's GPUs, one a line: state, load, temperature, power, memory, the
 workers on it, and who holds it; then your running jobs with their progress. It
-changes nothing. What a card does not tell is a dash.
+changes nothing.
+
+A value that a card does not report is a dash; a GPU that does not answer is
+UNAVAILABLE, with the reason. Memory that jobs and holders of leases use does not make a
+GPU's state worse.
 
   gpurun status
   gpurun status --watch
