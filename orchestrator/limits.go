@@ -6,10 +6,10 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A job has so many files open at a time: its own and, for each worker, its two
-// connections, its log and its parts.
+// A job has so many files open at a time: its own, those of a worker that is being
+// started and, for each worker, its two connections and its parts.
 const (
-	ownFiles    = 16
+	ownFiles    = 32
 	workerFiles = 8
 )
 

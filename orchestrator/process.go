@@ -338,6 +338,8 @@ func unusable(err error) error {
 	switch fault.KindOf(err) {
 	case fault.Crash, fault.Timeout, fault.Batch, fault.Record, fault.OOM:
 		fault.As(err).Kind = fault.Incompatible
+	case fault.Worker: // a limit of the system, or somebody killed it: not the kernel's fault
+		fault.As(err).Kind = fault.Stopped
 	}
 	return err
 }

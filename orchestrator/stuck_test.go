@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/proctest"
 )
 
@@ -94,6 +95,19 @@ func TestDoubleForksLeaveNoZombies(t *testing.T) {
 	}
 	if outcome := driver.wait(t); !outcome.done() || outcome.report.Succeeded != 150 {
 		t.Errorf("%s: %+v", outcome, outcome.report)
+	}
+}
+
+// TestWorkerKilledWhilePlanning: a worker that is killed each time the kernel is asked
+// what it is stops the job, which can be run again: that is no bug, and says nothing of
+// the kernel.
+func TestWorkerKilledWhilePlanning(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(10))
+	driver := startDriver(t, driverOf(t, d.config("echo")), fmt.Sprintf("planning-%d", os.Getpid()), crash.Variable+"=worker-describe")
+	outcome := driver.wait(t)
+	if outcome.err == nil || outcome.err.Kind != "stopped" || !strings.Contains(outcome.err.Message, "the worker process ended: killed by SIGKILL") {
+		t.Errorf("%s", outcome)
 	}
 }
 
