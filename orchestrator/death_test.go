@@ -152,7 +152,7 @@ func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[strin
 			continue
 		}
 		switch name {
-		case "in.jsonl", "kernel.py", "helper.py", "out", "out.gpurun", "job.json", "report.json", "lock",
+		case "in.jsonl", "kernel.py", "helper.py", "stray.py", "out", "out.gpurun", "job.json", "report.json", "lock",
 			"work", "out.jsonl.gpurun", strings.TrimPrefix(jobFolder(c), d.path+"/"), "logs", "logs/worker-0.log", "logs/worker-1.log":
 		default:
 			t.Errorf("left: %s", name)

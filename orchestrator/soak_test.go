@@ -24,7 +24,7 @@ import (
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
-	// soakOnlyVariable names the one variant that is wanted: parts, module.
+	// soakOnlyVariable names the one variant that is wanted: parts, module, stray lines.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
@@ -61,9 +61,9 @@ func TestSoak(t *testing.T) {
 	t.Logf("%s=%d", soakSeedVariable, seed)
 	s := &soak{random: rand.New(rand.NewPCG(seed, 0)), killed: make(map[string]int)}
 	started := time.Now()
-	some := slices.DeleteFunc(append(slices.Clone(variants), withModule), func(v *variant) bool {
+	some := slices.DeleteFunc(append(slices.Clone(variants), withModule, withStrayLines), func(v *variant) bool {
 		only := os.Getenv(soakOnlyVariable)
-		return only != "" && v.name != only || v == withModule && !hasPython()
+		return only != "" && v.name != only || (v == withModule || v == withStrayLines) && !hasPython()
 	})
 	for s.kills < kills && time.Now().Before(until) && !t.Failed() {
 		s.job(t, some[s.random.IntN(len(some))])
@@ -95,6 +95,32 @@ def process(batch):
 `)
 	d.write("helper.py", soakHelper)
 	c.Kernel, c.Dir = "kernel.py", d.path
+}}
+
+// withStrayLines has an exec: program that prints one line too many in each of its lives,
+// unless it runs undisturbed: before an answer, behind one, or some time later.
+var withStrayLines = &variant{name: "stray lines", records: 800, change: func(d jobDir, c *orchestrator.Config) {
+	d.write("stray.py", `
+import json, os, random, sys, threading, time
+config = json.loads(os.environ.get("GPURUN_KERNEL_CONFIG", "{}"))
+pause, at = config.get("Milliseconds", 0) / 8000, random.randint(20, 60)
+def stray():
+    if config:
+        os.write(1, b"Warning: a line that answers nothing\n")
+for number, line in enumerate(sys.stdin):
+    record = json.loads(line)
+    time.sleep(pause)
+    record["version"] = 1
+    how = random.choice(["before", "behind", "late"]) if number == at else ""
+    if how == "before":
+        stray()
+    print("" if record.get("do") == "drop" else json.dumps(record), flush=True)
+    if how == "behind":
+        stray()
+    if how == "late":
+        threading.Timer(0.03, stray).start()
+`)
+	c.Kernel, c.Dir = "exec:python3 stray.py", d.path
 }}
 
 const soakHelper = `
@@ -159,7 +185,7 @@ func (s *soak) job(t *testing.T, v *variant) {
 	}
 	checkFinished(t, d, c, want, temp)
 	if t.Failed() {
-		t.Logf("job %d, %s", s.jobs, v.name)
+		t.Logf("job %d, %s\n%s", s.jobs, v.name, d.logs())
 	}
 	_ = os.RemoveAll(d.path)
 }
