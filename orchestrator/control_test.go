@@ -242,3 +242,20 @@ func TestClaimIsNotWaitedFor(t *testing.T) {
 		t.Errorf("a plan does not ask who holds the devices: %v", err)
 	}
 }
+
+// A resumed job asks for no more devices than it has batches in all.
+func TestResumedJobClaimsOnlyWhatItCanUse(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(60))
+	config := slowJob(d) // 12 batches
+	config.GPUs = "cpu:16"
+	var most []int
+	config.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+		most = append(most, r.Most)
+		return &orchestrator.Claim{Devices: r.Devices[:1], Keep: func([]gpu.Device) {}, Release: func() {}}, nil
+	}
+	interrupt(t, config, "chunk_done", 1)
+	if report := goesOn(t, d, config); report.Resumed == 0 || !slices.Equal(most, []int{12, 12}) {
+		t.Errorf("%d records resumed, asked for %v devices", report.Resumed, most)
+	}
+}

@@ -178,7 +178,7 @@ func (c *claimer) preview(ctx context.Context, wanted orchestrator.ClaimRequest,
 	if err != nil {
 		return nil, err
 	}
-	claim := c.claimOf(wanted, would.Missing, func(key string) bool {
+	claim := c.claimOf(ctx, wanted, request, would.Missing, func(key string) bool {
 		return slices.ContainsFunc(would.GPUs, func(g lease.GPU) bool { return g.Key == key })
 	})
 	if would.Wait != "" {
@@ -191,7 +191,7 @@ func (c *claimer) preview(ctx context.Context, wanted orchestrator.ClaimRequest,
 // given is the claim of what is held.
 func (c *claimer) given(ctx context.Context, held *lease.Held, wanted orchestrator.ClaimRequest, request lease.Request) *orchestrator.Claim {
 	leases := held.Leases()
-	claim := c.claimOf(wanted, held.Missing(), func(key string) bool {
+	claim := c.claimOf(ctx, wanted, request, held.Missing(), func(key string) bool {
 		return slices.ContainsFunc(leases, func(l lease.Lease) bool { return l.GPU == key })
 	})
 	claim.Release = held.Release
@@ -200,15 +200,13 @@ func (c *claimer) given(ctx context.Context, held *lease.Held, wanted orchestrat
 			return slices.ContainsFunc(used, func(d gpu.Device) bool { return l.GPU == server.LeaseKey(d) })
 		})
 	}
-	if cards, err := request.GPUs(ctx); err == nil {
-		claim.Notes = append(claim.Notes, crowded(cards, leases, request)...)
-	}
 	return claim
 }
 
 // claimOf divides the wanted devices into those that the job has and those that it
-// has not, with a note about the latter where it could have used them.
-func (c *claimer) claimOf(wanted orchestrator.ClaimRequest, missing map[string]string, has func(key string) bool) *orchestrator.Claim {
+// has not, with a note about the latter where it could have used them, and about GPUs
+// that others use without a lease.
+func (c *claimer) claimOf(ctx context.Context, wanted orchestrator.ClaimRequest, request lease.Request, missing map[string]string, has func(key string) bool) *orchestrator.Claim {
 	claim := &orchestrator.Claim{}
 	var why []string
 	var idle []gpu.Device
@@ -233,6 +231,9 @@ func (c *claimer) claimOf(wanted orchestrator.ClaimRequest, missing map[string]s
 		claim.Notes = append(claim.Notes, fmt.Sprintf("using %d of %d GPUs: %s",
 			len(claim.Devices), len(wanted.Devices), strings.Join(why, "; ")))
 	}
+	if cards, err := request.GPUs(ctx); err == nil {
+		claim.Notes = append(claim.Notes, crowded(cards, has, request)...)
+	}
 	return claim
 }
 
@@ -241,13 +242,12 @@ func (c *claimer) claimOf(wanted orchestrator.ClaimRequest, missing map[string]s
 const crowdedShare = 0.1
 
 // crowded warns of GPUs that the job has to itself only by agreement.
-func crowded(cards []lease.GPU, leases []lease.Lease, request lease.Request) (notes []string) {
+func crowded(cards []lease.GPU, has func(key string) bool, request lease.Request) (notes []string) {
 	if request.Memory > 0 {
 		return nil // what is in use was left out of the account
 	}
 	for _, card := range cards {
-		taken := slices.ContainsFunc(leases, func(l lease.Lease) bool { return l.GPU == card.Key })
-		if taken && float64(card.Used) > crowdedShare*float64(card.Total) {
+		if has(card.Key) && float64(card.Used) > crowdedShare*float64(card.Total) {
 			notes = append(notes, fmt.Sprintf("%s: %d of its %d MiB are in use already, by somebody without a lease", card.Label, card.Used/lease.MiB, card.Total/lease.MiB))
 		}
 	}
