@@ -86,7 +86,7 @@ func TestDriverFaults(t *testing.T) {
 			t.Run("status", func(t *testing.T) { t.Parallel(); statusFault(t, test.status, test.brief, stub, state, limit) })
 			t.Run("discovery", func(t *testing.T) {
 				t.Parallel()
-				if a := discover(t, "all", stub, state); a.Error != nil || tokens(a.Inventory) != test.found {
+				if a := discover(t, "all", stub, state, limit); a.Error != nil || tokens(a.Inventory) != test.found {
 					t.Errorf("got %+v, want %s", a, test.found)
 				}
 			})
@@ -137,5 +137,29 @@ func statusFault(t *testing.T, problem string, brief bool, env ...string) {
 	// A look that must be brief may be too brief for a busy machine.
 	if g := all[1]; g.State != "OPTIMAL" && !(brief && strings.Contains(g.Problem+g.Lost, "does not answer")) {
 		t.Errorf("GPU 1: %+v", g)
+	}
+}
+
+// A driver that takes longer than the timeout for every sample is still monitored: its
+// answers are taken one round later, as long as they are not stale.
+func TestSlowDriverIsMonitored(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	for name, test := range map[string]struct {
+		took, age   time.Duration
+		known, asks bool
+	}{
+		"slow":       {2500 * time.Millisecond, 3 * time.Second, true, true},
+		"fast again": {time.Second, 3 * time.Second, false, false},
+		"stale":      {5 * time.Second, 7 * time.Second, false, false},
+	} {
+		p := &probe{answers: make(chan reading, 1), requests: make(chan time.Time, 1), pending: true}
+		if r, known := p.late(start, 2*time.Second, 6*time.Second); !known || r.err != errHangs {
+			t.Errorf("%s, before the answer: %+v %v", name, r, known)
+		}
+		p.answers <- reading{began: start, sample: Sample{Time: start.Add(test.took), Temperature: Some(50)}}
+		r, known := p.late(start.Add(test.age), 2*time.Second, 6*time.Second)
+		if known != test.known || p.pending != test.asks || len(p.requests) > 0 != test.asks || known && r.sample.Temperature.Or(0) != 50 {
+			t.Errorf("%s: %+v %v, pending %v", name, r, known, p.pending)
+		}
 	}
 }

@@ -60,13 +60,12 @@ func (s *sampler) sample(ctx context.Context, timeout, stale time.Duration) []re
 	now := s.clock.Now()
 	var asked []int
 	for i, p := range s.probes {
-		late, known := p.late(now, stale)
+		late, known := p.late(now, timeout, stale)
 		if known {
 			all[i] = late
 			continue
 		}
-		p.requests <- now
-		p.pending = true
+		p.ask(now)
 		asked = append(asked, i)
 	}
 	for _, i := range asked {
@@ -125,16 +124,27 @@ func (p *probe) await(ctx context.Context) reading {
 	}
 }
 
+// ask has the device sampled; an answer is owed from then on.
+func (p *probe) ask(now time.Time) {
+	p.requests <- now
+	p.pending = true
+}
+
 // late takes the answer to an earlier request; while there is none, the device hangs.
-// It returns false if none is owed, or if it is stale: the device is to be asked.
-func (p *probe) late(now time.Time, stale time.Duration) (reading, bool) {
+// It returns false if none is owed, or if it is of no use: the device is to be asked.
+// One that takes its time is asked ahead, so that the next round finds an answer.
+func (p *probe) late(now time.Time, timeout, stale time.Duration) (reading, bool) {
 	if !p.pending {
 		return reading{}, false
 	}
 	select {
 	case r := <-p.answers:
 		p.pending = false
-		return r, now.Sub(r.began) <= stale
+		if took := r.sample.Time.Sub(r.began); took <= timeout || now.Sub(r.began) > stale {
+			return reading{}, false
+		}
+		p.ask(now)
+		return r, true
 	default:
 		return reading{err: errHangs}, true
 	}
