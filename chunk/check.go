@@ -100,7 +100,7 @@ func (o OutputOptions) keeps(stream int) bool {
 // files are what holds the durable output, with the bytes of each: nil for what is
 // not kept aside, or has its name already.
 func (s State) files(options OutputOptions) (all [streams][]sizedFile) {
-	_, temporary := options.paths()
+	final, temporary := options.paths()
 	for stream, path := range temporary {
 		if !options.keeps(stream) {
 			continue
@@ -112,7 +112,11 @@ func (s State) files(options OutputOptions) (all [streams][]sizedFile) {
 			all[stream] = []sizedFile{{path, s.Durable.Sizes[stream]}}
 			continue
 		}
-		for _, p := range cutParts(options.PartBytes, options.First, runs(s.Output)).parts {
+		parts := cutParts(options.PartBytes, options.First, runs(s.Output)).parts
+		if s.Complete && NewManifest(parts, s.Durable.Tally.Counts).heldBy(RealPath(filepath.Clean(final[stream]))) {
+			continue // what lies aside is the folder that it was exchanged for
+		}
+		for _, p := range parts {
 			all[stream] = append(all[stream], sizedFile{filepath.Join(path, p.Name), p.Bytes})
 		}
 	}
