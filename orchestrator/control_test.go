@@ -153,7 +153,7 @@ func TestTrim(t *testing.T) {
 			t.Fatalf("%s: %+v", when, answers)
 		}
 		for _, answer := range answers {
-			wantFault(t, answer.Fault, fault.Incompatible, "does not know how to give memory back")
+			wantFault(t, answer.Fault, fault.Incompatible, "cannot free cached memory")
 		}
 	}
 	ask("while it computes")

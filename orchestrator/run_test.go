@@ -164,7 +164,7 @@ func TestShapes(t *testing.T) {
 {"vector":[0.5,4.0],"do":"x","name":"n\"e","n":0}
 {"vector":[0.5,5.0],"name":"n\"f","n":0}
 {"n":1,"n":0,"vector":[0.5,6.0],"name":"n\"g"}
-{"_raw":"[1]","_error":{"kind":"record","message":"the record is no JSON object: the kernel's column \"vector\" has no place in it","step":"test-shapes","line":8}}
+{"_raw":"[1]","_error":{"kind":"record","message":"the record is not a JSON object: the kernel's column \"vector\" cannot be added to it","step":"test-shapes","line":8}}
 `
 	if diff := cmp.Diff(want, d.read("out.jsonl")); diff != "" {
 		t.Error(diff)

@@ -112,7 +112,7 @@ func TestStopBetweenChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &w.computing
-	c.worker, c.ctx, c.now, c.next = w, t.Context(), first, next
+	c.worker, c.ctx, c.current, c.next = w, t.Context(), first, next
 	for len(c.flight) < 2 {
 		if err := c.step(false); err != nil {
 			t.Fatal(err)
@@ -120,17 +120,17 @@ func TestStopBetweenChunks(t *testing.T) {
 	}
 	w.stops.take(wire.Stop{Only: &a.Chunk.First})
 	next.first = 40 // of a file of its own it is 0, too
-	done, err := w.work()
+	done, err := w.run()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.left == nil || done.Segment.Tally.Records+first.left.Records != 40 || done.Rest != nil {
-		t.Errorf("first: done %d, left %+v, rest %+v", done.Segment.Tally.Records, first.left, done.Rest)
+	if first.handedBack == nil || done.Segment.Tally.Records+first.handedBack.Records != 40 || done.Rest != nil {
+		t.Errorf("first: done %d, left %+v, rest %+v", done.Segment.Tally.Records, first.handedBack, done.Rest)
 	}
 	if done, err = w.finish(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	if done.Segment.Tally.Records != 40 || done.Rest != nil || next.left != nil {
+	if done.Segment.Tally.Records != 40 || done.Rest != nil || next.handedBack != nil {
 		t.Errorf("next: done %d, rest %+v", done.Segment.Tally.Records, done.Rest)
 	}
 }

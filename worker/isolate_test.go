@@ -65,7 +65,7 @@ func TestEndlessKillsAreTheWorkersFailure(t *testing.T) {
 }
 
 // kill makes a control of a record that dies.
-func kill(control *work) *work {
+func kill(control *batchTask) *batchTask {
 	c := *control
 	c.records = [][]byte{[]byte(`{"do":"kill"}`)}
 	c.spans = []uint32{6, 6, 0, 0}

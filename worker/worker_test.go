@@ -18,10 +18,10 @@ func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 		return wire.Message{Assign: &wire.Assign{Chunk: chunk.Chunk{First: first}}}
 	}
 	for _, test := range []struct {
-		name     string
-		messages []wire.Message
-		ends     []bool // each chunk that was assigned
-		halted   bool
+		name       string
+		messages   []wire.Message
+		ends       []bool // each chunk that was assigned
+		jobStopped bool
 	}{
 		{"no stop", []wire.Message{assign(0), assign(9)}, []bool{false, false}, false},
 		{"a chunk", []wire.Message{assign(0), stopChunk}, []bool{true}, false},
@@ -41,11 +41,11 @@ func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 			}
 			for i, want := range test.ends {
 				run := &chunkRun{number: int64(i + 1), first: (<-w.assigned).Chunk.First}
-				if got := w.stops.includes(run); got != want {
+				if got := w.stops.mustEnd(run); got != want {
 					t.Errorf("chunk %d ends: %t", i, got)
 				}
 			}
-			if got := closed(w.stops.halted); got != test.halted {
+			if got := closed(w.stops.jobStopped); got != test.jobStopped {
 				t.Errorf("halted: %t", got)
 			}
 		})
