@@ -22,7 +22,7 @@ func TestEndSlowest(t *testing.T) {
 		asked int         // -1: nobody
 	}{
 		{"the slowest", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower}}, 1},
-		{"one at a time", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, told: true}}, -1},
+		{"one at a time", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, endAsked: true}}, -1},
 		{"not who has handed back", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, ending: true}}, 0},
 		{"not who has nothing", []slotState{{size: 1000, live: slow}, {}}, 0},
 		{"not who is at its end", []slotState{{size: 1000, live: chunk.Counts{Records: 990}}}, -1},
@@ -41,7 +41,7 @@ func TestEndSlowest(t *testing.T) {
 			before := slices.Clone(j.slots)
 			j.endSlowest()
 			for i := range j.slots {
-				if asked := j.slots[i].told && !before[i].told; asked != (i == test.asked) {
+				if asked := j.slots[i].endAsked && !before[i].endAsked; asked != (i == test.asked) {
 					t.Errorf("worker %d was asked: %v", i, asked)
 				}
 			}

@@ -188,7 +188,7 @@ func (c *Control) detach() {
 }
 
 // awaitResume waits while the job is paused, and not longer than there is work.
-func (j *job) awaitResume(now context.Context) {
+func (j *job) awaitResume(ctx context.Context) {
 	for {
 		resumed := j.config.Control.paused()
 		if resumed == nil {
@@ -196,9 +196,9 @@ func (j *job) awaitResume(now context.Context) {
 		}
 		select {
 		case <-resumed:
-		case <-j.queue.over:
+		case <-j.queue.done:
 			return
-		case <-now.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -275,6 +275,6 @@ func (w *workerProcess) trim(ctx context.Context) *fault.Error {
 	case answer := <-w.trimmed:
 		return answer.Fault
 	case <-ctx.Done():
-		return fault.New(fault.Timeout, "no answer in time: its batch is not done yet")
+		return fault.New(fault.Timeout, "no response in time: its batch is still running")
 	}
 }

@@ -84,7 +84,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	if len(c.KernelConfig) > 0 {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, c.KernelConfig); err != nil {
-			return f, fault.New(fault.Usage, "the kernel configuration is no valid JSON: %w", err)
+			return f, fault.New(fault.Usage, "the kernel configuration is not valid JSON: %w", err)
 		}
 		f.Config = compact.Bytes()
 	}
@@ -119,17 +119,17 @@ func (f fingerprint) changes(old fingerprint) []change {
 		a, _ := json.Marshal(before)
 		b, _ := json.Marshal(now)
 		if !bytes.Equal(a, b) {
-			list = append(list, change{what, fmt.Sprintf("%s was %s, is %s", describe, a, b)})
+			list = append(list, change{what, fmt.Sprintf("%s was %s and is now %s", describe, a, b)})
 		}
 	}
 	differ("input", old.Input, f.Input, "the input")
 	differ("kernel", []string{old.Kernel.Name, old.Kernel.Mode}, []string{f.Kernel.Name, f.Kernel.Mode}, "the kernel")
 	before, now := slices.Concat(old.Kernel.Files, old.Kernel.Modules), slices.Concat(f.Kernel.Files, f.Kernel.Modules)
 	if !slices.Equal(before, now) {
-		list = append(list, change{"kernel", "the kernel's files have changed: " + changedFiles(before, now)})
+		list = append(list, change{"kernel", "the kernel's files changed: " + changedFiles(before, now)})
 	}
 	differ("config", old.Config, f.Config, "the kernel's configuration")
-	differ("output", old.Output, f.Output, "the output's form")
+	differ("output", old.Output, f.Output, "the output format")
 	return list
 }
 

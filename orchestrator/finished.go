@@ -16,7 +16,7 @@ import (
 // job of an earlier version, which noted none, only the size of a file is compared.
 func Verify(ctx context.Context, output string, report Report) error {
 	if _, err := os.Stat(output); err != nil {
-		return fault.New(fault.Usage, "the job's output is gone: %w", err)
+		return fault.New(fault.Usage, "the job's output is missing: %w", err)
 	}
 	err := compareOutput(ctx, output, report)
 	switch {

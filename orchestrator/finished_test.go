@@ -119,7 +119,7 @@ func TestEditedOutputIsNotFinished(t *testing.T) {
 		mustRun(t, d, c) // only its time changed
 		editInPlace(t, edited, `"id":3`, `"id":4`)
 		_, err := run(t, c)
-		wantFault(t, err, fault.Usage, "exists already")
+		wantFault(t, err, fault.Usage, "already exists")
 		status, err := orchestrator.Inspect(c.Output, "")
 		if err != nil {
 			t.Fatal(err)

@@ -49,12 +49,12 @@ func (p *prepared) fitDevices() error {
 	for _, slot := range p.plan.Slots {
 		device := slot.device()
 		if info.NeedsGPU && !device.GPU {
-			return fault.New(fault.Incompatible, "kernel %s needs a GPU, and there is none (%s): %s", p.config.Kernel, slot.Name, p.howToGetGPU())
+			return fault.New(fault.Incompatible, "kernel %s needs a GPU, but none is available (%s): %s", p.config.Kernel, slot.Name, p.howToGetGPU())
 		}
 		usable := p.usableMemory(slot)
 		taken[slot.key()] += info.MinMemory
 		if device.GPU && usable > 0 && taken[slot.key()] > usable {
-			left = append(left, fmt.Sprintf("%s has %d MiB for it", slot.Name, (usable-min(usable, taken[slot.key()]-info.MinMemory))>>20))
+			left = append(left, fmt.Sprintf("%s has %d MiB available", slot.Name, (usable-min(usable, taken[slot.key()]-info.MinMemory))>>20))
 			continue
 		}
 		slot.Number = len(kept)
@@ -65,9 +65,9 @@ func (p *prepared) fitDevices() error {
 	}
 	why := fmt.Sprintf("kernel %s needs %d MiB of GPU memory; %s", p.config.Kernel, info.MinMemory>>20, strings.Join(left, ", "))
 	if len(kept) == 0 {
-		return fault.New(fault.Incompatible, "%s: choose others with --gpus, or several for each worker with --gpus-per-worker", why)
+		return fault.New(fault.Incompatible, "%s: choose other GPUs with --gpus, or give each worker several with --gpus-per-worker", why)
 	}
-	if note := "left out: " + why; !slices.Contains(p.plan.Notes, note) { // of another claim
+	if note := "not used: " + why; !slices.Contains(p.plan.Notes, note) { // of another claim
 		p.plan.Notes = append(p.plan.Notes, note)
 	}
 	p.plan.Slots = kept

@@ -119,7 +119,7 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 // elsewhereHint names the way to another folder where the user named none.
 func elsewhereHint(c Config) string {
 	if c.WorkDir == "" && isStream(c.Output) {
-		return "; --work-dir names a folder that can be written"
+		return "; use --work-dir to name a writable folder"
 	}
 	return ""
 }
@@ -196,7 +196,7 @@ func readManifest(path string) (*manifest, error) {
 		return nil, fault.New(fault.Conflict, "%s is damaged: %w; --fresh starts the job over", path, err)
 	}
 	if m.Version != manifestVersion {
-		return nil, fault.New(fault.Conflict, "%s is of version %d, this gpurun writes version %d; --fresh starts the job over",
+		return nil, fault.New(fault.Conflict, "%s has version %d, but this gpurun writes version %d; --fresh starts the job over",
 			path, m.Version, manifestVersion)
 	}
 	if m.Sum != m.sum() {

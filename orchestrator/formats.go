@@ -141,7 +141,7 @@ func (f *foreign) refuse(what, path string) error {
 	if f.convert == "" || path == "" {
 		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it first", what, f.format)
 	}
-	return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it on the way, %s | gpurun run … -",
+	return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it while piping: %s | gpurun run … -",
 		what, f.format, strings.ReplaceAll(f.convert, "%s", path))
 }
 
@@ -178,5 +178,5 @@ func checkName(what, path string) error {
 	if !slices.Contains(foreignNames, ending) {
 		return nil
 	}
-	return fault.New(fault.Usage, "the %s %s would hold JSON lines, not what %s promises; name it .jsonl, or pipe: -o - | …", what, path, ending)
+	return fault.New(fault.Usage, "the %s %s would contain JSON lines, but its name ends in %s; use .jsonl, or pipe the output: -o - | …", what, path, ending)
 }

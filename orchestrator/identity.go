@@ -59,7 +59,7 @@ func (f *folder) checkOwner(c Config) error {
 	if err != nil || m.writes(c.Output) {
 		return nil // what cannot be read is reported by whoever needs it
 	}
-	return fault.New(fault.Conflict, "the job folder %s belongs to the output %s, not to %s; move it away or use another work folder",
+	return fault.New(fault.Conflict, "the job folder %s belongs to the output %s, not to %s; move it or use another work folder",
 		f.path, m.Output, c.Output)
 }
 

@@ -115,7 +115,7 @@ func TestWorkDirOfAnotherOutputIsLeftAlone(t *testing.T) {
 	mustRun(t, d, a)
 	old := oldName(t, d)
 	_, err := retryRepaired(t, b)
-	wantFault(t, err, fault.Usage, "there is no job of")
+	wantFault(t, err, fault.Usage, "no job found for")
 	mustRun(t, d, b)
 	for _, name := range []string{"job.json", "report.json", "failures.jsonl"} {
 		if !exists(filepath.Join(old, name)) {

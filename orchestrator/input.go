@@ -45,7 +45,7 @@ func (i inputPrint) asBefore(e *earlier) (_ inputPrint, touched bool, err error)
 }
 
 // touchedNote tells the user why a job is resumed although its input's time changed.
-const touchedNote = "the input was touched since the job was begun; its content is the same"
+const touchedNote = "the input was touched after the job started; its content is unchanged"
 
 // sumsFile is where the sums are of an input that is cut while it is read.
 const sumsFile = "input.sums"

@@ -191,9 +191,9 @@ func TestJobThatFailsEntirelyLeavesNoOutput(t *testing.T) {
 		stream bool
 		fails  string // the message, if the job fails
 	}{
-		"two raise":             {bad("error", "error"), false, "each of the 2 records failed by: cannot compute this batch"},
-		"ten raise":             {bad(slices.Repeat([]string{"error"}, 10)...), false, "each of the 10 records failed by: cannot compute this batch"},
-		"ten raise in a stream": {bad(slices.Repeat([]string{"error"}, 10)...), true, "each of the 10 records failed by: cannot compute this batch"},
+		"two raise":             {bad("error", "error"), false, "all 2 records failed with: cannot compute this batch"},
+		"ten raise":             {bad(slices.Repeat([]string{"error"}, 10)...), false, "all 10 records failed with: cannot compute this batch"},
+		"ten raise in a stream": {bad(slices.Repeat([]string{"error"}, 10)...), true, "all 10 records failed with: cannot compute this batch"},
 		"five die":              {bad(slices.Repeat([]string{"exit"}, 5)...), false, "exit status 7"},
 		"one raises":            {bad("error"), false, ""},
 		"five are rejected":     {bad(slices.Repeat([]string{"fail"}, 5)...), false, ""},
@@ -239,7 +239,7 @@ func TestDifferingMessagesStopTheJobToo(t *testing.T) {
 	c := d.config("test-poison")
 	c.BatchSize, c.ChunksPerGPU = 64, 1
 	report, err := run(t, c)
-	wantFault(t, err, fault.Incompatible, "the kernel fails on everything", "records failed, the last of them by: cannot compute")
+	wantFault(t, err, fault.Incompatible, "the kernel fails on everything", "records failed, the last of them with: cannot compute")
 	if exists(c.Output) || report.Failed > 0 || report.Pending != 4000 || journalled(t, c) > 0 {
 		t.Errorf("report: %+v", report)
 	}

@@ -117,32 +117,32 @@ type job struct {
 	before   chunk.Counts // what earlier runs have done
 	stagger  *stagger     // nil: all kernels open at once
 
-	stopping    atomic.Bool
-	answered    atomic.Bool // some batch was, well or not
-	stallTold   atomic.Bool // that none was for long
-	emitting    sync.Mutex
-	told        bool // that it is finished; guarded by emitting
-	diskChecked bool // by the committer
-	unread      bool // the committer was left behind in a write, and the output with it
-	abort       context.CancelFunc
-	monitor     *gpu.Monitor                 // nil: nothing is monitored
-	samples     samples                      // of the monitor alone
-	frameworks  map[int]wire.FrameworkMemory // by slot, what kernels tell
-	sampled     bool                         // devices were, once; by the monitor
+	stopping      atomic.Bool
+	answered      atomic.Bool // some batch was, well or not
+	stallReported atomic.Bool // that none was for long
+	emitting      sync.Mutex
+	finished      bool // that it is finished; guarded by emitting
+	diskChecked   bool // by the committer
+	unread        bool // the committer was left behind in a write, and the output with it
+	abort         context.CancelFunc
+	monitor       *gpu.Monitor                 // nil: nothing is monitored
+	samples       samples                      // of the monitor alone
+	frameworks    map[int]wire.FrameworkMemory // by slot, what kernels tell
+	sampled       bool                         // devices were, once; by the monitor
 
-	mu         sync.Mutex
-	tally      chunk.Tally     // of everything committed
-	appended   chunk.Tally     // of that, what stood in the output after the last commit
-	held       []chunk.Segment // finished, but not to be committed yet
-	report     Report
-	slots      []slotState
-	retired    map[string]*fault.Error // devices, by name
-	opened     bool                    // some worker's kernel was once ready
-	computed   *chunk.Chunk            // begins with a record that the kernel has computed
-	searchTold bool                    // that a batch failed as a whole
-	last       *fault.Error            // how the last worker was lost
-	unusable   *fault.Error            // how the last was that was not lost with its device
-	stopped    *fault.Error            // the limit or the breaker that stopped the job
+	mu             sync.Mutex
+	tally          chunk.Tally     // of everything committed
+	appended       chunk.Tally     // of that, what stood in the output after the last commit
+	held           []chunk.Segment // finished, but not to be committed yet
+	report         Report
+	slots          []slotState
+	retired        map[string]*fault.Error // devices, by name
+	opened         bool                    // some worker's kernel was once ready
+	computed       *chunk.Chunk            // begins with a record that the kernel has computed
+	searchReported bool                    // that a batch failed as a rootCtx
+	last           *fault.Error            // how the last worker was lost
+	unusable       *fault.Error            // how the last was that was not lost with its device
+	stopped        *fault.Error            // the limit or the breaker that stopped the job
 
 	stuck stuckList
 
@@ -153,17 +153,17 @@ type job struct {
 
 // slotState is what the job knows of a slot; the slot's own goroutine changes it.
 type slotState struct {
-	worker  *workerProcess
-	live    chunk.Counts   // of the chunk that it is at
-	size    int64          // of that chunk
-	since   time.Time      // when it was assigned
-	told    bool           // it was asked to end the chunk
-	ending  bool           // it has handed the rest of the chunk back
-	scarce  *workerProcess // the one that was told that the job comes to its end
-	first   *wire.FirstBatch
-	retired bool
-	freed   bool    // it has no slot in the registry
-	pace    float64 // the share of the time in which it may compute
+	worker   *workerProcess
+	live     chunk.Counts   // of the chunk that it is at
+	size     int64          // of that chunk
+	since    time.Time      // when it was assigned
+	endAsked bool           // it was asked to end the chunk
+	ending   bool           // it has handed the rest of the chunk back
+	scarce   *workerProcess // the one that was told that the job comes to its end
+	first    *wire.FirstBatch
+	retired  bool
+	freed    bool    // it has no slot in the registry
+	pace     float64 // the share of the time in which it may compute
 }
 
 func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *job {
@@ -221,7 +221,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		err = j.unfinished(ctx)
 	}
 	if fault.KindOf(err) == fault.NoDevice && j.config.GiveUpMark {
-		j.emit(Notice{Text: "no device is left: the rest is kept, marked (--give-up mark): " + err.Error()})
+		j.emit(Notice{Text: "no device is left: marking the remaining records as failed (--give-up mark): " + err.Error()})
 		if err = j.markRest(ctx, fault.As(err)); err == nil {
 			err = j.unfinished(ctx)
 		}
@@ -243,10 +243,10 @@ func (j *job) run(ctx context.Context) (Report, error) {
 }
 
 // work runs the slots and the committer. The group's context carries only what
-// must stop the whole job: a failed record, worker or device is a value, never
+// must stop the rootCtx job: a failed record, worker or device is a value, never
 // an error of a group's goroutine, or it would cancel its healthy siblings.
 func (j *job) work(ctx context.Context) error {
-	whole, abort := context.WithCancel(context.Background())
+	rootCtx, abort := context.WithCancel(context.Background())
 	defer abort()
 	j.abort = abort
 	if j.config.MaxTime > 0 {
@@ -261,11 +261,11 @@ func (j *job) work(ctx context.Context) error {
 			case <-j.config.Abort:
 				j.stopping.Store(true)
 				abort()
-			case <-whole.Done():
+			case <-rootCtx.Done():
 			}
 		}()
 	}
-	stopMonitor, err := j.startMonitor(whole)
+	stopMonitor, err := j.startMonitor(rootCtx)
 	if err != nil {
 		return err
 	}
@@ -273,11 +273,11 @@ func (j *job) work(ctx context.Context) error {
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		j.watchDevices(whole)
+		j.watchDevices(rootCtx)
 	}()
 	defer func() { abort(); <-watching }()
-	group, now := errgroup.WithContext(whole)
-	defer context.AfterFunc(now, j.queue.close)()
+	group, abortCtx := errgroup.WithContext(rootCtx)
+	defer context.AfterFunc(abortCtx, j.queue.close)()
 	var slots, workers sync.WaitGroup
 	for _, slot := range j.plan.Slots {
 		j.queue.join(slot.key())
@@ -288,17 +288,17 @@ func (j *job) work(ctx context.Context) error {
 		group.Go(func() error {
 			defer workers.Done()
 			run := newSlotRun(j, slot)
-			defer run.release(now)
+			defer run.release(abortCtx)
 			defer slots.Done()
-			return run.run(now)
+			return run.run(abortCtx)
 		})
 	}
 	group.Go(j.commitAll)
 	if j.earlier != nil && j.earlier.check != nil {
-		group.Go(func() error { return j.awaitOutputCheck(ctx, now) })
+		group.Go(func() error { return j.awaitOutputCheck(ctx, abortCtx) })
 	}
 	if len(j.plan.Slots) == 0 { // an input without records: nobody else asks for its end
-		group.Go(func() error { _, _, err := j.queue.take(now, "", 0); return err })
+		group.Go(func() error { _, _, err := j.queue.take(abortCtx, "", 0); return err })
 	}
 	balancing := make(chan struct{})
 	go j.balance(balancing)
@@ -306,7 +306,7 @@ func (j *job) work(ctx context.Context) error {
 	if j.earlier != nil && j.earlier.check != nil && (j.stopping.Load() || j.queue.unfinished()) {
 		j.earlier.check.cancel() // nobody waits for the end of it
 	}
-	j.letGo(now, true)
+	j.releaseHeld(abortCtx, true)
 	close(balancing)
 	close(j.segments)
 	committed := make(chan error, 1)
@@ -335,7 +335,7 @@ func (j *job) unfinished(ctx context.Context) error {
 	}
 	if !j.queue.unfinished() {
 		if known {
-			return fault.New(fault.Unknown, "bug: %d of %d records came out", next-j.config.Offset, total)
+			return fault.New(fault.Unknown, "bug: the output has %d of %d records", next-j.config.Offset, total)
 		}
 		return nil
 	}
@@ -347,12 +347,12 @@ func (j *job) unfinished(ctx context.Context) error {
 	case !j.opened && j.unusable != nil:
 		return fault.New(fault.Incompatible, "the kernel could not be opened on any device: %s", j.unusable.Message).WithDetail(j.unusable.Detail)
 	}
-	return fault.New(fault.NoDevice, "no device is left; the last was lost by: %s", j.last.Message).WithDetail(j.last.Detail)
+	return fault.New(fault.NoDevice, "no device is left; the last one failed with: %s", j.last.Message).WithDetail(j.last.Detail)
 }
 
 // markRest keeps everything that nobody is left to compute, marked.
 func (j *job) markRest(ctx context.Context, e *fault.Error) error {
-	why := fault.New(fault.Device, "never computed: %s", e.Message).WithDetail(e.Detail)
+	why := fault.New(fault.Device, "not computed: %s", e.Message).WithDetail(e.Detail)
 	return j.queue.rest(ctx, func(t task) error {
 		segment, err := j.giveUp(t, why)
 		if err != nil {
@@ -430,14 +430,14 @@ func (j *job) emit(event Event) {
 	}
 	j.emitting.Lock()
 	defer j.emitting.Unlock()
-	if j.told { // Finished is the last
+	if j.finished { // Finished is the last
 		return
 	}
-	_, j.told = event.(Finished)
+	_, j.finished = event.(Finished)
 	j.config.OnEvent(event)
 }
 
-// done is what is done of the whole job, chunks in work included; the caller
+// done is what is done of the rootCtx job, chunks in work included; the caller
 // holds j.mu.
 func (j *job) done() chunk.Counts {
 	counts := j.tally.Counts

@@ -58,10 +58,10 @@ var carriesLocks = isLocal
 
 // takeLock locks a job folder. Where only time can tell whether a holder on another
 // host lives, it waits, after it has told so; without tell it takes it for alive.
-func takeLock(ctx context.Context, path string, tell func(text string)) (*folderLock, error) {
+func takeLock(ctx context.Context, path string, notice func(text string)) (*folderLock, error) {
 	file, err := owned.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, owned.ErrNotRegular) {
-		return nil, fault.New(fault.Conflict, "the job folder is damaged: %w; remove that and run the same command again", err)
+		return nil, fault.New(fault.Conflict, "the job folder is damaged: %w; remove it and run the same command again", err)
 	}
 	if err != nil {
 		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err)
@@ -77,7 +77,7 @@ func takeLock(ctx context.Context, path string, tell func(text string)) (*folder
 	l := newLock(file)
 	observed := !holder.isDead(file)
 	if observed {
-		if err := awaitDeath(ctx, path, holder, tell); err != nil {
+		if err := awaitDeath(ctx, path, holder, notice); err != nil {
 			file.Close()
 			return nil, err
 		}
@@ -127,15 +127,15 @@ func (h lockHolder) sharesKernel() bool {
 
 // awaitDeath returns nil when a holder on another host has shown no sign of life for
 // long enough, by our own clock.
-func awaitDeath(ctx context.Context, path string, holder lockHolder, tell func(string)) error {
-	if tell == nil {
+func awaitDeath(ctx context.Context, path string, holder lockHolder, notice func(string)) error {
+	if notice == nil {
 		return inUse(holder)
 	}
 	before, err := readBeat(path)
 	if err != nil {
 		return fault.New(fault.Storage, "watch job lock: %w", err)
 	}
-	tell(fmt.Sprintf("the job was last run by %s; waiting %s for a sign of life from it", holder, staleAfter))
+	notice(fmt.Sprintf("the job was last run by %s; waiting %s to see whether it is still alive", holder, staleAfter))
 	for deadline := time.Now().Add(staleAfter); time.Now().Before(deadline); {
 		select {
 		case <-time.After(min(time.Second, heartbeat/4)):
@@ -205,9 +205,9 @@ func (l *folderLock) note(temp string) {
 
 func (h lockHolder) String() string {
 	if h.Host == "" {
-		return "starting just now"
+		return "still starting"
 	}
-	return fmt.Sprintf("process %d on %s", h.PID, h.Host)
+	return fmt.Sprintf("pid %d on %s", h.PID, h.Host)
 }
 
 func readLock(file *os.File) []byte {

@@ -75,7 +75,7 @@ func TestLockIsHeldByOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = takeLock(t.Context(), path, nil)
-	if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "process 4711 on elsewhere") {
+	if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "pid 4711 on elsewhere") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -96,7 +96,7 @@ func TestLockOnNetworkIsObserved(t *testing.T) {
 				t.Fatal(err)
 			}
 			lock.release()
-			if !strings.Contains(told, "process 4711 on elsewhere") {
+			if !strings.Contains(told, "pid 4711 on elsewhere") {
 				t.Errorf("told %q", told)
 			}
 

@@ -163,7 +163,7 @@ func (j *job) pausing(slot Slot) bool {
 
 // awaitPace waits as long as the slot's device must pause and there is something
 // to wait for.
-func (j *job) awaitPace(now context.Context, slot Slot) {
+func (j *job) awaitPace(ctx context.Context, slot Slot) {
 	for {
 		j.mu.Lock()
 		paused, changed := j.slots[slot.Number].pace == 0, j.paceChanged
@@ -173,9 +173,9 @@ func (j *job) awaitPace(now context.Context, slot Slot) {
 		}
 		select {
 		case <-changed:
-		case <-j.queue.over:
+		case <-j.queue.done:
 			return
-		case <-now.Done():
+		case <-ctx.Done():
 			return
 		}
 	}

@@ -304,7 +304,7 @@ func TestOutOfMemoryOnASharedDevice(t *testing.T) {
 	left := seen.count("planned", never, func(e orchestrator.Event) bool { _, ok := e.(orchestrator.WorkerLeft); return ok })
 	notices := seen.count("planned", never, func(e orchestrator.Event) bool {
 		n, ok := e.(orchestrator.Notice)
-		return ok && strings.HasPrefix(n.Text, "GPU 0: a record did not fit the memory beside another worker; from now on at most")
+		return ok && strings.HasPrefix(n.Text, "GPU 0: a record did not fit in memory next to another worker; from now on at most")
 	})
 	if left != 2 || notices != 2 {
 		t.Errorf("%d workers left, %d notices, want 2 of each", left, notices)

@@ -22,11 +22,11 @@ func checkNames(config Config) error {
 		{"work folder", config.WorkDir}, {"working folder", config.Dir},
 	} {
 		if one.name != "" && one.name != "-" && !utf8.ValidString(absolute(one.name)) {
-			return fault.New(fault.Usage, "the %s %q is not in UTF-8; name another, or a link to it", one.what, absolute(one.name))
+			return fault.New(fault.Usage, "the %s %q is not valid UTF-8; rename it or use a link to it", one.what, absolute(one.name))
 		}
 	}
 	if !utf8.ValidString(config.Kernel) {
-		return fault.New(fault.Usage, "the kernel %q is not in UTF-8", config.Kernel)
+		return fault.New(fault.Usage, "the kernel %q is not valid UTF-8", config.Kernel)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func checkOutput(config Config, what, path string) error {
 		}
 		return fault.New(fault.Usage, "the %s %s is a folder; name a file in it%s", what, path, hint)
 	case err == nil && info.Mode().IsRegular() && !config.Force:
-		return fault.New(fault.Usage, "the %s %s exists already; --force replaces it", what, path)
+		return fault.New(fault.Usage, "the %s %s already exists; --force replaces it", what, path)
 	case err == nil:
 		return nil
 	case !errors.Is(err, os.ErrNotExist):
@@ -125,7 +125,7 @@ func checkPartFolder(config Config, what, path string) error {
 	dir := filepath.Clean(path)
 	for name, other := range map[string]string{"input": config.Input, "errors file": config.Errors, "work folder": config.WorkDir} {
 		if other != "" && other != "-" && isInside(other, dir) {
-			return fault.New(fault.Usage, "the %s %s is in the %s folder %s, which is replaced as a whole; name another place", name, other, what, path)
+			return fault.New(fault.Usage, "the %s %s is in the %s folder %s, which is replaced as a whole; choose another place", name, other, what, path)
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -137,10 +137,10 @@ func checkPartFolder(config Config, what, path string) error {
 	case len(entries) == 0:
 		return nil // somebody made room for it
 	case !config.Force:
-		return fault.New(fault.Usage, "the %s folder %s exists already; --force replaces it", what, path)
+		return fault.New(fault.Usage, "the %s folder %s already exists; --force replaces it", what, path)
 	}
 	if err := chunk.Replaceable(dir); err != nil {
-		return fault.New(fault.Usage, "the %s folder %s cannot be replaced: %w; name another, or move it away", what, path, err)
+		return fault.New(fault.Usage, "the %s folder %s cannot be replaced: %w; choose another or move it away", what, path, err)
 	}
 	return nil
 }

@@ -383,7 +383,7 @@ func (p *prepared) slotsOfUse() int {
 func makeRunDir(note func(string)) (path, short string, err error) {
 	parent := os.TempDir()
 	if len(parent) > maxTempPath {
-		short = fmt.Sprintf("TMPDIR %s is too long for the names of sockets (%d characters, at most %d): they are made in %s",
+		short = fmt.Sprintf("TMPDIR %s is too long for socket paths (%d characters, at most %d): creating sockets in %s",
 			parent, len(parent), maxTempPath, shortTemp)
 		parent = shortTemp
 	}
@@ -393,7 +393,7 @@ func makeRunDir(note func(string)) (path, short string, err error) {
 	case err != nil && short != "":
 		err = fmt.Errorf("%w (%s); set TMPDIR to a folder with a shorter path", err, short)
 	case err != nil:
-		err = fmt.Errorf("%w; set TMPDIR to a folder that can be written", err)
+		err = fmt.Errorf("%w; set TMPDIR to a writable folder", err)
 	}
 	return path, short, err
 }

@@ -92,7 +92,7 @@ func startWorker(options workerOptions) (*workerProcess, error) {
 		err = w.conn.Send(wire.Message{Setup: &options.setup})
 	}
 	if err != nil {
-		return nil, w.lost(fault.New(fault.Worker, "set worker up: %w", err))
+		return nil, w.lost(fault.New(fault.Worker, "set up worker: %w", err))
 	}
 	return w, nil
 }
@@ -178,7 +178,7 @@ func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
 	}
 }
 
-var errWorkerGone = errors.New("the worker process is gone")
+var errWorkerGone = errors.New("the worker process exited")
 
 // endChunk asks the worker to end whatever it has at the next batch border.
 func (w *workerProcess) endChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{}}) }
@@ -236,10 +236,10 @@ func (w *workerProcess) reap(grace time.Duration) {
 func (w *workerProcess) lost(err error) *fault.Error {
 	if errors.Is(err, errSilent) {
 		w.kill()
-		return fault.New(fault.Worker, "the worker showed no life for %s and was killed", silenceTicks*silenceTick)
+		return fault.New(fault.Worker, "the worker was silent for %s and was killed", silenceTicks*silenceTick)
 	}
 	w.kill()
-	return fault.New(fault.Worker, "the worker process ended: %s", w.guard.Exit()).WithDetail(lastLines(w.log, w.logStart))
+	return fault.New(fault.Worker, "the worker process exited: %s", w.guard.Exit()).WithDetail(lastLines(w.log, w.logStart))
 }
 
 func randomName() string {
@@ -329,7 +329,7 @@ func describeKernel(ctx context.Context, p *prepared, name string) (wire.Ready, 
 	case message.Failed != nil:
 		return wire.Ready{}, message.Failed.Fault
 	}
-	return wire.Ready{}, fmt.Errorf("the worker answered nonsense")
+	return wire.Ready{}, fmt.Errorf("the worker sent an unexpected response")
 }
 
 // unusable makes of a kernel that cannot even be described one that the job

@@ -42,7 +42,7 @@ type queue struct {
 	ended    bool           // the source has no more
 	err      error          // of the source
 	closed   bool
-	over     chan struct{} // closed when nobody will get anything any more
+	done     chan struct{} // closed when nobody will get anything any more
 }
 
 // waiter is a slot that waits for a task, and its device.
@@ -52,7 +52,7 @@ type waiter struct {
 }
 
 func newQueue(source chunk.Source) *queue {
-	q := &queue{source: source, over: make(chan struct{}), devices: make(map[string]int)}
+	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -71,7 +71,7 @@ func (q *queue) leave(device string) (left int) {
 	if q.devices[device]--; q.devices[device] == 0 {
 		delete(q.devices, device)
 	}
-	q.tell()
+	q.broadcast()
 	return q.slots()
 }
 
@@ -215,7 +215,7 @@ func (q *queue) read(ctx context.Context) {
 	default:
 		q.err = fault.Wrap(fault.Storage, err)
 	}
-	q.tell()
+	q.broadcast()
 }
 
 // finish says that a task is done with, whatever came of it.
@@ -227,7 +227,7 @@ func (q *queue) giveBack(tasks ...task) {
 	q.mu.Lock()
 	q.held--
 	q.returned = append(q.returned, tasks...)
-	q.tell()
+	q.broadcast()
 	q.mu.Unlock()
 }
 
@@ -235,7 +235,7 @@ func (q *queue) giveBack(tasks ...task) {
 func (q *queue) add(tasks ...task) {
 	q.mu.Lock()
 	q.returned = append(q.returned, tasks...)
-	q.tell()
+	q.broadcast()
 	q.mu.Unlock()
 }
 
@@ -250,18 +250,18 @@ func (q *queue) dry() bool {
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
-	q.tell()
+	q.broadcast()
 	q.mu.Unlock()
 }
 
 // tell wakes everybody after a change.
-func (q *queue) tell() {
+func (q *queue) broadcast() {
 	q.changed.Broadcast()
 	if q.closed || q.err != nil || q.ended && q.held == 0 && len(q.returned) == 0 {
 		select {
-		case <-q.over:
+		case <-q.done:
 		default:
-			close(q.over)
+			close(q.done)
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelF
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		select {
-		case <-q.over:
+		case <-q.done:
 			cancel()
 		case <-ctx.Done():
 		}

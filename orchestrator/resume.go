@@ -60,8 +60,8 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 		return nil, nil // there is nothing to resume
 	}
 	if lost := journal.Lost(); lost > 0 {
-		e.notes = append(e.notes, fmt.Sprintf("the journal is damaged behind its last durable point: "+
-			"%d entries are dropped, and what they record is computed again", lost))
+		e.notes = append(e.notes, fmt.Sprintf("the journal is damaged after its last durable point: "+
+			"%d entries are dropped, and their records are computed again", lost))
 	}
 	if err := f.makeDirs(); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	}
 	f.finish(cleans(c, report))
 	if c.OnEvent != nil {
-		c.OnEvent(Notice{Text: "the job was done already; its files only had no names yet"})
+		c.OnEvent(Notice{Text: "the job was already complete; only its files had not been renamed yet"})
 		c.OnEvent(Finished{Report: report})
 	}
 	return report, nil
@@ -162,7 +162,7 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 	}
 	report.Resumed = report.In
 	if c.OnEvent != nil {
-		c.OnEvent(Notice{Text: "the job is finished already; --force does it again"})
+		c.OnEvent(Notice{Text: "the job is already finished; --force runs it again"})
 		c.OnEvent(Finished{Report: report})
 	}
 	return report, true

@@ -148,8 +148,8 @@ func TestOtherJobIsRefused(t *testing.T) {
 		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "echo" }, []string{"the kernel was", "--accept-changes kernel"}},
 		{"kernel file", func(d jobDir, c *orchestrator.Config) { appendTo(d, "kernel.sh", "# changed\n") },
 			[]string{"kernel.sh", "--accept-changes kernel"}},
-		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output's form"}},
-		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output's form", "keep"}},
+		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output format"}},
+		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output format", "keep"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -107,7 +107,7 @@ func (r *retry) load(ctx context.Context) (err error) {
 	if m, err := r.folder.unfinished(); err != nil {
 		return err
 	} else if m != nil {
-		return fault.New(fault.Conflict, "the job of %s is not finished: run the same gpurun run again first", r.config.Output)
+		return fault.New(fault.Conflict, "the job of %s is not finished: run the same gpurun run command again first", r.config.Output)
 	}
 	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
 		return fault.Wrap(fault.Conflict, err)
@@ -136,7 +136,7 @@ func (r *retry) load(ctx context.Context) (err error) {
 // output.
 func (r *retry) unchanged(ctx context.Context) error {
 	if r.manifest.Errors != "" && isStream(r.manifest.Errors) {
-		return fault.New(fault.Usage, "the failed records are not kept: they went to %s", r.manifest.Errors)
+		return fault.New(fault.Usage, "the failed records were not kept: they were written to %s", r.manifest.Errors)
 	}
 	if err := Verify(ctx, r.output, r.report); err != nil || !keepsParts(r.output) {
 		return err

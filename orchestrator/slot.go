@@ -17,39 +17,39 @@ import (
 // slotRun keeps one slot at work: it has a worker, or gets one, and gives it one
 // chunk after the other.
 type slotRun struct {
-	job    *job
-	slot   Slot
-	worker *workerProcess
-	starts int
-	budget budget
-	opened bool
-	probes int             // how often a lost device was tried again
-	left   bool            // it made room on a device that several share
-	stuck  []proc.Stuck    // what its workers left, and nobody can kill
-	next   *task           // what the worker was given behind the task at hand
-	near   bool            // it has read that, too
-	yield  func(open bool) // ends the turn that stagger gave
+	job            *job
+	slot           Slot
+	worker         *workerProcess
+	starts         int
+	budget         budget
+	opened         bool
+	probes         int             // how often a lost device was tried again
+	yielded        bool            // it made room on a device that several share
+	stuck          []proc.Stuck    // what its workers left, and nobody can kill
+	prefetched     *task           // what the worker was given behind the task at hand
+	prefetchedRead bool            // it has read that, too
+	yield          func(open bool) // ends the turn that stagger gave
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
 
 // run gives its worker work as long as there is some; it is for the caller to release
 // that then. It returns an error only for what must stop the whole job.
-func (s *slotRun) run(now context.Context) error {
+func (s *slotRun) run(ctx context.Context) error {
 	for {
-		retired, err := s.turn(now)
+		retired, err := s.runUntilRetired(ctx)
 		if err != nil || !retired {
 			return err
 		}
 		// The device is lost. As long as others go on it may come back.
-		if !s.awaitProbe(now) {
+		if !s.awaitProbe(ctx) {
 			return nil
 		}
 	}
 }
 
 // turn works until there is nothing left, or the slot is retired.
-func (s *slotRun) turn(now context.Context) (retired bool, err error) {
+func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error) {
 	for {
 		if e := s.job.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker of its device
 			s.drop()
@@ -57,8 +57,8 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 			return true, nil
 		}
 		if s.worker == nil {
-			if e := s.open(now); e != nil {
-				retired, err := s.lose(now, nil, e, true)
+			if e := s.open(ctx); e != nil {
+				retired, err := s.handleLoss(ctx, nil, e, true)
 				if err != nil {
 					return false, err // and nobody else opens: the job is over
 				}
@@ -68,11 +68,11 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 				continue
 			}
 		}
-		t, ok, err := s.nextTask(now)
+		t, ok, err := s.nextTask(ctx)
 		if err != nil || !ok {
 			return false, err
 		}
-		if retired, err := s.follow(now, t); err != nil || retired || s.left {
+		if retired, err := s.runTask(ctx, t); err != nil || retired || s.yielded {
 			return retired, err
 		}
 	}
@@ -80,20 +80,20 @@ func (s *slotRun) turn(now context.Context) (retired bool, err error) {
 
 // nextTask returns the task that the worker is at: the one it was given ahead, or else
 // the next that there is for it. It returns false when there is none left.
-func (s *slotRun) nextTask(now context.Context) (task, bool, error) {
-	if s.next != nil {
-		t := *s.next
-		s.next = nil
-		if s.near {
-			s.near = false
-			s.giveAhead(now, t)
+func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
+	if s.prefetched != nil {
+		t := *s.prefetched
+		s.prefetched = nil
+		if s.prefetchedRead {
+			s.prefetchedRead = false
+			s.prefetch(ctx, t)
 		}
 		return t, true, nil
 	}
 	for {
-		s.job.awaitPace(now, s.slot)
-		s.job.awaitResume(now)
-		t, ok, err := s.job.queue.take(now, s.slot.key(), s.slot.Number)
+		s.job.awaitPace(ctx, s.slot)
+		s.job.awaitResume(ctx)
+		t, ok, err := s.job.queue.take(ctx, s.slot.key(), s.slot.Number)
 		if err != nil || !ok {
 			return t, ok, err
 		}
@@ -116,16 +116,16 @@ func (s *slotRun) assign(t task) {
 }
 
 // giveAhead gives the worker, who has read all of its task, another behind it.
-func (s *slotRun) giveAhead(now context.Context, t task) {
-	if s.next != nil { // it has read that, too
-		s.near = true
+func (s *slotRun) prefetch(ctx context.Context, t task) {
+	if s.prefetched != nil { // it has read that, too
+		s.prefetchedRead = true
 		return
 	}
 	if !t.fresh() || s.halting() {
 		return
 	}
-	if next, ok := s.job.queue.takeAhead(now, s.slot.key(), s.slot.Number); ok {
-		s.next = &next
+	if next, ok := s.job.queue.takeAhead(ctx, s.slot.key(), s.slot.Number); ok {
+		s.prefetched = &next
 		s.assign(next)
 	}
 }
@@ -137,7 +137,7 @@ func (s *slotRun) halting() bool {
 
 // awaitProbe waits until the device may be tried again; false if the job ends
 // before. It ends at once when no device is left that could do the work.
-func (s *slotRun) awaitProbe(now context.Context) bool {
+func (s *slotRun) awaitProbe(ctx context.Context) bool {
 	if s.job.queue.leave(s.slot.key()) == 0 {
 		s.job.queue.close()
 		return false
@@ -152,8 +152,8 @@ func (s *slotRun) awaitProbe(now context.Context) bool {
 			}
 			s.job.queue.join(s.slot.key())
 			return true
-		case <-s.job.queue.over:
-		case <-now.Done():
+		case <-s.job.queue.done:
+		case <-ctx.Done():
 		}
 		timer.Stop()
 		return false
@@ -162,8 +162,8 @@ func (s *slotRun) awaitProbe(now context.Context) bool {
 
 // open starts a worker and waits until its kernel is open, or until there is
 // nothing left to do for it.
-func (s *slotRun) open(now context.Context) *fault.Error {
-	ctx, cancel := s.job.queue.whileOpen(now)
+func (s *slotRun) open(abortCtx context.Context) *fault.Error {
+	ctx, cancel := s.job.queue.whileOpen(abortCtx)
 	defer cancel()
 	s.yield = s.job.stagger.begin(ctx)
 	if ctx.Err() != nil {
@@ -229,7 +229,7 @@ func (s *slotRun) cpus() []int {
 
 // follow follows the worker's task to its end: the end of the chunk, or of as much of
 // it as is computed before the next checkpoint.
-func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) {
+func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error) {
 	s.job.assigned(s.slot, t)
 	worker, first := s.worker, t.chunk.First
 	// A stop or a pause that came before the chunk was told to the worker before it,
@@ -245,29 +245,29 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 	defer s.watchFirst()()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 	for {
-		message, err := s.worker.receive(now)
+		message, err := s.worker.receive(ctx)
 		switch {
-		case now.Err() != nil:
+		case ctx.Err() != nil:
 			s.job.queue.giveBack(t)
 			return true, nil
 		case err != nil:
-			return s.lose(now, &t, s.worker.lost(err), false)
+			return s.handleLoss(ctx, &t, s.worker.lost(err), false)
 		case message.Progress != nil:
 			s.job.answered.Store(true)
 			checkpoint.begun()
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteMemory(s.slot, message.Progress.Memory)
-			s.job.noteFirst(now, s.slot, message.Progress.First)
+			s.job.noteFirst(ctx, s.slot, message.Progress.First)
 		case message.Search != nil:
 			s.job.answered.Store(true)
-			s.job.noteSearch(now, s.slot, *message.Search)
+			s.job.noteSearch(ctx, s.slot, *message.Search)
 		case message.Near != nil:
-			s.giveAhead(now, t)
+			s.prefetch(ctx, t)
 		case message.Back != nil:
-			if s.next != nil {
-				s.job.queue.giveBack(*s.next)
+			if s.prefetched != nil {
+				s.job.queue.giveBack(*s.prefetched)
 			}
-			s.next, s.near = nil, false
+			s.prefetched, s.prefetchedRead = nil, false
 		case message.Left != nil:
 			if err := s.job.handedBack(s.slot, &t, *message.Left); err != nil {
 				return false, err
@@ -275,14 +275,14 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 		case message.Done != nil:
 			s.job.answered.Store(true)
 			if e := s.checkSources(message.Done.Sources); e != nil {
-				return s.lose(now, &t, e, true)
+				return s.handleLoss(ctx, &t, e, true)
 			}
 			checkpoint.stop() // or it would end the next chunk
-			s.job.noteFirst(now, s.slot, message.Done.First)
-			again := message.Done.Elsewhere != nil && s.makeRoom(now)
-			return false, s.job.commit(now, s.slot, t, *message.Done, again)
+			s.job.noteFirst(ctx, s.slot, message.Done.First)
+			again := message.Done.Elsewhere != nil && s.makeRoom(ctx)
+			return false, s.job.commit(ctx, s.slot, t, *message.Done, again)
 		case message.Failed != nil:
-			return s.lose(now, &t, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
+			return s.handleLoss(ctx, &t, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
 		}
 	}
 }
@@ -302,18 +302,18 @@ func (s *slotRun) checkSources(list []wire.Source) *fault.Error {
 // makeRoom is for a record that did not fit the memory of a device that several
 // workers share: one of them leaves for good, this one, before the record is tried
 // again. It reports whether the device was shared.
-func (s *slotRun) makeRoom(now context.Context) bool {
+func (s *slotRun) makeRoom(ctx context.Context) bool {
 	key := s.slot.key()
 	if !s.job.registry.Shared(key) {
 		return false
 	}
 	capacity, lowered := s.job.registry.LowerForOOM(key)
 	if lowered {
-		s.job.emit(Notice{Text: fmt.Sprintf("%s: a record did not fit the memory beside another worker; from now on at most %d at a time", key, capacity)})
+		s.job.emit(Notice{Text: fmt.Sprintf("%s: a record did not fit in memory next to another worker; from now on at most %d at a time", key, capacity)})
 	}
 	if s.job.registry.Yield(key) {
-		s.left = true
-		s.release(now)
+		s.yielded = true
+		s.release(ctx)
 		s.job.leave(s.slot)
 		s.job.queue.leave(key)
 	}
@@ -323,7 +323,7 @@ func (s *slotRun) makeRoom(now context.Context) bool {
 // lose decides what a lost worker means: for its task, its device and the job.
 // told: it said itself what it is lost by. One that vanished may have been killed
 // by a record.
-func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) (retired bool, err error) {
+func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, reported bool) (retired bool, err error) {
 	s.drop()
 	if by := s.job.retiredBy(s.slot); by != nil && e.Kind == fault.Worker { // we killed it
 		e = by
@@ -352,10 +352,10 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 	}
 	retired = action == retire
 	s.job.lost(s.slot, e, retired, probeAfter(s.probes))
-	s.job.letGo(now, false) // it will not judge the kernel any more
+	s.job.releaseHeld(ctx, false) // it will not judge the kernel any more
 	if t != nil {
-		blameless := e.Kind == fault.Device || told && e.Kind == fault.Worker
-		if err := s.job.retry(now, s.slot, *t, e, blameless); err != nil {
+		blameless := e.Kind == fault.Device || reported && e.Kind == fault.Worker
+		if err := s.job.retry(ctx, s.slot, *t, e, blameless); err != nil {
 			return false, err
 		}
 	}
@@ -364,7 +364,7 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 	}
 	select {
 	case <-time.After(s.budget.backOff()):
-	case <-now.Done():
+	case <-ctx.Done():
 	}
 	return false, nil
 }
@@ -387,7 +387,7 @@ func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
 		t.blame = true
 		s.budget = budget{} // the device is not to blame for what the chunk has cost
 	}
-	return fault.New(fault.Worker, "the kernel reports a lost device, which nothing confirms: %s", e.Message).WithDetail(e.Detail)
+	return fault.New(fault.Worker, "the kernel reports a lost device, but nothing confirms it: %s", e.Message).WithDetail(e.Detail)
 }
 
 // drop makes sure that a worker is gone.
@@ -399,19 +399,19 @@ func (s *slotRun) drop() {
 		s.job.setWorker(s.slot, nil)
 		s.worker = nil
 	}
-	if s.next != nil {
-		s.next.alone = true
-		s.job.queue.giveBack(*s.next)
+	if s.prefetched != nil {
+		s.prefetched.alone = true
+		s.job.queue.giveBack(*s.prefetched)
 	}
-	s.next, s.near = nil, false
+	s.prefetched, s.prefetchedRead = nil, false
 }
 
 // release ends the slot's worker, in good order unless the job ends at once.
-func (s *slotRun) release(now context.Context) {
+func (s *slotRun) release(ctx context.Context) {
 	if s.worker == nil {
 		return
 	}
-	if now.Err() == nil && s.next == nil { // or it would work through that first
+	if ctx.Err() == nil && s.prefetched == nil { // or it would work through that first
 		s.worker.end()
 	}
 	s.drop()

@@ -35,7 +35,7 @@ func (j *job) noteSources(list []wire.Source) *fault.Error {
 		case !slices.Contains(j.config.AcceptChanges, "kernel"):
 			return j.mixed(source)
 		default:
-			j.emit(Notice{Text: fmt.Sprintf("%s changed while the job runs: the results are of both versions (--accept-changes)", source.Path)})
+			j.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions (--accept-changes)", source.Path)})
 			if source.Sum != "" {
 				file.Sum, added = source.Sum, true
 			}
@@ -61,7 +61,7 @@ func (k *kernelPrint) file(path string) *filePrint {
 func (j *job) mixed(source wire.Source) *fault.Error {
 	how := "has changed since the job loaded it"
 	if source.Sum == "" {
-		how = "cannot be read any more"
+		how = "can no longer be read"
 	}
 	advice := "restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version"
 	if !resumable(j.config) {

@@ -19,10 +19,10 @@ func (s *slotRun) watchFirst() (stop func()) {
 	}
 	worker := s.worker
 	timer := time.AfterFunc(s.job.config.stallAfter, func() {
-		if s.job.answered.Load() || s.halting() || s.job.stallTold.Swap(true) {
+		if s.job.answered.Load() || s.halting() || s.job.stallReported.Swap(true) {
 			return
 		}
-		s.job.emit(Notice{Text: fmt.Sprintf("%s: no answer to the first batch for %s; %s", s.slot.Name, s.job.config.stallAfter, worker.lastWords())})
+		s.job.emit(Notice{Text: fmt.Sprintf("%s: no response to the first batch after %s; %s", s.slot.Name, s.job.config.stallAfter, worker.lastWords())})
 	})
 	return func() { timer.Stop() }
 }
@@ -31,7 +31,7 @@ func (s *slotRun) watchFirst() (stop func()) {
 func (w *workerProcess) lastWords() string {
 	words := lastLines(w.log, w.logStart)
 	if words == "" {
-		return "what the kernel prints is in " + w.log
+		return "the kernel's output is in " + w.log
 	}
 	return "its log ends with: " + words[strings.LastIndexByte(words, '\n')+1:]
 }

@@ -37,7 +37,7 @@ func TestStallIsTold(t *testing.T) {
 	config = orchestrator.WithStallAfter(config, 500*time.Millisecond)
 	told := 0
 	for _, text := range notices(t, d, config) {
-		if strings.Contains(text, "no answer to the first batch for 500ms") {
+		if strings.Contains(text, "no response to the first batch after 500ms") {
 			told++
 			if !strings.Contains(text, "I wait for the end") {
 				t.Errorf("the notice is %q", text)
@@ -58,7 +58,7 @@ func TestNoStallOnceAnswered(t *testing.T) {
 	config.BatchSize, config.GPUs, config.Checkpoint = 1, "cpu:1", time.Hour
 	config = orchestrator.WithStallAfter(config, 2*time.Second)
 	for _, text := range notices(t, d, config) {
-		if strings.Contains(text, "no answer to the first batch") {
+		if strings.Contains(text, "no response to the first batch") {
 			t.Errorf("told: %q", text)
 		}
 	}

@@ -75,7 +75,7 @@ func Inspect(output, workDir string) (Status, error) {
 
 // noJob is the fault of an output that no job is known of.
 func noJob(output, folder string) error {
-	return fault.New(fault.Usage, "there is no job of %s: no %s; name what gpurun run was given with -o, and its --work-dir if it had one",
+	return fault.New(fault.Usage, "no job found for %s: %s does not exist; pass the output given to gpurun run with -o, and its --work-dir if it had one",
 		output, filepath.Join(folder, manifestFile))
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-var errMaxTime = errors.New("--max-time is over")
+var errMaxTime = errors.New("--max-time reached")
 
 // stopBy stops the job for the reason that its context ended by.
 func (j *job) stopBy(ctx context.Context) {

@@ -34,7 +34,7 @@ func (l *stuckList) living() []proc.Stuck {
 // noteStuck names the processes that gpurun leaves behind, since nobody can end them.
 func (j *job) noteStuck() {
 	for _, s := range j.stuck.living() {
-		j.emit(Notice{Text: "gpurun ends without waiting for " + s.String()})
+		j.emit(Notice{Text: "gpurun exits without waiting for " + s.String()})
 	}
 }
 
@@ -43,7 +43,7 @@ func (j *job) noteStuck() {
 func heldBy(stuck []proc.Stuck) *fault.Error {
 	for _, s := range stuck {
 		if s.Lives() {
-			return fault.New(fault.Device, "%s; it may still use the device", s)
+			return fault.New(fault.Device, "%s; it may still be using the device", s)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func TestUnkillableKernelCostsItsDevice(t *testing.T) {
 	if text := strings.Join(lost, "\n"); strings.Count(text, name) != 1 || !strings.Contains(text, `"retired":true`) {
 		t.Errorf("lost: %s", text)
 	}
-	if text := strings.Join(notices, "\n"); !strings.Contains(text, "gpurun ends without waiting for "+name) {
+	if text := strings.Join(notices, "\n"); !strings.Contains(text, "gpurun exits without waiting for "+name) {
 		t.Errorf("notices: %s", text)
 	}
 	release()
@@ -106,7 +106,7 @@ func TestWorkerKilledWhilePlanning(t *testing.T) {
 	d := newJobDir(t, numbered(10))
 	driver := startDriver(t, driverOf(t, d.config("echo")), fmt.Sprintf("planning-%d", os.Getpid()), crash.Variable+"=worker-describe")
 	outcome := driver.wait(t)
-	if outcome.err == nil || outcome.err.Kind != "stopped" || !strings.Contains(outcome.err.Message, "the worker process ended: killed by SIGKILL") {
+	if outcome.err == nil || outcome.err.Kind != "stopped" || !strings.Contains(outcome.err.Message, "the worker process exited: killed by SIGKILL") {
 		t.Errorf("%s", outcome)
 	}
 }

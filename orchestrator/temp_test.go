@@ -28,7 +28,7 @@ func TestLongTempFolderIsReported(t *testing.T) {
 func TestUnwritableTempFolder(t *testing.T) {
 	t.Setenv("TMPDIR", "/proc/none")
 	_, _, err := makeRunDir(func(string) {})
-	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to a folder that can be written") {
+	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to a writable folder") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -38,7 +38,7 @@ func TestUnwritableTempFolder(t *testing.T) {
 func TestUnwritableStateFolder(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/proc/none")
 	_, err := openFolder(t.Context(), Config{Output: "-"})
-	if err == nil || !strings.Contains(err.Error(), "--work-dir names a folder that can be written") {
+	if err == nil || !strings.Contains(err.Error(), "use --work-dir to name a writable folder") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -19,7 +19,7 @@ const outputCheckWait = 2 * time.Second
 
 // errOutputDamaged: a check beside the work found damage. The job is run again,
 // and checks first.
-var errOutputDamaged = errors.New("the unfinished output was damaged since an earlier run wrote it")
+var errOutputDamaged = errors.New("the unfinished output has been damaged since an earlier run wrote it")
 
 // outputCheck is the check of an earlier run's output.
 type outputCheck struct {
@@ -40,7 +40,7 @@ func startOutputCheck(ctx context.Context, state chunk.State, options chunk.Outp
 }
 
 // over reports whether the check is, after waiting so long for it.
-func (c *outputCheck) over(wait time.Duration) bool {
+func (c *outputCheck) finishedWithin(wait time.Duration) bool {
 	if wait < 0 {
 		return false
 	}
@@ -76,7 +76,7 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 		}
 	}
 	check := startOutputCheck(ctx, e.state, options)
-	if !c.checkAll && !e.state.Complete && !check.over(c.checkWait) {
+	if !c.checkAll && !e.state.Complete && !check.finishedWithin(c.checkWait) {
 		e.check = check
 		return nil
 	}
@@ -104,7 +104,7 @@ func (e *earlier) outputOptions(f *folder) chunk.OutputOptions {
 // cutBack gives up what is behind the first good segments.
 func (e *earlier) cutBack(good int, options chunk.OutputOptions) error {
 	if e.state.Complete && e.state.Named(options) {
-		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it got its name; --fresh starts it over")
+		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it was renamed into place; --fresh starts it over")
 	}
 	before := e.state.Durable.Tally.Records
 	if err := e.state.CutBack(good, e.journal); err != nil {
@@ -117,13 +117,13 @@ func (e *earlier) cutBack(good int, options chunk.OutputOptions) error {
 
 // awaitOutputCheck returns errOutputDamaged when the check that runs beside the work
 // finds damage. It ends with the check, or with the job.
-func (j *job) awaitOutputCheck(ctx, now context.Context) error {
+func (j *job) awaitOutputCheck(ctx, abortCtx context.Context) error {
 	check := j.earlier.check
 	select {
 	case <-check.done:
 	case <-ctx.Done():
 		return nil
-	case <-now.Done():
+	case <-abortCtx.Done():
 		return nil
 	}
 	return j.outputChecked()

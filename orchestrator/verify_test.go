@@ -155,7 +155,7 @@ func TestJournalGapIsReported(t *testing.T) {
 		return []byte(strings.Join(lines, ""))
 	})
 	notices, err := resumedWith(t, c)
-	if err != nil || !strings.Contains(notices, "the journal is damaged behind its last durable point") {
+	if err != nil || !strings.Contains(notices, "the journal is damaged after its last durable point") {
 		t.Fatalf("%v, notices %q", err, notices)
 	}
 	if diff := cmp.Diff(want, results(d, c)); diff != "" {

@@ -17,15 +17,15 @@ import (
 // It is asked before a segment goes into the journal, so all that is in there is
 // of one input. A stream has none: nil is always unchanged.
 type inputWatch struct {
-	advice string // what to do when it was changed
-	path   string
-	file   *os.File // held open: nobody else gets its inode number
-	was    os.FileInfo
-	tail   []byte                 // the last bytes
-	sums   func() chunk.InputSums // of what was scanned so far; nil if there are none
-	whole  bool                   // the sums are of everything that the job reads
-	grown  bool
-	told   map[string]bool
+	advice   string // what to do when it was changed
+	path     string
+	file     *os.File // held open: nobody else gets its inode number
+	was      os.FileInfo
+	tail     []byte                 // the last bytes
+	sums     func() chunk.InputSums // of what was scanned so far; nil if there are none
+	whole    bool                   // the sums are of everything that the job reads
+	grown    bool
+	reported map[string]bool
 }
 
 // tailBytes is how much of the end must be the same for a longer file, of which there
@@ -42,7 +42,7 @@ func watchInput(c Config) (*inputWatch, error) {
 	if err != nil {
 		return nil, fault.New(fault.Usage, "open input: %w", err)
 	}
-	w := &inputWatch{path: path, advice: changeAdvice(c), file: file, told: make(map[string]bool)}
+	w := &inputWatch{path: path, advice: changeAdvice(c), file: file, reported: make(map[string]bool)}
 	if w.was, err = file.Stat(); err == nil {
 		w.tail, err = w.readTail()
 	}
@@ -64,13 +64,13 @@ func (w *inputWatch) readTail() ([]byte, error) {
 // the job they are all. One that was only touched, or appended to, has not changed:
 // what was planned is still there, and the output is right. tell gets a line for the
 // user then, once.
-func (w *inputWatch) check(from, to int64, tell func(text string)) error {
+func (w *inputWatch) check(from, to int64, notice func(text string)) error {
 	if w == nil {
 		return nil
 	}
 	now, err := os.Stat(w.path)
 	if err != nil {
-		return fault.New(fault.Storage, "look at input: %w", err)
+		return fault.New(fault.Storage, "check input: %w", err)
 	}
 	same := os.SameFile(now, w.was)
 	if same && now.Size() == w.was.Size() && now.ModTime().Equal(w.was.ModTime()) {
@@ -91,10 +91,10 @@ func (w *inputWatch) check(from, to int64, tell func(text string)) error {
 	case err != nil:
 		return fault.New(fault.Storage, "compare input: %w", err)
 	case now.Size() > w.was.Size():
-		w.tell(tell, "the input "+w.path+" was appended to while the job read it; what came after the start is not in the output")
+		w.report(notice, "the input "+w.path+" was appended to while the job was reading it; the appended records are not in the output")
 		return nil
 	}
-	w.tell(tell, "the input "+w.path+" was touched while the job read it; its content is the same")
+	w.report(notice, "the input "+w.path+" was touched while the job was reading it; its content is unchanged")
 	return w.adopt(now)
 }
 
@@ -129,10 +129,10 @@ func (w *inputWatch) adopt(now os.FileInfo) error {
 	return nil
 }
 
-func (w *inputWatch) tell(tell func(string), text string) {
-	if !w.told[text] {
-		w.told[text] = true
-		tell(text)
+func (w *inputWatch) report(notice func(string), text string) {
+	if !w.reported[text] {
+		w.reported[text] = true
+		notice(text)
 	}
 }
 
@@ -141,12 +141,12 @@ func changeAdvice(c Config) string {
 	if !resumable(c) {
 		return "run the job again"
 	}
-	return "--fresh starts over; the same command resumes the job if the input is put back as it was"
+	return "--fresh starts over; the same command resumes the job once the input is restored"
 }
 
 func (w *inputWatch) changed(now os.FileInfo) error {
 	describe := func(info os.FileInfo) string { return info.ModTime().UTC().Format(time.RFC3339Nano) }
-	return fault.New(fault.Conflict, "the input %s was changed while the job read it: it had %d bytes of %s, it has %d of %s; %s",
+	return fault.New(fault.Conflict, "the input %s changed while the job was reading it: it had %d bytes (modified %s), now %d (modified %s); %s",
 		w.path, w.was.Size(), describe(w.was), now.Size(), describe(now), w.advice)
 }
 
