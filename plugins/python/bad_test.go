@@ -29,21 +29,21 @@ func TestUnusableFiles(t *testing.T) {
 	}{
 		"syntax":            {"def process(batch)\n    return batch\n", "kernel kernel.py: SyntaxError: ", "def process(batch)", false},
 		"null bytes":        {"x = 1\x00\n", "kernel kernel.py: ", "", false},
-		"no process":        {"def proces(batch): return batch", "kernel kernel.py: it has no function process(batch)", "", false},
-		"process is no":     {"process = 3", "kernel kernel.py: it has no function process(batch)", "", true},
-		"empty":             {"", "kernel kernel.py: it has no function process(batch)", "", false},
+		"no process":        {"def proces(batch): return batch", "kernel kernel.py: the file defines no process(batch) function", "", false},
+		"process is no":     {"process = 3", "kernel kernel.py: the file defines no process(batch) function", "", true},
+		"empty":             {"", "kernel kernel.py: the file defines no process(batch) function", "", false},
 		"fails on import":   {process + "import no_such_module_of_mine\n", "kernel kernel.py: ModuleNotFoundError: No module named 'no_such_module_of_mine' in /", `kernel.py", line 2, in <module>`, true},
 		"setup raises":      {process + "def setup(ctx):\n    raise ValueError('no model')\n", "kernel kernel.py: ValueError: no model", `kernel.py", line 3, in setup`, true},
 		"setup exits":       {process + "import sys\ndef setup(ctx): sys.exit('bye')\n", "kernel kernel.py: the kernel called sys.exit('bye')", "", true},
 		"setup dies":        {process + "import os\ndef setup(ctx): print('last words'); os._exit(7)\n", "kernel kernel.py: the Python process ended: exit status 7", "last words", true},
 		"setup in a lib":    {process + "import json\ndef setup(ctx): json.loads('{')\n", "kernel kernel.py: json.decoder.JSONDecodeError", `kernel.py", line 3, in setup`, true},
 		"requires":          {process + "requires = ['no-such-thing>=1.2', 'pip']\n", "kernel kernel.py requires no-such-thing>=1.2, which ", "", false},
-		"batch size":        {process + "batch_size = 'many'\n", "kernel kernel.py: line 2: batch_size must be a whole number above 0, not 'many'", "", false},
+		"batch size":        {process + "batch_size = 'many'\n", "kernel kernel.py: line 2: batch_size must be an integer above 0, not 'many'", "", false},
 		"needs gpu":         {process + "needs_gpu = 1\n", "kernel kernel.py: line 2: needs_gpu must be True or False, not 1", "", false},
 		"inputs":            {process + "inputs = 'text'\n", "kernel kernel.py: line 2: inputs must be a list of names", "", false},
-		"unknown framework": {process + "inputs = {'x': 'pytorch'}\n", "kernel kernel.py: line 2: inputs must be a list of names, or a dict of names and for each one of numpy, torch, ", "", false},
+		"unknown framework": {process + "inputs = {'x': 'pytorch'}\n", "kernel kernel.py: line 2: inputs must be a list of names, or a dict that maps each name to one of numpy, torch, ", "", false},
 		"no such framework": {process + "inputs = {'x': 'pyclesperanto'}\n", "kernel kernel.py requires ", "", false},
-		"only as a program": {"if __name__ == '__main__':\n    " + process, "kernel kernel.py: it has no function process(batch)", "", false},
+		"only as a program": {"if __name__ == '__main__':\n    " + process, "kernel kernel.py: the file defines no process(batch) function", "", false},
 		"exits on import":   {process + "raise SystemExit\n", "kernel kernel.py: the kernel called sys.exit()", "", true},
 		"no UTF-8 anywhere": {"x = '\xff'\n" + process, "kernel kernel.py: SyntaxError: ", "", false},
 	} {
@@ -90,8 +90,8 @@ func TestInterpreters(t *testing.T) {
 		"not in PATH": {"no-such-python", "not found"},
 		"too old":     {fake("old", "printf '3.8.18\\n' >&3"), "is Python 3.8.18; Python kernels need 3.9 or newer"},
 		"of old":      {fake("ancient", "printf '2.7.18\\n' >&3"), "is Python 2.7.18; Python kernels need 3.9 or newer"},
-		"none":        {"/bin/true", "/bin/true is no Python that works: exit status 0"},
-		"broken":      {fake("broken", "echo 'cannot find libpython' >&2; exit 127"), "is no Python that works: exit status 127: cannot find libpython"},
+		"none":        {"/bin/true", "/bin/true is not a working Python interpreter: exit status 0"},
+		"broken":      {fake("broken", "echo 'cannot find libpython' >&2; exit 127"), "is not a working Python interpreter: exit status 127: cannot find libpython"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := try(t, "def process(batch): return batch", interpreter(test.path))
@@ -276,7 +276,7 @@ def process(batch):
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(data) > 16<<20 || !strings.HasPrefix(string(data), "CPU 0: begin\nCPU 0: x") || !strings.Contains(string(data), "are left out here") {
+	if len(data) > 16<<20 || !strings.HasPrefix(string(data), "CPU 0: begin\nCPU 0: x") || !strings.Contains(string(data), "bytes omitted") {
 		t.Errorf("%d bytes: %.40q", len(data), data)
 	}
 }

@@ -86,17 +86,17 @@ func TestStepFailures(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = try(t, "def process(batch): return batch", then(t, "def proces(batch): return batch"))
-	if err == nil || err.Error() != "kernel second.py: it has no function process(batch)" {
+	if err == nil || err.Error() != "kernel second.py: the file defines no process(batch) function" {
 		t.Error(err)
 	}
 	for body, want := range map[string]string{
 		"return {'x': [1]}":         "process returned 1 value in column 'x' for 2 records",
 		"return {'x': 'ab'}":        "column 'x' is a str, not a list of 2 values",
-		"return {1: [1, 2]}":        "process returned a column with the name 1",
-		"return [1, 2]":             "process returned an int for a record: a dict was expected",
+		"return {1: [1, 2]}":        "process returned a column named 1",
+		"return [1, 2]":             "process returned an int for a record: return a dict",
 		"return None":               "process returned None",
 		"return [None]":             "process returned 1 result for 2 records",
-		"return [{1: 2}, {'a': 1}]": "TypeError: the name of a member, 1, is no string",
+		"return [{1: 2}, {'a': 1}]": "TypeError: member name 1 is not a string",
 	} {
 		k := start(t, "def process(batch):\n    "+body, then(t, "def process(batch): return batch"))
 		_, err := call(t, k, `{}`, `{}`)

@@ -249,7 +249,7 @@ func TestTrim(t *testing.T) {
 // NaN within encoded values fails its record if that is wanted.
 func TestNaNError(t *testing.T) {
 	k := start(t, `def process(batch): return [{"x": float("nan")}, {"x": 1}]`, func(c *plugins.PythonConfig) { c.NaN = "error" })
-	expect(t, k, []string{"{}", "{}"}, []string{"failed: ValueError: the result has a value that is not finite (NaN or infinity)", `{"x":1}`})
+	expect(t, k, []string{"{}", "{}"}, []string{"failed: ValueError: the result contains a value that is not finite (NaN or infinity)", `{"x":1}`})
 }
 
 // A batch much larger than what is kept of the shared memory goes through, and the
@@ -280,7 +280,7 @@ func TestBatchIsOver(t *testing.T) {
 	k := start(t, "kept = []\ndef process(batch):\n    kept.append(batch)\n    return {'x': [str(kept[0]['n'])] if len(kept) > 1 else [1]}")
 	expect(t, k, []string{`{"n":1}`}, []string{"x=1"})
 	_, err := call(t, k, `{"n":2}`)
-	if err == nil || !strings.Contains(err.Error(), "this batch is over") {
+	if err == nil || !strings.Contains(err.Error(), "this batch is already finished") {
 		t.Error(err)
 	}
 }

@@ -73,14 +73,14 @@ func TestDefaultsAmongNumbers(t *testing.T) {
 		expect(t, k, []string{`{"x":1.5}`, `{}`, `{"x":2}`}, []string{"y=3.0", "y=1.0", "y=4.0"})
 	}
 	k := start(t, "inputs = {'x': 'numpy'}\ndef process(batch): return {'y': batch['x'].sum(1)}", interpreter(numpy))
-	if _, err := call(t, k, `{"x":[1,2]}`, `{"x":[3]}`); err == nil || !strings.Contains(err.Error(), "not the same number of numbers in every record") {
+	if _, err := call(t, k, `{"x":[1,2]}`, `{"x":[3]}`); err == nil || !strings.Contains(err.Error(), "must hold the same number of numbers in every record") {
 		t.Error(err)
 	}
 }
 
 // An async function that nobody awaits would do nothing.
 func TestAsync(t *testing.T) {
-	const want = " is async, and nobody awaits it"
+	const want = " is async, but gpurun does not await it"
 	if _, err := try(t, "async def setup(ctx): pass\ndef process(batch): return batch"); err == nil || !strings.Contains(err.Error(), "setup"+want) {
 		t.Error(err)
 	}
@@ -121,11 +121,11 @@ def process(batch):
     return {"x": [os.read(read, 1000).decode()]}
 `
 	k := start(t, strings.ReplaceAll(source, "%s", ""))
-	expect(t, k, []string{`{"a":5}`}, []string{`x="'a' cannot be fetched in a process that the kernel has forked: read it before, or name it in inputs = [...]"`})
+	expect(t, k, []string{`{"a":5}`}, []string{`x="'a' cannot be read in a forked process: read it before forking, or list it in inputs = [...]"`})
 	k = start(t, strings.ReplaceAll(source, "%s", "inputs = ['a']"))
 	expect(t, k, []string{`{"a":5}`}, []string{`x="5"`})
 	k = start(t, "import pickle\ndef process(batch): pickle.dumps(list(batch)), pickle.dumps(batch)")
-	if _, err := call(t, k, "{}"); err == nil || !strings.Contains(err.Error(), "a batch cannot be copied, or sent to another process") {
+	if _, err := call(t, k, "{}"); err == nil || !strings.Contains(err.Error(), "a batch cannot be copied or sent to another process") {
 		t.Error(err)
 	}
 }
@@ -141,5 +141,5 @@ func TestDataLoaderMessage(t *testing.T) {
 // Strings of tensorflow, and numpy's S, are bytes.
 func TestBytes(t *testing.T) {
 	k := start(t, "def process(batch): return {'x': [b'a']}")
-	expect(t, k, []string{"{}"}, []string{"failed: column 'x': TypeError: bytes are no JSON value: decode() them"})
+	expect(t, k, []string{"{}"}, []string{"failed: column 'x': TypeError: bytes are not a JSON value: decode() them"})
 }

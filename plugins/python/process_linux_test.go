@@ -62,11 +62,11 @@ func TestInterpreterKilledWhileItStarts(t *testing.T) {
 		_, err := try(t, "def process(batch): return {}", interpreter(path))
 		switch s {
 		case syscall.SIGKILL:
-			if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "was killed by SIGKILL while it started") || !strings.Contains(err.Error(), "out of memory") {
+			if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "was killed by SIGKILL during startup") || !strings.Contains(err.Error(), "out of memory") {
 				t.Errorf("%s: %v", fault.KindOf(err), err)
 			}
 		case syscall.SIGSEGV:
-			if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), "crashed while it started: killed by SIGSEGV") {
+			if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), "crashed during startup: killed by SIGSEGV") {
 				t.Errorf("%s: %v", fault.KindOf(err), err)
 			}
 		}

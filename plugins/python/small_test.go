@@ -57,8 +57,8 @@ func TestLittleMemory(t *testing.T) {
 		}
 	}
 	for record, want := range map[string]string{
-		fmt.Sprintf(`{"n":1,"text":"%s%s%s"}`, text, text, text): "does not fit the memory shared with Python",
-		fmt.Sprintf(`{"n":9,"text":"%s"}`, text):                 "more than the 524288 that can be returned at a time",
+		fmt.Sprintf(`{"n":1,"text":"%s%s%s"}`, text, text, text): "does not fit into the memory shared with Python",
+		fmt.Sprintf(`{"n":9,"text":"%s"}`, text):                 "more than the 524288 that fit into shared memory",
 	} {
 		_, err := plugins.Call(ctx, k, plugins.NewBatch([][]byte{[]byte(record)}))
 		if err == nil || !strings.Contains(err.Error(), want) || fault.KindOf(err) != fault.Batch {

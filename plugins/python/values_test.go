@@ -64,9 +64,9 @@ values = {"bytes": b"a", "set": {1}, "delta": datetime.timedelta(1), "class": Po
 def process(batch): return {"x": [values[k] for k in batch["k"]]}
 `)
 	for name, advice := range map[string]string{
-		"bytes": "bytes are no JSON value: decode() them", "set": "a set is no JSON value: return a sorted list",
-		"delta": "a timedelta is no JSON value: return its total_seconds()", "class": "a Point is no JSON value: return dataclasses.asdict() of it",
-		"complex": "a complex is no JSON value",
+		"bytes": "bytes are not a JSON value: decode() them", "set": "a set is not a JSON value: return a sorted list",
+		"delta": "a timedelta is not a JSON value: return its total_seconds()", "class": "a Point is not a JSON value: return dataclasses.asdict(value)",
+		"complex": "a complex is not a JSON value",
 	} {
 		expect(t, k, []string{`{"k":"` + name + `"}`, `{"k":"good"}`}, []string{"failed: column 'x': TypeError: " + advice, "x=1"})
 	}
