@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskShare is how much of the records must be done before the size of the
-// output can be told: one in so many.
+// diskShare: one in diskShare records must be done before the size of the output can be
+// estimated.
 const diskShare = 100
 
 // warnOfDisk warns the user, once and early, that the output will not fit on the disk:

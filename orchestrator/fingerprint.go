@@ -13,8 +13,8 @@ import (
 	"github.com/gpurun/gpurun/internal/filesum"
 )
 
-// fingerprint is what the output of a job depends on. A job that goes on must
-// have the same, or its output would be of two kinds. Devices, batch sizes and
+// fingerprint is everything a job's output depends on. A resumed job must have the same
+// fingerprint, or its output would mix two kinds of results. Devices, batch sizes and
 // the like may change.
 type fingerprint struct {
 	Input  inputPrint  `json:"input"`
@@ -28,9 +28,9 @@ type inputPrint struct {
 	Path     string    `json:"path"`
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified"`
-	// Changed is when anything of the file changed, its name included: its ctime.
+	// Changed is when anything about the file changed, including its name: its ctime.
 	Changed time.Time `json:"changed,omitzero"`
-	// Content says what is wrong with its bytes; only in comparisons.
+	// Content is how its bytes differ; set only in comparisons.
 	Content string `json:"content,omitempty"`
 	Offset  int64  `json:"offset,omitempty"`
 	Limit   int64  `json:"limit,omitempty"`
@@ -41,10 +41,10 @@ type kernelPrint struct {
 	Mode string `json:"mode,omitempty"`
 	// ID is Config.ExecID, for a retry. The output does not depend on it.
 	ID string `json:"id,omitempty"`
-	// Files are the kernel's own: its program, its scripts.
+	// Files are the kernel's own files: its program and scripts.
 	Files []filePrint `json:"files,omitempty"`
-	// Modules are what it has loaded beside them, as far as the job has come. They are
-	// summed as a whole, whatever their size.
+	// Modules are the other files the kernel has loaded so far in this job. They are
+	// checksummed in full, whatever their size.
 	Modules []filePrint `json:"modules,omitempty"`
 }
 
@@ -54,7 +54,7 @@ type filePrint struct {
 }
 
 type outputPrint struct {
-	Parts     bool     `json:"parts,omitempty"` // a folder of them
+	Parts     bool     `json:"parts,omitempty"` // the output is a folder of parts
 	Errors    string   `json:"errors,omitempty"`
 	Keep      []string `json:"keep,omitempty"`
 	Reprocess bool     `json:"reprocess,omitempty"`
@@ -63,12 +63,12 @@ type outputPrint struct {
 	NaN       string   `json:"nan,omitempty"`
 }
 
-// note takes down what tells one state of the file from another.
+// note records what distinguishes one state of the file from another.
 func (i *inputPrint) note(info os.FileInfo) {
 	i.Size, i.Modified, i.Changed = info.Size(), info.ModTime().UTC(), changeTime(info)
 }
 
-// takeFingerprint reads what the configuration names. files are the kernel's.
+// takeFingerprint reads the files that the configuration names. files are the kernel's.
 func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
 		Input:  inputPrint{Path: c.Input, Offset: c.Offset, Limit: c.Limit},
@@ -112,7 +112,7 @@ type change struct {
 	text string
 }
 
-// changes says in which ways the job was different when it was begun.
+// changes returns how the job differs from the one that was started.
 func (f fingerprint) changes(old fingerprint) []change {
 	var list []change
 	differ := func(what string, before, now any, describe string) {
@@ -133,10 +133,10 @@ func (f fingerprint) changes(old fingerprint) []change {
 	return list
 }
 
-// acceptable are the changes that a user may take upon himself.
+// acceptable lists the changes that a user may accept.
 var acceptable = []string{"kernel", "config"}
 
-// checkChanges refuses to go on with a job that was another.
+// checkChanges refuses to resume a job with changes that were not accepted.
 func checkChanges(list []change, accepted []string) error {
 	var texts, hint []string
 	for _, c := range list {

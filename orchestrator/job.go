@@ -19,14 +19,13 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Run does a job, or goes on with it where an earlier run of the same job was
-// interrupted. It returns when every record is in the output, or when the job
-// must stop; the error then says why, as a *Fault that errors.As finds, and the
-// report how far it came. Records that failed are no error: Report.Failed counts
-// them.
+// Run runs a job, or resumes it if an earlier run of the same job was interrupted. It
+// returns when every record is in the output or when the job must stop. The error then
+// says why, as a *Fault that errors.As finds, and the report says how far the job came.
+// Failed records are not an error: Report.Failed counts them.
 //
-// The end of ctx stops the job at the next batch border of each worker; errors.Is finds
-// ctx.Err() in the error then, and context.Cause(ctx).
+// Cancelling ctx stops the job at each worker's next batch boundary. errors.Is then
+// finds ctx.Err() and context.Cause(ctx) in the error.
 func Run(ctx context.Context, config Config) (Report, error) {
 	report, err := runJob(ctx, config)
 	if errors.Is(err, errOutputDamaged) && ctx.Err() == nil {
@@ -64,7 +63,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if before != nil {
 		begun = true
 		if bytes := before.manifest.Cut.PartBytes; bytes > 0 {
-			config.PartBytes = bytes // the output is cut as it was begun
+			config.PartBytes = bytes // cut the rest of the output as before
 		}
 		if before.state.Complete {
 			return finishEarlier(config, f, before)
@@ -114,56 +113,56 @@ type job struct {
 	output   *chunk.Output
 	queue    *queue
 	segments chan chunk.Segment
-	before   chunk.Counts // what earlier runs have done
+	before   chunk.Counts // done by earlier runs
 	stagger  *stagger     // nil: all kernels open at once
 
 	stopping      atomic.Bool
-	answered      atomic.Bool // some batch was, well or not
-	stallReported atomic.Bool // that none was for long
+	answered      atomic.Bool // a batch has finished, successfully or not
+	stallReported atomic.Bool // that no batch finished for a long time
 	emitting      sync.Mutex
-	finished      bool // that it is finished; guarded by emitting
-	diskChecked   bool // by the committer
-	unread        bool // the committer was left behind in a write, and the output with it
+	finished      bool // Finished was emitted; guarded by emitting
+	diskChecked   bool // used by the committer only
+	unread        bool // the committer was abandoned in a write, and the output with it
 	abort         context.CancelFunc
 	monitor       *gpu.Monitor                 // nil: nothing is monitored
-	samples       samples                      // of the monitor alone
-	frameworks    map[int]wire.FrameworkMemory // by slot, what kernels tell
-	sampled       bool                         // devices were, once; by the monitor
+	samples       samples                      // used by the monitor only
+	frameworks    map[int]wire.FrameworkMemory // by slot, as kernels report
+	sampled       bool                         // devices were sampled once; used by the monitor only
 
 	mu             sync.Mutex
 	tally          chunk.Tally     // of everything committed
-	appended       chunk.Tally     // of that, what stood in the output after the last commit
+	appended       chunk.Tally     // the part of tally that was in the output after the last commit
 	held           []chunk.Segment // finished, but not to be committed yet
 	report         Report
 	slots          []slotState
 	retired        map[string]*fault.Error // devices, by name
-	opened         bool                    // some worker's kernel was once ready
-	computed       *chunk.Chunk            // begins with a record that the kernel has computed
-	searchReported bool                    // that a batch failed as a rootCtx
-	last           *fault.Error            // how the last worker was lost
-	unusable       *fault.Error            // how the last was that was not lost with its device
-	stopped        *fault.Error            // the limit or the breaker that stopped the job
+	opened         bool                    // some worker's kernel has been ready
+	computed       *chunk.Chunk            // starts with a record that the kernel has computed
+	searchReported bool                    // that a whole batch failed
+	last           *fault.Error            // why the last worker was lost
+	unusable       *fault.Error            // why the last worker that did not lose its device was lost
+	stopped        *fault.Error            // the limit or breaker that stopped the job
 
 	stuck stuckList
 
 	sourcing sync.Mutex // guards print.Kernel, which grows as kernels load files
 
-	paceChanged chan struct{} // closed, and made anew, when a slot's pace changes
+	paceChanged chan struct{} // closed and replaced when a slot's pace changes
 }
 
-// slotState is what the job knows of a slot; the slot's own goroutine changes it.
+// slotState is what the job knows about a slot; the slot's own goroutine changes it.
 type slotState struct {
 	worker   *workerProcess
-	live     chunk.Counts   // of the chunk that it is at
+	live     chunk.Counts   // of its current chunk
 	size     int64          // of that chunk
 	since    time.Time      // when it was assigned
 	endAsked bool           // it was asked to end the chunk
-	ending   bool           // it has handed the rest of the chunk back
-	scarce   *workerProcess // the one that was told that the job comes to its end
+	ending   bool           // it has handed back the rest of the chunk
+	scarce   *workerProcess // the worker that was notified that the job is nearing its end
 	first    *wire.FirstBatch
 	retired  bool
 	freed    bool    // it has no slot in the registry
-	pace     float64 // the share of the time in which it may compute
+	pace     float64 // the share of time in which it may compute
 }
 
 func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *job {
@@ -202,7 +201,7 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 func (j *job) run(ctx context.Context) (Report, error) {
 	j.config.Control.attach(j)
 	defer j.config.Control.detach()
-	if !j.config.checkAll { // then it was told already
+	if !j.config.checkAll { // otherwise it was already emitted
 		j.emit(Planned{Plan: j.plan})
 	}
 	for _, note := range j.plan.Notes {
@@ -226,7 +225,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 			err = j.unfinished(ctx)
 		}
 	}
-	if err == nil || fault.KindOf(err) == fault.Storage { // then that may be why
+	if err == nil || fault.KindOf(err) == fault.Storage { // a changed input may be the cause
 		err = cmp.Or(j.checkInput(0, math.MaxInt64), err)
 	}
 	if err == nil {
@@ -242,9 +241,9 @@ func (j *job) run(ctx context.Context) (Report, error) {
 	return j.finish(err), err
 }
 
-// work runs the slots and the committer. The group's context carries only what
-// must stop the rootCtx job: a failed record, worker or device is a value, never
-// an error of a group's goroutine, or it would cancel its healthy siblings.
+// work runs the slots and the committer. The group's context ends only for what must
+// stop the whole job. A failed record, worker or device is a value, never an error of a
+// group's goroutine, or it would cancel its healthy siblings.
 func (j *job) work(ctx context.Context) error {
 	rootCtx, abort := context.WithCancel(context.Background())
 	defer abort()
@@ -297,14 +296,14 @@ func (j *job) work(ctx context.Context) error {
 	if j.earlier != nil && j.earlier.check != nil {
 		group.Go(func() error { return j.awaitOutputCheck(ctx, abortCtx) })
 	}
-	if len(j.plan.Slots) == 0 { // an input without records: nobody else asks for its end
+	if len(j.plan.Slots) == 0 { // an input without records: no slot reads it to its end
 		group.Go(func() error { _, _, err := j.queue.take(abortCtx, "", 0); return err })
 	}
 	balancing := make(chan struct{})
 	go j.balance(balancing)
 	slots.Wait()
 	if j.earlier != nil && j.earlier.check != nil && (j.stopping.Load() || j.queue.unfinished()) {
-		j.earlier.check.cancel() // nobody waits for the end of it
+		j.earlier.check.cancel() // its result is no longer needed
 	}
 	j.releaseHeld(abortCtx, true)
 	close(balancing)
@@ -320,13 +319,13 @@ func (j *job) work(ctx context.Context) error {
 	}
 }
 
-// unfinished is why records are left although no goroutine failed.
+// unfinished returns why records remain although no goroutine failed.
 func (j *job) unfinished(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_, next := j.output.Appended()
 	total, known := j.source.Total()
-	all := known && next == j.config.Offset+total // although nobody may have asked for more
+	all := known && next == j.config.Offset+total // even if no slot has asked for more
 	if j.stopped != nil && (j.queue.unfinished() && !all || j.stopped.Kind == fault.Incompatible) {
 		return j.stopped
 	}
@@ -350,7 +349,7 @@ func (j *job) unfinished(ctx context.Context) error {
 	return fault.New(fault.NoDevice, "no device is left; the last one failed with: %s", j.last.Message).WithDetail(j.last.Detail)
 }
 
-// markRest keeps everything that nobody is left to compute, marked.
+// markRest keeps all records that no device is left to compute, marked as failed.
 func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 	why := fault.New(fault.Device, "not computed: %s", e.Message).WithDetail(e.Detail)
 	return j.queue.rest(ctx, func(t task) error {
@@ -366,7 +365,7 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 	})
 }
 
-// giveUp writes a chunk with every record marked.
+// giveUp writes a chunk with every record marked as failed.
 func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	segment, err := chunk.GiveUp(t.chunk, chunk.PartOptions{
 		Path:        j.partPath(t),
@@ -379,7 +378,7 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	return segment, nil
 }
 
-// finish closes the report, clears up, and tells everybody.
+// finish completes the report, cleans up and emits Finished.
 func (j *job) finish(err error) Report {
 	j.mu.Lock()
 	total, known := j.source.Total()
@@ -405,14 +404,14 @@ func (j *job) finish(err error) Report {
 	}
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
 	if err == nil && j.config.Input == "-" && !isStream(j.config.Output) {
-		// It cannot be gone on with, only be retried: without a journal beside it,
-		// job.json is of a job that is finished.
+		// The job cannot be resumed, only retried: job.json without a journal describes
+		// a finished job.
 		if err := j.folder.save(j.prepared.manifest(report.Started.UTC())); err != nil {
 			j.emit(Notice{Text: "gpurun retry will not find this job: " + err.Error()})
 		}
 	}
 	clean := cleans(j.config, report)
-	if err == nil && (saved || clean || !resumable(j.config)) { // else the same command can still end it
+	if err == nil && (saved || clean || !resumable(j.config)) { // otherwise the same command can still finish it
 		j.folder.finish(clean)
 	}
 	if report.Resume == ResumesNever {
@@ -423,22 +422,22 @@ func (j *job) finish(err error) Report {
 	return report
 }
 
-// emit tells the program that embeds the job, one event at a time.
+// emit passes an event to the embedding program, one at a time.
 func (j *job) emit(event Event) {
 	if j.config.OnEvent == nil {
 		return
 	}
 	j.emitting.Lock()
 	defer j.emitting.Unlock()
-	if j.finished { // Finished is the last
+	if j.finished { // Finished is the last event
 		return
 	}
 	_, j.finished = event.(Finished)
 	j.config.OnEvent(event)
 }
 
-// done is what is done of the rootCtx job, chunks in work included; the caller
-// holds j.mu.
+// done counts the finished records of the whole job, including chunks in progress. The
+// caller must hold j.mu.
 func (j *job) done() chunk.Counts {
 	counts := j.tally.Counts
 	for _, s := range j.held {
@@ -450,7 +449,7 @@ func (j *job) done() chunk.Counts {
 	return counts
 }
 
-// total is the number of records, -1 while it is not known.
+// total returns the number of records, -1 while unknown.
 func (j *job) total() int64 {
 	if total, known := j.source.Total(); known {
 		return total
@@ -458,8 +457,9 @@ func (j *job) total() int64 {
 	return -1
 }
 
-// partPath names a part by its first record, and so that no two attempts, also
-// of an earlier run, write to one file.
+// partPath returns a path for a part that contains its first record's number and is
+// unique, so that no two attempts, including those of earlier runs, write to the same
+// file.
 func (j *job) partPath(t task) string {
 	return j.folder.join(chunk.PartsDir, fmt.Sprintf("%012d-%s", t.chunk.First, randomName()[:8]))
 }

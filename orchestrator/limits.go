@@ -6,15 +6,15 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A job has so many files open at a time: its own, those of a worker that is being
-// started and, for each worker, its two connections and its parts.
+// Open files of a job: its own, including those of a worker being started, and for each
+// worker its two connections and its parts.
 const (
 	ownFiles    = 32
 	workerFiles = 8
 )
 
-// checkOpenFiles refuses a job that would run out of descriptors in the middle, where
-// each failure looks like another.
+// checkOpenFiles refuses a job that would run out of file descriptors halfway, where
+// every failure looks different.
 func checkOpenFiles(workers int) error {
 	var limit unix.Rlimit
 	need := uint64(ownFiles + workerFiles*max(1, workers))

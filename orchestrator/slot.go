@@ -28,7 +28,7 @@ type slotRun struct {
 	stuck          []proc.Stuck    // what its workers left, and nobody can kill
 	prefetched     *task           // what the worker was given behind the task at hand
 	prefetchedRead bool            // it has read that, too
-	yield          func(open bool) // ends the turn that stagger gave
+	staggerDone    func(open bool) // ends the turn that stagger gave
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
@@ -62,7 +62,7 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 				if err != nil {
 					return false, err // and nobody else opens: the job is over
 				}
-				if s.yield(false); retired {
+				if s.staggerDone(false); retired {
 					return true, nil
 				}
 				continue
@@ -165,7 +165,7 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	ctx, cancel := s.job.queue.whileOpen(abortCtx)
 	defer cancel()
-	s.yield = s.job.stagger.begin(ctx)
+	s.staggerDone = s.job.stagger.begin(ctx)
 	if ctx.Err() != nil {
 		return fault.New(fault.Canceled, "nothing left to do")
 	}
@@ -208,7 +208,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 		return e
 	}
 	s.opened = true
-	s.yield(true)
+	s.staggerDone(true)
 	s.probes = 0
 	s.job.ready(s.slot)
 	s.job.emit(WorkerReady{Slot: s.slot.Number, Device: s.slot.Name, Took: time.Since(started)})
