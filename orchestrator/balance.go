@@ -112,14 +112,14 @@ func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 	own, speeds := j.speeds(slot, idle)
 	var tasks []task
 	for _, records := range shares(rest.chunk.Records, inFlight, int64(j.plan.BatchSize), own, speeds) {
-		piece, behind, err := chunk.SplitAt(rest.chunk, records)
+		piece, remainder, err := chunk.SplitAt(rest.chunk, records)
 		if err != nil {
 			return append(tasks, rest), err
 		}
 		given := rest
 		given.chunk, given.notFor = piece, slot.Number+1
 		tasks = append(tasks, given)
-		if rest.chunk = behind; behind.Records == 0 {
+		if rest.chunk = remainder; remainder.Records == 0 {
 			return tasks, nil
 		}
 	}

@@ -15,8 +15,8 @@ func newCheckpoint(after time.Duration, end func()) *checkpoint {
 	return &checkpoint{end: end, due: time.Now().Add(after)}
 }
 
-// begun records that the worker has finished a batch.
-func (c *checkpoint) begun() {
+// batchDone records that the worker has finished a batch.
+func (c *checkpoint) batchDone() {
 	if c.timer == nil {
 		c.timer = time.AfterFunc(time.Until(c.due), c.end)
 	}

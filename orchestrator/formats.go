@@ -150,15 +150,15 @@ func (f *foreign) refuse(what, path string) error {
 // sniffedStream is a stream whose first bytes are inspected as they are read.
 type sniffedStream struct {
 	io.Reader
-	begun bool
+	sniffed bool
 }
 
 func (s *sniffedStream) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
-	if s.begun || n == 0 {
+	if s.sniffed || n == 0 {
 		return n, err
 	}
-	s.begun = true
+	s.sniffed = true
 	if f := sniff(p[:n]); f != nil {
 		return 0, f.refuse("standard input", "")
 	}

@@ -211,7 +211,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		for _, note := range j.earlier.notes {
 			j.emit(Notice{Text: note})
 		}
-		if j.earlier.begun() {
+		if j.earlier.computedAny() {
 			j.emit(Resuming{Done: j.report.Resumed, Job: j.before, Total: j.total()})
 		}
 	}

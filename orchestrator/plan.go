@@ -207,7 +207,7 @@ func (p *prepared) compare() (err error) {
 	if touched {
 		p.earlier.notes = append(p.earlier.notes, touchedNote)
 	}
-	if p.earlier.begun() { // otherwise nothing depends on it
+	if p.earlier.computedAny() { // otherwise nothing depends on it
 		err = checkChanges(now.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
 	}
 	p.print.Kernel.Modules = present(modules)

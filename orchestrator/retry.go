@@ -13,17 +13,17 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// retryDir, in the job folder, is where the failed records are computed again;
-// retryMarker says that the new files are complete and only want their names.
+// retryDir, in the job folder, is where the failed records are computed again.
+// retryMarker means that the new files are complete and only need to be renamed.
 const (
 	retryDir    = "retry"
 	retryMarker = "retry.json"
 )
 
-// Retry computes the failed records of a finished job again and puts the results
-// in their place. Config.Output names the job; Input is not used, Kernel and
-// KernelConfig default to those of the job. The output changes at once, when all
-// is done; interrupted before that, Retry goes on where it was.
+// Retry computes the failed records of a finished job again and puts the results in
+// their place. Config.Output names the job; Input is ignored, and Kernel and
+// KernelConfig default to those of the job. The output is replaced in one step when all
+// results are ready. If Retry is interrupted before that, the next Retry resumes.
 //
 // Records that came in with an _error are not the job's failures and stay.
 func Retry(ctx context.Context, config Config) (Report, error) {
@@ -53,13 +53,13 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 type retry struct {
 	config   Config
 	folder   *folder
-	output   string // where it is now: a copied or moved job is retried in its place
+	output   string // its current path: a copied or moved job is retried in place
 	manifest *manifest
 	report   Report          // of the job
 	parts    *chunk.Manifest // of its output, if that is a folder
 }
 
-// retried is what retryMarker holds: what will be, when the files have their names.
+// retried is the content of retryMarker: the state after the files are renamed.
 type retried struct {
 	Report Report          `json:"report"`
 	Parts  *chunk.Manifest `json:"parts,omitempty"`
@@ -84,8 +84,8 @@ func (r *retry) run(ctx context.Context) (Report, error) {
 	return r.merge(again)
 }
 
-// compute runs the failed records, unless an earlier retry has and was killed
-// before it could put them in their place.
+// compute runs the failed records, unless an earlier retry did and was killed before
+// the merge.
 func (r *retry) compute(ctx context.Context) (Report, error) {
 	config, err := r.again()
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *retry) compute(ctx context.Context) (Report, error) {
 	return report, err
 }
 
-// load reads the finished job, after ending what an earlier retry began.
+// load reads the finished job, after completing what an earlier retry started.
 func (r *retry) load(ctx context.Context) (err error) {
 	if m, err := r.folder.unfinished(); err != nil {
 		return err
@@ -127,13 +127,13 @@ func (r *retry) load(ctx context.Context) (err error) {
 	if r.report, err = readReport(r.folder.join(reportFile)); err != nil {
 		return err
 	}
-	r.report.Output, r.report.Folder = r.config.Output, r.folder.path // seen from here
+	r.report.Output, r.report.Folder = r.config.Output, r.folder.path // as seen from here
 	return r.unchanged(ctx)
 }
 
-// unchanged refuses an output that is not the job's any more: better now than when the
-// failed records are computed. The input is not looked at: failed records are kept in the
-// output.
+// unchanged refuses an output that has changed since the job wrote it: better now than
+// after the failed records are computed. The input does not matter: failed records are
+// kept in the output.
 func (r *retry) unchanged(ctx context.Context) error {
 	if r.manifest.Errors != "" && isStream(r.manifest.Errors) {
 		return fault.New(fault.Usage, "the failed records were not kept: they were written to %s", r.manifest.Errors)
@@ -152,11 +152,11 @@ func (r *retry) unchanged(ctx context.Context) error {
 	return nil
 }
 
-// collect writes the failed records to a file of their own, unless an earlier
-// retry has, and returns how many there are.
+// collect writes the failed records to their own file, unless an earlier retry did, and
+// returns how many there are.
 func (r *retry) collect() (count int64, err error) {
 	if r.report.Failed == 0 {
-		return 0, nil // an empty file of failed records may be gone
+		return 0, nil // an empty file of failed records may have been removed
 	}
 	path := r.folder.join(retryDir, "in.jsonl")
 	failuresPath := r.folder.join(chunk.FailuresFile)
@@ -171,7 +171,7 @@ func (r *retry) collect() (count int64, err error) {
 	if err == nil && made.ModTime().After(before.ModTime()) {
 		copied := r.results()
 		if copied.Failed = path; copied.CheckFailed() == nil {
-			return 1, nil // an earlier retry of these failures is gone on with
+			return 1, nil // resume an earlier retry of these failures
 		}
 	}
 	if err := os.RemoveAll(r.folder.join(retryDir)); err != nil {
@@ -192,7 +192,7 @@ func (r *retry) collect() (count int64, err error) {
 	return count, nil
 }
 
-// results are those of the job.
+// results describes the job's result files.
 func (r *retry) results() chunk.Retried {
 	old := chunk.Retried{
 		Output: r.output, Errors: r.manifest.Errors, Failures: r.folder.join(chunk.FailuresFile), CRC: r.report.OutputCRC32C,
@@ -203,7 +203,7 @@ func (r *retry) results() chunk.Retried {
 	return old
 }
 
-// merge makes the new files and gives them the old ones' names.
+// merge builds the new files and renames them over the old ones.
 func (r *retry) merge(again Report) (Report, error) {
 	dir := r.folder.join(retryDir)
 	old := r.results()
@@ -238,7 +238,7 @@ func (r *retry) merge(again Report) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	// From here on the new files are the job's; a crash only delays their names.
+	// From here on the new files are the job's; a crash only delays the renames.
 	if err := chunk.WriteDurably(r.folder.join(retryMarker), data, chunk.PrivateMode); err != nil {
 		return report, fault.New(fault.Storage, "write %s: %w", retryMarker, err)
 	}
@@ -246,7 +246,7 @@ func (r *retry) merge(again Report) (Report, error) {
 	return report, r.name()
 }
 
-// name gives the new files the old ones' names.
+// name renames the new files over the old ones.
 func (r *retry) name() error {
 	var result retried
 	data, err := os.ReadFile(r.folder.join(retryMarker))
@@ -273,7 +273,8 @@ func (r *retry) name() error {
 	return os.Remove(r.folder.join(retryMarker))
 }
 
-// nameNext gives a new file its name, unless it has it already, or nobody wants it.
+// nameNext renames a new file, unless that has already happened or the file is not
+// needed.
 func nameNext(next, final string, parts *chunk.Manifest) error {
 	info, err := os.Stat(next)
 	switch {

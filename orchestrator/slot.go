@@ -14,8 +14,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// slotRun keeps one slot at work: it has a worker, or gets one, and gives it one
-// chunk after the other.
+// slotRun keeps one slot busy: it starts a worker and gives it one chunk after another.
 type slotRun struct {
 	job            *job
 	slot           Slot
@@ -23,35 +22,35 @@ type slotRun struct {
 	starts         int
 	budget         budget
 	opened         bool
-	probes         int             // how often a lost device was tried again
-	yielded        bool            // it made room on a device that several share
-	stuck          []proc.Stuck    // what its workers left, and nobody can kill
-	prefetched     *task           // what the worker was given behind the task at hand
-	prefetchedRead bool            // it has read that, too
+	probes         int             // how often a lost device was retried
+	yielded        bool            // it made room on a shared device
+	stuck          []proc.Stuck    // processes of its workers that cannot be killed
+	prefetched     *task           // what the worker was given in addition to its current task
+	prefetchedRead bool            // the worker has read that, too
 	staggerDone    func(open bool) // ends the turn that stagger gave
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
 
-// run gives its worker work as long as there is some; it is for the caller to release
-// that then. It returns an error only for what must stop the whole job.
+// run gives its worker tasks until none remain. The caller must then release the
+// worker. It returns an error only for what must stop the whole job.
 func (s *slotRun) run(ctx context.Context) error {
 	for {
 		retired, err := s.runUntilRetired(ctx)
 		if err != nil || !retired {
 			return err
 		}
-		// The device is lost. As long as others go on it may come back.
+		// The device is lost. It may come back while others compute.
 		if !s.awaitProbe(ctx) {
 			return nil
 		}
 	}
 }
 
-// turn works until there is nothing left, or the slot is retired.
+// runUntilRetired works until no tasks remain or the slot is retired.
 func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error) {
 	for {
-		if e := s.job.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker of its device
+		if e := s.job.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker on its device
 			s.drop()
 			s.job.lost(s.slot, e, true, probeAfter(s.probes))
 			return true, nil
@@ -60,7 +59,7 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 			if e := s.open(ctx); e != nil {
 				retired, err := s.handleLoss(ctx, nil, e, true)
 				if err != nil {
-					return false, err // and nobody else opens: the job is over
+					return false, err // and no other kernel is opened: the job ends
 				}
 				if s.staggerDone(false); retired {
 					return true, nil
@@ -78,8 +77,8 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 	}
 }
 
-// nextTask returns the task that the worker is at: the one it was given ahead, or else
-// the next that there is for it. It returns false when there is none left.
+// nextTask returns the worker's next task: the prefetched one, or the next from the
+// queue. It returns false when none remains.
 func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
 	if s.prefetched != nil {
 		t := *s.prefetched
@@ -101,12 +100,12 @@ func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
 			s.assign(t)
 			return t, true, nil
 		}
-		s.job.queue.giveBack(t) // it was paused while it waited for the task
+		s.job.queue.giveBack(t) // the job was paused while waiting for the task
 	}
 }
 
-// assign gives the worker a task. If it cannot be told, it is gone, which whoever
-// follows the task will see.
+// assign sends the worker a task. A send error means that the worker has exited, which
+// runTask notices.
 func (s *slotRun) assign(t task) {
 	key := s.slot.key()
 	_ = s.worker.conn.Send(wire.Message{Assign: &wire.Assign{
@@ -115,7 +114,7 @@ func (s *slotRun) assign(t task) {
 	}})
 }
 
-// giveAhead gives the worker, who has read all of its task, another behind it.
+// prefetch gives the worker, which has read all of its task, another one in advance.
 func (s *slotRun) prefetch(ctx context.Context, t task) {
 	if s.prefetched != nil { // it has read that, too
 		s.prefetchedRead = true
@@ -130,13 +129,13 @@ func (s *slotRun) prefetch(ctx context.Context, t task) {
 	}
 }
 
-// halting reports whether the worker should not go on for now.
+// halting reports whether the worker should not get more work for now.
 func (s *slotRun) halting() bool {
 	return s.job.stopping.Load() || s.job.pausing(s.slot) || s.job.config.Control.paused() != nil
 }
 
-// awaitProbe waits until the device may be tried again; false if the job ends
-// before. It ends at once when no device is left that could do the work.
+// awaitProbe waits until the device may be retried. It returns false if the job ends
+// first, and at once if no other device is left to do the work.
 func (s *slotRun) awaitProbe(ctx context.Context) bool {
 	if s.job.queue.leave(s.slot.key()) == 0 {
 		s.job.queue.close()
@@ -160,8 +159,7 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 	}
 }
 
-// open starts a worker and waits until its kernel is open, or until there is
-// nothing left to do for it.
+// open starts a worker and waits until its kernel is open or no work remains for it.
 func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	ctx, cancel := s.job.queue.whileOpen(abortCtx)
 	defer cancel()
@@ -191,7 +189,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	}
 	s.job.setWorker(s.slot, worker)
 	s.worker = worker
-	if s.probes == 0 && s.job.retiredBy(s.slot) != nil { // while the worker was started
+	if s.probes == 0 && s.job.retiredBy(s.slot) != nil { // while the worker was starting
 		worker.abandon()
 	}
 	s.job.emit(WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: worker.pid})
@@ -215,7 +213,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	return nil
 }
 
-// cpus are those near the slot's devices.
+// cpus returns the CPUs near the slot's devices.
 func (s *slotRun) cpus() []int {
 	if s.job.config.NoAffinity {
 		return nil
@@ -227,13 +225,12 @@ func (s *slotRun) cpus() []int {
 	return cpus
 }
 
-// follow follows the worker's task to its end: the end of the chunk, or of as much of
-// it as is computed before the next checkpoint.
+// runTask follows the worker's task to its end: the end of the chunk, or the next
+// checkpoint if that comes first.
 func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error) {
 	s.job.assigned(s.slot, t)
 	worker, first := s.worker, t.chunk.First
-	// A stop or a pause that came before the chunk was told to the worker before it,
-	// too.
+	// A stop or pause may have been sent to the worker before this chunk: repeat it.
 	switch {
 	case s.job.stopping.Load():
 		s.worker.endJob(s.job.config.DrainTimeout)
@@ -254,7 +251,7 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 			return s.handleLoss(ctx, &t, s.worker.lost(err), false)
 		case message.Progress != nil:
 			s.job.answered.Store(true)
-			checkpoint.begun()
+			checkpoint.batchDone()
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteMemory(s.slot, message.Progress.Memory)
 			s.job.noteFirst(ctx, s.slot, message.Progress.First)
@@ -287,9 +284,9 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 	}
 }
 
-// checkSources takes the files that the worker reports. If they are not those of the job
-// the job stops, and the worker's results are of no use: it is lost by the fault that is
-// returned.
+// checkSources checks the files that the worker reports. If they differ from the job's,
+// the job stops and the worker's results are discarded; the returned fault is why the
+// worker is lost.
 func (s *slotRun) checkSources(list []wire.Source) *fault.Error {
 	e := s.job.noteSources(list)
 	if e == nil || e.Kind != fault.Stopped {
@@ -299,9 +296,9 @@ func (s *slotRun) checkSources(list []wire.Source) *fault.Error {
 	return fault.New(fault.Canceled, "%s", e.Message)
 }
 
-// makeRoom is for a record that did not fit the memory of a device that several
-// workers share: one of them leaves for good, this one, before the record is tried
-// again. It reports whether the device was shared.
+// makeRoom handles a record that did not fit in the memory of a device that several
+// workers share: this worker leaves for good before the record is retried. It reports
+// whether the device was shared.
 func (s *slotRun) makeRoom(ctx context.Context) bool {
 	key := s.slot.key()
 	if !s.job.registry.Shared(key) {
@@ -320,9 +317,9 @@ func (s *slotRun) makeRoom(ctx context.Context) bool {
 	return true
 }
 
-// lose decides what a lost worker means: for its task, its device and the job.
-// told: it said itself what it is lost by. One that vanished may have been killed
-// by a record.
+// handleLoss decides what a lost worker means for its task, its device and the job.
+// reported: the worker itself reported the cause. A worker that vanished may have been
+// killed by a record.
 func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, reported bool) (retired bool, err error) {
 	s.drop()
 	if by := s.job.retiredBy(s.slot); by != nil && e.Kind == fault.Worker { // we killed it
@@ -344,7 +341,7 @@ func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, repor
 		}
 		return false, e
 	}
-	if s.job.stopping.Load() { // nobody is left to try it again, and none is to blame yet
+	if s.job.stopping.Load() { // the task is not retried in this run, and no record is to blame yet
 		if t != nil {
 			s.job.queue.giveBack(*t)
 		}
@@ -352,7 +349,7 @@ func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, repor
 	}
 	retired = action == retire
 	s.job.lost(s.slot, e, retired, probeAfter(s.probes))
-	s.job.releaseHeld(ctx, false) // it will not judge the kernel any more
+	s.job.releaseHeld(ctx, false) // its verdict on the kernel is no longer awaited
 	if t != nil {
 		blameless := e.Kind == fault.Device || reported && e.Kind == fault.Worker
 		if err := s.job.retry(ctx, s.slot, *t, e, blameless); err != nil {
@@ -369,8 +366,8 @@ func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, repor
 	return false, nil
 }
 
-// doubt decides about a worker that was lost by what only reads like a lost device, on a
-// chunk of which it has computed nothing.
+// doubt decides about a worker that was lost by what only looks like a lost device, on
+// a chunk of which it has computed nothing.
 func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
 	key := s.slot.key()
 	d := doubted{
@@ -385,12 +382,12 @@ func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
 		return e
 	case recordsFault:
 		t.blame = true
-		s.budget = budget{} // the device is not to blame for what the chunk has cost
+		s.budget = budget{} // the device is not to blame for the losses that the chunk caused
 	}
 	return fault.New(fault.Worker, "the kernel reports a lost device, but nothing confirms it: %s", e.Message).WithDetail(e.Detail)
 }
 
-// drop makes sure that a worker is gone.
+// drop makes sure that the worker has exited.
 func (s *slotRun) drop() {
 	if s.worker != nil {
 		s.worker.kill()
@@ -406,12 +403,12 @@ func (s *slotRun) drop() {
 	s.prefetched, s.prefetchedRead = nil, false
 }
 
-// release ends the slot's worker, in good order unless the job ends at once.
+// release ends the slot's worker, gracefully unless the job is aborted.
 func (s *slotRun) release(ctx context.Context) {
 	if s.worker == nil {
 		return
 	}
-	if ctx.Err() == nil && s.prefetched == nil { // or it would work through that first
+	if ctx.Err() == nil && s.prefetched == nil { // or it would compute that first
 		s.worker.end()
 	}
 	s.drop()

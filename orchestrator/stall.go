@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// stallAfter is how long the kernel may be at its first batch before the user is told,
-// who sees but zeros: it may load and compile for that long, and a program that keeps its
-// answers back until its input ends would have the whole of --open-timeout.
+// stallAfter is how long the kernel may work on its first batch before the user, who
+// sees only zeros, gets a notice. The kernel may be loading or compiling; but a program
+// that buffers its responses until its input ends would use up all of --open-timeout.
 const stallAfter = 30 * time.Second
 
-// watchFirst tells the user, once in a job, if nothing is answered for long. It returns
-// what ends the watch.
+// watchFirst notifies the user, once per job, if there is no response for a long time.
+// The returned function ends the watch.
 func (s *slotRun) watchFirst() (stop func()) {
 	if s.job.answered.Load() {
 		return func() {}
@@ -27,7 +27,8 @@ func (s *slotRun) watchFirst() (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// lastWords is the last that the worker or its kernel said, or where it would stand.
+// lastWords returns the last line that the worker or its kernel logged, or where to
+// find the log.
 func (w *workerProcess) lastWords() string {
 	words := lastLines(w.log, w.logStart)
 	if words == "" {
