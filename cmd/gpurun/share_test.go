@@ -176,7 +176,7 @@ func TestJobsShareMemory(t *testing.T) {
 	h.holds("first")
 	h.holds("second")
 	h.start("third", patient, "--gpu-memory", "39G", "--wait", "50ms")
-	if exit := h.wait("third"); exit != 4 || !strings.Contains(h.said("third"), "79872 MiB leased to ") || !strings.Contains(h.said("third"), "1536 MiB free, 39936 MiB asked for") {
+	if exit := h.wait("third"); exit != 4 || !strings.Contains(h.said("third"), "79872 MiB leased to ") || !strings.Contains(h.said("third"), "1536 MiB free, 39936 MiB requested") {
 		t.Errorf("the third: exit status %d\n%s", exit, h.said("third"))
 	}
 	h.start("alone", patient, "--wait", "5m")

@@ -182,7 +182,7 @@ func TestUnusable(t *testing.T) {
 		text   string
 		kind   fault.Kind
 	}{
-		"a file": {func(t *testing.T, dir string) { must(t, os.WriteFile(dir, nil, 0o666)) }, "it is no folder", fault.Usage},
+		"a file": {func(t *testing.T, dir string) { must(t, os.WriteFile(dir, nil, 0o666)) }, "it is not a folder", fault.Usage},
 		"open to all": {func(t *testing.T, dir string) {
 			must(t, os.Mkdir(dir, 0o777))
 			must(t, os.Chmod(dir, 0o777))
@@ -214,7 +214,7 @@ func TestLockKept(t *testing.T) {
 	}
 	defer unlock()
 	_, err = f.Acquire(t.Context(), ask(1, nil))
-	want := fmt.Sprintf("process %d keeps the lock of the lease folder %s", os.Getpid(), f.path)
+	want := fmt.Sprintf("process %d does not release the lock of the lease folder %s", os.Getpid(), f.path)
 	if fault.KindOf(err) != fault.NoDevice || errors.As(err, new(*UnusableError)) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -251,7 +251,7 @@ func TestOtherUsers(t *testing.T) {
 	if out := say("acquire"); !strings.Contains(out, "is held by roots") {
 		t.Errorf("another user gets %s", out)
 	}
-	if out := say("deallocate"); !strings.Contains(out, "belongs to root, who alone can give it back") {
+	if out := say("deallocate"); !strings.Contains(out, "belongs to root: only that user can release it") {
 		t.Errorf("another user gives back %s", out)
 	}
 	must(t, os.Chmod(dir, 0o755))

@@ -14,7 +14,7 @@ func TestLeaseByIndexExcludesEveryGPU(t *testing.T) {
 	write("index-3~1.lease", old)(t, f)
 	for _, edit := range []func(*Request){nil, func(r *Request) { r.Memory = gib }} {
 		_, err := f.Acquire(t.Context(), ask(2, edit))
-		if err == nil || !strings.Contains(err.Error(), "GPU 0 may be the one that is held by old") {
+		if err == nil || !strings.Contains(err.Error(), "GPU 0 may be held by old") {
 			t.Errorf("got %v", err)
 		}
 	}
