@@ -40,13 +40,13 @@ func rotten(t *testing.T, partBytes int64) (*job, OutputOptions, State) {
 func TestDamagedOutputIsFound(t *testing.T) {
 	for _, partBytes := range []int64{0, 1} {
 		_, options, state := rotten(t, partBytes)
-		for stream, files := range state.files(options) {
+		for kind, files := range state.files(options) {
 			at, segment := int64(0), 0
 			for _, file := range files {
 				data, err := os.ReadFile(file.path)
 				must(t, err)
 				for i := range data {
-					for at >= state.Output[segment].Files[stream].Bytes {
+					for at >= state.Output[segment].Files[kind].Bytes {
 						at, segment = 0, segment+1
 					}
 					at++

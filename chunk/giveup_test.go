@@ -43,10 +43,10 @@ func TestGiveUp(t *testing.T) {
 					Start: Place{0, 1}, Next: Place{int64(len(data)), 8}, Part: "p", Files: sums(all, "p"),
 					Tally: Tally{Counts: Counts{Records: 6, Failed: 6}, Kinds: map[string]KindStats{
 						"crash":    {Count: 4, Example: "gone", Detail: "trace", Line: 1},
-						"upstream": {Count: 2, Example: "the record came in with an _error", Line: 3},
+						"upstream": {Count: 2, Example: "the record already has an _error in the input", Line: 3},
 					}, Causes: map[string]KindStats{
 						"crash: gone": {Count: 4, Example: "gone", Line: 1},
-						"upstream: the record came in with an _error": {Count: 2, Example: "the record came in with an _error", Line: 3},
+						"upstream: the record already has an _error in the input": {Count: 2, Example: "the record already has an _error in the input", Line: 3},
 					}},
 				}
 				if !apart {

@@ -23,7 +23,7 @@ func story() []Entry {
 	segment := func(first, records int64, part string) Entry {
 		return Entry{Segment: &Segment{
 			First: first, Start: Place{first * 10, first + 1}, Next: Place{(first + records) * 10, first + records + 1},
-			Part: part, Files: [streams]FileSum{{records * 7, uint32(first)}, {}, {records, 0xffffffff}},
+			Part: part, Files: [partFiles]FileSum{{records * 7, uint32(first)}, {}, {records, 0xffffffff}},
 			Tally: Tally{Counts: Counts{Records: records, Succeeded: records - 1, Failed: 1}, Kinds: map[string]KindStats{
 				"record": {Count: 1, Example: "bad \n\"<é", Detail: "a\n\tb", Line: first + 1},
 			}},
@@ -31,7 +31,7 @@ func story() []Entry {
 	}
 	durable := func(next, segments int64) *Durable {
 		return &Durable{
-			Next: next, Place: Place{next * 10, next + 1}, Sizes: [streams]int64{next * 7, 0, next},
+			Next: next, Place: Place{next * 10, next + 1}, Sizes: [partFiles]int64{next * 7, 0, next},
 			Tally: Tally{Counts: Counts{Records: next, Succeeded: next - segments, Failed: segments}},
 		}
 	}

@@ -44,7 +44,7 @@ func must(t testing.TB, err error) {
 }
 
 // sums are what the files of a part must hold.
-func sums(files map[string]string, part string) (all [streams]FileSum) {
+func sums(files map[string]string, part string) (all [partFiles]FileSum) {
 	for i, suffix := range suffixes {
 		data := []byte(files[part+suffix])
 		all[i] = FileSum{Bytes: int64(len(data)), CRC: crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))}
@@ -57,7 +57,7 @@ func TestPart(t *testing.T) {
 		marked   = `{"a":1,"_error":{"kind":"record","message":"bad","step":"embed","line":9}}` + "\n"
 		passed   = `{"_error":1}` + "\n"
 		failures = `{"at":%16d,"size":%d,"record":5,"line":9,"file":"in.jsonl","offset":70,"length":7,"crc32c":"cff7d56a","kind":"record","message":"bad","step":"embed","detail":"trace","device":"GPU 0"}` + "\n" +
-			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"crc32c":"12630585","kind":"upstream","message":"the record came in with an _error","step":"embed","device":"GPU 0"}` + "\n"
+			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"crc32c":"12630585","kind":"upstream","message":"the record already has an _error in the input","step":"embed","device":"GPU 0"}` + "\n"
 	)
 	inPlace := fmt.Sprintf(failures, 4, len(marked), 4+len(marked), len(passed))
 	apart := fmt.Sprintf(failures, 4, 0, 4, 0)
@@ -87,10 +87,10 @@ func TestPart(t *testing.T) {
 				Lines: c.lines, Inner: true,
 				Tally: Tally{Counts: Counts{Records: 4, Succeeded: 1, Failed: 2, Dropped: 1}, Kinds: map[string]KindStats{
 					"record":   {Count: 1, Example: "bad", Detail: "trace", Line: 9},
-					"upstream": {Count: 1, Example: "the record came in with an _error", Line: 10},
+					"upstream": {Count: 1, Example: "the record already has an _error in the input", Line: 10},
 				}, Causes: map[string]KindStats{
 					"record: bad": {Count: 1, Example: "bad", Line: 9},
-					"upstream: the record came in with an _error": {Count: 1, Example: "the record came in with an _error", Line: 10},
+					"upstream: the record already has an _error in the input": {Count: 1, Example: "the record already has an _error in the input", Line: 10},
 				}},
 			}
 			if diff := cmp.Diff(want, segment); diff != "" {

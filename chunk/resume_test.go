@@ -156,7 +156,7 @@ func checkCounts(t testing.TB, tr *trial) {
 // TestResumeRefuses: an output that is shorter than what was durable is not the
 // one that was written.
 func TestResumeRefuses(t *testing.T) {
-	for _, stream := range []int{results, failedRecords, failures} {
+	for _, kind := range []int{results, failedRecords, failures} {
 		j := newJob(t)
 		options := OutputOptions{Path: j.out, Errors: j.err, WorkDir: j.work(), Journal: j.journal(t)}
 		o, err := CreateOutput(options)
@@ -168,7 +168,7 @@ func TestResumeRefuses(t *testing.T) {
 		state, err := Replay(entries)
 		must(t, err)
 		_, temporary := options.paths()
-		must(t, os.Truncate(temporary[stream], state.Durable.Sizes[stream]-1))
+		must(t, os.Truncate(temporary[kind], state.Durable.Sizes[kind]-1))
 		_, err = ResumeOutput(options, state)
 		wantKind(t, err, fault.Conflict)
 	}
@@ -424,7 +424,7 @@ func finished(t *testing.T, named int, apart bool, prepare func(j *job)) (*job, 
 // that may be done twice.
 func TestCompleteOutput(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		for named := range streams + 1 {
+		for named := range partFiles + 1 {
 			j, options, state := finished(t, named, apart, nil)
 			for range 2 {
 				must(t, CompleteOutput(options, state))
@@ -482,10 +482,10 @@ func TestCompleteOutputRefuses(t *testing.T) {
 		"aside cut":     {0, func(j *job, size int64) error { return os.Truncate(aside(j), size-1) }},
 		"aside longer":  {2, func(j *job, size int64) error { return os.Truncate(aside(j), size+1) }},
 		"aside gone":    {1, func(j *job, _ int64) error { return os.Remove(aside(j)) }},
-		"named cut":     {streams, func(j *job, size int64) error { return os.Truncate(j.out, size-1) }},
-		"named gone":    {streams, func(j *job, _ int64) error { return os.Remove(j.out) }},
-		"failures gone": {streams, func(j *job, _ int64) error { return os.Remove(filepath.Join(j.work(), FailuresFile)) }},
-		"errors gone":   {streams, func(j *job, _ int64) error { return os.Remove(j.err) }},
+		"named cut":     {partFiles, func(j *job, size int64) error { return os.Truncate(j.out, size-1) }},
+		"named gone":    {partFiles, func(j *job, _ int64) error { return os.Remove(j.out) }},
+		"failures gone": {partFiles, func(j *job, _ int64) error { return os.Remove(filepath.Join(j.work(), FailuresFile)) }},
+		"errors gone":   {partFiles, func(j *job, _ int64) error { return os.Remove(j.err) }},
 		"another of size": {1, func(j *job, size int64) error {
 			return errors.Join(os.WriteFile(j.out, make([]byte, size), 0o600), os.Truncate(aside(j), 0))
 		}},

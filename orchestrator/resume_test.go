@@ -131,12 +131,12 @@ func TestOtherJobIsRefused(t *testing.T) {
 		}, []string{"the input was", `"size":`, "--fresh"}},
 		{"input edited in place", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
-		}, []string{"the input was", "other bytes between bytes 0 and"}},
+		}, []string{"the input was", "different bytes between offsets 0 and"}},
 		{"input edited in place, with its old time", func(d jobDir, c *orchestrator.Config) {
 			info, _ := os.Stat(c.Input)
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
 			_ = os.Chtimes(c.Input, info.ModTime(), info.ModTime())
-		}, []string{"the input was", "other bytes"}},
+		}, []string{"the input was", "different bytes"}},
 		{"input edited in place and longer", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return append(b, "{}\n"...) })
 		}, []string{"the input was", `"size":`}},
@@ -230,7 +230,7 @@ func TestTouchedByteCutInput(t *testing.T) {
 		"touched": {touchInput, ""},
 		"edited": {func(c orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
-		}, "other bytes between bytes 0 and"},
+		}, "different bytes between offsets 0 and"},
 		"touched, without sums": {func(c orchestrator.Config) {
 			touchInput(c)
 			_ = os.Remove(jobFolder(c) + "/input.sums")

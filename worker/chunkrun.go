@@ -41,7 +41,7 @@ func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, erro
 		r.cancel()
 		return nil, err
 	}
-	r.out = w.startWriting(assign, r.reader.give)
+	r.out = w.startWriting(assign, r.reader.recycle)
 	return r, nil
 }
 

@@ -251,7 +251,8 @@ func (c *computing) abandon() {
 	c.current.interrupted, c.current.ended = true, true
 }
 
-// watch tells when the oldest batch has had its time. One timer does for all.
+// watch returns a channel that fires when the oldest batch reaches its limit. It reuses one
+// timer.
 func (c *computing) watch(left time.Duration) <-chan time.Time {
 	if c.watcher == nil {
 		c.watcher = time.NewTimer(left)

@@ -13,10 +13,10 @@ func TestPacer(t *testing.T) {
 		t.Error("not at full speed from the beginning")
 	}
 	for _, test := range []struct {
-		pace   wire.Pace
-		slowed bool
-		rest   time.Duration
-		give   bool
+		pace    wire.Pace
+		slowed  bool
+		rest    time.Duration
+		recycle bool
 	}{
 		{wire.Pace{Share: 1}, false, 0, false},
 		{wire.Pace{Share: 0.8}, true, 250 * time.Millisecond, false},
@@ -25,7 +25,7 @@ func TestPacer(t *testing.T) {
 		{wire.Pace{Share: 0}, true, 0, true},
 	} {
 		p.set(test.pace)
-		if p.slowed() != test.slowed || p.rest(time.Second).Round(time.Microsecond) != test.rest || p.mustHandBack() != test.give {
+		if p.slowed() != test.slowed || p.rest(time.Second).Round(time.Microsecond) != test.rest || p.mustHandBack() != test.recycle {
 			t.Errorf("%+v: slowed %v, rest %s, give %v", test.pace, p.slowed(), p.rest(time.Second), p.mustHandBack())
 		}
 		select {

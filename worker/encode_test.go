@@ -14,11 +14,11 @@ import (
 // once is a kernel that gives one record one verdict.
 type once struct {
 	plugins.Base
-	give func(*plugins.Results)
+	recycle func(*plugins.Results)
 }
 
 func (o once) Process(_ context.Context, _ plugins.Batch, results *plugins.Results) error {
-	o.give(results)
+	o.recycle(results)
 	return nil
 }
 
@@ -33,7 +33,7 @@ func TestEncode(t *testing.T) {
 	tests := []struct {
 		name, record string
 		keep         []string
-		give         func(*plugins.Results)
+		recycle      func(*plugins.Results)
 		want         string // "!text" for a refusal with that text
 	}{
 		{"unchanged", `{"a": 1}`, nil, same, `{"a": 1}`},
@@ -56,7 +56,7 @@ func TestEncode(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			results, err := plugins.Call(context.Background(), once{give: test.give}, plugins.NewBatch([][]byte{[]byte(test.record)}))
+			results, err := plugins.Call(context.Background(), once{recycle: test.recycle}, plugins.NewBatch([][]byte{[]byte(test.record)}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,12 +77,12 @@ func TestEncode(t *testing.T) {
 // Numbers that JSON does not have are counted, or fail their record.
 func TestEncodeNonFinite(t *testing.T) {
 	nan := float32(math.NaN())
-	give := func(r *plugins.Results) {
+	recycle := func(r *plugins.Results) {
 		r.Column(plugins.Float32s("x", 2, []float32{1, nan, float32(math.Inf(-1)), nan, 5, 6}))
 		r.Column(plugins.Float64s("y", 0, []float64{math.Inf(1), 2, 3}))
 	}
 	record := []byte(`{}`)
-	results, err := plugins.Call(context.Background(), once{give: give}, plugins.NewBatch([][]byte{record, record, record}))
+	results, err := plugins.Call(context.Background(), once{recycle: recycle}, plugins.NewBatch([][]byte{record, record, record}))
 	if err != nil {
 		t.Fatal(err)
 	}

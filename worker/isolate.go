@@ -18,7 +18,7 @@ import (
 // If the kernel process died with the batch, isolate first restarts it and tries the whole
 // batch once more, because the crash may have been a coincidence. A batch that the kernel
 // rejected is not retried whole, since the kernel would reject it again. Neither is one
-// that hung: its pieces give the same answer sooner.
+// that hung: its pieces settle the question sooner.
 //
 // A single record is blamed for a crash only if the process ended itself or nothing else
 // explains it (confirm.go). A process that ran out of host memory may have leaked it, so a

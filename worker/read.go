@@ -110,8 +110,8 @@ func (b *batchReader) take() *chunk.Batch {
 	return batch
 }
 
-// give takes a batch's memory back.
-func (b *batchReader) give(batch *chunk.Batch) {
+// recycle releases a batch's memory for reuse.
+func (b *batchReader) recycle(batch *chunk.Batch) {
 	b.taken.remove(batch)
 	batch.Release()
 	select {

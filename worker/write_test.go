@@ -105,7 +105,7 @@ func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolate
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := w.startWriting(assigned, reader.give)
+	out := w.startWriting(assigned, reader.recycle)
 	out.verbatim = out.verbatim && verbatim
 	for batch := range reader.batches {
 		if batch.err != nil {
