@@ -146,6 +146,8 @@ type job struct {
 
 	stuck stuckList
 
+	warnings warnings
+
 	sourcing sync.Mutex // guards print.Kernel, which grows as kernels load files
 
 	paceChanged chan struct{} // closed, and made anew, when a slot's pace changes

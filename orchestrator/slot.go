@@ -277,6 +277,7 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 			if e := s.checkSources(message.Done.Sources); e != nil {
 				return s.lose(now, &t, e, true)
 			}
+			s.job.warn(s.slot, message.Done.Warnings)
 			checkpoint.stop() // or it would end the next chunk
 			s.job.noteFirst(now, s.slot, message.Done.First)
 			again := message.Done.Elsewhere != nil && s.makeRoom(now)
