@@ -145,6 +145,8 @@ type job struct {
 
 	stuck stuckList
 
+	warnings warnings
+
 	sourcing sync.Mutex // guards print.Kernel, which grows as kernels load files
 
 	paceChanged chan struct{} // closed and replaced when a slot's pace changes

@@ -159,7 +159,7 @@ func TestOtherJobIsRefused(t *testing.T) {
 			before := tree(jobFolder(c))
 			test.change(d, &c)
 			_, err := run(t, c)
-			wantFault(t, err, fault.Conflict, append(test.texts, "another job")...)
+			wantFault(t, err, fault.Conflict, append(test.texts, "the job has changed since it began")...)
 			if exists(c.Output) {
 				t.Error("there is an output")
 			}

@@ -274,6 +274,7 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 			if e := s.checkSources(message.Done.Sources); e != nil {
 				return s.handleLoss(ctx, &t, e, true)
 			}
+			s.job.warn(s.slot, message.Done.Warnings)
 			checkpoint.stop() // or it would end the next chunk
 			s.job.noteFirst(ctx, s.slot, message.Done.First)
 			again := message.Done.Elsewhere != nil && s.makeRoom(ctx)

@@ -32,6 +32,7 @@ type client struct {
 	consumed uint64          // the last batch whose reply is copied
 	memory   FrameworkMemory // as the kernel said last
 	sources  []Source
+	warnings []string
 
 	arena  *arena // nil where there is none
 	shared bool   // the kernel process has mapped it
@@ -274,6 +275,7 @@ func (c *client) streamError(err error) error {
 
 func (c *client) fill(results *Results, reply *kernelpb.ProcessReply) error {
 	c.noteSources(reply.GetSources())
+	c.noteWarnings(reply.GetWarnings())
 	if err := c.unpackComputing(reply.GetFailure(), fault.Batch); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ type replies struct {
 	arena    *arena
 	reporter MemoryReporter // nil: the kernel does not know its memory
 	sources  *sourceFeed
+	warnings *warningFeed
 
 	mu   sync.Mutex
 	held []heldReply // sent, and not known to be copied
@@ -55,7 +56,7 @@ func (o *replies) send(stream kernelpb.Kernel_ProcessServer, batch *started) err
 	if batch.reply.GetFailure() == nil {
 		batch.reply.Memory = o.memory()
 	}
-	batch.reply.Sources = o.sources.next()
+	batch.reply.Sources, batch.reply.Warnings = o.sources.next(), o.warnings.next()
 	if len(batch.carrier.held) > 0 {
 		o.mu.Lock()
 		o.held = append(o.held, heldReply{batch.sequence, batch.carrier})

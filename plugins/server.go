@@ -84,7 +84,7 @@ func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	open := make(chan *started, size) // in order of arrival
 	room := make(chan struct{}, size)
 	sent := make(chan error, 1)
-	out := &replies{arena: s.arena, reporter: reporterOf(s.kernel), sources: s.sources}
+	out := &replies{arena: s.arena, reporter: reporterOf(s.kernel), sources: s.sources, warnings: newWarningFeed(s.kernel)}
 	go func() { sent <- out.sendInOrder(stream, open, room) }()
 
 	err := s.receive(stream, inputs, open, room, out)

@@ -12,6 +12,7 @@ type sources struct {
 	programs filesum.Cache
 	known    map[wire.Source]bool
 	pending  []wire.Source
+	warned   map[string]bool
 }
 
 func (s *sources) note(source wire.Source) {
@@ -49,5 +50,22 @@ func (h *kernelHost) takeSources() []wire.Source {
 	h.sources.notePrograms(h.named.Reread)
 	list := h.sources.pending
 	h.sources.pending = nil
+	return list
+}
+
+// takeWarnings returns the kernel's warnings that the orchestrator does not have yet.
+func (h *kernelHost) takeWarnings() (list []string) {
+	if h.process == nil {
+		return nil
+	}
+	for _, text := range h.process.Warnings() {
+		if !h.sources.warned[text] {
+			if h.sources.warned == nil {
+				h.sources.warned = make(map[string]bool)
+			}
+			h.sources.warned[text] = true
+			list = append(list, text)
+		}
+	}
 	return list
 }

@@ -207,7 +207,7 @@ func (w *Worker) serve(ctx context.Context) {
 			w.fail(err)
 			return
 		}
-		done.Sources = w.host.takeSources()
+		done.Sources, done.Warnings = w.host.takeSources(), w.host.takeWarnings()
 		crash.Point("worker-part-closed")
 		w.send(wire.Message{Done: &done})
 	}

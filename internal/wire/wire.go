@@ -314,6 +314,8 @@ type Done struct {
 	// Sources are what was loaded of the user's files since the last message with some:
 	// the segment must not be used if one of them has changed.
 	Sources []Source `json:"sources,omitempty"`
+	// Warnings are what the kernel has to report since the last Done.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Stats is what a chunk cost.

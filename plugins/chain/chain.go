@@ -135,6 +135,17 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	return nil
 }
 
+// Warnings are those of all steps.
+func (k *kernel) Warnings() []string {
+	var all []string
+	for _, one := range k.steps {
+		for _, text := range one.process.Warnings() {
+			all = append(all, one.Name+": "+text)
+		}
+	}
+	return all
+}
+
 // Sources are those of all steps.
 func (k *kernel) Sources() []plugins.Source {
 	var all []plugins.Source

@@ -50,6 +50,7 @@ type kernel struct {
 	threads  int
 	onGPU    bool
 	running  *program // mode stream; nil before the first batch and after a failure
+	warnings warnings
 }
 
 // Describe finds a missing program at plan time already.

@@ -26,7 +26,7 @@ func (k *kernel) stream(batch plugins.Batch) ([][]byte, error) {
 		return nil, err
 	}
 	if lost.before {
-		logf("a line came after the answers to a batch and answers nothing%s; the program is started again; %s", quoted(lost.line), advice)
+		k.warnings.warnf("a line came after the answers to a batch and answers nothing%s; the program is started again; %s", quoted(lost.line), advice)
 		if lines, err = k.ask(batch); !errors.As(err, &lost) {
 			return lines, err
 		}
@@ -93,7 +93,7 @@ func (k *kernel) askAgain(batch plugins.Batch, lost *outOfStep) ([][]byte, error
 		return nil, err
 	}
 	line, at := lost.find(lines)
-	logf("the program was out of step: line %d of %s answers no record%s; the batch was computed again by a new process; %s",
+	k.warnings.warnf("the program was out of step: line %d of %s answers no record%s; the batch was computed again by a new process; %s",
 		at+1, count(batch.Len(), "record"), quoted(line), advice)
 	return lines, nil
 }

@@ -959,7 +959,7 @@ func (x *ProcessRequest) GetSpans() []uint32 {
 type ProcessReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Set when the batch failed as a whole; only sources is set beside it.
+	// Set when the batch failed as a whole; only sources and warnings are set beside it.
 	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	// One byte a record: plugins.Verdict.
 	Verdicts []byte `protobuf:"bytes,3,opt,name=verdicts,proto3" json:"verdicts,omitempty"`
@@ -981,7 +981,9 @@ type ProcessReply struct {
 	Nulls uint32 `protobuf:"varint,10,opt,name=nulls,proto3" json:"nulls,omitempty"`
 	// Files that were loaded since the last reply, before this batch was complete; set
 	// with a failure, too.
-	Sources       []*Source `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty"`
+	Sources []*Source `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty"`
+	// Warnings since the last reply, for the user; set with a failure, too.
+	Warnings      []string `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1089,6 +1091,13 @@ func (x *ProcessReply) GetNulls() uint32 {
 func (x *ProcessReply) GetSources() []*Source {
 	if x != nil {
 		return x.Sources
+	}
+	return nil
+}
+
+func (x *ProcessReply) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -1347,7 +1356,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x1a\n" +
 	"\bconsumed\x18\x03 \x01(\x04R\bconsumed\x12\x14\n" +
-	"\x05spans\x18\x04 \x03(\rR\x05spans\"\xbc\x03\n" +
+	"\x05spans\x18\x04 \x03(\rR\x05spans\"\xd8\x03\n" +
 	"\fProcessReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12\x1a\n" +
@@ -1361,7 +1370,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\rmessage_steps\x18\t \x03(\tR\fmessageSteps\x12\x14\n" +
 	"\x05nulls\x18\n" +
 	" \x01(\rR\x05nulls\x122\n" +
-	"\asources\x18\v \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\"\xca\x02\n" +
+	"\asources\x18\v \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\x12\x1a\n" +
+	"\bwarnings\x18\f \x03(\tR\bwarnings\"\xca\x02\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05width\x18\x02 \x01(\rR\x05width\x12\x1c\n" +
