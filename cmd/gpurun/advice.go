@@ -2,8 +2,8 @@ package main
 
 import "strings"
 
-// The checks of kernels give their advice to who writes a test in Go. On the command
-// line there are flags instead of options, and for a Python file no API of Go.
+// kerneltest addresses its advice to authors of Go tests. The command line has flags
+// instead of options, and Python kernels do not use the Go API.
 
 var userWords = []string{
 	"set Options.Tolerance", "give --tolerance",

@@ -140,7 +140,7 @@ func TestJobsTakeTurns(t *testing.T) {
 		t.Errorf("both hold %v", first)
 	}
 	h.start("third", patient, "--wait", "5m")
-	await(t, "the third to wait", func() bool { return strings.Contains(h.said("third"), "waiting for GPUs, 5m0s at the most") })
+	await(t, "the third to wait", func() bool { return strings.Contains(h.said("third"), "waiting up to 5m0s for GPUs") })
 	for _, name := range []string{"first", "second"} {
 		if !strings.Contains(h.said("third"), "is held by "+name+" (process ") {
 			t.Errorf("it does not say that it waits for %s: %s", name, h.said("third"))
@@ -207,7 +207,7 @@ func TestSteerJob(t *testing.T) {
 	if text := h.gpurun("status"); !strings.Contains(text, job.Job.ID+" nightly") || !strings.Contains(text, "CPU 0, CPU 1") || !strings.Contains(text, "/2,000") {
 		t.Errorf("status: %s", text)
 	}
-	if text := h.gpurun("pause", "nightly"); !strings.Contains(text, "pauses at the next batch border") {
+	if text := h.gpurun("pause", "nightly"); !strings.Contains(text, "pauses after the current batch of each worker") {
 		t.Errorf("pause: %s", text)
 	}
 	var paused server.JobStatus
@@ -224,12 +224,12 @@ func TestSteerJob(t *testing.T) {
 	if text := h.gpurun("cancel", "nightly.jsonl", "--json"); !strings.Contains(text, `"id": "`+job.Job.ID+`"`) {
 		t.Errorf("cancel: %s", text)
 	}
-	if exit := h.wait("nightly"); exit != 143 || !strings.Contains(h.said("nightly"), "paused: ") || !strings.Contains(h.said("nightly"), "the same command resumes") {
+	if exit := h.wait("nightly"); exit != 143 || !strings.Contains(h.said("nightly"), "paused: ") || !strings.Contains(h.said("nightly"), "run the same command to resume") {
 		t.Errorf("exit status %d\n%s", exit, h.said("nightly"))
 	}
 	for _, verb := range []string{"pause", "resume", "cancel"} {
 		out, err := h.command(verb, "nightly").CombinedOutput()
-		if err == nil || !strings.Contains(string(out), `no job "nightly" is running: none is at all`) {
+		if err == nil || !strings.Contains(string(out), `no job "nightly" is running: there are no running jobs`) {
 			t.Errorf("%s: %v %s", verb, err, out)
 		}
 	}
@@ -243,7 +243,7 @@ func TestStoppedJobIsShown(t *testing.T) {
 	h.start("frozen", slowKernel, "--gpus", "cpu:1")
 	await(t, "it to run", func() bool { return h.phase("frozen") == orchestrator.PhaseRunning })
 	freeze(t, h.runs["frozen"])
-	if text := h.gpurun("status"); !strings.Contains(text, "does not answer: it may be stopped") {
+	if text := h.gpurun("status"); !strings.Contains(text, "does not respond: it may be stopped") {
 		t.Errorf("status: %s", text)
 	}
 }

@@ -134,7 +134,7 @@ func TestSignals(t *testing.T) {
 			if got := cmd.ProcessState.ExitCode(); got != want {
 				t.Errorf("exit status %d, want %d\n%s", got, want, stderr)
 			}
-			for _, text := range []string{"stopping", "pending", "the same command resumes"} {
+			for _, text := range []string{"stopping", "pending", "run the same command to resume"} {
 				if !strings.Contains(stderr.String(), text) {
 					t.Errorf("stderr lacks %q:\n%s", text, stderr)
 				}

@@ -125,11 +125,11 @@ func TestHeatNotices(t *testing.T) {
 		return orchestrator.DeviceEvent{Kind: kind, Device: "GPU 1", From: gpu.Critical, Pace: pace, Problem: "the NVIDIA driver does not answer"}
 	}
 	for want, e := range map[string]orchestrator.DeviceEvent{
-		"GPU 1 is slowed to 50 % at 84°C":                                                                    event(gpu.Throttle, 0.5),
-		"GPU 1 is slowed to 50 % at 84°C, with 88 % of its memory used by others":                            byMemory,
-		"GPU 1 pauses at 84°C":                                                                               event(gpu.BecameCritical, 0),
-		"GPU 1 is too hot at 84°C: it gives its work back":                                                   event(gpu.Overheat, 0),
-		"GPU 1 goes on at 84°C":                                                                              event(gpu.Resume, 1),
+		"GPU 1 slowed to 50 % at 84°C":                                                                       event(gpu.Throttle, 0.5),
+		"GPU 1 slowed to 50 % at 84°C, with 88 % of its memory used by others":                               byMemory,
+		"GPU 1 paused at 84°C":                                                                               event(gpu.BecameCritical, 0),
+		"GPU 1 is too hot at 84°C: returning its work to the queue":                                          event(gpu.Overheat, 0),
+		"GPU 1 resumed at 84°C":                                                                              event(gpu.Resume, 1),
 		"GPU 1 is not monitored: the NVIDIA driver does not answer":                                          hung(gpu.Unseen, 1),
 		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays paused":                         hung(gpu.Unseen, 0),
 		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays at 50 % of its speed":           hung(gpu.Unseen, 0.5),

@@ -48,8 +48,8 @@ func TestQuietShowsOnlyTrouble(t *testing.T) {
 	d.Close()
 	want := `GPU 1: line one line two; trying the device again in 30s
   | red
-records 5 to 9 are kept, marked as failed: line one line two
-stopping: waiting up to 20s for the batches in flight (a second signal ends at once)
+records 5 to 9 are marked as failed: line one line two
+stopping: waiting up to 20s for batches in flight (the second SIGINT or SIGTERM stops immediately)
 a log line
 `
 	if got := shown(); got != want {
@@ -72,8 +72,8 @@ func TestFilesGetLines(t *testing.T) {
 two lines
 GPU 1: line one line two; trying the device again in 30s
   | red
-records 5 to 9 are kept, marked as failed: line one line two
-stopping: waiting up to 20s for the batches in flight (a second signal ends at once)
+records 5 to 9 are marked as failed: line one line two
+stopping: waiting up to 20s for batches in flight (the second SIGINT or SIGTERM stops immediately)
 `
 	if got := shown(); got != want {
 		t.Errorf("shown: %q, want %q", got, want)
