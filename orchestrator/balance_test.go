@@ -11,15 +11,15 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// TestEndSlowest: the one that would be the last is asked, and nobody else until it has
-// answered; one that has handed its rest back already has nothing to give, and keeps
-// nobody else from being asked.
+// TestEndSlowest: only the slot that would finish last is asked, and no other until it
+// has responded. A slot that has already handed back its rest has nothing to give, and
+// does not prevent others from being asked.
 func TestEndSlowest(t *testing.T) {
 	slow, slower := chunk.Counts{Records: 500}, chunk.Counts{Records: 100}
 	for _, test := range []struct {
 		name  string
 		slots []slotState // of 1,000 records in the last second
-		asked int         // -1: nobody
+		asked int         // -1: none
 	}{
 		{"the slowest", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower}}, 1},
 		{"one at a time", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, endAsked: true}}, -1},
@@ -76,7 +76,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesAddUp: nobody gets nothing, and together they get no more than there is.
+// TestSharesAddUp: no share is empty, and together they do not exceed the total.
 func TestSharesAddUp(t *testing.T) {
 	for range 10_000 {
 		left, batch := 1+rand.Int64N(5000), 1+rand.Int64N(200)

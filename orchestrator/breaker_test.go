@@ -8,7 +8,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// total is a source that knows how many records it has, and no more.
+// total is a source that knows only how many records it has.
 type total struct {
 	chunk.Source
 	records int64
@@ -34,7 +34,7 @@ func TestBreaker(t *testing.T) {
 		firsts  []*wire.FirstBatch
 		retired []bool
 		records int64
-		held    int64 // succeeded, in segments that wait
+		held    int64 // succeeded, in segments held back
 		before  int64 // succeeded in an earlier run
 		trips   bool
 		open    bool

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// steered is a job that runs beside the test, with a hand on it.
+// steered is a job that runs alongside the test under a Control.
 type steered struct {
 	t       *testing.T
 	control *orchestrator.Control
@@ -52,7 +52,7 @@ func (s *steered) count(event string) (n int) {
 	return n
 }
 
-// await waits for a snapshot that is as it should be.
+// await waits for a snapshot that satisfies the condition.
 func (s *steered) await(what string, is func(orchestrator.Snapshot) bool) orchestrator.Snapshot {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -82,7 +82,7 @@ func slowConfig(d jobDir) orchestrator.Config {
 	return config
 }
 
-// A paused job computes nothing and loses nothing: not its workers, and no record.
+// A paused job computes nothing and loses neither workers nor records.
 func TestPause(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	job := steer(t, slowConfig(d), &orchestrator.Control{})
@@ -117,8 +117,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A job that is paused before it begins waits with open kernels; a stop ends the
-// waiting, and the same job goes on.
+// A job that is paused before it starts waits with open kernels; a stop ends the wait,
+// and the same job resumes.
 func TestPausedJobStops(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	control := &orchestrator.Control{}
@@ -138,8 +138,8 @@ func TestPausedJobStops(t *testing.T) {
 	}
 }
 
-// Asking for memory is answered by every worker: one that computes at its next
-// batch border, one that waits at once.
+// Every worker responds to Trim: a computing one at its next batch boundary, a waiting
+// one at once.
 func TestTrim(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	job := steer(t, slowConfig(d), &orchestrator.Control{})
@@ -169,7 +169,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A job uses what it was given of the devices it selected, and gives it back.
+// A job uses the claimed devices of those it selected, and returns them.
 func TestClaim(t *testing.T) {
 	d := newJobDir(t, numbered(8))
 	config := d.config("echo")
@@ -213,12 +213,12 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// Nobody waits for a device to hear that the kernel's name is wrong.
+// An error such as a wrong kernel name is reported without waiting for a device.
 func TestClaimIsNotWaitedFor(t *testing.T) {
 	d := newJobDir(t, numbered(1))
 	config := d.config("no-such-kernel")
 	config.Claim = func(ctx context.Context, _ orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
-		<-ctx.Done() // somebody holds them for ever
+		<-ctx.Done() // another job never releases them
 		return nil, fault.New(fault.Canceled, "wait: %w", context.Cause(ctx))
 	}
 	_, err := run(t, config)
@@ -243,7 +243,7 @@ func TestClaimIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A resumed job asks for no more devices than it has batches in all.
+// A resumed job claims no more devices than it has batches in total.
 func TestResumedJobClaimsOnlyWhatItCanUse(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(60))

@@ -23,7 +23,7 @@ func slotNames(plan orchestrator.Plan) string {
 	return strings.Join(names, ", ")
 }
 
-// The kernel's needs are held against every device before anything starts.
+// The kernel's needs are checked against every device before anything starts.
 func TestKernelNeedsAndDevices(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	machine := gputest.New(3)
@@ -81,7 +81,7 @@ func TestAutoWorkers(t *testing.T) {
 	wantFault(t, err, fault.Usage, "--workers-per-gpu")
 }
 
-// With fewer chunks than workers, the devices with most free memory get them.
+// With fewer chunks than workers, the devices with the most free memory get them.
 func TestFewChunksGoToTheRoomiest(t *testing.T) {
 	d := newJobDir(t, numbered(8))
 	machine := gputest.New(3)
