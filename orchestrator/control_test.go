@@ -174,7 +174,7 @@ func TestClaim(t *testing.T) {
 	d := newJobDir(t, numbered(8))
 	config := d.config("echo")
 	config.GPUs, config.BatchSize = "cpu:4", 4 // two chunks: two devices are enough
-	var asked, kept, told []string
+	var asked, kept, notices []string
 	released := 0
 	names := func(devices []gpu.Device) (list []string) {
 		for _, device := range devices {
@@ -184,7 +184,7 @@ func TestClaim(t *testing.T) {
 	}
 	config.OnEvent = func(e orchestrator.Event) {
 		if notice, ok := e.(orchestrator.Notice); ok {
-			told = append(told, notice.Text)
+			notices = append(notices, notice.Text)
 		}
 	}
 	config.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
@@ -192,7 +192,7 @@ func TestClaim(t *testing.T) {
 		if r.Most != 2 || r.Preview {
 			t.Errorf("asked for %d of them, preview %v", r.Most, r.Preview)
 		}
-		r.Notice("waiting for somebody")
+		r.Notice("waiting for another job")
 		return &orchestrator.Claim{
 			Devices: r.Devices[1:], Notes: []string{"one is another's"},
 			Keep:    func(used []gpu.Device) { kept = names(used) },
@@ -203,8 +203,8 @@ func TestClaim(t *testing.T) {
 	if len(asked) != 4 || !slices.Equal(kept, []string{"CPU 1", "CPU 2"}) || released != 1 {
 		t.Errorf("asked for %v, kept %v, released %d times", asked, kept, released)
 	}
-	if !slices.Equal(told, []string{"waiting for somebody", "one is another's"}) {
-		t.Errorf("told %q", told)
+	if !slices.Equal(notices, []string{"waiting for another job", "one is another's"}) {
+		t.Errorf("notices %q", notices)
 	}
 	for _, w := range report.Workers {
 		if w.Device == "CPU 0" {
@@ -255,7 +255,7 @@ func TestResumedJobClaimsOnlyWhatItCanUse(t *testing.T) {
 		return &orchestrator.Claim{Devices: r.Devices[:1], Keep: func([]gpu.Device) {}, Release: func() {}}, nil
 	}
 	interrupt(t, config, "chunk_done", 1)
-	if report := goesOn(t, d, config); report.Resumed == 0 || !slices.Equal(most, []int{12, 12}) {
+	if report := resumes(t, d, config); report.Resumed == 0 || !slices.Equal(most, []int{12, 12}) {
 		t.Errorf("%d records resumed, asked for %v devices", report.Resumed, most)
 	}
 }

@@ -192,7 +192,7 @@ var deaths = []death{
 	{victim: "orchestrator", moment: "at the final rename: output named", at: "renamed", passing: 3, committed: true},
 	{victim: "orchestrator", moment: "at the final rename: journal not removed", at: "clearing", passing: 3, committed: true},
 	{victim: "orchestrator", moment: "finished, but not gone", at: "event-finished", committed: true},
-	{victim: "orchestrator", moment: "while stopping: told", at: "event-stopping", stop: true},
+	{victim: "orchestrator", moment: "while stopping: reported", at: "event-stopping", stop: true},
 	{victim: "orchestrator", moment: "while stopping", at: "stopping", stop: true, committed: true},
 
 	{victim: "worker", moment: "start: while the kernel is asked", at: "worker-describe"},
@@ -276,7 +276,7 @@ func (x death) test(t *testing.T, number int, v *variant) {
 		}
 		// A job that only lacks the final rename finds everything done.
 		if x.committed && end.resuming <= 0 && end.report.Resumed == 0 {
-			t.Error("it did not go on")
+			t.Error("it did not resume")
 		}
 		awaitGone(t, mark)
 	}
@@ -291,7 +291,7 @@ func (x death) check(t *testing.T, end outcome, burnt bool) {
 	case x.orchestrator && (end.victim < 0 || (end.victim == 0) != x.nobody):
 		t.Fatalf("killed %d: this test shows nothing", end.victim)
 	case !x.orchestrator && !burnt:
-		t.Fatalf("nobody came to the point: this test shows nothing")
+		t.Fatalf("the point was never reached: this test shows nothing")
 	case (x.victim == "orchestrator") != end.killed:
 		t.Fatalf("the orchestrator ended so: %s", end)
 	case end.err != nil && (!x.stop || end.err.Kind != "canceled"):

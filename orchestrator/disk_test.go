@@ -153,7 +153,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	_, stopped = run(t, c)
 	writable()
 	wantFault(t, stopped, fault.Storage, "read-only file system")
-	goesOn(t, d, c)
+	resumes(t, d, c)
 	checkFinished(t, d, c, v.undisturbed(t), "")
 }
 

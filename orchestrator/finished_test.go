@@ -89,7 +89,7 @@ func TestRetryOfAResumedJobKnowsItsOutput(t *testing.T) {
 	t.Parallel()
 	d, c := variants[0].start(t)
 	interrupt(t, c, "chunk_done", 3)
-	goesOn(t, d, c)
+	resumes(t, d, c)
 	again := orchestrator.Config{Output: c.Output, GPUs: "cpu:1"}
 	if _, err := orchestrator.Retry(context.Background(), again); err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func TestWorkDirOfAnEarlierVersionIsFound(t *testing.T) {
 	if report := mustRun(t, d, b); report.Resumed != 0 {
 		t.Errorf("b resumed %d records of a", report.Resumed)
 	}
-	goesOn(t, d, a)
+	resumes(t, d, a)
 	if status, err := orchestrator.Inspect(a.Output, a.WorkDir); err != nil || status.Folder != old {
 		t.Errorf("status of a: %v, %+v", err, status)
 	}
@@ -119,7 +119,7 @@ func TestWorkDirOfAnotherOutputIsLeftAlone(t *testing.T) {
 	mustRun(t, d, b)
 	for _, name := range []string{"job.json", "report.json", "failures.jsonl"} {
 		if !exists(filepath.Join(old, name)) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s no longer exists", name)
 		}
 	}
 	// A folder that was given b's name records a's output.

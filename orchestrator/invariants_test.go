@@ -192,7 +192,7 @@ func TestInvariant5BadRecordCostsOnlyItself(t *testing.T) {
 			if kind == "crash" && how == "exit" {
 				failures := d.read("out.jsonl.gpurun/failures.jsonl")
 				if !strings.Contains(failures, "my last words") || !strings.Contains(output, "exit status 7") {
-					t.Errorf("the kernel's end is not told: %s", failures)
+					t.Errorf("the kernel's exit is not reported: %s", failures)
 				}
 			}
 		})

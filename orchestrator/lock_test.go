@@ -51,14 +51,14 @@ func TestLockOfDeadHolderIsTaken(t *testing.T) {
 		"just now": now, "in the future": now.Add(24 * time.Hour), "long ago": now.Add(-24 * time.Hour),
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := ""
-			lock, err := takeLock(t.Context(), leftLock(t, otherHost, touched), func(text string) { told += text })
+			notices := ""
+			lock, err := takeLock(t.Context(), leftLock(t, otherHost, touched), func(text string) { notices += text })
 			if err != nil {
 				t.Fatal(err)
 			}
 			lock.release()
-			if told != "" {
-				t.Errorf("told %q", told)
+			if notices != "" {
+				t.Errorf("notices %q", notices)
 			}
 		})
 	}
@@ -91,14 +91,14 @@ func TestLockOnNetworkIsObserved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := leftLock(t, otherHost, touched)
-			told := ""
-			lock, err := takeLock(t.Context(), path, func(text string) { told += text })
+			notices := ""
+			lock, err := takeLock(t.Context(), path, func(text string) { notices += text })
 			if err != nil {
 				t.Fatal(err)
 			}
 			lock.release()
-			if !strings.Contains(told, "pid 4711 on elsewhere") {
-				t.Errorf("told %q", told)
+			if !strings.Contains(notices, "pid 4711 on elsewhere") {
+				t.Errorf("notices %q", notices)
 			}
 
 			path = leftLock(t, otherHost, touched)

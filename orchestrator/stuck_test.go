@@ -13,9 +13,9 @@ import (
 	"github.com/gpurun/gpurun/internal/proctest"
 )
 
-// TestUnkillableKernelCostsItsDevice: a kernel process that does not end after SIGKILL
-// costs the job its device, not its end. The other device computes everything, the
-// messages name the process, and the job ends while the process is still there.
+// TestUnkillableKernelCostsItsDevice: a kernel process that does not exit after SIGKILL
+// costs the job its device but does not hang it. The other device computes everything,
+// the messages name the process, and the job ends while the process still exists.
 func TestUnkillableKernelCostsItsDevice(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(200))
@@ -69,8 +69,8 @@ func TestUnkillableKernelCostsItsDevice(t *testing.T) {
 	awaitGone(t, fmt.Sprintf("stuck-%d", os.Getpid()))
 }
 
-// TestDoubleForksLeaveNoZombies: a program that forks twice for each record leaves orphans
-// to the worker, which reaps them; a process limit would otherwise end the job.
+// TestDoubleForksLeaveNoZombies: a program that forks twice for each record leaves
+// orphans to the worker, which reaps them; otherwise a process limit would end the job.
 func TestDoubleForksLeaveNoZombies(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(150))
@@ -99,8 +99,8 @@ func TestDoubleForksLeaveNoZombies(t *testing.T) {
 }
 
 // TestWorkerKilledWhilePlanning: a worker that is killed each time the kernel is asked
-// what it is stops the job, which can be run again: that is no bug, and says nothing of
-// the kernel.
+// to describe itself stops the job, which can be run again: this is not a bug, and says
+// nothing about the kernel.
 func TestWorkerKilledWhilePlanning(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(10))
@@ -111,8 +111,8 @@ func TestWorkerKilledWhilePlanning(t *testing.T) {
 	}
 }
 
-// zombiesOf counts the children of a process that have ended and that it has not waited
-// for.
+// zombiesOf counts the children of a process that have exited and that it has not
+// waited for.
 func zombiesOf(parent int) (n int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range paths {

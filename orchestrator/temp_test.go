@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLongTempFolderIsReported: a TMPDIR that has no room for a socket's name is not
-// used, and the user hears of it; one that has, is.
+// TestLongTempFolderIsReported: a TMPDIR that leaves no room for a socket's name is not
+// used, and the user is notified; a shorter one is used.
 func TestLongTempFolderIsReported(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", maxTempPath))
 	for dir, used := range map[string]bool{long: false, shortTemp: true} {
@@ -19,12 +19,12 @@ func TestLongTempFolderIsReported(t *testing.T) {
 		}
 		defer os.RemoveAll(path)
 		if used != (short == "") || !used && !strings.Contains(short, "TMPDIR "+dir+" is too long") {
-			t.Errorf("%s: made %s, told %q", dir, path, short)
+			t.Errorf("%s: made %s, reported %q", dir, path, short)
 		}
 	}
 }
 
-// TestUnwritableTempFolder names what can be set to another.
+// TestUnwritableTempFolder: the message names the setting to change.
 func TestUnwritableTempFolder(t *testing.T) {
 	t.Setenv("TMPDIR", "/proc/none")
 	_, _, err := makeRunDir(func(string) {})
