@@ -9,7 +9,7 @@ import (
 
 // again returns the Config of the job that recomputes the failed records. Everything
 // that shapes its results is as in the first job unless the user overrides it.
-// TestRetryRestores lists how each field of Config is treated.
+// TestRetryRestoresWhatShapesResults lists how each field of Config is treated.
 func (r *retry) again() (Config, error) {
 	was, c := r.manifest.Fingerprint, r.config
 	c.Input, c.Output = r.folder.join(retryDir, "in.jsonl"), r.folder.join(retryDir, "out.jsonl")

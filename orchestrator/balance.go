@@ -10,8 +10,8 @@ const (
 	// balanceInterval is how often balance looks for idle workers while others have
 	// much work remaining.
 	balanceInterval = 10 * time.Millisecond
-	// minLeft is how much time a worker's remaining work must take to be worth sharing.
-	minLeft = 50 * time.Millisecond
+	// minRemaining is how much time a worker's remaining work must take to be worth sharing.
+	minRemaining = 50 * time.Millisecond
 	// scarceShare: once less than 1/scarceShare of the job remains and the queue is
 	// empty, workers no longer keep batches waiting.
 	scarceShare = 8
@@ -63,7 +63,7 @@ func (j *job) endSlowest() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var slowest *slotState
-	longest := minLeft
+	longest := minRemaining
 	for i := range j.slots {
 		s := &j.slots[i]
 		if s.worker == nil || s.size == 0 || s.ending {

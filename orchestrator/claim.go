@@ -55,7 +55,7 @@ func (p *prepared) useDevices(devices []gpu.Device) error {
 // claimDevices claims as many devices as the job has work for and replans for what it
 // gets. It may wait for another user's job to end.
 func (p *prepared) claimDevices(ctx context.Context) error {
-	most := p.devicesOfUse()
+	most := p.usefulDevices()
 	if p.config.Claim == nil || most == 0 {
 		return nil
 	}
@@ -101,10 +101,10 @@ func (p *prepared) slotDevices() (devices []gpu.Device) {
 	return devices
 }
 
-// devicesOfUse returns how many devices there is work for: slots are spread over all
+// usefulDevices returns how many devices there is work for: slots are spread over all
 // devices before any gets a second.
-func (p *prepared) devicesOfUse() int {
-	return min(p.slotsOfUse()*p.config.GPUsPerWorker, len(p.slotDevices()))
+func (p *prepared) usefulDevices() int {
+	return min(p.usefulSlots()*p.config.GPUsPerWorker, len(p.slotDevices()))
 }
 
 func (p *prepared) notice(text string) {

@@ -98,7 +98,7 @@ func TestPause(t *testing.T) {
 		if !job.control.Resume() || job.control.Resume() {
 			t.Error("resuming is new once")
 		}
-		job.await("it to go on", func(s orchestrator.Snapshot) bool { return s.Done.Records > paused.Done.Records })
+		job.await("it to continue", func(s orchestrator.Snapshot) bool { return s.Done.Records > paused.Done.Records })
 	}
 	if err := <-job.done; err != nil {
 		t.Fatalf("%v\n%s", err, d.logs())

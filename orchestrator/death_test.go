@@ -170,7 +170,7 @@ type death struct {
 	orchestrator   bool // the point is in the orchestrator, and the victim is killed there
 	stop           bool // the job is asked to stop first
 	committed      bool // there is something to resume afterwards
-	nobody         bool // the victim has exited by then
+	victimGone     bool // the victim has exited by then
 	parts          bool // the point is passed only for a folder of parts
 }
 
@@ -204,7 +204,7 @@ var deaths = []death{
 	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
 	{victim: "worker", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "worker", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
-	{victim: "worker", moment: "at the final rename", at: "complete", orchestrator: true, nobody: true},
+	{victim: "worker", moment: "at the final rename", at: "complete", orchestrator: true, victimGone: true},
 	{victim: "worker", moment: "while stopping", at: "worker-stopping", stop: true},
 
 	{victim: "kernel", moment: "start", at: "kernel-start"},
@@ -212,7 +212,7 @@ var deaths = []death{
 	{victim: "kernel", moment: "part written but not journalled", at: "part-written", passing: 3, orchestrator: true},
 	{victim: "kernel", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "kernel", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
-	{victim: "kernel", moment: "at the final rename", at: "complete", orchestrator: true, nobody: true},
+	{victim: "kernel", moment: "at the final rename", at: "complete", orchestrator: true, victimGone: true},
 	{victim: "kernel", moment: "while stopping", at: "event-stopping", stop: true, orchestrator: true},
 }
 
@@ -288,7 +288,7 @@ func (x death) test(t *testing.T, number int, v *variant) {
 func (x death) check(t *testing.T, end outcome, burnt bool) {
 	t.Helper()
 	switch {
-	case x.orchestrator && (end.victim < 0 || (end.victim == 0) != x.nobody):
+	case x.orchestrator && (end.victim < 0 || (end.victim == 0) != x.victimGone):
 		t.Fatalf("killed %d: this test shows nothing", end.victim)
 	case !x.orchestrator && !burnt:
 		t.Fatalf("the point was never reached: this test shows nothing")

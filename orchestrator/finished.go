@@ -56,10 +56,10 @@ func compareOutput(ctx context.Context, output string, report Report) error {
 	return err
 }
 
-// isWhole reports whether the output of a finished job is unchanged. It is read only if
+// outputUnchanged reports whether the output of a finished job is unchanged. It is read only if
 // it was modified after the report was written: reading takes long, and every
 // repetition of the command asks this.
-func (f *folder) isWhole(ctx context.Context, output string, report Report) bool {
+func (f *folder) outputUnchanged(ctx context.Context, output string, report Report) bool {
 	if outputBytes(output) != report.OutputBytes {
 		return false
 	}

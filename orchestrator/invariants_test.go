@@ -297,14 +297,14 @@ func TestInvariant9RunsWithoutGPU(t *testing.T) {
 // and no daemon without the job's environment.
 func TestInvariant4NoProcessSurvives(t *testing.T) {
 	t.Parallel()
-	for i, victims := range []string{"orchestrator", "worker, then orchestrator", "orchestrator and workers", "workers and orchestrator", "guard, then orchestrator", "orchestrator, with workers stopped", "nobody"} {
+	for i, victims := range []string{"orchestrator", "worker, then orchestrator", "orchestrator and workers", "workers and orchestrator", "guard, then orchestrator", "orchestrator, with workers stopped", "none"} {
 		t.Run(victims, func(t *testing.T) {
 			t.Parallel()
 			mark := fmt.Sprintf("%s-%d", strings.ReplaceAll(victims, " ", "-"), os.Getpid())
 			daemon := fmt.Sprintf("%d.%d", 1000+i, os.Getpid())
 			t.Cleanup(func() { killAll(sleepers(daemon)) })
 			records := 100000
-			if victims == "nobody" {
+			if victims == "none" {
 				records = 20
 			}
 			d := newJobDir(t, numbered(records))

@@ -179,7 +179,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 		return nil, err
 	}
 	p.noteIdle()
-	p.keepSlots(p.slotsOfUse())
+	p.keepSlots(p.usefulSlots())
 	p.keepClaimed()
 	if err := checkOpenFiles(len(p.plan.Slots)); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (p *prepared) compare() (err error) {
 	if p.earlier == nil {
 		return nil
 	}
-	modules := asTheyAre(p.earlier.manifest.Fingerprint.Kernel.Modules)
+	modules := currentModules(p.earlier.manifest.Fingerprint.Kernel.Modules)
 	p.print.Kernel.Modules = modules
 	now, touched := p.print, false
 	if now.Input, touched, err = p.print.Input.asBefore(p.earlier); err != nil {
@@ -362,9 +362,9 @@ func (p *prepared) describeChunks() {
 	}
 }
 
-// slotsOfUse returns how many workers have something to do: with more workers than
+// usefulSlots returns how many workers have something to do: with more workers than
 // chunks, kernels would be opened for nothing.
-func (p *prepared) slotsOfUse() int {
+func (p *prepared) usefulSlots() int {
 	useful := int64(len(p.plan.Slots))
 	switch {
 	case p.source == nil || p.plan.Records < 0: // not known yet

@@ -137,7 +137,7 @@ func (e *earlier) changes(c Config) []change {
 	if as, _, err := now.Input.asBefore(e); err == nil {
 		now.Input = as
 	}
-	now.Kernel.Modules = asTheyAre(old.Kernel.Modules)
+	now.Kernel.Modules = currentModules(old.Kernel.Modules)
 	return now.changes(old)
 }
 
@@ -155,7 +155,7 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 		return Report{}, false
 	}
 	report, err := readReport(f.join(reportFile))
-	if err != nil || report.Stop != nil || !f.isWhole(ctx, c.Output, report) {
+	if err != nil || report.Stop != nil || !f.outputUnchanged(ctx, c.Output, report) {
 		return Report{}, false
 	}
 	if _, err := os.Stat(m.Errors); m.Errors != "" && err != nil {

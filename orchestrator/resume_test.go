@@ -562,7 +562,7 @@ func TestDamage(t *testing.T) {
 			t.Errorf("%s: wrong output: %s", name, diff)
 		}
 	}
-	t.Logf("%d damages, %d refused, %d gone on with", len(damages), refused, len(damages)-refused)
+	t.Logf("%d damages, %d refused, %d resumed", len(damages), refused, len(damages)-refused)
 }
 
 // TestLockIsNotAFile: this cannot be started over, and the message says what to do.

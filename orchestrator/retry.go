@@ -120,7 +120,7 @@ func (r *retry) load(ctx context.Context) (err error) {
 			r.config.Output, r.manifest.Output, r.manifest.Errors)
 	}
 	if _, err := os.Stat(r.folder.join(retryMarker)); !errors.Is(err, os.ErrNotExist) {
-		if err := r.name(); err != nil {
+		if err := r.renameFiles(); err != nil {
 			return err
 		}
 	}
@@ -243,11 +243,11 @@ func (r *retry) merge(again Report) (Report, error) {
 		return report, fault.New(fault.Storage, "write %s: %w", retryMarker, err)
 	}
 	crash.Point("retry-merged")
-	return report, r.name()
+	return report, r.renameFiles()
 }
 
-// name renames the new files over the old ones.
-func (r *retry) name() error {
+// renameFiles renames the new files over the old ones.
+func (r *retry) renameFiles() error {
 	var result retried
 	data, err := os.ReadFile(r.folder.join(retryMarker))
 	if err == nil {
@@ -261,7 +261,7 @@ func (r *retry) name() error {
 		if finals[i] != "" {
 			finals[i] = realPath(finals[i]) // a link stays one
 		}
-		if err := nameNext(r.folder.join(next), finals[i], result.Parts); err != nil {
+		if err := renameNext(r.folder.join(next), finals[i], result.Parts); err != nil {
 			return err
 		}
 		crash.Point("retry-renamed")
@@ -273,9 +273,9 @@ func (r *retry) name() error {
 	return os.Remove(r.folder.join(retryMarker))
 }
 
-// nameNext renames a new file, unless that has already happened or the file is not
+// renameNext renames a new file, unless that has already happened or the file is not
 // needed.
-func nameNext(next, final string, parts *chunk.Manifest) error {
+func renameNext(next, final string, parts *chunk.Manifest) error {
 	info, err := os.Stat(next)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -110,11 +110,11 @@ for number, line in enumerate(sys.stdin):
     record = json.loads(line)
     time.sleep(pause)
     record["version"] = 1
-    how = random.choice(["before", "behind", "late"]) if number == at else ""
+    how = random.choice(["before", "after", "late"]) if number == at else ""
     if how == "before":
         stray()
     print("" if record.get("do") == "drop" else json.dumps(record), flush=True)
-    if how == "behind":
+    if how == "after":
         stray()
     if how == "late":
         threading.Timer(0.03, stray).start()

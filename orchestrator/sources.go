@@ -72,9 +72,9 @@ func (j *job) mixed(source wire.Source) *fault.Error {
 	return fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s; %s", source.Path, how, advice).By(errAdvised)
 }
 
-// asTheyAre recomputes the checksums of an earlier run's modules. A missing file has no
+// currentModules recomputes the checksums of an earlier run's modules. A missing file has no
 // checksum.
-func asTheyAre(modules []filePrint) []filePrint {
+func currentModules(modules []filePrint) []filePrint {
 	now := slices.Clone(modules)
 	for i := range now {
 		now[i].Sum, _ = filesum.Whole(now[i].Path)
