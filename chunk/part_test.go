@@ -19,7 +19,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// contents are the files of a folder, by name; folders in it are passed over.
+// contents returns the files of a folder by name, without folders.
 func contents(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -43,7 +43,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// sums are what the files of a part must hold.
+// sums returns the expected sums of a part's files.
 func sums(files map[string]string, part string) (all [partFiles]FileSum) {
 	for i, suffix := range suffixes {
 		data := []byte(files[part+suffix])
@@ -111,8 +111,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestPartSucceedUnchanged: however many records come at once, and however large they
-// are together, the part is what it is when they come one by one.
+// TestPartSucceedUnchanged: however many records are written at once, and however large
+// they are together, the part is the same as if they were written one by one.
 func TestPartSucceedUnchanged(t *testing.T) {
 	dir := t.TempDir()
 	apiece, atOnce := NewPart(PartOptions{Path: filepath.Join(dir, "p")}), NewPart(PartOptions{Path: filepath.Join(dir, "q")})
@@ -137,7 +137,7 @@ func TestPartSucceedUnchanged(t *testing.T) {
 	}
 }
 
-// TestPartEmpty: what has no lines has no files.
+// TestPartEmpty: a part without lines has no files.
 func TestPartEmpty(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
@@ -150,8 +150,8 @@ func TestPartEmpty(t *testing.T) {
 	}
 }
 
-// TestLongMessagesAreCut: however much a kernel says of a record, the journal, the output
-// and failures.jsonl stay small, and say how much is missing.
+// TestLongMessagesAreCut: however long a kernel's message is, the journal, the output and
+// failures.jsonl stay small and say how much is missing.
 func TestLongMessagesAreCut(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
@@ -191,8 +191,8 @@ func TestPartDiscard(t *testing.T) {
 	}
 }
 
-// TestPartStorageFails: a failure of writing is told by one of the calls, of its
-// kind, and nothing is left behind.
+// TestPartStorageFails: a write failure is reported by one of the calls, with its kind, and
+// no files remain.
 func TestPartStorageFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir   func(t *testing.T) string
@@ -229,7 +229,7 @@ func TestPartStorageFails(t *testing.T) {
 	}
 }
 
-// TestFailureNames: failures.jsonl is read by programs; its names are fixed.
+// TestFailureNames: programs read failures.jsonl, so its names are fixed.
 func TestFailureNames(t *testing.T) {
 	line, err := Failure{At: 7, Kind: fault.OOM, Message: "m"}.appendLine(nil)
 	must(t, err)
@@ -239,7 +239,7 @@ func TestFailureNames(t *testing.T) {
 	}
 }
 
-// TestPartsShareBuffers: a part does not cost the memory of a new one.
+// TestPartsShareBuffers: a part does not allocate a new buffer.
 func TestPartsShareBuffers(t *testing.T) {
 	dir := t.TempDir()
 	const parts = 40
@@ -252,7 +252,7 @@ func TestPartsShareBuffers(t *testing.T) {
 		must(t, err)
 	}
 	runtime.ReadMemStats(&after)
-	// Some are lost: to collections, and to the race detector, on purpose.
+	// Some are lost: to garbage collection, and on purpose to the race detector.
 	if used := after.TotalAlloc - before.TotalAlloc; used > parts*partBuffer/2 {
 		t.Errorf("%d parts took %d bytes", parts, used)
 	}

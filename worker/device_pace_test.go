@@ -10,13 +10,13 @@ import (
 func TestPacer(t *testing.T) {
 	p := newPacer()
 	if p.slowed() || p.rest(time.Second) != 0 || p.mustHandBack() {
-		t.Error("not at full speed from the beginning")
+		t.Error("not at full speed at the start")
 	}
 	for _, test := range []struct {
-		pace    wire.Pace
-		slowed  bool
-		rest    time.Duration
-		recycle bool
+		pace   wire.Pace
+		slowed bool
+		rest   time.Duration
+		give   bool
 	}{
 		{wire.Pace{Share: 1}, false, 0, false},
 		{wire.Pace{Share: 0.8}, true, 250 * time.Millisecond, false},
@@ -25,13 +25,13 @@ func TestPacer(t *testing.T) {
 		{wire.Pace{Share: 0}, true, 0, true},
 	} {
 		p.set(test.pace)
-		if p.slowed() != test.slowed || p.rest(time.Second).Round(time.Microsecond) != test.rest || p.mustHandBack() != test.recycle {
+		if p.slowed() != test.slowed || p.rest(time.Second).Round(time.Microsecond) != test.rest || p.mustHandBack() != test.give {
 			t.Errorf("%+v: slowed %v, rest %s, give %v", test.pace, p.slowed(), p.rest(time.Second), p.mustHandBack())
 		}
 		select {
 		case <-p.wake:
 		default:
-			t.Errorf("%+v woke nobody", test.pace)
+			t.Errorf("%+v woke no loop", test.pace)
 		}
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// once is a kernel that gives one record one verdict.
+// once is a kernel with one verdict for one record.
 type once struct {
 	plugins.Base
-	recycle func(*plugins.Results)
+	give func(*plugins.Results)
 }
 
 func (o once) Process(_ context.Context, _ plugins.Batch, results *plugins.Results) error {
-	o.recycle(results)
+	o.give(results)
 	return nil
 }
 
@@ -33,7 +33,7 @@ func TestEncode(t *testing.T) {
 	tests := []struct {
 		name, record string
 		keep         []string
-		recycle      func(*plugins.Results)
+		give         func(*plugins.Results)
 		want         string // "!text" for a refusal with that text
 	}{
 		{"unchanged", `{"a": 1}`, nil, same, `{"a": 1}`},
@@ -47,7 +47,7 @@ func TestEncode(t *testing.T) {
 		{"a column with an escape", `{"\u0062":1}`, nil, column("b", `2`), `{"\u0062":2}`},
 		{"an invalid column", `{"a":1}`, nil, column("b", `[2`), `!column "b"`},
 		{"a column with a break", `{"a":1}`, nil, column("b", "[2,\n3]"), `!column "b"`},
-		{"a column for an array", `[1]`, nil, column("b", `2`), `!no JSON object`},
+		{"a column for an array", `[1]`, nil, column("b", `2`), `!not a JSON object`},
 		{"keep", `{"a":1,"b":2,"c":3}`, []string{"c", "a"}, same, `{"a":1,"c":3}`},
 		{"keep nothing that is there", `{"a":1}`, []string{"x"}, same, `{}`},
 		{"keep of an array", `[1]`, []string{"x"}, same, `[1]`},
@@ -56,7 +56,7 @@ func TestEncode(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			results, err := plugins.Call(context.Background(), once{recycle: test.recycle}, plugins.NewBatch([][]byte{[]byte(test.record)}))
+			results, err := plugins.Call(context.Background(), once{give: test.give}, plugins.NewBatch([][]byte{[]byte(test.record)}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,12 +77,12 @@ func TestEncode(t *testing.T) {
 // Numbers that JSON does not have are counted, or fail their record.
 func TestEncodeNonFinite(t *testing.T) {
 	nan := float32(math.NaN())
-	recycle := func(r *plugins.Results) {
+	give := func(r *plugins.Results) {
 		r.Column(plugins.Float32s("x", 2, []float32{1, nan, float32(math.Inf(-1)), nan, 5, 6}))
 		r.Column(plugins.Float64s("y", 0, []float64{math.Inf(1), 2, 3}))
 	}
 	record := []byte(`{}`)
-	results, err := plugins.Call(context.Background(), once{recycle: recycle}, plugins.NewBatch([][]byte{record, record, record}))
+	results, err := plugins.Call(context.Background(), once{give: give}, plugins.NewBatch([][]byte{record, record, record}))
 	if err != nil {
 		t.Fatal(err)
 	}

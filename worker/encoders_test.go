@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// mixed gives wide columns, and among them every other verdict.
+// mixed returns wide columns, and among them every other verdict.
 type mixed struct{ plugins.Base }
 
 const mixedWidth = 300

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// two gives every record two columns.
+// two returns two columns for every record.
 type two struct{ plugins.Base }
 
 func (two) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {

@@ -16,8 +16,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// byWord gives each record the verdict that it asks for, Unchanged where it asks for
-// none.
+// byWord gives each record the verdict that it asks for, or Unchanged.
 type byWord struct{ plugins.Base }
 
 func (byWord) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -46,7 +45,7 @@ func TestWriteUnchanged(t *testing.T) {
 	tests := []struct {
 		name, input string
 		records     wire.Records
-		isolated    bool // the batch was: each record has a verdict of its own
+		isolated    bool // the batch was isolated: each record has its own verdict
 	}{
 		{name: "plain", input: many(a+"\n", b+"\n")},
 		{name: "one batch", input: strings.Repeat(a+"\n", 3000), records: wire.Records{BatchSize: 3000}},
@@ -91,8 +90,8 @@ func TestWriteUnchanged(t *testing.T) {
 	}
 }
 
-// writePart computes a chunk by byWord, and returns the segment with the bytes of its
-// files. Without verbatim each record is written by itself.
+// writePart computes a chunk with byWord and returns the segment with the bytes of its
+// files. Without verbatim, each record is written separately.
 func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolated, verbatim bool) (chunk.Segment, string) {
 	t.Helper()
 	silent := struct {
