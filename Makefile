@@ -10,7 +10,7 @@
 SHELL := /bin/bash
 GO    ?= go
 
-# go-nvml wraps calls that NVIDIA has deprecated; a page of warnings helps nobody.
+# go-nvml wraps calls that NVIDIA has deprecated; silence a page of warnings.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # Child processes of tests must not sleep at exit for the race detector.
 export GORACE := atexit_sleep_ms=0
