@@ -199,7 +199,7 @@ type Config struct {
 	// calls it for a preview.
 	Claim func(context.Context, ClaimRequest) (*Claim, error)
 	// Abort, when closed, ends the job at once, without waiting for the batches being
-	// computed. Cancelling Run's context waits for those.
+	// computed. Canceling Run's context waits for those.
 	Abort <-chan struct{}
 
 	// noDurable skips durable points, for the benchmark that measures their cost.

@@ -67,7 +67,7 @@ func (p *prepared) fitDevices() error {
 	if len(kept) == 0 {
 		return fault.New(fault.Incompatible, "%s: choose other GPUs with --gpus, or give each worker several with --gpus-per-worker", why)
 	}
-	if note := "not used: " + why; !slices.Contains(p.plan.Notes, note) { // already noted for an earlier claim
+	if note := "not used: " + why; !slices.Contains(p.plan.Notes, note) { // an earlier claim may have noted it
 		p.plan.Notes = append(p.plan.Notes, note)
 	}
 	p.plan.Slots = kept

@@ -24,7 +24,7 @@ import (
 // says why, as a *Fault that errors.As finds, and the report says how far the job came.
 // Failed records are not an error: Report.Failed counts them.
 //
-// Cancelling ctx stops the job at each worker's next batch boundary. errors.Is then
+// Canceling ctx stops the job at each worker's next batch boundary. errors.Is then
 // finds ctx.Err() and context.Cause(ctx) in the error.
 func Run(ctx context.Context, config Config) (Report, error) {
 	report, err := runJob(ctx, config)

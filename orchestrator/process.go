@@ -43,12 +43,12 @@ const (
 // workerProcess is a running worker and the orchestrator's end of its connection.
 type workerProcess struct {
 	guard    *proc.Process // exits after the worker, with the same status
-	lifeline *os.File      // its end makes the guard kill the worker
+	lifeline *os.File      // closing it makes the guard kill the worker
 	pid      int           // the worker's
 	file     *os.File
 	conn     *wire.Conn
 	messages chan wire.Message // closed when the worker has exited
-	trimmed  chan wire.Trimmed // holds the latest response to Trim
+	trimmed  chan wire.Trimmed // holds one response to Trim
 	label    string
 	mark     string
 	sockets  string // its folder for sockets

@@ -148,7 +148,7 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 		return Report{}, false
 	}
 	if _, err := os.Stat(f.join(retryMarker)); !errors.Is(err, os.ErrNotExist) {
-		return Report{}, false // not the same job, or unknown
+		return Report{}, false // a retry is half merged, or its state is unknown
 	}
 	m, err := readManifest(f.join(manifestFile))
 	if err != nil || len((&earlier{manifest: m}).changes(c)) > 0 {

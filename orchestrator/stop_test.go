@@ -15,7 +15,7 @@ import (
 )
 
 // TestStoppedByContext: the error contains the cause with which the context was
-// cancelled, whenever that was.
+// canceled, whenever that was.
 func TestStoppedByContext(t *testing.T) {
 	t.Parallel()
 	mine := errors.New("enough")
