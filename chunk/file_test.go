@@ -277,7 +277,7 @@ func TestOpenFileUnreadable(t *testing.T) {
 	}
 	refused := make(chan error)
 	go func() {
-		// Root may read everything, so it is somebody else who asks: on a
+		// Root may read everything, so another user tries: on a
 		// thread that ends with this goroutine.
 		runtime.LockOSThread()
 		if os.Getuid() == 0 {
@@ -329,7 +329,7 @@ func TestFileCloseEarly(t *testing.T) {
 		closeSource(t, source)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Errorf("the input is gone: %v", err)
+		t.Errorf("the input was removed: %v", err)
 	}
 }
 

@@ -390,7 +390,7 @@ func TestOutputPartGone(t *testing.T) {
 
 // TestOutputEmptySegment: a segment without records does not displace another.
 func TestOutputEmptySegment(t *testing.T) {
-	for name, order := range map[string][]int64{"behind": {3, 0}, "before": {0, 3}} {
+	for name, order := range map[string][]int64{"after": {3, 0}, "before": {0, 3}} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t)
 			o := j.create(t, j.out, "")

@@ -11,7 +11,7 @@ type device struct {
 	holds          int
 }
 
-// tune lets a tuner choose until it is done, or for so many batches.
+// tune runs a tuner until it is done or has seen this many batches.
 func tune(sizes *batchSizes, d device, batches, longest int) {
 	for range batches {
 		n := min(sizes.size(), longest)
