@@ -2,8 +2,10 @@ package orchestrator
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -115,22 +117,66 @@ type change struct {
 // changes returns how the job differs from the one that was started.
 func (f fingerprint) changes(old fingerprint) []change {
 	var list []change
-	differ := func(what string, before, now any, describe string) {
-		a, _ := json.Marshal(before)
-		b, _ := json.Marshal(now)
-		if !bytes.Equal(a, b) {
-			list = append(list, change{what, fmt.Sprintf("%s was %s and is now %s", describe, a, b)})
+	add := func(what string, texts ...string) {
+		for _, text := range texts {
+			list = append(list, change{what, text})
 		}
 	}
-	differ("input", old.Input, f.Input, "the input")
-	differ("kernel", []string{old.Kernel.Name, old.Kernel.Mode}, []string{f.Kernel.Name, f.Kernel.Mode}, "the kernel")
+	add("input", differences("the input's", old.Input, f.Input)...)
+	add("kernel", difference("the kernel", old.Kernel.Name, f.Kernel.Name)...)
+	add("kernel", difference("the exec mode", old.Kernel.Mode, f.Kernel.Mode)...)
 	before, now := slices.Concat(old.Kernel.Files, old.Kernel.Modules), slices.Concat(f.Kernel.Files, f.Kernel.Modules)
 	if !slices.Equal(before, now) {
-		list = append(list, change{"kernel", "the kernel's files changed: " + changedFiles(before, now)})
+		add("kernel", "the kernel's files changed: "+changedFiles(before, now))
 	}
-	differ("config", old.Config, f.Config, "the kernel's configuration")
-	differ("output", old.Output, f.Output, "the output format")
+	add("config", difference("the kernel's configuration", string(old.Config), string(f.Config))...)
+	add("output", differences("the output's", old.Output, f.Output)...)
 	return list
+}
+
+func difference(what, before, now string) []string {
+	if before == now {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s was %s and is now %s", what, cmp.Or(before, "not set"), cmp.Or(now, "not set"))}
+}
+
+// labels name members that a user knows by another name.
+var labels = map[string]string{
+	"modified": "modification time", "changed": "change time", "max_record_bytes": "maximum record size",
+	"errors": "errors file", "keep": "members to keep", "nan": "value for NaN",
+}
+
+// times are members that tell nothing new where others differ.
+var times = []string{"modified", "changed"}
+
+// differences describes each member in which two values differ, as JSON shows them.
+func differences(whose string, before, now any) (texts []string) {
+	a, b := members(before), members(now)
+	names := slices.Sorted(maps.Keys(a))
+	for name := range b {
+		if _, both := a[name]; !both {
+			names = append(names, name)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return bytes.Equal(a[name], b[name]) })
+	if slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(times, name) }) {
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(times, name) })
+	}
+	for _, name := range names {
+		texts = append(texts, difference(whose+" "+cmp.Or(labels[name], name), string(a[name]), string(b[name]))...)
+	}
+	return texts
+}
+
+// members are those of a value as JSON.
+func members(value any) map[string]json.RawMessage {
+	all := make(map[string]json.RawMessage)
+	data, err := json.Marshal(value)
+	if err == nil {
+		_ = json.Unmarshal(data, &all)
+	}
+	return all
 }
 
 // acceptable lists the changes that a user may accept.

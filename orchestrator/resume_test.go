@@ -128,28 +128,28 @@ func TestOtherJobIsRefused(t *testing.T) {
 	}{
 		{"input longer", func(d jobDir, c *orchestrator.Config) {
 			appendTo(d, "in.jsonl", "{}\n")
-		}, []string{"the input was", `"size":`, "--fresh"}},
+		}, []string{"the input's size was", "--fresh"}},
 		{"input edited in place", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
-		}, []string{"the input was", "different bytes between offsets 0 and"}},
+		}, []string{"the input's content", "different bytes between offsets 0 and"}},
 		{"input edited in place, with its old time", func(d jobDir, c *orchestrator.Config) {
 			info, _ := os.Stat(c.Input)
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
 			_ = os.Chtimes(c.Input, info.ModTime(), info.ModTime())
-		}, []string{"the input was", "different bytes"}},
+		}, []string{"the input's content", "different bytes"}},
 		{"input edited in place and longer", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return append(b, "{}\n"...) })
-		}, []string{"the input was", `"size":`}},
+		}, []string{"the input's size was"}},
 		{"another input", func(d jobDir, c *orchestrator.Config) {
 			c.Input = d.join("other.jsonl")
 			appendTo(d, "other.jsonl", "{}\n")
 		}, []string{"other.jsonl"}},
-		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Limit = 77 }, []string{`"limit":77`}},
+		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Limit = 77 }, []string{"the input's limit was not set and is now 77"}},
 		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "echo" }, []string{"the kernel was", "--accept-changes kernel"}},
 		{"kernel file", func(d jobDir, c *orchestrator.Config) { appendTo(d, "kernel.sh", "# changed\n") },
 			[]string{"kernel.sh", "--accept-changes kernel"}},
-		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output format"}},
-		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output format", "keep"}},
+		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output's errors file was not set"}},
+		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output's members to keep was not set"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestTouchedInputIsResumed(t *testing.T) {
 				t.Fatal(err)
 			}
 			notices, err := resumedWith(t, c)
-			if err != nil || !strings.Contains(notices, "its content is the same") {
+			if err != nil || !strings.Contains(notices, "its content is unchanged") {
 				t.Fatalf("%v, notices %q", err, notices)
 			}
 			if d.read("out.jsonl") != numbered(300) {
@@ -234,11 +234,11 @@ func TestTouchedByteCutInput(t *testing.T) {
 		"touched, without sums": {func(c orchestrator.Config) {
 			touchInput(c)
 			_ = os.Remove(jobFolder(c) + "/input.sums")
-		}, `"modified":`},
+		}, "the input's modification time was"},
 		"touched, sums cut": {func(c orchestrator.Config) {
 			touchInput(c)
 			edit(t, jobFolder(c)+"/input.sums", func(b []byte) []byte { return b[:20] })
-		}, `"modified":`},
+		}, "the input's modification time was"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,7 +249,7 @@ func TestTouchedByteCutInput(t *testing.T) {
 			test.change(c)
 			if test.text != "" {
 				_, err := run(t, c)
-				wantFault(t, err, fault.Conflict, "the input was", test.text)
+				wantFault(t, err, fault.Conflict, "the input's", test.text)
 				return
 			}
 			resumes(t, d, c)
@@ -326,7 +326,7 @@ func TestCompleteJobOfAnother(t *testing.T) {
 	}
 	appendTo(d, "in.jsonl", "{}\n")
 	_, err := run(t, c)
-	wantFault(t, err, fault.Conflict, "the input was")
+	wantFault(t, err, fault.Conflict, "the input's")
 	if err := os.WriteFile(c.Input, []byte(numbered(30)), 0o666); err != nil {
 		t.Fatal(err)
 	}

@@ -301,8 +301,8 @@ class Program:
 
     def open(self, request):
         self.encoder = Encoder(request.get("nan") == "error")
-        self.sources.watch([step["file"] for step in order["steps"]])
-        for step in order["steps"]:
+        self.sources.watch([step["file"] for step in request["steps"]])
+        for step in request["steps"]:
             self.opening = step.get("name", "")
             self.steps.append(Step(request, step, self.sources))
         if self.steps[0].prepare is not None:
