@@ -360,7 +360,7 @@ func (c *computing) recover(task *batchTask, err error) error {
 			}
 			break
 		}
-		if err := other.run.takeUp(other, outcomes[i]); err != nil {
+		if err := other.run.handleInFlight(other, outcomes[i]); err != nil {
 			return err
 		}
 	}

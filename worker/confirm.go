@@ -49,7 +49,7 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 			}
 			e := fault.As(err)
 			if e == nil || e.Sign != fault.Outside {
-				return nil, s.otherwise(at, e, err)
+				return nil, s.settleOther(at, e, err)
 			}
 			failure, longest = e, max(longest, time.Since(began))
 		}
@@ -69,8 +69,8 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 		WithDetail(failure.Detail)
 }
 
-// otherwise settles a record whose failure was not a signal from outside.
-func (s *search) otherwise(at int, e *fault.Error, err error) error {
+// settleOther settles a record whose failure was not a signal from outside.
+func (s *search) settleOther(at int, e *fault.Error, err error) error {
 	if e == nil {
 		return err
 	}

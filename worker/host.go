@@ -126,11 +126,11 @@ func (h *kernelHost) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.own(process)
+	h.setProcess(process)
 	return nil
 }
 
-func (h *kernelHost) own(process *plugins.Process) {
+func (h *kernelHost) setProcess(process *plugins.Process) {
 	h.process = process
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,7 +163,7 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 			return true, ctx.Err()
 		}
 	}
-	return true, notAgain(err)
+	return true, restartFault(err)
 }
 
 // outsideStarts is how many times to start a kernel that is killed from outside while it
@@ -185,10 +185,10 @@ func (h *kernelHost) restart(ctx context.Context) error {
 	return err
 }
 
-// notAgain turns the failure to restart a kernel that was open before into a failure of the
+// restartFault turns the failure to restart a kernel that was open before into a failure of the
 // worker: the records it should have computed are not to blame, and the kernel is not
 // unusable either.
-func notAgain(err error) error {
+func restartFault(err error) error {
 	e := fault.As(err)
 	if e == nil {
 		return err
@@ -262,7 +262,7 @@ func (h *kernelHost) kill() {
 	}
 	h.noteLoaded()
 	h.process.Kill()
-	h.own(nil)
+	h.setProcess(nil)
 	h.stuck = proc.KillChildren()
 }
 
@@ -274,7 +274,7 @@ func (h *kernelHost) close() {
 	if err := h.process.Close(); err != nil {
 		h.log.Warn("close kernel", "error", err)
 	}
-	h.own(nil)
+	h.setProcess(nil)
 	h.stuck = proc.KillChildren()
 }
 

@@ -31,8 +31,8 @@ func (r *chunkRun) isolate(task *batchTask, err error) error {
 	return r.rerun(task, failure)
 }
 
-// takeUp handles a batch that was in flight after a failed one of the same chunk.
-func (r *chunkRun) takeUp(task *batchTask, outcome error) error {
+// handleInFlight handles a batch that was in flight after a failed one of the same chunk.
+func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 	if r.elsewhere != nil || r.interrupted { // the chunk ended before this batch
 		return nil
 	}
