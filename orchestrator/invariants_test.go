@@ -398,7 +398,7 @@ func TestNextJobReapsWhatAMassKillLeft(t *testing.T) {
 	if after := markedProcesses(livingMark); len(after) < len(before) {
 		t.Errorf("the next job killed processes of a running one: %v, before %v", describe(after), before)
 	}
-	if !strings.Contains(strings.Join(notices, "\n"), "that an earlier gpurun left") {
+	if !strings.Contains(strings.Join(notices, "\n"), "left over from an earlier gpurun") {
 		t.Errorf("notices: %q", notices)
 	}
 	_ = living.cmd.Process.Kill()

@@ -574,7 +574,7 @@ func TestLockIsNotAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := run(t, c)
-	wantFault(t, err, fault.Conflict, "/lock", "remove that")
+	wantFault(t, err, fault.Conflict, "/lock", "remove it")
 }
 
 // killedWithParts returns a job killed after a durable point with at least two parts.

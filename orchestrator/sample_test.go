@@ -96,7 +96,7 @@ func TestResumeWithADeadKernel(t *testing.T) {
 					t.Fatal(err)
 				}
 				report, err = run(t, c)
-				wantFault(t, err, fault.Incompatible, "fails on everything", "and one that an earlier run has computed", "exit status 7")
+				wantFault(t, err, fault.Incompatible, "fails on everything", "and one that succeeded in an earlier run", "exit status 7")
 				if report.Failed > 0 {
 					t.Errorf("report: %+v", report)
 				}
@@ -167,7 +167,7 @@ func TestStopWhileSearching(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c.OnEvent = func(e orchestrator.Event) {
-		if n, ok := e.(orchestrator.Notice); ok && strings.Contains(n.Text, "looking for the records") {
+		if n, ok := e.(orchestrator.Notice); ok && strings.Contains(n.Text, "bisecting it") {
 			cancel()
 		}
 	}
