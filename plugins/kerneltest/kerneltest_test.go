@@ -214,10 +214,10 @@ func TestBadKernels(t *testing.T) {
 	}{
 		{"describes itself differently", func() plugins.Kernel {
 			return &life{describe: func() (plugins.Info, error) { calls++; return plugins.Info{BatchSize: calls}, nil }}
-		}, "describe", []string{"any number of times"}},
+		}, "describe", []string{"more than once"}},
 		{"wishes nonsense", func() plugins.Kernel {
 			return &life{describe: func() (plugins.Info, error) { return plugins.Info{InFlight: 1000}, nil }}
-		}, "describe", []string{"InFlight is 64 at most"}},
+		}, "describe", []string{"InFlight is at most 64"}},
 		{"needs a configuration", func() plugins.Kernel {
 			return &life{describe: func() (plugins.Info, error) { return plugins.Info{}, errors.New("no model named") }}
 		}, "describe", []string{"no model named", "Options.Config"}},
@@ -233,7 +233,7 @@ func TestBadKernels(t *testing.T) {
 				return nil
 			}
 			return l
-		}, "close-unopened", []string{"not open", "let Close do nothing"}},
+		}, "close-unopened", []string{"not open", "make Close a no-op"}},
 		{"panics when closed twice", func() plugins.Kernel {
 			channel := make(chan int)
 			return &life{close: func() error { close(channel); return nil }}
@@ -354,7 +354,7 @@ func TestBadKernels(t *testing.T) {
 				line, _ := json.Marshal(string(kept[i]))
 				results.Line(i, line)
 			}))
-		}, "memory", []string{"Copy what is kept"}},
+		}, "memory", []string{"Copy whatever the kernel keeps"}},
 		{"completes out of order", func() plugins.Kernel { return &disorder{} }, "in-flight", []string{"in the order"}},
 	}
 	for _, test := range tests {
