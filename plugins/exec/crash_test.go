@@ -128,7 +128,7 @@ func TestOddEndsOfOutput(t *testing.T) {
 		"NUL, stream":              {`while read a; do printf '%s\0\n' $a; done`, exec.ModeStream, []string{"1\x00", "2\x00", "3\x00"}, ""},
 		"closed early":             {`exec 3<&0; read a; echo $a; exec 1>&-; cat <&3 >/dev/null`, exec.ModeStream, nil, "after 1 of 3 lines: exit status 0"},
 		"closed early, batch":      {`read a; echo $a; exec 1>&-; cat >/dev/null`, exec.ModeBatch, nil, "wrote 1 line for 3 records"},
-		"half a line":              {`read a; echo $a; read a; printf 2; exit 0`, exec.ModeStream, nil, "after 1 of 3 lines and a part of one: exit status 0"},
+		"half a line":              {`read a; echo $a; read a; printf 2; exit 0`, exec.ModeStream, nil, "after 1 of 3 lines and a partial one: exit status 0"},
 		"half a line, batch":       {`cat >/dev/null; printf '1\n2\n3'`, exec.ModeBatch, []string{"1", "2", "3"}, ""},
 		"half a line, killed":      {`cat >/dev/null; printf '1\n2\n3'; kill -9 $$`, exec.ModeBatch, nil, "killed by SIGKILL"},
 		"exits after its answers":  {`head -n 3`, exec.ModeStream, []string{"1", "2", "3"}, ""},

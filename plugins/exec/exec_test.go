@@ -218,7 +218,7 @@ func TestPlainMistakes(t *testing.T) {
 		{"not executable", plain, "", fault.Incompatible, []string{"not executable", "chmod +x " + plain}},
 		{"beside", "plain -x", "", fault.Incompatible, []string{"exec:./plain -x"}},
 		{"folder", dir, "", fault.Incompatible, []string{"is a folder"}},
-		{"no shell", "cat | (", "", fault.Incompatible, []string{"the shell cannot read", "yntax"}},
+		{"no shell", "cat | (", "", fault.Incompatible, []string{"the shell cannot parse", "yntax"}},
 		{"nothing", "", "", fault.Incompatible, []string{"exec needs a program"}},
 		{"blank", "  ", "", fault.Incompatible, []string{"exec needs a program"}},
 		{"mode", "cat", "lines", fault.Usage, []string{`"lines"`, "per-record"}},
@@ -305,7 +305,7 @@ func TestExtraLinesAreFound(t *testing.T) {
 	t.Run("late, by the record itself", func(t *testing.T) {
 		k := open(t, plugins.ExecConfig{Command: `while read a; do echo $a; case $a in 2) sleep 0.1; echo extra;; esac; done`})
 		expect(t, k, []string{"1"}, []string{"1"})
-		if got, err := call(t, k, "2"); err == nil || !strings.Contains(err.Error(), `wrote 2 lines for 1 record; line 2 is no JSON: "extra"`) {
+		if got, err := call(t, k, "2"); err == nil || !strings.Contains(err.Error(), `wrote 2 lines for 1 record; line 2 is not JSON: "extra"`) {
 			t.Errorf("got %q, %v", got, err)
 		}
 		expect(t, k, []string{"4"}, []string{"4"}) // with a fresh program

@@ -45,8 +45,8 @@ func TestProgramsAreObserved(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if p.standing.opaque != test.opaque || p.standing.unsure != test.opaque {
-				t.Errorf("%+v", p.standing)
+			if p.inStep.opaque != test.opaque || p.inStep.unsure != test.opaque {
+				t.Errorf("%+v", p.inStep)
 			}
 		})
 	}

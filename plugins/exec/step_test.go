@@ -183,12 +183,12 @@ func TestIdentity(t *testing.T) {
 			// A record that cannot be identified is not given to the program.
 			expect(t, k, []string{`{"id":3}`, `{"x":4}`, `{"id":null}`, `7`, `{"id":5}`}, []string{
 				`{"id":3}`,
-				`failed: exec: the record has no member "id", by which --exec-id checks its answer`,
-				`failed: exec: member "id" is neither a string nor a number: --exec-id cannot check the answer by it`,
-				`failed: exec: the record has no member "id", by which --exec-id checks its answer`,
+				`failed: exec: the record has no member "id", which --exec-id needs to check the answer`,
+				`failed: exec: member "id" is neither a string nor a number, so --exec-id cannot check the answer`,
+				`failed: exec: the record has no member "id", which --exec-id needs to check the answer`,
 				`{"id":5}`,
 			})
-			expect(t, k, []string{`{"x":4}`}, []string{`failed: exec: the record has no member "id", by which --exec-id checks its answer`})
+			expect(t, k, []string{`{"x":4}`}, []string{`failed: exec: the record has no member "id", which --exec-id needs to check the answer`})
 			// An empty line drops its record.
 			k = open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/.*drop.*//'`})
 			expect(t, k, []string{`{"id":1}`, `{"id":2,"drop":1}`, `{"id":3}`, `{"id":4,"drop":1}`}, []string{`{"id":1}`, "drop", `{"id":3}`, "drop"})
