@@ -165,7 +165,7 @@ func TestDescriptorIsSomethingElse(t *testing.T) {
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
-			if n := strings.Count(log.String(), "records come through the socket, which is slower"); n != 1 {
+			if n := strings.Count(log.String(), "receiving records through the socket, which is slower"); n != 1 {
 				t.Errorf("the log says it %d times: %s", n, log.String())
 			}
 		})
@@ -196,7 +196,7 @@ func TestRestrictedHosts(t *testing.T) {
 			if want == 0 && restriction != "inline" {
 				lines = 1
 			}
-			if got.Err != "" || got.Size != want || strings.Count(got.Log, "records go through the socket, which is slower") != lines {
+			if got.Err != "" || got.Size != want || strings.Count(got.Log, "sending records through the socket, which is slower") != lines {
 				t.Errorf("%+v", got)
 			}
 		})

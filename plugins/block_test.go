@@ -269,7 +269,7 @@ func TestOffsetWithoutArena(t *testing.T) {
 	reply := packReply(&carrier{arena: kernel}, 1, blank(1), sent)
 	results := NewResults(1)
 	results.complete(new(client).fill(results, reply))
-	if err := results.err; fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), "shared memory, and there is none") {
+	if err := results.err; fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), "shared memory, but there is none") {
 		t.Errorf("error: %v", err)
 	}
 }

@@ -39,9 +39,9 @@ var memberTests = []struct {
 	{`{"text":""}`, "text", `""`, "", ""},
 	{`{"text":"\"q\" \\ \u00e9 \ud83d\ude80 \n"}`, "text", `"\"q\" \\ \u00e9 \ud83d\ude80 \n"`, "\"q\" \\ é 🚀 \n", ""},
 	{`{"te\u0078t":"escaped name"}`, "text", `"escaped name"`, "escaped name", ""},
-	{`{"text":1.50}`, "text", `1.50`, "", `member "text" is no string`},
-	{`{"text":null}`, "text", `null`, "", `member "text" is no string`},
-	{`{"text":{"text":"inner"}}`, "text", `{"text":"inner"}`, "", `member "text" is no string`},
+	{`{"text":1.50}`, "text", `1.50`, "", `member "text" is not a string`},
+	{`{"text":null}`, "text", `null`, "", `member "text" is not a string`},
+	{`{"text":{"text":"inner"}}`, "text", `{"text":"inner"}`, "", `member "text" is not a string`},
 	{`{"other":"x"}`, "text", "", "", `the record has no member "text"`},
 	{`{}`, "text", "", "", `the record has no member "text"`},
 	{`["text"]`, "text", "", "", `the record has no member "text"`},
@@ -167,7 +167,7 @@ func TestHostileSpansOverTheWire(t *testing.T) {
 		batch := NewBatch([][]byte{[]byte(`{}`)})
 		batch.inputs, batch.spans = []string{"text"}, []uint32{1, 100}
 		_, err := Call(t.Context(), proxy, batch)
-		if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "an input ends behind its record") {
+		if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "an input ends past its record") {
 			t.Errorf("error: %v", err)
 		}
 	})

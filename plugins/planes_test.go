@@ -181,7 +181,7 @@ func TestBatchOverTheLimit(t *testing.T) {
 			t.Errorf("results: %v", err)
 		}
 		_, err = Call(t.Context(), proxy, NewBatch(many))
-		if fault.KindOf(err) != fault.Batch || err.Error() != fmt.Sprintf("a batch of %d bytes is over the limit of %d", len(many)*len(block), maxMessage) {
+		if fault.KindOf(err) != fault.Batch || err.Error() != fmt.Sprintf("a batch of %d bytes exceeds the limit of %d", len(many)*len(block), maxMessage) {
 			t.Errorf("records: %v", err)
 		}
 		k.fill = func(r *Results) error { r.Drop(0); return nil }

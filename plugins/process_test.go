@@ -317,7 +317,7 @@ func TestBrokenAnswers(t *testing.T) {
 	}{
 		{"too few", fault.Batch, "kernel returned 2 results for a batch of 3", true},
 		{"too many", fault.Batch, "kernel returned 4 results for a batch of 3", true},
-		{"unasked", fault.Crash, "kernel answered a batch that it was not asked", false},
+		{"unasked", fault.Crash, "kernel answered a batch that was not sent", false},
 		{"ends stream", fault.Crash, "connection to the kernel broke", false},
 		{"breaks stream", fault.Crash, "out of ideas", false},
 	}

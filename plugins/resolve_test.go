@@ -76,10 +76,10 @@ func TestResolve(t *testing.T) {
 		says       []string
 	}{
 		{"", "", fault.Usage, []string{"name one with -k", "there are echo, empty, exec:COMMAND, link, local, tool, files (./kernel)"}},
-		{"exho", "", fault.Incompatible, []string{`unknown kernel "exho"`, "did you mean echo?", "There are echo"}},
+		{"exho", "", fault.Incompatible, []string{`unknown kernel "exho"`, "did you mean echo?", "Available: echo"}},
 		{"tol", "", fault.Incompatible, []string{"did you mean tool?"}},
-		{"something", "", fault.Incompatible, []string{`unknown kernel "something".`, "There are"}},
-		{"kernel", "", fault.Incompatible, []string{"for the file beside you write ./kernel."}},
+		{"something", "", fault.Incompatible, []string{`unknown kernel "something".`, "Available: "}},
+		{"kernel", "", fault.Incompatible, []string{"to use the file in the current directory, write ./kernel."}},
 		{"data", "", fault.Incompatible, []string{"installed/data", "not executable", "chmod +x"}},
 		{"./missing", "", fault.Incompatible, []string{"kernel ./missing", "no such file"}},
 		{"./kernl", "", fault.Incompatible, []string{"did you mean ./kernel?"}},

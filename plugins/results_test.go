@@ -57,7 +57,7 @@ func TestContract(t *testing.T) {
 		}, ""},
 		{"short column", func(r *Results) error { r.Column(Bools("b", []bool{true})); return nil }, `column "b" values for 1 record; the batch has 3`},
 		{"long column", func(r *Results) error { r.Column(Float32s("f", 2, make([]float32, 8))); return nil }, `column "f" values for 4 records; the batch has 3`},
-		{"uneven column", func(r *Results) error { r.Column(Float64s("f", 2, make([]float64, 7))); return nil }, `7 values, which cannot be shared out by its width 2`},
+		{"uneven column", func(r *Results) error { r.Column(Float64s("f", 2, make([]float64, 7))); return nil }, `7 values, which is not a multiple of its width 2`},
 		{"nameless column", func(r *Results) error { r.Column(Strings("", make([]string, 3))); return nil }, "a column without a name"},
 		{"column of nothing", func(r *Results) error { r.Column(Column{Name: "x"}); return nil }, `column "x" values for 0 records`},
 		{"column twice", func(r *Results) error {

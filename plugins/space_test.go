@@ -19,7 +19,7 @@ func TestSpace(t *testing.T) {
 			if len(given) > 0 && r.IntN(2) == 0 {
 				i := r.IntN(len(given))
 				mark(owner, given[i], 0)
-				s.give(given[i])
+				s.release(given[i])
 				given[i] = given[len(given)-1]
 				given = given[:len(given)-1]
 				continue
@@ -42,7 +42,7 @@ func TestSpace(t *testing.T) {
 			t.Errorf("seed %d: %d regions are used, it says %d", seed, len(given), s.used)
 		}
 		for _, g := range given {
-			s.give(g)
+			s.release(g)
 		}
 		if s.used != 0 {
 			t.Errorf("seed %d: %d regions are used at the end", seed, s.used)
@@ -89,8 +89,8 @@ func TestSpaceReuses(t *testing.T) {
 	s := space{size: 1 << 30}
 	first, _ := s.alloc(100_000)
 	second, _ := s.alloc(100_000)
-	s.give(first)
-	s.give(second)
+	s.release(first)
+	s.release(second)
 	if again, _ := s.alloc(120_000); again != second {
 		t.Errorf("%+v came instead of %+v", again, second)
 	}

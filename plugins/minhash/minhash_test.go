@@ -122,7 +122,7 @@ func TestFailedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"", `no member "text"`, `"text" is no string`, `no member "text"`, ""} {
+	for i, want := range []string{"", `no member "text"`, `"text" is not a string`, `no member "text"`, ""} {
 		result := results.At(i)
 		if (result.Verdict == plugins.Failed) != (want != "") || !strings.Contains(result.Message, want) {
 			t.Errorf("record %d: %s %s", i, result.Verdict, result.Message)
