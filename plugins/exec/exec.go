@@ -48,7 +48,7 @@ type kernel struct {
 	identity *identity // nil without --exec-id
 	threads  int
 	onGPU    bool
-	running  *program // mode stream; nil before the first batch and after a failure
+	running  *program // in stream mode; nil before the first batch and after a failure
 	warnings warnings
 }
 
