@@ -117,14 +117,14 @@ func TestDiscoverNeverASilentCPURun(t *testing.T) {
 		damage func(*fakeMachine, *Options)
 		want   string
 	}{
-		"init fails":             {func(m *fakeMachine, _ *Options) { m.initErr = errors.New("versions differ") }, "initialise NVML: versions differ"},
+		"init fails":             {func(m *fakeMachine, _ *Options) { m.initErr = errors.New("versions differ") }, "initialize NVML: versions differ"},
 		"count fails":            {func(m *fakeMachine, _ *Options) { m.countErr = ErrLost }, "count the GPUs: the GPU is lost"},
-		"no GPU":                 {func(m *fakeMachine, _ *Options) { m.gpus = nil }, "driver 580.1 is there, but it shows no GPU"},
+		"no GPU":                 {func(m *fakeMachine, _ *Options) { m.gpus = nil }, "driver 580.1 is loaded but shows no GPU"},
 		"all lost":               {func(m *fakeMachine, _ *Options) { m.gpus[0].lost, m.gpus[1].lostAfter = true, 2 }, "no usable GPU: GPU 0 and GPU 1: the GPU is lost"},
 		"library gone":           {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNoLibrary, yes }, "libnvidia-ml.so.1 not found"},
 		"built without NVML":     {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNotBuilt, yes }, "built without NVML (no C compiler): rebuild with cgo"},
-		"hidden":                 {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=") }, "CUDA_VISIBLE_DEVICES is set and empty"},
-		"hidden with blanks":     {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES= ") }, "is set and empty"},
+		"hidden":                 {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=") }, "CUDA_VISIBLE_DEVICES is set but empty"},
+		"hidden with blanks":     {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES= ") }, "is set but empty"},
 		"hidden by -1":           {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=-1") }, "=-1 names none of the machine's GPUs (2)"},
 		"hidden by Slurm's word": {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=NoDevFiles") }, "names none"},
 		"named twice":            {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=0,0") }, "names a GPU twice (0 and 0)"},
@@ -163,7 +163,7 @@ func TestDiscoverLeavesOutLostGPUs(t *testing.T) {
 			if tokens(inv) != fakeUUID(0)+","+fakeUUID(2) || inv.Devices[1].String() != "GPU 2" {
 				t.Errorf("got %+v", inv.Devices)
 			}
-			if !strings.Contains(inv.Note, "left out GPU 1: ") || !strings.Contains(inv.Note, "pinned by UUID") || strings.Contains(inv.Note, "\n") {
+			if !strings.Contains(inv.Note, "skipping GPU 1: ") || !strings.Contains(inv.Note, "pinned by UUID") || strings.Contains(inv.Note, "\n") {
 				t.Errorf("note %q", inv.Note)
 			}
 			if calls := m.called(); calls[len(calls)-1] != "Shutdown" {
@@ -178,7 +178,7 @@ func TestDiscoverHungDriver(t *testing.T) {
 		hang func(*fakeMachine, chan struct{})
 		want string
 	}{
-		"init":  {func(m *fakeMachine, c chan struct{}) { m.hangInit = c }, "within 20ms (initialise NVML): it hangs"},
+		"init":  {func(m *fakeMachine, c chan struct{}) { m.hangInit = c }, "within 20ms (initialize NVML): it hangs"},
 		"count": {func(m *fakeMachine, c chan struct{}) { m.hangCount = c }, "within 20ms (count the GPUs): it hangs"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestSlowDriverIsReported(t *testing.T) {
 	if err != nil || len(inventory.Devices) != 2 {
 		t.Errorf("%+v %v", inventory, err)
 	}
-	if want := "the NVIDIA driver has not answered for 1ms; waiting for it for up to 10s"; !slices.Equal(lines, []string{want}) {
+	if want := "the NVIDIA driver has not answered for 1ms; waiting up to 10s"; !slices.Equal(lines, []string{want}) {
 		t.Errorf("%q", lines)
 	}
 	opts.SlowAfter = time.Minute

@@ -21,11 +21,11 @@ func TestDiscoveryLeavesOutGPUsThatHang(t *testing.T) {
 		note, error  string // part of it
 	}{
 		"not selected":  {gpus: "0,2", faults: "1 nvmlDeviceGetName hang", want: []int{0, 2}, note: "pinned by UUID"},
-		"all, handle":   {gpus: "all", faults: "1 nvmlDeviceGetHandleByIndex hang", want: []int{0, 2, 3}, note: "left out GPU 1: " + hangs},
-		"all, memory":   {gpus: "all", faults: "3 nvmlDeviceGetMemoryInfo hang", want: []int{0, 1, 2}, note: "left out GPU 3: " + hangs},
+		"all, handle":   {gpus: "all", faults: "1 nvmlDeviceGetHandleByIndex hang", want: []int{0, 2, 3}, note: "skipping GPU 1: " + hangs},
+		"all, memory":   {gpus: "all", faults: "3 nvmlDeviceGetMemoryInfo hang", want: []int{0, 1, 2}, note: "skipping GPU 3: " + hangs},
 		"three of four": {gpus: "all", faults: "0 nvmlDeviceGetUUID hang\n1 nvmlDeviceGetUUID hang\n2 nvmlDeviceGetUUID hang", want: []int{3}, note: "GPU 0, GPU 1 and GPU 2: " + hangs},
 		"selected":      {gpus: "1", faults: "1 nvmlDeviceGetName hang", error: "no usable GPU: GPU 1: " + hangs},
-		"all of them":   {gpus: "all", faults: "* nvmlDeviceGetUUID hang", error: "did not answer within 3s (ask GPU "},
+		"all of them":   {gpus: "all", faults: "* nvmlDeviceGetUUID hang", error: "did not answer within 3s (query GPU "},
 		"slow":          {gpus: "all", faults: "1 nvmlDeviceGetName hang 100", want: []int{0, 1, 2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func TestAcquire(t *testing.T) {
 	}
 	_, err := r.Acquire()
 	var full *gpu.NoSlotError
-	if !errors.As(err, &full) || full.Active != 6 || err.Error() != "no slot is free: 6 of 6 are taken on 3 devices" {
+	if !errors.As(err, &full) || full.Active != 6 || err.Error() != "no free slot: 6 of 6 are taken on 3 devices" {
 		t.Errorf("%v", err)
 	}
 	if err := r.Release("GPU 2"); err != nil {
@@ -62,7 +62,7 @@ func TestRegistryErrors(t *testing.T) {
 	if err := r.Release("GPU 7"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no device "GPU 7"`) {
 		t.Error(err)
 	}
-	if err := r.Release("GPU 0"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "no slot to give back") {
+	if err := r.Release("GPU 0"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "no slot to release") {
 		t.Error(err)
 	}
 	if _, err := r.Acquire("GPU 7"); fault.KindOf(err) != fault.Usage {
