@@ -63,7 +63,7 @@ func splice(record []byte, columns []Column, i int) ([]byte, error) {
 	}
 	var info jsonline.Info
 	if err := jsonline.Want(names...).Scan(record, &info); err != nil || !info.Object {
-		return nil, fmt.Errorf("the record is not a JSON object, so the kernel's column %q cannot be added to it", names[0])
+		return nil, fmt.Errorf("the record is not a JSON object: the kernel's column %q cannot be added to it", names[0])
 	}
 	return jsonline.Splice(nil, record, &info, members), nil
 }

@@ -88,8 +88,8 @@ func TestResolve(t *testing.T) {
 		{work, "", fault.Incompatible, []string{"is a folder"}},
 		{"embed.py", "", fault.Incompatible, []string{"no python kernel built in"}},
 		{"docker:image", "", fault.Incompatible, []string{`unknown kernel scheme "docker:"`, "exec:"}},
-		{"exec:", "", fault.Usage, []string{"names no program"}},
-		{"exec:  ", "", fault.Usage, []string{"names no program"}},
+		{"exec:", "", fault.Usage, []string{"has no command"}},
+		{"exec:  ", "", fault.Usage, []string{"has no command"}},
 		{"echo", "batch", fault.Usage, []string{"--exec-mode", `"echo"`}},
 	}
 	for _, test := range notFound {

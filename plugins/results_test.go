@@ -238,7 +238,7 @@ func TestConfigDecode(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{"sise":3}`: "unknown field", `{"size":"3"}`: "cannot unmarshal", `{"size":3}}`: "more behind", `{`: "unexpected", `1`: "cannot unmarshal",
+		`{"sise":3}`: "unknown field", `{"size":"3"}`: "cannot unmarshal", `{"size":3}}`: "unexpected data after", `{`: "unexpected", `1`: "cannot unmarshal",
 	} {
 		err := Config(text).Decode(&config{})
 		if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {

@@ -161,7 +161,7 @@ func TestChain(t *testing.T) {
 	got, err := call(t, k, `{"a":"x"}`, `{"a":"drop"}`, `{"a":"fail"}`, `{"a":"two"}`, `"text"`)
 	want := []string{
 		`{"A":"X","length":9}`, "drop", "failed in pick: rejected", `{"N":1,"length":7}+{"N":2,"length":7}`,
-		`failed in length: the record is not a JSON object, so the kernel's column "length" cannot be added to it`,
+		`failed in length: the record is not a JSON object: the kernel's column "length" cannot be added to it`,
 	}
 	if err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 		t.Errorf("%q, %v", got, err)
