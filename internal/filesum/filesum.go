@@ -1,4 +1,4 @@
-// Package filesum tells one state of a file of code from another.
+// Package filesum detects changes of code files by checksum.
 package filesum
 
 import (
@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// mostBytes is how much of a program is read: enough for any; of a larger one, size and
-// time must do.
+// mostBytes is the size up to which programs are read, more than any usual one has. For a
+// larger file, size and modification time must suffice.
 const mostBytes = 64 << 20
 
-// Program is the sum of a program or script: its SHA-256, in hexadecimal digits, unless
-// it is outsized.
+// Program returns the sum of a program or script: its SHA-256 in hexadecimal, or its size
+// and modification time if it is too large.
 func Program(path string) (string, error) { return sum(path, mostBytes) }
 
-// Whole is the SHA-256 of a file of any size.
+// Whole returns the SHA-256 of a file of any size.
 func Whole(path string) (string, error) { return sum(path, 0) }
 
 func sum(path string, most int64) (string, error) {
@@ -41,8 +41,8 @@ func sum(path string, most int64) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// Cache sums programs, and reads none again that the file system says is the same. It is
-// for one goroutine.
+// Cache sums programs and rereads only those that have changed according to the file
+// system. It is not safe for concurrent use.
 type Cache struct {
 	files map[string]cached
 }
@@ -52,7 +52,7 @@ type cached struct {
 	sum  string
 }
 
-// Program is the sum of a program; "" if it cannot be read.
+// Program returns the sum of a program; "" if it cannot be read.
 func (c *Cache) Program(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -121,7 +121,7 @@ func TestStuckProcessIsGivenUp(t *testing.T) {
 	line(t, out)
 	tracer := hold(t, p.Pid())
 	p.KillGroup()
-	if exit := ended(t, p); !exit.Stuck || exit.String() != "does not end after SIGKILL" || p.End(time.Minute) {
+	if exit := ended(t, p); !exit.Stuck || exit.String() != "does not exit after SIGKILL" || p.End(time.Minute) {
 		t.Errorf("%#v: %s", exit, exit)
 	}
 	for name, stuck := range map[string][]Stuck{
@@ -130,7 +130,7 @@ func TestStuckProcessIsGivenUp(t *testing.T) {
 		if len(stuck) != 1 || stuck[0].PID != p.Pid() || !stuck[0].Lives() {
 			t.Fatalf("%s: %v", name, stuck)
 		}
-		if got := stuck[0].String(); !strings.HasPrefix(got, fmt.Sprintf("process %d (", p.Pid())) || !strings.HasSuffix(got, " traces it and holds it") {
+		if got := stuck[0].String(); !strings.HasPrefix(got, fmt.Sprintf("process %d (", p.Pid())) || !strings.HasSuffix(got, " traces and holds it") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
