@@ -89,7 +89,7 @@ func TestLoadConfigErrors(t *testing.T) {
 	}
 }
 
-// What is not configured stays the card's own, between what is.
+// Thresholds that are not configured stay the card's own, between those that are.
 func TestSomeTemperaturesConfigured(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings map[string]any

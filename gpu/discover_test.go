@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// wantFault checks kind and text. A NoDevice must also show the way to the CPU.
+// wantFault checks kind and text. A NoDevice must also mention how to run on the CPU.
 func wantFault(t *testing.T, err error, kind fault.Kind, text string) {
 	t.Helper()
 	if fault.KindOf(err) != kind || !strings.Contains(err.Error(), text) {
@@ -99,7 +99,7 @@ func TestDiscoverWithoutDriver(t *testing.T) {
 		for _, cause := range []error{ErrNoLibrary, ErrNotBuilt} {
 			m := newFake(t)
 			m.initErr = cause
-			// An inherited variable is of no interest here: there is nothing to hide.
+			// An inherited variable does not matter here: there is nothing to hide.
 			opts := options(m, "CUDA_VISIBLE_DEVICES=0")
 			opts.CPUs = cores
 			inv, err := Discover(t.Context(), opts)
@@ -110,8 +110,7 @@ func TestDiscoverWithoutDriver(t *testing.T) {
 	}
 }
 
-// The whole point of the exit code 4: a GPU machine that is sick is not a CPU
-// machine.
+// The point of exit code 4: a GPU machine with a problem is not a CPU machine.
 func TestDiscoverNeverASilentCPURun(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(*fakeMachine, *Options)
@@ -159,7 +158,7 @@ func TestDiscoverLeavesOutLostGPUs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// By UUID: CUDA may count without the lost one.
+			// Pinned by UUID: CUDA may not count the lost GPU.
 			if tokens(inv) != fakeUUID(0)+","+fakeUUID(2) || inv.Devices[1].String() != "GPU 2" {
 				t.Errorf("got %+v", inv.Devices)
 			}
@@ -189,7 +188,7 @@ func TestDiscoverHungDriver(t *testing.T) {
 			_, err := Discover(t.Context(), opts)
 			wantFault(t, err, fault.NoDevice, test.want)
 
-			// The driver comes back when nobody waits any more: it is left alone.
+			// If the driver returns after the caller gave up, no further call is made.
 			close(release)
 			<-m.ended
 			if calls := m.called(); slices.Contains(calls, "Device") || calls[len(calls)-1] != "Shutdown" {
@@ -218,7 +217,7 @@ func TestOptionsDefaults(t *testing.T) {
 	_ = o.DriverPresent()
 }
 
-// Who waits for a driver that takes its time is told so, once.
+// A slow driver is reported to the user once.
 func TestSlowDriverIsReported(t *testing.T) {
 	m := newFake(t, same(2)...)
 	m.hangCount = make(chan struct{})

@@ -9,15 +9,15 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A GPU that hangs is left out of the inventory; those that answer are found, whatever
-// call it hangs in, and however many hang.
+// The inventory skips hung GPUs and finds those that answer, whatever call hangs, and
+// however many GPUs hang.
 func TestDiscoveryLeavesOutGPUsThatHang(t *testing.T) {
 	t.Parallel()
 	stub := buildStub(t)
 	const hangs = "the NVIDIA driver does not answer"
 	for name, test := range map[string]struct {
 		gpus, faults string
-		want         []int  // -1: those GPUs are left
+		want         []int  // indices of the GPUs found
 		note, error  string // part of it
 	}{
 		"not selected":  {gpus: "0,2", faults: "1 nvmlDeviceGetName hang", want: []int{0, 2}, note: "pinned by UUID"},
@@ -33,7 +33,7 @@ func TestDiscoveryLeavesOutGPUsThatHang(t *testing.T) {
 			timeout := "GPU_TEST_TIMEOUT=5s"
 			switch name {
 			case "slow":
-				timeout = "GPU_TEST_TIMEOUT=1m" // it must be waited for, however slow this machine is
+				timeout = "GPU_TEST_TIMEOUT=1m" // the test must wait for it, however slow this machine is
 			case "all of them":
 				timeout = "GPU_TEST_TIMEOUT=3s"
 			}
@@ -55,7 +55,7 @@ func TestDiscoveryLeavesOutGPUsThatHang(t *testing.T) {
 	}
 }
 
-// When a call that hung comes back, the library is shut down, and nothing else asked.
+// When a hung call returns, the library is shut down and no other call is made.
 func TestDiscoveryShutsDownAfterAHang(t *testing.T) {
 	t.Parallel()
 	m := newFake(t, same(3)...)
@@ -77,7 +77,7 @@ func TestDiscoveryShutsDownAfterAHang(t *testing.T) {
 	}
 }
 
-// Xids of a GPU are told although another, which is not the job's, hangs.
+// Xids of a GPU are reported although another GPU, which is not the job's, hangs.
 func TestXidsBesideAGPUThatHangs(t *testing.T) {
 	t.Parallel()
 	m := newFake(t, same(3)...)

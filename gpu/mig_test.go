@@ -112,7 +112,7 @@ func TestMIGErrors(t *testing.T) {
 	}
 }
 
-// Of a lost parent, its instances are lost: they are told so.
+// When a parent is lost, its instances are reported lost.
 func TestMIGInstanceIsToldOfItsParent(t *testing.T) {
 	machine := gputest.EightGPUs()
 	inventory, err := selectFrom(t, machine, "5,0", "")

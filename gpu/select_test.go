@@ -67,7 +67,7 @@ func TestSelectErrors(t *testing.T) {
 		"hidden":           {gpus: "0", env: []string{"CUDA_VISIBLE_DEVICES="}, kind: fault.NoDevice, want: "is set but empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sel := Selection{terms: []term{{name: "GPU-"}}} // more than ParseSelection lets through
+			sel := Selection{terms: []term{{name: "GPU-"}}} // ParseSelection would reject it
 			if test.gpus != "GPU-" {
 				sel = mustParse(t, test.gpus)
 			}

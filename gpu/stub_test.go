@@ -56,7 +56,7 @@ func discoverMain(selection string) int {
 	return 0
 }
 
-// discover runs the selection in a process of its own, with the real binding.
+// discover runs the selection in a separate process, with the real binding.
 func discover(t *testing.T, selection string, env ...string) answer {
 	t.Helper()
 	exe, err := os.Executable()
@@ -64,9 +64,9 @@ func discover(t *testing.T, selection string, env ...string) answer {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
-	// Of the environment only what the loader may need: a CUDA_VISIBLE_DEVICES
-	// of the machine that runs the tests must not matter. The race detector
-	// would have every process sleep for a second at its end.
+	// Pass only what the loader may need: a CUDA_VISIBLE_DEVICES of the machine that runs
+	// the tests must not matter. By default the race detector makes every process sleep
+	// for a second when it exits.
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", discoverMode + "=" + selection}, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -188,8 +188,8 @@ func TestStubCalls(t *testing.T) {
 	}
 }
 
-// The real library, or its absence, on whatever machine this runs: what comes
-// back keeps the package's promises.
+// The real library, or its absence, on any machine: the result keeps the package's
+// promises.
 func TestThisMachine(t *testing.T) {
 	a := discover(t, "all")
 	t.Logf("%+v", a)

@@ -12,7 +12,7 @@ func TestInheritedVariable(t *testing.T) {
 		models []string // default: four of one
 		env    []string
 		want   string // tokens
-		labels string // default: not looked at
+		labels string // default: not checked
 		known  bool   // UUIDs and the rest are known
 		note   string
 	}{
@@ -85,7 +85,7 @@ func TestInheritedVariableNamesOneTwice(t *testing.T) {
 	}
 }
 
-// With a GPU that does not answer, nobody knows how CUDA counts.
+// If a GPU does not answer, CUDA's numbering is unknown.
 func TestInheritedVariableWithLostGPU(t *testing.T) {
 	m := newFake(t, same(3)...)
 	m.gpus[1].lost = true

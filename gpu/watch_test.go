@@ -38,7 +38,7 @@ func TestXidFault(t *testing.T) {
 	}
 }
 
-// watcher runs WatchXids beside a test.
+// watcher runs WatchXids during a test.
 type watcher struct {
 	t      *testing.T
 	events chan XidEvent
@@ -67,8 +67,7 @@ func (w *watcher) next() string {
 	}
 }
 
-// end stops the watch, which must not take longer than this, and checks that
-// nothing more was reported.
+// end stops the watch within the given time and checks that nothing more was reported.
 func (w *watcher) end(within time.Duration) {
 	w.t.Helper()
 	begin := time.Now()
@@ -86,17 +85,17 @@ func (w *watcher) end(within time.Duration) {
 	}
 }
 
-// tell gives an event to whoever waits.
+// tell delivers an event to a waiting watcher.
 func (m *fakeMachine) tell(index int, xid uint64) {
 	m.t.Helper()
 	select {
 	case m.events <- fakeEvent{index, xid}:
 	case <-time.After(5 * time.Second):
-		m.t.Fatal("nobody waits for events")
+		m.t.Fatal("no watcher waits for events")
 	}
 }
 
-// shutDown checks that NVML was left in good order.
+// shutDown checks that NVML was shut down properly.
 func (m *fakeMachine) shutDown() {
 	m.t.Helper()
 	<-m.ended
@@ -130,7 +129,7 @@ func inventory(t *testing.T, n int) []Device {
 func TestWatchXids(t *testing.T) {
 	m := newFake(t, same(4)...)
 	devices := inventory(t, 4)
-	// GPU 0 is not ours; GPU 1 serves two; GPU 3 is known by its index alone.
+	// GPU 0 is not ours; GPU 1 serves two devices; GPU 3 is known only by its index.
 	unknown := devices[3]
 	unknown.UUID = ""
 	w := startWatch(t, m, []Device{devices[1], devices[1], devices[2], unknown})
@@ -151,8 +150,7 @@ func TestWatchXids(t *testing.T) {
 	m.shutDown()
 }
 
-// A GPU that is gone is reported once, with an event of its own or without, and
-// the others are watched on.
+// A lost GPU is reported once, with or without an event, and the others are still watched.
 func TestWatchXidsLostGPU(t *testing.T) {
 	m := newFake(t, same(3)...)
 	w := startWatch(t, m, inventory(t, 3))
@@ -173,15 +171,15 @@ func TestWatchXidsLostGPU(t *testing.T) {
 	if got := w.next(); !strings.HasPrefix(got, "GPU 2: Xid 79") {
 		t.Errorf("got %s", got)
 	}
-	m.shutDown() // nothing is left to be watched
+	m.shutDown() // nothing remains to be watched
 	w.end(leaveTime / 2)
 }
 
-// An API that cannot tell of events is one, too.
+// An API need not support events.
 type mute struct{ API }
 
-// Whatever is wrong, nobody is told, nothing ends before its time, and nothing
-// hangs at the end.
+// Whatever is wrong, nothing is reported, the watch does not end early, and it does not
+// hang at the end.
 func TestWatchXidsInVain(t *testing.T) {
 	gpus := inventory(t, 2)
 	for name, test := range map[string]struct {
@@ -200,7 +198,7 @@ func TestWatchXidsInVain(t *testing.T) {
 		"lost, it says": {damage: func(m *fakeMachine) { m.waitErr = ErrLost }, devices: gpus},
 		"no handles":    {damage: func(m *fakeMachine) { m.gpus[0].forbidden, m.gpus[1].forbidden = true, true }, devices: gpus},
 		"other GPUs":    {devices: []Device{{Kind: GPU, UUID: "GPU-x", Token: "0"}}},
-		"which, nobody knows": {devices: []Device{{Kind: GPU, Index: 1, Token: "1"}},
+		"unknown which": {devices: []Device{{Kind: GPU, Index: 1, Token: "1"}},
 			damage: func(m *fakeMachine) { m.gpus[1].uuid = "" }},
 		"CPUs":        {devices: cpuDevices(2), calls: "-"},
 		"MIG":         {devices: []Device{migDevice("MIG-a", 0)}, calls: "-"},
@@ -230,7 +228,7 @@ func TestWatchXidsInVain(t *testing.T) {
 			if allowed := strings.Fields(strings.Trim(test.calls, "-")); test.calls != "" && !slices.Equal(calls, allowed) {
 				t.Errorf("calls %v, want %v", calls, allowed)
 			}
-			// A driver that comes back finds nobody waiting, and is left alone.
+			// If the driver returns after the watch ended, no further call is made.
 			for _, hang := range []chan struct{}{m.hangInit, m.hangCount, m.hangWait} {
 				if hang != nil {
 					close(hang)
@@ -280,7 +278,7 @@ func watchMain() int {
 	return 0
 }
 
-// watchProgram is such a program, running.
+// watchProgram is such a running program.
 type watchProgram struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -346,7 +344,7 @@ func (p *watchProgram) end(within time.Duration) {
 	}
 }
 
-// The real binding, with a library that stands for the driver.
+// The real binding, with a stub in place of the driver's library.
 func TestStubEvents(t *testing.T) {
 	stub, dir := buildStub(t), t.TempDir()
 	events, log := filepath.Join(dir, "events"), filepath.Join(dir, "log")
@@ -383,7 +381,7 @@ func TestStubEvents(t *testing.T) {
 	}
 }
 
-// stubCalls reads what NVMLSTUB_LOG holds.
+// stubCalls reads the calls in NVMLSTUB_LOG.
 func stubCalls(log string) (names []string, threads map[string]bool) {
 	threads = map[string]bool{}
 	for line := range strings.Lines(log) {

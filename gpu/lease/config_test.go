@@ -10,7 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// The example is the source documents' own, and reads as such.
+// The example configuration is valid.
 func TestExampleConfig(t *testing.T) {
 	c, err := ReadConfig("../../examples/services.yaml")
 	if err != nil {

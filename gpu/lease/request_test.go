@@ -12,7 +12,7 @@ import (
 
 const gib = 1 << 30
 
-// given is a lease that holds, of index i.
+// given is a lease in force on the GPU with index i.
 func given(name string, i int, memory uint64) Lease {
 	return Lease{ID: name, Name: name, GPU: uuid(i), Index: i, Label: cards(i + 1)[i].Label,
 		Memory: memory, Exclusive: memory == 0, Owned: true, PID: 4711, User: "ann", Created: time.Unix(1, 0)}
@@ -88,7 +88,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A GPU that does not tell its memory can be had whole, and no share of it.
+// A GPU that does not report its memory can only be leased whole.
 func TestUnknownMemory(t *testing.T) {
 	gpus := []GPU{{Key: "x", Label: "GPU 0"}}
 	if got, refusal := choose(ask(0, nil), gpus, nil); refusal != nil || len(got.taken) != 1 {
@@ -118,7 +118,7 @@ func TestWaiting(t *testing.T) {
 	if err := <-second; err != nil {
 		t.Error(err)
 	}
-	first.Release() // twice is once
+	first.Release() // releasing twice is safe
 
 	acquire(t, f, ask(1, func(r *Request) { r.Name = "third" }))
 	_, err := f.Acquire(t.Context(), ask(1, func(r *Request) { r.Wait = waitPause }))
@@ -137,7 +137,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// What is not needed after all goes back, the rest stays.
+// Keep releases what is not needed and keeps the rest.
 func TestKeep(t *testing.T) {
 	f := open(t)
 	held := acquire(t, f, ask(3, func(r *Request) { r.Number = 3 }))

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/python"
 )
 
-// Files that cannot be used are refused before any record, with the reason.
+// Unusable files are rejected before any record, with the reason.
 func TestUnusableFiles(t *testing.T) {
 	needPython(t)
 	const process = "def process(batch): return batch\n"
@@ -25,7 +25,7 @@ func TestUnusableFiles(t *testing.T) {
 		source string
 		want   string
 		trace  string // in the detail
-		opened bool   // it is found only when it is opened
+		opened bool   // detected only by Open
 	}{
 		"syntax":            {"def process(batch)\n    return batch\n", "kernel kernel.py: SyntaxError: ", "def process(batch)", false},
 		"null bytes":        {"x = 1\x00\n", "kernel kernel.py: ", "", false},
@@ -74,7 +74,7 @@ func TestUnusableFiles(t *testing.T) {
 	})
 }
 
-// Interpreters that are missing, too old, or none.
+// Interpreters that are missing, too old, or not Python.
 func TestInterpreters(t *testing.T) {
 	good := needPython(t)
 	dir := t.TempDir()
@@ -131,7 +131,7 @@ func TestInterpreters(t *testing.T) {
 	}
 }
 
-// Real interpreters of every version that this machine has.
+// Real interpreters of every version installed on this machine.
 func TestVersions(t *testing.T) {
 	paths, _ := filepath.Glob(filepath.Join(os.Getenv("HOME"), ".pyenv/versions/*/bin/python"))
 	if len(paths) == 0 {
@@ -159,7 +159,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A process that dies says how, and every batch that it had fails by that.
+// A process that dies reports how, and every batch in flight fails with that error.
 func TestDeaths(t *testing.T) {
 	for name, test := range map[string]struct{ body, want, detail string }{
 		"os._exit":     {"import os; os._exit(9)", "the Python process ended: exit status 9", ""},
@@ -194,13 +194,13 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-// TestHostMemoryOfPython: an exhausted host is neither the device's nor a plain failure,
-// whether Python lives through it or not.
+// TestHostMemoryOfPython: exhausted host memory is neither a device failure nor an
+// ordinary one, whether Python survives it or not.
 func TestHostMemoryOfPython(t *testing.T) {
 	for name, body := range map[string]string{
-		"raised":     "raise MemoryError",
-		"of its own": "return [bytearray(1 << 60)]",
-		"dies":       "import os, sys; print('terminate called', file=sys.stderr); print('  what():  std::bad_alloc', file=sys.stderr, flush=True); os.abort()",
+		"raised":    "raise MemoryError",
+		"allocated": "return [bytearray(1 << 60)]",
+		"dies":      "import os, sys; print('terminate called', file=sys.stderr); print('  what():  std::bad_alloc', file=sys.stderr, flush=True); os.abort()",
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := start(t, "def process(batch):\n    "+body)
@@ -212,7 +212,7 @@ func TestHostMemoryOfPython(t *testing.T) {
 	}
 }
 
-// Children that a kernel forks neither speak for it nor outlive it.
+// Processes that a kernel forks neither answer for it nor outlive it.
 func TestForks(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	k := start(t, fmt.Sprintf(`
@@ -238,7 +238,7 @@ def process(batch):
 		pid, _ := strconv.Atoi(line)
 		for deadline := time.Now().Add(30 * time.Second); syscall.Kill(pid, 0) == nil && !zombie(pid); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("child %d lives", pid)
+				t.Fatalf("child %d is still running", pid)
 			}
 		}
 	}
@@ -249,7 +249,7 @@ func zombie(pid int) bool {
 	return err != nil || strings.Contains(string(data), ") Z ")
 }
 
-// Output never gets in the way, and does not fill the disk.
+// A flood of output neither blocks the kernel nor fills the disk.
 func TestFlood(t *testing.T) {
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -281,7 +281,7 @@ def process(batch):
 	}
 }
 
-// The text of an exception decides what is done about it, as for any kernel.
+// Exceptions are classified by their text, as for any kernel.
 func TestClassification(t *testing.T) {
 	k := start(t, `
 class OutOfMemoryError(RuntimeError): pass
@@ -294,7 +294,7 @@ def process(batch): raise OutOfMemoryError("CUDA out of memory. Tried to allocat
 	}
 }
 
-// A traceback has the user's own lines, of every exception in the chain.
+// A traceback has only the user's own lines, for every exception in the chain.
 func TestTraceback(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "helper.py"), []byte("import json\ndef parse(text): return json.loads(text)\n"), 0o644); err != nil {
@@ -313,15 +313,15 @@ func TestTraceback(t *testing.T) {
 	text := detail(err)
 	for _, want := range []string{"mine.py\", line 3, in process", "helper.py\", line 2, in parse", "JSONDecodeError", "direct cause", "mine.py\", line 4, in process"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("without %s:\n%s", want, text)
+			t.Errorf("lacks %s:\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "decoder.py") || strings.Contains(text, "gpurun") {
-		t.Errorf("with others' lines:\n%s", text)
+		t.Errorf("contains lines that are not the user's:\n%s", text)
 	}
 }
 
-// An Open that nobody waits for any more can be ended by closing.
+// Close ends an Open whose caller has stopped waiting.
 func TestHangingSetup(t *testing.T) {
 	needPython(t)
 	k := python.New()

@@ -48,8 +48,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// What a kernel sees of its records: each row is a kernel that returns the repr of
-// something, so that types are seen too.
+// What a kernel sees of its records: each case is a kernel that returns the repr of an
+// expression, so that types are checked too.
 func TestWhatABatchIs(t *testing.T) {
 	records := []string{
 		`{"s":"a\u00e9\ud83d\ude00\"","i":1,"f":1.5,"m":1,"b":true,"v":[1,2],"w":[1,0.5],"j":{"x":[1]},"n":null}`,
@@ -95,7 +95,7 @@ def setup(ctx):
 def process(batch):
     return {expression: [repr(eval(expression))] * len(batch) for expression in expressions}
 `, func(c *plugins.PythonConfig) { c.Config = encoded })
-	for range 2 { // the second time the fields come along
+	for range 2 { // the second batch includes the fields
 		results, err := plugins.Call(t.Context(), k, batch(records...))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, detail(err))
@@ -168,7 +168,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// What process must not return fails the batch, and says why.
+// An invalid result of process fails the batch with the reason.
 func TestUnusableResults(t *testing.T) {
 	tests := map[string]string{
 		`pass`:                         "process returned None",
@@ -204,13 +204,13 @@ func TestUnusableResults(t *testing.T) {
 			if fault.KindOf(err) != fault.Batch || strings.Contains(detail(err), "gpurun") {
 				t.Errorf("%s: %s", fault.KindOf(err), detail(err))
 			}
-			expect(t, k, []string{`{"a":1}`}, []string{"unchanged"}) // it goes on
+			expect(t, k, []string{`{"a":1}`}, []string{"unchanged"}) // the kernel still works
 		})
 	}
 }
 
-// cases is a kernel with many bodies of process, so that one interpreter does for
-// all; use picks one.
+// cases is a kernel with many bodies of process, so that one interpreter serves all
+// tests; use selects one.
 func cases(bodies map[string]string) string {
 	var source strings.Builder
 	source.WriteString("bodies, body = {}, None\n")
@@ -237,7 +237,7 @@ func use(t *testing.T, k plugins.Kernel, name string) {
 	expect(t, k, []string{string(record)}, []string{"unchanged"})
 }
 
-// A record without a member that the kernel wants as a column fails alone.
+// A record that lacks a member which the kernel reads as a column fails alone.
 func TestMissingMember(t *testing.T) {
 	records := []string{`{"text":"a"}`, `{"id":1}`, `{"text":null}`, `[1]`, `{"text":"b","id":2}`}
 	missing := `failed: the record has no member "text"`
@@ -265,13 +265,13 @@ func TestMissingMember(t *testing.T) {
 		expect(t, k, []string{`{"a":1}`, `{"b":1}`, `{"a":1,"b":2}`, `{}`},
 			[]string{`failed: the record has no member "b"`, `failed: the record has no member "a"`, "x=3", `failed: the record has no member "a"`})
 	})
-	t.Run("asked for gently", func(t *testing.T) {
+	t.Run("with a default", func(t *testing.T) {
 		k := start(t, "def process(batch): return {'x': batch.get('text', '-')}")
 		expect(t, k, records[:2], []string{`x="a"`, `x="-"`})
 	})
 }
 
-// Many fields, and whole records, are learned and come along.
+// Many fields, and whole records, are learned and sent with later batches.
 func TestManyFields(t *testing.T) {
 	k := start(t, `
 def process(batch):

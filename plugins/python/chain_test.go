@@ -26,7 +26,7 @@ func then(t testing.TB, sources ...string) func(*plugins.PythonConfig) {
 	}
 }
 
-// Steps in one process: what each makes of the records is what the next one gets.
+// Steps in one process: each step gets what the previous one returned.
 func TestSteps(t *testing.T) {
 	const seen = "def process(batch): return {'seen': batch['x']}"
 	records := []string{`{"a":1, "b":[1]}`, `{"a":2}`, `{"a":3}`}
@@ -74,7 +74,7 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// A step that fails as a whole is named, and so is one that cannot be opened.
+// The error names the step whose batch fails, or that cannot be opened.
 func TestStepFailures(t *testing.T) {
 	k := start(t, "def process(batch): return batch", then(t, "def process(batch): raise ValueError('no')"))
 	_, err := call(t, k, `{}`)
@@ -106,8 +106,8 @@ func TestStepFailures(t *testing.T) {
 	}
 }
 
-// Columns of frameworks that take no list for an index, or whose values have labels, pass
-// on to the next step too, where some records are gone.
+// Columns of frameworks that accept no list as an index, or whose values have labels, also
+// reach the next step after some records were removed.
 func TestColumnsOfOtherFrameworks(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	const first = `

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A job of 20,000 s with made-up rates: RATE is what n batches at a time bring, GOOD
-// whether as many are wanted as should be, once there was time to find out.
+// A job of 20,000 s with simulated rates: RATE is the throughput of n concurrent batches,
+// GOOD whether n is right once there was time to find out.
 const pacedJob = `
 import random
 chance, now, half = random.Random(1), 0.0, 10000
@@ -26,7 +26,7 @@ while now < 2 * half:
 assert good > 0.9 * judged, (good, judged)
 `
 
-// How many batches are prepared at a time is found by what it brings.
+// The number of concurrently prepared batches follows the measured throughput.
 func TestPace(t *testing.T) {
 	needPython(t)
 	pace, err := os.ReadFile("runner/ahead.py")

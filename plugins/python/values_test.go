@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Values of Python's own types that have a usual form in JSON get it, wherever they
-// stand: in a column, in a list of results, within another value.
+// Standard-library values that have a usual JSON form get it everywhere: in a column, in
+// a list of results, within another value.
 func TestValuesWithAUsualForm(t *testing.T) {
 	const imports = `
 import collections, datetime, decimal, enum, pathlib, types, uuid
@@ -54,7 +54,8 @@ def process(batch):
 	}
 }
 
-// What has no usual form fails its record, alone, and says what to return instead.
+// A value without a usual form fails only its record, and the error says what to return
+// instead.
 func TestValuesWithoutAUsualForm(t *testing.T) {
 	k := start(t, `
 import dataclasses, datetime
