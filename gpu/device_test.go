@@ -54,14 +54,14 @@ func TestPinEnv(t *testing.T) {
 		group []Device
 		want  []string
 	}{
-		"one index":     {[]Device{own(3, "3")}, []string{"CUDA_VISIBLE_DEVICES=3", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
-		"two":           {[]Device{own(2, "2"), own(3, "3")}, []string{"CUDA_VISIBLE_DEVICES=2,3", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
-		"inherited":     {[]Device{inherited("4"), inherited("6")}, []string{"CUDA_VISIBLE_DEVICES=4,6"}},
-		"uuid":          {[]Device{inherited("GPU-ab")}, []string{"CUDA_VISIBLE_DEVICES=GPU-ab"}},
-		"MIG":           {[]Device{migDevice("MIG-ab", 0)}, []string{"CUDA_VISIBLE_DEVICES=MIG-ab"}},
-		"CPU":           {cpuDevices(2), []string{"CUDA_VISIBLE_DEVICES="}},
-		"nothing":       {nil, []string{"CUDA_VISIBLE_DEVICES="}},
-		"zero is no ''": {[]Device{own(0, "0")}, []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
+		"one index":         {[]Device{own(3, "3")}, []string{"CUDA_VISIBLE_DEVICES=3", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
+		"two":               {[]Device{own(2, "2"), own(3, "3")}, []string{"CUDA_VISIBLE_DEVICES=2,3", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
+		"inherited":         {[]Device{inherited("4"), inherited("6")}, []string{"CUDA_VISIBLE_DEVICES=4,6"}},
+		"uuid":              {[]Device{inherited("GPU-ab")}, []string{"CUDA_VISIBLE_DEVICES=GPU-ab"}},
+		"MIG":               {[]Device{migDevice("MIG-ab", 0)}, []string{"CUDA_VISIBLE_DEVICES=MIG-ab"}},
+		"CPU":               {cpuDevices(2), []string{"CUDA_VISIBLE_DEVICES="}},
+		"nothing":           {nil, []string{"CUDA_VISIBLE_DEVICES="}},
+		"zero is not empty": {[]Device{own(0, "0")}, []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
 	} {
 		if got := PinEnv(test.group); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

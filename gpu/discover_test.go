@@ -120,7 +120,7 @@ func TestDiscoverNeverASilentCPURun(t *testing.T) {
 		"count fails":            {func(m *fakeMachine, _ *Options) { m.countErr = ErrLost }, "count the GPUs: the GPU is lost"},
 		"no GPU":                 {func(m *fakeMachine, _ *Options) { m.gpus = nil }, "driver 580.1 is loaded but shows no GPU"},
 		"all lost":               {func(m *fakeMachine, _ *Options) { m.gpus[0].lost, m.gpus[1].lostAfter = true, 2 }, "no usable GPU: GPU 0 and GPU 1: the GPU is lost"},
-		"library gone":           {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNoLibrary, yes }, "libnvidia-ml.so.1 not found"},
+		"no library":             {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNoLibrary, yes }, "libnvidia-ml.so.1 not found"},
 		"built without NVML":     {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNotBuilt, yes }, "built without NVML (no C compiler): rebuild with cgo"},
 		"hidden":                 {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=") }, "CUDA_VISIBLE_DEVICES is set but empty"},
 		"hidden with blanks":     {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES= ") }, "is set but empty"},
@@ -202,9 +202,9 @@ func TestDiscoverCanceled(t *testing.T) {
 	m := newFake(t, same(1)...)
 	m.hangInit = make(chan struct{})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(10*time.Millisecond, func() { cancel(errors.New("somebody pressed ^C")) })
+	time.AfterFunc(10*time.Millisecond, func() { cancel(errors.New("the user pressed ^C")) })
 	_, err := Discover(ctx, options(m))
-	wantFault(t, err, fault.Canceled, "somebody pressed ^C")
+	wantFault(t, err, fault.Canceled, "the user pressed ^C")
 	close(m.hangInit)
 	<-m.ended
 }

@@ -84,11 +84,11 @@ func TestXidsBesideAGPUThatHangs(t *testing.T) {
 	devices := cardsOf(t, m, 2)
 	m.gpus[1].hang = make(chan struct{})
 	defer close(m.gpus[1].hang)
-	told := make(chan XidEvent, 1)
-	go func() { _ = WatchXids(t.Context(), devices, options(m), func(e XidEvent) { told <- e }) }()
+	reported := make(chan XidEvent, 1)
+	go func() { _ = WatchXids(t.Context(), devices, options(m), func(e XidEvent) { reported <- e }) }()
 	m.events <- fakeEvent{2, 79}
-	if e := <-told; e.Xid != 79 || e.Device.Index != 2 {
-		t.Errorf("told %+v", e)
+	if e := <-reported; e.Xid != 79 || e.Device.Index != 2 {
+		t.Errorf("reported %+v", e)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestMIGInstanceTellsOfItself(t *testing.T) {
 		t.Errorf("got %+v of %+v", d, d.Parent)
 	}
 	if inventory.Devices[1].Token != wholeGPU {
-		t.Errorf("a whole GPU beside it is pinned by %s", inventory.Devices[1].Token)
+		t.Errorf("a whole GPU next to it is pinned by %s", inventory.Devices[1].Token)
 	}
 	if _, err := gpu.Group(inventory.Devices[:2], 2); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "one MIG instance and nothing else") {
 		t.Errorf("two in one worker: %v", err)
@@ -123,7 +123,7 @@ func TestMIGInstanceIsToldOfItsParent(t *testing.T) {
 	go func() {
 		_ = gpu.WatchXids(t.Context(), inventory.Devices, gpu.Options{NVML: machine, Env: gputest.NoEnv}, func(e gpu.XidEvent) { events <- e })
 	}()
-	machine.Tell(gputest.Split, 79)
+	machine.RaiseXid(gputest.Split, 79)
 	for _, want := range []string{"MIG 5:0: Xid 79 (fallen off the bus)", "MIG 5:1: Xid 79 (fallen off the bus)"} {
 		if got := (<-events).String(); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -85,8 +85,8 @@ func (w *watcher) end(within time.Duration) {
 	}
 }
 
-// tell delivers an event to a waiting watcher.
-func (m *fakeMachine) tell(index int, xid uint64) {
+// emit delivers an event to a waiting watcher.
+func (m *fakeMachine) emit(index int, xid uint64) {
 	m.t.Helper()
 	select {
 	case m.events <- fakeEvent{index, xid}:
@@ -133,10 +133,10 @@ func TestWatchXids(t *testing.T) {
 	unknown := devices[3]
 	unknown.UUID = ""
 	w := startWatch(t, m, []Device{devices[1], devices[1], devices[2], unknown})
-	m.tell(2, 31)
-	m.tell(0, 79)
-	m.tell(1, 48)
-	m.tell(3, 13)
+	m.emit(2, 31)
+	m.emit(0, 79)
+	m.emit(1, 48)
+	m.emit(3, 13)
 	for _, want := range []string{
 		"GPU 2: Xid 31 (memory page fault)",
 		"GPU 1: Xid 48 (double-bit ECC error)", "GPU 1: Xid 48 (double-bit ECC error)",
@@ -154,7 +154,7 @@ func TestWatchXids(t *testing.T) {
 func TestWatchXidsLostGPU(t *testing.T) {
 	m := newFake(t, same(3)...)
 	w := startWatch(t, m, inventory(t, 3))
-	m.tell(0, 79)
+	m.emit(0, 79)
 	if got := w.next(); got != "GPU 0: Xid 79 (fallen off the bus)" {
 		t.Errorf("got %s", got)
 	}
@@ -163,7 +163,7 @@ func TestWatchXidsLostGPU(t *testing.T) {
 	if got := w.next(); got != "GPU 1: Xid 79 (fallen off the bus)" {
 		t.Errorf("got %s", got)
 	}
-	m.tell(2, 63)
+	m.emit(2, 63)
 	if got := w.next(); !strings.HasPrefix(got, "GPU 2: Xid 63") {
 		t.Errorf("got %s", got)
 	}
@@ -188,16 +188,16 @@ func TestWatchXidsInVain(t *testing.T) {
 		calls   string // those that may be made; empty: any
 		hangs   bool
 	}{
-		"no driver":     {damage: func(m *fakeMachine) { m.initErr = ErrNoLibrary }, devices: gpus, calls: "Init"},
-		"not built":     {damage: func(m *fakeMachine) { m.initErr = ErrNotBuilt }, devices: gpus, calls: "Init"},
-		"sick driver":   {damage: func(m *fakeMachine) { m.initErr = errors.New("versions differ") }, devices: gpus, calls: "Init"},
-		"count fails":   {damage: func(m *fakeMachine) { m.countErr = ErrLost }, devices: gpus, calls: "Init Count Shutdown"},
-		"no sets":       {damage: func(m *fakeMachine) { m.noEvents = true }, devices: gpus},
-		"no events":     {damage: func(m *fakeMachine) { m.gpus[0].noEvents, m.gpus[1].noEvents = true, true }, devices: gpus},
-		"waits fail":    {damage: func(m *fakeMachine) { m.waitErr = errUnsupported }, devices: gpus},
-		"lost, it says": {damage: func(m *fakeMachine) { m.waitErr = ErrLost }, devices: gpus},
-		"no handles":    {damage: func(m *fakeMachine) { m.gpus[0].forbidden, m.gpus[1].forbidden = true, true }, devices: gpus},
-		"other GPUs":    {devices: []Device{{Kind: GPU, UUID: "GPU-x", Token: "0"}}},
+		"no driver":    {damage: func(m *fakeMachine) { m.initErr = ErrNoLibrary }, devices: gpus, calls: "Init"},
+		"not built":    {damage: func(m *fakeMachine) { m.initErr = ErrNotBuilt }, devices: gpus, calls: "Init"},
+		"bad driver":   {damage: func(m *fakeMachine) { m.initErr = errors.New("versions differ") }, devices: gpus, calls: "Init"},
+		"count fails":  {damage: func(m *fakeMachine) { m.countErr = ErrLost }, devices: gpus, calls: "Init Count Shutdown"},
+		"no sets":      {damage: func(m *fakeMachine) { m.noEvents = true }, devices: gpus},
+		"no events":    {damage: func(m *fakeMachine) { m.gpus[0].noEvents, m.gpus[1].noEvents = true, true }, devices: gpus},
+		"waits fail":   {damage: func(m *fakeMachine) { m.waitErr = errUnsupported }, devices: gpus},
+		"reports lost": {damage: func(m *fakeMachine) { m.waitErr = ErrLost }, devices: gpus},
+		"no handles":   {damage: func(m *fakeMachine) { m.gpus[0].forbidden, m.gpus[1].forbidden = true, true }, devices: gpus},
+		"other GPUs":   {devices: []Device{{Kind: GPU, UUID: "GPU-x", Token: "0"}}},
 		"unknown which": {devices: []Device{{Kind: GPU, Index: 1, Token: "1"}},
 			damage: func(m *fakeMachine) { m.gpus[1].uuid = "" }},
 		"CPUs":        {devices: cpuDevices(2), calls: "-"},
@@ -348,7 +348,7 @@ func (p *watchProgram) end(within time.Duration) {
 func TestStubEvents(t *testing.T) {
 	stub, dir := buildStub(t), t.TempDir()
 	events, log := filepath.Join(dir, "events"), filepath.Join(dir, "log")
-	tell := func(lines string) {
+	write := func(lines string) {
 		t.Helper()
 		f, err := os.OpenFile(events, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
@@ -359,15 +359,15 @@ func TestStubEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tell("1 31\n")
+	write("1 31\n")
 	p := startWatchProgram(t, stub, "NVMLSTUB_GPUS=3", "NVMLSTUB_EVENTS="+events, "NVMLSTUB_LOG="+log)
 	p.want("GPU 1: Xid 31 (memory page fault)")
-	tell("7 79\n0 48\n2 13\n")
+	write("7 79\n0 48\n2 13\n")
 	p.want("GPU 0: Xid 48 (double-bit ECC error)")
 	p.want("GPU 2: Xid 13 (exception in a kernel)")
-	tell("1 lost\n")
+	write("1 lost\n")
 	p.want("GPU 1: Xid 79 (fallen off the bus)")
-	tell("1 13\n2 94\n")
+	write("1 13\n2 94\n")
 	p.want("GPU 2: Xid 94 (memory error, contained to one application)")
 	p.end(2 * time.Second)
 

@@ -150,11 +150,11 @@ func (m *Machine) Work(card int) {
 // Lose makes a card fall off the bus: it reports Xid 79 and is lost.
 func (m *Machine) Lose(card int) {
 	m.Change(card, func(c *Card) { c.Lost = true })
-	m.Tell(card, 79)
+	m.RaiseXid(card, 79)
 }
 
-// Tell makes the driver report a critical error.
-func (m *Machine) Tell(card int, xid uint64) {
+// RaiseXid makes the driver report a critical error.
+func (m *Machine) RaiseXid(card int, xid uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.events = append(m.events, event{card, xid})

@@ -125,7 +125,7 @@ func TestDamage(t *testing.T) {
 		"empty":         {damage: write(key+"~1.lease", "")},
 		"half a lease":  {damage: write(key+"~1.lease", `{"id":"1","na`)},
 		"not a lease":   {damage: write(key+"~1.lease", `[]`)},
-		"owner is gone": {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","owned":true,"exclusive":true}`)},
+		"owner exited":  {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","owned":true,"exclusive":true}`)},
 		"no owner":      {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","exclusive":true}`), taken: true},
 		"expired":       {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","exclusive":true,"expires":"2001-01-01T00:00:00Z"}`)},
 		"another GPU's": {damage: write(uuid(7)+"~1.lease", `{"id":"1","name":"a","gpu":"`+uuid(7)+`","exclusive":true}`)},

@@ -155,7 +155,7 @@ func TestRace(t *testing.T) {
 		t.Errorf("%d times two held one GPU, %d times none was to be had", track.clashes.Load(), track.refused.Load())
 	}
 	if track.ended.Load() == 0 || g.died == 0 {
-		t.Error("nobody raced, or nobody died: this proves nothing")
+		t.Error("no process raced, or none died: this proves nothing")
 	}
 	f, err := Open(filepath.Join(dir, "leases"))
 	must(t, err)

@@ -45,14 +45,14 @@ func TestChoose(t *testing.T) {
 		"too many":       {gpus: 3, edit: func(r *Request) { r.Number = 4 }, why: []string{"4 requested, but there are only 3"}, never: true},
 		"no GPU":         {why: []string{"there are no GPUs"}, never: true},
 
-		"shares":                     {gpus: 1, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 50 * gib }, want: []int{0}},
-		"memory is short":            {gpus: 1, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 61 * gib }, why: []string{"GPU 0 has 81920 MiB", "20480 MiB leased to a", "61440 MiB free, 62464 MiB requested"}},
-		"strangers count":            {gpus: 1, used: map[int]uint64{0: 30 * gib}, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 51 * gib }, why: []string{"10240 MiB used without a lease", "51200 MiB free"}},
-		"up to the brim":             {gpus: 1, used: map[int]uint64{0: 30 * gib}, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 50 * gib }, want: []int{0}},
-		"not beside one who has all": {gpus: 1, living: []Lease{given("a", 0, 0)}, edit: func(r *Request) { r.Memory = gib }, why: []string{"held by a"}},
-		"reserve":                    {gpus: 1, edit: func(r *Request) { r.Memory, r.Limits.Reserve = 79*gib, gib }, why: []string{"1024 MiB kept in reserve", "79872 MiB free"}},
-		"limit":                      {gpus: 1, edit: func(r *Request) { r.Memory, r.Limits.Memory = 7*gib, 6*gib }, why: []string{"7168 MiB requested, but the largest, GPU 0, has 6144 MiB"}, never: true},
-		"more than the card":         {gpus: 2, edit: func(r *Request) { r.Memory = 1 << 62 }, why: []string{"the largest, GPU 0, has 81920 MiB"}, never: true},
+		"shares":                       {gpus: 1, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 50 * gib }, want: []int{0}},
+		"memory is short":              {gpus: 1, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 61 * gib }, why: []string{"GPU 0 has 81920 MiB", "20480 MiB leased to a", "61440 MiB free, 62464 MiB requested"}},
+		"use without a lease counts":   {gpus: 1, used: map[int]uint64{0: 30 * gib}, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 51 * gib }, why: []string{"10240 MiB used without a lease", "51200 MiB free"}},
+		"all free memory":              {gpus: 1, used: map[int]uint64{0: 30 * gib}, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 50 * gib }, want: []int{0}},
+		"not next to an exclusive one": {gpus: 1, living: []Lease{given("a", 0, 0)}, edit: func(r *Request) { r.Memory = gib }, why: []string{"held by a"}},
+		"reserve":                      {gpus: 1, edit: func(r *Request) { r.Memory, r.Limits.Reserve = 79*gib, gib }, why: []string{"1024 MiB kept in reserve", "79872 MiB free"}},
+		"limit":                        {gpus: 1, edit: func(r *Request) { r.Memory, r.Limits.Memory = 7*gib, 6*gib }, why: []string{"7168 MiB requested, but the largest, GPU 0, has 6144 MiB"}, never: true},
+		"more than the card":           {gpus: 2, edit: func(r *Request) { r.Memory = 1 << 62 }, why: []string{"the largest, GPU 0, has 81920 MiB"}, never: true},
 
 		"quota":          {gpus: 2, living: []Lease{given("te-st", 0, 4*gib)}, edit: func(r *Request) { r.Name, r.Memory, r.Quota.MaxMemoryMB = "te_st", 4*gib, 8<<10 }, want: []int{1}},
 		"quota is spent": {gpus: 2, living: []Lease{given("te-st", 0, 5*gib)}, edit: func(r *Request) { r.Name, r.Memory, r.Quota.MaxMemoryMB = "te_st", 4*gib, 8<<10 }, why: []string{"at most 8192 MiB", "holds 5120 MiB", "requests 4096 MiB"}},
@@ -102,17 +102,17 @@ func TestUnknownMemory(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	f := open(t)
 	first := acquire(t, f, ask(1, func(r *Request) { r.Name = "first" }))
-	told := make(chan string, 8)
+	waiting := make(chan string, 8)
 	second := make(chan error, 1)
 	go func() {
 		held, err := f.Acquire(t.Context(), ask(1, func(r *Request) {
-			r.Name, r.Wait, r.Waiting = "second", time.Minute, func(why string) { told <- why }
+			r.Name, r.Wait, r.Waiting = "second", time.Minute, func(why string) { waiting <- why }
 		}))
 		held.Release()
 		second <- err
 	}()
-	if why := <-told; !strings.Contains(why, "GPU 0 is held by first (process ") {
-		t.Errorf("told %q", why)
+	if why := <-waiting; !strings.Contains(why, "GPU 0 is held by first (process ") {
+		t.Errorf("waiting for %q", why)
 	}
 	first.Release()
 	if err := <-second; err != nil {

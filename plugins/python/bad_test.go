@@ -30,7 +30,7 @@ func TestUnusableFiles(t *testing.T) {
 		"syntax":            {"def process(batch)\n    return batch\n", "kernel kernel.py: SyntaxError: ", "def process(batch)", false},
 		"null bytes":        {"x = 1\x00\n", "kernel kernel.py: ", "", false},
 		"no process":        {"def proces(batch): return batch", "kernel kernel.py: the file defines no process(batch) function", "", false},
-		"process is no":     {"process = 3", "kernel kernel.py: the file defines no process(batch) function", "", true},
+		"not a function":    {"process = 3", "kernel kernel.py: the file defines no process(batch) function", "", true},
 		"empty":             {"", "kernel kernel.py: the file defines no process(batch) function", "", false},
 		"fails on import":   {process + "import no_such_module_of_mine\n", "kernel kernel.py: ModuleNotFoundError: No module named 'no_such_module_of_mine' in /", `kernel.py", line 2, in <module>`, true},
 		"setup raises":      {process + "def setup(ctx):\n    raise ValueError('no model')\n", "kernel kernel.py: ValueError: no model", `kernel.py", line 3, in setup`, true},

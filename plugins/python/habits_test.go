@@ -68,7 +68,7 @@ def process(batch):
 
 // User files with the name of a standard module do not shadow it for the runner.
 func TestNamesOfModules(t *testing.T) {
-	t.Run("where gpurun is called", func(t *testing.T) {
+	t.Run("in the working folder", func(t *testing.T) {
 		dir := t.TempDir()
 		for _, name := range []string{"json", "types", "array", "select", "traceback"} {
 			if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte("raise SystemExit('not this one')"), 0o644); err != nil {
@@ -79,7 +79,7 @@ func TestNamesOfModules(t *testing.T) {
 		k := start(t, "import json\ndef process(batch): return {'x': [json.loads('1')]}")
 		expect(t, k, []string{"{}"}, []string{"x=1"})
 	})
-	t.Run("beside the kernel", func(t *testing.T) {
+	t.Run("next to the kernel", func(t *testing.T) {
 		k := start(t, "def process(batch): raise ValueError('mine')", func(c *plugins.PythonConfig) {
 			for _, name := range []string{"tokenize", "traceback", "linecache"} {
 				if err := os.WriteFile(filepath.Join(filepath.Dir(c.File), name+".py"), []byte("raise SystemExit('not this one')"), 0o644); err != nil {

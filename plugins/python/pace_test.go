@@ -36,7 +36,7 @@ func TestPace(t *testing.T) {
 	for name, c := range map[string]struct{ waits, rate, good string }{
 		"the GPU is the slowest":                      {"False", "1", "n <= 3"},
 		"threads that wait for a disk":                {"True", "min(n, 4)", "n >= 4"},
-		"threads that stand in each other's way":      {"True", "1 / (1 + 0.05 * n)", "n <= 3"},
+		"threads that contend with each other":        {"True", "1 / (1 + 0.05 * n)", "n <= 3"},
 		"a few are best":                              {"True", "{2: 0.8, 3: 1.0, 4: 0.9, 5: 0.85, 6: 0.8}[n]", "n == 3"},
 		"the work changes in the middle, and is more": {"True", "min(n, 4) / 10 if later else 1 / (1 + 0.1 * n)", "(n >= 4) if later else (n <= 3)"},
 		"the work changes in the middle, and is less": {"True", "1 / (1 + 0.1 * n) if later else min(n, 4) / 10", "(n <= 3) if later else (n >= 4)"},
