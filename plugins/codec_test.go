@@ -16,7 +16,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// overTheWire is what the other side reads of a message.
+// overTheWire returns a message as the other side decodes it.
 func overTheWire[M proto.Message](t testing.TB, message M) M {
 	t.Helper()
 	data, err := proto.Marshal(message)
@@ -30,7 +30,7 @@ func overTheWire[M proto.Message](t testing.TB, message M) M {
 	return read
 }
 
-// blank is a batch whose records are nobody's results.
+// blank returns a batch whose records do not occur in any results.
 func blank(n int) Batch { return NewBatch(make([][]byte, n)) }
 
 func TestBlockRoundTrip(t *testing.T) {
@@ -51,7 +51,7 @@ func TestBlockRoundTrip(t *testing.T) {
 	}
 }
 
-// An item must not reach into its neighbour when somebody appends to it.
+// Appending to an item must not overwrite the next one.
 func TestBlockItemsAreApart(t *testing.T) {
 	items, err := unpackCopy(packBlock(new(carrier), [][]byte{[]byte("ab"), []byte("cd")}), nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestReplyRoundTrip(t *testing.T) {
 	}
 }
 
-// shown is everything in results, as text.
+// shown returns everything in results as text.
 func shown(r *Results) string {
 	var b strings.Builder
 	for i := range r.Len() {
@@ -185,7 +185,7 @@ func TestInfoAndDeviceRoundTrip(t *testing.T) {
 	}
 }
 
-// Wishes that make no sense do no harm.
+// Invalid preferences are harmless.
 func TestInfoBounds(t *testing.T) {
 	for _, test := range []struct{ in, want Info }{
 		{Info{BatchSize: -1, InFlight: -5}, Info{}},
@@ -216,8 +216,8 @@ func TestFailureRoundTrip(t *testing.T) {
 	}
 }
 
-// Bytes that are no UTF-8, as a message that quotes a record has them, must not
-// break the connection.
+// Invalid UTF-8, for example in a message that quotes a record, must not break the
+// connection.
 func TestInvalidUTF8(t *testing.T) {
 	bad := "bad \xff\xfe"
 	r := NewResults(2)
@@ -236,7 +236,7 @@ func TestInvalidUTF8(t *testing.T) {
 	overTheWire(t, packDevice(Device{Name: bad, UUID: bad}))
 }
 
-// hostileReplies are answers to a batch of 3 that make no sense.
+// hostileReplies are invalid answers to a batch of 3.
 var hostileReplies = []struct {
 	name  string
 	reply *kernelpb.ProcessReply
@@ -255,7 +255,7 @@ var hostileReplies = []struct {
 	{"more counts", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, LineCounts: []uint32{0}}, "more lines or messages"},
 	{"no message", &kernelpb.ProcessReply{Verdicts: []byte{5, 5, 1}, Messages: []string{"one"}}, "fewer messages"},
 	{"more messages", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Messages: []string{"one"}}, "more lines or messages"},
-	{"length behind the bytes", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("ab"), Lengths: []uint32{3}}}, "ends past its bytes"},
+	{"length past the bytes", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("ab"), Lengths: []uint32{3}}}, "ends past its bytes"},
 	{"huge length", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Lengths: []uint32{math.MaxUint32}}}, "ends past its bytes"},
 	{"bytes left", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("abc"), Lengths: []uint32{1}}}, "2 bytes more"},
 	{"columns without one", &kernelpb.ProcessReply{Verdicts: []byte{1, 3, 1}}, "record 1 of the batch the verdict columns, but returned no column"},
@@ -280,8 +280,8 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// FuzzUnpackReply: whatever a kernel sends, the worker gets an error or results
-// that it can read through.
+// FuzzUnpackReply: whatever a kernel sends, the worker gets an error or results that it
+// can read.
 func FuzzUnpackReply(f *testing.F) {
 	host, kernel := arenaPair(f, 4*minRegion)
 	for _, reply := range hostileOffsets(host.size()) {
@@ -331,7 +331,7 @@ func FuzzUnpackReply(f *testing.F) {
 	})
 }
 
-// FuzzUnpackBlock is the same for what comes the other way.
+// FuzzUnpackBlock does the same for the opposite direction.
 func FuzzUnpackBlock(f *testing.F) {
 	f.Add([]byte("abc"), []byte{1, 2})
 	f.Fuzz(func(t *testing.T, data, lengths []byte) {

@@ -52,7 +52,7 @@ func TestResolve(t *testing.T) {
 		name string
 		want Named
 	}{
-		{"echo", builtin("echo")}, // before a file of that name in the search path
+		{"echo", builtin("echo")}, // takes precedence over a file in the search path
 		{"./kernel", program(kernel)},
 		{"../work/kernel", program(kernel)},
 		{kernel, program(kernel)},
@@ -151,8 +151,8 @@ func TestResolveExec(t *testing.T) {
 	}
 }
 
-// TestFilesOfACommand: results depend on what a command reads, and a program may write to
-// its own files while it runs.
+// TestFilesOfACommand: results depend on the files that a command names, and a program may
+// write to its data files while it runs.
 func TestFilesOfACommand(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"score.py": 0o644, "run": 0o755, "model.json": 0o644, "log": 0o644, "events": 0o644} {
