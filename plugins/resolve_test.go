@@ -75,7 +75,7 @@ func TestResolve(t *testing.T) {
 		kind       fault.Kind
 		says       []string
 	}{
-		{"", "", fault.Usage, []string{"name one with -k", "there are echo, empty, exec:COMMAND, link, local, tool, files (./kernel)"}},
+		{"", "", fault.Usage, []string{"name one with -k", "available: echo, empty, exec:COMMAND, link, local, tool, files (./kernel)"}},
 		{"exho", "", fault.Incompatible, []string{`unknown kernel "exho"`, "did you mean echo?", "Available: echo"}},
 		{"tol", "", fault.Incompatible, []string{"did you mean tool?"}},
 		{"something", "", fault.Incompatible, []string{`unknown kernel "something".`, "Available: "}},

@@ -253,7 +253,7 @@ func TestDescribe(t *testing.T) {
 		want   string
 	}{
 		{config(t, "upper", "none"), "it describes nothing"},
-		{plugins.Config(`{}`), "made of steps"},
+		{plugins.Config(`{}`), "needs steps"},
 		{plugins.Config(`{"steps":[{"name":"x","path":"/no/such"}]}`), "no such file"},
 	} {
 		k := chain.New()

@@ -195,9 +195,9 @@ func TestIdentity(t *testing.T) {
 				`sed -u 's/id/other/'`:       `no member "id"`,
 				`sed -u 's/1/2/'`:            `member "id" is 12 in the record and 22 in the line`,
 				`sed -u 's/12/"12"/'`:        `member "id" is 12 in the record and "12" in the line`,
-				`sed -u 's/.*/[1]/'`:         `no JSON object`,
+				`sed -u 's/.*/[1]/'`:         `not a JSON object`,
 				`sed -u 's/12/12.5/'`:        `12.5`,
-				`sed -u 's/{.*/Warning: x/'`: `no JSON object`,
+				`sed -u 's/{.*/Warning: x/'`: `not a JSON object`,
 			} {
 				_, err := call(t, open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: command}), `{"id":12}`)
 				if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--exec-id") || fault.KindOf(err) != fault.Batch {
