@@ -144,7 +144,8 @@ func eachEvent(path string, take func(Event)) {
 	}
 }
 
-// histories are the history files of all users whose names end with suffix.
+// histories are the history files of all users. suffix is a glob pattern for what follows
+// the plain name: "" for current files, "*" for rotated ones too.
 func (f *Folder) histories(suffix string) []string {
 	paths, _ := filepath.Glob(filepath.Join(f.path, "history-*.jsonl"+suffix))
 	return paths
