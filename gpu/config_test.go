@@ -62,7 +62,7 @@ func TestLoadConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"temp_throtle: 80":                    `unknown setting "temp_throtle"; did you mean temp_throttle?`,
 		"Temp_Normal: 80":                     "did you mean temp_normal?",
-		"colour: red":                         "there are critical_pause_seconds, history_size",
+		"colour: red":                         "valid settings are critical_pause_seconds, history_size",
 		"temp_normal: hot":                    "temp_normal: hot is not a number from 0 to 150",
 		"temp_normal: -1":                     "-1 is not a number from 0 to 150",
 		"temp_normal: 70.5":                   "70.5 is not an integer",

@@ -66,7 +66,7 @@ func TestMIGInstancesAreDevices(t *testing.T) {
 	}
 }
 
-func TestMIGInstanceTellsOfItself(t *testing.T) {
+func TestMIGInstanceDescribesItself(t *testing.T) {
 	inventory, err := selectFrom(t, gputest.EightGPUs(), firstMIG+",0", "")
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestMIGInstanceTellsOfItself(t *testing.T) {
 	if inventory.Devices[1].Token != wholeGPU {
 		t.Errorf("a whole GPU next to it is pinned by %s", inventory.Devices[1].Token)
 	}
-	if _, err := gpu.Group(inventory.Devices[:2], 2); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "one MIG instance and nothing else") {
+	if _, err := gpu.Group(inventory.Devices[:2], 2); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "only one MIG instance and no other device") {
 		t.Errorf("two in one worker: %v", err)
 	}
 }

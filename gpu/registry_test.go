@@ -59,7 +59,7 @@ func TestAcquire(t *testing.T) {
 
 func TestRegistryErrors(t *testing.T) {
 	r := gpu.NewRegistry(three(1), slots(1))
-	if err := r.Release("GPU 7"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no device "GPU 7"`) {
+	if err := r.Release("GPU 7"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `unknown device "GPU 7"`) {
 		t.Error(err)
 	}
 	if err := r.Release("GPU 0"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "no slot to release") {

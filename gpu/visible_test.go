@@ -34,7 +34,7 @@ func TestInheritedVariable(t *testing.T) {
 		"models differ, by PCI": {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1,0", pci}, want: "1,0", known: true},
 		"models differ, UUIDs":  {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=GPU-1"}, want: "GPU-1", known: true},
 		"models differ, other order": {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=FASTEST_FIRST"},
-			want: "1", note: "is not known"},
+			want: "1", note: "is unclear"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := test.models
