@@ -129,9 +129,18 @@ func (f fingerprint) changes(old fingerprint) []change {
 	if !slices.Equal(before, now) {
 		add("kernel", "the kernel's files changed: "+changedFiles(before, now))
 	}
-	add("config", difference("the kernel's configuration", string(old.Config), string(f.Config))...)
+	add("config", difference("the kernel's configuration", compactJSON(old.Config), compactJSON(f.Config))...)
 	add("output", differences("the output's", old.Output, f.Output)...)
 	return list
+}
+
+// compactJSON undoes the indentation of job.json; "" if there is no value.
+func compactJSON(value json.RawMessage) string {
+	data, err := json.Marshal(value)
+	if err != nil || string(data) == "null" {
+		return ""
+	}
+	return string(data)
 }
 
 func difference(what, before, now string) []string {
@@ -141,16 +150,16 @@ func difference(what, before, now string) []string {
 	return []string{fmt.Sprintf("%s was %s and is now %s", what, cmp.Or(before, "not set"), cmp.Or(now, "not set"))}
 }
 
-// labels name members that a user knows by another name.
+// labels are the names by which users know some fields.
 var labels = map[string]string{
 	"modified": "modification time", "changed": "change time", "max_record_bytes": "maximum record size",
 	"errors": "errors file", "keep": "members to keep", "nan": "value for NaN",
 }
 
-// times are members that tell nothing new where others differ.
+// times are fields that add nothing when others differ.
 var times = []string{"modified", "changed"}
 
-// differences describes each member in which two values differ, as JSON shows them.
+// differences describes each JSON field in which two values differ.
 func differences(whose string, before, now any) (texts []string) {
 	a, b := members(before), members(now)
 	names := slices.Sorted(maps.Keys(a))
@@ -169,7 +178,7 @@ func differences(whose string, before, now any) (texts []string) {
 	return texts
 }
 
-// members are those of a value as JSON.
+// members returns the JSON fields of a value.
 func members(value any) map[string]json.RawMessage {
 	all := make(map[string]json.RawMessage)
 	data, err := json.Marshal(value)
