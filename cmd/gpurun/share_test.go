@@ -16,7 +16,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// host is a machine of GPUs for programs to share.
+// host is a simulated machine whose GPUs programs share.
 type host struct {
 	t    *testing.T
 	dir  string
@@ -24,7 +24,7 @@ type host struct {
 	runs map[string]*exec.Cmd
 }
 
-// newHost is a machine with so many GPUs of 80 GiB; 0 is one without a driver.
+// newHost returns a machine with this many GPUs of 80 GiB; with 0, it has no driver.
 func newHost(t *testing.T, gpus int) *host {
 	t.Helper()
 	h := &host{t: t, dir: t.TempDir(), runs: make(map[string]*exec.Cmd)}
@@ -61,10 +61,10 @@ func (h *host) gpurun(args ...string) string {
 	return string(out)
 }
 
-// patient answers when the file "go" is there.
+// patient responds once the file "go" exists.
 const patient = `exec:while read -r line; do until [ -e go ]; do sleep 0.02; done; echo "$line"; done`
 
-// start starts a job of that name.
+// start starts a job with this name.
 func (h *host) start(name, kernel string, args ...string) {
 	h.t.Helper()
 	cmd := h.command(append([]string{"run", "-k", kernel, "--batch-size", "4", "--name", name, "in.jsonl", "-o", name + ".jsonl"}, args...)...)
@@ -90,7 +90,7 @@ func (h *host) wait(name string) int {
 	return h.runs[name].ProcessState.ExitCode()
 }
 
-// overview is what gpurun status sees.
+// overview is what gpurun status reports.
 func (h *host) overview() (o server.Overview) {
 	h.t.Helper()
 	text := h.gpurun("status", "--json")
@@ -109,7 +109,7 @@ func (h *host) phase(name string) (p orchestrator.Phase) {
 	return p
 }
 
-// holds is the GPUs that a job has, once it has some.
+// holds returns the GPUs of a job, once it has some.
 func (h *host) holds(name string) (gpus []int) {
 	h.t.Helper()
 	defer func() {
@@ -129,8 +129,8 @@ func (h *host) holds(name string) (gpus []int) {
 	return gpus
 }
 
-// TestJobsTakeTurns: two jobs started at once take different GPUs, a third waits,
-// says for whom, and gets what is given back.
+// TestJobsTakeTurns: two jobs started at once lease different GPUs; a third waits, reports
+// for whom, and gets the first GPU released.
 func TestJobsTakeTurns(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 2)
@@ -149,7 +149,7 @@ func TestJobsTakeTurns(t *testing.T) {
 	if phase := h.phase("third"); phase != orchestrator.PhasePreparing {
 		t.Errorf("who waits is shown as %s", phase)
 	}
-	_ = h.runs["first"].Process.Kill() // -9: nobody gives anything back
+	_ = h.runs["first"].Process.Kill() // SIGKILL: it cannot release its lease
 	if got := h.holds("third"); len(got) != 1 {
 		t.Errorf("the third holds %v", got)
 	}
@@ -166,8 +166,7 @@ func TestJobsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestJobsShareMemory: jobs that say how much they need share a GPU as far as its
-// memory goes.
+// TestJobsShareMemory: jobs with --gpu-memory share a GPU as long as its memory suffices.
 func TestJobsShareMemory(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
@@ -193,8 +192,8 @@ func TestJobsShareMemory(t *testing.T) {
 	}
 }
 
-// TestSteerJob: a running job is seen, paused, let go on, asked for memory, and
-// stopped, by its name, its id, the beginning of that, and its output.
+// TestSteerJob: a running job can be inspected, paused, resumed, trimmed and stopped by its
+// name, its id, a prefix of the id, and its output.
 func TestSteerJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 0)
@@ -235,8 +234,7 @@ func TestSteerJob(t *testing.T) {
 	}
 }
 
-// TestStoppedJobIsShown: a job that cannot answer is shown as that, and keeps
-// nobody waiting for long.
+// TestStoppedJobIsShown: status shows a job that does not respond, without waiting long.
 func TestStoppedJobIsShown(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// heated is how a GPU is doing; 0 °C is a card that does not tell.
+// heated returns the sample of a GPU; 0 °C means that it does not report a temperature.
 func heated(device string, celsius int, pace float64) orchestrator.DeviceSample {
 	s := orchestrator.DeviceSample{Device: device, Pace: pace}
 	if celsius > 0 {
@@ -46,7 +46,7 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	s.at(3, heated("GPU 0", 62, 1), heated("GPU 1", 84, 0.5), heated("GPU 2", 91, 0), heated("GPU 3", 93, 1))
 	status(0, "computing, 62°C")
 	status(1, "slowed, 84°C")
-	status(2, "paused, 91°C") // the slowest of its GPUs says how fast it is
+	status(2, "paused, 91°C") // the slowest of its GPUs counts
 	if got := s.state.line(s.now); !strings.HasSuffix(got, "4 computing, GPU 1 84°C slowed, GPU 2 paused, 91°C") {
 		t.Errorf("line %q", got)
 	}
@@ -64,7 +64,7 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	}
 }
 
-// A GPU that is not seen any more is shown as such, not as a cool one.
+// A GPU whose monitoring fails is shown as not monitored, not as cool.
 func TestUnseenInBarsAndLines(t *testing.T) {
 	s := &script{T: t}
 	var slots []orchestrator.Slot
@@ -86,8 +86,7 @@ func TestUnseenInBarsAndLines(t *testing.T) {
 	}
 }
 
-// While nothing is computed, because all GPUs are too hot or because it was asked to
-// pause, there is no telling when the job will be done.
+// A job that is paused, by heat or on request, has no ETA.
 func TestNoETAWhilePaused(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 3000, Slots: []orchestrator.Slot{gpuSlot(0, "GPU 0", 0), gpuSlot(1, "GPU 1", 1)}}})

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// file is a file to show things in, and what was shown.
+// file returns a file to display in, and a function that returns what was shown.
 func file(t *testing.T) (*os.File, func() string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
@@ -94,7 +94,7 @@ func TestEventsApart(t *testing.T) {
 	}
 }
 
-// Who reads events from standard error gets nothing but JSON there.
+// With events on standard error, nothing but JSON is written there.
 func TestEventsOnStderrStandAlone(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		f, shown := file(t)

@@ -114,7 +114,7 @@ func TestWriteReport(t *testing.T) {
 	}
 }
 
-// The time is that of what was computed in it.
+// The first line counts only what this run computed in the time shown.
 func TestReportOfMore(t *testing.T) {
 	for _, test := range []struct {
 		report orchestrator.Report
@@ -160,7 +160,7 @@ func TestReportOfARetry(t *testing.T) {
 	}
 }
 
-// What a job promises when it stops is what its report says, and nothing else.
+// The advice after a stop matches the report.
 func TestAfterStop(t *testing.T) {
 	stream := orchestrator.Report{Resume: orchestrator.ResumesNever, Unresumable: "its input is a stream", Folder: "/data/out.jsonl.gpurun"}
 	partly := stream

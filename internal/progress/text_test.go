@@ -90,7 +90,7 @@ func TestDurationText(t *testing.T) {
 	}
 }
 
-// Somebody else's text must not move the cursor.
+// Foreign text must not move the cursor.
 func TestPlain(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "",

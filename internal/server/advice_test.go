@@ -74,7 +74,7 @@ func TestBelongs(t *testing.T) {
 	for name, test := range map[string]struct {
 		living int
 		want   bool
-	}{"itself": {child, true}, "its parent": {os.Getpid(), true}, "somebody else": {1 << 30, false}} {
+	}{"itself": {child, true}, "its parent": {os.Getpid(), true}, "another process": {1 << 30, false}} {
 		if got := belongs(child, map[int]bool{test.living: true}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
