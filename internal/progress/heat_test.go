@@ -59,7 +59,7 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	status(0, "computing")
 	status(1, "computing 1/2, 70°C")
 	status(2, "computing, 61°C")
-	if got := s.state.line(s.now); !strings.HasSuffix(got, "3 computing, 1 left, up to 70°C") {
+	if got := s.state.line(s.now); !strings.HasSuffix(got, "3 computing, 1 yielded, up to 70°C") {
 		t.Errorf("line %q", got)
 	}
 }

@@ -132,7 +132,7 @@ func TestDamaged(t *testing.T) {
 		{"part of the length", frame[:3], io.ErrUnexpectedEOF, ""},
 		{"only the length", frame[:4], io.ErrUnexpectedEOF, ""},
 		{"part of the message", frame[:len(frame)-1], io.ErrUnexpectedEOF, ""},
-		{"oversize", head(maxMessage+1, ""), nil, "over the limit"},
+		{"oversize", head(maxMessage+1, ""), nil, "exceeds the limit"},
 		{"huge", head(1<<32-1, "{}"), nil, "4294967295 bytes"},
 		{"empty message", head(0, ""), nil, "decode message"},
 		{"no JSON", head(2, "{]"), nil, "decode message"},
@@ -156,7 +156,7 @@ func TestDamaged(t *testing.T) {
 func TestTooLargeToSend(t *testing.T) {
 	var buffer bytes.Buffer
 	conn := NewConn(&buffer)
-	if err := conn.Send(Message{Setup: &Setup{KernelConfig: make([]byte, maxMessage)}}); err == nil || !strings.Contains(err.Error(), "over the limit") {
+	if err := conn.Send(Message{Setup: &Setup{KernelConfig: make([]byte, maxMessage)}}); err == nil || !strings.Contains(err.Error(), "exceeds the limit") {
 		t.Errorf("error: %v", err)
 	}
 	if buffer.Len() > 0 {
