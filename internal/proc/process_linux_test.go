@@ -26,7 +26,7 @@ func TestExitStrings(t *testing.T) {
 		{Exit{Code: -1, Signal: syscall.SIGKILL}, "killed by SIGKILL"},
 		{Exit{Code: -1, Signal: syscall.SIGSEGV}, "killed by SIGSEGV"},
 		{Exit{Code: -1, Signal: 40}, "killed by signal 40"},
-		{Exit{Code: -1}, "ended, exit status unknown"},
+		{Exit{Code: -1}, "exited, status unknown"},
 	} {
 		if got := test.exit.String(); got != test.want {
 			t.Errorf("%#v: %q", test.exit, got)
