@@ -13,6 +13,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/filesum"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -99,6 +100,8 @@ type prepared struct {
 	cut     chunk.Cut
 	created time.Time // when the job was created; zero for a stream
 	files   []string  // the kernel's
+	// programs are those files as the fingerprint has read them.
+	programs []wire.Program
 	// interpreter is the Python that runs the kernel, "" if none does.
 	interpreter string
 	// earlier is the job being resumed, nil for a new one.
@@ -189,8 +192,14 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 
 // compare takes the fingerprint and compares it with the earlier job's.
 func (p *prepared) compare() (err error) {
+	for _, path := range p.files {
+		p.programs = append(p.programs, wire.Program{Path: path, State: filesum.State(path)})
+	}
 	if p.print, err = takeFingerprint(p.config, p.files); err != nil {
 		return err
+	}
+	for i := range p.programs {
+		p.programs[i].Sum = p.print.Kernel.Files[i].Sum
 	}
 	if p.input != nil {
 		p.print.Input.note(p.input.was) // as it was before it was cut

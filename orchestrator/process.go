@@ -345,7 +345,7 @@ func unusable(err error) error {
 // setup returns the settings that all workers of the job share.
 func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
-		Proven: p.proven(),
+		Proven: p.proven(), Programs: p.programs,
 		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode, ExecID: p.config.ExecID,
 		Python: wire.Python{Interpreter: p.config.Python, IOWorkers: p.config.IOWorkers, NaN: p.config.NaN},
 		Dir:    p.config.Dir, PluginPath: p.config.pluginPath, SocketDir: socketDir,

@@ -121,7 +121,9 @@ func (h *kernelHost) start(ctx context.Context) error {
 	if ended { // it died because the worker is exiting; another would be orphaned
 		return fault.New(fault.Canceled, "the worker is exiting")
 	}
-	h.sources.notePrograms(h.named.Code())
+	if !h.setup.DescribeOnly { // the plan reads them itself
+		h.sources.notePrograms(h.named.Code(), h.setup.Programs)
+	}
 	process, err := plugins.Start(ctx, command)
 	if err != nil {
 		return err

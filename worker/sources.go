@@ -26,8 +26,12 @@ func (s *sources) note(source wire.Source) {
 	s.pending = append(s.pending, source)
 }
 
-// notePrograms records files in their current state.
-func (s *sources) notePrograms(paths []string) {
+// notePrograms records files in their current state. Those in the same state as known are
+// not read again.
+func (s *sources) notePrograms(paths []string, known []wire.Program) {
+	for _, program := range known {
+		s.programs.Add(program.Path, program.State, program.Sum)
+	}
 	for _, path := range paths {
 		s.note(wire.Source{Path: path, Sum: s.programs.Program(path)})
 	}
@@ -47,7 +51,7 @@ func (h *kernelHost) noteLoaded() {
 // takeSources returns the sources that have not been reported to the orchestrator yet.
 func (h *kernelHost) takeSources() []wire.Source {
 	h.noteLoaded()
-	h.sources.notePrograms(h.named.Reread)
+	h.sources.notePrograms(h.named.Reread, nil)
 	list := h.sources.pending
 	h.sources.pending = nil
 	return list

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -41,34 +42,46 @@ func sum(path string, most int64) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// Cache sums programs and rereads only those that have changed according to the file
-// system. It is not safe for concurrent use.
-type Cache struct {
-	files map[string]cached
-}
-
-type cached struct {
-	info os.FileInfo
-	sum  string
-}
-
-// Program returns the sum of a program; "" if it cannot be read.
-func (c *Cache) Program(path string) string {
+// State identifies the file behind a name and its last modification: while the state
+// stays the same, so does the sum. It is "" for a file that cannot be examined.
+func State(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
 		return ""
 	}
-	last, known := c.files[path]
-	if known && os.SameFile(last.info, info) && last.info.Size() == info.Size() && last.info.ModTime().Equal(info.ModTime()) {
+	state := fmt.Sprintf("%d bytes of %d", info.Size(), info.ModTime().UnixNano())
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		state += fmt.Sprintf(", file %d:%d", stat.Dev, stat.Ino)
+	}
+	return state
+}
+
+// Cache sums programs and rereads only those whose state has changed. It is not safe for
+// concurrent use.
+type Cache struct {
+	files map[string]cached
+}
+
+type cached struct{ state, sum string }
+
+// Add records the sum of a program that had this state before it was read.
+func (c *Cache) Add(path, state, sum string) {
+	if c.files == nil {
+		c.files = make(map[string]cached)
+	}
+	c.files[path] = cached{state, sum}
+}
+
+// Program returns the sum of a program; "" if it cannot be read.
+func (c *Cache) Program(path string) string {
+	state := State(path)
+	if last, known := c.files[path]; known && state != "" && last.state == state {
 		return last.sum
 	}
 	sum, err := Program(path)
 	if err != nil {
 		return ""
 	}
-	if c.files == nil {
-		c.files = make(map[string]cached)
-	}
-	c.files[path] = cached{info, sum}
+	c.Add(path, state, sum)
 	return sum
 }

@@ -103,9 +103,19 @@ type Setup struct {
 	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
 	LogLevel     string        `json:"log_level,omitempty"`
 	Records      Records       `json:"records"`
+	// Programs are the kernel's files as the orchestrator has read them, so that each
+	// worker need not read them again.
+	Programs []Program `json:"programs,omitempty"`
 	// Proven starts with a record that succeeded in an earlier run or worker: a kernel
 	// that fails on it now fails on everything. Nil if there is none.
 	Proven *chunk.Chunk `json:"proven,omitempty"`
+}
+
+// Program is a file with its sum, and the state in which it was read; see filesum.State.
+type Program struct {
+	Path  string `json:"path"`
+	State string `json:"state"`
+	Sum   string `json:"sum"`
 }
 
 // Python configures Python kernels; see plugins.PythonOptions.
