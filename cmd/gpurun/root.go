@@ -48,6 +48,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newExitCodes())
 	root.SetHelpTemplate(root.HelpTemplate() + helpFooter)
+	groupFlags(root)
 	registerCompletions(root)
 	root.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
