@@ -1,16 +1,16 @@
-# make demo   build gpurun, run it on a small sample, show the result
-# make test   all tests
-# make check  format, vet, staticcheck, generated code, imports, other platforms
-# make gpu-test  the tests that need a card, on a machine that has one; make gpu-bench  figures
-# make fuzz   every fuzz target for a minute; make soak  a thousand random kills
+# make demo       build gpurun, run it on a small sample, show the result
+# make test       run all tests
+# make check      check formatting, vet, staticcheck, generated code, imports, other platforms
+# make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
+# make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 #
-# Go, git and make must be there; the rest is installed with apt where it is
-# missing and can be installed, and what cannot be had is said and left out.
+# Go, git and make are required. Other missing tools are installed with apt when possible;
+# anything skipped is reported.
 
 SHELL := /bin/bash
 GO    ?= go
 
-# go-nvml wraps calls that NVIDIA has deprecated; a page of warnings helps nobody.
+# go-nvml wraps calls that NVIDIA has deprecated; silence a page of warnings.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # Child processes of tests must not sleep at exit for the race detector.
 export GORACE := atexit_sleep_ms=0
@@ -27,47 +27,47 @@ build: tools
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpurun ./cmd/gpurun; \
 	else \
-		echo "NOTE: no C compiler: building gpurun without NVML, for CPU devices only"; \
+		echo "NOTE: no C compiler found: building gpurun without NVML, for CPU devices only"; \
 		CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpurun ./cmd/gpurun; \
 	fi
 
 demo: build
 	@rm -rf demo && mkdir -p demo
 	@awk 'BEGIN { for (i = 0; i < 20000; i++) printf "{\"id\":%d,\"text\":\"record number %d of the sample\"}\n", i, i; \
-		print "this line is no JSON" }' > demo/in.jsonl
+		print "this line is not JSON" }' > demo/in.jsonl
 	@echo "\$$ gpurun run -k minhash --kernel-config '{\"num_perm\":8}' demo/in.jsonl -o demo/out.jsonl --gpus cpu:2"
 	@bin/gpurun run -k minhash --kernel-config '{"num_perm":8}' demo/in.jsonl -o demo/out.jsonl --gpus cpu:2 || test $$? = 3
 	@echo; echo '$$ tail -n 2 demo/out.jsonl'
 	@tail -n 2 demo/out.jsonl
 
-# The race detector needs cgo. Ten million lines are too many for it: they run again
-# without.
+# The race detector needs cgo. It is too slow for ten million lines, so that test runs
+# again without it.
 test: tools venv
-	@echo "running all tests; compiling them with the race detector takes some minutes the first time"
+	@echo "running all tests; compiling them with the race detector takes a few minutes the first time"
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) test -race -timeout 20m ./... && \
 		CGO_ENABLED=1 $(GO) test -run TestManyTinyLines ./cmd/gpurun; \
 	else \
-		echo "NOTE: no C compiler: testing without NVML and without the race detector"; \
+		echo "NOTE: no C compiler found: testing without NVML and without the race detector"; \
 		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
 	fi
 
-# What tests of Python kernels bring: numpy. Torch is tested where it is installed.
+# Tests of Python kernels need numpy. Torch is tested if it is installed.
 venv: .venv/ready
 .venv/ready:
-	@echo "making .venv with numpy, for the tests of Python kernels"
+	@echo "creating .venv with numpy for the tests of Python kernels"
 	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
 	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy; then \
 		touch $@; \
 	else \
-		echo "NOTE: cannot make a Python environment with numpy: its arrays are not tested"; \
+		echo "NOTE: cannot create a Python environment with numpy: skipping the tests of its arrays"; \
 	fi
 
-# What NVML gives on this machine's cards, and a job on them. Without Go it runs the
-# binaries that were built elsewhere: bin/gpu.test and bin/gpurun.
+# Tests NVML on this machine's GPUs and runs a job on them. Without Go it uses binaries
+# built elsewhere: bin/gpu.test and bin/gpurun.
 gpu-test:
 	@if command -v $(GO) >/dev/null; then $(MAKE) build && $(GO) test -c -tags gpu -o bin/gpu.test ./gpu; \
-		else echo "NOTE: no Go here: using bin/gpu.test and bin/gpurun as they are"; fi
+		else echo "NOTE: Go is not installed: using the existing bin/gpu.test and bin/gpurun"; fi
 	bin/gpu.test -test.v -test.run '^TestCard'
 	@rm -rf demo && mkdir -p demo
 	@awk 'BEGIN { for (i = 0; i < 200000; i++) printf "{\"id\":%d}\n", i }' > demo/in.jsonl
@@ -86,7 +86,7 @@ check: tools
 	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/arch
 	@if command -v protoc >/dev/null; then ./plugins/kernelpb/check.sh; \
-		else echo "SKIPPED: no protoc: cannot tell whether the generated code is in step"; fi
+		else echo "SKIPPED: protoc is not installed: cannot check whether the generated code is up to date"; fi
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/gpurun
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
@@ -95,24 +95,23 @@ check: tools
 generate: tools
 	$(GO) generate ./...
 
-# Each fuzz target for a while; FUZZTIME=10s for less.
+# Runs each fuzz target for a minute; FUZZTIME=10s is shorter.
 fuzz:
 	@GO='$(GO)' ./scripts/fuzz.sh $(FUZZTIME)
 
-# A job killed at random, again and again; make test does a minute of it.
+# Kills a job at random, repeatedly; make test does this for a minute.
 SOAK_KILLS ?= 1000
 soak: tools
 	GPURUN_SOAK_KILLS=$(SOAK_KILLS) $(GO) test -v -count=1 -run Soak -timeout 6h ./orchestrator
 
-# gpurun against peers and limits, in one table (docs/performance.md); QUICK=1 for a
-# small one. bench-parts: Go's own benchmarks of the parts,
-# and of whole jobs, as ratios.
+# Compares gpurun with peers and limits, in one table (docs/performance.md); QUICK=1 runs
+# a small version. bench-parts runs Go benchmarks of the parts, and of whole jobs as ratios.
 bench: build
 	@./scripts/tools.sh parallel:parallel python3:python3
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench-sleep ./bench/sleep
 	$(GO) run ./bench $(if $(QUICK),-quick -rounds 1) -json bin/bench.json
 
-# Ways to write numbers; a module of its own, for the sake of the one it compares with.
+# Compares ways to format numbers; a separate module, because it depends on sonic.
 bench-floats:
 	cd bench/floats && $(GO) test -run '^$$' -bench . -count 3 .
 
@@ -120,13 +119,13 @@ bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins ./plugins/chain
 	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
 
-# Figures that need a card; without Go, too, of binaries that were built elsewhere.
+# Benchmarks that need a GPU; without Go they use binaries built elsewhere.
 gpu-bench:
 	$(MAKE) -C examples/cuda-kernel gpu-bench
 	python3 bench/encoder/run.py --gpurun bin/gpurun
 
-# What tests and builds use beside Go. Only what is missing is installed, and
-# only where apt can: as root, or with sudo that asks for nothing.
+# Installs the tools besides Go that tests and builds need: only missing ones, and only
+# if apt works without a prompt (as root, or with passwordless sudo).
 tools:
 	@./scripts/tools.sh gcc:cc libc6-dev:/usr/include/stdio.h protobuf-compiler:protoc coreutils:stdbuf util-linux:setsid
 

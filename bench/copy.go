@@ -12,9 +12,9 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 )
 
-// echo is a file of 1 KB records through gpurun with nothing left out: strict
-// validation, order, durable points, the report. Beside it a copy that is on the
-// disk at the end, GNU parallel, and a pool in Python.
+// echo runs a file of 1 KB records through all of gpurun: strict validation, ordered
+// output, durable points, the report. It compares that with a synced copy, GNU parallel
+// and a Python pool.
 func (b *bench) echo() error {
 	input, err := b.makeInput("echo.jsonl", b.size(1_000_000, 20_000), 1000)
 	if err != nil {
@@ -46,7 +46,7 @@ func (b *bench) echo() error {
 	for round := range b.rounds {
 		for _, way := range ways {
 			if strings.HasPrefix(way.name, "parallel") && !has("parallel") || (way.name == "pool" || way.name == "lines") && (!has("python3") || round >= 3) {
-				continue // they take long, and hardly vary
+				continue // slow, and with little variance
 			}
 			took, err := way.run()
 			if err != nil {
@@ -70,7 +70,8 @@ func (b *bench) echo() error {
 	return nil
 }
 
-// parallel is GNU parallel; durable, until its output is on the disk, as ours is.
+// parallel times GNU parallel. With durable, the time includes syncing its output, as
+// gpurun does.
 func (b *bench) parallel(input, output string, durable bool) (time.Duration, error) {
 	out, err := os.Create(output)
 	if err != nil {
@@ -91,7 +92,7 @@ func has(program string) bool {
 	return err == nil
 }
 
-// scan is counting and cutting a file that is in the page cache, on one core.
+// scan measures counting and splitting a file in the page cache, on one core.
 func (b *bench) scan() error {
 	input, err := b.makeInput("scan.jsonl", b.size(1_000_000, 50_000), 1000)
 	if err != nil {

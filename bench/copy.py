@@ -1,4 +1,4 @@
-"""The text of each record again, under a new name: what crossing to Python costs."""
+"""Returns the text of each record under a new name, to measure the cost of crossing to Python."""
 
 batch_size = 1024
 

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// makeInput writes records of about so many bytes each: words, as text has them.
+// makeInput writes records of about size bytes each, with words like real text.
 func (b *bench) makeInput(name string, records, size int) (string, error) {
 	path := filepath.Join(b.dir, name)
 	file, err := os.Create(path)
@@ -33,22 +33,22 @@ func (b *bench) makeInput(name string, records, size int) (string, error) {
 	return path, out.Flush()
 }
 
-// timed runs a program and returns how long it took; what it writes is shown if it
-// fails. stdout may be nil.
+// timed runs a program and returns how long it took. If the program fails, the error
+// contains its standard error. stdout may be nil.
 func timed(stdout io.Writer, program string, args ...string) (time.Duration, error) {
 	cmd := exec.Command(program, args...)
-	var words strings.Builder
-	cmd.Stdout, cmd.Stderr = stdout, &words
+	var stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = stdout, &stderr
 	started := time.Now()
 	err := cmd.Run()
 	took := time.Since(started)
 	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, words.String())
+		return 0, fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, stderr.String())
 	}
 	return took, nil
 }
 
-// job runs gpurun over input and removes what came of it.
+// job runs gpurun on input and removes the output.
 func (b *bench) job(input string, args ...string) (time.Duration, error) {
 	out := filepath.Join(b.dir, "out.jsonl")
 	took, err := timed(nil, b.gpurun, append([]string{"run", input, "-o", out, "-q"}, args...)...)
@@ -62,7 +62,7 @@ func (b *bench) remove(names ...string) {
 	}
 }
 
-// size is full, or a small part of it for a quick run.
+// size returns full, or quick in a quick run.
 func (b *bench) size(full, quick int) int {
 	if b.quick {
 		return quick

@@ -1,7 +1,7 @@
-"""A leaner way in Python: lines go to a pool of processes, which read and write the json.
+"""A leaner approach in Python: a pool of processes receives lines and does the JSON itself.
 
-python3 lines.py IN OUT           every record as it is
-python3 lines.py IN OUT copy      with its text once more, as copy.py gives it
+python3 lines.py IN OUT           every record unchanged
+python3 lines.py IN OUT copy      with a second copy of its text, like copy.py
 """
 import json
 import multiprocessing

@@ -1,9 +1,9 @@
-// Command bench measures gpurun against peers and limits, by turns and in one run,
-// and prints one table of ratios. What a line counts, and what the last table was,
-// stands in docs/performance.md.
+// Command bench compares gpurun with peers and limits, alternating between them in one
+// run, and prints one table of ratios. docs/performance.md explains each line and has
+// the latest table.
 //
-//	make bench            everything; some minutes
-//	make bench QUICK=1    small, to see that it works; its figures mean little
+//	make bench            everything; takes a few minutes
+//	make bench QUICK=1    small sizes, to check that it works; the figures mean little
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// bench is one run.
+// bench is one run of the benchmark.
 type bench struct {
 	gpurun, sleep string // the programs
 	dir           string // for data
@@ -30,11 +30,11 @@ func main() {
 	b := &bench{}
 	flag.StringVar(&b.gpurun, "gpurun", "bin/gpurun", "the program to measure")
 	flag.StringVar(&b.sleep, "kernel", "bin/bench-sleep", "the kernel of package bench/sleep")
-	flag.StringVar(&b.dir, "dir", "", "where data is made; empty: a folder in the working folder, on its disk")
-	flag.IntVar(&b.rounds, "rounds", 5, "how often each is run, by turns")
-	flag.BoolVar(&b.quick, "quick", false, "small sizes, to see that it works")
-	only := flag.String("only", "", "only measurements whose name matches")
-	out := flag.String("json", "", "write the table as JSON too")
+	flag.StringVar(&b.dir, "dir", "", "folder for data; default: a new folder in the working directory")
+	flag.IntVar(&b.rounds, "rounds", 5, "how often to run each, alternating")
+	flag.BoolVar(&b.quick, "quick", false, "use small sizes, to check that it works")
+	only := flag.String("only", "", "run only measurements whose name matches this regular expression")
+	out := flag.String("json", "", "also write the table as JSON to this file")
 	flag.Parse()
 	if err := b.run(*only, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -49,7 +49,7 @@ func (b *bench) run(only, out string) error {
 			return err
 		}
 		if _, err := os.Stat(absolute); err != nil {
-			return fmt.Errorf("%w: make bench builds it", err)
+			return fmt.Errorf("%w; run make bench to build it", err)
 		}
 		*path = absolute
 	}
@@ -86,7 +86,7 @@ func (b *bench) run(only, out string) error {
 	return b.print(out)
 }
 
-// surroundings says what the figures were taken on.
+// surroundings describes the machine and the versions.
 func (b *bench) surroundings() string {
 	return fmt.Sprintf("%d cores, %s/%s, %s; gpurun %s; %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
 		runtime.Version(), firstWord(b.gpurun, "version"), strings.TrimSpace(firstLineOf("parallel", "--version")))

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// memory is the peak of the orchestrator and of the largest worker, arena pages not
-// counted, on a large input and on one a tenth of it.
+// memory measures the peak memory of the orchestrator and of the largest worker, without
+// the arena's pages, on a large input and on one a tenth of the size.
 func (b *bench) memory() error {
 	large := b.size(4_000_000, 40_000)
 	peaks := map[string][2]float64{}
@@ -39,7 +39,7 @@ func (b *bench) memory() error {
 	return nil
 }
 
-// peaksOf runs echo and looks at its processes until it ends.
+// peaksOf runs echo and samples its processes until it exits.
 func (b *bench) peaksOf(input string) (map[string]float64, error) {
 	out := filepath.Join(b.dir, "out.jsonl")
 	defer b.remove("out.jsonl", "out.jsonl.gpurun")
@@ -67,8 +67,8 @@ func (b *bench) peaksOf(input string) (map[string]float64, error) {
 	}
 }
 
-// childrenByThreads are the children of all threads: each belongs to the one that
-// started it.
+// childrenByThreads returns the children of all threads: the kernel lists a child under
+// the thread that started it.
 func childrenByThreads(pid int) string {
 	var list strings.Builder
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -80,7 +80,7 @@ func childrenByThreads(pid int) string {
 	return list.String()
 }
 
-// privateMemory is what a process has resident but for shared memory, in bytes.
+// privateMemory returns the resident memory of a process without shared memory, in bytes.
 func privateMemory(pid int) float64 {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// plane is the way between worker and kernel alone, a real process on the other
-// side: 128 records of 1 KB a batch, four batches in flight. "copied" returns every
-// record as new bytes, so that both directions are used.
+// plane measures only the path between worker and kernel, with a real kernel process:
+// 128 records of 1 KB per batch, four batches in flight. "copied" returns every record
+// as new bytes, to use both directions.
 func (b *bench) plane() error {
 	for _, way := range []struct {
 		name   string
@@ -33,7 +33,7 @@ func (b *bench) plane() error {
 		}
 		atLeast, atMost := ">=", "<="
 		if way.copied {
-			atLeast, atMost = "", "" // to compare with
+			atLeast, atMost = "", "" // for comparison only
 		}
 		b.add(way.name, "GB/s", rates, atLeast, 2, nil)
 		b.add(way.name+", CPU of both sides", "s/GB", cpu, atMost, 0.7, nil)
@@ -58,7 +58,7 @@ func (b *bench) planeOnce(copied, inline bool) (gbPerSecond, cpuPerGB float64, e
 		return 0, 0, err
 	}
 	text := append(append([]byte(`{"text":"`), bytes.Repeat([]byte("x"), size-11)...), `"}`...)
-	// Each batch in flight has memory of its own, as a worker's reader has.
+	// Each batch in flight has its own memory, as in a worker's reader.
 	batches := make([]plugins.Batch, window+1)
 	for i := range batches {
 		buffer := make([]byte, records*size)
@@ -89,12 +89,13 @@ func (b *bench) planeOnce(copied, inline bool) (gbPerSecond, cpuPerGB float64, e
 		}
 	}
 	took := time.Since(started)
-	err = process.Close() // its time counts as ours once it has ended
+	err = process.Close() // its CPU time counts as ours once it has exited
 	gigabytes := float64(total) / 1e9
 	return gigabytes / took.Seconds(), (processorTime() - before) / gigabytes, err
 }
 
-// processorTime is that of this process and of its children that have ended.
+// processorTime returns the CPU time of this process and of its children that have
+// exited.
 func processorTime() float64 {
 	total := 0.0
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {

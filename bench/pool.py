@@ -1,10 +1,10 @@
-"""The usual way in Python: processes, one for each device, json in and json out.
+"""The usual approach in Python: one process per device, JSON in and JSON out.
 
-python3 pool.py IN OUT           every record as it is
-python3 pool.py IN OUT copy      with its text once more, as copy.py gives it
+python3 pool.py IN OUT           every record unchanged
+python3 pool.py IN OUT copy      with a second copy of its text, like copy.py
 
-All records are read, divided by ceiling division, and sent to processes that work
-through their share in batches and send it back.
+It reads all records, splits them by ceiling division, and sends each share to a process,
+which computes it in batches and sends it back.
 """
 import concurrent.futures
 import json

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurun/gpurun/plugins/python"
 )
 
-// python is what it costs to cross to Python and back: a kernel that returns its
-// text under a new name, against a pool of processes that does the same.
+// python measures the cost of crossing to Python and back: a kernel that returns its
+// text under a new name, compared with a process pool that does the same.
 func (b *bench) python() error {
 	if !has("python3") {
 		return nil
@@ -39,8 +39,8 @@ func (b *bench) python() error {
 	return b.pythonStart()
 }
 
-// pythonStart is from starting the interpreter to the first batch's results, beyond
-// what the interpreter takes for nothing at all.
+// pythonStart measures the time from starting the interpreter to the results of the
+// first batch, minus the time of an interpreter that does nothing.
 func (b *bench) pythonStart() error {
 	file, err := filepath.Abs("bench/copy.py")
 	if err != nil {
@@ -66,7 +66,7 @@ func (b *bench) pythonStart() error {
 	return nil
 }
 
-// firstBatch starts a Python kernel and lets it compute one batch.
+// firstBatch starts a Python kernel and computes one batch.
 func firstBatch(config plugins.Config) error {
 	ctx := context.Background()
 	k := python.New()

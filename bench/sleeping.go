@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// oneWorker is what the GPU waits for us: ten batches of a second each.
+// oneWorker measures how long the GPU waits for gpurun: ten batches of one second each.
 func (b *bench) oneWorker() error {
 	input, err := b.makeInput("one.jsonl", 10_000, 1000)
 	if err != nil {
@@ -35,11 +35,11 @@ func (b *bench) oneWorker() error {
 	return nil
 }
 
-// eightDevices is 8 workers that sleep 10 ms a batch, against the same sleeps in a
-// bare loop in 8 processes: sleeping takes longer than asked for.
+// eightDevices runs 8 workers that sleep 10 ms per batch, compared with a bare loop of
+// the same sleeps in 8 processes, because a sleep takes longer than requested.
 func (b *bench) eightDevices() error {
 	const devices, size = 8, 128
-	batches := b.size(1000, 50) // for each device
+	batches := b.size(1000, 50) // per device
 	input, err := b.makeInput("eight.jsonl", devices*batches*size, 200)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (b *bench) eightDevices() error {
 	return nil
 }
 
-// manyDevices is 64 workers with tiny records on this machine's few cores.
+// manyDevices runs 64 workers with tiny records on the few cores of this machine.
 func (b *bench) manyDevices() error {
 	const devices, size = 64, 128
 	batches := b.size(6000, 30)
@@ -86,20 +86,20 @@ func (b *bench) manyDevices() error {
 	return nil
 }
 
-// sleepLoop is how long so many sleeps take in each of so many processes, which do
-// nothing else; processes, since a kernel is one.
+// sleepLoop returns how long the given number of sleeps takes in several processes that
+// do nothing else. It uses processes because a kernel is one.
 func (b *bench) sleepLoop(processes, times int, length time.Duration) (time.Duration, error) {
 	longest := make([]time.Duration, processes)
 	var group errgroup.Group
 	for i := range longest {
 		group.Go(func() error {
 			cmd := exec.Command(b.sleep, "loop", fmt.Sprint(times), length.String())
-			cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // a worker's share, with so many
-			said, err := cmd.Output()
+			cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // a worker's share with this many processes
+			output, err := cmd.Output()
 			if err != nil {
 				return err
 			}
-			nanoseconds, err := strconv.ParseInt(strings.TrimSpace(string(said)), 10, 64)
+			nanoseconds, err := strconv.ParseInt(strings.TrimSpace(string(output)), 10, 64)
 			longest[i] = time.Duration(nanoseconds)
 			return err
 		})
@@ -108,9 +108,9 @@ func (b *bench) sleepLoop(processes, times int, length time.Duration) (time.Dura
 	return slices.Max(longest), err
 }
 
-// steady is a job from the moment when all its workers are ready to its last batch.
+// steady describes a job from the moment all workers are ready to its last batch.
 type steady struct {
-	rate float64 // records a second
+	rate float64 // records per second
 }
 
 // eventsOf runs a job and reads its events.
@@ -148,7 +148,7 @@ func (b *bench) eventsOf(input string, args ...string) (steady, error) {
 	return steady{rate: float64(done-before) / last.Sub(ready).Seconds()}, lines.Err()
 }
 
-// start is from the start of the program to the first batch inside the kernel.
+// start measures the time from starting the program to the first batch inside the kernel.
 func (b *bench) start() error {
 	input, err := b.makeInput("start.jsonl", 1000, 1000)
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 // row is one line of the table.
 type row struct {
 	Name string `json:"name"`
-	// Value is the median, Low and High its spread over the rounds.
+	// Value is the median over the rounds; Low and High are the extremes.
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
 	Unit  string  `json:"unit"`
-	// Wanted is "≤ 2" or "≥ 15"; a line that is there to compare with has none.
+	// Wanted is "≤ 2" or "≥ 15"; empty for a line that is only for comparison.
 	Wanted string `json:"wanted,omitempty"`
 	Holds  *bool  `json:"holds,omitempty"`
-	// Seconds are the medians that a ratio is made of.
+	// Seconds are the medians behind a ratio.
 	Seconds map[string]float64 `json:"seconds,omitempty"`
 }
 
-// add adds a line; wanted is "<=" or ">=", and the limit, or "".
+// add adds a line. wanted is "<=" or ">=" and applies to limit, or is "" for no target.
 func (b *bench) add(name, unit string, values []float64, wanted string, limit float64, seconds map[string]float64) {
 	slices.Sort(values)
 	r := row{Name: name, Unit: unit, Value: median(values), Low: values[0], High: values[len(values)-1], Seconds: seconds}
@@ -37,7 +37,7 @@ func (b *bench) add(name, unit string, values []float64, wanted string, limit fl
 	b.rows = append(b.rows, r)
 }
 
-// addRatio adds how the times of one compare with another's, round by round.
+// addRatio adds the ratio of two sets of times, round by round.
 func (b *bench) addRatio(name string, times map[string][]time.Duration, over, under, wanted string, limit float64) {
 	var ratios []float64
 	for i := range times[over] {
@@ -46,7 +46,7 @@ func (b *bench) addRatio(name string, times map[string][]time.Duration, over, un
 	b.add(name, "×", ratios, wanted, limit, map[string]float64{over: seconds(times[over]), under: seconds(times[under])})
 }
 
-// seconds is the median of times.
+// seconds returns the median of times.
 func seconds(times []time.Duration) float64 {
 	values := make([]float64, len(times))
 	for i, t := range times {
@@ -56,16 +56,17 @@ func seconds(times []time.Duration) float64 {
 	return median(values)
 }
 
-// median is that of sorted values.
+// median returns the median of sorted values.
 func median(values []float64) float64 {
 	n := len(values)
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// print writes the table, and as JSON to out if that is a name.
+// print writes the table to standard output, and as JSON to the file out unless out is
+// empty.
 func (b *bench) print(out string) error {
 	where := b.surroundings()
-	fmt.Printf("\n%s; %d rounds by turns%s\n\n", where, b.rounds, map[bool]string{true: "; QUICK: small sizes, figures mean little"}[b.quick])
+	fmt.Printf("\n%s; %d alternating rounds%s\n\n", where, b.rounds, map[bool]string{true: "; QUICK: small sizes, figures mean little"}[b.quick])
 	fmt.Printf("| what | median | spread | wanted | | seconds |\n|---|---|---|---|---|---|\n")
 	for _, r := range b.rows {
 		fmt.Printf("| %s | %s %s | %s–%s | %s | %s | %s |\n", r.Name, figure(r.Value), r.Unit, figure(r.Low), figure(r.High),

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCached is up to which size a read is tried as one of bytes that are in memory:
-// copying more takes long enough for the scheduler to hear of it.
+// maxCached is the largest read to try from the page cache: copying more takes long enough
+// that the scheduler should know about it.
 const maxCached = 256 << 10
 
-// readCached reads what of the file is in memory, and never waits for the disk; it
-// returns 0 where that is nothing, or cannot be known. Go's scheduler does not hear of
-// it: told of a call, an idle process wakes a thread that watches for long ones, which
+// readCached reads the bytes that are in the page cache and never waits for the disk. It
+// returns 0 if there are none or the system cannot tell. It uses a raw system call because
+// Go's scheduler, notified of a call, wakes a monitoring thread in an idle process, which
 // costs more than a small read.
 func readCached(file *os.File, buffer []byte, offset int64) (n int) {
 	if len(buffer) == 0 || len(buffer) > maxCached {
@@ -26,8 +26,7 @@ func readCached(file *os.File, buffer []byte, offset int64) (n int) {
 	_ = raw.Control(func(fd uintptr) {
 		part := unix.Iovec{Base: unsafe.SliceData(buffer)}
 		part.SetLen(len(buffer))
-		// The offset is in two halves, of which the second is for machines whose
-		// registers are too short for it.
+		// The offset is passed in two halves; only 32-bit machines use the second.
 		got, _, failed := unix.RawSyscall6(unix.SYS_PREADV2, fd, uintptr(unsafe.Pointer(&part)), 1,
 			uintptr(offset), uintptr(uint64(offset)>>32), unix.RWF_NOWAIT)
 		if failed == 0 {

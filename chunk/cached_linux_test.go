@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReadCached: what was just written is in memory, and what cannot be had is no
-// error but nothing.
+// TestReadCached: data that was just written is read from memory, and a read that is not
+// possible returns 0 without an error.
 func TestReadCached(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in.jsonl")
 	data := bytes.Repeat([]byte("0123456789\n"), 1000)
@@ -26,7 +26,7 @@ func TestReadCached(t *testing.T) {
 		t.Errorf("read %q", buffer[:n])
 	}
 	if n := readCached(file, buffer, int64(len(data))); n != 0 {
-		t.Errorf("read %d bytes behind the end", n)
+		t.Errorf("read %d bytes after the end", n)
 	}
 	if n := readCached(file, nil, 0); n != 0 {
 		t.Errorf("read %d bytes into nothing", n)

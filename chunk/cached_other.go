@@ -4,5 +4,5 @@ package chunk
 
 import "os"
 
-// readCached reads nothing: only Linux can say what is in memory.
+// readCached reads nothing: only Linux can report what is in the page cache.
 func readCached(*os.File, []byte, int64) int { return 0 }

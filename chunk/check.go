@@ -13,25 +13,25 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// checkBuffer is how much of the output is read at once while it is checked.
+// checkBuffer is the read size when checking the output.
 const checkBuffer = 1 << 20
 
-// CheckOutput reads the durable output back and returns how many of its segments,
-// from the first on, are as they were written: CutBack gives up the others. A file that
-// is missing or too short is damage; one that cannot be read is a Storage fault.
+// CheckOutput reads the durable output back and returns how many of its segments, counted
+// from the first, are intact. CutBack discards the others. A missing or short file counts
+// as damage; a file that cannot be read is a Storage fault.
 //
-// It only reads, and only what is durable, so that more may be appended meanwhile.
+// It only reads, and only durable data, so that the output may be appended to meanwhile.
 func (s State) CheckOutput(ctx context.Context, options OutputOptions) (good int, err error) {
 	good, err = s.CheckSizes(options)
 	if err != nil {
 		return 0, err
 	}
-	for stream, files := range s.files(options) {
+	for kind, files := range s.files(options) {
 		if len(files) == 0 {
 			continue
 		}
 		in := &filesReader{files: files}
-		good, err = s.checkStream(ctx, in, stream, good)
+		good, err = s.checkFile(ctx, in, kind, good)
 		in.Close()
 		if err != nil {
 			return 0, fault.New(fault.Storage, "check output: %w", err)
@@ -40,10 +40,10 @@ func (s State) CheckOutput(ctx context.Context, options OutputOptions) (good int
 	return good, nil
 }
 
-// CheckSizes is CheckOutput by the files' sizes alone.
+// CheckSizes is like CheckOutput but only compares file sizes.
 func (s State) CheckSizes(options OutputOptions) (good int, err error) {
 	good = len(s.Output)
-	for stream, files := range s.files(options) {
+	for kind, files := range s.files(options) {
 		var have int64
 		for _, file := range files {
 			size, err := sizeOf(file.path)
@@ -60,7 +60,7 @@ func (s State) CheckSizes(options OutputOptions) (good int, err error) {
 		}
 		var end int64
 		for i, segment := range s.Output[:good] {
-			if end += segment.Files[stream].Bytes; end > have {
+			if end += segment.Files[kind].Bytes; end > have {
 				good = i
 				break
 			}
@@ -69,7 +69,7 @@ func (s State) CheckSizes(options OutputOptions) (good int, err error) {
 	return good, nil
 }
 
-// sizeOf is the size of a file, 0 for what is none.
+// sizeOf returns the size of a file, or 0 if there is no regular file.
 func sizeOf(path string) (int64, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -81,59 +81,58 @@ func sizeOf(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// Named reports whether some file of a complete output has its name already.
+// Named reports whether some file of a complete output already has its final name.
 func (s State) Named(options OutputOptions) bool {
-	for stream, files := range s.files(options) {
-		if files == nil && options.keeps(stream) {
+	for kind, files := range s.files(options) {
+		if files == nil && options.keeps(kind) {
 			return true
 		}
 	}
 	return false
 }
 
-// keeps reports whether a file of the output is written aside.
-func (o OutputOptions) keeps(stream int) bool {
+// keeps reports whether a file of the output is written under a temporary name first.
+func (o OutputOptions) keeps(kind int) bool {
 	final, _ := o.paths()
-	return final[stream] != "" && (!isDirect(final[stream]) || isFolder(final[stream]))
+	return final[kind] != "" && (!isDirect(final[kind]) || isFolder(final[kind]))
 }
 
-// files are what holds the durable output, with the bytes of each: nil for what is
-// not kept aside, or has its name already.
-func (s State) files(options OutputOptions) (all [streams][]sizedFile) {
+// files returns the files that hold the durable output, with the size of each. It is nil
+// for files without a temporary name and for those that already have their final name.
+func (s State) files(options OutputOptions) (all [partFiles][]sizedFile) {
 	final, temporary := options.paths()
-	for stream, path := range temporary {
-		if !options.keeps(stream) {
+	for kind, path := range temporary {
+		if !options.keeps(kind) {
 			continue
 		}
 		if _, err := os.Lstat(path); s.Complete && errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if stream != results || options.PartBytes <= 0 {
-			all[stream] = []sizedFile{{path, s.Durable.Sizes[stream]}}
+		if kind != results || options.PartBytes <= 0 {
+			all[kind] = []sizedFile{{path, s.Durable.Sizes[kind]}}
 			continue
 		}
 		parts := cutParts(options.PartBytes, options.First, runs(s.Output)).parts
-		if s.Complete && NewManifest(parts, s.Durable.Tally.Counts).heldBy(RealPath(filepath.Clean(final[stream]))) {
-			continue // what lies aside is the folder that it was exchanged for
+		if s.Complete && NewManifest(parts, s.Durable.Tally.Counts).heldBy(RealPath(filepath.Clean(final[kind]))) {
+			continue // the temporary folder is the one it replaced
 		}
 		for _, p := range parts {
-			all[stream] = append(all[stream], sizedFile{filepath.Join(path, p.Name), p.Bytes})
+			all[kind] = append(all[kind], sizedFile{filepath.Join(path, p.Name), p.Bytes})
 		}
 	}
 	return all
 }
 
-// checkStream returns how many of the first n segments are good in one file of the
-// output.
-func (s State) checkStream(ctx context.Context, in io.Reader, stream, n int) (good int, err error) {
+// checkFile returns how many of the first n segments are intact in one file of the output.
+func (s State) checkFile(ctx context.Context, in io.Reader, kind, n int) (good int, err error) {
 	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
-	var base int64 // what the failures of a segment count from
+	var base int64 // offset of the segment in the results
 	for i, segment := range s.Output[:n] {
-		want := segment.Files[stream]
+		want := segment.Files[kind]
 		hash := crc32.New(castagnoli)
 		piece := io.LimitReader(buffered, want.Bytes)
 		var read int64
-		if stream == failures {
+		if kind == failures {
 			read, err = moveFailures(hash, piece, -base)
 		} else {
 			read, err = io.Copy(hash, piece)
@@ -151,15 +150,15 @@ func (s State) checkStream(ctx context.Context, in io.Reader, stream, n int) (go
 	return n, nil
 }
 
-// isReadFault tells a file that cannot be read, and may be whole, from one that is
-// not there, or is none. Nothing may be given up because of the former.
+// isReadFault reports whether a file exists but cannot be read. Such a file may be intact,
+// so nothing may be discarded because of it.
 func isReadFault(err error) bool {
 	var path *os.PathError
 	return errors.As(err, &path) &&
 		!errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.ENOTDIR)
 }
 
-// interruptible ends with its context.
+// interruptible is a reader that fails when its context ends.
 type interruptible struct {
 	ctx context.Context
 	in  io.Reader
@@ -177,16 +176,16 @@ type sizedFile struct {
 	bytes int64
 }
 
-// filesReader reads the first bytes of each file, one file behind the other. It
-// ends at the first file that is shorter, or not there.
+// filesReader reads the first bytes of each file, one file after another. It ends at the
+// first file that is missing or too short.
 type filesReader struct {
-	files []sizedFile
-	file  *os.File
-	left  int64 // of file
+	files  []sizedFile
+	file   *os.File
+	unread int64 // of file
 }
 
 func (r *filesReader) Read(p []byte) (int, error) {
-	for r.left == 0 {
+	for r.unread == 0 {
 		r.Close()
 		if len(r.files) == 0 {
 			return 0, io.EOF
@@ -201,12 +200,12 @@ func (r *filesReader) Read(p []byte) (int, error) {
 			r.files = nil
 			return 0, err
 		}
-		r.file, r.left = file, next.bytes
+		r.file, r.unread = file, next.bytes
 	}
-	n, err := r.file.Read(p[:min(int64(len(p)), r.left)])
-	r.left -= int64(n)
+	n, err := r.file.Read(p[:min(int64(len(p)), r.unread)])
+	r.unread -= int64(n)
 	if errors.Is(err, io.EOF) {
-		r.files, r.left = nil, 0
+		r.files, r.unread = nil, 0
 	}
 	return n, err
 }
@@ -218,11 +217,11 @@ func (r *filesReader) Close() {
 	}
 }
 
-// CutBack gives up the output behind its first n segments, in the journal too: the
-// records behind them are computed again, unless they wait as parts.
+// CutBack discards the output after its first n segments, also in the journal. Their
+// records are computed again unless they are available as parts.
 //
-// A durable point cannot be taken back by another line: the journal is replaced, at
-// once and durably, by one that says no more than the state does.
+// A further line cannot revoke a durable point, so CutBack atomically and durably replaces
+// the journal with one that describes only this state.
 func (s *State) CutBack(n int, journal *Journal) error {
 	s.Output, s.Complete = s.Output[:n:n], false
 	s.Durable = Durable{}
@@ -236,7 +235,7 @@ func (s *State) CutBack(n int, journal *Journal) error {
 	return journal.rewrite(s.entries())
 }
 
-// entries are the shortest story that leads to the state.
+// entries returns the shortest list of entries that leads to the state.
 func (s State) entries() []Entry {
 	var all []Entry
 	for i := range s.Output {

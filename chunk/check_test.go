@@ -11,8 +11,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// rotten is a job of three durable segments that was killed, in one file or in parts
-// of one segment each.
+// rotten is a killed job with three durable segments, in one file or in parts of one
+// segment each.
 func rotten(t *testing.T, partBytes int64) (*job, OutputOptions, State) {
 	t.Helper()
 	j := newJob(t)
@@ -35,18 +35,18 @@ func rotten(t *testing.T, partBytes int64) (*job, OutputOptions, State) {
 	return j, options, state
 }
 
-// TestDamagedOutputIsFound: a flipped bit of the durable output is found wherever it
-// is, and everything before its segment kept.
+// TestDamagedOutputIsFound: a flipped bit anywhere in the durable output is found, and
+// everything before its segment is kept.
 func TestDamagedOutputIsFound(t *testing.T) {
 	for _, partBytes := range []int64{0, 1} {
 		_, options, state := rotten(t, partBytes)
-		for stream, files := range state.files(options) {
+		for kind, files := range state.files(options) {
 			at, segment := int64(0), 0
 			for _, file := range files {
 				data, err := os.ReadFile(file.path)
 				must(t, err)
 				for i := range data {
-					for at >= state.Output[segment].Files[stream].Bytes {
+					for at >= state.Output[segment].Files[kind].Bytes {
 						at, segment = 0, segment+1
 					}
 					at++
@@ -66,8 +66,8 @@ func TestDamagedOutputIsFound(t *testing.T) {
 	}
 }
 
-// TestDamagedOutputIsComputedAgain: cut back to what is good, a job ends as if
-// nothing had happened, also when it dies once more on the way.
+// TestDamagedOutputIsComputedAgain: cut back to its intact segments, a job ends with the
+// right output, even if it dies again on the way.
 func TestDamagedOutputIsComputedAgain(t *testing.T) {
 	for _, partBytes := range []int64{0, 1} {
 		for name, damage := range map[string]func(path string) error{
@@ -91,7 +91,7 @@ func TestDamagedOutputIsComputedAgain(t *testing.T) {
 				again, err := Replay(entries)
 				must(t, err)
 				if diff := cmp.Diff(state.Durable, again.Durable); diff != "" {
-					t.Errorf("the journal says otherwise: %s", diff)
+					t.Errorf("the journal disagrees: %s", diff)
 				}
 				o, err := ResumeOutput(options, state)
 				must(t, err)
@@ -126,12 +126,12 @@ func cmpErr(errs ...error) error {
 	return nil
 }
 
-// TestUnreadableOutputIsKept: an output that cannot be read may well be whole.
+// TestUnreadableOutputIsKept: an output that cannot be read may be intact.
 func TestUnreadableOutputIsKept(t *testing.T) {
 	_, options, state := rotten(t, 0)
 	path := state.files(options)[results][0].path
 	must(t, os.Rename(path, path+".aside"))
-	must(t, os.Symlink(filepath.Base(path), path)) // ELOOP, as root too
+	must(t, os.Symlink(filepath.Base(path), path)) // ELOOP, even for root
 	_, err := state.CheckOutput(t.Context(), options)
 	wantKind(t, err, fault.Storage)
 }

@@ -9,19 +9,19 @@ import (
 	"strconv"
 )
 
-// polynomial is that of CRC-32C, the lowest power in the highest bit.
+// polynomial is that of CRC-32C, with the lowest power in the highest bit.
 const polynomial = 0x82f63b78
 
-// join is the sum of two files one behind the other, worked out from theirs: the
-// bytes need not be read again.
+// join returns the sum of two concatenated files, computed from their sums without reading
+// the bytes again.
 //
-// A checksum is the remainder of the bytes, taken as a polynomial. What stands
-// before n bytes is that times x to the power of 8n, and sums add up.
+// A checksum is the remainder of the bytes taken as a polynomial. Appending n bytes
+// multiplies what precedes them by x to the power of 8n, and checksums add up.
 func (s FileSum) join(next FileSum) FileSum {
 	return FileSum{Bytes: s.Bytes + next.Bytes, CRC: multiply(shift(next.Bytes), s.CRC) ^ next.CRC}
 }
 
-// shift is x to the power of 8n, modulo the polynomial.
+// shift returns x to the power of 8n, modulo the polynomial.
 func shift(n int64) uint32 {
 	product, power := uint32(1)<<31, uint32(1)<<(31-8)
 	for ; n > 0; n >>= 1 {
@@ -33,7 +33,7 @@ func shift(n int64) uint32 {
 	return product
 }
 
-// multiply is a times b modulo the polynomial.
+// multiply returns a times b modulo the polynomial.
 func multiply(a, b uint32) (product uint32) {
 	for ; a != 0; a <<= 1 {
 		if a>>31 != 0 {
@@ -51,7 +51,7 @@ func multiply(a, b uint32) (product uint32) {
 // CRC is a CRC-32C that is written as eight hexadecimal digits.
 type CRC uint32
 
-// String is the eight digits.
+// String returns the eight digits.
 func (c CRC) String() string { return fmt.Sprintf("%08x", uint32(c)) }
 
 // MarshalText writes the eight digits.
@@ -61,7 +61,7 @@ func (c CRC) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 func (c *CRC) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 16, 32)
 	if err != nil || len(text) != 8 {
-		return fmt.Errorf("%q is no CRC-32C in eight hexadecimal digits", text)
+		return fmt.Errorf("%q is not a CRC-32C of eight hexadecimal digits", text)
 	}
 	*c = CRC(n)
 	return nil
@@ -69,7 +69,7 @@ func (c *CRC) UnmarshalText(text []byte) error {
 
 func sumFile(path string) (FileSum, error) { return SumFile(context.Background(), path) }
 
-// SumFile reads a file and takes its sum. It stops when ctx ends.
+// SumFile reads a file and returns its sum. It stops when ctx ends.
 func SumFile(ctx context.Context, path string) (FileSum, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -91,5 +91,5 @@ func SumFile(ctx context.Context, path string) (FileSum, error) {
 	}
 }
 
-// sumBuffer is how much of a file is read at once to take its sum.
+// sumBuffer is the read size for summing a file.
 const sumBuffer = 256 << 10

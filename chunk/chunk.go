@@ -2,71 +2,71 @@ package chunk
 
 import "context"
 
-// Chunk is a run of consecutive records: bytes of one file. It is a description;
-// the records are read by whoever gets it.
+// Chunk is a run of consecutive records: a byte range of one file. It only describes the
+// records; a Reader reads them.
 type Chunk struct {
-	// File holds the records: the input itself, or a spool file.
+	// File holds the records: the input itself or a spool file.
 	File string `json:"file"`
-	// Offset and Length are the bytes, from the start of a line to the end of one.
+	// Offset and Length are the byte range, from the start of a line to the end of one.
 	Offset int64 `json:"offset"`
 	Length int64 `json:"length"`
 	// First is the number of the first record in the whole input, from 0.
 	First int64 `json:"first"`
-	// Records is how many there are.
+	// Records is the number of records.
 	Records int64 `json:"records"`
-	// Line is the number of the first line in the whole input, from 1: blank
-	// lines count, since people count them.
+	// Line is the number of the first line in the whole input, from 1. Blank lines count,
+	// because editors count them.
 	Line int64 `json:"line"`
-	// Inner: it ends before the chunk that the source gave does. A folder of parts
-	// is cut where that one ends, whatever happened to it in between.
+	// Inner means that the chunk ends before the source's chunk does. A folder of parts is
+	// only cut where the source's chunk ends, however that chunk was split.
 	Inner bool `json:"inner,omitempty"`
 }
 
-// Before is what of c comes before its end, rest.
+// Before returns the part of c before rest, which is its end.
 func (c Chunk) Before(rest Chunk) Chunk {
-	return cutBehind(c, Place{rest.Offset, rest.Line}, rest.First)
+	return headOf(c, Place{rest.Offset, rest.Line}, rest.First)
 }
 
-// Source gives the input as chunks, in order. A regular file is addressable: its
-// chunks are byte ranges of it. Everything else is streamed into spool files,
-// and its chunks are ranges of those.
+// Source provides the input as chunks, in order. The chunks of a regular file are byte
+// ranges of it. All other input is copied to spool files, and its chunks are ranges of
+// those.
 //
-// Next is called by one goroutine at a time; the other methods by any.
+// Next must not be called concurrently; the other methods may be.
 type Source interface {
-	// Next returns the next chunk, io.EOF after the last, or the reason why
-	// there is no more. It blocks while a stream has nothing yet.
+	// Next returns the next chunk, io.EOF after the last, or the error that ended the
+	// input. It blocks while a stream has no data yet.
 	Next(ctx context.Context) (Chunk, error)
-	// Total returns the number of records in all chunks; with false, as long as
-	// that is not known, the number of those that were found so far.
+	// Total returns the number of records in all chunks. While known is false, it is the
+	// number found so far.
 	Total() (records int64, known bool)
-	// Blank returns the number of blank lines found so far; all of them once
-	// Next has returned io.EOF.
+	// Blank returns the number of blank lines found so far: all of them once Next has
+	// returned io.EOF.
 	Blank() int64
-	// Release says that the bytes of a chunk, or of so many records of it, are
-	// no longer needed.
+	// Release reports that the bytes of a chunk, or of some of its records, are no longer
+	// needed.
 	Release(Chunk)
-	// Close frees everything. No chunk may be read afterwards.
+	// Close frees all resources. No chunk may be read afterwards.
 	Close() error
 }
 
-// Streamed is a source whose Next may have to wait for whoever writes the stream.
+// Streamed is a source whose Next may have to wait for the writer of the stream.
 type Streamed interface {
 	Source
 	// Ready reports whether Next would return at once.
 	Ready() bool
 }
 
-// Limits is what of the input is used.
+// Limits selects which records of the input to use.
 type Limits struct {
-	// Offset is the number of records to pass over.
+	// Offset is the number of records to skip.
 	Offset int64
 	// Limit is the number of records to use after that; 0 means all.
 	Limit int64
 }
 
-// Size is the number of records in each chunk when n records are cut into k
-// chunks: n/k by ceiling division, rounded up to whole batches so that no chunk
-// ends in a small one. With batch 1 it is the plain ceil(n/k).
+// Size returns the number of records per chunk when n records are split into k chunks: n/k
+// by ceiling division, rounded up to whole batches so that no chunk ends with a small one.
+// With batch 1 it is ceil(n/k).
 func Size(n int64, k, batch int) int64 {
 	if n <= 0 {
 		return 0

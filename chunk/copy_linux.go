@@ -6,21 +6,21 @@ import (
 	"syscall"
 )
 
-// copyWindow is what is mapped at a time, copyBytes what is written at a time.
+// copyWindow is how much to map at a time, copyBytes how much to write at a time.
 const (
 	copyWindow = 4 << 20
 	copyBytes  = 256 << 10
 )
 
-// copyFrom appends size bytes of a part to a file. Written from a mapping, a quarter
-// of a megabyte at a time, the file system deals in large pieces, where
-// copy_file_range moves 64 KB: a third less time. Nobody here looks at the mapping, so
-// that a part that is cut off meanwhile is an error of write, and no signal.
+// copyFrom appends size bytes of a part to a file. Writing from a mapping in pieces of 256
+// KB lets the file system work in large units, where copy_file_range moves 64 KB: a third
+// less time. Only the kernel reads the mapping, so a part that is truncated meanwhile
+// causes a write error and not a signal.
 func copyFrom(out, part *os.File, size int64) (written int64, err error) {
 	for written < size {
 		n := min(copyWindow, size-written)
 		window, err := syscall.Mmap(int(part.Fd()), written, int(n), syscall.PROT_READ, syscall.MAP_SHARED|syscall.MAP_POPULATE)
-		if err != nil { // a file system without: the rest in the usual way
+		if err != nil { // the file system cannot map: copy the rest
 			if _, err := part.Seek(written, io.SeekStart); err != nil {
 				return written, err
 			}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCopyFrom: all sizes around what is mapped and written at a time.
+// TestCopyFrom covers sizes around the mapping and write sizes.
 func TestCopyFrom(t *testing.T) {
 	r := seeded(t)
 	data := make([]byte, copyWindow+copyBytes+1)
@@ -22,12 +22,13 @@ func TestCopyFrom(t *testing.T) {
 		got, err := os.ReadFile(out.Name())
 		must(t, err)
 		if !bytes.Equal(got, append([]byte("before"), data[:size]...)) {
-			t.Errorf("%d bytes are not what was copied", size)
+			t.Errorf("%d bytes were not copied correctly", size)
 		}
 	}
 }
 
-// TestCopyFromShrunk: a part that is cut off meanwhile is an error, and nobody dies.
+// TestCopyFromShrunk: a part that is truncated during the copy causes an error, not a
+// crash.
 func TestCopyFromShrunk(t *testing.T) {
 	part, out := copyPair(t, make([]byte, 1<<20))
 	must(t, os.Truncate(part.Name(), 300<<10))
@@ -36,7 +37,7 @@ func TestCopyFromShrunk(t *testing.T) {
 	}
 }
 
-// copyPair is a part, and a file with something in it to append to.
+// copyPair returns a part and a file with some content to append to.
 func copyPair(t *testing.T, data []byte) (part, out *os.File) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "part"), data)

@@ -21,13 +21,13 @@ import (
 // trialVariable makes the test binary run a job, as a process that can be killed.
 const trialVariable = "GPURUN_CHUNK_TRIAL"
 
-// trialSpec is what a child process must know of its trial.
+// trialSpec describes a trial to its child process.
 type trialSpec struct {
 	Dir     string
 	Apart   bool
 	Parts   int64
-	Replace bool // what has the output's name
-	Link    bool // the file system cannot rename to new names only
+	Replace bool // an existing output
+	Link    bool // the file system cannot rename without replacing
 	Batch   int
 	Planned []Chunk
 	Seed    uint64
@@ -65,8 +65,8 @@ func runTrial(spec string) error {
 	return tr.output.Finish()
 }
 
-// run runs the trial in a process of its own, which dies at the point if there is
-// one. It reports whether it died.
+// run runs the trial in a separate process, which dies at the point if there is one. It
+// reports whether it died.
 func (s trialSpec) run(t *testing.T, point string) (died bool) {
 	t.Helper()
 	spec, err := json.Marshal(s)
@@ -84,12 +84,12 @@ func (s trialSpec) run(t *testing.T, point string) (died bool) {
 	return false
 }
 
-// newCalm is the trial that nobody disturbs.
+// newCalm returns a trial without disturbances.
 func newCalm(r *rand.Rand, s trialSpec) *trial {
 	return &trial{r: r, apart: s.Apart, parts: s.Parts, planned: s.Planned, batch: s.Batch}
 }
 
-// olderParts makes a folder of parts that another job left.
+// olderParts creates a folder of parts that another job left.
 func olderParts(t testing.TB, dir string) {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o777))
@@ -101,8 +101,7 @@ func olderParts(t testing.TB, dir string) {
 	must(t, m.write(dir))
 }
 
-// TestCrashSpares: killed while a part is written over a file that is not needed any
-// more, a job ends as if nothing had been.
+// TestCrashSpares: a job killed while a part overwrites a spare ends with the right output.
 func TestCrashSpares(t *testing.T) {
 	r := seeded(t)
 	source := open(t, temporary(t, numbered(200)), CutOptions{Chunks: 8, BatchSize: 3})
@@ -115,14 +114,14 @@ func TestCrashSpares(t *testing.T) {
 				spec := spec
 				for died, tries := false, 0; !died; tries++ {
 					if tries == 50 {
-						t.Fatal("the point is never passed")
+						t.Fatal("the point is never reached")
 					}
 					spec.Dir, spec.Seed, spec.Parts = t.TempDir(), r.Uint64(), parts
 					died = spec.run(t, point)
 				}
 				spec.Seed++
 				if spec.run(t, "") {
-					t.Fatal("it died without being asked to")
+					t.Fatal("it died without a crash point")
 				}
 				calm := t.TempDir()
 				must(t, newCalm(r, spec).undisturbed(calm))
@@ -137,8 +136,8 @@ func TestCrashSpares(t *testing.T) {
 	}
 }
 
-// TestCrashPoints: killed at every point where the state on disk changes, the
-// first time also in the process that goes on, a job ends as if nothing had been.
+// TestCrashPoints: a job killed at every point where the state on disk changes, the first
+// time also in the resuming process, ends with the right output.
 func TestCrashPoints(t *testing.T) {
 	r := seeded(t)
 	path := temporary(t, append(numbered(60), "\n\r\nno JSON\r\n\n"...))
@@ -166,14 +165,14 @@ func TestCrashPoints(t *testing.T) {
 				}
 				at := fmt.Sprintf("%s:%d", point, passing)
 				if !spec.run(t, at) && passing == 1 {
-					t.Errorf("%s was not passed", at)
+					t.Errorf("%s was not reached", at)
 				}
 				if spec.Seed++; passing == 1 {
 					spec.run(t, at)
 					spec.Seed++
 				}
 				if spec.run(t, "") {
-					t.Fatal("it died without being asked to")
+					t.Fatal("it died without a crash point")
 				}
 				calm := t.TempDir()
 				tr := newCalm(r, spec)

@@ -1,5 +1,5 @@
-// Package chunk is how input becomes records, records become chunks, and
-// finished segments become ordered output.
+// Package chunk turns input into records, groups records into chunks, and assembles
+// finished segments into ordered output.
 //
 //	file ──scan──► count ──ceiling division──► Chunk, Chunk, …   (Source)
 //	stdin ──spool files──────────────────────► Chunk, Chunk, …   (Source)
@@ -10,10 +10,10 @@
 //	                                             ▼
 //	Output ◄── segments, appended in input order
 //
-// A record is one line. Its bytes are never re-encoded: what a kernel leaves
-// unchanged comes out as it went in. A byte order mark at the start of a file
-// and the carriage return before a line feed are not part of a record; blank
-// lines are skipped and counted.
+// A record is one line. Its bytes are never re-encoded: a record that the kernel leaves
+// unchanged is written out byte for byte. A byte order mark at the start of a file and the
+// carriage return before a line feed are not part of a record. Blank lines are skipped and
+// counted.
 //
-// The package knows nothing of processes, kernels or devices.
+// The package knows nothing about processes, kernels or devices.
 package chunk

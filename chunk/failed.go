@@ -12,22 +12,22 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A file of failed records, for another job to read, begins with a mark of its
-// encoding, and its lines end as in DOS: readers take one of each away, and whatever
-// a record begins or ends with is its own.
+// A file of failed records starts with a byte order mark and ends its lines with CRLF.
+// Readers remove one of each, so a record may itself start with a mark or end with a
+// carriage return.
 var (
 	failedStart = []byte("\ufeff")
 	failedEnd   = []byte("\r\n")
 )
 
-// CopyFailed writes the failed records to a file, as they came in, one a line, and
-// returns how many there are; those that came in with an _error are not among them.
-// They are taken from where they are kept, marked, and not from the input: that was a
-// stream, or is gone, or another by now.
+// CopyFailed writes the failed records to a file as they were in the input, one per line,
+// and returns how many there are. Records that already had an _error in the input are not
+// included. It takes the records from the job's output, where they are kept with their
+// marks, because the input may have been a stream, or may have been deleted or changed.
 func (r Retried) CopyFailed(path string) (count int64, err error) {
 	file, err := createNew(path, PrivateMode)
 	if err != nil {
-		return 0, fault.New(fault.Storage, "make retry input: %w", err)
+		return 0, fault.New(fault.Storage, "create retry input: %w", err)
 	}
 	defer file.Close()
 	kept, err := r.openKept()
@@ -61,7 +61,7 @@ func (r Retried) CopyFailed(path string) (count int64, err error) {
 	return count, err
 }
 
-// CheckFailed reads Failed, and returns a fault if it is not what CopyFailed makes.
+// CheckFailed reads Failed and returns a fault if it is not what CopyFailed writes.
 func (r Retried) CheckFailed() error {
 	m := &merger{Retried: r}
 	defer m.close()
@@ -81,21 +81,21 @@ func retryInput(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fault.New(fault.Storage, "make retry input: %w", err)
+	return fault.New(fault.Storage, "create retry input: %w", err)
 }
 
-// keptLines are the lines of failed records where a job keeps them: in its results,
-// or in a file of their own. They are mapped: a record may have failed because it is
-// too long to be read.
+// keptLines are the lines of failed records where a job keeps them: in its results or in a
+// separate file. They are mapped, because a record may have failed for being too long to
+// read.
 type keptLines struct {
-	paths  []string // of the results, or of the file of their own
-	sizes  []int64  // of the parts, if there are some
-	number int      // of the file at hand
-	start  int64    // where it begins in the results
+	paths  []string // of the results or the separate file
+	sizes  []int64  // of the parts, if any
+	number int      // of the current file
+	start  int64    // offset of the current file in the results
 	file   *os.File
 	mapped mapping
 
-	apart *bufio.Reader // the file of their own, up to at
+	apart *bufio.Reader // the separate file, read up to at
 	at    int64
 }
 
@@ -111,7 +111,7 @@ func (r Retried) openKept() (*keptLines, error) {
 		}
 	}
 	if len(k.paths) == 0 {
-		return k, nil // no part, no failed record
+		return k, nil // no parts, so no failed records
 	}
 	if err := k.open(); err != nil {
 		return nil, err
@@ -129,8 +129,8 @@ func (k *keptLines) open() (err error) {
 	return nil
 }
 
-// line is that of a failed record, without its end, until the next one is asked for.
-// They must be asked for in order.
+// line returns the line of a failed record, without its newline. It is valid until the next
+// call. Records must be requested in order.
 func (k *keptLines) line(f Failure) (line []byte, err error) {
 	k.mapped.unmap()
 	k.mapped = mapping{}
@@ -150,8 +150,8 @@ func (k *keptLines) line(f Failure) (line []byte, err error) {
 		return nil, fault.New(fault.Storage, "read failed records: %w", err)
 	}
 	line = k.mapped.data[:size-1]
-	// One that came in with a mark is kept as it was; the others are compared when the
-	// mark is taken off.
+	// A record with a mark in the input is kept unchanged, so its checksum can be compared
+	// here. The others are compared when their mark is removed.
 	passed := f.Kind == fault.Upstream
 	if k.mapped.data[size-1] != '\n' || passed && crc32.Checksum(line, castagnoli) != uint32(f.CRC32C) {
 		return nil, k.changed(f)
@@ -159,7 +159,7 @@ func (k *keptLines) line(f Failure) (line []byte, err error) {
 	return line, nil
 }
 
-// nextApart is where the next line of the file of failed records stands.
+// nextApart returns the position of the next line in the file of failed records.
 func (k *keptLines) nextApart() (at, size int64, err error) {
 	at = k.at
 	for {
@@ -171,7 +171,8 @@ func (k *keptLines) nextApart() (at, size int64, err error) {
 	}
 }
 
-// reach opens the file of the results that has the record, and says where in it.
+// reach opens the results file that contains the record and returns the record's offset in
+// it.
 func (k *keptLines) reach(f Failure) (int64, error) {
 	for k.number < len(k.sizes) && f.At-k.start >= k.sizes[k.number] {
 		if k.number == len(k.sizes)-1 {
@@ -185,24 +186,24 @@ func (k *keptLines) reach(f Failure) (int64, error) {
 		}
 	}
 	if k.file == nil {
-		return 0, fault.New(fault.Conflict, "the output has no part for the failed record of line %d", f.Line)
+		return 0, fault.New(fault.Conflict, "the output has no part with the failed record of line %d", f.Line)
 	}
 	return f.At - k.start, nil
 }
 
-// ended is the fault of a file of failed records that has more of them.
+// ended returns a fault if the file of failed records has more lines.
 func (k *keptLines) ended() error {
 	if k.apart == nil {
 		return nil
 	}
 	if _, err := k.apart.ReadByte(); !errors.Is(err, io.EOF) {
-		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it has more lines than records failed", k.paths[0])
+		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it has more lines than failed records", k.paths[0])
 	}
 	return nil
 }
 
 func (k *keptLines) changed(f Failure) error {
-	return fault.New(fault.Conflict, "%s was changed since the job wrote it: the failed record of line %d is not where it was",
+	return fault.New(fault.Conflict, "%s was changed since the job wrote it: the failed record of line %d is not where the job wrote it",
 		k.paths[k.number], f.Line)
 }
 

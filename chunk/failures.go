@@ -13,9 +13,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A line of failures.jsonl begins with a number of fixed width: where the record
-// stands in the results. In a part it counts from the part's beginning; when the
-// part is appended, what stands before it is added, and no byte moves.
+// A line of failures.jsonl starts with a number of fixed width: the position of the record
+// in the results. In a part it is relative to the start of the part. When the part is
+// appended, the part's position is added in place, without moving any byte.
 //
 //	{"at":             120,"size":96,"record":7,…}
 const (
@@ -33,7 +33,7 @@ func (f Failure) appendLine(dst []byte) ([]byte, error) {
 	return append(append(dst, rest[1:]...), '\n'), nil
 }
 
-// parseFailure reads a line.
+// parseFailure parses a line.
 func parseFailure(line []byte) (Failure, error) {
 	f := struct {
 		At int64 `json:"at"`
@@ -46,7 +46,7 @@ func parseFailure(line []byte) (Failure, error) {
 	return *f.Failure, nil
 }
 
-// moveFailures copies lines, with base added to where their records stand.
+// moveFailures copies lines and adds base to the positions of their records.
 func moveFailures(to io.Writer, r io.Reader, base int64) (written int64, err error) {
 	in, w := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(to, 64<<10)
 	for {
@@ -58,12 +58,12 @@ func moveFailures(to io.Writer, r io.Reader, base int64) (written int64, err err
 			return written, err
 		}
 		if len(line) < len(atPrefix)+atWidth || !bytes.HasPrefix(line, []byte(atPrefix)) {
-			return written, errors.New("a line of a part's failures makes no sense")
+			return written, errors.New("invalid line in a part's failures")
 		}
 		number := line[len(atPrefix) : len(atPrefix)+atWidth]
 		at, err := strconv.ParseInt(string(bytes.TrimSpace(number)), 10, 64)
 		if err == nil && string(number) != fmt.Sprintf("%*d", atWidth, at) {
-			err = errors.New("a number in a part's failures is not as it was written")
+			err = errors.New("damaged number in a part's failures")
 		}
 		if err != nil {
 			return written, err
@@ -77,7 +77,7 @@ func moveFailures(to io.Writer, r io.Reader, base int64) (written int64, err err
 	}
 }
 
-// ReadFailures calls each for every line of a failures.jsonl, in order.
+// ReadFailures calls each for every line of a failures.jsonl file, in order.
 func ReadFailures(path string, each func(Failure) error) error {
 	file, err := os.Open(path)
 	if err != nil {

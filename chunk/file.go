@@ -10,38 +10,38 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Split is how a file is cut.
+// Split is how a file is split into chunks.
 type Split string
 
 const (
-	// SplitAuto cuts by records up to autoBytes, by bytes above.
+	// SplitAuto splits by records up to autoBytes, by bytes above.
 	SplitAuto Split = ""
-	// SplitRecords counts all records first and gives every chunk the same
-	// number of them, by ceiling division.
+	// SplitRecords first counts all records and gives every chunk the same number of them,
+	// by ceiling division.
 	SplitRecords Split = "records"
-	// SplitBytes cuts at the line borders nearest to equal numbers of bytes, and
-	// counts while the job runs: the first chunk is there at once.
+	// SplitBytes splits at the line borders nearest to equal numbers of bytes and counts
+	// records while the job runs, so the first chunk is available at once.
 	SplitBytes Split = "bytes"
 )
 
 const (
-	// autoBytes is the size above which counting first would keep devices
-	// waiting for seconds.
+	// autoBytes is the size above which counting first would keep devices waiting for
+	// seconds.
 	autoBytes = 16 << 30
-	// maxByteChunk bounds the wait for one chunk of a file cut by bytes.
+	// maxByteChunk limits the wait for one chunk of a file split by bytes.
 	maxByteChunk = 1 << 30
 )
 
-// CutOptions say how an input becomes chunks.
+// CutOptions say how to split an input into chunks.
 type CutOptions struct {
 	Limits
 	// Chunks is the number of chunks wanted, at least 1.
 	Chunks int
-	// BatchSize is what chunk sizes are rounded up to.
+	// BatchSize is what chunk sizes are rounded up to a multiple of.
 	BatchSize int
 	Split     Split
-	// Bytes, if set, cuts by bytes, into chunks of about so many: as an earlier
-	// cut did.
+	// Bytes, if set, splits by bytes into chunks of about this size, to repeat an earlier
+	// split.
 	Bytes int64
 }
 
@@ -51,19 +51,19 @@ var byteOrderMark = []byte{0xEF, 0xBB, 0xBF}
 type fileSource struct {
 	path       string
 	file       *os.File
-	begin, end int64 // the bytes used: behind the byte order mark, to the size at opening
+	begin, end int64 // the byte range used: from after the byte order mark to the size at opening
 	options    CutOptions
 
 	mu     sync.Mutex
 	total  int64
 	known  bool
 	blank  int64
-	blocks []scanned // cut by records: what was counted
-	sums   InputSums // of what was scanned so far
-	chunks []Chunk   // cut by records: all of them
-	given  int       // so many of them by Next
+	blocks []scanned // split by records: the counted blocks
+	sums   InputSums // of what has been scanned
+	chunks []Chunk   // split by records: all of them
+	given  int       // number of chunks returned by Next
 
-	ahead  chan cut // cut by bytes
+	ahead  chan cut // split by bytes
 	cancel context.CancelFunc
 }
 
@@ -72,9 +72,9 @@ type cut struct {
 	err   error
 }
 
-// OpenFile opens a regular file as a source. Cut by records, it is counted
-// before OpenFile returns. A path that is missing, unreadable or no regular
-// file is a usage fault.
+// OpenFile opens a regular file as a source. If it is split by records, it is counted
+// before OpenFile returns. A path that is missing, unreadable or not a regular file is a
+// usage fault.
 func OpenFile(ctx context.Context, path string, options CutOptions) (Source, error) {
 	if err := CheckRegular(path); err != nil {
 		return nil, err
@@ -91,8 +91,8 @@ func OpenFile(ctx context.Context, path string, options CutOptions) (Source, err
 	return source, nil
 }
 
-// CheckRegular refuses an input that is no regular file. It looks before the
-// file is opened: to open a pipe is to wait for its writer.
+// CheckRegular rejects an input that is not a regular file. It checks before the file is
+// opened, because opening a pipe waits for its writer.
 func CheckRegular(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -101,7 +101,7 @@ func CheckRegular(path string) error {
 	case info.IsDir():
 		return fault.New(fault.Usage, "input %s is a folder; name a file in it", path)
 	case !info.Mode().IsRegular():
-		return fault.New(fault.Usage, "input %s is no regular file; pipe it in: gpurun run … - < %s", path, path)
+		return fault.New(fault.Usage, "input %s is not a regular file; pipe it in: gpurun run … - < %s", path, path)
 	}
 	return nil
 }
@@ -126,16 +126,16 @@ func newFileSource(ctx context.Context, path string, file *os.File, options CutO
 		if ctx.Err() != nil {
 			return nil, fault.New(fault.Canceled, "scan input: %w", ctx.Err())
 		}
-		return nil, s.unscanned(err)
+		return nil, s.scanFault(err)
 	}
 	return s, s.cutRecords()
 }
 
-func (s *fileSource) unscanned(err error) error {
+func (s *fileSource) scanFault(err error) error {
 	return fault.New(fault.Storage, "scan input %s: %w", s.path, err)
 }
 
-// Recut cuts the file anew without counting it again.
+// Recut splits the file again without counting it again.
 func (s *fileSource) Recut(chunks, batchSize int) error {
 	if s.ahead != nil {
 		s.stopAhead()
@@ -149,7 +149,8 @@ func (s *fileSource) Recut(chunks, batchSize int) error {
 	return nil
 }
 
-// cutsByBytes: a range of records can only be found by counting.
+// cutsByBytes reports whether to split by bytes. A range of records can only be found by
+// counting.
 func (s *fileSource) cutsByBytes() bool {
 	if s.options.Offset > 0 || s.options.Limit > 0 {
 		return false
@@ -157,11 +158,11 @@ func (s *fileSource) cutsByBytes() bool {
 	return s.options.Bytes > 0 || s.options.Split == SplitBytes || s.options.Split == SplitAuto && s.end > autoBytes
 }
 
-// count counts the file, as far as it is needed.
+// count counts the file, as far as needed.
 func (s *fileSource) count(ctx context.Context) (err error) {
 	want := int64(-1)
 	if s.options.Limit > 0 {
-		// One more: where the record behind the last begins is its end.
+		// One more, because the last record ends where the next one begins.
 		want = s.options.Offset + s.options.Limit + 1
 	}
 	s.blocks, err = scanBlocks(ctx, s.file, s.begin, s.end, want)
@@ -169,8 +170,8 @@ func (s *fileSource) count(ctx context.Context) (err error) {
 	return err
 }
 
-// firstBlocks are those that hold the first records, however far a scan came that
-// was to stop there (want < 0: all).
+// firstBlocks returns the blocks that hold the first want records, even if the scan went
+// further (want < 0: all).
 func firstBlocks(blocks []scanned, want int64) []scanned {
 	var found int64
 	for i, b := range blocks {
@@ -181,7 +182,7 @@ func firstBlocks(blocks []scanned, want int64) []scanned {
 	return blocks
 }
 
-// cutRecords cuts what was counted by ceiling division.
+// cutRecords splits the counted records by ceiling division.
 func (s *fileSource) cutRecords() error {
 	all := sum(s.blocks)
 	first := min(s.options.Offset, all.records)
@@ -199,12 +200,12 @@ func (s *fileSource) cutRecords() error {
 	}
 	borders = append(borders, last)
 	if err := s.cutAt(borders, all); err != nil {
-		return s.unscanned(err)
+		return s.scanFault(err)
 	}
 	return nil
 }
 
-// cutAt makes the chunks between the given records.
+// cutAt creates the chunks between the given records.
 func (s *fileSource) cutAt(borders []int64, all count) error {
 	finder := &borderFinder{source: s, buffer: make([]byte, readBytes), from: s.begin}
 	s.chunks, s.blank = nil, 0
@@ -242,13 +243,13 @@ type place struct {
 	line   int64
 }
 
-// borderFinder finds where records start; it is asked in ascending order.
+// borderFinder finds where records start. It must be asked in ascending order.
 type borderFinder struct {
 	source *fileSource
 	buffer []byte
 	block  int
 	before count // in the blocks before block
-	from   int64 // where in block to go on: its start, or the last border
+	from   int64 // where in block to continue: its start or the last border
 	passed count // before from
 }
 
@@ -275,13 +276,13 @@ func (f *borderFinder) find(record int64) (place, error) {
 		return true
 	})
 	if err == nil && found.line == 0 {
-		err = errors.New("the file changed while it was scanned")
+		err = errors.New("the file changed while it was being scanned")
 	}
 	f.from, f.passed = found.offset, count{lines: found.line - 1, records: record}
 	return found, err
 }
 
-// startAhead cuts by bytes, one chunk ahead of the demand.
+// startAhead splits by bytes, one chunk ahead of demand.
 func (s *fileSource) startAhead() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -293,7 +294,7 @@ func (s *fileSource) startAhead() {
 		for at.offset < s.end {
 			c, err := s.cutBytes(ctx, at, record, target)
 			if err != nil {
-				err = s.unscanned(err)
+				err = s.scanFault(err)
 			}
 			s.found(record+c.Records, false)
 			select {
@@ -313,11 +314,11 @@ func (s *fileSource) startAhead() {
 
 func (s *fileSource) stopAhead() {
 	s.cancel()
-	for range s.ahead { // until the cutting goroutine has gone
+	for range s.ahead { // until the splitting goroutine exits
 	}
 }
 
-// found notes how many records there are so far, or in all.
+// found records the number of records found so far, or in all.
 func (s *fileSource) found(records int64, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,7 +378,7 @@ func (s *fileSource) Next(ctx context.Context) (Chunk, error) {
 	}
 }
 
-// byteTarget is the size of a chunk that is cut by bytes.
+// byteTarget returns the target size of chunks split by bytes.
 func (s *fileSource) byteTarget() int64 {
 	if s.options.Bytes > 0 {
 		return s.options.Bytes
@@ -385,7 +386,7 @@ func (s *fileSource) byteTarget() int64 {
 	return min(max(ceilDiv(s.end-s.begin, int64(max(s.options.Chunks, 1))), 1), maxByteChunk)
 }
 
-// Cut says how the file was cut.
+// Cut returns how the file was split.
 func (s *fileSource) Cut() Cut {
 	if s.ahead != nil {
 		return Cut{Bytes: s.byteTarget()}
@@ -393,7 +394,7 @@ func (s *fileSource) Cut() Cut {
 	return Cut{Chunks: s.chunks, Records: s.total, Blank: s.blank, Sums: &s.sums}
 }
 
-// Sums are the checksums of what was scanned so far.
+// Sums returns the checksums of what has been scanned.
 func (s *fileSource) Sums() InputSums {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -412,7 +413,7 @@ func (s *fileSource) Blank() int64 {
 	return s.blank
 }
 
-// Release has nothing to free: the bytes are the user's own.
+// Release does nothing: the input file belongs to the user.
 func (s *fileSource) Release(Chunk) {}
 
 func (s *fileSource) Close() error {

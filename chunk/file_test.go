@@ -92,8 +92,8 @@ func TestCutByRecords(t *testing.T) {
 	}
 }
 
-// checkCover: the chunks hold every byte that is not blank once, in order, with
-// what they say of themselves.
+// checkCover checks that the chunks contain every non-blank byte once, in order, and that
+// they describe themselves correctly.
 func checkCover(t *testing.T, data []byte, source Source, split Split) {
 	t.Helper()
 	want, blank := records(data)
@@ -128,7 +128,7 @@ func checkCover(t *testing.T, data []byte, source Source, split Split) {
 		t.Errorf("bytes %q at the end are in no chunk", gap)
 	}
 	if _, err := source.Next(t.Context()); err != io.EOF {
-		t.Errorf("behind the last chunk: %v", err)
+		t.Errorf("after the last chunk: %v", err)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestFileLimits(t *testing.T) {
 	}
 }
 
-// TestRecut: cut anew, a file is cut as if it had been opened so.
+// TestRecut: splitting a file again gives the same chunks as opening it with those options.
 func TestRecut(t *testing.T) {
 	noLeaks(t)
 	r := seeded(t)
@@ -277,7 +277,7 @@ func TestOpenFileUnreadable(t *testing.T) {
 	}
 	refused := make(chan error)
 	go func() {
-		// Root may read everything, so it is somebody else who asks: on a
+		// Root may read everything, so another user tries: on a
 		// thread that ends with this goroutine.
 		runtime.LockOSThread()
 		if os.Getuid() == 0 {
@@ -294,7 +294,7 @@ func TestOpenFileCanceled(t *testing.T) {
 	wantKind(t, err, fault.Canceled)
 }
 
-// TestFileShrinks: cut by bytes, a file is read while the job runs.
+// TestFileShrinks: a file split by bytes is read while the job runs.
 func TestFileShrinks(t *testing.T) {
 	noLeaks(t)
 	shrink(t, 16, 8, 8)
@@ -329,11 +329,11 @@ func TestFileCloseEarly(t *testing.T) {
 		closeSource(t, source)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Errorf("the input is gone: %v", err)
+		t.Errorf("the input was removed: %v", err)
 	}
 }
 
-// TestFindManyBorders: cutting must not cost the square of the chunks.
+// TestFindManyBorders: splitting must not be quadratic in the number of chunks.
 func TestFindManyBorders(t *testing.T) {
 	data := []byte(strings.Repeat("x\n", int(blockBytes)/2+100))
 	source := open(t, temporary(t, data), CutOptions{Chunks: 2000})

@@ -11,21 +11,21 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A target may be a folder: then what is appended goes to the newest of the parts
-// in it, and the folder gets its name when all of them are there.
+// A target may be a folder. Data is then appended to its newest part, and the folder gets its
+// final name when all parts are complete.
 
-// Beside an output's name: where a folder is copied to from another file system,
-// and where one is put that is being replaced, if two cannot be exchanged.
+// Suffixes of temporary names beside an output: asideSuffix for a copy from another file
+// system, oldSuffix for a folder that is being replaced if the two cannot be exchanged.
 const (
 	asideSuffix = ".gpurun-partial"
 	oldSuffix   = ".gpurun-old"
 )
 
-// openPartFolder goes on with a folder that holds these parts, of which the last
-// is being written: what else is in it is removed, or cut off.
+// openPartFolder opens a folder of parts to continue writing the last one. It removes other
+// files and truncates parts that are too long.
 func openPartFolder(path, temporary string, parts []ManifestPart) (target, error) {
 	if err := os.MkdirAll(temporary, 0o777); err != nil {
-		return target{}, notCreated(err)
+		return target{}, createFault(err)
 	}
 	entries, err := os.ReadDir(temporary)
 	if err != nil {
@@ -57,32 +57,32 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 	return t, nil
 }
 
-// cutPart cuts off what somebody put behind a finished part.
+// cutPart truncates a finished part that was appended to from outside.
 func cutPart(path string, size int64) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() < size {
-		return fault.New(fault.Conflict, "the output is not what was written: %s is missing or too short; --fresh starts the job over", path)
+		return fault.New(fault.Conflict, "the output was changed: %s is missing or too short; --fresh starts the job over", path)
 	}
 	if info.Size() == size {
 		return nil
 	}
 	if err := os.Truncate(path, size); err != nil {
-		return fault.New(fault.Storage, "cut output: %w", err)
+		return fault.New(fault.Storage, "truncate output: %w", err)
 	}
 	return nil
 }
 
-// openPart lets what follows go to the part of this name.
+// openPart directs further writes to the part of this name.
 func (t *target) openPart(name string) error {
 	file, err := os.OpenFile(filepath.Join(t.temporary, name), os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, PublicMode)
 	if err != nil {
-		return notCreated(err)
+		return createFault(err)
 	}
 	t.file, t.writer, t.unnamed, t.begun = file, file, true, t.size
 	return nil
 }
 
-// nextPart ends a part, durably, and begins the next.
+// nextPart makes the current part durable and begins the next.
 func (t *target) nextPart(name string) error {
 	err := t.sync()
 	t.close()
@@ -92,7 +92,7 @@ func (t *target) nextPart(name string) error {
 	return t.openPart(name)
 }
 
-// finishFolder gives the folder its name, with its manifest in it.
+// finishFolder writes the manifest and gives the folder its final name.
 func (t *target) finishFolder(m Manifest, replace bool) error {
 	err := t.sync()
 	t.close()
@@ -102,16 +102,16 @@ func (t *target) finishFolder(m Manifest, replace bool) error {
 	return NameFolder(t.temporary, t.path, m, replace)
 }
 
-// NameFolder gives a folder of durable parts its manifest and its name, durably;
-// a folder that has the name already is, if that is wanted, exchanged for it at
-// once, and removed; else it is a fault, unless it is empty, and the new one waits.
-// After a crash it is called again, and goes on from wherever that came.
+// NameFolder durably gives a folder of durable parts its manifest and its final name. If
+// the name is taken by a folder and replace is set, it exchanges the two atomically and
+// removes the old one. Without replace, a folder that is not empty is a fault, and the new
+// one keeps its temporary name. After a crash, calling it again continues where it stopped.
 func NameFolder(temporary, path string, m Manifest, replace bool) error {
 	path = RealPath(filepath.Clean(path))
 	aside := path + asideSuffix
 	if !m.heldBy(path) {
 		if err := m.checkSizes(temporary); err != nil {
-			return fault.New(fault.Conflict, "the job was complete, but its output is not what it wrote: %w; --fresh starts it over", err)
+			return fault.New(fault.Conflict, "the job was complete, but its output has changed since: %w; --fresh starts the job over", err)
 		}
 		if err := m.write(temporary); err != nil {
 			return storageOf(path, err)
@@ -131,9 +131,9 @@ func NameFolder(temporary, path string, m Manifest, replace bool) error {
 	if err := syncDir(filepath.Dir(path)); err != nil {
 		return storageOf(path, err)
 	}
-	// What was replaced, and what was copied.
-	for _, left := range []string{temporary, aside, path + oldSuffix} {
-		removeParts(left)
+	// Remove what was replaced and what was copied.
+	for _, rest := range []string{temporary, aside, path + oldSuffix} {
+		removeParts(rest)
 	}
 	return nil
 }
@@ -146,19 +146,20 @@ func (m Manifest) write(dir string) error {
 	return WriteDurably(filepath.Join(dir, ManifestFile), data, PublicMode)
 }
 
-// takeName renames a folder. One that is in the way and may be replaced must be
-// gpurun's: it trades places with the new one, where the file system can do that.
+// takeName renames a folder. A folder that it may replace must be a gpurun output; the two
+// are exchanged if the file system supports it.
 func takeName(from, path string, replace bool) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
-		// An empty folder is replaced at once, and nothing else; os.Rename would not try.
+		// The system call atomically replaces an empty folder and nothing else. os.Rename
+		// would refuse to.
 		err = syscall.Rename(from, path)
 	} else if err == nil && !replace {
 		err = syscall.EEXIST
 	}
 	switch {
 	case errors.Is(err, os.ErrExist), errors.Is(err, syscall.ENOTDIR):
-		return taken(path)
+		return nameTaken(path)
 	case err != nil || len(entries) == 0:
 		return err
 	}
@@ -166,7 +167,7 @@ func takeName(from, path string, replace bool) error {
 		return fault.New(fault.Conflict, "the output folder cannot be replaced: %w; move it away and run the same command again", err)
 	}
 	err = exchangeNames(from, path)
-	if cannotDo(err) {
+	if isUnsupported(err) {
 		if err = os.Rename(path, path+oldSuffix); err == nil {
 			crash.Point("set-aside")
 			err = os.Rename(from, path)
@@ -192,7 +193,7 @@ func copyParts(from, to string, m Manifest) error {
 	return m.write(to)
 }
 
-// removeParts removes a folder of parts, and nothing that is none.
+// removeParts removes a folder of parts, but no other files.
 func removeParts(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// TestJoinedSums: the sum of two files is that of the one they make.
+// TestJoinedSums: the joined sum of two files is the sum of their concatenation.
 func TestJoinedSums(t *testing.T) {
 	r := seeded(t)
 	sum := func(data []byte) FileSum {
@@ -32,7 +32,7 @@ func TestJoinedSums(t *testing.T) {
 			t.Errorf("joined at %d: %v, want %v", at, got, sum(data))
 		}
 	}
-	// Too long to be read here: zeroes behind a byte, in one piece and in two.
+	// Too long to read here: zeroes after a byte, in one piece and in two.
 	zeroes := FileSum{Bytes: 1 << 20, CRC: crc32.Checksum(make([]byte, 1<<20), castagnoli)}
 	for range 20 { // up to a terabyte
 		zeroes = zeroes.join(zeroes)
@@ -43,15 +43,14 @@ func TestJoinedSums(t *testing.T) {
 	}
 }
 
-// folderOptions are those of a job that keeps parts.
+// folderOptions returns the options of a job with a folder of parts.
 func (j *job) folderOptions(t testing.TB, bytes int64) OutputOptions {
 	return OutputOptions{
 		Path: filepath.Join(j.dir, "out") + "/", PartBytes: bytes, Errors: j.err, WorkDir: j.work(), Journal: j.journal(t),
 	}
 }
 
-// TestPartFolder: borders, counts, and the case that has broken cutters: records
-// without a byte.
+// TestPartFolder covers borders, counts, and records without bytes.
 func TestPartFolder(t *testing.T) {
 	j := newJob(t)
 	o, err := CreateOutput(j.folderOptions(t, 10))
@@ -63,8 +62,8 @@ func TestPartFolder(t *testing.T) {
 	must(t, o.Commit(border(j.segment(t, 0, 9, true), true)))    // 6 bytes
 	must(t, o.Commit(border(j.segment(t, 9, 6, true), true)))    // "9", "12": 11 bytes, inside a chunk
 	must(t, o.Commit(border(j.segment(t, 16, 2, true), true)))   // waits
-	must(t, o.Commit(border(j.segment(t, 15, 1, true), false)))  // here the first part ends
-	must(t, o.Commit(border(j.segment(t, 18, 12, true), false))) // and here the second, with 18 to 27 and the two before without a line
+	must(t, o.Commit(border(j.segment(t, 15, 1, true), false)))  // the first part ends here
+	must(t, o.Commit(border(j.segment(t, 18, 12, true), false))) // and the second here, with 18 to 27 and the two before without a line
 	must(t, o.Commit(border(j.segment(t, 31, 2, true), false)))  // waits
 	must(t, o.Commit(border(j.segment(t, 30, 1, true), true)))
 	must(t, o.Finish())
@@ -96,7 +95,7 @@ func TestPartFolder(t *testing.T) {
 	}
 }
 
-// TestPartFolderEmpty: an output of nothing is a folder with an empty part.
+// TestPartFolderEmpty: an empty output is a folder with an empty part.
 func TestPartFolderEmpty(t *testing.T) {
 	j := newJob(t)
 	options := j.folderOptions(t, 10)
@@ -112,11 +111,11 @@ func TestPartFolderEmpty(t *testing.T) {
 	must(t, m.Check(t.Context(), filepath.Join(j.dir, "out")))
 }
 
-// TestReplaceable: only what gpurun wrote, and all of it, may be replaced.
+// TestReplaceable: a folder may be replaced only if gpurun wrote everything in it.
 func TestReplaceable(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(dir string) error
-		want string // empty: it may
+		want string // empty: replaceable
 	}{
 		"absent":  {func(dir string) error { return os.RemoveAll(dir) }, ""},
 		"empty":   {func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o777)) }, ""},
@@ -152,7 +151,7 @@ func TestReplaceable(t *testing.T) {
 	}
 }
 
-// newFolder is a folder of parts that wants a name.
+// newFolder returns a folder of parts that has no final name yet.
 func newFolder(t *testing.T) (temporary, path string, m Manifest) {
 	t.Helper()
 	dir := t.TempDir()
@@ -165,16 +164,16 @@ func newFolder(t *testing.T) (temporary, path string, m Manifest) {
 	return temporary, path, m
 }
 
-// without makes the file system one that cannot exchange names, nor rename to a
-// new one only.
+// without simulates a file system that can neither exchange names nor rename without
+// replacing.
 func without(t *testing.T, err error) {
 	fail := func(string, string) error { return err }
 	exchangeNames, renameToNew = fail, fail
 	t.Cleanup(func() { exchangeNames, renameToNew, linkNames = exchange, renameNew, os.Link })
 }
 
-// TestNameFolder: whatever is in the way, and however often it is done, the new
-// folder gets the name, and nothing is left.
+// TestNameFolder: whatever is in the way, and however often it is repeated, the new folder
+// gets the name, and nothing else remains.
 func TestNameFolder(t *testing.T) {
 	nothing := func(*testing.T, string, string) {}
 	older := func(t *testing.T, _, path string) { olderParts(t, path) }
@@ -188,18 +187,18 @@ func TestNameFolder(t *testing.T) {
 			without(t, syscall.EINVAL)
 			olderParts(t, path)
 		},
-		"killed when the older parts were aside": func(t *testing.T, _, path string) { olderParts(t, path+oldSuffix) },
-		"killed while it was copied from elsewhere": func(t *testing.T, _, path string) {
+		"killed after the older parts were set aside": func(t *testing.T, _, path string) { olderParts(t, path+oldSuffix) },
+		"killed while copying from another file system": func(t *testing.T, _, path string) {
 			must(t, os.Mkdir(path+asideSuffix, 0o777))
 			write(t, filepath.Join(path+asideSuffix, partName(0)), []byte("ne"))
 		},
-		"killed when they were exchanged": func(t *testing.T, temporary, path string) {
+		"killed after the exchange": func(t *testing.T, temporary, path string) {
 			_, _, m := newFolder(t)
 			must(t, m.write(temporary))
 			must(t, os.Rename(temporary, path))
 			olderParts(t, temporary)
 		},
-		"the same once more, damaged": func(t *testing.T, temporary, path string) {
+		"killed after the exchange, damaged": func(t *testing.T, temporary, path string) {
 			_, _, m := newFolder(t)
 			must(t, os.CopyFS(path, os.DirFS(temporary)))
 			must(t, m.write(path))
@@ -222,7 +221,8 @@ func TestNameFolder(t *testing.T) {
 	}
 }
 
-// TestNameFolderRefuses: what is not gpurun's stays, and the new one waits.
+// TestNameFolderRefuses: a folder that is not gpurun's stays, and the new one keeps its
+// temporary name.
 func TestNameFolderRefuses(t *testing.T) {
 	temporary, path, m := newFolder(t)
 	olderParts(t, path)
@@ -240,13 +240,13 @@ func TestNameFolderRefuses(t *testing.T) {
 	wantKind(t, NameFolder(temporary, path, m, true), fault.Conflict)
 }
 
-// TestPartFolderResumeRefuses: parts that are not what was durable.
+// TestPartFolderResumeRefuses: parts do not match the durable point.
 func TestPartFolderResumeRefuses(t *testing.T) {
 	for name, damage := range map[string]func(dir string) error{
-		"finished part gone": func(dir string) error { return os.Remove(filepath.Join(dir, partName(0))) },
-		"finished part cut":  func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 3) },
-		"last part cut":      func(dir string) error { return os.Truncate(filepath.Join(dir, partName(1)), 1) },
-		"last part gone":     func(dir string) error { return os.Remove(filepath.Join(dir, partName(1))) },
+		"finished part missing": func(dir string) error { return os.Remove(filepath.Join(dir, partName(0))) },
+		"finished part cut":     func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 3) },
+		"last part cut":         func(dir string) error { return os.Truncate(filepath.Join(dir, partName(1)), 1) },
+		"last part missing":     func(dir string) error { return os.Remove(filepath.Join(dir, partName(1))) },
 		"last part a folder": func(dir string) error {
 			return errors.Join(os.Remove(filepath.Join(dir, partName(1))), os.Mkdir(filepath.Join(dir, partName(1)), 0o700))
 		},
@@ -271,8 +271,8 @@ func TestPartFolderResumeRefuses(t *testing.T) {
 	}
 }
 
-// TestPartFolderFull: the disk fills while a part is begun or written; with room
-// again the output is whole.
+// TestPartFolderFull: the disk fills up while a part is begun or written; once there is
+// space again, the output is complete.
 func TestPartFolderFull(t *testing.T) {
 	j := newJob(t)
 	options := j.folderOptions(t, 3000)
@@ -310,7 +310,7 @@ func TestPartFolderFull(t *testing.T) {
 	}
 }
 
-// TestManifestDocument: the document names every field.
+// TestManifestDocument: the document describes every field.
 func TestManifestDocument(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join("..", "docs", "journal-format.md"))
 	must(t, err)

@@ -15,8 +15,8 @@ import (
 // exampleInput is the input of the example in docs/journal-format.md.
 const exampleInput = "{\"id\":0}\n{\"id\":1}\n\nnot JSON\n{\"id\":3}\n"
 
-// example runs the job of the example, with a part that is damaged between two
-// runs, and returns its journal.
+// example runs the job of the example, with a part that is damaged between two runs, and
+// returns its journal.
 func example(t *testing.T) string {
 	j := newJob(t)
 	source := open(t, write(t, filepath.Join(j.dir, "in.jsonl"), []byte(exampleInput)), CutOptions{Chunks: 2})
@@ -30,7 +30,7 @@ func example(t *testing.T) string {
 		defer reader.Close()
 		var batch Batch
 		must(t, reader.Read(&batch, records, 1<<20))
-		c.File = "in.jsonl" // whatever the folder of this test is called
+		c.File = "in.jsonl" // not the folder of this test
 		p := NewPart(PartOptions{Path: filepath.Join(j.parts(), part), Chunk: c, Step: "embed", Device: "GPU 0"})
 		for _, record := range batch.Records {
 			if bytes.HasPrefix(record.Data, []byte("{")) {
@@ -48,7 +48,7 @@ func example(t *testing.T) string {
 	commit(o, planned[1], 2, "000000000002-9c1e04b7")
 	commit(o, planned[0], 1, "000000000000-51f3aa02")
 	must(t, o.Checkpoint(true))
-	o.close() // killed; and a part is not what it was
+	o.close() // killed; then a part is damaged
 	must(t, os.Truncate(filepath.Join(j.parts(), "000000000002-9c1e04b7.out"), 10))
 
 	var entries []Entry
@@ -67,8 +67,8 @@ func example(t *testing.T) string {
 	return contents(t, j.work())["journal"]
 }
 
-// TestFormatDocument: the example in the document is what the code writes, and
-// the document names every field.
+// TestFormatDocument: the example in the document matches what the code writes, and the
+// document describes every field.
 func TestFormatDocument(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join("..", "docs", "journal-format.md"))
 	must(t, err)
@@ -91,7 +91,7 @@ func TestFormatDocument(t *testing.T) {
 	}
 }
 
-// fields are the names of all members in a journal.
+// fields returns the names of all members in a journal.
 func fields(journal string) []string {
 	var all []string
 	for pieces := strings.Split(journal, `"`); len(pieces) > 2; pieces = pieces[2:] {

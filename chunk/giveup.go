@@ -13,18 +13,18 @@ const (
 	giveUpBytes   = 8 << 20
 )
 
-// GiveUp writes a part in which every record of the chunk is marked with e: what
-// cannot be computed is kept. Records that came in with a mark pass untouched.
+// GiveUp writes a part in which every record of the chunk is marked with e, so that records
+// that cannot be computed are kept. Records with a mark in the input pass unchanged.
 func GiveUp(c Chunk, options PartOptions, maxRecord int64, e *fault.Error) (_ Segment, err error) {
-	// A line too long to be read is mapped, and faults if its file is cut: this
-	// runs in the orchestrator, which must not die of it.
+	// A line too long to read is mapped, and accessing it faults if its file is truncated.
+	// That must not crash the orchestrator, which runs this.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
 			if _, isFault := r.(interface{ Addr() uintptr }); !isFault {
 				panic(r)
 			}
-			err = fault.New(fault.Storage, "read input %s: it was cut while it was read", c.File)
+			err = fault.New(fault.Storage, "read input %s: it was truncated while it was being read", c.File)
 		}
 	}()
 	reader, err := OpenReader(c, maxRecord)

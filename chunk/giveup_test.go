@@ -23,7 +23,7 @@ func TestGiveUp(t *testing.T) {
 		fmt.Sprintf("{\"a\":{\"_error\":1},"+givenUp+"}\n", 5) +
 		fmt.Sprintf("{\"_raw\":\"[\\\"_error\\\"]\","+givenUp+"}\n", 6) + upstream + "\n"
 	for _, apart := range []bool{false, true} {
-		// However small the limit: what is too long is kept as well.
+		// However small the limit, records that are too long are kept as well.
 		for _, maxRecord := range []int64{1, 16 << 20} {
 			t.Run(fmt.Sprintf("apart=%v/max=%d", apart, maxRecord), func(t *testing.T) {
 				dir := t.TempDir()
@@ -43,10 +43,10 @@ func TestGiveUp(t *testing.T) {
 					Start: Place{0, 1}, Next: Place{int64(len(data)), 8}, Part: "p", Files: sums(all, "p"),
 					Tally: Tally{Counts: Counts{Records: 6, Failed: 6}, Kinds: map[string]KindStats{
 						"crash":    {Count: 4, Example: "gone", Detail: "trace", Line: 1},
-						"upstream": {Count: 2, Example: "the record came in with an _error", Line: 3},
+						"upstream": {Count: 2, Example: "the record already has an _error in the input", Line: 3},
 					}, Causes: map[string]KindStats{
 						"crash: gone": {Count: 4, Example: "gone", Line: 1},
-						"upstream: the record came in with an _error": {Count: 2, Example: "the record came in with an _error", Line: 3},
+						"upstream: the record already has an _error in the input": {Count: 2, Example: "the record already has an _error in the input", Line: 3},
 					}},
 				}
 				if !apart {
@@ -67,7 +67,7 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
-// checkFailures: each line leads back to its record in the file.
+// checkFailures checks that each line leads back to its record in the file.
 func checkFailures(t *testing.T, data []byte, path, failures string) {
 	t.Helper()
 	all, _ := records(data)
@@ -88,7 +88,7 @@ func checkFailures(t *testing.T, data []byte, path, failures string) {
 	}
 }
 
-// TestGiveUpMany: chunks of more than one batch, put together again.
+// TestGiveUpMany: chunks of more than one batch are reassembled.
 func TestGiveUpMany(t *testing.T) {
 	const n = 5000
 	j := newJob(t)
@@ -114,15 +114,15 @@ func TestGiveUpMany(t *testing.T) {
 	}
 }
 
-// TestGiveUpFails: nothing is left of a part that could not be written, or whose
-// input is gone.
+// TestGiveUpFails: no files remain of a part that could not be written or whose input is
+// missing.
 func TestGiveUpFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		records int
 		dir     func(t *testing.T) string
 		damage  func(path string) error
 	}{
-		"input gone":    {3000, func(t *testing.T) string { return t.TempDir() }, os.Remove},
+		"input missing": {3000, func(t *testing.T) string { return t.TempDir() }, os.Remove},
 		"input shorter": {3000, func(t *testing.T) string { return t.TempDir() }, func(path string) error { return os.Truncate(path, 30000) }},
 		"no folder":     {3000, func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, nil},
 		"full":          {30000, tinyDisk, nil},

@@ -6,14 +6,14 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Halve cuts a chunk in two, at a border of whole batches. A chunk of one batch
-// or less stays whole: the second half is empty then. It reads the first half.
+// Halve splits a chunk in two at a batch border. A chunk of one batch or less stays whole,
+// and second is empty. It reads the first half.
 func Halve(c Chunk, batch int) (first, second Chunk, err error) {
 	return SplitAt(c, Size(c.Records, 2, batch))
 }
 
-// SplitAt cuts a chunk behind its first keep records; the second is empty if that
-// is all of it. It reads the first.
+// SplitAt splits a chunk after its first keep records; second is empty if that is all of
+// it. It reads the first part.
 func SplitAt(c Chunk, keep int64) (first, second Chunk, err error) {
 	if keep >= c.Records {
 		return c, Chunk{}, nil
@@ -41,8 +41,8 @@ func SplitAt(c Chunk, keep int64) (first, second Chunk, err error) {
 		return c, Chunk{}, fault.New(fault.Storage, "read input %s: %w", c.File, err)
 	}
 	if at.Line == 0 {
-		return c, Chunk{}, fault.New(fault.Storage, "input %s changed while it was read", c.File)
+		return c, Chunk{}, fault.New(fault.Storage, "input %s changed while it was being read", c.File)
 	}
 	border := c.First + keep
-	return cutBehind(c, at, border), cutBefore(c, at, border), nil
+	return headOf(c, at, border), tailOf(c, at, border), nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// checkHalves: the halves are the chunk, the first is of whole batches, and they
-// are as even as batches allow.
+// checkHalves checks that the halves make up the chunk, that the first consists of whole
+// batches, and that they are as even as batches allow.
 func checkHalves(t *testing.T, c Chunk, batch int) {
 	t.Helper()
 	first, second, err := Halve(c, batch)
@@ -59,7 +59,7 @@ func TestHalve(t *testing.T) {
 	}
 }
 
-// TestHalveAgain: halves of halves, down to the single records.
+// TestHalveAgain halves down to single records.
 func TestHalveAgain(t *testing.T) {
 	data := input(seeded(t), 200)
 	source := open(t, temporary(t, data), CutOptions{})
@@ -83,10 +83,10 @@ func TestHalveAgain(t *testing.T) {
 	}
 }
 
-// TestHalveFails: of a file that is not what it was, nothing is made up.
+// TestHalveFails: a file that has changed is an error.
 func TestHalveFails(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
-		"gone":    os.Remove,
+		"missing": os.Remove,
 		"shorter": func(path string) error { return os.Truncate(path, 20) },
 		"blank":   func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("\n", 1000)), 0o600) },
 	} {

@@ -17,8 +17,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// line is a line of an input as the naive splitter sees it, and what a test
-// keeps of a Record.
+// line is a line of an input as the naive splitter sees it, and what a test keeps of a
+// Record.
 type line struct {
 	Data   string
 	Index  int64 // of a record
@@ -27,8 +27,7 @@ type line struct {
 	Blank  bool
 }
 
-// split is the reference: what the lines of an input are, told by the plainest
-// code there is.
+// split is the reference implementation: it splits an input in the simplest way.
 func split(data []byte) []line {
 	offset := int64(0)
 	if bytes.HasPrefix(data, byteOrderMark) {
@@ -36,7 +35,7 @@ func split(data []byte) []line {
 	}
 	pieces := bytes.Split(data[offset:], []byte("\n"))
 	if len(pieces[len(pieces)-1]) == 0 {
-		pieces = pieces[:len(pieces)-1] // behind the last newline is no line
+		pieces = pieces[:len(pieces)-1] // no line follows the last newline
 	}
 	var all []line
 	index := int64(0)
@@ -72,7 +71,7 @@ var nasty = []string{
 	"\x00\n\x00\x00", "\xff\xfe\na", "\v\n\f\n", "\u2028\n\u00a0\n", "{}\n[]\n1\n", "a b\n c \n",
 }
 
-// input makes a random input of up to n lines.
+// input returns a random input of up to n lines.
 func input(r *rand.Rand, n int) []byte {
 	var b []byte
 	if r.IntN(4) == 0 {
@@ -126,7 +125,7 @@ func write(t testing.TB, path string, data []byte) string {
 	return path
 }
 
-// temporary is a file with data in a folder of its own.
+// temporary returns a file with data in a new folder.
 func temporary(t testing.TB, data []byte) string {
 	t.Helper()
 	return write(t, filepath.Join(t.TempDir(), "in.jsonl"), data)
@@ -195,7 +194,7 @@ func lines(b *Batch) []line {
 	return all
 }
 
-// readAll reads chunks, one after the other.
+// readAll reads chunks one after another.
 func readAll(t testing.TB, chunks []Chunk) []line {
 	t.Helper()
 	var all []line
@@ -226,13 +225,13 @@ func closeSource(t testing.TB, source Source) {
 	}
 }
 
-// noLeaks fails the test if it leaves a goroutine behind.
+// noLeaks fails the test if it leaks a goroutine.
 func noLeaks(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-// files are the names in a folder.
+// files returns the names in a folder.
 func files(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -252,5 +251,5 @@ func canceled(t testing.TB) context.Context {
 	return ctx
 }
 
-// tinyDisk is a folder on a file system of 64 KB of its own.
+// tinyDisk returns a folder on its own file system of 64 KB.
 func tinyDisk(t *testing.T) string { return disktest.Mount(t, "64k") }

@@ -15,17 +15,17 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// The journal is what survives a crash: an append-only file with a line for each
-// thing that is certain. docs/journal-format.md describes it.
+// The journal survives a crash. It is an append-only file with one line per committed fact;
+// docs/journal-format.md describes the format.
 //
 //	gpurun-journal 1
 //	8f1c09ab {"segment":{…}}
 //	03d2b6f0 {"durable":{…}}
 //
-// A line is a checksum, a space and a JSON value. Everything before a durable line
-// was synced before that line was written, so a bad line with a durable line behind
-// it is damage, and refused. Behind the last durable line nothing is certain: the
-// journal ends before the first bad line, and what follows never happened.
+// A line is a checksum, a space and a JSON value. Everything before a durable line was synced
+// before that line was written, so a bad line followed by a durable line is damage and is
+// refused. After the last durable line nothing is guaranteed: the journal ends before the
+// first bad line, and everything from there on is ignored.
 
 // JournalVersion is the version in the header.
 const JournalVersion = 1
@@ -34,37 +34,36 @@ const journalMagic = "gpurun-journal "
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Entry is one line of a journal: exactly one member is set.
+// Entry is one line of a journal. Exactly one member is set.
 type Entry struct {
 	// Segment: a part is closed and complete.
 	Segment *Segment `json:"segment,omitempty"`
-	// Drop: a part was found missing or damaged; its records are computed again.
+	// Drop: a part was missing or damaged; its records are computed again.
 	Drop *Drop `json:"drop,omitempty"`
-	// Durable: the output up to here is on the disk.
+	// Durable: the output up to here is on disk.
 	Durable *Durable `json:"durable,omitempty"`
-	// Complete: everything is durable; what is left is to give the files their
-	// names.
+	// Complete: everything is durable; only renaming the files remains.
 	Complete *Durable `json:"complete,omitempty"`
 }
 
-// Drop takes a segment back.
+// Drop revokes a segment.
 type Drop struct {
 	First int64  `json:"first"`
 	Part  string `json:"part"`
 }
 
-// Durable is how far the output is on the disk.
+// Durable is how much of the output is on disk.
 type Durable struct {
-	// Next is the record that the output ends before, Place where it stands.
+	// Next is the first record that is not in the output, Place its position in the input.
 	Next  int64 `json:"next"`
 	Place Place `json:"place"`
 	// Sizes are the bytes of results, errors and failures.
-	Sizes [streams]int64 `json:"sizes"`
-	// Tally is what stands in them.
+	Sizes [partFiles]int64 `json:"sizes"`
+	// Tally counts the records in them.
 	Tally Tally `json:"tally"`
 }
 
-// CorruptError is a journal that cannot be believed.
+// CorruptError reports a damaged journal.
 type CorruptError struct {
 	Path   string
 	Offset int64
@@ -82,23 +81,23 @@ type Journal struct {
 
 	mu     sync.Mutex
 	size   int64 // of whole lines
-	failed error // what is in the file is not known since
-	lost   int   // good lines that were cut off, see Lost
+	failed error // set once the file's content is uncertain
+	lost   int   // intact lines that were discarded, see Lost
 }
 
-// Lost is how many good lines stood behind a bad one when the journal was opened.
-// They were cut off with it: the work that they record is done again.
+// Lost returns how many intact lines followed a damaged one when the journal was opened.
+// They were discarded with it, and the work they record is repeated.
 func (j *Journal) Lost() int { return j.lost }
 
-// CreateJournal begins a new journal, durably.
+// CreateJournal durably creates a new journal.
 func CreateJournal(path string) (*Journal, error) {
 	return newJournal(path, journalHeader())
 }
 
 func journalHeader() []byte { return fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion) }
 
-// newJournal makes a journal that begins with these lines, durably; it takes the
-// place of an older one at once.
+// newJournal durably creates a journal with these lines. It atomically replaces an older
+// one.
 func newJournal(path string, data []byte) (*Journal, error) {
 	if err := WriteDurably(path, data, PrivateMode); err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
@@ -136,9 +135,8 @@ func (j *Journal) rewrite(entries []Entry) error {
 	return nil
 }
 
-// OpenJournal opens a journal to go on with it: what was being written when the
-// last writer died is cut off. A damaged journal is a Conflict that wraps a
-// *CorruptError.
+// OpenJournal opens a journal to append to it. It truncates a line that was being written
+// when the last writer died. A damaged journal is a Conflict that wraps a *CorruptError.
 func OpenJournal(path string) (*Journal, []Entry, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -156,7 +154,7 @@ func OpenJournal(path string) (*Journal, []Entry, error) {
 	return j, entries, nil
 }
 
-// ReadJournal returns the entries of a journal that somebody else may be writing.
+// ReadJournal returns the entries of a journal that another process may be writing.
 func ReadJournal(path string) ([]Entry, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -167,7 +165,7 @@ func ReadJournal(path string) ([]Entry, error) {
 	return entries, err
 }
 
-// cut takes away what is behind the whole lines, where the next one goes.
+// cut truncates the journal after its last complete line and seeks there.
 func (j *Journal) cut() error {
 	if err := j.file.Truncate(j.size); err != nil {
 		return fault.New(fault.Storage, "repair journal: %w", err)
@@ -178,8 +176,8 @@ func (j *Journal) cut() error {
 	return nil
 }
 
-// readJournal returns the entries, the length of the lines that hold them, and how
-// many good lines are lost behind that.
+// readJournal returns the entries, the length of their lines, and how many intact lines
+// after that are lost.
 func readJournal(r io.Reader, path string) (entries []Entry, size int64, lost int, err error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -192,13 +190,13 @@ func readJournal(r io.Reader, path string) (entries []Entry, size int64, lost in
 	version, isJournal := bytes.CutPrefix(header, []byte(journalMagic))
 	switch {
 	case !ok || !isJournal:
-		return nil, 0, 0, corrupt(0, "it does not begin as a journal")
+		return nil, 0, 0, corrupt(0, "it has no journal header")
 	case string(version) != strconv.Itoa(JournalVersion):
-		return nil, 0, 0, corrupt(len(journalMagic), "it is of version %q, this gpurun writes version %d", version, JournalVersion)
+		return nil, 0, 0, corrupt(len(journalMagic), "it has version %q, but this gpurun writes version %d", version, JournalVersion)
 	}
 	offset := len(header) + 1
 	for len(rest) > 0 {
-		line, behind, whole := bytes.Cut(rest, newline)
+		line, after, whole := bytes.Cut(rest, newline)
 		entry, err := parseEntry(line)
 		if err != nil || !whole {
 			durable := false
@@ -209,12 +207,12 @@ func readJournal(r io.Reader, path string) (entries []Entry, size int64, lost in
 		}
 		entries = append(entries, entry)
 		offset += len(line) + 1
-		rest = behind
+		rest = after
 	}
 	return entries, int64(offset), lost, nil
 }
 
-var errCut = errors.New("the line is cut off")
+var errCut = errors.New("truncated line")
 
 func parseEntry(line []byte) (Entry, error) {
 	var entry Entry
@@ -224,21 +222,21 @@ func parseEntry(line []byte) (Entry, error) {
 	}
 	want, err := strconv.ParseUint(string(sum), 16, 32)
 	if err != nil || string(sum) != fmt.Sprintf("%08x", want) {
-		return entry, errors.New("the checksum is no number")
+		return entry, errors.New("invalid checksum")
 	}
 	if crc32.Checksum(payload, castagnoli) != uint32(want) {
-		return entry, errors.New("the checksum is wrong")
+		return entry, errors.New("checksum mismatch")
 	}
 	if err := json.Unmarshal(payload, &entry); err != nil {
-		return entry, fmt.Errorf("the line makes no sense: %w", err)
+		return entry, fmt.Errorf("invalid entry: %w", err)
 	}
 	switch entry.members() {
 	case 0:
-		return entry, errors.New("the line says nothing this version knows")
+		return entry, errors.New("unknown entry")
 	case 1:
 		return entry, nil
 	}
-	return entry, errors.New("the line says more than one thing")
+	return entry, errors.New("more than one entry on the line")
 }
 
 func (e Entry) members() (n int) {
@@ -250,9 +248,9 @@ func (e Entry) members() (n int) {
 	return n
 }
 
-// goodLines counts the lines that are good, or end with what is a good line: one
-// whose predecessor has lost its newline. It stops at the first that says that
-// everything before it is on the disk.
+// goodLines counts the lines that are intact, or that end with an intact line because the
+// newline before it is missing. It stops at the first line that records that everything
+// before it is on disk.
 func goodLines(data []byte) (n int, durable bool) {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, newline)
@@ -275,9 +273,9 @@ func goodLines(data []byte) (n int, durable bool) {
 	return n, false
 }
 
-// Append writes an entry. It is not on the disk before Sync, but survives the
-// death of this process. A line that could be written only in part is taken away
-// again: with another behind it, it would be damage.
+// Append writes an entry. The entry survives the death of this process, but is not on disk
+// before Sync. If only part of the line could be written, it is removed again: followed by
+// another line it would count as damage.
 func (j *Journal) Append(e Entry) error {
 	line, err := e.line()
 	if err != nil {
@@ -307,9 +305,8 @@ func (e Entry) line() ([]byte, error) {
 	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(payload, castagnoli), payload), nil
 }
 
-// Sync makes everything appended durable. Once it has failed it is not tried
-// again: the kernel forgets what it could not write, and the next sync would
-// succeed without it.
+// Sync makes everything appended durable. After a failure it never tries again: the kernel
+// drops pages that it could not write, so the next sync would succeed without them.
 func (j *Journal) Sync() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

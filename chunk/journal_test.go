@@ -17,13 +17,13 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// story is a journal in which everything happens: segments out of order, durable
-// points, a part that was lost and computed again.
+// story is a journal with every kind of entry: segments out of order, durable points, a
+// part that was lost and recomputed.
 func story() []Entry {
 	segment := func(first, records int64, part string) Entry {
 		return Entry{Segment: &Segment{
 			First: first, Start: Place{first * 10, first + 1}, Next: Place{(first + records) * 10, first + records + 1},
-			Part: part, Files: [streams]FileSum{{records * 7, uint32(first)}, {}, {records, 0xffffffff}},
+			Part: part, Files: [partFiles]FileSum{{records * 7, uint32(first)}, {}, {records, 0xffffffff}},
 			Tally: Tally{Counts: Counts{Records: records, Succeeded: records - 1, Failed: 1}, Kinds: map[string]KindStats{
 				"record": {Count: 1, Example: "bad \n\"<é", Detail: "a\n\tb", Line: first + 1},
 			}},
@@ -31,7 +31,7 @@ func story() []Entry {
 	}
 	durable := func(next, segments int64) *Durable {
 		return &Durable{
-			Next: next, Place: Place{next * 10, next + 1}, Sizes: [streams]int64{next * 7, 0, next},
+			Next: next, Place: Place{next * 10, next + 1}, Sizes: [partFiles]int64{next * 7, 0, next},
 			Tally: Tally{Counts: Counts{Records: next, Succeeded: next - segments, Failed: segments}},
 		}
 	}
@@ -42,8 +42,8 @@ func story() []Entry {
 	}
 }
 
-// journalBytes is a journal of entries, and where each begins; the last is where
-// the journal ends.
+// journalBytes returns a journal of entries and where each begins; the last offset is the
+// end of the journal.
 func journalBytes(t testing.TB, entries []Entry) (data []byte, starts []int) {
 	t.Helper()
 	data = fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion)
@@ -61,8 +61,8 @@ func writeJournal(t testing.TB, data []byte) string {
 	return write(t, filepath.Join(t.TempDir(), "journal"), data)
 }
 
-// checkRepaired: the journal opens with these entries, goes on with another, and
-// opens with that as well.
+// checkRepaired checks that the journal opens with these entries, accepts another, and
+// opens with that one as well.
 func checkRepaired(t *testing.T, path string, want []Entry) {
 	t.Helper()
 	read, err := ReadJournal(path)
@@ -81,12 +81,12 @@ func checkRepaired(t *testing.T, path string, want []Entry) {
 	again, err := ReadJournal(path)
 	must(t, err)
 	if diff := cmp.Diff(append(want[:len(want):len(want)], next), again, cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("gone on with: %s", diff)
+		t.Fatalf("appended to: %s", diff)
 	}
 }
 
-// checkRefused: the journal is damaged at this byte, whoever reads it, and is
-// left as it is.
+// checkRefused checks that every reader reports damage at this byte and leaves the journal
+// unchanged.
 func checkRefused(t *testing.T, data []byte, offset int) {
 	t.Helper()
 	path := writeJournal(t, data)
@@ -96,7 +96,7 @@ func checkRefused(t *testing.T, data []byte, offset int) {
 		wantKind(t, err, fault.Conflict)
 		var corrupt *CorruptError
 		if !errors.As(err, &corrupt) {
-			t.Fatalf("error %v is no CorruptError", err)
+			t.Fatalf("error %v is not a CorruptError", err)
 		}
 		if corrupt.Offset != int64(offset) || corrupt.Path != path || corrupt.Reason == "" {
 			t.Errorf("%+v, want offset %d", corrupt, offset)
@@ -122,7 +122,7 @@ func TestJournal(t *testing.T) {
 		t.Errorf("the file is %s", got)
 	}
 	checkRepaired(t, path, entries)
-	// Begun again, nothing of it is left.
+	// Creating it again discards everything.
 	j, err = CreateJournal(path)
 	must(t, err)
 	must(t, j.Close())
@@ -132,8 +132,8 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// TestJournalTorn: wherever the writer was cut off in its last line, the lines
-// before are there, and the journal can be gone on with.
+// TestJournalTorn: wherever the writer was cut off in its last line, the lines before are
+// kept, and the journal can be appended to.
 func TestJournalTorn(t *testing.T) {
 	entries := story()
 	data, starts := journalBytes(t, entries)
@@ -149,13 +149,13 @@ func TestJournalTorn(t *testing.T) {
 			checkRepaired(t, path, entries[:last])
 		}
 	}
-	for size := range starts[0] { // the header was durable before anything else was
+	for size := range starts[0] { // the header was durable before anything else
 		checkRefused(t, data[:size], 0)
 	}
 }
 
-// TestJournalFlipped: a flipped bit before a durable point is damage; behind the last
-// one the journal ends before it.
+// TestJournalFlipped: a flipped bit before a durable point is damage; after the last one,
+// the journal ends before it.
 func TestJournalFlipped(t *testing.T) {
 	entries := story()
 	data, starts := journalBytes(t, entries)
@@ -192,10 +192,10 @@ func TestJournalFlipped(t *testing.T) {
 	}
 }
 
-// TestJournalGapBehindDurablePoint: a page of the unsynced tail that never reached
-// the disk, with good lines behind it, costs those lines and nothing before them.
-func TestJournalGapBehindDurablePoint(t *testing.T) {
-	entries := append(story(), story()[1]) // two segments behind the last durable point
+// TestJournalGapAfterDurablePoint: a page of the unsynced tail that never reached the disk,
+// followed by intact lines, costs those lines and nothing before them.
+func TestJournalGapAfterDurablePoint(t *testing.T) {
+	entries := append(story(), story()[1]) // two segments after the last durable point
 	entries[8].Segment = &Segment{First: 30, Next: Place{310, 32}, Part: "f", Tally: Tally{Counts: Counts{Records: 1, Succeeded: 1}}}
 	data, starts := journalBytes(t, entries)
 	clear(data[starts[7]+3 : starts[8]-2])
@@ -215,7 +215,7 @@ func TestJournalGapBehindDurablePoint(t *testing.T) {
 	checkRefused(t, data, starts[4])
 }
 
-// TestJournalDamage: what else happens to files.
+// TestJournalDamage covers other kinds of damage.
 func TestJournalDamage(t *testing.T) {
 	entries := story()
 	data, starts := journalBytes(t, entries)
@@ -232,7 +232,7 @@ func TestJournalDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		data    []byte
 		keep    int // entries
-		refused int // at this byte; -1: it is not
+		refused int // at this byte; -1: accepted
 	}{
 		"whole":                 {data, n, -1},
 		"header only":           {data[:starts[0]], 0, -1},
@@ -245,11 +245,11 @@ func TestJournalDamage(t *testing.T) {
 		"version like ours":     {bytes.Replace(data, []byte(" 1\n"), []byte(" 01\n"), 1), 0, len(journalMagic)},
 		"no version":            {bytes.Replace(data, []byte(" 1\n"), []byte(" \n"), 1), 0, len(journalMagic)},
 		"line feeds of Windows": {bytes.ReplaceAll(data, newline, []byte("\r\n")), 0, len(journalMagic)},
-		"text behind":           {with(end, "hello\nworld\n"), n, -1},
+		"text after":            {with(end, "hello\nworld\n"), n, -1},
 		"text without end":      {with(end, "hello"), n, -1},
-		"newlines behind":       {with(end, "\n\n\n"), n, -1},
-		"binary behind":         {with(end, "\x00\xff\x7fELF\n\n\x80 {}\n"), n, -1},
-		"page of zeroes behind": {with(end, strings.Repeat("\x00", 4096)), n, -1},
+		"newlines after":        {with(end, "\n\n\n"), n, -1},
+		"binary after":          {with(end, "\x00\xff\x7fELF\n\n\x80 {}\n"), n, -1},
+		"page of zeroes after":  {with(end, strings.Repeat("\x00", 4096)), n, -1},
 		"tail zeroed":           {append(bytes.Clone(data[:starts[n-1]+30]), make([]byte, 4096)...), n - 1, -1},
 		"tails zeroed":          {append(bytes.Clone(data[:starts[n-3]+30]), make([]byte, 4096)...), n - 3, -1},
 		"zeroes in the middle":  {with(starts[3], strings.Repeat("\x00", 4096)), 0, starts[3]},
@@ -257,13 +257,13 @@ func TestJournalDamage(t *testing.T) {
 		"newline in the middle": {with(starts[3], "\n"), 0, starts[3]},
 		"line cut in two":       {with(starts[3]+20, "\n"), 0, starts[3]},
 		"page lost":             {cut(starts[2]+20, starts[4]+20), 0, starts[2]},
-		"torn and gone on":      {cut(starts[3]+20, starts[4]), 0, starts[3]},
-		"nothing said":          {with(starts[3], line(`{}`)), 0, starts[3]},
-		"nothing known":         {with(starts[3], line(`{"future":{}}`)), 0, starts[3]},
+		"torn and appended to":  {cut(starts[3]+20, starts[4]), 0, starts[3]},
+		"empty entry":           {with(starts[3], line(`{}`)), 0, starts[3]},
+		"unknown entry":         {with(starts[3], line(`{"future":{}}`)), 0, starts[3]},
 		"null":                  {with(starts[3], line(`{"segment":null}`)), 0, starts[3]},
-		"two things said":       {with(starts[3], line(`{"drop":{},"durable":{}}`)), 0, starts[3]},
+		"two entries":           {with(starts[3], line(`{"drop":{},"durable":{}}`)), 0, starts[3]},
 		"no JSON":               {with(starts[3], line(`segment`)), 0, starts[3]},
-		"not of the type":       {with(starts[3], line(`{"segment":{"first":"0"}}`)), 0, starts[3]},
+		"wrong type":            {with(starts[3], line(`{"segment":{"first":"0"}}`)), 0, starts[3]},
 		"checksum in capitals":  {capitals, 0, starts[3]},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,8 +276,7 @@ func TestJournalDamage(t *testing.T) {
 	}
 }
 
-// TestJournalDoubled: a line that is there twice changes nothing, be it the next
-// or the last.
+// TestJournalDoubled: a repeated line changes nothing, directly after itself or at the end.
 func TestJournalDoubled(t *testing.T) {
 	entries := story()
 	want, err := Replay(entries)
@@ -289,7 +288,7 @@ func TestJournalDoubled(t *testing.T) {
 		must(t, err)
 		for name, doubled := range map[string][]Entry{"next": read, "last": append(entries[:len(entries):len(entries)], e)} {
 			if name == "last" && e.Segment != nil && e.Segment.Part == "b" {
-				continue // it was dropped in between, and another took its place
+				continue // it was dropped in between and replaced by another
 			}
 			got, err := Replay(doubled)
 			must(t, err)
@@ -314,8 +313,7 @@ func TestOpenJournalFails(t *testing.T) {
 	wantKind(t, err, fault.Storage)
 }
 
-// TestJournalWhileWritten: a reader sees a beginning of what is written, never
-// damage.
+// TestJournalWhileWritten: a reader sees a prefix of what is written, never damage.
 func TestJournalWhileWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	j, err := CreateJournal(path)
@@ -356,8 +354,8 @@ func TestJournalWhileWritten(t *testing.T) {
 	}
 }
 
-// TestJournalFull: on a full disk a line may be written in part. That must not
-// become damage when there is room again.
+// TestJournalFull: on a full disk a line may be written in part. That must not become
+// damage once there is space again.
 func TestJournalFull(t *testing.T) {
 	dir := tinyDisk(t)
 	filler := write(t, filepath.Join(dir, "filler"), make([]byte, 40<<10))
@@ -394,8 +392,8 @@ func TestJournalFull(t *testing.T) {
 	}
 }
 
-// TestSyncFailsForGood: after a failed sync the next one would succeed, without
-// what was to be written.
+// TestSyncFailsForGood: after a failed sync the next one would succeed without the data
+// that was to be written.
 func TestSyncFailsForGood(t *testing.T) {
 	j, err := CreateJournal(filepath.Join(t.TempDir(), "journal"))
 	must(t, err)
@@ -416,7 +414,7 @@ func TestSyncFailsForGood(t *testing.T) {
 	wantKind(t, target.sync(), fault.Storage)
 }
 
-// payloads is a journal without header and checksums; summed gives them back.
+// payloads is a journal without header and checksums; summed adds them again.
 func payloads(journal []byte) []byte {
 	var all []byte
 	for _, line := range bytes.SplitAfter(journal, newline)[1:] {
@@ -433,8 +431,8 @@ func summed(payloads []byte) []byte {
 	return all
 }
 
-// FuzzJournal: no bytes make the reader panic; what it accepts, it reads again
-// from the good beginning, and from a journal with the same entries.
+// FuzzJournal: no input makes the reader panic. What it accepts, it reads again from the
+// intact prefix and from a journal with the same entries.
 func FuzzJournal(f *testing.F) {
 	data, starts := journalBytes(f, story())
 	f.Add(data, false)
@@ -446,7 +444,7 @@ func FuzzJournal(f *testing.F) {
 		f.Add(payloads(line), true)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, sum bool) {
-		if sum { // else hardly a line would have the right one
+		if sum { // otherwise hardly any line would be valid
 			data = summed(data)
 		}
 		entries, good, _, err := readJournal(bytes.NewReader(data), "journal")

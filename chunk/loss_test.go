@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// What is left of a job that is interrupted, by how it is.
+// The functions below interrupt a job in different ways.
 
-// stop: the job was asked to end.
+// stop: the job was asked to stop.
 func stop(_ testing.TB, tr *trial) string {
 	tr.output.Abandon()
 	tr.journal.Close()
 	return "stop"
 }
 
-// kill: the process died, the machine did not: every byte that was written is
-// there. A copy is gone on with, so that nobody helps. It is made between two durable
-// points: of a folder that changes it would be one that never was. (What a death within
-// one leaves is seen with real processes, in TestCrashPoints.)
+// kill: the process died but the machine did not, so every written byte is there. A copy of
+// the folder is resumed, so that nothing of the old process can help. It is made between
+// two durable points, because copying a changing folder would give a state that never
+// existed. (TestCrashPoints covers a death during a durable point, with real processes.)
 func kill(t testing.TB, tr *trial) string {
 	_ = tr.output.settle()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func kill(t testing.TB, tr *trial) string {
 	return "kill"
 }
 
-// rot: bytes of the durable output are not what was written, or are gone.
+// rot: bytes of the durable output are damaged or missing.
 func rot(t testing.TB, tr *trial) string {
 	kill(t, tr)
 	paths := []string{tr.path("failures.partial")}
@@ -50,7 +50,7 @@ func rot(t testing.TB, tr *trial) string {
 	return "rot of " + path[len(tr.dir):]
 }
 
-// powerLoss: of what was not synced anything may be lost.
+// powerLoss: anything that was not synced may be lost.
 func powerLoss(t testing.TB, tr *trial) string {
 	kill(t, tr)
 	r := tr.r
@@ -82,8 +82,8 @@ func powerLoss(t testing.TB, tr *trial) string {
 	return fmt.Sprintf("power loss at record %d", durable.Next)
 }
 
-// loseParts: parts that were finished at the last durable point are there, of the
-// one that was being written what was durable, and of later ones anything.
+// loseParts: parts that were finished at the last durable point survive, the part being
+// written keeps its durable bytes, and later ones may be lost.
 func loseParts(t testing.TB, tr *trial, durable []Entry) {
 	t.Helper()
 	state, err := Replay(durable)
@@ -103,8 +103,8 @@ func loseParts(t testing.TB, tr *trial, durable []Entry) {
 	}
 }
 
-// loseTail keeps the first bytes of a file: some of those behind are lost, or
-// zeroes, or not what was written.
+// loseTail keeps the first bytes of a file. Some of the bytes after them are lost, zeroed
+// or damaged.
 func loseTail(t testing.TB, r *rand.Rand, path string, keep int64) {
 	t.Helper()
 	data, err := os.ReadFile(path)

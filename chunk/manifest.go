@@ -14,30 +14,29 @@ import (
 // ManifestFile is the name of the manifest in a folder of parts.
 const ManifestFile = "manifest.json"
 
-// ManifestVersion is the version in it.
+// ManifestVersion is the version of the manifest format.
 const ManifestVersion = 1
 
 const manifestFormat = "gpurun-parts"
 
-// Manifest says what a folder of parts holds: an output in several files, whose
-// concatenation in order is the output in one.
+// Manifest describes a folder of parts: an output in several files whose concatenation in
+// order is the whole output.
 type Manifest struct {
-	// Format is gpurun-parts, Version that of the format.
+	// Format is gpurun-parts, Version is the version of the format.
 	Format  string `json:"format"`
 	Version int    `json:"version"`
-	// Counts are those of the job, Lines and Bytes those of all parts.
+	// Counts are those of the job; Lines and Bytes are the totals of all parts.
 	Counts
 	Lines int64          `json:"lines"`
 	Bytes int64          `json:"bytes"`
 	Parts []ManifestPart `json:"parts"`
 }
 
-// ManifestPart is one of the files.
+// ManifestPart is one file of the output.
 type ManifestPart struct {
 	Name string `json:"name"`
-	// First is the number of its first record in the input, and Records how many
-	// records of the input are in it, dropped ones and those in an errors file
-	// too.
+	// First is the number of its first record in the input. Records is the number of input
+	// records it covers, including dropped ones and those in a separate errors file.
 	First   int64 `json:"first"`
 	Records int64 `json:"records"`
 	Lines   int64 `json:"lines"`
@@ -45,10 +44,10 @@ type ManifestPart struct {
 	CRC32C  CRC   `json:"crc32c"`
 }
 
-// partName is the name of the part with this number.
+// partName returns the name of the part with this number.
 func partName(number int) string { return fmt.Sprintf("part-%05d.jsonl", number) }
 
-// NewManifest is the manifest of parts that hold what became of so many records.
+// NewManifest returns the manifest of parts that hold the outcome of the counted records.
 func NewManifest(parts []ManifestPart, counts Counts) Manifest {
 	m := Manifest{Format: manifestFormat, Version: ManifestVersion, Counts: counts, Parts: parts}
 	for _, p := range parts {
@@ -70,12 +69,12 @@ func ReadManifest(dir string) (Manifest, error) {
 		return m, fmt.Errorf("%s is damaged: %w", path, err)
 	}
 	if m.Format != manifestFormat || m.Version != ManifestVersion {
-		return m, fmt.Errorf("%s is %q of version %d, this gpurun writes %q of version %d",
+		return m, fmt.Errorf("%s has format %q version %d, but this gpurun writes format %q version %d",
 			path, m.Format, m.Version, manifestFormat, ManifestVersion)
 	}
 	for i, p := range m.Parts {
 		if p.Name != partName(i) {
-			return m, fmt.Errorf("%s is damaged: part %d is called %q", path, i, p.Name)
+			return m, fmt.Errorf("%s is damaged: part %d is named %q", path, i, p.Name)
 		}
 	}
 	return m, nil
@@ -86,8 +85,8 @@ func (m Manifest) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// Check reads the parts in a folder and says which is not what the manifest says. It stops
-// when ctx ends.
+// Check reads the parts in a folder and returns an error that names one that does not match
+// the manifest. It stops when ctx ends.
 func (m Manifest) Check(ctx context.Context, dir string) error {
 	if err := m.checkSizes(dir); err != nil {
 		return err
@@ -98,7 +97,7 @@ func (m Manifest) Check(ctx context.Context, dir string) error {
 			return err
 		}
 		if CRC(sum.CRC) != p.CRC32C {
-			return fmt.Errorf("%s has checksum %s, and %s was written", filepath.Join(dir, p.Name), CRC(sum.CRC), p.CRC32C)
+			return fmt.Errorf("%s has checksum %s instead of %s", filepath.Join(dir, p.Name), CRC(sum.CRC), p.CRC32C)
 		}
 	}
 	return nil
@@ -111,7 +110,7 @@ func (m Manifest) checkSizes(dir string) error {
 			return err
 		}
 		if info.Size() != p.Bytes {
-			return fmt.Errorf("%s has %d bytes, and %d were written", filepath.Join(dir, p.Name), info.Size(), p.Bytes)
+			return fmt.Errorf("%s has %d bytes instead of %d", filepath.Join(dir, p.Name), info.Size(), p.Bytes)
 		}
 	}
 	return nil
@@ -127,9 +126,9 @@ func (m Manifest) heldBy(dir string) bool {
 	return err == nil && bytes.Equal(got, want) && m.Check(context.Background(), dir) == nil
 }
 
-// Replaceable says why a folder must not be replaced by another output: there is
-// something in it that gpurun has not written. A folder that is not there or
-// empty may be.
+// Replaceable returns an error if a folder must not be replaced by another output because
+// it contains something that gpurun did not write. A missing or empty folder is
+// replaceable.
 func Replaceable(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -140,7 +139,7 @@ func Replaceable(dir string) error {
 	}
 	m, err := ReadManifest(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s has no %s, so it is no output of gpurun", dir, ManifestFile)
+		return fmt.Errorf("%s has no %s, so it is not a gpurun output", dir, ManifestFile)
 	}
 	if err != nil {
 		return err
@@ -149,7 +148,7 @@ func Replaceable(dir string) error {
 		name := entry.Name()
 		known := slices.ContainsFunc(m.Parts, func(p ManifestPart) bool { return p.Name == name })
 		if name != ManifestFile && !known {
-			return fmt.Errorf("%s holds %s, which is no part of gpurun's output", dir, name)
+			return fmt.Errorf("%s contains %s, which is not part of gpurun's output", dir, name)
 		}
 	}
 	return nil

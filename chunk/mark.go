@@ -16,19 +16,19 @@ const ErrorMember = "_error"
 // errorMember finds the mark in a line.
 var errorMember = jsonline.Want(ErrorMember)
 
-// Mark is why a record failed: only what depends on the record itself, so that
-// the output is the same in every run.
+// Mark is why a record failed. It holds only what depends on the record itself, so that the
+// output is the same in every run.
 type Mark struct {
 	Kind    fault.Kind
 	Message string
-	Step    string // the kernel's name, in a chain the step's
+	Step    string // the kernel's name, or the step's in a chain
 	Line    int64
 }
 
-// WriteMarked writes a failed record as it is kept: the input record with the
-// mark as its last member, or in place of a mark it had; and a line that is no
-// JSON object as {"_raw": "…"} with the mark (_raw_b64 if it is not UTF-8).
-// It needs no memory of the line's size.
+// WriteMarked writes a failed record in the form in which it is kept: the input record with
+// the mark as its last member, or in place of a mark it already had. A line that is not a
+// JSON object becomes {"_raw": "…"} with the mark (_raw_b64 if it is not UTF-8). It does
+// not allocate memory in proportion to the line.
 func WriteMarked(w io.Writer, line []byte, mark Mark) error {
 	value := mark.appendJSON(nil)
 	var info jsonline.Info
@@ -45,7 +45,7 @@ func WriteMarked(w io.Writer, line []byte, mark Mark) error {
 	return writeAll(w, line[:info.Close], comma, value, line[info.Close:], newline)
 }
 
-// markOf is the mark that a record has, nil if it has none.
+// markOf returns the mark of a record, or nil if it has none.
 func markOf(line []byte) []byte {
 	var info jsonline.Info
 	if err := errorMember.Scan(line, &info); err != nil || !info.Object || !info.Spans[0].Present() {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// TestWriteMarkedGolden holds the format that is documented.
+// TestWriteMarkedGolden checks the documented format.
 func TestWriteMarkedGolden(t *testing.T) {
 	const value = `{"kind":"record","message":"no \"text\"","step":"embed","line":7}`
 	mark := Mark{Kind: fault.Record, Message: `no "text"`, Step: "embed", Line: 7}
@@ -54,7 +54,7 @@ func TestWriteMarkedGolden(t *testing.T) {
 	}
 }
 
-// checkMarked: one line of valid JSON, with what the line had and the mark.
+// checkMarked checks for one line of valid JSON with the line's members and the mark.
 func checkMarked(t *testing.T, line, got []byte, mark Mark) {
 	t.Helper()
 	if bytes.IndexByte(got, '\n') != len(got)-1 || !utf8.Valid(got) {
@@ -102,7 +102,7 @@ func TestWriteMarkedMessages(t *testing.T) {
 	}
 }
 
-// fullAfter takes so many bytes and no more.
+// fullAfter accepts this many bytes and no more.
 type fullAfter int
 
 var errFull = errors.New("full")
@@ -117,7 +117,7 @@ func (f *fullAfter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWriteMarkedFails: an error at any byte is told.
+// TestWriteMarkedFails: an error at any byte is reported.
 func TestWriteMarkedFails(t *testing.T) {
 	for _, line := range []string{`{"a":1}`, `{}`, `{"_error":1}`, `[1]`, "\xff\xfe"} {
 		var whole bytes.Buffer

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// mapping is bytes of a file in memory, for lines too long to be read.
+// mapping is a mapped range of a file, for lines too long to read.
 type mapping struct {
 	whole []byte // from a page border
 	data  []byte

@@ -15,8 +15,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// NameFile gives a durable file its name, durably. What has the name already is
-// replaced only if that is wanted; else it is a fault, and the file waits.
+// NameFile durably gives a durable file its final name. It replaces an existing file only
+// if replace is set. Otherwise an existing file is a fault, and the new one keeps its
+// temporary name.
 func NameFile(temporary, path string, replace bool) error {
 	err := move(temporary, path, replace)
 	if errors.Is(err, os.ErrExist) {
@@ -28,22 +29,21 @@ func NameFile(temporary, path string, replace bool) error {
 	return storageOf(path, err)
 }
 
-// replaceSame ends what a crash came into, when the file had its name already but
-// was still there under the old one; with the same bytes nothing is lost. All else
-// stays.
+// replaceSame finishes a rename that a crash interrupted after the file got its final name
+// but before its temporary name was removed. It replaces only a file with the same content.
 func replaceSame(temporary, path string) error {
 	old, errOld := os.Stat(path)
 	file, errFile := os.Stat(temporary)
 	switch {
 	case errOld != nil || errFile != nil || !old.Mode().IsRegular() || !sameContent(temporary, path):
-		return taken(path)
+		return nameTaken(path)
 	case !os.SameFile(old, file):
 		return move(temporary, path, true)
 	}
-	return dropOldName(temporary, path) // a rename of one to the other would leave both
+	return dropOldName(temporary, path) // renaming one link to the other would leave both
 }
 
-// dropOldName leaves a file that has two names the new one, when that is durable.
+// dropOldName makes the new name of a file durable, then removes the old one.
 func dropOldName(old, name string) error {
 	if err := syncDir(filepath.Dir(name)); err != nil {
 		return err
@@ -51,21 +51,21 @@ func dropOldName(old, name string) error {
 	return os.Remove(old)
 }
 
-// taken is the fault of a name that somebody else took while the job ran.
-func taken(path string) error {
+// nameTaken is the fault of a name that another program took while the job ran.
+func nameTaken(path string) error {
 	what := "something"
 	if info, err := os.Stat(path); err == nil {
-		what = fmt.Sprintf("a file of %d bytes of %s", info.Size(), info.ModTime().UTC().Format(time.RFC3339))
+		what = fmt.Sprintf("a file of %d bytes from %s", info.Size(), info.ModTime().UTC().Format(time.RFC3339))
 		if info.IsDir() {
 			what = "a folder"
 		}
 	}
-	return fault.New(fault.Conflict, "the job is complete, but %s is there meanwhile: %s that is not the job's; "+
-		"move it away, or replace it with --force: the same command then only gives the output its name", path, what)
+	return fault.New(fault.Conflict, "the job is complete, but %s now exists: %s that this job did not write; "+
+		"move it away, or pass --force to replace it; the same command then only renames the output", path, what)
 }
 
-// move renames a file. To another file system, where the job folder or the
-// errors may be, that takes a copy, and the name still appears at once.
+// move renames a file. If the target is on another file system, it copies the file first,
+// so that the name still appears atomically.
 func move(from, to string, replace bool) error {
 	rename := renameFree
 	if replace {
@@ -76,7 +76,7 @@ func move(from, to string, replace bool) error {
 		return err
 	}
 	if _, err := os.Stat(to); err == nil && !replace {
-		return syscall.EEXIST // found before all is copied
+		return syscall.EEXIST // fail before copying
 	}
 	aside := to + asideSuffix
 	if err = copyFile(from, aside); err == nil {
@@ -88,8 +88,8 @@ func move(from, to string, replace bool) error {
 		return err
 	}
 	crash.Point("moved")
-	// The two file systems do not wait for each other: what is here goes when
-	// the other is certain.
+	// The two file systems sync independently: remove the source only when the copy is
+	// durable.
 	if err := syncDir(filepath.Dir(to)); err != nil {
 		return err
 	}
@@ -97,26 +97,26 @@ func move(from, to string, replace bool) error {
 	return nil
 }
 
-// What not every file system can do: variables, so that tests can be one of those.
+// Operations that some file systems lack. They are variables so that tests can simulate such
+// a file system.
 var (
 	exchangeNames = exchange
 	renameToNew   = renameNew
 	linkNames     = os.Link
 )
 
-// renameFree renames a file if nothing has the name: nothing but a link that
-// leads nowhere.
+// renameFree renames a file if the name is free. A dangling link counts as free.
 func renameFree(from, to string) error {
 	err := renameToNew(from, to)
 	for errors.Is(err, syscall.EINTR) {
 		err = renameToNew(from, to)
 	}
-	if cannotDo(err) {
+	if isUnsupported(err) {
 		if err = linkNames(from, to); err == nil {
 			crash.Point("linked")
 			return dropOldName(from, to)
 		}
-		if cannotLink(err) { // then there is nothing better than to look first
+		if cannotLink(err) { // checking first is the best that remains
 			_, err = os.Lstat(to)
 			if errors.Is(err, os.ErrNotExist) {
 				return os.Rename(from, to)
@@ -127,19 +127,19 @@ func renameFree(from, to string) error {
 		}
 	}
 	if errors.Is(err, os.ErrExist) {
-		if _, gone := os.Stat(to); errors.Is(gone, os.ErrNotExist) {
+		if _, statErr := os.Stat(to); errors.Is(statErr, os.ErrNotExist) {
 			return os.Rename(from, to)
 		}
 	}
 	return err
 }
 
-// cannotDo: the file system, or the system, has no such way to rename.
-func cannotDo(err error) bool {
+// isUnsupported reports whether the file system or the operating system lacks an operation.
+func isUnsupported(err error) bool {
 	return errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP)
 }
 
-// linkFile gives a file a second name; where there is no such thing, a copy.
+// linkFile gives a file a second name, or copies it if the file system cannot.
 func linkFile(from, to string) error {
 	err := linkNames(from, to)
 	if cannotLink(err) {

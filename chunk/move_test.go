@@ -10,7 +10,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// fileSystems are those that a file is named on, from the job's folder.
+// fileSystems are the kinds of file systems that an output may be on, seen from the job
+// folder.
 var fileSystems = map[string]func(t *testing.T) (work string){
 	"can rename to a new name": func(t *testing.T) string { return t.TempDir() },
 	"can link": func(t *testing.T) string {
@@ -25,8 +26,8 @@ var fileSystems = map[string]func(t *testing.T) (work string){
 	"another": func(t *testing.T) string { return disktest.Mount(t, "64k") },
 }
 
-// TestNameFile: what has the name stays, unless it may be replaced, and the file
-// waits; what a crash left of the same file is no obstacle.
+// TestNameFile: an existing file stays unless it may be replaced, and the new one keeps its
+// temporary name. A copy of the same file that a crash left does not get in the way.
 func TestNameFile(t *testing.T) {
 	for system, mount := range fileSystems {
 		for name, c := range map[string]struct {
@@ -44,11 +45,11 @@ func TestNameFile(t *testing.T) {
 			"folder, replaced": {
 				prepare: func(t *testing.T, _, path string) { must(t, os.Mkdir(path, 0o777)) }, replace: true, refused: true,
 			},
-			"killed when it was copied": {prepare: func(t *testing.T, _, path string) { write(t, path, []byte("new")) }},
-			"killed when it was linked": {prepare: func(t *testing.T, temporary, path string) {
+			"killed after copying": {prepare: func(t *testing.T, _, path string) { write(t, path, []byte("new")) }},
+			"killed after linking": {prepare: func(t *testing.T, temporary, path string) {
 				must(t, linkFile(temporary, path))
 			}},
-			"link that leads nowhere": {prepare: func(t *testing.T, _, path string) { must(t, os.Symlink("nowhere", path)) }},
+			"dangling link": {prepare: func(t *testing.T, _, path string) { must(t, os.Symlink("nowhere", path)) }},
 		} {
 			t.Run(system+", "+name, func(t *testing.T) {
 				temporary := write(t, filepath.Join(mount(t), "partial"), []byte("new"))

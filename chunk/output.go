@@ -11,29 +11,28 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Output puts segments back together in input order, and keeps a journal of it.
-// Segments that come early wait as parts on disk, so its memory does not grow
-// with the input.
+// Output reassembles segments in input order and keeps a journal of them. Segments that
+// finish early wait as parts on disk, so memory does not grow with the input.
 //
-// It is used by one goroutine at a time, but for TakeSpare.
+// It must not be used concurrently, except for TakeSpare.
 type Output struct {
 	options OutputOptions
-	next    int64          // the record that the next segment appended begins with
-	place   Place          // where that stands
-	sizes   [streams]int64 // of the targets, up to next: an append that fails leaves them longer
+	next    int64            // first record of the next segment to append
+	place   Place            // its position in the input
+	sizes   [partFiles]int64 // of the targets up to next; a failed append leaves the files longer
 	waiting map[int64]Segment
 	tally   Tally
-	sum     FileSum // of the results up to next, as their writers took it
-	targets [streams]target
-	cutter  *partCutter // of a folder; nil for a file
-	failed  error       // an append failed: nothing can be appended behind it
+	sum     FileSum // of the results up to next, as computed by their writers
+	targets [partFiles]target
+	cutter  *partCutter // for a folder; nil for a file
+	failed  error       // an append failed: nothing may be appended after it
 	closed  bool
 
-	// What was appended since the last durable point.
+	// Appended since the last durable point.
 	parts     []Segment
 	bytes     int64
 	durableAt time.Time
-	point     *point // the one being made, or nil
+	point     *point // in progress, or nil
 
 	spares    spares
 	writeback writeback
@@ -41,49 +40,47 @@ type Output struct {
 
 // OutputOptions say where the output goes.
 type OutputOptions struct {
-	// Path is the output: a file's name, or - for Stdout, or the name of a folder
-	// if PartBytes is set.
+	// Path is the output: a file name, - for Stdout, or a folder name if PartBytes is set.
 	Path string
-	// PartBytes makes of the output a folder of parts of at least so many bytes.
+	// PartBytes makes the output a folder of parts of at least this size.
 	PartBytes int64
-	// Errors is where failed records go; empty means their place in Path.
+	// Errors is the file for failed records; if empty, they stay in place in Path.
 	Errors string
-	// Replace lets both take the place of what has their names when they are
-	// finished.
+	// Replace lets finished files replace existing ones.
 	Replace bool
-	// WorkDir is the job folder. What is not finished is written there, and gets
-	// its name by a rename when it is.
+	// WorkDir is the job folder. Unfinished output is written there and renamed when it is
+	// complete.
 	WorkDir string
 	// First is the number of the first record.
 	First int64
-	// Stdout is where - leads; nil means os.Stdout.
+	// Stdout is the writer for -; nil means os.Stdout.
 	Stdout io.Writer
-	// Stop, when closed, ends the wait for somebody to read an output that is a
-	// pipe; nil waits for ever.
+	// Stop, when closed, ends the wait for a reader of an output that is a pipe; nil waits
+	// forever.
 	Stop <-chan struct{}
-	// Journal takes what must survive; nil for an output that cannot be gone on
-	// with, a stream.
+	// Journal records what must survive a crash; nil for a stream, which cannot be resumed.
 	Journal *Journal
-	// NoDurable leaves the durable points out, to measure what they cost.
+	// NoDurable skips durable points, to measure their cost.
 	NoDurable bool
-	// DurableEvery is how often there is one; default 5s.
+	// DurableEvery is the interval between durable points; default 5s.
 	DurableEvery time.Duration
 }
 
-// FailuresFile is the name, in the job folder, of what is known of each failed
-// record; PartsDir that of the folder where parts wait.
+// Names in the job folder: FailuresFile describes each failed record, PartsDir holds the parts
+// that wait to be appended.
 const (
 	FailuresFile = "failures.jsonl"
 	PartsDir     = "parts"
 )
 
-// replaces: what is in the job folder is nobody else's.
-func (o OutputOptions) replaces(stream int) bool { return o.Replace || stream == failures }
+// replaces reports whether a file may replace an existing one. Files in the job folder
+// always may.
+func (o OutputOptions) replaces(kind int) bool { return o.Replace || kind == failures }
 
-// paths are the files of the output, and their names until they are finished.
-func (o OutputOptions) paths() (final, temporary [streams]string) {
-	final = [streams]string{o.Path, o.Errors, filepath.Join(o.WorkDir, FailuresFile)}
-	for i, name := range [streams]string{"output.partial", "errors.partial", "failures.partial"} {
+// paths returns the final and temporary names of the output's files.
+func (o OutputOptions) paths() (final, temporary [partFiles]string) {
+	final = [partFiles]string{o.Path, o.Errors, filepath.Join(o.WorkDir, FailuresFile)}
+	for i, name := range [partFiles]string{"output.partial", "errors.partial", "failures.partial"} {
 		temporary[i] = filepath.Join(o.WorkDir, name)
 	}
 	return final, temporary
@@ -94,11 +91,10 @@ func CreateOutput(options OutputOptions) (*Output, error) {
 	return openOutput(options, State{Durable: Durable{Next: options.First}})
 }
 
-// ResumeOutput goes on with the output of a job that was interrupted: what was
-// not durable is cut off, and the parts that are there are appended again. The
-// parts must have been checked.
+// ResumeOutput resumes the output of an interrupted job: it truncates what was not durable
+// and appends the existing parts again. The parts must have been verified.
 func ResumeOutput(options OutputOptions, state State) (*Output, error) {
-	state.Durable.Next = max(state.Durable.Next, options.First) // before the first durable point it is not known
+	state.Durable.Next = max(state.Durable.Next, options.First) // unknown before the first durable point
 	o, err := openOutput(options, state)
 	if err != nil {
 		return nil, err
@@ -136,7 +132,7 @@ func openOutput(options OutputOptions, state State) (*Output, error) {
 			return nil, err
 		}
 	}
-	if options.Journal != nil { // it will speak of files that must be there
+	if options.Journal != nil { // it will refer to files that must exist
 		if err := syncDir(options.WorkDir); err != nil {
 			o.Abandon()
 			return nil, fault.New(fault.Storage, "create output: %w", err)
@@ -145,12 +141,12 @@ func openOutput(options OutputOptions, state State) (*Output, error) {
 	return o, nil
 }
 
-// Commit takes a finished segment: it is journalled, and appended, with those
-// that waited for it, as soon as everything before it is there. One that cannot
-// be appended, since the disk is full, is journalled all the same, if it can be:
-// it need not be computed again.
+// Commit journals a finished segment and appends it, together with segments that waited for
+// it, as soon as everything before it is appended. A segment that cannot be appended
+// because the disk is full is still journaled if possible, so that it need not be computed
+// again.
 func (o *Output) Commit(s Segment) error {
-	if s.Tally.Records == 0 { // it has no files, and would take the place of the one that begins there
+	if s.Tally.Records == 0 { // it has no files and would displace the segment that begins there
 		return nil
 	}
 	crash.Point("part-written")
@@ -163,7 +159,7 @@ func (o *Output) Commit(s Segment) error {
 	return o.take(s)
 }
 
-// take appends a segment that is in the journal, when its turn comes.
+// take appends a journaled segment when its turn comes.
 func (o *Output) take(s Segment) error {
 	if o.failed != nil {
 		return o.failed
@@ -178,20 +174,20 @@ func (o *Output) take(s Segment) error {
 			return o.failed
 		}
 		crash.Point("appended")
-		// Also where many have waited for one: what is in the output twice, as
-		// parts and as itself, must not grow with them.
+		// Check here too, because many segments may have waited for one: the amount of data
+		// stored twice, as parts and as output, must stay bounded.
 		if err := o.Checkpoint(false); err != nil {
 			return err
 		}
 	}
 }
 
-// append writes a segment behind what is there: all of it, or it does not count.
+// append appends a whole segment. A partial append does not count.
 func (o *Output) append(s Segment) error {
 	path := o.partPath(s)
-	base := o.targets[results].size // what the part's failures count from
+	base := o.targets[results].size // offset of the part in the results
 	if o.cutter != nil && o.cutter.next(s.First) {
-		if err := o.settle(); err != nil { // it is about the part that ends
+		if err := o.settle(); err != nil { // it covers the part that ends
 			return err
 		}
 		if err := o.targets[results].nextPart(o.cutter.last().Name); err != nil {
@@ -228,8 +224,8 @@ func (o *Output) append(s Segment) error {
 	return nil
 }
 
-// release lets go of the part of a segment that is in the output for good: the file
-// of its results is spare, the others are small.
+// release frees the part of a segment that is durable in the output. The results file
+// becomes a spare; the others are small and are removed.
 func (o *Output) release(s Segment) {
 	path := o.partPath(s)
 	for i, suffix := range suffixes {
@@ -241,25 +237,25 @@ func (o *Output) release(s Segment) {
 	}
 }
 
-// TakeSpare gives a file that a new part may be written over (PartOptions.Spare): it
-// is the caller's alone. "" means that there is none. Any goroutine may call it.
+// TakeSpare returns a file that a new part may overwrite (PartOptions.Spare), or "" if
+// there is none. The caller owns the file. It is safe for concurrent use.
 func (o *Output) TakeSpare() string { return o.spares.take() }
 
 func (o *Output) partPath(s Segment) string {
 	return filepath.Join(o.options.WorkDir, PartsDir, s.Part)
 }
 
-// Appended is what stands in the output so far, and the record it ends before.
+// Appended returns the tally of the output so far and the first record that is not in it.
 func (o *Output) Appended() (Tally, int64) { return o.tally.clone(), o.next }
 
-// ResultBytes is how many bytes the results have so far.
+// ResultBytes returns the size of the results so far.
 func (o *Output) ResultBytes() int64 { return o.targets[results].size }
 
-// ResultSum is what the results must hold, by what their writers have noted: it is not
-// read back.
+// ResultSum returns the checksum of the results, as computed by their writers. It does not
+// read the results back.
 func (o *Output) ResultSum() FileSum { return o.sum }
 
-// Size is how many bytes all of it has so far.
+// Size returns the size of the whole output so far.
 func (o *Output) Size() (bytes int64) {
 	for i := range o.targets {
 		bytes += o.targets[i].size
@@ -267,8 +263,8 @@ func (o *Output) Size() (bytes int64) {
 	return bytes
 }
 
-// Finish makes the output durable and gives it its name, after all that belongs
-// to it has one. If that fails the rest is abandoned.
+// Finish makes the output durable and renames its files; the results come last. If a step
+// fails, the remaining ones are skipped.
 func (o *Output) Finish() error {
 	defer o.close()
 	removed := make(chan struct{})
@@ -304,7 +300,7 @@ func (o *Output) Finish() error {
 	return nil
 }
 
-// partsPresent is the fault of a folder of parts from which somebody took one.
+// partsPresent returns a fault if a part was removed from the folder or changed its size.
 func (o *Output) partsPresent() error {
 	if o.cutter == nil {
 		return nil
@@ -322,7 +318,7 @@ func (o *Output) partsPresent() error {
 	return nil
 }
 
-// finish gives a file, or the folder of parts, its name.
+// finish gives a file, or the folder of parts, its final name.
 func (o *Output) finish(i int) error {
 	if i == results && o.cutter != nil {
 		return o.targets[i].finishFolder(NewManifest(o.cutter.parts, o.tally.Counts), o.options.replaces(i))
@@ -330,12 +326,11 @@ func (o *Output) finish(i int) error {
 	return o.targets[i].finish(o.options.replaces(i))
 }
 
-// finishOrder: the results get their name last, when all that belongs to them is
-// there.
-var finishOrder = [streams]int{failures, failedRecords, results}
+// finishOrder: the results get their final name last, when all other files have theirs.
+var finishOrder = [partFiles]int{failures, failedRecords, results}
 
-// CompleteOutput gives the files of an output their names, where a crash came
-// between that and the journal's word that they are complete.
+// CompleteOutput renames the files of an output if a crash interrupted that after the
+// journal recorded them as complete.
 func CompleteOutput(options OutputOptions, state State) error {
 	final, temporary := options.paths()
 	for _, i := range finishOrder {
@@ -347,7 +342,7 @@ func CompleteOutput(options OutputOptions, state State) error {
 			}
 			continue
 		}
-		if final[i] == "" || isDirect(final[i]) && !isFolder(final[i]) { // that would only be in the way
+		if final[i] == "" || isDirect(final[i]) && !isFolder(final[i]) { // written directly, without a temporary name
 			continue
 		}
 		path, size := RealPath(final[i]), state.Durable.Sizes[i]
@@ -357,7 +352,7 @@ func CompleteOutput(options OutputOptions, state State) error {
 			info, err = os.Stat(path)
 		}
 		if err != nil || info.Size() != size {
-			return fault.New(fault.Conflict, "the job was complete, but %s is not what it wrote; --fresh starts it over", final[i])
+			return fault.New(fault.Conflict, "the job was complete, but %s has changed since; --fresh starts the job over", final[i])
 		}
 		if named { // but perhaps not durably
 			err = storageOf(path, syncDir(filepath.Dir(path)))
@@ -371,9 +366,8 @@ func CompleteOutput(options OutputOptions, state State) error {
 	return nil
 }
 
-// Abandon closes the output without giving it its name; what is there is made
-// durable as far as possible, so that little is left to check when the job goes
-// on.
+// Abandon closes the output without renaming its files. It makes as much as possible
+// durable, so that little remains to verify on resume.
 func (o *Output) Abandon() {
 	_ = o.Checkpoint(true)
 	o.spares.close()
@@ -382,7 +376,7 @@ func (o *Output) Abandon() {
 
 func (o *Output) close() {
 	o.closed = true
-	_ = o.settle() // whoever wanted to know has asked
+	_ = o.settle() // errors were reported before
 	o.writeback.end()
 	for i := range o.targets {
 		o.targets[i].close()

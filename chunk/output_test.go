@@ -47,8 +47,8 @@ func (j *job) create(t testing.TB, path, errs string) *Output {
 	return o
 }
 
-// segment has n records from first: of every three the second fails and the
-// third is dropped.
+// segment has n records from first: of every three, the second fails and the third is
+// dropped.
 func (j *job) segment(t testing.TB, first, n int64, apart bool) Segment {
 	t.Helper()
 	j.made++
@@ -71,7 +71,7 @@ func (j *job) segment(t testing.TB, first, n int64, apart bool) Segment {
 	return segment
 }
 
-// expected is the output of n records from first.
+// expected returns the output of n records from first.
 func expected(first, n int64, apart bool) (out, errs string) {
 	var o, e strings.Builder
 	for i := first; i < first+n; i++ {
@@ -89,7 +89,7 @@ func expected(first, n int64, apart bool) (out, errs string) {
 	return o.String(), e.String()
 }
 
-// permutations of 0..n-1.
+// permutations returns the permutations of 0..n-1.
 func permutations(n int) [][]int {
 	if n == 0 {
 		return [][]int{nil}
@@ -103,8 +103,8 @@ func permutations(n int) [][]int {
 	return all
 }
 
-// TestOutputOrder: in whatever order segments come, they come out in that of the
-// input; and the name is there only when everything is.
+// TestOutputOrder: segments are written in input order, in whatever order they finish, and
+// the final name appears only when everything is complete.
 func TestOutputOrder(t *testing.T) {
 	const first, each = 4, 5
 	for _, apart := range []bool{false, true} {
@@ -121,7 +121,7 @@ func TestOutputOrder(t *testing.T) {
 				must(t, o.Commit(j.segment(t, first+int64(i)*each, each, apart)))
 				for _, path := range []string{j.out, j.err, filepath.Join(j.work(), FailuresFile)} {
 					if _, err := os.Stat(path); err == nil {
-						t.Fatalf("%s is there before the end", path)
+						t.Fatalf("%s exists before the end", path)
 					}
 				}
 				come[i] = true
@@ -177,7 +177,7 @@ func TestOutputAbandon(t *testing.T) {
 	}
 }
 
-// TestOutputReplaces: an output of that name is there until the new one is.
+// TestOutputReplaces: an existing output stays until the new one is complete.
 func TestOutputReplaces(t *testing.T) {
 	j := newJob(t)
 	write(t, j.out, []byte("old"))
@@ -192,7 +192,7 @@ func TestOutputReplaces(t *testing.T) {
 	}
 }
 
-// TestOutputSymlink: what a link leads to is replaced, not the link.
+// TestOutputSymlink: the target of a link is replaced, not the link.
 func TestOutputSymlink(t *testing.T) {
 	j := newJob(t)
 	real := write(t, filepath.Join(j.dir, "real.jsonl"), []byte("old"))
@@ -201,14 +201,14 @@ func TestOutputSymlink(t *testing.T) {
 	must(t, o.Commit(j.segment(t, 0, 1, false)))
 	must(t, o.Finish())
 	if info, err := os.Lstat(j.out); err != nil || info.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("the link is gone: %v, %v", info, err)
+		t.Errorf("the link was replaced: %v, %v", info, err)
 	}
 	if got, _ := os.ReadFile(real); string(got) != "0\n" {
 		t.Errorf("output %q", got)
 	}
 }
 
-// TestOutputSymlinkToNothing: a link that leads to nothing yet does so afterwards.
+// TestOutputSymlinkToNothing: the target of a dangling link is created.
 func TestOutputSymlinkToNothing(t *testing.T) {
 	j := newJob(t)
 	must(t, os.Symlink("hop.jsonl", j.out))
@@ -217,7 +217,7 @@ func TestOutputSymlinkToNothing(t *testing.T) {
 	must(t, o.Commit(j.segment(t, 0, 1, false)))
 	must(t, o.Finish())
 	if info, err := os.Lstat(j.out); err != nil || info.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("the link is gone: %v, %v", info, err)
+		t.Errorf("the link was replaced: %v, %v", info, err)
 	}
 	if got, _ := os.ReadFile(filepath.Join(j.dir, "real.jsonl")); string(got) != "0\n" {
 		t.Errorf("output %q", got)
@@ -247,7 +247,7 @@ func TestOutputOtherDisk(t *testing.T) {
 	}
 }
 
-// TestOutputOtherDiskFull: and if it is full there, what was computed is kept.
+// TestOutputOtherDiskFull: if that file system is full, the computed results are kept.
 func TestOutputOtherDiskFull(t *testing.T) {
 	j := newJob(t)
 	other := tinyDisk(t)
@@ -303,7 +303,7 @@ func TestOutputDirect(t *testing.T) {
 		must(t, o.Commit(j.segment(t, 0, 3, false)))
 		must(t, o.Finish())
 		if want, _ := expected(0, 6, false); <-got != want {
-			t.Error("not what was committed")
+			t.Error("the pipe did not get what was committed")
 		}
 		if info, err := os.Stat(j.out); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 			t.Errorf("the pipe is %v, %v", info, err)
@@ -311,7 +311,7 @@ func TestOutputDirect(t *testing.T) {
 	})
 }
 
-// TestOutputPipeCloses: the reader of a pipe goes away.
+// TestOutputPipeCloses: the reader closes the pipe.
 func TestOutputPipeCloses(t *testing.T) {
 	j := newJob(t)
 	r, w := io.Pipe()
@@ -327,7 +327,7 @@ func TestOutputFull(t *testing.T) {
 		"output": func(t *testing.T, j *job) *Output { return j.create(t, "/dev/full", "") },
 		"errors": func(t *testing.T, j *job) *Output { return j.create(t, j.out, "/dev/full") },
 		"disk": func(t *testing.T, j *job) *Output {
-			work := tinyDisk(t) // with the parts elsewhere: they are there already
+			work := tinyDisk(t) // the parts exist already, on another disk
 			must(t, os.Symlink(j.parts(), filepath.Join(work, PartsDir)))
 			o, err := CreateOutput(OutputOptions{Path: j.out, WorkDir: work})
 			must(t, err)
@@ -343,7 +343,7 @@ func TestOutputFull(t *testing.T) {
 				t.Errorf("error %v does not say that the disk is full", err)
 			}
 			if counts, next := o.Appended(); counts.Records != 0 || next != 0 {
-				t.Errorf("counted all the same: %+v, %d", counts, next)
+				t.Errorf("counted although it failed: %+v, %d", counts, next)
 			}
 			o.Abandon()
 			if _, err := os.Stat(j.out); err == nil {
@@ -367,7 +367,7 @@ func TestCreateOutputFails(t *testing.T) {
 	}
 }
 
-// TestOutputPartGone: a part that vanished is an error, not a gap.
+// TestOutputPartGone: a missing part is an error, not a gap.
 func TestOutputPartGone(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		for i, suffix := range suffixes {
@@ -388,9 +388,9 @@ func TestOutputPartGone(t *testing.T) {
 	}
 }
 
-// TestOutputEmptySegment: one without records does not take another's place.
+// TestOutputEmptySegment: a segment without records does not displace another.
 func TestOutputEmptySegment(t *testing.T) {
-	for name, order := range map[string][]int64{"behind": {3, 0}, "before": {0, 3}} {
+	for name, order := range map[string][]int64{"after": {3, 0}, "before": {0, 3}} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t)
 			o := j.create(t, j.out, "")
@@ -406,8 +406,8 @@ func TestOutputEmptySegment(t *testing.T) {
 	}
 }
 
-// TestOutputFinishFails: where the output cannot get its name it is kept aside;
-// and it gets none while what belongs to it has none.
+// TestOutputFinishFails: an output that cannot be renamed keeps its temporary name, and it
+// is not renamed before the files that belong to it.
 func TestOutputFinishFails(t *testing.T) {
 	for name, errs := range map[string]bool{"output": false, "errors": true} {
 		t.Run(name, func(t *testing.T) {
@@ -436,7 +436,7 @@ func TestOutputFinishFails(t *testing.T) {
 	}
 }
 
-// TestOutputGap: what has a gap does not get a name.
+// TestOutputGap: an output with a gap does not get its final name.
 func TestOutputGap(t *testing.T) {
 	j := newJob(t)
 	o := j.create(t, j.out, "")

@@ -17,40 +17,39 @@ import (
 
 const (
 	partBuffer = 256 << 10
-	// directBytes is from how many bytes on a write is worth a call of its own,
-	// instead of a copy in the buffer.
+	// directBytes is the size from which data is written directly instead of being copied
+	// to the buffer.
 	directBytes = 64 << 10
-	// What is kept of an example and its detail: every durable point writes them
-	// to the journal again. failures.jsonl has more of it.
+	// Limits on an example and its detail, because every durable point writes them to the
+	// journal again. failures.jsonl holds more.
 	maxExample = 2 << 10
 	maxDetail  = 8 << 10
 )
 
-// Part is the result of a segment while it is written.
+// Part is the result of a segment while it is being written.
 type Part struct {
 	options PartOptions
-	files   [streams]stream
+	files   [partFiles]partFile
 	lines   int64 // of the results
 	tally   Tally
 }
 
-// PartOptions say how a part is written.
+// PartOptions say how to write a part.
 type PartOptions struct {
-	// Path is what its files' names begin with; it carries the attempt, so that
-	// two attempts never write to one file.
+	// Path is the prefix of its file names. It includes the attempt, so that two attempts
+	// never write to the same file.
 	Path string
-	// Spare is a file, in the same folder, that the results may be written over; it
-	// becomes the part's, or goes. "" means a new one.
+	// Spare is a file in the same folder that the results may overwrite. The part takes it
+	// over or removes it. "" means none.
 	Spare string
-	// Chunk is what it is the result of, or of the beginning of.
+	// Chunk is the chunk whose records, or first records, the part holds.
 	Chunk Chunk
-	// ErrorsApart sends failed records to a file of their own.
+	// ErrorsApart writes failed records to a separate file.
 	ErrorsApart bool
-	// Framed writes, before each record's lines, how many bytes they have, and
-	// failedFrame for a record that failed: for a reader that must tell whose
-	// lines are whose.
+	// Framed writes the number of bytes before each record's lines, and failedFrame for a
+	// failed record, so that a reader can tell which lines belong to which record.
 	Framed bool
-	// Step and Device stand in marks and failures.
+	// Step and Device are recorded in marks and failures.
 	Step   string
 	Device string
 }
@@ -58,7 +57,7 @@ type PartOptions struct {
 // failedFrame stands for a failed record in framed results.
 const failedFrame = -1
 
-// NewPart begins a part; files are made when something is written to them.
+// NewPart begins a part. Its files are created on their first write.
 func NewPart(options PartOptions) *Part {
 	p := &Part{options: options}
 	for i, suffix := range suffixes {
@@ -80,8 +79,8 @@ func (p *Part) Succeed(lines []byte) error {
 	return storage(err)
 }
 
-// SucceedUnchanged writes n records that are lines already, one behind the other;
-// not for framed results.
+// SucceedUnchanged writes n consecutive records that are already lines. It must not be used
+// for framed results.
 func (p *Part) SucceedUnchanged(lines []byte, n int) error {
 	p.tally.Records += int64(n)
 	p.tally.Succeeded += int64(n)
@@ -90,7 +89,7 @@ func (p *Part) SucceedUnchanged(lines []byte, n int) error {
 	return storage(err)
 }
 
-// frame announces a record's lines, in framed results.
+// frame writes the size of a record's lines to framed results.
 func (p *Part) frame(size int) error {
 	if !p.options.Framed {
 		return nil
@@ -99,7 +98,7 @@ func (p *Part) frame(size int) error {
 	return err
 }
 
-// Drop counts a record that has no line.
+// Drop counts a record without a line.
 func (p *Part) Drop() error {
 	p.tally.Records++
 	p.tally.Dropped++
@@ -125,7 +124,7 @@ func (p *Part) Fail(r Record, e *fault.Error) error {
 	return p.note(r, e, at, string(markOf(r.Data)))
 }
 
-// step is where a record failed: the one of a chain that said so, or the kernel.
+// step returns where a record failed: the step of a chain that reported it, or the kernel.
 func (p *Part) step(e *fault.Error) string {
 	if e.Step != "" {
 		return e.Step
@@ -133,7 +132,7 @@ func (p *Part) step(e *fault.Error) string {
 	return p.options.Step
 }
 
-// Pass writes a record that came in with a mark: untouched, counted as failed.
+// Pass writes a record that had a mark in the input: unchanged, but counted as failed.
 func (p *Part) Pass(r Record) error {
 	p.tally.Records++
 	p.tally.Failed++
@@ -141,11 +140,11 @@ func (p *Part) Pass(r Record) error {
 	if err := writeAll(p.failed(), r.Data, newline); err != nil {
 		return storage(err)
 	}
-	return p.note(r, fault.New(fault.Upstream, "the record came in with an _error"), at, "")
+	return p.note(r, fault.New(fault.Upstream, "the record already has an _error in the input"), at, "")
 }
 
-// failed is where the one line of a failed record goes.
-func (p *Part) failed() *stream {
+// failed returns the file for the line of a failed record.
+func (p *Part) failed() *partFile {
 	if p.options.ErrorsApart {
 		return &p.files[failedRecords]
 	}
@@ -153,8 +152,8 @@ func (p *Part) failed() *stream {
 	return &p.files[results]
 }
 
-// note writes a line of failures.jsonl, and books the failure; at is where in the
-// results the record stands, or would, and replaced the mark that it came in with.
+// note writes a line of failures.jsonl and tallies the failure. at is the record's position
+// in the results, or the position it would have; replaced is the mark it had in the input.
 func (p *Part) note(r Record, e *fault.Error, at int64, replaced string) error {
 	p.tally.Add(FailureTally(e.Kind, e.Message, e.Detail, r.Line))
 	line, err := Failure{
@@ -170,11 +169,11 @@ func (p *Part) note(r Record, e *fault.Error, at int64, replaced string) error {
 	return storage(writeAll(&p.files[failures], line))
 }
 
-// Counts is what was written so far.
+// Counts returns the counts of what has been written.
 func (p *Part) Counts() Counts { return p.tally.Counts }
 
-// Close ends the part; the segment is what it holds. rest is what of the chunk
-// comes behind it.
+// Close closes the part and returns its segment. rest is what remains of the chunk after
+// it.
 func (p *Part) Close(rest Chunk) (Segment, error) {
 	c := p.options.Chunk
 	s := Segment{
@@ -183,26 +182,26 @@ func (p *Part) Close(rest Chunk) (Segment, error) {
 	}
 	var failed error
 	for i := range p.files {
-		failed = cmp.Or(failed, p.files[i].close()) // the first says enough
+		failed = cmp.Or(failed, p.files[i].close()) // report only the first error
 		s.Files[i] = p.files[i].sum
 	}
 	return s, storage(failed)
 }
 
-// Discard removes what was written.
+// Discard deletes the part.
 func (p *Part) Discard() {
 	_, _ = p.Close(Chunk{})
 	RemovePart(p.options.Path)
 }
 
-// RemovePart removes the files of a part.
+// RemovePart deletes the files of a part.
 func RemovePart(path string) {
 	for _, suffix := range suffixes {
 		_ = os.Remove(path + suffix)
 	}
 }
 
-// CheckPart reads a part and says whether it holds what the segment says.
+// CheckPart reads a part and returns an error if it does not match its segment.
 func CheckPart(dir string, s Segment) error {
 	for i, suffix := range suffixes {
 		path := filepath.Join(dir, s.Part+suffix)
@@ -214,13 +213,13 @@ func CheckPart(dir string, s Segment) error {
 			return err
 		}
 		if sum != s.Files[i] {
-			return fmt.Errorf("%s is not what was written", path)
+			return fmt.Errorf("%s does not match its recorded size and checksum", path)
 		}
 	}
 	return nil
 }
 
-// storage classifies an error of writing.
+// storage classifies a write error.
 func storage(err error) error {
 	if err == nil {
 		return nil
@@ -228,23 +227,23 @@ func storage(err error) error {
 	return fault.New(fault.Storage, "write part: %w", err)
 }
 
-// partBuffers are for the next part: a fresh buffer is memory that the system has to
-// find and clear first, and a part may be small.
+// partBuffers are reused because the system must find and clear the memory of a new buffer,
+// which is expensive for a small part.
 var partBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, partBuffer) }}
 
-// stream is a file that is made at its first byte.
-type stream struct {
+// partFile is a file that is created on its first write.
+type partFile struct {
 	path  string
-	spare string // a file to write over; "" if there is none, or it is in use
+	spare string // a file to overwrite; "" if there is none or it is in use
 	file  *os.File
-	over  bool // file was a spare, and may be longer than what is written
+	over  bool // file was a spare and may be longer than what is written
 	out   *bufio.Writer
 	sum   FileSum
 }
 
-// open makes the file. A spare gets its name first, so that it never has bytes of
-// this part under the name of another.
-func (s *stream) open() error {
+// open creates the file. A spare is renamed first, so that it never holds bytes of this
+// part under the name of another.
+func (s *partFile) open() error {
 	spare := s.spare
 	s.spare = ""
 	if spare != "" && os.Rename(spare, s.path) == nil {
@@ -258,7 +257,7 @@ func (s *stream) open() error {
 	return err
 }
 
-func (s *stream) Write(p []byte) (int, error) {
+func (s *partFile) Write(p []byte) (int, error) {
 	if s.file == nil {
 		if err := s.open(); err != nil {
 			return 0, err
@@ -276,7 +275,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return s.file.Write(p)
 }
 
-func (s *stream) close() error {
+func (s *partFile) close() error {
 	if s.spare != "" {
 		_ = os.Remove(s.spare)
 		s.spare = ""

@@ -19,7 +19,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// contents are the files of a folder, by name; folders in it are passed over.
+// contents returns the files of a folder by name, without folders.
 func contents(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -43,8 +43,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// sums are what the files of a part must hold.
-func sums(files map[string]string, part string) (all [streams]FileSum) {
+// sums returns the expected sums of a part's files.
+func sums(files map[string]string, part string) (all [partFiles]FileSum) {
 	for i, suffix := range suffixes {
 		data := []byte(files[part+suffix])
 		all[i] = FileSum{Bytes: int64(len(data)), CRC: crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))}
@@ -57,7 +57,7 @@ func TestPart(t *testing.T) {
 		marked   = `{"a":1,"_error":{"kind":"record","message":"bad","step":"embed","line":9}}` + "\n"
 		passed   = `{"_error":1}` + "\n"
 		failures = `{"at":%16d,"size":%d,"record":5,"line":9,"file":"in.jsonl","offset":70,"length":7,"crc32c":"cff7d56a","kind":"record","message":"bad","step":"embed","detail":"trace","device":"GPU 0"}` + "\n" +
-			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"crc32c":"12630585","kind":"upstream","message":"the record came in with an _error","step":"embed","device":"GPU 0"}` + "\n"
+			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"crc32c":"12630585","kind":"upstream","message":"the record already has an _error in the input","step":"embed","device":"GPU 0"}` + "\n"
 	)
 	inPlace := fmt.Sprintf(failures, 4, len(marked), 4+len(marked), len(passed))
 	apart := fmt.Sprintf(failures, 4, 0, 4, 0)
@@ -87,10 +87,10 @@ func TestPart(t *testing.T) {
 				Lines: c.lines, Inner: true,
 				Tally: Tally{Counts: Counts{Records: 4, Succeeded: 1, Failed: 2, Dropped: 1}, Kinds: map[string]KindStats{
 					"record":   {Count: 1, Example: "bad", Detail: "trace", Line: 9},
-					"upstream": {Count: 1, Example: "the record came in with an _error", Line: 10},
+					"upstream": {Count: 1, Example: "the record already has an _error in the input", Line: 10},
 				}, Causes: map[string]KindStats{
 					"record: bad": {Count: 1, Example: "bad", Line: 9},
-					"upstream: the record came in with an _error": {Count: 1, Example: "the record came in with an _error", Line: 10},
+					"upstream: the record already has an _error in the input": {Count: 1, Example: "the record already has an _error in the input", Line: 10},
 				}},
 			}
 			if diff := cmp.Diff(want, segment); diff != "" {
@@ -111,8 +111,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestPartSucceedUnchanged: however many records come at once, and however large they
-// are together, the part is what it is when they come one by one.
+// TestPartSucceedUnchanged: however many records are written at once, and however large
+// they are together, the part is the same as if they were written one by one.
 func TestPartSucceedUnchanged(t *testing.T) {
 	dir := t.TempDir()
 	apiece, atOnce := NewPart(PartOptions{Path: filepath.Join(dir, "p")}), NewPart(PartOptions{Path: filepath.Join(dir, "q")})
@@ -137,7 +137,7 @@ func TestPartSucceedUnchanged(t *testing.T) {
 	}
 }
 
-// TestPartEmpty: what has no lines has no files.
+// TestPartEmpty: a part without lines has no files.
 func TestPartEmpty(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
@@ -150,8 +150,8 @@ func TestPartEmpty(t *testing.T) {
 	}
 }
 
-// TestLongMessagesAreCut: however much a kernel says of a record, the journal, the output
-// and failures.jsonl stay small, and say how much is missing.
+// TestLongMessagesAreCut: however long a kernel's message is, the journal, the output and
+// failures.jsonl stay small and say how much is missing.
 func TestLongMessagesAreCut(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
@@ -191,8 +191,8 @@ func TestPartDiscard(t *testing.T) {
 	}
 }
 
-// TestPartStorageFails: a failure of writing is told by one of the calls, of its
-// kind, and nothing is left behind.
+// TestPartStorageFails: a write failure is reported by one of the calls, with its kind, and
+// no files remain.
 func TestPartStorageFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir   func(t *testing.T) string
@@ -229,7 +229,7 @@ func TestPartStorageFails(t *testing.T) {
 	}
 }
 
-// TestFailureNames: failures.jsonl is read by programs; its names are fixed.
+// TestFailureNames: programs read failures.jsonl, so its names are fixed.
 func TestFailureNames(t *testing.T) {
 	line, err := Failure{At: 7, Kind: fault.OOM, Message: "m"}.appendLine(nil)
 	must(t, err)
@@ -239,7 +239,7 @@ func TestFailureNames(t *testing.T) {
 	}
 }
 
-// TestPartsShareBuffers: a part does not cost the memory of a new one.
+// TestPartsShareBuffers: a part does not allocate a new buffer.
 func TestPartsShareBuffers(t *testing.T) {
 	dir := t.TempDir()
 	const parts = 40
@@ -252,7 +252,7 @@ func TestPartsShareBuffers(t *testing.T) {
 		must(t, err)
 	}
 	runtime.ReadMemStats(&after)
-	// Some are lost: to collections, and to the race detector, on purpose.
+	// Some are lost: to garbage collection, and on purpose to the race detector.
 	if used := after.TotalAlloc - before.TotalAlloc; used > parts*partBuffer/2 {
 		t.Errorf("%d parts took %d bytes", parts, used)
 	}

@@ -1,19 +1,19 @@
 package chunk
 
-// DefaultPartBytes is how large a part of a folder is at least, the last
-// excepted: many small files help nobody.
+// DefaultPartBytes is the minimum size of a part in a folder, except for the last one: many
+// small files are inconvenient.
 const DefaultPartBytes = 64 << 20
 
-// partCutter decides which records go to which part of a folder: a part ends with
-// the first chunk, as the source gave it, by which it has so many bytes. That
-// depends on the input, its cut and the kernel, and not on who computed what when.
+// partCutter decides which records go to which part of a folder. A part ends with the first
+// chunk of the source that brings it to the minimum size. That depends on the input, how it
+// was split, and the kernel, but not on which worker computed what when.
 type partCutter struct {
 	bytes int64
 	parts []ManifestPart
-	full  bool // the last part is
+	full  bool // the last part is full
 }
 
-// cutParts is the parts of an output so far.
+// cutParts returns the parts of an output so far.
 func cutParts(bytes, first int64, runs []Run) *partCutter {
 	c := &partCutter{bytes: bytes, parts: []ManifestPart{{Name: partName(0), First: first}}}
 	for _, r := range runs {
@@ -23,8 +23,7 @@ func cutParts(bytes, first int64, runs []Run) *partCutter {
 	return c
 }
 
-// next begins a new part with a record if the last part is full, and reports
-// whether it did.
+// next begins a new part at a record if the last part is full, and reports whether it did.
 func (c *partCutter) next(first int64) bool {
 	if !c.full {
 		return false
@@ -34,7 +33,7 @@ func (c *partCutter) next(first int64) bool {
 	return true
 }
 
-// add puts a run at the end of the last part.
+// add appends a run to the last part.
 func (c *partCutter) add(r Run) {
 	p := &c.parts[len(c.parts)-1]
 	sum := FileSum{Bytes: p.Bytes, CRC: uint32(p.CRC32C)}.join(r.Sum)
@@ -44,5 +43,5 @@ func (c *partCutter) add(r Run) {
 	c.full = !r.Inner && p.Bytes >= c.bytes
 }
 
-// last is the part that is being written.
+// last returns the part that is being written.
 func (c *partCutter) last() ManifestPart { return c.parts[len(c.parts)-1] }

@@ -5,43 +5,43 @@ import (
 	"io"
 )
 
-// Cut is how a file was cut: what a job that goes on must know to cut it the same
-// way again.
+// Cut records how a file was split, so that a resumed job can split it the same way.
 type Cut struct {
-	// Chunks are all chunks of a file that was counted first; nil for one that
-	// is cut by bytes while it runs.
+	// Chunks are all chunks of a file that was counted first; nil for a file that is split
+	// by bytes while the job runs.
 	Chunks []Chunk `json:"chunks,omitempty"`
-	// Records and Blank are its records and blank lines, if it was counted.
+	// Records and Blank are the numbers of records and blank lines, if the file was
+	// counted.
 	Records int64 `json:"records,omitempty"`
 	Blank   int64 `json:"blank,omitempty"`
-	// Bytes is the size aimed at, of a file that is cut by bytes.
+	// Bytes is the target chunk size of a file that is split by bytes.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Sums are checksums of its bytes, if it was counted; nil in jobs begun by
-	// versions that took none.
+	// Sums are checksums of the file, if it was counted; nil in jobs started by versions
+	// that did not compute them.
 	Sums *InputSums `json:"sums,omitempty"`
-	// PartBytes is that of the parts of an output that is a folder of them.
+	// PartBytes is the part size of an output that is a folder.
 	PartBytes int64 `json:"part_bytes,omitempty"`
 }
 
-// Planner is a source that can be cut the same way again.
+// Planner is a source that can be split the same way again.
 type Planner interface {
 	Source
-	// Cut says how. It may be asked before the first Next.
+	// Cut returns how it was split. It may be called before the first Next.
 	Cut() Cut
-	// Sums are the checksums of the bytes that were scanned so far.
+	// Sums returns the checksums of the bytes scanned so far.
 	Sums() InputSums
-	// Recut cuts it into another number of chunks, and for another batch size;
-	// before the first Next.
+	// Recut splits it into another number of chunks, for another batch size. It must be
+	// called before the first Next.
 	Recut(chunks, batchSize int) error
 }
 
-// planned gives chunks that are known already.
+// planned is a source of known chunks.
 type planned struct {
 	cut  Cut
 	next int
 }
 
-// FromCut is the source of a file that was cut before. The file must not have
+// FromCut returns the source of a file that was split before. The file must not have
 // changed since.
 func FromCut(cut Cut) Source { return &planned{cut: cut} }
 
@@ -58,15 +58,15 @@ func (p *planned) Blank() int64         { return p.cut.Blank }
 func (p *planned) Release(Chunk)        {}
 func (p *planned) Close() error         { return nil }
 
-// remaining gives what a state leaves of another source.
+// remaining is a source without the records that a state already holds.
 type remaining struct {
 	Source
 	state State
 	ready []Chunk
 }
 
-// Remaining is what of a source is still to be computed; Total and Blank remain
-// those of the whole.
+// Remaining returns the part of a source that is still to be computed. Total and Blank
+// still describe the whole source.
 func Remaining(source Source, state State) Source {
 	return &remaining{Source: source, state: state}
 }

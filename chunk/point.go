@@ -7,20 +7,20 @@ import (
 	"github.com/gpurun/gpurun/internal/crash"
 )
 
-// A durable point is made when so much was appended, or so long ago. They are
-// variables so that tests can have many.
+// A durable point is due after this many appended bytes or this much time. They are variables
+// so that tests can lower them.
 var (
 	durableBytes    int64 = 256 << 20
 	durableInterval       = 5 * time.Second
 )
 
-// Checkpoint makes a durable point if one is due, or now: the output is synced,
-// then the journal says so, then the parts that are in it go, or are written over.
-// Most never reach the disk.
+// Checkpoint makes a durable point if one is due, or at once if now is set. It syncs the
+// output, records that in the journal, then removes the appended parts or keeps them as
+// spares. Most parts never reach the disk.
 //
-// One that is due is made while more is appended. When the next is due, and this one
-// is not there yet, the disk is too slow, and appending waits for it: what is in the
-// output twice, as parts and as itself, stays bounded.
+// A durable point is made while more is appended. If the next one is due before it is done,
+// the disk is too slow and appending waits, so that the amount of data stored twice, as
+// parts and as output, stays bounded.
 func (o *Output) Checkpoint(now bool) error {
 	due := o.bytes >= durableBytes || time.Since(o.durableAt) >= cmp.Or(o.options.DurableEvery, durableInterval)
 	if o.options.Journal == nil || o.closed || !now && (!due || o.options.NoDurable) {
@@ -38,13 +38,13 @@ func (o *Output) Checkpoint(now bool) error {
 	return nil
 }
 
-// point is a durable point that is being made.
+// point is a durable point in progress.
 type point struct {
-	parts  []Segment // what was appended since the one before
+	parts  []Segment // appended since the previous point
 	result chan error
 }
 
-// makePoint begins a durable point of what is appended.
+// makePoint begins a durable point for everything appended so far.
 func (o *Output) makePoint() {
 	p := &point{parts: o.parts, result: make(chan error, 1)}
 	o.point, o.parts, o.bytes, o.durableAt = p, nil, 0, time.Now()
@@ -61,8 +61,8 @@ func (o *Output) makePoint() {
 	}()
 }
 
-// settle waits for the durable point that is being made. If it failed, its parts
-// still wait for one.
+// settle waits for the durable point in progress. If it failed, its parts go to the next
+// one.
 func (o *Output) settle() error {
 	p := o.point
 	if p == nil {
@@ -76,14 +76,13 @@ func (o *Output) settle() error {
 	return err
 }
 
-// durable is what is appended.
+// durable describes what has been appended.
 func (o *Output) durable() *Durable {
 	return &Durable{Next: o.next, Place: o.place, Sizes: o.sizes, Tally: o.tally.clone()}
 }
 
-// journal syncs the output, then the journal, and then says so in the journal. With
-// everything before it on the disk, a line that says so proves that whatever is
-// missing before it was lost later, by damage.
+// journal syncs the output and the journal, and then appends entry to the journal. Because
+// everything before such an entry is on disk, anything missing before it is damage.
 func (o *Output) journal(entry Entry) error {
 	for i := range o.targets {
 		if err := o.targets[i].sync(); err != nil {

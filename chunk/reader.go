@@ -13,42 +13,41 @@ import (
 type Record struct {
 	// Data is the line without its end. It is valid until its batch is released.
 	Data []byte
-	// Index is the record's number in the whole input, from 0; Line that of its
-	// line, from 1.
+	// Index is the record's number in the whole input, from 0; Line is its line number,
+	// from 1.
 	Index int64
 	Line  int64
 	// Offset is where the line starts in the chunk's file.
 	Offset int64
-	// TooLong: the line is longer than the reader's limit. What does not fit
-	// into the batch's buffer is mapped then, not read, so that it may be as
-	// long as it likes.
+	// TooLong: the line exceeds the reader's limit. If it does not fit in the batch's
+	// buffer, it is mapped instead of read, so it may have any length.
 	TooLong bool
 }
 
-// Batch is some consecutive records of a chunk with the memory they lie in.
+// Batch is a group of consecutive records of a chunk and the memory that holds them.
 type Batch struct {
 	Records []Record
 
-	buffer []byte // the memory's, as far as it is used
-	begin  int    // where the first record stands in buffer
-	memory Memory // nil: the garbage collector's
+	buffer []byte // the used part of memory
+	begin  int    // offset of the first record in buffer
+	memory Memory // nil: garbage-collected memory
 	mapped []mapping
-	rest   Chunk // what of the chunk comes behind this batch
+	rest   Chunk // what remains of the chunk after this batch
 }
 
-// Memory is where the records of a batch lie.
+// Memory holds the records of a batch.
 type Memory interface {
-	// Bytes is the memory, always the same.
+	// Bytes returns the memory, always the same slice.
 	Bytes() []byte
-	// Free gives it back.
+	// Free releases it.
 	Free()
 }
 
-// Allocator gives memory of at least size bytes, or nil for want of it: the reader
-// then takes its own.
+// Allocator returns memory of at least size bytes, or nil if it has none; the reader then
+// allocates its own.
 type Allocator func(size int) Memory
 
-// reserve makes room for n bytes in all, keeping what is there.
+// reserve grows the buffer to n bytes in all and keeps its content.
 func (b *Batch) reserve(n int, alloc Allocator) {
 	if n <= cap(b.buffer) {
 		return
@@ -70,21 +69,21 @@ func (b *Batch) reserve(n int, alloc Allocator) {
 	b.buffer, b.memory = grown, memory
 }
 
-// Rest is the part of the chunk that comes behind this batch: a chunk can be
-// ended at any batch border, and the rest given to somebody else.
+// Rest returns what remains of the chunk after this batch. A chunk can end at any batch
+// border and its rest be given to another worker.
 func (b *Batch) Rest() Chunk { return b.rest }
 
-// Alone is the chunk cut around record i of the batch: what comes before it is
-// this worker's, it itself and what comes behind it are somebody else's.
-func (b *Batch) Alone(i int) (record, behind Chunk) {
-	behind = b.rest
+// Alone splits the chunk around record i of the batch: it returns the record itself and
+// what follows it. What precedes it stays with this worker.
+func (b *Batch) Alone(i int) (record, after Chunk) {
+	after = b.rest
 	if i+1 < len(b.Records) {
-		behind = b.from(b.Records[i+1])
+		after = b.from(b.Records[i+1])
 	}
-	return cutBehind(b.from(b.Records[i]), Place{behind.Offset, behind.Line}, behind.First), behind
+	return headOf(b.from(b.Records[i]), Place{after.Offset, after.Line}, after.First), after
 }
 
-// from is the chunk from a record of the batch on.
+// from returns the chunk starting at a record of the batch.
 func (b *Batch) from(r Record) Chunk {
 	c := b.rest
 	c.Length += c.Offset - r.Offset
@@ -93,16 +92,16 @@ func (b *Batch) from(r Record) Chunk {
 	return c
 }
 
-// Lines are as many of the records from..to, in order from the first, as lie in
-// memory just as they are written out: each with one newline behind it, and nothing
-// else between them. n is how many; 0 where the first of them does not.
+// Lines returns as many of the records from..to, in order, as lie in memory exactly as they
+// are written out: each followed by one newline, with nothing between them. n is their
+// number, 0 if the first record does not.
 func (b *Batch) Lines(from, to int) (lines []byte, n int) {
-	// The buffer holds, from the first record on, what the file does: what stands
-	// between two records there stands between them here. A mapped line has no
-	// newline in the buffer, since there it is alone and the buffer empty.
+	// From the first record on, the buffer mirrors the file, so the distance between two
+	// records is the same in both. A mapped line has no newline in the buffer, because it
+	// is alone in its batch and the buffer is empty.
 	place := func(i int) int { return b.begin + int(b.Records[i].Offset-b.Records[0].Offset) }
 	start := place(from)
-	end := start // behind the newline of the last
+	end := start // after the newline of the last
 	for i := from; i < to && place(i) == end; i++ {
 		next := end + len(b.Records[i].Data) + 1
 		if next > len(b.buffer) || b.buffer[next-1] != '\n' { // the file's last line, or a carriage return
@@ -113,7 +112,7 @@ func (b *Batch) Lines(from, to int) (lines []byte, n int) {
 	return b.buffer[start:end:end], n
 }
 
-// Release gives the memory back; b can be read into again.
+// Release frees the memory. b can be read into again.
 func (b *Batch) Release() {
 	b.buffer = b.buffer[:0]
 	if b.memory != nil {
@@ -132,19 +131,20 @@ type Reader struct {
 	file      *os.File
 	rest      Chunk
 	maxRecord int64
-	guess     int // bytes that the next batch will want
+	guess     int // estimated bytes of the next batch
 	alloc     Allocator
 	spans     []span
 }
 
-// firstRead is the first read of a chunk; a batch's size is guessed from the last one.
+// firstRead is the size of a chunk's first read. Later sizes are estimated from the
+// previous batch.
 const firstRead = 64 << 10
 
-// minRead is the smallest read, and what a batch may be larger than the last one. It is
-// a variable so that tests can make it small.
+// minRead is the smallest read, and how much larger than the previous one a batch is
+// expected to be. It is a variable so that tests can lower it.
 var minRead = 4 << 10
 
-// OpenReader opens a chunk. Lines longer than maxRecord are given as TooLong.
+// OpenReader opens a chunk. Lines longer than maxRecord are returned as TooLong.
 func OpenReader(c Chunk, maxRecord int64) (*Reader, error) {
 	file, err := os.Open(c.File)
 	if err != nil {
@@ -153,16 +153,15 @@ func OpenReader(c Chunk, maxRecord int64) (*Reader, error) {
 	return &Reader{file: file, rest: c, maxRecord: maxRecord, guess: max(minRead, firstRead)}, nil
 }
 
-// AllocateWith lets the records of the batches to come lie in memory of alloc, as
-// far as it has any.
+// AllocateWith makes the reader place further batches in memory from alloc, if it has any.
 func (r *Reader) AllocateWith(alloc Allocator) { r.alloc = alloc }
 
-// Close closes the file; batches stay valid.
+// Close closes the file. Batches stay valid.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Read fills b, which must be released or new, with up to maxRecords records of
-// together at most maxBytes, but at least one. At the end of the chunk it
-// returns io.EOF. After an error b is released. A file that no longer holds what the chunk says is an error.
+// Read fills b, which must be new or released, with up to maxRecords records of at most
+// maxBytes in total, but at least one. At the end of the chunk it returns io.EOF. After an
+// error b is released. A file that no longer matches the chunk is an error.
 func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
 	f := filler{reader: r, batch: b, maxRecords: maxRecords, maxBytes: maxBytes, spans: r.spans[:0]}
 	err := f.fill()
@@ -172,38 +171,38 @@ func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
 		return fault.New(fault.Storage, "read input %s: %w", r.rest.File, err)
 	}
 	b.rest = r.rest
-	if left := r.rest.Records; left < 0 || left > 0 && len(b.Records) == 0 {
+	if unread := r.rest.Records; unread < 0 || unread > 0 && len(b.Records) == 0 {
 		b.Release()
-		return r.changed(left)
+		return r.changed(unread)
 	}
 	if len(b.Records) == 0 {
-		b.Release() // blank lines lie there
+		b.Release() // it may hold blank lines
 		return io.EOF
 	}
 	r.guess = f.used + f.used/16 + minRead
 	return nil
 }
 
-// changed is the failure of a file that does not hold the records it held.
-func (r *Reader) changed(left int64) error {
+// changed returns the fault of a file that no longer holds the same records.
+func (r *Reader) changed(unread int64) error {
 	what := "missing"
-	if left < 0 {
-		what, left = "too many", -left
+	if unread < 0 {
+		what, unread = "too many", -unread
 	}
-	return fault.New(fault.Storage, "input %s changed while it was read: %d records are %s at byte %d",
-		r.rest.File, left, what, r.rest.Offset)
+	return fault.New(fault.Storage, "input %s changed while it was being read: %d records are %s at byte %d",
+		r.rest.File, unread, what, r.rest.Offset)
 }
 
-// filler is one Read. The buffer may move while it grows, so records are noted
-// as positions and get their bytes at the end.
+// filler is one call of Read. The buffer may move while it grows, so records are kept as
+// positions and get their bytes at the end.
 type filler struct {
 	reader     *Reader
 	batch      *Batch
 	maxRecords int
 	maxBytes   int
 
-	buffer []byte // the batch's: used bytes, then read ones
-	used   int    // up to here lines have been taken
+	buffer []byte // the batch's: used bytes, then unused ones
+	used   int    // lines up to here have been taken
 	spans  []span
 }
 
@@ -216,7 +215,7 @@ func (f *filler) fill() error {
 	r := f.reader
 	f.buffer = f.batch.buffer[:0]
 	defer f.finish()
-	scanned := 0 // there is no newline in buffer[used:scanned]
+	scanned := 0 // buffer[used:scanned] has no newline
 	for len(f.spans) < f.maxRecords && r.rest.Length > 0 {
 		if newline := bytes.IndexByte(f.buffer[scanned:], '\n'); newline >= 0 {
 			end := scanned + newline
@@ -250,8 +249,8 @@ func (f *filler) fill() error {
 	return nil
 }
 
-// readMore appends to the buffer what lies behind it in the file. Blank lines
-// before the first record are forgotten, however many there are.
+// readMore appends the next bytes of the file to the buffer. It discards blank lines before
+// the first record, however many there are.
 func (f *filler) readMore(unread int64) error {
 	if len(f.spans) == 0 && f.used > 0 {
 		f.buffer = f.buffer[:copy(f.buffer, f.buffer[f.used:])]
@@ -276,8 +275,8 @@ func (f *filler) readMore(unread int64) error {
 	return err
 }
 
-// take takes the line buffer[used:end]; next is where the following one starts.
-// It reports false, and takes nothing, if the batch is full.
+// take takes the line buffer[used:end]; next is where the following line starts. If the
+// batch is full, it takes nothing and returns false.
 func (f *filler) take(end, next int) bool {
 	start := f.used
 	line := trimReturn(f.buffer[start:end])
@@ -294,9 +293,9 @@ func (f *filler) take(end, next int) bool {
 	return true
 }
 
-// takeLong takes the line at used, of which the buffer holds only a beginning,
-// by mapping it. It stands in a batch of its own: if there are records already
-// it begins the next batch. It reports whether this batch may go on.
+// takeLong maps the line at used, of which the buffer holds only the beginning. Such a line
+// gets its own batch: if this batch already has records, the line begins the next one. It
+// reports whether this batch may continue.
 func (f *filler) takeLong() (bool, error) {
 	if len(f.spans) > 0 {
 		return false, nil
@@ -361,7 +360,7 @@ func (f *filler) note(s span, offset int64, tooLong bool) {
 	})
 }
 
-// finish gives the records their bytes.
+// finish sets the bytes of the records.
 func (f *filler) finish() {
 	f.batch.buffer, f.batch.begin = f.buffer, 0
 	if len(f.spans) > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// TestReader reads random inputs in random ways, and each rest once more.
+// TestReader reads random inputs in random ways, and every rest again.
 func TestReader(t *testing.T) {
 	r := seeded(t)
 	path := filepath.Join(t.TempDir(), "in.jsonl")
@@ -84,14 +84,14 @@ func checkChunk(t *testing.T, c Chunk, want []line, o readOptions) {
 		batch.Release()
 	}
 	if len(want) > 0 {
-		t.Errorf("%d records did not come", len(want))
+		t.Errorf("%d records were not read", len(want))
 	}
 	if len(batch.Records) != 0 {
-		t.Errorf("the end came with %d records", len(batch.Records))
+		t.Errorf("io.EOF came with %d records", len(batch.Records))
 	}
 }
 
-// checkBatch: a batch keeps its limits, and says which lines are too long.
+// checkBatch checks that a batch keeps its limits and reports lines that are too long.
 func checkBatch(t *testing.T, b *Batch, o readOptions) {
 	t.Helper()
 	size := 0
@@ -105,12 +105,12 @@ func checkBatch(t *testing.T, b *Batch, o readOptions) {
 		t.Errorf("%d records of %d bytes", len(b.Records), size)
 	}
 	if len(b.mapped) > 0 && len(b.Records) > 1 {
-		t.Errorf("a line too long to read stands in a batch of %d", len(b.Records))
+		t.Errorf("a line too long to read is in a batch of %d", len(b.Records))
 	}
 }
 
-// checkLines: from each record on, those are lines in memory that are such in the
-// file, with one newline behind each and nothing else.
+// checkLines checks that Lines returns, from each record on, the lines that the file has
+// there, each followed by one newline and nothing else.
 func checkLines(t *testing.T, b *Batch, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -136,7 +136,7 @@ func checkLines(t *testing.T, b *Batch, path string) {
 	}
 }
 
-// TestReaderLimit: lines about the limit, with either end.
+// TestReaderLimit covers lines around the limit, with either line ending.
 func TestReaderLimit(t *testing.T) {
 	for _, smallest := range []int{1, 1 << 10} {
 		shrink(t, blockBytes, readBytes, smallest)
@@ -153,7 +153,7 @@ func TestReaderLimit(t *testing.T) {
 	}
 }
 
-// readRecords reads data as one chunk; the records' bytes are copied.
+// readRecords reads data as one chunk and copies the records' bytes.
 func readRecords(t testing.TB, data []byte, o readOptions) []Record {
 	t.Helper()
 	source := open(t, temporary(t, data), CutOptions{})
@@ -177,8 +177,8 @@ func readRecords(t testing.TB, data []byte, o readOptions) []Record {
 	return all
 }
 
-// TestReaderLongLine: what is much longer than the limit is mapped, alone in its
-// batch, between others that are not disturbed.
+// TestReaderLongLine: a line far beyond the limit is mapped, alone in its batch, and does
+// not disturb the lines around it.
 func TestReaderLongLine(t *testing.T) {
 	long := `{"text":"` + strings.Repeat("é", 200<<10) + `"}`
 	blank := strings.Repeat(" ", 300<<10)
@@ -214,7 +214,7 @@ func TestReaderLongLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(batches[1].mapped) != 1 || string(batches[1].Records[0].Data) != long {
-		t.Error("the long line is not mapped, or not what it was")
+		t.Error("the long line is not mapped, or changed")
 	}
 	for _, batch := range batches {
 		batch.Release()
@@ -270,12 +270,12 @@ func TestReaderHugeLine(t *testing.T) {
 	}
 	batch.Release()
 	runtime.ReadMemStats(&after)
-	// As much as the limit was read before it was known to be too long.
+	// The reader reads up to the limit before it knows that the line is too long.
 	if got := after.TotalAlloc - before.TotalAlloc; got > 8<<20 {
 		t.Errorf("%d MB allocated", got>>20)
 	}
 	if err := reader.Read(&batch, 1024, 64<<20); err != nil || string(batch.Records[0].Data) != "{}" {
-		t.Errorf("the line behind: %v", err)
+		t.Errorf("the next line: %v", err)
 	}
 	batch.Release()
 }
@@ -288,7 +288,7 @@ func (c *tally) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReaderBlankDesert: nor does the heap grow with blank lines.
+// TestReaderBlankDesert: the heap does not grow with blank lines either.
 func TestReaderBlankDesert(t *testing.T) {
 	desert := strings.Repeat(" \n", 1<<20)
 	source := open(t, temporary(t, []byte("1\n"+desert+"2\n"+desert)), CutOptions{})
@@ -322,7 +322,7 @@ func TestReaderBlankDesert(t *testing.T) {
 	}
 }
 
-// TestReaderReuses: a batch that was released is filled without new memory.
+// TestReaderReuses: a released batch is filled without new memory.
 func TestReaderReuses(t *testing.T) {
 	source := open(t, temporary(t, numbered(20000)), CutOptions{})
 	defer closeSource(t, source)
@@ -344,7 +344,7 @@ func TestReaderReuses(t *testing.T) {
 	}
 }
 
-// TestReaderDamaged changes the file between the scan and the reading.
+// TestReaderDamaged changes the file between the scan and the read.
 func TestReaderDamaged(t *testing.T) {
 	data := numbered(1000)
 	for name, damage := range map[string]func(path string) error{
@@ -391,7 +391,7 @@ func TestReaderDamaged(t *testing.T) {
 	}
 }
 
-// TestReaderShrinks: the file ends while it is read.
+// TestReaderShrinks: the file shrinks while it is being read.
 func TestReaderShrinks(t *testing.T) {
 	shrink(t, blockBytes, readBytes, 16)
 	path := temporary(t, numbered(1000))
@@ -444,8 +444,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// lender is an allocator that has memory only sometimes, spoils what comes back,
-// and knows what is out.
+// lender is an allocator that has memory only sometimes, overwrites what is returned, and
+// counts what is in use.
 type lender struct {
 	r    *rand.Rand
 	lent int
@@ -473,8 +473,8 @@ func (l *loan) Free() {
 	l.lender.lent--
 }
 
-// TestReaderBorrows: with memory that comes and goes the records are the same, and
-// all of it is given back.
+// TestReaderBorrows: with intermittent shared memory, the records are the same and all
+// memory is freed.
 func TestReaderBorrows(t *testing.T) {
 	r := seeded(t)
 	path := filepath.Join(t.TempDir(), "in.jsonl")
@@ -501,7 +501,7 @@ func TestReaderBorrows(t *testing.T) {
 		}
 		closeSource(t, source)
 		if l.lent != 0 {
-			t.Fatalf("%q: %d were not given back", data, l.lent)
+			t.Fatalf("%q: %d were not freed", data, l.lent)
 		}
 	}
 }
@@ -515,7 +515,7 @@ func borrowAll(t *testing.T, c Chunk, l *lender, maxRecords, maxBytes int, maxRe
 	defer reader.Close()
 	reader.AllocateWith(l.alloc)
 	var got []string
-	batches := []*Batch{{}, {}} // both are out at a time
+	batches := []*Batch{{}, {}} // both are in use at the same time
 	for i := 0; ; i++ {
 		batch := batches[i%2]
 		batch.Release()
@@ -533,8 +533,8 @@ func borrowAll(t *testing.T, c Chunk, l *lender, maxRecords, maxBytes int, maxRe
 	}
 }
 
-// TestReaderReadsWhatABatchTakes: the first batch shows how much that is; the rest
-// of the file is not read again for each batch of it.
+// TestReaderReadsWhatABatchTakes: the first batch shows how much a batch takes, so later
+// batches do not read the rest of the file each time.
 func TestReaderReadsWhatABatchTakes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in.jsonl")
 	write(t, path, []byte(strings.Repeat(`{"text":"0123456789"}`+"\n", 20_000)))

@@ -4,8 +4,8 @@ package chunk
 
 import "syscall"
 
-// exchange is not to be had: the caller does it in two steps.
+// exchange is not supported here; the caller uses two renames.
 func exchange(string, string) error { return syscall.ENOSYS }
 
-// renameNew is not to be had either.
+// renameNew is not supported here either.
 func renameNew(string, string) error { return syscall.ENOSYS }

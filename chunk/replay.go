@@ -11,23 +11,22 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// State is what a journal says: how far the output is, and which segments lie
-// ready as parts.
+// State is what a journal records: how far the output is, and which segments are available
+// as parts.
 type State struct {
-	// Durable is the newest such entry; its zero value is an output not begun.
+	// Durable is the newest durable point; the zero value means that there is none.
 	Durable Durable
-	// Output is what the output up to there is made of, in order.
+	// Output are the segments in the durable output, in order.
 	Output []Segment
-	// Segments are behind Durable.Next, in order, without overlap.
+	// Segments follow Durable.Next, in order, without overlap.
 	Segments []Segment
-	// Complete is set when only renaming was left.
+	// Complete is set when only renaming remained.
 	Complete bool
-	// Proven is a segment in which the kernel has computed every record; nil if there
-	// is none.
+	// Proven is a segment in which the kernel computed every record; nil if there is none.
 	Proven *Segment
 }
 
-// Replay works out the state. Entries that contradict each other are damage.
+// Replay computes the state. Contradictory entries count as damage.
 func Replay(entries []Entry) (State, error) {
 	r := replay{live: make(map[int64]Segment)}
 	for i, e := range entries {
@@ -49,13 +48,13 @@ func Replay(entries []Entry) (State, error) {
 		next = segment.end()
 	}
 	if s.Complete && len(s.Segments) > 0 {
-		return State{}, fault.New(fault.Conflict, "journal: the output is said to be complete, without record %d; --fresh starts the job over",
+		return State{}, fault.New(fault.Conflict, "journal: the output is marked complete but lacks record %d; --fresh starts the job over",
 			s.Segments[0].First)
 	}
 	return s, nil
 }
 
-// replay is the state while it is worked out.
+// replay is the state while it is being computed.
 type replay struct {
 	live     map[int64]Segment // not in the durable output
 	durable  Durable
@@ -82,15 +81,15 @@ func (r *replay) apply(e Entry) error {
 	return nil
 }
 
-// add takes a line twice for once.
+// add adds a segment. It ignores a repeated line.
 func (r *replay) add(s Segment) error {
 	switch known, ok := r.live[s.First]; {
 	case s.First < 0 || s.end() <= s.First:
-		return fmt.Errorf("a segment of %d records at %d", s.Tally.Records, s.First)
+		return fmt.Errorf("invalid segment of %d records at record %d", s.Tally.Records, s.First)
 	case s.Part == "" || s.Part != filepath.Base(s.Part):
-		return fmt.Errorf("%q is no name of a part", s.Part)
+		return fmt.Errorf("%q is not a valid part name", s.Part)
 	case s.end() <= r.durable.Next:
-		return nil // it is in the output already
+		return nil // already in the output
 	case ok && (known.Part != s.Part || known.Next != s.Next || known.Files != s.Files || known.Tally.Counts != s.Tally.Counts):
 		return fmt.Errorf("record %d was committed twice", s.First)
 	}
@@ -101,21 +100,20 @@ func (r *replay) add(s Segment) error {
 	return nil
 }
 
-// advance puts the segments that a durable point covers into the output: it must
-// hold those and nothing else. Once true it stays true, so that an older point
-// behind a newer one says nothing.
+// advance moves the segments that a durable point covers to the output, which must hold
+// exactly those. A durable point stays valid, so an older one after a newer one is ignored.
 func (r *replay) advance(d Durable) error {
 	if r.begun && d.Next < r.durable.Next {
 		return nil
 	}
 	at := r.durable
-	if !r.begun { // where the output begins is not written down
+	if !r.begun { // the start of the output is not recorded
 		at.Next = d.Next - d.Tally.Records
 	}
 	for at.Next < d.Next {
 		s, ok := r.live[at.Next]
 		if !ok {
-			return fmt.Errorf("the output is said to hold record %d, which nobody has computed", at.Next)
+			return fmt.Errorf("the durable output includes record %d, which no segment holds", at.Next)
 		}
 		delete(r.live, at.Next)
 		at.Next, at.Place = s.end(), s.Next
@@ -126,7 +124,7 @@ func (r *replay) advance(d Durable) error {
 		}
 	}
 	if at.Next != d.Next || at.Place != d.Place || at.Sizes != d.Sizes || at.Tally.Counts != d.Tally.Counts {
-		return fmt.Errorf("the output is said to end at record %d with sizes %v, but its segments end at record %d with sizes %v",
+		return fmt.Errorf("the durable output ends at record %d with sizes %v, but its segments end at record %d with sizes %v",
 			d.Next, d.Sizes, at.Next, at.Sizes)
 	}
 	r.durable, r.begun = d, true
@@ -135,7 +133,7 @@ func (r *replay) advance(d Durable) error {
 
 func (s Segment) end() int64 { return s.First + s.Tally.Records }
 
-// ResultSum is what the durable results must hold.
+// ResultSum returns what the checksum of the durable results must be.
 func (s State) ResultSum() FileSum {
 	var sum FileSum
 	for _, segment := range s.Output {
@@ -144,7 +142,7 @@ func (s State) ResultSum() FileSum {
 	return sum
 }
 
-// Done is the number of records that need not be computed again.
+// Done returns the number of records that need not be computed again.
 func (s State) Done() int64 {
 	done := s.Durable.Tally.Records
 	for _, segment := range s.Segments {
@@ -153,9 +151,9 @@ func (s State) Done() int64 {
 	return done
 }
 
-// Remaining is what is left of the planned chunks, in order. Everything left
-// begins where a chunk or a segment's successor begins, and ends where a chunk or
-// a segment does: those places are known without reading the input.
+// Remaining returns what remains of the planned chunks, in order. Every remaining chunk
+// begins at the start of a chunk or the end of a segment, and ends at the end of a chunk or
+// the start of a segment. Those places are known without reading the input.
 func (s State) Remaining(planned []Chunk) []Chunk {
 	var left []Chunk
 	for _, c := range planned {
@@ -164,18 +162,18 @@ func (s State) Remaining(planned []Chunk) []Chunk {
 			continue
 		}
 		if c.First < s.Durable.Next {
-			// The output ends inside this chunk: with the segment that ended there.
-			c = cutBefore(c, s.Durable.Place, s.Durable.Next)
+			// The output ends inside this chunk, at the end of its last segment.
+			c = tailOf(c, s.Durable.Place, s.Durable.Next)
 		}
-		behind := sort.Search(len(s.Segments), func(i int) bool { return s.Segments[i].end() > c.First })
-		for _, segment := range s.Segments[behind:] {
+		after := sort.Search(len(s.Segments), func(i int) bool { return s.Segments[i].end() > c.First })
+		for _, segment := range s.Segments[after:] {
 			if segment.First >= end {
 				break
 			}
 			if segment.First > c.First {
-				left = append(left, cutBehind(c, segment.Start, segment.First))
+				left = append(left, headOf(c, segment.Start, segment.First))
 			}
-			c = cutBefore(c, segment.Next, segment.end())
+			c = tailOf(c, segment.Next, segment.end())
 		}
 		if c.Records > 0 {
 			left = append(left, c)
@@ -184,30 +182,30 @@ func (s State) Remaining(planned []Chunk) []Chunk {
 	return left
 }
 
-// cutBefore is the part of c that begins at record first, which stands at at.
-func cutBefore(c Chunk, at Place, first int64) Chunk {
+// tailOf returns the part of c that begins with record first, which is at at.
+func tailOf(c Chunk, at Place, first int64) Chunk {
 	end, last := c.Offset+c.Length, c.First+c.Records
 	c.Offset, c.Line = at.Offset, at.Line
 	c.Length, c.First, c.Records = end-at.Offset, first, last-first
 	return c
 }
 
-// cutBehind is the part of c that ends before record end, which stands at at.
-func cutBehind(c Chunk, at Place, end int64) Chunk {
+// headOf returns the part of c that ends before record end, which is at at.
+func headOf(c Chunk, at Place, end int64) Chunk {
 	c.Inner = c.Inner || end < c.First+c.Records
 	c.Length, c.Records = at.Offset-c.Offset, end-c.First
 	return c
 }
 
-// Verify reads the parts and drops the segments whose parts are missing or
-// damaged: their records are computed again. Parts that no segment knows are
-// removed. The journal learns what was dropped.
+// Verify reads the parts and drops segments whose parts are missing or damaged; their
+// records are computed again. It records the drops in the journal and removes parts that
+// belong to no segment.
 func (s *State) Verify(dir string, journal *Journal) error {
 	known := make(map[string]bool)
 	kept := s.Segments[:0]
 	for _, segment := range s.Segments {
 		err := CheckPart(dir, segment)
-		if isReadFault(err) { // it may well be whole
+		if isReadFault(err) { // it may be intact
 			return fault.New(fault.Storage, "check part: %w", err)
 		}
 		if err == nil {

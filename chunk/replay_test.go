@@ -35,8 +35,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayRefuses: entries that cannot all be true are damage. Each is a way to
-// change a story that is.
+// TestReplayRefuses: contradictory entries are damage. Each case changes a consistent
+// story.
 func TestReplayRefuses(t *testing.T) {
 	segment := func(e []Entry, i int, change func(*Segment)) []Entry {
 		changed := *e[i].Segment
@@ -91,13 +91,13 @@ func TestReplayRefuses(t *testing.T) {
 			s, err := Replay(damage(story()))
 			wantKind(t, err, fault.Conflict)
 			if diff := cmp.Diff(State{}, s); diff != "" {
-				t.Errorf("there is a state all the same: %s", diff)
+				t.Errorf("there is a state nevertheless: %s", diff)
 			}
 		})
 	}
 }
 
-// TestReplayComplete: also of nothing, and of an input that begins late.
+// TestReplayComplete: also for an empty output, and for an input with skipped records.
 func TestReplayComplete(t *testing.T) {
 	for _, d := range []Durable{{}, {Next: 7}} {
 		s, err := Replay([]Entry{{Complete: &d}})
@@ -108,9 +108,8 @@ func TestReplayComplete(t *testing.T) {
 	}
 }
 
-// TestRemaining: whatever the segments, what is left is what is not in them; of
-// all chunks at once, and of one after the other; and also if the file is cut at
-// other places than before.
+// TestRemaining: for any segments, what remains is what is not in them; for all chunks at
+// once and one after another; and also if the file is now split at other places.
 func TestRemaining(t *testing.T) {
 	r := seeded(t)
 	for range 150 {
@@ -170,7 +169,7 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
-// TestVerify: a part that is not what was written is as good as none.
+// TestVerify: a damaged part counts as missing.
 func TestVerify(t *testing.T) {
 	flip := func(path string) error {
 		data, err := os.ReadFile(path)
@@ -211,7 +210,7 @@ func TestVerify(t *testing.T) {
 					t.Error(diff)
 				}
 				if _, err := os.Stat(filepath.Join(j.parts(), stray.Part+suffix)); err == nil {
-					t.Error("the part that nobody knows is still there")
+					t.Error("the stray part still exists")
 				}
 				entries, err := ReadJournal(journal.path)
 				must(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// outcome is what a job leaves: what it was run for.
+// outcome is the files that a job leaves.
 func outcome(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := contents(t, dir)
@@ -28,7 +28,7 @@ func outcome(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// newTrial cuts a random input at random, and knows what must come out.
+// newTrial splits a random input at random and computes the expected output.
 func newTrial(t testing.TB, r *rand.Rand) (*trial, map[string]string) {
 	data := input(r, 60)
 	path := temporary(t, data)
@@ -47,15 +47,15 @@ func newTrial(t testing.TB, r *rand.Rand) (*trial, map[string]string) {
 	return tr, outcome(t, calm)
 }
 
-// manyPoints lets durable points come often.
+// manyPoints makes durable points frequent.
 func manyPoints(t testing.TB, bytes int64) {
 	b := durableBytes
 	t.Cleanup(func() { durableBytes = b })
 	durableBytes = bytes
 }
 
-// TestResume: however often a job dies, and whatever is lost that was not
-// durable, it ends with the bytes of a job that nobody disturbed.
+// TestResume: however often a job dies, and whatever non-durable data is lost, it ends with
+// the bytes of an undisturbed job.
 func TestResume(t *testing.T) {
 	r := seeded(t)
 	rounds := 25
@@ -98,8 +98,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// checkParts: the manifest says what the parts hold, told by the plainest code,
-// and together they are the output in one file.
+// checkParts checks with simple code that the manifest matches the parts, and that together
+// they are the output in one file.
 func checkParts(t testing.TB, tr *trial) {
 	t.Helper()
 	dir := filepath.Join(tr.dir, "out")
@@ -129,7 +129,7 @@ func checkParts(t testing.TB, tr *trial) {
 	}
 }
 
-// checkCounts: the journal's last word adds up.
+// checkCounts checks that the counts in the last journal entry add up.
 func checkCounts(t testing.TB, tr *trial) {
 	t.Helper()
 	entries, err := ReadJournal(tr.path("journal"))
@@ -153,10 +153,10 @@ func checkCounts(t testing.TB, tr *trial) {
 	}
 }
 
-// TestResumeRefuses: an output that is shorter than what was durable is not the
-// one that was written.
+// TestResumeRefuses: an output that is shorter than its durable size is not the one that
+// was written.
 func TestResumeRefuses(t *testing.T) {
-	for _, stream := range []int{results, failedRecords, failures} {
+	for _, kind := range []int{results, failedRecords, failures} {
 		j := newJob(t)
 		options := OutputOptions{Path: j.out, Errors: j.err, WorkDir: j.work(), Journal: j.journal(t)}
 		o, err := CreateOutput(options)
@@ -168,13 +168,13 @@ func TestResumeRefuses(t *testing.T) {
 		state, err := Replay(entries)
 		must(t, err)
 		_, temporary := options.paths()
-		must(t, os.Truncate(temporary[stream], state.Durable.Sizes[stream]-1))
+		must(t, os.Truncate(temporary[kind], state.Durable.Sizes[kind]-1))
 		_, err = ResumeOutput(options, state)
 		wantKind(t, err, fault.Conflict)
 	}
 }
 
-// TestResumeKeepsState: going on does not add to what the caller holds.
+// TestResumeKeepsState: resuming does not change the caller's state.
 func TestResumeKeepsState(t *testing.T) {
 	j := newJob(t)
 	options := OutputOptions{Path: j.out, WorkDir: j.work(), Journal: j.journal(t)}
@@ -197,12 +197,13 @@ func TestResumeKeepsState(t *testing.T) {
 		t.Errorf("the state has %d failures now", got)
 	}
 	if got := told.Kinds["record"].Count; got != 4 {
-		t.Errorf("what was told has %d failures now", got)
+		t.Errorf("the returned tally has %d failures now", got)
 	}
 }
 
-// TestDurableOrder: parts go when the journal says that the output holds them,
-// and not before; and nothing waits for the end where many waited for one.
+// TestDurableOrder: parts are removed only after the journal records that the output
+// contains them, and durable points are made even while many segments that waited for one
+// are appended.
 func TestDurableOrder(t *testing.T) {
 	manyPoints(t, 100)
 	j := newJob(t)
@@ -229,13 +230,13 @@ func TestDurableOrder(t *testing.T) {
 	if points < 9 {
 		t.Errorf("%d durable points while everything was appended", points)
 	}
-	for range 10 { // they are spare now, each for one who takes it
+	for range 10 { // they are spare now
 		must(t, os.Remove(o.TakeSpare()))
 	}
 	if got := files(t, j.parts()); len(got) > 0 || o.TakeSpare() != "" {
 		t.Errorf("parts left: %v", got)
 	}
-	// Where the journal cannot be written the parts stay.
+	// If the journal cannot be written, the parts stay.
 	must(t, options.Journal.Close())
 	segment := j.segment(t, 100, 10, false)
 	must(t, o.take(segment))
@@ -246,14 +247,14 @@ func TestDurableOrder(t *testing.T) {
 	}
 }
 
-// TestResumeFull: the disk fills while a segment is appended. What of it is in
-// the output does not count, whether the journal can still be written or not.
+// TestResumeFull: the disk fills up while a segment is appended. The appended half does not
+// count, whether or not the journal can still be written.
 func TestResumeFull(t *testing.T) {
 	for _, where := range []string{"journal elsewhere", "journal too", "errors"} {
 		t.Run(where, func(t *testing.T) {
 			j := newJob(t)
 			tiny := tinyDisk(t)
-			must(t, os.Symlink(j.parts(), filepath.Join(tiny, PartsDir))) // they are there already
+			must(t, os.Symlink(j.parts(), filepath.Join(tiny, PartsDir))) // they exist already
 			filler := write(t, filepath.Join(tiny, "filler"), make([]byte, 20<<10))
 			options := OutputOptions{Path: j.out, WorkDir: tiny, Journal: j.journal(t)}
 			apart := where == "errors"
@@ -280,9 +281,9 @@ func TestResumeFull(t *testing.T) {
 				t.Fatalf("error %v does not say that the disk is full", err)
 			}
 			if first == 0 {
-				t.Fatal("nothing fitted")
+				t.Fatal("nothing fit")
 			}
-			// Room or not, nothing comes behind half a segment.
+			// With or without space, nothing is appended after half a segment.
 			must(t, os.Remove(filler))
 			wantKind(t, o.Commit(j.segment(t, first+each, each, apart)), fault.Storage)
 			if where == "errors" {
@@ -290,7 +291,7 @@ func TestResumeFull(t *testing.T) {
 			}
 			o.Abandon()
 
-			// Room again, elsewhere.
+			// There is space again, on another disk.
 			roomy := filepath.Join(j.dir, "roomy")
 			must(t, os.Mkdir(roomy, 0o700))
 			for name, data := range contents(t, tiny) {
@@ -327,8 +328,8 @@ func TestResumeFull(t *testing.T) {
 	}
 }
 
-// TestAbandonFull: an append that failed half way is not made durable by the
-// stop that follows, and what was whole before it is.
+// TestAbandonFull: the stop after a failed append does not make the half segment durable,
+// but does so for what was complete before it.
 func TestAbandonFull(t *testing.T) {
 	j := newJob(t)
 	tiny := tinyDisk(t)
@@ -352,8 +353,8 @@ func TestAbandonFull(t *testing.T) {
 	}
 }
 
-// TestAbandonAfterFinish: a job that could not be finished does not say later
-// what was not true before.
+// TestAbandonAfterFinish: abandoning a job that could not be finished does not mark it
+// complete.
 func TestAbandonAfterFinish(t *testing.T) {
 	for name, damage := range map[string]func(o *Output) error{
 		"nothing":        func(*Output) error { return nil },
@@ -389,8 +390,8 @@ func TestAbandonAfterFinish(t *testing.T) {
 	}
 }
 
-// finished is a job that is complete in its journal, of which so many files have
-// their names.
+// finished returns a job that is complete in its journal, with the given number of files
+// already renamed.
 func finished(t *testing.T, named int, apart bool, prepare func(j *job)) (*job, OutputOptions, State) {
 	t.Helper()
 	j := newJob(t)
@@ -420,11 +421,11 @@ func finished(t *testing.T, named int, apart bool, prepare func(j *job)) (*job, 
 	return j, options, state
 }
 
-// TestCompleteOutput: killed between any two names, a job gets the others; and
-// that may be done twice.
+// TestCompleteOutput: if a job is killed between any two renames, the remaining files are
+// renamed; repeating that is safe.
 func TestCompleteOutput(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		for named := range streams + 1 {
+		for named := range partFiles + 1 {
 			j, options, state := finished(t, named, apart, nil)
 			for range 2 {
 				must(t, CompleteOutput(options, state))
@@ -445,7 +446,7 @@ func TestCompleteOutput(t *testing.T) {
 	}
 }
 
-// TestCompleteOutputSymlink: what the link leads to is replaced, as by Finish.
+// TestCompleteOutputSymlink: the target of the link is replaced, as by Finish.
 func TestCompleteOutputSymlink(t *testing.T) {
 	j, options, state := finished(t, 1, false, func(j *job) {
 		write(t, filepath.Join(j.dir, "real.jsonl"), []byte("old"))
@@ -454,7 +455,7 @@ func TestCompleteOutputSymlink(t *testing.T) {
 	options.Replace = true
 	must(t, CompleteOutput(options, state))
 	if info, err := os.Lstat(j.out); err != nil || info.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("the link is gone: %v, %v", info, err)
+		t.Errorf("the link was replaced: %v, %v", info, err)
 	}
 	want, _ := expected(0, 6, false)
 	if got, _ := os.ReadFile(filepath.Join(j.dir, "real.jsonl")); string(got) != want {
@@ -462,7 +463,7 @@ func TestCompleteOutputSymlink(t *testing.T) {
 	}
 }
 
-// TestCompleteOutputDirect: what is written to has no name to get.
+// TestCompleteOutputDirect: an output that is written directly has no final name.
 func TestCompleteOutputDirect(t *testing.T) {
 	_, options, state := finished(t, 0, true, nil)
 	for _, path := range []string{"-", "/dev/null"} {
@@ -471,21 +472,21 @@ func TestCompleteOutputDirect(t *testing.T) {
 	}
 }
 
-// TestCompleteOutputRefuses: what is not what was written does not get a name,
-// and is not taken for what has one.
+// TestCompleteOutputRefuses: a file that has changed does not get its final name and is not
+// mistaken for the output.
 func TestCompleteOutputRefuses(t *testing.T) {
 	aside := func(j *job) string { return filepath.Join(j.work(), "output.partial") }
 	for name, c := range map[string]struct {
 		named  int
 		damage func(j *job, size int64) error
 	}{
-		"aside cut":     {0, func(j *job, size int64) error { return os.Truncate(aside(j), size-1) }},
-		"aside longer":  {2, func(j *job, size int64) error { return os.Truncate(aside(j), size+1) }},
-		"aside gone":    {1, func(j *job, _ int64) error { return os.Remove(aside(j)) }},
-		"named cut":     {streams, func(j *job, size int64) error { return os.Truncate(j.out, size-1) }},
-		"named gone":    {streams, func(j *job, _ int64) error { return os.Remove(j.out) }},
-		"failures gone": {streams, func(j *job, _ int64) error { return os.Remove(filepath.Join(j.work(), FailuresFile)) }},
-		"errors gone":   {streams, func(j *job, _ int64) error { return os.Remove(j.err) }},
+		"aside cut":        {0, func(j *job, size int64) error { return os.Truncate(aside(j), size-1) }},
+		"aside longer":     {2, func(j *job, size int64) error { return os.Truncate(aside(j), size+1) }},
+		"aside missing":    {1, func(j *job, _ int64) error { return os.Remove(aside(j)) }},
+		"named cut":        {partFiles, func(j *job, size int64) error { return os.Truncate(j.out, size-1) }},
+		"named missing":    {partFiles, func(j *job, _ int64) error { return os.Remove(j.out) }},
+		"failures missing": {partFiles, func(j *job, _ int64) error { return os.Remove(filepath.Join(j.work(), FailuresFile)) }},
+		"errors missing":   {partFiles, func(j *job, _ int64) error { return os.Remove(j.err) }},
 		"another of size": {1, func(j *job, size int64) error {
 			return errors.Join(os.WriteFile(j.out, make([]byte, size), 0o600), os.Truncate(aside(j), 0))
 		}},

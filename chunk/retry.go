@@ -15,55 +15,56 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Retried is a finished job's output with the results of its failed records
-// computed again.
+// Retried is the output of a finished job together with the results of recomputing its
+// failed records.
 type Retried struct {
-	// Output, Errors and Failures are the job's results.
+	// Output, Errors and Failures are the job's files.
 	Output, Errors, Failures string
 	// Parts are those of an output that is a folder; nil for a file.
 	Parts []ManifestPart
-	// CRC is the checksum of an output that is a file; nil where it is not known.
+	// CRC is the checksum of an output that is a file; nil if unknown.
 	CRC *CRC
-	// Failed are the failed records, of CopyFailed.
+	// Failed is the file of failed records that CopyFailed wrote.
 	Failed string
-	// Again is the framed output of the job that computed the failed records
-	// again, in order, and AgainFailures those that failed again.
+	// Again is the framed output of the job that recomputed the failed records, in order;
+	// AgainFailures lists those that failed again.
 	Again, AgainFailures string
-	// Step is the name of the kernel that computed them again.
+	// Step is the name of the kernel that recomputed them.
 	Step string
-	// Dir takes the new files, under the names in NextFiles.
+	// Dir is the folder for the new files, which have the names in NextFiles.
 	Dir string
 }
 
-// Merged is what came of it.
+// Merged is the outcome of a merge.
 type Merged struct {
-	// Tally is what stands in the new failures.
+	// Tally counts the records in the new failures.
 	Tally Tally
-	// Parts are the new output's, with the records of the old ones; a file is one.
+	// Parts are those of the new output, with the same records as the old ones; a file is
+	// one part.
 	Parts []ManifestPart
 }
 
-// NextFiles are the names of the new output, errors and failures until they take
-// the old ones' places.
+// NextFiles are the names of the new output, errors and failures until they replace the old
+// files.
 var NextFiles = [3]string{"output.next", "errors.next", "failures.next"}
 
-// merger is a merge at work.
+// merger is a merge in progress.
 type merger struct {
 	Retried
 	failed      *os.File
-	position    int64      // in failed: up to here all is done
-	kept        *keptLines // failed records that have a file of their own
+	position    int64      // offset in failed up to which records are done
+	kept        *keptLines // failed records in a separate file
 	again       *bufio.Reader
 	failedAgain map[int64]Failure
 	results     *rewriter
 	errors, out *nextFile // the failed records and the failures
-	mapped      mapping   // the record at hand
+	mapped      mapping   // the current record
 	closers     []io.Closer
 	tally       Tally
 }
 
-// Merge writes the new files beside the old ones. Neither the old nor the new is
-// touched if the old output is not what the job wrote.
+// Merge writes the new files beside the old ones. It fails if the old output is not what
+// the job wrote.
 func (r Retried) Merge() (Merged, error) {
 	m := &merger{Retried: r}
 	defer m.close()
@@ -138,7 +139,7 @@ func (m *merger) openFailed() (err error) {
 	return nil
 }
 
-// keep leaves a record that came in with a mark as it is.
+// keep leaves a record that had a mark in the input as it is.
 func (m *merger) keep(f Failure) error {
 	at := m.results.at()
 	if m.kept == nil {
@@ -151,7 +152,7 @@ func (m *merger) keep(f Failure) error {
 	return m.note(f, at)
 }
 
-// replace puts what the record gave this time where its mark stands.
+// replace puts the record's new result in the place of its mark.
 func (m *merger) replace(f Failure, index int64) error {
 	data, err := m.record(f)
 	if err != nil {
@@ -167,13 +168,14 @@ func (m *merger) replace(f Failure, index int64) error {
 	at := m.results.at()
 	failed, again := m.failedAgain[index]
 	if again != (size == failedFrame) {
-		return fault.New(fault.Unknown, "bug: results and failures do not agree on record %d", index)
+		return fault.New(fault.Unknown, "bug: results and failures disagree on record %d", index)
 	}
 	if !again {
 		_, err := io.CopyN(m.results, m.again, size)
 		return storage(err)
 	}
-	// It failed again: marked anew, with the line of the input.
+	// It failed again: mark it with the new failure and the line number of the original
+	// input.
 	f.Kind, f.Message, f.Detail, f.Device, f.Step = failed.Kind, failed.Message, failed.Detail, failed.Device, cmp.Or(failed.Step, m.Step)
 	var to io.Writer = m.results
 	if m.Errors != "" {
@@ -185,7 +187,7 @@ func (m *merger) replace(f Failure, index int64) error {
 	return m.note(f, at)
 }
 
-// nextFrame is how many bytes the next record's lines have.
+// nextFrame returns the size of the next record's lines.
 func (m *merger) nextFrame() (int64, error) {
 	line, err := m.again.ReadString('\n')
 	if err != nil {
@@ -194,8 +196,8 @@ func (m *merger) nextFrame() (int64, error) {
 	return strconv.ParseInt(strings.TrimSuffix(line, "\n"), 10, 64)
 }
 
-// record is the next failed record, as it came in. It is mapped: it may have failed
-// because it is too long to be read.
+// record returns the next failed record as it was in the input. It is mapped, because it
+// may have failed for being too long to read.
 func (m *merger) record(f Failure) ([]byte, error) {
 	m.mapped.unmap()
 	m.mapped = mapping{}
@@ -209,26 +211,26 @@ func (m *merger) record(f Failure) ([]byte, error) {
 	}
 	data := m.mapped.data[:f.Length]
 	if crc32.Checksum(data, castagnoli) != uint32(f.CRC32C) {
-		return nil, fault.New(fault.Conflict, "%s was changed: at byte %d there should be the failed record of line %d", m.Failed, m.position, f.Line)
+		return nil, fault.New(fault.Conflict, "%s was changed: byte %d is not the start of the failed record of line %d", m.Failed, m.position, f.Line)
 	}
 	m.position += size
 	return data, nil
 }
 
-// skipMark passes over the old mark, if it is the one that the job wrote.
+// skipMark skips the old marked record if it is the one that the job wrote.
 func (m *merger) skipMark(f Failure, data []byte) error {
 	if f.Size == 0 {
 		return nil
 	}
 	same := &comparer{with: bufio.NewReader(m.results.section(f.Size))}
 	if err := WriteMarked(same, data, f.mark()); err != nil || same.size != f.Size {
-		return fault.New(fault.Conflict, "%s was changed since the job wrote it: at byte %d there should be the failed record of line %d",
+		return fault.New(fault.Conflict, "%s was changed since the job wrote it: byte %d is not the start of the failed record of line %d",
 			m.Output, f.At, f.Line)
 	}
 	return m.results.skip(f.Size)
 }
 
-// comparer fails when something else is written to it than it reads.
+// comparer is a writer that fails if the written data differs from what it reads.
 type comparer struct {
 	with   io.Reader
 	size   int64

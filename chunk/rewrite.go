@@ -13,22 +13,21 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// rewriter copies results from one place to another, in order, while some of them
-// are replaced: a file to a file, or a folder of parts to a folder of parts with
-// the same records in each. A part in which nothing is replaced is not copied but
-// gets a second name.
+// rewriter copies results in order while some of them are replaced: a file to a file, or a
+// folder of parts to a folder with the same records in each part. A part without
+// replacements is not copied but linked.
 type rewriter struct {
 	from, to string
 	parts    []ManifestPart // the old ones; a file is one part
 	folder   bool
-	summed   bool // the checksums of the old ones are known
+	summed   bool // the old checksums are known
 
-	number   int       // of the part at hand
-	old      *os.File  // that
-	start    int64     // where it begins in the old results
-	position int64     // in the old results: up to here all is done
-	read     FileSum   // what of the part at hand was read
-	next     *nextFile // nil while the part is as it was
+	number   int       // of the current part
+	old      *os.File  // the current part
+	start    int64     // its offset in the old results
+	position int64     // offset in the old results up to which all is done
+	read     FileSum   // of what was read of the current part
+	next     *nextFile // nil while the part is unchanged
 	before   int64     // bytes of the new parts before it
 	written  []ManifestPart
 }
@@ -38,7 +37,7 @@ func openRewriter(job Retried, to string) (*rewriter, error) {
 	from := job.Output
 	w := &rewriter{from: from, to: to, parts: job.Parts, folder: job.Parts != nil, summed: true}
 	if w.folder {
-		removeParts(to) // of a try that was killed
+		removeParts(to) // left by a killed attempt
 		if err := os.MkdirAll(to, 0o777); err != nil {
 			return nil, fault.New(fault.Storage, "create output: %w", err)
 		}
@@ -55,7 +54,7 @@ func openRewriter(job Retried, to string) (*rewriter, error) {
 	return w, w.begin()
 }
 
-// path is that of the part at hand in a folder, or the file itself.
+// path returns the path of the current part in a folder, or the file itself.
 func (w *rewriter) path(dir string) string {
 	if !w.folder {
 		return dir
@@ -71,11 +70,11 @@ func (w *rewriter) begin() (err error) {
 	if w.folder {
 		return nil
 	}
-	return w.touch() // a file is always written anew
+	return w.touch() // a file is always rewritten
 }
 
-// reach goes on to where a failed record stands: in the part that has it, since a
-// record without a byte may stand at the border of two.
+// reach advances to a failed record, in the part that contains it: a record without bytes
+// may be at the border of two parts.
 func (w *rewriter) reach(f Failure) error {
 	for p := w.parts[w.number]; f.Record >= p.First && f.Record-p.First >= p.Records; p = w.parts[w.number] {
 		if w.number == len(w.parts)-1 {
@@ -96,10 +95,10 @@ func (w *rewriter) damaged(format string, args ...any) error {
 	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %s", w.path(w.from), fmt.Sprintf(format, args...))
 }
 
-// end is where the part at hand ends in the old results.
+// end returns the offset in the old results at which the current part ends.
 func (w *rewriter) end() int64 { return w.start + w.parts[w.number].Bytes }
 
-// at is how many bytes the new results have so far.
+// at returns the size of the new results so far.
 func (w *rewriter) at() int64 {
 	if w.next == nil {
 		return w.before + w.position - w.start
@@ -107,7 +106,7 @@ func (w *rewriter) at() int64 {
 	return w.before + w.next.sum.Bytes
 }
 
-// keep takes the old results up to an offset as they are.
+// keep takes over the old results up to an offset.
 func (w *rewriter) keep(to int64) error {
 	if to < w.position || to > w.end() {
 		return w.damaged("no record ends at byte %d", to)
@@ -131,14 +130,14 @@ func (w *rewriter) copy(from, to int64) error {
 	return storage(err)
 }
 
-// section is the next bytes of the old results.
+// section reads the next bytes of the old results.
 func (w *rewriter) section(size int64) io.Reader {
 	return io.NewSectionReader(w.old, w.position-w.start, size)
 }
 
-// skip leaves so many bytes of the old results out.
+// skip leaves out the next size bytes of the old results.
 func (w *rewriter) skip(size int64) error {
-	if err := w.touch(); err != nil { // with all before it
+	if err := w.touch(); err != nil { // including everything before it
 		return err
 	}
 	sum := &summer{to: io.Discard, FileSum: w.read}
@@ -148,7 +147,7 @@ func (w *rewriter) skip(size int64) error {
 	return storage(err)
 }
 
-// touch makes a new file of the part at hand, with what is taken from the old.
+// touch creates a new file for the current part, with what has been taken over so far.
 func (w *rewriter) touch() (err error) {
 	if w.next != nil {
 		return nil
@@ -159,7 +158,7 @@ func (w *rewriter) touch() (err error) {
 	return w.copy(w.start, w.position)
 }
 
-// Write puts new results behind what is there.
+// Write appends new results.
 func (w *rewriter) Write(data []byte) (int, error) {
 	if len(data) == 0 {
 		return 0, nil
@@ -170,14 +169,14 @@ func (w *rewriter) Write(data []byte) (int, error) {
 	return w.next.Write(data)
 }
 
-// endPart takes the rest of the part at hand and makes the new one durable.
+// endPart takes over the rest of the current part and makes the new one durable.
 func (w *rewriter) endPart() error {
 	if err := w.keep(w.end()); err != nil {
 		return err
 	}
 	p := w.parts[w.number]
 	if w.next != nil && w.summed && CRC(w.read.CRC) != p.CRC32C {
-		return w.damaged("it has checksum %s, and %s was written", CRC(w.read.CRC), p.CRC32C)
+		return w.damaged("it has checksum %s instead of %s", CRC(w.read.CRC), p.CRC32C)
 	}
 	var err error
 	if w.next == nil {
@@ -194,7 +193,7 @@ func (w *rewriter) endPart() error {
 	return storage(err)
 }
 
-// finish takes all that is left.
+// finish takes over everything that remains.
 func (w *rewriter) finish() error {
 	for {
 		if err := w.endPart(); err != nil {
@@ -222,7 +221,7 @@ func (w *rewriter) close() {
 	}
 }
 
-// nextFile is a new file, and what is known of what is written to it.
+// nextFile is a new file that counts and sums what is written to it.
 type nextFile struct {
 	file  *os.File
 	out   *bufio.Writer
@@ -230,8 +229,8 @@ type nextFile struct {
 	lines int64
 }
 
-// createNext makes it. What has the name, of a try that was killed, is not cut but
-// removed: it may be a second name of something else.
+// createNext creates it. It removes a file left by a killed attempt instead of truncating
+// it, because it may be a link to another file.
 func createNext(path string, mode os.FileMode) (*nextFile, error) {
 	_ = os.Remove(path)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)

@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The sizes are variables so that tests can put their borders anywhere.
+// These sizes are variables so that tests can put block borders anywhere.
 var (
-	// blockBytes is the unit of the newline scan. Only two counts are kept for
-	// each, so a terabyte costs a few megabytes.
+	// blockBytes is the unit of the newline scan. Each block keeps only its counts and a
+	// checksum, so a terabyte costs a few dozen megabytes.
 	blockBytes int64 = 1 << 20
-	// readBytes is the size of one read: large enough to be cheap, small enough
-	// to stay in the processor's cache. Reading, unlike mapping, cannot end the
-	// process with SIGBUS when the file shrinks.
+	// readBytes is the size of one read: large enough to be cheap, small enough to stay in
+	// the processor's cache. Reading, unlike mapping, cannot kill the process with SIGBUS
+	// when the file shrinks.
 	readBytes = 256 << 10
 )
 
-// count is how many lines start in a stretch of bytes, and how many of those are
-// records, that is, not blank.
+// count is how many lines start in a range of bytes, and how many of those are records,
+// that is, not blank.
 type count struct {
 	lines   int64
 	records int64
@@ -32,8 +32,8 @@ type count struct {
 
 func (c *count) add(d count) { c.lines += d.lines; c.records += d.records }
 
-// scanned is what was found in one block: the lines that start in it, and the
-// checksum of its bytes.
+// scanned is the result of scanning one block: the lines that start in it and the checksum
+// of its bytes.
 type scanned struct {
 	count
 	sum FileSum
@@ -46,9 +46,9 @@ func sum(blocks []scanned) (all count) {
 	return all
 }
 
-// scanBlocks counts the lines and records that START in each block of the file
-// from begin to end, on all cores. It stops early, at a block border, once want
-// records are found (want < 0: never).
+// scanBlocks counts the lines and records that START in each block of the file from begin
+// to end, on all cores. It stops early, at a block border, once want records are found
+// (want < 0: never).
 func scanBlocks(ctx context.Context, file *os.File, begin, end, want int64) ([]scanned, error) {
 	blocks := ceilDiv(end-begin, blockBytes)
 	counts := make([]scanned, blocks)
@@ -58,8 +58,8 @@ func scanBlocks(ctx context.Context, file *os.File, begin, end, want int64) ([]s
 		group.Go(func() error {
 			buffer := make([]byte, readBytes)
 			for {
-				// Blocks are taken in order, so those that were counted are a
-				// prefix of the file once everyone has finished.
+				// Blocks are taken in order, so that the counted ones form a prefix of the
+				// file once all goroutines finish.
 				if want >= 0 && found.Load() >= want {
 					return nil
 				}
@@ -83,9 +83,9 @@ func scanBlocks(ctx context.Context, file *os.File, begin, end, want int64) ([]s
 	return counts[:min(next.Load(), blocks)], nil
 }
 
-// countLines counts the lines that start in from..to. Whether a line is blank
-// may be decided by bytes behind to, so it reads on as far as it must; begin is
-// where the first line starts, end where the last one ends.
+// countLines counts the lines that start in from..to. Whether a line is blank may depend on
+// bytes after to, so it reads on as far as necessary. begin is where the first line starts,
+// end where the last one ends.
 func countLines(file *os.File, from, to, begin, end int64, buffer []byte) (scanned, error) {
 	var b scanned
 	summed := &summingReader{file: file, from: from, to: to}
@@ -100,7 +100,7 @@ func countLines(file *os.File, from, to, begin, end int64, buffer []byte) (scann
 	return b, err
 }
 
-// summingReader sums the bytes from..to of a file while they are read, in order.
+// summingReader sums the bytes from..to of a file as they are read, in order.
 type summingReader struct {
 	file     io.ReaderAt
 	from, to int64
@@ -109,26 +109,26 @@ type summingReader struct {
 
 func (r *summingReader) ReadAt(p []byte, offset int64) (int, error) {
 	n, err := r.file.ReadAt(p, offset)
-	next := r.from + r.sum.Bytes // what was summed is not summed again
+	next := r.from + r.sum.Bytes // do not sum bytes twice
 	if skip := next - offset; skip >= 0 && skip < int64(n) && next < r.to {
 		r.sum.add(p[skip:min(int64(n), r.to-offset)])
 	}
 	return n, err
 }
 
-// eachLineStart calls f with the offset of each line that starts in from..to,
-// and whether the line is blank, until f returns false. begin is where the first
-// line of the file starts, end where the last one ends.
+// eachLineStart calls f with the offset of each line that starts in from..to, and whether
+// the line is blank, until f returns false. begin is where the first line of the file
+// starts, end where the last one ends.
 func eachLineStart(file io.ReaderAt, from, to, begin, end int64, buffer []byte, f func(offset int64, blank bool) bool) error {
-	// A line starts behind each newline, so the byte before from decides whether
-	// one starts at from.
+	// A line starts after each newline, so the byte before from decides whether one starts
+	// at from.
 	position, start, inLine := from, from, false
 	if from > begin {
 		position, inLine = from-1, true
 	}
 	for position < end {
 		limit := to - position
-		if limit <= 0 { // whether the last line is blank is not known yet
+		if limit <= 0 { // it is not known yet whether the last line is blank
 			limit = end - position
 		}
 		n, err := readAt(file, buffer[:min(int64(len(buffer)), limit)], position)
@@ -137,7 +137,7 @@ func eachLineStart(file io.ReaderAt, from, to, begin, end int64, buffer []byte, 
 		}
 		data := buffer[:n]
 		for i := 0; i < n; {
-			if inLine { // its start was told, or is not ours to tell
+			if inLine { // its start was reported, or is before from
 				newline := bytes.IndexByte(data[i:], '\n')
 				if newline < 0 {
 					break
@@ -149,7 +149,7 @@ func eachLineStart(file io.ReaderAt, from, to, begin, end int64, buffer []byte, 
 				inLine = false
 				continue
 			}
-			// A line that has shown only white space so far.
+			// Only white space in this line so far.
 			if isBlank(data[i]) {
 				i++
 				continue
@@ -170,7 +170,7 @@ func eachLineStart(file io.ReaderAt, from, to, begin, end int64, buffer []byte, 
 	return nil
 }
 
-// isBlank reports white space that does not end a line.
+// isBlank reports whether ch is white space that does not end a line.
 func isBlank(ch byte) bool { return ch == ' ' || ch == '\t' || ch == '\r' }
 
 // readAt reads a full buffer. A file that ends too early has been changed.
@@ -180,7 +180,7 @@ func readAt(file io.ReaderAt, buffer []byte, offset int64) (int, error) {
 		return n, nil
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		err = errors.New("the file became shorter while it was read")
+		err = errors.New("the file shrank while it was being read")
 	}
 	return n, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// starts is what eachLineStart must tell of the lines that start in from..to.
+// starts returns what eachLineStart must report for the lines that start in from..to.
 func starts(data []byte, begin, from, to int64) []place {
 	var all []place
 	for _, l := range split(data[begin:]) { // no byte order mark here
@@ -39,8 +39,8 @@ func openRaw(t testing.TB, data []byte) *os.File {
 	return file
 }
 
-// TestEachLineStart asks for every stretch of many inputs, with buffers so small
-// that lines cross their borders.
+// TestEachLineStart checks every range of many inputs, with buffers so small that lines
+// cross their borders.
 func TestEachLineStart(t *testing.T) {
 	r := seeded(t)
 	inputs := make([][]byte, 0, 64)
@@ -84,7 +84,7 @@ func TestEachLineStartStops(t *testing.T) {
 			return calls < want
 		})
 		if err != nil || calls != want {
-			t.Errorf("told %d lines (%v), want %d", calls, err, want)
+			t.Errorf("reported %d lines (%v), want %d", calls, err, want)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestScanBlocks(t *testing.T) {
 			t.Fatalf("round %d: %q in blocks of %d: %v, want %v", round, data, blockBytes, got, want)
 		}
 
-		// Stopped early it gives a prefix, with enough records if there are.
+		// A scan that stops early returns a prefix with enough records, if there are.
 		found, enough := r.Int64N(70), int64(0)
 		got, err = scanBlocks(t.Context(), file, begin, end, found)
 		if err != nil {
@@ -136,8 +136,8 @@ func TestScanBlocks(t *testing.T) {
 	}
 }
 
-// TestScanRealSizes crosses the real borders, and reads hardly more than it must
-// when it is told to stop.
+// TestScanRealSizes crosses the real borders, and checks that a scan that may stop early
+// reads hardly more than it must.
 func TestScanRealSizes(t *testing.T) {
 	var data []byte
 	for len(data) < int(3*blockBytes) {
@@ -162,7 +162,7 @@ func TestScanRealSizes(t *testing.T) {
 	}
 }
 
-// TestScanDamaged: a file that is shorter than it was is an error.
+// TestScanDamaged: a file that has shrunk is an error.
 func TestScanDamaged(t *testing.T) {
 	shrink(t, 16, 8, 1)
 	data := bytes.Repeat([]byte("abc\n"), 100)
@@ -190,15 +190,14 @@ func TestScanCanceled(t *testing.T) {
 	}
 }
 
-// benchmarkFile is a file of at least 64 MB of lines of a length.
+// benchmarkFile returns a file of at least 64 MB with lines of one length.
 func benchmarkFile(b *testing.B, length int) string {
 	line := append(bytes.Repeat([]byte("x"), length-1), '\n')
 	line[0], line[length-2] = '{', '}'
 	return write(b, filepath.Join(b.TempDir(), "in.jsonl"), bytes.Repeat(line, 64<<20/length+1))
 }
 
-// BenchmarkScan is counting and cutting: what is done before the first record
-// can be computed.
+// BenchmarkScan measures counting and splitting, which precede the first computed record.
 func BenchmarkScan(b *testing.B) {
 	for _, length := range []int{100, 1000} {
 		path := benchmarkFile(b, length)
@@ -221,7 +220,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// BenchmarkRead is what a worker does with a chunk before it looks at records.
+// BenchmarkRead measures what a worker does with a chunk before it looks at records.
 func BenchmarkRead(b *testing.B) {
 	for _, length := range []int{100, 1000} {
 		path := benchmarkFile(b, length)

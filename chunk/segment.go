@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Counts is what became of records. Records = Succeeded + Failed + Dropped.
+// Counts is the outcome of records. Records = Succeeded + Failed + Dropped.
 type Counts struct {
 	Records   int64 `json:"records"`
 	Succeeded int64 `json:"succeeded"`
@@ -25,25 +25,25 @@ func (c *Counts) Add(d Counts) {
 	c.Dropped += d.Dropped
 }
 
-// Tally is counts, with what is known of the failed records by kind and by cause.
+// Tally is counts plus statistics on failed records by kind and by cause.
 type Tally struct {
 	Counts
 	Kinds map[string]KindStats `json:"kinds,omitempty"`
-	// Causes are the failed records by kind and shape of the message ("batch: no
-	// such file '…'"). Of more than maxCauses the most frequent are kept.
+	// Causes groups failed records by kind and shape of the message ("batch: no such file
+	// '…'"). If there are more than maxCauses, the most frequent are kept.
 	Causes map[string]KindStats `json:"causes,omitempty"`
 }
 
-// maxCauses bounds what a tally keeps: messages may all be different.
+// maxCauses limits the size of a tally, because all messages may differ.
 const (
 	maxCauses       = 64
 	maxCauseExample = 300
 )
 
-// FailureTally is the tally of one failed record.
+// FailureTally returns the tally of one failed record.
 func FailureTally(kind fault.Kind, message, detail string, line int64) Tally {
 	stats := KindStats{Count: 1, Example: cutEnd(message, maxExample), Detail: detail, Line: line}
-	if n := len(stats.Detail); n > maxDetail { // the end of a traceback says most
+	if n := len(stats.Detail); n > maxDetail { // the end of a traceback is the most useful
 		stats.Detail = "…" + strings.ToValidUTF8(stats.Detail[n-maxDetail:], "")
 	}
 	cause := KindStats{Count: 1, Example: cutEnd(message, maxCauseExample), Line: line}
@@ -60,7 +60,8 @@ func cutEnd(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// KindStats is the failed records of one kind, or of one cause, with the first of them.
+// KindStats counts the failed records of one kind or cause and keeps the first as an
+// example.
 type KindStats struct {
 	Count   int64  `json:"count"`
 	Example string `json:"example"`
@@ -68,8 +69,8 @@ type KindStats struct {
 	Line    int64  `json:"line"`
 }
 
-// Add adds d to t. The example that comes first in the input stays, so that a
-// report does not depend on which worker was faster.
+// Add adds d to t. It keeps the example that comes first in the input, so that a report
+// does not depend on which worker was faster.
 func (t *Tally) Add(d Tally) {
 	t.Counts.Add(d.Counts)
 	t.Kinds = addStats(t.Kinds, d.Kinds)
@@ -100,7 +101,7 @@ func addStats(to, from map[string]KindStats) map[string]KindStats {
 	return to
 }
 
-// clone is a copy that nobody else adds to.
+// clone returns an independent copy.
 func (t Tally) clone() Tally {
 	t.Kinds, t.Causes = maps.Clone(t.Kinds), maps.Clone(t.Causes)
 	return t
@@ -112,37 +113,37 @@ type Place struct {
 	Line   int64 `json:"line"`
 }
 
-// Segment is a finished run of records: the records First..First+Records of the
-// input, and the part that holds their results.
+// Segment is a finished run of records: the records First..First+Records of the input, and
+// the part that holds their results.
 type Segment struct {
 	First int64 `json:"first"`
-	// Start is where the first of them stands, Next where the one behind the
-	// last does: what is left of a chunk begins there.
+	// Start is where the first record is, Next where the record after the last one is: the
+	// rest of the chunk begins there.
 	Start Place `json:"start"`
 	Next  Place `json:"next"`
-	// Part is what the names of its files begin with, in the folder of parts.
+	// Part is the prefix of its file names in the folder of parts.
 	Part string `json:"part"`
 	// Files are its files: results, errors, failures.
-	Files [streams]FileSum `json:"files"`
-	// Lines are those of the results.
+	Files [partFiles]FileSum `json:"files"`
+	// Lines is the number of lines in the results.
 	Lines int64 `json:"lines"`
-	// Inner: it ends inside the chunk that the source gave.
+	// Inner: it ends inside a chunk of the source.
 	Inner bool  `json:"inner,omitempty"`
 	Tally Tally `json:"tally"`
 }
 
-// Run is what consecutive segments add up to.
+// Run is the sum of consecutive segments.
 type Run struct {
 	First, Records, Lines int64
 	Sum                   FileSum // of the results
-	Inner                 bool    // it ends inside the chunk that the source gave
+	Inner                 bool    // it ends inside a chunk of the source
 }
 
 func (s Segment) run() Run {
 	return Run{First: s.First, Records: s.Tally.Records, Lines: s.Lines, Sum: s.Files[results], Inner: s.Inner}
 }
 
-// join puts the run that follows behind r.
+// join appends the next run to r.
 func (r Run) join(next Run) Run {
 	r.Records += next.Records
 	r.Lines += next.Lines
@@ -151,7 +152,7 @@ func (r Run) join(next Run) Run {
 	return r
 }
 
-// runs are what segments add up to, for each chunk that the source gave.
+// runs merges segments into one run per chunk of the source.
 func runs(segments []Segment) (all []Run) {
 	for _, s := range segments {
 		if last := len(all) - 1; last >= 0 && all[last].Inner {
@@ -163,25 +164,24 @@ func runs(segments []Segment) (all []Run) {
 	return all
 }
 
-// FileSum is what a file must hold to be believed.
+// FileSum is the expected size and checksum of a file.
 type FileSum struct {
 	Bytes int64 `json:"bytes"`
 	// CRC is the CRC-32C of all bytes.
 	CRC uint32 `json:"crc"`
 }
 
-// add takes bytes that come behind the others.
+// add adds bytes that follow.
 func (s *FileSum) add(p []byte) {
 	s.Bytes += int64(len(p))
 	s.CRC = crc32.Update(s.CRC, castagnoli, p)
 }
 
-// Failure is one line of failures.jsonl: what is known of a failed record beside
-// its mark.
+// Failure is one line of failures.jsonl: details on a failed record beyond its mark.
 type Failure struct {
-	// At is where the record stands, or would stand if it had not failed, in the
-	// results, and Size how many bytes of them it has: 0 where failed records
-	// have a file of their own.
+	// At is the record's position in the results, or the position it would have had if it
+	// had not failed. Size is how many bytes of the results it takes: 0 if failed records
+	// go to a separate file.
 	At   int64 `json:"-"`
 	Size int64 `json:"size"`
 
@@ -196,21 +196,20 @@ type Failure struct {
 	Step    string     `json:"step,omitempty"`
 	Detail  string     `json:"detail,omitempty"`
 	Device  string     `json:"device,omitempty"`
-	// Replaced is the _error that the record came in with, where another stands in
-	// its place now.
+	// Replaced is the _error that the record had in the input, if another has replaced it.
 	Replaced string `json:"replaced,omitempty"`
 }
 
-// The files of a part: results, failed records where they have a file of their
-// own, and lines of failures.jsonl. A file that would be empty is not made.
+// The files of a part: results, failed records if they go to a separate file, and lines of
+// failures.jsonl. partFiles is their number. An empty file is not created.
 const (
 	results = iota
 	failedRecords
 	failures
-	streams
+	partFiles
 )
 
-var suffixes = [streams]string{".out", ".err", ".failures"}
+var suffixes = [partFiles]string{".out", ".err", ".failures"}
 
-// modes are those of the finished files.
-var modes = [streams]os.FileMode{PublicMode, PublicMode, PrivateMode}
+// modes are the modes of the finished files.
+var modes = [partFiles]os.FileMode{PublicMode, PublicMode, PrivateMode}

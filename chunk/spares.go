@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// What is kept of files that are not needed any more: about as much as is written
-// between two durable points, which is when they become spare.
+// Limits on the files kept for reuse: about as much as is written between two durable points,
+// which is when parts become spare.
 const (
 	maxSpares     = 64
 	maxSpareBytes = 256 << 20
 )
 
-// spares are files of parts that are in the output, durably. The next parts are
-// written over them, which costs about half of what a new file does: the pages of the
-// old one are there already.
+// spares are files of parts that are durable in the output. New parts overwrite them, which
+// costs about half as much as creating a file, because the pages of the old one are already
+// allocated.
 //
-// A spare keeps the name that it had as a part. No journal knows it any more, so
-// that, wherever a crash comes, whoever goes on with the job removes it.
+// A spare keeps the name it had as a part. The journal no longer refers to it, so a job
+// that resumes after a crash removes it.
 type spares struct {
 	mu     sync.Mutex
-	files  []spare // the last is the one most likely in the processor's cache
+	files  []spare // the last is the most likely to be in the processor's cache
 	bytes  int64
 	closed bool
 }
@@ -30,7 +30,7 @@ type spare struct {
 	bytes int64
 }
 
-// keep takes a file that nobody else has any use for.
+// keep adds a file that is no longer used.
 func (s *spares) keep(path string, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *spares) keep(path string, bytes int64) {
 	s.bytes += bytes
 }
 
-// take gives a file away, to one taker; "" if there is none.
+// take removes and returns a file, or "" if there is none.
 func (s *spares) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *spares) take() string {
 	return file.path
 }
 
-// close removes what nobody has taken.
+// close deletes the remaining files.
 func (s *spares) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// TestPartOverSpare: a part that is written over another file is the part that a new
-// file would be, whichever of the two is longer.
+// TestPartOverSpare: a part that overwrites a spare is the same as one in a new file,
+// whichever of the two files is longer.
 func TestPartOverSpare(t *testing.T) {
 	long := strings.Repeat(`{"a":1}`+"\n", 50_000)
 	for name, old := range map[string]string{"longer": long + long, "as long": long, "shorter": "x\n", "empty": ""} {
@@ -33,7 +33,7 @@ func TestPartOverSpare(t *testing.T) {
 	}
 }
 
-// TestPartWithoutSpare: one that is gone is done without.
+// TestPartWithoutSpare: a missing spare does not matter.
 func TestPartWithoutSpare(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), Spare: filepath.Join(dir, "gone.out")})
@@ -43,8 +43,7 @@ func TestPartWithoutSpare(t *testing.T) {
 	must(t, CheckPart(dir, segment))
 }
 
-// TestPartSpareGoes: whoever is given a spare leaves nothing of it, whether he uses it
-// or not.
+// TestPartSpareGoes: a part removes its spare whether it uses it or not.
 func TestPartSpareGoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		write func(*Part) error
@@ -70,7 +69,7 @@ func TestPartSpareGoes(t *testing.T) {
 	}
 }
 
-// TestSparesBounded: what is kept has its limits, and at the end nothing is kept.
+// TestSparesBounded: spares are limited, and none remain at the end.
 func TestSparesBounded(t *testing.T) {
 	dir := t.TempDir()
 	var s spares
@@ -87,7 +86,7 @@ func TestSparesBounded(t *testing.T) {
 		t.Errorf("took %q", got)
 	}
 	if got := s.take(); got != "" {
-		t.Errorf("took %q, which is somebody's", got)
+		t.Errorf("took %q, which is in use", got)
 	}
 	must(t, os.Remove(filepath.Join(dir, "a")))
 	for i := range maxSpares + 5 {
@@ -103,8 +102,7 @@ func TestSparesBounded(t *testing.T) {
 	}
 }
 
-// TestSparesGo: an output that is given up keeps none: whoever has stopped a job wants
-// its disk back.
+// TestSparesGo: a closed output keeps no spares, so that it frees its disk space.
 func TestSparesGo(t *testing.T) {
 	for name, end := range map[string]func(*Output){
 		"abandoned": (*Output).Abandon,

@@ -17,22 +17,21 @@ import (
 )
 
 const (
-	// spoolBytes bounds a spool file, unless one line is longer.
+	// spoolBytes limits the size of a spool file, unless one line is longer.
 	spoolBytes = 64 << 20
-	// spoolAhead is how many chunks a stream is read ahead of the workers: the
-	// spool takes disk, and a fast producer must wait.
+	// spoolAhead is how many chunks of a stream to prefetch. The spool takes disk space, so
+	// a fast producer must wait.
 	spoolAhead = 8
-	// longestHeld is how much of a line that has not ended is kept in memory.
+	// longestHeld is how much of an unfinished line is kept in memory.
 	longestHeld = 1 << 20
 )
 
-// SpoolOptions say how a stream becomes chunks.
+// SpoolOptions say how to split a stream into chunks.
 type SpoolOptions struct {
 	Limits
-	// Dir is where the spool files are written: a folder of its own, which is
-	// made here and removed by Close.
+	// Dir is the folder for the spool files. Spool creates it and Close removes it.
 	Dir string
-	// ChunkRecords is the number of records in a chunk.
+	// ChunkRecords is the number of records per chunk.
 	ChunkRecords int64
 	// Flush is how long the first record of a chunk may wait for the others.
 	Flush time.Duration
@@ -40,8 +39,8 @@ type SpoolOptions struct {
 	Ahead int
 }
 
-// spool is a source that copies a stream into files, one chunk each, so that
-// workers can read it like a file.
+// spool is a source that copies a stream to files, one chunk each, so that workers can read
+// it like a file.
 type spool struct {
 	options SpoolOptions
 	chunks  chan cut
@@ -56,11 +55,11 @@ type spool struct {
 	unreleased map[string]int64
 }
 
-// Spool reads r to its end. It owns r's reading but not its closing: a Read that
-// blocks for ever is left behind on Close.
+// Spool reads r to its end. It does not close r: on Close, a Read that blocks forever is
+// abandoned.
 func Spool(r io.Reader, options SpoolOptions) (Source, error) {
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
-		return nil, fault.New(fault.Storage, "make spool folder: %w", err)
+		return nil, fault.New(fault.Storage, "create spool folder: %w", err)
 	}
 	if options.Ahead <= 0 {
 		options.Ahead = spoolAhead
@@ -95,7 +94,7 @@ func (s *spool) run(ctx context.Context, r io.Reader) {
 	s.mu.Unlock()
 }
 
-// spoolWriter fills one spool file after the other.
+// spoolWriter fills one spool file after another.
 type spoolWriter struct {
 	spool *spool
 	ctx   context.Context
@@ -105,10 +104,10 @@ type spoolWriter struct {
 	out    *bufio.Writer
 
 	held    []byte // the beginning of a line
-	inLine  bool   // or it is written already
-	blank   bool   // the line so far is white space
-	skip    bool   // the line belongs to a record before Limits.Offset
-	seen    int64  // records, those passed over included
+	inLine  bool   // the beginning of the line is already written
+	blank   bool   // the line is white space so far
+	skip    bool   // the line is before Limits.Offset
+	seen    int64  // records, including skipped ones
 	line    int64  // number of the next line
 	current Chunk
 	lines   int64 // in the current chunk
@@ -116,7 +115,7 @@ type spoolWriter struct {
 
 func (w *spoolWriter) copy(in blocks) error {
 	var flush <-chan time.Time
-	timed := 0 // the chunk that flush is of
+	timed := 0 // the chunk that flush belongs to
 	for {
 		select {
 		case block, ok := <-in.filled:
@@ -131,7 +130,7 @@ func (w *spoolWriter) copy(in blocks) error {
 				w.endLine()
 				return err
 			}
-			if fault.As(block.err) != nil { // the reader knows more
+			if fault.As(block.err) != nil { // the reader's fault is more precise
 				return block.err
 			}
 			if block.err != nil {
@@ -160,14 +159,14 @@ func (w *spoolWriter) copy(in blocks) error {
 	}
 }
 
-// done reports whether the limit is reached; the rest of the stream is not read.
+// done reports whether the limit is reached. The rest of the stream is not read.
 func (w *spoolWriter) done() bool {
 	limit := w.spool.options.Limit
 	return limit > 0 && !w.inLine && w.seen-w.spool.options.Offset >= limit
 }
 
-// take writes what is whole lines, and holds the rest back until it is one, or too
-// long to be held: a stream may pause within a line.
+// take writes complete lines and holds the rest until its line is complete or too long to
+// hold: a stream may pause within a line.
 func (w *spoolWriter) take(data []byte) error {
 	if len(w.held) > 0 {
 		end := bytes.IndexByte(data, '\n') + 1
@@ -204,10 +203,10 @@ func (w *spoolWriter) takeHeld() error {
 	return w.takeLines(line)
 }
 
-// takeLines writes lines, of which the first may have begun before, and the last may
-// end later; what is behind the limit is left out.
+// takeLines writes lines. The first may have begun earlier and the last may end later. It
+// leaves out what exceeds the limit.
 func (w *spoolWriter) takeLines(data []byte) error {
-	from, at := 0, 0 // what is between them is of the current chunk, and not written yet
+	from, at := 0, 0 // data[from:at] belongs to the current chunk and is not written yet
 	for at < len(data) && !w.done() {
 		if err := w.beginLine(); err != nil {
 			return spoolFault(err)
@@ -295,7 +294,7 @@ func (w *spoolWriter) write(data []byte) error {
 	return err
 }
 
-// cut closes the spool file and hands it over as a chunk.
+// cut closes the spool file and passes it on as a chunk.
 func (w *spoolWriter) cut() error {
 	if w.file == nil {
 		return nil
@@ -311,7 +310,7 @@ func (w *spoolWriter) cut() error {
 	w.spool.blank += w.lines - c.Records
 	w.spool.mu.Unlock()
 	if c.Records == 0 {
-		_ = os.Remove(c.File) // else Close does
+		_ = os.Remove(c.File) // otherwise Release or Close removes it
 		return nil
 	}
 	select {
@@ -322,7 +321,7 @@ func (w *spoolWriter) cut() error {
 	}
 }
 
-// discard closes what an error left open.
+// discard closes a file that an error left open.
 func (w *spoolWriter) discard() {
 	if w.file != nil {
 		w.file.Close()
@@ -341,7 +340,7 @@ func (s *spool) Next(ctx context.Context) (Chunk, error) {
 	}
 }
 
-// Ready: a chunk, or the end, is at hand.
+// Ready reports whether a chunk or the end of the stream is available.
 func (s *spool) Ready() bool {
 	select {
 	case <-s.stopped:
@@ -363,8 +362,8 @@ func (s *spool) Blank() int64 {
 	return s.blank
 }
 
-// Release counts: a chunk may come back in pieces, and its file goes with the
-// last of them.
+// Release counts records: a chunk may be released in pieces, and its file is removed with
+// the last one.
 func (s *spool) Release(c Chunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -376,7 +375,7 @@ func (s *spool) Release(c Chunk) {
 
 func (s *spool) Close() error {
 	s.cancel()
-	for range s.chunks { // until the writing goroutine has gone
+	for range s.chunks { // until the writing goroutine exits
 	}
 	<-s.stopped
 	return os.RemoveAll(s.options.Dir)

@@ -34,10 +34,10 @@ func openSpool(t testing.TB, r io.Reader, options SpoolOptions) Source {
 	return source
 }
 
-// withoutOffset: a spooled record lies elsewhere than in the stream.
+// withoutOffset ignores offsets: a spooled record is elsewhere than in the stream.
 var withoutOffset = cmpopts.IgnoreFields(line{}, "Offset")
 
-// spooled reads all records of a stream, releasing each chunk.
+// spooled reads all records of a stream and releases each chunk.
 func spooled(t *testing.T, source Source) (all []line, chunks []Chunk) {
 	t.Helper()
 	for {
@@ -57,7 +57,7 @@ func spooled(t *testing.T, source Source) (all []line, chunks []Chunk) {
 	}
 }
 
-// TestSpool: the same records as those of a file, however they trickle in.
+// TestSpool: a stream has the same records as a file, however it arrives.
 func TestSpool(t *testing.T) {
 	noLeaks(t)
 	r := seeded(t)
@@ -100,7 +100,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// TestSpoolLongLines: a line longer than the reading buffer comes in pieces.
+// TestSpoolLongLines: a line longer than the read buffer arrives in pieces.
 func TestSpoolLongLines(t *testing.T) {
 	noLeaks(t)
 	long, blank := strings.Repeat("x", 5<<18), strings.Repeat(" ", 5<<18)
@@ -139,7 +139,7 @@ func TestSpoolLimits(t *testing.T) {
 	}
 }
 
-// TestSpoolLimitEndsStream: behind the limit nobody waits for the stream.
+// TestSpoolLimitEndsStream: after the limit, the spool does not wait for the stream.
 func TestSpoolLimitEndsStream(t *testing.T) {
 	noLeaks(t)
 	r, w := io.Pipe()
@@ -153,7 +153,7 @@ func TestSpoolLimitEndsStream(t *testing.T) {
 	}
 }
 
-// TestSpoolFlush: a stream that pauses gets what it sent computed.
+// TestSpoolFlush: when a stream pauses, what it has sent is computed.
 func TestSpoolFlush(t *testing.T) {
 	for _, sent := range []string{"1\n", "1\n2", "1\n\n \n", "\n1\n", "\xef\xbb\xbf1\n", "\xef\n"} {
 		t.Run(fmt.Sprintf("%q", sent), func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestSpoolFlush(t *testing.T) {
 				if waited := time.Since(began); c.Records != 1 || waited != time.Minute {
 					t.Errorf("%d records after %v", c.Records, waited)
 				}
-				// The rest comes as if nothing had been.
+				// The rest follows normally.
 				if _, err := io.WriteString(w, "3\n4"); err != nil {
 					t.Fatal(err)
 				}
@@ -192,7 +192,7 @@ func TestSpoolFlush(t *testing.T) {
 	}
 }
 
-// TestSpoolFlushLater: the time is that of the first record of each chunk.
+// TestSpoolFlushLater: the flush time starts with the first record of each chunk.
 func TestSpoolFlushLater(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -223,15 +223,15 @@ func TestSpoolFlushLater(t *testing.T) {
 	})
 }
 
-// endless gives lines for ever and counts them.
+// endless returns lines forever and counts them.
 type endless struct{ lines atomic.Int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
 	return copy(p, fmt.Sprintf("%d\n", e.lines.Add(1))), nil
 }
 
-// TestSpoolFullChunks: a stream that has to wait for the workers is no stream that
-// pauses: its chunks are whole, however long that takes.
+// TestSpoolFullChunks: a stream that waits for the workers is not a paused stream: its
+// chunks are full, however long that takes.
 func TestSpoolFullChunks(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestSpoolFullChunks(t *testing.T) {
 	})
 }
 
-// TestSpoolReady: it is known whether Next would have to wait.
+// TestSpoolReady: Ready reports whether Next would wait.
 func TestSpoolReady(t *testing.T) {
 	noLeaks(t)
 	r, w := io.Pipe()
@@ -266,7 +266,7 @@ func TestSpoolReady(t *testing.T) {
 		}
 	}
 	if source.Ready() {
-		t.Error("ready, with nothing to give")
+		t.Error("ready without a chunk")
 	}
 	fmt.Fprint(w, "1\n")
 	awaitReady()
@@ -281,7 +281,7 @@ func TestSpoolReady(t *testing.T) {
 	closeSource(t, source)
 }
 
-// TestSpoolBackpressure: a fast producer waits; the disk does not fill.
+// TestSpoolBackpressure: a fast producer waits, so the disk does not fill up.
 func TestSpoolBackpressure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestSpoolBackpressure(t *testing.T) {
 		source := openSpool(t, stream, SpoolOptions{Dir: dir, ChunkRecords: 5, Ahead: 2})
 		var held []Chunk
 		for range 10 {
-			synctest.Wait() // until everybody waits for this goroutine
+			synctest.Wait() // until all others wait for this goroutine
 			if got, most := len(files(t, dir)), len(held)+3; got != most {
 				t.Errorf("%d spool files with %d chunks held, want %d", got, len(held), most)
 			}
@@ -304,7 +304,7 @@ func TestSpoolBackpressure(t *testing.T) {
 				held = nil
 			}
 		}
-		if got := stream.lines.Load(); got > 11*5+3*5+64+2 { // given, spooled, and on their way
+		if got := stream.lines.Load(); got > 11*5+3*5+64+2 { // returned, spooled, and in transit
 			t.Errorf("%d lines read", got)
 		}
 		closeSource(t, source)
@@ -321,7 +321,7 @@ func TestSpoolReadFails(t *testing.T) {
 		"at once":   iotest.ErrReader(broken),
 		"later":     io.MultiReader(strings.NewReader("1\n2\n3\n"), iotest.ErrReader(broken)),
 		"in a line": io.MultiReader(strings.NewReader("1\n2\n3"), iotest.ErrReader(broken)),
-		// A reader need not give its error twice.
+		// A reader need not return its error twice.
 		"once, early": &failOnce{data: "1", err: broken},
 		"once, later": &failOnce{data: "1\n2\n3\n4", err: broken},
 	} {
@@ -343,7 +343,7 @@ func TestSpoolReadFails(t *testing.T) {
 	}
 }
 
-// failOnce gives its data, one error, and then the end.
+// failOnce returns its data, one error, and then io.EOF.
 type failOnce struct {
 	data string
 	err  error
@@ -360,8 +360,8 @@ func (f *failOnce) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// TestSpoolCloseBlocked: Close does not wait for a Read that does not return.
-// The Read itself is left behind until it does.
+// TestSpoolCloseBlocked: Close does not wait for a Read that does not return. The Read
+// itself is abandoned until it does.
 func TestSpoolCloseBlocked(t *testing.T) {
 	noLeaks(t)
 	for _, sent := range []string{"", "1\n", "1\n2"} {
@@ -387,13 +387,13 @@ func TestSpoolCloseBlocked(t *testing.T) {
 			t.Fatal("Close hangs")
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the folder is still there: %v", err)
+			t.Errorf("the folder still exists: %v", err)
 		}
 		w.Close()
 	}
 }
 
-// TestSpoolCloseFull: nor for a consumer that takes nothing.
+// TestSpoolCloseFull: Close does not wait for a consumer that takes nothing either.
 func TestSpoolCloseFull(t *testing.T) {
 	noLeaks(t)
 	source := openSpool(t, &endless{}, SpoolOptions{ChunkRecords: 1, Ahead: 1})
@@ -425,15 +425,15 @@ func TestSpoolRelease(t *testing.T) {
 			t.Errorf("%d files with %d chunks to release", got, len(chunks)-i)
 		}
 		source.Release(c)
-		source.Release(c) // as often as one likes
+		source.Release(c) // repeating it is safe
 	}
 	closeSource(t, source)
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder is still there: %v", err)
+		t.Errorf("the folder still exists: %v", err)
 	}
 }
 
-// TestSpoolBytes: a spool file has its bounds, however many records are wanted.
+// TestSpoolBytes: a spool file has a size limit, however many records are wanted.
 func TestSpoolBytes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("100 MB")
@@ -466,15 +466,15 @@ func TestSpoolNoFolder(t *testing.T) {
 	wantKind(t, err, fault.Storage)
 }
 
-// TestSpoolStorageFails: the folder vanishes, or the disk is full.
+// TestSpoolStorageFails: the folder disappears, or the disk is full.
 func TestSpoolStorageFails(t *testing.T) {
 	noLeaks(t)
 	for name, c := range map[string]struct {
 		dir    func(t *testing.T) string
 		damage func(dir string) error
 	}{
-		"folder gone": {func(t *testing.T) string { return filepath.Join(t.TempDir(), "spool") }, os.RemoveAll},
-		"disk full":   {tinyDisk, nil},
+		"folder missing": {func(t *testing.T) string { return filepath.Join(t.TempDir(), "spool") }, os.RemoveAll},
+		"disk full":      {tinyDisk, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := c.dir(t)

@@ -9,7 +9,7 @@ import (
 // streamBlocks is how many blocks of a stream are in memory.
 const streamBlocks = 4
 
-// blocks are what was read of a stream and not yet taken.
+// blocks are what was read from a stream and not yet taken.
 type blocks struct {
 	filled <-chan block
 	empty  chan<- []byte // to be filled again
@@ -21,8 +21,8 @@ type block struct {
 	err  error
 }
 
-// readBlocks reads in a goroutine of its own, so that a stream that pauses does not
-// hold back what is there. A mark of the encoding at the beginning is left out.
+// readBlocks reads in a separate goroutine, so that a paused stream does not delay data
+// that has already arrived. It removes a byte order mark at the start.
 func readBlocks(ctx context.Context, r io.Reader) blocks {
 	filled, empty := make(chan block), make(chan []byte, streamBlocks)
 	for range streamBlocks {
@@ -52,8 +52,8 @@ func readBlocks(ctx context.Context, r io.Reader) blocks {
 	return blocks{filled, empty}
 }
 
-// unmarkedReader leaves out the mark of the encoding, which may come in pieces, and
-// waits for no byte more than it must to tell.
+// unmarkedReader removes a byte order mark, which may arrive in pieces. It waits for no
+// more bytes than it needs to decide.
 type unmarkedReader struct {
 	from  io.Reader
 	begun bool

@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// InputSums are checksums of an input, taken while its lines are counted: from one
-// byte on, in stretches one behind the other. They tell an input that was written to
-// from one that was only touched, or appended to.
+// InputSums are checksums of an input, computed while its lines are counted: one for each
+// of several consecutive stretches, starting at byte From. They distinguish an input that
+// was modified from one that was only touched or appended to.
 type InputSums struct {
 	From      int64
 	Stretches []FileSum
 }
 
-// How many stretches are made of a file, and of one chunk of a file that is cut by
-// bytes: what a job keeps of them is bounded, and job.json holds those of a file.
+// The maximum number of stretches for a file and for one chunk of a file that is split by
+// bytes. They bound what a job stores; job.json holds the stretches of a file.
 const (
 	fileStretches  = 1024
 	chunkStretches = 64
 )
 
-// sumsOf makes at most so many stretches of blocks.
+// sumsOf merges blocks into at most the given number of stretches.
 func sumsOf(from int64, blocks []scanned, most int) InputSums {
 	s := InputSums{From: from}
 	each := max(1, (len(blocks)+most-1)/most)
@@ -44,7 +44,7 @@ func sumsOf(from int64, blocks []scanned, most int) InputSums {
 	return s
 }
 
-// join puts the stretches that follow behind s.
+// join appends the stretches that follow s.
 func (s *InputSums) join(next InputSums) {
 	if len(s.Stretches) == 0 {
 		s.From = next.From
@@ -52,7 +52,7 @@ func (s *InputSums) join(next InputSums) {
 	s.Stretches = append(s.Stretches[:len(s.Stretches):len(s.Stretches)], next.Stretches...)
 }
 
-// end is the byte behind the last stretch.
+// end returns the end offset of the last stretch.
 func (s InputSums) end() int64 {
 	end := s.From
 	for _, stretch := range s.Stretches {
@@ -61,17 +61,17 @@ func (s InputSums) end() int64 {
 	return end
 }
 
-// Cover reports whether there are sums of the bytes from..to.
+// Cover reports whether there are sums for the bytes from..to.
 func (s InputSums) Cover(from, to int64) bool { return from >= s.From && to <= s.end() }
 
-// ErrOtherBytes: a file does not hold the bytes that were summed.
-var ErrOtherBytes = errors.New("other bytes")
+// ErrOtherBytes means that a file does not hold the bytes that were summed.
+var ErrOtherBytes = errors.New("different bytes")
 
-// CheckAll reads the file and returns an error that wraps ErrOtherBytes if it does
-// not hold the bytes that were summed; what follows them does not matter.
+// CheckAll reads the file and returns an error that wraps ErrOtherBytes if it does not hold
+// the bytes that were summed. Bytes after them do not matter.
 func (s InputSums) CheckAll(path string) error { return s.Check(path, s.From, s.end()) }
 
-// Check is CheckAll of the stretches in which the bytes from..to lie.
+// Check is like CheckAll, but only for the stretches that contain the bytes from..to.
 func (s InputSums) Check(path string, from, to int64) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s InputSums) Check(path string, from, to int64) error {
 				}
 				if n != p.sum.Bytes || hash.Sum32() != p.sum.CRC {
 					next.Store(int64(len(pieces)))
-					return fmt.Errorf("%w between bytes %d and %d", ErrOtherBytes, p.at, p.at+p.sum.Bytes)
+					return fmt.Errorf("%w between offsets %d and %d", ErrOtherBytes, p.at, p.at+p.sum.Bytes)
 				}
 			}
 		})
@@ -116,15 +116,15 @@ func (s InputSums) Check(path string, from, to int64) error {
 	return group.Wait()
 }
 
-// sumsJSON is how sums are written: all stretches but the last have the same length.
+// sumsJSON is the JSON form of sums: all stretches but the last have the same length.
 type sumsJSON struct {
 	From    int64  `json:"from"`
 	Bytes   int64  `json:"bytes"`
 	Stretch int64  `json:"stretch"`
-	CRC32C  string `json:"crc32c"` // eight hexadecimal digits for each
+	CRC32C  string `json:"crc32c"` // eight hexadecimal digits for each stretch
 }
 
-// MarshalJSON writes sums whose stretches have one length.
+// MarshalJSON encodes sums whose stretches have the same length.
 func (s InputSums) MarshalJSON() ([]byte, error) {
 	w := sumsJSON{From: s.From, Bytes: s.end() - s.From}
 	var crcs []byte
@@ -133,7 +133,7 @@ func (s InputSums) MarshalJSON() ([]byte, error) {
 			w.Stretch = stretch.Bytes
 		}
 		if stretch.Bytes != w.Stretch && i < len(s.Stretches)-1 {
-			return nil, errors.New("input sums of unequal stretches")
+			return nil, errors.New("input checksums of unequal stretches")
 		}
 		crcs = fmt.Appendf(crcs, "%08x", stretch.CRC)
 	}
@@ -141,7 +141,7 @@ func (s InputSums) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads them.
+// UnmarshalJSON decodes them.
 func (s *InputSums) UnmarshalJSON(data []byte) error {
 	var w sumsJSON
 	if err := json.Unmarshal(data, &w); err != nil {
@@ -149,20 +149,20 @@ func (s *InputSums) UnmarshalJSON(data []byte) error {
 	}
 	crcs, err := hex.DecodeString(w.CRC32C)
 	if err != nil {
-		return fmt.Errorf("input sums: %w", err)
+		return fmt.Errorf("input checksums: %w", err)
 	}
 	*s = InputSums{From: w.From}
-	left := w.Bytes
+	remaining := w.Bytes
 	for four := range slices.Chunk(crcs, 4) {
-		if len(four) < 4 || left <= 0 || w.Stretch <= 0 {
-			return errors.New("input sums do not add up")
+		if len(four) < 4 || remaining <= 0 || w.Stretch <= 0 {
+			return errors.New("input checksums do not add up")
 		}
-		n := min(left, w.Stretch)
+		n := min(remaining, w.Stretch)
 		s.Stretches = append(s.Stretches, FileSum{Bytes: n, CRC: uint32(four[0])<<24 | uint32(four[1])<<16 | uint32(four[2])<<8 | uint32(four[3])})
-		left -= n
+		remaining -= n
 	}
-	if left != 0 {
-		return errors.New("input sums do not add up")
+	if remaining != 0 {
+		return errors.New("input checksums do not add up")
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestInputSums: any changed byte is found, an appended one is not one, and what
-// job.json keeps says the same; of a file that was counted first, and of one that was
-// cut while it was read.
+// TestInputSums: any changed byte is detected, an appended one is ignored, and the sums
+// survive job.json; for a file that was counted first and for one that was split while it
+// was read.
 func TestInputSums(t *testing.T) {
 	r := seeded(t)
 	for range 40 {
@@ -46,7 +46,7 @@ func TestInputSums(t *testing.T) {
 			}
 			write(t, path, data)
 			if split == SplitBytes {
-				continue // its chunks are not all of one size, and job.json has no sums of them
+				continue // its chunks differ in size, and job.json does not hold their sums
 			}
 			encoded, err := json.Marshal(sums)
 			must(t, err)
@@ -59,7 +59,7 @@ func TestInputSums(t *testing.T) {
 	}
 }
 
-// TestInputSumsAreBounded: their number does not grow with the file.
+// TestInputSumsAreBounded: the number of sums does not grow with the file.
 func TestInputSumsAreBounded(t *testing.T) {
 	for _, n := range []int{0, 1, fileStretches, fileStretches + 1, 16 << 10, 1 << 20} {
 		blocks := make([]scanned, n)
@@ -73,8 +73,8 @@ func TestInputSumsAreBounded(t *testing.T) {
 	}
 }
 
-// TestSumsLog: what is in the log is a beginning of what was written, whatever became
-// of the file's end; and it goes on from there.
+// TestSumsLog: the log returns a prefix of what was written, whatever happened to the end
+// of the file, and can be continued from there.
 func TestSumsLog(t *testing.T) {
 	all := InputSums{From: 3}
 	for i := range 20 {
@@ -109,7 +109,7 @@ func TestSumsLog(t *testing.T) {
 		must(t, log.Append(all))
 		must(t, log.Close())
 		if again, _ := os.ReadFile(path); string(again) != string(data) {
-			t.Fatalf("cut or damaged at %d, and gone on with: %s", size, again)
+			t.Fatalf("cut or damaged at %d, then appended to: %s", size, again)
 		}
 	}
 }

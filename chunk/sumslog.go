@@ -13,9 +13,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// SumsLog keeps the sums of an input that is cut while it is read, so that a job that
-// is resumed can compare it. A line is a checksum, a space and a JSON value, as in the
-// journal; it is not synced, and what is missing at the end is not known.
+// SumsLog stores the sums of an input that is split while it is read, so that a resumed job
+// can compare it. As in the journal, a line is a checksum, a space and a JSON value. The
+// log is not synced, so sums may be missing at its end.
 type SumsLog struct {
 	file    *os.File
 	written InputSums
@@ -27,12 +27,11 @@ type sumLine struct {
 	FileSum
 }
 
-// OpenSumsLog opens the log, or makes it, and returns the sums that are in it: up to
-// the first line that is not as it was written.
+// OpenSumsLog opens or creates the log and returns its sums, up to the first damaged line.
 func OpenSumsLog(path string) (*SumsLog, InputSums, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, PrivateMode)
 	if err != nil {
-		return nil, InputSums{}, fault.New(fault.Storage, "open input sums: %w", err)
+		return nil, InputSums{}, fault.New(fault.Storage, "open input checksums: %w", err)
 	}
 	l := &SumsLog{file: file}
 	data, err := io.ReadAll(file)
@@ -45,7 +44,7 @@ func OpenSumsLog(path string) (*SumsLog, InputSums, error) {
 	}
 	if err != nil {
 		file.Close()
-		return nil, InputSums{}, fault.New(fault.Storage, "read input sums: %w", err)
+		return nil, InputSums{}, fault.New(fault.Storage, "read input checksums: %w", err)
 	}
 	return l, l.written, nil
 }
@@ -70,8 +69,8 @@ func parseSums(data []byte) (s InputSums, good int64) {
 	}
 }
 
-// Append writes what s has beyond the log. A file that is cut the same way again has
-// the same stretches: nothing is written until s is longer.
+// Append writes the stretches of s that the log does not have yet. A file that is split the
+// same way again has the same stretches, so nothing is written until s is longer.
 func (l *SumsLog) Append(s InputSums) error {
 	if len(s.Stretches) <= len(l.written.Stretches) {
 		return nil
@@ -90,7 +89,7 @@ func (l *SumsLog) Append(s InputSums) error {
 		at += stretch.Bytes
 	}
 	if _, err := l.file.Write(lines); err != nil {
-		return fault.New(fault.Storage, "write input sums: %w", err)
+		return fault.New(fault.Storage, "write input checksums: %w", err)
 	}
 	l.written = s
 	return nil
@@ -104,7 +103,7 @@ func (l *SumsLog) Close() error {
 	return l.file.Close()
 }
 
-// Reach is the byte behind everything that the state holds results of.
+// Reach returns the end offset of everything that the state holds results for.
 func (s State) Reach() (offset int64) {
 	for _, segments := range [][]Segment{s.Output, s.Segments} {
 		for _, segment := range segments {
@@ -114,14 +113,14 @@ func (s State) Reach() (offset int64) {
 	return offset
 }
 
-// ReadSumsLog returns the sums of a log that nobody writes to; none if there is no log.
+// ReadSumsLog returns the sums of a log that no process writes to; none if there is no log.
 func ReadSumsLog(path string) (InputSums, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return InputSums{}, nil
 	}
 	if err != nil {
-		return InputSums{}, fault.New(fault.Storage, "read input sums: %w", err)
+		return InputSums{}, fault.New(fault.Storage, "read input checksums: %w", err)
 	}
 	s, _ := parseSums(data)
 	return s, nil

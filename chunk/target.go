@@ -16,19 +16,19 @@ type target struct {
 	path      string
 	temporary string // empty if written to directly
 	writer    io.Writer
-	file      *os.File // nil if the writer is somebody else's
+	file      *os.File // nil if the writer belongs to the caller
 	size      int64    // so far, of all parts
-	begun     int64    // what it was when the newest part began
-	lost      error    // a sync failed: what it should have written may be gone
-	parts     bool     // temporary is a folder, and file the newest part in it
+	begun     int64    // size when the newest part began
+	lost      error    // a sync failed, so data may be lost
+	parts     bool     // temporary is a folder, and file its newest part
 	unnamed   bool     // a part's name is not durable yet
 }
 
-// openTarget opens a file aside, or the thing itself where a rename would
-// replace it: a device, a pipe, standard output. Of a link, what it leads to
-// is replaced: /dev/stdout must stay what it is.
+// openTarget opens a temporary file, or the target itself if a rename would replace it: a
+// device, a pipe, standard output. It follows links, so that a link such as /dev/stdout
+// stays and its target is replaced.
 //
-// size is what of the file is believed: the rest is cut off.
+// size is the size of the valid content; the rest is truncated.
 func openTarget(path, temporary string, options OutputOptions, size int64, mode os.FileMode) (target, error) {
 	if path == "-" {
 		stdout := options.Stdout
@@ -45,10 +45,10 @@ func openTarget(path, temporary string, options OutputOptions, size int64, mode 
 		}
 		return target{path: path, writer: file, file: file, size: size}, nil
 	}
-	// Not for appending: then the kernel would not do the copying.
+	// Without O_APPEND, which would prevent the kernel from copying.
 	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, mode)
 	if err != nil {
-		return target{}, notCreated(err)
+		return target{}, createFault(err)
 	}
 	t := target{path: path, temporary: temporary, writer: file, file: file, size: size}
 	if err := t.cut(size); err != nil {
@@ -58,8 +58,8 @@ func openTarget(path, temporary string, options OutputOptions, size int64, mode 
 	return t, nil
 }
 
-// openDirect opens a device or a pipe. To open a pipe is to wait for its reader; on stop
-// whoever waits is left behind.
+// openDirect opens a device or a pipe. Opening a pipe waits for its reader; on stop the
+// waiting goroutine is abandoned.
 func openDirect(path string, stop <-chan struct{}) (*os.File, error) {
 	type result struct {
 		file *os.File
@@ -83,13 +83,13 @@ func openDirect(path string, stop <-chan struct{}) (*os.File, error) {
 		}
 		return r.file, nil
 	case <-stop:
-		return nil, fault.New(fault.Canceled, "stopped before anybody read %s", path)
+		return nil, fault.New(fault.Canceled, "stopped before a reader opened %s", path)
 	}
 }
 
-// notCreated tells a job folder in which something else has the name from a disk
-// that cannot be written to.
-func notCreated(err error) error {
+// createFault distinguishes a damaged job folder, in which something else has the name,
+// from a disk that cannot be written to.
+func createFault(err error) error {
 	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
 		return fault.New(fault.Conflict, "the job folder is damaged: %w; --fresh starts the job over", err)
 	}
@@ -99,8 +99,8 @@ func notCreated(err error) error {
 // maxLinks is how many links in a row Linux follows.
 const maxLinks = 40
 
-// RealPath is where a name leads, also one that leads to nothing yet. A device or a pipe
-// keeps its name: that of a pipe behind /dev/fd/63 leads nowhere.
+// RealPath resolves the links of a path, which need not exist. A device or a pipe keeps its
+// path: the link of a pipe such as /dev/fd/63 does not resolve to a path.
 func RealPath(path string) string {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return path
@@ -124,7 +124,7 @@ func RealPath(path string) string {
 	return path
 }
 
-// isDirect reports what is written to as it comes, and gets no name at the end.
+// isDirect reports whether a path is written to directly, without a temporary name.
 func isDirect(path string) bool {
 	if path == "-" {
 		return true
@@ -138,27 +138,26 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// cut makes the file size bytes long. One that is shorter is not the one that
-// was written.
+// cut truncates the file to size bytes. A shorter file is not the one that was written.
 func (t *target) cut(size int64) error {
 	info, err := t.file.Stat()
 	if err != nil {
 		return fault.New(fault.Storage, "open output: %w", err)
 	}
 	if info.Size() < size {
-		return fault.New(fault.Conflict, "%s has %d bytes, and the journal knows of %d; --fresh starts the job over",
+		return fault.New(fault.Conflict, "%s has %d bytes, but the journal records %d; --fresh starts the job over",
 			t.file.Name(), info.Size(), size)
 	}
 	if err := t.file.Truncate(size); err != nil {
-		return fault.New(fault.Storage, "cut output: %w", err)
+		return fault.New(fault.Storage, "truncate output: %w", err)
 	}
 	if _, err := t.file.Seek(size, io.SeekStart); err != nil {
-		return fault.New(fault.Storage, "cut output: %w", err)
+		return fault.New(fault.Storage, "truncate output: %w", err)
 	}
 	return nil
 }
 
-// appendFile copies a part's file, of so many bytes, to the end.
+// appendFile appends a part's file of the given size.
 func (t *target) appendFile(path string, size int64, copyPart func(part *os.File, size int64) (int64, error)) error {
 	if t.writer == nil || size == 0 {
 		return nil
@@ -169,7 +168,7 @@ func (t *target) appendFile(path string, size int64, copyPart func(part *os.File
 	}
 	defer part.Close()
 	if info, err := part.Stat(); err != nil || info.Size() != size {
-		return fault.New(fault.Storage, "read part: %s is not the %d bytes that were written", path, size)
+		return fault.New(fault.Storage, "read part: %s does not have the %d bytes that were written", path, size)
 	}
 	n, err := copyPart(part, size)
 	t.size += n
@@ -184,14 +183,13 @@ func (t *target) appendFile(path string, size int64, copyPart func(part *os.File
 
 // copyPart copies a part as it is.
 func (t *target) copyPart(part *os.File, size int64) (int64, error) {
-	if t.temporary == "" { // a pipe, or what somebody gave us
+	if t.temporary == "" { // a pipe, or the caller's writer
 		return io.Copy(t.writer, part)
 	}
 	return copyFrom(t.file, part, size)
 }
 
-// sync makes what was written durable, where it is a file. Once it has failed it
-// is not tried again, as in the journal.
+// sync makes a file durable. As in the journal, it never tries again after a failure.
 func (t *target) sync() error {
 	if t.lost == nil && t.file != nil && t.temporary != "" {
 		err := t.present()
@@ -207,8 +205,8 @@ func (t *target) sync() error {
 	return t.lost
 }
 
-// present is the fault of a file that was removed, or replaced, while it is written:
-// nobody could give it its name.
+// present returns a fault if the file was removed or replaced while it is being written: it
+// could not be renamed.
 func (t *target) present() error {
 	opened, err := t.file.Stat()
 	if err != nil {
@@ -225,7 +223,7 @@ func removedMeanwhile(path string) error {
 	return fault.New(fault.Storage, "the unfinished output %s was removed while the job ran", path)
 }
 
-// finish gives the file its name.
+// finish gives the file its final name.
 func (t *target) finish(replace bool) error {
 	if t.file == nil {
 		return nil
@@ -263,19 +261,19 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// The modes of files: what the user asked for is as the umask says, what the job keeps
-// for itself is its owner's alone.
+// File modes: the umask applies to files the user asked for; only the owner can read the
+// job's internal files.
 const (
 	PublicMode  os.FileMode = 0o666
 	PrivateMode os.FileMode = 0o600
 )
 
-// createNew makes a file in a job folder, and never writes to what a link leads to.
+// createNew creates a file in a job folder. It does not follow links.
 func createNew(path string, mode os.FileMode) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, mode)
 }
 
-// WriteDurably writes a small file so that it is there whole, or not at all.
+// WriteDurably writes a small file atomically and durably.
 func WriteDurably(path string, data []byte, mode os.FileMode) error {
 	aside := path + ".tmp"
 	file, err := createNew(aside, mode)

@@ -13,22 +13,22 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// trial is a job as the orchestrator runs it, in small: it cuts, computes pieces
-// in any order, commits, and goes on after anything. It knows no testing.T, so
-// that a child process can run it too.
+// trial is a small version of a job as the orchestrator runs it: it splits the input,
+// computes pieces in any order, commits, and resumes after any interruption. It does not
+// use testing.T, so that a child process can run it too.
 type trial struct {
 	r       *rand.Rand
 	dir     string // out.jsonl or out/, err.jsonl and work/ are in it
 	apart   bool
 	parts   int64 // bytes of a part, 0 for one file
-	replace bool  // what has the output's name
+	replace bool  // an existing output
 	planned []Chunk
 	batch   int
 
 	journal *Journal
 	output  *Output
 	todo    []Chunk
-	done    bool // complete, and its files have their names
+	done    bool // complete, with all files renamed
 }
 
 func (tr *trial) options() OutputOptions {
@@ -49,7 +49,7 @@ func (tr *trial) path(names ...string) string {
 	return filepath.Join(append([]string{tr.dir, "work"}, names...)...)
 }
 
-// open begins the job, or goes on with the one in the folder.
+// open starts the job, or resumes the one in the folder.
 func (tr *trial) open() error {
 	if err := os.MkdirAll(tr.path(PartsDir), 0o700); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (tr *trial) open() error {
 	return err
 }
 
-// plan finds what is left to do, of all chunks at once or of one after another.
+// plan finds what remains, for all chunks at once or one after another.
 func (tr *trial) plan(state State) error {
 	tr.todo = state.Remaining(tr.planned)
 	if tr.r.IntN(2) == 0 {
@@ -119,12 +119,12 @@ func (tr *trial) plan(state State) error {
 		all += c.Records
 	}
 	if sum != all {
-		return fmt.Errorf("%d records are done or left, of %d", sum, all)
+		return fmt.Errorf("%d records are done or remain, of %d", sum, all)
 	}
 	return nil
 }
 
-// step computes some of what is left: a chunk, a half, a beginning, or nothing.
+// step computes some of what remains: a chunk, a half, a beginning, or nothing.
 func (tr *trial) step() error {
 	i := tr.r.IntN(len(tr.todo))
 	c := tr.todo[i]
@@ -159,8 +159,8 @@ func (tr *trial) step() error {
 	return nil
 }
 
-// compute runs the kernel over a chunk, up to the first batch border at or behind
-// stop records.
+// compute runs the kernel over a chunk, up to the first batch border at or after stop
+// records.
 func (tr *trial) compute(c Chunk, stop int64) (Segment, Chunk, error) {
 	reader, err := OpenReader(c, 1<<20)
 	if err != nil {
@@ -192,7 +192,7 @@ func (tr *trial) compute(c Chunk, stop int64) (Segment, Chunk, error) {
 	return segment, rest, err
 }
 
-// spare is a file to write over, as workers are given it.
+// spare returns a file to overwrite, as workers get one.
 func (tr *trial) spare() string {
 	if tr.output == nil || tr.r.IntN(4) == 0 {
 		return ""
@@ -200,7 +200,7 @@ func (tr *trial) spare() string {
 	return tr.output.TakeSpare()
 }
 
-// kernel does everything a kernel can do, by the record alone.
+// kernel produces every outcome that a kernel can, depending on the record alone.
 func kernel(part *Part, record Record) error {
 	switch sum := crc32.ChecksumIEEE(record.Data); sum % 6 {
 	case 0:
@@ -215,8 +215,7 @@ func kernel(part *Part, record Record) error {
 	return part.Succeed(fmt.Appendf(nil, "%q\n", record.Data))
 }
 
-// undisturbed is what must come out: every chunk after the other, without a
-// journal.
+// undisturbed returns the expected output: all chunks in order, without a journal.
 func (tr *trial) undisturbed(dir string) error {
 	calm := *tr
 	calm.dir, calm.journal, calm.output = dir, nil, nil
@@ -239,7 +238,7 @@ func (tr *trial) undisturbed(dir string) error {
 	return o.Finish()
 }
 
-// crash closes what a dead process would have open, and nothing else.
+// crash closes what a dead process would have open, and does nothing else.
 func (tr *trial) crash() {
 	tr.output.close()
 	tr.journal.Close()

@@ -9,18 +9,18 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// markedMembers finds what WriteMarked adds to a line, or makes it of.
+// markedMembers finds the members that WriteMarked adds or creates.
 var markedMembers = jsonline.Want(ErrorMember, "_raw", "_raw_b64")
 
-// errNotMarked is of a line that WriteMarked has not made of this failure.
-var errNotMarked = errors.New("it is not the failed record")
+// errNotMarked means that WriteMarked did not create a line from this failure.
+var errNotMarked = errors.New("not the failed record")
 
-// writeUnmarked writes the record that a failure's line was made of, the line being
-// without its end: what WriteMarked has done is undone. It needs no memory of the
-// line's size.
+// writeUnmarked undoes WriteMarked: it writes the original record of a failure's line,
+// which is given without its newline. It does not allocate memory in proportion to the
+// line.
 //
-// How long the record was tells one that is no object from one that looks like what
-// is made of it.
+// The length of the original distinguishes a record that was not an object from one that
+// looks like what WriteMarked makes of it.
 func writeUnmarked(w io.Writer, line []byte, f Failure) error {
 	var info jsonline.Info
 	if err := markedMembers.Scan(line, &info); err != nil || !info.Object {
@@ -49,17 +49,17 @@ func writeUnmarked(w io.Writer, line []byte, f Failure) error {
 	return err
 }
 
-// withoutMember is what stands in a line before a member, and before its comma.
+// withoutMember returns what precedes a member and its comma in a line.
 func withoutMember(line []byte, at jsonline.Span) []byte {
 	return bytes.TrimSuffix(line[:at.KeyStart], []byte(","))
 }
 
-// mark is what the failure's record is marked with.
+// mark returns the mark of the failure's record.
 func (f Failure) mark() Mark {
 	return Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, Line: f.Line}
 }
 
-// summer takes the sum of what is written through it.
+// summer sums what is written through it.
 type summer struct {
 	to io.Writer
 	FileSum

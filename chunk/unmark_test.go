@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// FuzzUnmark: what is marked can be had back, to the byte, whatever it is.
+// FuzzUnmark: any marked record can be restored byte for byte.
 func FuzzUnmark(f *testing.F) {
 	for _, line := range []string{
 		`{}`, `{ }`, `{"a":1}`, ` {"a":1} `, `{"a":1, "b":[1,2] }`, `{"a":1}` + "\r",
@@ -33,7 +33,7 @@ func FuzzUnmark(f *testing.F) {
 		if err := writeUnmarked(&back, kept, failure); err != nil || !bytes.Equal(back.Bytes(), line) {
 			t.Fatalf("%q became %q, and then %q: %v", line, kept, back.Bytes(), err)
 		}
-		// Another mark is not taken for this one.
+		// A different mark is not accepted.
 		failure.Line++
 		if err := writeUnmarked(&back, kept, failure); err == nil {
 			t.Errorf("%q is taken for the record of another line", kept)

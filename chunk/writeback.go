@@ -2,9 +2,9 @@ package chunk
 
 import "os"
 
-// writeback lets the disk begin with what was appended, while more is: the next
-// durable point then finds most of it done, instead of waiting for all of it. It is a
-// hint: what cannot be done at once is left to that.
+// writeback makes the disk start writing appended data early, so that the next durable
+// point finds most of it done. It is only a hint: ranges that cannot be queued at once are
+// left to the durable point.
 type writeback struct {
 	ranges chan writtenRange
 	done   chan struct{}
@@ -15,7 +15,7 @@ type writtenRange struct {
 	offset, length int64
 }
 
-// begin is for the last bytes of a target.
+// begin queues the last length bytes of a target.
 func (w *writeback) begin(t *target, length int64) {
 	if length == 0 || t.file == nil || t.temporary == "" {
 		return
@@ -37,7 +37,7 @@ func (w *writeback) run() {
 	}
 }
 
-// end comes before the files are closed.
+// end must be called before the files are closed.
 func (w *writeback) end() {
 	if w.ranges != nil {
 		close(w.ranges)

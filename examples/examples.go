@@ -1,11 +1,11 @@
-// Package examples holds the source of the CUDA example, for gpurun plugin new: what
-// a user begins with is what is tested here.
+// Package examples embeds the source of the CUDA example for gpurun plugin new, so that
+// users start from the code that is tested here.
 package examples
 
 import "embed"
 
-// CUDA is the folder cuda-kernel: a kernel in CUDA as a plugin in Go, which builds
-// where there is no CUDA.
+// CUDA is the folder cuda-kernel: a CUDA kernel with a plugin in Go that builds without
+// CUDA.
 //
 //go:embed cuda-kernel/*.go cuda-kernel/cuda/*.go cuda-kernel/kernel.cu cuda-kernel/kernel.ptx cuda-kernel/Makefile
 var CUDA embed.FS

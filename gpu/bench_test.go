@@ -8,9 +8,9 @@ import (
 	"github.com/gpurun/gpurun/gpu/gputest"
 )
 
-// BenchmarkPoll is gpurun's own share of what monitoring eight GPUs costs; the
-// driver's is measured on a card, by the tests of tag gpu. At an interval of 3 s,
-// 30 ms would be 1 % of a CPU.
+// BenchmarkPoll measures gpurun's own cost of monitoring eight GPUs; tests with tag gpu
+// measure the driver's on a real card. At an interval of 3 s, 30 ms would be 1 % of a
+// CPU.
 func BenchmarkPoll(b *testing.B) {
 	w := benchMonitor(b)
 	for b.Loop() {
@@ -25,7 +25,7 @@ func cpuShare(b *testing.B) {
 	b.ReportMetric(100*perPoll/float64(gpu.DefaultConfig().Interval), "%CPU@3s")
 }
 
-// BenchmarkStatus is a query: less than a millisecond.
+// BenchmarkStatus measures a query, which must take less than a millisecond.
 func BenchmarkStatus(b *testing.B) {
 	w := benchMonitor(b)
 	for b.Loop() {

@@ -15,7 +15,7 @@ import (
 //	go test -c -tags gpu -o bin/gpu.test ./gpu
 //	bin/gpu.test -test.v -test.run '^TestCard'
 //
-// The binary needs nothing beside it. They print what NVML gave.
+// The binary needs no other files. The tests print what NVML returns.
 
 func cards(t *testing.T) Inventory {
 	t.Helper()
@@ -46,12 +46,12 @@ func TestCardInventory(t *testing.T) {
 	}
 	for _, d := range inventory.Devices {
 		if d.UUID == "" || d.Name == unknownName || d.Memory == 0 || d.MemoryFree > d.Memory || d.PCIBusID == "" || d.Token == "" {
-			t.Errorf("%s does not tell who it is: %+v", d, d)
+			t.Errorf("%s does not report its identity: %+v", d, d)
 		}
 	}
 }
 
-// The variable is read as CUDA reads it, whatever form it has.
+// The variable is parsed as CUDA parses it, in every form.
 func TestCardVisible(t *testing.T) {
 	first := cards(t).Devices[0]
 	for _, token := range []string{first.UUID, first.UUID[:12], "0", "0,-1"} {
@@ -71,7 +71,7 @@ func TestCardVisible(t *testing.T) {
 	}
 }
 
-// A sample has what an H200 is known to tell, with values that can be true.
+// A sample has everything that an H200 reports, with plausible values.
 func TestCardSample(t *testing.T) {
 	inventory := cards(t)
 	monitor, err := NewMonitor(inventory.Devices, MonitorOptions{Timeout: 30 * time.Second})
@@ -112,15 +112,15 @@ func checkSample(t *testing.T, d Device, s Sample) {
 		t.Errorf("%s: memory %+v", d, m)
 	}
 	if s.Temperature.IsZero() || s.Power.IsZero() {
-		t.Errorf("%s tells neither temperature nor power: %+v", d, s)
+		t.Errorf("%s reports neither temperature nor power: %+v", d, s)
 	}
 	if power, known := s.Power.Get(); known && (power < 1 || power > 2000) {
 		t.Errorf("%s: %v W", d, power)
 	}
 }
 
-// Monitoring costs less than 1 % of a CPU at the default interval, the driver's
-// share included, and a query less than a millisecond.
+// Monitoring costs less than 1 % of a CPU at the default interval, including the driver,
+// and a query takes less than a millisecond.
 func TestCardCost(t *testing.T) {
 	inventory := cards(t)
 	monitor, err := NewMonitor(inventory.Devices, MonitorOptions{Timeout: 30 * time.Second})
@@ -128,7 +128,7 @@ func TestCardCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer monitor.Close()
-	monitor.Poll(t.Context()) // the first opens the driver
+	monitor.Poll(t.Context()) // the first poll opens the driver
 	const rounds = 50
 	before, begin := cpuTime(t), time.Now()
 	for range rounds {
@@ -158,7 +158,7 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// Events can be waited for beside it, and end when asked to.
+// Waiting for events works at the same time, and ends when asked to.
 func TestCardEvents(t *testing.T) {
 	inventory := cards(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)

@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/gpu/gputest"
 )
 
-// clock is a time that passes when a test says so.
+// clock is a fake clock that a test advances.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -62,7 +62,7 @@ func newWatch(t *testing.T, machine *gputest.Machine, prepare func(*gpu.MonitorO
 	return w
 }
 
-// poll lets time pass, samples, and returns the kinds of the events that came.
+// poll lets time pass, takes a sample and returns the kinds of the resulting events.
 func (w *watch) poll(after time.Duration) []string {
 	w.t.Helper()
 	w.clock.pass(after)

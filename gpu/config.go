@@ -2,38 +2,38 @@ package gpu
 
 import "time"
 
-// Config is how devices are judged. The zero value of a temperature is the
-// device's own: what it says of the temperature S at which it slows itself, else
-// the default.
+// Config sets how devices are judged. A temperature of zero is derived from the
+// device's own slowdown temperature S; if the device does not report S, it is the
+// default.
 type Config struct {
 	// A device is OPTIMAL below TempOptimal (S-20, else 65 °C), NORMAL below
 	// TempNormal (S-10, 75), THROTTLED below TempThrottle (S-4, 85), else CRITICAL;
-	// above TempCritical (S, 90) its chunk is handed back at once.
+	// above TempCritical (S, 90) its chunk is returned at once.
 	TempOptimal  int
 	TempNormal   int
 	TempThrottle int
 	TempCritical int
-	// The same in percent of the memory, of which what the job itself holds does
-	// not count. Defaults 70, 85, 95.
+	// The same in percent of memory in use. Memory that the job itself holds does not
+	// count. Defaults 70, 85, 95.
 	MemoryOptimal  int
 	MemoryNormal   int
 	MemoryCritical int
-	// MemoryLimit is how much of a device's memory jobs may use together, 0 for all
-	// of it; MemoryReserve is how much of it is left to others. Both in MiB; they
+	// MemoryLimit is how much of a device's memory all jobs together may use, 0 for
+	// all of it; MemoryReserve is how much is left for others. Both are in MiB. They
 	// bound how many workers "auto" starts.
 	MemoryLimit   int
 	MemoryReserve int
 	// Interval is the time between two samples.
 	Interval time.Duration
-	// HistorySize is how many samples are kept.
+	// HistorySize is the number of samples kept.
 	HistorySize int
-	// ThrottleCooldown is how long a state lasts at the least, CriticalPause how
-	// long CRITICAL does.
+	// ThrottleCooldown is how long a state lasts at least, CriticalPause how long
+	// CRITICAL lasts at least.
 	ThrottleCooldown time.Duration
 	CriticalPause    time.Duration
 }
 
-// DefaultConfig returns what holds unless said otherwise.
+// DefaultConfig returns the default configuration.
 func DefaultConfig() Config {
 	return Config{
 		MemoryOptimal: 70, MemoryNormal: 85, MemoryCritical: 95, MemoryReserve: 512,
@@ -42,18 +42,18 @@ func DefaultConfig() Config {
 	}
 }
 
-// defaultLevels are the temperatures of a card that does not tell its own, and
-// belowSlowdown how far they are below its own where it does.
+// defaultLevels are the thresholds of a card that does not report its slowdown
+// temperature; belowSlowdown is how far below that temperature they are if it does.
 var (
 	defaultLevels = [4]int{65, 75, 85, 90}
 	belowSlowdown = [4]int{20, 10, 4, 0}
 )
 
-// plausibleSlowdown is the least that is believed: some virtual cards tell 0 or 1.
+// plausibleSlowdown is the lowest plausible value: some virtual cards report 0 or 1.
 const plausibleSlowdown = 50
 
-// heat returns the temperatures at which the states begin for a device, and that
-// above which it is too hot. What is not configured stays between what is.
+// heat returns the temperatures at which a device's states begin, and the one above
+// which it is too hot. Thresholds that are not configured stay between those that are.
 func (c Config) heat(slowdown Optional[int]) (l levels, tooHot float64) {
 	given := [4]int{c.TempOptimal, c.TempNormal, c.TempThrottle, c.TempCritical}
 	var all [4]int

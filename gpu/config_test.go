@@ -60,24 +60,24 @@ critical_pause_seconds: 90
 
 func TestLoadConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"temp_throtle: 80":                    `there is no setting "temp_throtle"; did you mean temp_throttle?`,
+		"temp_throtle: 80":                    `unknown setting "temp_throtle"; did you mean temp_throttle?`,
 		"Temp_Normal: 80":                     "did you mean temp_normal?",
-		"colour: red":                         "there are critical_pause_seconds, history_size",
-		"temp_normal: hot":                    "temp_normal: hot is no number from 0 to 150",
-		"temp_normal: -1":                     "-1 is no number from 0 to 150",
-		"temp_normal: 70.5":                   "70.5 is no whole number",
-		"temp_normal: 151":                    "no number from 0 to 150",
-		"temp_normal: [1]":                    "is no number",
-		"temp_normal: .nan":                   "NaN is no number",
+		"colour: red":                         "valid settings are critical_pause_seconds, history_size",
+		"temp_normal: hot":                    "temp_normal: hot is not a number from 0 to 150",
+		"temp_normal: -1":                     "-1 is not a number from 0 to 150",
+		"temp_normal: 70.5":                   "70.5 is not an integer",
+		"temp_normal: 151":                    "not a number from 0 to 150",
+		"temp_normal: [1]":                    "is not a number",
+		"temp_normal: .nan":                   "NaN is not a number",
 		"memory_critical: 0":                  "from 1 to 100",
 		"monitor_interval: 0":                 "from 0.1 to 3600",
-		"history_size: 0":                     "history_size: 0 is no number from 1",
+		"history_size: 0":                     "history_size: 0 is not a number from 1",
 		"temp_optimal: 80\ntemp_normal: 70":   "temp_normal (70) is below temp_optimal (80)",
 		"memory_optimal: 99":                  "memory_normal (85) is below memory_optimal (99)",
 		"temp_optimal: 90\ntemp_critical: 80": "temp_critical (80) is below temp_optimal (90)",
-		"- a\n- b":                            "is no YAML of names and numbers",
-		"a: b: c":                             "is no YAML of names and numbers",
-		"temp_normal: 70\ntemp_normal: 71":    "is no YAML of names and numbers",
+		"- a\n- b":                            "is not a YAML mapping of names to numbers",
+		"a: b: c":                             "is not a YAML mapping of names to numbers",
+		"temp_normal: 70\ntemp_normal: 71":    "is not a YAML mapping of names to numbers",
 	} {
 		_, err := gpu.LoadConfig(writeConfig(t, text))
 		if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), want) {
@@ -89,7 +89,7 @@ func TestLoadConfigErrors(t *testing.T) {
 	}
 }
 
-// What is not configured stays the card's own, between what is.
+// Thresholds that are not configured stay the card's own, between those that are.
 func TestSomeTemperaturesConfigured(t *testing.T) {
 	for name, test := range map[string]struct {
 		settings map[string]any

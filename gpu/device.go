@@ -7,7 +7,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Kind says what sort of device it is.
+// Kind is the type of a device.
 type Kind string
 
 const (
@@ -17,36 +17,34 @@ const (
 	CPU Kind = "cpu"
 )
 
-// Device is one thing a worker can be pinned to. Every field but Kind, Index,
-// Name and (for a GPU) Token is optional: its zero value means "not known",
-// never "none".
+// Device is something a worker can be pinned to. Every field but Kind, Index, Name
+// and (for a GPU) Token is optional: its zero value means "unknown", never "none".
 type Device struct {
 	Kind Kind `json:"kind"`
-	// Index is the position in the machine: for a GPU that of NVML and
-	// nvidia-smi (PCI order), for a CPU device 0..N-1, for a MIG instance that on
-	// its parent, or, where that is not known, its place among those that were
-	// named.
+	// Index is the position in the machine: for a GPU that of NVML and nvidia-smi
+	// (PCI order), for a CPU device 0..N-1, for a MIG instance its index on its
+	// parent or, if that is unknown, its position in the selection.
 	Index int    `json:"index"`
 	UUID  string `json:"uuid,omitempty"` // "GPU-…", "MIG-…"
 	Name  string `json:"name"`           // "NVIDIA H200", "NVIDIA H200 MIG 1g.18gb", "CPU"
-	// Parent is the GPU that a MIG instance is part of: it has the temperature
-	// and the power. Nil for everything else.
+	// Parent is the GPU that a MIG instance is part of, which has the temperature and
+	// power sensors. Nil for other devices.
 	Parent *Parent `json:"parent,omitempty"`
-	// Token is what goes into CUDA_VISIBLE_DEVICES for this device. It is empty
-	// for a CPU device: its worker sees no GPU.
+	// Token is this device's entry in CUDA_VISIBLE_DEVICES. It is empty for a CPU
+	// device, whose worker sees no GPU.
 	Token string `json:"token"`
-	// PCIOrder says that Token is an index that gpurun chose itself. It means
-	// this device only with CUDA_DEVICE_ORDER=PCI_BUS_ID: CUDA's default order
-	// is fastest first. PinEnv sets it.
+	// PCIOrder means that Token is an index that gpurun chose. It identifies this
+	// device only with CUDA_DEVICE_ORDER=PCI_BUS_ID, which PinEnv sets: CUDA's
+	// default order is fastest first.
 	PCIOrder bool `json:"pci_order,omitempty"`
-	// Ambiguous says why Token does not tell which GPU of the machine it means, and
-	// what the user can set so that it does; empty for a token that is clear. Without
-	// that, nobody else can be told which GPU is in use.
+	// Ambiguous is why Token does not identify a GPU of the machine, and what the user
+	// can set to fix that; empty for an unambiguous token. An ambiguous device cannot
+	// be leased, because other processes cannot tell which GPU is in use.
 	Ambiguous  string `json:"ambiguous,omitempty"`
 	PCIBusID   string `json:"pci_bus_id,omitempty"` // "00000000:18:00.0"
-	Memory     uint64 `json:"memory_bytes"`         // in all
+	Memory     uint64 `json:"memory_bytes"`         // total
 	MemoryFree uint64 `json:"memory_free_bytes"`    // at the time of the inventory
-	CPUs       []int  `json:"cpus,omitempty"`       // the CPUs near this GPU; may reach beyond those this process may use
+	CPUs       []int  `json:"cpus,omitempty"`       // the CPUs near this GPU; may include CPUs this process may not use
 }
 
 // Parent is the GPU of a MIG instance.
@@ -71,7 +69,7 @@ func (d Device) String() string {
 }
 
 // isOn reports whether the device is the GPU with this index and UUID, or part of
-// it. Without a UUID an index means a GPU only where it is our own.
+// it. Without a UUID, an index identifies a GPU only if gpurun chose it.
 func (d Device) isOn(index int, uuid string) bool {
 	switch {
 	case d.Parent != nil:
@@ -85,8 +83,8 @@ func (d Device) isOn(index int, uuid string) bool {
 
 func isMIG(token string) bool { return strings.HasPrefix(token, "MIG-") }
 
-// migDevice is a MIG instance known by its name alone. Others know the instance by
-// its UUID, of which a prefix or an older name tells too little.
+// migDevice is a MIG instance known only by its name. Other processes identify an
+// instance by its UUID, so a prefix or a name in the old format is ambiguous.
 func migDevice(token string, index int) Device {
 	d := Device{Kind: GPU, Index: index, UUID: token, Name: "MIG", Token: token}
 	if !isUUID(strings.TrimPrefix(token, "MIG-")) {
@@ -95,7 +93,7 @@ func migDevice(token string, index int) Device {
 	return d
 }
 
-// isUUID reports whether s is a whole UUID, as NVML writes one.
+// isUUID reports whether s is a complete UUID as NVML writes it.
 func isUUID(s string) bool {
 	const form = "00000000-0000-0000-0000-000000000000"
 	if len(s) != len(form) || strings.Trim(s, "0123456789abcdef-") != "" {
@@ -117,17 +115,17 @@ func cpuDevices(n int) []Device {
 	return devices
 }
 
-// Group cuts devices into consecutive groups of n, one group for each worker
-// (--gpus-per-worker). A remainder is an error: a GPU left idle without a word
-// is not what anybody asked for. So is a group with a MIG instance: CUDA shows a
-// process one of them, and nothing else.
+// Group splits devices into consecutive groups of n, one per worker
+// (--gpus-per-worker). A remainder is an error, since it would silently leave GPUs
+// idle. So is a group of several with a MIG instance: CUDA shows a process only one
+// instance and no other device.
 func Group(devices []Device, n int) ([][]Device, error) {
 	if n < 1 {
 		return nil, fault.New(fault.Usage, "--gpus-per-worker is %d: it must be at least 1", n)
 	}
 	if len(devices)%n != 0 {
 		return nil, fault.New(fault.Usage,
-			"%d devices cannot be shared out in groups of %d (--gpus-per-worker): %d would be left over; choose a multiple of %d with --gpus",
+			"%d devices cannot be split into groups of %d (--gpus-per-worker): %d would be left over; choose a multiple of %d with --gpus",
 			len(devices), n, len(devices)%n, n)
 	}
 	groups := make([][]Device, 0, len(devices)/n)
@@ -135,23 +133,21 @@ func Group(devices []Device, n int) ([][]Device, error) {
 		for _, d := range devices[start : start+n] {
 			if n > 1 && isMIG(d.Token) {
 				return nil, fault.New(fault.Usage,
-					"%s (%s) cannot serve a worker together with others (--gpus-per-worker %d): CUDA shows a process one MIG instance and nothing else; choose whole GPUs with --gpus",
+					"%s (%s) cannot share a worker with other devices (--gpus-per-worker %d): CUDA shows a process only one MIG instance and no other device; choose whole GPUs with --gpus",
 					d, d.Token, n)
 			}
 		}
-		// The capacity ends with the group: an append to one must not write
-		// into the next.
+		// Limit the capacity to the group: an append must not write into the next one.
 		groups = append(groups, devices[start:start+n:start+n])
 	}
 	return groups, nil
 }
 
-// PinEnv returns the environment variables ("KEY=value") that pin a worker to
-// these devices. They replace those of the same name in the worker's
-// environment; CUDA_DEVICE_ORDER is among them only if a token needs it, since
-// an inherited token must be read under the order it was written for. CPU
-// devices, and no device at all, give an empty CUDA_VISIBLE_DEVICES, which
-// hides every GPU.
+// PinEnv returns the environment variables ("KEY=value") that pin a worker to these
+// devices. They replace variables of the same name in the worker's environment.
+// CUDA_DEVICE_ORDER is included only if a token needs it, since an inherited token
+// must be interpreted in the order it was written for. For CPU devices, or none,
+// CUDA_VISIBLE_DEVICES is empty, which hides every GPU.
 func PinEnv(group []Device) []string {
 	tokens := make([]string, 0, len(group))
 	ordered := false

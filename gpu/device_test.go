@@ -36,10 +36,10 @@ func TestGroup(t *testing.T) {
 		t.Errorf("Group(nil, 2) = %v, %v", groups, err)
 	}
 	_, err = Group([]Device{migDevice("MIG-a", 0), {Kind: GPU, Index: 1, Token: "1"}}, 2)
-	if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "MIG 0 (MIG-a) cannot serve a worker together with others (--gpus-per-worker 2)") {
+	if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "MIG 0 (MIG-a) cannot share a worker with other devices (--gpus-per-worker 2)") {
 		t.Errorf("a MIG instance and a GPU together: %v", err)
 	}
-	for n, want := range map[int]string{0: "is 0", -1: "is -1", 4: "6 devices cannot be shared out in groups of 4", 7: "6 would be left over"} {
+	for n, want := range map[int]string{0: "is 0", -1: "is -1", 4: "6 devices cannot be split into groups of 4", 7: "6 would be left over"} {
 		_, err := Group(devices, n)
 		if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("Group(6, %d): %v, want a usage error with %q", n, err, want)
@@ -54,14 +54,14 @@ func TestPinEnv(t *testing.T) {
 		group []Device
 		want  []string
 	}{
-		"one index":     {[]Device{own(3, "3")}, []string{"CUDA_VISIBLE_DEVICES=3", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
-		"two":           {[]Device{own(2, "2"), own(3, "3")}, []string{"CUDA_VISIBLE_DEVICES=2,3", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
-		"inherited":     {[]Device{inherited("4"), inherited("6")}, []string{"CUDA_VISIBLE_DEVICES=4,6"}},
-		"uuid":          {[]Device{inherited("GPU-ab")}, []string{"CUDA_VISIBLE_DEVICES=GPU-ab"}},
-		"MIG":           {[]Device{migDevice("MIG-ab", 0)}, []string{"CUDA_VISIBLE_DEVICES=MIG-ab"}},
-		"CPU":           {cpuDevices(2), []string{"CUDA_VISIBLE_DEVICES="}},
-		"nothing":       {nil, []string{"CUDA_VISIBLE_DEVICES="}},
-		"zero is no ''": {[]Device{own(0, "0")}, []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
+		"one index":         {[]Device{own(3, "3")}, []string{"CUDA_VISIBLE_DEVICES=3", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
+		"two":               {[]Device{own(2, "2"), own(3, "3")}, []string{"CUDA_VISIBLE_DEVICES=2,3", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
+		"inherited":         {[]Device{inherited("4"), inherited("6")}, []string{"CUDA_VISIBLE_DEVICES=4,6"}},
+		"uuid":              {[]Device{inherited("GPU-ab")}, []string{"CUDA_VISIBLE_DEVICES=GPU-ab"}},
+		"MIG":               {[]Device{migDevice("MIG-ab", 0)}, []string{"CUDA_VISIBLE_DEVICES=MIG-ab"}},
+		"CPU":               {cpuDevices(2), []string{"CUDA_VISIBLE_DEVICES="}},
+		"nothing":           {nil, []string{"CUDA_VISIBLE_DEVICES="}},
+		"zero is not empty": {[]Device{own(0, "0")}, []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}},
 	} {
 		if got := PinEnv(test.group); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

@@ -12,31 +12,31 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// cpuHint ends every error of a machine without a usable GPU.
+// cpuHint ends every error about a machine without a usable GPU.
 const cpuHint = "`--gpus cpu:N` runs on the CPU"
 
-// Options inject the world. The zero value is the real one.
+// Options replace the environment for tests. The zero value is the real one.
 type Options struct {
-	// NVML is the driver's library. Default: the real one, or, in a binary that
-	// was built without cgo, one whose Init says so.
+	// NVML is the driver's library. Default: the real one, or, in a binary built
+	// without cgo, one whose Init returns ErrNotBuilt.
 	NVML API
 	// Env looks up CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Default: os.LookupEnv.
 	Env func(string) (string, bool)
-	// CPUs is the number of cores, half of which become CPU devices where there
-	// is no driver. Default: runtime.NumCPU.
+	// CPUs is the number of cores. Without a driver, half of them become CPU devices.
+	// Default: runtime.NumCPU.
 	CPUs int
-	// DriverPresent says whether the NVIDIA driver is there. It is asked only
-	// where NVML's library is not. Default: looks for the files a driver leaves.
+	// DriverPresent reports whether the NVIDIA driver is installed. It is called only
+	// if NVML's library is missing. Default: looks for the driver's files.
 	DriverPresent func() bool
-	// PinUUID makes UUIDs the tokens (--pin uuid). Inherited tokens stay as
-	// they are. Not the default: some frameworks read only numbers.
+	// PinUUID uses UUIDs as tokens (--pin uuid). Inherited tokens stay unchanged. It is
+	// not the default because some frameworks only accept numbers.
 	PinUUID bool
 	// Slow is called once, with a line for the user, if the driver takes longer than
-	// SlowAfter (default 2 s) for an inventory. Nil: nobody is told.
+	// SlowAfter (default 2 s) for an inventory. It may be nil.
 	Slow      func(text string)
 	SlowAfter time.Duration
-	// Timeout bounds all NVML calls together. Default: 10 s; a healthy driver
-	// takes some 10 ms, one without persistence mode a second or two a GPU.
+	// Timeout bounds all NVML calls together. Default: 10 s. A healthy driver takes
+	// about 10 ms, one without persistence mode a second or two per GPU.
 	Timeout time.Duration
 }
 
@@ -62,7 +62,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// scan takes the inventory, and reports a driver that takes its time.
+// scan takes the inventory and reports a slow driver.
 func (o Options) scan(ctx context.Context) (machine, error) {
 	if o.Slow == nil || o.SlowAfter >= o.Timeout {
 		return scan(ctx, o.NVML, o.Timeout)
@@ -78,15 +78,15 @@ func (o Options) scan(ctx context.Context) (machine, error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		o.Slow(fmt.Sprintf("the NVIDIA driver has not answered for %v; waiting for it for up to %v", o.SlowAfter, o.Timeout))
+		o.Slow(fmt.Sprintf("the NVIDIA driver has not answered for %v; waiting up to %v", o.SlowAfter, o.Timeout))
 	case <-done:
 	}
 	<-done
 	return m, err
 }
 
-// driverPresent looks for what a driver leaves in the file system. The last is
-// WSL's: its driver lives in Windows.
+// driverPresent looks for the driver's files. The last one is for WSL, whose driver is
+// part of Windows.
 func driverPresent() bool {
 	for _, path := range []string{"/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libnvidia-ml.so.1"} {
 		if _, err := os.Stat(path); err == nil {
@@ -96,18 +96,18 @@ func driverPresent() bool {
 	return false
 }
 
-// Inventory is what the machine has, or what was selected of it. It holds at
-// least one device.
+// Inventory is the devices of the machine, or a selection of them. It has at least
+// one device.
 type Inventory struct {
 	Devices []Device `json:"devices"`
-	// Note is one line for the user about what is not as expected ("no NVIDIA
-	// driver: using 1 CPU worker"); mostly empty.
+	// Note is one line for the user about anything unexpected ("no NVIDIA driver:
+	// using 1 CPU worker"); usually empty.
 	Note          string `json:"note,omitempty"`
 	DriverVersion string `json:"driver_version,omitempty"`
 }
 
-// Discover returns every GPU this process may use. Where there is no NVIDIA
-// driver it returns max(1, cores/2) CPU devices and a Note that says so.
+// Discover returns every GPU this process may use. Without an NVIDIA driver it
+// returns max(1, cores/2) CPU devices and a Note that says so.
 //
 // Errors are fault.NoDevice (a driver that fails or hangs, no usable GPU, a
 // CUDA_VISIBLE_DEVICES that hides them all) or, if ctx ends, fault.Canceled.
@@ -115,14 +115,13 @@ func Discover(ctx context.Context, opts Options) (Inventory, error) {
 	return Select(ctx, Selection{}, opts)
 }
 
-// Select returns the devices of a selection, in the order of the selection. An
-// index counts the machine's GPUs in PCI order or, under an inherited
-// CUDA_VISIBLE_DEVICES, the entries of that variable from 0, as CUDA does.
-// cpu:N does not touch NVML at all.
+// Select returns the devices of a selection, in the order of the selection. An index
+// counts the machine's GPUs in PCI order or, with an inherited CUDA_VISIBLE_DEVICES,
+// the entries of that variable from 0, as CUDA does. cpu:N does not use NVML at all.
 //
-// A GPU that is lost is left out and named in Note, as long as another is left.
-// Errors are those of Discover, and fault.Usage for a device that does not
-// exist, with what there is in its place.
+// A lost GPU is skipped and named in Note, as long as another one is usable. Errors
+// are those of Discover, and fault.Usage for a device that does not exist, which lists
+// what exists.
 func Select(ctx context.Context, selection Selection, opts Options) (Inventory, error) {
 	opts = opts.withDefaults()
 	if selection.cpus > 0 {
@@ -137,7 +136,7 @@ func Select(ctx context.Context, selection Selection, opts Options) (Inventory, 
 	}
 	if len(m.gpus) == 0 {
 		return Inventory{}, fault.New(fault.NoDevice,
-			"%s is there, but it shows no GPU: see nvidia-smi and, in a container, what it was given; %s",
+			"%s is loaded but shows no GPU: check nvidia-smi and, in a container, which devices it was given; %s",
 			strings.TrimSpace("the NVIDIA driver "+m.driver), cpuHint)
 	}
 	v, err := m.visible(opts)
@@ -151,8 +150,8 @@ func Select(ctx context.Context, selection Selection, opts Options) (Inventory, 
 	return m.inventory(picked, v.notes)
 }
 
-// withoutNVML decides what a machine without NVML means: no GPUs, or GPUs that
-// this binary cannot see.
+// withoutNVML decides what the absence of NVML means: no GPUs, or GPUs that this
+// binary cannot see.
 func withoutNVML(selection Selection, opts Options, cause error) (Inventory, error) {
 	notBuilt := errors.Is(cause, ErrNotBuilt)
 	switch present := opts.DriverPresent(); {
@@ -173,22 +172,22 @@ func withoutNVML(selection Selection, opts Options, cause error) (Inventory, err
 	return Inventory{Devices: cpuDevices(n), Note: note}, nil
 }
 
-// inventory keeps what can be used of the picked ones, and says what cannot.
+// inventory keeps the usable devices of those picked, and notes the others.
 func (m machine) inventory(picked []candidate, notes []string) (Inventory, error) {
 	inv := Inventory{DriverVersion: m.driver}
-	var gone []candidate
+	var unusable []candidate
 	for _, g := range picked {
-		if g.gone != nil {
-			gone = append(gone, g)
+		if g.unusable != nil {
+			unusable = append(unusable, g)
 			continue
 		}
 		inv.Devices = append(inv.Devices, g.Device)
 	}
 	if len(inv.Devices) == 0 {
-		return Inventory{}, fault.New(fault.NoDevice, "no usable GPU: %s; see dmesg and nvidia-smi; %s", strings.Join(whyGone(gone), "; "), cpuHint)
+		return Inventory{}, fault.New(fault.NoDevice, "no usable GPU: %s; see dmesg and nvidia-smi; %s", strings.Join(whyUnusable(unusable), "; "), cpuHint)
 	}
-	for _, g := range whyGone(gone) {
-		notes = append(notes, "left out "+g)
+	for _, g := range whyUnusable(unusable) {
+		notes = append(notes, "skipping "+g)
 	}
 	inv.Note = strings.Join(notes, "; ")
 	return inv, nil

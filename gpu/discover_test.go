@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// wantFault checks kind and text. A NoDevice must also show the way to the CPU.
+// wantFault checks kind and text. A NoDevice must also mention how to run on the CPU.
 func wantFault(t *testing.T, err error, kind fault.Kind, text string) {
 	t.Helper()
 	if fault.KindOf(err) != kind || !strings.Contains(err.Error(), text) {
@@ -99,7 +99,7 @@ func TestDiscoverWithoutDriver(t *testing.T) {
 		for _, cause := range []error{ErrNoLibrary, ErrNotBuilt} {
 			m := newFake(t)
 			m.initErr = cause
-			// An inherited variable is of no interest here: there is nothing to hide.
+			// An inherited variable does not matter here: there is nothing to hide.
 			opts := options(m, "CUDA_VISIBLE_DEVICES=0")
 			opts.CPUs = cores
 			inv, err := Discover(t.Context(), opts)
@@ -110,21 +110,20 @@ func TestDiscoverWithoutDriver(t *testing.T) {
 	}
 }
 
-// The whole point of the exit code 4: a GPU machine that is sick is not a CPU
-// machine.
+// The point of exit code 4: a GPU machine with a problem is not a CPU machine.
 func TestDiscoverNeverASilentCPURun(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(*fakeMachine, *Options)
 		want   string
 	}{
-		"init fails":             {func(m *fakeMachine, _ *Options) { m.initErr = errors.New("versions differ") }, "initialise NVML: versions differ"},
+		"init fails":             {func(m *fakeMachine, _ *Options) { m.initErr = errors.New("versions differ") }, "initialize NVML: versions differ"},
 		"count fails":            {func(m *fakeMachine, _ *Options) { m.countErr = ErrLost }, "count the GPUs: the GPU is lost"},
-		"no GPU":                 {func(m *fakeMachine, _ *Options) { m.gpus = nil }, "driver 580.1 is there, but it shows no GPU"},
+		"no GPU":                 {func(m *fakeMachine, _ *Options) { m.gpus = nil }, "driver 580.1 is loaded but shows no GPU"},
 		"all lost":               {func(m *fakeMachine, _ *Options) { m.gpus[0].lost, m.gpus[1].lostAfter = true, 2 }, "no usable GPU: GPU 0 and GPU 1: the GPU is lost"},
-		"library gone":           {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNoLibrary, yes }, "libnvidia-ml.so.1 not found"},
+		"no library":             {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNoLibrary, yes }, "libnvidia-ml.so.1 not found"},
 		"built without NVML":     {func(m *fakeMachine, o *Options) { m.initErr, o.DriverPresent = ErrNotBuilt, yes }, "built without NVML (no C compiler): rebuild with cgo"},
-		"hidden":                 {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=") }, "CUDA_VISIBLE_DEVICES is set and empty"},
-		"hidden with blanks":     {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES= ") }, "is set and empty"},
+		"hidden":                 {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=") }, "CUDA_VISIBLE_DEVICES is set but empty"},
+		"hidden with blanks":     {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES= ") }, "is set but empty"},
 		"hidden by -1":           {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=-1") }, "=-1 names none of the machine's GPUs (2)"},
 		"hidden by Slurm's word": {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=NoDevFiles") }, "names none"},
 		"named twice":            {func(_ *fakeMachine, o *Options) { o.Env = env("CUDA_VISIBLE_DEVICES=0,0") }, "names a GPU twice (0 and 0)"},
@@ -159,11 +158,11 @@ func TestDiscoverLeavesOutLostGPUs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// By UUID: CUDA may count without the lost one.
+			// Pinned by UUID: CUDA may not count the lost GPU.
 			if tokens(inv) != fakeUUID(0)+","+fakeUUID(2) || inv.Devices[1].String() != "GPU 2" {
 				t.Errorf("got %+v", inv.Devices)
 			}
-			if !strings.Contains(inv.Note, "left out GPU 1: ") || !strings.Contains(inv.Note, "pinned by UUID") || strings.Contains(inv.Note, "\n") {
+			if !strings.Contains(inv.Note, "skipping GPU 1: ") || !strings.Contains(inv.Note, "pinned by UUID") || strings.Contains(inv.Note, "\n") {
 				t.Errorf("note %q", inv.Note)
 			}
 			if calls := m.called(); calls[len(calls)-1] != "Shutdown" {
@@ -178,7 +177,7 @@ func TestDiscoverHungDriver(t *testing.T) {
 		hang func(*fakeMachine, chan struct{})
 		want string
 	}{
-		"init":  {func(m *fakeMachine, c chan struct{}) { m.hangInit = c }, "within 20ms (initialise NVML): it hangs"},
+		"init":  {func(m *fakeMachine, c chan struct{}) { m.hangInit = c }, "within 20ms (initialize NVML): it hangs"},
 		"count": {func(m *fakeMachine, c chan struct{}) { m.hangCount = c }, "within 20ms (count the GPUs): it hangs"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +188,7 @@ func TestDiscoverHungDriver(t *testing.T) {
 			_, err := Discover(t.Context(), opts)
 			wantFault(t, err, fault.NoDevice, test.want)
 
-			// The driver comes back when nobody waits any more: it is left alone.
+			// If the driver returns after the caller gave up, no further call is made.
 			close(release)
 			<-m.ended
 			if calls := m.called(); slices.Contains(calls, "Device") || calls[len(calls)-1] != "Shutdown" {
@@ -203,9 +202,9 @@ func TestDiscoverCanceled(t *testing.T) {
 	m := newFake(t, same(1)...)
 	m.hangInit = make(chan struct{})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(10*time.Millisecond, func() { cancel(errors.New("somebody pressed ^C")) })
+	time.AfterFunc(10*time.Millisecond, func() { cancel(errors.New("the user pressed ^C")) })
 	_, err := Discover(ctx, options(m))
-	wantFault(t, err, fault.Canceled, "somebody pressed ^C")
+	wantFault(t, err, fault.Canceled, "the user pressed ^C")
 	close(m.hangInit)
 	<-m.ended
 }
@@ -218,7 +217,7 @@ func TestOptionsDefaults(t *testing.T) {
 	_ = o.DriverPresent()
 }
 
-// Who waits for a driver that takes its time is told so, once.
+// A slow driver is reported to the user once.
 func TestSlowDriverIsReported(t *testing.T) {
 	m := newFake(t, same(2)...)
 	m.hangCount = make(chan struct{})
@@ -233,7 +232,7 @@ func TestSlowDriverIsReported(t *testing.T) {
 	if err != nil || len(inventory.Devices) != 2 {
 		t.Errorf("%+v %v", inventory, err)
 	}
-	if want := "the NVIDIA driver has not answered for 1ms; waiting for it for up to 10s"; !slices.Equal(lines, []string{want}) {
+	if want := "the NVIDIA driver has not answered for 1ms; waiting up to 10s"; !slices.Equal(lines, []string{want}) {
 		t.Errorf("%q", lines)
 	}
 	opts.SlowAfter = time.Minute

@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// driverFaults are faults of the driver that concern GPU 0 of two, through the real
-// binding.
+// driverFaults are driver faults that affect GPU 0 of two, through the real binding.
 var driverFaults = []struct {
 	name   string
 	faults string
-	// problem is what the monitor says of GPU 0 ("": it does not notice), status what a
-	// look at the machine does ("": the GPU is seen), found which GPUs an inventory has.
+	// problem is what the monitor reports for GPU 0 ("": it does not notice), status what
+	// Look reports ("": the GPU is visible), found which GPUs an inventory has.
 	problem, status, found string
-	brief                  bool // a look must not wait long
+	brief                  bool // Look must not wait long
 }{
 	{
 		name: "temperature fails", faults: "0 nvmlDeviceGetTemperature error 999",
@@ -67,8 +66,8 @@ var driverFaults = []struct {
 	},
 }
 
-// No fault of the driver un-pauses a hot GPU, changes anything for another, or is
-// taken for a GPU that is fine; and when it is over, so is what followed from it.
+// No driver fault resumes a hot GPU, affects another one, or makes a GPU look healthy.
+// When the fault ends, so do its effects.
 func TestDriverFaults(t *testing.T) {
 	t.Parallel()
 	stub := buildStub(t)
@@ -94,7 +93,7 @@ func TestDriverFaults(t *testing.T) {
 	}
 }
 
-// monitorFault watches a hot GPU 0 through a fault, and GPU 1 beside it.
+// monitorFault monitors a hot GPU 0 during a fault, and GPU 1 next to it.
 func monitorFault(t *testing.T, stub, faults, problem string) {
 	const garbage = "* nvmlErrorString garbage\n"
 	s := startSamples(t, stub, garbage+"0 temperature 90", "GPU_TEST_TIMEOUT=300ms")
@@ -114,7 +113,7 @@ func monitorFault(t *testing.T, stub, faults, problem string) {
 	s.until("the end of the fault", func(all []Health) bool { return all[0].State == Optimal && all[0].Pace == 1 && all[0].Problem == "" })
 }
 
-// until samples until something holds.
+// until samples until a condition holds.
 func (s *samples) until(what string, holds func([]Health) bool) {
 	s.t.Helper()
 	var all []Health
@@ -134,14 +133,14 @@ func statusFault(t *testing.T, problem string, brief bool, env ...string) {
 	if got := all[0].Problem + all[0].Lost; got != problem || problem != "" && all[0].State != "UNAVAILABLE" {
 		t.Errorf("GPU 0: %s, %q, want %q", all[0].State, got, problem)
 	}
-	// A look that must be brief may be too brief for a busy machine.
+	// A brief Look may be too short for a busy machine.
 	if g := all[1]; g.State != "OPTIMAL" && !(brief && strings.Contains(g.Problem+g.Lost, "does not answer")) {
 		t.Errorf("GPU 1: %+v", g)
 	}
 }
 
 // A driver that takes longer than the timeout for every sample is still monitored: its
-// answers are taken one round later, as long as they are not stale.
+// answers are used one round later, unless they are stale.
 func TestSlowDriverIsMonitored(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	for name, test := range map[string]struct {

@@ -10,31 +10,31 @@ type EventKind string
 
 // The events.
 const (
-	// StateChange: the device has another state.
+	// StateChange: the device's state has changed.
 	StateChange EventKind = "state_change"
-	// Throttle: it came to be THROTTLED or CRITICAL.
+	// Throttle: it became THROTTLED or CRITICAL.
 	Throttle EventKind = "throttle"
 	// Resume: it is no longer either.
 	Resume EventKind = "resume"
-	// BecameCritical: it came to be CRITICAL.
+	// BecameCritical: it became CRITICAL.
 	BecameCritical EventKind = "critical"
-	// Overheat: it is above the temperature at which it slows itself; its chunk is
-	// to be handed back at once.
+	// Overheat: it is above its slowdown temperature; its chunk must be returned at
+	// once.
 	Overheat EventKind = "overheat"
-	// Unseen: its temperature cannot be read any more. It keeps its state for as long
-	// as that lasts at the least, and does not become faster.
+	// Unseen: its temperature can no longer be read. It keeps its state for the state's
+	// minimum duration and does not become faster.
 	Unseen EventKind = "unseen"
 	// Seen: its temperature can be read again.
 	Seen EventKind = "seen"
-	// MemoryErrors: it has met its first uncorrected memory errors since monitoring
-	// began. It is told once.
+	// MemoryErrors: it has had its first uncorrected memory errors since monitoring
+	// began. Reported once.
 	MemoryErrors EventKind = "memory_errors"
 )
 
 // eventKinds are all of them, in the order in which one sample reports them.
 var eventKinds = []EventKind{Unseen, Seen, StateChange, Throttle, Resume, BecameCritical, Overheat, MemoryErrors}
 
-// Event is a change that a Monitor has seen.
+// Event is a change that a Monitor has observed.
 type Event struct {
 	Kind   EventKind `json:"kind"`
 	Device Device    `json:"device"`
@@ -51,7 +51,7 @@ type Event struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// String returns it for a log.
+// String returns the event as a log line.
 func (e Event) String() string {
 	text := fmt.Sprintf("%s: %s %s → %s", e.Device, e.Kind, e.From, e.To)
 	if celsius, known := e.Temperature.Get(); known {
@@ -60,7 +60,7 @@ func (e Event) String() string {
 	return text
 }
 
-// changes lists what is different, in the order in which it is told.
+// changes lists the events between two states of a device, in reporting order.
 func changes(before, after *watched, now time.Time) []Event {
 	happened := map[EventKind]bool{
 		Unseen:         after.unseen() && !before.unseen(),
@@ -93,22 +93,22 @@ func changes(before, after *watched, now time.Time) []Event {
 	return events
 }
 
-// On has f called for every event of a kind, in order, one at a time, on the
-// goroutine that polls: it must be quick.
+// On registers f for every event of a kind. Events are delivered in order, one at a
+// time, on the polling goroutine, so f must be fast.
 func (m *Monitor) On(kind EventKind, f func(Event)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.callbacks[kind] = append(m.callbacks[kind], f)
 }
 
-// OnAny has f called for every event.
+// OnAny registers f for every event.
 func (m *Monitor) OnAny(f func(Event)) {
 	for _, kind := range eventKinds {
 		m.On(kind, f)
 	}
 }
 
-func (m *Monitor) tell(events []Event) {
+func (m *Monitor) emit(events []Event) {
 	for _, event := range events {
 		m.mu.Lock()
 		callbacks := m.callbacks[event.Kind]

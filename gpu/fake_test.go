@@ -11,7 +11,7 @@ import (
 
 var errUnsupported = errors.New("not supported")
 
-// fakeGPU is one card, with what can be wrong with it.
+// fakeGPU is one card and its faults.
 type fakeGPU struct {
 	uuid, name  string
 	lost        bool // no handle at all
@@ -23,8 +23,8 @@ type fakeGPU struct {
 	calls       int
 }
 
-// fakeMachine is a stateful API: it keeps the rules of the real library, and
-// fails the test where the caller breaks them.
+// fakeMachine is a stateful API: it enforces the rules of the real library, and fails the
+// test if the caller breaks them.
 type fakeMachine struct {
 	t         *testing.T
 	gpus      []*fakeGPU
@@ -33,7 +33,7 @@ type fakeMachine struct {
 	hangInit  chan struct{} // Init returns when it is closed
 	hangCount chan struct{}
 	hangWait  chan struct{}
-	noEvents  bool // there can be no set
+	noEvents  bool // NewEventSet fails
 	waitErr   error
 	events    chan fakeEvent
 
@@ -56,7 +56,7 @@ func newFake(t *testing.T, names ...string) *fakeMachine {
 // fakeUUID differs from the others in its first digit: "GPU-0aaa…", "GPU-1aaa…".
 func fakeUUID(i int) string { return fmt.Sprintf("GPU-%daaaaaaa-0000-4000-8000-00000000000%d", i, i) }
 
-// same returns n times the same model.
+// same returns the same model n times.
 func same(n int) []string { return slices.Repeat([]string{"NVIDIA H200"}, n) }
 
 func (m *fakeMachine) call(name string) {
@@ -219,10 +219,10 @@ func (s *fakeEventSet) Wait(timeout time.Duration) (Handle, uint64, error) {
 		if !slices.Contains(s.gpus, e.index) {
 			return nil, 0, ErrTimeout
 		}
-		// A handle of its own, as NVML makes one: only its UUID is the same.
+		// A new handle, as from NVML: only its UUID is the same.
 		g := *s.m.gpus[e.index]
 		return fakeHandle{s.m, &g, e.index}, e.xid, nil
-	case <-time.After(min(timeout, 10*time.Millisecond)): // tests are in a hurry
+	case <-time.After(min(timeout, 10*time.Millisecond)): // keep tests fast
 		return nil, 0, ErrTimeout
 	}
 }
@@ -233,7 +233,7 @@ func (s *fakeEventSet) Free() error {
 	return nil
 }
 
-// env makes an Options.Env of "KEY=value" pairs.
+// env returns an Options.Env with these "KEY=value" pairs.
 func env(pairs ...string) func(string) (string, bool) {
 	return func(key string) (string, bool) {
 		for _, pair := range pairs {

@@ -7,39 +7,38 @@ import (
 	"time"
 )
 
-// Glance is one GPU, or one MIG instance, at one moment, for a person who looks.
+// Glance is a snapshot of one GPU or MIG instance, for display.
 type Glance struct {
 	Device
-	// State is a word for how it is: OPTIMAL, NORMAL, THROTTLED, CRITICAL, or
-	// UNAVAILABLE for one that does not answer. It is that of the moment: a Monitor's
-	// does not fall as soon.
+	// State is OPTIMAL, NORMAL, THROTTLED, CRITICAL, or UNAVAILABLE for a device that
+	// does not answer. It is the current state: a Monitor's state falls more slowly.
 	State string `json:"state"`
-	// Lost says why it cannot be used, Problem why it is not known how it is doing.
+	// Lost is why it cannot be used, Problem why its condition is unknown.
 	Lost    string `json:"lost,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	// MemoryUsed is in bytes; meaningful where Memory is known. MemoryReserved is what
-	// the driver keeps for itself, and nobody uses; 0 with drivers that count it as used.
+	// MemoryUsed is in bytes and meaningful only if Memory is known. MemoryReserved is
+	// what the driver keeps for itself; 0 with drivers that count it as used.
 	MemoryUsed     uint64 `json:"memory_used_bytes"`
 	MemoryReserved uint64 `json:"memory_reserved_bytes"`
 	Sample         Sample `json:"sample,omitzero"`
 }
 
-// Sight is a machine at one moment.
+// Sight is a snapshot of a machine.
 type Sight struct {
 	GPUs          []Glance `json:"gpus"`
 	DriverVersion string   `json:"driver_version,omitempty"`
-	// Note says what is not as expected: why there is none, where that is no error, or
-	// what keeps some from being used, and what to do about it.
+	// Note reports anything unexpected: why there are no GPUs, if that is not an error,
+	// or why some cannot be used and what to do about it.
 	Note string `json:"note,omitempty"`
 }
 
-// lookTimeout is how long a look waits for a driver that counts its GPUs but does not
-// tell how they are.
+// lookTimeout is how long Look waits for a driver that lists its GPUs but does not
+// return samples.
 const lookTimeout = 2 * time.Second
 
-// Look returns how every GPU of the machine is at this moment, whatever
-// CUDA_VISIBLE_DEVICES hides; of one in MIG mode, its instances. On a machine
-// without a driver there is none, and Note says so. Errors are those of Discover.
+// Look returns a snapshot of every GPU of the machine, regardless of
+// CUDA_VISIBLE_DEVICES; for a GPU in MIG mode, of its instances. On a machine without
+// a driver there are none, and Note says so. Errors are those of Discover.
 func Look(ctx context.Context, opts Options) (Sight, error) {
 	opts = opts.withDefaults()
 	m, err := opts.scan(ctx)
@@ -56,21 +55,21 @@ func Look(ctx context.Context, opts Options) (Sight, error) {
 	var split []candidate
 	for i, c := range seen {
 		sight.GPUs = append(sight.GPUs, glanceAt(c, readings[i]))
-		if errors.Is(c.gone, errNoInstance) {
+		if errors.Is(c.unusable, errNoInstance) {
 			split = append(split, c)
 		}
 	}
-	sight.Note = strings.Join(whyGone(split), "; ")
+	sight.Note = strings.Join(whyUnusable(split), "; ")
 	return sight, nil
 }
 
-// sampleThose takes a sample of each that can be used: the others were asked in vain.
+// sampleThose takes a sample of each usable device.
 func sampleThose(ctx context.Context, opts Options, seen []candidate) []reading {
 	var devices []Device
 	var places []int
 	for i, c := range seen {
-		if c.gone == nil {
-			c.PCIOrder = true // its index is the driver's, should it not tell its UUID
+		if c.unusable == nil {
+			c.PCIOrder = true // its index is NVML's, in case it does not report its UUID
 			devices, places = append(devices, c.Device), append(places, i)
 		}
 	}
@@ -83,8 +82,7 @@ func sampleThose(ctx context.Context, opts Options, seen []candidate) []reading 
 	return readings
 }
 
-// shown is what a person sees of the machine: MIG instances in place of the GPU
-// that they are parts of.
+// shown lists the devices to display: MIG instances in place of their GPU.
 func (m machine) shown() []candidate {
 	var all []candidate
 	for _, g := range m.gpus {
@@ -100,9 +98,9 @@ func (m machine) shown() []candidate {
 func glanceAt(c candidate, r reading) Glance {
 	glance := Glance{Device: c.Device, MemoryUsed: c.Memory - min(c.Memory, c.MemoryFree)}
 	switch {
-	case c.gone != nil:
-		glance.Lost, glance.MemoryFree = c.gone.Error(), 0
-	case errors.Is(r.err, ErrLost): // between the two
+	case c.unusable != nil:
+		glance.Lost, glance.MemoryFree = c.unusable.Error(), 0
+	case errors.Is(r.err, ErrLost): // lost since the inventory
 		glance.Lost = r.err.Error()
 	case r.err != nil && !errors.Is(r.err, errSenseless):
 		glance.Problem = r.err.Error()
@@ -119,9 +117,9 @@ func glanceAt(c candidate, r reading) Glance {
 	return glance
 }
 
-// MemoryOf asks for the memory of these devices at this moment, and of no other, and
-// for nothing else: a driver that hangs in a temperature does not delay it. What cannot
-// be found out is unknown; Options.Slow hears of a driver that does not answer.
+// MemoryOf queries only the current memory of only these devices, so that a driver that
+// hangs on a temperature does not delay it. Values that cannot be read are unknown. It
+// reports a driver that does not answer to Options.Slow.
 func MemoryOf(ctx context.Context, devices []Device, opts Options) []Optional[Memory] {
 	opts = opts.withDefaults()
 	sampler := newMemorySampler(opts.NVML, devices, realClock{})
@@ -142,12 +140,12 @@ func MemoryOf(ctx context.Context, devices []Device, opts Options) []Optional[Me
 	return all
 }
 
-// NoInstance reports whether the GPU is in MIG mode without an instance: it answers,
-// and cannot be used.
+// NoInstance reports whether the GPU is in MIG mode without an instance: it answers
+// but cannot be used.
 func (g Glance) NoInstance() bool { return g.Lost == errNoInstance.Error() }
 
-// Judge sets State by the thresholds of a Monitor without a configuration. Of the
-// memory in use, own bytes are held by those who are meant to: they are no danger.
+// Judge sets State by the default thresholds of a Monitor. own is how many bytes of
+// the memory in use belong to gpurun's own jobs: they do not count.
 func (g *Glance) Judge(own uint64) {
 	c := DefaultConfig()
 	state := Optimal

@@ -15,8 +15,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A look shows every GPU of the machine, whatever is hidden, those that are lost
-// included.
+// Look shows every GPU of the machine, including hidden and lost ones.
 func TestLook(t *testing.T) {
 	m := newFake(t, same(3)...)
 	m.gpus[1].lost = true
@@ -33,7 +32,7 @@ func TestLook(t *testing.T) {
 		t.Errorf("a lost one: %+v", g)
 	}
 	if g := glances[2]; g.Memory != 0 || g.MemoryUsed != 0 {
-		t.Errorf("one that does not tell its memory: %+v", g)
+		t.Errorf("one that does not report its memory: %+v", g)
 	}
 }
 
@@ -67,7 +66,7 @@ func TestGlanceState(t *testing.T) {
 	}
 }
 
-// lookMode makes the test binary a program that prints what it sees.
+// lookMode makes the test binary a program that prints the result of Look.
 const lookMode = "GPU_TEST_LOOK"
 
 func lookMain() int {
@@ -110,8 +109,8 @@ func TestStubGauges(t *testing.T) {
 	}
 }
 
-// runSelf runs the test binary as a program, with the environment of the caller
-// alone, and returns what it prints.
+// runSelf runs the test binary as a program, with only the given environment, and returns
+// its output.
 func runSelf(t *testing.T, env ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

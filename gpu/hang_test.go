@@ -9,23 +9,23 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A GPU that hangs is left out of the inventory; those that answer are found, whatever
-// call it hangs in, and however many hang.
+// The inventory skips hung GPUs and finds those that answer, whatever call hangs, and
+// however many GPUs hang.
 func TestDiscoveryLeavesOutGPUsThatHang(t *testing.T) {
 	t.Parallel()
 	stub := buildStub(t)
 	const hangs = "the NVIDIA driver does not answer"
 	for name, test := range map[string]struct {
 		gpus, faults string
-		want         []int  // -1: those GPUs are left
+		want         []int  // indices of the GPUs found
 		note, error  string // part of it
 	}{
 		"not selected":  {gpus: "0,2", faults: "1 nvmlDeviceGetName hang", want: []int{0, 2}, note: "pinned by UUID"},
-		"all, handle":   {gpus: "all", faults: "1 nvmlDeviceGetHandleByIndex hang", want: []int{0, 2, 3}, note: "left out GPU 1: " + hangs},
-		"all, memory":   {gpus: "all", faults: "3 nvmlDeviceGetMemoryInfo hang", want: []int{0, 1, 2}, note: "left out GPU 3: " + hangs},
+		"all, handle":   {gpus: "all", faults: "1 nvmlDeviceGetHandleByIndex hang", want: []int{0, 2, 3}, note: "skipping GPU 1: " + hangs},
+		"all, memory":   {gpus: "all", faults: "3 nvmlDeviceGetMemoryInfo hang", want: []int{0, 1, 2}, note: "skipping GPU 3: " + hangs},
 		"three of four": {gpus: "all", faults: "0 nvmlDeviceGetUUID hang\n1 nvmlDeviceGetUUID hang\n2 nvmlDeviceGetUUID hang", want: []int{3}, note: "GPU 0, GPU 1 and GPU 2: " + hangs},
 		"selected":      {gpus: "1", faults: "1 nvmlDeviceGetName hang", error: "no usable GPU: GPU 1: " + hangs},
-		"all of them":   {gpus: "all", faults: "* nvmlDeviceGetUUID hang", error: "did not answer within 3s (ask GPU "},
+		"all of them":   {gpus: "all", faults: "* nvmlDeviceGetUUID hang", error: "did not answer within 3s (query GPU "},
 		"slow":          {gpus: "all", faults: "1 nvmlDeviceGetName hang 100", want: []int{0, 1, 2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestDiscoveryLeavesOutGPUsThatHang(t *testing.T) {
 			timeout := "GPU_TEST_TIMEOUT=5s"
 			switch name {
 			case "slow":
-				timeout = "GPU_TEST_TIMEOUT=1m" // it must be waited for, however slow this machine is
+				timeout = "GPU_TEST_TIMEOUT=1m" // the test must wait for it, however slow this machine is
 			case "all of them":
 				timeout = "GPU_TEST_TIMEOUT=3s"
 			}
@@ -55,7 +55,7 @@ func TestDiscoveryLeavesOutGPUsThatHang(t *testing.T) {
 	}
 }
 
-// When a call that hung comes back, the library is shut down, and nothing else asked.
+// When a hung call returns, the library is shut down and no other call is made.
 func TestDiscoveryShutsDownAfterAHang(t *testing.T) {
 	t.Parallel()
 	m := newFake(t, same(3)...)
@@ -77,18 +77,18 @@ func TestDiscoveryShutsDownAfterAHang(t *testing.T) {
 	}
 }
 
-// Xids of a GPU are told although another, which is not the job's, hangs.
+// Xids of a GPU are reported although another GPU, which is not the job's, hangs.
 func TestXidsBesideAGPUThatHangs(t *testing.T) {
 	t.Parallel()
 	m := newFake(t, same(3)...)
 	devices := cardsOf(t, m, 2)
 	m.gpus[1].hang = make(chan struct{})
 	defer close(m.gpus[1].hang)
-	told := make(chan XidEvent, 1)
-	go func() { _ = WatchXids(t.Context(), devices, options(m), func(e XidEvent) { told <- e }) }()
+	reported := make(chan XidEvent, 1)
+	go func() { _ = WatchXids(t.Context(), devices, options(m), func(e XidEvent) { reported <- e }) }()
 	m.events <- fakeEvent{2, 79}
-	if e := <-told; e.Xid != 79 || e.Device.Index != 2 {
-		t.Errorf("told %+v", e)
+	if e := <-reported; e.Xid != 79 || e.Device.Index != 2 {
+		t.Errorf("reported %+v", e)
 	}
 }
 

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Health is what a Monitor knows of a device.
+// Health is what a Monitor knows about a device.
 type Health struct {
 	Device Device    `json:"device"`
 	State  State     `json:"state"`
 	Since  time.Time `json:"since,omitzero"` // of the state
 	// Problem is why the device is not monitored; empty if it is. A device that was
-	// monitored before keeps its state for a while, and never becomes faster.
+	// monitored before keeps its state for a while and never becomes faster.
 	Problem string `json:"problem,omitempty"`
-	// Pace is the share of the time in which the device may compute; 0: it pauses.
+	// Pace is the fraction of time in which the device may compute; 0 means paused.
 	Pace float64 `json:"pace"`
-	// TooHot says that it is above the temperature at which it would slow itself.
+	// TooHot means that it is above its slowdown temperature.
 	TooHot bool `json:"too_hot,omitempty"`
-	// Sample is the last there was, Stale that it is older than the last round.
+	// Sample is the latest one; Stale means that it is older than the last round.
 	Sample Sample `json:"sample,omitzero"`
 	Stale  bool   `json:"stale,omitempty"`
-	// MemoryPercent is how full the memory is, without what the job itself holds.
+	// MemoryPercent is how full the memory is, not counting what the job itself holds.
 	MemoryPercent Optional[float64] `json:"memory_percent,omitzero"`
-	// Framework is what the job's kernels said of their memory.
+	// Framework is the memory use reported by the job's kernels.
 	Framework Optional[FrameworkMemory] `json:"framework,omitzero"`
-	// Xids counts the critical errors by their numbers.
+	// Xids counts critical errors by Xid.
 	Xids  map[uint64]int  `json:"xids,omitempty"`
 	Trend Optional[Trend] `json:"trend,omitzero"`
 	Total Totals          `json:"total"`
 }
 
-// FrameworkMemory is what a kernel's framework says that it holds.
+// FrameworkMemory is the memory that a kernel's framework reports to hold.
 type FrameworkMemory struct {
 	Allocated uint64 `json:"allocated"`
 	Cached    uint64 `json:"cached"`
@@ -40,12 +40,12 @@ type FrameworkMemory struct {
 // Totals are a device's figures since monitoring began.
 type Totals struct {
 	PeakTemperature Optional[int] `json:"peak_temperature_c,omitzero"`
-	// PeakMemory is the most that was used, by anybody, in percent.
+	// PeakMemory is the most memory in use, by any process, in percent.
 	PeakMemory Optional[float64] `json:"peak_memory_percent,omitzero"`
 	// Utilization is the average.
 	Utilization Optional[float64] `json:"utilization_percent,omitzero"`
-	// Throttled is how long the device was slowed or paused, Paused how much of
-	// that it did not compute at all.
+	// Throttled is how long the device was slowed or paused; Paused is the part of it
+	// in which it did not compute at all.
 	Throttled time.Duration   `json:"throttled_ns"`
 	Paused    time.Duration   `json:"paused_ns"`
 	Energy    Optional[Joule] `json:"energy_j,omitzero"`
@@ -53,7 +53,7 @@ type Totals struct {
 	ECCUncorrected Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 }
 
-// watched is a device under a Monitor; the Monitor's lock guards it.
+// watched is a monitored device, guarded by the Monitor's lock.
 type watched struct {
 	device  Device
 	state   State
@@ -72,18 +72,18 @@ type watched struct {
 	framework Optional[FrameworkMemory]
 	xids      map[uint64]int
 
-	held     bool             // the job's first kernel opens, or has
-	baseline Optional[uint64] // memory in use before that
+	held     bool             // the job's first kernel is opening or open
+	baseline Optional[uint64] // memory in use before it opened
 
 	total       Totals
-	counted     time.Time // up to when the times in total are
+	counted     time.Time // the time up to which total is complete
 	firstEnergy Optional[Joule]
 	lastECC     Optional[uint64] // uncorrected errors since the driver was loaded
-	load        float64          // sum of utilisations
+	load        float64          // sum of utilizations
 	loads       int
 }
 
-// health returns a copy that shares nothing.
+// health returns a deep copy.
 func (w *watched) health(now time.Time) Health {
 	h := Health{
 		Device: w.device, State: w.state, Since: w.since, Pace: w.pace, TooHot: w.tooHot,
@@ -96,9 +96,9 @@ func (w *watched) health(now time.Time) Health {
 	return h
 }
 
-// shown is the state that others are told: the worse of the two, but UNAVAILABLE if
-// its heat is not known where it should be. A device that never told a temperature,
-// and need not, is judged by its memory.
+// shown is the reported state: the worse of the two, but UNAVAILABLE if the device's
+// temperature should be known and is not. A device without a temperature sensor is
+// judged by its memory.
 func (w *watched) shown() State {
 	state := w.heat.state
 	if w.memory.state > state && !w.memory.blind {
@@ -114,14 +114,13 @@ func (w *watched) shown() State {
 	return state
 }
 
-// slow reports whether the device is held back, seen or not.
+// slow reports whether the device is throttled, monitored or not.
 func (w *watched) slow() bool { return max(w.heat.state, w.memory.state) >= Throttled }
 
-// unseen reports whether its temperature was known and is not any more.
+// unseen reports whether its temperature was known before and is not now.
 func (w *watched) unseen() bool { return !w.heat.lost.IsZero() && !w.lost }
 
-// totals are the figures up to now. Since the last round the device went at the
-// pace it had.
+// totals are the figures up to now. The device has kept its pace since the last round.
 func (w *watched) totals(now time.Time) Totals {
 	total := w.total
 	passed := max(0, now.Sub(w.counted))
@@ -136,7 +135,7 @@ func (w *watched) totals(now time.Time) Totals {
 	return total
 }
 
-// note books what a sample says for the totals.
+// note adds a sample to the totals.
 func (w *watched) note(s Sample) {
 	if celsius, known := s.Temperature.Get(); known {
 		w.total.PeakTemperature = Some(max(celsius, w.total.PeakTemperature.Or(celsius)))
@@ -151,14 +150,14 @@ func (w *watched) note(s Sample) {
 		w.total.Utilization = Some(w.load / float64(w.loads))
 	}
 	if energy, known := s.Energy.Get(); known {
-		if w.firstEnergy.IsZero() || energy < w.firstEnergy.Or(0) { // the driver was loaded anew
+		if w.firstEnergy.IsZero() || energy < w.firstEnergy.Or(0) { // the driver was reloaded
 			w.firstEnergy = Some(energy)
 		}
 		w.total.Energy = Some(energy - w.firstEnergy.Or(energy))
 	}
 	if count, known := s.ECCUncorrected.Get(); known {
 		before := w.lastECC.Or(count)
-		if count < before { // the driver was loaded anew
+		if count < before { // the driver was reloaded
 			before = 0
 		}
 		w.total.ECCUncorrected = Some(w.uncorrected() + count - before)
@@ -166,12 +165,12 @@ func (w *watched) note(s Sample) {
 	}
 }
 
-// uncorrected is how many uncorrected memory errors there were since monitoring began.
+// uncorrected is the number of uncorrected memory errors since monitoring began.
 func (w *watched) uncorrected() uint64 { return w.total.ECCUncorrected.Or(0) }
 
-// foreign is how much memory others use. What the job's own processes hold is
-// taken off where the driver shows them; where it does not, what is in use beyond
-// what was before the job's first kernel opened is taken for the job's.
+// foreign is how much memory other jobs and processes use. It subtracts what the job's
+// own processes hold. If the driver does not show processes, memory allocated since the
+// job's first kernel opened counts as the job's.
 func (w *watched) foreign(s Sample, own func(pid int) bool) Optional[uint64] {
 	m, known := s.Memory.Get()
 	if !known {

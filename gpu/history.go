@@ -8,7 +8,7 @@ type history struct{ samples []Sample }
 func (h *history) add(s Sample, size int) {
 	h.samples = append(h.samples, s)
 	if over := len(h.samples) - size; over > 0 {
-		// Copied, so that memory does not grow with the length of a job.
+		// Copy, so that memory does not grow with the length of a job.
 		h.samples = append(h.samples[:0], h.samples[over:]...)
 	}
 }
@@ -21,7 +21,7 @@ func (h *history) clone() []Sample {
 	return all
 }
 
-// Direction is where a temperature is going.
+// Direction is how a temperature is changing.
 type Direction string
 
 // The directions.
@@ -34,11 +34,11 @@ const (
 // trendTime is how far back a trend looks.
 const trendTime = 5 * time.Minute
 
-// trendStep is the difference in °C between the beginning and the end of that
-// time that is more than the noise of a sensor and of a load.
+// trendStep is the smallest change in °C over that time that exceeds the noise of the
+// sensor and the load.
 const trendStep = 2
 
-// Trend is how a temperature has changed lately.
+// Trend is how a temperature has changed recently.
 type Trend struct {
 	Direction Direction `json:"direction"`
 	Min       int       `json:"min_c"`

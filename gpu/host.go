@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Host is how the machine around the GPUs is doing. A kernel that waits for its
+// Host is the condition of the machine around the GPUs. A kernel that waits for its
 // CPUs, or whose machine swaps, is slow however cool its GPU is.
 type Host struct {
-	// CPU is the share of all cores' time that was used since the sample before.
+	// CPU is the utilization of all cores since the previous sample.
 	CPU             Optional[float64] `json:"cpu_percent,omitzero"`
 	MemoryTotal     Optional[uint64]  `json:"memory_total,omitzero"`
 	MemoryAvailable Optional[uint64]  `json:"memory_available,omitzero"`
 	// The pressures are the share of the last ten seconds in which some task waited
-	// for that resource; kernels before 4.20 do not tell.
+	// for that resource; Linux before 4.20 does not report them.
 	PressureCPU    Optional[float64] `json:"pressure_cpu_percent,omitzero"`
 	PressureMemory Optional[float64] `json:"pressure_memory_percent,omitzero"`
 	PressureIO     Optional[float64] `json:"pressure_io_percent,omitzero"`
 }
 
-// hostReader reads /proc. It remembers the last count of CPU time.
+// hostReader reads /proc. It keeps the previous CPU times.
 type hostReader struct {
 	proc        string // "/proc"
 	busy, total uint64
@@ -79,7 +79,7 @@ func (r *hostReader) cpu() Optional[float64] {
 	return Some(100 * float64(busy-before) / float64(total-beforeTotal))
 }
 
-// pressure reads "some avg10=0.12 avg60=…" of /proc/pressure.
+// pressure reads "some avg10=0.12 avg60=…" from /proc/pressure.
 func (r *hostReader) pressure(resource string) (share Optional[float64]) {
 	r.lines(filepath.Join("pressure", resource), func(fields []string) bool {
 		if len(fields) > 1 && fields[0] == "some" {
@@ -94,8 +94,8 @@ func (r *hostReader) pressure(resource string) (share Optional[float64]) {
 	return share
 }
 
-// lines gives each line's fields to take until that returns false. A file that is
-// not there has none: this is not Linux, or an old one.
+// lines calls take with each line's fields until it returns false. A missing file has
+// no lines: this is not Linux, or an old version.
 func (r *hostReader) lines(name string, take func(fields []string) bool) {
 	file, err := os.Open(filepath.Join(r.proc, name))
 	if err != nil {

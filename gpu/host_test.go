@@ -33,7 +33,7 @@ func TestHost(t *testing.T) {
 		"pressure/io":     "nonsense\n",
 	})
 	h := r.read()
-	if !h.CPU.IsZero() { // there is nothing to compare with
+	if !h.CPU.IsZero() { // there is no previous sample
 		t.Errorf("%+v", h)
 	}
 	if h.MemoryTotal.Or(0) != 1000<<10 || h.MemoryAvailable.Or(0) != 400<<10 || h.PressureCPU.Or(0) != 12.5 || h.PressureMemory.Or(0) != 0.25 || !h.PressureIO.IsZero() {

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// machine is what NVML tells about the whole machine, before any selection.
+// machine is what NVML reports about the whole machine, before any selection.
 type machine struct {
 	driver string
 	gpus   []candidate // by NVML index
 }
 
-// candidate is a GPU, or a MIG instance, that is there or should be.
+// candidate is a GPU or MIG instance, usable or not.
 type candidate struct {
 	Device
-	gone error // why it cannot be used; nil: it can
-	// mig says that the GPU is in MIG mode: it is used through its instances.
+	unusable error // why it cannot be used; nil if it can
+	// mig means that the GPU is in MIG mode and is used through its instances.
 	mig       bool
 	instances []candidate
 	// alias is a MIG instance's name with drivers before 470:
@@ -23,18 +23,18 @@ type candidate struct {
 	alias string
 }
 
-// countable says that an index in CUDA's PCI order is NVML's. With a GPU that
-// does not answer, or one that CUDA shows as a MIG instance or not at all, nobody
-// can tell how CUDA counts.
+// countable reports whether an index in CUDA's PCI order is NVML's. If a GPU does not
+// answer, or CUDA shows it as a MIG instance or not at all, CUDA's numbering is
+// unknown.
 func (m machine) countable() bool { return m.uncountable() == "" }
 
-// uncountable is why an index cannot be trusted; empty: it can.
+// uncountable is why an index cannot be trusted; empty if it can.
 func (m machine) uncountable() string {
 	for _, g := range m.gpus {
 		switch {
 		case g.mig:
 			return "a GPU of this machine is in MIG mode"
-		case g.gone != nil:
+		case g.unusable != nil:
 			return "a GPU of this machine does not answer"
 		}
 	}
@@ -50,13 +50,13 @@ func (m machine) instances() []candidate {
 	return all
 }
 
-// describe returns what GPU i tells of itself. A field it does not support
-// stays zero; a GPU that is lost on the way is gone as a whole.
+// describe returns what GPU i reports. A field it does not support stays zero; a GPU
+// that is lost meanwhile is unusable.
 func (s *scanner) describe(i int) candidate {
 	c := candidate{Device: Device{Kind: GPU, Index: i, Name: unknownName}}
 	h, err := s.api.Device(i)
 	if err != nil {
-		c.gone = err
+		c.unusable = err
 		return c
 	}
 	c.ask(h)
@@ -72,15 +72,15 @@ func (s *scanner) describe(i int) candidate {
 	return c
 }
 
-// note keeps the error of a GPU that is lost, and reports whether there is none.
+// note records the error of a lost GPU, and reports whether err is nil.
 func (c *candidate) note(err error) bool {
 	if errors.Is(err, ErrLost) {
-		c.gone = err
+		c.unusable = err
 	}
 	return err == nil
 }
 
-// ask fills in what GPUs and MIG instances have alike.
+// ask fills in what GPUs and MIG instances have in common.
 func (c *candidate) ask(h Handle) {
 	if uuid, err := h.UUID(); c.note(err) {
 		c.UUID = uuid
@@ -93,8 +93,8 @@ func (c *candidate) ask(h Handle) {
 	}
 }
 
-// split finds the MIG instances. One that does not tell its UUID cannot be named
-// to CUDA, and is left out.
+// split finds the MIG instances. It skips an instance that does not report its UUID,
+// since CUDA cannot be pinned to it.
 func (c *candidate) split(parts Partitioned) {
 	enabled, list, err := parts.Instances()
 	if !c.note(err) || !enabled {
@@ -114,10 +114,10 @@ func (c *candidate) split(parts Partitioned) {
 		one.alias = fmt.Sprintf("MIG-%s/%d/%d", c.UUID, instance.GPUInstance, instance.ComputeInstance)
 		c.instances = append(c.instances, one)
 	}
-	if c.gone == nil && len(c.instances) == 0 {
-		c.gone = errNoInstance
+	if c.unusable == nil && len(c.instances) == 0 {
+		c.unusable = errNoInstance
 	}
 }
 
-// unknownName stands for the model of a GPU that did not tell it.
+// unknownName is the name of a GPU that does not report its model.
 const unknownName = "NVIDIA GPU"

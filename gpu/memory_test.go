@@ -8,8 +8,7 @@ import (
 	"github.com/gpurun/gpurun/gpu/gputest"
 )
 
-// Who asks for the memory of GPUs gets it of those that answer, and is told of the
-// others.
+// MemoryOf returns the memory of the GPUs that answer and reports the others.
 func TestMemoryOfAHungCard(t *testing.T) {
 	machine := gputest.New(3)
 	world := gpu.Options{NVML: machine, Env: gputest.NoEnv}

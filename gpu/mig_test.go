@@ -42,7 +42,7 @@ func TestMIGInstancesAreDevices(t *testing.T) {
 		want          string
 		note          string
 	}{
-		"all":                   {gpus: "all", want: "GPU 0 GPU 1 GPU 2 GPU 3 GPU 4 MIG 5:0 MIG 5:1 GPU 6 GPU 7", note: "pinned by UUID, since a GPU of this machine is in MIG mode"},
+		"all":                   {gpus: "all", want: "GPU 0 GPU 1 GPU 2 GPU 3 GPU 4 MIG 5:0 MIG 5:1 GPU 6 GPU 7", note: "pinned by UUID, because a GPU of this machine is in MIG mode"},
 		"by UUID":               {gpus: secondMIG, want: "MIG 5:1", note: "pinned"},
 		"by prefix":             {gpus: "MIG-00000005-0001", want: "MIG 5:1", note: "pinned"},
 		"by older name":         {gpus: "MIG-GPU-00000005-0000-4000-8000-000000000000/8/0", want: "MIG 5:1", note: "pinned"},
@@ -54,8 +54,8 @@ func TestMIGInstancesAreDevices(t *testing.T) {
 		"inherited prefix":      {gpus: "all", visible: "MIG-00000005-0000," + secondMIG, want: "MIG 5:0 MIG 5:1"},
 		"inherited, older":      {gpus: "all", visible: "MIG-GPU-00000005-0000-4000-8000-000000000000/7/0", want: "MIG 5:0"},
 		"inherited, a position": {gpus: "1", visible: firstMIG + "," + secondMIG, want: "MIG 5:1"},
-		"inherited, unknown":    {gpus: "all", visible: firstMIG + ",MIG-abc", want: "MIG 5:0", note: `read up to "MIG-abc", which means no GPU`},
-		"inherited index":       {gpus: "all", visible: "0", want: "GPU 0", note: "is not known, since a GPU of this machine is in MIG mode"},
+		"inherited, unknown":    {gpus: "all", visible: firstMIG + ",MIG-abc", want: "MIG 5:0", note: `read up to "MIG-abc", which matches no GPU`},
+		"inherited index":       {gpus: "all", visible: "0", want: "GPU 0", note: "is unclear, because a GPU of this machine is in MIG mode"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inventory, err := selectFrom(t, gputest.EightGPUs(), test.gpus, test.visible)
@@ -66,7 +66,7 @@ func TestMIGInstancesAreDevices(t *testing.T) {
 	}
 }
 
-func TestMIGInstanceTellsOfItself(t *testing.T) {
+func TestMIGInstanceDescribesItself(t *testing.T) {
 	inventory, err := selectFrom(t, gputest.EightGPUs(), firstMIG+",0", "")
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ func TestMIGInstanceTellsOfItself(t *testing.T) {
 		t.Errorf("got %+v of %+v", d, d.Parent)
 	}
 	if inventory.Devices[1].Token != wholeGPU {
-		t.Errorf("a whole GPU beside it is pinned by %s", inventory.Devices[1].Token)
+		t.Errorf("a whole GPU next to it is pinned by %s", inventory.Devices[1].Token)
 	}
-	if _, err := gpu.Group(inventory.Devices[:2], 2); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "one MIG instance and nothing else") {
+	if _, err := gpu.Group(inventory.Devices[:2], 2); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "only one MIG instance and no other device") {
 		t.Errorf("two in one worker: %v", err)
 	}
 }
@@ -93,8 +93,8 @@ func TestMIGErrors(t *testing.T) {
 		"unknown":      {gpus: "MIG-abc", want: "no MIG instance has the name MIG-abc: this machine has 8 GPUs (0-7)"},
 		"no such part": {gpus: "5:2", want: "GPU 5 has no MIG instance 2: it has 5:0 and 5:1"},
 		"not in MIG":   {gpus: "4:0", want: "GPU 4 is not in MIG mode"},
-		"by place":     {gpus: "5:0", visible: secondMIG, want: "names a MIG instance by its place in the machine, but CUDA_VISIBLE_DEVICES="},
-		"ambiguous":    {gpus: "MIG-0000", want: "is the beginning of 2 UUIDs"},
+		"by place":     {gpus: "5:0", visible: secondMIG, want: "names a MIG instance by its index in the machine, but CUDA_VISIBLE_DEVICES="},
+		"ambiguous":    {gpus: "MIG-0000", want: "is a prefix of 2 UUIDs"},
 		"twice":        {gpus: "5," + firstMIG, want: "are the same GPU"},
 		"no instance":  {gpus: "5", change: func(c *gputest.Card) { c.Instances = nil }, want: "GPU 5 is in MIG mode and has no instance: create instances (nvidia-smi mig -cgi"},
 		"hidden twice": {gpus: "all", visible: firstMIG + ",MIG-00000005-0000", want: "names a GPU twice"},
@@ -112,7 +112,7 @@ func TestMIGErrors(t *testing.T) {
 	}
 }
 
-// Of a lost parent, its instances are lost: they are told so.
+// When a parent is lost, its instances are reported lost.
 func TestMIGInstanceIsToldOfItsParent(t *testing.T) {
 	machine := gputest.EightGPUs()
 	inventory, err := selectFrom(t, machine, "5,0", "")
@@ -123,7 +123,7 @@ func TestMIGInstanceIsToldOfItsParent(t *testing.T) {
 	go func() {
 		_ = gpu.WatchXids(t.Context(), inventory.Devices, gpu.Options{NVML: machine, Env: gputest.NoEnv}, func(e gpu.XidEvent) { events <- e })
 	}()
-	machine.Tell(gputest.Split, 79)
+	machine.RaiseXid(gputest.Split, 79)
 	for _, want := range []string{"MIG 5:0: Xid 79 (fallen off the bus)", "MIG 5:1: Xid 79 (fallen off the bus)"} {
 		if got := (<-events).String(); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// sampleTimeout is how long the driver may take for a sample. A healthy one takes
-	// some 10 ms; one that wakes its card up for it, seconds, in which the device
-	// counts as not monitored.
+	// sampleTimeout is how long the driver may take for a sample. A healthy driver takes
+	// about 10 ms; one that has to wake its card up takes seconds, during which the
+	// device counts as not monitored.
 	sampleTimeout = 2 * time.Second
-	// A sample that took longer is used when it comes, unless it is older than
-	// staleRounds intervals, and in any case than staleTime.
+	// A sample that took longer is used when it arrives, unless it is older than
+	// staleRounds intervals or than staleTime.
 	staleRounds = 2
 	staleTime   = 20 * time.Second
 )
 
-// staleAfter is the age from which on a sample says nothing of now.
+// staleAfter is the age at which a sample is too old to use.
 func staleAfter(interval, timeout time.Duration) time.Duration {
 	return min(staleTime, staleRounds*max(interval, timeout))
 }
 
-// Clock is the time, for tests.
+// Clock is a source of time that tests can replace.
 type Clock interface {
 	Now() time.Time
 	After(time.Duration) <-chan time.Time
@@ -34,35 +34,35 @@ type realClock struct{}
 func (realClock) Now() time.Time                         { return time.Now() }
 func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// MonitorOptions say what to monitor and how.
+// MonitorOptions configure a Monitor.
 type MonitorOptions struct {
-	// Options is the world; NVML is used of it.
+	// Options is the environment; only NVML is used.
 	Options
-	// Config is how devices are judged; its zero value is DefaultConfig.
+	// Config sets how devices are judged; its zero value is DefaultConfig.
 	Config Config
-	// Profile is how fast devices may go; default Datacenter.
+	// Profile sets the pace of each state; default Datacenter.
 	Profile Profile
-	// Own says whether a process is of the job: its memory does not count against
-	// the job. Nil: none is.
+	// Own reports whether a process belongs to the job: its memory does not count
+	// against the job. Nil means that none does.
 	Own func(pid int) bool
-	// OnSample is called after every round of samples, OnLost once for a device
-	// that the driver calls lost. Both are called from Poll.
+	// OnSample is called after every round of samples, OnLost once for a device that
+	// the driver reports lost. Both are called from Poll.
 	OnSample func([]Health)
 	OnLost   func(Device)
-	// Clock is the time; default the real one.
+	// Clock is the source of time; default the real one.
 	Clock Clock
-	// Timeout bounds the driver's calls of one round, for each device; default 2 s.
+	// Timeout bounds the driver calls of one round for each device; default 2 s.
 	Timeout time.Duration
 }
 
-// Monitor watches how devices are doing and says how fast each may go. A driver that
-// hangs or fails for one device does not affect the others, and never holds a job up:
-// a device that was never seen goes at full speed. One that was, and is not any more,
-// keeps its state for as long as that lasts at the least, becomes Unavailable then,
-// and never becomes faster by it, except that a pause turns into half speed.
+// Monitor samples devices and sets the pace of each. A driver that hangs or fails for
+// one device does not affect the others and never blocks a job: a device that was never
+// sampled runs at full speed. One that can no longer be sampled keeps its state for the
+// state's minimum duration, then becomes Unavailable. It does not become faster, except
+// that a pause turns into half speed.
 //
-// All methods are safe for concurrent use, Poll and Run excepted: one of them, on
-// one goroutine.
+// All methods are safe for concurrent use, except that only one goroutine may call Poll
+// or Run.
 type Monitor struct {
 	options MonitorOptions
 	sampler *sampler
@@ -75,8 +75,8 @@ type Monitor struct {
 	callbacks map[EventKind][]func(Event)
 }
 
-// NewMonitor returns a Monitor of these devices; CPU devices among them are never
-// anything but Unavailable. Close frees it. Its errors are fault.Usage.
+// NewMonitor returns a Monitor of these devices; CPU devices are always Unavailable.
+// The caller must call Close. Its errors are fault.Usage.
 func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 	options.Options = options.withDefaults()
 	if options.Config == (Config{}) {
@@ -103,7 +103,7 @@ func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 	}
 	for _, d := range devices {
 		w := &watched{device: d, pace: 1, xids: make(map[uint64]int)}
-		if d.Memory > 0 { // until there is a sample
+		if d.Memory > 0 { // used until the first sample
 			w.baseline = Some(d.Memory - min(d.Memory, d.MemoryFree))
 		}
 		m.devices = append(m.devices, w)
@@ -112,8 +112,8 @@ func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 	return m, nil
 }
 
-// Close gives the driver back, after the last Poll. The Monitor goes on to tell
-// what it knew. It may be called more than once.
+// Close releases the driver; call it after the last Poll. The Monitor keeps returning
+// its last values. It is safe to call Close more than once.
 func (m *Monitor) Close() { m.sampler.close() }
 
 // Run polls until ctx ends.
@@ -127,7 +127,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// Poll takes a sample of every device now and tells what has changed.
+// Poll takes a sample of every device and reports what has changed.
 func (m *Monitor) Poll(ctx context.Context) {
 	timeout := m.options.Timeout
 	readings := m.sampler.sample(ctx, timeout, staleAfter(m.Config().Interval, timeout))
@@ -153,15 +153,16 @@ func (m *Monitor) Poll(ctx context.Context) {
 			m.options.OnLost(d)
 		}
 	}
-	// The paces first: who acts on an event finds the device at its new pace.
+	// Report the paces first, so that an event's handler finds the device at its new
+	// pace.
 	if m.options.OnSample != nil {
 		m.options.OnSample(m.Status())
 	}
-	m.tell(events)
+	m.emit(events)
 }
 
-// judge takes a reading of a device and returns what has changed by it; the caller
-// holds m.mu.
+// judge applies a reading to a device and returns the resulting events. The caller must
+// hold m.mu.
 func (m *Monitor) judge(w *watched, r reading, now time.Time) []Event {
 	before := *w
 	w.total, w.counted = w.totals(now), now
@@ -172,8 +173,8 @@ func (m *Monitor) judge(w *watched, r reading, now time.Time) []Event {
 		w.history.add(r.sample, m.config.HistorySize)
 		m.climb(w, r.sample, now)
 	} else {
-		w.heat.lose(now, m.config.stays())
-		w.memory.lose(now, m.config.stays())
+		w.heat.valueLost(now, m.config.stays())
+		w.memory.valueLost(now, m.config.stays())
 		w.percent = Optional[float64]{}
 	}
 	if w.state = w.shown(); w.state != before.state {
@@ -183,23 +184,23 @@ func (m *Monitor) judge(w *watched, r reading, now time.Time) []Event {
 	return changes(&before, w, now)
 }
 
-// climb moves a device's states by a sample.
+// climb updates a device's states from a sample.
 func (m *Monitor) climb(w *watched, s Sample, now time.Time) {
 	c := m.config
 	if celsius, known := s.Temperature.Get(); known {
 		l, limit := c.heat(s.Slowdown)
 		w.heat.move(now, float64(celsius), l, c.stays())
-		// It stays too hot until it is clearly below: the event is for a change.
+		// It stays too hot until it is clearly below, so that the event does not flap.
 		w.tooHot = float64(celsius) > limit || w.tooHot && float64(celsius) > limit-hysteresis
 	} else {
-		w.heat.lose(now, c.stays())
+		w.heat.valueLost(now, c.stays())
 		w.problem = unreadable(s, w.heat.state != Unavailable)
 	}
 	w.percent = Optional[float64]{}
 	memory, _ := s.Memory.Get()
 	foreign, known := w.foreign(s, m.options.Own).Get()
 	if !known || memory.Total == 0 {
-		w.memory.lose(now, c.stays())
+		w.memory.valueLost(now, c.stays())
 		return
 	}
 	percent := 100 * float64(foreign) / float64(memory.Total)
@@ -207,7 +208,7 @@ func (m *Monitor) climb(w *watched, s Sample, now time.Time) {
 	w.memory.move(now, percent, c.memory(), c.stays())
 }
 
-// unreadable is why a sample has no temperature, nil for a device that has no sensor.
+// unreadable is why a sample has no temperature; nil for a device without a sensor.
 func unreadable(s Sample, hadOne bool) error {
 	switch {
 	case s.TemperatureError != "":
@@ -218,7 +219,7 @@ func unreadable(s Sample, hadOne bool) error {
 	return nil
 }
 
-// find returns a device; the caller holds m.mu.
+// find returns a device. The caller must hold m.mu.
 func (m *Monitor) find(device Device) *watched {
 	name := device.String()
 	for _, w := range m.devices {
@@ -229,8 +230,8 @@ func (m *Monitor) find(device Device) *watched {
 	return nil
 }
 
-// SpeedMultiplier returns the share of the time in which a device may compute: 1
-// for one that is not monitored, 0 for one that must pause.
+// SpeedMultiplier returns the fraction of time in which a device may compute: 1 for
+// one that is not monitored, 0 for one that must pause.
 func (m *Monitor) SpeedMultiplier(device Device) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,11 +241,11 @@ func (m *Monitor) SpeedMultiplier(device Device) float64 {
 	return 1
 }
 
-// ShouldThrottle reports whether a device must not go at full speed.
+// ShouldThrottle reports whether a device must not run at full speed.
 func (m *Monitor) ShouldThrottle(device Device) bool { return m.SpeedMultiplier(device) < 1 }
 
-// Status returns what is known of every device, in the order in which they were
-// given. It is a copy.
+// Status returns a copy of what is known about every device, in the order given to
+// NewMonitor.
 func (m *Monitor) Status() []Health {
 	now := m.options.Clock.Now()
 	m.mu.Lock()
@@ -256,14 +257,14 @@ func (m *Monitor) Status() []Health {
 	return all
 }
 
-// Host returns how the machine was doing at the last sample.
+// Host returns the condition of the machine at the last sample.
 func (m *Monitor) Host() Host {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.around
 }
 
-// History returns the last samples of a device, oldest first. It is a copy.
+// History returns a copy of the last samples of a device, oldest first.
 func (m *Monitor) History(device Device) []Sample {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -280,8 +281,8 @@ func (m *Monitor) Config() Config {
 	return m.config
 }
 
-// Configure changes some settings, by the names of the file. They hold from the
-// next sample on. With an error, which is a fault.Usage, nothing is changed.
+// Configure changes some settings, by their names in the file. They apply from the next
+// sample on. On error, which is a fault.Usage, nothing changes.
 func (m *Monitor) Configure(changes map[string]any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -292,7 +293,7 @@ func (m *Monitor) Configure(changes map[string]any) error {
 	return err
 }
 
-// SetFrameworkMemory takes what a kernel's framework says of its memory.
+// SetFrameworkMemory records what a kernel's framework reports about its memory.
 func (m *Monitor) SetFrameworkMemory(device Device, memory FrameworkMemory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -301,8 +302,8 @@ func (m *Monitor) SetFrameworkMemory(device Device, memory FrameworkMemory) {
 	}
 }
 
-// Hold says that the job is about to open its first kernel on a device: memory that
-// is taken from now on may be its own.
+// Hold marks that the job is about to open its first kernel on a device: memory
+// allocated from now on may be the job's.
 func (m *Monitor) Hold(device Device) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -311,7 +312,7 @@ func (m *Monitor) Hold(device Device) {
 	}
 }
 
-// CountXid counts a critical error that WatchXids told of.
+// CountXid counts a critical error that WatchXids reported.
 func (m *Monitor) CountXid(event XidEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

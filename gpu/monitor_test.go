@@ -13,9 +13,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A card without a slowdown temperature of its own warms up from 60 to 92 °C and
-// cools down again, a sample every 10 s. This is the table of docs/monitoring.md at
-// work: every state, pace and event, and nothing else.
+// A card without its own slowdown temperature warms up from 60 to 92 °C and cools down
+// again, with a sample every 10 s. This is the table of docs/monitoring.md: every state,
+// pace and event, and nothing else.
 func TestHeatCurve(t *testing.T) {
 	machine := gputest.New(1)
 	machine.Change(0, func(c *gputest.Card) { c.Sample.Slowdown = gpu.Optional[int]{} })
@@ -65,7 +65,7 @@ func TestHeatCurve(t *testing.T) {
 	}
 }
 
-// From cool to burning in one sample: everything at once, in this order.
+// From cool to overheated in one sample: all events at once, in this order.
 func TestJumpSkipsNothing(t *testing.T) {
 	machine := gputest.New(1)
 	w := newWatch(t, machine, nil)
@@ -80,8 +80,7 @@ func TestJumpSkipsNothing(t *testing.T) {
 	}
 }
 
-// The thresholds follow the card's own slowdown temperature, and the profile says
-// how fast.
+// The thresholds follow the card's slowdown temperature, and the profile sets the pace.
 func TestThresholdsFollowTheCard(t *testing.T) {
 	for celsius, want := range map[int]gpu.State{
 		68: gpu.Optimal, 69: gpu.Normal, 78: gpu.Normal, 79: gpu.Throttled, 84: gpu.Throttled, 85: gpu.Critical,
@@ -97,8 +96,8 @@ func TestThresholdsFollowTheCard(t *testing.T) {
 	}
 }
 
-// A full memory changes the state, but by itself it never pauses a card; and the
-// job's own memory does not count.
+// Full memory changes the state but never pauses a card by itself, and the job's own
+// memory does not count.
 func TestMemory(t *testing.T) {
 	machine := gputest.New(1)
 	own := func(pid int) bool { return pid == 100 }
@@ -123,8 +122,8 @@ func TestMemory(t *testing.T) {
 		{used: 8, state: gpu.Throttled, pace: 0.5},
 		{used: 8, state: gpu.Normal, pace: 1},
 		{used: 8, state: gpu.Optimal, pace: 1},
-		{used: 79, hold: true, state: gpu.Optimal, pace: 1},          // all of it came after we began
-		{used: 79, own: 70, hold: true, state: gpu.Optimal, pace: 1}, // 9 are others'
+		{used: 79, hold: true, state: gpu.Optimal, pace: 1},          // all of it was allocated after the job began
+		{used: 79, own: 70, hold: true, state: gpu.Optimal, pace: 1}, // 9 belong to others
 		{used: 79, own: 10, hold: true, state: gpu.Throttled, pace: 0.5},
 	} {
 		if step.hold {
@@ -142,7 +141,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// One of each trouble: nobody is judged by another's.
+// A machine with one of each kind of trouble: no card is judged by another's.
 func TestEightGPUs(t *testing.T) {
 	machine := gputest.EightGPUs()
 	var lost []string
@@ -165,7 +164,7 @@ func TestEightGPUs(t *testing.T) {
 			if h.Pace != 1 || !strings.Contains(h.Problem, "lost") {
 				t.Errorf("the lost one: %+v", h)
 			}
-		case "GPU 6": // its memory is all there is to judge it by
+		case "GPU 6": // judged by its memory alone
 			if !h.Sample.Temperature.IsZero() || h.Sample.Temperature.String() != "not supported" || !h.Total.PeakTemperature.IsZero() {
 				t.Errorf("a temperature from nowhere: %+v", h)
 			}
@@ -188,8 +187,7 @@ func TestEightGPUs(t *testing.T) {
 	}
 }
 
-// A driver that hangs is not called again. Its devices keep their states until it is
-// back.
+// A hung driver is not called again. Its devices keep their states until it returns.
 func TestHungDriver(t *testing.T) {
 	machine := gputest.New(2)
 	w := newWatch(t, machine, nil)
@@ -353,8 +351,8 @@ func TestUnknownProfile(t *testing.T) {
 	}
 }
 
-// The first uncorrected memory error is reported once; those from before the job, and
-// a counter that starts again, are none.
+// The first uncorrected memory error is reported once. Errors from before the job, and a
+// counter that restarts, are not errors.
 func TestMemoryErrorsAreReportedOnce(t *testing.T) {
 	machine := gputest.New(2)
 	machine.Change(0, func(c *gputest.Card) { c.Sample.ECCUncorrected = gpu.Some(uint64(7)) })

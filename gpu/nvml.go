@@ -5,31 +5,30 @@ import (
 	"time"
 )
 
-// API is the little that gpurun needs of NVML. The real one is in nvml_cgo.go;
-// tests bring a machine of their own.
+// API is the part of NVML that gpurun needs. The real one is in nvml_cgo.go; tests
+// provide their own machine.
 //
-// Calls may be made on several threads at once, but those for one GPU on one. The
-// caller calls nothing at all after an Init that failed (the real library would end
-// the process with "symbol lookup error"), and calls Shutdown once after an Init that
-// did not, when no call is in progress. Any call may block for as long as the driver
-// likes.
+// Calls may run on several threads at once, but calls for one GPU on only one. After a
+// failed Init the caller must not call anything (the real library would end the process
+// with "symbol lookup error"). After a successful one it must call Shutdown once, when
+// no call is in progress. Any call may block indefinitely.
 type API interface {
-	// Init loads the library and connects to the driver. ErrNoLibrary and
-	// ErrNotBuilt are the errors with a meaning; any other says that the driver
-	// is there and does not work.
+	// Init loads the library and connects to the driver. Any error other than
+	// ErrNoLibrary and ErrNotBuilt means that the driver is installed but does not
+	// work.
 	Init() error
 	Shutdown() error
 	DriverVersion() (string, error)
-	// Count returns the number of GPUs of the machine, those included whose
-	// handle is then refused.
+	// Count returns the number of GPUs of the machine, including those for which
+	// Device fails.
 	Count() (int, error)
-	// Device returns the GPU at this index, from 0, in PCI order. ErrLost: it
-	// was there, and has fallen off the bus.
+	// Device returns the GPU at this index, from 0, in PCI order. ErrLost means that
+	// it has fallen off the bus.
 	Device(index int) (Handle, error)
 }
 
-// Handle is one GPU, valid until Shutdown. Each method may fail with ErrLost,
-// and with any other error where the driver or the card does not support it.
+// Handle is one GPU, valid until Shutdown. Each method may fail with ErrLost, or with
+// any other error if the driver or the card does not support it.
 type Handle interface {
 	UUID() (string, error)
 	Name() (string, error)
@@ -39,11 +38,11 @@ type Handle interface {
 	CPUs() ([]int, error)
 }
 
-// Partitioned is what a Handle may offer beside: the parts of its GPU.
+// Partitioned is an optional interface of a Handle for the MIG instances of its GPU.
 type Partitioned interface {
 	// Instances reports whether the GPU is in MIG mode, in which it is used only
-	// through its instances, and returns those. A driver that does not know MIG
-	// answers false.
+	// through its instances, and returns them. A driver without MIG support returns
+	// false.
 	Instances() (enabled bool, list []Instance, err error)
 }
 
@@ -53,44 +52,43 @@ type Instance struct {
 	Index, GPUInstance, ComputeInstance int
 }
 
-// Sensors is what a Handle may offer beside: how its device is doing.
+// Sensors is an optional interface of a Handle for the sensors of its device.
 type Sensors interface {
-	// Sense fills in what the device tells, and leaves the rest as it is. It fails
-	// with ErrLost alone: a value that is not supported is no failure.
+	// Sense fills in what the device reports and leaves the rest unchanged. It fails
+	// only with ErrLost: an unsupported value is not a failure.
 	Sense(*Sample) error
-	// SenseMemory asks for the memory alone; unknown if it is not told.
+	// SenseMemory queries only the memory; unknown if the device does not report it.
 	SenseMemory() (Optional[Memory], error)
 }
 
-// Events is what an API may offer beside: to be told of critical errors. It is a
-// second interface because an inventory needs none of it. The rules of API hold.
+// Events is an optional interface of an API for critical errors. It is separate because
+// an inventory does not need it. The rules of API apply.
 type Events interface {
-	// NewEventSet returns an empty set, to be freed before Shutdown.
+	// NewEventSet returns an empty set. The caller must free it before Shutdown.
 	NewEventSet() (EventSet, error)
 }
 
-// EventSet is some GPUs and what happens to them.
+// EventSet receives the events of a set of GPUs.
 type EventSet interface {
-	// Add makes the set tell of this GPU's critical errors from now on. It fails
-	// with ErrLost, and with any other error where the card or the driver does
-	// not tell of them.
+	// Add makes the set report this GPU's critical errors from now on. It fails with
+	// ErrLost, or with any other error if the card or the driver does not report them.
 	Add(gpu Handle) error
-	// Wait returns the next event: its Xid and the GPU, as a handle that equals
-	// the one that was added or has its UUID. ErrTimeout: there was none in this
-	// time. ErrLost: a GPU of the set is lost, without saying which; this comes
-	// at once, and every time from then on.
+	// Wait returns the next event: its Xid and the GPU, as a handle that equals the one
+	// that was added or has its UUID. ErrTimeout means that there was none in this time.
+	// ErrLost means that some GPU of the set is lost; from then on every call returns it
+	// at once.
 	Wait(timeout time.Duration) (gpu Handle, xid uint64, err error)
 	Free() error
 }
 
 var (
-	// ErrTimeout is the answer of a wait in which nothing happened.
-	ErrTimeout = errors.New("nothing happened")
-	// ErrNoLibrary is Init's answer where libnvidia-ml.so.1 cannot be opened:
-	// as a rule, a machine without an NVIDIA driver.
+	// ErrTimeout is returned by a Wait without an event.
+	ErrTimeout = errors.New("no event within the timeout")
+	// ErrNoLibrary is returned by Init if libnvidia-ml.so.1 cannot be opened: usually
+	// on a machine without an NVIDIA driver.
 	ErrNoLibrary = errors.New("libnvidia-ml.so.1 not found")
-	// ErrNotBuilt is Init's answer in a binary that was built without cgo.
+	// ErrNotBuilt is returned by Init in a binary built without cgo.
 	ErrNotBuilt = errors.New("this gpurun was built without NVML (no C compiler)")
-	// ErrLost is the answer for a GPU that is not usable before a reset.
+	// ErrLost is returned for a GPU that is unusable until it is reset.
 	ErrLost = errors.New("the GPU is lost")
 )

@@ -10,18 +10,17 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// BuiltWithNVML says whether this binary can see GPUs at all, for `gpurun version`.
+// BuiltWithNVML reports whether this binary can see GPUs at all, for `gpurun version`.
 const BuiltWithNVML = true
 
 func newNVML() API { return library{} }
 
-// library is go-nvml's one global library. It counts its users under a lock, so
-// several may be at work at once.
+// library is go-nvml's global library. It counts its users under a lock, so several
+// may use it at once.
 //
-// Its calls are resolved when they are made: one that the driver's library does
-// not have ends the process. Only calls that every driver since 2019 has stand
-// here (so the first version of the memory call: total and free are the same in
-// the second).
+// Symbols are resolved on the first call, and a missing one ends the process. So this
+// file uses only calls that every driver since 2019 has, such as the first version of
+// the memory call (total and free are the same in the second).
 type library struct{}
 
 func (library) Init() error {
@@ -87,9 +86,9 @@ func (h handle) PCIBusID() (string, error) {
 	return string(id), nil
 }
 
-// CPUs asks for a set of 8192, the most a Linux kernel is built for: the number
-// of CPUs this process may use says nothing about how high their numbers go.
-// (go-nvml divides by 8, where a word holds 64: hence 1024.)
+// CPUs requests a set of 8192, the most that Linux is built for: the number of CPUs this
+// process may use does not limit how high their numbers are. (go-nvml divides by 8, but
+// a word holds 64: hence 1024.)
 func (h handle) CPUs() ([]int, error) {
 	words, ret := h.device.GetCpuAffinity(1024)
 	if ret != nvml.SUCCESS {
@@ -122,7 +121,7 @@ func (e eventSet) Add(gpu Handle) error {
 		return asError(ret)
 	}
 	if types&nvml.EventTypeXidCriticalError == 0 {
-		return errors.New("the GPU does not tell of critical errors")
+		return errors.New("the GPU does not report critical errors")
 	}
 	return asError(device.RegisterEvents(nvml.EventTypeXidCriticalError, e.set))
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// errorTexts words NVML's errors. The library's own texts are never asked for:
-// go-nvml does not copy them, so they point into memory that is unmapped at Shutdown,
-// and asking after Shutdown ends the process.
+// errorTexts are the messages for NVML's errors. The library's own texts are not used:
+// go-nvml does not copy them, so they point into memory that Shutdown unmaps, and
+// requesting one after Shutdown ends the process.
 var errorTexts = map[nvml.Return]string{
 	nvml.ERROR_UNINITIALIZED:             "NVML is not initialized",
 	nvml.ERROR_INVALID_ARGUMENT:          "invalid argument",
@@ -40,7 +40,7 @@ var errorTexts = map[nvml.Return]string{
 	nvml.ERROR_UNKNOWN:                   "unknown error",
 }
 
-// asError words a failed call. ErrLost is the one that callers tell apart.
+// asError is the error of a failed call. Callers distinguish only ErrLost.
 func asError(ret nvml.Return) error {
 	switch ret {
 	case nvml.SUCCESS:
@@ -56,15 +56,15 @@ func asError(ret nvml.Return) error {
 	return fmt.Errorf("NVML error %d", int(ret))
 }
 
-// initError words the failures of Init, with what to do about them.
+// initError is the error of a failed Init, with what to do about it.
 func initError(ret nvml.Return) error {
 	switch ret {
 	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return errors.New("the NVIDIA driver is installed but not loaded (a new kernel, or the module was removed: see dmesg, modprobe nvidia)")
+		return errors.New("the NVIDIA driver is installed but not loaded (after a kernel update, or because the module was removed: check dmesg, run modprobe nvidia)")
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return errors.New("the NVIDIA driver and its library are of different versions (the driver was updated: reboot, or reload its module)")
+		return errors.New("the NVIDIA driver and its library have different versions (the driver was updated: reboot, or reload its module)")
 	case nvml.ERROR_NO_PERMISSION:
-		return errors.New("no permission to talk to the NVIDIA driver (see the rights of /dev/nvidia*)")
+		return errors.New("no permission to access the NVIDIA driver (check the permissions of /dev/nvidia*)")
 	case nvml.ERROR_GPU_IS_LOST:
 		return ErrLost
 	case nvml.ERROR_NO_DATA, nvml.ERROR_GPU_NOT_FOUND:

@@ -2,12 +2,12 @@
 
 package gpu
 
-// BuiltWithNVML says whether this binary can see GPUs at all, for `gpurun version`.
+// BuiltWithNVML reports whether this binary can see GPUs at all, for `gpurun version`.
 const BuiltWithNVML = false
 
 func newNVML() API { return noNVML{} }
 
-// noNVML stands where go-nvml does not build. Nothing but Init is ever called.
+// noNVML replaces go-nvml where that does not build. Only Init is ever called.
 type noNVML struct{}
 
 func (noNVML) Init() error                    { return ErrNotBuilt }

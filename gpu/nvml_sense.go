@@ -9,13 +9,13 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// senses makes the calls of one sample, and none after the GPU was lost.
+// senses makes the calls of one sample, and stops once the GPU is lost.
 type senses struct {
 	lost   error
-	failed error // of the last call; nil also for what the GPU does not support
+	failed error // of the last call; also nil for what the GPU does not support
 }
 
-// ask makes a call, if the driver's library has it.
+// ask makes a call if the driver's library has it.
 func ask[T any](s *senses, symbol string, call func() (T, nvml.Return)) Optional[T] {
 	if s.lost != nil || !has(symbol) {
 		return Optional[T]{}
@@ -34,7 +34,7 @@ func ask[T any](s *senses, symbol string, call func() (T, nvml.Return)) Optional
 	return Some(value)
 }
 
-// convert makes one thing of another where it is known.
+// convert converts a value if it is known.
 func convert[T, U any](value Optional[T], to func(T) U) Optional[U] {
 	if v, known := value.Get(); known {
 		return Some(to(v))
@@ -70,7 +70,7 @@ func (h handle) senseHeat(s *senses, sample *Sample) {
 		limit := convert(ask(s, "nvmlDeviceGetTemperatureThreshold", func() (uint32, nvml.Return) {
 			return h.device.GetTemperatureThreshold(which)
 		}), number)
-		if limit.Or(0) <= 0 { // some cards answer that they have none with a 0
+		if limit.Or(0) <= 0 { // some cards return 0 for no threshold
 			return Optional[int]{}
 		}
 		return limit
@@ -113,8 +113,8 @@ func (h handle) senseErrors(s *senses, sample *Sample) {
 	sample.ECCUncorrected = count(nvml.MEMORY_ERROR_TYPE_UNCORRECTED)
 }
 
-// memory prefers the second version of the call, which tells the driver's own
-// share apart.
+// memory prefers the second version of the call, which reports the driver's own share
+// separately.
 func (h handle) memory(s *senses) Optional[Memory] {
 	if second := ask(s, "nvmlDeviceGetMemoryInfo_v2", h.device.GetMemoryInfo_v2); !second.IsZero() {
 		return convert(second, func(m nvml.Memory_v2) Memory {
@@ -126,7 +126,7 @@ func (h handle) memory(s *senses) Optional[Memory] {
 	})
 }
 
-// notAvailable is what NVML writes for the memory of a process that it cannot see.
+// notAvailable is NVML's value for the memory of a process that it cannot see.
 const notAvailable = ^uint64(0)
 
 func processes(list []nvml.ProcessInfo) []Process {
@@ -159,7 +159,7 @@ func (h handle) Instances() (enabled bool, list []Instance, err error) {
 	}
 	for i := range count {
 		device, ret := h.device.GetMigDeviceHandleByIndex(i)
-		if ret != nvml.SUCCESS { // a place that is not taken
+		if ret != nvml.SUCCESS { // an empty slot
 			if err := lostOnly(ret); err != nil {
 				return true, nil, err
 			}
@@ -173,7 +173,7 @@ func (h handle) Instances() (enabled bool, list []Instance, err error) {
 	return true, list, nil
 }
 
-// lostOnly keeps ErrLost; whatever else is "not supported" in other words.
+// lostOnly keeps ErrLost; any other error means "not supported".
 func lostOnly(ret nvml.Return) error {
 	if err := asError(ret); errors.Is(err, ErrLost) {
 		return err

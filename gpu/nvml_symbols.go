@@ -8,20 +8,20 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 )
 
-// symbols is what is known of the calls that the driver's library has. A call that
-// it does not have ends the process when it is made, with "symbol lookup error":
-// whatever is not in every driver is looked up first.
+// symbols caches which calls the driver's library has. A missing call would end the
+// process with "symbol lookup error", so calls that not every driver has are looked up
+// first.
 //
-// The library is opened once more for this, and stays open: go-nvml's own handle
-// may be closed by another thread at any time.
+// The library is opened a second time for this and stays open: another thread may close
+// go-nvml's own handle at any time.
 var symbols struct {
 	mu      sync.Mutex
 	library *dl.DynamicLibrary
 	known   map[string]bool
 }
 
-// has reports whether the driver's library has a call. It is for use after a
-// successful Init only.
+// has reports whether the driver's library has a call. It must only be called after a
+// successful Init.
 func has(symbol string) bool {
 	symbols.mu.Lock()
 	defer symbols.mu.Unlock()

@@ -6,20 +6,20 @@ import (
 	"fmt"
 )
 
-// Optional is a value that a card or a driver may not tell. Its zero value is
-// "not supported", which is never the same as 0.
+// Optional is a value that a card or driver may not report. Its zero value is "not
+// supported", which is not the same as 0.
 type Optional[T any] struct {
 	value T
 	known bool
 }
 
-// Some returns a value that is known.
+// Some returns a known value.
 func Some[T any](value T) Optional[T] { return Optional[T]{value, true} }
 
-// Get returns the value, and whether it is known.
+// Get returns the value and whether it is known.
 func (o Optional[T]) Get() (T, bool) { return o.value, o.known }
 
-// Or returns the value, or another where it is not known.
+// Or returns the value, or other if it is unknown.
 func (o Optional[T]) Or(other T) T {
 	if o.known {
 		return o.value
@@ -27,10 +27,10 @@ func (o Optional[T]) Or(other T) T {
 	return other
 }
 
-// IsZero lets JSON's omitzero leave out what is not known.
+// IsZero lets JSON's omitzero omit unknown values.
 func (o Optional[T]) IsZero() bool { return !o.known }
 
-// String returns the value for a person, "not supported" where there is none.
+// String returns the value for display, "not supported" if it is unknown.
 func (o Optional[T]) String() string {
 	if !o.known {
 		return "not supported"
@@ -38,7 +38,7 @@ func (o Optional[T]) String() string {
 	return fmt.Sprint(o.value)
 }
 
-// MarshalJSON writes the value, null where there is none.
+// MarshalJSON writes the value, or null if it is unknown.
 func (o Optional[T]) MarshalJSON() ([]byte, error) {
 	if !o.known {
 		return []byte("null"), nil

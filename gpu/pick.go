@@ -10,9 +10,9 @@ import (
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
-// pick returns the selected ones of v, in the order they were asked for: groups
-// of several GPUs are made of neighbours in that order. Every error is a
-// fault.Usage that says what there is.
+// pick returns the selected devices of v in the order of the selection, since groups of
+// GPUs are formed from neighbors in that order. Every error is a fault.Usage that lists
+// what exists.
 func (s Selection) pick(v view) ([]candidate, error) {
 	if len(s.terms) == 0 {
 		return v.gpus, nil
@@ -35,7 +35,7 @@ func (s Selection) pick(v view) ([]candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		if positions == nil { // a MIG instance nobody has listed
+		if positions == nil { // a MIG instance that NVML does not list
 			picked = append(picked, candidate{Device: migDevice(t.name, len(picked))})
 		}
 		for _, position := range positions {
@@ -47,8 +47,8 @@ func (s Selection) pick(v view) ([]candidate, error) {
 	return picked, nil
 }
 
-// find returns the positions in v that t means. Nil without an error is a MIG
-// instance that is to be taken on trust: there is no list to look it up in.
+// find returns the positions in v that match t. Nil without an error is a MIG instance
+// that must be trusted, because NVML lists none.
 func (v view) find(t term) ([]int, error) {
 	switch {
 	case t.part > 0:
@@ -79,12 +79,12 @@ func (v view) find(t term) ([]int, error) {
 		}
 		return nil, fault.New(fault.Usage, "%s%s: %s", what, t.name, v.describeUUIDs())
 	default:
-		return nil, fault.New(fault.Usage, "%s is the beginning of %d UUIDs, write more of it: %s", t.name, len(found), v.describeUUIDs())
+		return nil, fault.New(fault.Usage, "%s is a prefix of %d UUIDs, write more of it: %s", t.name, len(found), v.describeUUIDs())
 	}
 }
 
-// partsOf returns the instances of the GPUs in MIG mode whose UUID begins like
-// this: such a GPU is all of its instances.
+// partsOf returns the instances of the GPUs in MIG mode whose UUID has this prefix:
+// selecting such a GPU selects all its instances.
 func (v view) partsOf(prefix string) []int {
 	var found []int
 	for i, g := range v.gpus {
@@ -108,7 +108,7 @@ func (v view) findRange(t term) ([]int, error) {
 	return positions, nil
 }
 
-// findPart finds a MIG instance by its place in the machine.
+// findPart finds a MIG instance by its index in the machine.
 func (v view) findPart(t term) ([]int, error) {
 	var parts []string
 	for i, g := range v.gpus {
@@ -122,7 +122,7 @@ func (v view) findPart(t term) ([]int, error) {
 	}
 	switch {
 	case v.inherited:
-		return nil, fault.New(fault.Usage, "%s names a MIG instance by its place in the machine, but %s: use a position there, or a UUID", t, v.describe())
+		return nil, fault.New(fault.Usage, "%s names a MIG instance by its index in the machine, but %s: use a position there, or a UUID", t, v.describe())
 	case len(parts) > 0:
 		return nil, fault.New(fault.Usage, "GPU %d has no MIG instance %d: it has %s", t.low, t.part-1, Enumerate(parts))
 	case t.low < v.count():
@@ -131,7 +131,7 @@ func (v view) findPart(t term) ([]int, error) {
 	return v.findRange(t)
 }
 
-// place is how a device is selected: 2, or 2:0 for a MIG instance.
+// place is how to select a device: 2, or 2:0 for a MIG instance.
 func place(d Device) string {
 	if d.Parent != nil {
 		return fmt.Sprintf("%d:%d", d.Parent.Index, d.Index)
@@ -139,10 +139,10 @@ func place(d Device) string {
 	return strconv.Itoa(d.Index)
 }
 
-// count is how many numbers there are.
+// count is one more than the highest number.
 func (v view) count() int { return v.numbers[len(v.numbers)-1] + 1 }
 
-// describe says what there is to choose from.
+// describe states what there is to choose from.
 func (v view) describe() string {
 	numbers, count, noun := "0", v.count(), "GPU"
 	if count > 1 {
@@ -154,8 +154,7 @@ func (v view) describe() string {
 	return fmt.Sprintf("this machine has %d %s (%s)", count, noun, numbers)
 }
 
-// describeUUIDs says what there is to choose from, with UUIDs, as far as they fit a
-// message.
+// describeUUIDs is describe with as many UUIDs as fit into a message.
 func (v view) describeUUIDs() string {
 	const shown = 8
 	list := []string{v.describe()}
@@ -173,13 +172,13 @@ func (v view) describeUUIDs() string {
 		}
 	}
 	text := strings.Join(list, ", ")
-	if v.inherited { // why some are not there
+	if v.inherited { // explain why some are missing
 		text = strings.Join(append([]string{text}, v.notes...), "; ")
 	}
 	return text
 }
 
-// nearest guesses which UUID was meant by a whole one that does not exist.
+// nearest guesses which UUID was meant by a complete one that does not exist.
 func (v view) nearest(name string) string {
 	if len(name) < len("GPU-00000000-0000-0000-0000") {
 		return ""

@@ -5,9 +5,8 @@ import (
 	"runtime"
 )
 
-// run is the thread. A driver that was not there, or did not work, is tried again
-// with the next request; so is a device that was lost, since a reset may bring it
-// back under another handle.
+// run is the probe's thread. It retries a missing or broken driver on the next request,
+// and also a lost device, since a reset may bring it back under another handle.
 func (p *probe) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -17,7 +16,7 @@ func (p *probe) run() {
 	for began := range p.requests {
 		r := reading{}
 		if !up {
-			r.err = p.api.Init() // after an error not a single call more
+			r.err = p.api.Init() // no further call after an error
 			up = r.err == nil
 		}
 		if up {
@@ -36,15 +35,15 @@ func (p *probe) run() {
 	}
 }
 
-// sensed is where the values of a device come from.
+// sensed is the source of a device's values.
 type sensed struct {
 	device Sensors
 	parent Sensors // of a MIG instance
 	err    error   // why there is no device
 }
 
-// find looks for the device's GPU where the inventory has found it. It asks for the
-// others only if the GPU is not there: one of them may hang.
+// find looks for the device's GPU at the index where the inventory found it. It queries
+// other GPUs only if it is not there, because one of them may hang.
 func (p *probe) find() sensed {
 	d := p.device
 	if d.Kind != GPU || d.Parent == nil && isMIG(d.Token) {
@@ -75,8 +74,9 @@ func (p *probe) find() sensed {
 	return result
 }
 
-// at returns the device if it is, or is part of, the GPU at an index. The error of a
-// GPU that cannot tell its UUID is the device's as far as the index is its own.
+// at returns the device if it is, or is part of, the GPU at an index. If that GPU does
+// not report its UUID, its error counts as the device's, provided the index identifies
+// the device.
 func (p *probe) at(index int) sensed {
 	handle, err := p.api.Device(index)
 	uuid := ""
@@ -123,8 +123,8 @@ func sensorsOf(d Device, gpu Handle) sensed {
 	return sensed{err: errors.New("the MIG instance no longer exists")}
 }
 
-// read takes a sample. Heat and power of a MIG instance are its parent's; its
-// utilization is nobody's: the parent does not report it in MIG mode.
+// read takes a sample. A MIG instance has its parent's temperature and power. Its
+// utilization is unknown: the parent does not report it in MIG mode.
 func (s *sensed) read() reading {
 	if s.device == nil {
 		return reading{err: s.err}
@@ -142,7 +142,7 @@ func (s *sensed) read() reading {
 	return r
 }
 
-// readMemory asks for the memory alone.
+// readMemory queries only the memory.
 func (s *sensed) readMemory() (r reading) {
 	if s.device == nil {
 		return reading{err: s.err}

@@ -8,8 +8,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Registry counts who is at work on which device: each has a capacity, in slots
-// for workers, and a number of slots that are taken. It is safe for concurrent use.
+// Registry counts the workers on each device: a device has a capacity, in worker slots,
+// and a number of slots taken. It is safe for concurrent use.
 type Registry struct {
 	mu      sync.Mutex
 	entries []*entry
@@ -18,15 +18,15 @@ type Registry struct {
 type entry struct {
 	device   Device
 	name     string
-	original int // capacity, when all is well
+	original int // capacity before any failure
 	capacity int
 	active   int
 }
 
-// load is the share of the slots that is taken.
+// load is the fraction of slots taken.
 func (e *entry) load() float64 { return float64(e.active) / float64(e.capacity) }
 
-// NewRegistry returns one with a capacity, of at least 1, for each device.
+// NewRegistry returns a Registry with a capacity of at least 1 for each device.
 func NewRegistry(devices []Device, capacity func(Device) int) *Registry {
 	r := &Registry{}
 	for _, d := range devices {
@@ -36,10 +36,9 @@ func NewRegistry(devices []Device, capacity func(Device) int) *Registry {
 	return r
 }
 
-// AutoCapacity is the number of workers for each of some GPUs where the user leaves
-// it to gpurun: as many as keep the CPUs busy, ceil(cpus / gpus), as far as each
-// fits the memory that may be used. A worker whose needs are not known (each = 0)
-// is not limited by them.
+// AutoCapacity is the number of workers per GPU if the user leaves it to gpurun: as many
+// as keep the CPUs busy, ceil(cpus / gpus), but no more than fit into the usable memory.
+// A worker of unknown size (each = 0) is not limited by memory.
 func AutoCapacity(cpus, gpus int, memory, each uint64) int {
 	slots := 1
 	if gpus > 0 {
@@ -51,8 +50,8 @@ func AutoCapacity(cpus, gpus int, memory, each uint64) int {
 	return slots
 }
 
-// UsableMemory is how much of a device's memory jobs may use together, by
-// MemoryLimit and MemoryReserve; 0 if the device's memory is not known.
+// UsableMemory is how much of a device's memory all jobs together may use, by
+// MemoryLimit and MemoryReserve; 0 if the device's memory is unknown.
 func (c Config) UsableMemory(total uint64) uint64 {
 	if total == 0 {
 		return 0
@@ -64,25 +63,24 @@ func (c Config) UsableMemory(total uint64) uint64 {
 	return max(usable, 1)
 }
 
-// NoSlotError says that nothing is free.
+// NoSlotError means that no slot is free.
 type NoSlotError struct {
-	// Active of Capacity slots are taken, on GPUs devices of which Failed have
-	// failed.
+	// Active of Capacity slots are taken on GPUs devices, of which Failed have failed.
 	Active, Capacity, GPUs, Failed int
 }
 
-// Error says so in a sentence.
+// Error gives the figures.
 func (e *NoSlotError) Error() string {
-	text := fmt.Sprintf("no slot is free: %d of %d are taken on %d devices", e.Active, e.Capacity, e.GPUs)
+	text := fmt.Sprintf("no free slot: %d of %d are taken on %d devices", e.Active, e.Capacity, e.GPUs)
 	if e.Failed > 0 {
 		text += fmt.Sprintf(", %d of which have failed", e.Failed)
 	}
 	return text
 }
 
-// Acquire takes a slot of the least loaded device, on a tie of the one with most
-// free memory; among those names, if there are any. It fails with a *NoSlotError
-// if nothing is free, and with a fault.Usage for a name that it does not know.
+// Acquire takes a slot of the least loaded device, on a tie of the one with the most
+// free memory; if names are given, only among those. It fails with a *NoSlotError if no
+// slot is free, and with a fault.Usage for an unknown name.
 func (r *Registry) Acquire(names ...string) (Device, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,11 +123,11 @@ func (r *Registry) find(name string) (*entry, error) {
 			return e, nil
 		}
 	}
-	return nil, fault.New(fault.Usage, "there is no device %q", name)
+	return nil, fault.New(fault.Usage, "unknown device %q", name)
 }
 
-// Release gives a slot back. It is an error, of kind fault.Usage, if the device is
-// not known or no slot of it is taken.
+// Release releases a slot. It fails with a fault.Usage if the device is unknown or none
+// of its slots is taken.
 func (r *Registry) Release(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,14 +136,14 @@ func (r *Registry) Release(name string) error {
 		return err
 	}
 	if e.active == 0 {
-		return fault.New(fault.Usage, "%s has no slot to give back", name)
+		return fault.New(fault.Usage, "%s has no slot to release", name)
 	}
 	e.active--
 	return nil
 }
 
-// Yield gives a slot back if more of its device are taken than there are, and
-// reports whether it did: the worker that had it is to end.
+// Yield releases a slot if more slots of its device are taken than exist, and reports
+// whether it did: the worker that had the slot must exit.
 func (r *Registry) Yield(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,8 +155,8 @@ func (r *Registry) Yield(name string) bool {
 	return true
 }
 
-// Fail takes a device out: it has no slots any more, and those that were taken are
-// gone. It returns their number.
+// Fail removes all slots of a device, including those taken, and returns how many were
+// taken.
 func (r *Registry) Fail(name string) (released int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,8 +169,8 @@ func (r *Registry) Fail(name string) (released int) {
 	return released
 }
 
-// Recover gives a device that failed its slots back if the probe passes. One that
-// has not failed is not probed.
+// Recover restores the slots of a failed device if the probe passes. It does not probe a
+// device that has not failed.
 func (r *Registry) Recover(name string, probe func(Device) error) error {
 	r.mu.Lock()
 	e, err := r.find(name)
@@ -180,7 +178,7 @@ func (r *Registry) Recover(name string, probe func(Device) error) error {
 		r.mu.Unlock()
 		return err
 	}
-	r.mu.Unlock() // a probe takes its time
+	r.mu.Unlock() // a probe may be slow
 	if err := probe(e.device); err != nil {
 		return fmt.Errorf("%s has not recovered: %w", name, err)
 	}
@@ -192,9 +190,9 @@ func (r *Registry) Recover(name string, probe func(Device) error) error {
 	return nil
 }
 
-// LowerForOOM takes one slot away from a device whose memory several workers share
-// and that has run out of it, and reports whether it did: never below one, and not
-// while somebody is still to leave by an earlier one.
+// LowerForOOM removes one slot from a device that ran out of memory while several
+// workers shared it, and reports whether it did. It never goes below one slot, and does
+// nothing while a worker still has to exit because of an earlier call.
 func (r *Registry) LowerForOOM(name string) (capacity int, lowered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,14 +224,14 @@ type Figures struct {
 	PerGPU             map[string]GPUFigures `json:"per_gpu"`
 }
 
-// GPUFigures are those of one device.
+// GPUFigures are the counts of one device.
 type GPUFigures struct {
 	Active             int     `json:"active"`
 	Capacity           int     `json:"capacity"`
 	UtilizationPercent float64 `json:"utilization_percent"`
 }
 
-// Status returns the counts, by the devices' names. It is a copy.
+// Status returns a copy of the counts, by device name.
 func (r *Registry) Status() Figures {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// three are GPU 0 to 2 with so much free memory.
+// three returns GPUs 0 to 2 with this much free memory.
 func three(free ...uint64) []gpu.Device {
 	devices := make([]gpu.Device, len(free))
 	for i := range devices {
@@ -37,13 +37,13 @@ func TestAcquire(t *testing.T) {
 	for range 6 {
 		order = append(order, acquire(t, r))
 	}
-	// The least loaded; among equals the one with most free memory.
+	// The least loaded; on a tie the one with the most free memory.
 	if got := strings.Join(order, ","); got != "GPU 1,GPU 2,GPU 0,GPU 1,GPU 2,GPU 0" {
 		t.Errorf("order %s", got)
 	}
 	_, err := r.Acquire()
 	var full *gpu.NoSlotError
-	if !errors.As(err, &full) || full.Active != 6 || err.Error() != "no slot is free: 6 of 6 are taken on 3 devices" {
+	if !errors.As(err, &full) || full.Active != 6 || err.Error() != "no free slot: 6 of 6 are taken on 3 devices" {
 		t.Errorf("%v", err)
 	}
 	if err := r.Release("GPU 2"); err != nil {
@@ -59,10 +59,10 @@ func TestAcquire(t *testing.T) {
 
 func TestRegistryErrors(t *testing.T) {
 	r := gpu.NewRegistry(three(1), slots(1))
-	if err := r.Release("GPU 7"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no device "GPU 7"`) {
+	if err := r.Release("GPU 7"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `unknown device "GPU 7"`) {
 		t.Error(err)
 	}
-	if err := r.Release("GPU 0"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "no slot to give back") {
+	if err := r.Release("GPU 0"); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "no slot to release") {
 		t.Error(err)
 	}
 	if _, err := r.Acquire("GPU 7"); fault.KindOf(err) != fault.Usage {
@@ -104,7 +104,7 @@ func TestFailAndRecover(t *testing.T) {
 		t.Error(err)
 	}
 	acquire(t, r, "GPU 0")
-	if err := r.Recover("GPU 0", nil); err != nil { // a healthy one is not probed
+	if err := r.Recover("GPU 0", nil); err != nil { // a healthy device is not probed
 		t.Error(err)
 	}
 }
@@ -117,7 +117,7 @@ func TestLowerForOOM(t *testing.T) {
 	if n, lowered := r.LowerForOOM("GPU 0"); n != 2 || !lowered {
 		t.Errorf("%d, %v", n, lowered)
 	}
-	if n, lowered := r.LowerForOOM("GPU 0"); n != 2 || lowered { // one is to leave yet
+	if n, lowered := r.LowerForOOM("GPU 0"); n != 2 || lowered { // one worker still has to exit
 		t.Errorf("%d, %v", n, lowered)
 	}
 	if !r.Yield("GPU 0") || r.Yield("GPU 0") {
@@ -166,7 +166,7 @@ func TestRegistryStatus(t *testing.T) {
 	}
 }
 
-// Many at once: never more than there are, and in the end all are back.
+// Concurrent use: never more slots than exist, and in the end all are free.
 func TestRegistryConcurrently(t *testing.T) {
 	r := gpu.NewRegistry(three(1, 2, 3), slots(2))
 	var group sync.WaitGroup

@@ -6,45 +6,45 @@ import (
 	"time"
 )
 
-// Sample is how a device is doing at one moment. Of a MIG instance the memory and
-// the processes are its own; the rest is its parent's.
+// Sample is the sensor values of a device at one moment. A MIG instance has its own
+// memory and processes; the rest is its parent's.
 type Sample struct {
 	Time        time.Time     `json:"time,omitzero"`
 	Temperature Optional[int] `json:"temperature_c,omitzero"`
-	// TemperatureError is why the temperature of a device that has a sensor could not
-	// be read.
+	// TemperatureError is why the temperature of a device with a sensor could not be
+	// read.
 	TemperatureError string `json:"temperature_error,omitempty"`
-	// Slowdown is the temperature at which the card slows itself, Shutdown that at
-	// which it turns itself off.
+	// Slowdown is the temperature at which the card slows itself down, Shutdown the one
+	// at which it turns itself off.
 	Slowdown Optional[int] `json:"slowdown_c,omitzero"`
 	Shutdown Optional[int] `json:"shutdown_c,omitzero"`
-	// Utilization is the share of the last second in which something was computed.
+	// Utilization is the share of the last second in which a kernel was running.
 	Utilization Optional[int]    `json:"utilization_percent,omitzero"`
 	Memory      Optional[Memory] `json:"memory,omitzero"`
 	Power       Optional[Watt]   `json:"power_w,omitzero"`
 	PowerLimit  Optional[Watt]   `json:"power_limit_w,omitzero"`
-	// Energy counts from the time at which the driver was loaded.
+	// Energy is counted since the driver was loaded.
 	Energy      Optional[Joule]   `json:"energy_j,omitzero"`
 	ClockSM     Optional[int]     `json:"clock_sm_mhz,omitzero"`
 	ClockMemory Optional[int]     `json:"clock_memory_mhz,omitzero"`
 	Throttle    Optional[Reasons] `json:"throttle_reasons,omitzero"`
-	// ECC errors since the driver was loaded.
+	// ECC errors are counted since the driver was loaded.
 	ECCCorrected   Optional[uint64] `json:"ecc_corrected,omitzero"`
 	ECCUncorrected Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 	Fan            Optional[int]    `json:"fan_percent,omitzero"`
-	// Processes are those that compute on the device, as far as the driver shows
-	// them: not those of another PID namespace.
+	// Processes are those that compute on the device. The driver does not show processes
+	// of another PID namespace.
 	Processes Optional[[]Process] `json:"processes,omitzero"`
 }
 
-// Watt and Joule are floating-point numbers with a unit.
+// Watt and Joule are numbers with a unit.
 type (
 	Watt  float64
 	Joule float64
 )
 
-// Memory is a device's memory in bytes. Reserved is the driver's own, and part of
-// neither Used nor Free; 0 with drivers that count it as used.
+// Memory is a device's memory in bytes. Reserved is the driver's own and not part of
+// Used or Free; 0 with drivers that count it as used.
 type Memory struct {
 	Total    uint64 `json:"total"`
 	Used     uint64 `json:"used"`
@@ -52,13 +52,13 @@ type Memory struct {
 	Reserved uint64 `json:"reserved"`
 }
 
-// Process is one that computes on a device.
+// Process is a process that computes on a device.
 type Process struct {
 	PID    int              `json:"pid"`
 	Memory Optional[uint64] `json:"memory,omitzero"`
 }
 
-// clone returns a copy that shares nothing.
+// clone returns a deep copy.
 func (s Sample) clone() Sample {
 	if list, known := s.Processes.Get(); known {
 		s.Processes = Some(slices.Clone(list))
@@ -66,7 +66,7 @@ func (s Sample) clone() Sample {
 	return s
 }
 
-// Reasons is why a card's clocks are lower than they could be, as NVML's bits.
+// Reasons are why a card's clocks are lower than they could be, as NVML's bits.
 type Reasons uint64
 
 // reasonNames are NVML's bits in order, under nvidia-smi's names.
@@ -75,10 +75,10 @@ var reasonNames = []string{
 	"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
 }
 
-// thermalReasons are those that have to do with heat.
+// thermalReasons are those caused by heat.
 const thermalReasons Reasons = 1<<5 | 1<<6
 
-// Thermal reports whether the card slows itself because it is hot.
+// Thermal reports whether the card slows itself down because it is hot.
 func (r Reasons) Thermal() bool { return r&thermalReasons != 0 }
 
 // Names returns the reasons, none for a card at full speed.
@@ -92,7 +92,7 @@ func (r Reasons) Names() []string {
 	return names
 }
 
-// String returns the reasons for a person.
+// String returns the reasons for display.
 func (r Reasons) String() string {
 	if names := r.Names(); len(names) > 0 {
 		return strings.Join(names, ", ")
@@ -100,11 +100,10 @@ func (r Reasons) String() string {
 	return "none"
 }
 
-// MarshalText writes the names, with a comma between.
+// MarshalText writes the names, separated by commas.
 func (r Reasons) MarshalText() ([]byte, error) { return []byte(strings.Join(r.Names(), ",")), nil }
 
-// UnmarshalText reads what MarshalText wrote; names that it does not know are
-// left out.
+// UnmarshalText reads what MarshalText wrote and ignores unknown names.
 func (r *Reasons) UnmarshalText(text []byte) error {
 	*r = 0
 	for name := range strings.SplitSeq(string(text), ",") {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// sampleMode makes the test binary a program that answers every line of its input
-// with a sample of this machine's devices, as a line of JSON. States may fall at once.
+// sampleMode makes the test binary a program that answers every input line with a sample
+// of this machine's devices, as a line of JSON. States may fall immediately.
 const sampleMode = "GPU_TEST_SAMPLE"
 
 func sampleMain() int {
@@ -45,7 +45,7 @@ func sampleMain() int {
 	return 0
 }
 
-// samples is such a program, running on a stub that is steered by a file.
+// samples is such a running program, on a stub that a file controls.
 type samples struct {
 	t     testing.TB
 	state string
@@ -80,7 +80,7 @@ func startSamples(t testing.TB, stub, state string, env ...string) *samples {
 	return s
 }
 
-// set writes the file that steers the stub, all at once.
+// set atomically writes the file that controls the stub.
 func (s *samples) set(lines ...string) {
 	s.t.Helper()
 	if err := os.WriteFile(s.state+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o666); err != nil {
@@ -156,8 +156,7 @@ func TestStubSample(t *testing.T) {
 	}
 }
 
-// A driver of 2019 lacks some of the calls. The process survives, and what can be
-// known is.
+// A driver of 2019 lacks some calls. The process survives and reads everything else.
 func TestStubOldDriver(t *testing.T) {
 	s := startSamples(t, buildStub(t, "-DOLD_DRIVER"), full+"\n1 mig 2")
 	all := s.next()

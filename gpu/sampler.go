@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// sampler asks the driver how devices are doing. Every device has a thread of its own
-// (probe), so that a call that hangs costs no other device a sample. A thread that
-// hangs is given up on after a timeout, and then left alone until it returns: no
-// further call is made for its device, and nobody waits for it again.
+// sampler queries the sensors of devices. Every device has its own thread (probe), so
+// that a hung call costs no other device a sample. A hung thread is abandoned after a
+// timeout: until it returns, no further call is made for its device, and no round waits
+// for it.
 type sampler struct {
 	clock  Clock
 	probes []*probe
 }
 
-// reading is what was found of one device, or why nothing was.
+// reading is the sample of one device, or why there is none.
 type reading struct {
 	sample Sample
 	err    error
-	began  time.Time // when it was asked
+	began  time.Time // when it was requested
 }
 
 var (
 	errHangs     = errors.New("the NVIDIA driver does not answer")
-	errUnknown   = errors.New("it is not known which GPU of the driver it is")
-	errSenseless = errors.New("the driver does not tell how it is doing")
+	errUnknown   = errors.New("it cannot be matched to one of the driver's GPUs")
+	errSenseless = errors.New("the driver reports no sensor values for it")
 )
 
 func newSampler(api API, devices []Device, clock Clock) *sampler {
 	return startSampler(api, devices, clock, (*sensed).read)
 }
 
-// newMemorySampler asks for the memory alone.
+// newMemorySampler queries only the memory.
 func newMemorySampler(api API, devices []Device, clock Clock) *sampler {
 	return startSampler(api, devices, clock, (*sensed).readMemory)
 }
@@ -51,8 +51,8 @@ func startSampler(api API, devices []Device, clock Clock, read func(*sensed) rea
 	return s
 }
 
-// sample returns a reading of each device, in order, after the timeout at the latest.
-// An answer that took longer is taken by the next call, unless it is older than stale.
+// sample returns a reading of each device, in order, within the timeout. A later answer
+// is returned by the next call, unless it is older than stale.
 func (s *sampler) sample(ctx context.Context, timeout, stale time.Duration) []reading {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -74,8 +74,8 @@ func (s *sampler) sample(ctx context.Context, timeout, stale time.Duration) []re
 	return all
 }
 
-// close ends the threads, after the last sample; those that hang in the driver are left
-// behind.
+// close ends the threads; call it after the last sample. Threads that hang in the driver
+// are abandoned.
 func (s *sampler) close() {
 	for _, p := range s.probes {
 		p.closing.Do(func() { close(p.requests) })
@@ -104,10 +104,10 @@ type probe struct {
 	answers  chan reading
 	ended    chan struct{}
 	closing  sync.Once
-	pending  bool // an answer is owed; for sample and close
+	pending  bool // a request has no answer yet; used by sample and close
 }
 
-// await returns the answer, or errHangs when ctx ends before it is there.
+// await returns the answer, or errHangs if ctx ends first.
 func (p *probe) await(ctx context.Context) reading {
 	select {
 	case r := <-p.answers:
@@ -124,15 +124,15 @@ func (p *probe) await(ctx context.Context) reading {
 	}
 }
 
-// ask has the device sampled; an answer is owed from then on.
+// ask requests a sample of the device.
 func (p *probe) ask(now time.Time) {
 	p.requests <- now
 	p.pending = true
 }
 
-// late takes the answer to an earlier request; while there is none, the device hangs.
-// It returns false if none is owed, or if it is of no use: the device is to be asked.
-// One that takes its time is asked ahead, so that the next round finds an answer.
+// late takes the answer to an earlier request; while there is none, the device hangs. It
+// returns false if no request is pending or the answer is useless: the caller must then
+// ask again. It asks a slow device ahead, so that the next round finds an answer.
 func (p *probe) late(now time.Time, timeout, stale time.Duration) (reading, bool) {
 	if !p.pending {
 		return reading{}, false

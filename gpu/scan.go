@@ -13,26 +13,26 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// scan asks api for everything, on one thread, and gives up after the timeout. When a
-// GPU does not answer for a while, the remaining ones are asked on threads of their
-// own, so that it costs none of them; it is gone if it still has not answered when
-// they have.
+// scan queries everything from api on one thread and gives up after the timeout. If a
+// GPU does not answer for a while, each remaining GPU is queried on its own thread, so
+// that it delays none of them. It is unusable if it still has not answered when they
+// have.
 //
-// A thread that hangs in the driver is left behind: nothing can end it but the
-// driver. Should it come back, it makes no further call but Shutdown.
+// A thread that hangs in the driver is abandoned, since only the driver can end it. If it
+// returns, it makes no further call but Shutdown.
 //
-// Errors: ErrNoLibrary and ErrNotBuilt as they are, else classified.
+// It returns ErrNoLibrary and ErrNotBuilt unchanged and classifies other errors.
 func scan(parent context.Context, api API, timeout time.Duration) (machine, error) {
 	ctx, cancel := context.WithTimeout(parent, timeout)
 	defer cancel()
 	s := &scanner{api: api, counted: make(chan error, 1), answers: make(chan candidate), ended: make(chan struct{})}
-	s.threads.Add(2) // run, and this one, which may start others
+	s.threads.Add(2) // run and this goroutine, which may start others
 	go s.run(ctx)
 	m, err := s.collect(ctx, patience(timeout))
 	s.threads.Done()
 	switch {
 	case err == nil && m.complete():
-		select { // the library is left as it was found
+		select { // wait for Shutdown
 		case <-s.ended:
 		case <-ctx.Done():
 		}
@@ -49,23 +49,23 @@ func scan(parent context.Context, api API, timeout time.Duration) (machine, erro
 	}
 }
 
-// patience is how long one GPU may take: one without persistence mode takes a second
-// or two.
+// patience is how long one GPU may take: without persistence mode it takes a second or
+// two.
 func patience(timeout time.Duration) time.Duration { return timeout * 2 / 5 }
 
-// errGivenUp: nobody waits for the answer any more.
+// errGivenUp means that the caller stopped waiting for the answer.
 var errGivenUp = errors.New("given up")
 
 // scanner is one pass over the machine.
 type scanner struct {
 	api     API
-	at      atomic.Pointer[string] // read by the caller while run hangs
+	at      atomic.Pointer[string] // the current step, for the caller if run hangs
 	driver  string
 	count   int
-	counted chan error     // then driver and count are known
-	answers chan candidate // one for each GPU
-	next    atomic.Int64   // the GPU to be asked next
-	asked   sync.Map       // when each was
+	counted chan error     // receives once driver and count are known
+	answers chan candidate // one per GPU
+	next    atomic.Int64   // the GPU to query next
+	asked   sync.Map       // when each was queried
 	threads sync.WaitGroup
 	ended   chan struct{} // closed after Shutdown
 }
@@ -83,18 +83,18 @@ func (s *scanner) step() string {
 func (s *scanner) run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s.enter("initialise NVML")
+	s.enter("initialize NVML")
 	if err := s.api.Init(); err != nil {
-		s.counted <- err // and not a single call more
+		s.counted <- err // no further call
 		return
 	}
 	defer close(s.ended)
-	// What Shutdown says changes nothing: all there is to know is known.
+	// An error of Shutdown does not matter: everything has been queried.
 	defer func() { _ = s.api.Shutdown() }()
 	if ctx.Err() != nil {
 		return
 	}
-	s.enter("ask for the driver's version")
+	s.enter("query the driver version")
 	s.driver, _ = s.api.DriverVersion()
 	s.enter("count the GPUs")
 	var err error
@@ -107,15 +107,15 @@ func (s *scanner) run(ctx context.Context) {
 	s.threads.Wait()
 }
 
-// askNext asks one GPU after the other that nobody else asks, until there is none or
-// nobody waits for the answers.
+// askNext queries the GPUs that no other thread has taken, one after the other, until
+// none remains or ctx ends.
 func (s *scanner) askNext(ctx context.Context) {
 	for ctx.Err() == nil {
 		i := int(s.next.Add(1)) - 1
 		if i >= s.count {
 			return
 		}
-		s.enter(fmt.Sprintf("ask GPU %d", i))
+		s.enter(fmt.Sprintf("query GPU %d", i))
 		s.asked.Store(i, time.Now())
 		select {
 		case s.answers <- s.describe(i):
@@ -125,7 +125,7 @@ func (s *scanner) askNext(ctx context.Context) {
 	}
 }
 
-// askRest asks each GPU that was not asked yet on a thread of its own.
+// askRest queries each remaining GPU on its own thread.
 func (s *scanner) askRest(ctx context.Context) {
 	for range s.count - int(s.next.Load()) {
 		s.threads.Add(1)
@@ -138,8 +138,8 @@ func (s *scanner) askRest(ctx context.Context) {
 	}
 }
 
-// collect waits for the answers. A GPU that hangs is waited for as long as patience
-// says, and as long as others are; while none has answered, until ctx ends.
+// collect waits for the answers. It waits for a hung GPU for patience, and while it waits
+// for others; if none has answered, until ctx ends.
 func (s *scanner) collect(ctx context.Context, patience time.Duration) (machine, error) {
 	select {
 	case err := <-s.counted:
@@ -151,11 +151,11 @@ func (s *scanner) collect(ctx context.Context, patience time.Duration) (machine,
 	}
 	m := machine{driver: s.driver, gpus: make([]candidate, s.count)}
 	for i := range m.gpus {
-		m.gpus[i] = candidate{Device: Device{Kind: GPU, Index: i, Name: unknownName}, gone: errHangs}
+		m.gpus[i] = candidate{Device: Device{Kind: GPU, Index: i, Name: unknownName}, unusable: errHangs}
 	}
 	check := time.NewTicker(max(patience/20, time.Millisecond))
 	defer check.Stop()
-	wide := false // each has a thread of its own
+	wide := false // each GPU has its own thread
 	for answered := 0; answered < s.count; {
 		select {
 		case c := <-s.answers:
@@ -180,12 +180,12 @@ func (s *scanner) collect(ctx context.Context, patience time.Duration) (machine,
 	return m, nil
 }
 
-// stuck says whether a GPU that has not answered was asked so long ago, and whether
-// all of those were.
+// stuck reports whether some, and whether all, of the GPUs that have not answered were
+// queried longer than patience ago.
 func (s *scanner) stuck(m machine, patience time.Duration) (some, all bool) {
 	all = true
 	for i, g := range m.gpus {
-		if !errors.Is(g.gone, errHangs) {
+		if !errors.Is(g.unusable, errHangs) {
 			continue
 		}
 		asked, _ := s.asked.Load(i)
@@ -196,7 +196,7 @@ func (s *scanner) stuck(m machine, patience time.Duration) (some, all bool) {
 	return some, all
 }
 
-// complete says that every GPU has answered.
+// complete reports whether every GPU has answered.
 func (m machine) complete() bool {
-	return !slices.ContainsFunc(m.gpus, func(g candidate) bool { return errors.Is(g.gone, errHangs) })
+	return !slices.ContainsFunc(m.gpus, func(g candidate) bool { return errors.Is(g.unusable, errHangs) })
 }

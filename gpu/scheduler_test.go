@@ -7,8 +7,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A Slurm job that asked for GPUs has CUDA_VISIBLE_DEVICES. Where it is missing, nobody
-// knows which GPUs are the job's: taking all would take other jobs' GPUs.
+// A Slurm job that requested GPUs has CUDA_VISIBLE_DEVICES. Without it, the job's GPUs are
+// unknown, and using all would take other jobs' GPUs.
 func TestSlurmJobWithoutVisibleDevicesTakesNoGPU(t *testing.T) {
 	for name, test := range map[string]struct {
 		env  []string

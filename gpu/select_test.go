@@ -59,15 +59,15 @@ func TestSelectErrors(t *testing.T) {
 		"a typo":           {gpus: strings.Replace(fakeUUID(1), "8000", "8001", 1), kind: fault.Usage, want: "did you mean " + fakeUUID(1) + "?"},
 		"no instance":      {gpus: "0:1", kind: fault.Usage, want: "GPU 0 is not in MIG mode, so there is no instance 0:1 (for GPUs 0 and 1 write 0,1)"},
 		"unknown UUID":     {gpus: "GPU-ff", kind: fault.Usage, want: "no GPU has the UUID GPU-ff: this machine has 2 GPUs (0-1), 0 is GPU-0aaa"},
-		"ambiguous UUID":   {gpus: "GPU-", kind: fault.Usage, want: "is the beginning of 2 UUIDs"},
+		"ambiguous UUID":   {gpus: "GPU-", kind: fault.Usage, want: "is a prefix of 2 UUIDs"},
 		"same GPU twice":   {gpus: "1,GPU-1a", kind: fault.Usage, want: "1 and GPU-1a are the same GPU"},
 		"not visible":      {gpus: "1", env: []string{"CUDA_VISIBLE_DEVICES=1"}, kind: fault.Usage, want: "GPU 1 does not exist: CUDA_VISIBLE_DEVICES=1 leaves 1 to choose from (0,"},
 		"UUID not visible": {gpus: "GPU-0a", env: []string{"CUDA_VISIBLE_DEVICES=1"}, kind: fault.Usage, want: "no GPU has the UUID GPU-0a: CUDA_VISIBLE_DEVICES=1 leaves 1"},
 		"MIG not visible":  {gpus: "MIG-ab", env: []string{"CUDA_VISIBLE_DEVICES=MIG-cd"}, kind: fault.Usage, want: "no MIG instance has the name MIG-ab: CUDA_VISIBLE_DEVICES=MIG-cd leaves 1"},
-		"hidden":           {gpus: "0", env: []string{"CUDA_VISIBLE_DEVICES="}, kind: fault.NoDevice, want: "is set and empty"},
+		"hidden":           {gpus: "0", env: []string{"CUDA_VISIBLE_DEVICES="}, kind: fault.NoDevice, want: "is set but empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sel := Selection{terms: []term{{name: "GPU-"}}} // more than ParseSelection lets through
+			sel := Selection{terms: []term{{name: "GPU-"}}} // ParseSelection would reject it
 			if test.gpus != "GPU-" {
 				sel = mustParse(t, test.gpus)
 			}

@@ -7,10 +7,10 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// selectionForms ends a complaint about something that has none of them.
+// selectionForms lists the valid forms, for error messages.
 const selectionForms = "write all, indices (0,2 or 0-3), UUIDs (GPU-… or MIG-…), MIG instances (2:0), or cpu:4"
 
-// maxCPUs bounds cpu:N: more is a slip of the finger, and each is a process.
+// maxCPUs bounds cpu:N: each is a process, and more is most likely a typo.
 const maxCPUs = 1024
 
 // Selection is what the user asked for with --gpus. Its zero value is "all".
@@ -19,10 +19,10 @@ type Selection struct {
 	cpus  int // > 0: cpu:N, and no terms
 }
 
-// term is one entry between commas: a range of indices, a MIG instance, or a name.
+// term is one comma-separated entry: a range of indices, a MIG instance, or a name.
 type term struct {
 	low, high int    // with name == ""
-	part      int    // of GPU low: 1 for its MIG instance 0, and so on; 0 for the GPU
+	part      int    // of GPU low: 1 for its MIG instance 0, and so on; 0 for the whole GPU
 	name      string // "GPU-…" or "MIG-…"
 }
 
@@ -39,7 +39,7 @@ func (t term) String() string {
 	}
 }
 
-// IsAll reports whether no device was named: whatever there is will do.
+// IsAll reports whether no device was named, so that all devices are selected.
 func (s Selection) IsAll() bool { return len(s.terms) == 0 && s.cpus == 0 }
 
 // String returns the selection in the form ParseSelection reads.
@@ -58,16 +58,16 @@ func (s Selection) String() string {
 }
 
 // ParseSelection reads the value of --gpus: "all", "cpu:4", or indices, ranges,
-// UUIDs (a unique beginning is enough), MIG names and MIG instances (2:0 is instance 0
-// of GPU 2), separated by commas.
+// UUIDs (a unique prefix is enough), MIG names and MIG instances (2:0 is instance 0 of
+// GPU 2), separated by commas.
 //
-// It does not look at the machine: whether those devices exist is found out by
-// Select. Every error is a fault.Usage; it does not repeat the whole value.
+// It does not look at the machine: Select checks whether the devices exist. Every error
+// is a fault.Usage that does not repeat the whole value.
 func ParseSelection(s string) (Selection, error) {
 	s = strings.TrimSpace(s)
 	switch {
 	case s == "":
-		return Selection{}, selectionError("nothing is selected: " + selectionForms)
+		return Selection{}, selectionError("the selection is empty: " + selectionForms)
 	case strings.EqualFold(s, "all"):
 		return Selection{}, nil
 	case hasPrefix(s, "cpu") && !strings.Contains(s, ","):
@@ -108,7 +108,7 @@ func hasPrefix(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// parseTerm returns the term, or what is wrong with it.
+// parseTerm returns the term, or the problem with it.
 func parseTerm(entry string) (t term, problem string) {
 	switch {
 	case entry == "":
@@ -144,7 +144,7 @@ func parsePart(gpu, part string) (term, bool) {
 	return term{low: index, high: index, part: number + 1}, ok && ok2 && number < maxParts
 }
 
-// maxParts is more than a GPU can be cut into.
+// maxParts is more than the instances of any GPU.
 const maxParts = 1024
 
 func parseRange(entry string) (t term, problem string) {
@@ -163,7 +163,7 @@ func parseRange(entry string) (t term, problem string) {
 	return term{low: first, high: last}, ""
 }
 
-// notIndex says what is wrong with an entry that is nothing we know.
+// notIndex explains what is wrong with an entry of no known form.
 func notIndex(entry string) string {
 	quoted := strconv.Quote(entry)
 	bare := entry
@@ -189,7 +189,7 @@ func overlap(a, b term) bool {
 	return a.low <= b.high && b.low <= a.high && (a.part == 0 || b.part == 0 || a.part == b.part)
 }
 
-// parseIndex reads plain digits: no sign, no blanks, nothing behind.
+// parseIndex reads plain digits: no sign, no spaces, nothing after them.
 func parseIndex(s string) (int, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false

@@ -35,8 +35,8 @@ func TestParseSelection(t *testing.T) {
 
 func TestParseSelectionErrors(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                     "nothing is selected",
-		"  ":                   "nothing is selected",
+		"":                     "the selection is empty",
+		"  ":                   "the selection is empty",
 		"0,,1":                 "an entry between commas is empty",
 		"0,":                   "an entry between commas is empty",
 		"3-1":                  "backwards",
@@ -77,7 +77,7 @@ func TestParseSelectionErrors(t *testing.T) {
 		if fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseSelection(%q): %v (%v), want a usage error with %q", in, err, fault.KindOf(err), want)
 		}
-		if unknown := strings.Contains(want, "neither"); unknown != strings.Contains(err.Error(), "0,2 or 0-3") && want != "nothing is selected" {
+		if unknown := strings.Contains(want, "neither"); unknown != strings.Contains(err.Error(), "0,2 or 0-3") && want != "the selection is empty" {
 			t.Errorf("ParseSelection(%q): %v: the forms are for what has none of them", in, err)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
-// setting is one name of the configuration.
+// setting is one setting of the configuration file.
 type setting struct {
 	number   func(*Config) *int
 	duration func(*Config) *time.Duration
@@ -24,7 +24,7 @@ type setting struct {
 	high     float64
 }
 
-// settings are the names, and what each may be. Durations are in seconds.
+// settings are the settings by name, with their ranges. Durations are in seconds.
 var settings = map[string]setting{
 	"temp_optimal":              {number: func(c *Config) *int { return &c.TempOptimal }, low: 0, high: 150},
 	"temp_normal":               {number: func(c *Config) *int { return &c.TempNormal }, low: 0, high: 150},
@@ -41,31 +41,31 @@ var settings = map[string]setting{
 	"critical_pause_seconds":    {duration: func(c *Config) *time.Duration { return &c.CriticalPause }, low: 0, high: 86400},
 }
 
-// With returns the configuration with some settings changed, by the names of the
-// file. Every error is a fault.Usage that says what would be right.
+// With returns the configuration with some settings changed, by their names in the
+// file. Every error is a fault.Usage that states what is valid.
 func (c Config) With(changes map[string]any) (Config, error) {
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		s, known := settings[name]
 		if !known {
-			return c, fault.New(fault.Usage, "there is no setting %q%s", name, didYouMean(name))
+			return c, fault.New(fault.Usage, "unknown setting %q%s", name, didYouMean(name))
 		}
 		value, err := parseNumber(changes[name])
-		if err != nil || !(s.low <= value && value <= s.high) { // also for NaN
-			return c, fault.New(fault.Usage, "%s: %v is no number from %g to %g", name, changes[name], s.low, s.high)
+		if err != nil || !(s.low <= value && value <= s.high) { // also rejects NaN
+			return c, fault.New(fault.Usage, "%s: %v is not a number from %g to %g", name, changes[name], s.low, s.high)
 		}
 		if s.duration != nil {
 			*s.duration(&c) = time.Duration(value * float64(time.Second))
 			continue
 		}
 		if value != math.Trunc(value) {
-			return c, fault.New(fault.Usage, "%s: %v is no whole number", name, changes[name])
+			return c, fault.New(fault.Usage, "%s: %v is not an integer", name, changes[name])
 		}
 		*s.number(&c) = int(value)
 	}
 	return c, c.check()
 }
 
-// Settings returns the configuration by the names of the file.
+// Settings returns the settings by their names in the file.
 func (c Config) Settings() map[string]any {
 	all := make(map[string]any, len(settings))
 	for name, s := range settings {
@@ -78,7 +78,7 @@ func (c Config) Settings() map[string]any {
 	return all
 }
 
-// check holds the settings against each other.
+// check checks that the thresholds increase.
 func (c Config) check() error {
 	for _, rising := range [][]string{
 		{"temp_optimal", "temp_normal", "temp_throttle", "temp_critical"},
@@ -87,11 +87,11 @@ func (c Config) check() error {
 		before := ""
 		for _, name := range rising {
 			value := *settings[name].number(&c)
-			if value == 0 { // the device's own
+			if value == 0 { // derived from the device
 				continue
 			}
 			if before != "" && value < *settings[before].number(&c) {
-				return fault.New(fault.Usage, "%s (%d) is below %s (%d): they must rise", name, value, before, *settings[before].number(&c))
+				return fault.New(fault.Usage, "%s (%d) is below %s (%d): thresholds must increase", name, value, before, *settings[before].number(&c))
 			}
 			before = name
 		}
@@ -99,7 +99,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// parseNumber takes what YAML and JSON make of numbers, and durations like 3s.
+// parseNumber converts numbers as YAML and JSON decode them, and durations like 3s.
 func parseNumber(value any) (float64, error) {
 	switch v := value.(type) {
 	case int:
@@ -119,7 +119,7 @@ func parseNumber(value any) (float64, error) {
 	return 0, fmt.Errorf("%T", value)
 }
 
-// LoadConfig reads a file of settings (YAML, and so JSON too) over the defaults.
+// LoadConfig reads a settings file (YAML, and so JSON too) on top of the defaults.
 // Every error is a fault.Usage.
 func LoadConfig(path string) (Config, error) {
 	data, err := os.ReadFile(path)
@@ -128,7 +128,7 @@ func LoadConfig(path string) (Config, error) {
 	}
 	var changes map[string]any
 	if err := yaml.Unmarshal(data, &changes); err != nil {
-		return Config{}, fault.New(fault.Usage, "%s is no YAML of names and numbers: %s", path, yaml.FormatError(err, false, false))
+		return Config{}, fault.New(fault.Usage, "%s is not a YAML mapping of names to numbers: %s", path, yaml.FormatError(err, false, false))
 	}
 	c, err := DefaultConfig().With(changes)
 	if err != nil {
@@ -137,11 +137,11 @@ func LoadConfig(path string) (Config, error) {
 	return c, nil
 }
 
-// didYouMean suggests the nearest setting, or lists all.
+// didYouMean suggests the nearest setting, or lists all settings.
 func didYouMean(name string) string {
 	known := slices.Sorted(maps.Keys(settings))
 	if meant := nearest.Of(strings.ToLower(name), known, max(3, len(name)/3)); meant != "" {
 		return fmt.Sprintf("; did you mean %s?", meant)
 	}
-	return "; there are " + strings.Join(known, ", ")
+	return "; valid settings are " + strings.Join(known, ", ")
 }

@@ -7,14 +7,12 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// State is how a device is doing, from good to bad. The zero value is a device of
-// which nothing is known.
+// State is the condition of a device, from good to bad. The zero value means unknown.
 type State uint8
 
-// The states. Which temperatures and memory shares they stand for is in
-// docs/monitoring.md.
+// The states. docs/monitoring.md lists their temperatures and memory shares.
 const (
-	Unavailable State = iota // not monitored: its pace is the last that was safe, full if none was needed
+	Unavailable State = iota // not monitored: it keeps its last safe pace, or full speed
 	Optimal
 	Normal
 	Throttled
@@ -34,7 +32,7 @@ func (s State) String() string {
 // MarshalText writes the name.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads a name; one that it does not know is Unavailable.
+// UnmarshalText reads a name; an unknown name is Unavailable.
 func (s *State) UnmarshalText(text []byte) error {
 	*s = Unavailable
 	for i, name := range stateNames {
@@ -45,19 +43,19 @@ func (s *State) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Profile is how fast a device may go in each state.
+// Profile sets the pace of a device in each state.
 type Profile string
 
 // The profiles.
 const (
-	// Datacenter leaves a card alone until it is close to slowing itself: there,
-	// 75 °C is an ordinary temperature.
+	// Datacenter does not slow a card until it is close to slowing itself down: in a
+	// data center, 75 °C is an ordinary temperature.
 	Datacenter Profile = "datacenter"
-	// Workstation begins to slow down earlier: somebody sits beside the fan.
+	// Workstation slows down earlier, to keep the fan quiet.
 	Workstation Profile = "workstation"
 )
 
-// CheckProfile refuses, by a fault.Usage, what is no profile.
+// CheckProfile returns a fault.Usage for an unknown profile.
 func CheckProfile(name string) error {
 	if paces[Profile(name)] == nil {
 		return fault.New(fault.Usage, "--profile %q is neither %s nor %s", name, Datacenter, Workstation)
@@ -70,24 +68,22 @@ var paces = map[Profile]map[State]float64{
 	Workstation: {Unavailable: 1, Optimal: 1, Normal: 0.8, Throttled: 0.5, Critical: 0},
 }
 
-// memoryPace is the slowest that a full memory alone makes a device: waiting does
-// not empty it.
+// memoryPace is the slowest pace for full memory alone: waiting does not free it.
 const memoryPace = 0.5
 
-// pace is the share of the time in which a device may compute.
+// pace is the fraction of time in which a device may compute.
 func (p Profile) pace(heat, memory State) float64 {
 	return min(paces[p][heat], max(memoryPace, paces[p][memory]))
 }
 
-// hysteresis is how far, in °C or in percent, a value must be below a state's
-// threshold before the state is left.
+// hysteresis is how far, in °C or percent, a value must fall below a state's threshold
+// to leave the state.
 const hysteresis = 3
 
-// levels are the values from which on a device is in NORMAL, THROTTLED and
-// CRITICAL.
+// levels are the values at which NORMAL, THROTTLED and CRITICAL begin.
 type levels [3]float64
 
-// of returns the state of a value that rises.
+// of returns the state of a rising value.
 func (l levels) of(value float64) State {
 	state := Optimal
 	for _, threshold := range l {
@@ -98,7 +94,7 @@ func (l levels) of(value float64) State {
 	return state
 }
 
-// held returns the state that a value which falls has not left yet.
+// held returns the state that a falling value has not left yet.
 func (l levels) held(value float64) State {
 	state := Optimal
 	for _, threshold := range l {
@@ -109,17 +105,16 @@ func (l levels) held(value float64) State {
 	return state
 }
 
-// ladder is a state that rises at once, as high as need be, and falls slowly, one
-// step at a time. Without a value it never falls below what it was last seen at,
-// except that a pause ends: see lose.
+// ladder is a state that rises immediately, by any number of steps, and falls slowly, one
+// step at a time. Without a value it never falls, except that a pause ends: see valueLost.
 type ladder struct {
-	state State // Unavailable: there never was a value
+	state State // Unavailable until the first value
 	since time.Time
-	lost  time.Time // since when there is no value; zero: there is one, or never was
-	blind bool      // there has been none for longer than the state lasts
+	lost  time.Time // when values stopped; zero if there is one, or never was
+	blind bool      // no value for longer than the state's minimum duration
 }
 
-// stays are how long a state lasts at the least.
+// stays are the minimum durations of states.
 type stays struct{ usual, critical time.Duration }
 
 func (s stays) of(state State) time.Duration {
@@ -129,7 +124,7 @@ func (s stays) of(state State) time.Duration {
 	return s.usual
 }
 
-// move takes a new value.
+// move applies a new value.
 func (d *ladder) move(now time.Time, value float64, l levels, stay stays) {
 	d.lost, d.blind = time.Time{}, false
 	switch up := l.of(value); {
@@ -140,10 +135,10 @@ func (d *ladder) move(now time.Time, value float64, l levels, stay stays) {
 	}
 }
 
-// lose is for a value that cannot be read any more. The state is held for as long as
-// it lasts at the least. After that nothing is known: a device that paused goes on
-// with caution, as if it were THROTTLED, and no device becomes faster.
-func (d *ladder) lose(now time.Time, stay stays) {
+// valueLost handles a value that can no longer be read. The state is kept for its minimum
+// duration. After that a paused device resumes cautiously, as if it were THROTTLED, and
+// any other device keeps its pace.
+func (d *ladder) valueLost(now time.Time, stay stays) {
 	if d.state == Unavailable {
 		return
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// The stub does what a fault says, to that function of that GPU alone, while the
-// program runs.
+// The stub applies a fault only to that function of that GPU, while the program runs.
 func TestStubFaults(t *testing.T) {
 	t.Parallel()
 	s := startSamples(t, buildStub(t), "0 temperature 50")
@@ -39,7 +38,7 @@ func TestStubFaults(t *testing.T) {
 	}
 }
 
-// stubState writes a file that steers the stub and returns the variable that names it.
+// stubState writes a file that controls the stub and returns the variable that names it.
 func stubState(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
@@ -49,8 +48,8 @@ func stubState(t *testing.T, lines ...string) string {
 	return "NVMLSTUB_STATE=" + path
 }
 
-// Error strings of the driver's library are unmapped, or overwritten, when it is shut
-// down. Messages that quote them are read later.
+// The driver library's error strings are unmapped or overwritten at shutdown, but messages
+// are read later.
 func TestErrorsOutliveTheLibrary(t *testing.T) {
 	t.Parallel()
 	stub := buildStub(t)

@@ -56,7 +56,7 @@ func discoverMain(selection string) int {
 	return 0
 }
 
-// discover runs the selection in a process of its own, with the real binding.
+// discover runs the selection in a separate process, with the real binding.
 func discover(t *testing.T, selection string, env ...string) answer {
 	t.Helper()
 	exe, err := os.Executable()
@@ -64,9 +64,9 @@ func discover(t *testing.T, selection string, env ...string) answer {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
-	// Of the environment only what the loader may need: a CUDA_VISIBLE_DEVICES
-	// of the machine that runs the tests must not matter. The race detector
-	// would have every process sleep for a second at its end.
+	// Pass only what the loader may need: a CUDA_VISIBLE_DEVICES of the machine that runs
+	// the tests must not matter. By default the race detector makes every process sleep
+	// for a second when it exits.
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", discoverMode + "=" + selection}, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -117,15 +117,15 @@ func TestStub(t *testing.T) {
 		"chosen":      {gpus: "2,0", env: []string{"NVMLSTUB_GPUS=5"}, want: "2,0"},
 		"inherited":   {gpus: "0,2", env: []string{"NVMLSTUB_GPUS=8", "CUDA_VISIBLE_DEVICES=4,5,6"}, want: "4,6"},
 		"UUID":        {gpus: "GPU-00000001", want: "1"},
-		"lost":        {env: []string{"NVMLSTUB_GPUS=3", "NVMLSTUB_LOST=1"}, want: stubUUID(0) + "," + stubUUID(2), note: "left out GPU 1: the GPU is lost"},
+		"lost":        {env: []string{"NVMLSTUB_GPUS=3", "NVMLSTUB_LOST=1"}, want: stubUUID(0) + "," + stubUUID(2), note: "skipping GPU 1: the GPU is lost"},
 		"all lost":    {env: []string{"NVMLSTUB_LOST=0,1"}, kind: fault.NoDevice, error: "no usable GPU"},
 		"models":      {env: []string{"NVMLSTUB_NAMES=A,B", "CUDA_VISIBLE_DEVICES=0"}, want: "0", note: "different models"},
-		"none":        {env: []string{"NVMLSTUB_GPUS=0"}, kind: fault.NoDevice, error: "driver 580.00.00 is there, but it shows no GPU"},
+		"none":        {env: []string{"NVMLSTUB_GPUS=0"}, kind: fault.NoDevice, error: "driver 580.00.00 is loaded but shows no GPU"},
 		"too high":    {gpus: "9", kind: fault.Usage, error: "this machine has 2 GPUs (0-1)"},
 		"init fails":  {env: []string{"NVMLSTUB_INIT=fail"}, kind: fault.NoDevice, error: "installed but not loaded"},
-		"old library": {env: []string{"NVMLSTUB_INIT=18"}, kind: fault.NoDevice, error: "of different versions"},
+		"old library": {env: []string{"NVMLSTUB_INIT=18"}, kind: fault.NoDevice, error: "have different versions"},
 		"odd code":    {env: []string{"NVMLSTUB_INIT=77"}, kind: fault.NoDevice, error: "code 77"},
-		"init hangs":  {env: []string{"NVMLSTUB_INIT=hang", "GPU_TEST_TIMEOUT=200ms"}, kind: fault.NoDevice, error: "did not answer within 200ms (initialise NVML)"},
+		"init hangs":  {env: []string{"NVMLSTUB_INIT=hang", "GPU_TEST_TIMEOUT=200ms"}, kind: fault.NoDevice, error: "did not answer within 200ms (initialize NVML)"},
 		"CPUs":        {gpus: "cpu:2", env: []string{"NVMLSTUB_INIT=hang"}, want: ","},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestStubCalls(t *testing.T) {
 	}
 }
 
-// The real library, or its absence, on whatever machine this runs: what comes
-// back keeps the package's promises.
+// The real library, or its absence, on any machine: the result keeps the package's
+// promises.
 func TestThisMachine(t *testing.T) {
 	a := discover(t, "all")
 	t.Logf("%+v", a)

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurun/gpurun/gpu/gputest"
 )
 
-// sightLoss is a way in which a machine's first card can become unreadable; the
-// function that it returns makes it readable again.
+// sightLoss makes a machine's first card unreadable; the function that it returns makes it
+// readable again.
 var sightLosses = map[string]struct {
 	lose    func(*gputest.Machine) (restore func())
 	problem string
@@ -34,8 +34,8 @@ var sightLosses = map[string]struct {
 	"the driver hangs": {func(m *gputest.Machine) func() { return m.Hang() }, "the NVIDIA driver does not answer"},
 }
 
-// newBriefWatch is a watch of a driver that is given up on soon: once its first sample
-// was there, which may take longer on a busy machine.
+// newBriefWatch is a watch with a short timeout, which starts after the first sample: that
+// may take longer on a busy machine.
 func newBriefWatch(t *testing.T, machine *gputest.Machine) *watch {
 	t.Helper()
 	w := newWatch(t, machine, func(o *gpu.MonitorOptions) { o.Timeout = 50 * time.Millisecond })
@@ -43,7 +43,7 @@ func newBriefWatch(t *testing.T, machine *gputest.Machine) *watch {
 	return w
 }
 
-// until polls, without letting time pass, until something holds.
+// until polls, without letting time pass, until a condition holds.
 func (w *watch) until(holds func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); w.poll(0) {
@@ -62,9 +62,9 @@ func (w *watch) seen() bool {
 	return true
 }
 
-// A hot card that is no longer seen keeps its pause for as long as CRITICAL lasts,
-// goes on with caution, and is never treated as cool, however long it takes and
-// whatever the reason.
+// A hot card that can no longer be read stays paused for the duration of CRITICAL, then
+// resumes cautiously. It is never treated as cool, however long that lasts and whatever
+// the reason.
 func TestUnseenHotCardStaysSlowed(t *testing.T) {
 	for name, test := range sightLosses {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestUnseenHotCardStaysSlowed(t *testing.T) {
 				{time.Hour, gpu.Unavailable, 0.5, ""},
 			} {
 				events := strings.Join(w.poll(step.after), " ")
-				if name == "the driver hangs" { // the second card is not seen any more either
+				if name == "the driver hangs" { // the second card cannot be read either
 					events = strings.TrimSuffix(strings.TrimPrefix(events, "state_change "), " unseen")
 				}
 				h := w.health(0)
@@ -126,8 +126,8 @@ func TestUnseenHotCardStaysSlowed(t *testing.T) {
 	}
 }
 
-// Losing sight of a card that is cool does not slow it, but it is not called OPTIMAL
-// for long; and a card that was slowed stays slowed.
+// A cool card that can no longer be read is not slowed, but does not stay OPTIMAL for long.
+// A throttled card stays throttled.
 func TestUnseenCardIsNeverFaster(t *testing.T) {
 	for celsius, pace := range map[int]float64{40: 1, 72: 0.8, 80: 0.5} {
 		machine := gputest.New(1)
@@ -145,7 +145,7 @@ func TestUnseenCardIsNeverFaster(t *testing.T) {
 	}
 }
 
-// A driver that stops working altogether is no reason to lift a pause either.
+// A driver that stops working altogether does not lift a pause either.
 func TestBrokenDriverKeepsThePause(t *testing.T) {
 	machine := gputest.New(1)
 	machine.Change(0, func(c *gputest.Card) { c.Temperature(90) })
@@ -164,7 +164,7 @@ func TestBrokenDriverKeepsThePause(t *testing.T) {
 	}
 }
 
-// One card's hanging calls neither blind the monitor for the others nor delay them.
+// Hung calls for one card do not affect or delay the monitoring of the others.
 func TestOneHungCardDoesNotAffectTheOthers(t *testing.T) {
 	machine := gputest.New(3)
 	w := newBriefWatch(t, machine)
@@ -189,12 +189,12 @@ func TestOneHungCardDoesNotAffectTheOthers(t *testing.T) {
 	}
 	before := machine.Calls()
 	w.poll(0)
-	if made := machine.Calls() - before; made > 4 { // two calls of each of the others at most
+	if made := machine.Calls() - before; made > 4 { // at most two calls for each of the others
 		t.Errorf("%d calls: a card that hangs was asked again", made)
 	}
 }
 
-// What a call returns that hung for long was true long ago.
+// A call that hung for a long time returns an outdated value.
 func TestAnswerOfAHungCallIsDiscarded(t *testing.T) {
 	machine := gputest.New(1)
 	w := newBriefWatch(t, machine)
@@ -213,7 +213,7 @@ func TestAnswerOfAHungCallIsDiscarded(t *testing.T) {
 	}
 }
 
-// A card whose temperature could never be read is not slowed, and not called OPTIMAL.
+// A card whose temperature could never be read is not slowed and not called OPTIMAL.
 func TestTemperatureThatWasNeverReadable(t *testing.T) {
 	machine := gputest.New(1)
 	machine.Change(0, func(c *gputest.Card) { c.Unreadable("insufficient permissions") })

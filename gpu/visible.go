@@ -14,20 +14,20 @@ const (
 	pciOrder        = "PCI_BUS_ID"
 )
 
-// view is what this process may use of a machine, in CUDA's order, with a token
-// for each.
+// view is the devices of a machine that this process may use, in CUDA's order, each with
+// a token.
 type view struct {
 	gpus []candidate
-	// numbers are what --gpus counts them by: the GPU's index, the same for all
-	// instances of one GPU; under an inherited variable the place in it.
+	// numbers are the indices that --gpus uses: the GPU's index, shared by all its
+	// instances, or, with an inherited variable, the position in it.
 	numbers   []int
-	inherited bool   // by CUDA_VISIBLE_DEVICES
-	value     string // of it
+	inherited bool   // from CUDA_VISIBLE_DEVICES
+	value     string // of that variable
 	notes     []string
 }
 
-// visible gives each GPU its token: the inherited one where there is one, else
-// one of our own.
+// visible assigns each GPU its token: the inherited one if there is one, else one that
+// gpurun chooses.
 func (m machine) visible(opts Options) (view, error) {
 	value, ok := opts.Env(visibleVariable)
 	if !ok {
@@ -37,19 +37,19 @@ func (m machine) visible(opts Options) (view, error) {
 	return m.inheritedTokens(value, order == pciOrder)
 }
 
-// ownTokens makes the index the token, in PCI order, because some frameworks
-// read CUDA_VISIBLE_DEVICES as numbers (vllm#13815). With a GPU that does not
-// answer or is in MIG mode, CUDA may or may not count it, and an index could mean
-// its neighbour: then, too, UUIDs, which never mean another. All are of one sort,
-// since CUDA does not read on where the sort changes.
+// ownTokens uses the index in PCI order as the token, because some frameworks parse
+// CUDA_VISIBLE_DEVICES as numbers (vllm#13815). If a GPU does not answer or is in MIG
+// mode, CUDA may or may not count it, and an index could mean its neighbor. Then it uses
+// UUIDs, which are unambiguous. It never mixes both, since CUDA stops reading where the
+// kind of token changes.
 func (m machine) ownTokens(pinUUID bool) view {
 	var v view
 	byUUID := m.haveUUIDs() && (pinUUID || !m.countable())
 	switch {
 	case byUUID && !pinUUID:
-		v.notes = append(v.notes, "workers are pinned by UUID, since "+m.uncountable())
+		v.notes = append(v.notes, "workers are pinned by UUID, because "+m.uncountable())
 	case pinUUID && !byUUID:
-		v.notes = append(v.notes, "workers are pinned by index, since a GPU does not tell its UUID")
+		v.notes = append(v.notes, "workers are pinned by index, because a GPU does not report its UUID")
 	}
 	for _, g := range m.gpus {
 		switch {
@@ -72,17 +72,17 @@ func (v *view) add(g candidate, number int) {
 	v.gpus, v.numbers = append(v.gpus, g), append(v.numbers, number)
 }
 
-// inheritedTokens reads CUDA_VISIBLE_DEVICES as CUDA does (tried with driver
-// 580): up to the first entry that means nothing, or that is a number among
-// UUIDs or the other way round; a GPU twice before that is an error, cuInit's
-// 101. Tokens stay as they are written.
+// inheritedTokens parses CUDA_VISIBLE_DEVICES as CUDA does (checked with driver 580): up
+// to the first entry that matches nothing, or that is a number among UUIDs or the other
+// way around. A duplicate GPU before that is an error, as in cuInit (101). Tokens are
+// kept as written.
 //
-// It is stricter in one thing: CUDA reads "0 1" and "0abc" as 0. Nobody means
-// that, and here such an entry means nothing.
+// It is stricter in one case: CUDA reads "0 1" and "0abc" as 0, which is hardly intended.
+// Here such an entry matches nothing.
 func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 	v := view{inherited: true, value: value}
 	if strings.TrimSpace(value) == "" {
-		return v, fault.New(fault.NoDevice, "%s is set and empty, which hides every GPU: unset it; %s", visibleVariable, cpuHint)
+		return v, fault.New(fault.NoDevice, "%s is set but empty, which hides every GPU: unset it; %s", visibleVariable, cpuHint)
 	}
 	known := m.countable() && (byPCI || m.oneModel())
 	unclear := ""
@@ -92,13 +92,13 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 		_, isIndex := parseIndex(entry)
 		g, ok := m.entry(entry, known, len(v.gpus))
 		if ok && isIndex != indices {
-			v.notes = append(v.notes, visibleVariable+"="+value+" is read up to "+strconv.Quote(entry)+
-				": CUDA does not take indices and UUIDs together")
+			v.notes = append(v.notes, visibleVariable+"="+value+" is only read up to "+strconv.Quote(entry)+
+				": CUDA does not accept indices and UUIDs together")
 			break
 		}
 		if !ok {
-			v.notes = append(v.notes, visibleVariable+"="+value+" is read up to "+strconv.Quote(entry)+
-				", which means no GPU of this machine")
+			v.notes = append(v.notes, visibleVariable+"="+value+" is only read up to "+strconv.Quote(entry)+
+				", which matches no GPU of this machine")
 			break
 		}
 		for _, before := range v.gpus {
@@ -110,7 +110,7 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 		}
 		g.Token = entry
 		if isIndex && !known {
-			g.Ambiguous = fmt.Sprintf("what %s=%s means is not known, since %s", visibleVariable, value, m.ambiguity())
+			g.Ambiguous = fmt.Sprintf("which GPUs %s=%s means is unclear, because %s", visibleVariable, value, m.ambiguity())
 			unclear = g.Ambiguous
 		}
 		v.add(g, len(v.gpus))
@@ -125,15 +125,14 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 	return v, nil
 }
 
-// entry finds what one entry of the variable means; false: nothing, and CUDA
-// stops reading there.
+// entry finds the device that one entry of the variable means; false if there is none,
+// where CUDA stops reading.
 //
-// What an index means depends on CUDA's order. In PCI order it is NVML's index.
-// CUDA's default puts what it takes for the fastest GPU first, by a rule that
-// NVML does not tell; among GPUs of one model it comes to PCI order again. Where
-// that is not known, the device keeps token and index and loses everything
-// else: the wrong CPUs would be slow, and the wrong UUID would have a healthy
-// GPU retired in place of a hot one.
+// The meaning of an index depends on CUDA's order. In PCI order it is NVML's index.
+// CUDA's default order puts the GPU it considers fastest first, by a rule that NVML does
+// not expose; among GPUs of one model that is PCI order again. If the meaning is unknown,
+// the device keeps only its token and index: wrong CPUs would be slow, and a wrong UUID
+// would retire a healthy GPU in place of a hot one.
 func (m machine) entry(entry string, known bool, position int) (candidate, bool) {
 	if isMIG(entry) {
 		return m.instance(entry, position)
@@ -141,7 +140,7 @@ func (m machine) entry(entry string, known bool, position int) (candidate, bool)
 	if strings.HasPrefix(entry, "GPU-") {
 		matches := withPrefix(m.gpus, entry)
 		if len(matches) != 1 || entry == "GPU-" {
-			return candidate{}, false // an ambiguous one is none to CUDA
+			return candidate{}, false // CUDA ignores an ambiguous prefix
 		}
 		return m.gpus[matches[0]], true
 	}
@@ -152,11 +151,11 @@ func (m machine) entry(entry string, known bool, position int) (candidate, bool)
 	if known {
 		return m.gpus[i], true
 	}
-	return candidate{Device: Device{Kind: GPU, Index: i, Name: unknownName}, gone: m.gpus[i].gone}, true
+	return candidate{Device: Device{Kind: GPU, Index: i, Name: unknownName}, unusable: m.gpus[i].unusable}, true
 }
 
-// instance finds a MIG instance by its name. Where NVML lists none, as in some
-// containers, the name is taken on trust: CUDA will say whether it means one.
+// instance finds a MIG instance by its name. If NVML lists none, as in some containers,
+// the name is trusted: CUDA will reject a wrong one.
 func (m machine) instance(name string, position int) (candidate, bool) {
 	listed := m.instances()
 	if len(listed) == 0 {
@@ -169,27 +168,27 @@ func (m machine) instance(name string, position int) (candidate, bool) {
 	return listed[found[0]], true
 }
 
-// ambiguity says why an index in the variable could mean more than one GPU, and
-// what to set.
+// ambiguity explains why an index in the variable could mean more than one GPU, and what
+// to set.
 func (m machine) ambiguity() string {
 	const uuids = "name UUIDs in " + visibleVariable + " (nvidia-smi -L lists them)"
 	if why := m.uncountable(); why != "" {
 		return why + ": " + uuids
 	}
-	return "CUDA orders GPUs of different models by a rule of its own: set " + orderVariable + "=" + pciOrder + ", or " + uuids
+	return "CUDA orders GPUs of different models by its own rule: set " + orderVariable + "=" + pciOrder + ", or " + uuids
 }
 
-// haveUUIDs says that every GPU that can be used has told its UUID.
+// haveUUIDs reports whether every usable GPU has a known UUID.
 func (m machine) haveUUIDs() bool {
 	for _, g := range m.gpus {
-		if g.gone == nil && !g.mig && g.UUID == "" {
+		if g.unusable == nil && !g.mig && g.UUID == "" {
 			return false
 		}
 	}
 	return true
 }
 
-// oneModel says that all GPUs are of one and the same model.
+// oneModel reports whether all GPUs are of the same model.
 func (m machine) oneModel() bool {
 	for _, g := range m.gpus {
 		if g.Name != m.gpus[0].Name || (g.Name == unknownName && len(m.gpus) > 1) {
@@ -199,8 +198,8 @@ func (m machine) oneModel() bool {
 	return true
 }
 
-// sameDevice compares by UUID. An index whose meaning is not known has none,
-// and can be compared only with another such.
+// sameDevice compares by UUID. An index of unknown meaning has none and can only be
+// compared with another one.
 func sameDevice(a, b Device) bool {
 	if a.UUID != "" || b.UUID != "" {
 		return a.UUID == b.UUID
@@ -208,8 +207,8 @@ func sameDevice(a, b Device) bool {
 	return a.Index == b.Index
 }
 
-// named returns the positions of what has this name: the older name of a MIG
-// instance, a whole UUID, or a UUID that begins like this.
+// named returns the positions of the devices with this name: a MIG name in the old
+// format, a UUID, or a UUID prefix.
 func named(gpus []candidate, name string) []int {
 	for i, g := range gpus {
 		if strings.EqualFold(g.UUID, name) || g.alias != "" && strings.EqualFold(g.alias, name) {
@@ -219,7 +218,7 @@ func named(gpus []candidate, name string) []int {
 	return withPrefix(gpus, name)
 }
 
-// withPrefix returns the positions of the GPUs whose UUID begins like this.
+// withPrefix returns the positions of the GPUs with this UUID prefix.
 func withPrefix(gpus []candidate, prefix string) []int {
 	var found []int
 	for i, g := range gpus {

@@ -12,15 +12,15 @@ func TestInheritedVariable(t *testing.T) {
 		models []string // default: four of one
 		env    []string
 		want   string // tokens
-		labels string // default: not looked at
+		labels string // default: not checked
 		known  bool   // UUIDs and the rest are known
 		note   string
 	}{
 		"tokens stay":           {env: []string{"CUDA_VISIBLE_DEVICES=2,0"}, want: "2,0", labels: "GPU 2,GPU 0", known: true},
 		"blanks":                {env: []string{"CUDA_VISIBLE_DEVICES=2, 0"}, want: "2,0", known: true},
 		"UUID prefix":           {env: []string{"CUDA_VISIBLE_DEVICES=GPU-3aa"}, want: "GPU-3aa", labels: "GPU 3", known: true},
-		"stops at a UUID":       {env: []string{"CUDA_VISIBLE_DEVICES=0,GPU-3a,1"}, want: "0", known: true, note: `read up to "GPU-3a": CUDA does not take`},
-		"stops at an index":     {env: []string{"CUDA_VISIBLE_DEVICES=GPU-3a,0"}, want: "GPU-3a", known: true, note: `read up to "0": CUDA does not take`},
+		"stops at a UUID":       {env: []string{"CUDA_VISIBLE_DEVICES=0,GPU-3a,1"}, want: "0", known: true, note: `read up to "GPU-3a": CUDA does not accept`},
+		"stops at an index":     {env: []string{"CUDA_VISIBLE_DEVICES=GPU-3a,0"}, want: "GPU-3a", known: true, note: `read up to "0": CUDA does not accept`},
 		"comma at the end":      {env: []string{"CUDA_VISIBLE_DEVICES=1,"}, want: "1", known: true},
 		"stops at two numbers":  {env: []string{"CUDA_VISIBLE_DEVICES=1,2 3"}, want: "1", known: true, note: `read up to "2 3"`},
 		"MIG":                   {env: []string{"CUDA_VISIBLE_DEVICES=MIG-a,MIG-b"}, want: "MIG-a,MIG-b", labels: "MIG 0,MIG 1", known: true},
@@ -30,11 +30,11 @@ func TestInheritedVariable(t *testing.T) {
 		"stops at an ambiguity": {env: []string{"CUDA_VISIBLE_DEVICES=1,GPU-,2"}, want: "1", known: true, note: `read up to "GPU-"`},
 		"stops at nothing":      {env: []string{"CUDA_VISIBLE_DEVICES=1,,2"}, want: "1", known: true, note: `read up to ""`},
 		"twice, but not read":   {env: []string{"CUDA_VISIBLE_DEVICES=1,-1,1"}, want: "1", known: true, note: `read up to`},
-		"models differ":         {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1,0"}, want: "1,0", labels: "GPU 1,GPU 0", note: "different models by a rule of its own: set CUDA_DEVICE_ORDER=PCI_BUS_ID"},
+		"models differ":         {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1,0"}, want: "1,0", labels: "GPU 1,GPU 0", note: "different models by its own rule: set CUDA_DEVICE_ORDER=PCI_BUS_ID"},
 		"models differ, by PCI": {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1,0", pci}, want: "1,0", known: true},
 		"models differ, UUIDs":  {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=GPU-1"}, want: "GPU-1", known: true},
 		"models differ, other order": {models: mixed, env: []string{"CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=FASTEST_FIRST"},
-			want: "1", note: "is not known"},
+			want: "1", note: "is unclear"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := test.models
@@ -85,7 +85,7 @@ func TestInheritedVariableNamesOneTwice(t *testing.T) {
 	}
 }
 
-// With a GPU that does not answer, nobody knows how CUDA counts.
+// If a GPU does not answer, CUDA's numbering is unknown.
 func TestInheritedVariableWithLostGPU(t *testing.T) {
 	m := newFake(t, same(3)...)
 	m.gpus[1].lost = true
@@ -96,7 +96,7 @@ func TestInheritedVariableWithLostGPU(t *testing.T) {
 	if tokens(inv) != "0,2" || inv.Devices[1].UUID != "" {
 		t.Errorf("got %+v", inv.Devices)
 	}
-	if !strings.Contains(inv.Note, "left out GPU 1") || !strings.Contains(inv.Note, "does not answer") {
+	if !strings.Contains(inv.Note, "skipping GPU 1") || !strings.Contains(inv.Note, "does not answer") {
 		t.Errorf("note %q", inv.Note)
 	}
 }

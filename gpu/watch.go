@@ -8,28 +8,27 @@ import (
 )
 
 const (
-	// waitTime is how long one wait for an event takes at most, and so how long
-	// the end of the context goes unseen by a driver that works.
+	// waitTime is how long one wait for an event takes at most, and so how late a
+	// working driver notices the end of the context.
 	waitTime = 200 * time.Millisecond
-	// leaveTime is how long the end of the context waits for the driver.
+	// leaveTime is how long to wait for the driver when the context ends.
 	leaveTime = time.Second
-	// errorPause is between two waits that fail, which they do at once.
+	// errorPause is the pause between two failing waits, which return at once.
 	errorPause = time.Second
 )
 
-// WatchXids calls report for every critical error (Xid) that the driver tells of
-// these devices, and once with Xid 79 for one that NVML calls lost without having
-// told why. It returns when ctx ends, always nil: it is a goroutine of an errgroup.
+// WatchXids calls report for every critical error (Xid) that the driver reports for these
+// devices, and once with Xid 79 for one that NVML calls lost without an event. It returns
+// when ctx ends, always nil, so that it fits an errgroup.
 //
-// It never harms a job. Where there is no driver, or one without such events, or
-// where Init fails, it waits for the end of ctx and reports nothing; a driver that
-// hangs is left behind with its thread, and holds up the end for a second at most.
-// A MIG instance is told of what happens to its parent. CPU devices, and devices of
-// which it is not known which they are (see Inventory.Note), are not watched. Of
-// Options it uses NVML.
+// It never harms a job. Without a driver, with one that has no such events, or if Init
+// fails, it waits for the end of ctx and reports nothing. A driver that hangs is abandoned
+// with its thread and delays the end by at most a second. A MIG instance gets the events
+// of its parent. CPU devices, and devices that cannot be identified (see Inventory.Note),
+// are not watched. Of Options it uses only NVML.
 //
-// report is called on the caller's goroutine, one event at a time, and may take its
-// time. One error can show as several events, of one Xid or of different ones.
+// report is called on the caller's goroutine, one event at a time, and may be slow. One
+// error can cause several events, with the same Xid or different ones.
 func WatchXids(ctx context.Context, devices []Device, opts Options, report func(XidEvent)) error {
 	opts = opts.withDefaults()
 	w := &xidWatch{api: opts.NVML, events: make(chan XidEvent)}
@@ -63,8 +62,8 @@ func WatchXids(ctx context.Context, devices []Device, opts Options, report func(
 	}
 }
 
-// xidWatch is the side of WatchXids that talks to the driver, on a thread of its
-// own: an inventory may be taken meanwhile.
+// xidWatch is the part of WatchXids that calls the driver, on its own thread: an
+// inventory may be taken meanwhile.
 type xidWatch struct {
 	api     API
 	source  Events
@@ -72,27 +71,27 @@ type xidWatch struct {
 	events  chan XidEvent
 }
 
-// watchedGPU is a GPU and what of the inventory it is.
+// watchedGPU is a GPU and its devices in the inventory.
 type watchedGPU struct {
 	handle  Handle
 	uuid    string
 	devices []Device
-	lost    bool // and reported
+	lost    bool // reported as lost
 }
 
 func (w *xidWatch) run(ctx context.Context) {
 	if w.api.Init() != nil {
-		return // and not a single call more
+		return // no further call
 	}
 	defer func() { _ = w.api.Shutdown() }()
-	// A set with a lost GPU tells only of that, at once and again and again: the
-	// others go on in a new one.
+	// A set with a lost GPU reports only that, immediately and repeatedly, so the other
+	// GPUs move to a new set.
 	for gpus := w.find(ctx); len(gpus) > 0 && ctx.Err() == nil; {
 		gpus = w.watch(ctx, gpus)
 	}
 }
 
-// find returns the GPUs that are to be watched.
+// find returns the GPUs to watch.
 func (w *xidWatch) find(ctx context.Context) []*watchedGPU {
 	count, err := w.api.Count()
 	if err != nil {
@@ -123,8 +122,8 @@ func (w *xidWatch) find(ctx context.Context) []*watchedGPU {
 	return found
 }
 
-// places are the indices at which the inventory has found the devices' GPUs: others are
-// not asked, since one of them may hang. Where an inventory does not know, it is all.
+// places are the indices at which the inventory found the devices' GPUs. Others are not
+// queried, because one of them may hang. If the inventory does not know, it is all of them.
 func (w *xidWatch) places(count int) (indices []int) {
 	known := make(map[int]bool)
 	for _, d := range w.devices {
@@ -143,8 +142,8 @@ func (w *xidWatch) places(count int) (indices []int) {
 	return indices
 }
 
-// watch reports the events of these GPUs until ctx ends or one of them is lost,
-// and returns those that are left to be watched.
+// watch reports the events of these GPUs until ctx ends or one of them is lost, and
+// returns the remaining ones.
 func (w *xidWatch) watch(ctx context.Context, gpus []*watchedGPU) []*watchedGPU {
 	set, err := w.source.NewEventSet()
 	if err != nil {
@@ -170,8 +169,8 @@ func (w *xidWatch) watch(ctx context.Context, gpus []*watchedGPU) []*watchedGPU 
 			}
 		case errors.Is(err, ErrTimeout):
 		case errors.Is(err, ErrLost):
-			if left := w.sortOut(ctx, watched); len(left) < len(watched) {
-				return left
+			if remaining := w.sortOut(ctx, watched); len(remaining) < len(watched) {
+				return remaining
 			}
 			pause(ctx, errorPause)
 		default:
@@ -181,7 +180,7 @@ func (w *xidWatch) watch(ctx context.Context, gpus []*watchedGPU) []*watchedGPU 
 	return nil
 }
 
-// whose finds the GPU of an event. A lost one may not tell its UUID any more.
+// whose finds the GPU of an event. A lost GPU may no longer report its UUID.
 func whose(handle Handle, gpus []*watchedGPU) *watchedGPU {
 	for _, g := range gpus {
 		if g.handle == handle {
@@ -201,17 +200,17 @@ func whose(handle Handle, gpus []*watchedGPU) *watchedGPU {
 	return nil
 }
 
-// sortOut reports the GPUs that are lost and returns the others. It asks for the
-// memory since that needs the card; a UUID may be remembered.
-func (w *xidWatch) sortOut(ctx context.Context, gpus []*watchedGPU) (left []*watchedGPU) {
+// sortOut reports the lost GPUs and returns the others. It queries the memory because
+// that needs the card; a UUID may be cached.
+func (w *xidWatch) sortOut(ctx context.Context, gpus []*watchedGPU) (remaining []*watchedGPU) {
 	for _, g := range gpus {
 		if _, _, err := g.handle.Memory(); errors.Is(err, ErrLost) {
 			w.reportLost(ctx, g)
 		} else {
-			left = append(left, g)
+			remaining = append(remaining, g)
 		}
 	}
-	return left
+	return remaining
 }
 
 func (w *xidWatch) reportLost(ctx context.Context, g *watchedGPU) {

@@ -38,7 +38,7 @@ func TestXidFault(t *testing.T) {
 	}
 }
 
-// watcher runs WatchXids beside a test.
+// watcher runs WatchXids during a test.
 type watcher struct {
 	t      *testing.T
 	events chan XidEvent
@@ -67,8 +67,7 @@ func (w *watcher) next() string {
 	}
 }
 
-// end stops the watch, which must not take longer than this, and checks that
-// nothing more was reported.
+// end stops the watch within the given time and checks that nothing more was reported.
 func (w *watcher) end(within time.Duration) {
 	w.t.Helper()
 	begin := time.Now()
@@ -86,17 +85,17 @@ func (w *watcher) end(within time.Duration) {
 	}
 }
 
-// tell gives an event to whoever waits.
-func (m *fakeMachine) tell(index int, xid uint64) {
+// emit delivers an event to a waiting watcher.
+func (m *fakeMachine) emit(index int, xid uint64) {
 	m.t.Helper()
 	select {
 	case m.events <- fakeEvent{index, xid}:
 	case <-time.After(5 * time.Second):
-		m.t.Fatal("nobody waits for events")
+		m.t.Fatal("no watcher waits for events")
 	}
 }
 
-// shutDown checks that NVML was left in good order.
+// shutDown checks that NVML was shut down properly.
 func (m *fakeMachine) shutDown() {
 	m.t.Helper()
 	<-m.ended
@@ -130,14 +129,14 @@ func inventory(t *testing.T, n int) []Device {
 func TestWatchXids(t *testing.T) {
 	m := newFake(t, same(4)...)
 	devices := inventory(t, 4)
-	// GPU 0 is not ours; GPU 1 serves two; GPU 3 is known by its index alone.
+	// GPU 0 is not ours; GPU 1 serves two devices; GPU 3 is known only by its index.
 	unknown := devices[3]
 	unknown.UUID = ""
 	w := startWatch(t, m, []Device{devices[1], devices[1], devices[2], unknown})
-	m.tell(2, 31)
-	m.tell(0, 79)
-	m.tell(1, 48)
-	m.tell(3, 13)
+	m.emit(2, 31)
+	m.emit(0, 79)
+	m.emit(1, 48)
+	m.emit(3, 13)
 	for _, want := range []string{
 		"GPU 2: Xid 31 (memory page fault)",
 		"GPU 1: Xid 48 (double-bit ECC error)", "GPU 1: Xid 48 (double-bit ECC error)",
@@ -151,12 +150,11 @@ func TestWatchXids(t *testing.T) {
 	m.shutDown()
 }
 
-// A GPU that is gone is reported once, with an event of its own or without, and
-// the others are watched on.
+// A lost GPU is reported once, with or without an event, and the others are still watched.
 func TestWatchXidsLostGPU(t *testing.T) {
 	m := newFake(t, same(3)...)
 	w := startWatch(t, m, inventory(t, 3))
-	m.tell(0, 79)
+	m.emit(0, 79)
 	if got := w.next(); got != "GPU 0: Xid 79 (fallen off the bus)" {
 		t.Errorf("got %s", got)
 	}
@@ -165,7 +163,7 @@ func TestWatchXidsLostGPU(t *testing.T) {
 	if got := w.next(); got != "GPU 1: Xid 79 (fallen off the bus)" {
 		t.Errorf("got %s", got)
 	}
-	m.tell(2, 63)
+	m.emit(2, 63)
 	if got := w.next(); !strings.HasPrefix(got, "GPU 2: Xid 63") {
 		t.Errorf("got %s", got)
 	}
@@ -173,15 +171,15 @@ func TestWatchXidsLostGPU(t *testing.T) {
 	if got := w.next(); !strings.HasPrefix(got, "GPU 2: Xid 79") {
 		t.Errorf("got %s", got)
 	}
-	m.shutDown() // nothing is left to be watched
+	m.shutDown() // nothing remains to be watched
 	w.end(leaveTime / 2)
 }
 
-// An API that cannot tell of events is one, too.
+// An API need not support events.
 type mute struct{ API }
 
-// Whatever is wrong, nobody is told, nothing ends before its time, and nothing
-// hangs at the end.
+// Whatever is wrong, nothing is reported, the watch does not end early, and it does not
+// hang at the end.
 func TestWatchXidsInVain(t *testing.T) {
 	gpus := inventory(t, 2)
 	for name, test := range map[string]struct {
@@ -190,17 +188,17 @@ func TestWatchXidsInVain(t *testing.T) {
 		calls   string // those that may be made; empty: any
 		hangs   bool
 	}{
-		"no driver":     {damage: func(m *fakeMachine) { m.initErr = ErrNoLibrary }, devices: gpus, calls: "Init"},
-		"not built":     {damage: func(m *fakeMachine) { m.initErr = ErrNotBuilt }, devices: gpus, calls: "Init"},
-		"sick driver":   {damage: func(m *fakeMachine) { m.initErr = errors.New("versions differ") }, devices: gpus, calls: "Init"},
-		"count fails":   {damage: func(m *fakeMachine) { m.countErr = ErrLost }, devices: gpus, calls: "Init Count Shutdown"},
-		"no sets":       {damage: func(m *fakeMachine) { m.noEvents = true }, devices: gpus},
-		"no events":     {damage: func(m *fakeMachine) { m.gpus[0].noEvents, m.gpus[1].noEvents = true, true }, devices: gpus},
-		"waits fail":    {damage: func(m *fakeMachine) { m.waitErr = errUnsupported }, devices: gpus},
-		"lost, it says": {damage: func(m *fakeMachine) { m.waitErr = ErrLost }, devices: gpus},
-		"no handles":    {damage: func(m *fakeMachine) { m.gpus[0].forbidden, m.gpus[1].forbidden = true, true }, devices: gpus},
-		"other GPUs":    {devices: []Device{{Kind: GPU, UUID: "GPU-x", Token: "0"}}},
-		"which, nobody knows": {devices: []Device{{Kind: GPU, Index: 1, Token: "1"}},
+		"no driver":    {damage: func(m *fakeMachine) { m.initErr = ErrNoLibrary }, devices: gpus, calls: "Init"},
+		"not built":    {damage: func(m *fakeMachine) { m.initErr = ErrNotBuilt }, devices: gpus, calls: "Init"},
+		"bad driver":   {damage: func(m *fakeMachine) { m.initErr = errors.New("versions differ") }, devices: gpus, calls: "Init"},
+		"count fails":  {damage: func(m *fakeMachine) { m.countErr = ErrLost }, devices: gpus, calls: "Init Count Shutdown"},
+		"no sets":      {damage: func(m *fakeMachine) { m.noEvents = true }, devices: gpus},
+		"no events":    {damage: func(m *fakeMachine) { m.gpus[0].noEvents, m.gpus[1].noEvents = true, true }, devices: gpus},
+		"waits fail":   {damage: func(m *fakeMachine) { m.waitErr = errUnsupported }, devices: gpus},
+		"reports lost": {damage: func(m *fakeMachine) { m.waitErr = ErrLost }, devices: gpus},
+		"no handles":   {damage: func(m *fakeMachine) { m.gpus[0].forbidden, m.gpus[1].forbidden = true, true }, devices: gpus},
+		"other GPUs":   {devices: []Device{{Kind: GPU, UUID: "GPU-x", Token: "0"}}},
+		"unknown which": {devices: []Device{{Kind: GPU, Index: 1, Token: "1"}},
 			damage: func(m *fakeMachine) { m.gpus[1].uuid = "" }},
 		"CPUs":        {devices: cpuDevices(2), calls: "-"},
 		"MIG":         {devices: []Device{migDevice("MIG-a", 0)}, calls: "-"},
@@ -230,7 +228,7 @@ func TestWatchXidsInVain(t *testing.T) {
 			if allowed := strings.Fields(strings.Trim(test.calls, "-")); test.calls != "" && !slices.Equal(calls, allowed) {
 				t.Errorf("calls %v, want %v", calls, allowed)
 			}
-			// A driver that comes back finds nobody waiting, and is left alone.
+			// If the driver returns after the watch ended, no further call is made.
 			for _, hang := range []chan struct{}{m.hangInit, m.hangCount, m.hangWait} {
 				if hang != nil {
 					close(hang)
@@ -280,7 +278,7 @@ func watchMain() int {
 	return 0
 }
 
-// watchProgram is such a program, running.
+// watchProgram is such a running program.
 type watchProgram struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -346,11 +344,11 @@ func (p *watchProgram) end(within time.Duration) {
 	}
 }
 
-// The real binding, with a library that stands for the driver.
+// The real binding, with a stub in place of the driver's library.
 func TestStubEvents(t *testing.T) {
 	stub, dir := buildStub(t), t.TempDir()
 	events, log := filepath.Join(dir, "events"), filepath.Join(dir, "log")
-	tell := func(lines string) {
+	write := func(lines string) {
 		t.Helper()
 		f, err := os.OpenFile(events, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
@@ -361,15 +359,15 @@ func TestStubEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tell("1 31\n")
+	write("1 31\n")
 	p := startWatchProgram(t, stub, "NVMLSTUB_GPUS=3", "NVMLSTUB_EVENTS="+events, "NVMLSTUB_LOG="+log)
 	p.want("GPU 1: Xid 31 (memory page fault)")
-	tell("7 79\n0 48\n2 13\n")
+	write("7 79\n0 48\n2 13\n")
 	p.want("GPU 0: Xid 48 (double-bit ECC error)")
 	p.want("GPU 2: Xid 13 (exception in a kernel)")
-	tell("1 lost\n")
+	write("1 lost\n")
 	p.want("GPU 1: Xid 79 (fallen off the bus)")
-	tell("1 13\n2 94\n")
+	write("1 13\n2 94\n")
 	p.want("GPU 2: Xid 94 (memory error, contained to one application)")
 	p.end(2 * time.Second)
 
@@ -383,7 +381,7 @@ func TestStubEvents(t *testing.T) {
 	}
 }
 
-// stubCalls reads what NVMLSTUB_LOG holds.
+// stubCalls reads the calls in NVMLSTUB_LOG.
 func stubCalls(log string) (names []string, threads map[string]bool) {
 	threads = map[string]bool{}
 	for line := range strings.Lines(log) {

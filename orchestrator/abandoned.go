@@ -7,9 +7,9 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// killAbandoned kills what jobs left whose processes were all killed in the same
-// instant, guards included: nobody else is left to do it, and it may hold a device that
-// this job is about to use. It returns notes for the user.
+// killAbandoned kills processes left over from jobs whose guards were killed together
+// with everything else. No other process cleans those up, and they may hold a device
+// that this job is about to use. It returns notes for the user.
 func killAbandoned() (notes []string) {
 	found, stuck := proc.KillAbandoned(wire.MarkVariable)
 	if found > 0 {
@@ -17,10 +17,10 @@ func killAbandoned() (notes []string) {
 		if found == 1 {
 			noun = "process"
 		}
-		notes = append(notes, fmt.Sprintf("killed %d %s that an earlier gpurun left when it was killed", found, noun))
+		notes = append(notes, fmt.Sprintf("killed %d %s left over from an earlier gpurun that was killed", found, noun))
 	}
 	for _, s := range stuck {
-		notes = append(notes, fmt.Sprintf("an earlier gpurun left a process that cannot be killed: %s; the device that it uses may not work", s))
+		notes = append(notes, fmt.Sprintf("a process left over from an earlier gpurun cannot be killed: %s; the device it uses may not work", s))
 	}
 	return notes
 }

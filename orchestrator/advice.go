@@ -8,19 +8,19 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 )
 
-// DeviceReport is how one GPU has fared.
+// DeviceReport holds one GPU's health figures for the job.
 type DeviceReport struct {
 	Device string `json:"device"`
 	Name   string `json:"name"`
 	gpu.Totals
-	// Xids counts the driver's critical errors by their numbers.
+	// Xids counts the driver's critical errors by number.
 	Xids map[uint64]int `json:"xids,omitempty"`
-	// Problem is why it was not monitored at the end.
+	// Problem is why the GPU was not monitored when the job ended.
 	Problem string `json:"problem,omitempty"`
 }
 
-// takeHealth puts the monitor's figures, and what follows from them, into the
-// report.
+// takeHealth adds the monitor's figures and the recommendations derived from them to
+// the report.
 func (r *Report) takeHealth(all []gpu.Health) {
 	for _, h := range all {
 		r.Devices = append(r.Devices, DeviceReport{
@@ -31,17 +31,18 @@ func (r *Report) takeHealth(all []gpu.Health) {
 }
 
 const (
-	// adviceTime is how long a job must have run before its figures mean anything.
+	// adviceTime is how long a job must run before its figures mean anything.
 	adviceTime = 30 * time.Second
-	// lowMemory, lowLoad and lowBusy are percentages below which something is left
-	// unused; heldBack is the share of the time above which heat has cost something.
+	// lowMemory, lowLoad and lowBusy are the percentages below which a resource counts
+	// as underused. heldBack is the share of time above which throttling cost
+	// something.
 	lowMemory, lowLoad, lowBusy = 50, 60, 60
 	heldBack                    = 0.05
-	// roomToFill is how full, in percent, a memory may be made.
+	// roomToFill is the memory use, in percent, that advice aims for.
 	roomToFill = 90
 )
 
-// advice is what the figures recommend, most useful first.
+// advice returns recommendations derived from the figures, most useful first.
 func (r *Report) advice() []string {
 	lines := r.memoryErrors()
 	if r.Elapsed < adviceTime {
@@ -49,13 +50,13 @@ func (r *Report) advice() []string {
 	}
 	for _, d := range r.Devices {
 		if share := d.Throttled.Seconds() / r.Elapsed.Seconds(); share > heldBack {
-			lines = append(lines, fmt.Sprintf("%s was slowed or paused for %.0f %% of the time (up to %s °C): see to its cooling, or lower its power limit (nvidia-smi -pl)",
+			lines = append(lines, fmt.Sprintf("%s was throttled or paused for %.0f %% of the time (up to %s °C): improve its cooling, or lower its power limit (nvidia-smi -pl)",
 				d.Device, 100*share, d.PeakTemperature))
 		}
 	}
 	if memory, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.PeakMemory }); known && memory > 0 && memory < lowMemory && !r.shrunk() {
-		// The model's own share does not grow with the batch, so that the next
-		// power of two fits; where it does not, batches are made smaller.
+		// The model's share does not grow with the batch, so the next power of two
+		// fits. If it does not, batches shrink.
 		factor := 1 << int(math.Ceil(math.Log2(roomToFill/memory)))
 		lines = append(lines, fmt.Sprintf("%.0f %% of memory used: try --batch-size %d", memory, r.BatchSize*min(factor, 4)))
 	}
@@ -66,22 +67,23 @@ func (r *Report) advice() []string {
 	return lines
 }
 
-// memoryErrors is about results that may be wrong, however short the job was.
+// memoryErrors warns of results that may be wrong, however short the job was.
 func (r *Report) memoryErrors() (lines []string) {
 	for _, d := range r.Devices {
 		if count := d.ECCUncorrected.Or(0); count > 0 {
-			lines = append(lines, fmt.Sprintf("%s had %d uncorrected memory errors (ECC) during the job: results that it computed may be wrong; "+
+			lines = append(lines, fmt.Sprintf("%s had %d uncorrected memory errors (ECC) during the job: results it computed may be wrong; "+
 				"see nvidia-smi -q -d ECC,ROW_REMAPPER, reset the GPU (nvidia-smi -r) and run the job again without it", d.Device, count))
 		}
 	}
 	return lines
 }
 
-// highest is the highest of a figure that all devices tell.
+// highest returns the highest value of a figure. It is unknown unless every device
+// reports it.
 func (r *Report) highest(figure func(DeviceReport) gpu.Optional[float64]) (highest float64, known bool) {
 	for _, d := range r.Devices {
-		value, told := figure(d).Get()
-		if !told {
+		value, reported := figure(d).Get()
+		if !reported {
 			return 0, false
 		}
 		highest = max(highest, value)
@@ -89,7 +91,7 @@ func (r *Report) highest(figure func(DeviceReport) gpu.Optional[float64]) (highe
 	return highest, len(r.Devices) > 0
 }
 
-// shrunk reports whether a batch did not fit a device's memory.
+// shrunk reports whether a batch did not fit in a device's memory.
 func (r *Report) shrunk() bool {
 	for _, w := range r.Workers {
 		if w.Retries > 0 {
@@ -99,8 +101,8 @@ func (r *Report) shrunk() bool {
 	return false
 }
 
-// busy is the average share of the time, in percent, in which kernels had
-// something to compute.
+// busy returns the average share of time, in percent, during which kernels were
+// computing.
 func (r *Report) busy() float64 {
 	sum, workers := 0.0, 0
 	for _, w := range r.Workers {

@@ -26,14 +26,14 @@ func TestAdvice(t *testing.T) {
 		"a little to spare":      {health: health(48, 95, 0), want: []string{"48 % of memory used: try --batch-size 256"}},
 		"much to spare":          {health: health(2, 95, 0), want: []string{"2 % of memory used: try --batch-size 512"}},
 		"memory ran out before":  {health: health(31, 95, 0), retries: 3},
-		"hot":                    {health: health(80, 95, 20*time.Second), want: []string{"GPU 0 was slowed or paused for 20 % of the time (up to 91 °C): see to its cooling"}},
+		"hot":                    {health: health(80, 95, 20*time.Second), want: []string{"GPU 0 was throttled or paused for 20 % of the time (up to 91 °C): improve its cooling"}},
 		"gaps between launches":  {health: health(80, 40, 0), busy: 0.9, want: []string{"computed 40 % of the time while their kernels were 90 % busy: try --workers-per-gpu auto"}},
 		"idle for want of input": {health: health(80, 40, 0), busy: 0.3},
 		"too short to tell":      {health: health(31, 40, 20*time.Second), elapsed: 20 * time.Second},
 		"nothing is known":       {health: gpu.Health{}},
 		"memory fails": {
 			health:  gpu.Health{Device: gpu.Device{Kind: gpu.GPU, Token: "0"}, Total: gpu.Totals{ECCUncorrected: gpu.Some(uint64(2))}},
-			elapsed: time.Second, want: []string{"GPU 0 had 2 uncorrected memory errors (ECC) during the job: results that it computed may be wrong"},
+			elapsed: time.Second, want: []string{"GPU 0 had 2 uncorrected memory errors (ECC) during the job: results it computed may be wrong"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// again is the job that computes the failed records: all that shapes its results is as
-// it was in the first job, unless the user gave something else. TestRetryRestores has a
-// table of what each member of Config is in this respect.
+// again returns the Config of the job that recomputes the failed records. Everything
+// that shapes its results is as in the first job unless the user overrides it.
+// TestRetryRestoresWhatShapesResults lists how each field of Config is treated.
 func (r *retry) again() (Config, error) {
 	was, c := r.manifest.Fingerprint, r.config
 	c.Input, c.Output = r.folder.join(retryDir, "in.jsonl"), r.folder.join(retryDir, "out.jsonl")
@@ -34,8 +34,8 @@ func (r *retry) again() (Config, error) {
 	return c, nil
 }
 
-// restoreKernel takes the job's kernel, and starts it where the job did. A kernel that
-// the user named is one of here.
+// restoreKernel restores the job's kernel and the place it was started from. A kernel
+// named by the user is resolved from the current folder instead.
 func (r *retry) restoreKernel(c *Config) error {
 	was, start := r.manifest.Fingerprint.Kernel, r.manifest.Launch
 	c.Kernel = was.Name
@@ -45,15 +45,15 @@ func (r *retry) restoreKernel(c *Config) error {
 	setDefault(&c.Python, start.Python)
 	setDefault(&c.pluginPath, start.PluginPath)
 	if c.Dir != "" && !isFolder(c.Dir) {
-		return fault.New(fault.Usage, "the working folder %s of the job does not exist any more; name a kernel to run it from here (-k %s)", c.Dir, c.Kernel)
+		return fault.New(fault.Usage, "the job's working folder %s no longer exists; name the kernel to run it from the current folder (-k %s)", c.Dir, c.Kernel)
 	}
 	return nil
 }
 
-// reuse looks at what an earlier retry of the same records left. If it has computed all
-// of them by the same kernel and settings, but was stopped before the merge, its results
-// are taken; if it was stopped before that, it is resumed. If anything that they depend on
-// has changed, config starts over: results of two kernels must not be mixed.
+// reuse checks what an earlier retry of the same records left. If that retry computed
+// all of them with the same kernel and settings but stopped before the merge, its
+// results are used. If it stopped earlier, it is resumed. If anything the results
+// depend on has changed, config starts over: results of two kernels must not be mixed.
 func (r *retry) reuse(ctx context.Context, config *Config) (Report, bool) {
 	f := &folder{path: config.Output + folderSuffix}
 	m, err := readManifest(f.join(manifestFile))

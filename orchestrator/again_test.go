@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// What a member of Config is to a retry.
+// role is what a field of Config means for a retry.
 type role string
 
 const (
-	// restored: it shapes the results. A retry takes the job's, unless the user gives
+	// restored: shapes the results. A retry uses the job's value unless the user gives
 	// another.
 	restored role = "restored"
-	// forced: it shapes the results, and a retry has its own.
+	// forced: shapes the results, and a retry has its own value.
 	forced role = "forced"
-	// input: it says which records the job has; a retry has the failed ones.
+	// input: selects the job's records; a retry has the failed ones.
 	input role = "input"
-	// output: it says where results go; a retry puts them into the job's output.
+	// output: where results go; a retry puts them into the job's output.
 	output role = "output"
-	// resuming: it says what to do with an earlier job.
+	// resuming: what to do with an earlier job.
 	resuming role = "resuming"
-	// effort: it says how, where and for how long is computed. Results do not depend on it.
+	// effort: how, where and for how long to compute. Results do not depend on it.
 	effort role = "effort"
-	// program: the embedding program's own, or a test's.
+	// program: belongs to the embedding program or to a test.
 	program role = "program"
 )
 
-// roles has every member of Config. Whoever adds one decides here whether a retry must
-// restore it: then it belongs in the fingerprint or in launch, and in retry.again.
+// roles lists every field of Config. When adding a field, decide here whether a retry
+// must restore it: then it belongs in the fingerprint or in launch, and in retry.again.
 var roles = map[string]role{
 	"Input": input, "Stdin": input, "Limit": input, "Offset": input,
 	"Output": output, "PartBytes": output, "Stdout": output, "Errors": output, "WorkDir": output, "Clean": output,
@@ -51,8 +51,8 @@ var roles = map[string]role{
 	"handBack": program, "stallAfter": program, "checkWait": program, "checkAll": program,
 }
 
-// TestRetryRestoresWhatShapesResults: a job is begun with a value of its own in every
-// member of Config that shapes its results, and a retry without any settings has them all.
+// TestRetryRestoresWhatShapesResults: a job starts with a distinct value in every field
+// of Config that shapes its results, and a retry without any settings has them all.
 func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in.jsonl")
@@ -110,7 +110,7 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	}
 }
 
-// valueOf is what a member holds, also one that is not exported.
+// valueOf returns what a field holds, even an unexported one.
 func valueOf(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.String:
@@ -131,10 +131,10 @@ func valueOf(v reflect.Value) any {
 	return v.String()
 }
 
-// TestEveryPrintedSettingIsRestored: whatever of the output is in the fingerprint is there
-// because results depend on it; a retry of a job with it must have the same.
+// TestEveryPrintedSettingIsRestored: the output settings in the fingerprint are there
+// because results depend on them, so a retry must have the same.
 func TestEveryPrintedSettingIsRestored(t *testing.T) {
-	// Set by a retry, or none of the retry's: Parts and Errors are where results go.
+	// Set by a retry, or not relevant to it: Parts and Errors are where results go.
 	other := map[string]bool{"Parts": true, "Errors": true, "Reprocess": true}
 	kind := reflect.TypeFor[outputPrint]()
 	for i := range kind.NumField() {

@@ -15,7 +15,8 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// every gives each kind of result, by the record's text, some batches at a time.
+// every returns each kind of result, chosen by the record's text, with several batches
+// in flight.
 type every struct{ plugins.Base }
 
 func (every) Describe(context.Context, plugins.Config) (plugins.Info, error) {
@@ -64,7 +65,7 @@ func (every) Process(_ context.Context, batch plugins.Batch, results *plugins.Re
 	return nil
 }
 
-// everyInput is lines of every kind; some of the records kill the kernel.
+// everyInput returns lines of every kind; some of the records kill the kernel.
 func everyInput() string {
 	var b strings.Builder
 	b.WriteString("\xEF\xBB\xBF")
@@ -95,8 +96,7 @@ func everyInput() string {
 	return b.String()
 }
 
-// TestInlineIsTheSame: a job's output does not depend on the way that records take
-// to the kernel.
+// TestInlineIsTheSame: a job's output does not depend on how records reach the kernel.
 func TestInlineIsTheSame(t *testing.T) {
 	input := everyInput()
 	var outputs, failures []string
@@ -120,7 +120,7 @@ func TestInlineIsTheSame(t *testing.T) {
 	}
 }
 
-// TestKernelWritesToRecords: only the records suffer that a kernel wrote to.
+// TestKernelWritesToRecords: a kernel that writes to records damages only those.
 func TestKernelWritesToRecords(t *testing.T) {
 	t.Parallel()
 	lines := slices.Collect(strings.Lines(numbered(300)))
@@ -151,8 +151,8 @@ func TestKernelWritesToRecords(t *testing.T) {
 	}
 }
 
-// TestArenaIsNotForPrograms: what an exec: kernel runs knows nothing of the arena,
-// nor does a job that such a program starts take it for its own.
+// TestArenaIsNotForPrograms: a program that an exec: kernel runs does not see the
+// arena, and a job that such a program starts does not use it.
 func TestArenaIsNotForPrograms(t *testing.T) {
 	t.Setenv("GPURUN_ARENA", "3:17179869184")
 	d := newJobDir(t, numbered(20))

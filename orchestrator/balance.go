@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// balanceInterval is how often it is looked whether somebody is idle while
-	// others have much left.
+	// balanceInterval is how often balance looks for idle workers while others have
+	// much work remaining.
 	balanceInterval = 10 * time.Millisecond
-	// minLeft is how much a worker must have left, in time, to be worth sharing.
-	minLeft = 50 * time.Millisecond
-	// scarceShare of the job left, and nothing to take, is its end: batches are
-	// not kept waiting then.
+	// minRemaining is how much time a worker's remaining work must take to be worth sharing.
+	minRemaining = 50 * time.Millisecond
+	// scarceShare: once less than 1/scarceShare of the job remains and the queue is
+	// empty, workers no longer keep batches waiting.
 	scarceShare = 8
 )
 
-// balance lets idle workers take from what the slowest has left, so that no slow
-// device holds the end back.
+// balance hands remaining work of the slowest worker to idle ones, so that no slow
+// device delays the end of the job.
 func (j *job) balance(done <-chan struct{}) {
 	ticker := time.NewTicker(balanceInterval)
 	defer ticker.Stop()
@@ -38,7 +38,7 @@ func (j *job) balance(done <-chan struct{}) {
 	}
 }
 
-// checkScarce tells every worker, once, that the job comes to its end.
+// checkScarce notifies every worker, once, that the job is nearing its end.
 func (j *job) checkScarce() {
 	total := j.total()
 	if total < 0 || !j.queue.dry() {
@@ -57,19 +57,19 @@ func (j *job) checkScarce() {
 	}
 }
 
-// endSlowest asks the worker that would be the last to finish to end its chunk at
-// the next batch border. What it has not begun comes back at once and is shared.
+// endSlowest asks the worker that would finish last to end its chunk at the next batch
+// boundary. The part it has not started comes back at once and is shared.
 func (j *job) endSlowest() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var slowest *slotState
-	longest := minLeft
+	longest := minRemaining
 	for i := range j.slots {
 		s := &j.slots[i]
 		if s.worker == nil || s.size == 0 || s.ending {
 			continue
 		}
-		if s.told {
+		if s.endAsked {
 			return // one at a time: what it gives back may be enough
 		}
 		if left := s.timeLeft(time.Now(), int64(j.plan.BatchSize)); left > longest {
@@ -79,12 +79,12 @@ func (j *job) endSlowest() {
 	if slowest == nil {
 		return
 	}
-	slowest.told = true
+	slowest.endAsked = true
 	slowest.worker.endChunk()
 }
 
-// timeLeft estimates how long a slot needs for the rest of its chunk, without the
-// batches that it has in flight: those cannot be taken from it.
+// timeLeft estimates how long a slot needs for the rest of its chunk, not counting the
+// batches in flight, which cannot be taken from it.
 func (s *slotState) timeLeft(now time.Time, batch int64) time.Duration {
 	window := int64(2)
 	if s.scarce != nil {
@@ -101,9 +101,9 @@ func (s *slotState) timeLeft(now time.Time, batch int64) time.Duration {
 	return time.Duration(float64(elapsed) * float64(left) / float64(s.live.Records))
 }
 
-// share cuts what a worker left of its chunk, if somebody waits for work: a piece
-// for each of those, and one for itself, so that all come to their end together.
-// inFlight is how many records the worker has to finish before.
+// share splits the rest of a worker's chunk among the idle slots, keeping one piece for
+// the worker, so that all finish together. Without idle slots the rest stays whole.
+// inFlight is the number of records the worker must finish first.
 func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 	idle := j.queue.idleSlots()
 	if len(idle) == 0 {
@@ -112,28 +112,28 @@ func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 	own, speeds := j.speeds(slot, idle)
 	var tasks []task
 	for _, records := range shares(rest.chunk.Records, inFlight, int64(j.plan.BatchSize), own, speeds) {
-		piece, behind, err := chunk.SplitAt(rest.chunk, records)
+		piece, remainder, err := chunk.SplitAt(rest.chunk, records)
 		if err != nil {
 			return append(tasks, rest), err
 		}
 		given := rest
 		given.chunk, given.notFor = piece, slot.Number+1
 		tasks = append(tasks, given)
-		if rest.chunk = behind; behind.Records == 0 {
+		if rest.chunk = remainder; remainder.Records == 0 {
 			return tasks, nil
 		}
 	}
 	return append(tasks, rest), nil
 }
 
-// speeds are what the slot and the idle ones have shown, in records a second;
-// somebody unknown is as fast as the slot.
+// speeds returns the measured speed of the slot and of the idle slots, in records per
+// second. A slot without measurements counts as being as fast as this one.
 func (j *job) speeds(slot Slot, idle []int) (own float64, others []float64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s, w := &j.slots[slot.Number], &j.report.Workers[slot.Number]
 	records, busy := w.Records, w.Busy
-	if s.size > 0 { // its chunk is not in the books yet; of one not begun, a batch
+	if s.size > 0 { // its chunk is not booked yet; count at least one batch
 		records, busy = records+max(s.live.Records, int64(j.plan.BatchSize)), busy+time.Since(s.since)
 	}
 	own = max(rate(records, busy), 1e-9)
@@ -147,10 +147,10 @@ func (j *job) speeds(slot Slot, idle []int) (own float64, others []float64) {
 	return own, others
 }
 
-// shares is how many of the records that are left each of the others should get,
-// in whole batches, so that all end together: the slot, who has some in flight and
-// keeps what the shares leave, too. A share of a slow slot is rounded down, since
-// its batches take longest.
+// shares returns how many of the remaining records each of the other slots should get,
+// in whole batches, so that all slots finish together. The slot itself first finishes
+// its batches in flight and keeps what is not given away. A slow slot's share is
+// rounded down, since its batches take longest.
 func shares(left, inFlight, batch int64, own float64, others []float64) []int64 {
 	var all float64
 	for _, speed := range others {

@@ -11,18 +11,18 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// TestEndSlowest: the one that would be the last is asked, and nobody else until it has
-// answered; one that has handed its rest back already has nothing to give, and keeps
-// nobody else from being asked.
+// TestEndSlowest: only the slot that would finish last is asked, and no other until it
+// has responded. A slot that has already handed back its rest has nothing to give, and
+// does not prevent others from being asked.
 func TestEndSlowest(t *testing.T) {
 	slow, slower := chunk.Counts{Records: 500}, chunk.Counts{Records: 100}
 	for _, test := range []struct {
 		name  string
 		slots []slotState // of 1,000 records in the last second
-		asked int         // -1: nobody
+		asked int         // -1: none
 	}{
 		{"the slowest", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower}}, 1},
-		{"one at a time", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, told: true}}, -1},
+		{"one at a time", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, endAsked: true}}, -1},
 		{"not who has handed back", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, ending: true}}, 0},
 		{"not who has nothing", []slotState{{size: 1000, live: slow}, {}}, 0},
 		{"not who is at its end", []slotState{{size: 1000, live: chunk.Counts{Records: 990}}}, -1},
@@ -41,7 +41,7 @@ func TestEndSlowest(t *testing.T) {
 			before := slices.Clone(j.slots)
 			j.endSlowest()
 			for i := range j.slots {
-				if asked := j.slots[i].told && !before[i].told; asked != (i == test.asked) {
+				if asked := j.slots[i].endAsked && !before[i].endAsked; asked != (i == test.asked) {
 					t.Errorf("worker %d was asked: %v", i, asked)
 				}
 			}
@@ -76,7 +76,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesAddUp: nobody gets nothing, and together they get no more than there is.
+// TestSharesAddUp: no share is empty, and together they do not exceed the total.
 func TestSharesAddUp(t *testing.T) {
 	for range 10_000 {
 		left, batch := 1+rand.Int64N(5000), 1+rand.Int64N(200)

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// BenchmarkCommit is what the journal's durable points cost: echo, file to file,
-// with and without them by turns, on one disk. The metric is the ratio of the
+// BenchmarkCommit measures the cost of the journal's durable points: echo, file to
+// file, alternating with and without them on one disk. The metric is the ratio of the
 // medians.
 //
 //	go test -run '^$' -bench Commit -benchtime 5x ./orchestrator
@@ -47,7 +47,7 @@ func BenchmarkCommit(b *testing.B) {
 		return time.Since(started)
 	}
 	same := func(c orchestrator.Config) orchestrator.Config { return c }
-	once(same) // warm
+	once(same) // warm up
 	var with, without []time.Duration
 	b.ResetTimer()
 	for b.Loop() {
@@ -59,7 +59,7 @@ func BenchmarkCommit(b *testing.B) {
 	b.ReportMetric(with[len(with)/2].Seconds()/without[len(without)/2].Seconds(), "with/without")
 }
 
-// BenchmarkStraggler is how much later than ideal a job ends when one of its two
+// BenchmarkStraggler measures how much later than ideal a job ends when one of its two
 // workers is ten times slower than the other. The metric is the median ratio.
 //
 //	go test -run '^$' -bench Straggler -benchtime 5x ./orchestrator
@@ -78,9 +78,9 @@ func BenchmarkStraggler(b *testing.B) {
 	}
 }
 
-// BenchmarkResume is how long a job that was interrupted takes to compute again:
-// from the start of the program, with thousands of segments in its journal, to its
-// first finished batch. The metric is the median.
+// BenchmarkResume measures how long an interrupted job takes to compute again: from the
+// start of the program, with thousands of segments in its journal, to its first
+// finished batch. The metric is the median.
 //
 //	go test -run '^$' -bench Resume -benchtime 5x ./orchestrator
 func BenchmarkResume(b *testing.B) {

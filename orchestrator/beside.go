@@ -8,14 +8,14 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// NamedFile is a file, and what messages call it.
+// NamedFile is a file and the name that messages use for it.
 type NamedFile struct{ Name, Path string }
 
-// CheckBeside refuses files that a program wants to write beside the job's own: one
-// that would take the place of the job's input or output, of a file that the kernel is
-// made of (read), or of another of them, that holds something else than gpurun writes
-// there, or that cannot be written. Nor may the outputs take the place of what is read.
-// Those without a path are passed over.
+// CheckBeside validates the extra files that a program writes alongside the job. It
+// rejects a file that would overwrite the job's input or output, a file the kernel
+// consists of (read) or another extra file; one with contents that gpurun did not
+// write; and one that is not writable. The outputs must not overwrite the files in read
+// either. Files without a path are skipped.
 func CheckBeside(config Config, read []NamedFile, written ...NamedFile) error {
 	folder, err := folderPath(config)
 	if err != nil {
@@ -44,7 +44,7 @@ func CheckBeside(config Config, read []NamedFile, written ...NamedFile) error {
 	return nil
 }
 
-// checkBeside checks one file; a device or a pipe holds nothing that could be lost.
+// checkBeside checks one file. A device or a pipe has no contents to lose.
 func checkBeside(config Config, folder string, file NamedFile, taken []NamedFile) (device bool, err error) {
 	info, err := os.Stat(file.Path)
 	switch {
@@ -58,11 +58,11 @@ func checkBeside(config Config, folder string, file NamedFile, taken []NamedFile
 	}
 	for _, dir := range []NamedFile{{"job", folder}, {"output", config.Output}} {
 		if (dir.Path == folder || keepsParts(dir.Path)) && isInside(file.Path, dir.Path) {
-			return false, fault.New(fault.Usage, "%s %s is in the folder of the %s; name another place", file.Name, file.Path, dir.Name)
+			return false, fault.New(fault.Usage, "%s %s is inside the %s folder; choose another place", file.Name, file.Path, dir.Name)
 		}
 	}
 	if !isJSON(file.Path) {
-		return false, fault.New(fault.Usage, "%s %s holds something else than gpurun writes there, and would be replaced; name another file", file.Name, file.Path)
+		return false, fault.New(fault.Usage, "%s %s exists and was not written by gpurun, so it is not overwritten; choose another file", file.Name, file.Path)
 	}
 	return false, checkWritable(file)
 }
@@ -70,18 +70,18 @@ func checkBeside(config Config, folder string, file NamedFile, taken []NamedFile
 func checkNotOf(file NamedFile, taken []NamedFile) error {
 	for _, other := range taken {
 		if samePath(file.Path, other.Path) {
-			return fault.New(fault.Usage, "%s %s is the file of the %s; name another", file.Name, file.Path, other.Name)
+			return fault.New(fault.Usage, "%s %s is the same file as the %s; choose another", file.Name, file.Path, other.Name)
 		}
 	}
 	return nil
 }
 
-// isJSON reports whether a file may be replaced by a report or by events: it is one, as
-// far as its first byte tells, or there is nothing to be lost.
+// isJSON reports whether a report or events may overwrite a file: judging by its first
+// byte it is such a file, or it has no contents to lose.
 func isJSON(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {
-		return true // whoever wants to write to it says what is wrong
+		return true // the writer reports what is wrong
 	}
 	defer file.Close()
 	first := make([]byte, 1)
@@ -89,7 +89,8 @@ func isJSON(path string) bool {
 	return n == 0 || first[0] == '{'
 }
 
-// kernelFiles are those of the kernel of a job that is retried, or was begun before.
+// kernelFiles returns the kernel's files of a job that is retried or was started
+// before.
 func kernelFiles(folder string, c Config) (files []NamedFile) {
 	m, err := readManifest(filepath.Join(folder, manifestFile))
 	if err != nil || c.Kernel != "" && c.Kernel != m.Kernel {
@@ -101,8 +102,8 @@ func kernelFiles(folder string, c Config) (files []NamedFile) {
 	return files
 }
 
-// checkApart refuses an input or an errors file in the job's folder, which is cleared when
-// a job begins.
+// checkApart rejects an input or errors file inside the job folder, which is cleared
+// when a job starts.
 func checkApart(c Config, folder string) error {
 	for _, file := range []NamedFile{{"input", c.Input}, {"errors file", c.Errors}} {
 		if file.Path != "" && file.Path != "-" && isInside(file.Path, folder) {
@@ -112,8 +113,8 @@ func checkApart(c Config, folder string) error {
 	return nil
 }
 
-// files are those that the job reads and writes. Those of a retry are the job's that
-// it retries.
+// files returns the files that the job reads and writes. For a retry, they are those of
+// the job being retried.
 func (c Config) files(folder string) (files []NamedFile) {
 	input, errorsFile := c.Input, c.Errors
 	if m, err := readManifest(filepath.Join(folder, manifestFile)); err == nil && input == "" {
@@ -133,8 +134,8 @@ func (c Config) files(folder string) (files []NamedFile) {
 	return files
 }
 
-// checkWritable tries, and leaves nothing behind: what is allowed does not tell of every
-// file system whether it can be done.
+// checkWritable tries to open the file and leaves nothing behind. Permissions alone do
+// not tell whether every file system allows it.
 func checkWritable(file NamedFile) error {
 	path := realPath(file.Path)
 	if dir := filepath.Dir(path); !isFolder(dir) {

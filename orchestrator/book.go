@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// What slots tell the job, from their goroutines.
+// Bookkeeping that slots report to the job from their goroutines.
 
 func (j *job) setWorker(slot Slot, w *workerProcess) {
 	j.mu.Lock()
@@ -31,7 +31,7 @@ func (j *job) setWorker(slot Slot, w *workerProcess) {
 	}
 }
 
-// ready: the slot has an open kernel, and its device works.
+// ready records that the slot has an open kernel and its device works.
 func (j *job) ready(slot Slot) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -45,7 +45,7 @@ func (j *job) ready(slot Slot) {
 	}
 }
 
-// retiredBy is how the slot's device was lost, nil if it was not.
+// retiredBy returns why the slot's device was lost, or nil if it was not.
 func (j *job) retiredBy(slot Slot) *fault.Error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -57,7 +57,7 @@ func (j *job) retiredBy(slot Slot) *fault.Error {
 	return nil
 }
 
-// lost books a lost worker. again is when a retired one is tried again.
+// lost records a lost worker. again is how long until a retired one is retried.
 func (j *job) lost(slot Slot, e *fault.Error, retired bool, again time.Duration) {
 	j.mu.Lock()
 	j.last = e
@@ -84,8 +84,8 @@ func (j *job) lost(slot Slot, e *fault.Error, retired bool, again time.Duration)
 	j.emit(event)
 }
 
-// freeSlot gives the slot of a retired worker back; of a failed device there are
-// none any more. The caller holds j.mu.
+// freeSlot returns a retired worker's slot to the registry; a failed device loses all
+// its slots. The caller must hold j.mu.
 func (j *job) freeSlot(slot Slot, failed bool) {
 	if failed {
 		j.registry.Fail(slot.key())
@@ -102,8 +102,8 @@ func (j *job) freeSlot(slot Slot, failed bool) {
 	}
 }
 
-// takeSlot takes the slot of a worker that came back: its open kernel is the probe
-// that its device has passed. The caller holds j.mu.
+// takeSlot reacquires the slot of a worker that came back: opening its kernel was the
+// probe that its device passed. The caller must hold j.mu.
 func (j *job) takeSlot(slot Slot) {
 	s := &j.slots[slot.Number]
 	if !s.freed {
@@ -115,8 +115,7 @@ func (j *job) takeSlot(slot Slot) {
 	}
 }
 
-// leave: the slot takes no further part, and its place in the registry is given
-// back already.
+// leave removes the slot from the job. Its registry slot has already been released.
 func (j *job) leave(slot Slot) {
 	j.mu.Lock()
 	s := &j.slots[slot.Number]
@@ -125,15 +124,15 @@ func (j *job) leave(slot Slot) {
 	j.emit(WorkerLeft{Slot: slot.Number, Device: slot.Name})
 }
 
-// assigned: the slot is at a chunk.
+// assigned records that the slot is working on a chunk.
 func (j *job) assigned(slot Slot, t task) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := &j.slots[slot.Number]
-	s.live, s.size, s.since, s.told, s.ending = chunk.Counts{}, t.chunk.Records, time.Now(), false, false
+	s.live, s.size, s.since, s.endAsked, s.ending = chunk.Counts{}, t.chunk.Records, time.Now(), false, false
 }
 
-// progress books how far a chunk is.
+// progress records how far a chunk has come.
 func (j *job) progress(slot Slot, t task, counts chunk.Counts) {
 	j.mu.Lock()
 	j.slots[slot.Number].live = counts
@@ -146,9 +145,9 @@ func (j *job) progress(slot Slot, t task, counts chunk.Counts) {
 	j.checkHalt()
 }
 
-// commit takes a finished segment; what the worker left of the chunk goes back.
-// again: what did not fit the device may be tried on it once more.
-func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done, again bool) error {
+// commit takes a finished segment and requeues the rest of the chunk. again: a record
+// that did not fit may be retried on the same device.
+func (j *job) commit(ctx context.Context, slot Slot, t task, done wire.Done, again bool) error {
 	counts := done.Segment.Tally.Counts
 	j.mu.Lock()
 	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
@@ -157,7 +156,7 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done, aga
 		j.computed = &t.chunk // its file stays
 	}
 	j.mu.Unlock()
-	j.deliver(now, done.Segment)
+	j.deliver(ctx, done.Segment)
 	j.mu.Lock()
 	all := j.done()
 	j.mu.Unlock()
@@ -185,42 +184,42 @@ func (j *job) commit(now context.Context, slot Slot, t task, done wire.Done, aga
 	return err
 }
 
-// proof begins with a record that the kernel has computed in this run; nil if there is
-// none.
+// proof returns a chunk whose first record the kernel has computed in this run, or nil.
 func (j *job) proof() *chunk.Chunk {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.computed
 }
 
-// handedBack takes what a worker will not come to of its task, while it is at the
-// rest of it.
+// handedBack requeues the part of a task that the worker will not reach, while the
+// worker finishes the rest.
 func (j *job) handedBack(slot Slot, t *task, left wire.Left) error {
 	tasks, err := j.share(slot, task{chunk: left.Rest, attempts: t.attempts, tried: t.tried}, left.InFlight)
 	t.chunk = t.chunk.Before(left.Rest)
 	j.mu.Lock()
 	s := &j.slots[slot.Number]
-	s.size, s.told, s.ending = t.chunk.Records, false, true
+	s.size, s.endAsked, s.ending = t.chunk.Records, false, true
 	j.mu.Unlock()
 	j.queue.add(tasks...)
 	return err
 }
 
-// deliver hands a segment to the committer, who may be gone if the job stops. It
-// is held back as long as the kernel may be one that fails on everything.
-func (j *job) deliver(now context.Context, s chunk.Segment) {
+// deliver passes a segment to the committer, which may have exited if the job is
+// stopping. Segments are held back as long as the kernel may be one that fails on
+// everything.
+func (j *job) deliver(ctx context.Context, s chunk.Segment) {
 	if s.Tally.Records == 0 {
 		return
 	}
 	j.mu.Lock()
 	j.held = append(j.held, s)
 	j.mu.Unlock()
-	j.letGo(now, false)
+	j.releaseHeld(ctx, false)
 }
 
-// letGo delivers what is held back, unless it is still not known whether the
-// kernel fails on everything; at the end all is known that can be.
-func (j *job) letGo(now context.Context, end bool) {
+// releaseHeld delivers the held segments, unless it is still unknown whether the kernel
+// fails on everything. At the end of the job the evidence is complete.
+func (j *job) releaseHeld(ctx context.Context, end bool) {
 	j.mu.Lock()
 	why, open := j.breaker()
 	if end && why == nil && !j.stopping.Load() {
@@ -247,14 +246,14 @@ func (j *job) letGo(now context.Context, end bool) {
 		}
 		select {
 		case j.segments <- s:
-		case <-now.Done():
+		case <-ctx.Done():
 		}
 	}
 }
 
-// retry gives a task whose worker was lost to somebody else, or gives it up.
-// blameless: no record can have been the cause.
-func (j *job) retry(now context.Context, slot Slot, t task, e *fault.Error, blameless bool) error {
+// retry requeues a task whose worker was lost, or gives it up. blameless: no record can
+// have been the cause.
+func (j *job) retry(ctx context.Context, slot Slot, t task, e *fault.Error, blameless bool) error {
 	if !blameless {
 		t.attempts++
 	}
@@ -269,7 +268,7 @@ func (j *job) retry(now context.Context, slot Slot, t task, e *fault.Error, blam
 		j.queue.giveBack(t)
 		return err
 	}
-	j.deliver(now, segment)
+	j.deliver(ctx, segment)
 	j.source.Release(t.chunk)
 	j.queue.finish()
 	return nil

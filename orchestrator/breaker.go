@@ -9,10 +9,10 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// noteFirst takes how a slot's first batches went. When those of all workers failed
-// entirely the kernel fails on everything: the job stops instead of marking a million
-// records.
-func (j *job) noteFirst(now context.Context, slot Slot, first *wire.FirstBatch) {
+// noteFirst records the outcome of a slot's first batches. When those of all workers
+// failed entirely, the kernel fails on everything: the job stops instead of marking a
+// million records.
+func (j *job) noteFirst(ctx context.Context, slot Slot, first *wire.FirstBatch) {
 	if first == nil {
 		return
 	}
@@ -21,39 +21,38 @@ func (j *job) noteFirst(now context.Context, slot Slot, first *wire.FirstBatch) 
 		s.first = first
 	}
 	j.mu.Unlock()
-	j.letGo(now, false)
+	j.releaseHeld(ctx, false)
 }
 
-// noteSearch tells, once, that the kernel was lost by a batch: the search for the record
-// is all that happens for a while.
-func (j *job) noteSearch(now context.Context, slot Slot, search wire.Search) {
+// noteSearch reports, once, that a batch killed the kernel: nothing but the bisection
+// happens for a while.
+func (j *job) noteSearch(ctx context.Context, slot Slot, search wire.Search) {
 	if lost := search.Lost; lost != nil {
 		j.mu.Lock()
-		told := j.searchTold
-		j.searchTold = true
+		reported := j.searchReported
+		j.searchReported = true
 		j.mu.Unlock()
-		if !told {
-			j.emit(Notice{Text: fmt.Sprintf("%s: a batch failed as a whole: %s; looking for the records that it failed by", slot.Name, lost.Message)})
+		if !reported {
+			j.emit(Notice{Text: fmt.Sprintf("%s: a whole batch failed: %s; bisecting it to isolate the bad records", slot.Name, lost.Message)})
 		}
 	}
-	j.noteFirst(now, slot, search.First)
+	j.noteFirst(ctx, slot, search.First)
 }
 
-// breaker is why the job must stop, nil if it need not. open: the kernel has
-// failed on everything so far, and not all workers have been heard. The caller
-// holds j.mu.
+// breaker returns why the job must stop, or nil. open: the kernel has failed on
+// everything so far, and not all workers have reported. The caller must hold j.mu.
 func (j *job) breaker() (why *fault.Error, open bool) {
 	if j.config.framed {
-		return nil, false // a retry: that all of these fail again is no wonder
+		return nil, false // a retry: that these fail again is no surprise
 	}
-	// A success disproves it, whoever is still loading a model: what is done must
-	// not wait for that one.
+	// One success disproves it, even while other workers are still loading a model.
+	// Finished work must not wait for them.
 	for _, s := range j.held {
 		if s.Tally.Succeeded+s.Tally.Dropped > 0 {
 			return nil, false
 		}
 	}
-	works := j.before.Succeeded+j.before.Dropped > 0 // an earlier run has shown that
+	works := j.before.Succeeded+j.before.Dropped > 0 // proven by an earlier run
 	var same *fault.Error
 	workers, judged, varied, sampled, proven := 0, 0, false, false, ""
 	for i := range j.slots {
@@ -76,13 +75,13 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 			varied = true
 		}
 		if works && (s.first.Sampled || dies(failed)) && !s.first.Proven {
-			return nil, false // it may have been stopped in the search for just these records
+			return nil, false // it may have been stopped while bisecting exactly these records
 		}
 		same = failed
 		varied = varied || s.first.Varied
 		sampled = sampled || s.first.Sampled
 		if s.first.Proven {
-			proven = ", and one that an earlier run has computed,"
+			proven = ", and one that succeeded in an earlier run,"
 		}
 		workers++
 		judged += s.first.Records
@@ -91,30 +90,31 @@ func (j *job) breaker() (why *fault.Error, open bool) {
 		return nil, same != nil
 	}
 	total := j.total()
-	// Whoever writes to a stream and reads one may wait for what became of a record.
+	// A program that writes to one stream and reads the other may wait for a record's
+	// result.
 	canHold := total >= 0 || !isStream(j.config.Output)
 	small := total >= 0 && total-j.before.Records <= int64(workers*j.plan.BatchSize)
-	if small && !(sampled && dies(same)) { // that would take as many restarts as there are records
-		return nil, same.OfKernel() // all that is left is judged at the end
+	if small && !(sampled && dies(same)) { // trying each would take as many restarts as there are records
+		return nil, same.OfKernel() // the remaining records are judged at the end
 	}
 	if sampled && !varied {
-		return fault.New(fault.Incompatible, "the kernel fails on everything: each record of the first batches that was tried alone%s failed by: %s", proven, same.Message).
+		return fault.New(fault.Incompatible, "the kernel fails on everything: each record of the first batches that was tried alone%s failed with: %s", proven, same.Message).
 			WithDetail(same.Detail), false
 	}
 	switch {
-	case varied && judged < wire.VariedRecords, judged < wire.JudgedRecords: // a single record that fails proves nothing
+	case varied && judged < wire.VariedRecords, judged < wire.JudgedRecords: // a single failing record proves nothing
 		return nil, canHold
 	case varied:
-		return fault.New(fault.Incompatible, "the kernel fails on everything: each of the first %d records failed, the last of them by: %s", judged, same.Message).
+		return fault.New(fault.Incompatible, "the kernel fails on everything: each of the first %d records failed, the last of them with: %s", judged, same.Message).
 			WithDetail(same.Detail), false
 	}
-	return fault.New(fault.Incompatible, "the kernel fails on everything: the first batch of every worker failed entirely by: %s", same.Message).
+	return fault.New(fault.Incompatible, "the kernel fails on everything: every record in every worker's first batch failed with: %s", same.Message).
 		WithDetail(same.Detail), false
 }
 
-// failedEntirely is why a job fails that is through with its records, two or more: each of
-// them failed by the same message, which is the kernel's. Nil if it is not so. The caller
-// holds j.mu.
+// failedEntirely returns why a job that has processed all its records, two or more,
+// fails: every record failed with the same message, which is the kernel's. Otherwise it
+// returns nil. The caller must hold j.mu.
 func (j *job) failedEntirely() *fault.Error {
 	if j.config.framed || j.before.Records > 0 {
 		return nil
@@ -129,20 +129,20 @@ func (j *job) failedEntirely() *fault.Error {
 	}
 	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout} {
 		if stats, ok := all.Kinds[kind.String()]; ok {
-			return fault.New(fault.Incompatible, "the kernel fails on everything: each of the %d records failed by: %s", all.Records, stats.Example).
+			return fault.New(fault.Incompatible, "the kernel fails on everything: all %d records failed with: %s", all.Records, stats.Example).
 				WithDetail(stats.Detail)
 		}
 	}
 	return nil
 }
 
-// dies reports a failure that the kernel's process did not live through.
+// dies reports whether the failure ended the kernel's process.
 func dies(failed *fault.Error) bool {
 	return failed.Kind == fault.Crash || failed.Kind == fault.Timeout
 }
 
-// checkHalt stops the job when more records failed than the user will have.
-// Those of earlier runs do not count: whoever goes on has seen them.
+// checkHalt stops the job when more records failed than the user allows. Those of
+// earlier runs do not count: a user who resumes has seen them.
 func (j *job) checkHalt() {
 	j.mu.Lock()
 	done := j.done()

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// total is a source that knows how many records it has, and no more.
+// total is a source that knows only how many records it has.
 type total struct {
 	chunk.Source
 	records int64
@@ -34,13 +34,13 @@ func TestBreaker(t *testing.T) {
 		firsts  []*wire.FirstBatch
 		retired []bool
 		records int64
-		held    int64 // succeeded, in segments that wait
+		held    int64 // succeeded, in segments held back
 		before  int64 // succeeded in an earlier run
 		trips   bool
 		open    bool
 		output  string
 	}{
-		{name: "nobody heard", firsts: []*wire.FirstBatch{nil, nil}, records: 1000},
+		{name: "no worker reported", firsts: []*wire.FirstBatch{nil, nil}, records: 1000},
 		{name: "all good", firsts: []*wire.FirstBatch{good, good}, records: 1000},
 		{name: "all failed", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, trips: true},
 		{name: "by another message", firsts: []*wire.FirstBatch{failed, other}, records: 1000},
@@ -62,13 +62,13 @@ func TestBreaker(t *testing.T) {
 		{name: "raised, and rejected", firsts: []*wire.FirstBatch{raised, failed}, records: 5000},
 		{name: "samples failed", firsts: []*wire.FirstBatch{tried}, records: 1000, trips: true},
 		{name: "samples failed, and little is left", firsts: []*wire.FirstBatch{tried}, records: 10, open: true},
-		{name: "samples failed, gone on with", firsts: []*wire.FirstBatch{tried}, records: 1000, before: 100},
+		{name: "samples failed, resumed", firsts: []*wire.FirstBatch{tried}, records: 1000, before: 100},
 		{name: "samples died", firsts: []*wire.FirstBatch{sampled, died}, records: 20, trips: true},
-		{name: "gone on with", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, before: 100, trips: true},
-		{name: "gone on with at records that kill", firsts: []*wire.FirstBatch{sampled, sampled}, records: 1000, before: 100},
-		{name: "gone on with at records that kill, of which one was computed before", firsts: []*wire.FirstBatch{proven, proven}, records: 1000, before: 100, trips: true},
-		{name: "gone on with, and one computes it", firsts: []*wire.FirstBatch{proven, sampled}, records: 1000, before: 100},
-		{name: "gone on with at a batch of them", firsts: []*wire.FirstBatch{died, died}, records: 1000, before: 100},
+		{name: "resumed", firsts: []*wire.FirstBatch{failed, failed}, records: 1000, before: 100, trips: true},
+		{name: "resumed at records that kill", firsts: []*wire.FirstBatch{sampled, sampled}, records: 1000, before: 100},
+		{name: "resumed at records that kill, of which one was computed before", firsts: []*wire.FirstBatch{proven, proven}, records: 1000, before: 100, trips: true},
+		{name: "resumed, and one computes it", firsts: []*wire.FirstBatch{proven, sampled}, records: 1000, before: 100},
+		{name: "resumed at a batch of them", firsts: []*wire.FirstBatch{died, died}, records: 1000, before: 100},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -2,21 +2,21 @@ package orchestrator
 
 import "time"
 
-// checkpoint ends a chunk when a worker has been at it for so long, but not before
-// it has finished a batch of it: one that came sooner would commit nothing, and the
-// next one likewise.
+// checkpoint ends a chunk after a worker has spent a set time on it, but not before the
+// worker has finished a batch of it. An earlier end would commit nothing, and so would
+// the next.
 type checkpoint struct {
 	end   func()
 	due   time.Time
-	timer *time.Timer // nil until something is done
+	timer *time.Timer // nil until a batch is done
 }
 
 func newCheckpoint(after time.Duration, end func()) *checkpoint {
 	return &checkpoint{end: end, due: time.Now().Add(after)}
 }
 
-// begun: the worker has finished a batch.
-func (c *checkpoint) begun() {
+// batchDone records that the worker has finished a batch.
+func (c *checkpoint) batchDone() {
 	if c.timer == nil {
 		c.timer = time.AfterFunc(time.Until(c.due), c.end)
 	}

@@ -9,37 +9,36 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// ClaimRequest is what a job wants of Config.Claim.
+// ClaimRequest is what a job asks of Config.Claim.
 type ClaimRequest struct {
-	// Devices are those that the job may use, in the order of the selection; at
-	// least one.
+	// Devices are the devices the job may use, in selection order; at least one.
 	Devices []gpu.Device
-	// Named says that the user has named them, instead of taking what there is.
+	// Named means that the user named the devices instead of taking all available ones.
 	Named bool
-	// Most is how many of them it has work for, a multiple of GPUsPerWorker. A job
+	// Most is how many devices the job has work for, a multiple of GPUsPerWorker. A job
 	// of one chunk must not keep eight GPUs from others.
 	Most int
-	// Preview asks what the job would get: nothing is taken, and nobody waited for.
+	// Preview asks what the job would get, without taking devices or waiting.
 	Preview bool
-	// Notice shows the user a line, such as who is waited for.
+	// Notice shows the user a line, for example which job it is waiting for.
 	Notice func(string)
 }
 
-// Claim is what a job may use of the devices that it selected, where several jobs
-// share a machine. Config.Claim makes it.
+// Claim holds the devices that a job may use of those it selected, when several jobs
+// share a machine. Config.Claim creates it.
 type Claim struct {
-	// Devices are those that the job has for itself, or its share of.
+	// Devices are the ones that the job has to itself or shares.
 	Devices []gpu.Device
 	// Notes are lines for the user.
 	Notes []string
-	// Keep gives back all but these; a small input needs fewer. Release gives back
-	// everything. Neither may be nil.
+	// Keep returns all devices but these, since a small input needs fewer. Release
+	// returns all of them. Neither may be nil.
 	Keep    func([]gpu.Device)
 	Release func()
 }
 
-// useDevices makes slots of devices. Where the user named no GPUs, those that do not
-// make a whole group stay idle, and the plan says so.
+// useDevices builds slots from devices. If the user named no GPUs, those that do not
+// fill a group stay idle, and the plan reports them.
 func (p *prepared) useDevices(devices []gpu.Device) error {
 	p.idle = nil
 	if rest := len(devices) % p.config.GPUsPerWorker; p.selection.IsAll() && len(devices) > rest {
@@ -53,10 +52,10 @@ func (p *prepared) useDevices(devices []gpu.Device) error {
 	return nil
 }
 
-// claimDevices asks for as many of the devices as the job has work for, and plans
-// anew for what it gets. It may wait for somebody else's job to end.
+// claimDevices claims as many devices as the job has work for and replans for what it
+// gets. It may wait for another user's job to end.
 func (p *prepared) claimDevices(ctx context.Context) error {
-	most := p.devicesOfUse()
+	most := p.usefulDevices()
 	if p.config.Claim == nil || most == 0 {
 		return nil
 	}
@@ -86,11 +85,11 @@ func (p *prepared) claimDevices(ctx context.Context) error {
 
 func sameDevice(a, b gpu.Device) bool { return a.String() == b.String() }
 
-// candidates are the devices that suit the kernel: those of the slots, and those that
-// are idle only because they do not make a whole group.
+// candidates returns the devices that suit the kernel: those of the slots, and those
+// that are idle only because they do not fill a group.
 func (p *prepared) candidates() []gpu.Device { return append(p.slotDevices(), p.idle...) }
 
-// slotDevices are the devices of the slots, each once.
+// slotDevices returns the distinct devices of the slots.
 func (p *prepared) slotDevices() (devices []gpu.Device) {
 	for _, slot := range p.plan.Slots {
 		for _, d := range slot.Devices {
@@ -102,10 +101,10 @@ func (p *prepared) slotDevices() (devices []gpu.Device) {
 	return devices
 }
 
-// devicesOfUse is how many devices there is work for: slots are spread over all
-// devices before one gets a second.
-func (p *prepared) devicesOfUse() int {
-	return min(p.slotsOfUse()*p.config.GPUsPerWorker, len(p.slotDevices()))
+// usefulDevices returns how many devices there is work for: slots are spread over all
+// devices before any gets a second.
+func (p *prepared) usefulDevices() int {
+	return min(p.usefulSlots()*p.config.GPUsPerWorker, len(p.slotDevices()))
 }
 
 func (p *prepared) notice(text string) {
@@ -114,7 +113,7 @@ func (p *prepared) notice(text string) {
 	}
 }
 
-// noteIdle reports the GPUs that do not make a whole group.
+// noteIdle reports the GPUs that do not fill a group.
 func (p *prepared) noteIdle() {
 	if len(p.idle) > 0 {
 		all := len(p.slotDevices()) + len(p.idle)
@@ -123,8 +122,8 @@ func (p *prepared) noteIdle() {
 	}
 }
 
-// IdleText says that devices are not used, since they do not make a group for one
-// more worker.
+// IdleText returns a line saying that devices are unused because they do not fill a
+// group for another worker.
 func IdleText(idle []gpu.Device, group int) string {
 	names := make([]string, len(idle))
 	for i, d := range idle {
@@ -137,7 +136,7 @@ func IdleText(idle []gpu.Device, group int) string {
 	return fmt.Sprintf("%s %s idle, since each worker takes %d (--gpus-per-worker)", gpu.Enumerate(names), verb, group)
 }
 
-// keepClaimed gives back the devices that no slot uses.
+// keepClaimed returns the devices that no slot uses.
 func (p *prepared) keepClaimed() {
 	if p.claim != nil {
 		p.claim.Keep(p.slotDevices())

@@ -7,11 +7,11 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// lastWrite is how long a job that ends at once waits for whoever reads its output.
+// lastWrite is how long an aborted job waits for the reader of its output.
 const lastWrite = time.Second
 
-// lastCommit waits for the committer of a job that ends at once. A file takes what is
-// written to it; where nobody reads a stream the committer is left behind.
+// lastCommit waits for the committer of an aborted job. A write to a file completes; if
+// a stream has no reader, the committer is abandoned.
 func (j *job) lastCommit(committed <-chan error) error {
 	if !isStream(j.config.Output) && (j.config.Errors == "" || !isStream(j.config.Errors)) {
 		return <-committed
@@ -21,14 +21,14 @@ func (j *job) lastCommit(committed <-chan error) error {
 		return err
 	case <-time.After(lastWrite):
 		j.unread = true
-		return fault.New(fault.Canceled, "stopped on request, while nobody read the output")
+		return fault.New(fault.Canceled, "stopped on request while the output was not being read")
 	}
 }
 
-// commitInterval is how often the output is looked at when no segment comes.
+// commitInterval is how often the output is checkpointed when no segment arrives.
 const commitInterval = time.Second
 
-// commitAll takes segments as they come.
+// commitAll commits segments as they arrive.
 func (j *job) commitAll() error {
 	ticker := time.NewTicker(commitInterval)
 	defer ticker.Stop()
@@ -36,7 +36,7 @@ func (j *job) commitAll() error {
 		var err error
 		select {
 		case segment, ok := <-j.segments:
-			if !ok { // while the workers end
+			if !ok { // while the workers shut down
 				return j.output.Checkpoint(true)
 			}
 			err = j.commitSegment(segment)
@@ -50,7 +50,8 @@ func (j *job) commitAll() error {
 	}
 }
 
-// noteAppended lets others know what stands in the output, which is the committer's.
+// noteAppended publishes what the output contains; only the committer touches the
+// output itself.
 func (j *job) noteAppended() {
 	appended, _ := j.output.Appended()
 	j.mu.Lock()
@@ -58,7 +59,7 @@ func (j *job) noteAppended() {
 	j.mu.Unlock()
 }
 
-// commitSegment takes a segment, if the input that it was read from is still the job's.
+// commitSegment commits a segment if the input it was read from is unchanged.
 func (j *job) commitSegment(segment chunk.Segment) error {
 	if err := j.checkInput(segment.Start.Offset, segment.Next.Offset); err != nil {
 		return err
@@ -71,7 +72,7 @@ func (j *job) commitSegment(segment chunk.Segment) error {
 	return err
 }
 
-// checkInput checks the bytes from..to of the input, if it is not as it was.
+// checkInput checks bytes from..to of the input if the file looks modified.
 func (j *job) checkInput(from, to int64) error {
 	return j.input.check(from, to, func(text string) { j.emit(Notice{Text: text}) })
 }

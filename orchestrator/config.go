@@ -16,7 +16,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Defaults of Config's members, with their reasons in the members' comments.
+// Defaults of Config's fields; the fields' comments give the reasons.
 const (
 	DefaultBatchSize      = 128
 	DefaultBatchBytes     = 32 << 20
@@ -30,216 +30,214 @@ const (
 	DefaultDrainTimeout   = 20 * time.Second
 )
 
-// What becomes of NaN and infinity: Config.NaN.
+// Values of Config.NaN: what happens to NaN and infinity.
 const (
 	NaNNull  = "null"
 	NaNError = "error"
 )
 
-// leastTimeout is what a batch gets however fast the others were, unless Timeout is set.
+// leastTimeout is the minimum a batch gets, however fast the others were, unless
+// Timeout is set.
 const leastTimeout = time.Minute
 
 // chunkBatches is how many batches a chunk of a stream holds by default.
 const chunkBatches = 16
 
-// Config is one job. Input, Output and Kernel are needed; the zero value of
-// everything else is its default.
+// Config describes one job. Input, Output and Kernel are required; the zero value of
+// every other field selects its default.
 type Config struct {
-	// Input is a file of JSON lines, or - for Stdin. A pipe or a device is read as
-	// it comes, as - is.
+	// Input is a file of JSON lines, or - for Stdin. A pipe or device is streamed,
+	// like -.
 	Input string
 	// Stdin is read for Input "-"; nil means os.Stdin.
 	Stdin io.Reader
 
-	// Output is a file, which appears under its name when it is complete; a
-	// folder, if the name ends in /, which does so with the output in parts and a
-	// manifest; or - for Stdout, or a device or pipe, which are written to as
-	// results come.
+	// Output is a file, or a folder of parts with a manifest if the name ends in /.
+	// Either appears under its name when it is complete. Standard output (-), a device
+	// and a pipe are written as results arrive.
 	Output string
-	// PartBytes is how many bytes a part of a folder has at least; default 64
-	// MiB. A part ends where a chunk does.
+	// PartBytes is the minimum size of a part in an output folder; default 64 MiB. A
+	// part ends where a chunk ends.
 	PartBytes int64
 	// Stdout is written for Output "-"; nil means os.Stdout.
 	Stdout io.Writer
-	// Errors is a file for the failed records; empty keeps them in their place
-	// in the output.
+	// Errors is a file for the failed records; if empty, they stay in their place in
+	// the output.
 	Errors string
-	// Force replaces an output that exists.
+	// Force replaces an existing output.
 	Force bool
-	// Fresh starts over where an interrupted job could be gone on with.
+	// Fresh starts over instead of resuming an interrupted job.
 	Fresh bool
-	// AcceptChanges goes on with an interrupted job although these changed:
-	// kernel, config.
+	// AcceptChanges resumes an interrupted job although these changed: kernel, config.
 	AcceptChanges []string
-	// WorkDir is where the job folder is made; default beside the output.
+	// WorkDir is where the job folder is created; default next to the output.
 	WorkDir string
-	// Clean removes the job folder after success, that is if no record failed.
+	// Clean removes the job folder after a job in which no record failed.
 	Clean bool
 
-	// Kernel is a built-in's name, exec:COMMAND, a program's path, or a name
-	// found in $GPURUN_PLUGIN_PATH.
+	// Kernel is the name of a built-in kernel, exec:COMMAND, the path of a program, or
+	// a name found in $GPURUN_PLUGIN_PATH.
 	Kernel string
-	// KernelConfig is a JSON value for the kernel.
+	// KernelConfig is a JSON value passed to the kernel.
 	KernelConfig []byte
-	// ExecMode is how an exec: kernel runs its program: stream, batch or
-	// per-record.
+	// ExecMode is how an exec: kernel runs its program: stream, batch or per-record.
 	ExecMode string
-	// ExecID is a member of each record that an exec: kernel's program repeats in
-	// its answer, so that every line is known to answer its record; empty: none.
+	// ExecID names a field of each record that an exec: kernel's program repeats in its
+	// response, so that every line is matched with its record; empty disables this.
 	ExecID string
-	// Python is the interpreter of kernels that are files of Python; default that
-	// of the active environment, else python3.
+	// Python is the interpreter for Python kernels; default that of the active
+	// environment, else python3.
 	Python string
-	// IOWorkers is the number of threads that run such a kernel's prepare; default
-	// 4.
+	// IOWorkers is the number of threads that run a Python kernel's prepare function;
+	// default 4.
 	IOWorkers int
-	// NaN is what becomes of numbers that JSON does not have: null (default), or
-	// error, which fails their records.
+	// NaN is what happens to numbers that JSON cannot represent: null (default) writes
+	// null; error fails the record.
 	NaN string
 
 	// GPUs selects devices: all (default), 0,2, 0-3, GPU-…, cpu:4.
 	GPUs string
-	// GPUsPerWorker gives every worker so many GPUs, for a model that needs
-	// them; default 1.
+	// GPUsPerWorker is the number of GPUs each worker gets, for models that span
+	// several; default 1.
 	GPUsPerWorker int
-	// WorkersPerGPU starts so many workers on every device; default 1. AutoWorkers
-	// starts as many as keep the CPUs busy and fit the device's memory.
+	// WorkersPerGPU is the number of workers on each device; default 1. AutoWorkers
+	// starts as many as keep the CPUs busy and fit in the device's memory.
 	WorkersPerGPU int
-	// Stagger lets the first worker open its kernel alone, before the others start.
+	// Stagger lets the first worker open its kernel alone before the others start.
 	Stagger bool
-	// PinUUID pins by UUID instead of index.
+	// PinUUID pins devices by UUID instead of index.
 	PinUUID bool
 	// NoAffinity lets workers run on all CPUs, not only on those near their GPU.
 	NoAffinity bool
 
-	// Profile is how fast a GPU may go in each state: datacenter (default) slows it
-	// when it is close to slowing itself, workstation earlier.
+	// Profile sets how early a hot GPU is throttled: datacenter (default) acts just
+	// before the GPU would throttle itself, workstation acts earlier.
 	Profile string
-	// Monitor is how GPUs are judged; its zero value is gpu.DefaultConfig.
+	// Monitor sets the thresholds for GPU health; the zero value means
+	// gpu.DefaultConfig.
 	Monitor gpu.Config
-	// NoMonitor lets GPUs get as hot as they like.
+	// NoMonitor disables monitoring: GPUs are not throttled however hot they get.
 	NoMonitor bool
 
-	// BatchSize is the number of records in a batch: default the kernel's wish,
+	// BatchSize is the number of records in a batch; default what the kernel asks for,
 	// else 128.
 	BatchSize int
-	// AutoBatch lets each worker find the batch size that computes the most records
-	// a second, beginning with BatchSize.
+	// AutoBatch lets each worker search for the batch size with the highest throughput,
+	// starting at BatchSize.
 	AutoBatch bool
-	// BatchBytes bounds a batch; default 32 MiB. A longer record goes alone.
+	// BatchBytes limits the size of a batch; default 32 MiB. A longer record forms its
+	// own batch.
 	BatchBytes int
-	// ChunksPerGPU is the number of chunks that the input is cut into for each
-	// slot; default 16, so that a fast device can take work from a slow one. 1
-	// is the static split, ceil(n / slots).
+	// ChunksPerGPU is the number of chunks per slot that the input is cut into; default
+	// 16, so that fast devices can take work from slow ones. 1 is the static split,
+	// ceil(n / slots).
 	ChunksPerGPU int
-	// Split is how a file is cut; default by records up to 16 GiB.
+	// Split is how a file is cut; default by records up to 16 GiB, by bytes above.
 	Split chunk.Split
-	// ChunkRecords is the number of records in a chunk of a stream; default 16
-	// batches.
+	// ChunkRecords is the number of records in a chunk of a stream; default 16 batches.
 	ChunkRecords int64
-	// Flush is how long a record of a stream may wait for its chunk to fill;
-	// default 1s.
+	// Flush is how long a record of a stream may wait for its chunk to fill; default
+	// 1s.
 	Flush time.Duration
-	// MaxRecordBytes is the length above which a line is a failed record;
+	// MaxRecordBytes is the length above which a line counts as a failed record;
 	// default 16 MiB.
 	MaxRecordBytes int64
-	// Limit and Offset use only some of the records.
+	// Offset skips the first records; Limit caps how many are processed.
 	Limit, Offset int64
-	// Keep names the input members that stay in the output, beside the kernel's;
-	// empty keeps all.
+	// Keep names the input fields to keep in the output next to the kernel's; empty
+	// keeps all.
 	Keep []string
-	// NoValidate trusts the input to be valid JSON, one value a line. A line that is
-	// not goes to the kernel as it is.
+	// NoValidate trusts the input to be valid JSON, one value per line. An invalid line
+	// goes to the kernel as it is.
 	NoValidate bool
-	// Reprocess gives records that come in with an _error to the kernel too; those that
-	// succeed lose it.
+	// Reprocess also passes records that come in with an _error to the kernel; the
+	// _error is removed from those that succeed.
 	Reprocess bool
 
-	// Timeout is how long a batch may take, the first one too. By default that follows
-	// from the batches that were good: 20 times the slowest, at least 1m, and at least
-	// DefaultTimeout as long as few are known; a kernel's first batch may take as long
-	// as opening it.
+	// Timeout is how long a batch may take, including the first. By default it is
+	// derived from the successful batches: 20 times the slowest, at least 1m, and at
+	// least DefaultTimeout while few have been measured. A kernel's first batch may
+	// then take as long as opening it.
 	Timeout time.Duration
-	// OpenTimeout is how long a kernel may take to open, and again for its first
-	// batch unless Timeout is set; default 30m, since models are large.
+	// OpenTimeout is how long a kernel may take to open, and again for its first batch
+	// unless Timeout is set; default 30m, since models are large.
 	OpenTimeout time.Duration
-	// Retries is how often a chunk whose worker was lost is tried again before
-	// its records are marked; default 3, negative for none.
+	// Retries is how often a chunk whose worker was lost is retried before its records
+	// are marked as failed; default 3, negative for none.
 	Retries int
 
-	// Checkpoint is how long a worker computes before what it has done is
-	// committed; default 30s. A kill costs at most that of each worker.
+	// Checkpoint is how long a worker computes before its results are committed;
+	// default 30s. A kill loses at most that much work per worker.
 	Checkpoint time.Duration
 	// DrainTimeout is how long the batches in flight may take once the job stops;
-	// default 20s, since schedulers kill after 30. Those that take longer are computed
-	// by the next run.
+	// default 20s, since schedulers kill after 30. Batches that take longer are
+	// computed by the next run.
 	DrainTimeout time.Duration
-	// MaxTime stops the job, resumably, after so long; 0 for never.
+	// MaxTime stops the job, resumably, after this time; 0 for never.
 	MaxTime time.Duration
-	// Halt stops the job, resumably, when too many records failed.
+	// Halt stops the job, resumably, when too many records have failed.
 	Halt Halt
-	// GiveUpMark marks the records that are left when no device is, instead of
-	// stopping the job resumably.
+	// GiveUpMark marks the remaining records as failed when no device is left, instead
+	// of stopping the job resumably.
 	GiveUpMark bool
 
 	// Dir is the working folder of kernels; default the process's own.
 	Dir string
-	// WorkerBinary is the gpurun program that workers are started from; default
-	// this program, if its main calls worker.Init.
+	// WorkerBinary is the gpurun program to start workers from; default this program,
+	// if its main calls worker.Init.
 	WorkerBinary string
-	// LogLevel is that of the workers' logs: debug, info, warn, error.
+	// LogLevel is the level of the workers' logs: debug, info, warn, error.
 	LogLevel string
 
-	// OnEvent is told what happens, one event at a time, from the goroutines of
-	// the job: it must be quick.
+	// OnEvent receives events, one at a time, on the job's goroutines; it must return
+	// quickly.
 	OnEvent func(Event)
-	// Control, if there is one, lets others pause the job and look at it.
+	// Control, if set, lets other goroutines pause and inspect the job.
 	Control *Control
-	// Claim is asked for the devices before they are used, and may wait until they
-	// are free; nil uses them as if nobody else did. MakePlan asks it for a preview.
+	// Claim is called to reserve the devices before they are used, and may wait until
+	// they are free. With nil, the job uses them as if it had them to itself. MakePlan
+	// calls it for a preview.
 	Claim func(context.Context, ClaimRequest) (*Claim, error)
-	// Abort, when closed, ends the job at once, without waiting for the batches
-	// that are being computed; the end of Run's context waits for those.
+	// Abort, when closed, ends the job at once, without waiting for the batches being
+	// computed. Canceling Run's context waits for those.
 	Abort <-chan struct{}
 
-	// noDurable leaves durable points out, for the benchmark that tells what
-	// they cost.
+	// noDurable skips durable points, for the benchmark that measures their cost.
 	noDurable bool
-	// durableEvery is how often there are durable points, for tests that want
-	// many.
+	// durableEvery is the interval between durable points, for tests that want many.
 	durableEvery time.Duration
-	// leastTimeout is the least that a batch gets unless Timeout is set.
+	// leastTimeout is the minimum a batch gets unless Timeout is set.
 	leastTimeout time.Duration
-	// pluginPath takes the place of $GPURUN_PLUGIN_PATH: for Retry, as it was for the job.
+	// pluginPath overrides $GPURUN_PLUGIN_PATH, so that Retry uses the job's.
 	pluginPath string
-	// framed is for Retry, which must tell whose lines are whose.
+	// framed makes Retry able to tell which lines belong to which record.
 	framed bool
-	// checkWait is how long the work waits for the check of an earlier run's output,
-	// default outputCheckWait; checkAll lets it wait to the end.
+	// checkWait is how long workers wait for the check of an earlier run's output,
+	// default outputCheckWait; with checkAll they wait until it ends.
 	checkWait time.Duration
 	checkAll  bool
-	// devices replaces the machine's in tests, clock the monitor's.
+	// devices replaces the machine's devices in tests, clock the monitor's clock.
 	devices gpu.Options
 	clock   gpu.Clock
 	// handBack is how long a paused worker keeps its chunk.
 	handBack time.Duration
-	// stallAfter is how long nothing is said of a first batch.
+	// stallAfter is how long a silent first batch goes unreported.
 	stallAfter time.Duration
 }
 
-// AutoWorkers as WorkersPerGPU leaves the number to gpurun.
+// AutoWorkers, as WorkersPerGPU, lets gpurun choose the number.
 const AutoWorkers = -1
 
-// Halt is when too many records have failed; the zero value is never.
+// Halt is the limit of failed records; the zero value means no limit.
 type Halt struct {
-	// Records is a number of failed records, 0 for none.
+	// Records is a number of failed records, 0 for no limit.
 	Records int64
-	// Percent is a share of all records, 0 for none.
+	// Percent is a percentage of all records, 0 for no limit.
 	Percent float64
 }
 
-// reached reports whether the job must stop. Of a stream, whose total is not
-// known, the share is that of the records so far, once they are many.
+// reached reports whether the job must stop. For a stream, whose total is unknown, the
+// percentage applies to the records so far, once there are enough.
 func (h Halt) reached(failed, done, total int64) bool {
 	if h.Records > 0 && failed >= h.Records {
 		return true
@@ -250,7 +248,7 @@ func (h Halt) reached(failed, done, total int64) bool {
 	return h.Percent > 0 && total > 0 && 100*float64(failed) > h.Percent*float64(total)
 }
 
-// withDefaults fills in what was left out and refuses what makes no sense.
+// withDefaults fills in defaults and rejects invalid values.
 func (c Config) withDefaults() (Config, error) {
 	if err := c.check(); err != nil {
 		return c, err
@@ -303,7 +301,7 @@ func (c Config) check() error {
 	case c.Kernel == "":
 		return fault.New(fault.Usage, "no kernel: name one with -k, for example -k echo")
 	case len(c.KernelConfig) > 0 && !json.Valid(c.KernelConfig):
-		return fault.New(fault.Usage, "the kernel configuration is no valid JSON")
+		return fault.New(fault.Usage, "the kernel configuration is not valid JSON")
 	case len(c.Keep) > 64:
 		return fault.New(fault.Usage, "--keep takes at most 64 names")
 	}
@@ -314,7 +312,7 @@ func (c Config) check() error {
 	}
 	for _, what := range c.AcceptChanges {
 		if !slices.Contains(acceptable, what) {
-			return fault.New(fault.Usage, "--accept-changes %q is none of %s", what, strings.Join(acceptable, ", "))
+			return fault.New(fault.Usage, "--accept-changes %q is not one of %s", what, strings.Join(acceptable, ", "))
 		}
 	}
 	if err := gpu.CheckProfile(c.Profile); err != nil && c.Profile != "" {
@@ -355,5 +353,5 @@ func setDefault[T comparable](member *T, value T) {
 	}
 }
 
-// cores is the number of CPUs that this process may use.
+// cores returns the number of CPUs that this process may use.
 func cores() int { return runtime.NumCPU() }

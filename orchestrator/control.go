@@ -10,23 +10,23 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Control is a hand on one job: a new one goes into Config.Control before Run. Its
-// methods may be called from any goroutine, before the job has begun and after it
-// has ended. To stop a job, end Run's context.
+// Control steers and inspects one job: put a new one into Config.Control before Run.
+// Its methods are safe to call from any goroutine, also before the job starts and after
+// it ends. To stop a job, cancel Run's context.
 type Control struct {
 	mu     sync.Mutex
-	job    *job          // nil before and after
-	resume chan struct{} // closed by Resume; nil while nothing is paused
+	job    *job          // nil before and after the job
+	resume chan struct{} // closed by Resume; nil unless paused
 	last   Snapshot      // of a job that has ended
-	// trimming lets one Trim go on at a time: answers carry no number.
+	// trimming allows one Trim at a time: responses carry no number.
 	trimming sync.Mutex
 }
 
-// Phase is where a job is, or a worker of it.
+// Phase is the phase of a job or of one of its workers.
 type Phase string
 
-// The phases of a job, and those of a worker beside: opening its kernel, computing,
-// waiting for work, lost and not replaced.
+// The phases of a job, and the additional phases of a worker: opening its kernel,
+// computing, waiting for work, lost and not replaced.
 const (
 	PhasePreparing Phase = "preparing"
 	PhaseRunning   Phase = "running"
@@ -40,7 +40,7 @@ const (
 	PhaseRetired   Phase = "retired"
 )
 
-// Snapshot is a job at one moment. It is a value: nothing in it changes.
+// Snapshot is a job's state at one moment. It is a value: nothing in it changes.
 type Snapshot struct {
 	Phase   Phase     `json:"phase"`
 	Input   string    `json:"input,omitempty"`
@@ -48,22 +48,22 @@ type Snapshot struct {
 	Kernel  string    `json:"kernel,omitempty"`
 	Folder  string    `json:"folder,omitempty"`
 	Started time.Time `json:"started,omitzero"`
-	// Done is what is done of the job, earlier runs included; Total -1 while it is
-	// not known.
+	// Done counts the finished records, including those of earlier runs. Total is -1
+	// while unknown.
 	Done    chunk.Counts `json:"done"`
 	Total   int64        `json:"total"`
 	Resumed int64        `json:"resumed"`
-	// Rate is records a second since the start of this run.
+	// Rate is records per second since the start of this run.
 	Rate      float64          `json:"records_per_second"`
 	BatchSize int              `json:"batch_size,omitempty"`
 	Workers   []WorkerSnapshot `json:"workers,omitempty"`
 }
 
-// WorkerSnapshot is one slot at one moment.
+// WorkerSnapshot is one slot's state at one moment.
 type WorkerSnapshot struct {
 	Slot   int    `json:"slot"`
 	Device string `json:"device"`
-	// GPUs are the UUIDs of its devices, as far as they have any.
+	// GPUs are the UUIDs of its devices, where known.
 	GPUs  []string `json:"gpus,omitempty"`
 	PID   int      `json:"pid,omitempty"`
 	Phase Phase    `json:"phase"`
@@ -72,9 +72,9 @@ type WorkerSnapshot struct {
 	Records int64 `json:"chunk_records"`
 }
 
-// Pause lets every worker stop at its next batch border and wait there. What it has
-// computed is committed; processes, models and device memory stay. It reports
-// whether that is new.
+// Pause makes every worker stop at its next batch boundary and wait there. Results so
+// far are committed; processes, models and device memory stay. It reports whether the
+// job was not paused already.
 func (c *Control) Pause() bool {
 	c.mu.Lock()
 	j, paused := c.job, c.resume != nil
@@ -92,7 +92,7 @@ func (c *Control) Pause() bool {
 	return true
 }
 
-// Resume lets a paused job go on. It reports whether it was paused.
+// Resume continues a paused job. It reports whether the job was paused.
 func (c *Control) Resume() bool {
 	c.mu.Lock()
 	j, resume := c.job, c.resume
@@ -108,8 +108,8 @@ func (c *Control) Resume() bool {
 	return true
 }
 
-// paused is closed when the job goes on; nil if it is not paused. A job without a
-// Control never is.
+// paused returns a channel that is closed when the job continues, or nil if the job is
+// not paused. A job without a Control is never paused.
 func (c *Control) paused() <-chan struct{} {
 	if c == nil {
 		return nil
@@ -119,7 +119,7 @@ func (c *Control) paused() <-chan struct{} {
 	return c.resume
 }
 
-// Snapshot tells how the job is.
+// Snapshot returns the job's current state.
 func (c *Control) Snapshot() Snapshot {
 	c.mu.Lock()
 	j, last, paused := c.job, c.last, c.resume != nil
@@ -133,16 +133,15 @@ func (c *Control) Snapshot() Snapshot {
 	return j.snapshot(paused)
 }
 
-// Trimmed is what became of asking one worker's kernel to give memory back.
+// Trimmed is the result of asking one worker's kernel to free memory.
 type Trimmed struct {
 	Device string `json:"device"`
-	// Fault says why it did not; nil if it did.
+	// Fault is why it did not; nil if it did.
 	Fault *fault.Error `json:"fault,omitempty"`
 }
 
-// Trim asks every kernel of the job to give back the device memory that it keeps
-// and does not need, at its next batch border, and waits for all of them or the end
-// of ctx.
+// Trim asks every kernel of the job to free device memory that it caches but does not
+// need, at its next batch boundary. It waits for all of them or for the end of ctx.
 func (c *Control) Trim(ctx context.Context) []Trimmed {
 	c.trimming.Lock()
 	defer c.trimming.Unlock()
@@ -166,7 +165,7 @@ func (c *Control) Trim(ctx context.Context) []Trimmed {
 	return results
 }
 
-// attach makes a job the one that is steered; detach keeps how it was.
+// attach makes j the controlled job; detach keeps its last snapshot.
 func (c *Control) attach(j *job) {
 	if c == nil {
 		return
@@ -187,8 +186,8 @@ func (c *Control) detach() {
 	c.job, c.last = nil, last
 }
 
-// awaitResume waits while the job is paused, and not longer than there is work.
-func (j *job) awaitResume(now context.Context) {
+// awaitResume waits while the job is paused and work remains.
+func (j *job) awaitResume(ctx context.Context) {
 	for {
 		resumed := j.config.Control.paused()
 		if resumed == nil {
@@ -196,9 +195,9 @@ func (j *job) awaitResume(now context.Context) {
 		}
 		select {
 		case <-resumed:
-		case <-j.queue.over:
+		case <-j.queue.done:
 			return
-		case <-now.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -262,10 +261,10 @@ func (s *slotState) snapshot(slot Slot, ready time.Time, paused bool) WorkerSnap
 	return w
 }
 
-// trim asks a worker's kernel for memory and waits for the answer.
+// trim asks a worker's kernel to free memory and waits for the response.
 func (w *workerProcess) trim(ctx context.Context) *fault.Error {
 	select {
-	case <-w.trimmed: // the answer to somebody who did not wait for it
+	case <-w.trimmed: // a late response to a caller that stopped waiting
 	default:
 	}
 	if err := w.conn.Send(wire.Message{Trim: &wire.Trim{}}); err != nil {
@@ -275,6 +274,6 @@ func (w *workerProcess) trim(ctx context.Context) *fault.Error {
 	case answer := <-w.trimmed:
 		return answer.Fault
 	case <-ctx.Done():
-		return fault.New(fault.Timeout, "no answer in time: its batch is not done yet")
+		return fault.New(fault.Timeout, "no response in time: its batch is still running")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// steered is a job that runs beside the test, with a hand on it.
+// steered is a job that runs alongside the test under a Control.
 type steered struct {
 	t       *testing.T
 	control *orchestrator.Control
@@ -52,7 +52,7 @@ func (s *steered) count(event string) (n int) {
 	return n
 }
 
-// await waits for a snapshot that is as it should be.
+// await waits for a snapshot that satisfies the condition.
 func (s *steered) await(what string, is func(orchestrator.Snapshot) bool) orchestrator.Snapshot {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -82,7 +82,7 @@ func slowConfig(d jobDir) orchestrator.Config {
 	return config
 }
 
-// A paused job computes nothing and loses nothing: not its workers, and no record.
+// A paused job computes nothing and loses neither workers nor records.
 func TestPause(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	job := steer(t, slowConfig(d), &orchestrator.Control{})
@@ -98,7 +98,7 @@ func TestPause(t *testing.T) {
 		if !job.control.Resume() || job.control.Resume() {
 			t.Error("resuming is new once")
 		}
-		job.await("it to go on", func(s orchestrator.Snapshot) bool { return s.Done.Records > paused.Done.Records })
+		job.await("it to continue", func(s orchestrator.Snapshot) bool { return s.Done.Records > paused.Done.Records })
 	}
 	if err := <-job.done; err != nil {
 		t.Fatalf("%v\n%s", err, d.logs())
@@ -117,8 +117,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A job that is paused before it begins waits with open kernels; a stop ends the
-// waiting, and the same job goes on.
+// A job that is paused before it starts waits with open kernels; a stop ends the wait,
+// and the same job resumes.
 func TestPausedJobStops(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	control := &orchestrator.Control{}
@@ -138,8 +138,8 @@ func TestPausedJobStops(t *testing.T) {
 	}
 }
 
-// Asking for memory is answered by every worker: one that computes at its next
-// batch border, one that waits at once.
+// Every worker responds to Trim: a computing one at its next batch boundary, a waiting
+// one at once.
 func TestTrim(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	job := steer(t, slowConfig(d), &orchestrator.Control{})
@@ -153,7 +153,7 @@ func TestTrim(t *testing.T) {
 			t.Fatalf("%s: %+v", when, answers)
 		}
 		for _, answer := range answers {
-			wantFault(t, answer.Fault, fault.Incompatible, "does not know how to give memory back")
+			wantFault(t, answer.Fault, fault.Incompatible, "cannot free cached memory")
 		}
 	}
 	ask("while it computes")
@@ -169,12 +169,12 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A job uses what it was given of the devices it selected, and gives it back.
+// A job uses the claimed devices of those it selected, and returns them.
 func TestClaim(t *testing.T) {
 	d := newJobDir(t, numbered(8))
 	config := d.config("echo")
 	config.GPUs, config.BatchSize = "cpu:4", 4 // two chunks: two devices are enough
-	var asked, kept, told []string
+	var asked, kept, notices []string
 	released := 0
 	names := func(devices []gpu.Device) (list []string) {
 		for _, device := range devices {
@@ -184,7 +184,7 @@ func TestClaim(t *testing.T) {
 	}
 	config.OnEvent = func(e orchestrator.Event) {
 		if notice, ok := e.(orchestrator.Notice); ok {
-			told = append(told, notice.Text)
+			notices = append(notices, notice.Text)
 		}
 	}
 	config.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
@@ -192,7 +192,7 @@ func TestClaim(t *testing.T) {
 		if r.Most != 2 || r.Preview {
 			t.Errorf("asked for %d of them, preview %v", r.Most, r.Preview)
 		}
-		r.Notice("waiting for somebody")
+		r.Notice("waiting for another job")
 		return &orchestrator.Claim{
 			Devices: r.Devices[1:], Notes: []string{"one is another's"},
 			Keep:    func(used []gpu.Device) { kept = names(used) },
@@ -203,8 +203,8 @@ func TestClaim(t *testing.T) {
 	if len(asked) != 4 || !slices.Equal(kept, []string{"CPU 1", "CPU 2"}) || released != 1 {
 		t.Errorf("asked for %v, kept %v, released %d times", asked, kept, released)
 	}
-	if !slices.Equal(told, []string{"waiting for somebody", "one is another's"}) {
-		t.Errorf("told %q", told)
+	if !slices.Equal(notices, []string{"waiting for another job", "one is another's"}) {
+		t.Errorf("notices %q", notices)
 	}
 	for _, w := range report.Workers {
 		if w.Device == "CPU 0" {
@@ -213,12 +213,12 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// Nobody waits for a device to hear that the kernel's name is wrong.
+// An error such as a wrong kernel name is reported without waiting for a device.
 func TestClaimIsNotWaitedFor(t *testing.T) {
 	d := newJobDir(t, numbered(1))
 	config := d.config("no-such-kernel")
 	config.Claim = func(ctx context.Context, _ orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
-		<-ctx.Done() // somebody holds them for ever
+		<-ctx.Done() // another job never releases them
 		return nil, fault.New(fault.Canceled, "wait: %w", context.Cause(ctx))
 	}
 	_, err := run(t, config)
@@ -243,7 +243,7 @@ func TestClaimIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A resumed job asks for no more devices than it has batches in all.
+// A resumed job claims no more devices than it has batches in total.
 func TestResumedJobClaimsOnlyWhatItCanUse(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(60))
@@ -255,7 +255,7 @@ func TestResumedJobClaimsOnlyWhatItCanUse(t *testing.T) {
 		return &orchestrator.Claim{Devices: r.Devices[:1], Keep: func([]gpu.Device) {}, Release: func() {}}, nil
 	}
 	interrupt(t, config, "chunk_done", 1)
-	if report := goesOn(t, d, config); report.Resumed == 0 || !slices.Equal(most, []int{12, 12}) {
+	if report := resumes(t, d, config); report.Resumed == 0 || !slices.Equal(most, []int{12, 12}) {
 		t.Errorf("%d records resumed, asked for %v devices", report.Resumed, most)
 	}
 }

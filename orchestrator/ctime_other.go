@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// ctime is not compared where systems call it differently.
+// ctime is not compared here: systems name the field differently.
 func ctime(*syscall.Stat_t) time.Time { return time.Time{} }

@@ -17,8 +17,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// mixed makes n records of every sort: good, dropped, doubled, rejected, no JSON,
-// marked by somebody before us; and blank lines.
+// mixed returns n records of every sort: good, dropped, doubled, rejected, invalid
+// JSON, already marked in the input; and blank lines.
 func mixed(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -52,7 +52,7 @@ type variant struct {
 	expected map[string]string
 }
 
-// variants are run undisturbed once, and disturbed often.
+// variants are run once undisturbed and often disturbed.
 var variants = []*variant{
 	{name: "plain", records: 600, change: func(jobDir, *orchestrator.Config) {}},
 	{name: "errors apart", records: 600, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }},
@@ -69,8 +69,7 @@ var variants = []*variant{
 	inParts,
 }
 
-// inParts keeps the output in some parts, over an older one, with failed records
-// apart.
+// inParts writes the output in parts over an older one, with a separate errors file.
 var inParts = &variant{name: "parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
 	c.Output, c.PartBytes, c.Errors, c.Force = d.join("out")+"/", 6000, d.join("errors.jsonl"), true
 	older := `{"format":"gpurun-parts","version":1,"records":0,"parts":[]}`
@@ -82,7 +81,7 @@ var inParts = &variant{name: "parts", records: 600, change: func(d jobDir, c *or
 	}
 }}
 
-// start makes the input and the Config. Segments are small and many.
+// start creates the input and the Config. Segments are small and many.
 func (v *variant) start(t *testing.T) (jobDir, orchestrator.Config) {
 	t.Helper()
 	d := newJobDir(t, mixed(v.records))
@@ -93,7 +92,7 @@ func (v *variant) start(t *testing.T) (jobDir, orchestrator.Config) {
 	return d, c
 }
 
-// undisturbed is what the files must hold.
+// undisturbed returns what the files must contain.
 func (v *variant) undisturbed(t *testing.T) map[string]string {
 	t.Helper()
 	v.once.Do(func() {
@@ -108,21 +107,21 @@ func (v *variant) undisturbed(t *testing.T) map[string]string {
 	return v.expected
 }
 
-// results are a job's files.
+// results returns a job's files.
 func results(d jobDir, c orchestrator.Config) map[string]string {
 	d.t.Helper()
 	files := outputFiles(d, c)
 	if c.Errors != "" {
 		files["errors.jsonl"] = d.read("errors.jsonl")
 	}
-	// Where a record failed, and on which device, is not the record's.
+	// Where a record failed, and on which device, is not part of its result.
 	failures := d.read(strings.TrimPrefix(jobFolder(c), d.path+"/") + "/failures.jsonl")
 	failures = strings.ReplaceAll(failures, d.path, "")
 	files["failures.jsonl"] = regexp.MustCompile(`,"device":"[^"]*"`).ReplaceAllString(failures, "")
 	return files
 }
 
-// outputFiles are the output: a file, or the files of a folder.
+// outputFiles returns the output: a file, or the files of a folder.
 func outputFiles(d jobDir, c orchestrator.Config) map[string]string {
 	d.t.Helper()
 	if !strings.HasSuffix(c.Output, "/") {
@@ -139,8 +138,8 @@ func jobFolder(c orchestrator.Config) string {
 	return orchestrator.FolderPath(c)
 }
 
-// checkFinished: the files are those of an undisturbed run, to the byte, so each
-// record is there once, and nothing else is left.
+// checkFinished: the files equal those of an undisturbed run to the byte, so each
+// record is there once, and nothing else remains.
 func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[string]string, temp string) {
 	t.Helper()
 	if diff := cmp.Diff(want, results(d, c)); diff != "" {
@@ -163,16 +162,16 @@ func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[strin
 	}
 }
 
-// death is one place in the matrix: who dies, and when.
+// death is one cell of the matrix: who dies, and when.
 type death struct {
 	victim, moment string
 	at             string // the point
 	passing        int
-	orchestrator   bool // the point is the orchestrator's, and the victim is killed at it
+	orchestrator   bool // the point is in the orchestrator, and the victim is killed there
 	stop           bool // the job is asked to stop first
-	committed      bool // there is something to go on with afterwards
-	nobody         bool // the victim is gone by then
-	parts          bool // the point is passed for a folder of parts only
+	committed      bool // there is something to resume afterwards
+	victimGone     bool // the victim has exited by then
+	parts          bool // the point is passed only for a folder of parts
 }
 
 var deaths = []death{
@@ -193,7 +192,7 @@ var deaths = []death{
 	{victim: "orchestrator", moment: "at the final rename: output named", at: "renamed", passing: 3, committed: true},
 	{victim: "orchestrator", moment: "at the final rename: journal not removed", at: "clearing", passing: 3, committed: true},
 	{victim: "orchestrator", moment: "finished, but not gone", at: "event-finished", committed: true},
-	{victim: "orchestrator", moment: "while stopping: told", at: "event-stopping", stop: true},
+	{victim: "orchestrator", moment: "while stopping: reported", at: "event-stopping", stop: true},
 	{victim: "orchestrator", moment: "while stopping", at: "stopping", stop: true, committed: true},
 
 	{victim: "worker", moment: "start: while the kernel is asked", at: "worker-describe"},
@@ -205,7 +204,7 @@ var deaths = []death{
 	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
 	{victim: "worker", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "worker", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
-	{victim: "worker", moment: "at the final rename", at: "complete", orchestrator: true, nobody: true},
+	{victim: "worker", moment: "at the final rename", at: "complete", orchestrator: true, victimGone: true},
 	{victim: "worker", moment: "while stopping", at: "worker-stopping", stop: true},
 
 	{victim: "kernel", moment: "start", at: "kernel-start"},
@@ -213,11 +212,11 @@ var deaths = []death{
 	{victim: "kernel", moment: "part written but not journalled", at: "part-written", passing: 3, orchestrator: true},
 	{victim: "kernel", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "kernel", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
-	{victim: "kernel", moment: "at the final rename", at: "complete", orchestrator: true, nobody: true},
+	{victim: "kernel", moment: "at the final rename", at: "complete", orchestrator: true, victimGone: true},
 	{victim: "kernel", moment: "while stopping", at: "event-stopping", stop: true, orchestrator: true},
 }
 
-// TestInvariant3DeathMatrix: kill anybody at any point, run the same job again:
+// TestInvariant3DeathMatrix: kill any process at any point and run the same job again:
 // the output is that of an undisturbed run.
 func TestInvariant3DeathMatrix(t *testing.T) {
 	t.Parallel()
@@ -231,8 +230,8 @@ func TestInvariant3DeathMatrix(t *testing.T) {
 		if !death.parts {
 			try(variants[i%(len(variants)-1)])
 		}
-		// What is on the disk is the orchestrator's work. Finished, this one would be
-		// forced to begin anew.
+		// What is on the disk is the orchestrator's work. A finished job would have to
+		// be forced to start over.
 		if death.victim == "orchestrator" && death.at != "event-finished" {
 			try(inParts)
 		}
@@ -243,7 +242,7 @@ func (x death) test(t *testing.T, number int, v *variant) {
 	want := v.undisturbed(t)
 	d, c := v.start(t)
 	if x.stop {
-		c.Checkpoint = 0 // or workers would be told to stop by that
+		c.Checkpoint = 0 // or it would make workers stop
 	}
 	mark := fmt.Sprintf("death-%d-%d-%d", number, v.records+len(v.name), os.Getpid())
 	temp := shortTemp(t)
@@ -275,9 +274,9 @@ func (x death) test(t *testing.T, number int, v *variant) {
 		if !end.done() {
 			t.Fatalf("the same job again: %s\n%s", end, d.logs())
 		}
-		// A job that is complete but for its name finds all done.
+		// A job that only lacks the final rename finds everything done.
 		if x.committed && end.resuming <= 0 && end.report.Resumed == 0 {
-			t.Error("it did not go on")
+			t.Error("it did not resume")
 		}
 		awaitGone(t, mark)
 	}
@@ -285,14 +284,14 @@ func (x death) test(t *testing.T, number int, v *variant) {
 	checkFinished(t, d, c, want, temp)
 }
 
-// check: the death came, and took with it whom it should.
+// check: the death happened and hit the intended processes.
 func (x death) check(t *testing.T, end outcome, burnt bool) {
 	t.Helper()
 	switch {
-	case x.orchestrator && (end.victim < 0 || (end.victim == 0) != x.nobody):
+	case x.orchestrator && (end.victim < 0 || (end.victim == 0) != x.victimGone):
 		t.Fatalf("killed %d: this test shows nothing", end.victim)
 	case !x.orchestrator && !burnt:
-		t.Fatalf("nobody came to the point: this test shows nothing")
+		t.Fatalf("the point was never reached: this test shows nothing")
 	case (x.victim == "orchestrator") != end.killed:
 		t.Fatalf("the orchestrator ended so: %s", end)
 	case end.err != nil && (!x.stop || end.err.Kind != "canceled"):

@@ -2,25 +2,24 @@ package orchestrator
 
 import "github.com/gpurun/gpurun/gpu"
 
-// DeviceEvent: a device's state has changed. Its name is that of what happened:
-// state_change, throttle, resume, critical, overheat, unseen, seen or
-// memory_errors.
+// DeviceEvent reports a change of a device's state. Its name is the kind of event:
+// state_change, throttle, resume, critical, overheat, unseen, seen or memory_errors.
 type DeviceEvent struct {
 	Kind   gpu.EventKind `json:"-"`
 	Device string        `json:"device"`
 	From   gpu.State     `json:"from"`
 	To     gpu.State     `json:"to"`
-	// Pace is the share of the time in which it may compute from now on.
+	// Pace is the share of time in which the device may compute from now on.
 	Pace        float64               `json:"pace"`
 	Temperature gpu.Optional[int]     `json:"temperature_c,omitzero"`
 	Memory      gpu.Optional[float64] `json:"memory_percent,omitzero"`
-	// ECCUncorrected is the number of uncorrected memory errors since the job began.
+	// ECCUncorrected is the number of uncorrected memory errors since the job started.
 	ECCUncorrected gpu.Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 	// Problem is why the device is not monitored.
 	Problem string `json:"problem,omitempty"`
 }
 
-// DeviceSample: how a device is doing, every few seconds.
+// DeviceSample reports a device's health every few seconds.
 type DeviceSample struct {
 	Device      string                   `json:"device"`
 	State       gpu.State                `json:"state"`
@@ -29,10 +28,11 @@ type DeviceSample struct {
 	Utilization gpu.Optional[int]        `json:"utilization_percent,omitzero"`
 	Memory      gpu.Optional[gpu.Memory] `json:"memory,omitzero"`
 	Power       gpu.Optional[gpu.Watt]   `json:"power_w,omitzero"`
-	// Framework is what the kernels' framework holds of the memory, as they say.
+	// Framework is how much device memory the kernels' framework holds, as the kernels
+	// report.
 	Framework gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
 	Throttle  gpu.Optional[gpu.Reasons]         `json:"throttle_reasons,omitzero"`
-	// Problem is why its temperature, or anything of it, is not known.
+	// Problem is why its temperature, or all of its data, is unknown.
 	Problem string `json:"problem,omitempty"`
 }
 

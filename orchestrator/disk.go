@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskShare is how much of the records must be done before the size of the
-// output can be told: one in so many.
+// diskShare: one in diskShare records must be done before the size of the output can be
+// estimated.
 const diskShare = 100
 
 // warnOfDisk warns the user, once and early, that the output will not fit on the disk:
@@ -28,7 +28,7 @@ func (j *job) warnOfDisk() {
 	needed := float64(j.output.Size()) / float64(tally.Records) * left
 	if needed > free {
 		j.emit(Notice{Text: fmt.Sprintf(
-			"not enough disk space: about %s more of output, and %s free in %s; make room, or the job stops there (the same command resumes)",
+			"not enough disk space: about %s of output remains and %s is free in %s; free some space, or the job stops when the disk is full (the same command resumes it)",
 			sizeText(needed), sizeText(free), j.folder.path)})
 	}
 }

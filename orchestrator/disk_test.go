@@ -15,13 +15,13 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// TestDiskFull: the job stops, says why, and the same command goes on when there
-// is room again, wherever it was that there was none.
+// TestDiskFull: the job stops and says why, and the same command resumes it once there
+// is room again, wherever the disk filled up.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		free int64 // bytes that it finds
+		free int64 // free bytes at the start
 	}{
 		{"nothing at all", 0},
 		{"a little", 24 << 10},
@@ -29,7 +29,7 @@ func TestDiskFull(t *testing.T) {
 		{"nearly all", 160 << 10},
 	}
 	for i, test := range tests {
-		for _, form := range []string{"file", "parts", "work folder"} { // on the disk
+		for _, form := range []string{"file", "parts", "work folder"} { // what is on the disk
 			t.Run(test.name+" "+form, func(t *testing.T) {
 				t.Parallel()
 				want := big.undisturbed(t)
@@ -77,12 +77,12 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// big makes some 230 KB.
+// big writes some 230 KB.
 var big = &variant{name: "big", records: 4000, change: func(_ jobDir, c *orchestrator.Config) {
 	c.BatchSize, c.KernelConfig, c.Checkpoint = 50, []byte(`{"Milliseconds":1}`), 10*time.Millisecond
 }}
 
-// fill leaves only so much of a disk.
+// fill leaves only this much free on a disk.
 func fill(t *testing.T, ballast string, free int64) {
 	t.Helper()
 	file, err := os.Create(ballast)
@@ -114,8 +114,8 @@ func giveRoom(t *testing.T, ballast string, more int64) {
 	}
 }
 
-// readOnly makes what is reached through a path read-only, for who opens it from
-// now on: a file system with files open for writing would not turn at a word.
+// readOnly makes what is reached through a path read-only for later opens: a file
+// system with files open for writing refuses to be remounted.
 func readOnly(path string) (writable func(), err error) {
 	if err := syscall.Mount(path, path, "", syscall.MS_BIND, ""); err != nil {
 		return func() {}, err
@@ -124,8 +124,8 @@ func readOnly(path string) (writable func(), err error) {
 	return writable, syscall.Mount("", path, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, "")
 }
 
-// TestReadOnlyDisk: a file system that turns read-only on the way stops the job;
-// writable again, the job goes on.
+// TestReadOnlyDisk: a file system that turns read-only midway stops the job; once
+// writable again, the job resumes.
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
 	v := variants[1]
@@ -153,11 +153,11 @@ func TestReadOnlyDisk(t *testing.T) {
 	_, stopped = run(t, c)
 	writable()
 	wantFault(t, stopped, fault.Storage, "read-only file system")
-	goesOn(t, d, c)
+	resumes(t, d, c)
 	checkFinished(t, d, c, v.undisturbed(t), "")
 }
 
-// TestRemovedFolder: without its folder a job that was interrupted is a new one.
+// TestRemovedFolder: without its folder an interrupted job starts over.
 func TestRemovedFolder(t *testing.T) {
 	t.Parallel()
 	v := variants[1]
@@ -172,8 +172,8 @@ func TestRemovedFolder(t *testing.T) {
 	checkFinished(t, d, c, v.undisturbed(t), "")
 }
 
-// TestOtherFileSystem: the work folder is on another file system than the output,
-// where a rename is a copy, and a kill comes in the middle of it.
+// TestOtherFileSystem: the work folder is on another file system than the output, so a
+// rename is a copy, and a kill hits in the middle of it.
 func TestOtherFileSystem(t *testing.T) {
 	t.Parallel()
 	for i, point := range []string{"complete", "copied", "moved", "renamed:3", "complete", "copied:2", "exchanged", "moved:2"} {

@@ -1,15 +1,15 @@
-// Package orchestrator gives work to workers until all of it is done or given
-// up: it plans a job, starts one worker process per device slot, lets them pull
-// chunks from one queue, and puts what they return back in order.
+// Package orchestrator runs a job: it plans the job, starts one worker process per
+// device slot, lets the workers pull chunks from one queue, and writes their results in
+// input order.
 //
 //	Config ──► Plan ──► queue ──► slot 0 ── worker process ──► segments
 //	                      │   └─► slot 1 ── worker process ──►    │
 //	                      └─ chunks come back from lost workers   ▼
 //	                                                           Output
 //
-// It is a library: [Run] keeps no global state, writes nothing to the terminal,
-// and may be called any number of times, concurrently, in one process. What
-// happens is told through Config.OnEvent.
+// It is a library: [Run] keeps no global state, writes nothing to the terminal, and may
+// be called any number of times, also concurrently, in one process. Progress is
+// reported through Config.OnEvent.
 //
 //	func main() {
 //		worker.Init(builtin.Kernels()) // first: workers are this program, started again
@@ -19,5 +19,5 @@
 //		…
 //	}
 //
-// It never touches CUDA and knows nothing of kernels but their name: workers do.
+// The package never touches CUDA and knows kernels only by name: the workers run them.
 package orchestrator

@@ -12,8 +12,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// TestRecordThatSpeaksOfALostDevice: a message that quotes a record costs that record, and
-// neither a device nor the job, wherever the record stands.
+// TestRecordThatSpeaksOfALostDevice: a message that quotes a record costs that record,
+// and neither a device nor the job, wherever the record is.
 func TestRecordThatSpeaksOfALostDevice(t *testing.T) {
 	t.Parallel()
 	many := make([]int, 40)
@@ -44,7 +44,7 @@ func TestRecordThatSpeaksOfALostDevice(t *testing.T) {
 			c.BatchSize = test.size
 			report, err := run(t, c)
 			if len(test.at) > 20 && fault.KindOf(err) == fault.Incompatible {
-				return // so many at the beginning may well be the kernel
+				return // that many at the start may well be the kernel's fault
 			}
 			if err != nil {
 				t.Fatalf("%v\n%s", err, d.logs())
@@ -67,8 +67,8 @@ func TestRecordThatSpeaksOfALostDevice(t *testing.T) {
 	}
 }
 
-// TestResumeAtARecordThatSpeaksOfALostDevice: a job that stopped before such a record goes on
-// behind it.
+// TestResumeAtARecordThatSpeaksOfALostDevice: a job that stopped before such a record
+// resumes and gets past it.
 func TestResumeAtARecordThatSpeaksOfALostDevice(t *testing.T) {
 	t.Parallel()
 	lines := slices.Collect(strings.Lines(numbered(200)))
@@ -96,8 +96,8 @@ func TestResumeAtARecordThatSpeaksOfALostDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceLostInWords: a device that a kernel reports as lost in words, and on which good
-// records fail too, is retired, and costs no record while another is left.
+// TestDeviceLostInWords: a device that a kernel reports as lost only in words, and on
+// which good records fail too, is retired, and costs no record while another is left.
 func TestDeviceLostInWords(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]int{"in the middle": 100, "at once": 0} {

@@ -19,7 +19,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// driver is a job in a process of its own.
+// driver is a job in its own process.
 type driver struct {
 	cmd    *exec.Cmd
 	events *bufio.Scanner
@@ -29,14 +29,14 @@ type driver struct {
 // outcome is how a driver ended.
 type outcome struct {
 	events   map[string]int
-	resuming int64 // records that it found done, -1 if it began
+	resuming int64 // records found done, -1 for a new job
 	err      *ended
-	killed   bool // it was, itself
-	victim   int  // that it killed; -1 if it did not come to that, 0 if nobody was there
+	killed   bool // the driver itself was killed
+	victim   int  // the pid it killed; -1 if it did not get that far, 0 if there was none
 	report   orchestrator.Report
 }
 
-// driverOf is the driver's job for a Config, without what cannot be told to
+// driverOf returns the driver's job for a Config, without what cannot be passed to
 // another process.
 func driverOf(t *testing.T, config orchestrator.Config) driverJob {
 	t.Helper()
@@ -59,8 +59,8 @@ func driverOf(t *testing.T, config orchestrator.Config) driverJob {
 	return driverJob{Config: encoded}
 }
 
-// startDriver starts a job as its own program, marked so that all of its
-// processes can be found.
+// startDriver starts a job as its own program, marked so that all of its processes can
+// be found.
 func startDriver(t *testing.T, job driverJob, mark string, env ...string) *driver {
 	t.Helper()
 	encoded, err := json.Marshal(job)
@@ -83,7 +83,7 @@ func startDriver(t *testing.T, job driverJob, mark string, env ...string) *drive
 		last: outcome{events: make(map[string]int), resuming: -1, victim: -1},
 	}
 	d.events.Buffer(nil, 1<<20)
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // of a test that failed
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // if the test fails
 	return d
 }
 
@@ -110,7 +110,7 @@ func (d *driver) next(t *testing.T) (name, value string, ok bool) {
 	case "killed":
 		err = json.Unmarshal([]byte(value), &d.last.victim)
 	}
-	if err != nil { // a line that is cut off by death
+	if err != nil { // a line cut off by death
 		t.Logf("%s %s: %v", name, value, err)
 	}
 	return name, value, true
@@ -130,7 +130,7 @@ func (d *driver) await(t *testing.T, name string) string {
 	}
 }
 
-// awaitWorkers reads events until so many workers are ready, and returns their pids.
+// awaitWorkers reads events until n workers are ready, and returns their pids.
 func (d *driver) awaitWorkers(t *testing.T, n int) (pids []int) {
 	t.Helper()
 	for ready := 0; ready < n; {
@@ -181,7 +181,7 @@ func (o outcome) String() string {
 	return "done"
 }
 
-// markedProcesses are the living processes started under the mark.
+// markedProcesses returns the live processes started under the mark.
 func markedProcesses(mark string) []int {
 	var pids []int
 	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -198,7 +198,7 @@ func markedProcesses(mark string) []int {
 	return pids
 }
 
-// awaitGone: nothing of the job is left two seconds after its orchestrator.
+// awaitGone: no process of the job remains two seconds after its orchestrator exits.
 func awaitGone(t *testing.T, mark string) {
 	t.Helper()
 	gone := time.Now()
@@ -210,13 +210,13 @@ func awaitGone(t *testing.T, mark string) {
 	}
 }
 
-// alive: there, and no zombie.
+// alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
 	state, _ := processStat(pid)
 	return state != 0 && state != 'Z' && state != 'X'
 }
 
-// kernelOf is the kernel process of a worker, 0 if it has none.
+// kernelOf returns the kernel process of a worker, 0 if it has none.
 func kernelOf(worker int) int {
 	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range paths {
@@ -228,7 +228,7 @@ func kernelOf(worker int) int {
 	return 0
 }
 
-// processStat is the state and the parent of a process; 0 if it is gone.
+// processStat returns the state and parent of a process; 0 if it has exited.
 func processStat(pid int) (state byte, parent int) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	i := strings.LastIndexByte(string(stat), ')')
@@ -248,8 +248,8 @@ func describe(pids []int) (texts []string) {
 	return texts
 }
 
-// shortTemp is a folder for temporary files whose name is short enough for
-// sockets, so that it is used.
+// shortTemp returns a temporary folder whose path is short enough for sockets, so that
+// it is used.
 func shortTemp(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "gt-")

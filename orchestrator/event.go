@@ -7,20 +7,20 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Kind is a kind of failure; the names stand in outputs and reports.
+// Kind is a kind of failure; its name appears in outputs and reports.
 type Kind = fault.Kind
 
-// Fault is the error of Run, Retry and MakePlan.
+// Fault is the error that Run, Retry and MakePlan return.
 type Fault = fault.Error
 
-// What a Fault of Run mostly is; of the others the message tells.
+// The usual kinds of a Fault that Run returns; for other kinds, see the message.
 const (
-	KindUsage        = fault.Usage        // the Config is wrong
-	KindNoDevice     = fault.NoDevice     // no usable device is there, or none is left
-	KindIncompatible = fault.Incompatible // the kernel cannot work here, or fails on everything
-	KindConflict     = fault.Conflict     // another job is there, or the folder is damaged
+	KindUsage        = fault.Usage        // the Config is invalid
+	KindNoDevice     = fault.NoDevice     // no usable device was found, or none is left
+	KindIncompatible = fault.Incompatible // the kernel cannot run here, or fails on everything
+	KindConflict     = fault.Conflict     // another job owns the folder, or the folder is damaged
 	KindStorage      = fault.Storage      // something cannot be read or written; see Report.Resume
-	KindStopped      = fault.Stopped      // Halt or MaxTime, or a kernel that was edited; see Report.Resume
+	KindStopped      = fault.Stopped      // Halt or MaxTime was reached, or the kernel was edited; see Report.Resume
 	KindCanceled     = fault.Canceled     // the context ended; see Report.Resume
 )
 
@@ -35,48 +35,48 @@ type Planned struct {
 	Plan Plan `json:"plan"`
 }
 
-// Resuming: an earlier run of the same job has done some of it.
+// Resuming: an earlier run of the same job has done part of it.
 type Resuming struct {
 	Done int64 `json:"done"`
-	// Job is what became of those records.
+	// Job counts the results of those records.
 	Job chunk.Counts `json:"job"`
-	// Total is -1 while it is not known.
+	// Total is -1 while unknown.
 	Total int64 `json:"total"`
 }
 
-// WorkerStarted: a worker process runs, and opens its kernel.
+// WorkerStarted: a worker process is running and opens its kernel.
 type WorkerStarted struct {
 	Slot   int    `json:"slot"`
 	Device string `json:"device"`
 	PID    int    `json:"pid"`
 }
 
-// WorkerReady: its kernel is open.
+// WorkerReady: the worker's kernel is open.
 type WorkerReady struct {
 	Slot   int           `json:"slot"`
 	Device string        `json:"device"`
 	Took   time.Duration `json:"took_ns"`
 }
 
-// WorkerLost: a worker cannot go on. Its chunk went back to the queue.
+// WorkerLost: a worker was lost. Its chunk went back to the queue.
 type WorkerLost struct {
 	Slot   int          `json:"slot"`
 	Device string       `json:"device"`
 	Fault  *fault.Error `json:"fault"`
-	// Retired: no other is started in its place for now. RetryAfter is when its device
-	// is tried again, as long as others compute; 0 if no other is left.
+	// Retired: the worker is not replaced for now. RetryAfter is when its device is
+	// retried while other workers are computing; 0 if there are no others.
 	Retired    bool          `json:"retired"`
 	RetryAfter time.Duration `json:"retry_after_ns"`
 }
 
-// WorkerLeft: a worker has made room on a device whose memory it shared with
-// others. It takes no further part.
+// WorkerLeft: a worker made room on a device whose memory it shared with others, and
+// left the job.
 type WorkerLeft struct {
 	Slot   int    `json:"slot"`
 	Device string `json:"device"`
 }
 
-// ChunkStarted: a worker computes a chunk.
+// ChunkStarted: a worker started computing a chunk.
 type ChunkStarted struct {
 	Slot    int    `json:"slot"`
 	Device  string `json:"device"`
@@ -84,16 +84,16 @@ type ChunkStarted struct {
 	Records int64  `json:"records"`
 }
 
-// Progress: a worker is so far with its chunk.
+// Progress: how far a worker is with its chunk.
 type Progress struct {
 	Slot   int    `json:"slot"`
 	Device string `json:"device"`
-	// Chunk is what is done of the current chunk, Records its size.
+	// Chunk counts the finished records of the current chunk; Records is its size.
 	Chunk   chunk.Counts `json:"chunk"`
 	Records int64        `json:"records"`
-	// Job is what is done of all chunks, this one included.
+	// Job counts the finished records of all chunks, including this one.
 	Job chunk.Counts `json:"job"`
-	// Total is the number of records; -1 while a stream has not ended.
+	// Total is the number of records; -1 until a stream has ended.
 	Total int64 `json:"total"`
 }
 
@@ -107,7 +107,7 @@ type ChunkDone struct {
 	Total  int64        `json:"total"`
 }
 
-// ChunkGivenUp: a chunk's attempts are used up; its records are kept, marked.
+// ChunkGivenUp: a chunk's attempts are used up; its records are kept, marked as failed.
 type ChunkGivenUp struct {
 	First   int64        `json:"first"`
 	Records int64        `json:"records"`
@@ -119,15 +119,15 @@ type Notice struct {
 	Text string `json:"text"`
 }
 
-// Paused: the job was asked to pause; its workers wait at their next batch border.
+// Paused: the job was asked to pause; its workers wait at their next batch boundary.
 type Paused struct{}
 
-// Resumed: a paused job goes on.
+// Resumed: a paused job continues.
 type Resumed struct{}
 
-// Stopping: the job was asked to stop, and waits for the batches in flight.
+// Stopping: the job was asked to stop and is draining the batches in flight.
 type Stopping struct {
-	// Drain is how long it waits.
+	// Drain is how long it waits for them.
 	Drain time.Duration `json:"drain_ns"`
 }
 

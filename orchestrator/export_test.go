@@ -12,37 +12,37 @@ func WithDevices(c Config, options gpu.Options) Config {
 	return c
 }
 
-// WithDurableEvery makes a durable point so often.
+// WithDurableEvery sets the interval between durable points.
 func WithDurableEvery(c Config, d time.Duration) Config {
 	c.durableEvery = d
 	return c
 }
 
-// WithLeastTimeout gives batches so long at least.
+// WithLeastTimeout sets the minimum timeout of a batch.
 func WithLeastTimeout(c Config, d time.Duration) Config {
 	c.leastTimeout = d
 	return c
 }
 
-// WithoutDurable leaves durable points out, to measure what they cost.
+// WithoutDurable skips durable points, to measure their cost.
 func WithoutDurable(c Config) Config {
 	c.noDurable = true
 	return c
 }
 
-// WithStallAfter tells of a first batch that takes so long.
+// WithStallAfter sets when a silent first batch is reported.
 func WithStallAfter(c Config, d time.Duration) Config {
 	c.stallAfter = d
 	return c
 }
 
-// WithHandBack lets a paused worker keep its chunk for so long.
+// WithHandBack sets how long a paused worker keeps its chunk.
 func WithHandBack(c Config, d time.Duration) Config {
 	c.handBack = d
 	return c
 }
 
-// FolderPath is where the job folder of a Config is.
+// FolderPath returns where the job folder of a Config is.
 func FolderPath(c Config) string {
 	path, err := folderPath(c)
 	if err != nil {

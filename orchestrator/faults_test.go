@@ -15,8 +15,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// TestLostWorkerCostsNothing: a worker killed in mid-chunk is replaced, and its
-// chunk computed again.
+// TestLostWorkerCostsNothing: a worker killed mid-chunk is replaced, and its chunk is
+// computed again.
 func TestLostWorkerCostsNothing(t *testing.T) {
 	in := numbered(200)
 	d := newJobDir(t, in)
@@ -44,8 +44,8 @@ func TestLostWorkerCostsNothing(t *testing.T) {
 	}
 }
 
-// TestGivenUpChunkIsKept: a chunk that costs every worker is written with all of
-// its records marked; the others are as they would be.
+// TestGivenUpChunkIsKept: a chunk that kills every worker is written with all its
+// records marked; the others are unaffected.
 func TestGivenUpChunkIsKept(t *testing.T) {
 	in := numbered(10) + `{"id":10,"poison":"worker"}` + "\n" + `{"id":11,"_error":"old"}` + "\n" + numbered(8)
 	d := newJobDir(t, in)
@@ -67,8 +67,8 @@ func TestGivenUpChunkIsKept(t *testing.T) {
 	}
 }
 
-// TestInvariant6LostDeviceCostsNoRecord: one of two devices is lost, and the
-// other does all the work.
+// TestInvariant6LostDeviceCostsNoRecord: one of two devices is lost, and the other does
+// all the work.
 func TestInvariant6LostDeviceCostsNoRecord(t *testing.T) {
 	in := numbered(100)
 	d := newJobDir(t, in)
@@ -80,7 +80,7 @@ func TestInvariant6LostDeviceCostsNoRecord(t *testing.T) {
 	}
 }
 
-// TestKernelThatDoesNotOpen: the message says why, soon, and nothing is marked.
+// TestKernelThatDoesNotOpen: the message says why, soon, and no record is marked.
 func TestKernelThatDoesNotOpen(t *testing.T) {
 	for how, texts := range map[string][]string{
 		"error": {"model.bin: no such file"},
@@ -104,13 +104,13 @@ func TestKernelThatDoesNotOpen(t *testing.T) {
 	}
 }
 
-// TestKernelKilledWhileItStarts: somebody kills the kernel's process before it has
-// said a word. It is started again, once; a job is not given up for that. One that
-// is killed every time is unusable.
+// TestKernelKilledWhileItStarts: a kernel process that is killed before its first
+// message is started once more; the job is not given up for that. A kernel that is
+// killed every time is unusable.
 func TestKernelKilledWhileItStarts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		starts string // at which it is killed: the first is that of the plan
+		starts string // at which it is killed: the first is the plan's
 		fails  bool
 	}{
 		"while it is asked":        {"1", false},
@@ -145,7 +145,7 @@ exec %[3]s gpurun-kernel echo
 	}
 }
 
-// TestRemovedJobFolder: the job says what it misses instead of hanging.
+// TestRemovedJobFolder: the job reports what is missing instead of hanging.
 func TestRemovedJobFolder(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	config := d.config("test-slow")

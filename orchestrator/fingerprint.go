@@ -2,8 +2,10 @@ package orchestrator
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,8 +15,8 @@ import (
 	"github.com/gpurun/gpurun/internal/filesum"
 )
 
-// fingerprint is what the output of a job depends on. A job that goes on must
-// have the same, or its output would be of two kinds. Devices, batch sizes and
+// fingerprint is everything a job's output depends on. A resumed job must have the same
+// fingerprint, or its output would mix two kinds of results. Devices, batch sizes and
 // the like may change.
 type fingerprint struct {
 	Input  inputPrint  `json:"input"`
@@ -28,9 +30,9 @@ type inputPrint struct {
 	Path     string    `json:"path"`
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified"`
-	// Changed is when anything of the file changed, its name included: its ctime.
+	// Changed is when anything about the file changed, including its name: its ctime.
 	Changed time.Time `json:"changed,omitzero"`
-	// Content says what is wrong with its bytes; only in comparisons.
+	// Content is how its bytes differ; set only in comparisons.
 	Content string `json:"content,omitempty"`
 	Offset  int64  `json:"offset,omitempty"`
 	Limit   int64  `json:"limit,omitempty"`
@@ -41,10 +43,10 @@ type kernelPrint struct {
 	Mode string `json:"mode,omitempty"`
 	// ID is Config.ExecID, for a retry. The output does not depend on it.
 	ID string `json:"id,omitempty"`
-	// Files are the kernel's own: its program, its scripts.
+	// Files are the kernel's own files: its program and scripts.
 	Files []filePrint `json:"files,omitempty"`
-	// Modules are what it has loaded beside them, as far as the job has come. They are
-	// summed as a whole, whatever their size.
+	// Modules are the other files the kernel has loaded so far in this job. They are
+	// checksummed in full, whatever their size.
 	Modules []filePrint `json:"modules,omitempty"`
 }
 
@@ -54,7 +56,7 @@ type filePrint struct {
 }
 
 type outputPrint struct {
-	Parts     bool     `json:"parts,omitempty"` // a folder of them
+	Parts     bool     `json:"parts,omitempty"` // the output is a folder of parts
 	Errors    string   `json:"errors,omitempty"`
 	Keep      []string `json:"keep,omitempty"`
 	Reprocess bool     `json:"reprocess,omitempty"`
@@ -63,12 +65,12 @@ type outputPrint struct {
 	NaN       string   `json:"nan,omitempty"`
 }
 
-// note takes down what tells one state of the file from another.
+// note records what distinguishes one state of the file from another.
 func (i *inputPrint) note(info os.FileInfo) {
 	i.Size, i.Modified, i.Changed = info.Size(), info.ModTime().UTC(), changeTime(info)
 }
 
-// takeFingerprint reads what the configuration names. files are the kernel's.
+// takeFingerprint reads the files that the configuration names. files are the kernel's.
 func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
 		Input:  inputPrint{Path: c.Input, Offset: c.Offset, Limit: c.Limit},
@@ -84,7 +86,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	if len(c.KernelConfig) > 0 {
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, c.KernelConfig); err != nil {
-			return f, fault.New(fault.Usage, "the kernel configuration is no valid JSON: %w", err)
+			return f, fault.New(fault.Usage, "the kernel configuration is not valid JSON: %w", err)
 		}
 		f.Config = compact.Bytes()
 	}
@@ -112,31 +114,84 @@ type change struct {
 	text string
 }
 
-// changes says in which ways the job was different when it was begun.
+// changes returns how the job differs from the one that was started.
 func (f fingerprint) changes(old fingerprint) []change {
 	var list []change
-	differ := func(what string, before, now any, describe string) {
-		a, _ := json.Marshal(before)
-		b, _ := json.Marshal(now)
-		if !bytes.Equal(a, b) {
-			list = append(list, change{what, fmt.Sprintf("%s was %s, is %s", describe, a, b)})
+	add := func(what string, texts ...string) {
+		for _, text := range texts {
+			list = append(list, change{what, text})
 		}
 	}
-	differ("input", old.Input, f.Input, "the input")
-	differ("kernel", []string{old.Kernel.Name, old.Kernel.Mode}, []string{f.Kernel.Name, f.Kernel.Mode}, "the kernel")
+	add("input", differences("the input's", old.Input, f.Input)...)
+	add("kernel", difference("the kernel", old.Kernel.Name, f.Kernel.Name)...)
+	add("kernel", difference("the exec mode", old.Kernel.Mode, f.Kernel.Mode)...)
 	before, now := slices.Concat(old.Kernel.Files, old.Kernel.Modules), slices.Concat(f.Kernel.Files, f.Kernel.Modules)
 	if !slices.Equal(before, now) {
-		list = append(list, change{"kernel", "the kernel's files have changed: " + changedFiles(before, now)})
+		add("kernel", "the kernel's files changed: "+changedFiles(before, now))
 	}
-	differ("config", old.Config, f.Config, "the kernel's configuration")
-	differ("output", old.Output, f.Output, "the output's form")
+	add("config", difference("the kernel's configuration", compactJSON(old.Config), compactJSON(f.Config))...)
+	add("output", differences("the output's", old.Output, f.Output)...)
 	return list
 }
 
-// acceptable are the changes that a user may take upon himself.
+// compactJSON undoes the indentation of job.json; "" if there is no value.
+func compactJSON(value json.RawMessage) string {
+	data, err := json.Marshal(value)
+	if err != nil || string(data) == "null" {
+		return ""
+	}
+	return string(data)
+}
+
+func difference(what, before, now string) []string {
+	if before == now {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s was %s and is now %s", what, cmp.Or(before, "not set"), cmp.Or(now, "not set"))}
+}
+
+// labels are the names by which users know some fields.
+var labels = map[string]string{
+	"modified": "modification time", "changed": "change time", "max_record_bytes": "maximum record size",
+	"errors": "errors file", "keep": "members to keep", "nan": "value for NaN",
+}
+
+// times are fields that add nothing when others differ.
+var times = []string{"modified", "changed"}
+
+// differences describes each JSON field in which two values differ.
+func differences(whose string, before, now any) (texts []string) {
+	a, b := members(before), members(now)
+	names := slices.Sorted(maps.Keys(a))
+	for name := range b {
+		if _, both := a[name]; !both {
+			names = append(names, name)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return bytes.Equal(a[name], b[name]) })
+	if slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(times, name) }) {
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(times, name) })
+	}
+	for _, name := range names {
+		texts = append(texts, difference(whose+" "+cmp.Or(labels[name], name), string(a[name]), string(b[name]))...)
+	}
+	return texts
+}
+
+// members returns the JSON fields of a value.
+func members(value any) map[string]json.RawMessage {
+	all := make(map[string]json.RawMessage)
+	data, err := json.Marshal(value)
+	if err == nil {
+		_ = json.Unmarshal(data, &all)
+	}
+	return all
+}
+
+// acceptable lists the changes that a user may accept.
 var acceptable = []string{"kernel", "config"}
 
-// checkChanges refuses to go on with a job that was another.
+// checkChanges refuses to resume a job with changes that were not accepted.
 func checkChanges(list []change, accepted []string) error {
 	var texts, hint []string
 	for _, c := range list {

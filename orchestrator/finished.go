@@ -11,12 +11,13 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Verify reads the output of a finished job and compares it with the checksums that its
-// writers noted. A difference is a fault of kind Conflict that says what differs. Of a
-// job of an earlier version, which noted none, only the size of a file is compared.
+// Verify reads the output of a finished job and compares it with the checksums recorded
+// when it was written. A difference is a fault of kind Conflict that says what differs.
+// For jobs of earlier versions, which recorded no checksums, only the file size is
+// compared.
 func Verify(ctx context.Context, output string, report Report) error {
 	if _, err := os.Stat(output); err != nil {
-		return fault.New(fault.Usage, "the job's output is gone: %w", err)
+		return fault.New(fault.Usage, "the job's output is missing: %w", err)
 	}
 	err := compareOutput(ctx, output, report)
 	switch {
@@ -55,10 +56,10 @@ func compareOutput(ctx context.Context, output string, report Report) error {
 	return err
 }
 
-// isWhole reports whether the output of a finished job is as it was left. It is read only
-// if it was written to since the report was: reading takes long, and this is asked whenever
-// the same command is given again.
-func (f *folder) isWhole(ctx context.Context, output string, report Report) bool {
+// outputUnchanged reports whether the output of a finished job is unchanged. It is read only if
+// it was modified after the report was written: reading takes long, and every
+// repetition of the command asks this.
+func (f *folder) outputUnchanged(ctx context.Context, output string, report Report) bool {
 	if outputBytes(output) != report.OutputBytes {
 		return false
 	}
@@ -66,7 +67,7 @@ func (f *folder) isWhole(ctx context.Context, output string, report Report) bool
 	return err == nil && (modified(output).Before(info.ModTime()) || compareOutput(ctx, output, report) == nil)
 }
 
-// modified is when an output was last written to; of one in parts, the last part.
+// modified returns when an output was last written; for one in parts, its latest part.
 func modified(output string) (last time.Time) {
 	paths := []string{output}
 	if keepsParts(output) {
@@ -80,7 +81,7 @@ func modified(output string) (last time.Time) {
 	return last
 }
 
-// noteOutput puts down what the output must hold.
+// noteOutput records what the output must contain.
 func (r *Report) noteOutput(sum chunk.FileSum) {
 	crc := chunk.CRC(sum.CRC)
 	r.OutputBytes, r.OutputCRC32C = sum.Bytes, &crc

@@ -12,7 +12,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// editInPlace replaces some text of a file by other text of the same length, and leaves its time.
+// editInPlace replaces some text of a file with text of the same length and keeps the
+// file's time.
 func editInPlace(t *testing.T, path, old, new string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -35,8 +36,8 @@ func editInPlace(t *testing.T, path, old, new string) {
 	}
 }
 
-// TestRetryRefusesAnOutputOfTheSameSize: an edit of a good record is found by the
-// checksums, in a file, in a part, and in a file of failed records.
+// TestRetryRefusesAnOutputOfTheSameSize: checksums detect an edited good record, in a
+// file, in a part, and in an errors file.
 func TestRetryRefusesAnOutputOfTheSameSize(t *testing.T) {
 	t.Parallel()
 	const input = "{\"id\":1}\n{\"id\":2,\"do\":\"fail\"}\n{\"id\":3,\"_error\":\"old\"}\n{\"id\":4}\n"
@@ -69,7 +70,7 @@ func TestRetryRefusesAnOutputOfTheSameSize(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The retry noted what it wrote, too.
+				// The retry recorded checksums of what it wrote, too.
 				editInPlace(t, config.Output, `"id":2`, `"id":8`)
 				_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: config.Output, GPUs: "cpu:1"})
 				wantFault(t, err, fault.Conflict, "checksum")
@@ -83,12 +84,12 @@ func TestRetryRefusesAnOutputOfTheSameSize(t *testing.T) {
 	}
 }
 
-// TestRetryOfAResumedJobKnowsItsOutput: the checksum is that of all runs together.
+// TestRetryOfAResumedJobKnowsItsOutput: the checksum covers all runs together.
 func TestRetryOfAResumedJobKnowsItsOutput(t *testing.T) {
 	t.Parallel()
 	d, c := variants[0].start(t)
 	interrupt(t, c, "chunk_done", 3)
-	goesOn(t, d, c)
+	resumes(t, d, c)
 	again := orchestrator.Config{Output: c.Output, GPUs: "cpu:1"}
 	if _, err := orchestrator.Retry(context.Background(), again); err != nil {
 		t.Fatal(err)
@@ -98,8 +99,8 @@ func TestRetryOfAResumedJobKnowsItsOutput(t *testing.T) {
 	wantFault(t, err, fault.Conflict, "checksum")
 }
 
-// TestEditedOutputIsNotFinished: the same command does not call an output finished that
-// was written to since.
+// TestEditedOutputIsNotFinished: the same command does not report an output as finished
+// that was modified since.
 func TestEditedOutputIsNotFinished(t *testing.T) {
 	t.Parallel()
 	for _, parts := range []bool{false, true} {
@@ -119,7 +120,7 @@ func TestEditedOutputIsNotFinished(t *testing.T) {
 		mustRun(t, d, c) // only its time changed
 		editInPlace(t, edited, `"id":3`, `"id":4`)
 		_, err := run(t, c)
-		wantFault(t, err, fault.Usage, "exists already")
+		wantFault(t, err, fault.Usage, "already exists")
 		status, err := orchestrator.Inspect(c.Output, "")
 		if err != nil {
 			t.Fatal(err)
@@ -128,8 +129,8 @@ func TestEditedOutputIsNotFinished(t *testing.T) {
 	}
 }
 
-// TestRetryWithAnotherKernelComputesAgain: results that an earlier retry computed, but
-// could not merge, are those of its kernel and settings alone.
+// TestRetryWithAnotherKernelComputesAgain: results that an earlier retry computed but
+// could not merge are valid only for its kernel and settings.
 func TestRetryWithAnotherKernelComputesAgain(t *testing.T) {
 	t.Parallel()
 	start := func(t *testing.T) (jobDir, orchestrator.Config) {
@@ -177,8 +178,8 @@ func TestRetryWithAnotherKernelComputesAgain(t *testing.T) {
 	})
 }
 
-// TestInterruptedRetryResumesOrStartsOver: the same retry resumes, one with another kernel
-// starts over, and neither mixes results.
+// TestInterruptedRetryResumesOrStartsOver: the same retry resumes, one with another
+// kernel starts over, and neither mixes results.
 func TestInterruptedRetryResumesOrStartsOver(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]bool{"the same": false, "another kernel": true} {

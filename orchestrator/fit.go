@@ -10,9 +10,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// fitKernel holds the kernel's needs against the devices: those that do not meet
-// them take no part, and the batch size may be the kernel's. The input is cut anew
-// where it was cut for others, which recut says, or is found here.
+// fitKernel matches the kernel's needs with the devices: it drops unsuitable devices
+// and applies the kernel's batch size. The input is cut again if it was cut for other
+// devices (recut) or if that turns out here.
 func (p *prepared) fitKernel(recut bool) error {
 	before := len(p.plan.Slots)
 	if err := p.fitDevices(); err != nil {
@@ -25,7 +25,7 @@ func (p *prepared) fitKernel(recut bool) error {
 		p.plan.BatchSize, recut = info.BatchSize, true
 	}
 	setDefault(&p.plan.BatchSize, DefaultBatchSize)
-	if !recut || p.earlier != nil { // it is cut already
+	if !recut || p.earlier != nil { // it is already cut
 		return nil
 	}
 	planner, ok := p.source.(chunk.Planner)
@@ -39,8 +39,8 @@ func (p *prepared) fitKernel(recut bool) error {
 	return nil
 }
 
-// fitDevices keeps the slots that the kernel can use, and says of the others why
-// it cannot.
+// fitDevices keeps the slots that the kernel can use and reports why it cannot use the
+// others.
 func (p *prepared) fitDevices() error {
 	info := p.plan.Info
 	var kept []Slot
@@ -49,12 +49,12 @@ func (p *prepared) fitDevices() error {
 	for _, slot := range p.plan.Slots {
 		device := slot.device()
 		if info.NeedsGPU && !device.GPU {
-			return fault.New(fault.Incompatible, "kernel %s needs a GPU, and there is none (%s): %s", p.config.Kernel, slot.Name, p.howToGetGPU())
+			return fault.New(fault.Incompatible, "kernel %s needs a GPU, but none is available (%s): %s", p.config.Kernel, slot.Name, p.howToGetGPU())
 		}
 		usable := p.usableMemory(slot)
 		taken[slot.key()] += info.MinMemory
 		if device.GPU && usable > 0 && taken[slot.key()] > usable {
-			left = append(left, fmt.Sprintf("%s has %d MiB for it", slot.Name, (usable-min(usable, taken[slot.key()]-info.MinMemory))>>20))
+			left = append(left, fmt.Sprintf("%s has %d MiB available", slot.Name, (usable-min(usable, taken[slot.key()]-info.MinMemory))>>20))
 			continue
 		}
 		slot.Number = len(kept)
@@ -65,16 +65,16 @@ func (p *prepared) fitDevices() error {
 	}
 	why := fmt.Sprintf("kernel %s needs %d MiB of GPU memory; %s", p.config.Kernel, info.MinMemory>>20, strings.Join(left, ", "))
 	if len(kept) == 0 {
-		return fault.New(fault.Incompatible, "%s: choose others with --gpus, or several for each worker with --gpus-per-worker", why)
+		return fault.New(fault.Incompatible, "%s: choose other GPUs with --gpus, or give each worker several with --gpus-per-worker", why)
 	}
-	if note := "left out: " + why; !slices.Contains(p.plan.Notes, note) { // of another claim
+	if note := "not used: " + why; !slices.Contains(p.plan.Notes, note) { // an earlier claim may have noted it
 		p.plan.Notes = append(p.plan.Notes, note)
 	}
 	p.plan.Slots = kept
 	return nil
 }
 
-// howToGetGPU is what to do about a machine that has none.
+// howToGetGPU returns advice for a machine without a GPU.
 func (p *prepared) howToGetGPU() string {
 	if strings.HasPrefix(p.config.GPUs, "cpu:") {
 		return "leave out --gpus " + p.config.GPUs
@@ -82,8 +82,8 @@ func (p *prepared) howToGetGPU() string {
 	return "this machine has no NVIDIA driver (Debian: apt install nvidia-driver; Ubuntu: ubuntu-drivers install; a container: docker run --gpus all)"
 }
 
-// usableMemory is what the workers of a slot's devices may use together; 0 if that
-// is not known.
+// usableMemory returns how much memory the workers on a slot's devices may use
+// together; 0 if unknown.
 func (p *prepared) usableMemory(slot Slot) (sum uint64) {
 	for _, device := range slot.Devices {
 		usable := p.config.Monitor.UsableMemory(device.Memory)
@@ -95,20 +95,20 @@ func (p *prepared) usableMemory(slot Slot) (sum uint64) {
 	return sum
 }
 
-// workersPerGPU is how many workers each group of devices gets, as far as that is
+// workersPerGPU returns how many workers each group of devices gets, as far as that is
 // known before the kernel is asked.
 func (p *prepared) workersPerGPU(groups [][]gpu.Device) int {
 	if p.config.WorkersPerGPU != AutoWorkers {
 		return p.config.WorkersPerGPU
 	}
 	if len(groups) > 0 && groups[0][0].Kind == gpu.CPU {
-		return 1 // their number is made of the cores already
+		return 1 // their number already follows from the cores
 	}
 	return gpu.AutoCapacity(cores(), len(groups), 0, 0)
 }
 
-// keepSlots reduces the slots to n: the least loaded devices keep theirs, on a tie
-// those with most free memory. What is kept is taken in the registry.
+// keepSlots reduces the slots to n: the least loaded devices keep theirs; ties go to
+// those with the most free memory. It acquires the kept slots in the registry.
 func (p *prepared) keepSlots(n int) {
 	capacity := make(map[string]int)
 	var leaders []gpu.Device

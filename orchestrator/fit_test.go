@@ -23,7 +23,7 @@ func slotNames(plan orchestrator.Plan) string {
 	return strings.Join(names, ", ")
 }
 
-// The kernel's needs are held against every device before anything starts.
+// The kernel's needs are checked against every device before anything starts.
 func TestKernelNeedsAndDevices(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	machine := gputest.New(3)
@@ -42,9 +42,9 @@ func TestKernelNeedsAndDevices(t *testing.T) {
 		slots, note, error   string
 	}{
 		"fits all":         {need: 8 << 10, workers: 1, group: 1, gpus: "all", slots: "GPU 0, GPU 1, GPU 2"},
-		"one is too small": {need: 24 << 10, workers: 1, group: 1, gpus: "all", slots: "GPU 0, GPU 2", note: "left out: kernel test-wishes needs 24576 MiB of GPU memory; GPU 1 has 15872 MiB for it"},
-		"twice on one":     {need: 10 << 10, workers: 2, group: 1, gpus: "0,1", slots: "GPU 0 #1, GPU 1 #1, GPU 0 #2", note: "GPU 1 #2 has 5632 MiB for it"},
-		"all too small":    {need: 100 << 10, workers: 1, group: 1, gpus: "all", error: "needs 102400 MiB of GPU memory; GPU 0 has 81408 MiB for it, GPU 1"},
+		"one is too small": {need: 24 << 10, workers: 1, group: 1, gpus: "all", slots: "GPU 0, GPU 2", note: "not used: kernel test-wishes needs 24576 MiB of GPU memory; GPU 1 has 15872 MiB available"},
+		"twice on one":     {need: 10 << 10, workers: 2, group: 1, gpus: "0,1", slots: "GPU 0 #1, GPU 1 #1, GPU 0 #2", note: "GPU 1 #2 has 5632 MiB available"},
+		"all too small":    {need: 100 << 10, workers: 1, group: 1, gpus: "all", error: "needs 102400 MiB of GPU memory; GPU 0 has 81408 MiB available, GPU 1"},
 		"two for each":     {need: 100 << 10, workers: 1, group: 2, gpus: "0,2", slots: "GPU 0+2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestAutoWorkers(t *testing.T) {
 	wantFault(t, err, fault.Usage, "--workers-per-gpu")
 }
 
-// With fewer chunks than workers, the devices with most free memory get them.
+// With fewer chunks than workers, the devices with the most free memory get them.
 func TestFewChunksGoToTheRoomiest(t *testing.T) {
 	d := newJobDir(t, numbered(8))
 	machine := gputest.New(3)

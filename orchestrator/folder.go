@@ -18,17 +18,17 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// folder is where a job keeps what is its own: beside the output, or in the
-// user's state folder where the output is a stream.
+// folder is the job folder, where a job keeps its own files: next to the output, or in
+// the user's state folder if the output is a stream.
 //
-//	out.jsonl.gpurun/   of -o out.jsonl; out.gpurun/ of -o out/; see folderPath
+//	out.jsonl.gpurun/   for -o out.jsonl; out.gpurun/ for -o out/; see folderPath
 //	  job.json          what the job is: fingerprint, cut
-//	  journal           what of it is done; gone when all is
+//	  journal           which parts of it are done; removed when all are
 //	  lock              held while the job runs
 //	  parts/            finished segments that are not in the output yet
 //	  spool/            a streamed input
 //	  output.partial    the output up to the first gap: a file, or a folder of parts
-//	  failures.jsonl    what is known of each failed record
+//	  failures.jsonl    details of each failed record
 //	  report.json
 //	  logs/worker-0.log
 type folder struct {
@@ -47,25 +47,25 @@ type manifest struct {
 	Kernel      string      `json:"kernel"`
 	Fingerprint fingerprint `json:"fingerprint"`
 	Cut         chunk.Cut   `json:"cut"`
-	// Launch is where the names in the fingerprint lead; not in jobs of earlier versions.
+	// Launch is how to resolve the names in the fingerprint; missing in jobs of earlier
+	// versions.
 	Launch launch `json:"launch,omitzero"`
-	// Sum is the checksum of all the rest: a cut that was damaged would give
-	// another output.
+	// Sum is the checksum of everything else: a damaged cut would change the output.
 	Sum string `json:"sum"`
 }
 
-// launch is what a retry needs, beside the fingerprint, to start the job's kernel from
-// wherever it is itself started. All paths are absolute.
+// launch holds what a retry needs, besides the fingerprint, to start the job's kernel
+// from any folder. All paths are absolute.
 type launch struct {
 	// Dir is the working folder of kernels.
 	Dir string `json:"dir,omitempty"`
-	// Python is the interpreter, of a kernel that has one.
+	// Python is the interpreter, if the kernel has one.
 	Python string `json:"python,omitempty"`
 	// PluginPath is $GPURUN_PLUGIN_PATH.
 	PluginPath string `json:"plugin_path,omitempty"`
 }
 
-// sum is what Sum must be.
+// sum computes the expected value of Sum.
 func (m manifest) sum() string {
 	m.Sum = ""
 	data, _ := json.Marshal(m)
@@ -79,7 +79,7 @@ const (
 	reportFile      = "report.json"
 )
 
-// openFolder makes and locks the job's folder.
+// openFolder creates and locks the job folder.
 func openFolder(ctx context.Context, c Config) (*folder, error) {
 	path, err := folderPath(c)
 	if err != nil {
@@ -116,15 +116,15 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 	return f, nil
 }
 
-// elsewhereHint names the way to another folder where the user named none.
+// elsewhereHint suggests another folder if the user named none.
 func elsewhereHint(c Config) string {
 	if c.WorkDir == "" && isStream(c.Output) {
-		return "; --work-dir names a folder that can be written"
+		return "; use --work-dir to name a writable folder"
 	}
 	return ""
 }
 
-// kindOfDisk tells a disk that cannot be written to now from a path that is wrong.
+// kindOfDisk distinguishes a disk that cannot be written now from a wrong path.
 func kindOfDisk(err error) fault.Kind {
 	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
 		if errors.Is(err, disk) {
@@ -134,7 +134,7 @@ func kindOfDisk(err error) fault.Kind {
 	return fault.Usage
 }
 
-// stateDir is where jobs without an output file are kept.
+// stateDir returns where jobs without an output file are kept.
 func stateDir() string {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
@@ -147,8 +147,8 @@ func stateDir() string {
 	return filepath.Join(state, "gpurun", "jobs")
 }
 
-// isStream reports whether an output is written to as it comes, and has no folder
-// beside it: standard output, a pipe, a device.
+// isStream reports whether an output is written as results arrive and has no job folder
+// next to it: standard output, a pipe, a device.
 func isStream(output string) bool {
 	if keepsParts(output) {
 		return false
@@ -161,24 +161,23 @@ func isStream(output string) bool {
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
 
-// keepsParts reports whether an output is a folder of parts: its name says so.
+// keepsParts reports whether an output is a folder of parts, judging by its name.
 func keepsParts(output string) bool { return strings.HasSuffix(output, "/") }
 
 func (f *folder) join(names ...string) string {
 	return filepath.Join(append([]string{f.path}, names...)...)
 }
 
-// unfinished returns the job that was begun here and not finished, nil if there
-// is none.
+// unfinished returns the job that was started here and not finished, or nil.
 func (f *folder) unfinished() (*manifest, error) {
 	if _, err := os.Stat(f.join(journalFile)); errors.Is(err, os.ErrNotExist) {
-		return nil, nil // never begun, or finished
+		return nil, nil // never started, or finished
 	} else if err != nil {
 		return nil, fault.New(fault.Storage, "look for an unfinished job: %w; nothing was changed", err)
 	}
 	m, err := readManifest(f.join(manifestFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // it had not got as far as its first record
+		return nil, nil // it stopped before its first record
 	}
 	return m, err
 }
@@ -196,7 +195,7 @@ func readManifest(path string) (*manifest, error) {
 		return nil, fault.New(fault.Conflict, "%s is damaged: %w; --fresh starts the job over", path, err)
 	}
 	if m.Version != manifestVersion {
-		return nil, fault.New(fault.Conflict, "%s is of version %d, this gpurun writes version %d; --fresh starts the job over",
+		return nil, fault.New(fault.Conflict, "%s has version %d, but this gpurun writes version %d; --fresh starts the job over",
 			path, m.Version, manifestVersion)
 	}
 	if m.Sum != m.sum() {
@@ -205,13 +204,13 @@ func readManifest(path string) (*manifest, error) {
 	return &m, nil
 }
 
-// damagedFolder is the fault of a job folder in which something is not what the
-// job made there.
+// damagedFolder is the fault for a job folder whose contents are not what the job wrote
+// there.
 func damagedFolder(err error) error {
 	return fault.New(fault.Conflict, "the job folder is damaged: %w; --fresh starts the job over", err)
 }
 
-// begin clears the folder of an earlier job and makes it ready for a new one.
+// begin clears the folder of an earlier job and prepares it for a new one.
 func (f *folder) begin() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
@@ -241,7 +240,7 @@ func (f *folder) makeDirs() error {
 	return nil
 }
 
-// save writes job.json, which makes the job one that can be gone on with.
+// save writes job.json, which makes the job resumable.
 func (f *folder) save(m manifest) error {
 	m.Sum = m.sum()
 	data, err := json.MarshalIndent(m, "", "  ")
@@ -254,8 +253,8 @@ func (f *folder) save(m manifest) error {
 	return nil
 }
 
-// finish removes what only an unfinished job needs; the journal last, whose
-// absence says that the job is finished; and then, if it is wanted, all of it.
+// finish removes what only an unfinished job needs. The journal goes last: its absence
+// marks the job as finished. With clean, finish then removes the whole folder.
 func (f *folder) finish(clean bool) {
 	for _, name := range []string{chunk.PartsDir, "spool", sumsFile, journalFile} {
 		crash.Point("clearing")
@@ -266,11 +265,11 @@ func (f *folder) finish(clean bool) {
 	}
 }
 
-// cleans reports whether nobody needs the folder of a finished job. Where records failed
-// it says more about them, and a retry needs it.
+// cleans reports whether the folder of a finished job can be removed. If records
+// failed, it holds their details, and a retry needs it.
 func cleans(c Config, r Report) bool { return c.Clean && r.Failed == 0 }
 
-// close gives the folder back; one that came to nothing goes.
+// close unlocks the folder, and removes it if it is new and the job never started.
 func (f *folder) close(begun bool) {
 	f.lock.release()
 	if f.made && !begun {

@@ -13,14 +13,14 @@ import (
 )
 
 // Formats that gpurun neither reads nor writes. An input in one of them would become a
-// file of failed records, an output named after one a file that its readers reject:
-// both are refused before any work.
+// file of failed records, and an output named after one would be rejected by its
+// readers. Both are refused before any work.
 
-// sniffBytes is how much of an input is looked at.
+// sniffBytes is how much of an input is inspected.
 const sniffBytes = 64 << 10
 
-// foreign is what an input is instead of JSON lines, and a command that converts it; %s
-// in that command is the file.
+// foreign is the format of an input that is not JSON lines, and a command that converts
+// it; %s in the command is the file.
 type foreign struct{ format, convert string }
 
 // magics are the first bytes of files that are not text.
@@ -47,7 +47,8 @@ var magics = []struct {
 	{"SQLite format 3\x00", foreign{"an SQLite database", ""}},
 }
 
-// sniff returns what an input is that begins with head, nil if it may be JSON lines.
+// sniff returns the format of an input that starts with head, or nil if it may be JSON
+// lines.
 func sniff(head []byte) *foreign {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
@@ -68,8 +69,8 @@ func sniff(head []byte) *foreign {
 	return nil
 }
 
-// wholeLines are the lines of head without blank ones, and without the last, which may
-// continue.
+// wholeLines returns the lines of head, without blank ones and without the last, which
+// may be incomplete.
 func wholeLines(head []byte) (lines [][]byte) {
 	head = bytes.TrimPrefix(head, []byte("\ufeff"))
 	for {
@@ -84,8 +85,8 @@ func wholeLines(head []byte) (lines [][]byte) {
 	}
 }
 
-// isDocument reports whether a document that begins with the bracket continues over
-// several lines: neither of the first two is a JSON value of its own.
+// isDocument reports whether a document that starts with the bracket spans several
+// lines: neither of the first two is a JSON value by itself.
 func isDocument(lines [][]byte, bracket byte) bool {
 	if len(lines) < 2 || lines[0][0] != bracket || json.Valid(lines[0]) {
 		return false
@@ -99,8 +100,8 @@ func isDocument(lines [][]byte, bracket byte) bool {
 // tableLines is how many lines must have the same number of columns.
 const tableLines = 3
 
-// isTable reports whether the lines have the same number of columns, two or more, and
-// none of them is JSON.
+// isTable reports whether the lines all have the same number of columns, two or more,
+// and none of them is JSON.
 func isTable(lines [][]byte, separator byte) bool {
 	if len(lines) < tableLines {
 		return false
@@ -117,8 +118,8 @@ func isTable(lines [][]byte, separator byte) bool {
 	return columns > 0
 }
 
-// checkFormat refuses a file that is not JSON lines. Whoever reads the file next reports
-// what else is wrong with it.
+// checkFormat refuses a file that is not JSON lines. Other problems are reported when
+// the file is read.
 func checkFormat(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -127,7 +128,7 @@ func checkFormat(path string) error {
 	defer file.Close()
 	head := make([]byte, sniffBytes)
 	n, err := io.ReadFull(file, head)
-	if head = head[:n]; err != nil { // that is all of it
+	if head = head[:n]; err != nil { // this is the whole file
 		head = append(head, '\n')
 	}
 	if f := sniff(head); f != nil {
@@ -136,35 +137,36 @@ func checkFormat(path string) error {
 	return nil
 }
 
-// refuse says what the input is, and how to convert it on the way where that is known.
+// refuse returns an error that names the input's format and, if known, a command that
+// converts it.
 func (f *foreign) refuse(what, path string) error {
 	if f.convert == "" || path == "" {
 		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it first", what, f.format)
 	}
-	return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it on the way, %s | gpurun run … -",
+	return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it while piping: %s | gpurun run … -",
 		what, f.format, strings.ReplaceAll(f.convert, "%s", path))
 }
 
-// sniffedStream is a stream whose first bytes are looked at as they are read.
+// sniffedStream is a stream whose first bytes are inspected as they are read.
 type sniffedStream struct {
 	io.Reader
-	begun bool
+	sniffed bool
 }
 
 func (s *sniffedStream) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
-	if s.begun || n == 0 {
+	if s.sniffed || n == 0 {
 		return n, err
 	}
-	s.begun = true
+	s.sniffed = true
 	if f := sniff(p[:n]); f != nil {
 		return 0, f.refuse("standard input", "")
 	}
 	return n, err
 }
 
-// foreignNames are endings of file names that promise a format. .json is none of them:
-// JSON lines are often called that.
+// foreignNames are file name extensions that imply another format. .json is not among
+// them: JSON lines files often have it.
 var foreignNames = []string{
 	".gz", ".tgz", ".bgz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".zip", ".tar", ".7z",
 	".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc", ".orc", ".avro",
@@ -172,11 +174,11 @@ var foreignNames = []string{
 	".xls", ".xlsx", ".sqlite", ".db", ".duckdb", ".xml", ".yaml", ".yml",
 }
 
-// checkName refuses an output whose name promises a format that it would not have.
+// checkName refuses an output whose name implies a format that it would not have.
 func checkName(what, path string) error {
 	ending := strings.ToLower(filepath.Ext(strings.TrimRight(path, "/")))
 	if !slices.Contains(foreignNames, ending) {
 		return nil
 	}
-	return fault.New(fault.Usage, "the %s %s would hold JSON lines, not what %s promises; name it .jsonl, or pipe: -o - | …", what, path, ending)
+	return fault.New(fault.Usage, "the %s %s would contain JSON lines, but its name ends in %s; use .jsonl, or pipe the output: -o - | …", what, path, ending)
 }

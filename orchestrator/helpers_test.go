@@ -14,7 +14,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// numbered makes n records {"id":0} …
+// numbered returns n records {"id":0} …
 func numbered(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -55,7 +55,7 @@ func (d jobDir) read(name string) string {
 	return string(data)
 }
 
-// logs are all workers' logs, for a test that fails.
+// logs returns all workers' logs, for a failing test.
 func (d jobDir) logs() string {
 	var all bytes.Buffer
 	paths, _ := filepath.Glob(d.join("*.gpurun/logs/*"))
@@ -66,7 +66,7 @@ func (d jobDir) logs() string {
 	return all.String()
 }
 
-// run does the job and checks what holds for every job.
+// run runs the job and checks what holds for every job.
 func run(t *testing.T, config orchestrator.Config) (orchestrator.Report, error) {
 	t.Helper()
 	return runContext(t, context.Background(), config)
@@ -79,7 +79,7 @@ func runContext(t *testing.T, ctx context.Context, config orchestrator.Config) (
 	return report, err
 }
 
-// checkReport holds invariant 1 against a report.
+// checkReport checks invariant 1 on a report.
 func checkReport(t *testing.T, r orchestrator.Report, err error) {
 	t.Helper()
 	if r.In != r.Succeeded+r.Failed+r.Dropped+r.Pending {

@@ -11,14 +11,14 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A job is identified by where its output is. Its folder stands beside the output, and
-// moves with it; in a work folder, which serves many outputs, the folder's name carries a
-// hash of the output's path, and job.json must record that path.
+// A job is identified by the location of its output. Its folder is next to the output
+// and moves with it. In a work folder, which serves many outputs, the folder's name
+// contains a hash of the output's path, and job.json must record that path.
 
 // folderSuffix ends the name of every job folder of an output file.
 const folderSuffix = ".gpurun"
 
-// folderPath is where the folder of this job is, or is to be made.
+// folderPath returns where this job's folder is or will be created.
 func folderPath(c Config) (string, error) {
 	if isStream(c.Output) {
 		return streamFolderPath(c), nil
@@ -41,13 +41,13 @@ func hashedName(output string) string {
 	return fmt.Sprintf("%s-%s%s", filepath.Base(absolute(output)), hex.EncodeToString(sum[:5]), folderSuffix)
 }
 
-// recordsOutput reports whether a folder is that of the job that writes this output.
+// recordsOutput reports whether a folder belongs to the job that writes this output.
 func recordsOutput(folder, output string) bool {
 	m, err := readManifest(filepath.Join(folder, manifestFile))
 	return err == nil && m.writes(output)
 }
 
-// writes reports whether the job was begun for this output, by whatever name.
+// writes reports whether the job was started for this output, under any name.
 func (m *manifest) writes(output string) bool { return realPath(m.Output) == realPath(output) }
 
 // checkOwner refuses a folder in a work folder that records another output.
@@ -57,13 +57,13 @@ func (f *folder) checkOwner(c Config) error {
 	}
 	m, err := readManifest(f.join(manifestFile))
 	if err != nil || m.writes(c.Output) {
-		return nil // what cannot be read is reported by whoever needs it
+		return nil // an unreadable manifest is reported where it is needed
 	}
-	return fault.New(fault.Conflict, "the job folder %s belongs to the output %s, not to %s; move it away or use another work folder",
+	return fault.New(fault.Conflict, "the job folder %s belongs to the output %s, not to %s; move it or use another work folder",
 		f.path, m.Output, c.Output)
 }
 
-// streamFolderPath is a new name each time: a stream is never resumed.
+// streamFolderPath returns a new name each time: a stream is never resumed.
 func streamFolderPath(c Config) string {
 	state := c.WorkDir
 	if state == "" {

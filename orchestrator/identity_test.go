@@ -14,7 +14,7 @@ import (
 // failing has a record that test-mending repairs.
 const failing = "{\"id\":1}\n{\"id\":2,\"do\":\"fail\"}\n"
 
-// inWorkDir are two jobs with outputs of one name, and one work folder.
+// inWorkDir returns two jobs whose outputs have the same name, in one work folder.
 func inWorkDir(t *testing.T, kernel string) (d jobDir, a, b orchestrator.Config) {
 	t.Helper()
 	d = newJobDir(t, failing)
@@ -40,8 +40,8 @@ func retryRepaired(t *testing.T, c orchestrator.Config) (orchestrator.Report, er
 	})
 }
 
-// TestOneWorkDirServesOutputsOfTheSameName: each output has a job folder of its own, and
-// a retry rewrites the output that it was given.
+// TestOneWorkDirServesOutputsOfTheSameName: each output has its own job folder, and a
+// retry rewrites the output that it was given.
 func TestOneWorkDirServesOutputsOfTheSameName(t *testing.T) {
 	t.Parallel()
 	d, a, b := inWorkDir(t, "test-mending")
@@ -83,7 +83,7 @@ func oldName(t *testing.T, d jobDir) string {
 }
 
 // TestWorkDirOfAnEarlierVersionIsFound: a job folder under its old name is resumed and
-// retried, if it is that of the output.
+// retried if it belongs to the output.
 func TestWorkDirOfAnEarlierVersionIsFound(t *testing.T) {
 	t.Parallel()
 	d, a, b := inWorkDir(t, "test-slow")
@@ -98,7 +98,7 @@ func TestWorkDirOfAnEarlierVersionIsFound(t *testing.T) {
 	if report := mustRun(t, d, b); report.Resumed != 0 {
 		t.Errorf("b resumed %d records of a", report.Resumed)
 	}
-	goesOn(t, d, a)
+	resumes(t, d, a)
 	if status, err := orchestrator.Inspect(a.Output, a.WorkDir); err != nil || status.Folder != old {
 		t.Errorf("status of a: %v, %+v", err, status)
 	}
@@ -107,19 +107,19 @@ func TestWorkDirOfAnEarlierVersionIsFound(t *testing.T) {
 	}
 }
 
-// TestWorkDirOfAnotherOutputIsLeftAlone: a job folder that records another output is not
-// taken, whatever its name.
+// TestWorkDirOfAnotherOutputIsLeftAlone: a job folder that records another output is
+// not used, whatever its name.
 func TestWorkDirOfAnotherOutputIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	d, a, b := inWorkDir(t, "test-mending")
 	mustRun(t, d, a)
 	old := oldName(t, d)
 	_, err := retryRepaired(t, b)
-	wantFault(t, err, fault.Usage, "there is no job of")
+	wantFault(t, err, fault.Usage, "no job found for")
 	mustRun(t, d, b)
 	for _, name := range []string{"job.json", "report.json", "failures.jsonl"} {
 		if !exists(filepath.Join(old, name)) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s no longer exists", name)
 		}
 	}
 	// A folder that was given b's name records a's output.
@@ -143,8 +143,8 @@ func TestWorkDirOfAnotherOutputIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestRetryOfACopyRewritesTheCopy: a folder that was copied or moved with its outputs is
-// retried where it is now; an errors file that would be another's is refused.
+// TestRetryOfACopyRewritesTheCopy: a folder that was copied or moved with its outputs
+// is retried where it is now; an errors file that may belong to another job is refused.
 func TestRetryOfACopyRewritesTheCopy(t *testing.T) {
 	t.Parallel()
 	for _, apart := range []bool{false, true} {

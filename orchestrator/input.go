@@ -10,7 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// changeTime is when anything of a file changed.
+// changeTime returns when anything about a file last changed.
 func changeTime(info os.FileInfo) time.Time {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return ctime(stat).UTC()
@@ -18,13 +18,12 @@ func changeTime(info os.FileInfo) time.Time {
 	return time.Time{}
 }
 
-// asBefore is the input as it is to be compared with that of an earlier run. An
-// input whose times are others is read: with the bytes that it had it gets the times
-// that it had, and touched is true.
+// asBefore returns the input as it should be compared with that of an earlier run. An
+// input whose times differ is read. If it has the same bytes, it gets its former times,
+// and touched is true.
 //
-// A file of the same size and times is taken for the same. Where there are no sums
-// (earlier versions took none) only its size and the time of its last write can be
-// compared.
+// A file of the same size and times counts as unchanged. Without checksums (earlier
+// versions recorded none), only its size and modification time can be compared.
 func (i inputPrint) asBefore(e *earlier) (_ inputPrint, touched bool, err error) {
 	was, sums := e.manifest.Fingerprint.Input, e.inputSums()
 	sameChange := was.Changed.IsZero() || i.Changed.Equal(was.Changed)
@@ -44,14 +43,14 @@ func (i inputPrint) asBefore(e *earlier) (_ inputPrint, touched bool, err error)
 	return i, true, nil
 }
 
-// touchedNote tells the user why a job is resumed although its input's time changed.
-const touchedNote = "the input was touched since the job was begun; its content is the same"
+// touchedNote explains why a job is resumed although its input's times changed.
+const touchedNote = "the input was touched after the job started; its content is unchanged"
 
-// sumsFile is where the sums are of an input that is cut while it is read.
+// sumsFile holds the checksums of an input that is cut while it is read.
 const sumsFile = "input.sums"
 
-// inputSums are checksums of everything that the earlier run has computed, nil if there
-// are none.
+// inputSums returns checksums of everything the earlier run has computed, or nil if
+// there are none.
 func (e *earlier) inputSums() *chunk.InputSums {
 	if e.manifest.Cut.Sums != nil {
 		return e.manifest.Cut.Sums
@@ -62,7 +61,7 @@ func (e *earlier) inputSums() *chunk.InputSums {
 	return &e.sums
 }
 
-// openSums opens the log of an input's sums, where it needs one.
+// openSums opens the checksum log of an input that needs one.
 func (p *prepared) openSums(f *folder) error {
 	if p.cut.Bytes == 0 || p.input == nil || !resumable(p.config) {
 		return nil
@@ -72,7 +71,7 @@ func (p *prepared) openSums(f *folder) error {
 	return err
 }
 
-// noteSums writes down the sums of what is about to be committed.
+// noteSums logs the checksums of what is about to be committed.
 func (p *prepared) noteSums() error {
 	if p.sums == nil {
 		return nil

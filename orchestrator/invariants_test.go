@@ -23,8 +23,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// TestInvariant1CountsAddUp: for every way in which a job can end. checkReport
-// holds the sum; here are the ways.
+// TestInvariant1CountsAddUp: for every way in which a job can end. checkReport checks
+// the sum; these are the ways.
 func TestInvariant1CountsAddUp(t *testing.T) {
 	poisoned := func(how string) string { return numbered(20) + `{"poison":"` + how + `"}` + "\n" + numbered(20) }
 	tests := []struct {
@@ -36,7 +36,7 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 		abort   bool
 		kind    fault.Kind // Unknown: no error
 		pending bool
-		// uncounted: it ends before its input is known to the end.
+		// uncounted: it ends before its input has been counted to the end.
 		uncounted bool
 	}{
 		{name: "done", in: numbered(40), kernel: "echo"},
@@ -115,8 +115,8 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 	}
 }
 
-// TestInvariant2OrderIsInputOrder: chunks of unequal speed on several workers
-// come out in the order in which they went in.
+// TestInvariant2OrderIsInputOrder: chunks of unequal speed on several workers come out
+// in input order.
 func TestInvariant2OrderIsInputOrder(t *testing.T) {
 	in := numbered(1999)
 	d := newJobDir(t, in)
@@ -138,8 +138,8 @@ func TestInvariant2OrderIsInputOrder(t *testing.T) {
 	}
 }
 
-// TestInvariant5BadRecordCostsOnlyItself: one bad record among many, for every
-// way of being bad.
+// TestInvariant5BadRecordCostsOnlyItself: one bad record among many, for every way of
+// being bad.
 func TestInvariant5BadRecordCostsOnlyItself(t *testing.T) {
 	t.Parallel()
 	for how, kind := range map[string]string{
@@ -192,21 +192,21 @@ func TestInvariant5BadRecordCostsOnlyItself(t *testing.T) {
 			if kind == "crash" && how == "exit" {
 				failures := d.read("out.jsonl.gpurun/failures.jsonl")
 				if !strings.Contains(failures, "my last words") || !strings.Contains(output, "exit status 7") {
-					t.Errorf("the kernel's end is not told: %s", failures)
+					t.Errorf("the kernel's exit is not reported: %s", failures)
 				}
 			}
 		})
 	}
 }
 
-// TestInvariant8KernelSeesExactlyItsGPUs: on a machine of four, each worker is
+// TestInvariant8KernelSeesExactlyItsGPUs: on a machine with four GPUs, each worker is
 // pinned to its own.
 func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 	tests := []struct {
 		name      string
 		inherited string
 		change    func(c *orchestrator.Config)
-		want      []string // of CUDA_VISIBLE_DEVICES
+		want      []string // values of CUDA_VISIBLE_DEVICES
 		workers   int      // default one for each of those
 	}{
 		{name: "all", want: []string{"0", "1", "2", "3"}},
@@ -259,7 +259,7 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 	}
 }
 
-// fakeMachine is NVML of a machine with so many GPUs.
+// fakeMachine is the NVML of a machine with this many GPUs.
 type fakeMachine int
 
 func (fakeMachine) Init() error                    { return nil }
@@ -278,7 +278,7 @@ func (g fakeGPU) Memory() (total, free uint64, err error) { return 8 << 30, 7 <<
 func (g fakeGPU) PCIBusID() (string, error)               { return fmt.Sprintf("0000:%02x:00.0", int(g)), nil }
 func (g fakeGPU) CPUs() ([]int, error)                    { return nil, errors.New("not supported") }
 
-// TestInvariant9RunsWithoutGPU: the plainest call, on whatever this machine is.
+// TestInvariant9RunsWithoutGPU: the simplest call, on whatever machine this is.
 func TestInvariant9RunsWithoutGPU(t *testing.T) {
 	if _, err := os.Stat("/proc/driver/nvidia/version"); err == nil {
 		t.Skip("this machine has an NVIDIA driver")
@@ -292,19 +292,19 @@ func TestInvariant9RunsWithoutGPU(t *testing.T) {
 	}
 }
 
-// TestInvariant4NoProcessSurvives: whoever is killed, nothing of the job is left
-// two seconds after the orchestrator is gone: no grandchild with a session of its own,
+// TestInvariant4NoProcessSurvives: whichever process is killed, nothing of the job
+// remains two seconds after the orchestrator exits: no grandchild in its own session,
 // and no daemon without the job's environment.
 func TestInvariant4NoProcessSurvives(t *testing.T) {
 	t.Parallel()
-	for i, victims := range []string{"orchestrator", "worker, then orchestrator", "orchestrator and workers", "workers and orchestrator", "guard, then orchestrator", "orchestrator, with workers stopped", "nobody"} {
+	for i, victims := range []string{"orchestrator", "worker, then orchestrator", "orchestrator and workers", "workers and orchestrator", "guard, then orchestrator", "orchestrator, with workers stopped", "none"} {
 		t.Run(victims, func(t *testing.T) {
 			t.Parallel()
 			mark := fmt.Sprintf("%s-%d", strings.ReplaceAll(victims, " ", "-"), os.Getpid())
 			daemon := fmt.Sprintf("%d.%d", 1000+i, os.Getpid())
 			t.Cleanup(func() { killAll(sleepers(daemon)) })
 			records := 100000
-			if victims == "nobody" {
+			if victims == "none" {
 				records = 20
 			}
 			d := newJobDir(t, numbered(records))
@@ -355,9 +355,9 @@ func TestInvariant4NoProcessSurvives(t *testing.T) {
 	}
 }
 
-// TestNextJobReapsWhatAMassKillLeft: when everything of gpurun's is killed in the same
-// instant, the next job kills what the kernel has started, and nothing of a job that
-// runs.
+// TestNextJobReapsWhatAMassKillLeft: when all gpurun processes are killed at the same
+// instant, the next job kills what the kernel has started, and nothing of a running
+// job.
 func TestNextJobReapsWhatAMassKillLeft(t *testing.T) {
 	t.Parallel()
 	start := func(name string) (*driver, string) {
@@ -372,7 +372,7 @@ func TestNextJobReapsWhatAMassKillLeft(t *testing.T) {
 	living, livingMark := start("living")
 	dead, deadMark := start("dead")
 	before := markedProcesses(livingMark)
-	_ = dead.cmd.Process.Signal(syscall.SIGSTOP) // nobody may see another's end
+	_ = dead.cmd.Process.Signal(syscall.SIGSTOP) // no process may see another exit
 	pids := markedProcesses(deadMark)
 	ours := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return strings.HasPrefix(describe([]int{pid})[0], fmt.Sprintf("%d sleep", pid)) })
 	for _, pid := range ours {
@@ -398,7 +398,7 @@ func TestNextJobReapsWhatAMassKillLeft(t *testing.T) {
 	if after := markedProcesses(livingMark); len(after) < len(before) {
 		t.Errorf("the next job killed processes of a running one: %v, before %v", describe(after), before)
 	}
-	if !strings.Contains(strings.Join(notices, "\n"), "that an earlier gpurun left") {
+	if !strings.Contains(strings.Join(notices, "\n"), "left over from an earlier gpurun") {
 		t.Errorf("notices: %q", notices)
 	}
 	_ = living.cmd.Process.Kill()
@@ -412,7 +412,7 @@ func killAll(pids []int) {
 	}
 }
 
-// sleepers are the processes that sleep for so many seconds.
+// sleepers returns the processes that sleep for this many seconds.
 func sleepers(seconds string) (pids []int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range paths {
@@ -424,7 +424,7 @@ func sleepers(seconds string) (pids []int) {
 	return pids
 }
 
-// TestInvariant7MemoryDoesNotGrow: the peak of orchestrator and workers is the
+// TestInvariant7MemoryDoesNotGrow: the peak memory of orchestrator and workers is the
 // same for ten times the input.
 func TestInvariant7MemoryDoesNotGrow(t *testing.T) {
 	if testing.Short() {
@@ -452,7 +452,7 @@ func TestInvariant7MemoryDoesNotGrow(t *testing.T) {
 	}
 }
 
-// peakOf is the most memory that a process has used so far.
+// peakOf returns the most memory that a process has used so far.
 func peakOf(pid int) int64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	match := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)

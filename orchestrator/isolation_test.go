@@ -14,8 +14,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// TestPoisonRecord: one record that kills the kernel, in a batch of 1,024, is
-// found with few restarts, and costs no device.
+// TestPoisonRecord: one record that kills the kernel, in a batch of 1,024, is isolated
+// with few restarts and costs no device.
 func TestPoisonRecord(t *testing.T) {
 	t.Parallel()
 	for _, at := range []int{0, 700, 1023} {
@@ -41,15 +41,15 @@ func TestPoisonRecord(t *testing.T) {
 	}
 }
 
-// TestHangingRecord: one record that hangs, in a batch of 1,024, without --timeout:
-// it is found in six waits, by a limit that follows from the good batches, and
-// nobody else suffers.
+// TestHangingRecord: one record that hangs, in a batch of 1,024, without --timeout, is
+// isolated in six waits, by a limit derived from the good batches, and affects no other
+// record.
 func TestHangingRecord(t *testing.T) {
 	t.Parallel()
 	for _, at := range []int{0, 1023} {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			t.Parallel()
-			const batches = 12 // so many are good before it
+			const batches = 12 // this many are good before it
 			lines := slices.Collect(strings.Lines(numbered((batches + 2) * 1024)))
 			lines[batches*1024+at] = `{"poison":"hang"}` + "\n"
 			d := newJobDir(t, strings.Join(lines, ""))
@@ -62,7 +62,7 @@ func TestHangingRecord(t *testing.T) {
 			if report.Failed != 1 || kinds[batches*1024+at] != "timeout" {
 				t.Errorf("failed %d, the record is marked %q\n%s", report.Failed, kinds[batches*1024+at], d.logs())
 			}
-			// A piece that is slow on a busy machine costs a restart more.
+			// A piece that is slow on a busy machine costs one more restart.
 			if w := report.Workers[0]; w.Restarts > 20 || w.Lost > 0 {
 				t.Errorf("worker: %+v", w)
 			}
@@ -70,8 +70,8 @@ func TestHangingRecord(t *testing.T) {
 	}
 }
 
-// TestTimeoutAppliesToTheFirstBatch: --timeout holds for the first batch too, however long
-// opening may take, and the message says how to raise it.
+// TestTimeoutAppliesToTheFirstBatch: --timeout applies to the first batch too, however
+// long opening may take, and the message says how to raise it.
 func TestTimeoutAppliesToTheFirstBatch(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, `{"poison":"hang"}`+"\n"+numbered(1))
@@ -79,7 +79,7 @@ func TestTimeoutAppliesToTheFirstBatch(t *testing.T) {
 	c.GPUs, c.BatchSize, c.Timeout = "cpu:1", 1, time.Second
 	mustRun(t, d, c)
 	out := d.read("out.jsonl")
-	if marks(t, out)[0] != "timeout" || !strings.Contains(out, "did not answer within 1s; raise --timeout") {
+	if marks(t, out)[0] != "timeout" || !strings.Contains(out, "did not respond within 1s; raise --timeout") {
 		t.Error(out)
 	}
 }
@@ -115,8 +115,8 @@ func TestTenPoisonRecords(t *testing.T) {
 	t.Logf("%d restarts for 10 records", restarts)
 }
 
-// TestKernelThatDoesNotReopen: a kernel that dies by a record and cannot be
-// opened afterwards is no fault of the records it should have computed.
+// TestKernelThatDoesNotReopen: if a record kills a kernel that then cannot be reopened,
+// the records it should have computed are not to blame.
 func TestKernelThatDoesNotReopen(t *testing.T) {
 	t.Parallel()
 	lines := slices.Collect(strings.Lines(numbered(400)))
@@ -130,12 +130,12 @@ func TestKernelThatDoesNotReopen(t *testing.T) {
 	if report.Failed > 0 || exists(c.Output) {
 		t.Errorf("report: %+v", report)
 	}
-	// Someone mends it; the record is the only one to suffer.
+	// The kernel is repaired; only the one record suffers.
 	if err := os.Remove(d.join("gone")); err != nil {
 		t.Fatal(err)
 	}
 	mended := make(chan struct{})
-	go func() { // as long as it is found broken again
+	go func() { // as long as it keeps breaking
 		for {
 			select {
 			case <-mended:
@@ -153,7 +153,7 @@ func TestKernelThatDoesNotReopen(t *testing.T) {
 }
 
 // TestKernelFailsOnEverything: the job stops with the kernel's message instead of
-// marking all, and nothing is committed.
+// marking all records, and nothing is committed.
 func TestKernelFailsOnEverything(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"error", "exit", "fail"} {
@@ -174,9 +174,9 @@ func TestKernelFailsOnEverything(t *testing.T) {
 	}
 }
 
-// TestJobThatFailsEntirelyLeavesNoOutput: a job of two or more records, each of which failed
-// by the same message of the kernel, ends with that, whatever its size, and is not in the
-// way of a run with a kernel that works. Records that fail by themselves are results.
+// TestJobThatFailsEntirelyLeavesNoOutput: a job of two or more records that all failed
+// with the same kernel message fails with that message, whatever its size, and does not
+// block a run with a working kernel. Records that fail by themselves are results.
 func TestJobThatFailsEntirelyLeavesNoOutput(t *testing.T) {
 	t.Parallel()
 	bad := func(how ...string) string {
@@ -191,9 +191,9 @@ func TestJobThatFailsEntirelyLeavesNoOutput(t *testing.T) {
 		stream bool
 		fails  string // the message, if the job fails
 	}{
-		"two raise":             {bad("error", "error"), false, "each of the 2 records failed by: cannot compute this batch"},
-		"ten raise":             {bad(slices.Repeat([]string{"error"}, 10)...), false, "each of the 10 records failed by: cannot compute this batch"},
-		"ten raise in a stream": {bad(slices.Repeat([]string{"error"}, 10)...), true, "each of the 10 records failed by: cannot compute this batch"},
+		"two raise":             {bad("error", "error"), false, "all 2 records failed with: cannot compute this batch"},
+		"ten raise":             {bad(slices.Repeat([]string{"error"}, 10)...), false, "all 10 records failed with: cannot compute this batch"},
+		"ten raise in a stream": {bad(slices.Repeat([]string{"error"}, 10)...), true, "all 10 records failed with: cannot compute this batch"},
 		"five die":              {bad(slices.Repeat([]string{"exit"}, 5)...), false, "exit status 7"},
 		"one raises":            {bad("error"), false, ""},
 		"five are rejected":     {bad(slices.Repeat([]string{"fail"}, 5)...), false, ""},
@@ -226,8 +226,8 @@ func TestJobThatFailsEntirelyLeavesNoOutput(t *testing.T) {
 	}
 }
 
-// TestDifferingMessagesStopTheJobToo: a kernel that fails on everything, each time by other
-// words, is found out after some records, and nothing is committed.
+// TestDifferingMessagesStopTheJobToo: a kernel that fails on everything with a
+// different message each time is detected after some records, and nothing is committed.
 func TestDifferingMessagesStopTheJobToo(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -239,14 +239,14 @@ func TestDifferingMessagesStopTheJobToo(t *testing.T) {
 	c := d.config("test-poison")
 	c.BatchSize, c.ChunksPerGPU = 64, 1
 	report, err := run(t, c)
-	wantFault(t, err, fault.Incompatible, "the kernel fails on everything", "records failed, the last of them by: cannot compute")
+	wantFault(t, err, fault.Incompatible, "the kernel fails on everything", "records failed, the last of them with: cannot compute")
 	if exists(c.Output) || report.Failed > 0 || report.Pending != 4000 || journalled(t, c) > 0 {
 		t.Errorf("report: %+v", report)
 	}
 }
 
-// TestBadBeginning: bad records at the start of every chunk but one do not stop a
-// job whose other records are good.
+// TestBadBeginning: bad records at the start of every chunk but one do not stop a job
+// whose other records are good.
 func TestBadBeginning(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, strings.Repeat(`{"poison":"fail"}`+"\n", 50)+numbered(350))
@@ -257,8 +257,8 @@ func TestBadBeginning(t *testing.T) {
 	}
 }
 
-// TestGiveUpMark: with no device left the rest is kept, marked, if the user wants
-// it so; else the job stops, and what is done stays.
+// TestGiveUpMark: with no device left, the remaining records are marked if the user
+// wants it; otherwise the job stops, and finished work is kept.
 func TestGiveUpMark(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"mark", "stop", "stop while marking"} {
@@ -305,7 +305,7 @@ func TestGiveUpMark(t *testing.T) {
 	}
 }
 
-// memoryLog is what the kernel test-memory was asked.
+// asked is one request to the kernel test-memory.
 type asked struct {
 	device, records int
 	fits            bool
@@ -324,7 +324,7 @@ func memoryLog(t *testing.T, d jobDir) (list []asked) {
 	return list
 }
 
-// TestOutOfMemory: batches are made smaller, once and for good.
+// TestOutOfMemory: batches shrink, once and for good.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	const room = 10
@@ -342,8 +342,8 @@ func TestOutOfMemory(t *testing.T) {
 			continue
 		}
 		refused[a.device]++
-		// What was read ahead, of the next chunk too, is still of the old size; later
-		// it is tried, rarely, whether a record more goes in.
+		// What was prefetched, including the next chunk, still has the old size; later
+		// the worker rarely tries one more record.
 		if i > 200 && a.records > room+1 {
 			t.Errorf("batch %d has %d records", i, a.records)
 		}
@@ -357,8 +357,8 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 // TestRecordTooLarge: a record that does not fit even alone is tried on the other
-// device, and only then marked, once; its neighbours suffer nothing, and neither
-// does one that fits one device only.
+// device and only then marked, once. Its neighbors are unaffected, and so is a record
+// that fits only one device.
 func TestRecordTooLarge(t *testing.T) {
 	t.Parallel()
 	lines := slices.Collect(strings.Lines(numbered(400)))
@@ -405,9 +405,8 @@ func TestRecordTooLarge(t *testing.T) {
 	}
 }
 
-// TestStraggler: one worker ten times slower than the other does not hold the end
-// back: work is taken from it. By how much it is late is what BenchmarkStraggler
-// tells.
+// TestStraggler: a worker ten times slower than the other does not delay the end: work
+// is taken from it. BenchmarkStraggler measures the delay.
 func TestStraggler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds")
@@ -425,9 +424,9 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// straggling is how a job with a slow worker went.
+// straggling is the result of a job with a slow worker.
 type straggling struct {
-	records, slowest int64   // in all, and by the slow worker
+	records, slowest int64   // in total, and by the slow worker
 	took, ideal      float64 // seconds
 }
 
@@ -455,7 +454,7 @@ func straggle(t testing.TB, dir string, chunks int) straggling {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Ideal is when both work to the end, each as fast as it was.
+	// Ideal is when both work to the end, each at its measured speed.
 	var rates float64
 	for _, w := range report.Workers {
 		rates += float64(w.Records) / w.Busy.Seconds()
@@ -466,8 +465,8 @@ func straggle(t testing.TB, dir string, chunks int) straggling {
 	}
 }
 
-// TestSharedStream: a chunk of a stream that two workers share is there until
-// both have done their half.
+// TestSharedStream: a chunk of a stream that two workers share exists until both have
+// finished their half.
 func TestSharedStream(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(1200))

@@ -19,14 +19,13 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Run does a job, or goes on with it where an earlier run of the same job was
-// interrupted. It returns when every record is in the output, or when the job
-// must stop; the error then says why, as a *Fault that errors.As finds, and the
-// report how far it came. Records that failed are no error: Report.Failed counts
-// them.
+// Run runs a job, or resumes it if an earlier run of the same job was interrupted. It
+// returns when every record is in the output or when the job must stop. The error then
+// says why, as a *Fault that errors.As finds, and the report says how far the job came.
+// Failed records are not an error: Report.Failed counts them.
 //
-// The end of ctx stops the job at the next batch border of each worker; errors.Is finds
-// ctx.Err() in the error then, and context.Cause(ctx).
+// Canceling ctx stops the job at each worker's next batch boundary. errors.Is then
+// finds ctx.Err() and context.Cause(ctx) in the error.
 func Run(ctx context.Context, config Config) (Report, error) {
 	report, err := runJob(ctx, config)
 	if errors.Is(err, errOutputDamaged) && ctx.Err() == nil {
@@ -64,7 +63,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if before != nil {
 		begun = true
 		if bytes := before.manifest.Cut.PartBytes; bytes > 0 {
-			config.PartBytes = bytes // the output is cut as it was begun
+			config.PartBytes = bytes // cut the rest of the output as before
 		}
 		if before.state.Complete {
 			return finishEarlier(config, f, before)
@@ -114,35 +113,35 @@ type job struct {
 	output   *chunk.Output
 	queue    *queue
 	segments chan chunk.Segment
-	before   chunk.Counts // what earlier runs have done
+	before   chunk.Counts // done by earlier runs
 	stagger  *stagger     // nil: all kernels open at once
 
-	stopping    atomic.Bool
-	answered    atomic.Bool // some batch was, well or not
-	stallTold   atomic.Bool // that none was for long
-	emitting    sync.Mutex
-	told        bool // that it is finished; guarded by emitting
-	diskChecked bool // by the committer
-	unread      bool // the committer was left behind in a write, and the output with it
-	abort       context.CancelFunc
-	monitor     *gpu.Monitor                 // nil: nothing is monitored
-	samples     samples                      // of the monitor alone
-	frameworks  map[int]wire.FrameworkMemory // by slot, what kernels tell
-	sampled     bool                         // devices were, once; by the monitor
+	stopping      atomic.Bool
+	answered      atomic.Bool // a batch has finished, successfully or not
+	stallReported atomic.Bool // that no batch finished for a long time
+	emitting      sync.Mutex
+	finished      bool // Finished was emitted; guarded by emitting
+	diskChecked   bool // used by the committer only
+	unread        bool // the committer was abandoned in a write, and the output with it
+	abort         context.CancelFunc
+	monitor       *gpu.Monitor                 // nil: nothing is monitored
+	samples       samples                      // used by the monitor only
+	frameworks    map[int]wire.FrameworkMemory // by slot, as kernels report
+	sampled       bool                         // devices were sampled once; used by the monitor only
 
-	mu         sync.Mutex
-	tally      chunk.Tally     // of everything committed
-	appended   chunk.Tally     // of that, what stood in the output after the last commit
-	held       []chunk.Segment // finished, but not to be committed yet
-	report     Report
-	slots      []slotState
-	retired    map[string]*fault.Error // devices, by name
-	opened     bool                    // some worker's kernel was once ready
-	computed   *chunk.Chunk            // begins with a record that the kernel has computed
-	searchTold bool                    // that a batch failed as a whole
-	last       *fault.Error            // how the last worker was lost
-	unusable   *fault.Error            // how the last was that was not lost with its device
-	stopped    *fault.Error            // the limit or the breaker that stopped the job
+	mu             sync.Mutex
+	tally          chunk.Tally     // of everything committed
+	appended       chunk.Tally     // the part of tally that was in the output after the last commit
+	held           []chunk.Segment // finished, but not to be committed yet
+	report         Report
+	slots          []slotState
+	retired        map[string]*fault.Error // devices, by name
+	opened         bool                    // some worker's kernel has been ready
+	computed       *chunk.Chunk            // starts with a record that the kernel has computed
+	searchReported bool                    // that a whole batch failed
+	last           *fault.Error            // why the last worker was lost
+	unusable       *fault.Error            // why the last worker that did not lose its device was lost
+	stopped        *fault.Error            // the limit or breaker that stopped the job
 
 	stuck stuckList
 
@@ -150,22 +149,22 @@ type job struct {
 
 	sourcing sync.Mutex // guards print.Kernel, which grows as kernels load files
 
-	paceChanged chan struct{} // closed, and made anew, when a slot's pace changes
+	paceChanged chan struct{} // closed and replaced when a slot's pace changes
 }
 
-// slotState is what the job knows of a slot; the slot's own goroutine changes it.
+// slotState is what the job knows about a slot; the slot's own goroutine changes it.
 type slotState struct {
-	worker  *workerProcess
-	live    chunk.Counts   // of the chunk that it is at
-	size    int64          // of that chunk
-	since   time.Time      // when it was assigned
-	told    bool           // it was asked to end the chunk
-	ending  bool           // it has handed the rest of the chunk back
-	scarce  *workerProcess // the one that was told that the job comes to its end
-	first   *wire.FirstBatch
-	retired bool
-	freed   bool    // it has no slot in the registry
-	pace    float64 // the share of the time in which it may compute
+	worker   *workerProcess
+	live     chunk.Counts   // of its current chunk
+	size     int64          // of that chunk
+	since    time.Time      // when it was assigned
+	endAsked bool           // it was asked to end the chunk
+	ending   bool           // it has handed back the rest of the chunk
+	scarce   *workerProcess // the worker that was notified that the job is nearing its end
+	first    *wire.FirstBatch
+	retired  bool
+	freed    bool    // it has no slot in the registry
+	pace     float64 // the share of time in which it may compute
 }
 
 func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *job {
@@ -204,7 +203,7 @@ func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *jo
 func (j *job) run(ctx context.Context) (Report, error) {
 	j.config.Control.attach(j)
 	defer j.config.Control.detach()
-	if !j.config.checkAll { // then it was told already
+	if !j.config.checkAll { // otherwise it was already emitted
 		j.emit(Planned{Plan: j.plan})
 	}
 	for _, note := range j.plan.Notes {
@@ -214,7 +213,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		for _, note := range j.earlier.notes {
 			j.emit(Notice{Text: note})
 		}
-		if j.earlier.begun() {
+		if j.earlier.computedAny() {
 			j.emit(Resuming{Done: j.report.Resumed, Job: j.before, Total: j.total()})
 		}
 	}
@@ -223,12 +222,12 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		err = j.unfinished(ctx)
 	}
 	if fault.KindOf(err) == fault.NoDevice && j.config.GiveUpMark {
-		j.emit(Notice{Text: "no device is left: the rest is kept, marked (--give-up mark): " + err.Error()})
+		j.emit(Notice{Text: "no device is left: marking the remaining records as failed (--give-up mark): " + err.Error()})
 		if err = j.markRest(ctx, fault.As(err)); err == nil {
 			err = j.unfinished(ctx)
 		}
 	}
-	if err == nil || fault.KindOf(err) == fault.Storage { // then that may be why
+	if err == nil || fault.KindOf(err) == fault.Storage { // a changed input may be the cause
 		err = cmp.Or(j.checkInput(0, math.MaxInt64), err)
 	}
 	if err == nil {
@@ -244,11 +243,11 @@ func (j *job) run(ctx context.Context) (Report, error) {
 	return j.finish(err), err
 }
 
-// work runs the slots and the committer. The group's context carries only what
-// must stop the whole job: a failed record, worker or device is a value, never
-// an error of a group's goroutine, or it would cancel its healthy siblings.
+// work runs the slots and the committer. The group's context ends only for what must
+// stop the whole job. A failed record, worker or device is a value, never an error of a
+// group's goroutine, or it would cancel its healthy siblings.
 func (j *job) work(ctx context.Context) error {
-	whole, abort := context.WithCancel(context.Background())
+	rootCtx, abort := context.WithCancel(context.Background())
 	defer abort()
 	j.abort = abort
 	if j.config.MaxTime > 0 {
@@ -263,11 +262,11 @@ func (j *job) work(ctx context.Context) error {
 			case <-j.config.Abort:
 				j.stopping.Store(true)
 				abort()
-			case <-whole.Done():
+			case <-rootCtx.Done():
 			}
 		}()
 	}
-	stopMonitor, err := j.startMonitor(whole)
+	stopMonitor, err := j.startMonitor(rootCtx)
 	if err != nil {
 		return err
 	}
@@ -275,11 +274,11 @@ func (j *job) work(ctx context.Context) error {
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		j.watchDevices(whole)
+		j.watchDevices(rootCtx)
 	}()
 	defer func() { abort(); <-watching }()
-	group, now := errgroup.WithContext(whole)
-	defer context.AfterFunc(now, j.queue.close)()
+	group, abortCtx := errgroup.WithContext(rootCtx)
+	defer context.AfterFunc(abortCtx, j.queue.close)()
 	var slots, workers sync.WaitGroup
 	for _, slot := range j.plan.Slots {
 		j.queue.join(slot.key())
@@ -290,25 +289,25 @@ func (j *job) work(ctx context.Context) error {
 		group.Go(func() error {
 			defer workers.Done()
 			run := newSlotRun(j, slot)
-			defer run.release(now)
+			defer run.release(abortCtx)
 			defer slots.Done()
-			return run.run(now)
+			return run.run(abortCtx)
 		})
 	}
 	group.Go(j.commitAll)
 	if j.earlier != nil && j.earlier.check != nil {
-		group.Go(func() error { return j.awaitOutputCheck(ctx, now) })
+		group.Go(func() error { return j.awaitOutputCheck(ctx, abortCtx) })
 	}
-	if len(j.plan.Slots) == 0 { // an input without records: nobody else asks for its end
-		group.Go(func() error { _, _, err := j.queue.take(now, "", 0); return err })
+	if len(j.plan.Slots) == 0 { // an input without records: no slot reads it to its end
+		group.Go(func() error { _, _, err := j.queue.take(abortCtx, "", 0); return err })
 	}
 	balancing := make(chan struct{})
 	go j.balance(balancing)
 	slots.Wait()
 	if j.earlier != nil && j.earlier.check != nil && (j.stopping.Load() || j.queue.unfinished()) {
-		j.earlier.check.cancel() // nobody waits for the end of it
+		j.earlier.check.cancel() // its result is no longer needed
 	}
-	j.letGo(now, true)
+	j.releaseHeld(abortCtx, true)
 	close(balancing)
 	close(j.segments)
 	committed := make(chan error, 1)
@@ -322,13 +321,13 @@ func (j *job) work(ctx context.Context) error {
 	}
 }
 
-// unfinished is why records are left although no goroutine failed.
+// unfinished returns why records remain although no goroutine failed.
 func (j *job) unfinished(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	_, next := j.output.Appended()
 	total, known := j.source.Total()
-	all := known && next == j.config.Offset+total // although nobody may have asked for more
+	all := known && next == j.config.Offset+total // even if no slot has asked for more
 	if j.stopped != nil && (j.queue.unfinished() && !all || j.stopped.Kind == fault.Incompatible) {
 		return j.stopped
 	}
@@ -337,7 +336,7 @@ func (j *job) unfinished(ctx context.Context) error {
 	}
 	if !j.queue.unfinished() {
 		if known {
-			return fault.New(fault.Unknown, "bug: %d of %d records came out", next-j.config.Offset, total)
+			return fault.New(fault.Unknown, "bug: the output has %d of %d records", next-j.config.Offset, total)
 		}
 		return nil
 	}
@@ -349,12 +348,12 @@ func (j *job) unfinished(ctx context.Context) error {
 	case !j.opened && j.unusable != nil:
 		return fault.New(fault.Incompatible, "the kernel could not be opened on any device: %s", j.unusable.Message).WithDetail(j.unusable.Detail)
 	}
-	return fault.New(fault.NoDevice, "no device is left; the last was lost by: %s", j.last.Message).WithDetail(j.last.Detail)
+	return fault.New(fault.NoDevice, "no device is left; the last one failed with: %s", j.last.Message).WithDetail(j.last.Detail)
 }
 
-// markRest keeps everything that nobody is left to compute, marked.
+// markRest keeps all records that no device is left to compute, marked as failed.
 func (j *job) markRest(ctx context.Context, e *fault.Error) error {
-	why := fault.New(fault.Device, "never computed: %s", e.Message).WithDetail(e.Detail)
+	why := fault.New(fault.Device, "not computed: %s", e.Message).WithDetail(e.Detail)
 	return j.queue.rest(ctx, func(t task) error {
 		segment, err := j.giveUp(t, why)
 		if err != nil {
@@ -368,7 +367,7 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 	})
 }
 
-// giveUp writes a chunk with every record marked.
+// giveUp writes a chunk with every record marked as failed.
 func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	segment, err := chunk.GiveUp(t.chunk, chunk.PartOptions{
 		Path:        j.partPath(t),
@@ -381,7 +380,7 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	return segment, nil
 }
 
-// finish closes the report, clears up, and tells everybody.
+// finish completes the report, cleans up and emits Finished.
 func (j *job) finish(err error) Report {
 	j.mu.Lock()
 	total, known := j.source.Total()
@@ -407,14 +406,14 @@ func (j *job) finish(err error) Report {
 	}
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
 	if err == nil && j.config.Input == "-" && !isStream(j.config.Output) {
-		// It cannot be gone on with, only be retried: without a journal beside it,
-		// job.json is of a job that is finished.
+		// The job cannot be resumed, only retried: job.json without a journal describes
+		// a finished job.
 		if err := j.folder.save(j.prepared.manifest(report.Started.UTC())); err != nil {
 			j.emit(Notice{Text: "gpurun retry will not find this job: " + err.Error()})
 		}
 	}
 	clean := cleans(j.config, report)
-	if err == nil && (saved || clean || !resumable(j.config)) { // else the same command can still end it
+	if err == nil && (saved || clean || !resumable(j.config)) { // otherwise the same command can still finish it
 		j.folder.finish(clean)
 	}
 	if report.Resume == ResumesNever {
@@ -425,22 +424,22 @@ func (j *job) finish(err error) Report {
 	return report
 }
 
-// emit tells the program that embeds the job, one event at a time.
+// emit passes an event to the embedding program, one at a time.
 func (j *job) emit(event Event) {
 	if j.config.OnEvent == nil {
 		return
 	}
 	j.emitting.Lock()
 	defer j.emitting.Unlock()
-	if j.told { // Finished is the last
+	if j.finished { // Finished is the last event
 		return
 	}
-	_, j.told = event.(Finished)
+	_, j.finished = event.(Finished)
 	j.config.OnEvent(event)
 }
 
-// done is what is done of the whole job, chunks in work included; the caller
-// holds j.mu.
+// done counts the finished records of the whole job, including chunks in progress. The
+// caller must hold j.mu.
 func (j *job) done() chunk.Counts {
 	counts := j.tally.Counts
 	for _, s := range j.held {
@@ -452,7 +451,7 @@ func (j *job) done() chunk.Counts {
 	return counts
 }
 
-// total is the number of records, -1 while it is not known.
+// total returns the number of records, -1 while unknown.
 func (j *job) total() int64 {
 	if total, known := j.source.Total(); known {
 		return total
@@ -460,8 +459,9 @@ func (j *job) total() int64 {
 	return -1
 }
 
-// partPath names a part by its first record, and so that no two attempts, also
-// of an earlier run, write to one file.
+// partPath returns a path for a part that contains its first record's number and is
+// unique, so that no two attempts, including those of earlier runs, write to the same
+// file.
 func (j *job) partPath(t task) string {
 	return j.folder.join(chunk.PartsDir, fmt.Sprintf("%012d-%s", t.chunk.First, randomName()[:8]))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// In the JSON of events and reports no list is null, no time is that of nothing, and no
-// count is missing because it is 0.
+// In the JSON of events and reports no list is null, no zero time appears, and no count
+// is omitted because it is 0.
 func TestJSONTellsNothingFromZero(t *testing.T) {
 	for name, input := range map[string]string{"records": numbered(20), "no records": ""} {
 		t.Run(name, func(t *testing.T) {

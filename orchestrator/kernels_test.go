@@ -43,7 +43,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	return kernels
 }
 
-// breakable takes a while, and is poison to itself once there is a file Broken.
+// breakable takes a while, and kills itself once a file Broken exists.
 type breakable struct {
 	poison
 	config struct{ Broken string }
@@ -61,8 +61,8 @@ func (b *breakable) Process(ctx context.Context, batch plugins.Batch, results *p
 	return b.poison.Process(ctx, batch, results)
 }
 
-// poison echoes, but does something bad to batches with a record that says so:
-// {"poison": "panic"}.
+// poison echoes, but misbehaves on batches with a record that asks for it: {"poison":
+// "panic"}.
 type poison struct{ plugins.Base }
 
 func (p *poison) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -90,7 +90,7 @@ func (p *poison) Process(_ context.Context, batch plugins.Batch, results *plugin
 			time.Sleep(time.Minute)
 		case "stop":
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-			time.Sleep(time.Hour) // other threads run on for a moment
+			time.Sleep(time.Hour) // other threads keep running for a moment
 		case "hang":
 			time.Sleep(time.Hour)
 		case "error":
@@ -127,8 +127,8 @@ func (p *poison) Process(_ context.Context, batch plugins.Batch, results *plugin
 	return nil
 }
 
-// hangs does so for an hour at a record that says so, or when it is opened after one
-// has killed it, unless a file is there by which it is mended.
+// hangs hangs for an hour at a record that asks for it, or when it is opened after one
+// has killed it, unless a file exists that repairs it.
 type hangs struct {
 	plugins.Base
 	config struct{ Dir string }
@@ -168,8 +168,8 @@ func (h *hangs) Process(_ context.Context, batch plugins.Batch, results *plugins
 	return nil
 }
 
-// gone is a kernel whose device 0 is lost from the first record on that says so, in words
-// alone: a process that is opened on it later fails by every batch.
+// gone is a kernel whose device 0 is lost from the first record that asks for it, in
+// words alone: a process that is opened on it later fails on every batch.
 type gone struct {
 	poison
 	config struct{ Lost string }
@@ -194,8 +194,8 @@ func (g *gone) Process(ctx context.Context, batch plugins.Batch, results *plugin
 	return g.poison.Process(ctx, batch, results)
 }
 
-// reopen dies by every batch, and can be opened three times, as a file tells that grows
-// with each.
+// reopen dies on every batch, and can be opened three times, counted by a file that
+// grows with each.
 type reopen struct {
 	plugins.Base
 	config struct{ Opened string }
@@ -224,8 +224,8 @@ func (r *reopen) Process(context.Context, plugins.Batch, *plugins.Results) error
 	return nil
 }
 
-// slow echoes after a while; the batches with an odd first record take longer,
-// so that chunks finish out of order.
+// slow echoes after a while; batches with an odd first record take longer, so that
+// chunks finish out of order.
 type slow struct {
 	plugins.Base
 	config struct{ Milliseconds int }
@@ -247,7 +247,7 @@ func (s *slow) Process(_ context.Context, batch plugins.Batch, results *plugins.
 	return nil
 }
 
-// shapes gives every verdict in turn, by the record's "do".
+// shapes returns every verdict in turn, by the record's "do".
 type shapes struct{ plugins.Base }
 
 func (shapes) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -272,8 +272,8 @@ func (shapes) Process(_ context.Context, batch plugins.Batch, results *plugins.R
 	return nil
 }
 
-// where tells what it sees of its surroundings. It begins when so many workers
-// have met in the folder that its configuration names, so that each gets some.
+// where reports what it sees of its environment. It starts when the configured number
+// of workers have met in the configured folder, so that each gets some records.
 type where struct {
 	plugins.Base
 	device plugins.Device
@@ -317,13 +317,13 @@ func (w *where) Process(_ context.Context, batch plugins.Batch, results *plugins
 	}
 	results.Column(plugins.Strings("device", devices))
 	results.Column(plugins.Strings("dir", dirs))
-	time.Sleep(20 * time.Millisecond) // the others want some too
+	time.Sleep(20 * time.Millisecond) // leave some for the others
 	return nil
 }
 
-// nursery starts children that outlive it if they can: one in its own group, one
-// in a session of its own, and a daemon, without its environment, that sleeps for as many
-// seconds as the configuration says: that is what it is known by.
+// nursery starts children that outlive it if they can: one in its own group, one in its
+// own session, and a daemon without its environment. The daemon is identified by the
+// configured number of seconds that it sleeps.
 type nursery struct{ plugins.Base }
 
 func (n *nursery) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
@@ -348,7 +348,7 @@ func (n *nursery) Process(_ context.Context, batch plugins.Batch, results *plugi
 	return nil
 }
 
-// stuck hangs in its first batch, once in a job, after it has written its pid to a file.
+// stuck hangs in its first batch, once per job, after writing its pid to a file.
 type stuck struct {
 	plugins.Base
 	config struct{ Pid string }
@@ -375,7 +375,7 @@ func (s *stuck) Process(_ context.Context, batch plugins.Batch, results *plugins
 	return nil
 }
 
-// opener fails at opening in the way its configuration says.
+// opener fails to open in the configured way.
 type opener struct{ plugins.Base }
 
 func (opener) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
@@ -407,7 +407,7 @@ func (opener) Process(_ context.Context, batch plugins.Batch, results *plugins.R
 	return nil
 }
 
-// wishes needs things.
+// wishes asks for resources.
 type wishes struct{ opener }
 
 func (wishes) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
@@ -434,15 +434,15 @@ func (late) Process(_ context.Context, batch plugins.Batch, results *plugins.Res
 	return nil
 }
 
-// labour does to each record what the record says, slowly, and can be killed at
-// points. What it makes of a record depends on that record alone.
+// labour does to each record what the record asks for, slowly, and can be killed at
+// points. Its result for a record depends on that record alone.
 type labour struct {
 	plugins.Base
 	config struct {
-		// Milliseconds is what a batch takes, Micros what a record does, and Slow
-		// how much longer on device 0.
+		// Milliseconds is the duration of a batch, Micros that of a record, and Slow
+		// how much longer both take on device 0.
 		Milliseconds, Micros, Slow int
-		// FailOpen is a file: once it is there, no kernel opens any more.
+		// FailOpen is a file: once it exists, no kernel opens any more.
 		FailOpen string
 	}
 	device plugins.Device
@@ -493,8 +493,8 @@ func (l *labour) Process(_ context.Context, batch plugins.Batch, results *plugin
 	return nil
 }
 
-// memory has room for so many records, keeps a record of what it was asked, and
-// finds some too large even alone.
+// memory has room for a fixed number of records, logs its requests, and finds some
+// records too large even alone.
 type memory struct {
 	plugins.Base
 	config struct {
@@ -531,8 +531,8 @@ func (m *memory) Process(_ context.Context, batch plugins.Batch, results *plugin
 	return nil
 }
 
-// tenants share a device, as files in a folder; a record that says "wide" fits it
-// only if nobody else is there. They begin when all have come.
+// tenants share a device, represented by files in a folder; a record that says "wide"
+// fits only if there is no other tenant. They start when all have arrived.
 type tenants struct {
 	plugins.Base
 	config struct {
@@ -571,7 +571,7 @@ func (k *tenants) Process(_ context.Context, batch plugins.Batch, results *plugi
 	return nil
 }
 
-// living counts those who hold memory: who was killed holds none.
+// living counts those that hold memory: a killed one holds none.
 func (k *tenants) living() (n int, err error) {
 	places, err := os.ReadDir(k.config.Dir)
 	for _, place := range places {
@@ -583,14 +583,14 @@ func (k *tenants) living() (n int, err error) {
 	return n, err
 }
 
-// Close takes a while, in which the memory is not free yet.
+// Close takes a while, during which the memory is not free yet.
 func (k *tenants) Close() error {
 	time.Sleep(200 * time.Millisecond)
 	return os.Remove(k.place)
 }
 
-// hoarder holds memory of a framework, and gives back what it caches when it is asked.
-// It computes until a file is there.
+// hoarder holds framework memory and frees its cache on request. It computes until a
+// file exists.
 type hoarder struct {
 	plugins.Base
 	config  struct{ Until string }

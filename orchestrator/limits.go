@@ -6,15 +6,15 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A job has so many files open at a time: its own, those of a worker that is being
-// started and, for each worker, its two connections and its parts.
+// Open files of a job: its own, including those of a worker being started, and for each
+// worker its two connections and its parts.
 const (
 	ownFiles    = 32
 	workerFiles = 8
 )
 
-// checkOpenFiles refuses a job that would run out of descriptors in the middle, where
-// each failure looks like another.
+// checkOpenFiles refuses a job that would run out of file descriptors halfway, where
+// every failure looks different.
 func checkOpenFiles(workers int) error {
 	var limit unix.Rlimit
 	need := uint64(ownFiles + workerFiles*max(1, workers))
@@ -25,6 +25,6 @@ func checkOpenFiles(workers int) error {
 	if workers <= 1 {
 		noun = "worker"
 	}
-	return fault.New(fault.Usage, "only %d files may be open at a time (ulimit -n), and a job with %d %s needs %d: raise the limit, or use fewer workers",
+	return fault.New(fault.Usage, "the open file limit is %d (ulimit -n), but a job with %d %s needs %d: raise the limit or use fewer workers",
 		limit.Cur, max(1, workers), noun, need)
 }

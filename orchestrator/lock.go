@@ -18,14 +18,15 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// folderLock keeps two jobs from one folder. Between processes that run under one
-// kernel, and on a local file system, a file lock does that: whoever gets it may
-// conclude that the holder before is dead. A network file system may not carry the lock
-// to another host, so the holder also writes who it is and touches the file now and
-// then.
+// folderLock keeps two jobs out of one folder. Between processes under one kernel, or
+// on a local file system, a file lock is enough: a process that gets it may conclude
+// that the previous holder is dead. A network file system may not propagate the lock to
+// other hosts, so the holder also writes its identity and touches the file at
+// intervals.
 //
-// Whether a holder on another host lives is observed: as long as its file changes it
-// does. Nothing is concluded from the file's time, which is another clock's.
+// Whether a holder on another host is alive is observed: it is as long as its file
+// changes. The file's timestamp alone proves nothing, since it comes from another
+// clock.
 type folderLock struct {
 	file   *os.File
 	holder lockHolder
@@ -35,17 +36,17 @@ type folderLock struct {
 
 type lockHolder struct {
 	Host string `json:"host"`
-	// Boot names the running kernel, which containers with host names of their own
-	// share; empty in the locks of earlier versions.
+	// Boot identifies the running kernel, which containers with different host names
+	// share; empty in locks of earlier versions.
 	Boot string `json:"boot,omitempty"`
 	PID  int    `json:"pid"`
-	// Nonce tells two holders apart that have the rest in common.
+	// Nonce distinguishes two holders that are otherwise equal.
 	Nonce string `json:"nonce,omitempty"`
 	// Temp is its folder for sockets, which a killed holder leaves behind.
 	Temp string `json:"temp,omitempty"`
 }
 
-// The times are variables so that tests need not wait.
+// The durations are variables so that tests need not wait.
 var (
 	heartbeat = 10 * time.Second
 	// staleAfter is how long a holder on another host must show no heartbeat: longer
@@ -56,12 +57,13 @@ var (
 // carriesLocks reports whether every process that can open the file sees locks on it.
 var carriesLocks = isLocal
 
-// takeLock locks a job folder. Where only time can tell whether a holder on another
-// host lives, it waits, after it has told so; without tell it takes it for alive.
-func takeLock(ctx context.Context, path string, tell func(text string)) (*folderLock, error) {
+// takeLock locks a job folder. If only observation can tell whether a holder on another
+// host is alive, it calls notice and waits; with a nil notice it assumes that the
+// holder is alive.
+func takeLock(ctx context.Context, path string, notice func(text string)) (*folderLock, error) {
 	file, err := owned.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, owned.ErrNotRegular) {
-		return nil, fault.New(fault.Conflict, "the job folder is damaged: %w; remove that and run the same command again", err)
+		return nil, fault.New(fault.Conflict, "the job folder is damaged: %w; remove it and run the same command again", err)
 	}
 	if err != nil {
 		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err)
@@ -77,7 +79,7 @@ func takeLock(ctx context.Context, path string, tell func(text string)) (*folder
 	l := newLock(file)
 	observed := !holder.isDead(file)
 	if observed {
-		if err := awaitDeath(ctx, path, holder, tell); err != nil {
+		if err := awaitDeath(ctx, path, holder, notice); err != nil {
 			file.Close()
 			return nil, err
 		}
@@ -108,15 +110,15 @@ func inUse(holder lockHolder) error {
 	return fault.New(fault.Conflict, "another gpurun process is already running this job (%s); wait for it, or name another output", holder)
 }
 
-// isDead reports whether a holder, whose lock we have got, has ended.
+// isDead reports whether a holder whose lock we acquired has ended.
 func (h lockHolder) isDead(file *os.File) bool {
-	if h.Host == "" { // it gave the lock back
+	if h.Host == "" { // it released the lock
 		return true
 	}
 	return carriesLocks(file) || h.sharesKernel()
 }
 
-// sharesKernel reports whether the holder's locks reach us whatever the file system.
+// sharesKernel reports whether we see the holder's locks on any file system.
 func (h lockHolder) sharesKernel() bool {
 	if h.Boot != "" {
 		return h.Boot == bootID()
@@ -125,17 +127,17 @@ func (h lockHolder) sharesKernel() bool {
 	return h.Host == host
 }
 
-// awaitDeath returns nil when a holder on another host has shown no sign of life for
-// long enough, by our own clock.
-func awaitDeath(ctx context.Context, path string, holder lockHolder, tell func(string)) error {
-	if tell == nil {
+// awaitDeath returns nil once a holder on another host has shown no heartbeat for long
+// enough by our own clock.
+func awaitDeath(ctx context.Context, path string, holder lockHolder, notice func(string)) error {
+	if notice == nil {
 		return inUse(holder)
 	}
 	before, err := readBeat(path)
 	if err != nil {
 		return fault.New(fault.Storage, "watch job lock: %w", err)
 	}
-	tell(fmt.Sprintf("the job was last run by %s; waiting %s for a sign of life from it", holder, staleAfter))
+	notice(fmt.Sprintf("the job was last run by %s; waiting %s to see whether it is still alive", holder, staleAfter))
 	for deadline := time.Now().Add(staleAfter); time.Now().Before(deadline); {
 		select {
 		case <-time.After(min(time.Second, heartbeat/4)):
@@ -153,7 +155,7 @@ func awaitDeath(ctx context.Context, path string, holder lockHolder, tell func(s
 	return nil
 }
 
-// beat is what changes in the file of a holder that lives.
+// beat is what changes in the file of a live holder.
 type beat struct {
 	touched time.Time
 	data    []byte
@@ -161,7 +163,7 @@ type beat struct {
 
 func (b beat) equal(c beat) bool { return b.touched.Equal(c.touched) && bytes.Equal(b.data, c.data) }
 
-// readBeat opens the file anew: a network file system then asks the server.
+// readBeat reopens the file, which makes a network file system ask its server.
 func readBeat(path string) (b beat, err error) {
 	file, err := owned.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -177,8 +179,8 @@ func readBeat(path string) (b beat, err error) {
 	return b, nil
 }
 
-// confirm finds out, where locks may not exclude, whether somebody else took the dead
-// holder's place at the same time: the file names the last of them.
+// confirm checks, where locks may not exclude, whether another process took over from
+// the dead holder at the same time: the file names the last one.
 func (l *folderLock) confirm(ctx context.Context, path string) error {
 	select {
 	case <-time.After(heartbeat / 5):
@@ -195,7 +197,7 @@ func (l *folderLock) confirm(ctx context.Context, path string) error {
 	return nil
 }
 
-// note writes down who holds the lock, and what it is about to make.
+// note records who holds the lock and which temporary folder it is about to create.
 func (l *folderLock) note(temp string) {
 	l.holder.Temp = temp
 	data, _ := json.Marshal(l.holder)
@@ -205,9 +207,9 @@ func (l *folderLock) note(temp string) {
 
 func (h lockHolder) String() string {
 	if h.Host == "" {
-		return "starting just now"
+		return "still starting"
 	}
-	return fmt.Sprintf("process %d on %s", h.PID, h.Host)
+	return fmt.Sprintf("pid %d on %s", h.PID, h.Host)
 }
 
 func readLock(file *os.File) []byte {
@@ -236,28 +238,28 @@ func (l *folderLock) beat() {
 	}
 }
 
-// release gives the lock back; the empty file says that nobody holds it.
+// release releases the lock; an empty file means that it is not held.
 func (l *folderLock) release() {
 	close(l.stop)
 	<-l.done
 	_ = l.file.Truncate(0)
-	// Not by closing it alone: a child of this process that is just being started
-	// still has it open.
+	// Closing the file is not enough: a child process that is just starting still has
+	// it open.
 	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
 	l.file.Close()
 }
 
-// bootID names the running kernel; "" where there is no such name.
+// bootID identifies the running kernel; "" if the system provides no ID.
 func bootID() string {
 	data, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(data))
 }
 
-// runDirName is how folders for sockets are called: see makeRunDir.
+// runDirName matches the names of socket folders: see makeRunDir.
 var runDirName = regexp.MustCompile(`^` + runDirPrefix + `[0-9a-f]{10}$`)
 
-// removeRunDir removes the folder that a killed holder has left, if it is one: its
-// name comes from a file.
+// removeRunDir removes the folder that a killed holder left behind. It validates the
+// path first, since that comes from a file.
 func removeRunDir(path string) {
 	dir, name := filepath.Split(path)
 	if dir = filepath.Clean(dir); dir != filepath.Clean(os.TempDir()) && dir != shortTemp || !runDirName.MatchString(name) {

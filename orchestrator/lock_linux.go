@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// localFileSystems are those that only processes under one kernel can write to, so
-// that a lock reaches all of them. One that is not listed counts as a network's.
+// localFileSystems are those that only processes under one kernel can write to, so that
+// all of them see a lock. A file system that is not listed counts as a network file
+// system.
 var localFileSystems = []int64{
 	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC,
 	unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.MSDOS_SUPER_MAGIC, unix.REISERFS_SUPER_MAGIC,

@@ -4,5 +4,5 @@ package orchestrator
 
 import "os"
 
-// isLocal is not known here.
+// isLocal cannot tell on this system.
 func isLocal(*os.File) bool { return false }

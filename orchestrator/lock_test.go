@@ -17,7 +17,8 @@ import (
 // otherHost is a holder that no lock of ours can reach.
 var otherHost = lockHolder{Host: "elsewhere", Boot: "another", PID: 4711}
 
-// leftLock is the lock of a job folder as a killed holder leaves it, touched then.
+// leftLock creates the lock of a job folder as a killed holder leaves it, touched at
+// that time.
 func leftLock(t *testing.T, holder lockHolder, touched time.Time) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lock")
@@ -34,7 +35,7 @@ func leftLock(t *testing.T, holder lockHolder, touched time.Time) string {
 	return path
 }
 
-// onNetwork lets no file system carry locks, and time pass quickly.
+// onNetwork makes no file system carry locks, and time pass quickly.
 func onNetwork(t *testing.T) {
 	carries, beat, stale := carriesLocks, heartbeat, staleAfter
 	t.Cleanup(func() { carriesLocks, heartbeat, staleAfter = carries, beat, stale })
@@ -43,27 +44,27 @@ func onNetwork(t *testing.T) {
 }
 
 // TestLockOfDeadHolderIsTaken: on a local file system a free lock is proof enough,
-// whatever the holder's host name, and whatever its clock said.
+// whatever the holder's host name and clock.
 func TestLockOfDeadHolderIsTaken(t *testing.T) {
 	now := time.Now()
 	for name, touched := range map[string]time.Time{
 		"just now": now, "in the future": now.Add(24 * time.Hour), "long ago": now.Add(-24 * time.Hour),
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := ""
-			lock, err := takeLock(t.Context(), leftLock(t, otherHost, touched), func(text string) { told += text })
+			notices := ""
+			lock, err := takeLock(t.Context(), leftLock(t, otherHost, touched), func(text string) { notices += text })
 			if err != nil {
 				t.Fatal(err)
 			}
 			lock.release()
-			if told != "" {
-				t.Errorf("told %q", told)
+			if notices != "" {
+				t.Errorf("notices %q", notices)
 			}
 		})
 	}
 }
 
-// TestLockIsHeldByOther: a lock that is held is not taken, whoever's name is in it.
+// TestLockIsHeldByOther: a lock that is held is not taken, whatever name is in it.
 func TestLockIsHeldByOther(t *testing.T) {
 	path := leftLock(t, otherHost, time.Now())
 	file, err := os.Open(path)
@@ -75,14 +76,14 @@ func TestLockIsHeldByOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = takeLock(t.Context(), path, nil)
-	if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "process 4711 on elsewhere") {
+	if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "pid 4711 on elsewhere") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestLockOnNetworkIsObserved: where locks may not reach, a holder is alive as long
-// as its file changes, and dead when it does not for long enough: by our clock,
-// whatever time the file has.
+// TestLockOnNetworkIsObserved: where locks may not reach, a holder is alive as long as
+// its file changes, and dead once it has not changed for long enough by our clock,
+// whatever the file's time.
 func TestLockOnNetworkIsObserved(t *testing.T) {
 	onNetwork(t)
 	for name, touched := range map[string]time.Time{
@@ -90,18 +91,18 @@ func TestLockOnNetworkIsObserved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := leftLock(t, otherHost, touched)
-			told := ""
-			lock, err := takeLock(t.Context(), path, func(text string) { told += text })
+			notices := ""
+			lock, err := takeLock(t.Context(), path, func(text string) { notices += text })
 			if err != nil {
 				t.Fatal(err)
 			}
 			lock.release()
-			if !strings.Contains(told, "process 4711 on elsewhere") {
-				t.Errorf("told %q", told)
+			if !strings.Contains(notices, "pid 4711 on elsewhere") {
+				t.Errorf("notices %q", notices)
 			}
 
 			path = leftLock(t, otherHost, touched)
-			_, err = takeLock(t.Context(), path, func(string) { // it lives, with whatever clock
+			_, err = takeLock(t.Context(), path, func(string) { // it is alive, whatever its clock
 				next := touched.Add(time.Millisecond)
 				if err := os.Chtimes(path, next, next); err != nil {
 					t.Error(err)
@@ -121,7 +122,7 @@ func TestLockOnNetworkIsObserved(t *testing.T) {
 	}
 }
 
-// TestLockOnNetworkOfSameKernel: containers of one machine need not wait for each
+// TestLockOnNetworkOfSameKernel: containers on one machine need not wait for each
 // other's heartbeat, nor does a process for that of an earlier version on its host.
 func TestLockOnNetworkOfSameKernel(t *testing.T) {
 	onNetwork(t)
@@ -136,8 +137,8 @@ func TestLockOnNetworkOfSameKernel(t *testing.T) {
 	}
 }
 
-// TestLockTakenTwice: of two who took a dead holder's place at once, where locks do
-// not exclude, one gives way.
+// TestLockTakenTwice: if two processes take over from a dead holder at once, where
+// locks do not exclude, one gives way.
 func TestLockTakenTwice(t *testing.T) {
 	onNetwork(t)
 	path := leftLock(t, otherHost, time.Now())
@@ -157,7 +158,7 @@ func TestLockTakenTwice(t *testing.T) {
 	}
 }
 
-// TestLockFollowsNoLink: what a planted link leads to is not emptied.
+// TestLockFollowsNoLink: the target of a planted link is not emptied.
 func TestLockFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	precious := filepath.Join(dir, "precious")
@@ -176,7 +177,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestLockRemovesOnlyRunDirs: the path of a folder to be removed comes from a file.
+// TestLockRemovesOnlyRunDirs: the path of a folder to remove comes from a file.
 func TestLockRemovesOnlyRunDirs(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

@@ -21,26 +21,26 @@ import (
 	"github.com/gpurun/gpurun/worker"
 )
 
-// driverVariable holds the driverJob, as JSON, that this test binary runs as a
-// program of its own, for tests that kill or measure it.
+// driverVariable holds the driverJob, as JSON, that this test binary runs as its own
+// program, for tests that kill or measure it.
 const driverVariable = "GPURUN_TEST_DRIVER"
 
 // driverJob is what a driver does.
 type driverJob struct {
 	Config json.RawMessage // of an orchestrator.Config
-	// DurableEvery is how often there are durable points.
+	// DurableEvery is the interval between durable points.
 	DurableEvery time.Duration
-	// KillWait is how long a killed process may take to end.
+	// KillWait is how long a killed process may take to exit.
 	KillWait time.Duration
-	// Victim, a worker or a kernel, is killed when the orchestrator passes the
-	// point At for the Passing-th time.
+	// Victim, a worker or a kernel, is killed when the orchestrator passes the point At
+	// for the Passing-th time.
 	Victim  string
 	At      string
 	Passing int64
 }
 
-// TestMain is the program: started again, the test binary is a worker, a kernel,
-// or a driver.
+// TestMain is the program: started again, the test binary is a worker, a kernel, or a
+// driver.
 func TestMain(m *testing.M) {
 	// Workers must not sleep at exit for the race detector.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
@@ -52,8 +52,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// drive runs one job as a program would, and prints its events and its end, a
-// line each. Events are points to die at: event-progress.
+// drive runs one job as a program would, and prints its events and its end, one per
+// line. Events are points to die at: event-progress.
 func drive(encoded string) int {
 	var job driverJob
 	var config orchestrator.Config
@@ -86,7 +86,7 @@ func drive(encoded string) int {
 	return 0
 }
 
-// takeSignals: the first SIGTERM stops the job, the second ends it at once.
+// takeSignals: the first SIGTERM stops the job, the second aborts it.
 func takeSignals() (context.Context, <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	abort, signals := make(chan struct{}), make(chan os.Signal, 2)
@@ -100,7 +100,7 @@ func takeSignals() (context.Context, <-chan struct{}) {
 	return ctx, abort
 }
 
-// ended is how a job ended that did not succeed.
+// ended is how an unsuccessful job ended.
 type ended struct{ Kind, Message string }
 
 func tell(name string, value any) {

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// What kernels say of their framework's memory is told of their GPU, all workers of it
-// together, is kept in the job folder, and falls when they are asked to trim.
+// Framework memory reported by kernels is attributed to their GPU, summed over its
+// workers, recorded in the job folder, and drops when the kernels are asked to trim.
 func TestFrameworkMemory(t *testing.T) {
 	d := newJobDir(t, strings.Repeat("{}\n", 20_000))
 	config := onMachine(d, gputest.New(1), "test-hoarder")

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// withInput makes of an input that only this process can read, or that can be read but
-// once, what the job can use: <(zcat in.jsonl.gz), a named pipe, /dev/stdin. Workers open
-// a file by its name, and under /dev/stdin find an input of their own.
+// withInput converts an input that only this process can open, or that can be read only
+// once, into something the job can use: <(zcat in.jsonl.gz), a named pipe, /dev/stdin.
+// Workers open a file by name, and for them /dev/stdin is a different input.
 func (c Config) withInput() Config {
 	info, err := os.Stat(c.Input)
 	if c.Input == "-" || err != nil || info.IsDir() {
-		return c // checkInput says what is wrong with it
+		return c // checkInput reports what is wrong with it
 	}
 	if info.Mode().IsRegular() {
 		if !isOwnName(c.Input) {
@@ -25,7 +25,7 @@ func (c Config) withInput() Config {
 		}
 	}
 	if stdin, err := os.Stdin.Stat(); err == nil && os.SameFile(stdin, info) {
-		c.Stdin = os.Stdin // a socket cannot be opened again by its name
+		c.Stdin = os.Stdin // a socket cannot be reopened by name
 	} else {
 		c.Stdin = &lateFile{path: c.Input}
 	}
@@ -33,11 +33,11 @@ func (c Config) withInput() Config {
 	return c
 }
 
-// stdoutNames are names of this process's standard output, whatever that is: a file
-// behind it is written to where the shell has opened it, never replaced.
+// stdoutNames are the names of this process's standard output. If it is a file, it is
+// written at the position where the shell opened it and never replaced.
 var stdoutNames = []string{"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 
-// withOutput makes - of the names of standard output.
+// withOutput replaces the names of standard output with -.
 func (c Config) withOutput() Config {
 	if slices.Contains(stdoutNames, filepath.Clean(c.Output)) {
 		c.Output = "-"
@@ -51,7 +51,8 @@ func isOwnName(path string) bool {
 	return strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") || strings.HasPrefix(path, "/proc/")
 }
 
-// commonName is the name by which every process finds the file; none if it was removed.
+// commonName returns the name by which every process finds the file; none if it was
+// removed.
 func commonName(path string, info os.FileInfo) (string, bool) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -61,7 +62,7 @@ func commonName(path string, info os.FileInfo) (string, bool) {
 	return real, err == nil && os.SameFile(found, info) && !isOwnName(real)
 }
 
-// lateFile is opened by the first Read: to open a pipe is to wait for its writer.
+// lateFile is opened by the first Read: opening a pipe waits for its writer.
 type lateFile struct {
 	path string
 	file *os.File

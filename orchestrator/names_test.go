@@ -9,9 +9,9 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// TestNamesThatAreNoText: a name that JSON cannot hold is refused before anything
-// is made: workers, and who goes on with the job, would look for another.
-func TestNamesThatAreNoText(t *testing.T) {
+// TestNamesThatAreNotUTF8: a name that JSON cannot represent is refused before anything
+// is created: workers, and a run that resumes the job, would look for another file.
+func TestNamesThatAreNotUTF8(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(d jobDir, c *orchestrator.Config){
 		"input": func(d jobDir, c *orchestrator.Config) {
@@ -45,7 +45,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 			}
 		})
 	}
-	// A link with another name will do.
+	// A link with another name works.
 	d := newJobDir(t, numbered(3))
 	c := d.config("echo")
 	c.Input = d.join("link")

@@ -14,8 +14,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// concatenated is the parts of the folder out, one behind the other; the manifest
-// must be right about them.
+// concatenated returns the concatenated parts of the folder out, and checks the
+// manifest against them.
 func concatenated(d jobDir) string {
 	d.t.Helper()
 	return partsText(d.t, d.join("out"))
@@ -49,7 +49,7 @@ func partsText(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// outputText is what a job wrote, in parts or not.
+// outputText returns what a job wrote, in parts or not.
 func outputText(t *testing.T, c orchestrator.Config) string {
 	t.Helper()
 	if strings.HasSuffix(c.Output, "/") {
@@ -62,8 +62,8 @@ func outputText(t *testing.T, c orchestrator.Config) string {
 	return string(data)
 }
 
-// TestPartsAreTheOutput: in parts the output is that in one file, and where it is
-// cut does not depend on who computed what.
+// TestPartsAreTheOutput: the output in parts equals that in one file, and where it is
+// cut does not depend on which worker computed what.
 func TestPartsAreTheOutput(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, mixed(900))
@@ -92,7 +92,7 @@ func TestPartsAreTheOutput(t *testing.T) {
 	}
 }
 
-// TestPartsFromStream: a stream can be kept in parts too.
+// TestPartsFromStream: a stream can be written in parts too.
 func TestPartsFromStream(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, "")
@@ -106,8 +106,8 @@ func TestPartsFromStream(t *testing.T) {
 	}
 }
 
-// TestPartFolderIsRefused: what is not gpurun's is not replaced, and what would be
-// lost with the folder is not put there.
+// TestPartFolderIsRefused: files that gpurun did not write are not replaced, and files
+// that would be lost with the folder are not put there.
 func TestPartFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -116,7 +116,7 @@ func TestPartFolderIsRefused(t *testing.T) {
 		kind   fault.Kind
 		texts  []string
 	}{
-		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Fresh = true }, fault.Usage, []string{"exists already", "--force"}},
+		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Fresh = true }, fault.Usage, []string{"already exists", "--force"}},
 		{"not ours", func(d jobDir, c *orchestrator.Config) {
 			c.Force = true
 			appendTo(d, "out/notes.txt", "mine")
@@ -157,8 +157,9 @@ func TestPartFolderIsRefused(t *testing.T) {
 	}
 }
 
-// TestPartFolderIsFilledMeanwhile: somebody puts something into the old folder
-// while the job runs. It stays, and the same command ends the job when it is away.
+// TestPartFolderIsFilledMeanwhile: another program puts a file into the old folder
+// while the job runs. The file stays, and the same command finishes the job once it is
+// moved.
 func TestPartFolderIsFilledMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(40))
@@ -183,8 +184,8 @@ func TestPartFolderIsFilledMeanwhile(t *testing.T) {
 	}
 }
 
-// TestRetryOfParts: only the parts with failed records are written anew; one that
-// was changed is refused; and a kill at any point leaves the old or the new.
+// TestRetryOfParts: only the parts with failed records are rewritten; a modified part
+// is refused; and a kill at any point leaves the old or the new output.
 func TestRetryOfParts(t *testing.T) {
 	t.Parallel()
 	in := numbered(300) + `{"id":300,"do":"fail"}` + "\n" + numbered(300)
@@ -213,7 +214,7 @@ func TestRetryOfParts(t *testing.T) {
 			}
 		}
 		if rewritten != 2 { // a part and the manifest
-			t.Errorf("%d of %d files are written anew", rewritten, len(before))
+			t.Errorf("%d of %d files were rewritten", rewritten, len(before))
 		}
 		for _, name := range tree(d.join("out.gpurun")) {
 			if strings.Contains(name, "next") || strings.Contains(name, "retry") {

@@ -12,21 +12,21 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// What can be wrong with the paths that a user gave, found before any work.
+// Checks of user-supplied paths, before any work.
 
-// checkNames refuses names that are no text: workers are told of them, and job.json
-// keeps them, in JSON, which would make others of them.
+// checkNames refuses names that are not valid UTF-8: workers and job.json get them as
+// JSON, which would change them.
 func checkNames(config Config) error {
 	for _, one := range []struct{ what, name string }{
 		{"input", config.Input}, {"output", config.Output}, {"errors file", config.Errors},
 		{"work folder", config.WorkDir}, {"working folder", config.Dir},
 	} {
 		if one.name != "" && one.name != "-" && !utf8.ValidString(absolute(one.name)) {
-			return fault.New(fault.Usage, "the %s %q is not in UTF-8; name another, or a link to it", one.what, absolute(one.name))
+			return fault.New(fault.Usage, "the %s %q is not valid UTF-8; rename it or use a link to it", one.what, absolute(one.name))
 		}
 	}
 	if !utf8.ValidString(config.Kernel) {
-		return fault.New(fault.Usage, "the kernel %q is not in UTF-8", config.Kernel)
+		return fault.New(fault.Usage, "the kernel %q is not valid UTF-8", config.Kernel)
 	}
 	return nil
 }
@@ -44,12 +44,12 @@ func checkInput(config Config) error {
 	case info.IsDir():
 		return fault.New(fault.Usage, "input %s is a folder; name a file in it", config.Input)
 	case !info.Mode().IsRegular():
-		return nil // to look into a pipe is to take from it
+		return nil // reading a pipe would consume its data
 	}
 	return checkFormat(config.Input)
 }
 
-// checkOutputFolders finds a mistyped path before the job's folder is made.
+// checkOutputFolders catches a mistyped path before the job folder is created.
 func checkOutputFolders(config Config) error {
 	if config.WorkDir != "" {
 		if !isFolder(config.WorkDir) {
@@ -61,7 +61,7 @@ func checkOutputFolders(config Config) error {
 			continue
 		}
 		dir := filepath.Dir(filepath.Clean(path))
-		if isFolder(dir) { // what a link leads to needs one, too
+		if isFolder(dir) { // the target of a link needs one, too
 			dir = filepath.Dir(realPath(path))
 		}
 		if !isFolder(dir) {
@@ -73,7 +73,7 @@ func checkOutputFolders(config Config) error {
 
 func checkOutputs(config Config) error {
 	if config.Output == "" {
-		return nil // a plan needs none; Run asks for one
+		return nil // a plan needs none; Run requires one
 	}
 	check := checkOutput
 	if keepsParts(config.Output) {
@@ -107,7 +107,7 @@ func checkOutput(config Config, what, path string) error {
 		}
 		return fault.New(fault.Usage, "the %s %s is a folder; name a file in it%s", what, path, hint)
 	case err == nil && info.Mode().IsRegular() && !config.Force:
-		return fault.New(fault.Usage, "the %s %s exists already; --force replaces it", what, path)
+		return fault.New(fault.Usage, "the %s %s already exists; --force replaces it", what, path)
 	case err == nil:
 		return nil
 	case !errors.Is(err, os.ErrNotExist):
@@ -116,8 +116,8 @@ func checkOutput(config Config, what, path string) error {
 	return nil
 }
 
-// checkPartFolder refuses a folder of parts that would take away something that
-// gpurun has not written.
+// checkPartFolder refuses a folder of parts that would replace files gpurun did not
+// write.
 func checkPartFolder(config Config, what, path string) error {
 	if err := checkName(what, path); err != nil {
 		return err
@@ -125,7 +125,7 @@ func checkPartFolder(config Config, what, path string) error {
 	dir := filepath.Clean(path)
 	for name, other := range map[string]string{"input": config.Input, "errors file": config.Errors, "work folder": config.WorkDir} {
 		if other != "" && other != "-" && isInside(other, dir) {
-			return fault.New(fault.Usage, "the %s %s is in the %s folder %s, which is replaced as a whole; name another place", name, other, what, path)
+			return fault.New(fault.Usage, "the %s %s is in the %s folder %s, which is replaced as a whole; choose another place", name, other, what, path)
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -135,23 +135,23 @@ func checkPartFolder(config Config, what, path string) error {
 	case err != nil:
 		return fault.New(fault.Usage, "%s %s: %w", what, path, err)
 	case len(entries) == 0:
-		return nil // somebody made room for it
+		return nil // an empty folder is fine
 	case !config.Force:
-		return fault.New(fault.Usage, "the %s folder %s exists already; --force replaces it", what, path)
+		return fault.New(fault.Usage, "the %s folder %s already exists; --force replaces it", what, path)
 	}
 	if err := chunk.Replaceable(dir); err != nil {
-		return fault.New(fault.Usage, "the %s folder %s cannot be replaced: %w; name another, or move it away", what, path, err)
+		return fault.New(fault.Usage, "the %s folder %s cannot be replaced: %w; choose another or move it away", what, path, err)
 	}
 	return nil
 }
 
-// isInside reports whether a path is below a folder, wherever links lead.
+// isInside reports whether a path is below a folder, following links.
 func isInside(path, dir string) bool {
 	below, err := filepath.Rel(realPath(dir), realPath(path))
 	return err == nil && filepath.IsLocal(below)
 }
 
-// samePath reports whether two names lead to one file, which need not be there yet.
+// samePath reports whether two names lead to the same file, which need not exist yet.
 func samePath(a, b string) bool {
 	if realPath(a) == realPath(b) {
 		return true
@@ -161,7 +161,7 @@ func samePath(a, b string) bool {
 	return errA == nil && errB == nil && infoA.Mode().IsRegular() && os.SameFile(infoA, infoB)
 }
 
-// realPath is where a name leads, also one that leads to nothing yet, in full.
+// realPath resolves a name to an absolute path, even if the file does not exist yet.
 func realPath(path string) string { return chunk.RealPath(absolute(path)) }
 
 func isFolder(path string) bool {

@@ -13,27 +13,28 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/filesum"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Plan is what a job would do: it is made before anything is started.
+// Plan is what a job would do, determined before anything starts.
 type Plan struct {
 	Input  string `json:"input"`
 	Output string `json:"output,omitempty"`
 	Kernel string `json:"kernel"`
-	// Info is what the kernel said of itself.
+	// Info is how the kernel describes itself.
 	Info wire.Info `json:"info"`
-	// Slots are the workers, with their devices.
+	// Slots are the workers with their devices.
 	Slots []Slot `json:"slots"`
-	// Records is the number of records, -1 for a stream or a file that is counted
-	// while it runs.
+	// Records is the number of records, -1 for a stream or for a file that is counted
+	// while the job runs.
 	Records int64 `json:"records"`
-	// Chunks is their number and ChunkRecords the size of each but the last; 0
-	// where it is not known before.
+	// Chunks is the number of chunks and ChunkRecords the size of all but the last; 0
+	// if not known in advance.
 	Chunks       int64 `json:"chunks"`
 	ChunkRecords int64 `json:"chunk_records"`
 	BatchSize    int   `json:"batch_size"`
-	// Resumed is how many records an earlier run has done.
+	// Resumed is how many records earlier runs have done.
 	Resumed int64 `json:"resumed"`
 	// Notes are lines for the user.
 	Notes []string `json:"notes"`
@@ -42,19 +43,19 @@ type Plan struct {
 // Slot is a place for one worker.
 type Slot struct {
 	Number int `json:"slot"`
-	// Name is the label of bars and logs: "GPU 0", "GPU 0 #2".
+	// Name is the label in bars and logs: "GPU 0", "GPU 0 #2".
 	Name    string       `json:"name"`
 	Devices []gpu.Device `json:"devices"`
-	// Pin is what the worker gets in its environment.
+	// Pin is added to the worker's environment.
 	Pin []string `json:"pin"`
-	// Threads is its share of the CPU cores.
+	// Threads is the slot's share of the CPU cores.
 	Threads int `json:"threads"`
 }
 
-// key is the device, the same for all slots of one.
+// key is the name of the device, the same for all slots on it.
 func (s Slot) key() string { return s.Devices[0].String() }
 
-// device is how a kernel is told of the slot.
+// device describes the slot to a kernel.
 func (s Slot) device() wire.Device {
 	first := s.Devices[0]
 	d := wire.Device{Name: s.Name, Index: first.Index, UUID: first.UUID, Memory: first.Memory, Threads: s.Threads}
@@ -64,9 +65,9 @@ func (s Slot) device() wire.Device {
 	return d
 }
 
-// MakePlan says what Run would do with the same Config, by the same decisions. It
-// starts the kernel once, without a device, to ask what it needs, asks Config.Claim
-// for a preview, and leaves nothing behind.
+// MakePlan returns what Run would do with the same Config, using the same decisions. It
+// starts the kernel once, without a device, to ask what it needs, asks Config.Claim for
+// a preview, and leaves nothing behind.
 func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -86,28 +87,30 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	return p.plan, nil
 }
 
-// prepared is a job ready to start.
+// prepared is a job that is ready to start.
 type prepared struct {
 	config Config
 	plan   Plan
 	source chunk.Source
 	input  *inputWatch    // nil for a stream
-	sums   *chunk.SumsLog // of an input that is cut while it is read, else nil
-	runDir string         // short-lived things with short names: sockets
-	// print is the fingerprint, cut how the input was cut; of a file only.
+	sums   *chunk.SumsLog // for an input that is cut while it is read, else nil
+	runDir string         // short-lived files with short names: sockets
+	// print is the fingerprint and cut is how the input was cut; set only for a file.
 	print   fingerprint
 	cut     chunk.Cut
-	created time.Time // of the job; zero for a stream
+	created time.Time // when the job was created; zero for a stream
 	files   []string  // the kernel's
+	// programs are those files as the fingerprint has read them.
+	programs []wire.Program
 	// interpreter is the Python that runs the kernel, "" if none does.
 	interpreter string
-	// earlier is the job that is gone on with, nil for a new one.
+	// earlier is the job being resumed, nil for a new one.
 	earlier   *earlier
 	preview   bool // only a plan is wanted
 	selection gpu.Selection
-	idle      []gpu.Device  // selected or claimed, but not a whole group
+	idle      []gpu.Device  // selected or claimed, but not filling a group
 	claim     *Claim        // nil without Config.Claim
-	registry  *gpu.Registry // of the slots' devices; every slot of the plan is taken
+	registry  *gpu.Registry // of the slots' devices; every slot of the plan is acquired
 }
 
 func (p *prepared) close() {
@@ -122,9 +125,9 @@ func (p *prepared) close() {
 	_ = os.RemoveAll(p.runDir)
 }
 
-// prepare checks everything that can be checked before a worker starts, in the
-// order in which a user would want to hear of it. note hears of the temporary
-// folder before it is made.
+// prepare checks everything that can be checked before a worker starts, in the order in
+// which a user would want to see the errors. It calls note with the temporary folder's
+// path before creating it.
 func prepare(ctx context.Context, config Config, before *earlier, preview bool, note func(string)) (_ *prepared, err error) {
 	if err := checkOpenFiles(1); err != nil {
 		return nil, err
@@ -149,8 +152,8 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	if err := p.selectDevices(ctx); err != nil {
 		return nil, err
 	}
-	// The kernel is asked, and the input counted, side by side: the count does
-	// not depend on the kernel unless it wishes for another batch size.
+	// Ask the kernel and count the input concurrently: the count depends on the kernel
+	// only if the kernel asks for another batch size.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.askKernel(groupCtx) })
 	group.Go(func() error { return p.openInput(groupCtx, config.BatchSize) })
@@ -173,13 +176,13 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 		return nil, err
 	}
 	p.describeChunks()
-	// Last, so that nobody waits for a GPU to hear of a mistake, and only now is it
-	// known how many there is work for.
+	// Claim last: a user must not wait for a GPU only to see an error, and the number
+	// of devices that there is work for is known only now.
 	if err := p.claimDevices(ctx); err != nil {
 		return nil, err
 	}
 	p.noteIdle()
-	p.keepSlots(p.slotsOfUse())
+	p.keepSlots(p.usefulSlots())
 	p.keepClaimed()
 	if err := checkOpenFiles(len(p.plan.Slots)); err != nil {
 		return nil, err
@@ -187,10 +190,16 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	return p, nil
 }
 
-// compare takes the fingerprint and holds it against the earlier job's.
+// compare takes the fingerprint and compares it with the earlier job's.
 func (p *prepared) compare() (err error) {
+	for _, path := range p.files {
+		p.programs = append(p.programs, wire.Program{Path: path, State: filesum.State(path)})
+	}
 	if p.print, err = takeFingerprint(p.config, p.files); err != nil {
 		return err
+	}
+	for i := range p.programs {
+		p.programs[i].Sum = p.print.Kernel.Files[i].Sum
 	}
 	if p.input != nil {
 		p.print.Input.note(p.input.was) // as it was before it was cut
@@ -198,7 +207,7 @@ func (p *prepared) compare() (err error) {
 	if p.earlier == nil {
 		return nil
 	}
-	modules := asTheyAre(p.earlier.manifest.Fingerprint.Kernel.Modules)
+	modules := currentModules(p.earlier.manifest.Fingerprint.Kernel.Modules)
 	p.print.Kernel.Modules = modules
 	now, touched := p.print, false
 	if now.Input, touched, err = p.print.Input.asBefore(p.earlier); err != nil {
@@ -207,7 +216,7 @@ func (p *prepared) compare() (err error) {
 	if touched {
 		p.earlier.notes = append(p.earlier.notes, touchedNote)
 	}
-	if p.earlier.begun() { // else there is nothing that could differ
+	if p.earlier.computedAny() { // otherwise nothing depends on it
 		err = checkChanges(now.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
 	}
 	p.print.Kernel.Modules = present(modules)
@@ -231,8 +240,7 @@ func (p *prepared) selectDevices(ctx context.Context) (err error) {
 	return p.useDevices(inventory.Devices)
 }
 
-// gpusError names the setting that a mistake was made in; other errors are the
-// machine's.
+// gpusError adds the setting's name to a usage error; other errors concern the machine.
 func (p *prepared) gpusError(err error) error {
 	if fault.KindOf(err) != fault.Usage {
 		return err
@@ -261,8 +269,8 @@ func makeSlots(groups [][]gpu.Device, workers int) []Slot {
 	return slots
 }
 
-// openInput opens a file; batch is the batch size as far as it is known. A
-// stream is opened only when the job starts: it can be read but once.
+// openInput opens a file; batch is the batch size if already known. A stream is opened
+// only when the job starts, since it can be read only once.
 func (p *prepared) openInput(ctx context.Context, batch int) error {
 	if p.config.Input == "-" {
 		return nil
@@ -290,8 +298,8 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 	return nil
 }
 
-// reopenInput cuts the input as it was cut before, and leaves out what is done.
-// It is compared with what it was afterwards.
+// reopenInput cuts the input as before and skips what is done. The input is compared
+// with its earlier state later.
 func (p *prepared) reopenInput(ctx context.Context, options chunk.CutOptions) error {
 	p.cut = p.earlier.manifest.Cut
 	source := chunk.FromCut(p.cut)
@@ -312,10 +320,10 @@ func (p *prepared) reopenInput(ctx context.Context, options chunk.CutOptions) er
 	return nil
 }
 
-// chunks is how many are wanted.
+// chunks returns the desired number of chunks.
 func (p *prepared) chunks() int { return p.config.ChunksPerGPU * len(p.plan.Slots) }
 
-// openStream begins to read standard input into spool files in dir.
+// openStream starts reading standard input into spool files in dir.
 func (p *prepared) openStream(dir string) error {
 	records := p.config.ChunkRecords
 	setDefault(&records, int64(chunkBatches*p.plan.BatchSize))
@@ -337,7 +345,7 @@ func (p *prepared) limits() chunk.Limits {
 func (p *prepared) askKernel(ctx context.Context) error {
 	ready, err := describeKernel(ctx, p, "plan")
 	switch fault.KindOf(err) {
-	case fault.Worker, fault.Crash: // that can be chance; the kernel itself says why it fails
+	case fault.Worker, fault.Crash: // possibly by chance; the kernel reports its own failures
 		ready, err = describeKernel(ctx, p, "plan-again")
 	}
 	p.plan.Info, p.files, p.interpreter = ready.Info, ready.Files, ready.Interpreter
@@ -363,27 +371,27 @@ func (p *prepared) describeChunks() {
 	}
 }
 
-// slotsOfUse is how many workers have something to do: more than there are chunks
-// would open kernels for nothing.
-func (p *prepared) slotsOfUse() int {
+// usefulSlots returns how many workers have something to do: with more workers than
+// chunks, kernels would be opened for nothing.
+func (p *prepared) usefulSlots() int {
 	useful := int64(len(p.plan.Slots))
 	switch {
-	case p.source == nil || p.plan.Records < 0: // nobody knows yet
+	case p.source == nil || p.plan.Records < 0: // not known yet
 	case p.earlier == nil:
 		useful = min(useful, p.plan.Chunks)
-	default: // how much of it must be computed again is found out later
+	default: // how much must be computed again is determined later
 		batch := int64(p.plan.BatchSize)
 		useful = min(useful, (p.plan.Records+batch-1)/batch)
 	}
 	return int(useful)
 }
 
-// makeRunDir makes a folder whose path leaves room for a unix socket's name. short is
-// a line for the user if that is not where $TMPDIR says.
+// makeRunDir creates a folder whose path leaves room for a unix socket's name. short is
+// a line for the user if the folder is not under $TMPDIR.
 func makeRunDir(note func(string)) (path, short string, err error) {
 	parent := os.TempDir()
 	if len(parent) > maxTempPath {
-		short = fmt.Sprintf("TMPDIR %s is too long for the names of sockets (%d characters, at most %d): they are made in %s",
+		short = fmt.Sprintf("TMPDIR %s is too long for socket paths (%d characters, at most %d): creating sockets in %s",
 			parent, len(parent), maxTempPath, shortTemp)
 		parent = shortTemp
 	}
@@ -393,7 +401,7 @@ func makeRunDir(note func(string)) (path, short string, err error) {
 	case err != nil && short != "":
 		err = fmt.Errorf("%w (%s); set TMPDIR to a folder with a shorter path", err, short)
 	case err != nil:
-		err = fmt.Errorf("%w; set TMPDIR to a folder that can be written", err)
+		err = fmt.Errorf("%w; set TMPDIR to a writable folder", err)
 	}
 	return path, short, err
 }
@@ -401,7 +409,7 @@ func makeRunDir(note func(string)) (path, short string, err error) {
 const (
 	runDirPrefix = "gpurun-"
 	shortTemp    = "/tmp"
-	// maxTempPath is what the system's 107 bytes for a socket's name leave beside
+	// maxTempPath is what remains of the system's 107 bytes for a socket path after
 	// /gpurun-0123456789/plan-again/plugin-dir4294967295/plugin4294967295.
 	maxTempPath = 40
 )

@@ -6,40 +6,40 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// action is what a lost worker means.
+// action is the reaction to a lost worker.
 type action int
 
 const (
-	restart   action = iota // another worker for the slot; the chunk goes back
-	retire                  // no other worker for the slot; the chunk goes back
-	giveUpJob               // the whole job stops
-	leave                   // the job is stopping anyway
+	restart   action = iota // start another worker for the slot; requeue the chunk
+	retire                  // start no other worker for the slot; requeue the chunk
+	giveUpJob               // stop the whole job
+	leave                   // the job is already stopping
 )
 
 const (
-	// lossLimit workers may be lost in lossWindow before a slot is given up: a
-	// device that fails so often is no help.
+	// lossLimit workers may be lost within lossWindow before a slot is retired: a
+	// device that fails this often is no help.
 	lossLimit  = 5
 	lossWindow = 10 * time.Minute
-	// openLimit is how often a kernel that has never opened on a slot is tried:
-	// once more, since a start can fail by chance.
+	// openLimit is how often a kernel that has never opened on a slot is tried: twice,
+	// since a start can fail by chance.
 	openLimit = 2
 
 	firstBackOff = 100 * time.Millisecond
 	maxBackOff   = 10 * time.Second
 
-	// A lost device is tried again after firstProbe, then twice as long, up to
+	// A lost device is retried after firstProbe, then at doubling intervals up to
 	// maxProbe.
 	firstProbe = 30 * time.Second
 	maxProbe   = 10 * time.Minute
 )
 
-// probeAfter is how long a device is left alone before it is tried again.
+// probeAfter returns how long a device is left alone before it is retried.
 func probeAfter(probes int) time.Duration {
 	return min(maxProbe, firstProbe<<min(probes, 10))
 }
 
-// budget counts the workers that a slot has lost lately.
+// budget counts the workers that a slot has lost recently.
 type budget struct {
 	losses []time.Time
 }
@@ -55,31 +55,31 @@ func (b *budget) charge(now time.Time) int {
 	return len(b.losses)
 }
 
-// backOff is how long to wait before the next worker.
+// backOff returns how long to wait before starting the next worker.
 func (b *budget) backOff() time.Duration {
 	return min(maxBackOff, firstBackOff<<min(len(b.losses), 16))
 }
 
-// doubted is a chunk that failed in a way that only reads like a lost device: the text may
-// be a record's.
+// doubted describes a chunk that failed with what only looks like a lost device: the
+// text may come from a record.
 type doubted struct {
 	confirmed bool // the driver reports the device as lost
-	devices   int  // on which the chunk has failed so, this one included
-	again     bool // it has failed so on this one before
+	devices   int  // number of devices on which the chunk failed this way, including this one
+	again     bool // it failed this way on this device before
 	last      bool // no other device is left to try
 }
 
-// suspicion is what comes of it.
+// suspicion is the conclusion.
 type suspicion int
 
 const (
-	tryElsewhere suspicion = iota // another device, if there is one, has the chunk next
+	tryElsewhere suspicion = iota // another device, if there is one, gets the chunk next
 	deviceLost
 	recordsFault
 )
 
-// decide: a second device that "fails" the same way, or the same in a fresh process where
-// there is no other, shows that it is the chunk.
+// decide blames the chunk if a second device "fails" the same way, or if this device
+// does so again in a fresh process and there is no other.
 func (d doubted) decide() suspicion {
 	switch {
 	case d.confirmed:
@@ -90,14 +90,14 @@ func (d doubted) decide() suspicion {
 	return tryElsewhere
 }
 
-// decide says what is done about a worker that was lost by a failure of this
-// kind. opened: its slot has once had an open kernel.
+// decide returns the reaction to a worker that was lost by a failure of this kind.
+// opened: the slot has had an open kernel before.
 func decide(kind fault.Kind, opened bool, b *budget, now time.Time) action {
 	switch kind {
 	case fault.Canceled:
 		return leave
 	case fault.Incompatible:
-		if !opened { // else it was killed, or starved, while it started
+		if !opened { // otherwise it was killed, or starved, while starting
 			return giveUpJob
 		}
 	case fault.Usage, fault.Storage, fault.Conflict:

@@ -7,8 +7,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// TestTextOfALostDeviceIsAHint: what only reads like a lost device costs the device if the
-// driver confirms it, and is the records' fault once nothing else explains it.
+// TestTextOfALostDeviceIsAHint: text that only looks like a lost device costs the
+// device if the driver confirms it, and is the records' fault once nothing else
+// explains it.
 func TestTextOfALostDeviceIsAHint(t *testing.T) {
 	for name, test := range map[string]struct {
 		doubted doubted

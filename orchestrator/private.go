@@ -9,12 +9,12 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A job folder holds what only its owner may read, a kernel's configuration above
-// all, and paths that are removed. So it must be the user's own, and nobody else may
-// put anything into it.
+// A job folder holds data that only its owner may read, above all a kernel's
+// configuration, and paths that gpurun removes. It must therefore belong to the user,
+// and no other user may be able to write to it.
 
-// makePrivate refuses a folder that somebody else made, or leads to by a link, and
-// shuts others out of it.
+// makePrivate refuses a folder that another user created, or that another user's link
+// leads to, and removes access for others.
 func makePrivate(path string) error {
 	link, err := os.Lstat(path)
 	if err != nil {
@@ -44,8 +44,8 @@ func uidOf(info os.FileInfo) int {
 	return os.Geteuid()
 }
 
-// givesFilesTo reports whether a file that we make in a folder belongs to this user:
-// some network file systems have owners of their own.
+// givesFilesTo reports whether files that we create in a folder belong to this user:
+// some network file systems map owners.
 func givesFilesTo(dir string, uid int) bool {
 	file, err := os.CreateTemp(dir, "owner-")
 	if err != nil {

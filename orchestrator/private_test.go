@@ -13,8 +13,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// checkModes: nobody but the owner may look into the job folder, and the output has
-// the mode that the umask gives it.
+// checkModes: only the owner can read the job folder, and the output has the mode that
+// the umask gives it.
 func checkModes(t *testing.T, c orchestrator.Config, outputs ...string) {
 	t.Helper()
 	err := filepath.WalkDir(jobFolder(c), func(path string, entry fs.DirEntry, err error) error {
@@ -54,8 +54,8 @@ func checkModes(t *testing.T, c orchestrator.Config, outputs ...string) {
 	}
 }
 
-// TestJobFolderIsPrivate: a configuration may hold secrets, and failures quote
-// records; an older folder that is open to others is shut.
+// TestJobFolderIsPrivate: a configuration may hold secrets, and failures quote records;
+// an older folder that others can read is closed to them.
 func TestJobFolderIsPrivate(t *testing.T) {
 	t.Parallel()
 	for _, parts := range []bool{false, true} {
@@ -73,7 +73,7 @@ func TestJobFolderIsPrivate(t *testing.T) {
 			if err := os.Chmod(jobFolder(c), 0o777); err != nil {
 				t.Fatal(err)
 			}
-			goesOn(t, d, c)
+			resumes(t, d, c)
 			outputs := []string{c.Output, c.Errors}
 			if parts {
 				outputs = append(outputs, c.Output+"part-00000.jsonl", c.Output+"manifest.json")
@@ -83,8 +83,8 @@ func TestJobFolderIsPrivate(t *testing.T) {
 	}
 }
 
-// TestJobFolderOfAnother: a folder that somebody else placed there, or a link to one,
-// is refused before anything in it is read or removed.
+// TestJobFolderOfAnother: a folder that another user placed there, or a link to one, is
+// refused before anything in it is read or removed.
 func TestJobFolderOfAnother(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -122,7 +122,7 @@ func TestJobFolderOfAnother(t *testing.T) {
 			_, err := run(t, c)
 			wantFault(t, err, fault.Conflict, jobFolder(c), "not to you")
 			if !exists(precious) {
-				t.Error("what was in it is gone")
+				t.Error("its contents were removed")
 			}
 		})
 	}

@@ -25,39 +25,39 @@ import (
 )
 
 const (
-	// endGrace is how long a worker may take to close its kernel; the worker
-	// itself gives the kernel 10 s.
+	// endGrace is how long a worker may take to close its kernel; the worker itself
+	// gives the kernel 10 s.
 	endGrace = 15 * time.Second
 	// killGrace is how long a worker and its guard may take to kill everything.
 	killGrace = 2 * time.Second
 	// guardTimeout is how long a guard may take to start its worker.
 	guardTimeout = time.Minute
-	// silence ticks make a worker that shows no life lost: it is stopped, or
-	// its machine is sick. Ticks are counted, not time: after the orchestrator
-	// itself was stopped for an hour the first tick comes at once, and the
-	// worker's messages with it.
+	// A worker that sends nothing for silenceTicks ticks counts as lost: it is stopped,
+	// or its machine is in trouble. Ticks are counted, not time: after the orchestrator
+	// itself was stopped for an hour, the first tick arrives at once, along with the
+	// worker's messages.
 	silenceTick  = 5 * time.Second
 	silenceTicks = 12
 )
 
-// workerProcess is a running worker and the orchestrator's end of its wire.
+// workerProcess is a running worker and the orchestrator's end of its connection.
 type workerProcess struct {
-	guard    *proc.Process // ends after the worker, and as it did
-	lifeline *os.File      // whose end tells the guard to kill the worker
+	guard    *proc.Process // exits after the worker, with the same status
+	lifeline *os.File      // closing it makes the guard kill the worker
 	pid      int           // the worker's
 	file     *os.File
 	conn     *wire.Conn
-	messages chan wire.Message // closed when the worker is gone
-	trimmed  chan wire.Trimmed // answers to Trim, the last of them
+	messages chan wire.Message // closed when the worker has exited
+	trimmed  chan wire.Trimmed // holds one response to Trim
 	label    string
 	mark     string
-	sockets  string // its folder for them
+	sockets  string // its folder for sockets
 	log      string
 	logStart int64        // where its own lines begin in the log
-	stuck    []proc.Stuck // what could not be killed at its end
+	stuck    []proc.Stuck // processes that could not be killed when it ended
 }
 
-// workerOptions say what to start.
+// workerOptions describe the worker to start.
 type workerOptions struct {
 	binary string
 	label  string
@@ -67,7 +67,7 @@ type workerOptions struct {
 	setup  wire.Setup
 }
 
-// startWorker starts a worker process, under a guard, and sends it its setup.
+// startWorker starts a worker process under a guard and sends it its setup.
 func startWorker(options workerOptions) (*workerProcess, error) {
 	log, err := os.OpenFile(options.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, chunk.PrivateMode)
 	if err != nil {
@@ -92,7 +92,7 @@ func startWorker(options workerOptions) (*workerProcess, error) {
 		err = w.conn.Send(wire.Message{Setup: &options.setup})
 	}
 	if err != nil {
-		return nil, w.lost(fault.New(fault.Worker, "set worker up: %w", err))
+		return nil, w.lost(fault.New(fault.Worker, "set up worker: %w", err))
 	}
 	return w, nil
 }
@@ -136,12 +136,12 @@ func (w *workerProcess) read() {
 		case message.Trimmed != nil:
 			select {
 			case w.trimmed <- *message.Trimmed:
-			default: // nobody has waited for the one before
+			default: // the previous response was not picked up
 			}
 		case message.Alive != nil:
 			select {
 			case w.messages <- message:
-			default: // nobody listens just now, and none is needed to be counted
+			default: // no receiver just now, and extra heartbeats do not count
 			}
 		default:
 			w.messages <- message
@@ -149,11 +149,11 @@ func (w *workerProcess) read() {
 	}
 }
 
-// errSilent: the worker shows no life.
+// errSilent: the worker sends nothing.
 var errSilent = errors.New("silent")
 
-// receive returns the worker's next message that means something. It fails when
-// the worker is gone or silent, or ctx ends.
+// receive returns the worker's next message other than heartbeats. It fails when the
+// worker has exited or is silent, or when ctx ends.
 func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
 	ticker := time.NewTicker(silenceTick)
 	defer ticker.Stop()
@@ -162,7 +162,7 @@ func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
 		select {
 		case message, ok := <-w.messages:
 			if !ok {
-				return message, errWorkerGone
+				return message, errWorkerExited
 			}
 			if message.Alive == nil {
 				return message, nil
@@ -178,22 +178,22 @@ func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
 	}
 }
 
-var errWorkerGone = errors.New("the worker process is gone")
+var errWorkerExited = errors.New("the worker process exited")
 
-// endChunk asks the worker to end whatever it has at the next batch border.
+// endChunk asks the worker to end whatever it is computing at the next batch boundary.
 func (w *workerProcess) endChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{}}) }
 
-// endJob is endChunk for a job that stops: the batches in flight may take so long.
+// endJob is endChunk for a stopping job: the batches in flight may take up to drain.
 func (w *workerProcess) endJob(drain time.Duration) {
 	_ = w.conn.Send(wire.Message{Stop: &wire.Stop{Job: true, Drain: drain}})
 }
 
-// endOnly asks it to end the chunk with that first record.
+// endOnly asks the worker to end only the chunk with that first record.
 func (w *workerProcess) endOnly(first int64) {
 	_ = w.conn.Send(wire.Message{Stop: &wire.Stop{Only: &first}})
 }
 
-// makeScarce lets the worker keep no batch waiting from now on.
+// makeScarce makes the worker stop keeping batches waiting.
 func (w *workerProcess) makeScarce() { _ = w.conn.Send(wire.Message{Scarce: &wire.Scarce{}}) }
 
 // end lets the worker close its kernel and waits for it.
@@ -202,25 +202,24 @@ func (w *workerProcess) end() {
 	w.reap(endGrace)
 }
 
-// abandon ends the worker and everything below it, and does not wait: whoever follows
-// its messages sees it go. It may be called from any goroutine.
+// abandon ends the worker and its descendants without waiting; the goroutine that
+// receives its messages sees it exit. It is safe to call from any goroutine.
 func (w *workerProcess) abandon() {
-	// The end of the connection tells a living worker to kill its kernel, which
-	// it can do better than we: it is the subreaper. A stopped one cannot, and its
-	// guard does it.
+	// Closing the connection makes a live worker kill its kernel, which it does better
+	// than we could, as the subreaper. A stopped worker cannot, and its guard does it.
 	w.file.Close()
 	w.lifeline.Close()
 }
 
-// kill ends the worker and everything below it at once.
+// kill ends the worker and its descendants at once.
 func (w *workerProcess) kill() {
 	w.abandon()
 	w.reap(killGrace)
 }
 
-// reap waits for the process, kills what is left of it, and frees the wire.
+// reap waits for the process, kills what remains of it, and frees the connection.
 func (w *workerProcess) reap(grace time.Duration) {
-	go func() { // its reader must not block on messages that nobody wants
+	go func() { // its reader must not block on messages that are no longer received
 		for range w.messages {
 		}
 	}()
@@ -231,15 +230,15 @@ func (w *workerProcess) reap(grace time.Duration) {
 	w.lifeline.Close()
 }
 
-// lost returns why a worker that cannot be talked to is gone: its exit status
-// rather than the end of its connection.
+// lost returns why a worker cannot be reached: its exit status rather than the closed
+// connection.
 func (w *workerProcess) lost(err error) *fault.Error {
 	if errors.Is(err, errSilent) {
 		w.kill()
-		return fault.New(fault.Worker, "the worker showed no life for %s and was killed", silenceTicks*silenceTick)
+		return fault.New(fault.Worker, "the worker was silent for %s and was killed", silenceTicks*silenceTick)
 	}
 	w.kill()
-	return fault.New(fault.Worker, "the worker process ended: %s", w.guard.Exit()).WithDetail(lastLines(w.log, w.logStart))
+	return fault.New(fault.Worker, "the worker process exited: %s", w.guard.Exit()).WithDetail(lastLines(w.log, w.logStart))
 }
 
 func randomName() string {
@@ -248,8 +247,8 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// lastLines is the end of a log from an offset on, for a person: what a process
-// said last, without what we say when all is well.
+// lastLines returns the end of a log from an offset, for people: the last lines a
+// process printed, without our own info messages.
 func lastLines(path string, from int64) string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -257,7 +256,7 @@ func lastLines(path string, from int64) string {
 	}
 	defer file.Close()
 	if size, err := file.Seek(0, io.SeekEnd); err == nil {
-		from = max(from, size-(64<<10)) // more would not fit a message anyway
+		from = max(from, size-(64<<10)) // more would not fit in a message anyway
 	}
 	if _, err := file.Seek(from, io.SeekStart); err != nil {
 		return ""
@@ -272,14 +271,14 @@ func lastLines(path string, from int64) string {
 	return tail.String()
 }
 
-// threadVariables are what numeric libraries, and Go, take their number of threads
-// from; without them each of k workers would start as many as there are cores. The
-// workers themselves save time by it where there are as many as cores: with records of
-// 100 bytes a third, with 1 KB a tenth.
+// threadVariables set the number of threads of numeric libraries and of Go. Without
+// them each of k workers would start one thread per core. They also speed up the
+// workers themselves when there are as many as cores: by a third with 100-byte records,
+// by a tenth with 1 KB.
 var threadVariables = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "GOMAXPROCS"}
 
-// workerEnv is the user's environment with the device pinned and, unless the
-// user set them, thread counts.
+// workerEnv returns the user's environment with the device pinned and, unless the user
+// set them, thread counts.
 func workerEnv(pin []string, threads int) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -296,7 +295,7 @@ func workerEnv(pin []string, threads int) []string {
 	return env
 }
 
-// describeKernel asks the kernel what it is, through a worker without a device.
+// describeKernel asks the kernel to describe itself, through a worker without a device.
 func describeKernel(ctx context.Context, p *prepared, name string) (wire.Ready, error) {
 	dir := filepath.Join(p.runDir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -329,25 +328,24 @@ func describeKernel(ctx context.Context, p *prepared, name string) (wire.Ready, 
 	case message.Failed != nil:
 		return wire.Ready{}, message.Failed.Fault
 	}
-	return wire.Ready{}, fmt.Errorf("the worker answered nonsense")
+	return wire.Ready{}, fmt.Errorf("the worker sent an unexpected response")
 }
 
-// unusable makes of a kernel that cannot even be described one that the job
-// cannot use.
+// unusable turns the failure to describe a kernel into a fault that stops the job.
 func unusable(err error) error {
 	switch fault.KindOf(err) {
 	case fault.Crash, fault.Timeout, fault.Batch, fault.Record, fault.OOM:
 		fault.As(err).Kind = fault.Incompatible
-	case fault.Worker: // a limit of the system, or somebody killed it: not the kernel's fault
+	case fault.Worker: // a system limit, or the worker was killed: not the kernel's fault
 		fault.As(err).Kind = fault.Stopped
 	}
 	return err
 }
 
-// setup is what all workers of the job are told.
+// setup returns the settings that all workers of the job share.
 func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
-		Proven: p.proven(),
+		Proven: p.proven(), Programs: p.programs,
 		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode, ExecID: p.config.ExecID,
 		Python: wire.Python{Interpreter: p.config.Python, IOWorkers: p.config.IOWorkers, NaN: p.config.NaN},
 		Dir:    p.config.Dir, PluginPath: p.config.pluginPath, SocketDir: socketDir,

@@ -9,19 +9,19 @@ import (
 )
 
 // keepStreams is how long the folder of a job without an output file is kept: its logs,
-// its failures and its report are all that is left of it. keepKilled is how long one that
-// was killed keeps more than that, copies of its input among it: as long as it may take a
-// job to lock a folder that it has just made.
+// failures and report are all that remains of it. keepKilled is how long the folder of
+// a killed job keeps its data, including copies of its input: as long as a job may take
+// to lock a folder that it has just created.
 const (
 	keepStreams = 7 * 24 * time.Hour
 	keepKilled  = time.Minute
 )
 
-// streamFolder is how such folders are called: see streamFolderPath.
+// streamFolder matches the names of such folders: see streamFolderPath.
 var streamFolder = regexp.MustCompile(`^\d{8}-\d{6}-\d+-[0-9a-f]{6}$`)
 
-// pruneStreams removes the folders of streams that were left long ago, and the data in
-// those whose jobs were killed. Nobody names them, so nobody would ever remove them.
+// pruneStreams removes old folders of streams, and the data in those whose jobs were
+// killed. Users do not know these folders, so they would pile up.
 func pruneStreams(dir string, now time.Time) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
@@ -36,18 +36,18 @@ func pruneStreams(dir string, now time.Time) {
 		}
 		lock, err := takeLock(context.Background(), f.join("lock"), nil)
 		if err != nil {
-			continue // it runs
+			continue // it is running
 		}
 		if f.discard("-"); age >= keepStreams {
 			_ = os.RemoveAll(f.path)
 		} else {
-			_ = os.Chtimes(f.path, now, info.ModTime()) // it is no younger than before
+			_ = os.Chtimes(f.path, now, info.ModTime()) // do not make it look younger
 		}
 		lock.release()
 	}
 }
 
-// holdsData: there is more in the folder than a finished stream leaves.
+// holdsData reports whether the folder holds more than a finished stream leaves behind.
 func (f *folder) holdsData() bool {
 	for _, name := range discarded {
 		if found, _ := filepath.Glob(f.join(name)); len(found) > 0 {

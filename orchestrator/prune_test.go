@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPruneStreams: what streams have left behind goes after a while; what runs, what is
-// young, and what is none of gpurun's stays.
+// TestPruneStreams: old folders of streams are removed; running, recent and foreign
+// ones stay.
 func TestPruneStreams(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
@@ -17,7 +17,7 @@ func TestPruneStreams(t *testing.T) {
 		age    time.Duration
 		locked bool
 		stays  bool
-		// keepsData: its job may run, or it is none of ours.
+		// keepsData: its job may be running, or gpurun did not create it.
 		keepsData bool
 	}{
 		{"20200101-000000-1-abcdef", 2 * keepStreams, false, false, false},
@@ -52,7 +52,7 @@ func TestPruneStreams(t *testing.T) {
 			if !test.stays {
 				return
 			}
-			// The age of one that was killed stays what it was, without its data.
+			// A killed job's folder keeps its age when its data is removed.
 			info, err := os.Stat(path)
 			if err != nil || !test.locked && !info.ModTime().Equal(now.Add(-test.age)) {
 				t.Errorf("%v, modified %v", err, info.ModTime())

@@ -6,8 +6,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A kernel that returns too few values for every batch is reported with the counts of the
-// batch: that it returns none for a single record is only what the search has made of it.
+// A kernel that returns too few values for every batch is reported with the counts of
+// the batch: that it returns none for a single record is only an artifact of bisecting.
 func TestTooFewValuesNamesTheBatch(t *testing.T) {
 	t.Parallel()
 	needPython(t)

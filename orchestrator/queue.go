@@ -14,21 +14,20 @@ import (
 // task is a chunk with its history.
 type task struct {
 	chunk    chunk.Chunk
-	attempts int      // workers that were lost with it
-	tried    []string // devices that failed at it; others go first
-	notFor   int      // the slot, counted from 1, that gave it away to one that waits
-	alone    bool     // a worker was lost that had it behind another
-	doubted  []string // devices that it failed on in a way that only reads like a lost one
+	attempts int      // workers lost while computing it
+	tried    []string // devices that failed on it; others go first
+	notFor   int      // the slot, counted from 1, that gave it away to a waiting one
+	alone    bool     // a worker was lost that had prefetched it
+	doubted  []string // devices on which it failed with what only looks like a lost device
 	blame    bool     // its records are to blame for that
 }
 
-// fresh: no worker was lost with it. One that was is computed by itself, so that it is
-// certain what the next loss is to be blamed on.
+// fresh reports whether no worker was lost with the task. A task that is not fresh is
+// computed by itself, so that the next loss can be blamed on it.
 func (t task) fresh() bool { return t.attempts == 0 && len(t.tried) == 0 && !t.alone }
 
-// queue is where slots pull their chunks: what came back first, then the source.
-// It ends when the source has ended and nobody holds a task that could still
-// come back.
+// queue is where slots pull their chunks: returned tasks first, then the source. It is
+// done when the source has ended and no slot holds a task that could still come back.
 type queue struct {
 	source chunk.Source
 
@@ -37,12 +36,12 @@ type queue struct {
 	returned []task
 	held     int
 	waiting  []waiter       // slots that have nothing to do
-	devices  map[string]int // slots that may still take something, by device
-	reading  bool           // somebody waits for the source
+	devices  map[string]int // slots that may still take tasks, by device
+	reading  bool           // a slot is waiting for the source
 	ended    bool           // the source has no more
 	err      error          // of the source
 	closed   bool
-	over     chan struct{} // closed when nobody will get anything any more
+	done     chan struct{} // closed when no task will be handed out any more
 }
 
 // waiter is a slot that waits for a task, and its device.
@@ -52,13 +51,12 @@ type waiter struct {
 }
 
 func newQueue(source chunk.Source) *queue {
-	q := &queue{source: source, over: make(chan struct{}), devices: make(map[string]int)}
+	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
 
-// join says that a slot of a device takes part; leave that it does no longer.
-// leave reports how many slots are left.
+// join adds a slot of a device; leave removes it and returns how many slots remain.
 func (q *queue) join(device string) {
 	q.mu.Lock()
 	q.devices[device]++
@@ -71,11 +69,11 @@ func (q *queue) leave(device string) (left int) {
 	if q.devices[device]--; q.devices[device] == 0 {
 		delete(q.devices, device)
 	}
-	q.tell()
+	q.broadcast()
 	return q.slots()
 }
 
-// slots is how many take part; the caller holds q.mu.
+// slots returns the number of participating slots. The caller must hold q.mu.
 func (q *queue) slots() (n int) {
 	for _, slots := range q.devices {
 		n += slots
@@ -83,15 +81,15 @@ func (q *queue) slots() (n int) {
 	return n
 }
 
-// alone reports whether at most one slot takes part.
+// alone reports whether at most one slot participates.
 func (q *queue) alone() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.slots() <= 1
 }
 
-// take returns the next task for a slot of a device. It returns false when there
-// is none left, the queue was closed, or the source failed; the error says which.
+// take returns the next task for a slot of a device. It returns false when none
+// remains, the queue was closed, or the source failed; the error says which.
 func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,7 +104,7 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 		case q.ended && q.held == 0 && len(q.returned) == 0:
 			return task{}, false, nil
 		case !q.ended && !q.reading:
-			open, cancel := q.whileOpen(ctx) // a stream may have nothing to give for ever
+			open, cancel := q.whileOpen(ctx) // a stream may never deliver anything
 			q.read(open)
 			cancel()
 		default:
@@ -117,8 +115,8 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 	}
 }
 
-// takeAhead returns a task for a slot that is nearly through with its last, if there is
-// a fresh one at hand that nobody waits for.
+// takeAhead returns a task for a slot that has nearly finished its last one, if a fresh
+// task is available that no slot is waiting for.
 func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,13 +134,13 @@ func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, b
 	return q.pick(i), true
 }
 
-// atHand reports whether the source can be asked without waiting for a stream.
+// atHand reports whether reading the source does not wait for a stream.
 func (q *queue) atHand() bool {
 	stream, ok := q.source.(chunk.Streamed)
 	return !ok || stream.Ready()
 }
 
-// pick takes one of those that came back.
+// pick takes one of the returned tasks.
 func (q *queue) pick(i int) task {
 	t := q.returned[i]
 	q.returned = slices.Delete(q.returned, i, i+1)
@@ -150,8 +148,8 @@ func (q *queue) pick(i int) task {
 	return t
 }
 
-// suits reports whether a task is for a slot. It is not for the one who gave it away,
-// as long as somebody waits whom it is for.
+// suits reports whether a slot may take a task. The slot that gave it away may not, as
+// long as a waiting slot can take it.
 func (q *queue) suits(t task, device string, slot int) bool {
 	if t.notFor == slot+1 && slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) }) {
 		return false
@@ -159,7 +157,8 @@ func (q *queue) suits(t task, device string, slot int) bool {
 	return q.fits(t, device)
 }
 
-// fits: a task goes to a device that has not failed at it as long as there is one.
+// fits reports whether a device may compute a task: a device that failed on it may not,
+// as long as there is one that did not.
 func (q *queue) fits(t task, device string) bool {
 	return !slices.Contains(t.tried, device) || !q.elsewhere(t)
 }
@@ -181,10 +180,10 @@ func (q *queue) final(t task, device string) bool {
 	return !q.elsewhere(t)
 }
 
-// idle is how many slots have nothing to do while others have.
+// idle returns how many slots have nothing to do while others are computing.
 func (q *queue) idle() int { return len(q.idleSlots()) }
 
-// idleSlots are those.
+// idleSlots returns those slots.
 func (q *queue) idleSlots() []int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,7 +197,7 @@ func (q *queue) idleSlots() []int {
 	return slots
 }
 
-// read asks the source with the lock given up: a stream may block.
+// read reads the source without holding the lock: a stream may block.
 func (q *queue) read(ctx context.Context) {
 	q.reading = true
 	q.mu.Unlock()
@@ -215,64 +214,64 @@ func (q *queue) read(ctx context.Context) {
 	default:
 		q.err = fault.Wrap(fault.Storage, err)
 	}
-	q.tell()
+	q.broadcast()
 }
 
-// finish says that a task is done with, whatever came of it.
+// finish removes a task, whatever its result.
 func (q *queue) finish() { q.giveBack() }
 
-// giveBack returns what is left of a task for somebody else: nothing, the task
-// itself, or several.
+// giveBack returns the remainder of a task to the queue: nothing, the task itself, or
+// several tasks.
 func (q *queue) giveBack(tasks ...task) {
 	q.mu.Lock()
 	q.held--
 	q.returned = append(q.returned, tasks...)
-	q.tell()
+	q.broadcast()
 	q.mu.Unlock()
 }
 
-// add is for what is left of a task whose other part somebody is still at.
+// add queues the remainder of a task whose first part is still being computed.
 func (q *queue) add(tasks ...task) {
 	q.mu.Lock()
 	q.returned = append(q.returned, tasks...)
-	q.tell()
+	q.broadcast()
 	q.mu.Unlock()
 }
 
-// dry reports whether nothing is left to take, unless it comes back.
+// dry reports whether the queue is empty, unless tasks come back.
 func (q *queue) dry() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ended && len(q.returned) == 0
 }
 
-// close lets nobody take anything any more.
+// close stops handing out tasks.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
-	q.tell()
+	q.broadcast()
 	q.mu.Unlock()
 }
 
-// tell wakes everybody after a change.
-func (q *queue) tell() {
+// broadcast wakes all waiting slots after a change.
+func (q *queue) broadcast() {
 	q.changed.Broadcast()
 	if q.closed || q.err != nil || q.ended && q.held == 0 && len(q.returned) == 0 {
 		select {
-		case <-q.over:
+		case <-q.done:
 		default:
-			close(q.over)
+			close(q.done)
 		}
 	}
 }
 
-// whileOpen returns a context that ends with ctx, or when there is nothing to
-// take any more: nobody needs to wait for a model to load then, nor for a stream.
+// whileOpen returns a context that ends with ctx or when no tasks remain: there is then
+// no need to wait for a model to load or for a stream.
 func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		select {
-		case <-q.over:
+		case <-q.done:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -280,7 +279,7 @@ func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelF
 	return ctx, cancel
 }
 
-// rest takes everything that nobody will compute, one task after the other.
+// rest passes every remaining task to each, one after the other.
 func (q *queue) rest(ctx context.Context, each func(task) error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -303,7 +302,7 @@ func (q *queue) rest(ctx context.Context, each func(task) error) error {
 	return q.err
 }
 
-// unfinished reports whether there is work that nobody will do.
+// unfinished reports whether work remains that no slot will do.
 func (q *queue) unfinished() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

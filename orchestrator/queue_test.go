@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 )
 
-// listed is a source of chunks with so many records each.
+// listed is a source of chunks with these numbers of records.
 type listed []int64
 
 func (l *listed) Next(context.Context) (chunk.Chunk, error) {
@@ -34,7 +34,7 @@ func newTestQueue(records ...int64) *queue {
 	return q
 }
 
-// take takes what must be there.
+// take takes a task that must be available.
 func take(t *testing.T, q *queue, device string, slot int) task {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -48,9 +48,9 @@ func take(t *testing.T, q *queue, device string, slot int) task {
 	return task
 }
 
-// What a slot gave away comes back to it if those who wait must not have it: a device
-// that failed at it waits for others to try first.
-func TestGivenAwayToNobody(t *testing.T) {
+// A task that a slot gave away returns to it if the waiting slots must not take it: a
+// device that failed on it waits for others to try first.
+func TestGivenAwayTaskReturns(t *testing.T) {
 	q := newTestQueue(1)
 	take(t, q, "A", 0)
 	got := make(chan bool)
@@ -71,7 +71,7 @@ func TestGivenAwayToNobody(t *testing.T) {
 	}
 }
 
-// Ahead of its time a slot gets what is fresh, at hand, and wanted by nobody else.
+// A slot prefetches only fresh, available tasks that no other slot is waiting for.
 func TestTakeAhead(t *testing.T) {
 	ctx := t.Context()
 	q := newTestQueue(1, 2)
@@ -96,10 +96,10 @@ func TestTakeAhead(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	q.mu.Lock()
-	q.returned = append(q.returned, task{}) // the one who waits has not heard of it yet
+	q.returned = append(q.returned, task{}) // the waiting slot has not been woken yet
 	q.mu.Unlock()
 	if ahead, ok := q.takeAhead(ctx, "A", 0); ok {
-		t.Errorf("got %+v, which somebody waits for", ahead)
+		t.Errorf("got %+v, which another slot is waiting for", ahead)
 	}
 	q.close()
 	<-waits
@@ -108,7 +108,7 @@ func TestTakeAhead(t *testing.T) {
 	}
 }
 
-// trickle is a source that has something to give now and then.
+// trickle is a source that delivers something now and then.
 type trickle struct {
 	listed
 	ready bool
@@ -116,7 +116,7 @@ type trickle struct {
 
 func (s *trickle) Ready() bool { return s.ready }
 
-// Ahead of its time a slot gets of a stream what has come, and does not wait for more.
+// From a stream, a slot prefetches what has arrived and does not wait for more.
 func TestTakeAheadOfStream(t *testing.T) {
 	source := &trickle{listed: listed{1, 2, 3}}
 	q := newQueue(source)
@@ -131,7 +131,7 @@ func TestTakeAheadOfStream(t *testing.T) {
 	}
 }
 
-// silent is a source that has nothing to give, and does not end.
+// silent is a source that delivers nothing and does not end.
 type silent struct{ listed }
 
 func (*silent) Next(ctx context.Context) (chunk.Chunk, error) {
@@ -139,7 +139,7 @@ func (*silent) Next(ctx context.Context) (chunk.Chunk, error) {
 	return chunk.Chunk{}, ctx.Err()
 }
 
-// Nobody waits for a source when the queue is closed.
+// No slot waits for a source once the queue is closed.
 func TestCloseWhileReading(t *testing.T) {
 	q := newQueue(&silent{})
 	got := make(chan error)

@@ -13,13 +13,14 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Report is what became of a job. For every way in which a job can end,
-// In = Succeeded + Failed + Dropped + Pending.
+// Report is the result of a job. However the job ends, In = Succeeded + Failed +
+// Dropped + Pending.
 type Report struct {
 	Input  string `json:"input"`
 	Output string `json:"output"`
 	Errors string `json:"errors,omitempty"`
-	// Streamed: the output went to standard output, a pipe or a device, which keep nothing.
+	// Streamed: the output went to standard output, a pipe or a device, which keep
+	// nothing.
 	Streamed bool          `json:"streamed,omitempty"`
 	Kernel   string        `json:"kernel"`
 	Started  time.Time     `json:"started"`
@@ -31,22 +32,22 @@ type Report struct {
 	Dropped   int64 `json:"dropped"`
 	// Pending records were not computed: 0 unless the job stopped early.
 	Pending int64 `json:"pending"`
-	// Uncounted: the job stopped before its input was counted to the end, a stream
-	// or a file that is counted while it runs. There are more records than In, and
-	// all of those are pending too.
+	// Uncounted: the job stopped before its input, a stream or a file that is counted
+	// while the job runs, was counted to the end. There are more records than In, and
+	// those are pending too.
 	Uncounted bool `json:"uncounted,omitempty"`
-	// Resumed records were done by an earlier run of the job.
+	// Resumed records were done by earlier runs of the job.
 	Resumed int64 `json:"resumed"`
-	// Retried records had failed, and were computed again by the last retry.
+	// Retried records had failed and were computed again by the last retry.
 	Retried int64 `json:"retried"`
-	// OutputBytes is the size of the output, OutputCRC32C its checksum; nil where it is not
-	// known: in reports of earlier versions.
+	// OutputBytes is the size of the output and OutputCRC32C its checksum; nil if
+	// unknown, as in reports of earlier versions.
 	OutputBytes  int64      `json:"output_bytes"`
 	OutputCRC32C *chunk.CRC `json:"output_crc32c,omitempty"`
-	// Blank lines were skipped; they are no records.
+	// Blank lines were skipped; they do not count as records.
 	Blank int64 `json:"blank_lines"`
 
-	// Nulls are numbers, NaN and infinity, that became null; of this run.
+	// Nulls counts numbers, NaN and infinity, that became null in this run.
 	Nulls int64 `json:"null_numbers"`
 
 	BatchSize int     `json:"batch_size"`
@@ -55,24 +56,26 @@ type Report struct {
 	Workers []WorkerReport `json:"workers"`
 	// Devices are the GPUs that were monitored.
 	Devices []DeviceReport `json:"devices,omitempty"`
-	// Recommendations follow from the figures.
+	// Recommendations are derived from the figures.
 	Recommendations []string `json:"recommendations,omitempty"`
-	// Failures are the failed records by kind, most first.
+	// Failures are the failed records by kind, most frequent first.
 	Failures []FailureReport `json:"failures,omitempty"`
-	// Causes are the failed records by kind and message, most first. Messages that
-	// differ only in numbers and quoted texts are one cause; rare ones may be missing.
+	// Causes are the failed records by kind and message, most frequent first. Messages
+	// that differ only in numbers and quoted texts count as one cause; rare ones may be
+	// missing.
 	Causes []FailureReport `json:"causes,omitempty"`
 	// Folder is the job folder, with logs and failures.jsonl.
 	Folder string `json:"folder,omitempty"`
 	// Stop is why the job stopped early; nil if it did not.
 	Stop *fault.Error `json:"stop,omitempty"`
-	// Resume is what the same command does then; empty if the job did not stop early.
+	// Resume is what running the same command does after an early stop; empty if the
+	// job did not stop early.
 	Resume Resumption `json:"resume,omitempty"`
-	// Unresumable is why, of a job that never resumes.
+	// Unresumable is why the job can never resume.
 	Unresumable string `json:"unresumable,omitempty"`
 }
 
-// WorkerReport is one slot's share.
+// WorkerReport is one slot's share of the job.
 type WorkerReport struct {
 	Slot    int    `json:"slot"`
 	Device  string `json:"device"`
@@ -81,12 +84,12 @@ type WorkerReport struct {
 	Batches int64  `json:"batches"`
 	// BatchSize is the best that --batch-size auto found, 0 if it found none.
 	BatchSize int `json:"best_batch_size,omitempty"`
-	// Busy is how long its kernel had something to compute; BusyShare that as a
-	// share of the time since it was ready.
+	// Busy is how long the slot's kernel was computing; BusyShare is that as a share of
+	// the time since it was ready.
 	Busy      time.Duration `json:"busy_ns"`
 	BusyShare float64       `json:"busy_share"`
 	Rate      float64       `json:"records_per_second"`
-	// Restarts are kernel processes started after a death, Retries batches that
+	// Restarts counts kernel processes started after one died, Retries batches that
 	// were computed again, Lost workers that had to be replaced.
 	Restarts int64 `json:"restarts"`
 	Retries  int64 `json:"retries"`
@@ -97,7 +100,7 @@ type WorkerReport struct {
 	alive time.Duration
 }
 
-// FailureReport is the failed records of one kind, or of one cause.
+// FailureReport is the failed records of one kind or one cause.
 type FailureReport struct {
 	Kind    string `json:"kind"`
 	Count   int64  `json:"count"`
@@ -106,7 +109,7 @@ type FailureReport struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// addStats books what a segment cost its worker.
+// addStats adds a segment's cost to its worker's figures.
 func (r *Report) addStats(slot int, c chunk.Counts, stats wire.Stats) {
 	w := &r.Workers[slot]
 	w.Records += c.Records
@@ -119,7 +122,7 @@ func (r *Report) addStats(slot int, c chunk.Counts, stats wire.Stats) {
 	w.BatchSize = max(w.BatchSize, stats.BatchSize)
 }
 
-// close works out what follows from the rest, and from what is done.
+// close computes the derived figures.
 func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Elapsed = now.Sub(r.Started)
 	r.Succeeded, r.Failed, r.Dropped = done.Succeeded, done.Failed, done.Dropped
@@ -134,7 +137,7 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	}
 }
 
-// failureReports lists what is known of failed records by "kind" or "kind: cause".
+// failureReports lists failed records by "kind" or "kind: cause".
 func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 	for name, k := range by {
 		kind, _, _ := strings.Cut(name, ":")
@@ -146,7 +149,7 @@ func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 	return list
 }
 
-// speed is records a second of computing, 0 while it is not known.
+// speed returns records per second of computing, 0 while unknown.
 func (w *WorkerReport) speed() float64 { return rate(w.Records, w.Busy) }
 
 func (w *WorkerReport) close(now time.Time) {
@@ -176,7 +179,7 @@ func (r Report) WriteFile(path string) error {
 	return os.WriteFile(path, data, 0o666)
 }
 
-// writeDurably writes the report of a job that is over: retry and report believe it.
+// writeDurably writes the report of an ended job durably: retry and report rely on it.
 func (r Report) writeDurably(path string) error {
 	data, err := r.encode()
 	if err == nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// earlier is a job that was begun in this folder and not finished.
+// earlier is a job that was started in this folder and not finished.
 type earlier struct {
 	manifest *manifest
 	journal  *chunk.Journal
 	state    chunk.State
-	check    *outputCheck    // that runs beside the work; nil if it is over
+	check    *outputCheck    // that runs alongside the work; nil if it has ended
 	notes    []string        // for the user
 	sums     chunk.InputSums // of an input that is cut while it is read
 }
@@ -56,12 +56,12 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	if e.sums, err = chunk.ReadSumsLog(f.join(sumsFile)); err != nil {
 		return nil, err
 	}
-	if !e.begun() && !e.keepsPlan(c) {
+	if !e.computedAny() && !e.keepsPlan(c) {
 		return nil, nil // there is nothing to resume
 	}
 	if lost := journal.Lost(); lost > 0 {
-		e.notes = append(e.notes, fmt.Sprintf("the journal is damaged behind its last durable point: "+
-			"%d entries are dropped, and what they record is computed again", lost))
+		e.notes = append(e.notes, fmt.Sprintf("the journal is damaged after its last durable point: "+
+			"%d entries are dropped, and their records are computed again", lost))
 	}
 	if err := f.makeDirs(); err != nil {
 		return nil, err
@@ -81,16 +81,17 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	return e, nil
 }
 
-// begun reports whether the earlier run has computed anything.
-func (e *earlier) begun() bool { return e.state.Done() > 0 || e.state.Complete }
+// computedAny reports whether the earlier run has computed anything.
+func (e *earlier) computedAny() bool { return e.state.Done() > 0 || e.state.Complete }
 
-// keepsPlan reports whether a job of which nothing is computed keeps its plan: where
-// the output is a folder, the plan says where its parts end.
+// keepsPlan reports whether a job that has computed nothing keeps its plan: if the
+// output is a folder, the plan determines where its parts end.
 func (e *earlier) keepsPlan(c Config) bool {
 	return keepsParts(c.Output) && e.manifest.Cut.PartBytes == c.PartBytes && len(e.changes(c)) == 0
 }
 
-// finishEarlier ends a job that had only its files to name when it was killed.
+// finishEarlier finishes a job that was killed when only the final renames were
+// missing.
 func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	defer e.close()
 	if err := checkChanges(e.changes(c), c.AcceptChanges); err != nil {
@@ -113,14 +114,14 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	}
 	f.finish(cleans(c, report))
 	if c.OnEvent != nil {
-		c.OnEvent(Notice{Text: "the job was done already; its files only had no names yet"})
+		c.OnEvent(Notice{Text: "the job was already complete; only its files had not been renamed yet"})
 		c.OnEvent(Finished{Report: report})
 	}
 	return report, nil
 }
 
-// changes are those that can be told without asking the kernel for its files:
-// the files are those that it had.
+// changes returns the changes that can be detected without asking the kernel for its
+// files: it assumes that these are the same as before.
 func (e *earlier) changes(c Config) []change {
 	old := e.manifest.Fingerprint
 	var files []string
@@ -131,30 +132,30 @@ func (e *earlier) changes(c Config) []change {
 	}
 	now, err := takeFingerprint(c, files)
 	if err != nil && now.Input.Path == old.Input.Path {
-		return nil // its input is gone, and is not needed any more
+		return nil // its input no longer exists and is no longer needed
 	}
 	if as, _, err := now.Input.asBefore(e); err == nil {
 		now.Input = as
 	}
-	now.Kernel.Modules = asTheyAre(old.Kernel.Modules)
+	now.Kernel.Modules = currentModules(old.Kernel.Modules)
 	return now.changes(old)
 }
 
-// findFinished reports whether this very job is done already, its output still being what
-// it wrote, and how. Running a finished job again reports that it is complete.
+// findFinished returns the report of this job if it is already finished and its output
+// is unchanged. Running a finished job again reports that it is complete.
 func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 	if c.Fresh || c.Force || !resumable(c) {
 		return Report{}, false
 	}
 	if _, err := os.Stat(f.join(retryMarker)); !errors.Is(err, os.ErrNotExist) {
-		return Report{}, false // it is not, quite, or nobody knows
+		return Report{}, false // a retry is half merged, or its state is unknown
 	}
 	m, err := readManifest(f.join(manifestFile))
 	if err != nil || len((&earlier{manifest: m}).changes(c)) > 0 {
 		return Report{}, false
 	}
 	report, err := readReport(f.join(reportFile))
-	if err != nil || report.Stop != nil || !f.isWhole(ctx, c.Output, report) {
+	if err != nil || report.Stop != nil || !f.outputUnchanged(ctx, c.Output, report) {
 		return Report{}, false
 	}
 	if _, err := os.Stat(m.Errors); m.Errors != "" && err != nil {
@@ -162,14 +163,14 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 	}
 	report.Resumed = report.In
 	if c.OnEvent != nil {
-		c.OnEvent(Notice{Text: "the job is finished already; --force does it again"})
+		c.OnEvent(Notice{Text: "the job is already finished; --force runs it again"})
 		c.OnEvent(Finished{Report: report})
 	}
 	return report, true
 }
 
-// outputBytes is the size of an output, of all parts of one in parts, -1 if it is
-// not there.
+// outputBytes returns the size of an output, the sum of its parts for one in parts, or
+// -1 if it does not exist.
 func outputBytes(path string) int64 {
 	if keepsParts(path) {
 		m, err := chunk.ReadManifest(path)
@@ -196,7 +197,7 @@ func outputOptions(c Config, f *folder) chunk.OutputOptions {
 	return options
 }
 
-// openOutput begins the output, or goes on with it.
+// openOutput creates the output, or reopens it on resume.
 func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
 	options := outputOptions(p.config, f)
 	options.Stop = ctx.Done()
@@ -212,7 +213,7 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *ch
 		output, err := chunk.CreateOutput(options)
 		return output, nil, err
 	}
-	// The journal first: with job.json the job begins to exist.
+	// Create the journal first: the job exists from the moment job.json does.
 	journal, err := chunk.CreateJournal(f.join(journalFile))
 	if err != nil {
 		return nil, nil, err
@@ -257,7 +258,8 @@ func (p *prepared) launch() launch {
 	return l
 }
 
-// proven is what a kernel must be able to compute, if an earlier run has shown that.
+// proven returns records that a working kernel can compute because an earlier run did,
+// or nil.
 func (p *prepared) proven() *chunk.Chunk {
 	if p.earlier == nil || p.earlier.state.Proven == nil {
 		return nil

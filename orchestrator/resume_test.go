@@ -20,7 +20,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// watch counts events, and does something at some of them.
+// watch counts events and runs a function at each.
 func watch(c *orchestrator.Config, at func(name string, passing int, e orchestrator.Event)) {
 	passed := make(map[string]int)
 	c.OnEvent = func(e orchestrator.Event) {
@@ -44,8 +44,8 @@ func interrupt(t *testing.T, c orchestrator.Config, event string, n int) orchest
 	return report
 }
 
-// goesOn runs a job that must go on with what is done, and say so.
-func goesOn(t *testing.T, d jobDir, c orchestrator.Config) orchestrator.Report {
+// resumes runs a job that must resume an earlier run, and report it.
+func resumes(t *testing.T, d jobDir, c orchestrator.Config) orchestrator.Report {
 	t.Helper()
 	var resuming int64
 	watch(&c, func(_ string, _ int, e orchestrator.Event) {
@@ -65,15 +65,15 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestStopAndGoOn: the same job after ^C goes on where it was, with other devices
-// and another batch size too.
-func TestStopAndGoOn(t *testing.T) {
+// TestStopAndResume: after ^C the same job resumes where it was, also with other
+// devices and another batch size.
+func TestStopAndResume(t *testing.T) {
 	t.Parallel()
 	for i, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			d, c := v.start(t)
-			first := interrupt(t, c, "chunk_done", 2+i%3) // of eight, so that enough is left
+			first := interrupt(t, c, "chunk_done", 2+i%3) // of eight, so that enough remains
 			if first.Pending == 0 && !first.Uncounted || exists(c.Output) && !c.Force {
 				t.Fatalf("report: %+v", first)
 			}
@@ -82,7 +82,7 @@ func TestStopAndGoOn(t *testing.T) {
 				t.Errorf("%d records were done, and the next run found %d", first.In-first.Pending, second.Resumed)
 			}
 			c.GPUs, c.BatchSize = "cpu:1", 5+i
-			last := goesOn(t, d, c)
+			last := resumes(t, d, c)
 			if last.Resumed <= second.Resumed {
 				t.Errorf("resumed %d, then %d", second.Resumed, last.Resumed)
 			}
@@ -91,8 +91,8 @@ func TestStopAndGoOn(t *testing.T) {
 	}
 }
 
-// TestStopTwice: a job that is told to stop and then to end at once does so, and
-// can be gone on with.
+// TestStopTwice: a job that is asked to stop and then aborted ends at once and can be
+// resumed.
 func TestStopTwice(t *testing.T) {
 	t.Parallel()
 	v := variants[1]
@@ -113,12 +113,12 @@ func TestStopTwice(t *testing.T) {
 	_, err := runContext(t, ctx, watched)
 	wantFault(t, err, fault.Canceled)
 	c.Abort = nil
-	goesOn(t, d, c)
+	resumes(t, d, c)
 	checkFinished(t, d, c, v.undisturbed(t), "")
 }
 
-// TestOtherJobIsRefused: what the output depends on must not change on the way,
-// and the message says what did.
+// TestOtherJobIsRefused: what the output depends on must not change between runs, and
+// the message says what did.
 func TestOtherJobIsRefused(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -128,28 +128,28 @@ func TestOtherJobIsRefused(t *testing.T) {
 	}{
 		{"input longer", func(d jobDir, c *orchestrator.Config) {
 			appendTo(d, "in.jsonl", "{}\n")
-		}, []string{"the input was", `"size":`, "--fresh"}},
+		}, []string{"the input's size was", "--fresh"}},
 		{"input edited in place", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
-		}, []string{"the input was", "other bytes between bytes 0 and"}},
+		}, []string{"the input's content", "different bytes between offsets 0 and"}},
 		{"input edited in place, with its old time", func(d jobDir, c *orchestrator.Config) {
 			info, _ := os.Stat(c.Input)
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
 			_ = os.Chtimes(c.Input, info.ModTime(), info.ModTime())
-		}, []string{"the input was", "other bytes"}},
+		}, []string{"the input's content", "different bytes"}},
 		{"input edited in place and longer", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return append(b, "{}\n"...) })
-		}, []string{"the input was", `"size":`}},
+		}, []string{"the input's size was"}},
 		{"another input", func(d jobDir, c *orchestrator.Config) {
 			c.Input = d.join("other.jsonl")
 			appendTo(d, "other.jsonl", "{}\n")
 		}, []string{"other.jsonl"}},
-		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Limit = 77 }, []string{`"limit":77`}},
+		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Limit = 77 }, []string{"the input's limit was not set and is now 77"}},
 		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "echo" }, []string{"the kernel was", "--accept-changes kernel"}},
 		{"kernel file", func(d jobDir, c *orchestrator.Config) { appendTo(d, "kernel.sh", "# changed\n") },
 			[]string{"kernel.sh", "--accept-changes kernel"}},
-		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output's form"}},
-		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output's form", "keep"}},
+		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output's errors file was not set"}},
+		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output's members to keep was not set"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestOtherJobIsRefused(t *testing.T) {
 	}
 }
 
-// TestTouchedInputIsResumed: another time alone does not make another input, nor does
-// a copy of it; the user hears why the job is resumed.
+// TestTouchedInputIsResumed: a new timestamp alone does not make a different input, nor
+// does a copy; the user learns why the job is resumed.
 func TestTouchedInputIsResumed(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(path string) error{
@@ -198,7 +198,7 @@ func TestTouchedInputIsResumed(t *testing.T) {
 				t.Fatal(err)
 			}
 			notices, err := resumedWith(t, c)
-			if err != nil || !strings.Contains(notices, "its content is the same") {
+			if err != nil || !strings.Contains(notices, "its content is unchanged") {
 				t.Fatalf("%v, notices %q", err, notices)
 			}
 			if d.read("out.jsonl") != numbered(300) {
@@ -207,16 +207,16 @@ func TestTouchedInputIsResumed(t *testing.T) {
 			if err := change(c.Input); err != nil {
 				t.Fatal(err)
 			}
-			if report := mustRun(t, d, c); report.Resumed != 300 { // finished already
+			if report := mustRun(t, d, c); report.Resumed != 300 { // already finished
 				t.Errorf("report: %+v", report)
 			}
 		})
 	}
 }
 
-// TestTouchedByteCutInput: an input that is cut while it is read is compared as far
-// as it was computed, by sums that are kept beside the journal; without them its time
-// must do.
+// TestTouchedByteCutInput: an input that is cut while it is read is compared as far as
+// it was computed, using checksums kept next to the journal; without them its timestamp
+// decides.
 func TestTouchedByteCutInput(t *testing.T) {
 	t.Parallel()
 	touchInput := func(c orchestrator.Config) {
@@ -230,15 +230,15 @@ func TestTouchedByteCutInput(t *testing.T) {
 		"touched": {touchInput, ""},
 		"edited": {func(c orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
-		}, "other bytes between bytes 0 and"},
+		}, "different bytes between offsets 0 and"},
 		"touched, without sums": {func(c orchestrator.Config) {
 			touchInput(c)
 			_ = os.Remove(jobFolder(c) + "/input.sums")
-		}, `"modified":`},
+		}, "the input's modification time was"},
 		"touched, sums cut": {func(c orchestrator.Config) {
 			touchInput(c)
 			edit(t, jobFolder(c)+"/input.sums", func(b []byte) []byte { return b[:20] })
-		}, `"modified":`},
+		}, "the input's modification time was"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,10 +249,10 @@ func TestTouchedByteCutInput(t *testing.T) {
 			test.change(c)
 			if test.text != "" {
 				_, err := run(t, c)
-				wantFault(t, err, fault.Conflict, "the input was", test.text)
+				wantFault(t, err, fault.Conflict, "the input's", test.text)
 				return
 			}
-			goesOn(t, d, c)
+			resumes(t, d, c)
 			if d.read("out.jsonl") != numbered(300) || exists(jobFolder(c)+"/input.sums") {
 				t.Error("output differs, or the sums are left")
 			}
@@ -285,7 +285,8 @@ func execJob(t *testing.T) (jobDir, orchestrator.Config) {
 	return d, c
 }
 
-// TestAcceptChanges keeps what is done and goes on; --fresh does not.
+// TestAcceptChanges: accepting changes keeps finished work and resumes; --fresh does
+// not.
 func TestAcceptChanges(t *testing.T) {
 	t.Parallel()
 	d, c := execJob(t)
@@ -293,8 +294,8 @@ func TestAcceptChanges(t *testing.T) {
 	appendTo(d, "kernel.sh", "# changed\n")
 	c.AcceptChanges = []string{"kernel"}
 	interrupt(t, c, "chunk_done", 2)
-	c.AcceptChanges = nil // it is this one's job now
-	goesOn(t, d, c)
+	c.AcceptChanges = nil // the job now has the new kernel
+	resumes(t, d, c)
 	if d.read("out.jsonl") != numbered(300) {
 		t.Error("output differs")
 	}
@@ -313,8 +314,8 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestCompleteJobOfAnother: a job that only lacked its output's name is finished
-// by its own command, not by another.
+// TestCompleteJobOfAnother: a job that only lacks the final rename is finished by its
+// own command, not by another.
 func TestCompleteJobOfAnother(t *testing.T) {
 	t.Parallel()
 	d, c := execJob(t)
@@ -325,7 +326,7 @@ func TestCompleteJobOfAnother(t *testing.T) {
 	}
 	appendTo(d, "in.jsonl", "{}\n")
 	_, err := run(t, c)
-	wantFault(t, err, fault.Conflict, "the input was")
+	wantFault(t, err, fault.Conflict, "the input's")
 	if err := os.WriteFile(c.Input, []byte(numbered(30)), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +352,7 @@ func TestWorkDirAndClean(t *testing.T) {
 	if exists(c.Output+".gpurun") || !exists(jobFolder(c)) {
 		t.Errorf("the job folder is elsewhere: %v", tree(d.path))
 	}
-	goesOn(t, d, c)
+	resumes(t, d, c)
 	undisturbed, c := start()
 	mustRun(t, undisturbed, c)
 	if d.read("out.jsonl") != undisturbed.read("out.jsonl") {
@@ -362,14 +363,14 @@ func TestWorkDirAndClean(t *testing.T) {
 	}
 }
 
-// TestTinyCheckpoint: however soon a checkpoint comes, something is done between
-// two, and a job comes to its end.
+// TestTinyCheckpoint: however short the checkpoint interval, work is done between two
+// checkpoints, and a job finishes.
 func TestTinyCheckpoint(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(60))
 	c := d.config("test-slow")
 	c.BatchSize, c.Checkpoint, c.KernelConfig = 5, time.Nanosecond, []byte(`{"Milliseconds":1}`)
-	c.GPUs = "cpu:1" // of whom nobody takes work away
+	c.GPUs = "cpu:1" // so that no other worker takes work away
 	watch(&c, func(_ string, _ int, e orchestrator.Event) {
 		if e, ok := e.(orchestrator.ChunkDone); ok && e.Counts.Records == 0 {
 			t.Error("a checkpoint of nothing")
@@ -381,7 +382,7 @@ func TestTinyCheckpoint(t *testing.T) {
 	}
 }
 
-// TestMaxTime stops a job so that the same command goes on.
+// TestMaxTime: a job stops such that the same command resumes it.
 func TestMaxTime(t *testing.T) {
 	t.Parallel()
 	v := variants[0]
@@ -405,8 +406,8 @@ func TestMaxTime(t *testing.T) {
 	checkFinished(t, d, c, v.undisturbed(t), "")
 }
 
-// TestHalt: too many failures stop the job, the same command goes on for as many
-// more.
+// TestHalt: too many failures stop the job; the same command resumes it until there are
+// as many more.
 func TestHalt(t *testing.T) {
 	t.Parallel()
 	for name, halt := range map[string]orchestrator.Halt{"records": {Records: 12}, "percent": {Percent: 2}} {
@@ -434,7 +435,7 @@ func TestHalt(t *testing.T) {
 	}
 }
 
-// snapshot keeps a folder to put it back.
+// snapshot saves a folder so that it can be restored.
 func snapshot(t *testing.T, dir string) (putBack func()) {
 	t.Helper()
 	aside := filepath.Join(t.TempDir(), "snapshot")
@@ -461,9 +462,8 @@ func edit(t *testing.T, path string, change func(data []byte) []byte) {
 	}
 }
 
-// TestDamage: whatever is broken in the job folder of a killed job, the job is
-// gone on with rightly, started over rightly, or refused. Its output is never
-// wrong.
+// TestDamage: whatever is damaged in the job folder of a killed job, the job is resumed
+// correctly, started over correctly, or refused. Its output is never wrong.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	v := &variant{name: "damage", records: 480, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }}
@@ -562,11 +562,11 @@ func TestDamage(t *testing.T) {
 			t.Errorf("%s: wrong output: %s", name, diff)
 		}
 	}
-	t.Logf("%d damages, %d refused, %d gone on with", len(damages), refused, len(damages)-refused)
+	t.Logf("%d damages, %d refused, %d resumed", len(damages), refused, len(damages)-refused)
 }
 
-// TestLockIsNoFile: that cannot be started over, and says what can be done.
-func TestLockIsNoFile(t *testing.T) {
+// TestLockIsNotAFile: this cannot be started over, and the message says what to do.
+func TestLockIsNotAFile(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(10))
 	c := d.config("echo")
@@ -574,11 +574,11 @@ func TestLockIsNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := run(t, c)
-	wantFault(t, err, fault.Conflict, "/lock", "remove that")
+	wantFault(t, err, fault.Conflict, "/lock", "remove it")
 }
 
-// killedWithParts is a job killed when there were a durable point and at least
-// two parts, begun anew until that is so: how much is durable is a matter of time.
+// killedWithParts returns a job killed after a durable point with at least two parts.
+// It tries until that happens: how much is durable depends on timing.
 func killedWithParts(t *testing.T, v *variant) (d jobDir, c orchestrator.Config, parts []string) {
 	t.Helper()
 	for attempt := range 20 {
@@ -592,7 +592,7 @@ func killedWithParts(t *testing.T, v *variant) (d jobDir, c orchestrator.Config,
 		}
 		awaitGone(t, mark)
 		parts, _ = filepath.Glob(jobFolder(c) + "/parts/*.out")
-		parts = slices.DeleteFunc(parts, func(path string) bool { // begun when the job was killed
+		parts = slices.DeleteFunc(parts, func(path string) bool { // in progress when the job was killed
 			info, err := os.Stat(path)
 			return err != nil || info.Size() == 0
 		})
@@ -614,7 +614,7 @@ func lastLine(b []byte) []byte {
 	return []byte(lines[len(lines)-1] + "\n")
 }
 
-// journalled is the number of segments in a journal.
+// journalled returns the number of segments in a journal.
 func journalled(t *testing.T, c orchestrator.Config) (n int) {
 	t.Helper()
 	data, _ := os.ReadFile(jobFolder(c) + "/journal")

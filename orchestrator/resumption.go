@@ -9,28 +9,28 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Resumption is what the same command does after a job has stopped.
+// Resumption is what running the same command does after a job has stopped.
 type Resumption string
 
-// What the same command does: messages promise nothing else.
+// What the same command does; messages promise nothing else.
 const (
 	// ResumesAtOnce: it resumes the job.
 	ResumesAtOnce Resumption = "at-once"
-	// ResumesWhenFixed: it resumes the job once the cause of the stop is removed: a full
+	// ResumesWhenFixed: it resumes the job once the cause of the stop is fixed: a full
 	// disk, a lost device.
 	ResumesWhenFixed Resumption = "when-fixed"
-	// ResumesAsAdvised: it is refused, or stops in the same way; the message of the stop
-	// says what to do.
+	// ResumesAsAdvised: it is refused or stops in the same way; the stop message says
+	// what to do.
 	ResumesAsAdvised Resumption = "as-advised"
-	// ResumesNever: it starts over. The input or the output is a stream, which cannot be
-	// read, or written, twice.
+	// ResumesNever: it starts over. The input or output is a stream, which cannot be
+	// read or written twice.
 	ResumesNever Resumption = "never"
 )
 
-// errAdvised marks a fault whose message says what must be done before the job can resume.
+// errAdvised marks a fault whose message says what to do before the job can resume.
 var errAdvised = errors.New("the message says how to resume")
 
-// resumption is what the same command does after a job was stopped by err.
+// resumption returns what the same command does after err stopped a job.
 func resumption(c Config, err error) Resumption {
 	switch {
 	case err == nil:
@@ -49,10 +49,10 @@ func resumption(c Config, err error) Resumption {
 	return ResumesAsAdvised
 }
 
-// resumable: a stream cannot be read, nor written, twice.
+// resumable reports whether a job can resume: a stream cannot be read or written twice.
 func resumable(c Config) bool { return unresumable(c) == "" }
 
-// unresumable is why a job cannot resume, "" if it can.
+// unresumable returns why a job cannot resume, "" if it can.
 func unresumable(c Config) string {
 	switch {
 	case c.Input == "-":
@@ -63,22 +63,22 @@ func unresumable(c Config) string {
 	return ""
 }
 
-// streamNote tells the user before the work that an interruption will cost all of it.
+// streamNote warns the user before the work that an interruption loses all of it.
 func streamNote(c Config) []string {
 	why := unresumable(c)
 	if why == "" {
-		return []string{} // JSON has an empty list
+		return []string{} // an empty list in JSON, not null
 	}
 	return []string{"this job cannot be resumed if it is interrupted: " + why}
 }
 
-// discarded is what nobody can use of a job that cannot resume: copies of its input, and
-// results on their way to an output that is a stream.
+// discarded is what is useless in the folder of a job that cannot resume: copies of its
+// input, and results on their way to a stream.
 var discarded = []string{chunk.PartsDir, "spool", partials}
 
 const partials = "*.partial"
 
-// discard removes that. What was computed for an output that is a file stays in
+// discard removes those files. Results computed for an output file stay in
 // output.partial, and the report says so.
 func (f *folder) discard(output string) {
 	for _, name := range discarded {

@@ -14,12 +14,12 @@ import (
 
 // stop is a way in which a job stops.
 type stop struct {
-	// change prepares the job; at its third finished chunk disturb happens.
+	// change prepares the job; disturb runs at its third finished chunk.
 	change  func(d jobDir, c *orchestrator.Config)
 	disturb func(d jobDir, cancel context.CancelFunc) error
 	// promised is what the report says that the same command does.
 	promised orchestrator.Resumption
-	// lost: what was done cannot be resumed from, and is computed again.
+	// lost: finished work cannot be resumed and is computed again.
 	lost bool
 }
 
@@ -29,7 +29,7 @@ func canceled(_ jobDir, cancel context.CancelFunc) error { cancel(); return nil 
 
 func undisturbed(jobDir, context.CancelFunc) error { return nil }
 
-// stops are all of them.
+// stops lists all of them.
 var stops = map[string]stop{
 	"signal": {unchanged, canceled, orchestrator.ResumesAtOnce, false},
 	"max time": {func(_ jobDir, c *orchestrator.Config) {
@@ -88,8 +88,9 @@ func (c *closedSoon) Write(p []byte) (int, error) {
 	return c.Writer.Write(p)
 }
 
-// TestReportPromisesWhatTheSameCommandDoes: however a job stops, its report says truly
-// whether the same command resumes it, and what cannot resume leaves no data behind.
+// TestReportPromisesWhatTheSameCommandDoes: however a job stops, its report correctly
+// says whether the same command resumes it, and a job that cannot resume leaves no data
+// behind.
 func TestReportPromisesWhatTheSameCommandDoes(t *testing.T) {
 	t.Parallel()
 	for name, s := range stops {
@@ -140,7 +141,7 @@ func stopped(t *testing.T, d jobDir, c orchestrator.Config, s stop) orchestrator
 	return report
 }
 
-// keepsPromise gives the same command again.
+// keepsPromise runs the same command again.
 func (s stop) keepsPromise(t *testing.T, d jobDir, c orchestrator.Config) {
 	t.Helper()
 	c.OnEvent, c.MaxTime, c.Halt = nil, 0, orchestrator.Halt{} // they would only stop it again
@@ -165,8 +166,8 @@ func (s stop) keepsPromise(t *testing.T, d jobDir, c orchestrator.Config) {
 	}
 }
 
-// checkNoData: a job that cannot resume has left nothing of its records but, beside an
-// output file, what it has computed.
+// checkNoData: a job that cannot resume leaves none of its records except, next to an
+// output file, its results so far.
 func checkNoData(t *testing.T, d jobDir) {
 	t.Helper()
 	for _, name := range tree(d.path) {

@@ -13,17 +13,17 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// retryDir, in the job folder, is where the failed records are computed again;
-// retryMarker says that the new files are complete and only want their names.
+// retryDir, in the job folder, is where the failed records are computed again.
+// retryMarker means that the new files are complete and only need to be renamed.
 const (
 	retryDir    = "retry"
 	retryMarker = "retry.json"
 )
 
-// Retry computes the failed records of a finished job again and puts the results
-// in their place. Config.Output names the job; Input is not used, Kernel and
-// KernelConfig default to those of the job. The output changes at once, when all
-// is done; interrupted before that, Retry goes on where it was.
+// Retry computes the failed records of a finished job again and puts the results in
+// their place. Config.Output names the job; Input is ignored, and Kernel and
+// KernelConfig default to those of the job. The output is replaced in one step when all
+// results are ready. If Retry is interrupted before that, the next Retry resumes.
 //
 // Records that came in with an _error are not the job's failures and stay.
 func Retry(ctx context.Context, config Config) (Report, error) {
@@ -53,13 +53,13 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 type retry struct {
 	config   Config
 	folder   *folder
-	output   string // where it is now: a copied or moved job is retried in its place
+	output   string // its current path: a copied or moved job is retried in place
 	manifest *manifest
 	report   Report          // of the job
 	parts    *chunk.Manifest // of its output, if that is a folder
 }
 
-// retried is what retryMarker holds: what will be, when the files have their names.
+// retried is the content of retryMarker: the state after the files are renamed.
 type retried struct {
 	Report Report          `json:"report"`
 	Parts  *chunk.Manifest `json:"parts,omitempty"`
@@ -84,8 +84,8 @@ func (r *retry) run(ctx context.Context) (Report, error) {
 	return r.merge(again)
 }
 
-// compute runs the failed records, unless an earlier retry has and was killed
-// before it could put them in their place.
+// compute runs the failed records, unless an earlier retry did and was killed before
+// the merge.
 func (r *retry) compute(ctx context.Context) (Report, error) {
 	config, err := r.again()
 	if err != nil {
@@ -102,12 +102,12 @@ func (r *retry) compute(ctx context.Context) (Report, error) {
 	return report, err
 }
 
-// load reads the finished job, after ending what an earlier retry began.
+// load reads the finished job, after completing what an earlier retry started.
 func (r *retry) load(ctx context.Context) (err error) {
 	if m, err := r.folder.unfinished(); err != nil {
 		return err
 	} else if m != nil {
-		return fault.New(fault.Conflict, "the job of %s is not finished: run the same gpurun run again first", r.config.Output)
+		return fault.New(fault.Conflict, "the job of %s is not finished: run the same gpurun run command again first", r.config.Output)
 	}
 	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
 		return fault.Wrap(fault.Conflict, err)
@@ -120,23 +120,23 @@ func (r *retry) load(ctx context.Context) (err error) {
 			r.config.Output, r.manifest.Output, r.manifest.Errors)
 	}
 	if _, err := os.Stat(r.folder.join(retryMarker)); !errors.Is(err, os.ErrNotExist) {
-		if err := r.name(); err != nil {
+		if err := r.renameFiles(); err != nil {
 			return err
 		}
 	}
 	if r.report, err = readReport(r.folder.join(reportFile)); err != nil {
 		return err
 	}
-	r.report.Output, r.report.Folder = r.config.Output, r.folder.path // seen from here
+	r.report.Output, r.report.Folder = r.config.Output, r.folder.path // as seen from here
 	return r.unchanged(ctx)
 }
 
-// unchanged refuses an output that is not the job's any more: better now than when the
-// failed records are computed. The input is not looked at: failed records are kept in the
-// output.
+// unchanged refuses an output that has changed since the job wrote it: better now than
+// after the failed records are computed. The input does not matter: failed records are
+// kept in the output.
 func (r *retry) unchanged(ctx context.Context) error {
 	if r.manifest.Errors != "" && isStream(r.manifest.Errors) {
-		return fault.New(fault.Usage, "the failed records are not kept: they went to %s", r.manifest.Errors)
+		return fault.New(fault.Usage, "the failed records were not kept: they were written to %s", r.manifest.Errors)
 	}
 	if err := Verify(ctx, r.output, r.report); err != nil || !keepsParts(r.output) {
 		return err
@@ -152,11 +152,11 @@ func (r *retry) unchanged(ctx context.Context) error {
 	return nil
 }
 
-// collect writes the failed records to a file of their own, unless an earlier
-// retry has, and returns how many there are.
+// collect writes the failed records to their own file, unless an earlier retry did, and
+// returns how many there are.
 func (r *retry) collect() (count int64, err error) {
 	if r.report.Failed == 0 {
-		return 0, nil // an empty file of failed records may be gone
+		return 0, nil // an empty file of failed records may have been removed
 	}
 	path := r.folder.join(retryDir, "in.jsonl")
 	failuresPath := r.folder.join(chunk.FailuresFile)
@@ -171,7 +171,7 @@ func (r *retry) collect() (count int64, err error) {
 	if err == nil && made.ModTime().After(before.ModTime()) {
 		copied := r.results()
 		if copied.Failed = path; copied.CheckFailed() == nil {
-			return 1, nil // an earlier retry of these failures is gone on with
+			return 1, nil // resume an earlier retry of these failures
 		}
 	}
 	if err := os.RemoveAll(r.folder.join(retryDir)); err != nil {
@@ -192,7 +192,7 @@ func (r *retry) collect() (count int64, err error) {
 	return count, nil
 }
 
-// results are those of the job.
+// results describes the job's result files.
 func (r *retry) results() chunk.Retried {
 	old := chunk.Retried{
 		Output: r.output, Errors: r.manifest.Errors, Failures: r.folder.join(chunk.FailuresFile), CRC: r.report.OutputCRC32C,
@@ -203,7 +203,7 @@ func (r *retry) results() chunk.Retried {
 	return old
 }
 
-// merge makes the new files and gives them the old ones' names.
+// merge builds the new files and renames them over the old ones.
 func (r *retry) merge(again Report) (Report, error) {
 	dir := r.folder.join(retryDir)
 	old := r.results()
@@ -238,16 +238,16 @@ func (r *retry) merge(again Report) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	// From here on the new files are the job's; a crash only delays their names.
+	// From here on the new files are the job's; a crash only delays the renames.
 	if err := chunk.WriteDurably(r.folder.join(retryMarker), data, chunk.PrivateMode); err != nil {
 		return report, fault.New(fault.Storage, "write %s: %w", retryMarker, err)
 	}
 	crash.Point("retry-merged")
-	return report, r.name()
+	return report, r.renameFiles()
 }
 
-// name gives the new files the old ones' names.
-func (r *retry) name() error {
+// renameFiles renames the new files over the old ones.
+func (r *retry) renameFiles() error {
 	var result retried
 	data, err := os.ReadFile(r.folder.join(retryMarker))
 	if err == nil {
@@ -261,7 +261,7 @@ func (r *retry) name() error {
 		if finals[i] != "" {
 			finals[i] = realPath(finals[i]) // a link stays one
 		}
-		if err := nameNext(r.folder.join(next), finals[i], result.Parts); err != nil {
+		if err := renameNext(r.folder.join(next), finals[i], result.Parts); err != nil {
 			return err
 		}
 		crash.Point("retry-renamed")
@@ -273,8 +273,9 @@ func (r *retry) name() error {
 	return os.Remove(r.folder.join(retryMarker))
 }
 
-// nameNext gives a new file its name, unless it has it already, or nobody wants it.
-func nameNext(next, final string, parts *chunk.Manifest) error {
+// renameNext renames a new file, unless that has already happened or the file is not
+// needed.
+func renameNext(next, final string, parts *chunk.Manifest) error {
 	info, err := os.Stat(next)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

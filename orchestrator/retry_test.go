@@ -16,8 +16,8 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// mending does what a record says: same, two lines, drop, or fail; repaired, it
-// makes of the failures whatever else they say.
+// mending does what a record asks for: same, two lines, drop, or fail. Once repaired,
+// it processes the failures like other records.
 type mending struct {
 	plugins.Base
 	config struct{ Repaired bool }
@@ -51,8 +51,8 @@ func (m *mending) Process(_ context.Context, batch plugins.Batch, results *plugi
 	return nil
 }
 
-// TestRetryIsAsIfItHadNeverFailed: a job and a retry with a repaired kernel give
-// the bytes that the repaired kernel would have given at once.
+// TestRetryIsAsIfItHadNeverFailed: a job and a retry with a repaired kernel produce the
+// same bytes as the repaired kernel alone.
 func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 	forms := []struct{ apart, parts, stream bool }{
 		{}, {apart: true}, {parts: true}, {apart: true, parts: true}, {stream: true}, {apart: true, stream: true}, {parts: true, stream: true},
@@ -100,7 +100,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				config.Input, config.Stdin, config.ChunkRecords = "-", strings.NewReader(in.String()), 100
 			}
 			mustRun(t, d, config)
-			if err := os.Remove(d.join("in.jsonl")); err != nil { // nobody needs it
+			if err := os.Remove(d.join("in.jsonl")); err != nil { // it is not needed
 				t.Fatal(err)
 			}
 
@@ -121,7 +121,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			if report.Succeeded != wanted.Succeeded || report.Failed != wanted.Failed || report.Dropped != wanted.Dropped {
 				t.Errorf("report %+v, want %+v", report, wanted)
 			}
-			// What is left fails again, and nothing changes.
+			// The rest fails again, and nothing changes.
 			if _, err := orchestrator.Retry(context.Background(), again); err != nil {
 				t.Fatal(err)
 			}
@@ -132,8 +132,8 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 	}
 }
 
-// TestStreamInPieces: chunks of a stream that come back in pieces, at checkpoints
-// and to share them, keep their spool files until the last.
+// TestStreamInPieces: chunks of a stream that come back in pieces, at checkpoints and
+// for sharing, keep their spool files until the last piece is done.
 func TestStreamInPieces(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	input := numbered(2000)
@@ -148,8 +148,8 @@ func TestStreamInPieces(t *testing.T) {
 	}
 }
 
-// TestRetryOfChangedFailures: failed records are taken from where they are kept, if
-// that is as the job left it.
+// TestRetryOfChangedFailures: failed records are read from where they are kept, if that
+// is unchanged.
 func TestRetryOfChangedFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -188,8 +188,8 @@ func TestRetryOfChangedFailures(t *testing.T) {
 	}
 }
 
-// TestRetryOfALostCopy: what an earlier retry copied, and a loss of power damaged, is
-// copied again; the records may be nowhere else but in the errors that the retry replaces.
+// TestRetryOfALostCopy: what an earlier retry copied, and a power loss damaged, is
+// copied again; the records may exist only in the errors file that the retry replaces.
 func TestRetryOfALostCopy(t *testing.T) {
 	t.Parallel()
 	for name, copied := range map[string]string{

@@ -51,7 +51,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// TestBadLines: what is no record is kept in its place, marked.
+// TestBadLines: a line that is not a record is kept in its place, marked.
 func TestBadLines(t *testing.T) {
 	long := `{"a":"` + strings.Repeat("x", 2000) + `"}`
 	tests := []struct{ name, in, out string }{
@@ -81,8 +81,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// A record that came in with a mark, and is computed all the same, loses it: it says
-// nothing of this job. One that the kernel makes is the kernel's.
+// A record that came in with a mark and is computed anyway loses the mark: it says
+// nothing about this job. A mark that the kernel adds stays.
 func TestReprocessTakesTheMarkOff(t *testing.T) {
 	t.Parallel()
 	in := `{"a":1,"_error":"old"}` + "\n" + `{"_error":{"kind":"oom"},"a":2}` + "\n" + `{ "_error" : "old" }` + "\n" + `{"a":3}` + "\n"
@@ -99,8 +99,8 @@ func TestReprocessTakesTheMarkOff(t *testing.T) {
 	}
 }
 
-// An _error that is null says that there is none, in a record that comes in as in one
-// that the kernel makes; any other rejects the record, by that message.
+// An _error of null means no error, in input records as in results of the kernel; any
+// other value rejects the record with that message.
 func TestErrorMemberDecides(t *testing.T) {
 	t.Parallel()
 	const step = `sed 's/"say":/"_error":/'`
@@ -164,7 +164,7 @@ func TestShapes(t *testing.T) {
 {"vector":[0.5,4.0],"do":"x","name":"n\"e","n":0}
 {"vector":[0.5,5.0],"name":"n\"f","n":0}
 {"n":1,"n":0,"vector":[0.5,6.0],"name":"n\"g"}
-{"_raw":"[1]","_error":{"kind":"record","message":"the record is no JSON object: the kernel's column \"vector\" has no place in it","step":"test-shapes","line":8}}
+{"_raw":"[1]","_error":{"kind":"record","message":"the record is not a JSON object: the kernel's column \"vector\" cannot be added to it","step":"test-shapes","line":8}}
 `
 	if diff := cmp.Diff(want, d.read("out.jsonl")); diff != "" {
 		t.Error(diff)
@@ -210,8 +210,8 @@ func TestLimitAndOffset(t *testing.T) {
 	}
 }
 
-// TestStreams: standard input to standard output, and the same with a limit that
-// leaves the rest of the stream unread.
+// TestStreams: standard input to standard output, and the same with a limit that leaves
+// the rest of the stream unread.
 func TestStreams(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	var out bytes.Buffer
@@ -235,7 +235,7 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestLibrary: several jobs at once in one process, each with its own events.
+// TestLibrary: several concurrent jobs in one process, each with its own events.
 func TestLibrary(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 3 {
@@ -324,7 +324,7 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// TestSecondJobOfOneOutput: two jobs never write one output.
+// TestSecondJobOfOneOutput: two jobs never write the same output.
 func TestSecondJobOfOneOutput(t *testing.T) {
 	d := newJobDir(t, numbered(50))
 	config := d.config("test-slow")

@@ -13,10 +13,10 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// deaths counts how often kernels have died by {"poison":"exit"}.
+// deaths counts how often kernels died of {"poison":"exit"}.
 func (d jobDir) deaths() int { return strings.Count(d.logs(), "my last words") }
 
-// TestKernelThatAlwaysDies: one that ends with every record is told of after a few
+// TestKernelThatAlwaysDies: a kernel that dies on every record is reported after a few
 // starts, and no record is marked, however many or few there are.
 func TestKernelThatAlwaysDies(t *testing.T) {
 	t.Parallel()
@@ -31,8 +31,9 @@ func TestKernelThatAlwaysDies(t *testing.T) {
 			if report.Failed > 0 || report.Pending != int64(records) || exists(c.Output) {
 				t.Errorf("report: %+v", report)
 			}
-			// Each worker: the batch twice, and eight records; and what it was at when it
-			// was killed, or until the other had started. To try all takes two for each.
+			// Each worker: the batch twice and eight records, plus what it was
+			// computing when it was killed or until the other had started. Trying all
+			// takes two deaths per record.
 			if n := d.deaths(); n < 10 || n > records/4 {
 				t.Errorf("%d deaths", n)
 			}
@@ -40,7 +41,7 @@ func TestKernelThatAlwaysDies(t *testing.T) {
 	}
 }
 
-// TestKernelThatMostlyDies: one good record, wherever it is, is proof of a kernel that
+// TestKernelThatMostlyDies: one good record, wherever it is, proves that the kernel
 // works.
 func TestKernelThatMostlyDies(t *testing.T) {
 	t.Parallel()
@@ -60,15 +61,15 @@ func TestKernelThatMostlyDies(t *testing.T) {
 	}
 }
 
-// TestGoneOnWithADeadKernel: a kernel that worked in an earlier run, and now ends with
-// every record, is told from records that it ends with.
-func TestGoneOnWithADeadKernel(t *testing.T) {
+// TestResumeWithADeadKernel: a kernel that worked in an earlier run and now dies on
+// every record is distinguished from records that kill it.
+func TestResumeWithADeadKernel(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]bool{"the kernel": true, "the records": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lines := slices.Repeat([]string{"{}\n"}, 1000)
-			if !broken { // all of what the next run begins with
+			if !broken { // everything that the next run starts with
 				for i := 64; i < 160; i++ {
 					lines[i] = `{"poison":"exit"}` + "\n"
 				}
@@ -95,7 +96,7 @@ func TestGoneOnWithADeadKernel(t *testing.T) {
 					t.Fatal(err)
 				}
 				report, err = run(t, c)
-				wantFault(t, err, fault.Incompatible, "fails on everything", "and one that an earlier run has computed", "exit status 7")
+				wantFault(t, err, fault.Incompatible, "fails on everything", "and one that succeeded in an earlier run", "exit status 7")
 				if report.Failed > 0 {
 					t.Errorf("report: %+v", report)
 				}
@@ -111,8 +112,8 @@ func TestGoneOnWithADeadKernel(t *testing.T) {
 	}
 }
 
-// TestSampleThatCannotReopen: a kernel that cannot be opened again in the middle of it
-// computes nothing, and no record is blamed.
+// TestSampleThatCannotReopen: a kernel that cannot be reopened during sampling computes
+// nothing, and no record is blamed.
 func TestSampleThatCannotReopen(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(200))
@@ -126,8 +127,8 @@ func TestSampleThatCannotReopen(t *testing.T) {
 	}
 }
 
-// TestShareWhileSearching: what a worker has not begun, when it must look for many bad
-// records, is done by others meanwhile.
+// TestShareWhileSearching: while a worker isolates many bad records, others compute
+// what it has not started.
 func TestShareWhileSearching(t *testing.T) {
 	t.Parallel()
 	const batch, chunk = 64, 2048
@@ -153,9 +154,8 @@ func TestShareWhileSearching(t *testing.T) {
 	}
 }
 
-// TestStopWhileSearching: a stop does not wait until every bad record is found, which
-// takes two deaths for each, and
-// what was not finished is computed by the next run.
+// TestStopWhileSearching: a stop does not wait until every bad record is isolated,
+// which takes two deaths each; the next run computes what was not finished.
 func TestStopWhileSearching(t *testing.T) {
 	t.Parallel()
 	const records = 120
@@ -167,7 +167,7 @@ func TestStopWhileSearching(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c.OnEvent = func(e orchestrator.Event) {
-		if n, ok := e.(orchestrator.Notice); ok && strings.Contains(n.Text, "looking for the records") {
+		if n, ok := e.(orchestrator.Notice); ok && strings.Contains(n.Text, "bisecting it") {
 			cancel()
 		}
 	}
@@ -181,6 +181,6 @@ func TestStopWhileSearching(t *testing.T) {
 	}
 	c.OnEvent = nil
 	if report := mustRun(t, d, c); report.Succeeded != 1 || report.Failed != records-1 {
-		t.Errorf("gone on with: %+v", report)
+		t.Errorf("resumed: %+v", report)
 	}
 }

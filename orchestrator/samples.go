@@ -13,20 +13,20 @@ import (
 
 const (
 	samplesFile = "samples"
-	// sampleInterval is how often a sample is kept: nine hours of eight GPUs are a few
+	// sampleInterval is how often a sample is kept: nine hours of eight GPUs take a few
 	// megabytes.
 	sampleInterval = 10 * time.Second
 )
 
-// samples keeps how the job's GPUs did, as JSON lines in the job folder. What cannot
-// be written is lost: the job is not for it.
+// samples records the health of the job's GPUs as JSON lines in the job folder. Write
+// errors are ignored: samples must not stop the job.
 type samples struct {
 	path string
 	file *os.File
 	next time.Time
 }
 
-// take writes a sample of each device, if one is due.
+// take writes a sample of each device if one is due.
 func (s *samples) take(all []gpu.Health, now time.Time) {
 	if s.path == "" || now.Before(s.next) {
 		return

@@ -14,86 +14,85 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// slotRun keeps one slot at work: it has a worker, or gets one, and gives it one
-// chunk after the other.
+// slotRun keeps one slot busy: it starts a worker and gives it one chunk after another.
 type slotRun struct {
-	job    *job
-	slot   Slot
-	worker *workerProcess
-	starts int
-	budget budget
-	opened bool
-	probes int             // how often a lost device was tried again
-	left   bool            // it made room on a device that several share
-	stuck  []proc.Stuck    // what its workers left, and nobody can kill
-	next   *task           // what the worker was given behind the task at hand
-	near   bool            // it has read that, too
-	yield  func(open bool) // ends the turn that stagger gave
+	job            *job
+	slot           Slot
+	worker         *workerProcess
+	starts         int
+	budget         budget
+	opened         bool
+	probes         int             // how often a lost device was retried
+	yielded        bool            // it made room on a shared device
+	stuck          []proc.Stuck    // processes of its workers that cannot be killed
+	prefetched     *task           // what the worker was given in addition to its current task
+	prefetchedRead bool            // the worker has read that, too
+	staggerDone    func(open bool) // ends the turn that stagger gave
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
 
-// run gives its worker work as long as there is some; it is for the caller to release
-// that then. It returns an error only for what must stop the whole job.
-func (s *slotRun) run(now context.Context) error {
+// run gives its worker tasks until none remain. The caller must then release the
+// worker. It returns an error only for what must stop the whole job.
+func (s *slotRun) run(ctx context.Context) error {
 	for {
-		retired, err := s.turn(now)
+		retired, err := s.runUntilRetired(ctx)
 		if err != nil || !retired {
 			return err
 		}
-		// The device is lost. As long as others go on it may come back.
-		if !s.awaitProbe(now) {
+		// The device is lost. It may come back while others compute.
+		if !s.awaitProbe(ctx) {
 			return nil
 		}
 	}
 }
 
-// turn works until there is nothing left, or the slot is retired.
-func (s *slotRun) turn(now context.Context) (retired bool, err error) {
+// runUntilRetired works until no tasks remain or the slot is retired.
+func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error) {
 	for {
-		if e := s.job.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker of its device
+		if e := s.job.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker on its device
 			s.drop()
 			s.job.lost(s.slot, e, true, probeAfter(s.probes))
 			return true, nil
 		}
 		if s.worker == nil {
-			if e := s.open(now); e != nil {
-				retired, err := s.lose(now, nil, e, true)
+			if e := s.open(ctx); e != nil {
+				retired, err := s.handleLoss(ctx, nil, e, true)
 				if err != nil {
-					return false, err // and nobody else opens: the job is over
+					return false, err // and no other kernel is opened: the job ends
 				}
-				if s.yield(false); retired {
+				if s.staggerDone(false); retired {
 					return true, nil
 				}
 				continue
 			}
 		}
-		t, ok, err := s.nextTask(now)
+		t, ok, err := s.nextTask(ctx)
 		if err != nil || !ok {
 			return false, err
 		}
-		if retired, err := s.follow(now, t); err != nil || retired || s.left {
+		if retired, err := s.runTask(ctx, t); err != nil || retired || s.yielded {
 			return retired, err
 		}
 	}
 }
 
-// nextTask returns the task that the worker is at: the one it was given ahead, or else
-// the next that there is for it. It returns false when there is none left.
-func (s *slotRun) nextTask(now context.Context) (task, bool, error) {
-	if s.next != nil {
-		t := *s.next
-		s.next = nil
-		if s.near {
-			s.near = false
-			s.giveAhead(now, t)
+// nextTask returns the worker's next task: the prefetched one, or the next from the
+// queue. It returns false when none remains.
+func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
+	if s.prefetched != nil {
+		t := *s.prefetched
+		s.prefetched = nil
+		if s.prefetchedRead {
+			s.prefetchedRead = false
+			s.prefetch(ctx, t)
 		}
 		return t, true, nil
 	}
 	for {
-		s.job.awaitPace(now, s.slot)
-		s.job.awaitResume(now)
-		t, ok, err := s.job.queue.take(now, s.slot.key(), s.slot.Number)
+		s.job.awaitPace(ctx, s.slot)
+		s.job.awaitResume(ctx)
+		t, ok, err := s.job.queue.take(ctx, s.slot.key(), s.slot.Number)
 		if err != nil || !ok {
 			return t, ok, err
 		}
@@ -101,12 +100,12 @@ func (s *slotRun) nextTask(now context.Context) (task, bool, error) {
 			s.assign(t)
 			return t, true, nil
 		}
-		s.job.queue.giveBack(t) // it was paused while it waited for the task
+		s.job.queue.giveBack(t) // the job was paused while waiting for the task
 	}
 }
 
-// assign gives the worker a task. If it cannot be told, it is gone, which whoever
-// follows the task will see.
+// assign sends the worker a task. A send error means that the worker has exited, which
+// runTask notices.
 func (s *slotRun) assign(t task) {
 	key := s.slot.key()
 	_ = s.worker.conn.Send(wire.Message{Assign: &wire.Assign{
@@ -115,29 +114,29 @@ func (s *slotRun) assign(t task) {
 	}})
 }
 
-// giveAhead gives the worker, who has read all of its task, another behind it.
-func (s *slotRun) giveAhead(now context.Context, t task) {
-	if s.next != nil { // it has read that, too
-		s.near = true
+// prefetch gives the worker, which has read all of its task, another one in advance.
+func (s *slotRun) prefetch(ctx context.Context, t task) {
+	if s.prefetched != nil { // it has read that, too
+		s.prefetchedRead = true
 		return
 	}
 	if !t.fresh() || s.halting() {
 		return
 	}
-	if next, ok := s.job.queue.takeAhead(now, s.slot.key(), s.slot.Number); ok {
-		s.next = &next
+	if next, ok := s.job.queue.takeAhead(ctx, s.slot.key(), s.slot.Number); ok {
+		s.prefetched = &next
 		s.assign(next)
 	}
 }
 
-// halting reports whether the worker should not go on for now.
+// halting reports whether the worker should not get more work for now.
 func (s *slotRun) halting() bool {
 	return s.job.stopping.Load() || s.job.pausing(s.slot) || s.job.config.Control.paused() != nil
 }
 
-// awaitProbe waits until the device may be tried again; false if the job ends
-// before. It ends at once when no device is left that could do the work.
-func (s *slotRun) awaitProbe(now context.Context) bool {
+// awaitProbe waits until the device may be retried. It returns false if the job ends
+// first, and at once if no other device is left to do the work.
+func (s *slotRun) awaitProbe(ctx context.Context) bool {
 	if s.job.queue.leave(s.slot.key()) == 0 {
 		s.job.queue.close()
 		return false
@@ -152,20 +151,19 @@ func (s *slotRun) awaitProbe(now context.Context) bool {
 			}
 			s.job.queue.join(s.slot.key())
 			return true
-		case <-s.job.queue.over:
-		case <-now.Done():
+		case <-s.job.queue.done:
+		case <-ctx.Done():
 		}
 		timer.Stop()
 		return false
 	}
 }
 
-// open starts a worker and waits until its kernel is open, or until there is
-// nothing left to do for it.
-func (s *slotRun) open(now context.Context) *fault.Error {
-	ctx, cancel := s.job.queue.whileOpen(now)
+// open starts a worker and waits until its kernel is open or no work remains for it.
+func (s *slotRun) open(abortCtx context.Context) *fault.Error {
+	ctx, cancel := s.job.queue.whileOpen(abortCtx)
 	defer cancel()
-	s.yield = s.job.stagger.begin(ctx)
+	s.staggerDone = s.job.stagger.begin(ctx)
 	if ctx.Err() != nil {
 		return fault.New(fault.Canceled, "nothing left to do")
 	}
@@ -191,7 +189,7 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 	}
 	s.job.setWorker(s.slot, worker)
 	s.worker = worker
-	if s.probes == 0 && s.job.retiredBy(s.slot) != nil { // while the worker was started
+	if s.probes == 0 && s.job.retiredBy(s.slot) != nil { // while the worker was starting
 		worker.abandon()
 	}
 	s.job.emit(WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: worker.pid})
@@ -208,14 +206,14 @@ func (s *slotRun) open(now context.Context) *fault.Error {
 		return e
 	}
 	s.opened = true
-	s.yield(true)
+	s.staggerDone(true)
 	s.probes = 0
 	s.job.ready(s.slot)
 	s.job.emit(WorkerReady{Slot: s.slot.Number, Device: s.slot.Name, Took: time.Since(started)})
 	return nil
 }
 
-// cpus are those near the slot's devices.
+// cpus returns the CPUs near the slot's devices.
 func (s *slotRun) cpus() []int {
 	if s.job.config.NoAffinity {
 		return nil
@@ -227,13 +225,12 @@ func (s *slotRun) cpus() []int {
 	return cpus
 }
 
-// follow follows the worker's task to its end: the end of the chunk, or of as much of
-// it as is computed before the next checkpoint.
-func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) {
+// runTask follows the worker's task to its end: the end of the chunk, or the next
+// checkpoint if that comes first.
+func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error) {
 	s.job.assigned(s.slot, t)
 	worker, first := s.worker, t.chunk.First
-	// A stop or a pause that came before the chunk was told to the worker before it,
-	// too.
+	// A stop or pause may have been sent to the worker before this chunk: repeat it.
 	switch {
 	case s.job.stopping.Load():
 		s.worker.endJob(s.job.config.DrainTimeout)
@@ -245,29 +242,29 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 	defer s.watchFirst()()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 	for {
-		message, err := s.worker.receive(now)
+		message, err := s.worker.receive(ctx)
 		switch {
-		case now.Err() != nil:
+		case ctx.Err() != nil:
 			s.job.queue.giveBack(t)
 			return true, nil
 		case err != nil:
-			return s.lose(now, &t, s.worker.lost(err), false)
+			return s.handleLoss(ctx, &t, s.worker.lost(err), false)
 		case message.Progress != nil:
 			s.job.answered.Store(true)
-			checkpoint.begun()
+			checkpoint.batchDone()
 			s.job.progress(s.slot, t, message.Progress.Counts)
 			s.job.noteMemory(s.slot, message.Progress.Memory)
-			s.job.noteFirst(now, s.slot, message.Progress.First)
+			s.job.noteFirst(ctx, s.slot, message.Progress.First)
 		case message.Search != nil:
 			s.job.answered.Store(true)
-			s.job.noteSearch(now, s.slot, *message.Search)
+			s.job.noteSearch(ctx, s.slot, *message.Search)
 		case message.Near != nil:
-			s.giveAhead(now, t)
+			s.prefetch(ctx, t)
 		case message.Back != nil:
-			if s.next != nil {
-				s.job.queue.giveBack(*s.next)
+			if s.prefetched != nil {
+				s.job.queue.giveBack(*s.prefetched)
 			}
-			s.next, s.near = nil, false
+			s.prefetched, s.prefetchedRead = nil, false
 		case message.Left != nil:
 			if err := s.job.handedBack(s.slot, &t, *message.Left); err != nil {
 				return false, err
@@ -275,22 +272,22 @@ func (s *slotRun) follow(now context.Context, t task) (retired bool, err error) 
 		case message.Done != nil:
 			s.job.answered.Store(true)
 			if e := s.checkSources(message.Done.Sources); e != nil {
-				return s.lose(now, &t, e, true)
+				return s.handleLoss(ctx, &t, e, true)
 			}
 			s.job.warn(s.slot, message.Done.Warnings)
 			checkpoint.stop() // or it would end the next chunk
-			s.job.noteFirst(now, s.slot, message.Done.First)
-			again := message.Done.Elsewhere != nil && s.makeRoom(now)
-			return false, s.job.commit(now, s.slot, t, *message.Done, again)
+			s.job.noteFirst(ctx, s.slot, message.Done.First)
+			again := message.Done.Elsewhere != nil && s.makeRoom(ctx)
+			return false, s.job.commit(ctx, s.slot, t, *message.Done, again)
 		case message.Failed != nil:
-			return s.lose(now, &t, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
+			return s.handleLoss(ctx, &t, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
 		}
 	}
 }
 
-// checkSources takes the files that the worker reports. If they are not those of the job
-// the job stops, and the worker's results are of no use: it is lost by the fault that is
-// returned.
+// checkSources checks the files that the worker reports. If they differ from the job's,
+// the job stops and the worker's results are discarded; the returned fault is why the
+// worker is lost.
 func (s *slotRun) checkSources(list []wire.Source) *fault.Error {
 	e := s.job.noteSources(list)
 	if e == nil || e.Kind != fault.Stopped {
@@ -300,31 +297,31 @@ func (s *slotRun) checkSources(list []wire.Source) *fault.Error {
 	return fault.New(fault.Canceled, "%s", e.Message)
 }
 
-// makeRoom is for a record that did not fit the memory of a device that several
-// workers share: one of them leaves for good, this one, before the record is tried
-// again. It reports whether the device was shared.
-func (s *slotRun) makeRoom(now context.Context) bool {
+// makeRoom handles a record that did not fit in the memory of a device that several
+// workers share: this worker leaves for good before the record is retried. It reports
+// whether the device was shared.
+func (s *slotRun) makeRoom(ctx context.Context) bool {
 	key := s.slot.key()
 	if !s.job.registry.Shared(key) {
 		return false
 	}
 	capacity, lowered := s.job.registry.LowerForOOM(key)
 	if lowered {
-		s.job.emit(Notice{Text: fmt.Sprintf("%s: a record did not fit the memory beside another worker; from now on at most %d at a time", key, capacity)})
+		s.job.emit(Notice{Text: fmt.Sprintf("%s: a record did not fit in memory next to another worker; from now on at most %d at a time", key, capacity)})
 	}
 	if s.job.registry.Yield(key) {
-		s.left = true
-		s.release(now)
+		s.yielded = true
+		s.release(ctx)
 		s.job.leave(s.slot)
 		s.job.queue.leave(key)
 	}
 	return true
 }
 
-// lose decides what a lost worker means: for its task, its device and the job.
-// told: it said itself what it is lost by. One that vanished may have been killed
-// by a record.
-func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) (retired bool, err error) {
+// handleLoss decides what a lost worker means for its task, its device and the job.
+// reported: the worker itself reported the cause. A worker that vanished may have been
+// killed by a record.
+func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, reported bool) (retired bool, err error) {
 	s.drop()
 	if by := s.job.retiredBy(s.slot); by != nil && e.Kind == fault.Worker { // we killed it
 		e = by
@@ -345,7 +342,7 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 		}
 		return false, e
 	}
-	if s.job.stopping.Load() { // nobody is left to try it again, and none is to blame yet
+	if s.job.stopping.Load() { // the task is not retried in this run, and no record is to blame yet
 		if t != nil {
 			s.job.queue.giveBack(*t)
 		}
@@ -353,10 +350,10 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 	}
 	retired = action == retire
 	s.job.lost(s.slot, e, retired, probeAfter(s.probes))
-	s.job.letGo(now, false) // it will not judge the kernel any more
+	s.job.releaseHeld(ctx, false) // its verdict on the kernel is no longer awaited
 	if t != nil {
-		blameless := e.Kind == fault.Device || told && e.Kind == fault.Worker
-		if err := s.job.retry(now, s.slot, *t, e, blameless); err != nil {
+		blameless := e.Kind == fault.Device || reported && e.Kind == fault.Worker
+		if err := s.job.retry(ctx, s.slot, *t, e, blameless); err != nil {
 			return false, err
 		}
 	}
@@ -365,13 +362,13 @@ func (s *slotRun) lose(now context.Context, t *task, e *fault.Error, told bool) 
 	}
 	select {
 	case <-time.After(s.budget.backOff()):
-	case <-now.Done():
+	case <-ctx.Done():
 	}
 	return false, nil
 }
 
-// doubt decides about a worker that was lost by what only reads like a lost device, on a
-// chunk of which it has computed nothing.
+// doubt decides about a worker that was lost by what only looks like a lost device, on
+// a chunk of which it has computed nothing.
 func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
 	key := s.slot.key()
 	d := doubted{
@@ -386,12 +383,12 @@ func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
 		return e
 	case recordsFault:
 		t.blame = true
-		s.budget = budget{} // the device is not to blame for what the chunk has cost
+		s.budget = budget{} // the device is not to blame for the losses that the chunk caused
 	}
-	return fault.New(fault.Worker, "the kernel reports a lost device, which nothing confirms: %s", e.Message).WithDetail(e.Detail)
+	return fault.New(fault.Worker, "the kernel reports a lost device, but nothing confirms it: %s", e.Message).WithDetail(e.Detail)
 }
 
-// drop makes sure that a worker is gone.
+// drop makes sure that the worker has exited.
 func (s *slotRun) drop() {
 	if s.worker != nil {
 		s.worker.kill()
@@ -400,19 +397,19 @@ func (s *slotRun) drop() {
 		s.job.setWorker(s.slot, nil)
 		s.worker = nil
 	}
-	if s.next != nil {
-		s.next.alone = true
-		s.job.queue.giveBack(*s.next)
+	if s.prefetched != nil {
+		s.prefetched.alone = true
+		s.job.queue.giveBack(*s.prefetched)
 	}
-	s.next, s.near = nil, false
+	s.prefetched, s.prefetchedRead = nil, false
 }
 
-// release ends the slot's worker, in good order unless the job ends at once.
-func (s *slotRun) release(now context.Context) {
+// release ends the slot's worker, gracefully unless the job is aborted.
+func (s *slotRun) release(ctx context.Context) {
 	if s.worker == nil {
 		return
 	}
-	if now.Err() == nil && s.next == nil { // or it would work through that first
+	if ctx.Err() == nil && s.prefetched == nil { // or it would compute that first
 		s.worker.end()
 	}
 	s.drop()

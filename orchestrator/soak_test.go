@@ -18,32 +18,32 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// The soak's length and its chance:
+// The soak's length and its random seed:
 //
 //	GPURUN_SOAK_KILLS=1000 GPURUN_SOAK_SEED=42 go test -run TestSoak ./orchestrator
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
-	// soakOnlyVariable names the one variant that is wanted: parts, module, stray lines.
+	// soakOnlyVariable names the only variant to run: parts, module, stray lines.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
 	soakTime  = 20 * time.Second // and no longer than this
 )
 
-// TestSoak kills processes of jobs at random, as often as asked: jobs are gone on
-// with until they are done, and then each must have given what an undisturbed run
-// gives, and have left nothing.
+// TestSoak kills processes of jobs at random, as often as asked. Jobs are resumed until
+// they are done; then each must have produced what an undisturbed run produces, and
+// have left nothing behind.
 //
-// A kill comes after a random number of the job's events, or at a random passing
-// of a random point. Two rules keep what the kills do apart from what bad records
-// do, which the product takes for each other on purpose: a kernel is killed only
-// when its worker has finished a batch since the last kill (a batch that kills its
-// kernel again and again is halved, and at last its record marked), and at most
-// three workers are killed in one life of an orchestrator (the fourth loss of one
-// chunk would mark it, the fifth of a slot retire its device).
+// A kill comes after a random number of the job's events, or at a random passing of a
+// random point. Two rules separate the effects of kills from those of bad records,
+// which the product treats alike on purpose. A kernel is killed only if its worker has
+// finished a batch since the last kill: a batch that keeps killing its kernel is
+// bisected, and finally its record is marked. At most three workers are killed in one
+// life of an orchestrator: the fourth loss of one chunk would mark it, and the fifth
+// loss of a slot would retire its device.
 //
-// A mass kill ends orchestrator, workers and kernels at once. Between two lives bytes
+// A mass kill ends orchestrator, workers and kernels at once. Between two lives, bytes
 // of the unfinished output may be flipped.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
@@ -72,7 +72,7 @@ func TestSoak(t *testing.T) {
 		s.kills, s.killed, s.rotted, s.jobs, s.lives, s.resumed, s.refused, time.Since(started).Round(time.Second))
 }
 
-// soak is what the soak has done.
+// soak counts what the soak has done.
 type soak struct {
 	random                      *rand.Rand
 	kills, jobs, lives, resumed int
@@ -81,8 +81,7 @@ type soak struct {
 	killed                      map[string]int // by victim
 }
 
-// withModule has a kernel in Python with a module beside it, which is edited between two
-// lives.
+// withModule has a Python kernel with a module, which is edited between two lives.
 var withModule = &variant{name: "module", records: 800, change: func(d jobDir, c *orchestrator.Config) {
 	d.write("kernel.py", `
 import time, helper
@@ -97,8 +96,8 @@ def process(batch):
 	c.Kernel, c.Dir = "kernel.py", d.path
 }}
 
-// withStrayLines has an exec: program that prints one line too many in each of its lives,
-// unless it runs undisturbed: before an answer, behind one, or some time later.
+// withStrayLines has an exec: program that prints one extra line in each of its lives,
+// unless it runs undisturbed: before a response, after one, or some time later.
 var withStrayLines = &variant{name: "stray lines", records: 800, change: func(d jobDir, c *orchestrator.Config) {
 	d.write("stray.py", `
 import json, os, random, sys, threading, time
@@ -111,11 +110,11 @@ for number, line in enumerate(sys.stdin):
     record = json.loads(line)
     time.sleep(pause)
     record["version"] = 1
-    how = random.choice(["before", "behind", "late"]) if number == at else ""
+    how = random.choice(["before", "after", "late"]) if number == at else ""
     if how == "before":
         stray()
     print("" if record.get("do") == "drop" else json.dumps(record), flush=True)
-    if how == "behind":
+    if how == "after":
         stray()
     if how == "late":
         threading.Timer(0.03, stray).start()
@@ -133,12 +132,12 @@ def compute(record):
     return record
 `
 
-// edit runs a job that was killed with a module that is not the one it was begun with:
-// it must be refused, and the module be named. Nothing of it must change.
+// edit runs a killed job with a module that differs from the one it started with. It
+// must be refused with the module's name, and nothing of it must change.
 func (s *soak) edit(t *testing.T, d jobDir, c orchestrator.Config, mark, temp string) {
 	t.Helper()
 	journal, _ := os.ReadFile(filepath.Join(jobFolder(c), "journal"))
-	// One that has computed nothing begins anew; the last line may be torn.
+	// A job that has computed nothing starts over; the last line may be torn.
 	if bytes.Count(journal, []byte(`{"segment"`))-bytes.Count(journal, []byte(`{"drop"`)) < 2 {
 		return
 	}
@@ -190,8 +189,8 @@ func (s *soak) job(t *testing.T, v *variant) {
 	_ = os.RemoveAll(d.path)
 }
 
-// rot flips a bit of what the job has written of its output. A job that has begun to
-// name its files is left alone: then they are not all its own any more.
+// rot flips a bit of the job's unfinished output. A job that has started to rename its
+// files is left alone: they are no longer all its own.
 func (s *soak) rot(t *testing.T, c orchestrator.Config) {
 	t.Helper()
 	folder := jobFolder(c)
@@ -214,8 +213,8 @@ func (s *soak) rot(t *testing.T, c orchestrator.Config) {
 	s.rotted++
 }
 
-// soakPoints are those at which a process kills itself. Those of workers and
-// kernels are passed by one of them only.
+// soakPoints are the points at which a process kills itself. Only one process passes
+// those of workers and kernels.
 var soakPoints = []string{
 	"journal-made", "part-written", "journalled", "part-begun", "appended", "synced", "exchanged", "durable", "complete", "renamed", "clearing", "stopping",
 	"worker-start", "worker-mid-batch", "worker-handed-back", "worker-part-closed", "worker-stopping", "kernel-start", "kernel-mid-batch",
@@ -314,7 +313,7 @@ func (h *soakHunt) kill() {
 			h.soak.count("orchestrator")
 		}
 		return
-	case "orchestrator and workers": // their guards are left
+	case "orchestrator and workers": // their guards stay
 		h.over = true
 		_ = h.driver.cmd.Process.Kill()
 		for _, pid := range h.workers {

@@ -10,14 +10,14 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Which files a kernel loads is known only when it has loaded them, in its process:
+// Which files a kernel loads is known only after it has loaded them, in its process:
 // workers report them with the results that depend on them. The first report of a file
-// is what the job goes by from then on, also after a resume: it is in job.json before
-// anything that depends on it is committed.
+// is binding from then on, also after a resume: it is in job.json before anything that
+// depends on it is committed.
 
-// noteSources takes the files that a worker reports. A file that is not what it was when
-// the job first loaded it stops the job, and what depends on it must not be committed:
-// the caller gets a fault then.
+// noteSources records the files that a worker reports. A file that has changed since
+// the job first loaded it stops the job, and results that depend on it must not be
+// committed: the caller then gets a fault.
 func (j *job) noteSources(list []wire.Source) *fault.Error {
 	if len(list) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func (j *job) noteSources(list []wire.Source) *fault.Error {
 		case !slices.Contains(j.config.AcceptChanges, "kernel"):
 			return j.mixed(source)
 		default:
-			j.emit(Notice{Text: fmt.Sprintf("%s changed while the job runs: the results are of both versions (--accept-changes)", source.Path)})
+			j.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions (--accept-changes)", source.Path)})
 			if source.Sum != "" {
 				file.Sum, added = source.Sum, true
 			}
@@ -47,7 +47,8 @@ func (j *job) noteSources(list []wire.Source) *fault.Error {
 	return fault.As(j.folder.save(j.manifest(j.created)))
 }
 
-// file is what is known of a file of the kernel's; nil if it has not been loaded yet.
+// file returns what is known about a file of the kernel, or nil if it has not been
+// loaded yet.
 func (k *kernelPrint) file(path string) *filePrint {
 	for _, files := range [][]filePrint{k.Files, k.Modules} {
 		if i := slices.IndexFunc(files, func(f filePrint) bool { return f.Path == path }); i >= 0 {
@@ -57,11 +58,12 @@ func (k *kernelPrint) file(path string) *filePrint {
 	return nil
 }
 
-// mixed is the end of a job that would have results of two versions of a file.
+// mixed is the fault that stops a job before it mixes results of two versions of a
+// file.
 func (j *job) mixed(source wire.Source) *fault.Error {
 	how := "has changed since the job loaded it"
 	if source.Sum == "" {
-		how = "cannot be read any more"
+		how = "can no longer be read"
 	}
 	advice := "restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version"
 	if !resumable(j.config) {
@@ -70,8 +72,9 @@ func (j *job) mixed(source wire.Source) *fault.Error {
 	return fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s; %s", source.Path, how, advice).By(errAdvised)
 }
 
-// asTheyAre sums the modules of an earlier run again. One that is gone has no sum.
-func asTheyAre(modules []filePrint) []filePrint {
+// currentModules recomputes the checksums of an earlier run's modules. A missing file has no
+// checksum.
+func currentModules(modules []filePrint) []filePrint {
 	now := slices.Clone(modules)
 	for i := range now {
 		now[i].Sum, _ = filesum.Whole(now[i].Path)
@@ -79,7 +82,7 @@ func asTheyAre(modules []filePrint) []filePrint {
 	return now
 }
 
-// present leaves out files that are gone.
+// present drops files that no longer exist.
 func present(files []filePrint) []filePrint {
 	return slices.DeleteFunc(files, func(f filePrint) bool { return f.Sum == "" })
 }

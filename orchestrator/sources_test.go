@@ -25,8 +25,8 @@ func needPython(t *testing.T) {
 	}
 }
 
-// pythonJob is a job of many small segments whose kernel is the given files, of
-// which kernel.py is the one named. {DIR} in them is their folder.
+// pythonJob is a job of many small segments whose kernel consists of the given files;
+// kernel.py is the one named. {DIR} in them stands for their folder.
 func pythonJob(t *testing.T, files map[string]string) (jobDir, orchestrator.Config) {
 	t.Helper()
 	needPython(t)
@@ -49,7 +49,7 @@ func (d jobDir) write(name, text string) {
 	}
 }
 
-// versioned is the output in which every record is of one version.
+// versioned returns the output in which every record is of one version.
 func versioned(version int) string {
 	var b strings.Builder
 	for i := range 160 {
@@ -64,8 +64,8 @@ const (
 	helperTwo    = "def version(): return 2\n"
 )
 
-// A job whose helper module was edited between two runs is refused, with the file's
-// name, and resumed once it is as it was.
+// A job whose helper module was edited between two runs is refused with the file's
+// name, and resumed once the file is restored.
 func TestEditedModuleRefusesResume(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]struct{ kernel, module string }{
@@ -90,11 +90,11 @@ func TestEditedModuleRefusesResume(t *testing.T) {
 				t.Errorf("it names a file that has not changed: %v", err)
 			}
 			d.write(files.module, helperOne)
-			goesOn(t, d, c)
+			resumes(t, d, c)
 			if d.read("out.jsonl") != versioned(1) {
 				t.Error("the output is not that of the first version alone")
 			}
-			// Finished with the module as it is now; with another one it is another job.
+			// Finished with the current module; with another one it is another job.
 			if again, err := run(t, c); err != nil || again.Resumed != again.In {
 				t.Errorf("the finished job again: %+v, %v", again, err)
 			}
@@ -111,14 +111,14 @@ func TestEditedModuleAccepted(t *testing.T) {
 	interrupt(t, c, "chunk_done", 2)
 	d.write("helper.py", helperTwo)
 	c.AcceptChanges = []string{"kernel"}
-	goesOn(t, d, c)
+	resumes(t, d, c)
 	if out := d.read("out.jsonl"); !strings.Contains(out, `"v":1}`) || !strings.Contains(out, `"v":2}`) {
 		t.Error("the output is not of both versions")
 	}
 }
 
-// editing is a kernel that edits a file of its own and dies, once, in the middle of the
-// job: the next start must not load what is there then.
+// editing is a kernel that edits one of its own files and dies, once, in the middle of
+// the job: the next start must not load the edited file.
 const editing = `
 import os, sys
 %s
@@ -133,8 +133,8 @@ def process(batch):
     return {"v": [version()] * len(batch)}
 `
 
-// A kernel process that is started again in the middle of a job loads the same files as
-// the first, or the job stops, and says which file it is.
+// A kernel process that is restarted in the middle of a job loads the same files as the
+// first, or the job stops and names the file.
 func TestRestartLoadsTheSameSources(t *testing.T) {
 	t.Parallel()
 	inKernel := fmt.Sprintf(editing, helperOne)
@@ -160,7 +160,7 @@ func TestRestartLoadsTheSameSources(t *testing.T) {
 			_, err = run(t, c)
 			wantFault(t, err, fault.Conflict, d.join(test.changed))
 			d.write(test.changed, old)
-			goesOn(t, d, c)
+			resumes(t, d, c)
 			if d.read("out.jsonl") != versioned(1) {
 				t.Errorf("the output is not that of the first version alone:\n%s", d.read("out.jsonl"))
 			}
@@ -168,8 +168,8 @@ func TestRestartLoadsTheSameSources(t *testing.T) {
 	}
 }
 
-// Two workers that import a module lazily, one before and one after it was edited: what
-// the second computes is not kept.
+// Two workers import a module lazily, one before and one after it was edited: the
+// second one's results are not kept.
 func TestWorkersLoadTheSameSources(t *testing.T) {
 	t.Parallel()
 	d, c := pythonJob(t, map[string]string{"helper.py": helperOne, "new.py": helperTwo, "kernel.py": `
@@ -195,8 +195,8 @@ def process(batch):
 	}
 }
 
-// The files of exec: commands may be read again at any time, and those of programs are at
-// every start.
+// The files of exec: commands may be read again at any time, and those of programs are
+// read at every start.
 func TestProgramsStayTheSame(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -241,7 +241,7 @@ func TestProgramsStayTheSame(t *testing.T) {
 	}
 }
 
-// A retry computes with the kernel as it is now: that is what it is for.
+// A retry computes with the current kernel: that is its purpose.
 func TestRetryUsesTheModulesOfNow(t *testing.T) {
 	t.Parallel()
 	d, c := pythonJob(t, map[string]string{

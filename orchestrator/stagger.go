@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// stagger lets one worker open its kernel alone before the others do: a model that
-// cannot be loaded stops the job before every GPU has tried, and one that is
-// downloaded or compiled first is there for the others. A nil stagger lets all open
+// stagger lets one worker open its kernel alone before the others do. A model that
+// cannot be loaded then stops the job before every GPU has tried, and a model that must
+// be downloaded or compiled first is ready for the others. With a nil stagger all open
 // at once.
 type stagger struct {
 	turn   chan struct{} // holds one token: whose turn it is
@@ -21,8 +21,8 @@ func newStagger() *stagger {
 	return s
 }
 
-// begin waits until a kernel may be opened, or ctx ends. The caller calls done, with
-// whether it is open.
+// begin waits until a kernel may be opened or ctx ends. The caller must call done and
+// pass whether the kernel is open.
 func (s *stagger) begin(ctx context.Context) (done func(open bool)) {
 	if s == nil {
 		return func(bool) {}

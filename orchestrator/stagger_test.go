@@ -47,8 +47,8 @@ func TestStaggerStops(t *testing.T) {
 	}
 }
 
-// A device that is lost while it opens gives the turn to the next.
-func TestStaggerGoesOn(t *testing.T) {
+// A device that is lost while opening passes the turn to the next.
+func TestStaggerPassesTheTurn(t *testing.T) {
 	dir := newJobDir(t, numbered(40))
 	config := dir.config("test-open")
 	config.KernelConfig, config.GPUs, config.BatchSize = []byte(`"first-only"`), "cpu:3", 1

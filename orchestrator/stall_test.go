@@ -27,30 +27,29 @@ func notices(t *testing.T, d jobDir, config orchestrator.Config) []string {
 	return texts
 }
 
-// TestStallIsTold: of a kernel that does not answer its first batch the user hears, once
-// though there are several workers, and with what it said itself.
-func TestStallIsTold(t *testing.T) {
+// TestStallIsReported: a kernel that does not respond to its first batch is reported to
+// the user, once although there are several workers, with the kernel's own last line.
+func TestStallIsReported(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(4))
 	config := d.config("exec:echo I wait for the end >&2; sleep 2; cat")
 	config.BatchSize = 1
 	config = orchestrator.WithStallAfter(config, 500*time.Millisecond)
-	told := 0
+	reported := 0
 	for _, text := range notices(t, d, config) {
-		if strings.Contains(text, "no answer to the first batch for 500ms") {
-			told++
+		if strings.Contains(text, "no response to the first batch after 500ms") {
+			reported++
 			if !strings.Contains(text, "I wait for the end") {
 				t.Errorf("the notice is %q", text)
 			}
 		}
 	}
-	if told != 1 {
-		t.Errorf("told %d times", told)
+	if reported != 1 {
+		t.Errorf("reported %d times", reported)
 	}
 }
 
-// TestNoStallOnceAnswered: later batches may take their time, as far as --timeout lets
-// them.
+// TestNoStallOnceAnswered: later batches may take as long as --timeout allows.
 func TestNoStallOnceAnswered(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(2))
@@ -58,8 +57,8 @@ func TestNoStallOnceAnswered(t *testing.T) {
 	config.BatchSize, config.GPUs, config.Checkpoint = 1, "cpu:1", time.Hour
 	config = orchestrator.WithStallAfter(config, 2*time.Second)
 	for _, text := range notices(t, d, config) {
-		if strings.Contains(text, "no answer to the first batch") {
-			t.Errorf("told: %q", text)
+		if strings.Contains(text, "no response to the first batch") {
+			t.Errorf("reported: %q", text)
 		}
 	}
 }

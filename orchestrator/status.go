@@ -14,7 +14,7 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// JobState is where a job is in its life.
+// JobState is the state of a job.
 type JobState string
 
 // The states of a job.
@@ -24,18 +24,19 @@ const (
 	Done        JobState = "finished"
 )
 
-// Status is what is known of the job of an output.
+// Status is what is known about the job of an output.
 type Status struct {
 	State JobState `json:"state"`
-	// Holder says who runs it.
+	// Holder is the process that runs it.
 	Holder string `json:"holder,omitempty"`
 	Folder string `json:"folder"`
-	// Report is the finished job's, or, of another, what is committed so far.
+	// Report is that of the finished job or, for an unfinished one, what is committed
+	// so far.
 	Report Report `json:"report"`
 }
 
-// Inspect tells what became of the job that writes, or wrote, this output. It
-// changes nothing.
+// Inspect returns the status of the job that writes, or wrote, this output. It changes
+// nothing.
 func Inspect(output, workDir string) (Status, error) {
 	if isStream(output) {
 		return Status{}, fault.New(fault.Usage, "%s is a stream; name an output file", output)
@@ -69,13 +70,13 @@ func Inspect(output, workDir string) (Status, error) {
 	} else {
 		s.Report, err = committed(f, m)
 	}
-	s.Report.Output, s.Report.Folder = output, path // seen from here
+	s.Report.Output, s.Report.Folder = output, path // as seen from here
 	return s, err
 }
 
-// noJob is the fault of an output that no job is known of.
+// noJob is the fault for an output without a known job.
 func noJob(output, folder string) error {
-	return fault.New(fault.Usage, "there is no job of %s: no %s; name what gpurun run was given with -o, and its --work-dir if it had one",
+	return fault.New(fault.Usage, "no job found for %s: %s does not exist; pass the output given to gpurun run with -o, and its --work-dir if it had one",
 		output, filepath.Join(folder, manifestFile))
 }
 
@@ -91,7 +92,7 @@ func readReport(path string) (Report, error) {
 	return r, nil
 }
 
-// committed is a report of what an unfinished job has in its journal.
+// committed returns a report of what an unfinished job has in its journal.
 func committed(f *folder, m *manifest) (Report, error) {
 	r := Report{
 		Input: m.Input, Output: m.Output, Errors: m.Errors, Kernel: m.Kernel,
@@ -115,11 +116,11 @@ func committed(f *folder, m *manifest) (Report, error) {
 		r.Stop, r.Workers, r.Resume = last.Stop, last.Workers, last.Resume
 	}
 	r.close(time.Now(), tally)
-	r.Rate = 0 // how long it computed is not known
+	r.Rate = 0 // how long it computed is unknown
 	return r, nil
 }
 
-// lockHeld reports whether somebody holds a folder's lock, and who.
+// lockHeld reports whether a folder's lock is held, and by which process.
 func lockHeld(path string) (bool, lockHolder) {
 	file, err := owned.Open(path, os.O_RDWR, 0)
 	if err != nil {
@@ -133,7 +134,8 @@ func lockHeld(path string) (bool, lockHolder) {
 	if holder.isDead(file) {
 		return false, holder
 	}
-	// On another host. Only to wait could tell: for people, a guess will do.
+	// The holder is on another host. Only waiting could tell whether it is alive; for
+	// display, a guess is enough.
 	info, err := file.Stat()
 	return err == nil && time.Since(info.ModTime()).Abs() < staleAfter, holder
 }

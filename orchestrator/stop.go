@@ -8,9 +8,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-var errMaxTime = errors.New("--max-time is over")
+var errMaxTime = errors.New("--max-time reached")
 
-// stopBy stops the job for the reason that its context ended by.
+// stopBy stops the job for the reason its context ended.
 func (j *job) stopBy(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), errMaxTime) {
 		j.halt(fault.New(fault.Stopped, "stopped after %s (--max-time)", j.config.MaxTime))
@@ -19,14 +19,14 @@ func (j *job) stopBy(ctx context.Context) {
 	j.stop()
 }
 
-// halt stops the job for a reason of its own.
+// halt stops the job for an internal reason.
 func (j *job) halt(why *fault.Error) {
 	j.mu.Lock()
 	if j.stopped == nil && (why.Kind == fault.Incompatible || !j.stopping.Load()) {
 		j.stopped = why
 	}
 	j.mu.Unlock()
-	if why.Kind == fault.Incompatible { // what is being computed is of no use
+	if why.Kind == fault.Incompatible { // what is being computed is useless
 		j.stopping.Store(true)
 		j.abort()
 		return
@@ -34,8 +34,8 @@ func (j *job) halt(why *fault.Error) {
 	j.stop()
 }
 
-// stop asks every worker to end at its next batch border, or without the batches in
-// flight where those take longer than Config.DrainTimeout.
+// stop asks every worker to end at its next batch boundary, or without the batches in
+// flight if those take longer than Config.DrainTimeout.
 func (j *job) stop() {
 	if j.stopping.Swap(true) {
 		return
@@ -52,12 +52,12 @@ func (j *job) stop() {
 	time.AfterFunc(j.config.DrainTimeout+drainGrace, j.killStuck)
 }
 
-// drainGrace is how much longer than a batch a worker may take before it is killed: to
-// kill a kernel and to close a part.
+// drainGrace is how much longer than a batch a worker may take before it is killed:
+// time to kill a kernel and close a part.
 const drainGrace = 10 * time.Second
 
-// killStuck kills the workers of a stopping job that have not ended their chunks. Their
-// chunks go back as they were.
+// killStuck kills the workers of a stopping job that have not ended their chunks. Those
+// chunks go back unchanged.
 func (j *job) killStuck() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -68,7 +68,7 @@ func (j *job) killStuck() {
 	}
 }
 
-// byContext names the end of ctx as the cause of a job that it stopped.
+// byContext adds the end of ctx as the cause if ctx stopped the job.
 func byContext(ctx context.Context, err error) error {
 	if e := fault.As(err); e != nil && e.Kind == fault.Canceled && ctx.Err() != nil {
 		return e.By(errors.Join(ctx.Err(), context.Cause(ctx)))

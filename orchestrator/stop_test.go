@@ -14,8 +14,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// TestStoppedByContext: whoever ended the context finds that in the error, whenever it
-// was.
+// TestStoppedByContext: the error contains the cause with which the context was
+// canceled, whenever that was.
 func TestStoppedByContext(t *testing.T) {
 	t.Parallel()
 	mine := errors.New("enough")
@@ -57,9 +57,9 @@ func TestStoppedByContext(t *testing.T) {
 	}
 }
 
-// TestStopAbandonsBatchThatHangs: a stop waits DrainTimeout for the batches in flight, not
-// for as long as a batch or a kernel that opens may take. What is not finished is pending,
-// and the next run computes it; what was finished before it is kept.
+// TestStopAbandonsBatchThatHangs: a stop waits DrainTimeout for the batches in flight,
+// not as long as a batch or an opening kernel may take. What is not finished is
+// pending, and the next run computes it; what was finished before is kept.
 func TestStopAbandonsBatchThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -89,7 +89,7 @@ func TestStopAbandonsBatchThatHangs(t *testing.T) {
 			}()
 			report, err := runContext(t, ctx, c)
 			wantFault(t, err, fault.Canceled)
-			// A batch that was in flight with the one that killed its kernel is lost with it.
+			// A batch in flight with the one that killed its kernel is lost with it.
 			lost := test.keep - report.Succeeded
 			if report.Failed > 0 || lost < 0 || lost > 0 && (test.do == "hang" || lost >= test.keep) {
 				t.Errorf("report: %+v\n%s", report, d.logs())

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
-// stuckList are the job's processes that do not end after SIGKILL.
+// stuckList holds the job's processes that do not exit after SIGKILL.
 type stuckList struct {
 	mu   sync.Mutex
 	list []proc.Stuck
@@ -24,26 +24,27 @@ func (l *stuckList) add(stuck []proc.Stuck) {
 	}
 }
 
-// living are those that are still there.
+// living returns those that still exist.
 func (l *stuckList) living() []proc.Stuck {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.list), func(s proc.Stuck) bool { return !s.Lives() })
 }
 
-// noteStuck names the processes that gpurun leaves behind, since nobody can end them.
+// noteStuck reports the processes that gpurun leaves running because they cannot be
+// killed.
 func (j *job) noteStuck() {
 	for _, s := range j.stuck.living() {
-		j.emit(Notice{Text: "gpurun ends without waiting for " + s.String()})
+		j.emit(Notice{Text: "gpurun exits without waiting for " + s.String()})
 	}
 }
 
-// heldBy is the failure of a slot whose worker left a process that cannot be killed: the
-// device may still be in use by it. It is nil if there is none.
+// heldBy returns the fault of a slot whose worker left a process that cannot be killed,
+// which may still be using the device; nil if there is none.
 func heldBy(stuck []proc.Stuck) *fault.Error {
 	for _, s := range stuck {
 		if s.Lives() {
-			return fault.New(fault.Device, "%s; it may still use the device", s)
+			return fault.New(fault.Device, "%s; it may still be using the device", s)
 		}
 	}
 	return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/gpurun/gpurun/internal/proctest"
 )
 
-// TestUnkillableKernelCostsItsDevice: a kernel process that does not end after SIGKILL
-// costs the job its device, not its end. The other device computes everything, the
-// messages name the process, and the job ends while the process is still there.
+// TestUnkillableKernelCostsItsDevice: a kernel process that does not exit after SIGKILL
+// costs the job its device but does not hang it. The other device computes everything,
+// the messages name the process, and the job ends while the process still exists.
 func TestUnkillableKernelCostsItsDevice(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(200))
@@ -62,15 +62,15 @@ func TestUnkillableKernelCostsItsDevice(t *testing.T) {
 	if text := strings.Join(lost, "\n"); strings.Count(text, name) != 1 || !strings.Contains(text, `"retired":true`) {
 		t.Errorf("lost: %s", text)
 	}
-	if text := strings.Join(notices, "\n"); !strings.Contains(text, "gpurun ends without waiting for "+name) {
+	if text := strings.Join(notices, "\n"); !strings.Contains(text, "gpurun exits without waiting for "+name) {
 		t.Errorf("notices: %s", text)
 	}
 	release()
 	awaitGone(t, fmt.Sprintf("stuck-%d", os.Getpid()))
 }
 
-// TestDoubleForksLeaveNoZombies: a program that forks twice for each record leaves orphans
-// to the worker, which reaps them; a process limit would otherwise end the job.
+// TestDoubleForksLeaveNoZombies: a program that forks twice for each record leaves
+// orphans to the worker, which reaps them; otherwise a process limit would end the job.
 func TestDoubleForksLeaveNoZombies(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(150))
@@ -99,20 +99,20 @@ func TestDoubleForksLeaveNoZombies(t *testing.T) {
 }
 
 // TestWorkerKilledWhilePlanning: a worker that is killed each time the kernel is asked
-// what it is stops the job, which can be run again: that is no bug, and says nothing of
-// the kernel.
+// to describe itself stops the job, which can be run again: this is not a bug, and says
+// nothing about the kernel.
 func TestWorkerKilledWhilePlanning(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(10))
 	driver := startDriver(t, driverOf(t, d.config("echo")), fmt.Sprintf("planning-%d", os.Getpid()), crash.Variable+"=worker-describe")
 	outcome := driver.wait(t)
-	if outcome.err == nil || outcome.err.Kind != "stopped" || !strings.Contains(outcome.err.Message, "the worker process ended: killed by SIGKILL") {
+	if outcome.err == nil || outcome.err.Kind != "stopped" || !strings.Contains(outcome.err.Message, "the worker process exited: killed by SIGKILL") {
 		t.Errorf("%s", outcome)
 	}
 }
 
-// zombiesOf counts the children of a process that have ended and that it has not waited
-// for.
+// zombiesOf counts the children of a process that have exited and that it has not
+// waited for.
 func zombiesOf(parent int) (n int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range paths {

@@ -8,9 +8,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// TestNameTakenMeanwhile: what somebody else puts where the output, or the failed
-// records, will be stays as it is, unless --force was given; the job waits complete
-// for its name.
+// TestNameTakenMeanwhile: a file that another program puts where the output or the
+// errors file will be stays, unless --force was given; the completed job waits for the
+// name.
 func TestNameTakenMeanwhile(t *testing.T) {
 	t.Parallel()
 	in := numbered(400)
@@ -29,7 +29,7 @@ func TestNameTakenMeanwhile(t *testing.T) {
 		taken  string
 		take   func(d jobDir)
 		parts  bool
-		forced []bool // a file is replaced by force, and not by a folder; a folder only if gpurun wrote it
+		forced []bool // force replaces a file, but not with a folder; a folder only if gpurun wrote it
 	}{
 		"output":             {"out.jsonl", file("out.jsonl"), false, []bool{false, true}},
 		"output by a folder": {"out.jsonl", folder("out.jsonl"), false, []bool{false}},
@@ -77,8 +77,8 @@ func TestNameTakenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestTwoJobsOneOutput: of two jobs with one output and folders of their own, the
-// second to end does not take the first one's result away.
+// TestTwoJobsOneOutput: if two jobs with separate job folders have the same output, the
+// second to end does not replace the first one's result.
 func TestTwoJobsOneOutput(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(400))
@@ -91,7 +91,7 @@ func TestTwoJobsOneOutput(t *testing.T) {
 	_, _, err := disturbed(t, c, func() { mustRun(t, d, other) })
 	wantFault(t, err, fault.Conflict, "out.jsonl", "--force")
 	if d.read("out.jsonl") != numbered(30) {
-		t.Error("the first one's output is gone")
+		t.Error("the first one's output was removed")
 	}
 	c.Force = true
 	if report := mustRun(t, d, c); report.Resumed != 400 || d.read("out.jsonl") != numbered(400) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLongTempFolderIsReported: a TMPDIR that has no room for a socket's name is not
-// used, and the user hears of it; one that has, is.
+// TestLongTempFolderIsReported: a TMPDIR that leaves no room for a socket's name is not
+// used, and the user is notified; a shorter one is used.
 func TestLongTempFolderIsReported(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", maxTempPath))
 	for dir, used := range map[string]bool{long: false, shortTemp: true} {
@@ -19,16 +19,16 @@ func TestLongTempFolderIsReported(t *testing.T) {
 		}
 		defer os.RemoveAll(path)
 		if used != (short == "") || !used && !strings.Contains(short, "TMPDIR "+dir+" is too long") {
-			t.Errorf("%s: made %s, told %q", dir, path, short)
+			t.Errorf("%s: made %s, reported %q", dir, path, short)
 		}
 	}
 }
 
-// TestUnwritableTempFolder names what can be set to another.
+// TestUnwritableTempFolder: the message names the setting to change.
 func TestUnwritableTempFolder(t *testing.T) {
 	t.Setenv("TMPDIR", "/proc/none")
 	_, _, err := makeRunDir(func(string) {})
-	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to a folder that can be written") {
+	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to a writable folder") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -38,7 +38,7 @@ func TestUnwritableTempFolder(t *testing.T) {
 func TestUnwritableStateFolder(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/proc/none")
 	_, err := openFolder(t.Context(), Config{Output: "-"})
-	if err == nil || !strings.Contains(err.Error(), "--work-dir names a folder that can be written") {
+	if err == nil || !strings.Contains(err.Error(), "use --work-dir to name a writable folder") {
 		t.Errorf("error %v", err)
 	}
 }

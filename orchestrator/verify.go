@@ -10,23 +10,23 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// What an earlier run has put into the output is read back and compared with the
-// journal's checksums before the job is complete. A small output is checked before
-// the work starts, a large one beside it.
+// The output of earlier runs is read back and compared with the journal's checksums
+// before the job completes. A small output is checked before the work starts, a large
+// one alongside it.
 
 // outputCheckWait is how long the work waits for the check.
 const outputCheckWait = 2 * time.Second
 
-// errOutputDamaged: a check beside the work found damage. The job is run again,
-// and checks first.
-var errOutputDamaged = errors.New("the unfinished output was damaged since an earlier run wrote it")
+// errOutputDamaged: a check alongside the work found damage. The job is run again and
+// checks first.
+var errOutputDamaged = errors.New("the unfinished output has been damaged since an earlier run wrote it")
 
 // outputCheck is the check of an earlier run's output.
 type outputCheck struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	good   int   // segments, from the first on; valid when done
-	err    error // likewise
+	good   int   // number of good segments, from the first on; valid when done
+	err    error // valid when done
 }
 
 func startOutputCheck(ctx context.Context, state chunk.State, options chunk.OutputOptions) *outputCheck {
@@ -39,8 +39,8 @@ func startOutputCheck(ctx context.Context, state chunk.State, options chunk.Outp
 	return c
 }
 
-// over reports whether the check is, after waiting so long for it.
-func (c *outputCheck) over(wait time.Duration) bool {
+// finishedWithin waits up to wait for the check and reports whether it has finished.
+func (c *outputCheck) finishedWithin(wait time.Duration) bool {
 	if wait < 0 {
 		return false
 	}
@@ -62,8 +62,8 @@ func (c *outputCheck) close() {
 	}
 }
 
-// checkOutput checks the output of the earlier run, and cuts it back to what is
-// good. If that takes long it goes on in the background, as e.check.
+// checkOutput checks the output of the earlier run and truncates it to the good part.
+// If that takes long, the check continues in the background as e.check.
 func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 	options := e.outputOptions(f)
 	good, err := e.state.CheckSizes(options)
@@ -76,7 +76,7 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 		}
 	}
 	check := startOutputCheck(ctx, e.state, options)
-	if !c.checkAll && !e.state.Complete && !check.over(c.checkWait) {
+	if !c.checkAll && !e.state.Complete && !check.finishedWithin(c.checkWait) {
 		e.check = check
 		return nil
 	}
@@ -93,7 +93,7 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 	return nil
 }
 
-// outputOptions are those of the earlier run, whatever this one was asked for.
+// outputOptions returns those of the earlier run, regardless of this one's.
 func (e *earlier) outputOptions(f *folder) chunk.OutputOptions {
 	return chunk.OutputOptions{
 		Path: e.manifest.Output, Errors: e.manifest.Errors, WorkDir: f.path,
@@ -101,10 +101,10 @@ func (e *earlier) outputOptions(f *folder) chunk.OutputOptions {
 	}
 }
 
-// cutBack gives up what is behind the first good segments.
+// cutBack discards everything after the first good segments.
 func (e *earlier) cutBack(good int, options chunk.OutputOptions) error {
 	if e.state.Complete && e.state.Named(options) {
-		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it got its name; --fresh starts it over")
+		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it was renamed into place; --fresh starts it over")
 	}
 	before := e.state.Durable.Tally.Records
 	if err := e.state.CutBack(good, e.journal); err != nil {
@@ -115,22 +115,22 @@ func (e *earlier) cutBack(good int, options chunk.OutputOptions) error {
 	return nil
 }
 
-// awaitOutputCheck returns errOutputDamaged when the check that runs beside the work
-// finds damage. It ends with the check, or with the job.
-func (j *job) awaitOutputCheck(ctx, now context.Context) error {
+// awaitOutputCheck returns errOutputDamaged when the check that runs alongside the work
+// finds damage. It returns when the check or the job ends.
+func (j *job) awaitOutputCheck(ctx, abortCtx context.Context) error {
 	check := j.earlier.check
 	select {
 	case <-check.done:
 	case <-ctx.Done():
 		return nil
-	case <-now.Done():
+	case <-abortCtx.Done():
 		return nil
 	}
 	return j.outputChecked()
 }
 
-// outputChecked is the fault of an output of which it is not certain that it is what
-// earlier runs wrote: such a job must not complete.
+// outputChecked returns a fault unless the output is verified to be what earlier runs
+// wrote: an unverified job must not complete.
 func (j *job) outputChecked() error {
 	if j.earlier == nil || j.earlier.check == nil {
 		return nil

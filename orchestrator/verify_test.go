@@ -15,7 +15,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// durableJob is a job that was killed with some of its output durable.
+// durableJob is a job that was killed with part of its output durable.
 func durableJob(t *testing.T, parts bool) (d jobDir, c orchestrator.Config, want map[string]string) {
 	t.Helper()
 	v := &variant{name: "durable", records: 480, change: func(d jobDir, c *orchestrator.Config) {
@@ -28,7 +28,7 @@ func durableJob(t *testing.T, parts bool) (d jobDir, c orchestrator.Config, want
 	return d, c, want
 }
 
-// durableFiles are the files of the unfinished output.
+// durableFiles returns the files of the unfinished output.
 func durableFiles(t *testing.T, c orchestrator.Config) []string {
 	t.Helper()
 	path := jobFolder(c) + "/output.partial"
@@ -50,9 +50,9 @@ func resumedWith(t *testing.T, c orchestrator.Config) (notices string, err error
 	return notices, err
 }
 
-// TestDamagedOutputIsComputedAgain: whatever happened to the unfinished output
-// between two runs, the finished one is right; found before the work starts, or
-// beside it.
+// TestDamagedOutputIsComputedAgain: whatever happened to the unfinished output between
+// two runs, the finished one is right, whether the damage is found before the work
+// starts or alongside it.
 func TestDamagedOutputIsComputedAgain(t *testing.T) {
 	t.Parallel()
 	for _, parts := range []bool{false, true} {
@@ -64,7 +64,7 @@ func TestDamagedOutputIsComputedAgain(t *testing.T) {
 				"flipped": func(path string) error {
 					data, err := os.ReadFile(path)
 					if err == nil {
-						data[0] ^= 4 // surely durable
+						data[0] ^= 4 // certainly durable
 						err = os.WriteFile(path, data, 0o666)
 					}
 					return err
@@ -93,8 +93,8 @@ func TestDamagedOutputIsComputedAgain(t *testing.T) {
 	}
 }
 
-// TestCompleteOutputIsChecked: a job that only lacked its output's name does not get
-// it for bytes that it has not written.
+// TestCompleteOutputIsChecked: a job that only lacks the final rename is not renamed if
+// its bytes are not what it wrote.
 func TestCompleteOutputIsChecked(t *testing.T) {
 	t.Parallel()
 	d, c := execJob(t)
@@ -109,8 +109,7 @@ func TestCompleteOutputIsChecked(t *testing.T) {
 	}
 }
 
-// TestUnreadableJournalIsKept: an error that is not "there is no such file" deletes
-// nothing.
+// TestUnreadableJournalIsKept: an error other than "no such file" deletes nothing.
 func TestUnreadableJournalIsKept(t *testing.T) {
 	t.Parallel()
 	d, c := execJob(t)
@@ -131,11 +130,11 @@ func TestUnreadableJournalIsKept(t *testing.T) {
 	if err := os.Rename(journal+".aside", journal); err != nil {
 		t.Fatal(err)
 	}
-	goesOn(t, d, c)
+	resumes(t, d, c)
 }
 
-// TestJournalGapIsReported: a hole in the unsynced tail of the journal costs the
-// work behind it, and the user hears of it.
+// TestJournalGapIsReported: a hole in the unsynced tail of the journal costs the work
+// after it, and the user is notified.
 func TestJournalGapIsReported(t *testing.T) {
 	t.Parallel()
 	v := &variant{name: "gap", records: 480, change: func(jobDir, *orchestrator.Config) {}}
@@ -155,7 +154,7 @@ func TestJournalGapIsReported(t *testing.T) {
 		return []byte(strings.Join(lines, ""))
 	})
 	notices, err := resumedWith(t, c)
-	if err != nil || !strings.Contains(notices, "the journal is damaged behind its last durable point") {
+	if err != nil || !strings.Contains(notices, "the journal is damaged after its last durable point") {
 		t.Fatalf("%v, notices %q", err, notices)
 	}
 	if diff := cmp.Diff(want, results(d, c)); diff != "" {
@@ -163,8 +162,8 @@ func TestJournalGapIsReported(t *testing.T) {
 	}
 }
 
-// TestOutputRemovedMeanwhile: a job whose unfinished output somebody removes says so,
-// and the same command computes the lost records again.
+// TestOutputRemovedMeanwhile: a job whose unfinished output is removed reports it, and
+// the same command computes the lost records again.
 func TestOutputRemovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, parts := range []bool{false, true} {
@@ -201,9 +200,9 @@ func finishedFiles(c orchestrator.Config) []string {
 	return []string{c.Output}
 }
 
-// TestPartBordersSurviveAnEarlyKill: from the moment a job is planned its parts have
-// the same borders, also if it is killed before anything is computed and resumed by
-// fewer workers.
+// TestPartBordersSurviveAnEarlyKill: once a job is planned its parts keep their
+// boundaries, even if it is killed before anything is computed and resumed by fewer
+// workers.
 func TestPartBordersSurviveAnEarlyKill(t *testing.T) {
 	t.Parallel()
 	v := &variant{name: "borders", records: 480, change: func(d jobDir, c *orchestrator.Config) {

@@ -10,27 +10,27 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// inputWatch tells whether the input is still the file that the job was planned
-// for: workers open it by its name, chunk by chunk, and somebody may give that
-// name to another file, or write to this one.
+// inputWatch checks that the input is still the file that the job was planned for:
+// workers open it by name, chunk by chunk, and another process may replace the file or
+// write to it.
 //
-// It is asked before a segment goes into the journal, so all that is in there is
-// of one input. A stream has none: nil is always unchanged.
+// It is consulted before a segment goes into the journal, so everything in the journal
+// comes from one input. A stream has no watch: nil is always unchanged.
 type inputWatch struct {
-	advice string // what to do when it was changed
-	path   string
-	file   *os.File // held open: nobody else gets its inode number
-	was    os.FileInfo
-	tail   []byte                 // the last bytes
-	sums   func() chunk.InputSums // of what was scanned so far; nil if there are none
-	whole  bool                   // the sums are of everything that the job reads
-	grown  bool
-	told   map[string]bool
+	advice   string // what to do when it was changed
+	path     string
+	file     *os.File // held open, so that its inode number is not reused
+	was      os.FileInfo
+	tail     []byte                 // the last bytes
+	sums     func() chunk.InputSums // of what was scanned so far; nil if there are none
+	whole    bool                   // the sums cover everything that the job reads
+	grown    bool
+	reported map[string]bool
 }
 
-// tailBytes is how much of the end must be the same for a longer file, of which there
-// are no sums, to be one that was appended to: written anew, it would hardly have the
-// same bytes there.
+// tailBytes is how much of the old end must be unchanged for a longer file without
+// checksums to count as appended to: a rewritten file would hardly have the same bytes
+// there.
 const tailBytes = 4 << 10
 
 func watchInput(c Config) (*inputWatch, error) {
@@ -42,7 +42,7 @@ func watchInput(c Config) (*inputWatch, error) {
 	if err != nil {
 		return nil, fault.New(fault.Usage, "open input: %w", err)
 	}
-	w := &inputWatch{path: path, advice: changeAdvice(c), file: file, told: make(map[string]bool)}
+	w := &inputWatch{path: path, advice: changeAdvice(c), file: file, reported: make(map[string]bool)}
 	if w.was, err = file.Stat(); err == nil {
 		w.tail, err = w.readTail()
 	}
@@ -59,18 +59,18 @@ func (w *inputWatch) readTail() ([]byte, error) {
 	return tail, err
 }
 
-// check is the fault of an input that was changed since the job was planned. Before a
-// segment is committed, from..to are the bytes that it was read from; at the end of
-// the job they are all. One that was only touched, or appended to, has not changed:
-// what was planned is still there, and the output is right. tell gets a line for the
-// user then, once.
-func (w *inputWatch) check(from, to int64, tell func(text string)) error {
+// check returns a fault if the input has changed since the job was planned. Before a
+// segment is committed, from..to are the bytes it was read from; at the end of the job
+// they are the whole file. A file that was only touched or appended to counts as
+// unchanged: the planned part is intact and the output is right. notice then gets a
+// line for the user, once.
+func (w *inputWatch) check(from, to int64, notice func(text string)) error {
 	if w == nil {
 		return nil
 	}
 	now, err := os.Stat(w.path)
 	if err != nil {
-		return fault.New(fault.Storage, "look at input: %w", err)
+		return fault.New(fault.Storage, "check input: %w", err)
 	}
 	same := os.SameFile(now, w.was)
 	if same && now.Size() == w.was.Size() && now.ModTime().Equal(w.was.ModTime()) {
@@ -91,16 +91,16 @@ func (w *inputWatch) check(from, to int64, tell func(text string)) error {
 	case err != nil:
 		return fault.New(fault.Storage, "compare input: %w", err)
 	case now.Size() > w.was.Size():
-		w.tell(tell, "the input "+w.path+" was appended to while the job read it; what came after the start is not in the output")
+		w.report(notice, "the input "+w.path+" was appended to while the job was reading it; the appended records are not in the output")
 		return nil
 	}
-	w.tell(tell, "the input "+w.path+" was touched while the job read it; its content is the same")
+	w.report(notice, "the input "+w.path+" was touched while the job was reading it; its content is unchanged")
 	return w.adopt(now)
 }
 
-// compare reads the bytes from..to of the file, and returns ErrOtherBytes if they
-// are not those that were scanned. Without sums a longer file is compared by what
-// was its end; there is nothing to compare another by.
+// compare reads the bytes from..to of the file and returns ErrOtherBytes if they are
+// not those that were scanned. Without checksums, a longer file is compared by its
+// former end; any other file cannot be compared.
 func (w *inputWatch) compare(from, to int64) error {
 	if w.sums != nil {
 		sums := w.sums()
@@ -118,7 +118,7 @@ func (w *inputWatch) compare(from, to int64) error {
 	return err
 }
 
-// adopt takes the file, with other times, for the one that the job was planned for.
+// adopt accepts the file, with new times, as the one that the job was planned for.
 func (w *inputWatch) adopt(now os.FileInfo) error {
 	file, err := os.Open(w.path)
 	if err != nil {
@@ -129,24 +129,24 @@ func (w *inputWatch) adopt(now os.FileInfo) error {
 	return nil
 }
 
-func (w *inputWatch) tell(tell func(string), text string) {
-	if !w.told[text] {
-		w.told[text] = true
-		tell(text)
+func (w *inputWatch) report(notice func(string), text string) {
+	if !w.reported[text] {
+		w.reported[text] = true
+		notice(text)
 	}
 }
 
-// changeAdvice is what to do when the input of a job was changed.
+// changeAdvice returns what to do when the input of a job was changed.
 func changeAdvice(c Config) string {
 	if !resumable(c) {
 		return "run the job again"
 	}
-	return "--fresh starts over; the same command resumes the job if the input is put back as it was"
+	return "--fresh starts over; the same command resumes the job once the input is restored"
 }
 
 func (w *inputWatch) changed(now os.FileInfo) error {
 	describe := func(info os.FileInfo) string { return info.ModTime().UTC().Format(time.RFC3339Nano) }
-	return fault.New(fault.Conflict, "the input %s was changed while the job read it: it had %d bytes of %s, it has %d of %s; %s",
+	return fault.New(fault.Conflict, "the input %s changed while the job was reading it: it had %d bytes (modified %s), now %d (modified %s); %s",
 		w.path, w.was.Size(), describe(w.was), now.Size(), describe(now), w.advice)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// disturbed is a job during which something happens once, when some of it is done.
+// disturbed runs a job during which something happens once, when part of it is done.
 func disturbed(t *testing.T, c orchestrator.Config, happens func()) (orchestrator.Report, []string, error) {
 	t.Helper()
 	var once sync.Once
@@ -34,9 +34,9 @@ func slowJob(d jobDir) orchestrator.Config {
 	return c
 }
 
-// TestInputChangedMeanwhile: an input that becomes another while it is read stops
-// the job, and what is done is of the old one alone: with that back in its place
-// the same command goes on.
+// TestInputChangedMeanwhile: an input that changes while it is read stops the job, and
+// finished work comes from the old input only: once that is restored, the same command
+// resumes.
 func TestInputChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	in := numbered(400)
@@ -67,7 +67,7 @@ func TestInputChangedMeanwhile(t *testing.T) {
 		"edited in place": func(path string) error {
 			return os.WriteFile(path, []byte(strings.Replace(in, `{"id":1}`, `{"ix":1}`, 1)), 0o666)
 		},
-		"edited in place, and appended to": func(path string) error { // a record that is committed already
+		"edited in place, and appended to": func(path string) error { // a record that is already committed
 			return os.WriteFile(path, []byte(strings.Replace(in, `{"id":1}`, `{"ix":1}`, 1)+"{}\n"), 0o666)
 		},
 	} {
@@ -80,14 +80,14 @@ func TestInputChangedMeanwhile(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			wantFault(t, err, fault.Conflict, c.Input, "changed while the job read it", "--fresh")
+			wantFault(t, err, fault.Conflict, c.Input, "changed while the job was reading it", "--fresh")
 			if exists(c.Output) {
 				t.Fatal("there is an output")
 			}
 			if err := os.WriteFile(c.Input, []byte(in), 0o666); err != nil {
 				t.Fatal(err)
 			}
-			goesOn(t, d, c)
+			resumes(t, d, c)
 			if d.read("out.jsonl") != in {
 				t.Error("the output is of two inputs")
 			}
@@ -95,7 +95,7 @@ func TestInputChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestInputGoneMeanwhile: an input that cannot be reached is none that was changed.
+// TestInputGoneMeanwhile: an input that cannot be reached does not count as changed.
 func TestInputGoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	in := numbered(400)
@@ -109,7 +109,7 @@ func TestInputGoneMeanwhile(t *testing.T) {
 	_, _, err := disturbed(t, c, func() { move("in.jsonl", "away") })
 	wantFault(t, err, fault.Storage, "in.jsonl", "no such file")
 	move("away", "in.jsonl")
-	goesOn(t, d, c)
+	resumes(t, d, c)
 	if d.read("out.jsonl") != in {
 		t.Error("output differs")
 	}
@@ -132,8 +132,8 @@ func TestInputTouchedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestInputGrowsMeanwhile: what is appended to an input is not read, which leaves
-// the output right; it is told.
+// TestInputGrowsMeanwhile: data appended to an input is not read, so the output is
+// right; a notice reports it.
 func TestInputGrowsMeanwhile(t *testing.T) {
 	t.Parallel()
 	in := numbered(400)

@@ -7,8 +7,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// watchDevices listens to the driver until ctx ends: a GPU that is lost is known
-// before its kernel notices, which may be never. A machine that cannot tell costs
+// watchDevices listens to the driver until ctx ends: it learns of a lost GPU before the
+// GPU's kernel does, which may be never. On a machine without this support it does
 // nothing.
 func (j *job) watchDevices(ctx context.Context) {
 	devices := j.gpus()
@@ -20,7 +20,7 @@ func (j *job) watchDevices(ctx context.Context) {
 	_ = gpu.WatchXids(ctx, devices, options, j.onXid)
 }
 
-// onXid tells the user, and retires a device that is lost.
+// onXid notifies the user and retires a lost device.
 func (j *job) onXid(event gpu.XidEvent) {
 	j.emit(Notice{Text: "the driver reports " + event.String()})
 	if j.monitor != nil {
@@ -31,8 +31,8 @@ func (j *job) onXid(event gpu.XidEvent) {
 	}
 }
 
-// retireDevice takes a device out of the job. Its slots hear the end of their
-// workers, and find the device retired.
+// retireDevice removes a device from the job. Its slots see their workers exit and find
+// the device retired.
 func (j *job) retireDevice(device gpu.Device, why *fault.Error) {
 	name := device.String()
 	j.mu.Lock()

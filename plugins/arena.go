@@ -7,43 +7,43 @@ import (
 	"unsafe"
 )
 
-// arena is memory that a worker and its kernel process share: records and results
-// lie there, and the messages carry offsets. It has two halves. Each side writes
-// to its own and maps the other's for reading only, so that a kernel that writes to
-// a record's bytes dies instead of changing them under the worker.
+// arena is memory that a worker and its kernel process share. It holds records and
+// results; the messages carry offsets into it. It has two halves. Each side writes to its
+// own half and maps the other's read-only, so that a kernel that writes to a record
+// crashes instead of changing it under the worker.
 //
-// An arena belongs to one kernel process and is never used for another: whatever a
-// dying process still does to it harms nobody.
+// An arena belongs to one kernel process and is never reused for another, so a dying
+// process cannot damage the batches of its successor.
 type arena struct {
 	own, peer []byte
-	// ownAt and peerAt are where the halves stand in the arena; offsets in messages
+	// ownAt and peerAt are the offsets of the halves in the arena; offsets in messages
 	// count from its beginning.
 	ownAt, peerAt uint64
 	space         space
-	inlineBelow   int // shorter strings do not come here
+	inlineBelow   int // shorter strings are sent inline
 
 	mu     sync.Mutex
 	unmap  func()
-	users  int  // who must not lose the mappings: regions, the stream
-	closed bool // nobody wants another
+	users  int  // regions and streams that need the mappings
+	closed bool // no further regions are allocated
 }
 
-// arenaVariable tells a kernel process its arena: descriptor and size.
+// arenaVariable passes a kernel process the descriptor and size of its arena.
 const arenaVariable = "GPURUN_ARENA"
 
-// The sizes that are tried. The file is sparse: only what batches use takes memory.
+// The sizes to try. The file is sparse: it takes only the memory that batches use.
 const (
 	arenaSize      = 16 << 30
 	smallArenaSize = 1 << 30
 )
 
-// buffer is a region that somebody uses.
+// buffer is an allocated region.
 type buffer struct {
 	arena  *arena
 	region region
 }
 
-// alloc gives n bytes or more of this side's half; nil where there are none left.
+// alloc allocates at least n bytes of this side's half; nil if there is no room.
 func (a *arena) alloc(n int) *buffer {
 	if a == nil {
 		return nil
@@ -61,12 +61,12 @@ func (a *arena) alloc(n int) *buffer {
 	return &buffer{a, r}
 }
 
-// Bytes are the region's.
+// Bytes returns the bytes of the region.
 func (b *buffer) Bytes() []byte {
 	return b.arena.own[b.region.offset : b.region.offset+b.region.size : b.region.offset+b.region.size]
 }
 
-// Free gives the region back; the bytes must not be used any more.
+// Free releases the region; the caller must not use its bytes afterwards.
 func (b *buffer) Free() {
 	a := b.arena
 	if b.region.size >= outsized {
@@ -74,12 +74,12 @@ func (b *buffer) Free() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.space.give(b.region)
+	a.space.release(b.region)
 	a.users--
 	a.release()
 }
 
-// hold keeps the mappings until drop; false if they are gone already.
+// hold keeps the mappings until drop is called; false if they are already unmapped.
 func (a *arena) hold() bool {
 	if a == nil {
 		return true
@@ -103,7 +103,7 @@ func (a *arena) drop() {
 	a.release()
 }
 
-// close ends the arena; it is unmapped when nobody holds a region of it any more.
+// close closes the arena. It is unmapped when its last user is done.
 func (a *arena) close() {
 	if a == nil {
 		return
@@ -121,7 +121,7 @@ func (a *arena) release() {
 	}
 }
 
-// size is that of both halves.
+// size returns the size of both halves together.
 func (a *arena) size() uint64 {
 	if a == nil {
 		return 0
@@ -129,7 +129,7 @@ func (a *arena) size() uint64 {
 	return uint64(len(a.own) + len(a.peer))
 }
 
-// offsetOf says where data stands in the arena, if it lies in this side's half.
+// offsetOf returns the offset of data in the arena, if it is in this side's half.
 func (a *arena) offsetOf(data []byte) (uint64, bool) {
 	if a == nil || len(data) == 0 || len(data) > len(a.own) {
 		return 0, false
@@ -142,7 +142,7 @@ func (a *arena) offsetOf(data []byte) (uint64, bool) {
 	return uint64(at-from) + a.ownAt, true
 }
 
-// isTheirs reports whether an address lies in the other side's half.
+// isTheirs reports whether an address is in the other side's half.
 func (a *arena) isTheirs(at uintptr) bool {
 	if a == nil {
 		return false
@@ -151,11 +151,11 @@ func (a *arena) isTheirs(at uintptr) bool {
 	return at >= from && at-from < uintptr(len(a.peer))
 }
 
-// at gives n bytes of the other side's half from offset on. The other side may
-// say anything, and may change the bytes at any time: look at a copy.
+// at returns n bytes of the other side's half, starting at offset. The other side may
+// send any offset and may change the bytes at any time: inspect a copy.
 func (a *arena) at(offset, n uint64) ([]byte, error) {
 	if a == nil {
-		return nil, fmt.Errorf("it speaks of shared memory, and there is none")
+		return nil, fmt.Errorf("it refers to shared memory, but there is none")
 	}
 	start := offset - a.peerAt
 	if offset < a.peerAt || start > uint64(len(a.peer)) || n > uint64(len(a.peer))-start {
@@ -164,19 +164,18 @@ func (a *arena) at(offset, n uint64) ([]byte, error) {
 	return a.peer[start : start+n : start+n], nil
 }
 
-// Memory is where a batch's records may lie so that the kernel process sees them
-// without a copy. Other memory works too, and is copied.
+// Memory is shared memory for the records of a batch, which the kernel process reads
+// without a copy. Records in any other memory are copied.
 type Memory interface {
-	// Bytes is the memory, always the same.
+	// Bytes returns the memory, the same slice each time.
 	Bytes() []byte
-	// Free gives it back: neither bytes nor records in it may be used any more, and
-	// the batch that they were in must be complete.
+	// Free releases the memory. The batch whose records it holds must be complete, and
+	// the caller must not use the bytes or the records afterwards.
 	Free()
 }
 
-// Alloc gives memory of at least n bytes that the kernel process sees, or nil if
-// there is none left, or no such memory at all. It may be called from any
-// goroutine.
+// Alloc allocates at least n bytes of memory that the kernel process can see. It returns
+// nil if there is no room, or no shared memory at all. It is safe for concurrent use.
 func (p *Process) Alloc(n int) Memory {
 	if b := p.client.sharedArena().alloc(n); b != nil {
 		return b
@@ -184,16 +183,16 @@ func (p *Process) Alloc(n int) Memory {
 	return nil
 }
 
-// parseArena reads arenaVariable.
+// parseArena parses the value of arenaVariable.
 func parseArena(value string) (descriptor int, size uint64, err error) {
 	if _, err = fmt.Sscanf(value, "%d:%d", &descriptor, &size); err != nil || descriptor < 3 || size == 0 || size%2 != 0 {
-		return 0, 0, fmt.Errorf("%s=%q makes no sense", arenaVariable, value)
+		return 0, 0, fmt.Errorf("invalid %s=%q", arenaVariable, value)
 	}
 	return descriptor, size, nil
 }
 
-// withoutVariable is env without the variable: a kernel that is itself started by
-// a kernel must not take its parent's arena for its own.
+// withoutVariable returns env without the variable: a kernel started by another kernel
+// must not take its parent's arena for its own.
 func withoutVariable(env []string, name string) []string {
 	kept := make([]string, 0, len(env))
 	for _, entry := range env {

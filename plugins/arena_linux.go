@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newArena makes the worker's end of an arena, and the file that the kernel process
-// inherits. The caller closes the file.
+// newArena creates an arena and returns the worker's end and the file that the kernel
+// process inherits. The caller must close the file.
 func newArena() (*arena, *os.File, error) {
 	a, file, err := makeArena(arenaSize)
 	if err != nil { // a limit on files or on address space
@@ -20,8 +20,7 @@ func newArena() (*arena, *os.File, error) {
 
 func makeArena(size uint64) (*arena, *os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	// A system may insist on files that cannot be executed; an old one does not know
-	// that there are some.
+	// Some systems require memfds that cannot be executed; old ones do not know the flag.
 	fd, err := unix.MemfdCreate("gpurun-arena", flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {
 		fd, err = unix.MemfdCreate("gpurun-arena", flags)
@@ -38,7 +37,7 @@ func makeArena(size uint64) (*arena, *os.File, error) {
 	return a, file, nil
 }
 
-// sizeSeals fix the size: a kernel that could shrink the file would kill the worker
+// sizeSeals fix the size: a kernel that shrinks the file would otherwise kill the worker
 // with SIGBUS.
 const sizeSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
@@ -68,7 +67,7 @@ func mapArena(fd int, size uint64, worker bool) (*arena, error) {
 		return nil, fmt.Errorf("map shared memory: %w", err)
 	}
 	for _, half := range [][]byte{a.own, a.peer} {
-		_ = unix.Madvise(half, unix.MADV_DONTDUMP) // a core dump would have all the holes
+		_ = unix.Madvise(half, unix.MADV_DONTDUMP) // keep a core dump from including all the holes
 	}
 	a.unmap = func() {
 		_ = unix.Munmap(a.own)
@@ -77,8 +76,9 @@ func mapArena(fd int, size uint64, worker bool) (*arena, error) {
 	return a, nil
 }
 
-// inheritArena takes the arena that the worker left to this process, if any. Its
-// descriptor and variable are not for the processes that the kernel starts.
+// inheritArena maps the arena that this process inherited from the worker, if any. It
+// closes the descriptor and unsets the variable, so that the kernel's own children do not
+// inherit them.
 func inheritArena() *arena {
 	value := os.Getenv(arenaVariable)
 	if value == "" {
@@ -87,7 +87,7 @@ func inheritArena() *arena {
 	_ = os.Unsetenv(arenaVariable)
 	a, err := takeArena(value)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "records come through the socket, which is slower: %v\n", err)
+		fmt.Fprintf(os.Stderr, "receiving records through the socket, which is slower: %v\n", err)
 	}
 	return a
 }
@@ -98,14 +98,14 @@ func takeArena(value string) (*arena, error) {
 		return nil, err
 	}
 	if !isArena(fd, size) {
-		return nil, fmt.Errorf("descriptor %d is not the shared memory: something between worker and kernel closed it", fd)
+		return nil, fmt.Errorf("descriptor %d is not the shared memory: a wrapper between worker and kernel may have closed it", fd)
 	}
-	defer unix.Close(fd) // the mappings stay
+	defer unix.Close(fd) // the mappings remain valid
 	return mapArena(fd, size, false)
 }
 
-// isArena tells an arena from whatever else has its descriptor by now: a wrapper
-// may have closed what it did not know, and opened files of its own.
+// isArena reports whether fd is an arena: a wrapper may have closed the inherited
+// descriptor and opened another file in its place.
 func isArena(fd int, size uint64) bool {
 	var stat unix.Stat_t
 	if unix.Fstat(fd, &stat) != nil || stat.Size != int64(size) {
@@ -115,7 +115,7 @@ func isArena(fd int, size uint64) bool {
 	return err == nil && seals&sizeSeals == sizeSeals
 }
 
-// pairedArenas are both ends of an arena, in one process; nil where there is none.
+// pairedArenas returns both ends of an arena in one process; nil if there is none.
 func pairedArenas(size uint64) (host, kernel *arena) {
 	host, file, err := makeArena(size)
 	if err != nil {
@@ -127,7 +127,7 @@ func pairedArenas(size uint64) (host, kernel *arena) {
 		return nil, nil
 	}
 	unmap := host.unmap
-	host.unmap = func() { // the kernel's end may stay mapped, but not for its memory
+	host.unmap = func() { // the kernel's end may stay mapped, but releases its memory
 		dropPages(host.own)
 		dropPages(kernel.own)
 		unmap()
@@ -135,5 +135,5 @@ func pairedArenas(size uint64) (host, kernel *arena) {
 	return host, kernel
 }
 
-// dropPages gives the memory behind data back; it reads as zeros afterwards.
+// dropPages returns the pages of data to the system; they read as zeros afterwards.
 func dropPages(data []byte) { _ = unix.Madvise(data, unix.MADV_REMOVE) }

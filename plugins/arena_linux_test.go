@@ -16,8 +16,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// startShared starts one of the programs and describes it, so that its arena is
-// used where it has one.
+// startShared starts one of the programs and describes it, so that it uses its arena if
+// it has one.
 func startShared(t testing.TB, command Command) *Process {
 	t.Helper()
 	p, err := Start(t.Context(), command)
@@ -31,8 +31,8 @@ func startShared(t testing.TB, command Command) *Process {
 	return p
 }
 
-// ask gives a kernel one word, with so much behind it that it lies in the arena,
-// and returns the answer.
+// ask sends a kernel one word, padded so that it is placed in the arena, and returns the
+// answer.
 func ask(t *testing.T, p *Process, word string) string {
 	t.Helper()
 	results, err := Call(t.Context(), p, words(word+strings.Repeat(" ", inlineBelow)))
@@ -69,7 +69,7 @@ func (a *arena) regionsUsed() int {
 	return a.space.used
 }
 
-// A kernel that writes to a record's bytes dies of it, and the record stays.
+// A kernel that writes to a record crashes and leaves the record unchanged.
 func TestKernelWritesToItsRecord(t *testing.T) {
 	nothingLeft(t)
 	p := startShared(t, program(t, "vandal"))
@@ -84,7 +84,7 @@ func TestKernelWritesToItsRecord(t *testing.T) {
 	}
 }
 
-// A kernel that has the descriptor can neither take the memory away nor add to it.
+// A kernel that has the descriptor can neither shrink nor grow the memory.
 func TestKernelAttacksTheArena(t *testing.T) {
 	nothingLeft(t)
 	p := startShared(t, program(t, "vandal"))
@@ -100,7 +100,7 @@ func TestKernelAttacksTheArena(t *testing.T) {
 	_ = bytes.Count(p.arena.peer[len(p.arena.peer)-1:], []byte{0})
 }
 
-// What a kernel starts knows nothing of the arena.
+// The children of a kernel do not inherit the arena.
 func TestArenaIsNotForChildren(t *testing.T) {
 	nothingLeft(t)
 	t.Setenv(arenaVariable, "3:4096") // a worker that a kernel started
@@ -118,7 +118,7 @@ func TestArenaIsNotForChildren(t *testing.T) {
 			t.Fatalf("%d descriptors in %s: %v", len(entries), dir, err)
 		}
 		for _, entry := range entries {
-			// One that was closed meanwhile leads nowhere.
+			// A descriptor closed in the meantime has no link.
 			if what, _ := os.Readlink(filepath.Join(dir, entry.Name())); strings.Contains(what, "gpurun-arena") {
 				t.Errorf("%s/%s is %s", dir, entry.Name(), what)
 			}
@@ -141,8 +141,8 @@ func TestEachProcessHasItsOwnArena(t *testing.T) {
 	}
 }
 
-// A descriptor that is something else than the arena is never taken for it: a
-// wrapper may have closed it, and opened another file.
+// A kernel does not mistake another descriptor for the arena: a wrapper may have closed
+// the arena and opened another file.
 func TestDescriptorIsSomethingElse(t *testing.T) {
 	for _, name := range []string{"another file", "no descriptor", "no address space"} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestDescriptorIsSomethingElse(t *testing.T) {
 			command.Log = &log
 			p := startShared(t, command)
 			if p.sharedArena() != nil || p.Alloc(1) != nil {
-				t.Error("it says that it shares memory")
+				t.Error("it claims to share memory")
 			}
 			if got := ask(t, p, "shared"); name != "another file" && got != "false" {
 				t.Errorf("it has mapped an arena: %s", got)
@@ -165,15 +165,15 @@ func TestDescriptorIsSomethingElse(t *testing.T) {
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
-			if n := strings.Count(log.String(), "records come through the socket, which is slower"); n != 1 {
-				t.Errorf("the log says it %d times: %s", n, log.String())
+			if n := strings.Count(log.String(), "receiving records through the socket, which is slower"); n != 1 {
+				t.Errorf("the log has the message %d times: %s", n, log.String())
 			}
 		})
 	}
 }
 
-// Where the surroundings refuse an arena there is a smaller one, or none, and
-// everything works.
+// If the environment does not allow an arena, gpurun uses a smaller one or none, and
+// everything still works.
 func TestRestrictedHosts(t *testing.T) {
 	for restriction, want := range map[string]uint64{
 		"none": arenaSize, "inline": 0, "memfd": 0,
@@ -196,15 +196,15 @@ func TestRestrictedHosts(t *testing.T) {
 			if want == 0 && restriction != "inline" {
 				lines = 1
 			}
-			if got.Err != "" || got.Size != want || strings.Count(got.Log, "records go through the socket, which is slower") != lines {
+			if got.Err != "" || got.Size != want || strings.Count(got.Log, "sending records through the socket, which is slower") != lines {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 }
 
-// Regions are given back whatever becomes of a batch, and the memory goes when the
-// last that holds some of it is done.
+// Regions are freed whatever the outcome of a batch, and the memory is unmapped when its
+// last user is done.
 func TestArenaLifetime(t *testing.T) {
 	large := bytes.Repeat([]byte("8"), 100_000)
 	ends := map[string]func(*testing.T, *Process){
@@ -263,7 +263,7 @@ func TestArenaLifetime(t *testing.T) {
 			end(t, p)
 			eventually(t, "all regions but one are given back", func() bool { return p.arena.regionsUsed() == 1 })
 			if p.Alloc(1) != nil {
-				t.Error("there is memory behind the end")
+				t.Error("Alloc returned memory after Close")
 			}
 			if string(kept.Bytes()[:10]) != "still here" {
 				t.Errorf("it reads %q", kept.Bytes()[:10])
@@ -277,13 +277,13 @@ func TestArenaLifetime(t *testing.T) {
 				t.Error("a region is used")
 			}
 			if _, err := Call(t.Context(), p, words("a")); fault.KindOf(err) != fault.Crash {
-				t.Errorf("a batch behind the end: %v", err)
+				t.Errorf("a batch after Close: %v", err)
 			}
 		})
 	}
 }
 
-// The kernel's side gives back what the worker has copied.
+// The kernel's side frees what the worker has copied.
 func TestReplyRegionsAreGivenBack(t *testing.T) {
 	host, kernel := arenaPair(t, smallArenaSize)
 	line := bytes.Repeat([]byte("5"), 100_000)
@@ -306,7 +306,7 @@ func TestReplyRegionsAreGivenBack(t *testing.T) {
 	}
 }
 
-// resident is how many bytes of memory stand behind data, whoever touched them.
+// resident returns how many bytes of data are in physical memory.
 func resident(t *testing.T, data []byte) int {
 	t.Helper()
 	pages := make([]byte, len(data)/os.Getpagesize())
@@ -322,7 +322,7 @@ func resident(t *testing.T, data []byte) int {
 	return n * os.Getpagesize()
 }
 
-// A batch far beyond the others does not cost its memory for the rest of the job.
+// An outsized batch does not keep its memory for the rest of the job.
 func TestOutsizedPagesAreGivenBack(t *testing.T) {
 	nothingLeft(t)
 	p := startShared(t, program(t, "vandal"))
@@ -343,13 +343,13 @@ func TestOutsizedPagesAreGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	works(t, p) // it tells the kernel that its last answer is copied
+	works(t, p) // tells the kernel that its last answer has been copied
 	if own, peer := resident(t, p.arena.own), resident(t, p.arena.peer); own > outsized || peer > outsized {
 		t.Errorf("%d and %d bytes are still resident", own, peer)
 	}
 }
 
-// Gigabytes of holes have no place in a core dump of a kernel that crashed.
+// A core dump of a crashed kernel does not contain gigabytes of holes.
 func TestArenaIsNotDumped(t *testing.T) {
 	host, kernel := arenaPair(t, 1<<20)
 	smaps, err := os.ReadFile("/proc/self/smaps")
@@ -357,16 +357,16 @@ func TestArenaIsNotDumped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, half := range [][]byte{host.own, host.peer, kernel.own, kernel.peer} {
-		_, behind, _ := strings.Cut(string(smaps), mapping(t, half))
-		_, behind, _ = strings.Cut(behind, "VmFlags:")
-		flags, _, _ := strings.Cut(behind, "\n")
+		_, rest, _ := strings.Cut(string(smaps), mapping(t, half))
+		_, rest, _ = strings.Cut(rest, "VmFlags:")
+		flags, _, _ := strings.Cut(rest, "\n")
 		if !strings.Contains(flags+" ", " dd ") {
 			t.Errorf("flags of a half: %s", flags)
 		}
 	}
 }
 
-// Loopbacks come and go in a kernel's tests by the thousand.
+// The tests of a kernel create thousands of loopbacks: they must not leak.
 func TestLoopbackLeavesNoMemory(t *testing.T) {
 	line := bytes.Repeat([]byte("5"), 1<<20)
 	var kernels []*arena

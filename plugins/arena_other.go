@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Elsewhere records and results travel in the messages themselves.
+// On other systems records and results are sent inline, in the messages.
 
 func newArena() (*arena, *os.File, error) { return nil, nil, errors.ErrUnsupported }
 

@@ -9,29 +9,30 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// inlineBelow is below which size byte strings travel in the message itself:
-// touching another page of the arena would cost more.
+// inlineBelow is the size below which byte strings are sent inline: touching another page
+// of the arena would cost more.
 const inlineBelow = 2 << 10
 
-// carrier is how one message's byte strings travel: in this side's half of the
-// arena where there is one and it has room, else inline.
+// carrier places the byte strings of one message: in this side's half of the arena if
+// there is one and it has room, else inline.
 type carrier struct {
 	arena *arena // may be nil
 	held  []*buffer
 	total uint64 // bytes of all strings
-	// short strings go to the arena too: a record must be safe there from the kernel
-	// that reads it, or the same record would fail in one batch and pass in another.
+	// short puts short strings into the arena too. Records need its write protection
+	// whatever their size: otherwise a kernel that writes to them would fail in one batch
+	// and pass in another.
 	short bool
 }
 
-// fits counts n more bytes, and reports whether the message may have so many. One
-// that may not is never sent, whichever way: nothing is copied for it.
+// fits counts n more bytes and reports whether the message stays within the limit. A
+// message over the limit is never sent, so its strings need not be copied.
 func (c *carrier) fits(n int) bool {
 	c.total += uint64(n)
 	return c.total <= maxMessage
 }
 
-// place gives room for n bytes in the arena, or nil.
+// place allocates n bytes in the arena; nil if they must be sent inline.
 func (c *carrier) place(n int) (data []byte, offset uint64) {
 	if c.arena == nil || n < c.arena.inlineBelow && !c.short {
 		return nil, 0
@@ -44,7 +45,7 @@ func (c *carrier) place(n int) (data []byte, offset uint64) {
 	return b.Bytes()[:n], c.arena.ownAt + b.region.offset
 }
 
-// free gives the room of the message's strings back.
+// free releases the arena memory of the message.
 func (c *carrier) free() {
 	for _, b := range c.held {
 		b.Free()
@@ -76,8 +77,8 @@ func packBlock[T ~string | ~[]byte](c *carrier, items []T) *kernelpb.Block {
 	return block
 }
 
-// packInPlace describes items that lie in this side's half of the arena already, in
-// order; nil if they do not.
+// packInPlace describes items that are already in this side's half of the arena, in
+// order; nil if they are not.
 func packInPlace(c *carrier, items [][]byte) *kernelpb.Block {
 	if c.arena == nil || len(items) == 0 {
 		return nil
@@ -106,8 +107,8 @@ func packInPlace(c *carrier, items [][]byte) *kernelpb.Block {
 	return block
 }
 
-// blockData finds a block's bytes, gaps included. Those in the arena are still the
-// other side's, who may change them.
+// blockData returns a block's bytes, gaps included. The other side may still change bytes
+// that are in the arena.
 func blockData(block *kernelpb.Block, a *arena) ([]byte, error) {
 	if block == nil || block.Offset == nil {
 		return block.GetInline(), nil
@@ -115,12 +116,12 @@ func blockData(block *kernelpb.Block, a *arena) ([]byte, error) {
 	return a.at(block.GetOffset(), blockSize(block))
 }
 
-// blockSize is how many bytes a block has in the arena, gaps included.
+// blockSize returns the number of bytes that a block takes in the arena, gaps included.
 func blockSize(block *kernelpb.Block) uint64 {
 	if block == nil || block.Offset == nil {
 		return 0
 	}
-	total := uint64(0) // of fewer numbers of 32 bits than would go round
+	total := uint64(0) // cannot overflow: a message has too few 32-bit numbers for that
 	for _, length := range block.GetLengths() {
 		total += uint64(length)
 	}
@@ -130,7 +131,7 @@ func blockSize(block *kernelpb.Block) uint64 {
 	return total
 }
 
-// eachItem says where each item of a block stands in its data, which has size bytes.
+// eachItem calls take with the bounds of each item in the block's data of size bytes.
 func eachItem(block *kernelpb.Block, size int, take func(i, from, to int)) error {
 	lengths, gaps := block.GetLengths(), block.GetGaps()
 	if len(gaps) > 0 && len(gaps) != len(lengths)-1 {
@@ -143,7 +144,7 @@ func eachItem(block *kernelpb.Block, size int, take func(i, from, to int)) error
 		}
 		end := at + int(length)
 		if end > size {
-			return fmt.Errorf("item %d of a block ends behind its bytes", i)
+			return fmt.Errorf("item %d of a block ends past its bytes", i)
 		}
 		take(i, at, end)
 		at = end
@@ -160,8 +161,8 @@ func splitBlock(block *kernelpb.Block, data []byte) ([][]byte, error) {
 	return items, err
 }
 
-// unpackInPlace gives a block's items where they lie: for a kernel, whose worker
-// leaves them alone.
+// unpackInPlace returns a block's items without copying them. It is for the kernel's
+// side: the worker does not change records in use.
 func unpackInPlace(block *kernelpb.Block, a *arena) ([][]byte, error) {
 	data, err := blockData(block, a)
 	if err != nil {
@@ -170,8 +171,7 @@ func unpackInPlace(block *kernelpb.Block, a *arena) ([][]byte, error) {
 	return splitBlock(block, data)
 }
 
-// unpackCopy gives a block's items from memory of their own, in which nobody else
-// can change them.
+// unpackCopy returns copies of a block's items, which the other side cannot change.
 func unpackCopy(block *kernelpb.Block, a *arena) ([][]byte, error) {
 	data, err := blockData(block, a)
 	if err != nil {
@@ -195,8 +195,8 @@ func unpackStrings(block *kernelpb.Block, a *arena) ([]string, error) {
 	return items, err
 }
 
-// packNumbers writes values as they lie in memory, little-endian: into the arena,
-// which the message then names, or as bytes for the message.
+// packNumbers encodes values as little-endian binary: into the arena, and the message
+// refers to them there, or into the returned bytes, to be sent inline.
 func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T, put func([]byte, []T)) []byte {
 	size := binary.Size(values)
 	if !c.fits(size) {
@@ -215,7 +215,7 @@ func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T, put fu
 	return nil
 }
 
-// unpackNumbers is a copy of a column's values.
+// unpackNumbers returns a copy of a column's values.
 func unpackNumbers[T any](message *kernelpb.Column, inline []byte, a *arena, get func([]byte) []T) ([]T, error) {
 	data := inline
 	if message.Offset != nil {
@@ -226,7 +226,7 @@ func unpackNumbers[T any](message *kernelpb.Column, inline []byte, a *arena, get
 	}
 	size := int(unsafe.Sizeof(*new(T)))
 	if len(data)%size != 0 {
-		return nil, fmt.Errorf("%d bytes are no whole number of values", len(data))
+		return nil, fmt.Errorf("%d bytes are not a whole number of values", len(data))
 	}
 	return get(data), nil
 }

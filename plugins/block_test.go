@@ -14,7 +14,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// randomItems are byte strings about a size, some of them empty.
+// randomItems returns byte strings of about a size, some of them empty.
 func randomItems(r *rand.Rand, n, size int) [][]byte {
 	items := make([][]byte, n)
 	for i := range items {
@@ -25,8 +25,8 @@ func randomItems(r *rand.Rand, n, size int) [][]byte {
 	return items
 }
 
-// Items that are copied to the other side arrive, in the arena or, if they are
-// short or there is no room, inline.
+// Copied items arrive at the other side, in the arena or, if they are short or there is
+// no room, inline.
 func TestBlockThroughTheArena(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, size := range []int{0, 10, inlineBelow / 8, inlineBelow, 100_000} {
@@ -63,8 +63,8 @@ func equal(a, b [][]byte) bool {
 	return true
 }
 
-// Records that lie in the arena are described where they are; others, and those in
-// no order, are copied.
+// Records that are in the arena are sent in place; others, and those out of order, are
+// copied.
 func TestRecordsInPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	host, kernel := arenaPair(t, 64<<20)
@@ -106,7 +106,7 @@ func TestRecordsInPlace(t *testing.T) {
 		memory.Free()
 	}
 	check("outside", NewBatch([][]byte{[]byte("a"), []byte("b")}), false)
-	_, other := arenaPair(t, 1<<20) // what a process before it left
+	_, other := arenaPair(t, 1<<20) // the arena of an earlier process
 	stale, memory := place(t, other, 1, []byte("old"), []byte("older"))
 	check("another arena", stale, false)
 	memory.Free()
@@ -115,7 +115,7 @@ func TestRecordsInPlace(t *testing.T) {
 	}
 }
 
-// A record larger than all of the arena is not in it, wherever it lies.
+// A record larger than the arena is never taken to be in it, whatever its address.
 func TestRecordLargerThanTheArena(t *testing.T) {
 	memory := make([]byte, 1000)
 	a := &arena{own: memory[400:500], ownAt: 4096}
@@ -157,8 +157,8 @@ func TestReplyRoundTripThroughTheArena(t *testing.T) {
 	}
 }
 
-// What a kernel does to its half of the arena once it has answered changes nothing
-// any more: the worker looks at copies.
+// A kernel cannot change its results by writing to its half of the arena after it has
+// answered: the worker uses copies.
 func TestResultsAreCopies(t *testing.T) {
 	host, kernel := arenaPair(t, 1<<20)
 	sent := NewResults(3)
@@ -188,8 +188,8 @@ func TestResultsAreCopies(t *testing.T) {
 	}
 }
 
-// hostileOffsets are answers to a batch of 1 that point where they must not. The
-// arena's half ends at end, and the other's at end/2.
+// hostileOffsets are answers to a batch of 1 with invalid offsets. The kernel's half of
+// the arena ends at end, the worker's at end/2.
 func hostileOffsets(end uint64) map[string]*kernelpb.ProcessReply {
 	half := end / 2
 	lines := func(offset uint64, gaps []uint32, lengths ...uint32) *kernelpb.ProcessReply {
@@ -217,7 +217,7 @@ func hostileOffsets(end uint64) map[string]*kernelpb.ProcessReply {
 	return map[string]*kernelpb.ProcessReply{
 		"at the end":                  lines(end, nil, 1),
 		"across the end":              lines(end-1, nil, 2),
-		"behind the end":              lines(end+1, nil, 0),
+		"past the end":                lines(end+1, nil, 0),
 		"largest offset":              lines(math.MaxUint64, nil, 1),
 		"largest offset, no bytes":    lines(math.MaxUint64, nil, 0),
 		"the worker's half":           lines(0, nil, 1),
@@ -260,7 +260,7 @@ func TestHostileOffsets(t *testing.T) {
 	}
 }
 
-// Offsets that make sense are none where there is no arena.
+// Without an arena, even a valid offset is rejected.
 func TestOffsetWithoutArena(t *testing.T) {
 	_, kernel := arenaPair(t, 1<<20)
 	sent := NewResults(1)
@@ -269,13 +269,13 @@ func TestOffsetWithoutArena(t *testing.T) {
 	reply := packReply(&carrier{arena: kernel}, 1, blank(1), sent)
 	results := NewResults(1)
 	results.complete(new(client).fill(results, reply))
-	if err := results.err; fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), "shared memory, and there is none") {
+	if err := results.err; fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), "shared memory, but there is none") {
 		t.Errorf("error: %v", err)
 	}
 }
 
-// FuzzUnpackRequest: whatever a request says, the kernel's side gets an error or a
-// batch that it can read through.
+// FuzzUnpackRequest: whatever a request contains, the kernel's side gets an error or a
+// batch that it can read.
 func FuzzUnpackRequest(f *testing.F) {
 	host, kernel := arenaPair(f, 4*minRegion)
 	for i := range host.own {

@@ -6,17 +6,16 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Classify says what is to be done about an error by its text, where its author
-// did not say: [fault.OOM] where device memory ran out, [fault.Device] where the
-// device is lost, [fault.Crash] where it is fine but the process cannot use it
-// any more. False: the text is of no such thing.
+// Classify determines the kind of an error from its text: [fault.OOM] if device memory
+// ran out, [fault.Device] if the device is lost, [fault.Crash] if the device works but
+// the process can no longer use it. It returns false if it does not recognize the text.
 //
-// Kernels need not call it: what they return unclassified goes through it. It
-// takes one line or many; of many the last count most. Of Python tracebacks only
-// the exceptions are looked at, not the source lines, and only the last chain of
-// them, so that an error that was caught and printed before is not taken for the
-// cause. Text in quotation marks is not looked at: that is data, and a record that
-// speaks of a lost GPU must not cost one.
+// Kernels need not call it: gpurun applies it to every unclassified error. The message
+// may have many lines; later lines take precedence. In Python tracebacks, Classify
+// considers only the exceptions and not the source lines, and only the last chain of
+// exceptions, so that an error that was caught and printed earlier is not mistaken for
+// the cause. It ignores quoted text, which is data: a record that mentions a lost GPU
+// must not cost one.
 func Classify(message string) (fault.Kind, bool) {
 	kind, sign := Diagnose(message)
 	if sign == fault.HostMemory {
@@ -25,12 +24,12 @@ func Classify(message string) (fault.Kind, bool) {
 	return kind, kind != fault.Unknown
 }
 
-// Diagnose is Classify with how the kind is known. It also knows exhausted host memory:
-// [fault.OOM] with [fault.HostMemory]. A lost device is never more than
-// [fault.Text]: the text may be a record's. [fault.Unknown]: the text is of no such
-// thing.
+// Diagnose is like Classify, but also returns the evidence for the kind. It also
+// recognizes exhausted host memory: [fault.OOM] with [fault.HostMemory]. A lost device
+// always comes with [fault.Text], because the text may be part of a record. It returns
+// [fault.Unknown] if it does not recognize the text.
 func Diagnose(message string) (fault.Kind, fault.Sign) {
-	for _, line := range telling(message) {
+	for _, line := range causeLines(message) {
 		s := findSymptom(line)
 		switch {
 		case s != nil && s.kind == fault.Device:
@@ -44,39 +43,38 @@ func Diagnose(message string) (fault.Kind, fault.Sign) {
 	return fault.Unknown, ""
 }
 
-// notOurs marks the rows for lines that look like one of the others and are not.
+// notOurs marks patterns for lines that resemble a symptom but are not one.
 const notOurs = fault.Unknown
 
-// hostMemory is the kind of the rows of hostSymptoms.
+// hostMemory is the kind of all hostSymptoms.
 const hostMemory = fault.OOM
 
-// symptom is one text by which a failure is known.
+// symptom is a text that identifies a failure.
 type symptom struct {
-	// pattern must be found in a line, in any case of letters; * stands for
-	// anything between two parts of it, and ^ for the beginning of the line.
+	// pattern is matched anywhere in a line, ignoring case; * matches anything between
+	// two parts, and a leading ^ matches the beginning of the line.
 	pattern string
 	kind    fault.Kind
-	// source is whose text it is, and where it was seen.
+	// source is what prints the text, and where it was reported.
 	source string
-	// example is a whole message, for the reader and for the test.
+	// example is a complete message, for the reader and for the test.
 	example string
 }
 
-// symptoms are looked through in order, the first that is found counts. Within a
-// line the graver stands before the milder: a device that is gone also makes
-// calls fail in other ways.
+// symptoms are tried in order, and the first match counts. Severe failures come before
+// milder ones: after a device is lost, calls also fail in other ways.
 //
-// The names and texts of CUDA's own are those of cuGetErrorName and
-// cuGetErrorString of driver 580; the runtime library has the same texts under
-// names of its own (cudaError…).
+// The names and texts of CUDA errors are those that cuGetErrorName and cuGetErrorString
+// return in driver 580. The runtime library has the same texts under different names
+// (cudaError…).
 var symptoms = []symptom{
-	// Warnings, and the memory of the host: nothing the device can help.
-	{"the caller indicates that this is not a failure", notOurs, "XLA's and TensorFlow's allocator, when it will try otherwise",
+	// Warnings, and host memory: not the device's fault.
+	{"the caller indicates that this is not a failure", notOurs, "XLA's and TensorFlow's allocator, before it tries another way",
 		"W external/xla/xla/tsl/framework/bfc_allocator.cc:310] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be performance gains if more memory were available. CUDA_ERROR_OUT_OF_MEMORY"},
 	{"oom when allocating tensor*device:cpu:", notOurs, "TensorFlow, on the host",
 		"ResourceExhaustedError: OOM when allocating tensor with shape[100000,100000] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu"},
 
-	// The device is lost, or not to be had.
+	// The device is lost or unavailable.
 	{"uncorrectable ecc error", fault.Device, "CUDA 214",
 		"RuntimeError: CUDA error: uncorrectable ECC error encountered"},
 	{"cuda_error_ecc_uncorrectable", fault.Device, "CUDA driver 214",
@@ -113,13 +111,13 @@ var symptoms = []symptom{
 		"RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"},
 	{"gpu is lost", fault.Device, "NVML 15",
 		"pynvml.NVMLError_GpuIsLost: GPU is lost"},
-	{"gpu has fallen off the bus", fault.Device, "the driver, of Xid 79",
+	{"gpu has fallen off the bus", fault.Device, "the driver, for Xid 79",
 		"NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus."},
 	{"unable to determine the device handle for gpu", fault.Device, "nvidia-smi",
 		"Unable to determine the device handle for GPU0000:4F:00.0: Unknown Error"},
 
-	// The device is fine and this process's context on it is not: CUDA's
-	// documentation says of each that the process must be ended and started again.
+	// The device works, but this process's context on it does not: for each of these,
+	// CUDA's documentation says that the process must be restarted.
 	{"an illegal memory access was encountered", fault.Crash, "CUDA 700",
 		"CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; hostname=node7 ; expr=cudaStreamSynchronize(stream);"},
 	{"cuda_error_illegal_address", fault.Crash, "CUDA driver 700",
@@ -160,7 +158,7 @@ var symptoms = []symptom{
 		"RuntimeError: CUDA error: invalid program counter"},
 	{"cuda_error_invalid_pc", fault.Crash, "CUDA driver 718",
 		"cuCtxSynchronize: CUDA_ERROR_INVALID_PC"},
-	{"invalid access of peer gpu memory over nvlink or a hardware error", fault.Crash, "CUDA 226: an error that was contained to this process",
+	{"invalid access of peer gpu memory over nvlink or a hardware error", fault.Crash, "CUDA 226: an error contained to this process",
 		"RuntimeError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error"},
 	{"cuda_error_contained", fault.Crash, "CUDA driver 226",
 		"cuCtxSynchronize: CUDA_ERROR_CONTAINED"},
@@ -170,15 +168,15 @@ var symptoms = []symptom{
 		"cuStreamSynchronize: CUDA_ERROR_MPS_CLIENT_TERMINATED"},
 	{"cuda_error_mps_rpc_failure", fault.Crash, "CUDA driver 806",
 		"cuLaunchKernel: CUDA_ERROR_MPS_RPC_FAILURE"},
-	{"cuda error: unknown error", fault.Crash, "CUDA 999; a device that is gone says so when the next process asks for it",
+	{"cuda error: unknown error", fault.Crash, "CUDA 999; if the device is lost, the next process gets the error that says so",
 		"RuntimeError: CUDA error: unknown error"},
 	{"cuda_error_unknown", fault.Crash, "CUDA driver 999",
 		"failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN: unknown error"},
 	{"cudaerrorunknown", fault.Crash, "CUDA runtime 999",
 		"CUDARuntimeError: cudaErrorUnknown"},
-	{"cublas_status_execution_failed", fault.Crash, "cuBLAS: a kernel of it failed on the device",
+	{"cublas_status_execution_failed", fault.Crash, "cuBLAS: one of its kernels failed on the device",
 		"RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm( handle, opa, opb, m, n, k)`"},
-	{"cudnn_status_execution_failed", fault.Crash, "cuDNN: a kernel of it failed on the device",
+	{"cudnn_status_execution_failed", fault.Crash, "cuDNN: one of its kernels failed on the device",
 		"RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"},
 
 	// Out of device memory: a smaller batch may fit.
@@ -190,7 +188,7 @@ var symptoms = []symptom{
 		"torch.OutOfMemoryError: Allocation on device"},
 	{"torch.cuda.outofmemoryerror", fault.OOM, "PyTorch since 1.13",
 		"torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory."},
-	{"cuda error: out of memory", fault.OOM, "CUDA 2, of PyTorch and llama.cpp",
+	{"cuda error: out of memory", fault.OOM, "CUDA 2, in PyTorch and llama.cpp",
 		"RuntimeError: CUDA error: out of memory"},
 	{"cuda runtime error (2)", fault.OOM, "PyTorch before 1.5",
 		"RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/THCStorage.cu:58"},
@@ -238,8 +236,7 @@ var symptoms = []symptom{
 		"ValueError: Free memory on device (59.32/79.15 GiB) on startup is less than desired GPU memory utilization (0.9, 71.24 GiB)."},
 }
 
-// findSymptom returns the first row that a line, in small letters, has; nil if
-// it has none.
+// findSymptom returns the first symptom that matches a lowercase line; nil if none does.
 func findSymptom(line string) *symptom {
 	for i := range symptoms {
 		if matches(line, symptoms[i].pattern) {
@@ -261,8 +258,8 @@ func matches(line, pattern string) bool {
 	return true
 }
 
-// classify gives err a kind, if it has none: what its text says, else kind. On a
-// CPU device no text means a lost one: none was there.
+// classify gives an unclassified err the kind that its text indicates, or else kind. On
+// a CPU device no text can mean a lost GPU.
 func classify(kind fault.Kind, err error, onCPU bool) error {
 	e := fault.As(err)
 	if err == nil || e != nil && e.Kind != fault.Unknown {

@@ -10,12 +10,12 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// Every row is found by its own example, and by no row before it: the table has
-// no dead rows, and its order is right.
+// Every row matches its own example, and no earlier row does: the table has no dead rows
+// and is in the right order.
 func TestSymptoms(t *testing.T) {
 	for i, s := range symptoms {
 		if s.source == "" || s.pattern != strings.ToLower(s.pattern) {
-			t.Errorf("%q: no source, or not in small letters", s.pattern)
+			t.Errorf("%q: no source, or not lowercase", s.pattern)
 		}
 		found := findSymptom(strings.ToLower(withoutQuotes(s.example)))
 		if found != &symptoms[i] {
@@ -28,8 +28,8 @@ func TestSymptoms(t *testing.T) {
 	}
 }
 
-// TestHostMemoryIsKnown: exhausted host memory is told from that of a device, and from a
-// record that speaks of it.
+// TestHostMemoryIsKnown: exhausted host memory is distinguished from device memory, and
+// from a record that mentions it.
 func TestHostMemoryIsKnown(t *testing.T) {
 	messages := []string{
 		"Traceback (most recent call last):\n  File \"a.py\", line 1\nMemoryError",
@@ -63,7 +63,7 @@ func TestHostMemoryIsKnown(t *testing.T) {
 	}
 }
 
-// The messages of a real H200 (driver 580), and of threads on the net.
+// Messages from a real H200 (driver 580) and from threads on the web.
 func TestClassify(t *testing.T) {
 	for name, test := range map[string]struct {
 		message string
@@ -72,7 +72,7 @@ func TestClassify(t *testing.T) {
 		"PyTorch": {`Traceback (most recent call last):
   File "<stdin>", line 2, in <module>
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 131072.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 139.29 GiB is free. Including non-PyTorch memory, this process has 518.00 MiB memory in use.`, fault.OOM},
-		"PyTorch's advice behind it": {`Traceback (most recent call last):
+		"PyTorch's advice after it": {`Traceback (most recent call last):
   File "/opt/torch/_tensor_str.py", line 155, in __init__
     tensor_view, torch.isfinite(tensor_view) & tensor_view.ne(0)
                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^
@@ -124,7 +124,7 @@ During handling of the above exception, another exception occurred:
 Traceback (most recent call last):
   File "a.py", line 9, in <module>
 torch.AcceleratorError: CUDA error: an illegal memory access was encountered`, fault.Crash},
-		"a destructor behind it": {`Traceback (most recent call last):
+		"a destructor after it": {`Traceback (most recent call last):
   File "a.py", line 2, in <module>
 ValueError: Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB).
 Exception ignored in: <function LLM.__del__ at 0x7f>
@@ -187,14 +187,14 @@ ValueError: no text`,
 	}
 }
 
-// What the author said comes first, then the text, then what the method means.
+// The author's classification takes precedence, then the text, then the method's default.
 func TestClassifyReturned(t *testing.T) {
 	const oom, ecc, poison = "CUDA out of memory. Tried to allocate 2.00 MiB", "CUDA error: uncorrectable ECC error encountered",
 		"CUDA error: device-side assert triggered"
 	for _, test := range []struct {
 		err  error
 		gpu  bool
-		kind fault.Kind // Unknown: what the method makes of an unclassified one
+		kind fault.Kind // Unknown means the method's default
 	}{
 		{errors.New(oom), true, fault.OOM},
 		{errors.New(ecc), true, fault.Device},
@@ -245,13 +245,13 @@ func TestClassifyUnclassifiedReply(t *testing.T) {
 	}
 }
 
-// A process whose context is spent lives, answers, and gets no further batch; what
-// was in flight behind shares its fate.
+// A process with a broken context keeps running and answers, but gets no further batch;
+// later batches in flight fail with it.
 func TestSpentProcess(t *testing.T) {
 	nothingLeft(t)
 	p := start(t, program(t, "good"))
 	works(t, p)
-	poisoned, behind := Submit(t.Context(), p, words("illegal access")), Submit(t.Context(), p, words("a"))
+	poisoned, next := Submit(t.Context(), p, words("illegal access")), Submit(t.Context(), p, words("a"))
 	err := poisoned.Wait(t.Context())
 	if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "illegal memory access") {
 		t.Fatalf("error: %v", err)
@@ -259,11 +259,11 @@ func TestSpentProcess(t *testing.T) {
 	if !p.Broken() {
 		t.Error("the proxy is not broken")
 	}
-	if err := behind.Wait(t.Context()); fault.KindOf(err) != fault.Crash {
-		t.Errorf("the batch behind it: %v", err)
+	if err := next.Wait(t.Context()); fault.KindOf(err) != fault.Crash {
+		t.Errorf("the batch after it: %v", err)
 	}
 	if _, err := Call(t.Context(), p, words("a")); fault.KindOf(err) != fault.Crash {
-		t.Errorf("a batch after it: %v", err)
+		t.Errorf("a later batch: %v", err)
 	}
 	select {
 	case <-p.Done():

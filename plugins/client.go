@@ -14,35 +14,35 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// client is the worker's end of the wire: a Kernel whose Process returns at once
-// and completes the results when they come back. Its caller keeps as many batches
-// in flight as it likes.
+// client is the worker's end of the connection: a Kernel whose Process returns
+// immediately and completes the results when they arrive. The caller decides how many
+// batches it keeps in flight.
 type client struct {
 	rpc kernelpb.KernelClient
-	// explain turns an error of the transport into its cause: why the process
-	// on the other side is gone. It may wait for that cause.
+	// explain turns a transport error into its cause: why the process on the other side
+	// exited. It may wait for that cause.
 	explain func(error) error
 
 	mu       sync.Mutex
 	stream   *outgoing
 	sequence uint64
-	pending  []awaited       // in order of sending
+	pending  []awaited       // in the order in which they were sent
 	broken   error           // why no further batch can be sent
-	onCPU    bool            // the device of Open is none of CUDA's
-	consumed uint64          // the last batch whose reply is copied
-	memory   FrameworkMemory // as the kernel said last
+	onCPU    bool            // the device passed to Open is a CPU
+	consumed uint64          // the last batch whose reply has been copied
+	memory   FrameworkMemory // as last reported by the kernel
 	sources  []Source
 	warnings []string
 
-	arena  *arena // nil where there is none
-	shared bool   // the kernel process has mapped it
+	arena  *arena // nil if there is none
+	shared bool   // the kernel process has mapped the arena
 	inputs []string
 }
 
 type awaited struct {
 	sequence uint64
 	results  *Results
-	carrier  *carrier // what the request holds of the arena
+	carrier  *carrier // the arena memory of the request
 }
 
 func (a awaited) complete(err error) {
@@ -61,7 +61,7 @@ func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
 	}
 	info := unpackInfo(reply.GetInfo())
 	if len(info.Inputs) > maxInputs {
-		return info, fault.New(fault.Incompatible, "the kernel names %d inputs; %d are the most", len(info.Inputs), maxInputs)
+		return info, fault.New(fault.Incompatible, "the kernel declares %d inputs; the limit is %d", len(info.Inputs), maxInputs)
 	}
 	c.mu.Lock()
 	c.shared, c.inputs = reply.GetArena(), info.Inputs
@@ -81,9 +81,8 @@ func (c *client) Open(ctx context.Context, device Device, config Config) error {
 	return c.unpackComputing(reply.GetFailure(), fault.Incompatible)
 }
 
-// unpackComputing is unpackFailure for the two calls that touch the device. A
-// kernel in another language sends its failures unclassified: this is the first
-// place that knows the texts.
+// unpackComputing is unpackFailure for the two calls that use the device. A kernel in
+// another language sends its failures unclassified, so their texts are classified here.
 func (c *client) unpackComputing(failure *kernelpb.Failure, kind fault.Kind) error {
 	err := unpackFailure(failure, kind)
 	if failure != nil && failure.GetKind() == uint32(fault.Unknown) {
@@ -96,7 +95,7 @@ func (c *client) unpackComputing(failure *kernelpb.Failure, kind fault.Kind) err
 	return err
 }
 
-// Close ends the stream, which is how the kernel learns that no batch follows.
+// Close ends the stream, which tells the kernel that no batch follows.
 func (c *client) Close() error { return c.close(context.Background()) }
 
 func (c *client) close(ctx context.Context) error {
@@ -108,7 +107,7 @@ func (c *client) close(ctx context.Context) error {
 	c.mu.Unlock()
 	if stream != nil {
 		stream.close()
-		// The kernel is called for one thing at a time: what is in flight first.
+		// The kernel handles one call at a time: wait for the batches in flight first.
 		select {
 		case <-stream.ended:
 		case <-ctx.Done():
@@ -122,30 +121,30 @@ func (c *client) close(ctx context.Context) error {
 	return unpackFailure(reply.GetFailure(), fault.Incompatible)
 }
 
-// errClosed is for a batch that comes after Close: a caller's mistake.
+// errClosed reports a batch submitted after Close, which is a mistake of the caller.
 var errClosed = fault.New(fault.Crash, "kernel is closed")
 
-// unary tells the caller's own deadline from a broken kernel.
+// unary distinguishes the caller's deadline from a broken kernel.
 func (c *client) unary(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	// The other side knows the deadline too, and its clock may be first.
+	// The other side enforces the deadline too, and may do so first.
 	if status.Code(err) == codes.DeadlineExceeded {
 		return context.DeadlineExceeded
 	}
 	return c.explain(err)
 }
 
-// Process never waits: a kernel that does not read would hold its caller, who
-// then could not see that time is up.
+// Process never blocks: otherwise a kernel that stops reading would block the caller,
+// which could then not enforce its timeout.
 func (c *client) Process(_ context.Context, batch Batch, results *Results) error {
 	finish := results.Defer()
 	held := &carrier{arena: c.sharedArena(), short: true}
 	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.spansOf(batch)}
 	if size := max(held.total, uint64(proto.Size(request))); size > maxMessage {
 		held.free()
-		finish(fault.New(fault.Batch, "a batch of %d bytes is over the limit of %d", size, maxMessage))
+		finish(fault.New(fault.Batch, "a batch of %d bytes exceeds the limit of %d", size, maxMessage))
 		return nil
 	}
 	if err := c.submit(request, awaited{results: results, carrier: held}); err != nil {
@@ -155,7 +154,7 @@ func (c *client) Process(_ context.Context, batch Batch, results *Results) error
 	return nil
 }
 
-// packRecords leaves records that lie in the arena where they are.
+// packRecords does not copy records that are already in the arena.
 func packRecords(c *carrier, batch Batch) *kernelpb.Block {
 	if block := packInPlace(c, batch.records); block != nil {
 		return block
@@ -163,7 +162,7 @@ func packRecords(c *carrier, batch Batch) *kernelpb.Block {
 	return packBlock(c, batch.records)
 }
 
-// sharedArena is the arena, once the kernel process is known to see it.
+// sharedArena returns the arena once the kernel process is known to have mapped it.
 func (c *client) sharedArena() *arena {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,8 +172,8 @@ func (c *client) sharedArena() *arena {
 	return nil
 }
 
-// submit numbers the batch and queues its results before it is sent: the answer
-// may be fast.
+// submit numbers the batch and queues its results before it is sent: the reply may
+// arrive at once.
 func (c *client) submit(request *kernelpb.ProcessRequest, batch awaited) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +192,7 @@ func (c *client) submit(request *kernelpb.ProcessRequest, batch awaited) error {
 }
 
 func (c *client) openStream() error {
-	if !c.arena.hold() { // for receive, which may come behind the end of the process
+	if !c.arena.hold() { // for receive, which may outlive the process
 		return errClosed
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -223,37 +222,37 @@ func (c *client) receive(s *outgoing) {
 		c.mu.Lock()
 		if len(c.pending) == 0 || c.pending[0].sequence != reply.GetSequence() {
 			c.mu.Unlock()
-			c.fail(fault.New(fault.Crash, "kernel answered a batch that it was not asked"))
+			c.fail(fault.New(fault.Crash, "kernel answered a batch that was not sent"))
 			return
 		}
 		head := c.pending[0]
 		c.pending = c.pending[1:]
 		c.mu.Unlock()
 		err = c.fill(head.results, reply)
-		spent := spends(err)
-		if spent {
-			c.spend(err)
+		unfit := makesUnfit(err)
+		if unfit {
+			c.markUnfit(err)
 		}
 		head.complete(err)
-		if spent {
+		if unfit {
 			c.fail(err)
 			return
 		}
 	}
 }
 
-// spends reports a failure that no later batch of the same process can be expected to
-// escape: its context on the device is gone, or it has used up the host's memory.
-func spends(err error) bool {
+// makesUnfit reports whether later batches of the same process would fail too: its context
+// on the device is lost, or it has used up the host's memory.
+func makesUnfit(err error) bool {
 	e := fault.As(err)
 	return e != nil && (e.Kind == fault.Crash || e.Sign == fault.HostMemory)
 }
 
-// spend declares a process that still lives unfit for another batch: its context
-// on the device is gone, and every further call would fail by that and not by its
-// own records. Whoever holds the process ends it. It comes before the batch is
-// told, since its owner looks at Broken then.
-func (c *client) spend(err error) {
+// markUnfit declares a running process unfit for further batches: they would fail because
+// of the process and not because of their records. The owner of the process must end it.
+// The mark must be set before the batch is completed, because the owner then checks
+// Broken.
+func (c *client) markUnfit(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken == nil {
@@ -261,8 +260,8 @@ func (c *client) spend(err error) {
 	}
 }
 
-// streamError says why the stream ended. An end that Close asked for, with
-// nothing left to answer, has no cause to wait for.
+// streamError returns why the stream ended. If Close ended it and no batch is pending,
+// there is no cause to wait for.
 func (c *client) streamError(err error) error {
 	c.mu.Lock()
 	quiet := errors.Is(err, io.EOF) && len(c.pending) == 0 && c.broken != nil
@@ -289,7 +288,7 @@ func (c *client) fill(results *Results, reply *kernelpb.ProcessReply) error {
 	return err
 }
 
-// fail completes everything in flight with err, and everything to come.
+// fail completes all batches in flight, and all future ones, with err.
 func (c *client) fail(err error) {
 	c.mu.Lock()
 	if c.broken == nil {
@@ -303,21 +302,21 @@ func (c *client) fail(err error) {
 	}
 }
 
-// Broken reports whether no further batch can be sent: the process is gone, or it
-// has failed in a way that only a new one gets over, and must be killed.
+// Broken reports whether no further batch can be sent: the process has exited, or has
+// failed so that it must be killed and replaced.
 func (c *client) Broken() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken != nil
 }
 
-// outgoing is the requests on their way to the kernel. Sending may block for
-// want of credit, so it has a goroutine of its own.
+// outgoing queues requests to the kernel. Sending may block on flow control, so it has its
+// own goroutine.
 type outgoing struct {
 	stream kernelpb.Kernel_ProcessClient
 	cancel context.CancelFunc
-	wake   chan struct{} // something was added, or closed
-	ended  chan struct{} // closed when the last answer is in
+	wake   chan struct{} // signals add and close
+	ended  chan struct{} // closed when the last reply has been received
 
 	mu      sync.Mutex
 	waiting []*kernelpb.ProcessRequest
@@ -331,7 +330,7 @@ func (o *outgoing) add(request *kernelpb.ProcessRequest) {
 	o.signal()
 }
 
-// close ends the stream behind what was added.
+// close ends the stream after the requests that were added.
 func (o *outgoing) close() {
 	o.mu.Lock()
 	o.closed = true
@@ -342,12 +341,12 @@ func (o *outgoing) close() {
 func (o *outgoing) signal() {
 	select {
 	case o.wake <- struct{}{}:
-	default: // it has not looked since the last time
+	default: // a signal is already pending
 	}
 }
 
-// send sends until the stream ends. Send fails only when it has: receive finds
-// the cause then, and completes everything pending with it.
+// send sends requests until the stream ends. Send fails only if the stream has ended:
+// receive then finds the cause and fails everything pending with it.
 func (o *outgoing) send() {
 	for {
 		o.mu.Lock()

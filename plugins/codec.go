@@ -12,9 +12,9 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// The messages of kernel.proto and the values of this package, in both
-// directions. What comes from the other process is checked here, before anyone
-// uses it as an index.
+// This file converts between the messages of kernel.proto and the values of this
+// package. It validates everything from the other process before it is used, for example
+// as an index.
 
 func packFailure(err error) *kernelpb.Failure {
 	if err == nil {
@@ -27,12 +27,12 @@ func packFailure(err error) *kernelpb.Failure {
 	return failure
 }
 
-// valid makes s a string of protobuf's, which must be UTF-8: a message that
-// quotes a record's bytes would break the connection otherwise.
+// valid makes s valid UTF-8, as protobuf requires: otherwise a message that quotes a
+// record's bytes would break the connection.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// unpackFailure classifies what the kernel left unclassified, or what this
-// version does not know, as kind.
+// unpackFailure returns a failure as an error, with the given kind if the kernel sent none
+// or one that this version does not know.
 func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 	if failure == nil {
 		return nil
@@ -66,7 +66,7 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 		case Failed:
 			result := r.At(i)
 			reply.Messages = append(reply.Messages, valid(result.Message))
-			if result.Step != "" { // all have one then
+			if result.Step != "" { // then every message needs one
 				reply.MessageSteps = append(reply.MessageSteps, make([]string, len(reply.Messages)-1-len(reply.MessageSteps))...)
 				reply.MessageSteps = append(reply.MessageSteps, valid(result.Step))
 			}
@@ -82,15 +82,15 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 	return reply
 }
 
-// isSame reports whether a line is the record's very bytes, which the other side
-// has. One that came inline may have been changed here.
+// isSame reports whether a line is the record itself, in memory that the other side
+// shares. A record that was sent inline does not count: the kernel may have changed it.
 func (c *carrier) isSame(line, record []byte) bool {
 	at := unsafe.SliceData(record)
 	return len(line) == len(record) && unsafe.SliceData(line) == at && c.arena.isTheirs(uintptr(unsafe.Pointer(at)))
 }
 
-// unpackReply fills r from the other side's reply. Its error says in which way
-// the reply makes no sense.
+// unpackReply fills r from the other side's reply. An error reports how the reply is
+// invalid.
 func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	if len(reply.GetVerdicts()) != len(r.verdicts) {
 		return fmt.Errorf("kernel returned %s for a batch of %d",
@@ -102,7 +102,7 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	r.nulls = int64(reply.GetNulls())
 	lines, err := unpackCopy(reply.GetLines(), a)
 	if err != nil {
-		return fmt.Errorf("kernel returned lines that make no sense: %w", err)
+		return fmt.Errorf("kernel returned malformed lines: %w", err)
 	}
 	counts, messages, steps := reply.GetLineCounts(), reply.GetMessages(), reply.GetMessageSteps()
 	for i, verdict := range reply.GetVerdicts() {
@@ -136,8 +136,8 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	return unpackColumns(a, reply.GetColumns(), r)
 }
 
-// sharedSize is how many bytes of a reply lie in the arena, as it says: what is
-// copied of them must have a limit.
+// sharedSize returns how many bytes a reply claims to have in the arena, so that the
+// caller can limit how much it copies.
 func sharedSize(reply *kernelpb.ProcessReply) uint64 {
 	size := blockSize(reply.GetLines())
 	for _, column := range reply.GetColumns() {
@@ -149,7 +149,7 @@ func sharedSize(reply *kernelpb.ProcessReply) uint64 {
 	return size
 }
 
-// addSizes does not go round at the largest number.
+// addSizes adds without overflowing.
 func addSizes(a, b uint64) uint64 { return a + min(b, math.MaxUint64-a) }
 
 func unpackColumns(a *arena, columns []*kernelpb.Column, r *Results) error {
@@ -163,7 +163,7 @@ func unpackColumns(a *arena, columns []*kernelpb.Column, r *Results) error {
 		}
 	}
 	if i := slices.Index(r.verdicts, Columns); i >= 0 && len(r.columns) == 0 {
-		return fmt.Errorf("kernel gave record %d of the batch columns, and no column", i)
+		return fmt.Errorf("kernel gave record %d of the batch the verdict columns, but returned no column", i)
 	}
 	return nil
 }
@@ -206,10 +206,10 @@ func unpackColumn(a *arena, message *kernelpb.Column) (Column, error) {
 		items, err = unpackCopy(v.Json, a)
 		c.values = jsonValues(items)
 	default:
-		err = fmt.Errorf("it has no values this version knows")
+		err = fmt.Errorf("this version does not know its type")
 	}
 	if err == nil && (message.GetName() == "" || message.GetWidth() > math.MaxInt32) {
-		err = fmt.Errorf("name or width make no sense")
+		err = fmt.Errorf("invalid name or width")
 	}
 	if err != nil {
 		return c, fmt.Errorf("kernel returned column %q: %w", message.GetName(), err)
@@ -234,7 +234,7 @@ func allValid(texts []string) []string {
 	return out
 }
 
-// maxInFlight bounds what a kernel can make both sides hold at a time.
+// maxInFlight bounds the memory that a kernel can make both sides hold.
 const maxInFlight = 64
 
 func inFlight(info Info) int { return min(max(info.InFlight, 0), maxInFlight) }

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// overTheWire is what the other side reads of a message.
+// overTheWire returns a message as the other side decodes it.
 func overTheWire[M proto.Message](t testing.TB, message M) M {
 	t.Helper()
 	data, err := proto.Marshal(message)
@@ -30,7 +30,7 @@ func overTheWire[M proto.Message](t testing.TB, message M) M {
 	return read
 }
 
-// blank is a batch whose records are nobody's results.
+// blank returns a batch whose records do not occur in any results.
 func blank(n int) Batch { return NewBatch(make([][]byte, n)) }
 
 func TestBlockRoundTrip(t *testing.T) {
@@ -51,7 +51,7 @@ func TestBlockRoundTrip(t *testing.T) {
 	}
 }
 
-// An item must not reach into its neighbour when somebody appends to it.
+// Appending to an item must not overwrite the next one.
 func TestBlockItemsAreApart(t *testing.T) {
 	items, err := unpackCopy(packBlock(new(carrier), [][]byte{[]byte("ab"), []byte("cd")}), nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestReplyRoundTrip(t *testing.T) {
 	}
 }
 
-// shown is everything in results, as text.
+// shown returns everything in results as text.
 func shown(r *Results) string {
 	var b strings.Builder
 	for i := range r.Len() {
@@ -185,7 +185,7 @@ func TestInfoAndDeviceRoundTrip(t *testing.T) {
 	}
 }
 
-// Wishes that make no sense do no harm.
+// Invalid preferences are harmless.
 func TestInfoBounds(t *testing.T) {
 	for _, test := range []struct{ in, want Info }{
 		{Info{BatchSize: -1, InFlight: -5}, Info{}},
@@ -216,8 +216,8 @@ func TestFailureRoundTrip(t *testing.T) {
 	}
 }
 
-// Bytes that are no UTF-8, as a message that quotes a record has them, must not
-// break the connection.
+// Invalid UTF-8, for example in a message that quotes a record, must not break the
+// connection.
 func TestInvalidUTF8(t *testing.T) {
 	bad := "bad \xff\xfe"
 	r := NewResults(2)
@@ -236,7 +236,7 @@ func TestInvalidUTF8(t *testing.T) {
 	overTheWire(t, packDevice(Device{Name: bad, UUID: bad}))
 }
 
-// hostileReplies are answers to a batch of 3 that make no sense.
+// hostileReplies are invalid answers to a batch of 3.
 var hostileReplies = []struct {
 	name  string
 	reply *kernelpb.ProcessReply
@@ -255,17 +255,17 @@ var hostileReplies = []struct {
 	{"more counts", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, LineCounts: []uint32{0}}, "more lines or messages"},
 	{"no message", &kernelpb.ProcessReply{Verdicts: []byte{5, 5, 1}, Messages: []string{"one"}}, "fewer messages"},
 	{"more messages", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Messages: []string{"one"}}, "more lines or messages"},
-	{"length behind the bytes", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("ab"), Lengths: []uint32{3}}}, "ends behind its bytes"},
-	{"huge length", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Lengths: []uint32{math.MaxUint32}}}, "ends behind its bytes"},
+	{"length past the bytes", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("ab"), Lengths: []uint32{3}}}, "ends past its bytes"},
+	{"huge length", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Lengths: []uint32{math.MaxUint32}}}, "ends past its bytes"},
 	{"bytes left", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("abc"), Lengths: []uint32{1}}}, "2 bytes more"},
-	{"columns without one", &kernelpb.ProcessReply{Verdicts: []byte{1, 3, 1}}, "record 1 of the batch columns, and no column"},
-	{"column without values", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c"}}}, "no values this version knows"},
-	{"column without name", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Values: &kernelpb.Column_Bools{Bools: make([]byte, 3)}}}}, "make no sense"},
+	{"columns without one", &kernelpb.ProcessReply{Verdicts: []byte{1, 3, 1}}, "record 1 of the batch the verdict columns, but returned no column"},
+	{"column without values", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c"}}}, "this version does not know its type"},
+	{"column without name", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Values: &kernelpb.Column_Bools{Bools: make([]byte, 3)}}}}, "invalid name or width"},
 	{"column too short", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Bools{Bools: make([]byte, 2)}}}}, "values for 2 records"},
-	{"column of broken numbers", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Float32S{Float32S: make([]byte, 13)}}}}, "no whole number"},
-	{"column of huge width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxUint32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "make no sense"},
-	{"column of large width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxInt32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "cannot be shared out"},
-	{"column of broken strings", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Strings{Strings: &kernelpb.Block{Lengths: []uint32{1, 1, 1}}}}}}, "ends behind its bytes"},
+	{"column of broken numbers", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Float32S{Float32S: make([]byte, 13)}}}}, "not a whole number"},
+	{"column of huge width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxUint32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "invalid name or width"},
+	{"column of large width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxInt32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "not a multiple of its width"},
+	{"column of broken strings", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Strings{Strings: &kernelpb.Block{Lengths: []uint32{1, 1, 1}}}}}}, "ends past its bytes"},
 }
 
 func TestHostileReplies(t *testing.T) {
@@ -280,8 +280,8 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// FuzzUnpackReply: whatever a kernel sends, the worker gets an error or results
-// that it can read through.
+// FuzzUnpackReply: whatever a kernel sends, the worker gets an error or results that it
+// can read.
 func FuzzUnpackReply(f *testing.F) {
 	host, kernel := arenaPair(f, 4*minRegion)
 	for _, reply := range hostileOffsets(host.size()) {
@@ -331,7 +331,7 @@ func FuzzUnpackReply(f *testing.F) {
 	})
 }
 
-// FuzzUnpackBlock is the same for what comes the other way.
+// FuzzUnpackBlock does the same for the opposite direction.
 func FuzzUnpackBlock(f *testing.F) {
 	f.Add([]byte("abc"), []byte{1, 2})
 	f.Fuzz(func(t *testing.T, data, lengths []byte) {

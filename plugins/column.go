@@ -6,9 +6,8 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// Column is one new member for every record of a batch, as typed values: an
-// array of width values a record, or a scalar where width is 0. The worker
-// writes it as JSON.
+// Column is a new member for every record of a batch, as typed values: an array of Width
+// values per record, or a scalar if Width is 0. The worker encodes it as JSON.
 type Column struct {
 	Name  string
 	Width int
@@ -19,35 +18,35 @@ type Column struct {
 
 type jsonValues [][]byte
 
-// Float32s is a column of numbers written with the shortest digits that a
-// float32 needs. NaN and infinity become null.
+// Float32s returns a column of numbers, written with the fewest digits that identify a
+// float32. NaN and infinity become null.
 func Float32s(name string, width int, values []float32) Column {
 	return Column{Name: name, Width: width, values: values}
 }
 
-// Float64s is a column of numbers. NaN and infinity become null.
+// Float64s returns a column of numbers. NaN and infinity become null.
 func Float64s(name string, width int, values []float64) Column {
 	return Column{Name: name, Width: width, values: values}
 }
 
-// Int64s is a column of whole numbers.
+// Int64s returns a column of integers.
 func Int64s(name string, width int, values []int64) Column {
 	return Column{Name: name, Width: width, values: values}
 }
 
-// Bools is a column of true and false, one a record.
+// Bools returns a column of booleans, one per record.
 func Bools(name string, values []bool) Column { return Column{Name: name, values: values} }
 
-// Strings is a column of strings, one a record. Bytes that are not UTF-8 become
-// the replacement character.
+// Strings returns a column of strings, one per record. Invalid UTF-8 becomes the
+// replacement character.
 func Strings(name string, values []string) Column { return Column{Name: name, values: values} }
 
-// JSON is a column of encoded values, one a record. The worker checks them.
+// JSON returns a column of encoded JSON values, one per record. The worker validates them.
 func JSON(name string, values [][]byte) Column {
 	return Column{Name: name, values: jsonValues(values)}
 }
 
-// length is the number of values.
+// length returns the number of values.
 func (c Column) length() int {
 	switch v := c.values.(type) {
 	case []float32:
@@ -66,8 +65,8 @@ func (c Column) length() int {
 	return 0
 }
 
-// rows is the number of records the column has values for; -1 if its values do
-// not divide by its width.
+// rows returns the number of records that the column has values for; -1 if the number of
+// values is not a multiple of the width.
 func (c Column) rows() int {
 	n := c.length()
 	if c.Width <= 0 {
@@ -79,15 +78,15 @@ func (c Column) rows() int {
 	return n / c.Width
 }
 
-// Trusted reports whether AppendValue gives valid JSON whatever the kernel did;
-// false for encoded values, which are the kernel's own.
+// Trusted reports whether AppendValue always writes valid JSON. It is false for values
+// that the kernel encoded.
 func (c Column) Trusted() bool {
 	_, encoded := c.values.(jsonValues)
 	return !encoded
 }
 
-// NonFinite counts the numbers of record i's value that JSON does not have, NaN and
-// infinity: AppendValue writes null for them.
+// NonFinite counts the NaNs and infinities in record i's value. JSON cannot represent
+// them: AppendValue writes null.
 func (c Column) NonFinite(i int) int {
 	switch v := c.values.(type) {
 	case []float32:
@@ -98,7 +97,7 @@ func (c Column) NonFinite(i int) int {
 	return 0
 }
 
-// row is where the values of record i begin and end.
+// row returns where the values of record i begin and end.
 func (c Column) row(n, i int) [2]int {
 	width := max(c.Width, 1)
 	return [2]int{min(n, i*width), min(n, (i+1)*width)}
@@ -107,7 +106,7 @@ func (c Column) row(n, i int) [2]int {
 func countNonFinite[T float32 | float64](row [2]int, values []T) int {
 	n := 0
 	for _, v := range values[row[0]:row[1]] {
-		if v-v != 0 { // NaN for both
+		if v-v != 0 { // NaN - NaN and Inf - Inf are NaN
 			n++
 		}
 	}

@@ -41,14 +41,14 @@ func TestColumnValues(t *testing.T) {
 					t.Errorf("value %d is %s, not %s", i, got, want)
 				}
 				if !json.Valid([]byte(got[2:])) {
-					t.Errorf("value %d is no JSON: %s", i, got)
+					t.Errorf("value %d is not JSON: %s", i, got)
 				}
 			}
 		})
 	}
 }
 
-// A reader that goes by the text finds the same type in every record.
+// A reader that infers types from the text finds the same type in every record.
 func TestFloatColumnsStayFloats(t *testing.T) {
 	for _, f := range []float64{0, 1, -1, math.Copysign(0, -1), 65504, 1 << 24, 1 << 53, 1e20, 1e21, 1e-7, 0.5, math.MaxFloat32} {
 		for _, column := range []Column{

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// localSocket is the connection's "credentials", which are none: the socket is
-// private. They are where gRPC lets its connection be replaced, on both sides.
+// localSocket is insecure credentials: the socket is private. gRPC allows the connection
+// to be replaced in the handshake of its credentials, on both sides.
 type localSocket struct {
 	credentials.TransportCredentials
 }

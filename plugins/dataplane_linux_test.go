@@ -17,11 +17,11 @@ func init() {
 	programs["answers copies"] = func() { Serve(&swift{copies: true}) }
 }
 
-// swift costs as little as a kernel can.
+// swift is a kernel with minimal cost.
 type swift struct {
 	Base
 	copies bool
-	lines  []byte // used again for each batch
+	lines  []byte // reused for each batch
 }
 
 func (*swift) Describe(context.Context, Config) (Info, error) { return Info{InFlight: 3}, nil }
@@ -43,9 +43,9 @@ func (k *swift) Process(_ context.Context, batch Batch, results *Results) error 
 	return nil
 }
 
-// BenchmarkDataPlane moves batches of 128 records of 1 KB through a kernel process,
-// four in flight, from where their bytes are put into memory, which stands for
-// reading them, to where all results are there. CPU is that of both sides.
+// BenchmarkDataPlane moves batches of 128 records of 1 KB through a kernel process, with
+// four in flight. It measures from copying the records into memory, in place of reading
+// them, until all results are complete. CPU is the time of both sides.
 func BenchmarkDataPlane(b *testing.B) {
 	for _, answer := range []string{"unchanged", "copies"} {
 		for _, way := range []string{"arena", "inline"} {
@@ -92,7 +92,7 @@ func benchmarkDataPlane(b *testing.B, name string, inline bool) {
 	b.ReportMetric(used.Seconds()/(float64(b.N)*float64(len(input))/1e9), "cpu-s/GB")
 }
 
-// planeBatch is a batch on its way.
+// planeBatch is a batch in flight.
 type planeBatch struct {
 	memory  Memory // nil for the garbage collector's
 	results *Results
@@ -123,7 +123,7 @@ func submitPlane(b *testing.B, p *Process, input []byte) *planeBatch {
 	return batch
 }
 
-// cpuTime is what this process and another have used.
+// cpuTime returns the CPU time of this process and another.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	var usage unix.Rusage

@@ -62,7 +62,7 @@ func (g *gate) next(t *testing.T) pending {
 	}
 }
 
-// serveGate opens a gate behind the wire.
+// serveGate opens a gate through the protocol.
 func serveGate(t *testing.T, inFlight int) (*gate, Kernel) {
 	t.Helper()
 	g := newGate(inFlight)
@@ -90,7 +90,7 @@ func TestDeferKeepsOrder(t *testing.T) {
 	for i := range 10 {
 		sent = append(sent, Submit(t.Context(), proxy, numbered(i)))
 	}
-	// The kernel gets three and no more.
+	// The kernel gets three batches and no more.
 	first, second, third := g.next(t), g.next(t), g.next(t)
 	select {
 	case <-g.opened:
@@ -139,7 +139,7 @@ func TestDeferErrors(t *testing.T) {
 	}
 }
 
-// An error from Process counts, although the kernel asked for time before.
+// An error from Process fails the batch even after Defer.
 func TestErrorAfterDefer(t *testing.T) {
 	late := make(chan func(error), 1)
 	k := filler{fill: func(r *Results) error {
@@ -181,7 +181,7 @@ func TestWaitPrefersTheResults(t *testing.T) {
 	}
 }
 
-// Close comes to the kernel after everything in flight.
+// The kernel is closed only after all batches in flight.
 func TestCloseWaitsForBatches(t *testing.T) {
 	g, proxy := serveGate(t, 2)
 	sent := Submit(t.Context(), proxy, numbered(1))
@@ -208,7 +208,7 @@ func TestCloseWaitsForBatches(t *testing.T) {
 	}
 }
 
-// A kernel that does not read must not hold its caller, who counts the time.
+// A kernel that stops reading must not block its caller, which enforces a timeout.
 func TestProcessNeverWaits(t *testing.T) {
 	g, proxy := serveGate(t, 1)
 	big := NewBatch([][]byte{make([]byte, windowBytes*3/4)})
@@ -223,7 +223,7 @@ func TestProcessNeverWaits(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Fatal("Process waits for the kernel")
+		t.Fatal("Process blocks on the kernel")
 	}
 	for range 4 {
 		p := g.next(t)
@@ -237,7 +237,7 @@ func TestProcessNeverWaits(t *testing.T) {
 	}
 }
 
-// The end of the connection completes all that is in flight.
+// When the connection ends, all batches in flight are completed.
 func TestConnectionEnds(t *testing.T) {
 	g := newGate(1)
 	proxy, end := Loopback(g)
@@ -260,7 +260,7 @@ func TestConnectionEnds(t *testing.T) {
 	}
 }
 
-// The contract says one call at a time, whatever the other side does.
+// The kernel gets one call at a time, as the contract says, whatever the other side does.
 func TestOneCallAtATime(t *testing.T) {
 	k := &exclusive{}
 	proxy, end := Loopback(k)
@@ -320,7 +320,7 @@ func BenchmarkLoopback(b *testing.B) {
 	}
 }
 
-// reuser gives results from one buffer, which it overwrites as soon as it may.
+// reuser returns results from one buffer, which it overwrites as early as allowed.
 type reuser struct {
 	Base
 	buffer []byte
@@ -332,8 +332,8 @@ func (r *reuser) Process(_ context.Context, batch Batch, results *Results) error
 	return nil
 }
 
-// Once the results are complete their memory is the kernel's again, however many
-// batches wait to be sent.
+// The kernel may reuse the memory of complete results, however many batches wait to be
+// sent.
 func TestMemoryIsTheKernelsAgain(t *testing.T) {
 	proxy, end := Loopback(&reuser{})
 	defer end()

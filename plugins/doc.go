@@ -1,10 +1,12 @@
-// Package plugins is what a compute kernel is: the contract, the library that
-// serves an author's kernel as a process, and the proxy through which a worker
-// calls it. It is the only package that knows go-plugin.
+// Package plugins defines the interface between gpurun and the kernels that compute
+// records: the [Kernel] contract, the library that serves an author's kernel as a
+// process, and the proxy that a worker uses to call it. It is the only package that
+// imports go-plugin.
 //
 // # Writing a kernel
 //
-// A kernel is a value with four methods and a one-line main:
+// A kernel is a value with four methods: Describe, Open, Process and Close. Embedding
+// [Base] provides all of them except Process, and main is a single line:
 //
 //	type upper struct{ plugins.Base }
 //
@@ -17,40 +19,62 @@
 //
 //	func main() { plugins.Serve(upper{}) }
 //
-// Build it and name the file:
+// Build the program and pass it to gpurun:
 //
-//	go build -o upper . && gpurun run -k ./upper in.jsonl -o out.jsonl
+//	go build -o upper .
+//	gpurun run -k ./upper in.jsonl -o out.jsonl
 //
-// [Base] does nothing in Describe, Open and Close. A kernel with a model loads
-// it in Open, which is called once in the life of the process, with the GPU
-// already pinned: it is device 0 of every framework.
+// # Loading a model
 //
-// Every record of a batch gets exactly one verdict: [Results.Unchanged],
-// [Results.Line], [Results.Lines], [Results.Drop] or [Results.Fail]; or the
-// kernel gives whole columns for the batch with [Results.Column], and every
-// record without another verdict gets a value of each, spliced into its line by
-// the worker. Columns are the fast way: numbers never become JSON in the kernel.
+// A kernel that needs a model loads it in Open. Each worker starts one kernel process and
+// calls Open in it once, before the first batch. The process sees only the worker's GPU,
+// so that GPU is device 0 to every framework.
 //
-// An error returned from Process fails the whole batch: it is halved and tried
-// again until the records that cause it stand alone. Return [OutOfMemory] or
-// [DeviceLost] where that is the cause, so that the right thing is done. An error
-// that says neither is classified by its text, where that is one of CUDA's or of
-// the common frameworks' ([Classify]): a PyTorch traceback of "CUDA out of memory"
-// needs no help. After one that leaves the process without a usable CUDA context
-// ("an illegal memory access was encountered") the process is started afresh.
+// Describe returns an [Info]: the preferred batch size, whether the kernel needs a GPU,
+// and so on. gpurun also calls it when planning a job, without a device, so it must be
+// cheap. Both methods get the user's configuration; read it with [Config.Decode].
 //
-// Package plugins/kerneltest has the checks that every kernel must pass; in a test
-// of the kernel they are one line:
+// # Returning results
+//
+// Process must give every record of a batch exactly one verdict:
+//
+//   - [Results.Unchanged] writes the record as it is.
+//   - [Results.Line] and [Results.Lines] replace it with one or more lines of JSON.
+//   - [Results.Drop] omits it from the output.
+//   - [Results.Fail] rejects it: it stays in the output, marked as failed.
+//
+// Alternatively, [Results.Column] returns typed values for the whole batch. Every record
+// without a verdict gets its value of each column as a new member, which the worker
+// splices into the line. Columns are the fastest way to return results, because the
+// kernel never encodes numbers as JSON.
+//
+// # Reporting errors
+//
+// To reject a single record, call [Results.Fail]. An error returned from Process fails
+// the whole batch: gpurun bisects it and tries the parts again until it has isolated the
+// records that cause the error.
+//
+// Wrap an error with [OutOfMemory] or [DeviceLost] if that is its cause: gpurun then
+// makes the batch smaller, or moves the records to another device. gpurun recognizes the
+// messages of CUDA and the common frameworks by itself (see [Classify]), so a PyTorch
+// "CUDA out of memory" traceback needs no wrapping. After an error that destroys the
+// process's CUDA context, such as "an illegal memory access was encountered", gpurun
+// restarts the process.
+//
+// # Testing a kernel
+//
+// Package plugins/kerneltest checks what every kernel must do. In a test, that is one
+// line:
 //
 //	kerneltest.Run(t, func() plugins.Kernel { return upper{} }, kerneltest.Options{})
 //
-// # How it runs
+// # How a kernel runs
 //
 //	worker ── Start ──► kernel process
 //	  │                    Serve(kernel)
 //	  └─ proxy (a Kernel) ──gRPC over a private unix socket──► your Kernel
 //
-// Standard output and error of the kernel go to the worker's log; the last lines
-// stand in the error if the process dies. The process ignores SIGINT, SIGTERM
-// and SIGHUP: gpurun tells it when to stop, through Close.
+// The kernel's standard output and standard error go to the worker's log, and their last
+// lines into the error if the process dies. The process ignores SIGINT, SIGTERM and
+// SIGHUP: gpurun stops it by calling Close.
 package plugins

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// upper is a whole kernel: it writes every record in capitals.
+// upper is a complete kernel: it converts every record to uppercase.
 type upper struct{ plugins.Base }
 
 func (upper) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -18,8 +18,8 @@ func (upper) Process(_ context.Context, batch plugins.Batch, results *plugins.Re
 	return nil
 }
 
-// The main of a kernel program is one line: plugins.Serve(upper{}). Here a batch
-// goes through the same protocol within one process.
+// The main function of a kernel program is one line: plugins.Serve(upper{}). This example
+// sends a batch through the same protocol within one process.
 func Example() {
 	kernel, end := plugins.Loopback(upper{})
 	defer end()
@@ -43,8 +43,8 @@ func Example() {
 	// {"TEXT":"TWO"}
 }
 
-// scores gives every record a number, and rejects one that has no text. Numbers
-// go to the worker as they lie in memory; it writes them into the records.
+// scores gives every record a number and rejects a record without text. The worker gets
+// the numbers in binary form and splices them into the records.
 type scores struct{ plugins.Base }
 
 func (scores) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -52,7 +52,7 @@ func (scores) Process(_ context.Context, batch plugins.Batch, results *plugins.R
 	for i := range batch.Len() {
 		var record struct{ Text string }
 		if err := batch.Decode(i, &record); err != nil || record.Text == "" {
-			results.Fail(i, "it has no text")
+			results.Fail(i, "the record has no text")
 			continue
 		}
 		values[i] = float32(len(record.Text)) / 10
@@ -79,5 +79,5 @@ func ExampleResults_Column() {
 	}
 	// Output:
 	// score: 0.3
-	// fail: it has no text
+	// fail: the record has no text
 }

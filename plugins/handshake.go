@@ -10,21 +10,20 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// ProtocolVersion is the version of kernel.proto. It is raised when an old
-// kernel could not live with a new worker, or the other way round.
+// ProtocolVersion is the version of kernel.proto. It increases when old kernels would no
+// longer work with new workers, or vice versa.
 const ProtocolVersion = 1
 
 const (
-	// maxMessage is the limit of one gRPC message on both sides. gRPC's own
-	// default of 4 MiB is smaller than a batch of long records; protobuf ends
-	// at 2 GiB.
+	// maxMessage limits a gRPC message on both sides. gRPC's default of 4 MiB is smaller
+	// than a batch of long records; protobuf cannot exceed 2 GiB.
 	maxMessage = 1 << 30
-	// windowBytes lets a whole batch travel without waiting for credit.
+	// windowBytes lets a whole batch be sent without waiting for flow-control credit.
 	windowBytes = 16 << 20
 	pluginName  = "kernel"
 )
 
-// serverOptions and dialOptions are those of every connection with a kernel.
+// serverOptions and dialOptions apply to every connection with a kernel.
 func serverOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
@@ -41,15 +40,15 @@ func dialOptions() []grpc.DialOption {
 	}
 }
 
-// handshake keeps a person from starting a kernel by hand and a worker from
-// talking to a program that is none; it is no secret.
+// handshake prevents users from starting a kernel by hand, and workers from talking to a
+// program that is not a kernel. It is not a secret.
 var handshake = goplugin.HandshakeConfig{
 	ProtocolVersion:  ProtocolVersion,
 	MagicCookieKey:   "GPURUN_KERNEL",
 	MagicCookieValue: "4d9a61c0-3c8f-4a57-9f0e-6b1b7f0d2a58",
 }
 
-// grpcPlugin ties both ends of the wire to go-plugin.
+// grpcPlugin connects both ends of the protocol to go-plugin.
 type grpcPlugin struct {
 	goplugin.NetRPCUnsupportedPlugin
 	kernel Kernel // plugin side only

@@ -12,8 +12,8 @@ import (
 // OldestPython is the oldest version that Python kernels work with.
 const OldestPython = "3.9"
 
-// FindInterpreter returns the Python that runs a kernel: the one that the user named,
-// else that of the active environment, else python3.
+// FindInterpreter returns the path of the Python that runs a kernel: the one that the user
+// chose, else that of the active environment, else python3.
 func (o PythonOptions) FindInterpreter() (string, error) {
 	named := o.Interpreter
 	if named != "" {
@@ -30,13 +30,13 @@ func (o PythonOptions) FindInterpreter() (string, error) {
 		}
 		path := filepath.Join(folder, "bin", "python")
 		if _, err := os.Stat(path); err != nil {
-			return "", fault.New(fault.Incompatible, "the active environment (%s) has no interpreter: %w; activate another, or name one with --python", variable, err)
+			return "", fault.New(fault.Incompatible, "the active environment (%s) has no interpreter: %w; activate another, or pass an interpreter with --python", variable, err)
 		}
 		return path, nil
 	}
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		return "", fault.New(fault.Incompatible, "no python3 is in the PATH %q: install Python %s or newer, or name an interpreter with --python", os.Getenv("PATH"), OldestPython)
+		return "", fault.New(fault.Incompatible, "no python3 is in the PATH %q: install Python %s or newer, or pass an interpreter with --python", os.Getenv("PATH"), OldestPython)
 	}
 	return path, nil
 }

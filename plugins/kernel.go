@@ -11,86 +11,84 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Kernel computes. Authors implement it; the worker holds a proxy that
-// implements it too, and both sides keep the same contract.
+// Kernel computes batches of records. Authors implement it. The worker's proxy
+// implements it too, under the same contract.
 //
-// Calls come one at a time, from one goroutine: Describe any number of times,
-// then Open once, then Process for each batch, then Close. Nothing is called
-// after an Open that failed but Close.
+// Methods are called one at a time, from one goroutine: Describe any number of times,
+// Open once, Process for each batch, then Close. After a failed Open, only Close is
+// called.
 type Kernel interface {
-	// Describe says what the kernel is and needs. It is asked at plan time, in
-	// a process of its own without a device, so it must be cheap: no device, no
-	// framework import. A configuration it cannot work with is an error here.
+	// Describe returns what the kernel is and what it needs. gpurun also calls it when
+	// planning a job, in a separate process without a device, so it must be cheap: it
+	// must not use a device or import a framework. Describe must reject a configuration
+	// that the kernel does not support.
 	Describe(ctx context.Context, config Config) (Info, error)
 
-	// Open makes the kernel ready for batches on one device: the model is
-	// loaded here. It may take long (--open-timeout). An error means that the
-	// kernel cannot work on this device with this configuration; the job stops
-	// unless it is [DeviceLost] or [OutOfMemory], which cost the device.
+	// Open prepares the kernel to compute batches on one device, for example by loading
+	// a model. It may take up to --open-timeout. An error means that the kernel cannot
+	// run on this device with this configuration, and stops the job. Only [DeviceLost]
+	// and [OutOfMemory] retire just the device.
 	Open(ctx context.Context, device Device, config Config) error
 
-	// Process computes one batch and gives every record of it exactly one
-	// verdict in results. Batches come in order. A record may be seen again
-	// after a failure, alone or among others.
+	// Process computes one batch and gives every record in it exactly one verdict in
+	// results. Batches arrive in order. After a failure, a record may arrive again, alone
+	// or with others.
 	//
-	// The memory of batch belongs to the caller and is valid until the results
-	// are complete; what was given to results must not change until then. They
-	// are complete when Process returns, unless the kernel asked for more time
-	// with [Results.Defer].
+	// The memory of batch belongs to the caller and is valid until the results are
+	// complete. Until then, the kernel must not change anything it has passed to results.
+	// They are complete when Process returns, unless the kernel called [Results.Defer].
 	//
-	// An error fails the batch as a whole, and no verdict of it counts. One that
-	// is not classified may still be known by its text: see [Classify]. The end of
-	// ctx means that nobody waits for the answer any more.
+	// An error fails the whole batch and discards all of its verdicts. gpurun tries to
+	// classify an error by its text if the kernel has not done so: see [Classify]. When
+	// ctx is done, the caller no longer waits for the results.
 	Process(ctx context.Context, batch Batch, results *Results) error
 
-	// Close releases what Open took. The process ends afterwards, so a kernel
-	// without outside resources has nothing to do here.
+	// Close releases the resources that Open acquired. The process exits afterwards, so
+	// a kernel without external resources has nothing to do here.
 	Close() error
 }
 
-// Info is what a kernel says of itself. The zero value is a kernel without
-// wishes.
+// Info describes a kernel. The zero value means no requirements and no preferences.
 type Info struct {
-	// Name is for people; empty means the name it was started by.
+	// Name is shown to users; empty means the name that the kernel was started with.
 	Name string `json:"name,omitempty"`
-	// Version is for people.
+	// Version is shown to users.
 	Version string `json:"version,omitempty"`
-	// BatchSize is the number of records a batch that suits the kernel, used
-	// unless the user sets one; 0 means no wish.
+	// BatchSize is the preferred number of records per batch. The user's setting takes
+	// precedence; 0 means no preference.
 	BatchSize int `json:"batch_size,omitempty"`
-	// InFlight is how many batches the kernel takes before the first of them
-	// must be complete (see Results.Defer); 0 and 1 mean one at a time, and it
-	// is 64 at most.
+	// InFlight is how many batches the kernel accepts before it must complete the first
+	// of them (see Results.Defer). 0 and 1 mean one at a time; the maximum is 64.
 	InFlight int `json:"in_flight,omitempty"`
-	// NeedsGPU: the kernel cannot run on a CPU device.
+	// NeedsGPU means that the kernel cannot run on a CPU device.
 	NeedsGPU bool `json:"needs_gpu,omitempty"`
-	// Frameworks it imports ("torch"); for the plan.
+	// Frameworks lists the frameworks that the kernel imports ("torch"), for the plan.
 	Frameworks []string `json:"frameworks,omitempty"`
-	// MinMemory is the device memory in bytes below which Open cannot succeed.
+	// MinMemory is the least device memory, in bytes, that Open needs to succeed.
 	MinMemory uint64 `json:"min_memory,omitempty"`
-	// CanTrim: the kernel can give cached device memory back.
+	// CanTrim means that the kernel can release cached device memory (see Trimmer).
 	CanTrim bool `json:"can_trim,omitempty"`
-	// Inputs are the members of a record that the kernel reads (see Batch.Member),
-	// 60 at most. The worker finds them while it checks the line; the kernel gets
-	// whole records all the same.
+	// Inputs are the members of a record that the kernel reads (see Batch.Member), at
+	// most 60. The worker locates them when it validates a line; the kernel still gets
+	// the whole record.
 	Inputs []string `json:"inputs,omitempty"`
 }
 
-// maxInputs is as many as can be looked for at once, with room for the worker's own.
+// maxInputs is the most that one scan can look for, less what the worker itself needs.
 const maxInputs = 60
 
-// Device is where a kernel runs. The process sees exactly this device: it is
+// Device is where a kernel runs. It is the only device that the process sees, and thus
 // number 0 to every framework, whatever its Index in the machine.
 type Device struct {
-	// Name is the label of bars and logs: "GPU 3", "CPU 0".
+	// Name is the label in progress bars and logs: "GPU 3", "CPU 0".
 	Name string `json:"name"`
-	// Index is its number in the machine, for people.
+	// Index is the device's number in the machine, for display only.
 	Index int `json:"index"`
-	// UUID is empty where it is not known.
+	// UUID is empty if unknown.
 	UUID string `json:"uuid,omitempty"`
-	// Memory in bytes, 0 where it is not known.
+	// Memory is the size of the device memory in bytes; 0 if unknown.
 	Memory uint64 `json:"memory,omitempty"`
-	// Count is how many GPUs the process sees (--gpus-per-worker): 0 on a CPU.
+	// Count is how many GPUs the process sees (--gpus-per-worker); 0 on a CPU.
 	Count int `json:"count"`
 	// GPU is false on a CPU device.
 	GPU bool `json:"gpu"`
@@ -98,12 +96,12 @@ type Device struct {
 	Threads int `json:"threads"`
 }
 
-// Config is the JSON value the user gave with --kernel-config; empty if none.
+// Config is the JSON value that the user passed with --kernel-config; empty if none.
 type Config []byte
 
-// Decode reads the configuration into v, a pointer to a struct. An unknown
-// member is an error: a mistyped option must not be silently ignored. Without a
-// configuration v stays as it is, so set the defaults before.
+// Decode reads the configuration into v, a pointer to a struct. An unknown member is an
+// error, so that a mistyped option is not silently ignored. Without a configuration
+// Decode leaves v unchanged: set the defaults before the call.
 func (c Config) Decode(v any) error {
 	if len(bytes.TrimSpace(c)) == 0 {
 		return nil
@@ -114,40 +112,40 @@ func (c Config) Decode(v any) error {
 		return fault.New(fault.Incompatible, "kernel configuration: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return fault.New(fault.Incompatible, "kernel configuration: there is more behind the first JSON value")
+		return fault.New(fault.Incompatible, "kernel configuration: unexpected data after the first JSON value")
 	}
 	return nil
 }
 
-// Base is a Kernel's Describe, Open and Close for kernels that need none: embed
-// it and write Process.
+// Base provides empty Describe, Open and Close methods: embed it and implement only
+// Process.
 type Base struct{}
 
-// Describe has no wishes.
+// Describe returns the zero Info.
 func (Base) Describe(context.Context, Config) (Info, error) { return Info{}, nil }
 
-// Open has nothing to open.
+// Open does nothing.
 func (Base) Open(context.Context, Device, Config) error { return nil }
 
-// Close has nothing to close.
+// Close does nothing.
 func (Base) Close() error { return nil }
 
-// OutOfMemory says that err was for want of device memory: the batch is made
-// smaller. A nil err stays nil, as with the two below.
+// OutOfMemory marks err as caused by a lack of device memory. gpurun then makes the batch
+// smaller. It returns nil if err is nil.
 func OutOfMemory(err error) error { return reclassify(fault.OOM, err) }
 
-// DeviceLost says that err comes from a device that no longer works: it is
-// retired, and the records go to another.
+// DeviceLost marks err as caused by a device that no longer works. gpurun then retires the
+// device and sends the records to another. It returns nil if err is nil.
 func DeviceLost(err error) error { return reclassify(fault.Device, err) }
 
-// Detail attaches to err what helps to find its cause (a traceback): it goes to
-// the log and to failures.jsonl, not into the output.
+// Detail attaches diagnostic information to err, such as a traceback. It goes to the log
+// and to failures.jsonl, but not into the output. It returns nil if err is nil.
 func Detail(err error, detail string) error {
 	if err == nil {
 		return nil
 	}
-	// One that nobody classified stays so: what it is depends on the method that
-	// returns it, and on what err and detail say.
+	// An unclassified error stays unclassified: its kind depends on the method that
+	// returns it and on the text of err and detail.
 	return fault.New(fault.KindOf(err), "%w", err).WithDetail(detail)
 }
 
@@ -162,25 +160,25 @@ func reclassify(kind fault.Kind, err error) error {
 	return e
 }
 
-// Batch is some records, in input order. A record is the bytes of one line,
-// without its end: a valid JSON value, not necessarily an object. (With --no-validate
-// the user vouches for that.)
+// Batch is a sequence of records in input order. A record is the bytes of one line
+// without its line ending: a valid JSON value, not necessarily an object. (With
+// --no-validate the user guarantees that it is valid.)
 type Batch struct {
 	records [][]byte
-	// inputs are those of Info whose place is known: spans holds start and length
-	// for each of them, record by record.
+	// inputs are the members of Info.Inputs that the worker has located. spans holds
+	// start and length for each of them, record by record.
 	inputs []string
 	spans  []uint32
 }
 
-// NewBatch makes a batch of records, which it does not copy.
+// NewBatch returns a batch of records without copying them.
 func NewBatch(records [][]byte) Batch { return Batch{records: records} }
 
-// Len is the number of records, at least 1.
+// Len returns the number of records, at least 1.
 func (b Batch) Len() int { return len(b.records) }
 
-// Record returns record i. It must not be changed, nor kept after the results
-// are complete: a kernel process that writes to it dies.
+// Record returns record i. The kernel must not modify it, nor use it after the results
+// are complete. Its memory is read-only: a kernel process that writes to it crashes.
 func (b Batch) Record(i int) []byte { return b.records[i] }
 
 // Decode reads record i into v with encoding/json.

@@ -7,10 +7,10 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// ResultLines returns the lines that record i became, without their ends: the record
-// itself where it is unchanged, with the values of columns in it where it has some.
-// None means that it was dropped. The error is in words for a failed record. It is
-// for those who give a kernel's results to another kernel.
+// ResultLines returns the lines that record i became, without line endings: the record
+// itself if it is unchanged, with the values of columns spliced in if there are any. No
+// lines means that it was dropped. The text of an error is the message for a failed
+// record. ResultLines is for callers that pass a kernel's results to another kernel.
 func ResultLines(record []byte, results *Results, i int) ([][]byte, error) {
 	switch result := results.At(i); result.Verdict {
 	case Unchanged:
@@ -37,8 +37,8 @@ func ResultLines(record []byte, results *Results, i int) ([][]byte, error) {
 	return nil, nil
 }
 
-// rejects is why a kernel rejects a record with a line that it made of it. An error that
-// the record came with is none of the kernel's.
+// rejects returns the error with which a line rejects its record. An error that the record
+// already had is not the kernel's.
 func rejects(line, record []byte) error {
 	if !bytes.Contains(line, markText) {
 		return nil
@@ -51,7 +51,7 @@ func rejects(line, record []byte) error {
 
 var markText = []byte(`"` + ErrorMember + `"`)
 
-// splice returns a record with the values of columns in it.
+// splice returns a record with the values of columns spliced in.
 func splice(record []byte, columns []Column, i int) ([]byte, error) {
 	names, members := make([]string, len(columns)), make([]jsonline.Member, len(columns))
 	for k, c := range columns {
@@ -63,7 +63,7 @@ func splice(record []byte, columns []Column, i int) ([]byte, error) {
 	}
 	var info jsonline.Info
 	if err := jsonline.Want(names...).Scan(record, &info); err != nil || !info.Object {
-		return nil, fmt.Errorf("the record is no JSON object: the kernel's column %q has no place in it", names[0])
+		return nil, fmt.Errorf("the record is not a JSON object: the kernel's column %q cannot be added to it", names[0])
 	}
 	return jsonline.Splice(nil, record, &info, members), nil
 }

@@ -11,24 +11,23 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// loopbackBuffer is the size of the pipe between the two ends.
+// loopbackBuffer is the buffer size of the connection.
 const loopbackBuffer = 1 << 20
 
-// Loopback returns k as a worker sees it: the proxy, behind it the real gRPC
-// protocol, behind that k, all in this process. It is for tests of a kernel. The
-// kernel's life is the caller's, through the proxy; end frees the connection and
-// must be called last.
+// Loopback returns a proxy that calls k through the real gRPC protocol, as a worker does,
+// but within this process. It is for tests of a kernel. The caller opens and closes the
+// kernel through the proxy. end frees the connection; the caller must call it last.
 func Loopback(k Kernel) (proxy Kernel, end func()) {
 	host, kernel := pairedArenas(smallArenaSize)
 	client, disconnect := loopback(k, host, kernel)
 	return client, func() {
 		disconnect()
-		// The kernel's end stays mapped: k may still look at a batch.
+		// The kernel's end stays mapped: k may still be reading a batch.
 		host.close()
 	}
 }
 
-// loopback connects both ends, with an arena or, where both are nil, inline.
+// loopback connects both ends through an arena or, if both are nil, inline.
 func loopback(k Kernel, host, kernel *arena) (proxy *client, end func()) {
 	listener := bufconn.Listen(loopbackBuffer)
 	server := grpc.NewServer(serverOptions()...)
@@ -36,14 +35,14 @@ func loopback(k Kernel, host, kernel *arena) (proxy *client, end func()) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(listener) // it ends with the server
+		_ = server.Serve(listener) // returns when the server stops
 	}()
 	options := append(dialOptions(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 	connection, err := grpc.NewClient("passthrough:loopback", options...)
 	if err != nil {
-		panic(err) // only for options that contradict each other
+		panic(err) // only for contradictory options
 	}
 	proxy = newClient(kernelpb.NewKernelClient(connection))
 	proxy.arena = host

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
-// kernelVariable makes the test binary one of the kernel programs of
+// kernelVariable turns the test binary into one of the kernel programs of
 // misbehaving_test.go.
 const kernelVariable = "GPURUN_TEST_KERNEL"
 

@@ -7,9 +7,9 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// Member returns the JSON of a member of record i, as it stands there, and whether
-// the record is an object that has it. For the members of Info.Inputs the worker
-// has found the place already; others are searched for.
+// Member returns the JSON of a member of record i, exactly as written, and whether the
+// record is an object that has it. The worker has already located the members in
+// Info.Inputs; Member searches for any other.
 func (b Batch) Member(i int, name string) (value []byte, present bool) {
 	record := b.records[i]
 	if k := slices.Index(b.inputs, name); k >= 0 {
@@ -27,26 +27,27 @@ func (b Batch) Member(i int, name string) (value []byte, present bool) {
 	return record[info.Spans[0].ValueStart:info.Spans[0].ValueEnd], true
 }
 
-// Found reports whether the worker has found the places of the member: Member does
-// not search for it then.
+// Found reports whether the worker has located the member, so that Member need not
+// search for it.
 func (b Batch) Found(name string) bool { return slices.Contains(b.inputs, name) }
 
-// Text appends to dst the text of a member of record i that is a string. The error
-// says what is there instead, in words for a failed record.
+// Text appends to dst the text of a member of record i that is a string. Otherwise the
+// text of the error is the message for a failed record.
 func (b Batch) Text(dst []byte, i int, name string) ([]byte, error) {
 	value, present := b.Member(i, name)
 	switch {
 	case !present:
 		return dst, fmt.Errorf("the record has no member %q", name)
 	case value[0] != '"' || len(value) < 2:
-		return dst, fmt.Errorf("member %q is no string", name)
+		return dst, fmt.Errorf("member %q is not a string", name)
 	}
 	return jsonline.AppendUnquoted(dst, value), nil
 }
 
-// WithInputs notes in the batch where the members of Info.Inputs stand: for each
-// record, for each name, the value's first byte and its length, which is 0 where
-// the record has no such member. For the caller's side of a kernel.
+// WithInputs returns the batch with the locations of the members in Info.Inputs: for each
+// record and each name, the offset of the value and its length, which is 0 if the record
+// has no such member. It is for callers of a kernel. It panics if the spans do not fit the
+// records.
 func (b Batch) WithInputs(names []string, spans []uint32) Batch {
 	b, err := b.withSpans(names, spans)
 	if err != nil {
@@ -55,7 +56,8 @@ func (b Batch) WithInputs(names []string, spans []uint32) Batch {
 	return b
 }
 
-// withSpans is WithInputs for spans from another process.
+// withSpans is WithInputs for spans from another process, with an error instead of a
+// panic.
 func (b Batch) withSpans(names []string, spans []uint32) (Batch, error) {
 	if len(spans) == 0 {
 		return b, nil
@@ -66,15 +68,15 @@ func (b Batch) withSpans(names []string, spans []uint32) (Batch, error) {
 	for at := 0; at < len(spans); at += 2 {
 		record := b.records[at/2/len(names)]
 		if uint64(spans[at])+uint64(spans[at+1]) > uint64(len(record)) {
-			return b, fmt.Errorf("an input ends behind its record")
+			return b, fmt.Errorf("an input ends past its record")
 		}
 	}
 	b.inputs, b.spans = names, spans
 	return b, nil
 }
 
-// spansOf is what is known of the members that the kernel reads, if it is about
-// those.
+// spansOf returns the spans of a batch, if they are for the members that the kernel
+// reads.
 func (c *client) spansOf(batch Batch) []uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -30,7 +30,7 @@ func withInputs(t *testing.T, batch Batch, names ...string) Batch {
 
 var memberTests = []struct {
 	record, name string
-	value        string // as it stands there; "" for absent
+	value        string // as written; "" if absent
 	text         string
 	says         string // in Text's error
 }{
@@ -39,9 +39,9 @@ var memberTests = []struct {
 	{`{"text":""}`, "text", `""`, "", ""},
 	{`{"text":"\"q\" \\ \u00e9 \ud83d\ude80 \n"}`, "text", `"\"q\" \\ \u00e9 \ud83d\ude80 \n"`, "\"q\" \\ é 🚀 \n", ""},
 	{`{"te\u0078t":"escaped name"}`, "text", `"escaped name"`, "escaped name", ""},
-	{`{"text":1.50}`, "text", `1.50`, "", `member "text" is no string`},
-	{`{"text":null}`, "text", `null`, "", `member "text" is no string`},
-	{`{"text":{"text":"inner"}}`, "text", `{"text":"inner"}`, "", `member "text" is no string`},
+	{`{"text":1.50}`, "text", `1.50`, "", `member "text" is not a string`},
+	{`{"text":null}`, "text", `null`, "", `member "text" is not a string`},
+	{`{"text":{"text":"inner"}}`, "text", `{"text":"inner"}`, "", `member "text" is not a string`},
 	{`{"other":"x"}`, "text", "", "", `the record has no member "text"`},
 	{`{}`, "text", "", "", `the record has no member "text"`},
 	{`["text"]`, "text", "", "", `the record has no member "text"`},
@@ -49,12 +49,12 @@ var memberTests = []struct {
 	{`{"":"no name"}`, "", `"no name"`, "no name", ""},
 }
 
-// Members are the same whether the worker has found them or they are searched for.
+// Members are the same whether the worker has located them or Member searches for them.
 func TestMember(t *testing.T) {
 	for _, test := range memberTests {
 		bare := NewBatch([][]byte{[]byte(`{"text":"before it"}`), []byte(test.record)})
 		for how, batch := range map[string]Batch{
-			"searched": bare, "found": withInputs(t, bare, "id", test.name), "another found": withInputs(t, bare, "nobody"),
+			"searched": bare, "found": withInputs(t, bare, "id", test.name), "another found": withInputs(t, bare, "absent"),
 		} {
 			value, present := batch.Member(1, test.name)
 			if string(value) != test.value || present != (test.value != "") || cap(value) != len(value) && how == "found" {
@@ -71,11 +71,11 @@ func TestMember(t *testing.T) {
 	}
 }
 
-// reading answers with what it was told of its inputs.
+// reading answers with what it knows about its inputs.
 type reading struct {
 	Base
 	inputs []string
-	known  chan bool // whether the members of a batch were found for it
+	known  chan bool // whether the worker located the members of a batch
 }
 
 func (k reading) Describe(context.Context, Config) (Info, error) { return Info{Inputs: k.inputs}, nil }
@@ -124,7 +124,7 @@ func TestMembersOverTheWire(t *testing.T) {
 	})
 }
 
-// Places that make no sense are refused before anybody looks there.
+// Invalid spans are rejected before they are used.
 func TestHostileSpans(t *testing.T) {
 	names := []string{"a", "b"}
 	batch := NewBatch([][]byte{[]byte(`{"a":1}`), []byte(`{}`)})
@@ -134,7 +134,7 @@ func TestHostileSpans(t *testing.T) {
 	}
 	hostile := map[string][]uint32{
 		"too few": good[:6], "too many": append(slices.Clone(good), 0, 0), "odd": good[:7],
-		"behind the record":    {6, 2, 0, 0, 0, 0, 0, 0},
+		"past the record":      {6, 2, 0, 0, 0, 0, 0, 0},
 		"of the other record":  {5, 1, 0, 0, 0, 0, 2, 1},
 		"largest length":       {1, math.MaxUint32, 0, 0, 0, 0, 0, 0},
 		"largest start":        {math.MaxUint32, 1, 0, 0, 0, 0, 0, 0},
@@ -154,26 +154,26 @@ func TestHostileSpans(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("WithInputs took spans that make no sense")
+			t.Error("WithInputs accepted invalid spans")
 		}
 	}()
 	batch.WithInputs(names, good[:2])
 }
 
-// A request with such places ends the stream, with the reason.
+// A request with such spans ends the stream with the reason.
 func TestHostileSpansOverTheWire(t *testing.T) {
 	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
 		proxy := connect(t, reading{inputs: []string{"text"}, known: make(chan bool, 1)})
 		batch := NewBatch([][]byte{[]byte(`{}`)})
 		batch.inputs, batch.spans = []string{"text"}, []uint32{1, 100}
 		_, err := Call(t.Context(), proxy, batch)
-		if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "an input ends behind its record") {
+		if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "an input ends past its record") {
 			t.Errorf("error: %v", err)
 		}
 	})
 }
 
-// More inputs than can be looked for at once stop the job at its plan.
+// Too many inputs are rejected when the job is planned.
 func TestTooManyInputs(t *testing.T) {
 	for n, want := range map[int]fault.Kind{maxInputs: fault.Unknown, maxInputs + 1: fault.Incompatible, 1000: fault.Incompatible} {
 		proxy, end := Loopback(reading{inputs: make([]string, n)})

@@ -21,8 +21,8 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// programs are kernels, and what is none, that do the wrong thing. Each is a
-// process of its own: the test binary, started again.
+// programs are kernels, and other programs, that misbehave. Each runs as a separate
+// process of the test binary.
 var programs = map[string]func(){
 	"good":  func() { Serve(misbehaving{}) },
 	"exit0": func() {},
@@ -189,8 +189,8 @@ func (misbehaving) do(i int, record string, results *Results) {
 	results.Unchanged(i)
 }
 
-// startChildren leaves two processes that hold descriptors 1 and 2, one of them
-// in a session of its own, and returns their pids.
+// startChildren starts two processes that hold descriptors 1 and 2 open, one of them in
+// its own session, and returns their PIDs.
 func startChildren() []byte {
 	var pids []byte
 	for _, setsid := range []bool{false, true} {
@@ -217,8 +217,7 @@ func (misbehaving) Close() error {
 	return nil
 }
 
-// rawServer answers without package plugins' help, as a kernel in another
-// language might.
+// rawServer answers without package plugins, as a kernel in another language might.
 type rawServer struct {
 	kernelpb.UnimplementedKernelServer
 	verdicts []byte

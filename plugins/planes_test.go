@@ -11,9 +11,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// planes runs a test over both ways of records and results: inline in the
-// messages, and in shared memory, where then even the smallest lies. connect is
-// Loopback that is described already.
+// planes runs a test over both transports: inline in the messages, and in shared memory,
+// which then holds even the smallest strings. connect is a Loopback that has been
+// described.
 func planes(t *testing.T, test func(t *testing.T, connect func(*testing.T, Kernel) *client)) {
 	t.Helper()
 	t.Run("inline", func(t *testing.T) {
@@ -35,13 +35,13 @@ func connected(t *testing.T, k Kernel, host, kernel *arena) *client {
 		t.Fatal(err)
 	}
 	if (proxy.sharedArena() != nil) != (host != nil) {
-		t.Fatal("it goes another way than it should")
+		t.Fatal("it uses the wrong transport")
 	}
 	return proxy
 }
 
-// place copies records into memory of the arena, as a worker reads them, with so
-// many bytes between them.
+// place copies records into the arena, as a worker does when it reads them, with the given
+// number of bytes between them.
 func place(t *testing.T, a *arena, gap int, records ...[]byte) (Batch, *buffer) {
 	t.Helper()
 	total := 0
@@ -61,7 +61,7 @@ func place(t *testing.T, a *arena, gap int, records ...[]byte) (Batch, *buffer) 
 	return NewBatch(placed), memory
 }
 
-// answering gives to each batch the answer that its first record names.
+// answering returns the answer that the first record of a batch names.
 type answering struct{ answers []*Results }
 
 func (answering) Describe(context.Context, Config) (Info, error) { return Info{}, nil }
@@ -80,8 +80,8 @@ func (k answering) Process(_ context.Context, batch Batch, r *Results) error {
 	return nil
 }
 
-// TestPlanesGiveTheSame: results of all kinds, sent both ways, arrive as they were
-// given, also where the arena is full.
+// TestPlanesGiveTheSame: results of all kinds arrive unchanged over both transports, even
+// if the arena is full.
 func TestPlanesGiveTheSame(t *testing.T) {
 	var k answering
 	for seed := range uint64(100) {
@@ -115,8 +115,8 @@ func TestPlanesGiveTheSame(t *testing.T) {
 	})
 }
 
-// reusing writes each answer into the same buffer, which it may: results are
-// complete when Process returns, or when they are finished.
+// reusing writes each answer into the same buffer, which is allowed: results are complete
+// when Process returns, or when they are finished.
 type reusing struct {
 	deferred bool
 	buffer   []byte
@@ -165,8 +165,8 @@ func TestKernelReusesItsMemory(t *testing.T) {
 	})
 }
 
-// The limit of a batch is the same both ways, and nothing is copied before it is
-// found to be over.
+// The size limit of a batch is the same for both transports, and nothing is copied for a
+// batch that exceeds it.
 func TestBatchOverTheLimit(t *testing.T) {
 	block := make([]byte, 64<<20)
 	many := make([][]byte, maxMessage/len(block)+1)
@@ -181,7 +181,7 @@ func TestBatchOverTheLimit(t *testing.T) {
 			t.Errorf("results: %v", err)
 		}
 		_, err = Call(t.Context(), proxy, NewBatch(many))
-		if fault.KindOf(err) != fault.Batch || err.Error() != fmt.Sprintf("a batch of %d bytes is over the limit of %d", len(many)*len(block), maxMessage) {
+		if fault.KindOf(err) != fault.Batch || err.Error() != fmt.Sprintf("a batch of %d bytes exceeds the limit of %d", len(many)*len(block), maxMessage) {
 			t.Errorf("records: %v", err)
 		}
 		k.fill = func(r *Results) error { r.Drop(0); return nil }
@@ -200,8 +200,8 @@ func TestBatchOfNothing(t *testing.T) {
 	})
 }
 
-// arenaPair is both ends of an arena that takes the shortest strings too. The
-// kernel's end stays mapped: a kernel may look at a batch behind the end of the test.
+// arenaPair returns both ends of an arena that also takes the shortest strings. The
+// kernel's end stays mapped: a kernel may still read a batch after the test ends.
 func arenaPair(t testing.TB, size uint64) (host, kernel *arena) {
 	t.Helper()
 	host, kernel = pairedArenas(size)

@@ -18,7 +18,7 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
-// program is the command of one of the programs.
+// program returns the command for one of the programs.
 func program(t *testing.T, name string) Command {
 	t.Helper()
 	path, err := os.Executable()
@@ -31,7 +31,7 @@ func program(t *testing.T, name string) Command {
 	}
 }
 
-// socketDir is short, and must be empty at the end.
+// socketDir returns a folder with a short path that must be empty at the end.
 func socketDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k")
@@ -48,7 +48,7 @@ func socketDir(t *testing.T) string {
 	return dir
 }
 
-// nothingLeft ends a test: no child process, no goroutine.
+// nothingLeft checks at the end of a test that no child process and no goroutine remains.
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -70,7 +70,7 @@ func start(t *testing.T, command Command) *Process {
 	return p
 }
 
-// words makes a batch of JSON strings.
+// words returns a batch of JSON strings.
 func words(list ...string) Batch {
 	records := make([][]byte, len(list))
 	for i, word := range list {
@@ -86,7 +86,7 @@ func works(t *testing.T, p *Process) {
 	}
 }
 
-// stat returns a field of /proc/PID/stat behind the name: 0 is the state, 1 the
+// stat returns a field of /proc/PID/stat, counted after the name: 0 is the state, 1 the
 // parent, 2 the group.
 func stat(pid, field int) string {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -130,7 +130,7 @@ func groupAlive(group int) bool {
 	return found
 }
 
-// eventually waits for something that somebody else does soon.
+// eventually waits for a condition that another process brings about.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
@@ -166,7 +166,7 @@ func TestDeaths(t *testing.T) {
 			p := start(t, program(t, "good"))
 			works(t, p)
 			fatal := Submit(t.Context(), p, words("b", test.word))
-			behind := Submit(t.Context(), p, words("c"))
+			next := Submit(t.Context(), p, words("c"))
 			begin := time.Now()
 			err := fatal.Wait(t.Context())
 			e := fault.As(err)
@@ -178,8 +178,8 @@ func TestDeaths(t *testing.T) {
 					t.Errorf("no %q in the detail:\n%s", word, e.Detail)
 				}
 			}
-			if err := behind.Wait(t.Context()); fault.KindOf(err) != fault.Crash {
-				t.Errorf("the batch behind it: %v", err)
+			if err := next.Wait(t.Context()); fault.KindOf(err) != fault.Crash {
+				t.Errorf("the batch after it: %v", err)
 			}
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("it took %s", took)
@@ -187,7 +187,7 @@ func TestDeaths(t *testing.T) {
 			select {
 			case <-p.Done():
 			default:
-				t.Error("the process is not known to be gone")
+				t.Error("Done is not closed")
 			}
 			if !p.Broken() {
 				t.Error("the proxy is not broken")
@@ -217,7 +217,7 @@ func TestPanicInDescribe(t *testing.T) {
 	}
 }
 
-// The caller's own deadline is told as such, and killing works on any kernel.
+// The caller's deadline is reported as such, and killing works on any kernel.
 func TestHangs(t *testing.T) {
 	calls := map[string]func(context.Context, *Process) error{
 		"describe": func(ctx context.Context, p *Process) error {
@@ -249,7 +249,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// A killed kernel completes what was in flight with the way it ended.
+// When a kernel is killed, the batches in flight fail with its exit status.
 func TestKillCompletesBatches(t *testing.T) {
 	nothingLeft(t)
 	p := start(t, program(t, "good"))
@@ -260,7 +260,7 @@ func TestKillCompletesBatches(t *testing.T) {
 	}
 }
 
-// Grandchildren hold the pipes: neither the death nor its cause is hidden by that.
+// Grandchildren that hold the pipes open hide neither the exit of a kernel nor its cause.
 func TestGrandchildren(t *testing.T) {
 	for _, end := range []string{"exit 7", "close", "kill"} {
 		t.Run(end, func(t *testing.T) {
@@ -299,10 +299,10 @@ func TestGrandchildren(t *testing.T) {
 			if groupAlive(p.Pid()) {
 				t.Error("its group lives on")
 			}
-			// One in a session of its own is the worker's to sweep.
+			// The worker must reap a child in its own session.
 			proc.KillChildren()
 			if alive(setsid) {
-				t.Error("the child with a session of its own lives on")
+				t.Error("the child in its own session is still alive")
 			}
 		})
 	}
@@ -313,11 +313,11 @@ func TestBrokenAnswers(t *testing.T) {
 		program string
 		kind    fault.Kind
 		says    string
-		usable  bool // the process can go on
+		usable  bool // the process can take further batches
 	}{
 		{"too few", fault.Batch, "kernel returned 2 results for a batch of 3", true},
 		{"too many", fault.Batch, "kernel returned 4 results for a batch of 3", true},
-		{"unasked", fault.Crash, "kernel answered a batch that it was not asked", false},
+		{"unasked", fault.Crash, "kernel answered a batch that was not sent", false},
 		{"ends stream", fault.Crash, "connection to the kernel broke", false},
 		{"breaks stream", fault.Crash, "out of ideas", false},
 	}
@@ -400,7 +400,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A stopped kernel cannot close either.
+// Closing a stopped kernel times out too.
 func TestCloseStopped(t *testing.T) {
 	nothingLeft(t)
 	command := program(t, "good")
@@ -416,7 +416,7 @@ func TestCloseStopped(t *testing.T) {
 	}
 }
 
-// A command that a kernel starts ends when the kernel terminates it.
+// A command started by a kernel exits when the kernel terminates it.
 func TestKernelsCanTerminateCommands(t *testing.T) {
 	nothingLeft(t)
 	p := start(t, program(t, "good"))
@@ -431,7 +431,7 @@ func TestKernelsCanTerminateCommands(t *testing.T) {
 	}
 }
 
-// Schedulers send these to every process of a job.
+// A kernel ignores the signals that schedulers send to every process of a job.
 func TestKernelsSurviveStopSignals(t *testing.T) {
 	nothingLeft(t)
 	p := start(t, program(t, "good"))

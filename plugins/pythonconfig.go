@@ -11,48 +11,48 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// PythonOptions is what a user can say of Python kernels beside their file.
+// PythonOptions are the user's options for Python kernels.
 type PythonOptions struct {
-	// Interpreter is a path, or a name in $PATH; empty means that of the active
-	// virtual or conda environment, else python3.
+	// Interpreter is a path, or a name in $PATH. Empty means the interpreter of the
+	// active virtual or conda environment, else python3.
 	Interpreter string `json:"interpreter,omitempty"`
-	// IOWorkers is the number of threads that run a kernel's prepare; 0 means 4.
+	// IOWorkers is the number of threads that run a kernel's prepare function; 0 means 4.
 	IOWorkers int `json:"io_workers,omitempty"`
-	// NaN is what becomes of NaN and infinity in values that the kernel does not
-	// return as numbers: null (default) or error.
+	// NaN is how to treat NaN and infinity in values that the kernel does not return as
+	// numbers: null (default) or error.
 	NaN string `json:"nan,omitempty"`
 }
 
-// PythonConfig is the configuration of the built-in kernel python, made from a
-// name that ends in .py.
+// PythonConfig is the configuration of the built-in kernel python, which hosts every
+// kernel whose name ends in .py.
 type PythonConfig struct {
 	PythonOptions
-	// File is the kernel's, an absolute path.
+	// File is the absolute path of the kernel's file.
 	File string `json:"file"`
-	// Config is the user's own configuration, ctx.config in setup.
+	// Config is the user's configuration, ctx.config in setup.
 	Config json.RawMessage `json:"config,omitempty"`
-	// Then are the steps behind it, in the same process; Name is set with them.
+	// Then are the steps that follow in the same process. If there are any, Name is set.
 	Then []PythonStep `json:"then,omitempty"`
-	// Name is how failures name the first step; empty where it is the only one.
+	// Name identifies the first step in failures; empty if it is the only one.
 	Name string `json:"name,omitempty"`
 }
 
-// PythonStep is a further file of a chain.
+// PythonStep is a further Python file of a chain.
 type PythonStep struct {
 	Name   string          `json:"name"`
 	File   string          `json:"file"`
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
-// resolvePython finds a Python file, which the built-in kernel python hosts.
+// resolvePython resolves a Python file, which the built-in kernel python hosts.
 func (r Resolver) resolvePython(name string, config Config) (Named, error) {
 	return r.resolvePythons([]string{name}, []json.RawMessage{json.RawMessage(bytes.TrimSpace(config))})
 }
 
-// resolvePythons finds the files of one Python process: one, or several steps.
+// resolvePythons resolves the files of one Python process: one file, or several steps.
 func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Named, error) {
 	if !slices.Contains(r.Builtins, "python") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no python kernel built in (there %s)", r.available())
+		return Named{}, fault.New(fault.Incompatible, "this program has no python kernel built in (available: %s)", r.available())
 	}
 	config := PythonConfig{PythonOptions: r.Python}
 	var files []string
@@ -76,7 +76,7 @@ func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Nam
 	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: files, Python: true}, nil
 }
 
-// findPython finds a file by the name that the user gave it.
+// findPython finds a Python file by the name that the user gave.
 func (r Resolver) findPython(name string) (string, error) {
 	path := r.pythonFile(name)
 	info, err := os.Stat(path)
@@ -84,13 +84,13 @@ func (r Resolver) findPython(name string) (string, error) {
 	case err != nil:
 		return "", noFile(name, path, err)
 	case info.IsDir():
-		return "", fault.New(fault.Incompatible, "kernel %s is a folder; name the file in it", name)
+		return "", fault.New(fault.Incompatible, "kernel %s is a folder; pass a file in it", name)
 	}
 	return path, nil
 }
 
-// pythonFile is the path of a file: the one beside the user, or, for a name
-// without a folder, the first in the search path.
+// pythonFile returns the path of a file: relative to the user's working folder or, for a
+// name without a folder that does not exist there, the first match in the search path.
 func (r Resolver) pythonFile(name string) string {
 	if filepath.IsAbs(name) {
 		return name

@@ -24,7 +24,7 @@ func TestResolvePython(t *testing.T) {
 	options := PythonOptions{Interpreter: "python3.12", IOWorkers: 2, NaN: "error"}
 	resolver := Resolver{Builtins: []string{"python"}, Self: "/bin/gpurun", SelfArgs: []string{"gpurun-kernel"}, Dir: dir, SearchPath: installed, Python: options}
 	for name, file := range map[string]string{
-		"embed.py":                     filepath.Join(dir, "embed.py"), // before the one that is installed
+		"embed.py":                     filepath.Join(dir, "embed.py"), // takes precedence over the installed one
 		"./embed.py":                   filepath.Join(dir, "embed.py"),
 		"other.py":                     filepath.Join(installed, "other.py"),
 		filepath.Join(dir, "embed.py"): filepath.Join(dir, "embed.py"),

@@ -9,24 +9,24 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// replies is the way of results back to the worker, in the order of the batches.
+// replies sends results back to the worker in the order of the batches.
 type replies struct {
 	arena    *arena
-	reporter MemoryReporter // nil: the kernel does not know its memory
+	reporter MemoryReporter // nil if the kernel does not report its memory
 	sources  *sourceFeed
 	warnings *warningFeed
 
 	mu   sync.Mutex
-	held []heldReply // sent, and not known to be copied
+	held []heldReply // sent, but perhaps not copied yet
 }
 
-// heldReply is what a reply holds of the arena until the worker has copied it.
+// heldReply is the arena memory of a reply, kept until the worker has copied it.
 type heldReply struct {
 	sequence uint64
 	carrier  *carrier
 }
 
-// consumed gives back what the replies up to sequence hold.
+// consumed frees the arena memory of the replies up to sequence.
 func (o *replies) consumed(sequence uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +45,7 @@ func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan 
 			failed = stream.Context().Err()
 		}
 		<-room
-		if failed == nil { // else nobody listens; keep the kernel's loop moving
+		if failed == nil { // else the worker no longer listens: just drain the queue
 			failed = o.send(stream, batch)
 		}
 	}
@@ -65,7 +65,7 @@ func (o *replies) send(stream kernelpb.Kernel_ProcessServer, batch *started) err
 	return stream.Send(batch.reply)
 }
 
-// pack makes the reply, as soon as the results are complete.
+// pack builds the reply as soon as the results are complete.
 func (b *started) pack() {
 	err := b.results.err
 	if err == nil {

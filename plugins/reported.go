@@ -6,10 +6,10 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// ErrorMember is the member of a record by which a kernel rejects it, like
-// [Results.Fail], where it returns lines or a column of that name: a program that knows
-// nothing but JSON can do that. Its value, if it is a string, or the member message of
-// it, is the message; null rejects nothing.
+// ErrorMember is the member with which a kernel can reject a record in the lines or the
+// column that it returns, as with [Results.Fail]. Any program that writes JSON can do
+// that. The message is the member's value if it is a string, or the "message" member of
+// that value. null rejects nothing.
 const ErrorMember = "_error"
 
 var (
@@ -18,7 +18,7 @@ var (
 	jsonNull      = []byte("null")
 )
 
-// Reported is the error that stands in a line, nil if there is none.
+// Reported returns the JSON of the error that a line reports; nil if there is none.
 func Reported(line []byte) []byte {
 	var info jsonline.Info
 	if err := errorMember.Scan(line, &info); err != nil || !info.Object || !info.Spans[0].Present() {
@@ -31,7 +31,7 @@ func Reported(line []byte) []byte {
 	return value
 }
 
-// ReportedMessage is what a kernel says with the value of its error.
+// ReportedMessage returns the message in the value of a reported error.
 func ReportedMessage(value []byte) string {
 	text := value
 	var info jsonline.Info

@@ -17,20 +17,20 @@ import (
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
-// Resolver turns the name that a user gave with -k into a program.
+// Resolver turns the kernel name that a user passed with -k into a program.
 type Resolver struct {
-	// Builtins are the names of the kernels in the program itself.
+	// Builtins are the names of the built-in kernels.
 	Builtins []string
-	// Self starts a built-in: the path and the arguments before its name.
+	// Self and SelfArgs start a built-in: the path and the arguments before its name.
 	Self     string
 	SelfArgs []string
-	// SearchPath is $GPURUN_PLUGIN_PATH: folders, as in $PATH.
+	// SearchPath is $GPURUN_PLUGIN_PATH: a list of folders, as in $PATH.
 	SearchPath string
 	// Dir is the user's working folder; relative paths start there.
 	Dir string
-	// Python is for kernels whose name ends in .py.
+	// Python applies to kernels whose name ends in .py.
 	Python PythonOptions
-	// Exec is for kernels whose name begins with exec:.
+	// Exec applies to kernels whose name begins with exec:.
 	Exec ExecOptions
 }
 
@@ -39,37 +39,34 @@ type Named struct {
 	Path   string
 	Args   []string
 	Config Config
-	// Files are the kernel's own: what its results depend on. A built-in has none.
+	// Files are the kernel's files, on which its results depend. A built-in has none.
 	Files []string
-	// Data are those of Files that are no code: a program may write to them while it
+	// Data are those of Files that are not code: a program may write to them while it
 	// runs.
 	Data []string
-	// Reread are those of Files that may be read again at any time, and not only when
-	// the kernel process starts.
+	// Reread are those of Files that may be read at any time, not only when the kernel
+	// process starts.
 	Reread []string
-	// Python: the kernel, or a step of it, is a file of Python.
+	// Python means that the kernel, or one of its steps, is a Python file.
 	Python bool
 }
 
-// ExecConfig is the configuration of the built-in kernel exec, made from the
-// name exec:COMMAND.
+// ExecConfig is the configuration of the built-in kernel exec, which runs exec:COMMAND.
 type ExecConfig struct {
-	// Command is given to the shell.
+	// Command is run by the shell.
 	Command string `json:"command"`
 	// Mode is stream (default), batch or per-record.
 	Mode string `json:"mode,omitempty"`
-	// ID is a member of each record that the program repeats in its answer; empty:
+	// ID is a member of each record that the program repeats in its answer; empty for
 	// none.
 	ID string `json:"id,omitempty"`
-	// MaxLine is how many bytes a line of the program may have; 0 means no limit.
+	// MaxLine limits the program's lines in bytes; 0 means no limit.
 	MaxLine int64 `json:"max_line,omitempty"`
-	// Config is the user's own configuration; the program finds it in
-	// $GPURUN_KERNEL_CONFIG.
+	// Config is the user's configuration; the program finds it in $GPURUN_KERNEL_CONFIG.
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
-// ExecOptions are for kernels that are programs (exec:COMMAND); ExecConfig explains
-// the members.
+// ExecOptions are the user's options for exec: kernels; see ExecConfig.
 type ExecOptions struct {
 	Mode    string
 	ID      string
@@ -78,14 +75,15 @@ type ExecOptions struct {
 
 // Resolve finds the kernel called name:
 //
-//	exec:COMMAND          any program, a line in and a line out
-//	embed.py, dir/e.py    a file of Python, hosted by the built-in kernel python
+//	exec:COMMAND          any program, one line in and one line out
+//	embed.py, dir/e.py    a Python file, hosted by the built-in kernel python
 //	./dir/file, /file     a kernel program
 //	echo                  a built-in
 //	other                 a file of that name in $GPURUN_PLUGIN_PATH
-//	a.py → b              the one behind the other, each by one of these names
+//	a.py → b              a chain of kernels, each with one of these names
 //
-// What is not found is a fault of kind Incompatible that says what there is.
+// If there is no such kernel, the error is a fault of kind Incompatible that lists the
+// available ones.
 func (r Resolver) Resolve(name string, config Config) (Named, error) {
 	command, isExec := strings.CutPrefix(name, "exec:")
 	if err := r.checkExec(name); err != nil {
@@ -97,10 +95,10 @@ func (r Resolver) Resolve(name string, config Config) (Named, error) {
 	case isExec:
 		return r.resolveExec(command, config)
 	case name == "":
-		return Named{}, fault.New(fault.Usage, "no kernel: name one with -k (there %s)", r.available())
+		return Named{}, fault.New(fault.Usage, "no kernel: name one with -k (available: %s)", r.available())
 	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
 		scheme, _, _ := strings.Cut(name, ":")
-		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; there is exec:", scheme+":")
+		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; the only scheme is exec:", scheme+":")
 	case strings.HasSuffix(name, ".py"):
 		return r.resolvePython(name, config)
 	case strings.Contains(name, "/"):
@@ -116,8 +114,8 @@ func (r Resolver) Resolve(name string, config Config) (Named, error) {
 	return Named{}, r.unknown(name)
 }
 
-// checkExec refuses options for programs if the kernel is none, nor has one among its
-// steps.
+// checkExec rejects exec options unless the kernel, or one of its steps, is an exec:
+// kernel.
 func (r Resolver) checkExec(name string) error {
 	for _, step := range strings.Split(name, StepSeparator) {
 		if strings.HasPrefix(step, "exec:") {
@@ -126,15 +124,15 @@ func (r Resolver) checkExec(name string) error {
 	}
 	switch {
 	case r.Exec.Mode != "":
-		return fault.New(fault.Usage, "--exec-mode is for exec: kernels; %q is none", name)
+		return fault.New(fault.Usage, "--exec-mode is for exec: kernels; %q is not one", name)
 	case r.Exec.ID != "":
-		return fault.New(fault.Usage, "--exec-id is for exec: kernels; %q is none", name)
+		return fault.New(fault.Usage, "--exec-id is for exec: kernels; %q is not one", name)
 	}
 	return nil
 }
 
-// searchDirs are the folders of the search path; relative ones start, as
-// everywhere, in the user's.
+// searchDirs returns the folders of the search path. Relative ones start in the user's
+// working folder.
 func (r Resolver) searchDirs() []string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(r.SearchPath) {
@@ -151,10 +149,10 @@ func (r Resolver) searchDirs() []string {
 
 func (r Resolver) resolveExec(command string, config Config) (Named, error) {
 	if strings.TrimSpace(command) == "" {
-		return Named{}, fault.New(fault.Usage, "exec: names no program; write -k 'exec:./program --flag'")
+		return Named{}, fault.New(fault.Usage, "exec: has no command; write -k 'exec:./program --flag'")
 	}
 	if !slices.Contains(r.Builtins, "exec") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no exec kernel built in (there %s)", r.available())
+		return Named{}, fault.New(fault.Incompatible, "this program has no exec kernel built in (available: %s)", r.available())
 	}
 	encoded, err := json.Marshal(ExecConfig{
 		Command: command, Mode: r.Exec.Mode, ID: r.Exec.ID, MaxLine: r.Exec.MaxLine,
@@ -172,13 +170,13 @@ func (r Resolver) resolveExec(command string, config Config) (Named, error) {
 	return named, nil
 }
 
-// Code are the files that must stay the same while the job runs.
+// Code returns the files that must not change while the job runs.
 func (n Named) Code() []string {
 	return slices.DeleteFunc(slices.Clone(n.Files), func(path string) bool { return slices.Contains(n.Data, path) })
 }
 
-// execFiles are the files that an exec: command names: the program, scripts, settings.
-// What its output is redirected to is none of them.
+// execFiles returns the files that an exec: command names: the program, scripts,
+// settings. It skips the targets of redirections.
 func (r Resolver) execFiles(command string) []string {
 	var files []string
 	words := strings.Fields(command)
@@ -199,11 +197,11 @@ func (r Resolver) execFiles(command string) []string {
 	return files
 }
 
-// scripts are the endings of files that an interpreter runs.
+// scripts are the extensions of files that an interpreter runs.
 var scripts = []string{".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".ts", ".php", ".lua", ".r", ".jl", ".awk", ".sed", ".jq", ".jar"}
 
-// isCode tells a program or a script from a file of data, which a program may well
-// write to while it runs.
+// isCode reports whether a file is a program or a script, as opposed to data, which a
+// program may write to while it runs.
 func isCode(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode()&0o111 != 0 || slices.Contains(scripts, strings.ToLower(filepath.Ext(path)))
@@ -219,15 +217,15 @@ func (r Resolver) resolveFile(name string, config Config) (Named, error) {
 	case err != nil:
 		return Named{}, noFile(name, path, err)
 	case info.IsDir():
-		return Named{}, fault.New(fault.Incompatible, "kernel %s is a folder; build it first (go build -o kernel %s) and name the program", name, name)
+		return Named{}, fault.New(fault.Incompatible, "kernel %s is a folder; build it first (go build -o kernel %s) and pass the program", name, name)
 	case info.Mode()&0o111 == 0:
-		return Named{}, fault.New(fault.Incompatible, "kernel %s is not executable: chmod +x it, or run it by its interpreter with -k 'exec:…'", name)
+		return Named{}, fault.New(fault.Incompatible, "kernel %s is not executable: chmod +x it, or run it with its interpreter: -k 'exec:…'", name)
 	}
 	return Named{Path: path, Config: config, Files: []string{path}}, nil
 }
 
-// noFile says that a kernel's file cannot be had, and which one of its folder may be
-// meant.
+// noFile reports that a kernel's file is not accessible, and suggests one in its folder
+// with a similar name.
 func noFile(name, path string, err error) error {
 	dir, base := filepath.Split(path)
 	entries, _ := os.ReadDir(dir)
@@ -250,9 +248,9 @@ func (r Resolver) unknown(name string) error {
 	if near := nearest.Of(name, candidates, 3); near != "" {
 		hint = fmt.Sprintf("; did you mean %s?", near)
 	} else if isFile(filepath.Join(r.Dir, name)) {
-		hint = fmt.Sprintf("; for the file beside you write ./%s", name)
+		hint = fmt.Sprintf("; to use the file in the current directory, write ./%s", name)
 	}
-	return fault.New(fault.Incompatible, "unknown kernel %q%s There %s", name, ensureStop(hint), r.available())
+	return fault.New(fault.Incompatible, "unknown kernel %q%s Available: %s", name, ensureStop(hint), r.available())
 }
 
 func ensureStop(hint string) string {
@@ -265,14 +263,14 @@ func ensureStop(hint string) string {
 func (r Resolver) available() string {
 	names := append(slices.Clone(r.Builtins), r.installed()...)
 	sort.Strings(names)
-	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "chain" }) // it is --step
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "chain" }) // users write --step instead
 	if i := slices.Index(names, "exec"); i >= 0 {
-		names[i] = "exec:COMMAND" // it is of no use without
+		names[i] = "exec:COMMAND" // it needs a command
 	}
 	if i := slices.Index(names, "python"); i >= 0 {
 		names[i] = "FILE.py"
 	}
-	return fmt.Sprintf("are %s", strings.Join(append(names, "files (./kernel)"), ", "))
+	return strings.Join(append(names, "files (./kernel)"), ", ")
 }
 
 // installed lists the programs in the search path.
@@ -281,7 +279,7 @@ func (r Resolver) installed() []string {
 	for _, dir := range r.searchDirs() {
 		entries, _ := os.ReadDir(dir)
 		for _, entry := range entries {
-			// Stat, not the entry's own: installed programs are often links.
+			// Stat instead of entry.Info, because installed programs are often links.
 			if info, err := os.Stat(filepath.Join(dir, entry.Name())); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 				names = append(names, entry.Name())
 			}

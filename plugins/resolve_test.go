@@ -52,7 +52,7 @@ func TestResolve(t *testing.T) {
 		name string
 		want Named
 	}{
-		{"echo", builtin("echo")}, // before a file of that name in the search path
+		{"echo", builtin("echo")}, // takes precedence over a file in the search path
 		{"./kernel", program(kernel)},
 		{"../work/kernel", program(kernel)},
 		{kernel, program(kernel)},
@@ -75,11 +75,11 @@ func TestResolve(t *testing.T) {
 		kind       fault.Kind
 		says       []string
 	}{
-		{"", "", fault.Usage, []string{"name one with -k", "there are echo, empty, exec:COMMAND, link, local, tool, files (./kernel)"}},
-		{"exho", "", fault.Incompatible, []string{`unknown kernel "exho"`, "did you mean echo?", "There are echo"}},
+		{"", "", fault.Usage, []string{"name one with -k", "available: echo, empty, exec:COMMAND, link, local, tool, files (./kernel)"}},
+		{"exho", "", fault.Incompatible, []string{`unknown kernel "exho"`, "did you mean echo?", "Available: echo"}},
 		{"tol", "", fault.Incompatible, []string{"did you mean tool?"}},
-		{"something", "", fault.Incompatible, []string{`unknown kernel "something".`, "There are"}},
-		{"kernel", "", fault.Incompatible, []string{"for the file beside you write ./kernel."}},
+		{"something", "", fault.Incompatible, []string{`unknown kernel "something".`, "Available: "}},
+		{"kernel", "", fault.Incompatible, []string{"to use the file in the current directory, write ./kernel."}},
 		{"data", "", fault.Incompatible, []string{"installed/data", "not executable", "chmod +x"}},
 		{"./missing", "", fault.Incompatible, []string{"kernel ./missing", "no such file"}},
 		{"./kernl", "", fault.Incompatible, []string{"did you mean ./kernel?"}},
@@ -88,8 +88,8 @@ func TestResolve(t *testing.T) {
 		{work, "", fault.Incompatible, []string{"is a folder"}},
 		{"embed.py", "", fault.Incompatible, []string{"no python kernel built in"}},
 		{"docker:image", "", fault.Incompatible, []string{`unknown kernel scheme "docker:"`, "exec:"}},
-		{"exec:", "", fault.Usage, []string{"names no program"}},
-		{"exec:  ", "", fault.Usage, []string{"names no program"}},
+		{"exec:", "", fault.Usage, []string{"has no command"}},
+		{"exec:  ", "", fault.Usage, []string{"has no command"}},
 		{"echo", "batch", fault.Usage, []string{"--exec-mode", `"echo"`}},
 	}
 	for _, test := range notFound {
@@ -151,8 +151,8 @@ func TestResolveExec(t *testing.T) {
 	}
 }
 
-// TestFilesOfACommand: results depend on what a command reads, and a program may write to
-// its own files while it runs.
+// TestFilesOfACommand: results depend on the files that a command names, and a program may
+// write to its data files while it runs.
 func TestFilesOfACommand(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"score.py": 0o644, "run": 0o755, "model.json": 0o644, "log": 0o644, "events": 0o644} {

@@ -8,21 +8,22 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Verdict is what became of a record. The numbers are wire format.
+// Verdict is the outcome for one record. The numbers are part of the wire format.
 type Verdict uint8
 
 const (
-	// NoVerdict: the kernel has not said yet; at the end, its fault.
+	// NoVerdict means that the kernel has not decided yet. In complete results it is an
+	// error of the kernel.
 	NoVerdict Verdict = 0
-	// Unchanged: the record is its own result.
+	// Unchanged means that the record is its own result.
 	Unchanged Verdict = 1
-	// Lines: the record became these lines.
+	// Lines means that one or more lines replace the record.
 	Lines Verdict = 2
-	// Columns: the record gets a value of each of the batch's columns.
+	// Columns means that the record gets a value of each of the batch's columns.
 	Columns Verdict = 3
-	// Dropped: the record has no place in the output, on purpose.
+	// Dropped means that the kernel omits the record from the output on purpose.
 	Dropped Verdict = 4
-	// Failed: the kernel rejects the record; it is kept and marked.
+	// Failed means that the kernel rejects the record, which is kept and marked.
 	Failed Verdict = 5
 )
 
@@ -36,37 +37,37 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("verdict %d", uint8(v))
 }
 
-// Result is one record's verdict with what belongs to it.
+// Result is the verdict on one record with its data.
 type Result struct {
 	Verdict Verdict
-	Lines   [][]byte // Verdict Lines: one or more
-	Message string   // Verdict Failed
-	Step    string   // Verdict Failed: where in a chain; empty where there is none
+	Lines   [][]byte // for verdict Lines: one or more
+	Message string   // for verdict Failed
+	Step    string   // for verdict Failed: the step of a chain; empty if there is none
 }
 
-// maxColumns is how many members a splice can look for at once.
+// maxColumns is the most members that a splice can look for at once.
 const maxColumns = 64
 
-// Results takes the verdicts of one batch. A kernel fills it in Process; the
-// methods are for one goroutine at a time.
+// Results collects the verdicts of one batch. A kernel fills it in Process. Its methods
+// are not safe for concurrent use, except where noted.
 type Results struct {
 	verdicts []Verdict
-	// What belongs to a verdict stands apart, for all records once one has it: most
-	// batches have none, and a small one would be mostly room for it.
+	// The data of verdicts is kept apart, and allocated for all records when the first
+	// one needs it: most batches need none, and it would dominate the size of a small one.
 	lines    [][][]byte
 	refusals []refusal
 	columns  []Column
 	nulls    int64
-	// misuse is the first breach of the contract, reported when the results are
-	// completed: the author learns of it whatever else happens.
+	// misuse is the first violation of the contract. It is reported when the results are
+	// completed, so that the author sees it whatever else happens.
 	misuse error
 
-	// onCPU: the kernel that fills it runs on a CPU device.
+	// onCPU means that the kernel runs on a CPU device.
 	onCPU bool
-	// lone holds the lines of Line, so that each has no memory of its own.
+	// lone holds the slices for Line, so that each call need not allocate one.
 	lone [][]byte
-	// take, if set, takes everything out of the results when they are complete:
-	// afterwards the kernel may use their memory again.
+	// take, if set, copies everything out of the complete results: afterwards the kernel
+	// may reuse their memory.
 	take func()
 
 	once     sync.Once
@@ -75,27 +76,27 @@ type Results struct {
 	err      error
 }
 
-// NewResults makes the results of a batch of n records.
+// NewResults returns empty results for a batch of n records.
 func NewResults(n int) *Results {
 	return &Results{verdicts: make([]Verdict, n), done: make(chan struct{})}
 }
 
-// refusal is what belongs to verdict Failed.
+// refusal is the data of verdict Failed.
 type refusal struct{ message, step string }
 
-// AddNulls says that n numbers of the results were NaN or infinity and stand as null in
-// lines or in columns of JSON, which have no other word for them. In columns of numbers
-// they are found without it.
+// AddNulls reports that the kernel has written null for n NaNs or infinities in lines or
+// JSON columns, because JSON cannot represent them. Columns of numbers need no such
+// report: gpurun counts theirs itself.
 func (r *Results) AddNulls(n int64) { r.nulls += n }
 
-// Nulls is how many numbers AddNulls was told of.
+// Nulls returns the number of nulls reported with AddNulls.
 func (r *Results) Nulls() int64 { return r.nulls }
 
-// Unchanged says that record i is its own result.
+// Unchanged makes record i its own result.
 func (r *Results) Unchanged(i int) { r.set(i, Unchanged) }
 
-// Line gives the one line that record i became: a JSON value without a newline.
-// An array of lines has Lines.
+// Line replaces record i with one line: a JSON value without a line break. For several
+// lines use Lines.
 func (r *Results) Line(i int, line []byte) {
 	if len(r.lone) == cap(r.lone) {
 		r.lone = make([][]byte, 0, len(r.verdicts)+1)
@@ -105,7 +106,7 @@ func (r *Results) Line(i int, line []byte) {
 	r.setLines(i, r.lone[n:n+1:n+1])
 }
 
-// Lines gives the lines that record i became; none at all drops it.
+// Lines replaces record i with lines; without any lines, it drops the record.
 func (r *Results) Lines(i int, lines ...[]byte) {
 	if len(lines) == 0 {
 		r.Drop(i)
@@ -114,14 +115,14 @@ func (r *Results) Lines(i int, lines ...[]byte) {
 	r.setLines(i, lines)
 }
 
-// Drop leaves record i out of the output, on purpose; it is counted.
+// Drop omits record i from the output on purpose; gpurun counts dropped records.
 func (r *Results) Drop(i int) { r.set(i, Dropped) }
 
-// Fail rejects record i. The message stands in the output beside the record, so
-// it should depend on the record alone.
+// Fail rejects record i. The message is written to the output with the record, so it
+// should depend on the record alone.
 func (r *Results) Fail(i int, message string) { r.FailIn(i, "", message) }
 
-// FailIn is Fail for a kernel that is several: step is the one that rejects it.
+// FailIn is Fail for a kernel of several steps: step is the one that rejects the record.
 func (r *Results) FailIn(i int, step, message string) {
 	if !r.set(i, Failed) {
 		return
@@ -137,9 +138,9 @@ func (r *Results) Failf(i int, format string, args ...any) {
 	r.Fail(i, fmt.Sprintf(format, args...))
 }
 
-// Column gives a value for every record of the batch. The records without a
-// verdict of their own get it as a new member, or in place of the member of that
-// name; the values of the others are not looked at.
+// Column adds a column with a value for every record of the batch. Each record without a
+// verdict gets its value as a new member, or in place of the member of that name. The
+// values for other records are ignored.
 func (r *Results) Column(c Column) {
 	n, rows := len(r.verdicts), c.rows()
 	switch {
@@ -147,7 +148,7 @@ func (r *Results) Column(c Column) {
 		r.breach("gave a column without a name")
 		return
 	case rows < 0:
-		r.breach("gave column %q %s, which cannot be shared out by its width %d", c.Name, plural(c.length(), "value"), c.Width)
+		r.breach("gave column %q %s, which is not a multiple of its width %d", c.Name, plural(c.length(), "value"), c.Width)
 		return
 	case rows != n:
 		r.breach("gave column %q values for %s; the batch has %d", c.Name, plural(rows, "record"), n)
@@ -176,7 +177,7 @@ func (r *Results) setLines(i int, lines [][]byte) {
 	r.lines[i] = lines
 }
 
-// set gives record i its verdict, and reports whether it may have it.
+// set gives record i a verdict and reports whether the contract allows it.
 func (r *Results) set(i int, verdict Verdict) bool {
 	switch {
 	case i < 0 || i >= len(r.verdicts):
@@ -196,16 +197,16 @@ func (r *Results) breach(format string, args ...any) {
 	}
 }
 
-// Defer tells that the results will be complete only after Process has
-// returned: the kernel calls finish, from any goroutine, when they are. Batches
-// must be finished in order, at most Info.InFlight of them open at a time. An
-// error returned from Process after Defer still fails the batch.
+// Defer lets Process return before the results are complete. The kernel must call finish
+// when they are, from any goroutine. It must finish batches in order, and have at most
+// Info.InFlight of them open at a time. If Process returns an error after Defer, the batch
+// still fails.
 func (r *Results) Defer() (finish func(error)) {
 	r.deferred = true
 	return r.complete
 }
 
-// complete ends the batch; only the first call counts.
+// complete completes the batch; only the first call has an effect.
 func (r *Results) complete(err error) {
 	r.once.Do(func() {
 		if err == nil {
@@ -219,7 +220,8 @@ func (r *Results) complete(err error) {
 	})
 }
 
-// settle gives the column verdict where it is due and finds what is missing.
+// settle gives the records without a verdict the verdict Columns, if there are columns,
+// and reports missing verdicts.
 func (r *Results) settle() error {
 	if r.misuse != nil {
 		return r.misuse
@@ -245,8 +247,8 @@ func (r *Results) settle() error {
 	return nil
 }
 
-// Wait returns when the results are complete, with the batch's error, or when
-// ctx ends. It is the caller's side of Process.
+// Wait waits until the results are complete and returns the batch's error, or until ctx
+// is done. It is for callers of a kernel and safe for concurrent use.
 func (r *Results) Wait(ctx context.Context) error {
 	select {
 	case <-r.done:
@@ -261,13 +263,14 @@ func (r *Results) Wait(ctx context.Context) error {
 	}
 }
 
-// Done is closed when the results are complete.
+// Done returns a channel that is closed when the results are complete. It is safe for
+// concurrent use.
 func (r *Results) Done() <-chan struct{} { return r.done }
 
-// Len is the number of records.
+// Len returns the number of records.
 func (r *Results) Len() int { return len(r.verdicts) }
 
-// At returns record i's result; for use after Wait returned nil.
+// At returns the result for record i. It is valid only after Wait has returned nil.
 func (r *Results) At(i int) Result {
 	result := Result{Verdict: r.verdicts[i]}
 	switch result.Verdict {
@@ -279,11 +282,11 @@ func (r *Results) At(i int) Result {
 	return result
 }
 
-// ColumnList returns the batch's columns; for use after Wait returned nil.
+// ColumnList returns the batch's columns. It is valid only after Wait has returned nil.
 func (r *Results) ColumnList() []Column { return r.columns }
 
-// Submit is Process as its caller wants it: the results that it returns become
-// complete, at once or, where the kernel asked for more time, later.
+// Submit calls Process and returns the results, which may still be incomplete if the
+// kernel deferred them: use [Results.Wait].
 func Submit(ctx context.Context, k Kernel, batch Batch) *Results {
 	r := NewResults(batch.Len())
 	submit(ctx, k, batch, r)
@@ -297,7 +300,7 @@ func submit(ctx context.Context, k Kernel, batch Batch, r *Results) {
 	}
 }
 
-// Call submits a batch and returns when its results are complete.
+// Call submits a batch and waits for its results.
 func Call(ctx context.Context, k Kernel, batch Batch) (*Results, error) {
 	r := Submit(ctx, k, batch)
 	return r, r.Wait(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// filler is a kernel that is its Process.
+// filler is a kernel that consists of its Process.
 type filler struct {
 	Base
 	fill func(*Results) error
@@ -28,8 +28,7 @@ func records(n int) Batch {
 	return NewBatch(list)
 }
 
-// TestContract: the same breach is told in the same words, in the kernel's own
-// process and behind the wire.
+// TestContract: a violation gives the same error directly and through the protocol.
 func TestContract(t *testing.T) {
 	all := func(r *Results) {
 		for i := range r.Len() {
@@ -46,9 +45,9 @@ func TestContract(t *testing.T) {
 		{"one missing", func(r *Results) error { r.Drop(0); r.Fail(2, "no"); return nil }, "gave 2 of 3 records a verdict; the first without one is record 1"},
 		{"double", func(r *Results) error { all(r); r.Drop(1); return nil }, "record 1 of the batch two verdicts: unchanged, then drop"},
 		{"double the same", func(r *Results) error { all(r); r.Unchanged(1); return nil }, "two verdicts"},
-		{"behind the end", func(r *Results) error { all(r); r.Line(3, []byte("{}")); return nil }, "a verdict for record 3 of a batch of 3"},
+		{"past the end", func(r *Results) error { all(r); r.Line(3, []byte("{}")); return nil }, "a verdict for record 3 of a batch of 3"},
 		{"before the start", func(r *Results) error { all(r); r.Fail(-1, "x"); return nil }, "a verdict for record -1"},
-		{"the first breach is told", func(r *Results) error { r.Drop(7); r.Drop(8); return nil }, "record 7"},
+		{"the first violation is reported", func(r *Results) error { r.Drop(7); r.Drop(8); return nil }, "record 7"},
 		{"columns", func(r *Results) error { r.Column(Int64s("n", 0, []int64{1, 2, 3})); return nil }, ""},
 		{"columns and verdicts", func(r *Results) error {
 			r.Fail(1, "no")
@@ -57,7 +56,7 @@ func TestContract(t *testing.T) {
 		}, ""},
 		{"short column", func(r *Results) error { r.Column(Bools("b", []bool{true})); return nil }, `column "b" values for 1 record; the batch has 3`},
 		{"long column", func(r *Results) error { r.Column(Float32s("f", 2, make([]float32, 8))); return nil }, `column "f" values for 4 records; the batch has 3`},
-		{"uneven column", func(r *Results) error { r.Column(Float64s("f", 2, make([]float64, 7))); return nil }, `7 values, which cannot be shared out by its width 2`},
+		{"uneven column", func(r *Results) error { r.Column(Float64s("f", 2, make([]float64, 7))); return nil }, `7 values, which is not a multiple of its width 2`},
 		{"nameless column", func(r *Results) error { r.Column(Strings("", make([]string, 3))); return nil }, "a column without a name"},
 		{"column of nothing", func(r *Results) error { r.Column(Column{Name: "x"}); return nil }, `column "x" values for 0 records`},
 		{"column twice", func(r *Results) error {
@@ -76,7 +75,7 @@ func TestContract(t *testing.T) {
 			planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
 				wired := call(t, connect(t, filler{fill: test.fill}), records(3), test.want)
 				if direct != wired {
-					t.Errorf("directly %q, behind the wire %q", direct, wired)
+					t.Errorf("directly %q, through the protocol %q", direct, wired)
 				}
 			})
 		})
@@ -116,15 +115,15 @@ func TestLinesOfNoneIsDrop(t *testing.T) {
 	}
 }
 
-// TestResultsAreSmall: a verdict that brings nothing with it has no room for it, at the
-// kernel as at its caller, and one that does finds the others as they were.
+// TestResultsAreSmall: verdicts without data allocate nothing, in the kernel and in its
+// caller, and the first verdict with data leaves the others unchanged.
 func TestResultsAreSmall(t *testing.T) {
 	r := NewResults(5)
 	r.Unchanged(0)
 	r.Drop(1)
 	r.Column(Float64s("x", 0, make([]float64, 5)))
 	if r.lines != nil || r.refusals != nil {
-		t.Error("there is room before anything is brought")
+		t.Error("memory is allocated before a verdict needs it")
 	}
 	r.Line(2, []byte("1"))
 	r.FailIn(3, "step", "no")
@@ -141,7 +140,7 @@ func TestResultsAreSmall(t *testing.T) {
 	dropped, got := NewResults(1), NewResults(1)
 	dropped.Drop(0)
 	if err := unpackReply(nil, packReply(&carrier{}, 1, Batch{}, dropped), got); err != nil || got.lines != nil || got.refusals != nil {
-		t.Errorf("unpacked with room, or not at all: %v", err)
+		t.Errorf("unpacking allocated memory or failed: %v", err)
 	}
 }
 
@@ -197,8 +196,8 @@ func TestClassifiedErrors(t *testing.T) {
 	}
 }
 
-// What Describe and Open return unclassified makes the kernel unusable here, with
-// or without detail.
+// An unclassified error from Describe or Open makes the kernel incompatible, with or
+// without detail.
 func TestOpenErrors(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -238,7 +237,7 @@ func TestConfigDecode(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{"sise":3}`: "unknown field", `{"size":"3"}`: "cannot unmarshal", `{"size":3}}`: "more behind", `{`: "unexpected", `1`: "cannot unmarshal",
+		`{"sise":3}`: "unknown field", `{"size":"3"}`: "cannot unmarshal", `{"size":3}}`: "unexpected data after", `{`: "unexpected", `1`: "cannot unmarshal",
 	} {
 		err := Config(text).Decode(&config{})
 		if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {
@@ -247,8 +246,8 @@ func TestConfigDecode(t *testing.T) {
 	}
 }
 
-// A batch of records that have nothing but a verdict takes no room for more, on
-// neither side; one record's lines make room for all.
+// A batch of verdicts without data allocates nothing for data on either side; one record's
+// lines allocate it for all.
 func TestResultsTakeNoRoomForNothing(t *testing.T) {
 	fill := func(r *Results) error {
 		for i := range r.Len() {
@@ -264,7 +263,7 @@ func TestResultsTakeNoRoomForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.lines != nil || r.refusals != nil {
-			t.Errorf("%T: there is room for %d lines and %d messages", k, len(r.lines), len(r.refusals))
+			t.Errorf("%T: memory is allocated for %d lines and %d messages", k, len(r.lines), len(r.refusals))
 		}
 	}
 	r := NewResults(3)

@@ -21,43 +21,43 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
-// processRunner is go-plugin's way to the kernel process, instead of its own:
-// that one forces the host's stdin and environment on the child, waits for ever
-// on a pipe that a grandchild holds, and wedges on a long line of output.
+// processRunner starts the kernel process for go-plugin. go-plugin's own runner forces the
+// host's stdin and environment on the child, waits forever on a pipe that a grandchild
+// holds open, and hangs on a long line of output.
 type processRunner struct {
 	command Command
-	env     []string // of go-plugin: cookie, versions, socket folder
-	// arena is what the process inherits as its descriptor 3; nil for nothing.
+	env     []string // set by go-plugin: cookie, versions, socket folder
+	// arena is inherited by the process as descriptor 3; nil for none.
 	arena     *os.File
 	arenaSize uint64
 	log       io.Writer
 	tail      *proc.Tail
-	// socketDir is go-plugin's own folder, which it forgets where the process
-	// could not be started.
+	// socketDir is go-plugin's folder, which it does not remove if the process could not
+	// be started.
 	socketDir string
 
 	handshake *io.PipeReader
-	noise     proc.Tail // what came on stdout instead of the handshake
-	// shaken and flooded are how the search for the handshake ended.
+	noise     proc.Tail // stdout before the handshake
+	// shaken and flooded are the outcome of the search for the handshake.
 	shaken, flooded atomic.Bool
 	reading         sync.WaitGroup
-	drained         chan struct{} // closed when the last of its output is read
+	drained         chan struct{} // closed when all output has been read
 
-	mu      sync.Mutex // for KillGroup, which comes from any goroutine
+	mu      sync.Mutex // for KillGroup, which any goroutine may call
 	process *proc.Process
-	killed  bool // by us, before it ended by itself
+	killed  bool // by us, before it exited by itself
 }
 
 // maxNoise is how much a kernel may print before its handshake. Libraries print
-// banners; a program that floods is no kernel.
+// banners; a program that prints more is not a kernel.
 const maxNoise = 1 << 20
 
-// drainTime is how long output is read on after the process has ended: a
-// grandchild outside its group may hold the pipe open for ever.
+// drainTime is how long to keep reading output after the process has exited: a
+// grandchild outside its group may hold the pipe open forever.
 const drainTime = 200 * time.Millisecond
 
-// handshakeLine is go-plugin's: its own version (always 1), ours, an address, a
-// protocol. A banner without a line's end may stand before it.
+// handshakeLine matches go-plugin's handshake: its version (always 1), ours, an address
+// and a protocol. A banner without a newline may precede it.
 var handshakeLine = regexp.MustCompile(`1\|\d+\|(unix|tcp)\|[^|]+\|.*\n$`)
 
 var errStdoutFlood = errors.New("too much output before the handshake")
@@ -108,7 +108,7 @@ func (r *processRunner) Start(context.Context) error {
 	return nil
 }
 
-// own makes the process known to KillGroup, which may have come before it.
+// own makes the process known to killGroup, which may have been called before.
 func (r *processRunner) own(process *proc.Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +118,7 @@ func (r *processRunner) own(process *proc.Process) {
 	}
 }
 
-// killGroup sends SIGKILL to the process and its group, and does not wait.
+// killGroup sends SIGKILL to the process and its group without waiting.
 func (r *processRunner) killGroup() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *processRunner) killGroup() {
 	}
 }
 
-// endedItself reports whether the process has ended, and not by us.
+// endedItself reports whether the process has exited without being killed by us.
 func (r *processRunner) endedItself() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,17 +146,18 @@ func (r *processRunner) endedItself() bool {
 	}
 }
 
-// drain waits until all output of a process that has ended is read: a moment, or
-// drainTime where somebody else holds it open.
+// drain waits until all output of an exited process has been read. That takes a moment, or
+// drainTime if another process holds the pipe open.
 func (r *processRunner) drain() {
 	select {
 	case <-r.drained:
-	case <-time.After(2 * drainTime): // the log takes nothing
+	case <-time.After(2 * drainTime): // the log blocks
 	}
 }
 
-// readStdout passes the handshake line on and everything else to the log. The
-// reader's end is the end of the process, which is what go-plugin takes it for.
+// readStdout passes the handshake line to go-plugin and everything else to the log. It
+// closes the handshake pipe only when the process has exited, because go-plugin takes the
+// end of the pipe as the end of the process.
 func (r *processRunner) readStdout(stdout *os.File, handshake *io.PipeWriter) {
 	defer stdout.Close()
 	in := bufio.NewReaderSize(stdout, 32<<10)
@@ -214,7 +215,7 @@ func (r *processRunner) Kill(context.Context) error {
 
 func (r *processRunner) Stdout() io.ReadCloser { return r.handshake }
 
-// Stderr is read by readStderr; go-plugin gets an empty one.
+// Stderr returns an empty reader: readStderr reads the actual stderr.
 func (r *processRunner) Stderr() io.ReadCloser { return io.NopCloser(bytes.NewReader(nil)) }
 
 func (r *processRunner) Name() string { return r.command.Path }
@@ -236,7 +237,7 @@ func (r *processRunner) HostToPlugin(network, address string) (string, string, e
 	return network, address, nil
 }
 
-// runnerFunc takes from go-plugin's command only the variables it added.
+// runnerFunc takes only the added environment variables from go-plugin's command.
 func (r *processRunner) runnerFunc(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
 	r.env, r.socketDir = cmd.Env, socketDir
 	return r, nil
@@ -251,7 +252,7 @@ type sharedWriter struct {
 func (s *sharedWriter) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// What cannot be logged is lost; the process must not wait for it.
+	// Ignore errors: a log that cannot be written must not block the process.
 	_, _ = s.w.Write(p)
 	return len(p), nil
 }

@@ -12,16 +12,17 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
-// Serve is the whole main of a kernel program: it serves k to the worker that
-// started the process and returns when the worker is done with it.
+// Serve is the main function of a kernel program: it serves k to the worker that started
+// the process, and returns when the worker no longer needs it. If the program was not
+// started by gpurun, Serve prints a message and exits with status 2.
 func Serve(k Kernel) {
 	if os.Getenv(handshake.MagicCookieKey) != handshake.MagicCookieValue {
 		name := filepath.Base(os.Args[0])
-		fmt.Fprintf(os.Stderr, "%s is a gpurun kernel; gpurun starts it:\n  gpurun run -k ./%s in.jsonl -o out.jsonl\n", name, name)
+		fmt.Fprintf(os.Stderr, "%s is a gpurun kernel and does not run by itself; use:\n  gpurun run -k ./%s in.jsonl -o out.jsonl\n", name, name)
 		os.Exit(2)
 	}
 	proc.SurviveStopSignals()
-	collectLessOften()
+	relaxGC()
 	rawStderr = os.Stderr
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake,
@@ -29,30 +30,30 @@ func Serve(k Kernel) {
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
 			return grpc.NewServer(append(options, serverOptions()...)...)
 		},
-		Logger: hclog.NewNullLogger(), // it would log its own steps to stderr
+		Logger: hclog.NewNullLogger(), // go-plugin would log its steps to stderr
 	})
 }
 
-// heapFloor is memory that nobody touches, so that it is none, but that the garbage
-// collector counts.
+// heapFloor is never touched, so it takes no physical memory, but the garbage collector
+// counts it.
 var heapFloor []byte
 
-// collectLessOften lets garbage grow to 32 MB before it is collected. A kernel has
-// little else on its heap: the collector would run at every 4 MB, which is a few
-// batches, and take more time than the work. One with a large heap goes on as it did.
-func collectLessOften() {
+// relaxGC lets garbage grow to 32 MB before it is collected. A kernel has little else on
+// its heap: the collector would run every 4 MB, which is a few batches, and take more
+// time than the work itself. It makes no difference to a kernel with a large heap.
+func relaxGC() {
 	if heapFloor == nil {
 		heapFloor = make([]byte, 32<<20)
 	}
 }
 
-// rawStderr is the process's own standard error. go-plugin puts a pipe in its
-// place, whose last bytes are lost when the process dies: the last words.
+// rawStderr is the process's original standard error. go-plugin replaces it with a pipe
+// that loses its last bytes when the process dies, and those explain the crash.
 var rawStderr *os.File
 
-// speakPlainly gives the kernel its standard error back, for its output too.
-// It is called from the first call to the kernel, when go-plugin is done.
-func speakPlainly() {
+// restoreStderr restores the original standard error and redirects standard output to
+// it. The first call to the kernel calls it, when go-plugin's setup is complete.
+func restoreStderr() {
 	if rawStderr != nil {
 		os.Stdout, os.Stderr = rawStderr, rawStderr
 	}

@@ -13,7 +13,7 @@ import (
 func init() {
 	programs["collects less often"] = func() {
 		before := residentMemory()
-		collectLessOften()
+		relaxGC()
 		grown := residentMemory() - before
 		runtime.GC()
 		var start, end runtime.MemStats
@@ -28,9 +28,9 @@ func init() {
 	}
 }
 
-// Collections become rare, and no memory is used for that. It is seen in a process
-// of its own, as a kernel is one: in memory that was used before, the floor would
-// have to be cleared, and so take what it is long.
+// Collections become rare without using memory. The test needs a fresh process, as for a
+// kernel: in memory that was used before, the floor would have to be cleared, and would
+// then take up its full size.
 func TestCollectLessOften(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), kernelVariable+"=collects less often")
@@ -50,7 +50,7 @@ func TestCollectLessOften(t *testing.T) {
 	}
 }
 
-// residentMemory is this process's memory.
+// residentMemory returns the resident memory of this process.
 func residentMemory() int {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -12,24 +12,24 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// server is the kernel process's end of the wire: it calls the author's kernel
-// as the contract says, one call at a time.
+// server is the kernel process's end of the connection: it calls the author's kernel
+// according to the contract, one call at a time.
 type server struct {
 	kernelpb.UnimplementedKernelServer
 	kernel Kernel
 	plain  sync.Once
 
-	calls    sync.Mutex // held while the kernel is called
+	calls    sync.Mutex // held during each call to the kernel
 	inFlight int
-	onCPU    bool // the device of Open is none of CUDA's
+	onCPU    bool // the device passed to Open is a CPU
 	inputs   []string
 
-	arena   *arena // nil: records and results come inline
+	arena   *arena // nil if records and results are sent inline
 	sources *sourceFeed
-	long    bool // the last batch was long
+	long    bool // the last batch took longBatch or more
 }
 
-// longBatch is from which time on a batch is worth watching: see watchCalls.
+// longBatch is the duration from which a batch needs watchCalls.
 const longBatch = 100 * time.Millisecond
 
 func newServer(k Kernel, a *arena) *server {
@@ -37,7 +37,7 @@ func newServer(k Kernel, a *arena) *server {
 }
 
 func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest) (*kernelpb.DescribeReply, error) {
-	s.plain.Do(speakPlainly)
+	s.plain.Do(restoreStderr)
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	info, err := s.kernel.Describe(ctx, Config(request.GetConfig()))
@@ -49,7 +49,7 @@ func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest
 }
 
 func (s *server) Open(ctx context.Context, request *kernelpb.OpenRequest) (*kernelpb.OpenReply, error) {
-	s.plain.Do(speakPlainly)
+	s.plain.Do(restoreStderr)
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	device := unpackDevice(request.GetDevice())
@@ -64,7 +64,7 @@ func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.Close
 	return &kernelpb.CloseReply{Failure: packFailure(s.kernel.Close())}, nil
 }
 
-// started is a batch that the kernel was given.
+// started is a batch that was passed to the kernel.
 type started struct {
 	sequence uint64
 	batch    Batch
@@ -73,11 +73,11 @@ type started struct {
 	reply    *kernelpb.ProcessReply // once the results are complete
 }
 
-// Process calls the kernel for each batch and sends the results in the same
-// order as they become complete. A panic of the kernel is not kept from its end: the
-// process dies with its trace on stderr, and is started afresh.
+// Process calls the kernel for each batch and sends the results in the same order as they
+// become complete. It does not recover from a panic in the kernel: the process dies with
+// the trace on stderr, and the worker restarts it.
 func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
-	s.plain.Do(speakPlainly)
+	s.plain.Do(restoreStderr)
 	s.calls.Lock()
 	size, inputs := s.inFlight, s.inputs
 	s.calls.Unlock()
@@ -107,7 +107,7 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 		if err != nil {
 			return err
 		}
-		// The kernel gets the next batch only when it has room for it.
+		// Wait until the kernel has room for another batch.
 		select {
 		case room <- struct{}{}:
 		case <-ctx.Done():
@@ -117,8 +117,8 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 	}
 }
 
-// unpackBatch gives the kernel the records where they lie: they are the worker's,
-// who leaves them alone until the results are there.
+// unpackBatch does not copy the records: the worker does not change them until the
+// results are complete.
 func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) (Batch, error) {
 	records, err := unpackInPlace(request.GetRecords(), s.arena)
 	if err != nil {
@@ -133,8 +133,8 @@ func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *star
 	r := NewResults(batch.Len())
 	b := &started{sequence: sequence, batch: batch, results: r, carrier: &carrier{arena: s.arena}}
 	r.onCPU, r.take = s.onCPU, b.pack
-	// A kernel that writes to a record dies of it with a panic, whose trace is its
-	// own, and not with the traces of all goroutines.
+	// Make a write to a record panic, so that the crash prints only the trace of the
+	// kernel instead of those of all goroutines.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.explainFault()
 	if s.long {
@@ -146,14 +146,14 @@ func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *star
 	return b
 }
 
-// explainFault says of a panic that it was for a write to a record.
+// explainFault turns a panic caused by a write to a record into one that says so.
 func (s *server) explainFault() {
 	p := recover()
 	if p == nil {
 		return
 	}
 	if e, ok := p.(interface{ Addr() uintptr }); ok && s.arena.isTheirs(e.Addr()) {
-		panic("the kernel wrote to a record, whose memory is not its own: it must change a copy")
+		panic("the kernel wrote to a record, whose memory is read-only: copy a record before changing it")
 	}
 	panic(p)
 }

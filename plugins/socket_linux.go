@@ -8,17 +8,17 @@ import (
 	"unsafe"
 )
 
-// quietConn is a unix socket whose calls do not tell Go's scheduler that they may
-// take long. They cannot: the socket never blocks, and a message is a few hundred
-// bytes. Told of a call, an idle process wakes the thread that watches for long ones,
-// which then looks around for a while: of what a small batch cost in worker and kernel
-// that was a fifth, and most of the switches between threads.
+// quietConn is a unix socket that makes its system calls without notifying Go's
+// scheduler. The calls are short: the socket never blocks, and a message is a few hundred
+// bytes. Each notification would wake the scheduler's monitor thread in an idle process,
+// which then polls for a while. That cost a fifth of the CPU time of a small batch in
+// worker and kernel, and caused most of the thread switches.
 type quietConn struct {
 	*net.UnixConn
 	raw syscall.RawConn
 }
 
-// quiet is conn with quick calls, where it is a socket that can have them.
+// quiet returns a quietConn if conn is a unix socket, or else conn.
 func quiet(conn net.Conn) net.Conn {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -70,12 +70,12 @@ func (c *quietConn) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// watchCalls wakes the scheduler's watcher, as any ordinary call does. Without it nobody
-// interrupts a goroutine that computes, and where there is only one processor the
-// others wait for its end.
+// watchCalls wakes the scheduler's monitor thread, as any ordinary system call does.
+// While it sleeps, a computing goroutine is not preempted, and with only one processor
+// all others have to wait for it.
 func watchCalls() { _, _, _ = syscall.Syscall(syscall.SYS_GETPID, 0, 0, 0) }
 
-// transfer reads or writes once; done is false where that would have to wait.
+// transfer reads or writes once; done is false if the call would block.
 func transfer(call, fd uintptr, p []byte) (n int, done bool, err error) {
 	for {
 		count, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// quietPair is two ends of a socket, as both sides of a kernel's wire have them.
+// quietPair returns both ends of a socket, as a worker and its kernel have them.
 func quietPair(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
@@ -43,8 +43,8 @@ func quietPair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// TestQuietConnMovesEverything: far more than the socket holds, so that both sides
-// must wait for each other, and then its end.
+// TestQuietConnMovesEverything sends far more than the socket's buffer holds, so that both
+// sides must wait for each other, and then closes it.
 func TestQuietConnMovesEverything(t *testing.T) {
 	client, server := quietPair(t)
 	sent := make([]byte, 8<<20)
@@ -92,7 +92,7 @@ func TestQuietConnEnds(t *testing.T) {
 			t.Errorf("read: %v", err)
 		}
 	})
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("peer closed", func(t *testing.T) {
 		client, server := quietPair(t)
 		server.Close()
 		if _, err := client.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {

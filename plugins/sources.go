@@ -7,21 +7,21 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// Source is a file of code that a kernel process has loaded: a script, a module.
+// Source is a code file that a kernel process has loaded, such as a script or a module.
 type Source struct {
 	// Path is absolute.
 	Path string
-	// Sum is the SHA-256, in hexadecimal digits, of the bytes that were loaded.
+	// Sum is the SHA-256 of the loaded bytes in hexadecimal.
 	Sum string
 }
 
-// SourceReporter is a kernel that knows which of the user's files its results depend
-// on. A job refuses to mix results of different versions of them. The program itself
-// need not be named.
+// SourceReporter is implemented by kernels that know which of the user's files their
+// results depend on. A job refuses to mix results of different versions of those files.
+// The program itself need not be listed.
 //
-// Sources returns every file that was loaded so far: the list only grows. It is called after Open, whether
-// that failed or not, and after each batch, and must be safe to call from another
-// goroutine than Process. A file that was loaded for a batch must be in it when the
+// Sources returns every file loaded so far: the list only grows. It is called after Open,
+// even if Open failed, and after each batch. It must be safe to call from another
+// goroutine than Process. It must include every file that was loaded for a batch when the
 // results of that batch are complete.
 type SourceReporter interface {
 	Sources() []Source
@@ -29,11 +29,11 @@ type SourceReporter interface {
 
 // sourceFeed sends each source once.
 type sourceFeed struct {
-	reporter SourceReporter // nil: the kernel loads nothing, or does not know
+	reporter SourceReporter // nil if the kernel is not one
 
 	mu    sync.Mutex
 	sent  map[Source]bool
-	count int // of what the kernel has named
+	count int // length of the kernel's last list
 }
 
 func newSourceFeed(k Kernel) *sourceFeed {
@@ -41,7 +41,7 @@ func newSourceFeed(k Kernel) *sourceFeed {
 	return &sourceFeed{reporter: reporter, sent: make(map[Source]bool)}
 }
 
-// next is what was loaded since the last call.
+// next returns the files loaded since the last call.
 func (f *sourceFeed) next() []*kernelpb.Source {
 	if f.reporter == nil {
 		return nil
@@ -63,7 +63,7 @@ func (f *sourceFeed) next() []*kernelpb.Source {
 	return list
 }
 
-// noteSources takes down what the kernel process says that it has loaded.
+// noteSources records the files that the kernel process reports as loaded.
 func (c *client) noteSources(list []*kernelpb.Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *client) noteSources(list []*kernelpb.Source) {
 	}
 }
 
-// Sources are the files that the kernel process has loaded, as far as its answers say.
+// Sources returns the files that the kernel process has reported as loaded so far.
 func (c *client) Sources() []Source {
 	c.mu.Lock()
 	defer c.mu.Unlock()

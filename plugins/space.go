@@ -6,31 +6,31 @@ import (
 )
 
 const (
-	// minRegion is the smallest region: a batch is hardly ever smaller.
+	// minRegion is the smallest region: few batches are smaller.
 	minRegion = 64 << 10
-	// outsized is from which size on a free region's pages go back to the system:
-	// below it they are kept, since the next batch wants them warm.
+	// outsized is the size from which the pages of a freed region are returned to the
+	// system. Smaller regions keep theirs warm for the next batch.
 	outsized = 16 << 20
 )
 
-// space hands out regions of one side's half of an arena. Sizes are powers of two,
-// and what was freed last is given first: its pages are there, and in the cache.
+// space allocates regions of one side's half of an arena. Sizes are powers of two. The
+// region freed last is reused first, because its pages are resident and likely cached.
 type space struct {
 	mu   sync.Mutex
 	free [64][]uint64 // by the logarithm of the size
-	next uint64       // from here on nothing was ever given
+	next uint64       // nothing from here on was ever allocated
 	size uint64
-	used int // regions that are given
+	used int // allocated regions
 }
 
-// region is a part of a half, by its offset in it.
+// region is a part of a half, at an offset in it.
 type region struct {
 	offset, size uint64
 }
 
 func (r region) class() int { return bits.TrailingZeros64(r.size) }
 
-// alloc gives a region of at least n bytes, or false where none is left.
+// alloc allocates a region of at least n bytes; false if there is no room.
 func (s *space) alloc(n int) (region, bool) {
 	size := uint64(minRegion)
 	if n > minRegion {
@@ -52,8 +52,8 @@ func (s *space) alloc(n int) (region, bool) {
 	return r, true
 }
 
-// give takes a region back.
-func (s *space) give(r region) {
+// release frees a region.
+func (s *space) release(r region) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free[r.class()] = append(s.free[r.class()], r.offset)

@@ -6,20 +6,20 @@ import (
 	"testing"
 )
 
-// TestSpace gives and takes regions at random: none overlaps another, none is
-// smaller than asked for or reaches behind the end, and what is full says so.
+// TestSpace allocates and frees regions at random: none overlaps another, is smaller than
+// requested or extends past the end, and a full space reports that it is full.
 func TestSpace(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := space{size: minRegion * (1 + r.Uint64N(200))}
-		owner := make([]int, s.size/minRegion) // of each piece, 0 for nobody
+		owner := make([]int, s.size/minRegion) // of each piece, 0 if free
 		var given []region
 		refused := 0
 		for step := 1; step < 2000; step++ {
 			if len(given) > 0 && r.IntN(2) == 0 {
 				i := r.IntN(len(given))
 				mark(owner, given[i], 0)
-				s.give(given[i])
+				s.release(given[i])
 				given[i] = given[len(given)-1]
 				given = given[:len(given)-1]
 				continue
@@ -42,7 +42,7 @@ func TestSpace(t *testing.T) {
 			t.Errorf("seed %d: %d regions are used, it says %d", seed, len(given), s.used)
 		}
 		for _, g := range given {
-			s.give(g)
+			s.release(g)
 		}
 		if s.used != 0 {
 			t.Errorf("seed %d: %d regions are used at the end", seed, s.used)
@@ -53,7 +53,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// mark notes whose a region is, and reports whether it was somebody's.
+// mark records the owner of a region and reports whether it had one.
 func mark(owner []int, r region, who int) bool {
 	taken := false
 	for piece := r.offset / minRegion; piece < (r.offset+r.size)/minRegion; piece++ {
@@ -80,17 +80,17 @@ func TestSpaceSizes(t *testing.T) {
 		}
 	}
 	if s.used != 0 || s.next != 0 {
-		t.Errorf("refusals cost something: %d regions, %d bytes", s.used, s.next)
+		t.Errorf("failed allocations use space: %d regions, %d bytes", s.used, s.next)
 	}
 }
 
-// What was freed last is given first, so that its pages are used again.
+// The region freed last is allocated first, so that its pages are reused.
 func TestSpaceReuses(t *testing.T) {
 	s := space{size: 1 << 30}
 	first, _ := s.alloc(100_000)
 	second, _ := s.alloc(100_000)
-	s.give(first)
-	s.give(second)
+	s.release(first)
+	s.release(second)
 	if again, _ := s.alloc(120_000); again != second {
 		t.Errorf("%+v came instead of %+v", again, second)
 	}

@@ -19,24 +19,24 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
-// Command says which kernel process to start and with what around it.
+// Command describes a kernel process to start.
 type Command struct {
 	Path string
 	Args []string
-	// Env is the whole environment.
+	// Env is the complete environment.
 	Env []string
-	// Dir is the working folder: the user's, so that relative paths in a
-	// kernel's configuration mean what the user meant.
+	// Dir is the working folder. It should be the user's, so that relative paths in a
+	// kernel's configuration mean what the user expects.
 	Dir string
-	// Log takes what the kernel prints; nil discards it.
+	// Log receives what the kernel prints; nil discards it.
 	Log io.Writer
-	// SocketDir is where the private socket is made; it must be short (a unix
-	// address has 108 bytes). Empty means the system's temporary folder.
+	// SocketDir is the folder for the private socket. Its path must be short: a unix
+	// address has 108 bytes. Empty means the system's temporary folder.
 	SocketDir string
-	// StartTimeout is how long the process may take to its handshake, model
-	// loading not included; 0 means a minute.
+	// StartTimeout is how long the process may take until its handshake, which comes
+	// before model loading; 0 means one minute.
 	StartTimeout time.Duration
-	// Inline lets records and results travel in the messages, not in shared memory.
+	// Inline sends records and results in the messages instead of in shared memory.
 	Inline bool
 	// CloseTimeout is how long the kernel may take to close before it is killed;
 	// 0 means 10 seconds.
@@ -45,13 +45,13 @@ type Command struct {
 
 const (
 	defaultStartTimeout = time.Minute
-	// deathWait is how long a broken connection waits for the process's exit
-	// status, so that the error tells the cause and not the symptom.
+	// deathWait is how long to wait for the process to exit after its connection breaks,
+	// so that the error reports the cause and not the symptom.
 	deathWait           = 3 * time.Second
 	defaultCloseTimeout = 10 * time.Second
 )
 
-// Process is a running kernel: a Kernel that must be closed or killed.
+// Process is a running kernel process. It is a Kernel; the caller must close or kill it.
 type Process struct {
 	*client
 	plugin  *goplugin.Client
@@ -64,12 +64,11 @@ type Process struct {
 	closeErr  error
 }
 
-// Start starts a kernel process and connects to it. A program that is no kernel,
-// or one of another version, or one that ends or says nothing before its
-// handshake, is a fault of kind Incompatible that says so; one that somebody killed
-// meanwhile is one of kind Crash, and a kernel that does not answer after its
-// handshake one of kind Timeout. The end of ctx kills the
-// process and is returned as it is.
+// Start starts a kernel process and connects to it. The error is a fault of kind
+// Incompatible if the program is not a kernel, uses another protocol version, or exits or
+// stays silent before its handshake; of kind Crash if another process killed it; and of
+// kind Timeout if it does not answer after its handshake. When ctx is done, Start kills
+// the process and returns the context's error unwrapped.
 func Start(ctx context.Context, command Command) (*Process, error) {
 	if command.StartTimeout <= 0 {
 		command.StartTimeout = defaultStartTimeout
@@ -102,8 +101,7 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: command.SocketDir},
 		GRPCDialOptions:  dialOptions(),
 	})}
-	// go-plugin's own calls know no context: its end kills the process, which
-	// ends them.
+	// go-plugin's calls take no context: when it is done, killing the process ends them.
 	stop := context.AfterFunc(ctx, p.KillGroup)
 	defer stop()
 	if err := p.connect(); err != nil {
@@ -116,22 +114,22 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 	return p, nil
 }
 
-// newArena makes the memory that the process will share, if it can be had: inline
-// works everywhere.
+// newArena creates the memory to share with the process. If that fails, records are sent
+// inline, which works everywhere.
 func (c Command) newArena() (*arena, *os.File) {
 	if c.Inline {
 		return nil, nil
 	}
 	shared, file, err := newArena()
 	if err != nil {
-		fmt.Fprintf(c.Log, "records go through the socket, which is slower: %v\n", err)
+		fmt.Fprintf(c.Log, "sending records through the socket, which is slower: %v\n", err)
 		return nil, nil
 	}
 	return shared, file
 }
 
-// maxSocketDir is how long the folder of the socket may be: a unix address has
-// 108 bytes with its final zero, and go-plugin adds a folder and a name.
+// maxSocketDir limits the path of the socket's folder: a unix address has 108 bytes with
+// its final zero, and go-plugin adds a folder and a name.
 const maxSocketDir = 107 - len("/plugin-dir4294967295/plugin4294967295")
 
 func checkSocketDir(dir string) error {
@@ -139,7 +137,7 @@ func checkSocketDir(dir string) error {
 		dir = os.TempDir()
 	}
 	if len(dir) > maxSocketDir {
-		return fault.New(fault.Incompatible, "the folder for the kernel's socket has %d bytes, and %d are the most: set TMPDIR to a shorter one than %s",
+		return fault.New(fault.Incompatible, "the path of the folder for the kernel's socket has %d bytes; the limit is %d: set TMPDIR to a shorter path than %s",
 			len(dir), maxSocketDir, dir)
 	}
 	return nil
@@ -149,8 +147,8 @@ func (p *Process) connect() error {
 	if _, err := p.plugin.Start(); err != nil {
 		return err
 	}
-	// Dialling has no limit of its own either: a kernel stopped right after its
-	// handshake would hold it for ever.
+	// Dialing has no timeout either: a kernel stopped right after its handshake would
+	// block it forever.
 	timer := time.AfterFunc(p.runner.command.StartTimeout, func() {
 		p.expired.Store(true)
 		p.KillGroup()
@@ -168,93 +166,94 @@ func (p *Process) connect() error {
 	return connection.Ping()
 }
 
-// KillGroup sends SIGKILL to the process and its group, and does not wait. It may
-// be called from any goroutine.
+// KillGroup sends SIGKILL to the process and its group without waiting. It is safe for
+// concurrent use.
 func (p *Process) KillGroup() { p.runner.killGroup() }
 
-// whatKernels is what the author of a program that is none must know.
+// whatKernels explains to the author of another program what a kernel is.
 const whatKernels = "a kernel is a program whose main calls plugins.Serve"
 
-// startError says why a program did not become a kernel.
+// startError explains why a program could not be started as a kernel.
 func (p *Process) startError(ctx context.Context, err error) error {
 	r := p.runner
 	path := r.command.Path
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case r.process == nil: // it could not be executed
+	case r.process == nil: // the program could not be executed
 		return fault.New(fault.Incompatible, "start kernel %s: %w%s", path, err, executeHint(err))
 	case strings.Contains(err.Error(), "API version"):
-		return fault.New(fault.Incompatible, "kernel %s speaks another version of the kernel protocol than this gpurun (%d): rebuild it with this version's package plugins (%s)",
+		return fault.New(fault.Incompatible, "kernel %s uses another version of the kernel protocol than this gpurun (%d): rebuild it against this version of package plugins (%s)",
 			path, ProtocolVersion, firstLine(err.Error()))
 	case r.flooded.Load():
-		return fault.New(fault.Incompatible, "kernel %s printed over %d bytes on standard output and no handshake; %s; for any other program use -k 'exec:%s'",
+		return fault.New(fault.Incompatible, "kernel %s printed over %d bytes on standard output but no handshake; %s; for any other program use -k 'exec:%s'",
 			path, maxNoise, whatKernels, path).WithDetail(r.noise.String())
 	}
-	select { // a broken connection announces a death
+	select { // after a broken connection, the process is likely to exit
 	case <-r.process.Done():
 	case <-time.After(drainTime):
 	}
-	heard := p.lastWords()
-	if heard == "" {
-		heard = r.noise.String()
+	output := p.lastOutput()
+	if output == "" {
+		output = r.noise.String()
 	}
 	shaken, timeout := r.shaken.Load(), r.command.StartTimeout
 	var e *fault.Error
 	switch ended := r.endedItself(); {
 	case ended && r.process.Exit().Foreign():
-		e = fault.New(fault.Crash, "kernel %s was ended while it started: %s%s", path, r.process.Exit(), hint(heard)).Signed(fault.Outside)
+		e = fault.New(fault.Crash, "kernel %s was killed while starting: %s%s", path, r.process.Exit(), hint(output)).Signed(fault.Outside)
 	case ended && shaken:
-		e = fault.New(fault.Incompatible, "kernel %s ended right after its handshake: %s%s", path, r.process.Exit(), hint(heard))
+		e = fault.New(fault.Incompatible, "kernel %s ended right after its handshake: %s%s", path, r.process.Exit(), hint(output))
 	case ended:
-		e = fault.New(fault.Incompatible, "kernel %s ended before its handshake: %s; %s%s", path, r.process.Exit(), whatKernels, hint(heard))
+		e = fault.New(fault.Incompatible, "kernel %s ended before its handshake: %s; %s%s", path, r.process.Exit(), whatKernels, hint(output))
 	case !shaken && strings.Contains(err.Error(), "timeout"):
 		e = fault.New(fault.Incompatible, "kernel %s printed no handshake within %s; %s; for any other program use -k 'exec:%s'%s",
-			path, timeout, whatKernels, path, hint(heard))
+			path, timeout, whatKernels, path, hint(output))
 	case shaken && p.expired.Load():
-		e = fault.New(fault.Timeout, "kernel %s did not answer within %s after its handshake%s", path, timeout, hint(heard))
+		e = fault.New(fault.Timeout, "kernel %s did not answer within %s after its handshake%s", path, timeout, hint(output))
 	default:
-		e = fault.New(fault.Incompatible, "connect to kernel %s: %s%s", path, firstLine(err.Error()), hint(heard))
+		e = fault.New(fault.Incompatible, "connect to kernel %s: %s%s", path, firstLine(err.Error()), hint(output))
 	}
-	return e.WithDetail(heard)
+	return e.WithDetail(output)
 }
 
-// executeHint says what the usual reasons are for a file that cannot be executed.
+// executeHint returns the likely reason why a file cannot be executed.
 func executeHint(err error) string {
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return " (is it executable?)"
 	case errors.Is(err, syscall.ENOEXEC):
-		return " (it is no program of this machine; a script needs a first line like #!/usr/bin/env python3)"
+		return " (it is not a program for this machine; a script needs a first line like #!/usr/bin/env python3)"
 	}
 	return ""
 }
 
-// explain waits for the death that a broken connection announces.
+// explain waits for the process to exit after its connection breaks, and reports why it
+// did.
 func (p *Process) explain(err error) error {
 	select {
 	case <-p.runner.process.Done():
-		return died("kernel process ended", p.runner.process.Exit(), p.lastWords())
+		return died("kernel process ended", p.runner.process.Exit(), p.lastOutput())
 	case <-time.After(p.deathWait):
-		return fault.New(fault.Crash, "connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(p.lastWords())
+		return fault.New(fault.Crash, "connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(p.lastOutput())
 	}
 }
 
-// died is the failure of a process that ended in the middle of its work.
-func died(what string, exit proc.Exit, words string) error {
-	e := fault.New(fault.Crash, "%s: %s", what, exit).WithDetail(words)
+// died returns the failure for a process that exited while it was working.
+func died(what string, exit proc.Exit, output string) error {
+	e := fault.New(fault.Crash, "%s: %s", what, exit).WithDetail(output)
 	if exit.Foreign() {
 		return e.Signed(fault.Outside)
 	}
-	if _, sign := Diagnose(words); sign == fault.HostMemory {
+	if _, sign := Diagnose(output); sign == fault.HostMemory {
 		e.Kind, e.Sign = fault.OOM, sign
 	}
 	return e
 }
 
-// lastWords is the end of what the process wrote to standard error. When it is
-// gone, some of that may still be on its way here.
-func (p *Process) lastWords() string {
+// lastOutput returns the end of the process's standard error. If the process has exited,
+// it first waits until everything has been read.
+func (p *Process) lastOutput() string {
 	select {
 	case <-p.runner.process.Done():
 		p.runner.drain()
@@ -263,20 +262,20 @@ func (p *Process) lastWords() string {
 	return p.runner.tail.String()
 }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.runner.process.Done() }
 
-// Pid is the kernel's process id.
+// Pid returns the kernel's process ID.
 func (p *Process) Pid() int { return p.runner.process.Pid() }
 
-// Kill ends the process and its group at once; it works on a stopped one too.
+// Kill kills the process and its group immediately, even if the process is stopped.
 func (p *Process) Kill() {
 	p.KillGroup()
 	p.free()
 }
 
-// free ends go-plugin's part: it asks the process to end, kills it after 2 s if
-// it does not, and returns once it is gone.
+// free shuts down go-plugin's side: it asks the process to exit, kills it after 2 s if it
+// does not, and returns once it has exited.
 func (p *Process) free() {
 	p.plugin.Kill()
 	if p.runner.process != nil {
@@ -290,8 +289,8 @@ func (p *Process) free() {
 	}
 }
 
-// Close lets the kernel close, asks the process to end, and kills what is left.
-// A second call does nothing and returns what the first did.
+// Close closes the kernel, asks the process to exit, and kills it if it does not exit in
+// time. A second call does nothing and returns the same error.
 func (p *Process) Close() error {
 	p.closeOnce.Do(func() { p.closeErr = p.close() })
 	return p.closeErr
@@ -310,7 +309,7 @@ func (p *Process) close() error {
 	p.free()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault.New(fault.Timeout, "kernel did not close within %s and was killed", timeout).WithDetail(p.lastWords())
+		return fault.New(fault.Timeout, "kernel did not close within %s and was killed", timeout).WithDetail(p.lastOutput())
 	case err != nil:
 		return fmt.Errorf("close kernel: %w", err)
 	}
@@ -322,17 +321,17 @@ func firstLine(s string) string {
 	return line
 }
 
-// hint is the line that tells most of what a process wrote last, for a one-line
-// message: the last, unless Go says before it what the trace is for.
-func hint(words string) string {
-	if words == "" {
+// hint returns the most informative line of a process's last output for a one-line
+// message: the last one, unless a Go program has printed its panic before the trace.
+func hint(output string) string {
+	if output == "" {
 		return ""
 	}
-	lines := strings.Split(words, "\n")
+	lines := strings.Split(output, "\n")
 	for _, line := range lines {
 		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
-			return ". It said: " + line
+			return "; it printed: " + line
 		}
 	}
-	return ". Its last line: " + lines[len(lines)-1]
+	return "; its last line: " + lines[len(lines)-1]
 }

@@ -120,7 +120,7 @@ func TestStartCanceled(t *testing.T) {
 	}
 }
 
-// Kernels that print where they should not, and work all the same.
+// Kernels that print in unexpected places still work.
 func TestNoisyKernels(t *testing.T) {
 	for name, logged := range map[string]string{
 		"noise": "a library's banner", "noise without end": "loading 51", "long line": strings.Repeat("x", 200<<10),
@@ -148,7 +148,7 @@ func TestNoisyKernels(t *testing.T) {
 	}
 }
 
-// The kernel gets the environment and folder it was given, and nothing else.
+// The kernel gets exactly the given environment and folder.
 func TestSurroundings(t *testing.T) {
 	nothingLeft(t)
 	command := program(t, "good")
@@ -175,7 +175,7 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
-// A program that a person starts by hand says what it is.
+// A kernel started by hand explains what it is.
 func TestStartedByHand(t *testing.T) {
 	path, err := os.Executable()
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// StepSeparator stands between the names of kernels that are run one behind the
-// other, each on what the one before it made of the records. The name of the chain is
-// theirs with it between; its configuration is an array with one for each.
+// StepSeparator joins the names of kernels that form a chain: each computes the results of
+// the one before it. The name of the chain is the joined names; its configuration is an
+// array with one value for each kernel.
 const StepSeparator = " → "
 
 // ChainConfig is the configuration of the built-in kernel chain.
 type ChainConfig struct {
 	Steps []ChainStep `json:"steps"`
-	// NaN is PythonOptions.NaN, for what passes from any step to the next.
+	// NaN is PythonOptions.NaN, applied to values that pass from any step to the next.
 	NaN string `json:"nan,omitempty"`
 }
 
-// ChainStep is one kernel of a chain, as its process is started.
+// ChainStep is one kernel of a chain and how to start its process.
 type ChainStep struct {
 	Name   string          `json:"name"`
 	Path   string          `json:"path"`
@@ -29,8 +29,8 @@ type ChainStep struct {
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
-// resolveSteps finds the kernels of a chain. Python files that stand together share
-// a process, in which columns pass from one to the next.
+// resolveSteps resolves the kernels of a chain. Adjacent Python files share a process, in
+// which columns pass from one to the next.
 func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 	configs, err := stepConfigs(config, len(names))
 	if err != nil {
@@ -59,7 +59,7 @@ func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 		i = end
 	}
 	if !slices.Contains(r.Builtins, "chain") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no chain kernel built in (there %s)", r.available())
+		return Named{}, fault.New(fault.Incompatible, "this program has no chain kernel built in (available: %s)", r.available())
 	}
 	encoded, err := json.Marshal(chain)
 	if err != nil {
@@ -70,10 +70,10 @@ func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 
 func isPython(name string) bool { return strings.HasSuffix(name, ".py") }
 
-// resolveStep finds one step, or several Python files that are one.
+// resolveStep resolves one step, or several Python files that share a process.
 func (r Resolver) resolveStep(names []string, configs []json.RawMessage) (Named, error) {
 	if !strings.HasPrefix(names[0], "exec:") {
-		r.Exec = ExecOptions{} // the other steps' business
+		r.Exec = ExecOptions{} // they apply to other steps
 	}
 	if len(names) == 1 {
 		return r.Resolve(names[0], Config(configs[0]))
@@ -81,7 +81,7 @@ func (r Resolver) resolveStep(names []string, configs []json.RawMessage) (Named,
 	return r.resolvePythons(names, configs)
 }
 
-// stepConfigs takes the array of configurations apart; null is none.
+// stepConfigs splits the array of configurations; null means none.
 func stepConfigs(config Config, count int) ([]json.RawMessage, error) {
 	configs := make([]json.RawMessage, count)
 	if len(bytes.TrimSpace(config)) == 0 {

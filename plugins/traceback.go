@@ -2,9 +2,9 @@ package plugins
 
 import "strings"
 
-// telling returns the lines of a message that tell a cause, the last first, in
-// small letters and without what is quoted in them.
-func telling(message string) []string {
+// causeLines returns the lines of a message that may state a cause, the last first, in
+// lowercase and without quoted text.
+func causeLines(message string) []string {
 	lines := strings.Split(message, "\n")
 	var found []string
 	add := func(from, to int) {
@@ -20,16 +20,17 @@ func telling(message string) []string {
 			add(0, end)
 			return found
 		}
-		add(behindFrames(lines[:end], header+1), end)
+		add(afterFrames(lines[:end], header+1), end)
 		chained := chainedAt(lines[:header])
 		if chained < 0 {
-			return found // what was printed before has nothing to do with it
+			return found // earlier output is unrelated
 		}
 		end = chained
 	}
 }
 
-// lastTraceback returns where the last Python traceback begins, -1 if there is none.
+// lastTraceback returns the line at which the last Python traceback begins; -1 if there
+// is none.
 func lastTraceback(lines []string) int {
 	for i := len(lines) - 1; i >= 0; i-- {
 		if strings.Contains(lines[i], "Traceback (most recent call last)") {
@@ -39,9 +40,9 @@ func lastTraceback(lines []string) int {
 	return -1
 }
 
-// behindFrames returns where the exception stands behind the frames of a
-// traceback, which are indented; where everything is, at the first frame.
-func behindFrames(lines []string, from int) int {
+// afterFrames returns the line of the exception, which follows the indented frames of a
+// traceback. If all lines are indented, it returns the first frame.
+func afterFrames(lines []string, from int) int {
 	for i := from; i < len(lines); i++ {
 		if line := lines[i]; line != "" && line[0] != ' ' && line[0] != '\t' {
 			return i
@@ -50,8 +51,8 @@ func behindFrames(lines []string, from int) int {
 	return from
 }
 
-// chainedAt returns the line that links a traceback to the one before it, if the
-// last of lines is such; else -1.
+// chainedAt returns the line that links a traceback to the one before it, if the last
+// nonempty line is such a link; else -1.
 func chainedAt(lines []string) int {
 	for i := len(lines) - 1; i >= 0; i-- {
 		line := strings.TrimSpace(lines[i])
@@ -60,7 +61,7 @@ func chainedAt(lines []string) int {
 			continue
 		case strings.Contains(line, "The above exception was the direct cause"),
 			strings.Contains(line, "During handling of the above exception"),
-			// Python, tidying up after the real one.
+			// Python, cleaning up after the actual exception.
 			strings.HasPrefix(line, "Exception ignored in"):
 			return i
 		}
@@ -69,8 +70,8 @@ func chainedAt(lines []string) int {
 	return -1
 }
 
-// withoutQuotes takes out what stands between quotation marks. An apostrophe
-// within a word is none.
+// withoutQuotes removes quoted text. An apostrophe within a word is not a quotation
+// mark.
 func withoutQuotes(line string) string {
 	if !strings.ContainsAny(line, `"'`) {
 		return line

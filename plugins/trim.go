@@ -10,27 +10,27 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// Trimmer is a kernel that can give cached device memory back. Trim is called
-// between two batches, when memory is short; what it gives back it may take again.
-// Info.CanTrim says that the kernel is one.
+// Trimmer is implemented by kernels that can release cached device memory; they must set
+// Info.CanTrim. Trim is called between two batches when memory is short. The kernel may
+// allocate the memory again later.
 type Trimmer interface {
 	Trim(ctx context.Context) error
 }
 
-// MemoryReporter is a kernel that knows what its framework holds of the device's
-// memory. Memory is asked after each batch, while others may be computed: it must
-// be quick and safe to call from another goroutine than Process.
+// MemoryReporter is implemented by kernels that know how much device memory their
+// framework holds. Memory is called after each batch, possibly during another: it must be
+// fast, and safe to call from another goroutine than Process.
 type MemoryReporter interface {
 	Memory() FrameworkMemory
 }
 
-// FrameworkMemory is what a framework holds of the device's memory, in bytes. The
-// zero value means that it is not known.
+// FrameworkMemory is the device memory that a framework holds, in bytes. The zero value
+// means unknown.
 type FrameworkMemory struct {
 	// Library is the framework's name: "torch".
 	Library string `json:"library,omitempty"`
-	// Allocated is in use by tensors; Cached is what the framework holds in all,
-	// Allocated included.
+	// Allocated is in use by tensors. Cached is everything that the framework holds,
+	// including Allocated.
 	Allocated uint64 `json:"allocated"`
 	Cached    uint64 `json:"cached"`
 }
@@ -40,8 +40,8 @@ func reporterOf(k Kernel) MemoryReporter {
 	return reporter
 }
 
-// Trim asks the kernel to give cached memory back, and tells what its framework
-// held before and holds after it.
+// Trim asks the kernel to release cached memory, and returns what its framework held
+// before and after.
 func (c *client) Trim(ctx context.Context) (before, after FrameworkMemory, err error) {
 	reply, err := c.rpc.Trim(ctx, &kernelpb.TrimRequest{})
 	if status.Code(err) == codes.Unimplemented { // a kernel in another language, or an old one
@@ -57,14 +57,14 @@ func (c *client) Trim(ctx context.Context) (before, after FrameworkMemory, err e
 	return before, after, unpackFailure(reply.GetFailure(), fault.Batch)
 }
 
-// Memory is what the kernel said last.
+// Memory returns the memory that the kernel last reported.
 func (c *client) Memory() FrameworkMemory {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.memory
 }
 
-// Trim calls the kernel between two batches, like every other call.
+// Trim calls the kernel between two batches: the lock serializes it with other calls.
 func (s *server) Trim(ctx context.Context, _ *kernelpb.TrimRequest) (*kernelpb.TrimReply, error) {
 	s.calls.Lock()
 	defer s.calls.Unlock()

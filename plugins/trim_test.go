@@ -10,7 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// caching holds 100 bytes more with each batch, and gives them back when asked.
+// caching holds 100 bytes more with each batch and releases them on request.
 type caching struct {
 	Base
 	cached *atomic.Uint64
@@ -41,7 +41,7 @@ func (k caching) Trim(context.Context) error {
 	return k.err
 }
 
-// trimming is what is behind a wire, in this process or another.
+// trimming is the proxy of a kernel, in this process or another.
 type trimming interface {
 	Kernel
 	Trim(context.Context) (before, after FrameworkMemory, err error)
@@ -106,8 +106,8 @@ func TestTrimFails(t *testing.T) {
 	}
 }
 
-// A kernel that knows nothing of memory, and one in another language that does not
-// even know the question, have nothing to give back.
+// Trim does nothing for a kernel that does not implement it, or for one in another
+// language that does not know the call.
 func TestTrimOfOthers(t *testing.T) {
 	proxy, end := Loopback(newGate(1))
 	defer end()
@@ -120,7 +120,7 @@ func TestTrimOfOthers(t *testing.T) {
 	}
 }
 
-// A dead kernel is told as such.
+// Trim reports that a kernel has exited.
 func TestTrimOfTheDead(t *testing.T) {
 	nothingLeft(t)
 	p := start(t, program(t, "caching"))

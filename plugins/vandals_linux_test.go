@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernels here are after the shared memory. keptDescriptor is where those that
-// keep the arena's descriptor have it, as a kernel that is no Go program might.
+// The kernels in this file attack the shared memory. keptDescriptor is the arena's
+// descriptor in those that keep it, as a kernel in another language might.
 const keptDescriptor = 77
 
 func init() {
@@ -52,7 +52,7 @@ func init() {
 	programs["restricted"] = restricted
 }
 
-// vandal does to the arena what the record says, and tells what came of it.
+// vandal does to the arena what the record says and returns the outcome.
 type vandal struct{ Base }
 
 func (vandal) Process(_ context.Context, batch Batch, results *Results) error {
@@ -109,8 +109,8 @@ func inodeOf(descriptor int) string {
 	return fmt.Sprint(stat.Ino)
 }
 
-// attack tries everything that would take the memory away under the worker, or
-// make it larger than thought, and names what it was not refused.
+// attack tries everything that would shrink or grow the memory under the worker, and
+// returns the attempts that were not rejected.
 func attack() string {
 	var done []string
 	try := func(name string, err error) {
@@ -126,9 +126,9 @@ func attack() string {
 		try("truncate", unix.Ftruncate(fd, 0))
 		try("shrink", unix.Ftruncate(fd, 4096))
 		try("grow", unix.Ftruncate(fd, 1<<40))
-		try("allocate behind the end", unix.Fallocate(fd, 0, arenaSize, 4096))
+		try("allocate past the end", unix.Fallocate(fd, 0, arenaSize, 4096))
 		_, err := unix.Pwrite(fd, []byte("x"), arenaSize)
-		try("write behind the end", err)
+		try("write past the end", err)
 		for _, seal := range []int{unix.F_SEAL_WRITE, unix.F_SEAL_FUTURE_WRITE, unix.F_SEAL_SHRINK} {
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seal)
 			try(fmt.Sprint("seal ", seal), err)
@@ -146,13 +146,13 @@ func attack() string {
 	return strings.Join(done, ", ")
 }
 
-// mappedHere is whether this process has mapped an arena.
+// mappedHere reports whether this process has mapped an arena.
 func mappedHere() bool {
 	maps, _ := os.ReadFile("/proc/self/maps")
 	return bytes.Contains(maps, []byte("memfd:gpurun-arena"))
 }
 
-// limitAddressSpace leaves this process so many bytes more than it has.
+// limitAddressSpace limits this process to the given number of bytes more than it has.
 func limitAddressSpace(more uint64) {
 	var pages uint64
 	data, err := os.ReadFile("/proc/self/statm")
@@ -176,14 +176,14 @@ func limit(resource int, soft uint64) {
 	}
 }
 
-// outcome is what a restricted host tells of the kernel that it could start.
+// outcome is what a restricted host reports about the kernel that it started.
 type outcome struct {
 	Size uint64 // of the arena, 0 for inline
 	Log  string
 	Err  string
 }
 
-// restricted is a host whose surroundings refuse something.
+// restricted is a host whose environment denies something.
 func restricted() {
 	var log bytes.Buffer
 	command := Command{Path: os.Args[0], Env: append(os.Environ(), kernelVariable+"=good"), Dir: "/", Log: &log, CloseTimeout: time.Minute}
@@ -235,7 +235,7 @@ func startAndCall(command Command) (size uint64, err error) {
 	return size, errors.Join(err, p.Close())
 }
 
-// refuse lets a system call fail from now on, in this process and its children.
+// refuse makes a system call fail from now on, in this process and its children.
 func refuse(call uint32) {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

@@ -2,10 +2,10 @@ package plugins
 
 import "slices"
 
-// Warner is a kernel that has something to report to the user although no record fails
-// by it: a program that was restarted, for example. gpurun shows each warning once.
+// Warner is implemented by kernels that report problems to the user although no record
+// fails, for example that a program was restarted. gpurun shows each warning once.
 //
-// Warnings returns every warning so far; the kernel keeps the list short. It is called
+// Warnings returns all warnings so far; the kernel must keep the list short. It is called
 // after each batch, and must be safe to call from another goroutine than Process.
 type Warner interface {
 	Warnings() []string
@@ -13,7 +13,7 @@ type Warner interface {
 
 // warningFeed sends each warning once.
 type warningFeed struct {
-	warner Warner // nil: the kernel has none
+	warner Warner // nil if the kernel is not one
 	sent   map[string]bool
 }
 
@@ -45,7 +45,7 @@ func (c *client) noteWarnings(list []string) {
 	c.warnings = append(c.warnings, list...)
 }
 
-// Warnings are those of the kernel process so far.
+// Warnings returns the warnings of the kernel process so far.
 func (c *client) Warnings() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

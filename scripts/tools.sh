@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs Debian packages whose command or file is missing: PACKAGE:COMMAND or
-# PACKAGE:/FILE. Never fails: what cannot be installed is said, and those who
-# need it say what they leave out.
+# PACKAGE:/FILE. Never fails: it reports what it cannot install, and the callers report
+# what they skip as a result.
 missing=()
 for pair in "$@"; do
 	package=${pair%%:*} want=${pair#*:}
@@ -18,7 +18,7 @@ if [[ $(id -u) -ne 0 ]]; then
 	as_root=(sudo -n)
 fi
 if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
-	echo "NOTE: missing and not installable here: ${missing[*]}" >&2
+	echo "NOTE: missing, and cannot be installed here: ${missing[*]}" >&2
 	exit 0
 fi
 echo "installing ${missing[*]}" >&2

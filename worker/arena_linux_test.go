@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// arenas counts the mappings of shared memory in this process.
+// arenas counts the shared memory mappings of this process.
 func arenas(t *testing.T) int {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -23,17 +23,17 @@ func arenas(t *testing.T) int {
 	return bytes.Count(maps, []byte("memfd:gpurun-arena"))
 }
 
-// allGivenBack closes the kernel: its arena stays mapped as long as a batch lies in
-// it that nobody has released.
+// allGivenBack closes the kernel. Its arena stays mapped while an unreleased batch is in
+// it.
 func allGivenBack(t *testing.T, w *Worker) {
 	t.Helper()
 	if arenas(t) == 0 {
-		t.Error("the records do not lie in shared memory")
+		t.Error("the records are not in shared memory")
 	}
 	w.host.close()
 	for deadline := time.Now().Add(10 * time.Second); arenas(t) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("memory of a batch was never given back")
+			t.Fatal("the memory of a batch was never freed")
 		}
 	}
 }
@@ -46,8 +46,8 @@ func numbered(from, to int) string {
 	return b.String()
 }
 
-// TestMemoryIsGivenBack: whatever becomes of a chunk, its batches' memory is given
-// back at its end.
+// TestMemoryIsGivenBack: whatever happens to a chunk, the memory of its batches is freed at
+// its end.
 func TestMemoryIsGivenBack(t *testing.T) {
 	do := func(what string) string {
 		return numbered(0, 50) + fmt.Sprintf("{\"do\":%q}\n", what) + numbered(50, 100)
@@ -91,8 +91,8 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestInputs: a kernel finds its members where the worker says they are, among
-// lines that it never sees, and again when a batch is halved.
+// TestInputs: a kernel finds its members where the worker says they are, among lines that
+// it never sees, and again when a batch is bisected.
 func TestInputs(t *testing.T) {
 	w := newWorker(t, "members", 6)
 	a := assign(t, strings.Join([]string{
@@ -131,7 +131,7 @@ func TestInputs(t *testing.T) {
 	allGivenBack(t, w)
 }
 
-// TestInlineGivesTheSame: the same parts come of it without shared memory.
+// TestInlineGivesTheSame: the parts are the same without shared memory.
 func TestInlineGivesTheSame(t *testing.T) {
 	t.Setenv("GPURUN_INLINE", "1")
 	w := newWorker(t, "members", 6)

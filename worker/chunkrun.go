@@ -7,49 +7,49 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// chunkRun is one chunk going through the kernel.
+// chunkRun is one chunk on its way through the kernel.
 type chunkRun struct {
-	worker *Worker
-	ctx    context.Context
-	cancel context.CancelFunc
-	reader *batchReader
-	out    *partWriter
-	first  int64       // record of it
-	number int64       // it is the worker's so many-th chunk
-	ended  bool        // no further batch of it is submitted
-	behind chunk.Chunk // behind the last batch that is submitted
-	rest   chunk.Chunk // behind the last batch that is finished
-	// elsewhere is the record before rest, if that is for another device.
+	worker      *Worker
+	ctx         context.Context
+	cancel      context.CancelFunc
+	reader      *batchReader
+	out         *partWriter
+	first       int64       // the chunk's first record
+	number      int64       // counts the worker's chunks, from 1
+	ended       bool        // no further batch is submitted
+	unsubmitted chunk.Chunk // what follows the last submitted batch
+	rest        chunk.Chunk // what follows the last finished batch
+	// elsewhere is the record just before rest, if another device must compute it.
 	elsewhere *chunk.Chunk
-	// interrupted: the job stops in the middle of a search, and the chunk ends before
-	// the batch that is searched.
+	// interrupted is set when the job stops during a search. The chunk then ends before the
+	// batch that was being searched.
 	interrupted bool
-	// left is what was handed back while batches were in flight.
-	left  *chunk.Chunk
-	blame bool // a failure that reads like a lost device is the record's, if nothing tells
-	final bool // no other device is left for what does not fit this one
-	stats wire.Stats
+	// handedBack is the remainder that was handed back while batches were in flight.
+	handedBack *chunk.Chunk
+	blame      bool // blame the record for a failure that reads like a lost device, unless there is proof
+	final      bool // no other device remains for records that do not fit on this one
+	stats      wire.Stats
 }
 
-// begin starts to read a chunk.
+// begin starts reading a chunk.
 func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, error) {
 	w.begun++
-	r := &chunkRun{worker: w, number: w.begun, first: assign.Chunk.First, behind: assign.Chunk, rest: assign.Chunk, final: assign.Final, blame: assign.Blame}
+	r := &chunkRun{worker: w, number: w.begun, first: assign.Chunk.First, unsubmitted: assign.Chunk, rest: assign.Chunk, final: assign.Final, blame: assign.Blame}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	var err error
 	if r.reader, err = w.startReading(r.ctx, assign.Chunk); err != nil {
 		r.cancel()
 		return nil, err
 	}
-	r.out = w.startWriting(assign, r.reader.give)
+	r.out = w.startWriting(assign, r.reader.recycle)
 	return r, nil
 }
 
-// pass gives a finished batch to the writer.
-func (r *chunkRun) pass(job *work) error {
-	r.rest = job.batch.Rest()
+// pass sends a finished batch to the writer.
+func (r *chunkRun) pass(task *batchTask) error {
+	r.rest = task.batch.Rest()
 	select {
-	case r.out.jobs <- job:
+	case r.out.tasks <- task:
 		return nil
 	case <-r.out.broken:
 		return r.out.err()
@@ -58,8 +58,8 @@ func (r *chunkRun) pass(job *work) error {
 	}
 }
 
-// close ends the chunk behind its last finished batch, and says what came of it; with
-// an error nothing is left of it.
+// close ends the chunk after its last finished batch and returns the outcome. On error it
+// discards the part.
 func (r *chunkRun) close(err error) (wire.Done, error) {
 	defer r.cancel()
 	defer r.reader.stop()
@@ -67,8 +67,8 @@ func (r *chunkRun) close(err error) (wire.Done, error) {
 	if r.elsewhere != nil {
 		end = *r.elsewhere
 	}
-	if r.left != nil {
-		r.rest = r.rest.Before(*r.left)
+	if r.handedBack != nil {
+		r.rest = r.rest.Before(*r.handedBack)
 	}
 	segment, writeErr := r.out.finish(end, err != nil || r.ctx.Err() != nil)
 	if err == nil {

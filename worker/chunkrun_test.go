@@ -12,7 +12,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// outcome is what came of a chunk: what is told of it, and its files by their endings.
+// outcome is the result of a chunk: what is reported, and its files by suffix.
 type outcome struct {
 	Done  wire.Done
 	Files map[string]string
@@ -21,7 +21,7 @@ type outcome struct {
 func outcomeOf(t *testing.T, a wire.Assign, done wire.Done) outcome {
 	t.Helper()
 	paths, _ := filepath.Glob(a.Part + "*")
-	done.Segment.Files[2] = chunk.FileSum{} // the failures name the file, which is always another
+	done.Segment.Files[2] = chunk.FileSum{} // the failures name the file, which differs
 	o := outcome{done, make(map[string]string)}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
@@ -33,10 +33,10 @@ func outcomeOf(t *testing.T, a wire.Assign, done wire.Done) outcome {
 	return o
 }
 
-// TestNextChunkBehind: a chunk that is begun while the one before it is computed
-// changes nothing of what comes of both, whatever happens in either. If the kernel dies,
-// it is given back untouched.
-func TestNextChunkBehind(t *testing.T) {
+// TestNextChunkReadAhead: beginning the next chunk while the current one is computed does
+// not change the outcome of either, whatever happens in them. If the kernel dies, the next
+// chunk is given back untouched.
+func TestNextChunkReadAhead(t *testing.T) {
 	do := func(what string) string {
 		return numbered(0, 20) + `{"do":"` + what + "\"}\n" + numbered(20, 25)
 	}
@@ -55,8 +55,8 @@ func TestNextChunkBehind(t *testing.T) {
 		alone[name] = outcomeOf(t, a, done)
 	}
 	same := cmp.Options{
-		cmpopts.IgnoreFields(wire.Stats{}, "Busy", "Batches", "Restarts", "Retries"), // others' deaths count
-		cmpopts.IgnoreFields(wire.Done{}, "First"),                                   // of a worker's life
+		cmpopts.IgnoreFields(wire.Stats{}, "Busy", "Batches", "Restarts", "Retries"), // crashes in the other chunk count too
+		cmpopts.IgnoreFields(wire.Done{}, "First"),                                   // once per worker
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".File" }, cmp.Ignore()),
 	}
 	for first := range inputs {
@@ -74,12 +74,12 @@ func TestNextChunkBehind(t *testing.T) {
 					t.Error(diff)
 				}
 				switch next := w.computing.next; {
-				case strings.HasSuffix(first, "exit"): // the kernel was lost: others may have it
+				case strings.HasSuffix(first, "exit"): // the kernel was lost: other workers may have it
 					if left := outcomeOf(t, b, wire.Done{}).Files; next != nil || len(left) > 0 {
 						t.Fatalf("the next chunk was not given back: %v", left)
 					}
 					done, err = w.compute(t.Context(), b)
-				case next == nil && first == "short": // it was over before anybody looked for the next
+				case next == nil && first == "short": // it ended before the next was begun
 					done, err = w.compute(t.Context(), <-w.assigned)
 				case next == nil:
 					t.Fatal("the next chunk was not begun")
@@ -97,8 +97,8 @@ func TestNextChunkBehind(t *testing.T) {
 	}
 }
 
-// TestStopBetweenChunks: a stop ends the chunk at hand at the next batch border, not the
-// one behind it, and nothing of either is lost.
+// TestStopBetweenChunks: a stop ends the current chunk after the current batch, but not the
+// next chunk, and nothing of either is lost.
 func TestStopBetweenChunks(t *testing.T) {
 	w := newWorker(t, "members", 4)
 	w.assigned = make(chan wire.Assign, 1)
@@ -112,25 +112,25 @@ func TestStopBetweenChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &w.computing
-	c.worker, c.ctx, c.now, c.next = w, t.Context(), first, next
+	c.worker, c.ctx, c.current, c.next = w, t.Context(), first, next
 	for len(c.flight) < 2 {
 		if err := c.step(false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.stops.take(wire.Stop{Only: &a.Chunk.First})
-	next.first = 40 // of a file of its own it is 0, too
-	done, err := w.work()
+	next.first = 40 // it would be 0, too, because it has its own file
+	done, err := w.run()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.left == nil || done.Segment.Tally.Records+first.left.Records != 40 || done.Rest != nil {
-		t.Errorf("first: done %d, left %+v, rest %+v", done.Segment.Tally.Records, first.left, done.Rest)
+	if first.handedBack == nil || done.Segment.Tally.Records+first.handedBack.Records != 40 || done.Rest != nil {
+		t.Errorf("first: done %d, left %+v, rest %+v", done.Segment.Tally.Records, first.handedBack, done.Rest)
 	}
 	if done, err = w.finish(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	if done.Segment.Tally.Records != 40 || done.Rest != nil || next.left != nil {
+	if done.Segment.Tally.Records != 40 || done.Rest != nil || next.handedBack != nil {
 		t.Errorf("next: done %d, rest %+v", done.Segment.Tally.Records, done.Rest)
 	}
 }

@@ -13,28 +13,28 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// ahead is how many batches wait ready for the kernel, and how many for the
+// ahead is how many batches are prefetched for the kernel, and how many may wait for the
 // writer: enough that neither the device nor the disk waits for the other.
 const ahead = 2
 
-// computing is the kernel at work on one chunk, and, so that the device does not wait
-// at the border, on the first batches of the next.
+// computing is the kernel's work on one chunk and, so that the device does not idle between
+// chunks, on the first batches of the next.
 type computing struct {
-	worker *Worker
-	ctx    context.Context
-	now    *chunkRun
-	next   *chunkRun // nil as long as none is assigned
+	worker  *Worker
+	ctx     context.Context
+	current *chunkRun
+	next    *chunkRun // nil until one is assigned
 
-	flight    []*work // submitted, oldest first; those of now come before those of next
+	flight    []*batchTask // submitted, oldest first; those of current come before those of next
 	headSince time.Time
 	watcher   *time.Timer // of the oldest
-	restUntil time.Time   // the device rests
-	quick     bool        // the last batch took no time
+	restUntil time.Time   // when the device may compute again
+	quick     bool        // the last batch took almost no time
 }
 
-// compute works through a chunk and returns what came of it. Bad records are
-// part of that; an error means that this worker cannot go on. A chunk that is assigned
-// meanwhile is begun behind it: w.computing.next is for the next call.
+// compute processes a chunk and returns the outcome, which includes its bad records. An
+// error means that this worker cannot continue. If another chunk is assigned meanwhile,
+// compute begins it too and leaves it in w.computing.next for the next call.
 func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
 	run, err := w.begin(ctx, assign)
 	if err != nil {
@@ -43,18 +43,18 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	return w.finish(ctx, run)
 }
 
-// finish works through a chunk that is begun.
+// finish processes a chunk that has been begun.
 func (w *Worker) finish(ctx context.Context, run *chunkRun) (wire.Done, error) {
 	c := &w.computing
-	c.worker, c.ctx, c.now, c.next = w, ctx, run, nil
-	return w.work()
+	c.worker, c.ctx, c.current, c.next = w, ctx, run, nil
+	return w.run()
 }
 
-// work computes until the chunk at hand is over.
-func (w *Worker) work() (wire.Done, error) {
+// run computes until the current chunk is finished.
+func (w *Worker) run() (wire.Done, error) {
 	c := &w.computing
 	err := c.loop()
-	done, err := c.now.close(err)
+	done, err := c.current.close(err)
 	if err != nil {
 		c.flight = nil
 		if c.next != nil {
@@ -65,65 +65,65 @@ func (w *Worker) work() (wire.Done, error) {
 	return done, err
 }
 
-// work is one batch on its way from the reader through the kernel to the writer.
-type work struct {
-	run   *chunkRun // of the chunk that it is from
+// batchTask is one batch on its way from the reader through the kernel to the writer.
+type batchTask struct {
+	run   *chunkRun // of the batch's chunk
 	batch *chunk.Batch
-	// refused holds, for each record, why the kernel never sees it; nil entries
-	// are sent, and all are where it is nil itself. upstream records are refused
+	// refused holds, for each record, why it is not sent to the kernel. Records with a nil
+	// entry are sent; if refused is nil, all are. Records that failed upstream are refused
 	// with kind Upstream.
 	refused []*fault.Error
-	// sent are the positions in batch of what the kernel sees.
+	// sent are the positions in batch of the records sent to the kernel.
 	sent []int
-	// ready is how many of batch are for the writer; the rest is not computed.
+	// ready is how many records of batch go to the writer; the rest is not computed.
 	ready   int
 	records [][]byte
-	// spans tells where the inputs stand in each of records.
+	// spans holds the position of each input in each of records.
 	inputs  []string
 	spans   []uint32
 	places  places
 	load    load             // of records
 	results *plugins.Results // of the batch as a whole
-	// verdicts are those of sent where the batch was isolated; nil: results has them.
+	// verdicts are those of sent if the batch was isolated; nil: they are in results.
 	verdicts []verdict
 }
 
-// verdict is where a record's result stands, or why it failed.
+// verdict locates a record's result, or says why the record failed.
 type verdict struct {
 	results *plugins.Results
 	index   int
 	fault   *fault.Error
 }
 
-// toCompute is the records from lo to hi, of those sent, as a batch.
-func (j *work) toCompute(lo, hi int) plugins.Batch {
-	each := 2 * len(j.inputs)
-	return plugins.NewBatch(j.records[lo:hi]).WithInputs(j.inputs, j.spans[lo*each:hi*each])
+// toCompute returns the records sent[lo:hi] as a batch.
+func (t *batchTask) toCompute(lo, hi int) plugins.Batch {
+	each := 2 * len(t.inputs)
+	return plugins.NewBatch(t.records[lo:hi]).WithInputs(t.inputs, t.spans[lo*each:hi*each])
 }
 
-// verdict is that of record i of those sent, once it is known.
-func (j *work) verdict(i int) verdict {
-	if j.verdicts != nil {
-		return j.verdicts[i]
+// verdict returns the verdict on record i of those sent, once it is known.
+func (t *batchTask) verdict(i int) verdict {
+	if t.verdicts != nil {
+		return t.verdicts[i]
 	}
-	return verdict{results: j.results, index: i}
+	return verdict{results: t.results, index: i}
 }
 
-// refusal is why the kernel never saw record i of the batch; nil if it did.
-func (j *work) refusal(i int) *fault.Error {
-	if j.refused == nil {
+// refusal returns why record i of the batch was not sent to the kernel, or nil if it was.
+func (t *batchTask) refusal(i int) *fault.Error {
+	if t.refused == nil {
 		return nil
 	}
-	return j.refused[i]
+	return t.refused[i]
 }
 
-// quickBatch is below which a batch is over before the next message has come.
+// quickBatch is the time below which a batch finishes before the next message arrives.
 const quickBatch = 5 * time.Millisecond
 
-// window is how many batches are with the kernel process at a time: one more
-// than it computes, so that it never waits for the next, unless it should; more
-// where they are so quick that messages take longer than they. At the end of the job
-// what waits is better with somebody who has nothing to do.
+// window returns how many batches to keep submitted to the kernel process: one more than it
+// computes at a time, so that it never waits for the next, unless it is slowed down; more
+// if batches are so quick that messages take longer. At the end of the job no batch should
+// queue here, because an idle worker can compute it sooner.
 func (c *computing) window() int {
 	window := max(1, c.worker.host.info.InFlight)
 	switch {
@@ -131,24 +131,24 @@ func (c *computing) window() int {
 		return 1
 	case c.quick:
 		window += 3
-	case !c.worker.scarce.Load():
+	case !c.worker.draining.Load():
 		window++
 	}
 	return window
 }
 
-// loop computes until nothing is left of the chunk at hand.
+// loop computes until nothing remains of the current chunk.
 func (c *computing) loop() error {
 	w := c.worker
 	for {
-		if w.pace.mustGive() {
-			w.stops.giveBack(w.begun)
+		if w.pace.mustHandBack() {
+			w.stops.endThrough(w.begun)
 		}
-		stopping := w.stops.includes(c.now)
+		stopping := w.stops.mustEnd(c.current)
 		if stopping {
-			c.handBack(c.inFlight(c.now))
+			c.handBack(c.inFlight(c.current))
 		}
-		if c.now.ended && !c.inFlight(c.now) {
+		if c.current.ended && !c.inFlight(c.current) {
 			return nil
 		}
 		trimming := len(w.trims) > 0
@@ -166,44 +166,43 @@ func (c *computing) loop() error {
 // inFlight reports whether the kernel has batches of a chunk.
 func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c.flight[0].run == run }
 
-// handBack ends the chunk before the first batch that is not submitted, and tells
-// what is left of it for others before those in flight, if there are any, are waited for.
+// handBack ends the chunk before its first unsubmitted batch. If batches are in flight, it
+// reports the remainder at once, so that other workers can have it before they finish.
 func (c *computing) handBack(inFlight bool) {
-	run := c.now
+	run := c.current
 	if run.ended {
 		return
 	}
 	run.ended = true
-	rest := run.behind
+	rest := run.unsubmitted
 	if !inFlight || rest.Records == 0 {
-		return // the end of the chunk, which is now, tells what is left
+		return // the chunk ends now, and its end reports the remainder
 	}
-	run.left = &rest
+	run.handedBack = &rest
 	c.worker.send(wire.Message{Left: &wire.Left{Rest: rest, InFlight: rest.First - run.rest.First}})
 	crash.Point("worker-handed-back")
-	run.reader.tellNear()
+	run.reader.reportReadComplete()
 }
 
-// reading is the chunk that batches come from; nil if there is none.
+// reading returns the chunk to take batches from, or nil if there is none.
 func (c *computing) reading() *chunkRun {
 	switch {
-	case !c.now.ended:
-		return c.now
+	case !c.current.ended:
+		return c.current
 	case c.next != nil && !c.next.ended:
 		return c.next
 	}
 	return nil
 }
 
-// step submits the next batch or finishes the oldest, whichever is possible
-// first.
+// step submits the next batch or finishes the oldest, whichever is possible first.
 func (c *computing) step(stopping bool) error {
 	var batches <-chan readBatch
 	var rested <-chan time.Time
 	run := c.reading()
 	if run != nil && !stopping && len(c.flight) < c.window() {
 		batches = run.reader.batches
-		if wait := c.breather(); wait > 0 {
+		if wait := c.batchDelay(); wait > 0 {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
 			batches, rested = nil, timer.C
@@ -231,28 +230,29 @@ func (c *computing) step(stopping bool) error {
 		return c.finishHead(c.worker.host.tooLong(c.worker.host.limit(c.flight[0].load)))
 	case <-rested:
 		return nil
-	case <-c.worker.pace.wake: // to stop, or another pace
+	case <-c.worker.pace.wake: // a stop request or a new pace
 		return nil
 	case <-c.worker.stops.overdue:
 		c.abandon()
 		return nil
-	case <-c.now.out.broken:
-		return c.now.out.err()
+	case <-c.current.out.broken:
+		return c.current.out.err()
 	case <-c.ctx.Done():
 		return c.ctx.Err()
 	}
 }
 
-// abandon ends the chunk before the batches in flight, which have had their time: the job
-// stops, and they are computed by the next run.
+// abandon ends the chunk before the batches in flight: the job is stopping and their drain
+// timeout has expired. The next run computes them.
 func (c *computing) abandon() {
-	c.worker.log.Warn("the job stops, and the kernel did not finish its batch in time", "batches", len(c.flight))
+	c.worker.log.Warn("abandoned the batches in flight: the job is stopping and the drain timeout expired", "batches", len(c.flight))
 	c.worker.host.kill()
 	c.flight = nil
-	c.now.interrupted, c.now.ended = true, true
+	c.current.interrupted, c.current.ended = true, true
 }
 
-// watch tells when the oldest batch has had its time. One timer does for all.
+// watch returns a channel that fires when the oldest batch reaches its limit. It reuses one
+// timer.
 func (c *computing) watch(left time.Duration) <-chan time.Time {
 	if c.watcher == nil {
 		c.watcher = time.NewTimer(left)
@@ -262,10 +262,10 @@ func (c *computing) watch(left time.Duration) <-chan time.Time {
 	return c.watcher.C
 }
 
-// beginNext reads the next chunk ahead.
+// beginNext starts to read the next chunk ahead.
 func (c *computing) beginNext(assign wire.Assign, more bool) (err error) {
-	if !more { // the orchestrator wants nobody to go on
-		return fault.New(fault.Canceled, "the worker ends")
+	if !more { // the orchestrator has ended this worker
+		return fault.New(fault.Canceled, "the worker is exiting")
 	}
 	c.next, err = c.worker.begin(c.ctx, assign)
 	return err
@@ -279,15 +279,15 @@ func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
 	if batch.err != nil {
 		return batch.err
 	}
-	job := batch.work
-	run.behind = job.batch.Rest()
-	job.run, job.results, job.load = run, plugins.NewResults(len(job.records)), loadOf(job.records)
+	task := batch.task
+	run.unsubmitted = task.batch.Rest()
+	task.run, task.results, task.load = run, plugins.NewResults(len(task.records)), loadOf(task.records)
 	if len(c.flight) == 0 {
 		c.headSince = time.Now()
 	}
-	c.flight = append(c.flight, job)
-	if len(job.records) == 0 { // nothing for the kernel in it
-		job.results.Defer()(nil)
+	c.flight = append(c.flight, task)
+	if len(task.records) == 0 { // nothing to send to the kernel
+		task.results.Defer()(nil)
 		return nil
 	}
 	if c.worker.host.process == nil {
@@ -295,13 +295,13 @@ func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
 			return err
 		}
 	}
-	err := c.worker.host.process.Process(c.ctx, job.toCompute(0, len(job.sent)), job.results)
+	err := c.worker.host.process.Process(c.ctx, task.toCompute(0, len(task.sent)), task.results)
 	crash.Point("worker-mid-batch")
 	return err
 }
 
-// reopen starts the kernel for the batch at hand. It returns false if there is none, with
-// an error unless the batch was abandoned.
+// reopen starts the kernel for the current batch. If it returns false, there is no kernel;
+// the error is nil if the batch was abandoned.
 func (c *computing) reopen(run *chunkRun) (open bool, err error) {
 	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
 	defer cancel()
@@ -313,34 +313,33 @@ func (c *computing) reopen(run *chunkRun) (open bool, err error) {
 	return err == nil, err
 }
 
-// finishHead takes the oldest batch's outcome.
+// finishHead handles the outcome of the oldest batch.
 func (c *computing) finishHead(err error) error {
-	job := c.flight[0]
+	task := c.flight[0]
 	c.flight = c.flight[1:]
-	if len(job.records) == 0 {
-		return job.run.pass(job)
+	if len(task.records) == 0 {
+		return task.run.pass(task)
 	}
-	job.run.stats.Batches++
+	task.run.stats.Batches++
 	took := time.Since(c.headSince)
-	job.run.stats.Busy += took
+	task.run.stats.Busy += took
 	c.quick = took < quickBatch
 	if err == nil {
-		c.worker.host.good(took, job.load)
-		c.worker.keepControl(job, 0)
+		c.worker.host.good(took, task.load)
+		c.worker.keepControl(task, 0)
 		c.worker.proof.given = true
-		c.worker.sizes.good(len(job.batch.Records), took)
+		c.worker.sizes.good(len(task.batch.Records), took)
 		c.headSince = time.Now()
 		c.restUntil = c.headSince.Add(c.worker.pace.rest(took))
-		return job.run.pass(job)
+		return task.run.pass(task)
 	}
-	return c.recover(job, err)
+	return c.recover(task, err)
 }
 
-// recover handles a failed batch. Whatever was in flight behind it is waited
-// for first: results that came are good, and what a dead kernel took with it is
-// run again, one batch at a time, so that blame is certain. Batches of the next chunk
-// stay where they are, as complete as they are now.
-func (c *computing) recover(job *work, err error) error {
+// recover handles a failed batch. It first waits for the batches in flight after it:
+// results that arrived are valid, and batches lost with a dead kernel are rerun one at a
+// time, so that the blame is certain. Batches of the next chunk stay in flight as they are.
+func (c *computing) recover(task *batchTask, err error) error {
 	flight := c.flight
 	c.flight = nil
 	outcomes := make([]error, len(flight))
@@ -348,20 +347,20 @@ func (c *computing) recover(job *work, err error) error {
 		outcomes[i] = c.await(other)
 	}
 	if lost(err) {
-		flight = slices.DeleteFunc(flight, func(other *work) bool { return other.run != job.run })
+		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.run != task.run })
 		c.share()
 	}
-	if err := job.run.isolate(job, err); err != nil {
+	if err := task.run.isolate(task, err); err != nil {
 		return err
 	}
 	for i, other := range flight {
-		if other.run != job.run {
-			if other.run == c.next { // or else it was given back in a search
+		if other.run != task.run {
+			if other.run == c.next { // otherwise it was given back during a search
 				c.flight = flight[i:]
 			}
 			break
 		}
-		if err := other.run.takeUp(other, outcomes[i]); err != nil {
+		if err := other.run.handleInFlight(other, outcomes[i]); err != nil {
 			return err
 		}
 	}
@@ -369,15 +368,15 @@ func (c *computing) recover(job *work, err error) error {
 	return nil
 }
 
-// lost reports whether the kernel's process was lost by a batch.
+// lost reports whether a batch failed by losing the kernel process.
 func lost(err error) bool {
 	e := fault.As(err)
 	return e != nil && (e.Kind == fault.Crash || e.Kind == fault.Timeout || e.Sign == fault.HostMemory)
 }
 
-// share leaves to others what they can have of what is assigned, while the kernel is
-// started again and again in a search: the chunk behind the one at hand, and, if
-// somebody waits for it, the rest of this one.
+// share gives assigned work back to other workers while a search restarts the kernel again
+// and again: the next chunk and, if the orchestrator has asked for it, the rest of the
+// current one.
 func (c *computing) share() {
 	next, given := c.next, c.next != nil
 	c.next = nil
@@ -385,7 +384,7 @@ func (c *computing) share() {
 		select {
 		case assign, more := <-c.worker.assigned:
 			if given = more; given {
-				next, _ = c.worker.begin(c.ctx, assign) // if it cannot be read, whoever gets it will see why
+				next, _ = c.worker.begin(c.ctx, assign) // if it cannot be read, the next worker reports why
 			}
 		default:
 		}
@@ -396,23 +395,23 @@ func (c *computing) share() {
 	if given {
 		c.worker.send(wire.Message{Back: &wire.Back{}})
 	}
-	if c.worker.stops.includes(c.now) {
+	if c.worker.stops.mustEnd(c.current) {
 		c.handBack(true)
 	}
 }
 
 var errGivenBack = errors.New("given back")
 
-// await waits for a batch behind a failed one, killing a kernel that hangs.
-func (c *computing) await(job *work) error {
+// await waits for a batch in flight after a failed one, and kills a kernel that hangs.
+func (c *computing) await(task *batchTask) error {
 	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
 	defer cancel()
-	ctx, cancelWait := context.WithTimeout(ctx, c.worker.host.limit(job.load))
+	ctx, cancelWait := context.WithTimeout(ctx, c.worker.host.limit(task.load))
 	defer cancelWait()
-	err := job.results.Wait(ctx)
+	err := task.results.Wait(ctx)
 	if ctx.Err() != nil && c.ctx.Err() == nil && fault.As(err) == nil {
 		c.worker.host.kill()
-		return fault.New(fault.Crash, "kernel did not answer")
+		return fault.New(fault.Crash, "kernel did not respond")
 	}
 	return err
 }

@@ -7,34 +7,33 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A process that a signal from outside ended was perhaps killed by a person, a
-// scheduler or the system for want of memory, and its record has nothing to do with it;
-// or the record is such that somebody kills it every time. How that is decided:
+// A process killed by a signal from outside may have been killed by a person, a scheduler or
+// the OOM killer, for reasons unrelated to its record; or the record may be what gets it
+// killed every time. These constants control how that is decided.
 const (
-	// outsideTries is how often the record must lose its process again, alone.
+	// outsideTries is how many times the record must lose its process again, on its own.
 	outsideTries = 2
-	// uncontrolledTries is the same where no other record is known to compare it with.
+	// uncontrolledTries is the same when there is no known good record to compare it with.
 	uncontrolledTries = 5
-	// outsideRounds is how often all of that is done before the worker is given up: its
-	// processes are killed whatever they compute.
+	// outsideRounds is how many rounds of this to run before giving up on the worker,
+	// because its processes are killed whatever they compute.
 	outsideRounds = 3
-	// outsideRest is how long the first pause between them is; each is twice as long as
-	// the one before.
+	// outsideRest is the first pause between rounds; each pause is twice as long as the one
+	// before.
 	outsideRest = 250 * time.Millisecond
 )
 
-// How long a record that is known to be good must live where the other died: longer
-// than that one did, within these bounds.
+// A control must survive for longer than the suspect record did, within these bounds.
 const (
 	leastControl = time.Second
 	mostControl  = 5 * time.Second
-	// controlInterval is how often it is computed meanwhile.
+	// controlInterval is the pause between computations of the control.
 	controlInterval = 20 * time.Millisecond
 )
 
-// confirm decides about a record whose process was ended from outside: it returns the
-// failure to mark it with; or nil if the record has its verdict, or with the error that
-// keeps it from one.
+// confirm decides whether to blame a record whose process was killed from outside. It
+// returns the failure to mark the record with. It returns nil if the record already has its
+// verdict, or if an error prevents one.
 func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 	for round := range outsideRounds {
 		longest, tries := time.Duration(0), outsideTries
@@ -50,7 +49,7 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 			}
 			e := fault.As(err)
 			if e == nil || e.Sign != fault.Outside {
-				return nil, s.otherwise(at, e, err)
+				return nil, s.settleOther(at, e, err)
 			}
 			failure, longest = e, max(longest, time.Since(began))
 		}
@@ -70,21 +69,21 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 		WithDetail(failure.Detail)
 }
 
-// otherwise settles a record that failed in another way than by a signal from outside.
-func (s *search) otherwise(at int, e *fault.Error, err error) error {
+// settleOther settles a record whose failure was not a signal from outside.
+func (s *search) settleOther(at int, e *fault.Error, err error) error {
 	if e == nil {
 		return err
 	}
 	return s.settle(at, at+1, e)
 }
 
-// controlDies reports whether a good record loses its process too, within so much time.
+// controlDies reports whether a good record also loses its process within the given time.
 func (s *search) controlDies(within time.Duration) (bool, error) {
-	job := s.run.worker.controlRecord()
-	if job == nil {
+	task := s.run.worker.controlRecord()
+	if task == nil {
 		return false, nil
 	}
-	again := search{run: s.run, job: job, isControl: true}
+	again := search{run: s.run, task: task, isControl: true}
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
 		_, err := again.try(0, 1)
 		if err == nil {
@@ -102,19 +101,19 @@ func (s *search) controlDies(within time.Duration) (bool, error) {
 		case e.Sign == fault.Outside:
 			return true, nil
 		}
-		return false, nil // it fails by now, but nobody kills it
+		return false, nil // it fails now, but is not killed
 	}
 	return false, nil
 }
 
-// rest waits, unless the job stops.
+// rest pauses, unless the job stops.
 func (s *search) rest(d time.Duration) error {
 	ctx, cancel := context.WithTimeout(s.run.ctx, d)
 	defer cancel()
 	select {
 	case <-ctx.Done():
 		return s.run.ctx.Err()
-	case <-s.run.worker.stops.halted:
+	case <-s.run.worker.stops.jobStopped:
 		return errInterrupted
 	}
 }

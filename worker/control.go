@@ -2,40 +2,40 @@ package worker
 
 import "slices"
 
-// A control is a record that the kernel has computed before: where another fails, it
-// tells whether the kernel and its device are fine.
+// A control is a record that the kernel has computed before. When another record fails, it
+// shows whether the kernel and its device still work.
 
-// proof is what a worker knows of a kernel that works.
+// proof is what a worker knows about whether its kernel works.
 type proof struct {
-	control *work // a record that the kernel has computed; nil if none is known yet
-	read    bool  // Setup.Proven was looked at for one
-	given   bool  // it was shown that the kernel works, or that was tried
+	control *batchTask // a record that the kernel has computed; nil if none is known yet
+	read    bool       // Setup.Proven was searched for one
+	given   bool       // the kernel was shown to work, or that was tried
 }
 
-// maxControl is how long a record may be that is kept as a control.
+// maxControl limits the size of a record that is kept as a control.
 const maxControl = 64 << 10
 
-// keepControl keeps a copy of a record that the kernel has computed, the first of a
-// worker's life: a kernel that computes it again is fine, and so is its device.
-func (w *Worker) keepControl(job *work, i int) {
-	if w.proof.control != nil || len(job.records[i]) > maxControl {
+// keepControl keeps a copy of the first record that the kernel computed. A kernel that can
+// compute it again still works, and so does its device.
+func (w *Worker) keepControl(task *batchTask, i int) {
+	if w.proof.control != nil || len(task.records[i]) > maxControl {
 		return
 	}
-	each := 2 * len(job.inputs)
-	w.proof.control = &work{
-		sent: []int{0}, records: [][]byte{slices.Clone(job.records[i])},
-		inputs: job.inputs, spans: slices.Clone(job.spans[i*each : (i+1)*each]),
+	each := 2 * len(task.inputs)
+	w.proof.control = &batchTask{
+		sent: []int{0}, records: [][]byte{slices.Clone(task.records[i])},
+		inputs: task.inputs, spans: slices.Clone(task.spans[i*each : (i+1)*each]),
 	}
 }
 
-// controlRecord is the control, or else a record that an earlier worker has computed; nil
-// if none is known.
-func (w *Worker) controlRecord() *work {
+// controlRecord returns the control, or else a record that an earlier worker computed, or
+// nil if none is known.
+func (w *Worker) controlRecord() *batchTask {
 	if w.proof.control == nil && w.setup.Proven != nil && !w.proof.read {
 		w.proof.read = true
-		if job, done, err := w.readProven(); err == nil {
-			if len(job.sent) > 0 {
-				w.keepControl(job, 0)
+		if task, done, err := w.readProven(); err == nil {
+			if len(task.sent) > 0 {
+				w.keepControl(task, 0)
 			}
 			done()
 		}
@@ -43,16 +43,16 @@ func (w *Worker) controlRecord() *work {
 	return w.proof.control
 }
 
-// readProven reads a record that an earlier worker has computed. The caller calls done when
-// it is through with it.
-func (w *Worker) readProven() (job *work, done func(), err error) {
+// readProven reads a record that an earlier worker computed. The caller must call done when
+// it no longer needs the record.
+func (w *Worker) readProven() (task *batchTask, done func(), err error) {
 	reader, err := w.openReader(*w.setup.Proven)
 	if err != nil {
 		return nil, nil, err
 	}
-	if job, err = reader.one(); err != nil {
+	if task, err = reader.one(); err != nil {
 		reader.close()
 		return nil, nil, err
 	}
-	return job, reader.close, nil
+	return task, reader.close, nil
 }

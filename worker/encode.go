@@ -10,26 +10,26 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// encoder makes output lines of verdicts. It checks everything that is the
-// kernel's own; what comes back as it went in was checked before.
+// encoder turns verdicts into output lines. It validates everything that comes from the
+// kernel; records that are returned unchanged were validated on input.
 type encoder struct {
-	keep     *jsonline.Wanted // nil: all members are kept
+	keep     *jsonline.Wanted // nil: keep all members
 	nanFails bool             // --nan error
-	// reprocess: records that came in with a mark are computed, too.
+	// reprocess: also compute records that arrived with an error mark.
 	reprocess bool
-	nulls     int64 // numbers that became null, since JSON does not have them
+	nulls     int64 // numbers that became null because JSON cannot represent them
 	keepSet   map[string]bool
 	buffer    []byte
 	projects  []byte // scratch for --keep
 	info      jsonline.Info
 
-	// The columns of the last results, ready for splicing.
+	// The columns of the last results, prepared for splicing.
 	results *plugins.Results
 	columns []plugins.Column
 	wanted  *jsonline.Wanted
 	names   []string
 	members []jsonline.Member
-	seen    *columnNames // hears of their names
+	seen    *columnNames // is notified of their names
 }
 
 func newEncoder(options wire.Records, seen *columnNames) *encoder {
@@ -44,16 +44,16 @@ func newEncoder(options wire.Records, seen *columnNames) *encoder {
 	return e
 }
 
-// source is a record that the kernel saw, the i-th of its batch.
+// source is a record that was sent to the kernel: the i-th of its batch.
 type source struct {
 	record []byte
 	i      int
-	places *places // nil: not looked for
+	places *places // nil: not scanned for
 }
 
-// encode returns the lines that the record became by result i of results, each with
-// its newline; they are valid until the next call. A fault means that the kernel's
-// answer cannot be used for this record.
+// encode returns the output lines for a record from result i of results, each with its
+// newline. They are valid until the next call. A fault means that the kernel's result is
+// unusable for this record.
 func (e *encoder) encode(from source, results *plugins.Results, i int) ([]byte, *fault.Error) {
 	e.buffer = e.buffer[:0]
 	if refusal := e.append(from, results, i); refusal != nil {
@@ -62,7 +62,7 @@ func (e *encoder) encode(from source, results *plugins.Results, i int) ([]byte, 
 	return e.buffer, nil
 }
 
-// append appends the record's lines to the buffer; with a fault, nothing.
+// append appends the record's lines to the buffer, or nothing if it returns a fault.
 func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Error {
 	start := len(e.buffer)
 	old := e.takeMark(&from)
@@ -86,8 +86,8 @@ func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Er
 	return refusal
 }
 
-// takeMark takes the mark off a record that came in with one and was computed all the
-// same, and returns it: it says nothing of this job.
+// takeMark removes and returns the mark of a record that arrived with one and was computed
+// anyway. That mark says nothing about this job.
 func (e *encoder) takeMark(from *source) (mark []byte) {
 	if !e.reprocess || !bytes.Contains(from.record, markText) {
 		return nil
@@ -98,16 +98,16 @@ func (e *encoder) takeMark(from *source) (mark []byte) {
 	return mark
 }
 
-// unmarked is a line without its mark.
+// unmarked returns a line without its mark.
 func unmarked(line []byte) []byte {
 	var info jsonline.Info
-	for markMember.Scan(line, &info) == nil && info.Object && info.Spans[0].Present() { // a key may be there twice
+	for markMember.Scan(line, &info) == nil && info.Object && info.Spans[0].Present() { // a key may occur twice
 		line = jsonline.Without(nil, line, info.Spans[0])
 	}
 	return line
 }
 
-// markMember finds the mark in a line, and nothing else.
+// markMember finds only the mark in a line.
 var markMember = jsonline.Want(chunk.ErrorMember)
 
 func (e *encoder) unchanged(record []byte) {
@@ -119,7 +119,8 @@ func (e *encoder) unchanged(record []byte) {
 	e.buffer = append(e.buffer, '\n')
 }
 
-// line appends a line that the kernel made of the record, which had an old mark.
+// line appends a line that the kernel returned for the record. old is the record's mark
+// from the input.
 func (e *encoder) line(record, line, old []byte) *fault.Error {
 	if bytes.Equal(line, record) {
 		e.unchanged(record)
@@ -133,10 +134,10 @@ func (e *encoder) line(record, line, old []byte) *fault.Error {
 		if !bytes.Equal(value, old) {
 			return fault.New(fault.Record, "%s", plugins.ReportedMessage(value))
 		}
-		return e.line(record, unmarked(line), nil) // the kernel has left it there
+		return e.line(record, unmarked(line), nil) // the kernel kept the old mark
 	}
 	if bytes.IndexByte(line, '\n') >= 0 {
-		return fault.New(fault.Record, "kernel returned one line with a line break in it")
+		return fault.New(fault.Record, "kernel returned a line that contains a line break")
 	}
 	if e.keep != nil && e.info.Object {
 		e.kernelMembers(record, line)
@@ -147,8 +148,8 @@ func (e *encoder) line(record, line, old []byte) *fault.Error {
 	return nil
 }
 
-// kernelMembers appends, of a whole record that the kernel returned, the members
-// that are kept and those that are the kernel's: not in the input, or changed.
+// kernelMembers appends the members of a record that the kernel returned whole: those to
+// keep and those that the kernel added or changed.
 func (e *encoder) kernelMembers(record, line []byte) {
 	input := make(map[string][]byte)
 	jsonline.Members(record, func(_ []byte, name string, value []byte) bool {
@@ -172,7 +173,7 @@ func (e *encoder) kernelMembers(record, line []byte) {
 	e.buffer = append(e.buffer, '}')
 }
 
-// splice appends the record with the values of the columns in it.
+// splice appends the record with the column values spliced in.
 func (e *encoder) splice(from source, results *plugins.Results, i int) *fault.Error {
 	e.prepare(results)
 	for c := range e.columns {
@@ -199,16 +200,16 @@ func (e *encoder) splice(from source, results *plugins.Results, i int) *fault.Er
 	}
 	if place == nil {
 		place = &e.info
-		_ = e.wanted.Scan(record, place) // what is no JSON is no object either
+		_ = e.wanted.Scan(record, place) // invalid JSON is not an object either
 	}
 	if !place.Object {
-		return fault.New(fault.Record, "the record is no JSON object: the kernel's column %q has no place in it", e.columns[0].Name)
+		return fault.New(fault.Record, "the record is not a JSON object: the kernel's column %q cannot be added to it", e.columns[0].Name)
 	}
 	e.buffer = append(jsonline.Splice(e.buffer, record, place, e.members), '\n')
 	return nil
 }
 
-// prepare compiles the columns' names, once for all records of a batch.
+// prepare compiles the column names once for all records of a batch.
 func (e *encoder) prepare(results *plugins.Results) {
 	if e.results == results {
 		return

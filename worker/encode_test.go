@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// once is a kernel that gives one record one verdict.
+// once is a kernel with one verdict for one record.
 type once struct {
 	plugins.Base
 	give func(*plugins.Results)
@@ -47,7 +47,7 @@ func TestEncode(t *testing.T) {
 		{"a column with an escape", `{"\u0062":1}`, nil, column("b", `2`), `{"\u0062":2}`},
 		{"an invalid column", `{"a":1}`, nil, column("b", `[2`), `!column "b"`},
 		{"a column with a break", `{"a":1}`, nil, column("b", "[2,\n3]"), `!column "b"`},
-		{"a column for an array", `[1]`, nil, column("b", `2`), `!no JSON object`},
+		{"a column for an array", `[1]`, nil, column("b", `2`), `!not a JSON object`},
 		{"keep", `{"a":1,"b":2,"c":3}`, []string{"c", "a"}, same, `{"a":1,"c":3}`},
 		{"keep nothing that is there", `{"a":1}`, []string{"x"}, same, `{}`},
 		{"keep of an array", `[1]`, []string{"x"}, same, `[1]`},

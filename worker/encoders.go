@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// parallelValues is from how many numbers on a batch is worth several
-	// goroutines: below it they would cost more than they save.
+	// parallelValues is the number of values from which several goroutines pay off: below
+	// it they cost more than they save.
 	parallelValues = 32 << 10
 	maxEncoders    = 8
 )
 
-// encoders make the lines of a batch. Writing out the numbers of wide columns is the
-// one thing in a worker that takes longer than computing them may: it is shared by
-// several goroutines.
+// encoders produce the lines of a batch. Formatting the numbers of wide columns is the one
+// step in a worker that can take longer than computing them, so several goroutines share
+// it.
 type encoders struct {
 	all   []*encoder
-	ready []encoded // of the batch at hand, in order; nil: encoded one by one
-	// places are those of the batch at hand.
+	ready []encoded // of the current batch, in order; empty: encoded one by one
+	// places are those of the current batch.
 	places *places
 }
 
-// encoded is the lines of a range of the records that the kernel saw.
+// encoded holds the lines for a range of the records sent to the kernel.
 type encoded struct {
 	first   int
 	text    []byte
-	ends    []int // in text, of each record's lines
+	ends    []int // end offset in text of each record's lines
 	refused map[int]*fault.Error
 }
 
@@ -41,26 +41,26 @@ func newEncoders(options wire.Records, threads int, seen *columnNames) *encoders
 	return e
 }
 
-// begin encodes the batch ahead of being asked, if that is much work.
-func (e *encoders) begin(job *work) {
-	e.ready, e.places = e.ready[:0], &job.places
-	// A batch that was isolated has results of many calls, and is rare.
-	if len(e.all) == 1 || job.verdicts != nil || job.results == nil || numbersIn(job.results) < parallelValues {
+// begin encodes the batch in parallel if it is large enough.
+func (e *encoders) begin(task *batchTask) {
+	e.ready, e.places = e.ready[:0], &task.places
+	// A batch that was isolated is rare, and its results come from many calls.
+	if len(e.all) == 1 || task.verdicts != nil || task.results == nil || numbersIn(task.results) < parallelValues {
 		return
 	}
-	n := len(job.sent)
+	n := len(task.sent)
 	share := (n + len(e.all) - 1) / len(e.all)
 	for first := 0; first < n; first += share {
 		e.ready = append(e.ready, encoded{first: first})
 	}
 	var group sync.WaitGroup
 	for k := range e.ready {
-		group.Go(func() { e.all[k].encodeRange(job, &e.ready[k], min(share, n-e.ready[k].first)) })
+		group.Go(func() { e.all[k].encodeRange(task, &e.ready[k], min(share, n-e.ready[k].first)) })
 	}
 	group.Wait()
 }
 
-// nulls is how many numbers became null since the beginning.
+// nulls returns how many numbers have become null.
 func (e *encoders) nulls() int64 {
 	n := int64(0)
 	for _, one := range e.all {
@@ -69,7 +69,7 @@ func (e *encoders) nulls() int64 {
 	return n
 }
 
-// numbersIn is how many numbers the columns of a batch have.
+// numbersIn returns how many numbers the columns of a batch hold.
 func numbersIn(results *plugins.Results) int {
 	n := 0
 	for _, column := range results.ColumnList() {
@@ -78,15 +78,15 @@ func numbersIn(results *plugins.Results) int {
 	return n
 }
 
-// encodeRange encodes the next count records from out.first on.
-func (e *encoder) encodeRange(job *work, out *encoded, count int) {
+// encodeRange encodes count records from out.first on.
+func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 	e.buffer = e.buffer[:0]
 	out.ends = make([]int, 0, count)
 	for i := out.first; i < out.first+count; i++ {
-		switch job.results.At(i).Verdict {
-		case plugins.Dropped, plugins.Failed: // they have no lines
+		switch task.results.At(i).Verdict {
+		case plugins.Dropped, plugins.Failed: // no lines
 		default:
-			if refusal := e.append(source{job.records[i], i, &job.places}, job.results, i); refusal != nil {
+			if refusal := e.append(source{task.records[i], i, &task.places}, task.results, i); refusal != nil {
 				if out.refused == nil {
 					out.refused = make(map[int]*fault.Error)
 				}
@@ -98,8 +98,8 @@ func (e *encoder) encodeRange(job *work, out *encoded, count int) {
 	out.text = e.buffer
 }
 
-// encode returns the lines of the i-th record that the kernel saw; they are valid
-// until the next call.
+// encode returns the lines of the i-th record sent to the kernel. They are valid until the
+// next call.
 func (e *encoders) encode(record []byte, i int, v verdict) ([]byte, *fault.Error) {
 	if len(e.ready) == 0 {
 		return e.all[0].encode(source{record, i, e.places}, v.results, v.index)

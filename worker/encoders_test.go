@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// mixed gives wide columns, and among them every other verdict.
+// mixed returns wide columns, and among them every other verdict.
 type mixed struct{ plugins.Base }
 
 const mixedWidth = 300
@@ -41,31 +41,31 @@ func (mixed) Process(_ context.Context, batch plugins.Batch, results *plugins.Re
 func TestEncodersAgree(t *testing.T) {
 	for _, n := range []int{110, 111, 119, 120, 128, 1000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			job := &work{}
+			task := &batchTask{}
 			for i := range n {
 				record := fmt.Sprintf(`{"id":%d}`, i)
 				if i%13 == 0 {
 					record = `["no object"]`
 				}
-				job.records = append(job.records, []byte(record))
-				job.sent = append(job.sent, i)
+				task.records = append(task.records, []byte(record))
+				task.sent = append(task.sent, i)
 			}
-			job.results = plugins.Submit(t.Context(), mixed{}, plugins.NewBatch(job.records))
-			if err := job.results.Wait(t.Context()); err != nil {
+			task.results = plugins.Submit(t.Context(), mixed{}, plugins.NewBatch(task.records))
+			if err := task.results.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			several, one := newEncoders(wire.Records{}, 4, nil), newEncoders(wire.Records{}, 1, nil)
-			several.begin(job)
-			one.begin(job)
+			several.begin(task)
+			one.begin(task)
 			if len(several.ready) == 0 || len(one.ready) > 0 {
 				t.Fatalf("%d and %d goroutines", len(several.ready), len(one.ready))
 			}
-			for i, record := range job.records {
-				if v := job.results.At(i).Verdict; v == plugins.Dropped || v == plugins.Failed {
+			for i, record := range task.records {
+				if v := task.results.At(i).Verdict; v == plugins.Dropped || v == plugins.Failed {
 					continue
 				}
-				got, gotRefusal := several.encode(record, i, job.verdict(i))
-				want, wantRefusal := one.encode(record, i, job.verdict(i))
+				got, gotRefusal := several.encode(record, i, task.verdict(i))
+				want, wantRefusal := one.encode(record, i, task.verdict(i))
 				if string(got) != string(want) || (gotRefusal == nil) != (wantRefusal == nil) {
 					t.Fatalf("record %d: %q (%v) instead of %q (%v)", i, got, gotRefusal, want, wantRefusal)
 				}

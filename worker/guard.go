@@ -12,22 +12,22 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// guardGrace is how long a worker may take to clean up after the end of its
-// orchestrator, before its guard does it.
+// guardGrace is how long a worker may take to clean up after its orchestrator exits before
+// the guard does it.
 const guardGrace = time.Second
 
 // guard is the life of the process between an orchestrator and a worker. It starts the
-// worker and waits for its end, or for that of the orchestrator. Whichever comes first,
-// and however it comes, it then kills everything below it: as the child subreaper above
-// the worker it gets every process that the worker leaves, daemons without the job's
-// environment included. It returns the exit status.
+// worker and waits until the worker or the orchestrator exits. Whichever comes first, for
+// whatever reason, it then kills everything below it: as child subreaper it inherits every
+// process that the worker orphans, including daemons that cleared the job's environment. It
+// returns the exit status.
 //
-// The worker could not do that alone: when it is killed together with the orchestrator,
-// nobody is left who knows its descendants.
+// The worker cannot do this alone: when it is killed together with the orchestrator, no
+// process remains that knows its descendants.
 func guard(label, socketDir string) int {
 	proc.SurviveStopSignals()
 	proc.CloseOnExec(wire.Descriptor, wire.GuardDescriptor)
-	_ = proc.BecomeSubreaper() // without it, process groups must do
+	_ = proc.BecomeSubreaper() // if this fails, killing process groups has to suffice
 	parent := os.Getppid()
 	lifeline := os.NewFile(wire.GuardDescriptor, "orchestrator")
 	connection := os.NewFile(wire.Descriptor, "connection")
@@ -42,7 +42,7 @@ func guard(label, socketDir string) int {
 		Path: self, Args: []string{wire.WorkerArgument, label},
 		Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: []*os.File{connection},
 	})
-	connection.Close() // its end must be the worker's alone
+	connection.Close() // only the worker may hold it open
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "start worker: %v\n", err)
 		return 2
@@ -51,7 +51,7 @@ func guard(label, socketDir string) int {
 
 	orphaned := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, lifeline) // nothing comes but the end
+		_, _ = io.Copy(io.Discard, lifeline) // carries no data, only the end of the orchestrator
 		close(orphaned)
 	}()
 	select {
@@ -67,8 +67,8 @@ func guard(label, socketDir string) int {
 	return relay(worker)
 }
 
-// removeSockets removes the worker's folder and, if the orchestrator, which would do
-// that, is dead, the folder that the workers' folders are in. It goes with the last.
+// removeSockets removes the worker's socket folder. If the orchestrator is dead and cannot
+// do it, it also removes the parent folder, which succeeds for the last worker.
 func removeSockets(socketDir string, parent int) {
 	_ = os.RemoveAll(socketDir)
 	if os.Getppid() != parent {
@@ -76,19 +76,19 @@ func removeSockets(socketDir string, parent int) {
 	}
 }
 
-// relay makes this process end as its worker did, so that the orchestrator can report
+// relay makes this process exit the way its worker did, so that the orchestrator can report
 // it.
 func relay(worker *proc.Process) int {
 	select {
 	case <-worker.Done():
 	default:
-		return 2 // it does not end
+		return 2 // the worker is still running
 	}
 	exit := worker.Exit()
 	switch {
 	case exit.Signal == syscall.SIGKILL:
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		time.Sleep(time.Minute) // until it arrives
+		time.Sleep(time.Minute) // until the signal arrives
 	case exit.Signal != 0:
 		return 128 + int(exit.Signal)
 	case exit.Code < 0:

@@ -18,30 +18,31 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// handshakeTimeout bounds the start of a kernel process, before its model.
+// handshakeTimeout limits how long a kernel process may take to start, before it loads its
+// model.
 const handshakeTimeout = time.Minute
 
-// kernelHost keeps a kernel process running: it starts it, and starts it again
-// after a death. It is used by one goroutine, end excepted.
+// kernelHost keeps a kernel process running: it starts the process and restarts it after a
+// crash. Only one goroutine may use it, except for the methods that say otherwise.
 type kernelHost struct {
 	setup    wire.Setup
 	builtins []string
 	log      *slog.Logger
 
 	named   plugins.Named
-	process *plugins.Process // nil while there is none
+	process *plugins.Process // nil while none is running
 	info    plugins.Info
-	// warm is false until the first batch is done: that one may take as long as
-	// opening, since frameworks compile and cache then.
+	// warm is false until the process has computed its first batch. That batch may take as
+	// long as opening the kernel, because frameworks compile and cache during it.
 	warm     bool
-	computed bool // it has computed a batch, in any of its lives
+	computed bool // some process of this kernel has computed a batch
 	limits   limits
 	sources  sources
-	stuck    []proc.Stuck // what could not be killed, and may still hold the device
+	stuck    []proc.Stuck // processes that could not be killed and may still hold the device
 
-	mu    sync.Mutex // guards what end needs
-	ended bool       // the worker ends: no further kernel
-	now   *plugins.Process
+	mu    sync.Mutex       // guards ended and live
+	ended bool             // the worker is exiting: start no more kernels
+	live  *plugins.Process // process, for other goroutines
 }
 
 func (h *kernelHost) resolver() plugins.Resolver {
@@ -57,8 +58,9 @@ func (h *kernelHost) resolver() plugins.Resolver {
 	}
 }
 
-// interpreter is the absolute path of the Python that runs the kernel; empty if none
-// does, or none was found: then the kernel says so.
+// interpreter returns the absolute path of the Python that runs the kernel. It is empty if
+// the kernel is not Python or no interpreter was found; in the second case the kernel
+// itself reports the error.
 func (h *kernelHost) interpreter() string {
 	if !h.named.Python {
 		return ""
@@ -73,7 +75,7 @@ func (h *kernelHost) interpreter() string {
 	return path
 }
 
-// describe starts the process and asks it what it is.
+// describe starts the process and asks it to describe itself.
 func (h *kernelHost) describe(ctx context.Context) (plugins.Info, error) {
 	named, err := h.resolver().Resolve(h.setup.Kernel, h.setup.KernelConfig)
 	if err != nil {
@@ -94,7 +96,7 @@ func (h *kernelHost) ask(ctx context.Context) (plugins.Info, error) {
 	return info, h.timedOut(err, "describe itself")
 }
 
-// open readies the running process for the device.
+// open prepares the running process for the device.
 func (h *kernelHost) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
 	defer cancel()
@@ -108,7 +110,7 @@ func (h *kernelHost) start(ctx context.Context) error {
 		Path: h.named.Path, Args: h.named.Args, Env: os.Environ(), Dir: h.setup.Dir,
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
 		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
-		Inline:       os.Getenv("GPURUN_INLINE") != "", // to compare, and for tests
+		Inline:       os.Getenv("GPURUN_INLINE") != "", // for comparison and for tests
 	}
 	if len(h.stuck) > 0 {
 		return fault.New(fault.Device, "%s; it may still use the device", h.stuck[0])
@@ -116,29 +118,31 @@ func (h *kernelHost) start(ctx context.Context) error {
 	h.mu.Lock()
 	ended := h.ended
 	h.mu.Unlock()
-	if ended { // it died because the worker ends: another would be left behind
-		return fault.New(fault.Canceled, "the worker ends")
+	if ended { // it died because the worker is exiting; another would be orphaned
+		return fault.New(fault.Canceled, "the worker is exiting")
 	}
-	h.sources.notePrograms(h.named.Code())
+	if !h.setup.DescribeOnly { // the plan reads them itself
+		h.sources.notePrograms(h.named.Code(), h.setup.Programs)
+	}
 	process, err := plugins.Start(ctx, command)
 	if err != nil {
 		return err
 	}
-	h.own(process)
+	h.setProcess(process)
 	return nil
 }
 
-func (h *kernelHost) own(process *plugins.Process) {
+func (h *kernelHost) setProcess(process *plugins.Process) {
 	h.process = process
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now = process
+	h.live = process
 	if h.ended && process != nil {
 		process.KillGroup()
 	}
 }
 
-// timedOut says in the user's words that a deadline has passed.
+// timedOut turns an expired deadline into an error that names the kernel and the limit.
 func (h *kernelHost) timedOut(err error, what string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fault.New(fault.Timeout, "kernel %s did not %s within %s (--open-timeout)", h.setup.Kernel, what, h.setup.OpenTimeout)
@@ -146,8 +150,7 @@ func (h *kernelHost) timedOut(err error, what string) error {
 	return err
 }
 
-// alive makes sure that an open kernel is there, and reports whether it had to
-// start one.
+// alive ensures that an open kernel is running, and reports whether it had to start one.
 func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 	if h.process != nil {
 		return false, nil
@@ -162,10 +165,11 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 			return true, ctx.Err()
 		}
 	}
-	return true, notAgain(err)
+	return true, restartFault(err)
 }
 
-// outsideStarts is how often a kernel is started that somebody kills while it starts.
+// outsideStarts is how many times to start a kernel that is killed from outside while it
+// starts.
 const outsideStarts = 4
 
 // restart starts a process and opens its kernel.
@@ -178,54 +182,55 @@ func (h *kernelHost) restart(ctx context.Context) error {
 		err = h.open(ctx)
 	}
 	if err != nil {
-		h.kill() // nobody must take it for one that is open
+		h.kill() // a process that is not open must not be used
 	}
 	return err
 }
 
-// notAgain makes of a kernel that was open once and cannot be started again the
-// worker's failure: the records that it should have computed are not to blame,
-// and it is not unusable either.
-func notAgain(err error) error {
+// restartFault turns the failure to restart a kernel that was open before into a failure of the
+// worker: the records it should have computed are not to blame, and the kernel is not
+// unusable either.
+func restartFault(err error) error {
 	e := fault.As(err)
 	if e == nil {
 		return err
 	}
 	switch e.Kind {
-	case fault.Device: // no record's text is in it
+	case fault.Device: // its message does not quote a record
 		return e.Signed("")
 	case fault.NoDevice, fault.Storage, fault.Canceled:
 		return err
 	}
-	return fault.New(fault.Worker, "the kernel cannot be started again: %s", e.Message).WithDetail(e.Detail)
+	return fault.New(fault.Worker, "cannot restart the kernel: %s", e.Message).WithDetail(e.Detail)
 }
 
-// good notes a batch that the kernel has computed.
+// good records a batch that the kernel has computed.
 func (h *kernelHost) good(took time.Duration, of load) {
 	h.limits.good(took, of, !h.warm)
 	h.warm, h.computed = true, true
 }
 
-// limit is how long a batch may take now.
+// limit returns how long a batch may take now.
 func (h *kernelHost) limit(of load) time.Duration { return h.limits.batch(of, !h.warm) }
 
-// tooLong is the failure of a batch that took longer. The message depends on the
-// record alone, if it is one; the limit on what came before.
+// tooLong kills the kernel and returns the failure of a batch that exceeded its limit. The
+// message must not vary between runs, so the limit, which depends on earlier batches, goes
+// into the detail.
 func (h *kernelHost) tooLong(limit time.Duration) error {
 	h.kill()
-	message := "the kernel did not answer in time; allow it more with --timeout"
+	message := "the kernel did not respond in time; raise --timeout to allow more"
 	if h.limits.timeout > 0 {
-		message = fmt.Sprintf("the kernel did not answer within %s; raise --timeout to allow it more", h.limits.timeout)
+		message = fmt.Sprintf("the kernel did not respond within %s; raise --timeout to allow more", h.limits.timeout)
 	}
 	return fault.New(fault.Timeout, "%s", message).
 		WithDetail(fmt.Sprintf("gpurun waited %s for this batch", limit))
 }
 
-// memory is what the kernel's framework holds of the device's, nil where that is not
-// known. It may be called from any goroutine.
+// memory returns how much device memory the kernel's framework holds, or nil if that is
+// unknown. It is safe for concurrent use.
 func (h *kernelHost) memory() *wire.FrameworkMemory {
 	h.mu.Lock()
-	process := h.now
+	process := h.live
 	h.mu.Unlock()
 	if process == nil {
 		return nil
@@ -237,11 +242,11 @@ func (h *kernelHost) memory() *wire.FrameworkMemory {
 	return &memory
 }
 
-// alloc gives memory that the kernel process sees, if it has any. It may be called
-// from any goroutine.
+// alloc returns memory shared with the kernel process, or nil if there is none. It is safe
+// for concurrent use.
 func (h *kernelHost) alloc(size int) chunk.Memory {
 	h.mu.Lock()
-	process := h.now
+	process := h.live
 	h.mu.Unlock()
 	if process == nil {
 		return nil
@@ -252,18 +257,18 @@ func (h *kernelHost) alloc(size int) chunk.Memory {
 	return nil
 }
 
-// kill ends the process, and what it has started and left.
+// kill kills the process and everything it started.
 func (h *kernelHost) kill() {
 	if h.process == nil {
 		return
 	}
 	h.noteLoaded()
 	h.process.Kill()
-	h.own(nil)
+	h.setProcess(nil)
 	h.stuck = proc.KillChildren()
 }
 
-// close ends the process in good order.
+// close shuts the process down cleanly.
 func (h *kernelHost) close() {
 	if h.process == nil {
 		return
@@ -271,17 +276,17 @@ func (h *kernelHost) close() {
 	if err := h.process.Close(); err != nil {
 		h.log.Warn("close kernel", "error", err)
 	}
-	h.own(nil)
+	h.setProcess(nil)
 	h.stuck = proc.KillChildren()
 }
 
-// end kills the kernel from any goroutine, without waiting, and lets no other be
-// started in its place.
+// end kills the kernel without waiting and prevents another start. It is safe for
+// concurrent use.
 func (h *kernelHost) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = true
-	if h.now != nil {
-		h.now.KillGroup()
+	if h.live != nil {
+		h.live.KillGroup()
 	}
 }

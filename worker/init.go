@@ -11,13 +11,12 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Init must be the first call of main in a program that runs jobs: the gpurun
-// command, or a program that embeds package orchestrator. Workers and built-in
-// kernels are the same program, started again; in them Init does their work and
-// never returns. In the program that a person started it returns at once.
+// Init must be the first call in main of a program that runs jobs: the gpurun command, or a
+// program that embeds package orchestrator. Workers and built-in kernels are the same
+// program, started again; in those processes Init does their work and never returns. In the
+// process that the user started it returns at once.
 //
-// kernels are the kernels that jobs may name: builtin.Kernels(), and the
-// program's own.
+// kernels are the kernels that jobs may name: builtin.Kernels() and the program's own.
 //
 //	func main() {
 //		worker.Init(builtin.Kernels())
@@ -52,8 +51,8 @@ func Init(kernels map[string]func() plugins.Kernel) {
 	}
 }
 
-// gcPercent lets the heap of a worker, a few MB, grow some more before it is
-// collected: at Go's default it would spend a tenth of its time on it.
+// gcPercent lets a worker's heap, a few MB, grow further between collections. At Go's
+// default a worker spends a tenth of its time on garbage collection.
 const gcPercent = 400
 
 func names(kernels map[string]func() plugins.Kernel) []string {

@@ -11,63 +11,62 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// isolate finds the records that a failed batch fails by, and only those fail:
-// it is halved, and the halves that fail again are halved again, until the bad
-// records stand alone. err is how the batch failed as a whole.
+// isolate finds the records that make a batch fail, so that only those fail. It bisects the
+// batch, and then every half that fails again, until each bad record is alone. err is how
+// the batch failed as a whole.
 //
-// A kernel process that died with the batch is started again first. That may
-// have been chance, so the whole batch gets one more try before it is halved;
-// a kernel that said no to the batch would say no again. One that hung is not
-// waited for once more either: its pieces tell as much, and sooner.
+// If the kernel process died with the batch, isolate first restarts it and tries the whole
+// batch once more, because the crash may have been a coincidence. A batch that the kernel
+// rejected is not retried whole, since the kernel would reject it again. Neither is one
+// that hung: its pieces settle the question sooner.
 //
-// A record alone is blamed for a death only if the process ended itself, or nothing
-// else explains it (confirm.go). A process that has used up the host's memory may
-// have leaked it: a fresh one tries the same again before the batch is made smaller,
-// and before a record is blamed.
-func (r *chunkRun) isolate(job *work, err error) error {
+// A single record is blamed for a crash only if the process ended itself or nothing else
+// explains it (confirm.go). A process that ran out of host memory may have leaked it, so a
+// fresh one tries the same records before the batch is split and before a record is blamed.
+func (r *chunkRun) isolate(task *batchTask, err error) error {
 	failure := fault.As(err)
 	if failure == nil {
-		return err // the end of the context
+		return err // the context ended
 	}
-	return r.rerun(job, failure)
+	return r.rerun(task, failure)
 }
 
-// takeUp handles a batch that was in flight behind a failed one of the same chunk.
-func (r *chunkRun) takeUp(job *work, outcome error) error {
-	if r.elsewhere != nil || r.interrupted { // the chunk ended before it
+// handleInFlight handles a batch that was in flight after a failed one of the same chunk.
+func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
+	if r.elsewhere != nil || r.interrupted { // the chunk ended before this batch
 		return nil
 	}
 	if outcome == nil {
-		return r.pass(job)
+		return r.pass(task)
 	}
 	failure := fault.As(outcome)
 	if failure != nil && (failure.Kind == fault.Crash || failure.Sign == fault.HostMemory) {
-		failure = nil // collateral: it has not been tried by itself
+		failure = nil // collateral damage: it has not been tried on its own
 	}
-	return r.rerun(job, failure)
+	return r.rerun(task, failure)
 }
 
-// rerun computes a batch by itself. failure is how it failed before, nil if it
-// has not been tried by itself.
-func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
-	job.verdicts = make([]verdict, len(job.sent))
-	s := &search{run: r, job: job, fresh: !r.worker.host.warm}
-	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(job.sent) == 1) {
+// rerun computes a batch on its own. failure is how it failed before, or nil if it has not
+// been tried on its own.
+func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
+	task.verdicts = make([]verdict, len(task.sent))
+	s := &search{run: r, task: task, fresh: !r.worker.host.warm}
+	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(task.sent) == 1) {
 		failure = nil
 	}
-	failure, err := s.doubt(failure)
+	failure, err := s.verifyDevice(failure)
 	if err == nil {
 		err = s.prove()
 	}
 	if err == nil {
-		err = s.settle(0, len(job.sent), failure)
+		err = s.settle(0, len(task.sent), failure)
 	}
 	var elsewhere *elsewhereError
 	switch {
 	case err == nil:
-		return r.pass(job)
+		return r.pass(task)
 	case errors.As(err, &elsewhere):
-		return r.endBefore(job, elsewhere)
+		return r.endBefore(task, elsewhere)
 	case errors.Is(err, errInterrupted):
 		r.interrupted, r.ended = true, true
 		return nil
@@ -75,35 +74,35 @@ func (r *chunkRun) rerun(job *work, failure *fault.Error) error {
 	return err
 }
 
-var errInterrupted = errors.New("the job stops")
+var errInterrupted = errors.New("the job is stopping")
 
-// endBefore ends the chunk in the middle of a batch, before a record that is for
-// another device.
-func (r *chunkRun) endBefore(job *work, e *elsewhereError) error {
-	at := job.sent[e.at]
-	suspect, behind := job.batch.Alone(at)
-	job.ready, job.sent, job.verdicts = at, job.sent[:e.at], job.verdicts[:e.at]
-	if err := r.pass(job); err != nil {
+// endBefore ends the chunk in the middle of a batch, before a record that another device
+// must compute.
+func (r *chunkRun) endBefore(task *batchTask, e *elsewhereError) error {
+	at := task.sent[e.at]
+	suspect, after := task.batch.Alone(at)
+	task.ready, task.sent, task.verdicts = at, task.sent[:e.at], task.verdicts[:e.at]
+	if err := r.pass(task); err != nil {
 		return err
 	}
-	r.elsewhere, r.rest, r.ended = &suspect, behind, true
+	r.elsewhere, r.rest, r.ended = &suspect, after, true
 	return nil
 }
 
 // search is the isolation of one batch.
 type search struct {
-	run *chunkRun
-	job *work
-	// fresh: the process that failed last had computed nothing before.
+	run  *chunkRun
+	task *batchTask
+	// fresh: the process that failed last had not computed anything before.
 	fresh bool
-	// whole is how the batch failed as a whole; nil if it has not.
+	// whole is how the batch failed as a whole; nil if it did not.
 	whole *fault.Error
-	// isControl: the batch is a good record, tried to see whether the device is fine.
+	// isControl: the batch is a known good record, tried to see whether the device works.
 	isControl bool
 }
 
-// settle gives the records from lo to hi their verdicts. failure is how they
-// failed as one batch, nil if that has not been tried.
+// settle decides the verdicts of the records from lo to hi. failure is how they failed as
+// one batch, or nil if that has not been tried.
 func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	if failure == nil {
 		results, err := s.try(lo, hi)
@@ -120,7 +119,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	}
 	switch {
 	case failure.Sign == fault.HostMemory:
-		s.run.worker.host.kill() // what it leaked goes with it
+		s.run.worker.host.kill() // frees what it leaked
 		if !s.fresh {
 			return s.settle(lo, hi, nil)
 		}
@@ -133,8 +132,8 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 			return &elsewhereError{failure, lo}
 		}
 		s.run.worker.sizes.shrink(hi - lo)
-		// The next, smaller batch may then find its memory in one piece; what that
-		// costs if it fails is only time.
+		// With less fragmentation the next, smaller batch may fit. A failure only costs
+		// time.
 		_ = s.run.worker.host.trim(s.run.ctx)
 		if hi-lo == 1 {
 			failure = outOfMemory("out of device memory, even alone", failure)
@@ -146,11 +145,11 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		}
 	}
 	if hi-lo == 1 {
-		s.job.verdicts[lo] = verdict{fault: s.withWhole(failure)}
+		s.task.verdicts[lo] = verdict{fault: s.withWhole(failure)}
 		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
 		return nil
 	}
-	if whole := hi-lo == len(s.job.sent); whole {
+	if whole := hi-lo == len(s.task.sent); whole {
 		s.whole = failure
 		if err := s.sample(failure); err != nil {
 			return err
@@ -159,32 +158,32 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	return s.split(lo, hi, failure.Kind)
 }
 
-// pass gives the records from lo to hi their results.
+// pass assigns results to the records from lo to hi.
 func (s *search) pass(lo, hi int, results *plugins.Results) {
 	for i := lo; i < hi; i++ {
-		s.job.verdicts[i] = verdict{results: results, index: i - lo}
+		s.task.verdicts[i] = verdict{results: results, index: i - lo}
 	}
 }
 
-// withWhole adds how the batch failed as a whole, where that reads otherwise than the
-// failure of its record: 127 values for 128 records, and none for one. The message itself
-// depends on the record alone.
+// withWhole adds how the batch failed as a whole if that message differs from the record's:
+// for example 127 values for 128 records, and none for one. It goes into the detail because
+// the message must depend on the record alone.
 func (s *search) withWhole(failure *fault.Error) *fault.Error {
 	if s.whole == nil || s.whole.Kind != failure.Kind || s.whole.Message == failure.Message || failure.Kind != fault.Batch {
 		return failure
 	}
-	text := fmt.Sprintf("the batch of %d records failed with: %s", len(s.job.sent), s.whole.Message)
+	text := fmt.Sprintf("the batch of %d records failed with: %s", len(s.task.sent), s.whole.Message)
 	return failure.WithDetail(strings.TrimSpace(failure.Detail + "\n" + text))
 }
 
-// outOfMemory is the failure of a record for which the memory does not suffice. The
-// messages of frameworks hold figures that differ from run to run.
+// outOfMemory returns the failure of a record that does not fit in memory. The framework's
+// message becomes the detail because its figures differ from run to run.
 func outOfMemory(message string, failure *fault.Error) *fault.Error {
 	return fault.New(fault.OOM, "%s", message).
 		WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail)).InStep(failure.Step)
 }
 
-// noRecords reports a failure that no record can be blamed for.
+// noRecords reports whether a failure cannot be blamed on any record.
 func noRecords(failure *fault.Error) bool {
 	switch failure.Kind {
 	case fault.Device, fault.Worker, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice:
@@ -193,9 +192,9 @@ func noRecords(failure *fault.Error) bool {
 	return false
 }
 
-// split settles the records from lo to hi in pieces: halves, which find the record
-// with the fewest restarts; or quarters if they hang, where a good piece costs next
-// to nothing and a bad one all of its limit.
+// split settles the records from lo to hi in pieces. Halves find the bad record with the
+// fewest restarts. A hang is split into quarters, because a good piece costs next to
+// nothing and a bad one its whole time limit.
 func (s *search) split(lo, hi int, kind fault.Kind) error {
 	pieces := 2
 	if kind == fault.Timeout {
@@ -214,13 +213,13 @@ func (s *search) split(lo, hi int, kind fault.Kind) error {
 	return nil
 }
 
-func (s *search) line(i int) int64 { return s.job.batch.Records[s.job.sent[i]].Line }
+func (s *search) line(i int) int64 { return s.task.batch.Records[s.task.sent[i]].Line }
 
-// try computes the records from lo to hi as one batch, with a fresh kernel
-// process if the last one is gone.
+// try computes the records from lo to hi as one batch, in a fresh kernel process if the
+// last one was lost.
 func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	r, host := s.run, s.run.worker.host
-	if closed(r.worker.stops.halted) {
+	if closed(r.worker.stops.jobStopped) {
 		return nil, errInterrupted
 	}
 	if host.process == nil || r.dead() {
@@ -240,36 +239,36 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 		return nil, s.unlessOverdue(err)
 	}
 	s.fresh = !host.warm
-	of := loadOf(s.job.records[lo:hi])
+	of := loadOf(s.task.records[lo:hi])
 	limit := host.limits.piece(of, !host.warm)
-	if whole := hi-lo == len(s.job.sent); whole || hi-lo == 1 {
+	if whole := hi-lo == len(s.task.sent); whole || hi-lo == 1 {
 		limit = host.limits.batch(of, !host.warm)
 	}
 	ctx, cancel := context.WithTimeout(overdue, limit)
 	defer cancel()
 	started := time.Now()
-	results, err := plugins.Call(ctx, host.process, s.job.toCompute(lo, hi))
+	results, err := plugins.Call(ctx, host.process, s.task.toCompute(lo, hi))
 	took := time.Since(started)
 	r.stats.Busy += took
 	switch {
 	case err == nil:
 		host.good(took, of)
-		r.worker.keepControl(s.job, lo)
+		r.worker.keepControl(s.task, lo)
 	case errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil:
 		err = host.tooLong(limit)
 	default:
 		err = s.unlessOverdue(err)
 	}
 	if failure := fault.As(err); failure != nil {
-		if failure, err = s.doubt(failure); err == nil {
+		if failure, err = s.verifyDevice(failure); err == nil {
 			err = failure
 		}
 	}
 	return results, err
 }
 
-// unlessOverdue is err, unless the job stops and the time for it is over. Whatever the
-// kernel is at then is lost.
+// unlessOverdue returns err, unless the job is stopping and its drain timeout has expired.
+// In that case it kills the kernel and abandons what it was computing.
 func (s *search) unlessOverdue(err error) error {
 	if !closed(s.run.worker.stops.overdue) {
 		return err
@@ -278,7 +277,7 @@ func (s *search) unlessOverdue(err error) error {
 	return errInterrupted
 }
 
-// dead reports whether the kernel process has ended.
+// dead reports whether the kernel process has exited.
 func (r *chunkRun) dead() bool {
 	process := r.worker.host.process
 	if process == nil {
@@ -292,11 +291,11 @@ func (r *chunkRun) dead() bool {
 	}
 }
 
-// elsewhereError: a record does not fit this device's memory even alone; another
-// may have more.
+// elsewhereError means that a record does not fit in this device's memory even alone;
+// another device may have more.
 type elsewhereError struct {
 	fault *fault.Error
-	at    int // among those sent
+	at    int // position in sent
 }
 
 func (e *elsewhereError) Error() string { return e.fault.Message }

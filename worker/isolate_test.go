@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// computed does a chunk and returns what its part holds.
+// computed computes a chunk and returns the content of its part.
 func computed(t *testing.T, w *Worker, input string) string {
 	t.Helper()
 	a := assign(t, input)
@@ -23,8 +23,8 @@ func computed(t *testing.T, w *Worker, input string) string {
 	return outcomeOf(t, a, done).Files[".out"]
 }
 
-// TestKillsFromOutsideCostNoRecord: a record is not blamed for a process that somebody
-// killed, whatever the batch size.
+// TestKillsFromOutsideCostNoRecord: a record is not blamed for a process that was killed
+// from outside, whatever the batch size.
 func TestKillsFromOutsideCostNoRecord(t *testing.T) {
 	for _, size := range []int{1, 4} {
 		w := newWorker(t, "members", size)
@@ -35,8 +35,8 @@ func TestKillsFromOutsideCostNoRecord(t *testing.T) {
 	}
 }
 
-// TestKillsWhateverIsComputedCostNoRecord: where good records lose their process as well,
-// the one at hand is not to blame.
+// TestKillsWhateverIsComputedCostNoRecord: if good records lose their process as well, the
+// current one is not to blame.
 func TestKillsWhateverIsComputedCostNoRecord(t *testing.T) {
 	w := newWorker(t, "members", 1)
 	if out := computed(t, w, numbered(0, 4)); strings.Contains(out, "_error") {
@@ -51,7 +51,7 @@ func TestKillsWhateverIsComputedCostNoRecord(t *testing.T) {
 }
 
 // TestEndlessKillsAreTheWorkersFailure: while every process is killed, no record is blamed,
-// and the worker gives up.
+// and the worker fails.
 func TestEndlessKillsAreTheWorkersFailure(t *testing.T) {
 	w := newWorker(t, "members", 1)
 	if out := computed(t, w, numbered(0, 4)); strings.Contains(out, "_error") {
@@ -64,16 +64,16 @@ func TestEndlessKillsAreTheWorkersFailure(t *testing.T) {
 	}
 }
 
-// kill makes a control of a record that dies.
-func kill(control *work) *work {
+// kill turns a record that dies into a control.
+func kill(control *batchTask) *batchTask {
 	c := *control
 	c.records = [][]byte{[]byte(`{"do":"kill"}`)}
 	c.spans = []uint32{6, 6, 0, 0}
 	return &c
 }
 
-// TestRecordThatKillsIsMarked: one that is killed each time, where others are not, is the
-// cause, with and without another to compare it with.
+// TestRecordThatKillsIsMarked: a record that is killed every time while others are not is
+// to blame, with or without another to compare it with.
 func TestRecordThatKillsIsMarked(t *testing.T) {
 	for name, before := range map[string]string{"with control": numbered(0, 2), "without": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +86,8 @@ func TestRecordThatKillsIsMarked(t *testing.T) {
 	}
 }
 
-// TestLeakingKernelLosesNoRecord: a process that has used up the host's memory is
-// replaced, and a fresh one computes what it could not.
+// TestLeakingKernelLosesNoRecord: a process that has used up the host's memory is replaced,
+// and a fresh one computes what it could not.
 func TestLeakingKernelLosesNoRecord(t *testing.T) {
 	for _, size := range []int{1, 4} {
 		w := newWorker(t, "members", size)
@@ -101,8 +101,8 @@ func TestLeakingKernelLosesNoRecord(t *testing.T) {
 	}
 }
 
-// TestRecordTooLargeForTheHostIsMarked: one for which even a fresh process has not the
-// memory fails alone, whether the process lives through it or not.
+// TestRecordTooLargeForTheHostIsMarked: a record for which even a fresh process runs out of
+// memory fails alone, whether or not the process survives it.
 func TestRecordTooLargeForTheHostIsMarked(t *testing.T) {
 	for _, how := range []string{"huge", "huge in Go"} {
 		t.Run(how, func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestRecordTooLargeForTheHostIsMarked(t *testing.T) {
 	}
 }
 
-// TestFailureOfTheBatchIsKept: where a record fails in other words than its batch did, both
-// are in failures.jsonl, and the output has those of the record alone.
+// TestFailureOfTheBatchIsKept: if a record fails with another message than its batch did,
+// both are in failures.jsonl, and the output has only the record's.
 func TestFailureOfTheBatchIsKept(t *testing.T) {
 	w := newWorker(t, "members", 8)
 	a := assign(t, numbered(0, 3)+`{"do":"short"}`+"\n"+numbered(3, 7))

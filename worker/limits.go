@@ -7,39 +7,38 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// limits is how long the kernel may take for a batch before it is taken to hang.
-// It is a value without a clock: what good batches have taken goes in, limits come
-// out.
+// limits decides how long the kernel may take for a batch before it counts as hung. It does
+// not read a clock: the durations of good batches go in, limits come out.
 //
-// With --timeout every batch gets that, the first one too. Without, the limit follows
-// from the batches that were good: a record that hangs should not cost a fixed, long
-// wait at every step of the search for it, and a kernel whose batches take minutes must
-// not be killed for that. Three rules keep slow but honest kernels alive:
+// With --timeout every batch gets exactly that, including the first. Without it, the limit
+// follows from the good batches: a record that hangs must not cost a long fixed wait at
+// every step of the search, and a kernel whose batches take minutes must not be killed for
+// it. Three rules keep slow but correct kernels alive:
 //
 //   - A batch may take patience times as long as the slowest good one, more if it
-//     is larger than those were, and at least `least`; there is no upper bound. As long
-//     as few batches are known, the first ones of processes count too, and it gets at
-//     least `early`. Slower than that by chance, it is not lost: it is searched, and
-//     its pieces are good.
-//   - The first batch of a process may compile and load: it is measured by other
-//     first batches, and before one is known it gets as long as opening the kernel.
-//   - Only a record alone is ever marked, and it gets all the time of a batch.
+//     is larger than those were, and at least `least`; there is no upper bound. While
+//     few batches are known, the first batches of processes count too, and a batch
+//     gets at least `early`. A good batch that exceeds its limit is not lost: it is
+//     searched, and its pieces succeed.
+//   - The first batch of a process may compile and load. Its limit follows from other
+//     first batches; until one is known, it gets as long as opening the kernel.
+//   - Only a record alone is ever marked, and it gets the full limit of a batch.
 //
-// What a record that hangs costs at most, in a batch of 1,024 (in quarters: 256,
-// 64, 16, 4, 1): the limit of the batch, four times that of a piece, that of a
-// record alone, five restarts, and up to fifteen good pieces. With batches of up
-// to a second, first ones of up to five and a model that loads in 20 s that is
-// 60 + 4×15 + 60 + 5×20 + 15×1 s = 4 min 55 s; with an ordinary kernel, 60 + 4×10 + 60 s.
+// The maximum cost of one hanging record in a batch of 1,024 (in quarters: 256, 64, 16, 4,
+// 1) is the limit of the batch, four times that of a piece, that of a single record, five
+// restarts, and up to fifteen good pieces. With batches of up to a second, first batches of
+// up to five and a model that loads in 20 s, that is 60 + 4×15 + 60 + 5×20 + 15×1 s = 4 min
+// 55 s; with an ordinary kernel, 60 + 4×10 + 60 s.
 type limits struct {
-	timeout time.Duration // --timeout; 0: it follows from the good batches
+	timeout time.Duration // --timeout; 0: derived from the good batches
 	open    time.Duration // --open-timeout
-	early   time.Duration // the least that a batch gets without --timeout, as long as few are known
-	least   time.Duration // the least that it gets later
+	early   time.Duration // minimum without --timeout while few batches are known
+	least   time.Duration // minimum after that
 
-	warm    time.Duration // the slowest good batch, without the first ones of processes
-	cold    time.Duration // the slowest good batch that was a process's first
-	batches int           // good ones, without the first ones
-	most    load          // of the largest of them
+	warm    time.Duration // the slowest good batch that was not a process's first
+	cold    time.Duration // the slowest good first batch of a process
+	batches int           // number of good batches, without first ones
+	most    load          // the largest of them
 }
 
 func newLimits(setup wire.Setup) limits {
@@ -52,7 +51,7 @@ func newLimits(setup wire.Setup) limits {
 	return l
 }
 
-// load is how much there is in a batch.
+// load is the size of a batch.
 type load struct {
 	records, bytes int
 }
@@ -66,24 +65,24 @@ func loadOf(records [][]byte) load {
 }
 
 const (
-	// enoughBatches must be known before a limit is worked out from them:
-	// frameworks compile for new shapes in the first few.
+	// enoughBatches must be known before they set the limit: frameworks compile for new
+	// shapes during the first few.
 	enoughBatches = 8
-	// patience is how much slower than the slowest a good batch may be: ten times
-	// happens (long texts, a neighbour on the device), and as much again is spared.
+	// patience is how many times slower than the slowest good batch another may be. Ten
+	// times happens (long texts, a neighbor on the device); this is twice that.
 	patience = 20
 	// firstPatience is the same for the first batch of a process.
 	firstPatience = 10
-	// A piece gets less in a search, where a mistake costs a few more pieces and no
-	// record: a share of the least limit, or, with --timeout, leastPiece.
+	// A piece gets less time during a search, where a mistake costs a few more pieces but
+	// no record: a share of the minimum limit or, with --timeout, leastPiece.
 	pieceShare = 6
 	leastPiece = 10 * time.Second
 )
 
-// good notes a batch that the kernel has computed.
+// good records a batch that the kernel has computed.
 func (l *limits) good(took time.Duration, of load, first bool) {
 	if first {
-		l.cold = max(l.cold, took, 1) // 0 is not known
+		l.cold = max(l.cold, took, 1) // 0 means unknown
 		return
 	}
 	l.warm = max(l.warm, took)
@@ -91,7 +90,8 @@ func (l *limits) good(took time.Duration, of load, first bool) {
 	l.most.records, l.most.bytes = max(l.most.records, of.records), max(l.most.bytes, of.bytes)
 }
 
-// batch is how long a batch may take; first: its process has done none yet.
+// batch returns how long a batch may take. first means that its process has not computed
+// one yet.
 func (l *limits) batch(of load, first bool) time.Duration {
 	if l.timeout > 0 {
 		return l.timeout
@@ -103,13 +103,14 @@ func (l *limits) batch(of load, first bool) time.Duration {
 	switch {
 	case !first:
 		return limit
-	case l.cold == 0: // frameworks compile and cache then
+	case l.cold == 0: // frameworks compile and cache during the first batch
 		return max(limit, l.open)
 	}
 	return max(limit, multiple(firstPatience, l.cold))
 }
 
-// scaled is the slowest batch's time for one that may be larger than all were.
+// scaled returns the slowest batch's duration, scaled up for a batch larger than any
+// before.
 func (l *limits) scaled(of load) time.Duration {
 	scale := 1.0
 	if l.most.records > 0 && l.most.bytes > 0 {
@@ -118,7 +119,7 @@ func (l *limits) scaled(of load) time.Duration {
 	return multiple(scale, l.warm)
 }
 
-// multiple is d so many times, as long as a Duration can be.
+// multiple returns n*d, capped at the longest Duration.
 func multiple[N int | float64](n N, d time.Duration) time.Duration {
 	if product := float64(n) * float64(d); product < math.MaxInt64 {
 		return time.Duration(product)
@@ -126,8 +127,7 @@ func multiple[N int | float64](n N, d time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// piece is how long a piece of a batch may take while a bad record is searched in
-// it, if it is more than that record.
+// piece returns how long a piece of more than one record may take during a search.
 func (l *limits) piece(of load, first bool) time.Duration {
 	limit := l.batch(of, first)
 	if l.cold == 0 { // no good batch is known

@@ -11,7 +11,7 @@ const (
 	minute = time.Minute
 )
 
-// byDefault are the limits without --timeout.
+// byDefault returns the limits without --timeout.
 func byDefault() limits { return limits{early: 5 * minute, open: 30 * minute, least: minute} }
 
 // experienced has seen a first batch and many others.
@@ -26,7 +26,7 @@ func experienced(l limits, cold, warm time.Duration, of load) limits {
 var usual = load{records: 1024, bytes: 1 << 20}
 
 // TestBatchLimit: without --timeout the limit is 20 times the slowest good batch, at least
-// a minute, without an upper bound; --timeout applies to every batch, the first one too.
+// a minute, without an upper bound; --timeout applies to every batch, including the first.
 func TestBatchLimit(t *testing.T) {
 	fixed := limits{timeout: 90 * second, open: 30 * minute}
 	few := byDefault()
@@ -70,8 +70,8 @@ func TestBatchLimit(t *testing.T) {
 	}
 }
 
-// TestHonestBatches: a batch that is ten times slower than all before it, whatever
-// they took, is not killed; and nor is the next, ten times slower again.
+// TestHonestBatches: a batch ten times slower than all before it is not killed, whatever
+// they took; nor is the next, ten times slower again.
 func TestHonestBatches(t *testing.T) {
 	for warm := time.Microsecond; warm <= time.Hour; warm = warm*3/2 + 1 {
 		l := experienced(byDefault(), warm, warm, usual)
@@ -84,8 +84,8 @@ func TestHonestBatches(t *testing.T) {
 	}
 }
 
-// TestWorstHang adds up what a record that hangs in a batch of 1,024 costs, with
-// every piece that hangs and every good piece as slow as it may be.
+// TestWorstHang adds up the cost of a hanging record in a batch of 1,024, with every piece
+// as slow as it may be.
 func TestWorstHang(t *testing.T) {
 	for name, test := range map[string]struct{ cold, warm, restart time.Duration }{
 		"an ordinary kernel":    {second, 50 * time.Millisecond, 2 * second},
@@ -113,7 +113,7 @@ func TestWorstHang(t *testing.T) {
 	}
 }
 
-// TestPieceLimit: a piece gets less than a batch, and no less than it needs.
+// TestPieceLimit: a piece gets less time than a batch, but as much as it needs.
 func TestPieceLimit(t *testing.T) {
 	piece := load{256, 256 << 10}
 	fixed := limits{timeout: 2 * second, open: 30 * minute}

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// members answers with what it is told of its inputs, unless the record says
-// otherwise: {"do":"exit"}.
+// members returns what it is told about its inputs, unless the record says otherwise:
+// {"do":"exit"}.
 type members struct{ plugins.Base }
 
 func (members) Describe(context.Context, plugins.Config) (plugins.Info, error) {
@@ -91,13 +91,13 @@ func times(n int64) bool {
 	return size <= n
 }
 
-// killSelf is what a person, a scheduler or the system does to a process.
+// killSelf is what a person, a scheduler or the OOM killer does to a process.
 func killSelf() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	time.Sleep(time.Minute)
 }
 
-// newWorker is a worker with its kernel open, without the process around it.
+// newWorker returns a worker with an open kernel, without a process for the worker.
 func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
 	t.Helper()
 	socket, err := os.MkdirTemp("", "w")

@@ -8,9 +8,9 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// columnNames are the columns that the kernel gave last. The writer notes them, and
-// the reader looks for them while it checks the lines to come: so a line is gone over
-// once, not a second time to find where its columns belong.
+// columnNames are the columns that the kernel returned last. The writer stores them, and
+// the reader scans for them while it validates the next lines, so that each line is scanned
+// once instead of a second time to find where its columns belong.
 type columnNames struct{ names atomic.Pointer[[]string] }
 
 func (c *columnNames) note(names []string) {
@@ -26,13 +26,14 @@ func (c *columnNames) get() []string {
 	return nil
 }
 
-// places is where the columns stand in the records of a batch that are sent.
+// places holds the positions of the columns in the records that are sent.
 type places struct {
 	names []string
 	infos []jsonline.Info
 }
 
-// of is the place in record i; nil if these columns were not looked for.
+// of returns the positions in record i, or nil if the reader did not scan for these
+// columns.
 func (p *places) of(i int, names []string) *jsonline.Info {
 	if p == nil || i >= len(p.infos) || !slices.Equal(p.names, names) {
 		return nil
@@ -40,12 +41,11 @@ func (p *places) of(i int, names []string) *jsonline.Info {
 	return &p.infos[i]
 }
 
-// maxWanted is how many members can be looked for at once.
+// maxWanted is how many members one scan can look for.
 const maxWanted = 64
 
-// lookFor makes the reader look for the columns too, as far as that helps: with
-// --keep it is another line that they go into, and with --no-validate nothing is
-// looked at here.
+// lookFor makes the reader scan for the columns too, if that helps. With --keep they are
+// spliced into a different line, and with --no-validate lines are not scanned here.
 func (b *batchReader) lookFor(columns []string) {
 	if len(b.options.Keep) > 0 || b.options.NoValidate || 1+len(b.inputs)+len(columns) > maxWanted {
 		columns = nil
@@ -57,8 +57,8 @@ func (b *batchReader) lookFor(columns []string) {
 	b.check = jsonline.Want(slices.Concat([]string{chunk.ErrorMember}, b.inputs, columns)...)
 }
 
-// notePlaces keeps what the check of a record that is sent has found. spans is the
-// memory for it.
+// notePlaces stores the positions found while validating a record. spans provides the
+// memory.
 func (b *batchReader) notePlaces(p *places, info *jsonline.Info, spans []jsonline.Span) []jsonline.Span {
 	from := len(spans)
 	spans = append(spans, info.Spans[1+len(b.inputs):]...)

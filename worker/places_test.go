@@ -10,7 +10,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// two gives every record two columns.
+// two returns two columns for every record.
 type two struct{ plugins.Base }
 
 func (two) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -58,11 +58,11 @@ func TestPlacesAgree(t *testing.T) {
 	}
 }
 
-func encodedLines(job *work, seen *columnNames) (lines []string) {
+func encodedLines(task *batchTask, seen *columnNames) (lines []string) {
 	e := newEncoders(wire.Records{}, 1, seen)
-	e.begin(job)
-	for i, record := range job.records {
-		line, refusal := e.encode(record, i, job.verdict(i))
+	e.begin(task)
+	for i, record := range task.records {
+		line, refusal := e.encode(record, i, task.verdict(i))
 		if refusal != nil {
 			line = []byte("refused: " + refusal.Message)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// batchReader reads and checks batches ahead of the kernel.
+// batchReader reads and validates batches ahead of the kernel.
 type batchReader struct {
 	reader  *chunk.Reader
 	options wire.Records
@@ -23,10 +23,10 @@ type batchReader struct {
 	taken   takenBatches
 	cancel  context.CancelFunc
 	done    chan struct{}
-	// tellNear says, once, that the chunk is nearly over: all of it is read.
-	tellNear func()
-	// check looks for a mark, for the inputs, the members that the kernel reads, and
-	// for the columns, those that it gave last.
+	// reportReadComplete reports, once, that the whole chunk has been read.
+	reportReadComplete func()
+	// check scans for a mark, for the inputs (the members that the kernel reads) and for
+	// the columns (those that the kernel returned last).
 	check   *jsonline.Wanted
 	inputs  []string
 	columns []string
@@ -34,7 +34,7 @@ type batchReader struct {
 }
 
 type readBatch struct {
-	work *work
+	task *batchTask
 	err  error
 }
 
@@ -60,12 +60,12 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
 		free:   make(chan *chunk.Batch, 4*ahead),
 		inputs: w.host.info.Inputs, seen: &w.columns,
-		tellNear: sync.OnceFunc(func() { w.send(wire.Message{Near: &wire.Near{}}) }),
+		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{Near: &wire.Near{}}) }),
 	}, nil
 }
 
-// one reads a single record, and nothing behind it.
-func (b *batchReader) one() (*work, error) {
+// one reads a single record.
+func (b *batchReader) one() (*batchTask, error) {
 	batch := b.take()
 	if err := b.reader.Read(batch, 1, b.options.BatchBytes); err != nil {
 		return nil, err
@@ -80,12 +80,12 @@ func (b *batchReader) run(ctx context.Context) {
 		batch := b.take()
 		err := b.reader.Read(batch, b.sizes.size(), b.options.BatchBytes)
 		if errors.Is(err, io.EOF) {
-			b.tellNear()
+			b.reportReadComplete()
 			return
 		}
 		item := readBatch{err: err}
 		if err == nil {
-			item.work = b.prepare(batch)
+			item.task = b.prepare(batch)
 		}
 		select {
 		case b.batches <- item:
@@ -98,7 +98,7 @@ func (b *batchReader) run(ctx context.Context) {
 	}
 }
 
-// take returns a batch whose memory can be used, an old one if there is one.
+// take returns an empty batch, reusing memory if possible.
 func (b *batchReader) take() *chunk.Batch {
 	var batch *chunk.Batch
 	select {
@@ -110,8 +110,8 @@ func (b *batchReader) take() *chunk.Batch {
 	return batch
 }
 
-// give takes a batch's memory back.
-func (b *batchReader) give(batch *chunk.Batch) {
+// recycle releases a batch's memory for reuse.
+func (b *batchReader) recycle(batch *chunk.Batch) {
 	b.taken.remove(batch)
 	batch.Release()
 	select {
@@ -120,41 +120,41 @@ func (b *batchReader) give(batch *chunk.Batch) {
 	}
 }
 
-// prepare sorts out the records that the kernel must not see.
-func (b *batchReader) prepare(batch *chunk.Batch) *work {
+// prepare sorts out the records that must not be sent to the kernel.
+func (b *batchReader) prepare(batch *chunk.Batch) *batchTask {
 	n := len(batch.Records)
-	job := &work{
+	task := &batchTask{
 		batch: batch, ready: n,
 		sent: make([]int, 0, n), records: make([][]byte, 0, n), spans: make([]uint32, 0, 2*n*len(b.inputs)),
 	}
 	b.lookFor(b.seen.get())
-	job.places.names = b.columns
+	task.places.names = b.columns
 	var places []jsonline.Span
 	if len(b.columns) > 0 {
-		job.places.infos = make([]jsonline.Info, 0, n)
+		task.places.infos = make([]jsonline.Info, 0, n)
 		places = make([]jsonline.Span, 0, n*len(b.columns))
 	}
 	var info jsonline.Info
 	for i, record := range batch.Records {
 		if refusal := b.refuse(record, &info); refusal != nil {
-			if job.refused == nil {
-				job.refused = make([]*fault.Error, n)
+			if task.refused == nil {
+				task.refused = make([]*fault.Error, n)
 			}
-			job.refused[i] = refusal
+			task.refused[i] = refusal
 			continue
 		}
-		job.sent = append(job.sent, i)
-		job.records = append(job.records, record.Data)
+		task.sent = append(task.sent, i)
+		task.records = append(task.records, record.Data)
 		for k := range b.inputs {
-			span := info.Spans[k+1] // all zero where there is none, or no object
-			job.spans = append(job.spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
+			span := info.Spans[k+1] // zero if absent or if the record is not an object
+			task.spans = append(task.spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
 		}
 		if len(b.columns) > 0 {
-			places = b.notePlaces(&job.places, &info, places)
+			places = b.notePlaces(&task.places, &info, places)
 		}
 	}
-	job.inputs = b.inputs
-	return job
+	task.inputs = b.inputs
+	return task
 }
 
 func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Error {
@@ -168,27 +168,27 @@ func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Er
 		return fault.New(fault.Record, "not valid JSON: %w", err)
 	}
 	if !b.options.Reprocess && info.Object && isMark(record.Data, info.Spans[0]) {
-		return fault.New(fault.Upstream, "the record came in with an _error")
+		return fault.New(fault.Upstream, "the record already has an _error in the input")
 	}
 	return nil
 }
 
-// isMark reports whether a member marks the record as failed: null does not.
+// isMark reports whether a member marks the record as failed. A null does not.
 func isMark(line []byte, at jsonline.Span) bool {
 	return at.Present() && string(line[at.ValueStart:at.ValueEnd]) != "null"
 }
 
-// markText is what a record that came in with a mark has in it.
+// markText occurs in every record that arrives with a mark.
 var markText = []byte(`"` + chunk.ErrorMember + `"`)
 
-// trusts reports whether the line is not to be looked at. One that may be marked
-// is, and so is every line of which members are wanted.
+// trusts reports whether to skip validating the line. A line that may be marked, or whose
+// members are needed, is always scanned.
 func (b *batchReader) trusts(line []byte) bool {
 	return b.options.NoValidate && len(b.inputs) == 0 && !bytes.Contains(line, markText)
 }
 
-// stop ends the reading and waits for it. Batches that nobody came to are given
-// back: a chunk may end before its last.
+// stop stops reading and waits for it to end. It releases batches that were never computed:
+// a chunk may end early.
 func (b *batchReader) stop() {
 	b.cancel()
 	<-b.done
@@ -200,7 +200,7 @@ func (b *batchReader) close() {
 	b.taken.release()
 }
 
-// takenBatches are those that hold memory.
+// takenBatches are the batches that hold memory.
 type takenBatches struct {
 	mu      sync.Mutex
 	batches map[*chunk.Batch]bool

@@ -7,34 +7,33 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// How many records are tried alone before a kernel is said to fail on everything: each
-// may cost a start of its process, and one that hangs, its time limit, too. A batch with
-// less than minSampled records is searched about as soon.
+// These are how many records to try alone before reporting that a kernel fails on everything.
+// Each may cost a process start, and one that hangs also costs its time limit. Searching a
+// batch of fewer than minSampled records takes about as long as sampling it.
 const (
 	deathSamples = 8
 	hangSamples  = 2
 	minSampled   = 16
 )
 
-// A kernel whose process lives is mostly searched in no time. A search from longSearch on
-// is told of; one from endlessSearch on is like one for a kernel that dies, but what it
-// takes for a kernel that always fails may be records that mostly do: more are tried.
+// A search is usually quick if the kernel's process survives its failures. One expected to
+// take longSearch or more is reported. One expected to take endlessSearch or more is treated
+// like that of a crashing kernel, but with more samples: perhaps only most records fail.
 const (
 	livingSamples = 16
 	longSearch    = 10 * time.Second
 	endlessSearch = 5 * time.Minute
 )
 
-// sample is for a kernel that has computed nothing yet, and has failed on its first batch
-// as a whole: to try its records, one by one, may take thousands of starts, with a model
-// loaded in each. So that a kernel that always fails is told soon, some records from all
-// over the batch are tried first. If each fails in the same way, that is reported as
-// the outcome of the first batch, until that is known; whether the job goes on is not
-// decided here.
+// sample handles a kernel that has computed nothing yet and failed on its first batch as a
+// whole. Trying every record may take thousands of process starts, each of which loads the
+// model. To report a kernel that always fails early, sample first tries some records from
+// across the batch. If all fail in the same way, it reports that as the provisional outcome
+// of the first batch. The orchestrator decides whether to continue the job.
 func (s *search) sample(failure *fault.Error) error {
-	w, n := s.run.worker, len(s.job.sent)
+	w, n := s.run.worker, len(s.task.sent)
 	if lost(failure) {
-		s.tell(failure)
+		s.reportSearch(failure)
 	}
 	if w.host.computed || n < minSampled || w.sampled {
 		return nil
@@ -68,7 +67,7 @@ func (s *search) sample(failure *fault.Error) error {
 		if !lost(failure) {
 			search := time.Since(began) * time.Duration(2*n)
 			if search >= longSearch {
-				s.tell(failure)
+				s.reportSearch(failure)
 			}
 			if search < endlessSearch {
 				return nil
@@ -81,7 +80,7 @@ func (s *search) sample(failure *fault.Error) error {
 		e := fault.As(err)
 		switch {
 		case err == nil:
-			return nil // it is these records, then
+			return nil // so these records are to blame
 		case e == nil || noRecords(e):
 			return err
 		}
@@ -91,9 +90,9 @@ func (s *search) sample(failure *fault.Error) error {
 	return nil
 }
 
-// prove shows, once in the worker's life, that the kernel works, if a record computes that
-// an earlier worker has computed: the batch at hand may be of many bad records, where an
-// earlier run was stopped.
+// prove checks, once in the worker's life, that the kernel still computes a record that an
+// earlier worker computed, and reports it if so: a job that resumes may begin with a batch
+// of many bad records.
 func (s *search) prove() error {
 	w := s.run.worker
 	if w.proof.given || w.setup.Proven == nil {
@@ -110,25 +109,25 @@ func (s *search) prove() error {
 	return nil
 }
 
-// tryProven computes a record once more that an earlier worker has computed.
+// tryProven computes a record again that an earlier worker computed.
 func (s *search) tryProven() error {
-	job, done, err := s.run.worker.readProven()
+	task, done, err := s.run.worker.readProven()
 	if err != nil {
 		return err
 	}
 	defer done()
-	if len(job.sent) == 0 {
+	if len(task.sent) == 0 {
 		return nil
 	}
-	again := search{run: s.run, job: job, isControl: true}
+	again := search{run: s.run, task: task, isControl: true}
 	_, err = again.try(0, 1)
 	return err
 }
 
-// tell says, once in the worker's life, that a search has begun which may take long.
-func (s *search) tell(failure *fault.Error) {
-	if w := s.run.worker; !w.searched {
-		w.searched = true
+// reportSearch reports, once in the worker's life, that a search has begun that may take long.
+func (s *search) reportSearch(failure *fault.Error) {
+	if w := s.run.worker; !w.searchReported {
+		w.searchReported = true
 		w.send(wire.Message{Search: &wire.Search{Lost: failure}})
 	}
 }

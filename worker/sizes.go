@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// batchSizes is how many records the next batch gets: as many as wanted, until
-// the device's memory says otherwise. After that it is remembered what went in,
-// and tried a little more now and then: neighbours come and go.
+// batchSizes decides how many records the next batch gets: the requested number, until the
+// device runs out of memory. It then remembers the size that fit and grows it a little from
+// time to time, because other users of the device come and go.
 type batchSizes struct {
 	mu    sync.Mutex
 	want  int
 	limit int    // 0: none
 	since int    // good batches since the last change
-	auto  *tuner // nil unless the size is to be found
+	auto  *tuner // nil unless the size is tuned automatically
 }
 
-// growAfter good batches the limit is raised by an eighth.
+// growAfter good batches, the limit is raised by an eighth.
 const growAfter = 64
 
 func (b *batchSizes) size() int {
@@ -31,8 +31,8 @@ func (b *batchSizes) size() int {
 	return b.want
 }
 
-// found is the size that was found to be the best, so far where sizes are still tried: a
-// job may end before. It is 0 if none was judged.
+// found returns the best size found, or the best so far if sizes are still being tried: a
+// job may finish earlier. It is 0 if no size was judged.
 func (b *batchSizes) found() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +45,7 @@ func (b *batchSizes) found() int {
 	return b.auto.best.size
 }
 
-// shrink notes that a batch of n records did not fit.
+// shrink records that a batch of n records did not fit.
 func (b *batchSizes) shrink(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *batchSizes) shrink(n int) {
 	}
 }
 
-// good notes a batch of n records that fitted, and what it took.
+// good records that a batch of n records fit, and how long it took.
 func (b *batchSizes) good(n int, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

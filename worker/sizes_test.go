@@ -2,7 +2,7 @@ package worker
 
 import "testing"
 
-// TestBatchSizes: halved when memory is full, and grown back slowly.
+// TestBatchSizes: the size is halved when memory is full, and grows back slowly.
 func TestBatchSizes(t *testing.T) {
 	b := batchSizes{want: 128}
 	check := func(want int) {
@@ -17,7 +17,7 @@ func TestBatchSizes(t *testing.T) {
 	b.shrink(64)
 	b.shrink(32)
 	check(16)
-	b.shrink(100) // news of an older, larger batch
+	b.shrink(100) // a late report on an older, larger batch
 	check(16)
 	for range growAfter {
 		check(16)

@@ -5,9 +5,9 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// sources is which files of the user's the kernel's processes have loaded, in all of
-// their lives. What the orchestrator has not been told yet goes with the next message
-// that matters: results and their sources arrive together.
+// sources records which of the user's files the kernel's processes have loaded. Files that
+// have not been reported to the orchestrator yet go with the next message that carries
+// results, so that results and their sources arrive together.
 type sources struct {
 	programs filesum.Cache
 	known    map[wire.Source]bool
@@ -26,15 +26,19 @@ func (s *sources) note(source wire.Source) {
 	s.pending = append(s.pending, source)
 }
 
-// notePrograms notes files as they are now.
-func (s *sources) notePrograms(paths []string) {
+// notePrograms records files in their current state. Those in the same state as known are
+// not read again.
+func (s *sources) notePrograms(paths []string, known []wire.Program) {
+	for _, program := range known {
+		s.programs.Add(program.Path, program.State, program.Sum)
+	}
 	for _, path := range paths {
 		s.note(wire.Source{Path: path, Sum: s.programs.Program(path)})
 	}
 }
 
-// noteLoaded notes what the running process has loaded. Whoever lets go of a process
-// calls it before.
+// noteLoaded records what the running process has loaded. The caller must call it before it
+// releases a process.
 func (h *kernelHost) noteLoaded() {
 	if h.process == nil {
 		return
@@ -44,10 +48,10 @@ func (h *kernelHost) noteLoaded() {
 	}
 }
 
-// takeSources is what the orchestrator has not been told yet.
+// takeSources returns the sources that have not been reported to the orchestrator yet.
 func (h *kernelHost) takeSources() []wire.Source {
 	h.noteLoaded()
-	h.sources.notePrograms(h.named.Reread)
+	h.sources.notePrograms(h.named.Reread, nil)
 	list := h.sources.pending
 	h.sources.pending = nil
 	return list

@@ -8,55 +8,55 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// stops is what the worker was asked to end. Chunks are counted as they are assigned, so
-// that a request holds for the chunks assigned before it and for no other: an assignment
-// that crosses it on the way must not revoke it.
+// stops holds the stop requests that the worker has received. It counts chunks as they are
+// assigned, so that a request covers exactly the chunks assigned before it: an assignment
+// that crosses a request in transit must not revoke it.
 type stops struct {
-	assigned atomic.Int64 // chunks so far; the listener's
-	until    atomic.Int64 // those up to this one end at the next batch border
-	only     atomic.Int64 // so does the chunk with this first record, counted from 1
+	assigned  atomic.Int64 // number of chunks assigned; only the listener changes it
+	lastChunk atomic.Int64 // chunks up to this number end after the current batch
+	onlyChunk atomic.Int64 // first record + 1 of a single chunk that ends after the current batch; 0: none
 
-	halted  chan struct{} // closed when the job stops
-	overdue chan struct{} // closed when the batches in flight have had their time
+	jobStopped chan struct{} // closed when the job stops
+	overdue    chan struct{} // closed when the drain timeout for batches in flight expires
 }
 
 func newStops() *stops {
-	return &stops{halted: make(chan struct{}), overdue: make(chan struct{})}
+	return &stops{jobStopped: make(chan struct{}), overdue: make(chan struct{})}
 }
 
-// assign notes that a chunk was assigned.
+// assign records that a chunk was assigned.
 func (s *stops) assign(first int64) {
 	s.assigned.Add(1)
-	s.only.CompareAndSwap(first+1, 0) // another try
+	s.onlyChunk.CompareAndSwap(first+1, 0) // the chunk is being tried again
 }
 
-// take notes a request. It is called by one goroutine.
+// take records a request. Only one goroutine may call it.
 func (s *stops) take(request wire.Stop) {
 	switch {
 	case request.Only != nil:
-		s.only.Store(*request.Only + 1)
+		s.onlyChunk.Store(*request.Only + 1)
 		return
-	case request.Job && !closed(s.halted):
-		close(s.halted)
+	case request.Job && !closed(s.jobStopped):
+		close(s.jobStopped)
 		if request.Drain > 0 {
 			time.AfterFunc(request.Drain, func() { close(s.overdue) })
 		}
 	}
-	s.until.Store(s.assigned.Load())
+	s.lastChunk.Store(s.assigned.Load())
 }
 
-// giveBack ends the chunks up to this one, as a request would.
-func (s *stops) giveBack(number int64) {
-	s.until.Store(max(number, s.assigned.Load()))
+// endThrough ends the chunks up to this one, as a request would.
+func (s *stops) endThrough(number int64) {
+	s.lastChunk.Store(max(number, s.assigned.Load()))
 }
 
-// includes reports whether a chunk is to end at the next batch border.
-func (s *stops) includes(run *chunkRun) bool {
-	return closed(s.halted) || run.number <= s.until.Load() || s.only.Load() == run.first+1
+// mustEnd reports whether a chunk must end after the current batch.
+func (s *stops) mustEnd(run *chunkRun) bool {
+	return closed(s.jobStopped) || run.number <= s.lastChunk.Load() || s.onlyChunk.Load() == run.first+1
 }
 
-// untilOverdue is a context that also ends when the job stops and the time for batches
-// in flight is over.
+// untilOverdue returns a context that also ends when the job is stopping and the drain
+// timeout for batches in flight expires.
 func (s *stops) untilOverdue(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

@@ -8,11 +8,11 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// trimTimeout bounds how long a kernel may look for memory to give back.
+// trimTimeout limits how long a kernel may take to free memory.
 const trimTimeout = 30 * time.Second
 
-// askTrim notes that the orchestrator wants memory back; one request stands for
-// all that come before it is met.
+// askTrim records that the orchestrator wants memory freed. Requests that arrive before the
+// kernel has done so are merged into one.
 func (w *Worker) askTrim() {
 	select {
 	case w.trims <- struct{}{}:
@@ -20,7 +20,7 @@ func (w *Worker) askTrim() {
 	}
 }
 
-// trim lets the kernel give memory back, and answers. Nothing may be in flight.
+// trim makes the kernel free memory and sends the response. No batch may be in flight.
 func (w *Worker) trim(ctx context.Context) {
 	answer := &wire.Trimmed{}
 	ctx, cancel := w.stops.untilOverdue(ctx)
@@ -31,10 +31,10 @@ func (w *Worker) trim(ctx context.Context) {
 	w.send(wire.Message{Trimmed: answer})
 }
 
-// trim lets the kernel give cached memory back.
+// trim makes the kernel free cached memory.
 func (h *kernelHost) trim(ctx context.Context) error {
 	if h.process == nil || !h.info.CanTrim {
-		return fault.New(fault.Incompatible, "kernel %s does not know how to give memory back", h.setup.Kernel)
+		return fault.New(fault.Incompatible, "kernel %s cannot free cached memory", h.setup.Kernel)
 	}
 	ctx, cancel := context.WithTimeout(ctx, trimTimeout)
 	defer cancel()

@@ -2,23 +2,22 @@ package worker
 
 import "time"
 
-// tuner finds the batch size that computes the most records a second
-// (--batch-size auto). It begins with the size that would be used anyway and doubles
-// it as long as that helps, the device's memory holds it, and the time for it lasts;
-// then it stays with the best. It is a value without a clock: what batches took goes
-// in, sizes come out.
+// tuner finds the batch size that computes the most records per second (--batch-size auto).
+// It starts with the default size and doubles it while that helps, fits in device memory,
+// and there is time left; then it keeps the best. It does not read a clock: batch durations
+// go in, sizes come out.
 type tuner struct {
-	size    int // on trial, or, when done, the best
+	size    int // on trial or, when done, the best
 	done    bool
-	elapsed time.Duration // of computing
+	elapsed time.Duration // spent computing
 
-	now  trial
-	best trial
-	flat int // sizes in a row that did not help
-	odd  int // batches in a row of another size than the one on trial
+	current trial
+	best    trial
+	flat    int // consecutive sizes that did not help
+	odd     int // consecutive batches of a size other than the one on trial
 }
 
-// trial is what is known of one size.
+// trial is what is known about one size.
 type trial struct {
 	size, batches, records int
 	took                   time.Duration
@@ -32,26 +31,26 @@ func (t trial) rate() float64 {
 }
 
 const (
-	// tuneTime is how long sizes are tried.
+	// tuneTime is how long to try sizes.
 	tuneTime = 30 * time.Second
-	// A size is judged by so many batches and so much time, the first batch left
-	// out: frameworks compile for a new size.
+	// A size is judged after this many batches and this much time, without its first batch:
+	// frameworks compile for a new size.
 	tuneBatches = 4
 	tuneLeast   = 300 * time.Millisecond
-	// tuneGain is what makes a size better than the one before.
+	// tuneGain is how much faster a size must be to count as better.
 	tuneGain = 1.05
-	// tuneFlat sizes without a gain end the search: one may have been chance.
+	// tuneFlat sizes without a gain end the search; a single one may be noise.
 	tuneFlat = 2
-	// tuneOdd batches that are not of the size on trial end it too: chunks, or the
-	// bytes of a batch, do not let it grow further.
+	// tuneOdd batches of other sizes also end it: the chunk size or the byte limit of a
+	// batch prevents further growth.
 	tuneOdd = 16
-	// maxTuned is no wish for larger batches: memory is bounded otherwise.
+	// maxTuned is the largest size to try.
 	maxTuned = 1 << 16
 )
 
 func newTuner(size int) *tuner { return &tuner{size: size} }
 
-// good notes a batch of n records that took so long.
+// good records a batch of n records and how long it took.
 func (t *tuner) good(n int, took time.Duration) {
 	if t.done {
 		return
@@ -64,23 +63,23 @@ func (t *tuner) good(n int, took time.Duration) {
 		return
 	}
 	t.odd = 0
-	if t.now.size != n {
-		t.now = trial{size: n}
+	if t.current.size != n {
+		t.current = trial{size: n}
 		return
 	}
-	t.now.batches++
-	t.now.records += n
-	t.now.took += took
-	if t.now.batches >= tuneBatches && t.now.took >= tuneLeast || t.elapsed >= tuneTime {
+	t.current.batches++
+	t.current.records += n
+	t.current.took += took
+	if t.current.batches >= tuneBatches && t.current.took >= tuneLeast || t.elapsed >= tuneTime {
 		t.judge()
 	}
 }
 
-// judge decides what follows a size that has been tried.
+// judge decides what to do after a size has been tried.
 func (t *tuner) judge() {
 	t.flat++
-	if t.now.rate() > t.best.rate()*tuneGain {
-		t.best, t.flat = t.now, 0
+	if t.current.rate() > t.best.rate()*tuneGain {
+		t.best, t.flat = t.current, 0
 	}
 	if t.flat >= tuneFlat || t.elapsed >= tuneTime || 2*t.size > maxTuned {
 		t.settle()
@@ -89,7 +88,7 @@ func (t *tuner) judge() {
 	t.size *= 2
 }
 
-// full notes that a batch of n records did not fit the device's memory.
+// full records that a batch of n records did not fit in device memory.
 func (t *tuner) full(n int) {
 	if t.done {
 		return

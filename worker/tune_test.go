@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// device is one that takes a fixed time for a launch and some for each record, and
-// holds only so many.
+// device takes a fixed time per launch and some per record, and has limited memory.
 type device struct {
 	launch, record time.Duration
 	holds          int
 }
 
-// tune lets a tuner choose until it is done, or for so many batches.
+// tune runs a tuner until it is done or has seen this many batches.
 func tune(sizes *batchSizes, d device, batches, longest int) {
 	for range batches {
 		n := min(sizes.size(), longest)
@@ -27,7 +26,7 @@ func tune(sizes *batchSizes, d device, batches, longest int) {
 func TestTuner(t *testing.T) {
 	for name, test := range map[string]struct {
 		device  device
-		longest int // batch that can be had
+		longest int // batch available
 		want    int
 	}{
 		// 4 ms a launch and 10 µs a record: each doubling helps less and less.
@@ -49,7 +48,7 @@ func TestTuner(t *testing.T) {
 	}
 }
 
-// TestFoundSoFar: a job that ends while sizes are tried has a best one too.
+// TestFoundSoFar: a job that ends while sizes are tried also has a best one.
 func TestFoundSoFar(t *testing.T) {
 	sizes := batchSizes{want: 128, auto: newTuner(128)}
 	d := device{launch: 100 * time.Millisecond}

@@ -1,17 +1,17 @@
-// Package worker is one device, its kernel, and one chunk after the other: reading
-// records, checking them, giving them to the kernel in batches, finding the
-// record that a failed batch fails by, and writing what came of each.
+// Package worker drives one device and its kernel. It processes one chunk after another: it
+// reads and checks records, sends them to the kernel in batches, isolates the record that
+// makes a batch fail, and writes each record's outcome.
 //
 //	chunk ──► read, check ──► kernel process ──► splice, check ──► part
-//	            (ahead)       (batches in flight)   (behind)
+//	         (reads ahead)  (batches in flight)  (encodes after)
 //
-// A worker is a process of its own, a fresh start of the same program with its
-// device pinned. It listens to its orchestrator on descriptor 3; when that ends,
-// however it ends, the worker kills its kernel with everything the kernel has
-// started, and exits. Between the two stands a guard, a small process that does the same
-// when the worker itself is killed, alone or together with its orchestrator.
+// A worker is a separate process: the same program, started again with its device pinned.
+// It receives messages from its orchestrator on descriptor 3. When that connection closes
+// for any reason, the worker kills its kernel and everything the kernel started, and exits.
+// A guard, a small process between the two, does the same when the worker itself is killed,
+// alone or together with its orchestrator.
 //
-// It knows nothing of other workers, of the order of chunks or of devices beside
+// A worker knows nothing about other workers, the order of chunks, or devices other than
 // its own.
 package worker
 
@@ -30,38 +30,38 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// aliveInterval is how often a worker shows that it lives.
+// aliveInterval is how often a worker sends a heartbeat.
 const aliveInterval = 5 * time.Second
 
-// Worker is this process.
+// Worker is the state of a worker process.
 type Worker struct {
-	conn      *wire.Conn
-	builtins  []string
-	log       *slog.Logger
-	setup     wire.Setup
-	host      *kernelHost
-	sizes     batchSizes
-	columns   columnNames
-	judged    bool            // enough of the first records were looked at
-	first     wire.FirstBatch // what is known of them
-	searched  bool            // it was told that records are looked for
-	proof     proof
-	sampled   bool // of the first batch that was searched some were tried before
-	stops     *stops
-	begun     int64       // chunks so far
-	scarce    atomic.Bool // keep no batch waiting
-	pace      *pacer
-	computing computing
-	assigned  chan wire.Assign
-	trims     chan struct{} // asked for, not done yet
+	conn           *wire.Conn
+	builtins       []string
+	log            *slog.Logger
+	setup          wire.Setup
+	host           *kernelHost
+	sizes          batchSizes
+	columns        columnNames
+	judged         bool            // enough of the first records have been judged
+	first          wire.FirstBatch // the verdict on them so far
+	searchReported bool            // the orchestrator knows that a search may take long
+	proof          proof
+	sampled        bool // records of the first failed batch were sampled
+	stops          *stops
+	begun          int64       // number of chunks begun
+	draining       atomic.Bool // the job is ending: queue no extra batch
+	pace           *pacer
+	computing      computing
+	assigned       chan wire.Assign
+	trims          chan struct{} // requested, not done yet
 }
 
-// run is the whole life of a worker process; it returns the exit status.
+// run is the whole life of a worker process. It returns the exit status.
 func run(builtins []string) int {
 	proc.SurviveStopSignals()
 	proc.CloseOnExec(wire.Descriptor)
-	_ = proc.BecomeSubreaper() // without it, process groups must do
-	proc.ReapOrphans()         // for as long as this process lives
+	_ = proc.BecomeSubreaper() // if this fails, killing process groups has to suffice
+	proc.ReapOrphans()         // for the life of this process
 	file := os.NewFile(wire.Descriptor, "orchestrator")
 	if file == nil {
 		return 2
@@ -108,8 +108,8 @@ func newLogger(setup wire.Setup) *slog.Logger {
 	return slog.New(handler).With("device", setup.Device.Name)
 }
 
-// listen ends the process when the orchestrator is gone: first everything below
-// it, then itself, whatever it is doing.
+// listen receives messages until the orchestrator disconnects. It then kills everything the
+// worker started and exits the process, whatever the worker is doing.
 func (w *Worker) listen(cancel context.CancelFunc) {
 	defer cancel()
 	for {
@@ -122,7 +122,7 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 	}
 }
 
-// take does what a message says, or leaves it where the chunk's work will find it.
+// take handles a message, or queues it for the goroutine that computes chunks.
 func (w *Worker) take(message wire.Message) {
 	switch {
 	case message.Assign != nil:
@@ -133,7 +133,7 @@ func (w *Worker) take(message wire.Message) {
 		w.stops.take(*message.Stop)
 		w.pace.nudge()
 	case message.Scarce != nil:
-		w.scarce.Store(true)
+		w.draining.Store(true)
 	case message.Pace != nil:
 		w.pace.set(*message.Pace)
 	case message.Trim != nil:
@@ -143,15 +143,15 @@ func (w *Worker) take(message wire.Message) {
 	}
 }
 
-// cleaning keeps the two ways to an end from meeting: the second waits until
-// the first has ended the process.
+// cleaning serializes the two ways a worker can end: the second waits until the first has
+// ended the process.
 var cleaning sync.Mutex
 
-// clean leaves nothing behind: no process, no socket.
+// clean kills every process the worker started and removes its sockets.
 func (w *Worker) clean() {
 	cleaning.Lock()
 	w.host.end()
-	// A kernel that was being started at this moment may still make its socket.
+	// A kernel that is starting right now may still create its socket.
 	for range 3 {
 		proc.KillChildren()
 		if os.RemoveAll(w.setup.SocketDir) == nil {
@@ -174,7 +174,7 @@ func (w *Worker) showAlive(ctx context.Context) {
 	}
 }
 
-// serve opens the kernel and computes what is assigned.
+// serve opens the kernel and computes the assigned chunks.
 func (w *Worker) serve(ctx context.Context) {
 	info, err := w.host.describe(ctx)
 	if err == nil && !w.setup.DescribeOnly {
@@ -213,8 +213,8 @@ func (w *Worker) serve(ctx context.Context) {
 	}
 }
 
-// nextRun is the chunk that was begun behind the last, or else the next that is
-// assigned; nil if none will be.
+// nextRun returns the chunk that was begun during the last one, or else the next assigned
+// chunk. It returns nil when there are no more.
 func (w *Worker) nextRun(ctx context.Context) (*chunkRun, error) {
 	if w.computing.next != nil {
 		return w.computing.next, nil
@@ -247,6 +247,6 @@ func (w *Worker) fail(err error) {
 		}
 		e = fault.New(kind, "%w", err)
 	}
-	w.log.Error("worker cannot go on", "kind", e.Kind, "error", e.Message, "detail", e.Detail)
+	w.log.Error("worker failed", "kind", e.Kind, "error", e.Message, "detail", e.Detail)
 	w.send(wire.Message{Failed: &wire.Failed{Fault: e, Sources: w.host.takeSources()}})
 }

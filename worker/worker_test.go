@@ -7,9 +7,9 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// TestStopHoldsForChunksAssignedBeforeIt: a stop ends the chunks assigned before it, also
-// if an assignment crosses it on the way, and no other; a stop of one chunk is over with
-// another try of that one; a stop of the job holds for every chunk.
+// TestStopHoldsForChunksAssignedBeforeIt: a stop ends exactly the chunks assigned before
+// it, even if an assignment crosses it in transit. A stop of one chunk ends when that chunk
+// is assigned again. A stop of the job covers every chunk.
 func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 	seven := int64(7)
 	stopChunk, stopJob := wire.Message{Stop: &wire.Stop{}}, wire.Message{Stop: &wire.Stop{Job: true}}
@@ -18,20 +18,20 @@ func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 		return wire.Message{Assign: &wire.Assign{Chunk: chunk.Chunk{First: first}}}
 	}
 	for _, test := range []struct {
-		name     string
-		messages []wire.Message
-		ends     []bool // each chunk that was assigned
-		halted   bool
+		name       string
+		messages   []wire.Message
+		ends       []bool // each chunk that was assigned
+		jobStopped bool
 	}{
 		{"no stop", []wire.Message{assign(0), assign(9)}, []bool{false, false}, false},
 		{"a chunk", []wire.Message{assign(0), stopChunk}, []bool{true}, false},
-		{"a chunk and the one behind it", []wire.Message{assign(0), assign(9), stopChunk}, []bool{true, true}, false},
-		{"a chunk, and the next", []wire.Message{assign(0), stopChunk, assign(9)}, []bool{true, false}, false},
+		{"a chunk and the next", []wire.Message{assign(0), assign(9), stopChunk}, []bool{true, true}, false},
+		{"a chunk, then the next", []wire.Message{assign(0), stopChunk, assign(9)}, []bool{true, false}, false},
 		{"one chunk", []wire.Message{assign(7), assign(9), stopSeven}, []bool{true, false}, false},
 		{"one chunk, and another", []wire.Message{assign(7), stopSeven, assign(9)}, []bool{true, false}, false},
 		{"one chunk, again", []wire.Message{assign(9), stopSeven, assign(7)}, []bool{false, false}, false},
 		{"the job", []wire.Message{assign(0), stopJob}, []bool{true}, true},
-		{"the job, and a chunk that was on its way", []wire.Message{assign(0), stopJob, assign(9)}, []bool{true, true}, true},
+		{"the job, and a chunk in transit", []wire.Message{assign(0), stopJob, assign(9)}, []bool{true, true}, true},
 		{"the job, and a chunk's stop", []wire.Message{assign(0), stopJob, stopChunk, stopJob}, []bool{true}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -41,12 +41,12 @@ func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 			}
 			for i, want := range test.ends {
 				run := &chunkRun{number: int64(i + 1), first: (<-w.assigned).Chunk.First}
-				if got := w.stops.includes(run); got != want {
+				if got := w.stops.mustEnd(run); got != want {
 					t.Errorf("chunk %d ends: %t", i, got)
 				}
 			}
-			if got := closed(w.stops.halted); got != test.halted {
-				t.Errorf("halted: %t", got)
+			if got := closed(w.stops.jobStopped); got != test.jobStopped {
+				t.Errorf("job stopped: %t", got)
 			}
 		})
 	}

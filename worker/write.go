@@ -10,30 +10,30 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// progressInterval is how often the orchestrator hears of a chunk's progress: as
-// often as an eye can follow.
+// progressInterval is how often to report a chunk's progress: as often as the eye can
+// follow.
 const progressInterval = 100 * time.Millisecond
 
-// partWriter turns verdicts into lines, behind the kernel.
+// partWriter turns verdicts into output lines while the kernel computes the next batches.
 type partWriter struct {
 	worker  *Worker
 	part    *chunk.Part
 	release func(*chunk.Batch)
-	jobs    chan *work
-	// idle are the encoders at hand. There are two: one batch is encoded while the one
-	// before it is written.
-	idle    chan *encoders
-	encoded chan encodedJob
-	done    chan struct{}
-	broken  chan struct{} // closed at the first error
-	once    sync.Once
-	failure error
-	told    time.Time
-	// verbatim: a record that the kernel leaves unchanged goes out as it came in.
+	tasks   chan *batchTask
+	// idle holds the available encoders. There are two: one batch is encoded while the
+	// previous one is written.
+	idle       chan *encoders
+	encoded    chan encodedTask
+	done       chan struct{}
+	broken     chan struct{} // closed at the first error
+	once       sync.Once
+	failure    error
+	reportedAt time.Time
+	// verbatim: a record that the kernel leaves unchanged is copied byte for byte.
 	verbatim bool
-	first    *wire.FirstBatch // not told yet
-	// toldNulls are numbers that became null in the kernel.
-	toldNulls int64
+	first    *wire.FirstBatch // not reported yet
+	// kernelNulls counts numbers that became null in the kernel.
+	kernelNulls int64
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *partWriter {
@@ -45,7 +45,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
 		verbatim: len(w.setup.Records.Keep) == 0 && !w.setup.Records.Framed && !w.setup.Records.Reprocess,
-		jobs:     make(chan *work, ahead), idle: make(chan *encoders, 2), encoded: make(chan encodedJob),
+		tasks:    make(chan *batchTask, ahead), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
@@ -56,15 +56,15 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *p
 	return p
 }
 
-// encodedJob is a batch with who has its lines.
-type encodedJob struct {
-	job   *work
+// encodedTask is a batch together with the encoders that hold its lines.
+type encodedTask struct {
+	task  *batchTask
 	lines *encoders
 }
 
-// nulls counts the numbers that JSON does not have; for use after finish.
+// nulls counts the numbers that JSON cannot represent. Call it only after finish.
 func (p *partWriter) nulls() int64 {
-	n := p.toldNulls
+	n := p.kernelNulls
 	for range cap(p.idle) {
 		lines := <-p.idle
 		n += lines.nulls()
@@ -75,28 +75,28 @@ func (p *partWriter) nulls() int64 {
 
 func (p *partWriter) encode() {
 	defer close(p.encoded)
-	for job := range p.jobs {
+	for task := range p.tasks {
 		lines := <-p.idle
-		lines.begin(job)
-		p.encoded <- encodedJob{job, lines}
+		lines.begin(task)
+		p.encoded <- encodedTask{task, lines}
 	}
 }
 
 func (p *partWriter) run() {
 	defer close(p.done)
 	for next := range p.encoded {
-		job := next.job
+		task := next.task
 		if p.failure == nil {
-			p.judgeFirst(job)
-			if err := p.write(job, next.lines); err != nil {
+			p.judgeFirst(task)
+			if err := p.write(task, next.lines); err != nil {
 				p.failure = err
 				p.once.Do(func() { close(p.broken) })
 			}
 		}
 		p.idle <- next.lines
-		p.release(job.batch)
-		if time.Since(p.told) >= progressInterval || p.first != nil {
-			p.told = time.Now()
+		p.release(task.batch)
+		if time.Since(p.reportedAt) >= progressInterval || p.first != nil {
+			p.reportedAt = time.Now()
 			p.worker.send(wire.Message{Progress: &wire.Progress{
 				Counts: p.part.Counts(), First: p.takeFirst(), Memory: p.worker.host.memory(),
 			}})
@@ -104,15 +104,15 @@ func (p *partWriter) run() {
 	}
 }
 
-// judgeFirst looks at the first batch of the worker's life, and at those behind it as long
-// as every record fails: do they, and by the same message?
-func (p *partWriter) judgeFirst(job *work) {
+// judgeFirst judges the worker's first batch, and the following ones while every record
+// fails: do all fail, and with the same message?
+func (p *partWriter) judgeFirst(task *batchTask) {
 	w := p.worker
-	if w.judged || len(job.sent) == 0 {
+	if w.judged || len(task.sent) == 0 {
 		return
 	}
 	before := w.first
-	w.first = job.judge(before)
+	w.first = task.judge(before)
 	w.judged = w.first.Failed == nil || w.first.Records >= wire.VariedRecords
 	if w.judged || before.Records < wire.JudgedRecords || w.first.Varied != before.Varied {
 		first := w.first
@@ -120,11 +120,11 @@ func (p *partWriter) judgeFirst(job *work) {
 	}
 }
 
-// judge adds the records of the batch to those that all failed before; the zero value is
-// that of a batch with one that did not.
-func (j *work) judge(first wire.FirstBatch) wire.FirstBatch {
-	for i := range j.sent {
-		v := j.verdict(i)
+// judge adds this batch to a run of records that all failed. It returns the zero value if a
+// record succeeded.
+func (t *batchTask) judge(first wire.FirstBatch) wire.FirstBatch {
+	for i := range t.sent {
+		v := t.verdict(i)
 		failure := v.fault
 		if failure == nil {
 			if result := v.results.At(v.index); result.Verdict == plugins.Failed {
@@ -143,27 +143,28 @@ func (j *work) judge(first wire.FirstBatch) wire.FirstBatch {
 			return wire.FirstBatch{}
 		}
 	}
-	first.Records += len(j.sent)
+	first.Records += len(t.sent)
 	return first
 }
 
-// takeFirst is what is to be told of the first batch, once.
+// takeFirst returns the pending report on the first batch, once.
 func (p *partWriter) takeFirst() *wire.FirstBatch {
 	first := p.first
 	p.first = nil
 	return first
 }
 
-// err is the first error; for use after broken is closed.
+// err waits for the first error and returns it. Call it only if broken is or will be
+// closed.
 func (p *partWriter) err() error {
 	<-p.broken
 	return p.failure
 }
 
-// finish ends the part, behind which rest is left of the chunk; discard throws it
-// away.
+// finish closes the part; rest is what remains of the chunk after it. With discard it
+// deletes the part.
 func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, error) {
-	close(p.jobs)
+	close(p.tasks)
 	<-p.done
 	if discard || p.failure != nil {
 		p.part.Discard()
@@ -172,16 +173,16 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, erro
 	return p.part.Close(rest)
 }
 
-func (p *partWriter) write(job *work, lines *encoders) error {
-	p.toldNulls += job.nulls()
-	next := 0 // in job.sent
-	same := 0 // the records from here to there are unchanged
-	for i := 0; i < job.ready; {
+func (p *partWriter) write(task *batchTask, lines *encoders) error {
+	p.kernelNulls += task.nulls()
+	next := 0 // in task.sent
+	same := 0 // records up to here are unchanged
+	for i := 0; i < task.ready; {
 		if i >= same && p.verbatim {
-			same = job.unchanged(i, next)
+			same = task.unchanged(i, next)
 		}
 		if i < same {
-			if text, n := job.batch.Lines(i, same); n > 0 {
+			if text, n := task.batch.Lines(i, same); n > 0 {
 				if err := p.part.SucceedUnchanged(text, n); err != nil {
 					return err
 				}
@@ -189,12 +190,12 @@ func (p *partWriter) write(job *work, lines *encoders) error {
 				continue
 			}
 		}
-		record := job.batch.Records[i]
+		record := task.batch.Records[i]
 		var err error
-		if refusal := job.refusal(i); refusal != nil {
+		if refusal := task.refusal(i); refusal != nil {
 			err = p.fail(record, refusal)
 		} else {
-			err = p.settle(record, next, job.verdict(next), lines)
+			err = p.settle(record, next, task.verdict(next), lines)
 			next++
 		}
 		if err != nil {
@@ -205,14 +206,14 @@ func (p *partWriter) write(job *work, lines *encoders) error {
 	return nil
 }
 
-// nulls is how many numbers became null in the kernel, in the one call or in all those of
+// nulls returns how many numbers became null in the kernel, in one call or in all calls of
 // a search.
-func (j *work) nulls() (n int64) {
-	if j.results != nil {
-		n = j.results.Nulls()
+func (t *batchTask) nulls() (n int64) {
+	if t.results != nil {
+		n = t.results.Nulls()
 	}
-	counted := j.results
-	for _, v := range j.verdicts {
+	counted := t.results
+	for _, v := range t.verdicts {
 		if v.results != nil && v.results != counted {
 			counted = v.results
 			n += counted.Nulls()
@@ -221,18 +222,18 @@ func (j *work) nulls() (n int64) {
 	return n
 }
 
-// unchanged is how far the records from i on, which is the next-th of those sent, are
-// such that the kernel left as they are: the position behind the last of them.
-func (j *work) unchanged(i, next int) int {
-	for ; i < j.ready && j.refusal(i) == nil; i, next = i+1, next+1 {
-		if v := j.verdict(next); v.fault != nil || v.results.At(v.index).Verdict != plugins.Unchanged {
+// unchanged returns the end of the run of records, starting at i, that the kernel left
+// unchanged. Record i is sent[next].
+func (t *batchTask) unchanged(i, next int) int {
+	for ; i < t.ready && t.refusal(i) == nil; i, next = i+1, next+1 {
+		if v := t.verdict(next); v.fault != nil || v.results.At(v.index).Verdict != plugins.Unchanged {
 			break
 		}
 	}
 	return i
 }
 
-// settle writes what became of a record that the kernel has seen, the i-th of those.
+// settle writes the outcome of record i of those sent to the kernel.
 func (p *partWriter) settle(record chunk.Record, i int, v verdict, encoder *encoders) error {
 	if v.fault != nil {
 		return p.fail(record, v.fault)
@@ -258,7 +259,7 @@ func (p *partWriter) fail(record chunk.Record, e *fault.Error) error {
 	return p.part.Fail(record, e)
 }
 
-// rejected is the failure of a record that the kernel rejects.
+// rejected returns the failure of a record that the kernel rejected.
 func rejected(result plugins.Result) *fault.Error {
 	e := fault.Error{Kind: fault.Record, Message: result.Message, Step: result.Step}
 	return e.Bounded()

@@ -16,8 +16,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// byWord gives each record the verdict that it asks for, Unchanged where it asks for
-// none.
+// byWord gives each record the verdict that it asks for, or Unchanged.
 type byWord struct{ plugins.Base }
 
 func (byWord) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -46,7 +45,7 @@ func TestWriteUnchanged(t *testing.T) {
 	tests := []struct {
 		name, input string
 		records     wire.Records
-		isolated    bool // the batch was: each record has a verdict of its own
+		isolated    bool // the batch was isolated: each record has its own verdict
 	}{
 		{name: "plain", input: many(a+"\n", b+"\n")},
 		{name: "one batch", input: strings.Repeat(a+"\n", 3000), records: wire.Records{BatchSize: 3000}},
@@ -78,9 +77,9 @@ func TestWriteUnchanged(t *testing.T) {
 			if records.MaxBytes == 0 {
 				records.MaxBytes = 1 << 20
 			}
-			task := assign(t, test.input)
-			got, files := writePart(t, task, records, test.isolated, true)
-			want, wantFiles := writePart(t, task, records, test.isolated, false)
+			assigned := assign(t, test.input)
+			got, files := writePart(t, assigned, records, test.isolated, true)
+			want, wantFiles := writePart(t, assigned, records, test.isolated, false)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -91,9 +90,9 @@ func TestWriteUnchanged(t *testing.T) {
 	}
 }
 
-// writePart computes a chunk by byWord, and returns the segment with the bytes of its
-// files. Without verbatim each record is written by itself.
-func writePart(t *testing.T, task wire.Assign, records wire.Records, isolated, verbatim bool) (chunk.Segment, string) {
+// writePart computes a chunk with byWord and returns the segment with the bytes of its
+// files. Without verbatim, each record is written separately.
+func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolated, verbatim bool) (chunk.Segment, string) {
 	t.Helper()
 	silent := struct {
 		io.Reader
@@ -101,25 +100,25 @@ func writePart(t *testing.T, task wire.Assign, records wire.Records, isolated, v
 	}{bytes.NewReader(nil), io.Discard}
 	w := &Worker{conn: wire.NewConn(silent), setup: wire.Setup{Records: records}, host: &kernelHost{}}
 	w.sizes.want = records.BatchSize
-	reader, err := w.startReading(t.Context(), task.Chunk)
+	reader, err := w.startReading(t.Context(), assigned.Chunk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := w.startWriting(task, reader.give)
+	out := w.startWriting(assigned, reader.recycle)
 	out.verbatim = out.verbatim && verbatim
 	for batch := range reader.batches {
 		if batch.err != nil {
 			t.Fatal(batch.err)
 		}
-		job := batch.work
+		task := batch.task
 		if isolated {
-			for i := range job.records {
-				results := submit(t, job.records[i:i+1])
-				job.verdicts = append(job.verdicts, verdict{results: results})
+			for i := range task.records {
+				results := submit(t, task.records[i:i+1])
+				task.verdicts = append(task.verdicts, verdict{results: results})
 			}
 		}
-		job.results = submit(t, job.records)
-		out.jobs <- job
+		task.results = submit(t, task.records)
+		out.tasks <- task
 	}
 	segment, err := out.finish(chunk.Chunk{}, false)
 	reader.stop()
@@ -128,10 +127,10 @@ func writePart(t *testing.T, task wire.Assign, records wire.Records, isolated, v
 	}
 	var files strings.Builder
 	for _, suffix := range []string{".out", ".err", ".failures"} {
-		data, _ := os.ReadFile(task.Part + suffix)
+		data, _ := os.ReadFile(assigned.Part + suffix)
 		fmt.Fprintf(&files, "%s: %s", suffix, data)
 	}
-	chunk.RemovePart(task.Part)
+	chunk.RemovePart(assigned.Part)
 	return segment, files.String()
 }
 

@@ -1,7 +1,7 @@
-"""The model alone, on tokens that are on the device already: the ceiling.
+"""Runs the model alone, on tokens that are already on the device: the ceiling.
 
-bare.py START SECONDS waits until the time START, so that several begin together, and
-prints records a second.
+bare.py START SECONDS waits until the time START, so that several processes start
+together, and prints records per second.
 """
 
 import sys

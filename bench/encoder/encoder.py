@@ -1,7 +1,7 @@
-"""A small encoder with random weights, a tokenizer made on the spot, and texts.
+"""A small encoder with random weights, a generated tokenizer, and generated texts.
 
-Six layers, 384 wide, fp16, mean-pooled, texts cut or padded to 128 tokens: the size of
-the models that embed most texts. Nothing is downloaded.
+Six layers, 384 wide, fp16, mean-pooled, texts truncated or padded to 128 tokens: the
+size of the most common embedding models. Nothing is downloaded.
 """
 
 import os
@@ -12,16 +12,16 @@ SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", 
 
 
 def vocabulary(count=20000):
-    """Words of syllables, always the same."""
+    """Return words made of syllables, the same ones every time."""
     chance = random.Random(1)
     return ["".join(chance.choice(SYLLABLES) for _ in range(chance.randint(1, 4))) for _ in range(count)]
 
 
 def write_records(path, count):
-    """A file of records, each with a text of 100 words."""
+    """Write a file of records, each with a text of 100 words."""
     import json
     chance, words = random.Random(2), vocabulary()
-    # Drawing words one by one would take longer than what is measured.
+    # Drawing words one by one would take longer than the benchmark.
     pieces = [" ".join(chance.choices(words, k=WORDS // 4)) for _ in range(20000)]
     with open(path + ".partial", "w") as file:
         for i in range(count):
@@ -30,7 +30,7 @@ def write_records(path, count):
 
 
 def make_tokenizer(path):
-    """Save a tokenizer that knows the words: 13,000 texts a second on one core."""
+    """Save a tokenizer that knows the words: 13,000 texts per second on one core."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     words = ["[PAD]", "[UNK]"] + list(dict.fromkeys(vocabulary()))
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words[:VOCABULARY])}, unk_token="[UNK]"))
@@ -62,7 +62,7 @@ def load_model(device):
             n, length = x.shape[:2]
             q, k, v = self.mix(self.first(x)).view(n, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
             x = x + self.out(functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(n, length, WIDTH))
-            # The product and its gelu in one, as torch's own encoder layers have it.
+            # Fuses the product and its gelu, like torch's own encoder layers.
             wide = torch._addmm_activation(self.up.bias, self.second(x).flatten(0, 1), self.up.weight.t(), use_gelu=True)
             return x + self.down(wide).view(n, length, WIDTH)
 
@@ -86,7 +86,7 @@ def load_model(device):
     if device == "cpu":
         return model
     model = model.half()
-    with torch.inference_mode():  # libraries load what they need with the first call
+    with torch.inference_mode():  # libraries initialize lazily, in the first call
         model(torch.ones((512, TOKENS), dtype=torch.int32, device=device))
     torch.cuda.synchronize()
     return model

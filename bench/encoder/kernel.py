@@ -1,4 +1,4 @@
-"""The encoder as a gpurun kernel: tokens are made ahead, in threads."""
+"""The encoder as a gpurun kernel that tokenizes ahead, in threads."""
 
 import array
 import json
@@ -20,8 +20,8 @@ def setup(ctx):
     device = ctx.device
     model = encoder.load_model(device)
     tokenizer = encoder.load_tokenizer(os.environ["BENCH_TOKENIZER"])
-    tokenizer.no_padding()  # numpy pads in no time
-    if ctx.threads <= 4:  # the threads that prepare are as many as there are cores for
+    tokenizer.no_padding()  # padding with numpy is faster
+    if ctx.threads <= 4:  # the prepare threads already use all cores
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
@@ -46,7 +46,7 @@ def process(tokens):
 
 
 def close():
-    """When the first batch began and the last one was launched, for steady rates."""
+    """Write when the first batch started and the last one was launched, to compute steady rates."""
     if first and "BENCH_STATS" in os.environ:
         with open(os.path.join(os.environ["BENCH_STATS"], "%d.json" % os.getpid()), "w") as file:
             json.dump({"first": first, "last": last, "records": records}, file)

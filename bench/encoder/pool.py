@@ -1,4 +1,4 @@
-"""The usual way to several processes: a pool that sends results back. pool.py IN OUT"""
+"""The usual multiprocess approach: a pool that sends results back. pool.py IN OUT"""
 
 import concurrent.futures
 import json
@@ -40,7 +40,7 @@ def main():
     size = -(-len(records) // workers)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, context, begin) as pool, open(sys.argv[2], "w") as out:
-        list(pool.map(work, [[] for _ in range(workers)]))  # models are loaded
+        list(pool.map(work, [[] for _ in range(workers)]))  # loads the models
         first = time.time()
         for results in pool.map(work, [records[i:i + size] for i in range(0, len(records), size)]):
             for record in results:

@@ -1,12 +1,12 @@
-"""An encoder from JSON lines to JSON lines: gpurun, its ceiling, and other ways.
+"""Runs an encoder from JSON lines to JSON lines: gpurun, its ceiling, and alternatives.
 
     python3 bench/encoder/run.py --gpurun bin/gpurun
 
-It needs torch, tokenizers and numpy, and no network. Rates are steady ones, from the
-first batch to the last; the bare loop, on tokens that are on the GPU already, is the
-ceiling, and four of them in processes of their own at a time what four workers can
-have: a GPU takes time to turn from one process to another. Output goes to the folder
-given with --work: a memory file system, or the fastest disk.
+It needs torch, tokenizers and numpy, but no network. Rates are steady rates, from the
+first batch to the last. The ceiling is the bare loop, on tokens that are already on the
+GPU. For four workers it is four such loops at once in separate processes, because a GPU
+takes time to switch between processes. Output goes to the folder given with --work: use
+a memory file system or the fastest disk.
 """
 
 import argparse
@@ -27,7 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class GPU:
-    """How busy the GPU is, by nvidia-smi, while something runs."""
+    """Samples GPU utilization with nvidia-smi while the body runs."""
 
     def __enter__(self):
         self.samples, self.over = [], threading.Event()
@@ -48,7 +48,7 @@ class GPU:
         self.thread.join()
 
     def busy(self):
-        """The middle of what was seen: the start and the end are loading."""
+        """Return the median of the samples above 0: the GPU is idle during loading."""
         samples = sorted(sample for sample in self.samples if sample > 0)
         return "%d %%" % samples[len(samples) // 2] if samples else "-"
 
@@ -59,7 +59,7 @@ def cpu_seconds():
 
 
 def measure(table, name, records, call):
-    """Run something that tells its first and last batch."""
+    """Run call, which returns the times of its first and last batch."""
     before, began = cpu_seconds(), time.time()
     with GPU() as gpu:
         stats = call(records)
@@ -72,15 +72,15 @@ def measure(table, name, records, call):
 
 
 def bare_loops(processes):
-    """Records a second of the model alone, in so many processes at a time."""
-    start = time.time() + 15  # all have loaded by then
+    """Return the records per second of the model alone, in several processes at once."""
+    start = time.time() + 15  # by then all have loaded the model
     loops = [subprocess.Popen([sys.executable, os.path.join(HERE, "bare.py"), str(start), "5"], stdout=subprocess.PIPE, text=True)
              for _ in range(processes)]
     return sum(float(loop.communicate()[0]) for loop in loops)
 
 
-def tokenising(source):
-    """Records a second of the tokenizer alone, in one process on all cores."""
+def tokenizing(source):
+    """Return the records per second of the tokenizer alone, in one process on all cores."""
     tokenizer, texts = encoder.load_tokenizer(os.environ["BENCH_TOKENIZER"]), []
     with open(source) as file:
         for line, _ in zip(file, range(51200)):
@@ -93,7 +93,7 @@ def tokenising(source):
 
 
 def head(path, count):
-    """The first records of a file, as a file."""
+    """Write the first count records of a file to a new file."""
     short = "%s.%d" % (path, count)
     with open(path) as file, open(short, "w") as out:
         for _ in range(count):
@@ -121,7 +121,7 @@ def gpurun(binary, source, work, *flags):
 
 
 def disk_rate(work):
-    """What dd writes there, in bytes a second."""
+    """Return the rate at which dd writes to work, in bytes per second."""
     path = os.path.join(work, "dd")
     began = time.time()
     subprocess.run(["dd", "if=/dev/zero", "of=" + path, "bs=4M", "count=256", "conv=fsync"], check=True, stderr=subprocess.DEVNULL)
@@ -134,9 +134,9 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--gpurun", default=shutil.which("gpurun") or "bin/gpurun")
     arguments.add_argument("--records", type=int, default=2000000)
-    arguments.add_argument("--peer-records", type=int, default=20000, help="for the slow ways")
-    arguments.add_argument("--work", default="/dev/shm" if os.path.isdir("/dev/shm") else None, help="where files go")
-    arguments.add_argument("--gpus", default=None, help="for gpurun, as its own --gpus")
+    arguments.add_argument("--peer-records", type=int, default=20000, help="records for the slow alternatives")
+    arguments.add_argument("--work", default="/dev/shm" if os.path.isdir("/dev/shm") else None, help="folder for files")
+    arguments.add_argument("--gpus", default=None, help="passed to gpurun as --gpus")
     options = arguments.parse_args()
     binary = os.path.abspath(options.gpurun)
     work = tempfile.mkdtemp(prefix="gpurun-bench-", dir=options.work)
@@ -158,10 +158,10 @@ def run(options, binary, work):
     print("%s, %d cores, files in %s (dd %.1f GB/s), input %.2f GB"
           % (where, os.cpu_count(), work, disk_rate(work) / 1e9, os.path.getsize(source) / 1e9))
     ceilings = {"1": bare_loops(1), "4": bare_loops(4)}
-    table = [["way", "records", "records/s", "wall", "GPU busy", "CPU"],
+    table = [["run", "records", "records/s", "wall", "GPU busy", "CPU"],
              ["bare loop, tokens on the device", "", "{:,.0f}".format(ceilings["1"]), "", "", ""],
-             ["four bare loops at a time", "", "{:,.0f}".format(ceilings["4"]), "", "", ""],
-             ["tokenising alone", "", "{:,.0f}".format(tokenising(source)), "", "", ""]]
+             ["four bare loops at once", "", "{:,.0f}".format(ceilings["4"]), "", "", ""],
+             ["tokenizing alone", "", "{:,.0f}".format(tokenizing(source)), "", "", ""]]
     slow, flags = min(options.peer_records, options.records), ["--gpus", options.gpus] if options.gpus else []
     plain = measure(table, "plain streaming script", slow, script("script.py", source, work))
     pool = measure(table, "pool of 4 processes", slow, script("pool.py", source, work))
@@ -173,7 +173,7 @@ def run(options, binary, work):
     for row in table:
         print("%-34s %10s %10s %10s %9s %12s" % tuple(row))
     for workers, rate in rates.items():
-        print("--workers-per-gpu %s: %.0f %% of the bare loop, %.0f %% of as many at a time, %.1f × the script, %.1f × the pool"
+        print("--workers-per-gpu %s: %.0f %% of the bare loop, %.0f %% of as many at once, %.1f × the script, %.1f × the pool"
               % (workers, 100 * rate / ceilings["1"], 100 * rate / ceilings[workers], rate / plain, rate / pool))
 
 

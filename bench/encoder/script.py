@@ -1,4 +1,4 @@
-"""The plain way: read a line, tokenise, compute, print. script.py IN OUT"""
+"""The plain approach: read a line, tokenize, compute, print. script.py IN OUT"""
 
 import json
 import os

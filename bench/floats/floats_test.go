@@ -1,5 +1,5 @@
-// Package floats compares ways to write the numbers of an embedding as JSON: ours,
-// strconv's and sonic's. It is a module of its own, since gpurun does not need sonic.
+// Package floats compares ways to write the numbers of an embedding as JSON: gpurun's,
+// strconv's and sonic's. It is a separate module, because gpurun does not need sonic.
 //
 //	make bench-floats
 package floats
@@ -28,7 +28,7 @@ func embedding() []float32 {
 	return values
 }
 
-// processorTime is that of this thread.
+// processorTime returns the CPU time of this thread.
 func processorTime() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
@@ -56,7 +56,7 @@ func BenchmarkEmbedding(b *testing.B) {
 		{"encoding/json", func() { dst, _ = json.Marshal(values) }},
 	} {
 		b.Run(way.name, func(b *testing.B) {
-			runtime.LockOSThread() // its own time, whatever else the machine does
+			runtime.LockOSThread() // measures this thread's CPU time only
 			defer runtime.UnlockOSThread()
 			started := processorTime()
 			for b.Loop() {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock sleeps exactly. Go's own sleeps are in whole milliseconds once something comes
-// in meanwhile, as it does here, and would be a few percent too long.
+// clock sleeps exactly. Go rounds sleeps up to whole milliseconds while it also polls
+// for input, as it does here, which would make them a few percent too long.
 type clock struct{ timer *os.File }
 
 func newClock() (*clock, error) {

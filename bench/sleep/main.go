@@ -1,6 +1,6 @@
-// Command sleep is a kernel for measurements: it computes nothing, for as long as it
-// is told, and can write down when its first batch came. Its second way of working,
-// "copy", returns every record as new bytes, so that both directions are used.
+// Command sleep is a kernel for benchmarks: it sleeps for the configured time per batch
+// and can record when its first batch arrived. With "copy" it returns every record as
+// new bytes, to use both directions.
 package main
 
 import (
@@ -15,11 +15,11 @@ import (
 )
 
 type config struct {
-	// Milliseconds a batch.
+	// Milliseconds to sleep per batch.
 	Milliseconds float64 `json:"ms"`
-	// Stamp is a file that gets the time of the first batch, in nanoseconds.
+	// Stamp is the file to write the time of the first batch to, in nanoseconds.
 	Stamp string `json:"stamp"`
-	// Copy returns records as lines of their own.
+	// Copy returns records as new lines.
 	Copy bool `json:"copy"`
 }
 
@@ -62,8 +62,8 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 	return nil
 }
 
-// loop sleeps so many times, and prints how many nanoseconds that took: what a kernel
-// that only sleeps would take if nothing were in its way.
+// loop sleeps the given number of times and prints how many nanoseconds that took: the
+// ideal time of a kernel that only sleeps.
 func loop(times int, length time.Duration) error {
 	clock, err := newClock()
 	if err != nil {

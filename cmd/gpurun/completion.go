@@ -12,9 +12,9 @@ import (
 	"github.com/gpurun/gpurun/internal/server"
 )
 
-// What the shell offers behind a flag or a command (gpurun completion bash).
+// Shell completion of flags and arguments (gpurun completion bash).
 
-// complete are the values of flags that have few.
+// complete lists the values of enumerated flags.
 var complete = map[string][]string{
 	"accept-changes":  {"kernel", "config", "kernel,config"},
 	"batch-size":      {"auto"},
@@ -30,19 +30,19 @@ var complete = map[string][]string{
 	"workers-per-gpu": {"auto", "1", "2", "4"},
 }
 
-// completeFiles are the endings of the files that flags take; none for any file.
+// completeFiles lists the file extensions that flags accept.
 var completeFiles = map[string][]string{
 	"kernel-config": {"json"}, "monitor-config": {"yaml", "yml"}, "services": {"yaml", "yml"},
 	"errors": {"jsonl"}, "report": {"json"},
 }
 
-// completeFolders are the flags that take a folder.
+// completeFolders lists the flags that take a folder.
 var completeFolders = []string{"work-dir", "source"}
 
-// records are the endings of files of JSON lines.
+// records are the extensions of JSON Lines files.
 var records = []string{"jsonl", "ndjson", "json"}
 
-// completeArguments are what commands take beside flags.
+// completeArguments completes positional arguments, by command.
 var completeArguments = map[string]cobra.CompletionFunc{
 	"gpurun run":          files(records),
 	"gpurun plan":         files(records),
@@ -55,7 +55,7 @@ var completeArguments = map[string]cobra.CompletionFunc{
 	"gpurun plugin check": kernels,
 }
 
-// registerCompletions adds them to a command and those below it.
+// registerCompletions adds completions to a command and its subcommands.
 func registerCompletions(cmd *cobra.Command) {
 	if f := completeArguments[cmd.CommandPath()]; f != nil {
 		cmd.ValidArgsFunction = f
@@ -85,7 +85,7 @@ func files(endings []string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(endings, cobra.ShellCompDirectiveFilterFileExt)
 }
 
-// kernels offers the built-in ones, those of $GPURUN_PLUGIN_PATH, and files.
+// kernels completes built-in kernels, those in $GPURUN_PLUGIN_PATH, and files.
 func kernels(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(builtinAbout)) {
@@ -103,7 +103,7 @@ func kernels(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellC
 	return names, cobra.ShellCompDirectiveDefault | cobra.ShellCompDirectiveNoSpace
 }
 
-// jobs offers the running ones.
+// jobs completes the ids of running jobs.
 func jobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if len(args) == 0 {

@@ -11,34 +11,34 @@ import (
 	"github.com/gpurun/gpurun/internal/server"
 )
 
-// answerTime is how long a job may take to answer.
+// answerTime is how long a job may take to respond.
 const answerTime = 10 * time.Second
 
-// steering is a command that does something to one running job.
+// steering is a command that controls one running job.
 type steering struct {
 	verb, short, long string
-	// done is what is said afterwards; %s is the job.
+	// done is printed on success; %s is the job.
 	done string
 	do   func(*server.Client, context.Context) (server.JobStatus, error)
 }
 
 var steerings = []steering{
 	{
-		verb: "pause", short: "Let a running job wait",
-		long: "Let the workers of a running job stop at their next batch border and wait there.\nWhat is computed is committed; processes, models and GPU memory stay.",
-		done: "%s pauses at the next batch border of each worker; gpurun resume goes on",
+		verb: "pause", short: "Pause a running job",
+		long: "Pause a running job. Each worker finishes its current batch, commits its results\nand waits. Processes, loaded models and GPU memory stay allocated.\nRun gpurun resume to continue.",
+		done: "%s pauses after the current batch of each worker; run gpurun resume to continue",
 		do:   (*server.Client).Pause,
 	},
 	{
-		verb: "resume", short: "Let a paused job go on",
-		long: "Let a job that was paused with gpurun pause go on.",
-		done: "%s goes on",
+		verb: "resume", short: "Resume a paused job",
+		long: "Resume a job that was paused with gpurun pause.",
+		done: "%s resumed",
 		do:   (*server.Client).Resume,
 	},
 	{
-		verb: "cancel", short: "Stop a running job; the same command resumes it",
-		long: "Stop a running job as SIGTERM would: at the next batch border of each worker, with\neverything committed. The same gpurun run resumes it, unless its input or output\nis a stream. A second cancel ends it at once.",
-		done: "%s stops at the next batch border of each worker, and reports whether the same gpurun run resumes it",
+		verb: "cancel", short: "Stop a running job so that it can be resumed",
+		long: "Stop a running job as SIGTERM does: each worker finishes its current batch and\ncommits its results. Run the same gpurun run command to resume the job, unless its\ninput or output is a stream. A second cancel stops it immediately.",
+		done: "%s stops after the current batch of each worker and reports whether it can be resumed",
 		do:   (*server.Client).Cancel,
 	},
 }
@@ -48,7 +48,7 @@ func newSteering(s steering) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   s.verb + " JOB",
 		Short: s.short,
-		Long:  s.long + "\n\nJOB is an id as gpurun status shows it, the beginning of one, the job's name, or\nits output file.",
+		Long:  s.long + "\n\nJOB is a job id or a prefix of one (see gpurun status), the job's name, or its\noutput file.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			entry, err := server.Find(args[0])
@@ -68,6 +68,6 @@ func newSteering(s steering) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

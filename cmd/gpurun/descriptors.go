@@ -5,14 +5,14 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// checkDescriptors refuses a job whose data would go through a standard descriptor that
-// was closed when gpurun started: all output would be lost without an error, and the
-// input would be empty. A closed descriptor that carries no data is no obstacle, nor is
-// /dev/null, which somebody chose.
+// checkDescriptors rejects a job whose data would pass through a standard descriptor that
+// was closed when gpurun started: output would be lost without an error, and input would
+// be empty. A closed descriptor that carries no data is fine, and so is /dev/null, which
+// is a deliberate choice.
 func (f *runFlags) checkDescriptors(config orchestrator.Config) error {
 	for _, one := range []struct {
 		what, path string
-		dash       int // what - means
+		dash       int // the descriptor that - stands for
 	}{
 		{"the input", config.Input, stdfd.Stdin},
 		{"the output", config.Output, stdfd.Stdout},
@@ -25,7 +25,7 @@ func (f *runFlags) checkDescriptors(config orchestrator.Config) error {
 			fd, ok = one.dash, true
 		}
 		if ok && stdfd.Closed(fd) {
-			return usagef("%s is %s, which is closed: redirect it, or name a file", one.what, stdfd.Name(fd))
+			return usagef("%s is %s, which is closed; redirect it or name a file", one.what, stdfd.Name(fd))
 		}
 	}
 	return nil

@@ -14,16 +14,16 @@ import (
 	"github.com/gpurun/gpurun/internal/server"
 )
 
-// prefix is what the names of gpurun's environment variables begin with.
+// prefix starts the names of gpurun's environment variables.
 const prefix = "GPURUN_"
 
-// variable is the name of the environment variable that sets a flag.
+// variable returns the name of the environment variable that sets a flag.
 func variable(f *pflag.Flag) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
-// fromEnvironment sets the flags that were not given from GPURUN_*. A variable that can
-// only be a misspelled one is an error, since it would have no effect.
+// fromEnvironment sets flags that are missing on the command line from GPURUN_*. A
+// variable that looks misspelled is an error, since it would silently have no effect.
 func fromEnvironment(cmd *cobra.Command) error {
 	if err := checkVariables(os.Environ(), knownVariables(cmd.Root())); err != nil {
 		return err
@@ -43,7 +43,7 @@ func fromEnvironment(cmd *cobra.Command) error {
 	return failed
 }
 
-// knownVariables are those of the flags of all commands, and those that are no flags.
+// knownVariables returns the variables of all commands' flags and those without a flag.
 func knownVariables(root *cobra.Command) []string {
 	known := []string{lease.Variable, server.Variable, "GPURUN_PLUGIN_PATH", "GPURUN_PPROF"}
 	var walk func(*cobra.Command)
@@ -58,8 +58,8 @@ func knownVariables(root *cobra.Command) []string {
 	return slices.Compact(known)
 }
 
-// checkVariables refuses a variable that looks like a known one. Others are let be: a
-// script may well keep a GPURUN_BIN of its own.
+// checkVariables rejects a variable that resembles a known one. It ignores others: a
+// script may well define its own GPURUN_BIN.
 func checkVariables(environment, known []string) error {
 	for _, entry := range environment {
 		name, _, _ := strings.Cut(entry, "=")
@@ -73,10 +73,10 @@ func checkVariables(environment, known []string) error {
 	return nil
 }
 
-// shortName is a length below which names are alike by chance: BIN and PIN.
+// shortName is the length below which names resemble each other by chance: BIN and PIN.
 const shortName = 6
 
-// meantVariable is the known variable that name is a misspelling of, "" if it is none.
+// meantVariable returns the known variable that name misspells, "" if there is none.
 func meantVariable(name string, known []string) string {
 	bare := func(name string) string {
 		return strings.TrimSuffix(strings.ReplaceAll(strings.TrimPrefix(name, prefix), "_", ""), "S")

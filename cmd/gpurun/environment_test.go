@@ -18,8 +18,8 @@ func TestMisspelledVariablesAreFound(t *testing.T) {
 	}
 }
 
-// TestOwnVariablesAreNoMisspellings: gpurun may run inside a kernel, with all that its
-// parents put into the environment.
+// TestOwnVariablesAreNoMisspellings: gpurun may run inside a kernel and inherit the
+// variables that its parents set.
 func TestOwnVariablesAreNoMisspellings(t *testing.T) {
 	known := knownVariables(newRoot())
 	for _, name := range []string{

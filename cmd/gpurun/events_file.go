@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// eventsFile takes events for a program. They hold no job up: what kept them from the
-// file is told when the job is done, and from there on none are written, so that the
-// program finds an end instead of a gap.
+// eventsFile writes events to a file. A write error does not stop the job: it is reported
+// when the job ends, and no further events are written, so that a reader sees a truncated
+// file instead of a gap.
 type eventsFile struct {
 	file *os.File
 	lost error
@@ -22,7 +22,8 @@ func (e *eventsFile) Write(p []byte) (int, error) {
 	return len(p), e.lost
 }
 
-// close may be called more than once. A reader that has left a pipe wanted no more.
+// close may be called more than once. A closed pipe is not an error: its reader wants no
+// more events.
 func (e *eventsFile) close() error {
 	if e.file != nil {
 		e.lost = cmp.Or(e.lost, e.file.Close())

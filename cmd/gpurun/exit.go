@@ -14,36 +14,36 @@ import (
 	"github.com/gpurun/gpurun/internal/progress"
 )
 
-// exitHelp is printed by gpurun help exit-codes; exitCode is the one place that acts on
-// it.
-const exitHelp = `Every gpurun command ends with one of these:
+// exitHelp is the text of gpurun help exit-codes; exitCode implements it.
+const exitHelp = `Exit codes of all gpurun commands:
 
-  0    done, every record succeeded or was dropped
-  1    a bug in gpurun
-  2    usage, bad configuration, missing or unreadable input, output exists
-  3    finished, some records failed: they are kept, with an "_error"
+  0    success: every record succeeded or was dropped
+  1    internal error: a bug in gpurun
+  2    usage error, bad configuration, missing or unreadable input, output exists
+  3    finished, some records failed: they are kept, marked with "_error"
   4    no usable device
-  5    the kernel is unusable, or fails on everything
-  6    the job folder is locked, damaged or another job's; the input was changed, or
-       the output's name taken, while the job ran
-  7    stopped, and the same command resumes: disk full, something cannot be read
-       or written, --halt, --max-time, a file of the kernel was edited meanwhile
-  130  interrupted (SIGINT), and the same command resumes
-  141  whoever read the output closed it, as head does
-  143  interrupted (SIGTERM, SIGHUP), and the same command resumes
+  5    the kernel is unusable or fails on every record
+  6    conflict: the job folder is locked, damaged or belongs to another job; or the
+       input changed or the output path was taken while the job ran
+  7    stopped, resumable: disk full, read or write error, --halt, --max-time, or a
+       kernel file was edited during the run
+  130  interrupted (SIGINT), resumable
+  141  the reader of the output closed it, as head does
+  143  interrupted (SIGTERM or SIGHUP), resumable
 
-A job that reads a stream or writes to one cannot resume: gpurun says so when it
-starts and when it stops.`
+Run the same command again to resume a job. A job that reads from or writes to a
+stream cannot be resumed; gpurun warns when it starts and when it stops.`
 
-// newExitCodes is a topic of help: a command that does nothing.
+// newExitCodes adds a help topic: a command that cannot be run.
 func newExitCodes() *cobra.Command {
-	return &cobra.Command{Use: "exit-codes", Short: "What each exit status means", Long: exitHelp}
+	return &cobra.Command{Use: "exit-codes", Short: "Exit codes and their meaning", Long: exitHelp}
 }
 
-// errSomeFailed: the job finished, and some records failed. It has been reported.
+// errSomeFailed means that the job finished and some records failed. The report has
+// already shown it.
 var errSomeFailed = errors.New("some records failed")
 
-// stoppedBy is the error of a job that a signal ended.
+// stoppedBy is the error of a job stopped by a signal.
 type stoppedBy struct {
 	signal syscall.Signal
 	err    error
@@ -52,7 +52,7 @@ type stoppedBy struct {
 func (s *stoppedBy) Error() string { return s.err.Error() }
 func (s *stoppedBy) Unwrap() error { return s.err }
 
-// hinted is an error with what to do next.
+// hinted is an error with a hint on what to do next.
 type hinted struct {
 	err  error
 	hint string
@@ -67,11 +67,11 @@ type usageError struct{ err error }
 func (u *usageError) Error() string { return u.err.Error() }
 func (u *usageError) Unwrap() error { return u.err }
 
-// toldError has been told in another form.
-type toldError struct{ err error }
+// reportedError has already been reported to the user.
+type reportedError struct{ err error }
 
-func (t *toldError) Error() string { return t.err.Error() }
-func (t *toldError) Unwrap() error { return t.err }
+func (r *reportedError) Error() string { return r.err.Error() }
+func (r *reportedError) Unwrap() error { return r.err }
 
 // exitCode maps every error to the exit status.
 func exitCode(err error) int {
@@ -88,7 +88,7 @@ func exitCode(err error) int {
 	case errors.As(err, &child):
 		return int(child)
 	case closedPipe(err):
-		return 141 // as if by SIGPIPE, which is what shells know
+		return 141 // the shell's status for SIGPIPE
 	case errors.As(err, &stopped) && stopped.signal == syscall.SIGINT:
 		return 130
 	case errors.As(err, &stopped):
@@ -111,21 +111,21 @@ func exitCode(err error) int {
 	return 1
 }
 
-// closedPipe reports whether a job ended because nobody reads its output any more: that is
-// no failure of anybody, and needs no message.
+// closedPipe reports whether a job ended because the reader of its output closed the
+// pipe. That is not a failure and needs no message.
 func closedPipe(err error) bool {
 	return fault.KindOf(err) == fault.Storage && errors.Is(err, syscall.EPIPE)
 }
 
-// saidAll reports whether nothing is left to be said of how it ended.
-func saidAll(err error) bool {
-	var told *toldError
-	return err == nil || errors.Is(err, errSomeFailed) || errors.As(err, &told) || closedPipe(err)
+// alreadyReported reports whether err needs no further message.
+func alreadyReported(err error) bool {
+	var reported *reportedError
+	return err == nil || errors.Is(err, errSomeFailed) || errors.As(err, &reported) || closedPipe(err)
 }
 
-// message is what the user reads; "" if everything was said.
+// message returns the text to show for err, "" if it has already been reported.
 func message(err error) string {
-	if saidAll(err) {
+	if alreadyReported(err) {
 		return ""
 	}
 	text := err.Error()
@@ -142,9 +142,9 @@ func message(err error) string {
 	return text
 }
 
-// writeErrorEvent is message for a program.
+// writeErrorEvent is the JSON form of message.
 func writeErrorEvent(out io.Writer, err error) {
-	if saidAll(err) {
+	if alreadyReported(err) {
 		return
 	}
 	var usage *usageError
@@ -154,8 +154,8 @@ func writeErrorEvent(out io.Writer, err error) {
 	progress.WriteError(out, err)
 }
 
-// wantsEvents reports whether standard error is for a program, and for events alone. A
-// mistake may have kept the flag from being read.
+// wantsEvents reports whether standard error is reserved for JSON events. It also checks
+// os.Args, since a usage error may have stopped flag parsing before this flag.
 func wantsEvents(cmd *cobra.Command) bool {
 	flag := cmd.Flags().Lookup("json-events")
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// jobFlags are the flags that say what a job is; run and plan share them.
+// jobFlags are the flags that define a job; run and plan share them.
 type jobFlags struct {
 	config       orchestrator.Config
 	kernelConfig string
@@ -35,7 +35,7 @@ type jobFlags struct {
 	batchSize    batchSize
 }
 
-// register adds all of them.
+// register adds all job flags.
 func (f *jobFlags) register(flags *pflag.FlagSet) {
 	f.registerKernel(flags)
 	f.registerDevices(flags)
@@ -45,56 +45,56 @@ func (f *jobFlags) register(flags *pflag.FlagSet) {
 
 func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVarP(&c.Kernel, "kernel", "k", "", "the kernel: a Python file (embed.py), exec:COMMAND, a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH")
-	flags.StringVar(&f.kernelConfig, "kernel-config", "", "the kernel's configuration: a JSON `FILE`, or the JSON itself")
-	flags.StringArrayVar(&f.steps, "step", nil, "a kernel of a chain, instead of -k: each `KERNEL` gets what the one before it made of the records, on the same GPU")
-	flags.StringArrayVar(&f.stepConfigs, "step-config", nil, "the configuration of a step: `STEP=JSON` or STEP=FILE; STEP is its name, or its number from 1")
-	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all; default), batch (one per batch), per-record")
-	flags.StringVar(&c.ExecID, "exec-id", "", "a `MEMBER` of each record (a string or number) that an exec: program repeats in its answer: every line is then checked to answer its record")
-	flags.StringVar(&c.Python, "python", "", "the interpreter of Python kernels: a `PATH` (default the active venv's or conda's, else python3)")
-	flags.IntVar(&c.IOWorkers, "io-workers", 0, "threads, at most, that run a Python kernel's prepare(batch) ahead of process (default 4)")
-	flags.StringVar(&c.NaN, "nan", "", "what NaN and infinity become, which JSON does not have: null (default), or error, to fail their records")
+	flags.StringVarP(&c.Kernel, "kernel", "k", "", "kernel: a Python file (embed.py), exec:COMMAND, a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH")
+	flags.StringVar(&f.kernelConfig, "kernel-config", "", "kernel configuration: a JSON `FILE` or inline JSON")
+	flags.StringArrayVar(&f.steps, "step", nil, "run a chain of kernels instead of -k (repeatable): each `KERNEL` processes the results of the previous one on the same GPU")
+	flags.StringArrayVar(&f.stepConfigs, "step-config", nil, "configuration of a step: `STEP=JSON` or STEP=FILE, where STEP is its name or its number, counting from 1")
+	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all batches), batch (one per batch), per-record (default stream)")
+	flags.StringVar(&c.ExecID, "exec-id", "", "check that each line an exec: program prints repeats this `MEMBER` (a string or number) of its record")
+	flags.StringVar(&c.Python, "python", "", "`PATH` of the interpreter for Python kernels (default: that of the active venv or conda environment, else python3)")
+	flags.IntVar(&c.IOWorkers, "io-workers", 0, "maximum number of threads that run a Python kernel's prepare(batch) ahead of process (default 4)")
+	flags.StringVar(&c.NaN, "nan", "", "handle NaN and infinity, which JSON lacks: null replaces them, error fails their records (default null)")
 }
 
 func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, indices (0,2 or 0-3), UUIDs, MIG instances (2:0), or cpu:4 for four CPU workers; --num-gpus is for a number of GPUs")
-	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs for each worker, for a model that is spread over several")
-	flags.StringVar(&f.workers, "workers-per-gpu", "1", "workers on each GPU; 2 to 4 help small models, whose launches leave gaps; auto: as many as there are cores for, and memory")
-	flags.BoolVar(&c.Stagger, "stagger", false, "let the first worker load its model alone: if it cannot, the others do not try")
-	flags.StringVar(&f.pin, "pin", "index", "pin workers by index or uuid in CUDA_VISIBLE_DEVICES; some frameworks choke on UUIDs")
-	flags.StringVar(&c.Profile, "profile", "datacenter", "how early a hot GPU is slowed: datacenter, or workstation (earlier)")
-	flags.StringVar(&f.monitor, "monitor-config", "", "temperatures, memory shares and times of the monitor: a YAML `FILE`")
-	flags.BoolVar(&c.NoMonitor, "no-monitor", false, "do not watch temperature and memory, and slow nothing down")
-	flags.BoolVar(&c.NoAffinity, "no-affinity", false, "let workers run on all CPUs, not only on those near their GPU")
+	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, indices (0,2 or 0-3), UUIDs, MIG instances (2:0), or cpu:4 for four CPU workers; to request a number of GPUs, use --num-gpus")
+	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs per worker, for models that span several GPUs")
+	flags.StringVar(&f.workers, "workers-per-gpu", "1", "workers per GPU; 2 to 4 can speed up small models that leave the GPU partly idle; auto: as many as CPU cores and memory allow")
+	flags.BoolVar(&c.Stagger, "stagger", false, "let the first worker load its model before the others start, and stop if it fails")
+	flags.StringVar(&f.pin, "pin", "index", "set CUDA_VISIBLE_DEVICES by index or uuid; some frameworks do not accept UUIDs")
+	flags.StringVar(&c.Profile, "profile", "datacenter", "when to slow down a hot GPU: datacenter, or workstation (earlier)")
+	flags.StringVar(&f.monitor, "monitor-config", "", "YAML `FILE` with the monitor's temperature, memory and timing thresholds")
+	flags.BoolVar(&c.NoMonitor, "no-monitor", false, "do not monitor temperature and memory, and never slow down a GPU")
+	flags.BoolVar(&c.NoAffinity, "no-affinity", false, "let workers use all CPUs instead of only those close to their GPU")
 }
 
 func (f *jobFlags) registerBatches(flags *pflag.FlagSet) {
 	c := &f.config
 	f.batchBytes, f.maxRecord = orchestrator.DefaultBatchBytes, orchestrator.DefaultMaxRecordBytes
 	f.batchSize.records = orchestrator.DefaultBatchSize
-	flags.Var(&f.batchSize, "batch-size", "records in a batch (unless given, what the kernel wishes for), or auto, to find the fastest in the first 30 s")
-	flags.Var(&f.batchBytes, "batch-bytes", "bytes in a batch at the most, so that long records do not fill the memory")
-	flags.IntVar(&c.ChunksPerGPU, "chunks-per-gpu", orchestrator.DefaultChunksPerGPU, "chunks per worker: more balance unequal GPUs better; 1 is the static split ceil(n/workers)")
-	flags.Var(&f.maxRecord, "max-record-bytes", "a longer line is kept as a failed record")
+	flags.Var(&f.batchSize, "batch-size", "records per batch, or auto to find the fastest size in the first 30 s; a size that the kernel asks for replaces the default")
+	flags.Var(&f.batchBytes, "batch-bytes", "maximum bytes per batch, so that long records do not exhaust memory")
+	flags.IntVar(&c.ChunksPerGPU, "chunks-per-gpu", orchestrator.DefaultChunksPerGPU, "chunks per worker; more balance unequal GPUs better, 1 splits statically into ceil(n/workers)")
+	flags.Var(&f.maxRecord, "max-record-bytes", "maximum record length; longer lines are kept as failed records")
 }
 
 func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVar(&f.split, "split", "auto", "cut a file by records (equal counts, counted first) or bytes (at once); auto: records up to 16 GiB")
-	flags.Int64Var(&c.ChunkRecords, "chunk-records", 0, "records in a chunk of a stream (default 16 batches)")
-	flags.DurationVar(&c.Flush, "flush", orchestrator.DefaultFlush, "how long a record of a stream may wait for its chunk to fill")
-	flags.Int64Var(&c.Limit, "limit", 0, "use only so many records (0: all)")
-	flags.Int64Var(&c.Offset, "offset", 0, "pass over so many records first")
-	flags.StringSliceVar(&c.Keep, "keep", nil, "keep only these members of the input records, beside the kernel's own: id,url")
-	flags.BoolVar(&c.NoValidate, "no-validate", false, "trust the input to be valid JSON instead of checking each line; saves about 0.2 s of CPU a GB")
-	flags.BoolVar(&c.Reprocess, "reprocess", false, "compute records that come in with an \"_error\" too, and take it off, instead of passing them on")
+	flags.StringVar(&f.split, "split", "auto", "split a file by records (equal counts, counts the input first) or bytes (starts immediately); auto: by records up to 16 GiB")
+	flags.Int64Var(&c.ChunkRecords, "chunk-records", 0, "records per chunk when reading a stream (default 16 batches)")
+	flags.DurationVar(&c.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
+	flags.Int64Var(&c.Limit, "limit", 0, "process at most this many records (0: all)")
+	flags.Int64Var(&c.Offset, "offset", 0, "skip this many records first")
+	flags.StringSliceVar(&c.Keep, "keep", nil, "keep only these members of the input records, in addition to the kernel's results: id,url")
+	flags.BoolVar(&c.NoValidate, "no-validate", false, "do not check that each line is valid JSON; saves about 0.2 s of CPU time per GB")
+	flags.BoolVar(&c.Reprocess, "reprocess", false, "process input records that carry an \"_error\" and remove it, instead of passing them through")
 }
 
-// minCheckpoint: with shorter ones a job would do little else.
+// minCheckpoint is the shortest --checkpoint: below it, a job would do little else.
 const minCheckpoint = time.Second
 
-// resolve makes a Config of the flags.
+// resolve builds a Config from the flags.
 func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if err := fromEnvironment(cmd); err != nil {
 		return f.config, err
@@ -116,13 +116,13 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		}
 	}
 	if cmd.Flags().Lookup("checkpoint") != nil && c.Checkpoint < minCheckpoint {
-		return c, usagef("--checkpoint %s is too short: at least %s, since each ends a chunk and begins another", c.Checkpoint, minCheckpoint)
+		return c, usagef("--checkpoint %s is too short: must be at least %s, since each checkpoint ends a chunk and starts another", c.Checkpoint, minCheckpoint)
 	}
 	if cmd.Flags().Changed("timeout") && c.Timeout <= 0 {
 		return c, usagef("--timeout must be longer than 0s, not %s", c.Timeout)
 	}
 	if cmd.Flags().Changed("gpus") && strings.TrimSpace(c.GPUs) == "" {
-		return c, usagef("--gpus is empty: name devices, or write all")
+		return c, usagef("--gpus is empty: name devices, or use all")
 	}
 	if err := f.resolveDevices(&c); err != nil {
 		return c, err
@@ -140,7 +140,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	return f.resolveKernel(c)
 }
 
-// resolveKernel reads the configuration of the kernel, or of the steps.
+// resolveKernel reads the configuration of the kernel or the steps.
 func (f *jobFlags) resolveKernel(c orchestrator.Config) (orchestrator.Config, error) {
 	var err error
 	if len(f.steps) > 0 || len(f.stepConfigs) > 0 {
@@ -151,14 +151,14 @@ func (f *jobFlags) resolveKernel(c orchestrator.Config) (orchestrator.Config, er
 	return c, err
 }
 
-// resolveDevices takes the flags of devices that are more than a value.
+// resolveDevices parses the device flags that need more than a plain value.
 func (f *jobFlags) resolveDevices(c *orchestrator.Config) (err error) {
 	switch f.pin {
 	case "index":
 	case "uuid":
 		c.PinUUID = true
 	default:
-		return usagef("--pin %q is neither index nor uuid", f.pin)
+		return usagef("--pin %q: must be index or uuid", f.pin)
 	}
 	if f.workers == "auto" {
 		c.WorkersPerGPU = orchestrator.AutoWorkers
@@ -172,7 +172,7 @@ func (f *jobFlags) resolveDevices(c *orchestrator.Config) (err error) {
 	return err
 }
 
-// readConfig takes JSON, or the name of a file that holds it.
+// readConfig accepts inline JSON or the name of a JSON file.
 func readConfig(flag, value string) ([]byte, error) {
 	if value == "" {
 		return nil, nil
@@ -181,7 +181,7 @@ func readConfig(flag, value string) ([]byte, error) {
 		return []byte(value), nil
 	}
 	if strings.HasPrefix(strings.TrimSpace(value), "{") {
-		return nil, usagef("%s is no valid JSON: %s", flag, value)
+		return nil, usagef("%s is not valid JSON: %s", flag, value)
 	}
 	data, err := os.ReadFile(value)
 	if err != nil {
@@ -189,13 +189,13 @@ func readConfig(flag, value string) ([]byte, error) {
 	}
 	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	if !json.Valid(data) {
-		return nil, usagef("%s: %s is no valid JSON", flag, value)
+		return nil, usagef("%s: %s is not valid JSON", flag, value)
 	}
 	return data, nil
 }
 
-// reads are the files, beside the input, that the job depends on: nothing that it writes
-// may take their place. A kernel that cannot be found is reported later.
+// reads lists the files that the job depends on besides the input; nothing it writes may
+// overwrite them. A kernel that cannot be found is reported later.
 func (f *jobFlags) reads(c orchestrator.Config) (files []orchestrator.NamedFile) {
 	add := func(name, path string) {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
@@ -219,7 +219,7 @@ func (f *jobFlags) reads(c orchestrator.Config) (files []orchestrator.NamedFile)
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// batchSize is a flag for a number of records, or auto.
+// batchSize is a flag value: a number of records, or auto.
 type batchSize struct {
 	records int
 	auto    bool
@@ -240,13 +240,13 @@ func (b *batchSize) Set(text string) error {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return fmt.Errorf("%q is neither a number nor auto", text)
+		return fmt.Errorf("%q: must be a number or auto", text)
 	}
 	b.records = n
 	return nil
 }
 
-// byteSize is a flag for a number of bytes: 4096, 64K, 32MiB, 1G.
+// byteSize is a flag value: a number of bytes such as 4096, 64K, 32MiB or 1G.
 type byteSize int64
 
 func (b *byteSize) Type() string { return "size" }
@@ -270,13 +270,13 @@ func (b *byteSize) Set(text string) error {
 	factor, ok := map[string]int64{"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[unit]
 	n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
 	if err != nil || !ok || n < 0 || n > (1<<62)/factor {
-		return fmt.Errorf("%q is no size; write 4096, 64K, 32MiB or 1G", text)
+		return fmt.Errorf("%q is not a size; use for example 4096, 64K, 32MiB or 1G", text)
 	}
 	*b = byteSize(n * factor)
 	return nil
 }
 
-// parseHalt reads never, fail=N and fail=P%.
+// parseHalt parses never, fail=N and fail=P%.
 func parseHalt(text string) (orchestrator.Halt, error) {
 	var halt orchestrator.Halt
 	if text == "never" {
@@ -291,16 +291,16 @@ func parseHalt(text string) (orchestrator.Halt, error) {
 		halt.Records, err = strconv.ParseInt(number, 10, 64)
 	}
 	if !ok || err != nil || halt.Percent < 0 || halt.Percent > 100 || halt.Records < 0 || halt == (orchestrator.Halt{}) {
-		return halt, usagef("--halt %q is none of never, fail=N, fail=P%%", text)
+		return halt, usagef("--halt %q: must be never, fail=N or fail=P%%", text)
 	}
 	return halt, nil
 }
 
-// checkLogLevel refuses what slog would not know.
+// checkLogLevel rejects levels unknown to slog.
 func checkLogLevel(level string) error {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return usagef("--log-level %q is none of debug, info, warn, error", level)
+		return usagef("--log-level %q: must be debug, info, warn or error", level)
 	}
 	return nil
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/gpurun/gpurun/internal/progress"
 )
 
-const gpusHelp = `Share this host's GPUs between jobs and services: who holds which GPU, and how
-much of its memory. A gpurun run takes its GPUs by itself; these commands are for
-everything else, and for looking.
+const gpusHelp = `Share this host's GPUs between jobs and services by leasing them. gpurun run leases
+its GPUs automatically; use these commands for other programs and to see who holds
+which GPU and how much of its memory.
 
   gpurun gpus allocate embedding-service 4096 -- python serve.py
   gpurun gpus list
   gpurun gpus report
 
 Leases are files in $GPURUN_LEASE_DIR, else /run/gpurun, else /tmp/gpurun-leases.
-That of a process ends with it, however it ends.`
+The lease of a process ends when the process exits, even if it crashes.`
 
-// gpusFlags are those of all gpus commands.
+// gpusFlags are the flags of all gpus commands.
 type gpusFlags struct {
 	services string
 	json     bool
 }
 
-// rules reads what the host's owner has decided.
+// rules reads the host's quotas and limits.
 func (f *gpusFlags) rules(cmd *cobra.Command) (lease.Config, error) {
 	if err := fromEnvironment(cmd); err != nil {
 		return lease.Config{}, err
@@ -53,7 +53,7 @@ func newGPUs() *cobra.Command {
 		sub.Args = usageArgs(sub.Args)
 		registerServices(sub.Flags(), &f.services)
 		if sub.Name() != "export" {
-			sub.Flags().BoolVar(&f.json, "json", false, "as JSON")
+			sub.Flags().BoolVar(&f.json, "json", false, "print JSON")
 		}
 	}
 	return cmd
@@ -62,8 +62,8 @@ func newGPUs() *cobra.Command {
 func newList(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "Show who holds which GPU",
-		Long:  "Show every lease: the GPU, its holder, how much, and until when.",
+		Short: "List GPU leases",
+		Long:  "List all leases: the GPU, the holder, the amount and the expiry.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := f.rules(cmd); err != nil {
@@ -94,9 +94,10 @@ func newList(f *gpusFlags) *cobra.Command {
 func newDeallocate(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "deallocate NAME [GPU]",
-		Short: "Give back what was allocated",
-		Long: `Give back the leases of NAME, or those on GPU: its index or UUID, or a MIG
-instance's UUID. Leases of a running process end with it, and not before.`,
+		Short: "Release leases",
+		Long: `Release the leases of NAME, or only those on GPU, given by its index or UUID or the
+UUID of a MIG instance. A lease that a running process owns ends with the process
+and cannot be released earlier.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rules, err := f.rules(cmd)
@@ -117,16 +118,16 @@ instance's UUID. Leases of a running process end with it, and not before.`,
 			if f.json && err == nil {
 				return writeJSON(freed)
 			}
-			for _, l := range freed { // before an error, too
-				fmt.Printf("%s: %s gave back %s\n", l.Label, l.Name, l.Share())
+			for _, l := range freed { // even if an error follows
+				fmt.Printf("%s: %s released %s\n", l.Label, l.Name, l.Share())
 			}
 			return err
 		},
 	}
 }
 
-// selectDevices finds the devices that a flag names. A mistake in its value is an error
-// that names the flag.
+// selectDevices returns the devices that a flag names. An error in the value names the
+// flag.
 func selectDevices(ctx context.Context, flag, value string) ([]gpu.Device, error) {
 	var inventory gpu.Inventory
 	selection, err := gpu.ParseSelection(value)

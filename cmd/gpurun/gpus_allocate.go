@@ -22,17 +22,17 @@ import (
 	"github.com/gpurun/gpurun/internal/server"
 )
 
-const allocateHelp = `Lease MB MiB of a GPU's memory for NAME: of the GPU with most free memory, unless
---gpu names one or the service prefers one. Memory that others use without a lease
-counts as taken.
+const allocateHelp = `Lease MB MiB of GPU memory for NAME. Without --gpu, gpurun picks the GPU that the
+services file prefers for NAME, else the one with the most free memory. Memory that
+others use without a lease counts as taken.
 
   gpurun gpus allocate embedding-service 4096 -- python serve.py
   gpurun gpus allocate embedding-service 4096 --ttl 2h
 
-With a command the lease is the command's: it runs with that GPU alone in
-CUDA_VISIBLE_DEVICES, and when it ends, so does the lease. Without one the lease
-lives until gpurun gpus deallocate, or for --ttl. A gpurun run under a lease takes
-no further one, and is known by its name.`
+With a COMMAND, the lease belongs to the command: it runs with only that GPU in
+CUDA_VISIBLE_DEVICES, and the lease ends when it exits. Without one, the lease lasts
+until gpurun gpus deallocate or for --ttl. A gpurun run started under a lease uses
+that lease and its name.`
 
 type allocateFlags struct {
 	*gpusFlags
@@ -45,31 +45,31 @@ func newAllocate(shared *gpusFlags) *cobra.Command {
 	f := &allocateFlags{gpusFlags: shared}
 	cmd := &cobra.Command{
 		Use:   "allocate NAME MB [-- COMMAND …]",
-		Short: "Hold some of a GPU's memory",
+		Short: "Lease GPU memory",
 		Long:  allocateHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 && dash < len(args) {
 				args = args[:dash]
 			} else if dash >= 0 {
-				return errors.New("there is no command behind --")
+				return errors.New("no command after --")
 			}
 			return cobra.ExactArgs(2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1], args[2:]) },
 	}
-	cmd.Flags().StringVar(&f.gpu, "gpu", "", "the `GPU`: its index or UUID, or a MIG instance's; of several (0-3), or of a GPU's MIG instances, the one with most free memory")
-	cmd.Flags().DurationVar(&f.ttl, "ttl", 0, "how long the lease lives without a command (0: until deallocated)")
-	cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "how long to wait for memory that others hold")
+	cmd.Flags().StringVar(&f.gpu, "gpu", "", "`GPU` to lease from: an index, a UUID or a MIG instance; if several match (0-3), the one with the most free memory")
+	cmd.Flags().DurationVar(&f.ttl, "ttl", 0, "lifetime of a lease without a command (0: until deallocated)")
+	cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "maximum time to wait for memory that others hold")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if number := negative.FindString(err.Error()); number != "" {
-			return usagef("%s MiB cannot be leased: name a size of at least 1", number)
+			return usagef("cannot lease %s MiB: the size must be at least 1", number)
 		}
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	return cmd
 }
 
-// negative finds a size that was taken for a flag.
+// negative matches a negative size that pflag parsed as a flag.
 var negative = regexp.MustCompile(`-\d+$`)
 
 func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []string) error {
@@ -98,7 +98,7 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 		return err
 	}
 	if devices[0].Kind != gpu.GPU {
-		return fault.New(fault.NoDevice, "this machine has no NVIDIA driver: there is no GPU to lease")
+		return fault.New(fault.NoDevice, "no GPU to lease: this machine has no NVIDIA driver")
 	}
 	if err := server.CheckLeasable(devices); err != nil {
 		return err
@@ -112,12 +112,12 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return server.Cards(ctx, devices, gpu.Options{}) },
 		Memory: memory, Prefer: quota.Prefer(), Owned: len(command) > 0, TTL: f.ttl, OneOfAName: true,
 		Limits: rules.Limits(), Quota: quota, Wait: wait,
-		Waiting: func(why string) { fmt.Fprintf(os.Stderr, "waiting, %s at the most: %s\n", wait, why) },
+		Waiting: func(why string) { fmt.Fprintf(os.Stderr, "waiting up to %s: %s\n", wait, why) },
 	})
 	if err != nil {
 		return err
 	}
-	stop() // from here on signals are the command's
+	stop() // from here on the command handles signals
 	if len(command) > 0 {
 		return f.runUnder(held, devices, name, command)
 	}
@@ -135,35 +135,35 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 func (f *allocateFlags) check(cmd *cobra.Command, command []string) error {
 	switch {
 	case f.gpu == "" && cmd.Flags().Changed("gpu"):
-		return usagef("--gpu is empty: write an index or a UUID, or leave it out")
+		return usagef("--gpu is empty: use an index or a UUID, or omit it")
 	case strings.HasPrefix(f.gpu, "cpu"):
 		return usagef("--gpu %s: only GPUs can be leased", f.gpu)
 	case f.ttl < 0:
 		return usagef("--ttl must not be negative")
 	case f.ttl > 0 && len(command) > 0:
-		return usagef("--ttl and a command do not go together: the lease ends with the command")
+		return usagef("--ttl cannot be combined with a command: the lease ends with the command")
 	case f.wait < 0:
 		return usagef("--wait must not be negative")
 	}
 	return nil
 }
 
-// parseMB reads a number of MiB.
+// parseMB parses a number of MiB.
 func parseMB(text string) (uint64, error) {
 	mb, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && mb > 1<<43: // no card has 8 exabytes
-		return 0, usagef("%s MiB are more than any GPU has", text)
+		return 0, usagef("%s MiB is more than any GPU has", text)
 	case err != nil:
-		return 0, usagef("%q is no number of MiB: write 4096", text)
+		return 0, usagef("%q is not a number of MiB: use for example 4096", text)
 	case mb == 0:
-		return 0, usagef("0 MiB cannot be leased: name a size of at least 1")
+		return 0, usagef("cannot lease 0 MiB: the size must be at least 1")
 	}
 	return mb * lease.MiB, nil
 }
 
-// runUnder runs the command under the lease, which it inherits: should this process
-// be killed, the lease lives on with the command.
+// runUnder runs the command under the lease. The command inherits the lease, so that it
+// outlives this process if this one is killed.
 func (f *allocateFlags) runUnder(held *lease.Held, devices []gpu.Device, name string, command []string) error {
 	defer held.Release()
 	child := exec.Command(command[0], command[1:]...)
@@ -175,7 +175,7 @@ func (f *allocateFlags) runUnder(held *lease.Held, devices []gpu.Device, name st
 			child.Env = append(child.Env, gpu.PinEnv([]gpu.Device{d})...)
 		}
 	}
-	// The terminal sends its signals to the command as well; others are passed on.
+	// The terminal sends its signals to the command as well; forward the others.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
@@ -196,11 +196,10 @@ func (f *allocateFlags) runUnder(held *lease.Held, devices []gpu.Device, name st
 	}
 }
 
-// childExit is the exit status of a command that was run for the user, which is
-// gpurun's own too.
+// childExit is the exit status of the user's command, which gpurun exits with too.
 type childExit int
 
-func (c childExit) Error() string { return fmt.Sprintf("the command ended with status %d", int(c)) }
+func (c childExit) Error() string { return fmt.Sprintf("the command exited with status %d", int(c)) }
 
 func childError(err error) error {
 	var exit *exec.ExitError
@@ -208,7 +207,7 @@ func childError(err error) error {
 		return err
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return &toldError{childExit(128 + int(status.Signal()))}
+		return &reportedError{childExit(128 + int(status.Signal()))}
 	}
-	return &toldError{childExit(exit.ExitCode())}
+	return &reportedError{childExit(exit.ExitCode())}
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-const optimizeHelp = `Ask the kernels of NAME, a job or a service, to give back GPU memory that they keep
-and do not need, where more than the threshold of a GPU's memory is used; tell how
-much is used before and after, and which processes use memory without a living job
-or lease. Nobody's memory is taken.`
+const optimizeHelp = `Ask the kernels of NAME, a job or a service, to release cached GPU memory on GPUs
+whose memory use exceeds the threshold. Report memory use before and after, and
+processes that use GPU memory without a running job or lease. Memory is never taken
+by force.`
 
-// optimized is what became of one pass.
+// optimized is the result of one pass.
 type optimized struct {
 	Name      string           `json:"name"`
 	Threshold float64          `json:"threshold"`
@@ -52,7 +52,7 @@ func newOptimize(f *gpusFlags) *cobra.Command {
 	threshold := 0.0
 	cmd := &cobra.Command{
 		Use:   "optimize NAME",
-		Short: "Ask a service's kernels to give memory back",
+		Short: "Ask kernels to release cached GPU memory",
 		Long:  optimizeHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,7 +79,7 @@ func newOptimize(f *gpusFlags) *cobra.Command {
 }
 
 func registerThreshold(cmd *cobra.Command, threshold *float64) {
-	cmd.Flags().Float64Var(threshold, "threshold", lease.DefaultConfig().Optimization.MemoryThreshold, "the share of memory in use above which memory is asked back")
+	cmd.Flags().Float64Var(threshold, "threshold", lease.DefaultConfig().Optimization.MemoryThreshold, "share of GPU memory in use above which kernels are asked to release memory")
 }
 
 func withThreshold(cmd *cobra.Command, rules lease.Config, threshold float64) (lease.Config, error) {
@@ -87,19 +87,19 @@ func withThreshold(cmd *cobra.Command, rules lease.Config, threshold float64) (l
 		return rules, nil
 	}
 	if !(threshold >= 0 && threshold <= 1) {
-		return rules, usagef("--threshold %v is no share: write 0.85", threshold)
+		return rules, usagef("--threshold %v: must be between 0 and 1, for example 0.85", threshold)
 	}
 	rules.Optimization.MemoryThreshold = threshold
 	return rules, nil
 }
 
-// optimize looks, asks, and looks again.
+// optimize measures memory use, asks kernels to release memory, and measures again.
 func optimize(ctx context.Context, rules lease.Config, name string) (optimized, error) {
 	before := overview(ctx, rules)
 	jobs := jobsOf(before, name)
 	gpus := gpusOf(before, name, jobs)
 	if len(jobs) == 0 && len(gpus) == 0 {
-		return optimized{}, fault.New(fault.Usage, "%s is no running job and holds no GPU; see gpurun status", name)
+		return optimized{}, fault.New(fault.Usage, "no running job or lease is named %s; see gpurun status", name)
 	}
 	result := optimized{Name: name, Threshold: rules.Optimization.MemoryThreshold, GPUs: []optimizedGPU{}, Jobs: []optimizedJob{}, Strangers: map[string][]int{}}
 	over := false
@@ -135,7 +135,7 @@ func trim(ctx context.Context, job server.JobStatus) optimizedJob {
 	return o
 }
 
-// jobsOf are the jobs that a name means: theirs, or their id.
+// jobsOf returns the jobs with this name or id.
 func jobsOf(o server.Overview, name string) (jobs []server.JobStatus) {
 	for _, job := range o.Jobs {
 		if job.Job.ID == name || job.Job.Name != "" && lease.SameName(job.Job.Name, name) || "run-"+job.Job.ID == name {
@@ -145,7 +145,7 @@ func jobsOf(o server.Overview, name string) (jobs []server.JobStatus) {
 	return jobs
 }
 
-// gpusOf are the GPUs that a name holds, or that its jobs compute on.
+// gpusOf returns the GPUs leased under a name or used by its jobs.
 func gpusOf(o server.Overview, name string, jobs []server.JobStatus) (gpus []server.GPU) {
 	for _, g := range o.GPUs {
 		holds := slices.ContainsFunc(g.Account.Leases, func(l lease.Lease) bool { return lease.SameName(l.Name, name) })
@@ -172,28 +172,28 @@ func (o *optimized) addStrangers(gpus []server.GPU) {
 func (o optimized) write(w io.Writer) {
 	for _, g := range o.GPUs {
 		if share := float64(g.Before) / float64(max(1, g.Total)); len(o.Jobs) == 0 && share <= o.Threshold {
-			fmt.Fprintf(w, "%s: %.0f %% of its memory is used, not more than %.0f %%: nothing to do\n", g.GPU, 100*share, 100*o.Threshold)
+			fmt.Fprintf(w, "%s: %.0f %% of memory in use, at or below the threshold of %.0f %%: nothing to do\n", g.GPU, 100*share, 100*o.Threshold)
 			continue
 		}
-		fmt.Fprintf(w, "%s: %d MiB used before, %d MiB after, of %d MiB\n", g.GPU, g.Before/lease.MiB, g.After/lease.MiB, g.Total/lease.MiB)
+		fmt.Fprintf(w, "%s: %d MiB in use before, %d MiB after, of %d MiB\n", g.GPU, g.Before/lease.MiB, g.After/lease.MiB, g.Total/lease.MiB)
 	}
 	if over := slices.ContainsFunc(o.GPUs, func(g optimizedGPU) bool { return float64(g.Before) > o.Threshold*float64(g.Total) }); over && len(o.Jobs) == 0 {
-		fmt.Fprintf(w, "%s runs no gpurun job of yours: there is no kernel to ask\n", o.Name)
+		fmt.Fprintf(w, "%s has no gpurun job of yours: no kernel to ask\n", o.Name)
 	}
 	for _, job := range o.Jobs {
 		if job.Trouble != "" {
 			fmt.Fprintf(w, "%s\n", job.Trouble)
 		}
 		for _, worker := range job.Workers {
-			said := "gave back what it could"
+			outcome := "released unused memory"
 			if worker.Fault != nil {
-				said = worker.Fault.Message
+				outcome = worker.Fault.Message
 			}
-			fmt.Fprintf(w, "job %s, %s: %s\n", job.ID, worker.Device, said)
+			fmt.Fprintf(w, "job %s, %s: %s\n", job.ID, worker.Device, outcome)
 		}
 	}
 	for device, pids := range o.Strangers {
-		fmt.Fprintf(w, "%s: used without a living job or lease by %s\n", device, processes(pids))
+		fmt.Fprintf(w, "%s: used without a running job or lease by %s\n", device, processes(pids))
 	}
 }
 
@@ -204,16 +204,16 @@ func processes(pids []int) string {
 	return fmt.Sprintf("processes %v", pids)
 }
 
-const watchHelp = `Look at all GPUs every --interval, and ask the kernels of your jobs to give memory
-back where more than the threshold is used, as gpurun gpus optimize does. A line is
-written for each look.`
+const watchHelp = `Check all GPUs every --interval and ask the kernels of your jobs to release memory
+where use exceeds the threshold, as gpurun gpus optimize does. Prints one line per
+check.`
 
 func newWatch(f *gpusFlags) *cobra.Command {
 	threshold, interval, count := 0.0, time.Duration(0), 0
 	cmd := &cobra.Command{
 		Use:     "watch",
 		Aliases: []string{"loop"},
-		Short:   "Keep an eye on memory, again and again",
+		Short:   "Check GPU memory periodically",
 		Long:    watchHelp,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -236,8 +236,8 @@ func newWatch(f *gpusFlags) *cobra.Command {
 		},
 	}
 	registerThreshold(cmd, &threshold)
-	cmd.Flags().DurationVar(&interval, "interval", 5*time.Minute, "how often")
-	cmd.Flags().IntVar(&count, "count", 0, "end after so many looks (0: never)")
+	cmd.Flags().DurationVar(&interval, "interval", 5*time.Minute, "time between checks")
+	cmd.Flags().IntVar(&count, "count", 0, "stop after this many checks (0: never)")
 	return cmd
 }
 
@@ -256,7 +256,7 @@ func (f *gpusFlags) watch(ctx context.Context, rules lease.Config, interval time
 	}
 }
 
-// lookOnce is one look: a line, or what was done.
+// lookOnce makes one check and prints its result.
 func (f *gpusFlags) lookOnce(ctx context.Context, rules lease.Config) error {
 	o := overview(ctx, rules)
 	if ctx.Err() != nil {
@@ -287,7 +287,7 @@ func (f *gpusFlags) lookOnce(ctx context.Context, rules lease.Config) error {
 	return nil
 }
 
-// summary is a host in a line.
+// summary describes a host in one line.
 func summary(o server.Overview) string {
 	if len(o.GPUs) == 0 {
 		return "no GPU"
@@ -298,6 +298,6 @@ func summary(o server.Overview) string {
 			fullest = g
 		}
 	}
-	return fmt.Sprintf("GPUs: %d, leases: %d, jobs: %d; the fullest is %s with %.0f %% of its memory used",
+	return fmt.Sprintf("GPUs: %d, leases: %d, jobs: %d; highest memory use: %s with %.0f %%",
 		len(o.GPUs), len(o.Leases), len(o.Jobs), fullest.Device, 100*fullest.Share())
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/gpurun/gpurun/internal/server"
 )
 
-// historyLength is how many past events a report and an export hold.
+// historyLength is how many past events a report or export contains.
 const historyLength = 1000
 
-// gpuReport is a host, what became of its leases, and what to do.
+// gpuReport is a host overview with lease statistics and advice.
 type gpuReport struct {
 	server.Overview
 	// Statistics count all leases, History holds the last events.
@@ -36,7 +36,7 @@ func (f *gpusFlags) report(cmd *cobra.Command) (gpuReport, error) {
 	r.Advice = append(r.Advice, r.Overview.Advice(rules.Optimization.MemoryThreshold)...)
 	folder, err := lease.OpenExisting("")
 	if err != nil || folder == nil {
-		return r, nil // the overview says so
+		return r, nil // the overview notes it
 	}
 	if r.Statistics, err = folder.Statistics(); err != nil {
 		return r, err
@@ -48,8 +48,8 @@ func (f *gpusFlags) report(cmd *cobra.Command) (gpuReport, error) {
 func newExport(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export FILE",
-		Short: "Write all there is to know as JSON",
-		Long:  "Write GPUs, leases, jobs, the history of leases and the report's advice to FILE as\nJSON, whole or not at all; - is standard output.",
+		Short: "Export GPUs, leases and jobs as JSON",
+		Long:  "Write GPUs, leases, jobs, lease history and recommendations to FILE as JSON (- for\nstandard output). The file is written atomically.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := f.report(cmd)
@@ -74,8 +74,8 @@ func newExport(f *gpusFlags) *cobra.Command {
 func newGPUReport(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "report",
-		Short: "Show GPUs, leases and jobs, and what their figures suggest",
-		Long:  "Show GPUs, leases, jobs, what became of past leases, and what the figures suggest\nto do.",
+		Short: "Show GPUs, leases and jobs, with recommendations",
+		Long:  "Show GPUs, leases, jobs and lease statistics, with recommendations based on them.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := f.report(cmd)
@@ -96,7 +96,7 @@ func (r gpuReport) write() {
 	for _, g := range r.GPUs {
 		a := g.Account
 		if g.Lost != "" {
-			continue // the overview says why
+			continue // the overview shows the reason
 		}
 		fmt.Printf("%s: %d MiB leased, %d MiB used without a lease, %d MiB in reserve, %d MiB free to lease\n",
 			g.Device, a.Leased/lease.MiB, a.Other/lease.MiB, a.Reserve/lease.MiB, a.Free/lease.MiB)
@@ -114,6 +114,6 @@ func (r gpuReport) write() {
 		fmt.Println("- " + text)
 	}
 	if len(r.Advice) == 0 {
-		fmt.Println("nothing to recommend")
+		fmt.Println("no recommendations")
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// bad names what a program that reads the JSON would have to know of: null in place of
-// an empty list, and a time that nobody set.
+// bad lists what a program that reads the JSON would have to special-case: null instead of
+// an empty list, and a zero time.
 func bad(path string, value any) (found []string) {
 	switch v := value.(type) {
 	case nil:
@@ -31,8 +31,8 @@ func bad(path string, value any) (found []string) {
 	return found
 }
 
-// What is looked at as JSON has lists, never null, and no time that nobody set; what is
-// 0 is written as 0.
+// JSON output contains empty lists instead of null and no zero times; a value of 0 is
+// written as 0.
 func TestJSONHasNoNullsAndNoZeroTimes(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 2)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// gpurun runs the command as a program of its own.
+// gpurun runs the command in its own process.
 func gpurun(t *testing.T, dir string, args ...string) (exit int, stderr string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
@@ -41,8 +41,8 @@ func create(t *testing.T, path string, write func(w *bufio.Writer)) {
 	}
 }
 
-// TestVeryLongLine: a line of 200 MB is a failed record, kept whole, with its
-// neighbours unharmed.
+// TestVeryLongLine: a line of 200 MB is a failed record that is kept whole, and its
+// neighbors succeed.
 func TestVeryLongLine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 600 MB")
@@ -67,7 +67,7 @@ func TestVeryLongLine(t *testing.T) {
 	if err != nil || info.Size() < size {
 		t.Fatalf("output: %v, %v", info, err)
 	}
-	// Both ends of it, without holding it.
+	// Check both ends without reading the line into memory.
 	file, err := os.Open(filepath.Join(dir, "out.jsonl"))
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestVeryLongLine(t *testing.T) {
 	}
 }
 
-// TestManyTinyLines: ten million lines, out as they went in.
+// TestManyTinyLines: ten million lines pass through unchanged.
 func TestManyTinyLines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("ten million lines")
@@ -118,8 +118,7 @@ func TestManyTinyLines(t *testing.T) {
 	}
 }
 
-// TestWithoutNVML: the program that is built without a C compiler says so, and
-// runs on the CPU.
+// TestWithoutNVML: a program built without a C compiler reports it and runs on the CPU.
 func TestWithoutNVML(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "gpurun")

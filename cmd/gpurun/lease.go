@@ -19,7 +19,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// leaseFlags say how a job shares the machine with others.
+// leaseFlags control how a job shares the machine with others.
 type leaseFlags struct {
 	name     string
 	numGPUs  int
@@ -30,16 +30,16 @@ type leaseFlags struct {
 }
 
 func (f *leaseFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.name, "name", "", "a name for the job, by which gpurun pause, gpus optimize and the quotas know it")
-	flags.IntVar(&f.numGPUs, "num-gpus", 0, "so many of the GPUs, those with most free memory; unless given, all that are free")
-	flags.Var(&f.memory, "gpu-memory", "lease so much memory of each GPU and share it with others, instead of holding it alone: 20G")
-	flags.DurationVar(&f.wait, "wait", 30*time.Second, "how long to wait for GPUs that others hold")
-	flags.BoolVar(&f.noLease, "no-lease", false, "use the GPUs whoever holds them (so it is inside Slurm and Kubernetes)")
+	flags.StringVar(&f.name, "name", "", "name of the job, for gpurun pause, gpurun gpus optimize and quotas")
+	flags.IntVar(&f.numGPUs, "num-gpus", 0, "use this many GPUs, those with the most free memory (default: all free GPUs)")
+	flags.Var(&f.memory, "gpu-memory", "lease this much memory of each GPU (20G) and share it, instead of leasing whole GPUs")
+	flags.DurationVar(&f.wait, "wait", 30*time.Second, "maximum time to wait for GPUs that others hold")
+	flags.BoolVar(&f.noLease, "no-lease", false, "use GPUs without leasing them, even if others hold them (always on under Slurm and Kubernetes)")
 	registerServices(flags, &f.services)
 }
 
 func registerServices(flags *pflag.FlagSet, services *string) {
-	flags.StringVar(services, "services", "", "quotas of services, memory limit and reserve: a YAML `FILE` (default "+lease.ConfigFile+", if there is one)")
+	flags.StringVar(services, "services", "", "YAML `FILE` with service quotas, memory limit and reserve (default "+lease.ConfigFile+", if it exists)")
 }
 
 func (f *leaseFlags) check(flags *pflag.FlagSet, c orchestrator.Config) error {
@@ -47,18 +47,18 @@ func (f *leaseFlags) check(flags *pflag.FlagSet, c orchestrator.Config) error {
 	case f.name != "" && lease.CheckName(f.name) != nil:
 		return lease.CheckName(f.name)
 	case f.numGPUs < 1 && flags.Changed("num-gpus"):
-		return usagef("--num-gpus must be at least 1, not %d; leave it out to use all GPUs that are free", f.numGPUs)
+		return usagef("--num-gpus must be at least 1, not %d; omit it to use all free GPUs", f.numGPUs)
 	case c.GPUsPerWorker > 0 && f.numGPUs%c.GPUsPerWorker != 0:
-		return usagef("--num-gpus %d is no multiple of --gpus-per-worker %d", f.numGPUs, c.GPUsPerWorker)
+		return usagef("--num-gpus %d is not a multiple of --gpus-per-worker %d", f.numGPUs, c.GPUsPerWorker)
 	case f.memory > 0 && f.memory < lease.MiB:
-		return usagef("--gpu-memory %s is less than a MiB: write it as 20G", &f.memory)
+		return usagef("--gpu-memory %s is less than 1 MiB: use a size such as 20G", &f.memory)
 	case f.wait < 0:
 		return usagef("--wait must not be negative")
 	}
 	return nil
 }
 
-// scheduled names the scheduler that has given out the GPUs already, "" for none.
+// scheduled names the scheduler that has already allocated the GPUs, "" if there is none.
 func scheduled() string {
 	for variable, name := range map[string]string{"SLURM_JOB_ID": "Slurm", "KUBERNETES_SERVICE_HOST": "Kubernetes"} {
 		if os.Getenv(variable) != "" {
@@ -68,11 +68,11 @@ func scheduled() string {
 	return ""
 }
 
-// claimer is orchestrator.Config.Claim for one job.
+// claimer implements orchestrator.Config.Claim for one job.
 type claimer struct {
 	leaseFlags
 	config   orchestrator.Config
-	leased   string // the name that others are told
+	leased   string // the name that others see
 	waitsSet bool
 }
 
@@ -87,14 +87,14 @@ func (f *leaseFlags) claimer(cmd *cobra.Command, c orchestrator.Config, id strin
 func (c *claimer) claim(ctx context.Context, wanted orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 	switch onGPU := wanted.Devices[0].Kind == gpu.GPU; {
 	case !onGPU && (c.numGPUs > 0 || c.memory > 0):
-		return nil, fault.New(fault.NoDevice, "--num-gpus and --gpu-memory ask for GPUs, and the job has none: it would run on the CPU")
+		return nil, fault.New(fault.NoDevice, "--num-gpus and --gpu-memory require GPUs, but the job would run on the CPU")
 	case c.numGPUs > len(wanted.Devices):
-		return nil, fault.New(fault.NoDevice, "--num-gpus %d: the job can use %d", c.numGPUs, len(wanted.Devices))
+		return nil, fault.New(fault.NoDevice, "--num-gpus %d: only %d usable", c.numGPUs, len(wanted.Devices))
 	case !onGPU, c.noLease, scheduled() != "":
 		return c.unleased(wanted), nil
 	}
 	if err := server.CheckLeasable(wanted.Devices); err != nil {
-		return nil, fault.New(fault.NoDevice, "%w; or pass --no-lease to use GPUs whoever holds them", err)
+		return nil, fault.New(fault.NoDevice, "%w; or pass --no-lease to use GPUs without leasing them", err)
 	}
 	rules, err := lease.ReadConfig(c.services)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *claimer) claim(ctx context.Context, wanted orchestrator.ClaimRequest) (
 	return c.given(ctx, held, wanted, request), nil
 }
 
-// unleased takes the GPUs as they are.
+// unleased claims the GPUs without leasing them.
 func (c *claimer) unleased(wanted orchestrator.ClaimRequest) *orchestrator.Claim {
 	devices := wanted.Devices
 	if c.numGPUs > 0 {
@@ -149,12 +149,12 @@ func (c *claimer) request(wanted orchestrator.ClaimRequest, rules lease.Config) 
 			return server.Cards(ctx, wanted.Devices, gpu.Options{Slow: wanted.Notice})
 		},
 		Memory: uint64(c.memory), Prefer: quota.Prefer(), Owned: true, Limits: rules.Limits(), Quota: quota,
-		Wait: wait, Waiting: func(why string) { wanted.Notice(fmt.Sprintf("waiting for GPUs, %s at the most: %s", wait, why)) },
+		Wait: wait, Waiting: func(why string) { wanted.Notice(fmt.Sprintf("waiting up to %s for GPUs: %s", wait, why)) },
 	}
 	switch {
 	case c.numGPUs > 0:
 		r.Number = min(c.numGPUs, wanted.Most)
-	case wanted.Named && wanted.Most == len(wanted.Devices): // who names GPUs wants those
+	case wanted.Named && wanted.Most == len(wanted.Devices): // named GPUs are all required
 		r.Each = true
 	case wanted.Named:
 		r.Number = wanted.Most
@@ -162,7 +162,7 @@ func (c *claimer) request(wanted orchestrator.ClaimRequest, rules lease.Config) 
 	return r, nil
 }
 
-// preview is the claim that the job would get.
+// preview returns the claim that the job would get.
 func (c *claimer) preview(ctx context.Context, wanted orchestrator.ClaimRequest, request lease.Request) (*orchestrator.Claim, error) {
 	folder, err := lease.OpenExisting("")
 	var would lease.Preview
@@ -172,7 +172,7 @@ func (c *claimer) preview(ctx context.Context, wanted orchestrator.ClaimRequest,
 	var unusable *lease.UnusableError
 	if errors.As(err, &unusable) {
 		claim := c.unleased(wanted)
-		claim.Notes = []string{"run would use no leases: " + err.Error()}
+		claim.Notes = []string{"run would not lease its GPUs: " + err.Error()}
 		return claim, nil
 	}
 	if err != nil {
@@ -182,13 +182,13 @@ func (c *claimer) preview(ctx context.Context, wanted orchestrator.ClaimRequest,
 		return slices.ContainsFunc(would.GPUs, func(g lease.GPU) bool { return g.Key == key })
 	})
 	if would.Wait != "" {
-		claim.Notes = []string{fmt.Sprintf("run would wait for GPUs, %s at the most: %s", request.Wait, would.Wait)}
+		claim.Notes = []string{fmt.Sprintf("run would wait up to %s for GPUs: %s", request.Wait, would.Wait)}
 	}
 	claim.Keep, claim.Release = func([]gpu.Device) {}, func() {}
 	return claim, nil
 }
 
-// given is the claim of what is held.
+// given returns the claim for the leases held.
 func (c *claimer) given(ctx context.Context, held *lease.Held, wanted orchestrator.ClaimRequest, request lease.Request) *orchestrator.Claim {
 	leases := held.Leases()
 	claim := c.claimOf(ctx, wanted, request, held.Missing(), func(key string) bool {
@@ -203,9 +203,8 @@ func (c *claimer) given(ctx context.Context, held *lease.Held, wanted orchestrat
 	return claim
 }
 
-// claimOf divides the wanted devices into those that the job has and those that it
-// has not, with a note about the latter where it could have used them, and about GPUs
-// that others use without a lease.
+// claimOf selects the wanted devices that the job holds. It notes the missing ones if the
+// job could have used them, and GPUs that others use without a lease.
 func (c *claimer) claimOf(ctx context.Context, wanted orchestrator.ClaimRequest, request lease.Request, missing map[string]string, has func(key string) bool) *orchestrator.Claim {
 	claim := &orchestrator.Claim{}
 	var why []string
@@ -224,8 +223,8 @@ func (c *claimer) claimOf(ctx context.Context, wanted orchestrator.ClaimRequest,
 	if len(idle) > 0 {
 		why = append(why, orchestrator.IdleText(idle, c.config.GPUsPerWorker))
 	}
-	// Beyond the whole groups there is always a rest; beyond what it has work for, a
-	// job misses nothing.
+	// GPUs that do not fill a group are always unused; note them. A job does not miss
+	// GPUs beyond those it has work for.
 	rest := len(wanted.Devices)-wanted.Most < c.config.GPUsPerWorker
 	if c.numGPUs == 0 && len(why) > 0 && (len(claim.Devices) < wanted.Most || rest) {
 		claim.Notes = append(claim.Notes, fmt.Sprintf("using %d of %d GPUs: %s",
@@ -237,24 +236,24 @@ func (c *claimer) claimOf(ctx context.Context, wanted orchestrator.ClaimRequest,
 	return claim
 }
 
-// crowdedShare is how much of a GPU somebody without a lease may use before it is
-// worth a line: a desktop takes less.
+// crowdedShare is how much of a GPU may be used without a lease before gpurun warns; a
+// desktop uses less.
 const crowdedShare = 0.1
 
-// crowded warns of GPUs that the job has to itself only by agreement.
+// crowded warns about leased GPUs that other processes use without a lease.
 func crowded(cards []lease.GPU, has func(key string) bool, request lease.Request) (notes []string) {
 	if request.Memory > 0 {
-		return nil // what is in use was left out of the account
+		return nil // the lease accounts for memory in use
 	}
 	for _, card := range cards {
 		if has(card.Key) && float64(card.Used) > crowdedShare*float64(card.Total) {
-			notes = append(notes, fmt.Sprintf("%s: %d of its %d MiB are in use already, by somebody without a lease", card.Label, card.Used/lease.MiB, card.Total/lease.MiB))
+			notes = append(notes, fmt.Sprintf("%s: %d of its %d MiB are already in use by a process without a lease", card.Label, card.Used/lease.MiB, card.Total/lease.MiB))
 		}
 	}
 	return notes
 }
 
-// commandLine is what the user typed, as far as it fits a line.
+// commandLine returns the command line, shortened to fit one line.
 func commandLine() string {
 	text := strings.Join(append([]string{"gpurun"}, os.Args[1:]...), " ")
 	if len(text) > 200 {

@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// advised is an error with what to do about the limit of the system that it met.
+// advised is an error with advice on the system limit that caused it.
 type advised struct {
 	err    error
 	advice string
@@ -18,21 +18,21 @@ type advised struct {
 func (a *advised) Error() string { return a.err.Error() + "; " + a.advice }
 func (a *advised) Unwrap() error { return a.err }
 
-// limits are those that a shell or a scheduler sets, and how their errors read. Errors
-// of workers and kernels come as text.
+// limits are the limits that a shell or a scheduler sets, with the text of their errors:
+// errors of workers and kernels arrive as text.
 var limits = []struct {
 	resource int
-	text     string // of the error; "" means any end of a process
-	advice   string // with the limit in units of the shell's command
+	text     string // of the error; "" matches any process exit
+	advice   string // %d is the limit, in the unit of ulimit
 	unit     uint64
 }{
-	{unix.RLIMIT_NOFILE, "too many open files", "at most %d files may be open at a time: raise the limit (ulimit -n)", 1},
+	{unix.RLIMIT_NOFILE, "too many open files", "the limit is %d open files: raise it (ulimit -n)", 1},
 	{unix.RLIMIT_FSIZE, "file too large", "files are limited to %d KiB: raise the limit (ulimit -f)", 1 << 10},
 	{unix.RLIMIT_AS, "cannot allocate memory", "the address space of each process is limited to %d KiB: raise the limit (ulimit -v)", 1 << 10},
-	{unix.RLIMIT_AS, "", "the address space of each process is limited to %d KiB, which may be the reason: raise the limit (ulimit -v)", 1 << 10},
+	{unix.RLIMIT_AS, "", "the address space of each process is limited to %d KiB, which may be the cause: raise the limit (ulimit -v)", 1 << 10},
 }
 
-// adviseLimit adds to an error which limit of the system it met, if any.
+// adviseLimit adds advice to an error that was caused by a system limit.
 func adviseLimit(err error) error {
 	if err == nil || strings.Contains(err.Error(), "ulimit") {
 		return err
@@ -53,7 +53,7 @@ func adviseLimit(err error) error {
 	return err
 }
 
-// isProcessEnd reports whether a worker or a kernel has ended by itself.
+// isProcessEnd reports whether a worker or kernel process exited.
 func isProcessEnd(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.Crash, fault.Worker, fault.Incompatible:

@@ -1,5 +1,5 @@
-// Command gpurun runs a compute kernel over a file of JSON lines on every GPU of
-// the machine. See gpurun --help.
+// Command gpurun runs a compute kernel over a JSON Lines file on every GPU of the
+// machine. See gpurun --help.
 package main
 
 import (
@@ -13,16 +13,16 @@ import (
 )
 
 func main() {
-	worker.Init(builtin.Kernels()) // does not return in workers and kernels
+	worker.Init(builtin.Kernels()) // does not return in worker and kernel processes
 	stop := profile.Start("orchestrator")
 	code := Main()
 	stop()
 	os.Exit(code)
 }
 
-// Main is the command; it returns the exit status.
+// Main runs the command and returns its exit status.
 func Main() int {
-	_ = proc.BecomeSubreaper() // what a killed worker leaves comes to us
+	_ = proc.BecomeSubreaper() // adopt the orphans of killed workers
 	proc.SurviveClosedStderr()
 	cmd, err := newRoot().ExecuteC()
 	err = adviseLimit(err)

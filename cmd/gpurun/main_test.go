@@ -18,8 +18,7 @@ import (
 	"github.com/gpurun/gpurun/worker"
 )
 
-// TestMain is the program: as gpurun the test binary is the command, and started
-// again by it a worker or a kernel.
+// TestMain lets the test binary act as gpurun, and as its workers and kernels.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	worker.Init(builtin.Kernels())
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(apart{m}, map[string]func(){"gpurun": func() { os.Exit(Main()) }})
 }
 
-// apart runs tests that share no lease and no job with the machine they run on.
+// apart runs tests isolated from the leases and jobs of the machine.
 type apart struct{ *testing.M }
 
 func (a apart) Run() int {
@@ -43,7 +42,7 @@ func (a apart) Run() int {
 	return a.M.Run()
 }
 
-// TestScripts runs every command line of the documentation, and every mistake.
+// TestScripts runs the command lines of the documentation, and user errors.
 func TestScripts(t *testing.T) {
 	stub := nvmlStub(t)
 	downloadModules(t)
@@ -69,8 +68,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// downloadModules fills the module cache with what kernels in Go are built from, which
-// is more than this package: the scripts build without a network.
+// downloadModules fills the module cache with the dependencies of Go kernels, which are
+// more than those of this package: the scripts build without a network.
 func downloadModules(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command("go", "list", "-deps", "-test", "../../plugins/...", "../../examples/...").CombinedOutput(); err != nil {
@@ -78,8 +77,7 @@ func downloadModules(t *testing.T) {
 	}
 }
 
-// buildEnvironment lets scripts build kernels in Go against this source, without a
-// network.
+// buildEnvironment lets scripts build Go kernels against this source without a network.
 func buildEnvironment(env *testscript.Env) error {
 	out, err := exec.Command("go", "env", "GOMODCACHE", "GOCACHE").Output()
 	if err != nil {
@@ -99,8 +97,7 @@ func buildEnvironment(env *testscript.Env) error {
 	return nil
 }
 
-// nvmlStub builds a library that stands for a machine of GPUs; "" where that is
-// not possible.
+// nvmlStub builds a library that simulates a machine with GPUs; "" if that is not possible.
 func nvmlStub(t *testing.T) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")

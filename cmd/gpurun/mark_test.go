@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Editors on Windows begin a file with a byte order mark: whatever is read as JSON may
-// have one.
+// Editors on Windows start files with a byte order mark, so every JSON file may have one.
 func TestFilesMayBeginWithAByteOrderMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("\ufeff{\"a\":1}\n"), 0o666); err != nil {

@@ -16,19 +16,18 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-const planHelp = `Show what gpurun run would do with the same flags: which workers on which devices,
-how many chunks of how many records. The input is counted, and the kernel is
-asked what it needs, without a device; no worker is started and nothing is
-written. GPUs that others hold are left out as run would leave them out, but none
-is leased, and nobody is waited for.
+const planHelp = `Show what gpurun run would do with the same flags: workers, devices, chunks and
+batches. Counts the input and asks the kernel for its requirements without a device;
+starts no worker and writes nothing. Leaves out GPUs that others hold, as run does,
+but neither leases GPUs nor waits for them.
 
   gpurun plan -k echo in.jsonl
 
-Every flag of gpurun run is accepted; those that do not change the plan are not
-listed here.`
+Accepts every flag of gpurun run; flags that do not affect the plan are not listed
+here.`
 
-// planIdle are the flags of run that say nothing about a plan. They are accepted, so
-// that plan can be written in place of run.
+// planIdle are the flags of run that do not affect a plan. They are accepted so that
+// users can replace run with plan in a command.
 var planIdle = []string{
 	"fresh", "accept-changes", "clean", "timeout", "retries", "checkpoint", "max-time", "halt", "give-up",
 	"report", "json-events", "quiet", "log-level",
@@ -39,7 +38,7 @@ func newPlan() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
 		Use:   "plan -k KERNEL INPUT",
-		Short: "Show what would run where; start nothing",
+		Short: "Show what run would do, without running it",
 		Long:  planHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +47,7 @@ func newPlan() *cobra.Command {
 				return err
 			}
 			if len(args) == 0 {
-				return usagef("no input: name a file of JSON lines; see gpurun plan --help")
+				return usagef("no input: name a JSON Lines file; see gpurun plan --help")
 			}
 			config.Input = args[0]
 			config.Claim = f.claimer(cmd, config, "").claim
@@ -72,7 +71,7 @@ func newPlan() *cobra.Command {
 	for _, name := range planIdle {
 		_ = cmd.Flags().MarkHidden(name) // fails for a flag that does not exist
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -108,7 +107,7 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 	}
 }
 
-// needsText is what the kernel said that it cannot do without.
+// needsText lists the kernel's requirements.
 func needsText(plan orchestrator.Plan) string {
 	var needs []string
 	if plan.Info.NeedsGPU {
@@ -122,7 +121,7 @@ func needsText(plan orchestrator.Plan) string {
 
 func recordsText(plan orchestrator.Plan) string {
 	if plan.Records < 0 {
-		return "counted while it runs"
+		return "counted during the run"
 	}
 	return progress.Count(plan.Records) + " records"
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// plan takes every flag of run, with the same meaning: what a command would do is
-// found out by writing plan in place of run.
+// plan accepts every flag of run with the same meaning, so that users can replace run with
+// plan to see what a command would do.
 func TestPlanTakesEveryFlagOfRun(t *testing.T) {
 	t.Parallel()
 	run, plan := newRun().Flags(), newPlan().Flags()

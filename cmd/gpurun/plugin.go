@@ -18,7 +18,7 @@ import (
 func newPlugin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
-		Short: "List, begin and check kernels",
+		Short: "List, create and check kernels",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -29,7 +29,7 @@ func newPlugin() *cobra.Command {
 	return cmd
 }
 
-// resolver finds kernels as a worker does.
+// resolver returns a Resolver that finds kernels as a worker does.
 func resolver(python plugins.PythonOptions) (plugins.Resolver, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -50,22 +50,22 @@ func resolver(python plugins.PythonOptions) (plugins.Resolver, error) {
 	}, nil
 }
 
-// builtinAbout is a line about each kernel that is built in, and how it is named.
+// builtinAbout holds the display name and a description of each built-in kernel.
 var builtinAbout = map[string][2]string{
-	"chain":   {"A → B", "kernels one behind the other: --step A --step B"},
-	"echo":    {"echo", "every record as it is"},
-	"exec":    {"exec:COMMAND", "any program: a line in, a line out"},
-	"minhash": {"minhash", "MinHash signatures of a text, as datasketch computes them"},
-	"python":  {"FILE.py", "a Python function, in your own environment"},
+	"chain":   {"A → B", "a chain of kernels: --step A --step B"},
+	"echo":    {"echo", "return every record unchanged"},
+	"exec":    {"exec:COMMAND", "any program that reads and writes lines"},
+	"minhash": {"minhash", "MinHash signatures of text, compatible with datasketch"},
+	"python":  {"FILE.py", "a Python function in your own environment"},
 }
 
 func newPluginList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the kernels that can be named with -k",
-		Long: `List the kernels that can be named with -k: those that are built in, and the programs
-and Python files in the folders of $GPURUN_PLUGIN_PATH. Any other is named by its
-path: ./kernel, embed.py.`,
+		Short: "List the kernels that -k accepts by name",
+		Long: `List the kernels that -k accepts by name: the built-in ones, and the programs and
+Python files in the folders of $GPURUN_PLUGIN_PATH. Give other kernels by path:
+./kernel, embed.py.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			r, err := resolver(plugins.PythonOptions{})
@@ -86,7 +86,7 @@ path: ./kernel, embed.py.`,
 	}
 }
 
-// listInstalled lists what is in the search path.
+// listInstalled lists the kernels in the search path.
 func listInstalled(table *tabwriter.Writer, searchPath string) {
 	for _, dir := range filepath.SplitList(searchPath) {
 		kernels, err := installed(dir)
@@ -99,7 +99,7 @@ func listInstalled(table *tabwriter.Writer, searchPath string) {
 	}
 }
 
-// installedKernel is a file that can be named with -k.
+// installedKernel is a file that -k accepts by name.
 type installedKernel struct{ name, kind string }
 
 // installed returns the kernels in a folder.

@@ -23,18 +23,19 @@ import (
 	"github.com/gpurun/gpurun/plugins/python"
 )
 
-const pluginCheckHelp = `Check what every kernel must do: it starts, opens and closes; each record of a batch
-gets one verdict; results are valid JSON, stand in order and do not depend on the
-neighbours; odd, long and foreign records cost only themselves.
+const pluginCheckHelp = `Check that a kernel meets the requirements of every kernel: it starts, opens and
+closes; returns one verdict per record; returns valid JSON in order; gives the same
+result whatever else is in the batch; and fails only the record at fault on odd,
+long or unexpected records.
 
   gpurun plugin check ./my-kernel
   gpurun plugin check embed.py sample.jsonl
 
-SAMPLE.jsonl holds records that the kernel can compute, up to 64 are used; without it
-they have the members "id" and "text". Of a Python kernel the interpreter and the
-frameworks that it has are shown too.`
+SAMPLE.jsonl contains records that the kernel can process; the first 64 are used.
+Without it, gpurun generates records with the members "id" and "text". For a Python
+kernel, the interpreter and its frameworks are shown too.`
 
-// checkFlags are those of plugin check.
+// checkFlags are the flags of plugin check.
 type checkFlags struct {
 	jobFlags
 	timeout    time.Duration
@@ -44,14 +45,14 @@ type checkFlags struct {
 	verbose    bool
 }
 
-// maxSamples is how many records of a sample are used: each check goes through all.
+// maxSamples limits how many sample records are used: each check processes all of them.
 const maxSamples = 64
 
 func newPluginCheck() *cobra.Command {
 	f := &checkFlags{}
 	cmd := &cobra.Command{
 		Use:   "check KERNEL [SAMPLE.jsonl]",
-		Short: "Check that a kernel does what every kernel must",
+		Short: "Check that a kernel works correctly",
 		Long:  pluginCheckHelp,
 		Args:  cobra.RangeArgs(1, 2),
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
@@ -60,14 +61,14 @@ func newPluginCheck() *cobra.Command {
 	flags.SortFlags = false
 	f.registerKernel(flags)
 	for _, name := range []string{"kernel", "step", "step-config"} {
-		flags.Lookup(name).Hidden = true // it is the argument
+		flags.Lookup(name).Hidden = true // the kernel is an argument
 	}
-	flags.StringVar(&f.config.GPUs, "gpus", "all", "the device to check on, the first of: all, 1, cpu:1")
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long a check may take, loading the model included")
-	flags.BoolVar(&f.neighbours, "neighbours", false, "a record's result may depend on the others of its batch")
-	flags.Float64Var(&f.tolerance, "tolerance", 0, "how far two numbers may be apart and still be the same, relative to the larger (default 0.0001)")
-	flags.IntVar(&f.large, "large-batch", 0, "records in the large batch (default 1000)")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show what the kernel prints")
+	flags.StringVar(&f.config.GPUs, "gpus", "all", "device to check on, the first if several match: all, 1, cpu:1")
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "time limit per check, including loading the model")
+	flags.BoolVar(&f.neighbours, "neighbours", false, "allow a result to depend on other records of its batch")
+	flags.Float64Var(&f.tolerance, "tolerance", 0, "relative difference up to which two numbers count as equal (default 0.0001)")
+	flags.IntVar(&f.large, "large-batch", 0, "size of the large batch, in records (default 1000)")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show the kernel's output")
 	return cmd
 }
 
@@ -104,7 +105,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	defer proc.KillChildren() // what the kernel has started and left
+	defer proc.KillChildren() // processes that the kernel left behind
 	fmt.Printf("%s on %s\n", args[0], device.Name)
 	if strings.HasSuffix(args[0], ".py") {
 		showPython(ctx, named.Config)
@@ -115,7 +116,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	return runChecks(ctx, kerneltest.Binary(command), checks, log)
 }
 
-// checkDevice is the first of a selection, and the environment that pins it.
+// checkDevice returns the first device of a selection and the environment that pins it.
 func checkDevice(ctx context.Context, selected string) (plugins.Device, []string, error) {
 	devices, err := selectDevices(ctx, "gpus", selected)
 	if err != nil {
@@ -129,10 +130,10 @@ func checkDevice(ctx context.Context, selected string) (plugins.Device, []string
 	return device, append(os.Environ(), gpu.PinEnv(devices[:1])...), nil
 }
 
-// byteOrderMark is what some editors begin a file with.
+// byteOrderMark starts files written by some editors.
 const byteOrderMark = "\ufeff"
 
-// readSample reads the first records of a file; what is no JSON is a mistake here.
+// readSample reads the first records of a file. Unlike in a job, invalid JSON is an error.
 func readSample(path string) ([]string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -152,7 +153,7 @@ func readSample(path string) ([]string, error) {
 			continue
 		}
 		if !jsonline.Valid([]byte(line)) {
-			return nil, usagef("sample %s: line %d is no valid JSON", path, number)
+			return nil, usagef("sample %s: line %d is not valid JSON", path, number)
 		}
 		records = append(records, line)
 	}
@@ -160,13 +161,13 @@ func readSample(path string) ([]string, error) {
 		return nil, usagef("sample: %w", err)
 	}
 	if len(records) == 0 {
-		return nil, usagef("sample %s holds no records", path)
+		return nil, usagef("sample %s contains no records", path)
 	}
 	return records, nil
 }
 
-// showPython shows what a Python kernel has around it; trouble with it is the
-// checks' to tell.
+// showPython shows a Python kernel's interpreter and frameworks. The checks report any
+// problem with them.
 func showPython(ctx context.Context, config plugins.Config) {
 	facts, err := python.Inspect(ctx, config)
 	if err != nil {
@@ -188,7 +189,7 @@ func showPython(ctx context.Context, config plugins.Config) {
 	}
 }
 
-// runChecks runs all checks and tells what came of each.
+// runChecks runs all checks and prints the outcome of each.
 func runChecks(ctx context.Context, start kerneltest.Starter, options kerneltest.Options, log *tailLog) error {
 	session := kerneltest.NewSession(start, options)
 	defer session.Close()
@@ -211,14 +212,14 @@ func runChecks(ctx context.Context, start kerneltest.Starter, options kerneltest
 		return nil
 	}
 	if words := log.tail.String(); words != "" && !log.verbose {
-		fmt.Printf("\nit printed last:\n%s\n", indent(words))
+		fmt.Printf("\nlast output of the kernel:\n%s\n", indent(words))
 	}
 	return fault.New(fault.Incompatible, "the kernel failed %d of %d checks", failed, failed+passed)
 }
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n        ") }
 
-// tailLog keeps the end of what the kernel prints, and shows all of it if wanted.
+// tailLog keeps the end of the kernel's output and, if verbose, shows all of it.
 type tailLog struct {
 	verbose bool
 	tail    proc.Tail

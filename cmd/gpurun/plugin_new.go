@@ -18,16 +18,16 @@ import (
 //go:embed all:scaffold
 var scaffolds embed.FS
 
-// modulePath is what a kernel in Go imports.
+// modulePath is the module that a Go kernel imports.
 const modulePath = "github.com/gpurun/gpurun"
 
 func newPluginNew() *cobra.Command {
 	source := ""
 	cmd := &cobra.Command{
 		Use:   "new go|python|cuda DIR",
-		Short: "Begin a kernel: a folder that builds, runs and passes the check as it is",
-		Long: `Begin a kernel in DIR, which must not exist or be empty: a small one that works, its
-test, and a sample of records to check it with.
+		Short: "Create a working kernel to start from",
+		Long: `Create a small working kernel in DIR, with a test and sample records. DIR must be
+empty or not exist.
 
   gpurun plugin new python my-kernel
   gpurun plugin check my-kernel/kernel.py my-kernel/sample.jsonl
@@ -35,11 +35,11 @@ test, and a sample of records to check it with.
   gpurun plugin new go my-kernel
   cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl
 
-  gpurun plugin new cuda my-kernel     # the same with a kernel in CUDA`,
+  gpurun plugin new cuda my-kernel     # a Go kernel that uses CUDA`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return scaffold(args[0], args[1], source) },
 	}
-	cmd.Flags().StringVar(&source, "source", "", "a `FOLDER` with gpurun's source, for a kernel in Go that is built against it")
+	cmd.Flags().StringVar(&source, "source", "", "build a Go kernel against the gpurun source in this `FOLDER`")
 	return cmd
 }
 
@@ -60,7 +60,7 @@ var languages = map[string]language{
 func scaffold(name, dir, source string) error {
 	chosen, known := languages[name]
 	if !known {
-		return usagef("%q is none of the languages: go, python, cuda", name)
+		return usagef("%q is not a supported language: use go, python or cuda", name)
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return usagef("%s is not empty", dir)
@@ -79,12 +79,12 @@ func scaffold(name, dir, source string) error {
 			return err
 		}
 	}
-	fmt.Printf("made %s; next:\n  "+chosen.next+"\n", dir, name)
+	fmt.Printf("created %s; next:\n  "+chosen.next+"\n", dir, name)
 	return nil
 }
 
-// write copies the files of a language. Names end in .tmpl where the go command
-// would take them for its own; what is a test of ours already stays where it is.
+// write copies the files of a language. Names end in .tmpl where the go command would
+// otherwise treat the files as part of gpurun. gpurun's own tests are not copied.
 func (l language) write(dir, name string) error {
 	names := strings.NewReplacer("NAME", name, modulePath+"/examples/cuda-kernel", moduleName(name), "minhash-cuda", name)
 	return fs.WalkDir(l.files, l.root, func(path string, entry fs.DirEntry, err error) error {
@@ -103,8 +103,8 @@ func (l language) write(dir, name string) error {
 	})
 }
 
-// makeModule makes the folder a module of its own, built against gpurun's source
-// where that is at hand.
+// makeModule turns the folder into a Go module, built against gpurun's source if
+// available.
 func makeModule(dir, name, source string) error {
 	if source == "" {
 		source = findSource()
@@ -119,14 +119,14 @@ func makeModule(dir, name, source string) error {
 	tidy := exec.Command("go", "mod", "tidy")
 	tidy.Dir = dir
 	if out, err := tidy.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "NOTE: go mod tidy failed (%v); run it again before go build:\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "warning: go mod tidy failed (%v); run it again before go build:\n%s", err, out)
 	}
 	return nil
 }
 
-// makeModuleBeside gives the module the very dependencies of gpurun's source, so that
-// it builds wherever gpurun itself was built, without a network. go mod tidy would
-// also download what only the tests of those dependencies need.
+// makeModuleBeside gives the module exactly the dependencies of gpurun's source, so that
+// it builds wherever gpurun was built, without a network. go mod tidy would also download
+// what only the tests of those dependencies need.
 func makeModuleBeside(dir, name, source string) error {
 	source, err := filepath.Abs(source)
 	if err != nil {
@@ -156,7 +156,7 @@ func makeModuleBeside(dir, name, source string) error {
 	return nil
 }
 
-// moduleName makes a name that the go command takes.
+// moduleName turns name into a valid module path.
 func moduleName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' {
@@ -166,8 +166,8 @@ func moduleName(name string) string {
 	}, name)
 }
 
-// findSource looks for gpurun's source around the program itself and the user: who
-// built it by make has it there.
+// findSource looks for gpurun's source in the folders above the program and above the
+// working directory, where a build with make has it.
 func findSource() string {
 	var starts []string
 	if self, err := os.Executable(); err == nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-const reportHelp = `Report what became of the job that wrote OUTPUT: finished, running, or interrupted
-(the same gpurun run resumes it). It changes nothing.
+const reportHelp = `Show the state of the job that writes OUTPUT: finished, running or interrupted. Run
+the same gpurun run command to resume an interrupted job.
 
   gpurun report out.jsonl
   gpurun report --json out.jsonl
   gpurun report --verify out.jsonl
 
 --verify reads the output of a finished job and compares it with the checksums
-that its writers noted; the exit status is 6 if they differ.`
+recorded when it was written. The exit status is 6 if they differ.`
 
 func newReport() *cobra.Command {
 	workDir, asJSON, verify := "", false, false
 	cmd := &cobra.Command{
 		Use:   "report OUTPUT",
-		Short: "Tell what became of a job",
+		Short: "Show the state and report of a job",
 		Long:  reportHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,16 +60,16 @@ func newReport() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&workDir, "work-dir", "", "the `FOLDER` that the job was given with --work-dir")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	cmd.Flags().BoolVar(&verify, "verify", false, "read the output of a finished job and compare its checksums")
+	cmd.Flags().StringVar(&workDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&verify, "verify", false, "verify the checksums of a finished job's output")
 	return cmd
 }
 
-// interrupted is what can be done about an interrupted job.
+// interrupted describes an interrupted job and how to resume it.
 func interrupted(r orchestrator.Report) string {
 	if r.Resume == orchestrator.ResumesAsAdvised {
-		return "interrupted" // how its last run ended says what to do
+		return "interrupted" // the reason its last run ended says what to do
 	}
-	return "interrupted: the same command resumes it"
+	return "interrupted: run the same command to resume"
 }

@@ -44,8 +44,8 @@ func readRequirements(t *testing.T) (rows []requirement) {
 	return rows
 }
 
-// TestRequirements holds the table against the code: what is said to be here is
-// here, and what is here is not said to be missing.
+// TestRequirements compares the table with the code: what is listed as present exists, and
+// what exists is not listed as missing.
 func TestRequirements(t *testing.T) {
 	code := readCode(t)
 	rows := readRequirements(t)
@@ -75,7 +75,7 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
-// code is what names the program has.
+// code is the set of names in the program.
 type code struct {
 	names    map[string]bool // package.Name, package.Type.Member
 	tags     map[string]bool // yaml:key, json:key
@@ -100,7 +100,7 @@ func (c *code) has(name string) bool {
 	return c.names[name] || c.literals[name]
 }
 
-// hasCommand looks for a command, and a flag of it where one follows.
+// hasCommand looks for a command, and for its flag if one follows.
 func (c *code) hasCommand(words []string) bool {
 	flag, hasFlag := strings.CutPrefix(words[len(words)-1], "--")
 	if hasFlag {
@@ -125,7 +125,7 @@ func (c *code) hasFlag(cmd *cobra.Command, flag string) bool {
 	return false
 }
 
-// readCode parses every file of the module that is no test.
+// readCode parses every non-test file of the module.
 func readCode(t *testing.T) *code {
 	t.Helper()
 	c := &code{names: map[string]bool{}, tags: map[string]bool{}, literals: map[string]bool{}, root: newRoot()}
@@ -208,7 +208,7 @@ func (c *code) addSpec(pkg string, spec ast.Spec) {
 	}
 }
 
-// receiver is "Type." of a method, "" of a function.
+// receiver is "Type." for a method, "" for a function.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

@@ -6,29 +6,29 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-const retryHelp = `Run the failed records of a finished job again, and put the results in their
-place: in OUTPUT, and in the file that was given with --errors. The output
-changes at once, when all of it is done; interrupted, the same command resumes.
+const retryHelp = `Retry the failed records of a finished job and replace them in OUTPUT and in the
+job's --errors file. The output is replaced atomically once all records are done. If
+interrupted, run the same command to resume.
 
   gpurun retry out.jsonl
   gpurun retry out.jsonl -k ./fixed-kernel --timeout 30m
   gpurun retry out/
 
-The kernel, its configuration and every setting that shapes results (--nan, --keep,
---exec-mode and so on) are those of the job unless others are given. The job's
-kernel runs where the job was started, with the same Python; a kernel named with
--k runs here. Results of an earlier retry that was stopped are used only if it had
-the same kernel and settings.
+The kernel, its configuration and every setting that affects results (--nan, --keep,
+--exec-mode, …) default to those of the job. The job's kernel runs in the folder
+where the job was started, with the same Python; a kernel given with -k runs in the
+current folder. Results of an interrupted retry are reused only if kernel and
+settings are the same.
 
-The failed records are taken from where they are kept: the input may be gone, or
-have been a stream. The whole output is read first: one that was changed since the
-job wrote it is refused. Records that came in with an "_error" stay as they are.`
+The input is not needed: failed records are read from the output or the --errors
+file. The output is verified first and rejected if it has changed since the job wrote
+it. Records that already had an "_error" in the input stay as they are.`
 
 func newRetry() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
 		Use:   "retry OUTPUT",
-		Short: "Run only the failed records of a finished job again",
+		Short: "Retry the failed records of a finished job",
 		Long:  retryHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,6 +42,6 @@ func newRetry() *cobra.Command {
 	f.registerDevices(flags)
 	f.registerBatches(flags)
 	f.registerRunning(flags)
-	flags.StringVar(&f.config.WorkDir, "work-dir", "", "the `FOLDER` that the job was given with --work-dir")
+	flags.StringVar(&f.config.WorkDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
 	return cmd
 }

@@ -7,20 +7,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootHelp = `gpurun takes a file of JSON lines, spreads it over every GPU of the machine, runs
-a compute kernel on it in batches, and gives back a file of JSON lines in the
-same order, with nothing lost: a record that fails stays in the output, marked
-with why.
+const rootHelp = `gpurun runs a compute kernel over a JSON Lines file on every GPU of the machine.
+It splits the input into batches and writes the results in input order. No record
+is lost: one that fails stays in the output, marked with the reason.
 
   gpurun run -k echo in.jsonl -o out.jsonl
   gpurun run -k embed.py in.jsonl -o out.jsonl
   gpurun run -k 'exec:./score --fast' in.jsonl -o out.jsonl
   gpurun plan -k echo in.jsonl
 
-Every flag can be set in the environment as well: --batch-size is
-GPURUN_BATCH_SIZE. A flag on the command line comes first.`
+Every flag can also be set in the environment: GPURUN_BATCH_SIZE sets --batch-size.
+Flags on the command line take precedence.`
 
-// helpFooter ends the help of every command.
+// helpFooter is appended to the help of every command.
 const helpFooter = `{{if .Runnable}}
 Exit codes: gpurun help exit-codes
 {{end}}`
@@ -28,12 +27,12 @@ Exit codes: gpurun help exit-codes
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:                        "gpurun",
-		Short:                      "Run a compute kernel over JSON lines on every GPU",
+		Short:                      "Run a compute kernel over JSON Lines on every GPU",
 		Long:                       rootHelp,
 		SilenceUsage:               true,
 		SilenceErrors:              true,
 		SuggestionsMinimumDistance: 2,
-		Version:                    versionText(), // so that there is --version
+		Version:                    versionText(), // enables --version
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(versionLines())
@@ -49,6 +48,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newExitCodes())
 	root.SetHelpTemplate(root.HelpTemplate() + helpFooter)
+	groupFlags(root)
 	registerCompletions(root)
 	root.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -63,8 +63,8 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// usageArgs makes a wrong number of arguments a usage error, which shows them, and what
-// they should be.
+// usageArgs turns a wrong number of arguments into a usage error that shows the given
+// arguments and the usage line.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
@@ -79,7 +79,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 			text += ": " + cmd.UseLine()
 		}
 		if len(args) > 1 && wantsEvents(cmd) {
-			text += "; a file for events is --json-events=FILE"
+			text += "; to write events to a file, use --json-events=FILE"
 		}
 		return usagef("%s; see %s --help", text, cmd.CommandPath())
 	}

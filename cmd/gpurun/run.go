@@ -23,8 +23,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-const runHelp = `Run a kernel over INPUT, a file of JSON lines (- for standard input), on every
-GPU, and write the results to the output in the same order.
+const runHelp = `Run a kernel over INPUT, a JSON Lines file (- for standard input), on every GPU
+and write the results to OUTPUT in input order.
 
   gpurun run -k echo in.jsonl -o out.jsonl
   gpurun run -k embed.py in.jsonl -o out.jsonl
@@ -32,25 +32,25 @@ GPU, and write the results to the output in the same order.
   gpurun run -k 'exec:./score --fast' --gpus 0-3 in.jsonl -o out.jsonl
   zcat in.jsonl.gz | gpurun run -k echo - -o - | head
 
-A record is one line. Its bytes come out as they went in unless the kernel
-changes them. Blank lines are skipped. A record that fails, a line that is no
-JSON, or one that is too long is kept in its place with the member
+Each line is one record. Records pass through byte for byte unless the kernel
+changes them; blank lines are skipped. A record that fails, is not valid JSON or
+is too long keeps its place and gets the member
   "_error": {"kind": …, "message": …, "step": …, "line": …}
-or sent to a file of its own with --errors.
+Use --errors to write such records to a separate file instead.
 
-Interrupted by a signal, a crash, a reboot or a full disk, the same command resumes
-where it stopped; at most --checkpoint of each worker's work is done again. A job
-that reads a stream or writes to one cannot be resumed, and says so when it starts.
+After a signal, crash, reboot or full disk, run the same command again to resume.
+At most --checkpoint of each worker's work is repeated. A job that reads from or
+writes to a stream cannot be resumed; gpurun warns when it starts.
 
--o out/ keeps the output in parts, out/part-00000.jsonl and so on, with a
-manifest.json that says what each holds. One behind the other they are the
-output in one file. The folder appears when it is complete, like a file.
+-o out/ writes the output in parts (out/part-00000.jsonl, …) with a manifest.json
+that describes them. Concatenated, the parts are identical to a single output file.
+Files and folders appear only once they are complete.
 
-Records alone go to standard output; bars, lines and events go to standard
-error. Beside out.jsonl the folder out.jsonl.gpurun keeps the job's journal
-while it runs, and logs, failures.jsonl and report.json.`
+Standard output carries records only; progress and events go to standard error.
+The folder out.jsonl.gpurun next to the output holds the job's journal while it
+runs, and its logs, failures.jsonl and report.json.`
 
-// runFlags are those of run beside the job's own.
+// runFlags are the flags of run and retry.
 type runFlags struct {
 	jobFlags
 	leaseFlags
@@ -66,7 +66,7 @@ func newRun() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
 		Use:   "run -k KERNEL INPUT -o OUTPUT",
-		Short: "Run a kernel over a file of JSON lines",
+		Short: "Run a kernel over a JSON Lines file",
 		Long:  runHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
@@ -80,35 +80,35 @@ func newRun() *cobra.Command {
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	c := &f.config
 	f.jobFlags.register(flags)
-	flags.StringVarP(&c.Output, "output", "o", "", "the output: a `FILE`, which appears when it is complete; FOLDER/ for one in parts, with a manifest.json; or - for standard output")
+	flags.StringVarP(&c.Output, "output", "o", "", "output `FILE`, FOLDER/ for output in parts with a manifest.json, or - for standard output")
 	f.partBytes = chunk.DefaultPartBytes
-	flags.Var(&f.partBytes, "part-bytes", "a part of -o FOLDER/ ends with the first chunk by which it has so many bytes")
-	flags.BoolVar(&c.Force, "force", false, "replace an output that exists")
-	flags.BoolVar(&c.Fresh, "fresh", false, "start over, where the same command would resume an interrupted job")
-	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "resume a job although these have changed: kernel,config")
-	flags.StringVar(&c.WorkDir, "work-dir", "", "make the job folder in this `FOLDER`, instead of beside the output; one folder serves many outputs")
-	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder after success (exit status 0)")
-	flags.StringVar(&c.Errors, "errors", "", "a `FILE` for the failed records, instead of their place in the output")
+	flags.Var(&f.partBytes, "part-bytes", "with -o FOLDER/, start a new part once the current one reaches this size; parts end at chunk boundaries")
+	flags.BoolVar(&c.Force, "force", false, "overwrite an existing output")
+	flags.BoolVar(&c.Fresh, "fresh", false, "start over instead of resuming an interrupted job")
+	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "resume even if these have changed: kernel,config")
+	flags.StringVar(&c.WorkDir, "work-dir", "", "create the job folder in this `FOLDER` instead of next to the output; several jobs can share it")
+	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder if every record succeeds (exit status 0)")
+	flags.StringVar(&c.Errors, "errors", "", "write failed records to this `FILE` instead of the output")
 	f.registerRunning(flags)
 }
 
-// registerRunning adds what run and retry share: limits, and what is shown.
+// registerRunning adds the flags that run and retry share: limits and output options.
 func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.DurationVar(&c.Timeout, "timeout", 0, "how long a batch may take, the first one too, before its kernel is killed and the batch bisected for the record that hangs (default 20 times the slowest good batch, at least 1m, at least 5m as long as few are known)")
-	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "how long a kernel may take to load its model, and again for its first batch without --timeout")
-	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "how often a chunk whose worker was lost is tried again before its records are marked (0: never)")
-	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "how much of each worker's work a kill may cost")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", orchestrator.DefaultDrainTimeout, "how long batches in flight may take once the job stops (signal, cancel, --max-time, --halt); longer ones are computed by the next run")
-	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after so long; the same command resumes (for schedulers' limits)")
-	flags.StringVar(&f.halt, "halt", "never", "stop when so many records failed: never, fail=100, fail=5%; the same command resumes")
-	flags.StringVar(&f.giveUp, "give-up", "stop", "when no device is left: stop (the same command resumes), or mark the rest as failed")
+	flags.DurationVar(&c.Timeout, "timeout", 0, "time limit per batch, including the first; a kernel that exceeds it is killed and the batch is bisected to isolate the record that hangs (default 20 times the slowest good batch, at least 1m, at least 5m until enough batches have been measured)")
+	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "time limit for a kernel to load its model, and for its first batch unless --timeout is set")
+	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "retry a chunk whose worker was lost up to this many times before marking its records as failed")
+	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "commit each worker's results at least this often; a kill loses at most this much work per worker")
+	flags.DurationVar(&c.DrainTimeout, "drain-timeout", orchestrator.DefaultDrainTimeout, "when the job stops (signal, cancel, --max-time, --halt), wait this long for batches in flight; the next run computes the others")
+	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after this time, for example before a scheduler's limit; run the same command to resume (0: no limit)")
+	flags.StringVar(&f.halt, "halt", "never", "stop when this many records have failed: never, fail=100, fail=5%; run the same command to resume")
+	flags.StringVar(&f.giveUp, "give-up", "stop", "when no usable device remains: stop (run the same command to resume), or mark the remaining records as failed")
 	f.leaseFlags.register(flags)
-	flags.StringVar(&f.report, "report", "", "write the report as JSON to this `FILE`")
-	flags.StringVar(&f.events, "json-events", "", "write events as JSON lines to standard error, or to a `FILE` with =FILE")
+	flags.StringVar(&f.report, "report", "", "write the final report as JSON to this `FILE`")
+	flags.StringVar(&f.events, "json-events", "", "write events as JSON lines to standard error, or to a file with --json-events=`FILE`")
 	flags.Lookup("json-events").NoOptDefVal = "-"
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress and no report, only errors and a summary of failed records")
-	flags.StringVar(&f.logLevel, "log-level", "info", "of the workers' logs: debug, info, warn, error")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show only errors and a summary of failed records")
+	flags.StringVar(&f.logLevel, "log-level", "info", "log level of the workers: debug, info, warn, error")
 }
 
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
@@ -116,7 +116,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(args) == 0 {
-		return usagef("no input: name a file of JSON lines, or - for standard input; see gpurun run --help")
+		return usagef("no input: name a JSON Lines file, or - for standard input; see gpurun run --help")
 	}
 	f.config.Input = args[0]
 	if f.config.Output == "" {
@@ -125,7 +125,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return f.execute(cmd, orchestrator.Run)
 }
 
-// configure makes a Config of all flags, and refuses what run would refuse.
+// configure builds the Config from all flags and rejects what run would reject.
 func (f *runFlags) configure(cmd *cobra.Command) (orchestrator.Config, error) {
 	config, err := f.resolve(cmd)
 	if err != nil {
@@ -143,15 +143,15 @@ func (f *runFlags) configure(cmd *cobra.Command) (orchestrator.Config, error) {
 	case "mark":
 		config.GiveUpMark = true
 	default:
-		return config, usagef("--give-up %q is neither stop nor mark", f.giveUp)
+		return config, usagef("--give-up %q: must be stop or mark", f.giveUp)
 	}
 	if config.Retries == 0 {
-		config.Retries = -1 // Config's zero is its default
+		config.Retries = -1 // zero means the default in Config
 	}
 	return config, f.leaseFlags.check(cmd.Flags(), config)
 }
 
-// execute does a job, shown as the flags say.
+// execute runs a job with do and displays it as the flags request.
 func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestrator.Config) (orchestrator.Report, error)) error {
 	config, err := f.configure(cmd)
 	if err != nil {
@@ -168,7 +168,7 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 		return err
 	}
 	defer func() { _ = closeEvents() }()
-	// Events on standard error are for a program: nothing else goes there then.
+	// With events on standard error, a program reads it: write nothing else there.
 	silent := f.quiet || f.events == "-"
 	display := progress.New(progress.Options{
 		Stderr: os.Stderr, Records: []string{config.Output, config.Errors}, Quiet: silent, Events: events,
@@ -179,14 +179,14 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	ctx, stops := listen(cmd.Context())
 	defer stops.stop()
 	config.Abort = stops.abort
-	config.Stdout = proc.Unsignaled(os.Stdout) // who closes the pipe ends the job in order
+	config.Stdout = proc.Unsignaled(os.Stdout) // a closed pipe ends the job cleanly, not by SIGPIPE
 	id, closeSocket := f.openSocket(&config, display, stops)
 	config.Claim = f.claimer(cmd, config, id).claim
 	report, err := do(ctx, config)
 	closeSocket()
 	display.Close()
 	err = f.conclude(report, err, stops, silent)
-	if events != nil && f.events != "-" { // else it is the last that this process says
+	if events != nil && f.events != "-" { // else Main writes it last
 		writeErrorEvent(events, err)
 	}
 	if lost := closeEvents(); err == nil || errors.Is(err, errSomeFailed) {
@@ -195,7 +195,7 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	return err
 }
 
-// conclude shows the report and says how it ended.
+// conclude shows the report and returns the error that decides the exit status.
 func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops, silent bool) error {
 	started := !report.Started.IsZero()
 	switch {
@@ -224,7 +224,7 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 	return nil
 }
 
-// besides are the files that are written beside the job's own.
+// besides lists the files written in addition to the job's own.
 func (f *runFlags) besides() []orchestrator.NamedFile {
 	files := []orchestrator.NamedFile{{Name: "--report", Path: f.report}}
 	if f.events != "-" {
@@ -249,7 +249,7 @@ func (f *runFlags) openEvents() (events io.Writer, closed func() error, err erro
 	return written, written.close, nil
 }
 
-// suggestOutput is a name beside the input that says what it is.
+// suggestOutput derives an output name from the input: in.jsonl becomes in.out.jsonl.
 func suggestOutput(input string) string {
 	if input == "-" {
 		return "out.jsonl"
@@ -258,23 +258,23 @@ func suggestOutput(input string) string {
 	return fmt.Sprintf("%s.out%s", strings.TrimSuffix(input, ext), ext)
 }
 
-// stops is what signals ask for.
+// stops holds the stop requests received as signals.
 type stops struct {
 	got   atomic.Pointer[syscall.Signal]
 	abort chan struct{}
 	stop  func()
-	// cancel does what SIGTERM does.
+	// cancel has the effect of a SIGTERM.
 	cancel func()
 }
 
-// abortGrace is how long a job that was told to end at once may take: to kill a worker
-// that hangs takes 2 s.
+// abortGrace is how long an aborted job may take to exit. Killing a hung worker takes
+// 2 s.
 const abortGrace = 5 * time.Second
 
-// listen returns a context that the first SIGINT, SIGTERM or SIGHUP ends; the
-// second closes abort, and if that does not help, since nobody reads what this process
-// writes, ends the process, and its workers with it. SIGHUP is left alone where it was ignored: that is what
-// nohup means.
+// listen returns a context that the first SIGINT, SIGTERM or SIGHUP cancels. The second
+// closes abort; if the process still hangs after abortGrace, for example because its
+// output is not being read, it exits and takes its workers with it. SIGHUP stays ignored
+// where it already was, so that nohup works.
 func listen(parent context.Context) (context.Context, *stops) {
 	ctx, cancel := context.WithCancel(parent)
 	s := &stops{abort: make(chan struct{})}
@@ -287,7 +287,7 @@ func listen(parent context.Context) (context.Context, *stops) {
 	s.cancel = func() {
 		select {
 		case signals <- syscall.SIGTERM:
-		default: // there are more than enough
+		default: // enough signals are queued already
 		}
 	}
 	done := make(chan struct{})

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// host is a machine of GPUs for programs to share.
+// host is a simulated machine whose GPUs programs share.
 type host struct {
 	t    *testing.T
 	dir  string
@@ -24,7 +24,7 @@ type host struct {
 	runs map[string]*exec.Cmd
 }
 
-// newHost is a machine with so many GPUs of 80 GiB; 0 is one without a driver.
+// newHost returns a machine with this many GPUs of 80 GiB; with 0, it has no driver.
 func newHost(t *testing.T, gpus int) *host {
 	t.Helper()
 	h := &host{t: t, dir: t.TempDir(), runs: make(map[string]*exec.Cmd)}
@@ -61,10 +61,10 @@ func (h *host) gpurun(args ...string) string {
 	return string(out)
 }
 
-// patient answers when the file "go" is there.
+// patient responds once the file "go" exists.
 const patient = `exec:while read -r line; do until [ -e go ]; do sleep 0.02; done; echo "$line"; done`
 
-// start starts a job of that name.
+// start starts a job with this name.
 func (h *host) start(name, kernel string, args ...string) {
 	h.t.Helper()
 	cmd := h.command(append([]string{"run", "-k", kernel, "--batch-size", "4", "--name", name, "in.jsonl", "-o", name + ".jsonl"}, args...)...)
@@ -90,7 +90,7 @@ func (h *host) wait(name string) int {
 	return h.runs[name].ProcessState.ExitCode()
 }
 
-// overview is what gpurun status sees.
+// overview is what gpurun status reports.
 func (h *host) overview() (o server.Overview) {
 	h.t.Helper()
 	text := h.gpurun("status", "--json")
@@ -109,7 +109,7 @@ func (h *host) phase(name string) (p orchestrator.Phase) {
 	return p
 }
 
-// holds is the GPUs that a job has, once it has some.
+// holds returns the GPUs of a job, once it has some.
 func (h *host) holds(name string) (gpus []int) {
 	h.t.Helper()
 	defer func() {
@@ -129,8 +129,8 @@ func (h *host) holds(name string) (gpus []int) {
 	return gpus
 }
 
-// TestJobsTakeTurns: two jobs started at once take different GPUs, a third waits,
-// says for whom, and gets what is given back.
+// TestJobsTakeTurns: two jobs started at once lease different GPUs; a third waits, reports
+// for whom, and gets the first GPU released.
 func TestJobsTakeTurns(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 2)
@@ -140,7 +140,7 @@ func TestJobsTakeTurns(t *testing.T) {
 		t.Errorf("both hold %v", first)
 	}
 	h.start("third", patient, "--wait", "5m")
-	await(t, "the third to wait", func() bool { return strings.Contains(h.said("third"), "waiting for GPUs, 5m0s at the most") })
+	await(t, "the third to wait", func() bool { return strings.Contains(h.said("third"), "waiting up to 5m0s for GPUs") })
 	for _, name := range []string{"first", "second"} {
 		if !strings.Contains(h.said("third"), "is held by "+name+" (process ") {
 			t.Errorf("it does not say that it waits for %s: %s", name, h.said("third"))
@@ -149,7 +149,7 @@ func TestJobsTakeTurns(t *testing.T) {
 	if phase := h.phase("third"); phase != orchestrator.PhasePreparing {
 		t.Errorf("who waits is shown as %s", phase)
 	}
-	_ = h.runs["first"].Process.Kill() // -9: nobody gives anything back
+	_ = h.runs["first"].Process.Kill() // SIGKILL: it cannot release its lease
 	if got := h.holds("third"); len(got) != 1 {
 		t.Errorf("the third holds %v", got)
 	}
@@ -166,8 +166,7 @@ func TestJobsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestJobsShareMemory: jobs that say how much they need share a GPU as far as its
-// memory goes.
+// TestJobsShareMemory: jobs with --gpu-memory share a GPU as long as its memory suffices.
 func TestJobsShareMemory(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
@@ -176,7 +175,7 @@ func TestJobsShareMemory(t *testing.T) {
 	h.holds("first")
 	h.holds("second")
 	h.start("third", patient, "--gpu-memory", "39G", "--wait", "50ms")
-	if exit := h.wait("third"); exit != 4 || !strings.Contains(h.said("third"), "79872 MiB leased to ") || !strings.Contains(h.said("third"), "1536 MiB free, 39936 MiB asked for") {
+	if exit := h.wait("third"); exit != 4 || !strings.Contains(h.said("third"), "79872 MiB leased to ") || !strings.Contains(h.said("third"), "1536 MiB free, 39936 MiB requested") {
 		t.Errorf("the third: exit status %d\n%s", exit, h.said("third"))
 	}
 	h.start("alone", patient, "--wait", "5m")
@@ -193,8 +192,8 @@ func TestJobsShareMemory(t *testing.T) {
 	}
 }
 
-// TestSteerJob: a running job is seen, paused, let go on, asked for memory, and
-// stopped, by its name, its id, the beginning of that, and its output.
+// TestSteerJob: a running job can be inspected, paused, resumed, trimmed and stopped by its
+// name, its id, a prefix of the id, and its output.
 func TestSteerJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 0)
@@ -207,7 +206,7 @@ func TestSteerJob(t *testing.T) {
 	if text := h.gpurun("status"); !strings.Contains(text, job.Job.ID+" nightly") || !strings.Contains(text, "CPU 0, CPU 1") || !strings.Contains(text, "/2,000") {
 		t.Errorf("status: %s", text)
 	}
-	if text := h.gpurun("pause", "nightly"); !strings.Contains(text, "pauses at the next batch border") {
+	if text := h.gpurun("pause", "nightly"); !strings.Contains(text, "pauses after the current batch of each worker") {
 		t.Errorf("pause: %s", text)
 	}
 	var paused server.JobStatus
@@ -224,26 +223,25 @@ func TestSteerJob(t *testing.T) {
 	if text := h.gpurun("cancel", "nightly.jsonl", "--json"); !strings.Contains(text, `"id": "`+job.Job.ID+`"`) {
 		t.Errorf("cancel: %s", text)
 	}
-	if exit := h.wait("nightly"); exit != 143 || !strings.Contains(h.said("nightly"), "paused: ") || !strings.Contains(h.said("nightly"), "the same command resumes") {
+	if exit := h.wait("nightly"); exit != 143 || !strings.Contains(h.said("nightly"), "paused: ") || !strings.Contains(h.said("nightly"), "run the same command to resume") {
 		t.Errorf("exit status %d\n%s", exit, h.said("nightly"))
 	}
 	for _, verb := range []string{"pause", "resume", "cancel"} {
 		out, err := h.command(verb, "nightly").CombinedOutput()
-		if err == nil || !strings.Contains(string(out), `no job "nightly" is running: none is at all`) {
+		if err == nil || !strings.Contains(string(out), `no job "nightly" is running: there are no running jobs`) {
 			t.Errorf("%s: %v %s", verb, err, out)
 		}
 	}
 }
 
-// TestStoppedJobIsShown: a job that cannot answer is shown as that, and keeps
-// nobody waiting for long.
+// TestStoppedJobIsShown: status shows a job that does not respond, without waiting long.
 func TestStoppedJobIsShown(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 0)
 	h.start("frozen", slowKernel, "--gpus", "cpu:1")
 	await(t, "it to run", func() bool { return h.phase("frozen") == orchestrator.PhaseRunning })
 	freeze(t, h.runs["frozen"])
-	if text := h.gpurun("status"); !strings.Contains(text, "does not answer: it may be stopped") {
+	if text := h.gpurun("status"); !strings.Contains(text, "does not respond: it may be stopped") {
 		t.Errorf("status: %s", text)
 	}
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
-// command is gpurun as a program of its own, in a folder of its own.
+// command returns gpurun as a separate process in its own folder.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, stderr said, dir string) {
 	t.Helper()
 	return commandBy(t, nil, args...)
 }
 
-// commandBy is that, run by another program.
+// commandBy is command, run by another program.
 func commandBy(t *testing.T, before []string, args ...string) (cmd *exec.Cmd, stderr said, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -60,7 +60,7 @@ func isFull(pipe *os.File) bool {
 	return err == nil && n == 0
 }
 
-// ends waits for the end of a program, which must not take long.
+// ends waits for a program to exit, which must not take long.
 func ends(t *testing.T, cmd *exec.Cmd, stderr said, want int) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -75,7 +75,7 @@ func ends(t *testing.T, cmd *exec.Cmd, stderr said, want int) {
 	}
 }
 
-// writeRecords makes an input.
+// writeRecords creates an input.
 func writeRecords(t *testing.T, path string, records int) {
 	t.Helper()
 	var in strings.Builder
@@ -87,8 +87,7 @@ func writeRecords(t *testing.T, path string, records int) {
 	}
 }
 
-// slowJob starts a job that takes far longer than the test, and waits until it
-// computes.
+// slowJob starts a job that takes far longer than the test, and waits until it computes.
 func slowJob(t *testing.T, kernel string, before ...string) (cmd *exec.Cmd, stderr said, dir string) {
 	t.Helper()
 	cmd, stderr, dir = commandBy(t, before, "run", "-k", kernel, "--batch-size", "4",
@@ -103,7 +102,7 @@ func slowJob(t *testing.T, kernel string, before ...string) (cmd *exec.Cmd, stde
 	return cmd, stderr, dir
 }
 
-// said is a file that a program writes its standard error to.
+// said is the file of a program's standard error.
 type said string
 
 func (s said) String() string {
@@ -122,8 +121,8 @@ func await(t *testing.T, what string, is func() bool) {
 
 const slowKernel = `exec:while read -r line; do sleep 0.02; echo "$line"; done`
 
-// TestSignals: the first signal stops at the next batch border, with a report
-// that adds up; the exit status tells which it was.
+// TestSignals: the first signal stops the job after the current batch, with a report that
+// adds up; the exit status identifies the signal.
 func TestSignals(t *testing.T) {
 	for signal, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 143} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -134,7 +133,7 @@ func TestSignals(t *testing.T) {
 			if got := cmd.ProcessState.ExitCode(); got != want {
 				t.Errorf("exit status %d, want %d\n%s", got, want, stderr)
 			}
-			for _, text := range []string{"stopping", "pending", "the same command resumes"} {
+			for _, text := range []string{"stopping", "pending", "run the same command to resume"} {
 				if !strings.Contains(stderr.String(), text) {
 					t.Errorf("stderr lacks %q:\n%s", text, stderr)
 				}
@@ -146,7 +145,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestSecondSignal ends a job whose batch never ends.
+// TestSecondSignal: a second signal ends a job whose batch never finishes.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	cmd, stderr, _ := slowJob(t, "exec:sleep 1000")
@@ -157,7 +156,7 @@ func TestSecondSignal(t *testing.T) {
 }
 
 // TestSignalToEveryProcess: schedulers signal all processes of a job at once. The job
-// stops, no record suffers, and the same command finishes it.
+// stops, no record fails, and running the same command finishes it.
 func TestSignalToEveryProcess(t *testing.T) {
 	python := "import time\ndef process(batch):\n    time.sleep(0.02)\n    return {'x': [1 for _ in batch]}\n"
 	for name, kernel := range map[string]string{"python": "slow.py", "exec": slowKernel} {
@@ -193,7 +192,7 @@ func TestSignalToEveryProcess(t *testing.T) {
 	}
 }
 
-// descendants are the children of a process, and theirs.
+// descendants returns the descendants of a process.
 func descendants(pid int) (pids []int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range paths {
@@ -204,7 +203,7 @@ func descendants(pid int) (pids []int) {
 	return pids
 }
 
-// TestStderrClosed: a job survives the end of whoever reads what it says.
+// TestStderrClosed: a job survives the exit of the reader of its standard error.
 func TestStderrClosed(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--json-events=-"}, {"-q"}} {
@@ -223,7 +222,7 @@ func TestStderrClosed(t *testing.T) {
 			t.Errorf("%v: the output is %q", flags, data)
 		}
 	}
-	// What fails fails as it would with a reader.
+	// A failure has the same exit status as with a reader.
 	cmd, _, dir := command(t, "run", "-k", "echo", "missing.jsonl", "-o", "out.jsonl")
 	nobody, stderr, err := os.Pipe()
 	if err != nil {
@@ -252,8 +251,8 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// idleStream starts a job whose standard input has a record and then nothing more,
-// and waits until that is computed.
+// idleStream starts a job whose standard input delivers one record and then stays open, and
+// waits until that record is computed.
 func idleStream(t *testing.T, flags ...string) (cmd *exec.Cmd, stderr said, dir string) {
 	t.Helper()
 	cmd, stderr, dir = command(t, append([]string{"run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "-", "-o", "out.jsonl"}, flags...)...)
@@ -273,8 +272,8 @@ func idleStream(t *testing.T, flags ...string) (cmd *exec.Cmd, stderr said, dir 
 	return cmd, stderr, dir
 }
 
-// TestSignalWhileIdle: a job that only waits for its standard input ends by the first
-// signal, with what it has computed.
+// TestSignalWhileIdle: the first signal ends a job that only waits for its standard input,
+// and the job keeps its results.
 func TestSignalWhileIdle(t *testing.T) {
 	t.Parallel()
 	cmd, stderr, _ := idleStream(t)
@@ -285,7 +284,7 @@ func TestSignalWhileIdle(t *testing.T) {
 	}
 }
 
-// TestMaxTimeWhileIdle: so does one whose time is over.
+// TestMaxTimeWhileIdle: --max-time ends such a job as well.
 func TestMaxTimeWhileIdle(t *testing.T) {
 	t.Parallel()
 	cmd, stderr, _ := idleStream(t, "--max-time", "3s")
@@ -295,8 +294,8 @@ func TestMaxTimeWhileIdle(t *testing.T) {
 	}
 }
 
-// TestSecondSignalWhileWriting: nobody reads the output, and the second signal does not
-// wait for somebody to do so. The worker goes, too.
+// TestSecondSignalWhileWriting: the output is not being read, and the second signal does
+// not wait for a reader. The worker exits, too.
 func TestSecondSignalWhileWriting(t *testing.T) {
 	t.Parallel()
 	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "in.jsonl", "-o", "-")
@@ -314,7 +313,7 @@ func TestSecondSignalWhileWriting(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	ends(t, cmd, stderr, 143)
-	// The first chunk is longer than what fits a pipe.
+	// The first chunk is larger than a pipe's buffer.
 	if !strings.Contains(stderr.String(), "100,000 in = 0 succeeded + 0 failed + 0 dropped + 100,000 pending") {
 		t.Errorf("the report counts what is not in the output:\n%s", stderr)
 	}
@@ -323,8 +322,8 @@ func TestSecondSignalWhileWriting(t *testing.T) {
 	}
 }
 
-// TestSecondSignalWhileTelling: nobody reads the events either.
-func TestSecondSignalWhileTelling(t *testing.T) {
+// TestSecondSignalWhileReporting: the events are not being read either.
+func TestSecondSignalWhileReporting(t *testing.T) {
 	t.Parallel()
 	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=/dev/stdout", "in.jsonl", "-o", "out.jsonl")
 	writeRecords(t, filepath.Join(dir, "in.jsonl"), 1)
@@ -352,8 +351,8 @@ func TestSecondSignalWhileTelling(t *testing.T) {
 	ends(t, cmd, stderr, 143)
 }
 
-// TestSignalWhileOpening: a pipe that nobody reads cannot be opened, and one signal is
-// enough.
+// TestSignalWhileOpening: opening a pipe without a reader blocks, and one signal is enough
+// to end the job.
 func TestSignalWhileOpening(t *testing.T) {
 	t.Parallel()
 	cmd, stderr, dir := command(t, "run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "in.jsonl", "-o", "pipe")
@@ -372,7 +371,7 @@ func TestSignalWhileOpening(t *testing.T) {
 	ends(t, cmd, stderr, 143)
 }
 
-// workersOf are the processes that a job's events tell of.
+// workersOf returns the worker processes named in a job's events.
 func workersOf(t *testing.T, events string) (pids []int) {
 	t.Helper()
 	data, err := os.ReadFile(events)

@@ -8,18 +8,18 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// runningJob is what others may do to this process's job: what Control offers, and
-// to stop it as a signal would.
+// runningJob lets other processes control this job: through Control, and by stopping it
+// as a signal would.
 type runningJob struct {
 	*orchestrator.Control
 	stops *stops
 }
 
-// Cancel is part of server.Job.
+// Cancel implements server.Job.
 func (j runningJob) Cancel() { j.stops.cancel() }
 
-// openSocket registers the job and answers for it until end is called. A job that
-// cannot be registered runs all the same: id is "" then, and the display says why.
+// openSocket registers the job and serves its socket until end is called. If registration
+// fails, the job runs anyway: id is "" and the display shows a notice.
 func (f *runFlags) openSocket(config *orchestrator.Config, display progress.Display, stops *stops) (id string, end func()) {
 	output := config.Output
 	if output != "-" {
@@ -31,14 +31,14 @@ func (f *runFlags) openSocket(config *orchestrator.Config, display progress.Disp
 		Name: f.name, Kernel: config.Kernel, Input: config.Input, Output: output, Command: commandLine(),
 	})
 	if err != nil {
-		display.Event(orchestrator.Notice{Text: "gpurun status will not show this job: " + err.Error()})
+		display.Event(orchestrator.Notice{Text: "gpurun status cannot show this job: " + err.Error()})
 		return "", func() {}
 	}
 	config.Control = &orchestrator.Control{}
 	events := &server.Events{}
-	tell, write := config.OnEvent, progress.EventWriter(events)
+	show, write := config.OnEvent, progress.EventWriter(events)
 	config.OnEvent = func(e orchestrator.Event) {
-		tell(e)
+		show(e)
 		write(e)
 	}
 	return registration.Entry.ID, registration.Serve(runningJob{config.Control, stops}, events)

@@ -17,13 +17,12 @@ import (
 	"github.com/gpurun/gpurun/internal/server"
 )
 
-const statusHelp = `Show this host's GPUs, one a line: state, load, temperature, power, memory, the
-workers on it, and who holds it; then your running jobs with their progress. It
-changes nothing.
+const statusHelp = `Show the GPUs of this host, one per line: state, load, temperature, power, memory,
+workers and lease holders; then your running jobs and their progress.
 
-A value that a card does not report is a dash; a GPU that does not answer is
-UNAVAILABLE, with the reason. Memory that jobs and holders of leases use does not make a
-GPU's state worse.
+A dash means that the GPU does not report the value. A GPU that does not respond is
+UNAVAILABLE, with the reason. Memory used by jobs and lease holders does not affect
+a GPU's state.
 
   gpurun status
   gpurun status --watch
@@ -35,7 +34,7 @@ func newStatus() *cobra.Command {
 	var services string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show GPUs, who holds them, and running jobs",
+		Short: "Show GPUs, lease holders and running jobs",
 		Long:  statusHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,17 +61,17 @@ func newStatus() *cobra.Command {
 			return watchStatus(cmd.Context(), interval, rules, show)
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "again and again, until interrupted")
-	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "how often, with --watch")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "refresh until interrupted")
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between refreshes, with --watch")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	registerServices(cmd.Flags(), &services)
 	return cmd
 }
 
-// lookTime is how long a driver may take to answer somebody who looks.
+// lookTime is how long a driver may take to respond to an interactive command.
 const lookTime = 5 * time.Second
 
-// overview looks at the host. A folder of leases that cannot be used is a note.
+// overview inspects the host. An unusable lease folder becomes a note.
 func overview(ctx context.Context, rules lease.Config) server.Overview {
 	folder, err := lease.OpenExisting("")
 	o := server.Look(ctx, folder, rules.Limits(), gpu.Options{Timeout: lookTime})
@@ -82,7 +81,7 @@ func overview(ctx context.Context, rules lease.Config) server.Overview {
 	return o
 }
 
-// watchStatus shows it again and again: on a terminal in place of the last.
+// watchStatus shows the overview repeatedly; on a terminal it clears the screen first.
 func watchStatus(ctx context.Context, interval time.Duration, rules lease.Config, show func(server.Overview) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -8,16 +8,15 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// chainOf makes one kernel, and its configuration, of the steps that were given
-// instead of -k.
+// chainOf combines the steps given instead of -k into one kernel and its configuration.
 func chainOf(kernel, kernelConfig string, steps, configs []string) (string, []byte, error) {
 	switch {
 	case len(steps) == 0:
-		return "", nil, usagef("--step-config is for --step; the configuration of -k is --kernel-config")
+		return "", nil, usagef("--step-config requires --step; use --kernel-config with -k")
 	case kernel != "":
-		return "", nil, usagef("-k and --step cannot be given together: name all kernels with --step")
+		return "", nil, usagef("-k and --step cannot be combined: name all kernels with --step")
 	case kernelConfig != "":
-		return "", nil, usagef("--kernel-config is for -k; write --step-config %s=%s", steps[0], kernelConfig)
+		return "", nil, usagef("--kernel-config requires -k; use --step-config %s=%s", steps[0], kernelConfig)
 	}
 	for _, step := range steps {
 		if strings.TrimSpace(step) == "" || strings.Contains(step, plugins.StepSeparator) {
@@ -29,7 +28,7 @@ func chainOf(kernel, kernelConfig string, steps, configs []string) (string, []by
 		name, value, ok := strings.Cut(config, "=")
 		i := stepIndex(steps, name)
 		if !ok || i < 0 {
-			return "", nil, usagef("--step-config %q: write STEP=JSON, where STEP is one of %s, or its number", config, strings.Join(steps, ", "))
+			return "", nil, usagef("--step-config %q: use STEP=JSON, where STEP is one of %s, or its number", config, strings.Join(steps, ", "))
 		}
 		data, err := readConfig("--step-config", value)
 		if err != nil {
@@ -43,21 +42,21 @@ func chainOf(kernel, kernelConfig string, steps, configs []string) (string, []by
 	var encoded []byte
 	if len(configs) > 0 {
 		var err error
-		if encoded, err = json.Marshal(values); err != nil { // null for those without
+		if encoded, err = json.Marshal(values); err != nil { // null for steps without a configuration
 			return "", nil, usagef("--step-config: %w", err)
 		}
 	}
 	return strings.Join(steps, plugins.StepSeparator), encoded, nil
 }
 
-// stepIndex finds a step by its name, if only one has it, or by its number; -1 if
-// there is none.
+// stepIndex finds a step by its name, if unique, or by its number. It returns -1 if there
+// is none.
 func stepIndex(steps []string, name string) int {
 	found := -1
 	for i, step := range steps {
 		if step == name {
 			if found >= 0 {
-				return -1 // by number, then
+				return -1 // ambiguous: the number is needed
 			}
 			found = i
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// version is set by the Makefile from git; a plain go build takes the module's.
+// version is set by the Makefile from git; a plain go build uses the module version.
 var version = ""
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Show the version, and what this program was built with",
+		Short: "Show version and build information",
 		Args:  cobra.NoArgs,
 		Run:   func(*cobra.Command, []string) { fmt.Print(versionLines()) },
 	}

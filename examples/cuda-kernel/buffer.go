@@ -7,21 +7,21 @@ import (
 	"github.com/gpurun/gpurun/examples/cuda-kernel/cuda"
 )
 
-// buffer is memory of the same size on both sides: page-locked on the host, so that
-// copies go on by themselves, and on the device. It grows to what the largest batch
-// needed and is kept: taking memory would stop the device each time.
+// buffer is memory of the same size on both sides: on the device, and page-locked on the
+// host, so that copies are asynchronous. It grows to the size of the largest batch and is
+// reused, because allocating memory would stall the device each time.
 type buffer struct {
 	host   []byte
 	device cuda.Pointer
 	length int // in use
 }
 
-// granule is what sizes are rounded up to, so that batches that differ a little
-// need nothing new.
+// granule is the multiple that sizes are rounded up to, so that batches of similar size
+// need no new allocation.
 const granule = 1 << 20
 
-// resize makes room for length bytes, whose contents are not kept. After an error
-// the buffer is empty, and can be resized again.
+// resize makes room for length bytes and does not preserve the contents. After an error
+// the buffer is empty and can be resized again.
 func (b *buffer) resize(device *cuda.Device, length int) error {
 	b.length = length
 	if length <= len(b.host) {
@@ -48,16 +48,16 @@ func (b *buffer) free(device *cuda.Device) error {
 	return err
 }
 
-// used is the host's part of it that is in use.
+// used returns the part of the host memory that is in use.
 func (b *buffer) used() []byte { return b.host[:b.length] }
 
-// valuesOf looks at page-locked memory, which is aligned for any type, as values.
+// valuesOf views page-locked memory, which is aligned for any type, as values.
 func valuesOf[T any](memory []byte) []T {
 	var one T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/int(unsafe.Sizeof(one)))
 }
 
-// bytesOf looks at values as memory.
+// bytesOf views values as memory.
 func bytesOf[T any](values []T) []byte {
 	var one T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(one)))

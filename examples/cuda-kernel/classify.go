@@ -7,10 +7,11 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// classify says of an error of CUDA's what gpurun should do about it: with less
-// memory a smaller batch may fit, and without the device others must do the work.
-// The rest is left to gpurun, which knows the names: after CUDA_ERROR_ILLEGAL_ADDRESS
-// and its like, which leave a context of no use, it starts the process again.
+// classify wraps a CUDA error so that gpurun knows how to handle it: after an
+// out-of-memory error a smaller batch may fit, and after losing the device others must do
+// the work. gpurun handles the rest, because it recognizes the names: after
+// CUDA_ERROR_ILLEGAL_ADDRESS and similar errors, which make the context unusable, it
+// restarts the process.
 func classify(err error) error {
 	var failed *cuda.Error
 	if !errors.As(err, &failed) {

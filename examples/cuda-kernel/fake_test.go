@@ -17,17 +17,17 @@ import (
 	"github.com/gpurun/gpurun/plugins/minhash"
 )
 
-// fakeDriver is a GPU in the test's memory. Work in a stream is done as late as it
-// may be, when somebody waits for it: who changes memory too early is found out. A
-// call on a thread without the context, or with something that does not exist, gets
-// the error that CUDA would give.
+// fakeDriver is an in-memory GPU. It runs the work of a stream as late as possible, when
+// the caller waits for it, which exposes code that changes memory too early. A call on a
+// thread without the context, or with an invalid handle, returns the error that CUDA
+// would return.
 type fakeDriver struct {
 	mu       sync.Mutex
-	memory   uintptr              // bytes that are left
-	failures map[string]cuda.Code // of calls, by name
+	memory   uintptr              // free bytes
+	failures map[string]cuda.Code // injected results, by call
 
 	next    uintptr
-	current map[int]uintptr // context by thread
+	current map[int]uintptr // current context by thread
 	context uintptr
 	device  map[cuda.Pointer][]byte
 	host    map[unsafe.Pointer][]byte
@@ -47,7 +47,7 @@ func newFakeDriver() *fakeDriver {
 	}
 }
 
-// call is the beginning of every call that needs the context.
+// call wraps every call that needs the context.
 func (f *fakeDriver) call(name string, body func() cuda.Code) cuda.Code {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +62,7 @@ func (f *fakeDriver) call(name string, body func() cuda.Code) cuda.Code {
 
 func (f *fakeDriver) handle() uintptr { f.next++; return f.next }
 
-// run does a stream's work.
+// run executes the work of a stream.
 func (f *fakeDriver) run(stream uintptr) {
 	for len(f.streams[stream]) > 0 {
 		work := f.streams[stream][0]
@@ -71,7 +71,7 @@ func (f *fakeDriver) run(stream uintptr) {
 	}
 }
 
-// at is the memory behind a pointer, which may point into the middle of it.
+// at returns the memory at a pointer, which may point into the middle of a block.
 func (f *fakeDriver) at(pointer cuda.Pointer, bytes uintptr) []byte {
 	for start, memory := range f.device {
 		if offset := uintptr(pointer - start); pointer >= start && offset+bytes <= uintptr(len(memory)) {
@@ -81,13 +81,13 @@ func (f *fakeDriver) at(pointer cuda.Pointer, bytes uintptr) []byte {
 	return nil
 }
 
-// left is what has not been freed.
-func (f *fakeDriver) left() string {
+// leaks lists everything that has not been freed.
+func (f *fakeDriver) leaks() string {
 	return fmt.Sprintf("%d device, %d host, %d modules, %d streams, %d events, context %d",
 		len(f.device), len(f.host), len(f.modules), len(f.streams), len(f.events), f.context)
 }
 
-const nothingLeft = "0 device, 0 host, 0 modules, 0 streams, 0 events, context 0"
+const noLeaks = "0 device, 0 host, 0 modules, 0 streams, 0 events, context 0"
 
 func (f *fakeDriver) load() (*cuda.Driver, error) {
 	d := &cuda.Driver{
@@ -118,7 +118,7 @@ func (f *fakeDriver) load() (*cuda.Driver, error) {
 	return d, nil
 }
 
-// text gives the names of the errors that the tests use; of others there is none.
+// text returns the names of the errors that the tests use, and fails for others.
 func (f *fakeDriver) text(code cuda.Code, text **byte, prefix string) cuda.Code {
 	names := map[cuda.Code]string{
 		2: "OUT_OF_MEMORY", 100: "NO_DEVICE", 214: "ECC_UNCORRECTABLE", 218: "INVALID_PTX",
@@ -166,7 +166,7 @@ func (f *fakeDriver) loadMemory(d *cuda.Driver) {
 				return cuda.OutOfMemory
 			}
 			f.memory -= bytes
-			memory := slices.Repeat([]byte{0xa5}, int(bytes)) // it is not cleared
+			memory := slices.Repeat([]byte{0xa5}, int(bytes)) // not cleared
 			*pointer = cuda.Pointer(uintptr(unsafe.Pointer(&memory[0])))
 			f.device[*pointer] = memory
 			return 0
@@ -246,13 +246,13 @@ func (f *fakeDriver) loadStreams(d *cuda.Driver) {
 	}
 }
 
-// minhash does what kernel.cu does, in the plainest way: the first tile of a text
-// computes all of it.
+// minhash does what kernel.cu does in the simplest way: the first tile of a text computes
+// all of it.
 func (f *fakeDriver) minhash(p parameters, text, tiles cuda.Pointer, count uint32, signatures cuda.Pointer) {
 	permutations := valuesOf[uint64](f.at(p.permutations, 16*uintptr(p.count)))
 	for _, tile := range valuesOf[tile](f.at(tiles, uintptr(count)*unsafe.Sizeof(tile{}))) {
 		if tile.start%16 != 0 || tile.to != tile.end && (tile.to-tile.from)%step != 0 {
-			panic("a tile that kernel.cu would not take")
+			panic("a tile that kernel.cu does not support")
 		}
 		if tile.from != tile.start {
 			continue
@@ -289,7 +289,7 @@ func shinglesOf(text string, p parameters) []string {
 	return shingles
 }
 
-// Whatever fails while the kernel is opened, nothing is left behind.
+// If any call fails in Open, nothing leaks.
 func TestOpenThatFails(t *testing.T) {
 	for _, call := range []string{
 		"cuInit", "cuDeviceGet", "cuModuleLoadDataEx", "cuModuleGetFunction", "cuMemAlloc", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync",
@@ -301,8 +301,8 @@ func TestOpenThatFails(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), call+": CUDA_ERROR_UNKNOWN") {
 			t.Errorf("%s: %v", call, err)
 		}
-		if err := k.Close(); err != nil || fake.left() != nothingLeft {
-			t.Errorf("%s: close: %v; left: %s", call, err, fake.left())
+		if err := k.Close(); err != nil || fake.leaks() != noLeaks {
+			t.Errorf("%s: close: %v; leaked: %s", call, err, fake.leaks())
 		}
 	}
 }

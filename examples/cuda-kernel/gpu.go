@@ -11,15 +11,15 @@ import (
 	"github.com/gpurun/gpurun/plugins/minhash"
 )
 
-// The numbers of kernel.cu.
+// These constants mirror those in kernel.cu.
 const (
 	lanes   = 32
 	warps   = 4
-	perPass = 256 // permutations that one warp computes
-	step    = 512 // bytes that a warp scans at a time
+	perPass = 256 // permutations per warp
+	step    = 512 // bytes that a warp scans at once
 )
 
-// parameters is kernel.cu's struct Parameters.
+// parameters mirrors struct Parameters in kernel.cu.
 type parameters struct {
 	permutations cuda.Pointer
 	count        uint32
@@ -29,19 +29,19 @@ type parameters struct {
 	queue        uint32
 }
 
-// gpu is the device with everything on it that is there from Open to Close.
+// gpu is the device, and everything that stays on it from Open to Close.
 type gpu struct {
 	options    minhash.Options
 	device     *cuda.Device
 	module     *cuda.Module
 	function   *cuda.Function
 	parameters parameters
-	threads    int // that prepare a batch
+	threads    int // goroutines that prepare a batch
 	slots      []*slot
-	held       atomic.Int64 // bytes of the device, by the slots
+	held       atomic.Int64 // bytes of device memory held by the slots
 }
 
-// openGPU takes device 0: the worker lets the process see no other.
+// openGPU opens device 0: the worker makes no other visible to the process.
 func openGPU(driver *cuda.Driver, options minhash.Options, threads int) (*gpu, error) {
 	device, err := driver.Open(0)
 	if err != nil {
@@ -99,7 +99,7 @@ func (g *gpu) setParameters() (err error) {
 	return errors.Join(err, stream.Synchronize(), stream.Destroy())
 }
 
-// permutationTable is a and b of each permutation, filled up with zeros to whole
+// permutationTable returns a and b of each permutation, padded with zeros to whole
 // passes. Legacy ones have b + 1: see almost in kernel.cu.
 func permutationTable(options minhash.Options) []uint64 {
 	p := minhash.NewPermutations(options.Scheme, options.NumPerm, uint32(options.Seed))
@@ -115,8 +115,8 @@ func permutationTable(options minhash.Options) []uint64 {
 
 func passes(options minhash.Options) int { return (options.NumPerm + perPass - 1) / perPass }
 
-// start prepares a batch in a slot and queues it: copy in, compute, copy out, mark.
-// Nothing of it is waited for.
+// start prepares a batch in a slot and queues it: copy in, compute, copy out, record the
+// event. It does not wait for any of these.
 func (g *gpu) start(s *slot, batch plugins.Batch) error {
 	return g.device.Do(func() error {
 		before := s.held()
@@ -126,7 +126,7 @@ func (g *gpu) start(s *slot, batch plugins.Batch) error {
 			err = g.queue(s)
 		}
 		if err != nil {
-			// What is queued already must not outlive the batch.
+			// Work that is already queued must not outlive the batch.
 			_ = s.stream.Synchronize()
 		}
 		return err
@@ -140,7 +140,7 @@ func (g *gpu) queue(s *slot) error {
 	if err := s.stream.CopyIn(s.tiles.device, s.tiles.used()); err != nil {
 		return err
 	}
-	// What no warp writes to, or several do, begins with the largest value.
+	// Values that no warp writes, or that several do, must start at the maximum.
 	if err := s.stream.Fill(s.signatures.device, minhash.Largest, s.signatures.length/4); err != nil {
 		return err
 	}
@@ -168,13 +168,14 @@ func (g *gpu) launch(s *slot) error {
 // wait returns when the slot's batch is done.
 func (g *gpu) wait(s *slot) error { return g.device.Do(s.done.Synchronize) }
 
-// trim gives back the memory of a slot that is not in use.
+// trim frees the memory of a slot that is not in use.
 func (g *gpu) trim(s *slot) error {
 	g.held.Add(-s.held())
 	return g.device.Do(s.freeBuffers)
 }
 
-// close frees everything, whatever of it there is; nothing is under way.
+// close frees everything that was allocated. The caller must ensure that no batch is in
+// flight.
 func (g *gpu) close() error {
 	err := g.device.Do(func() error {
 		var failed error

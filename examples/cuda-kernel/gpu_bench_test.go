@@ -16,7 +16,7 @@ import (
 
 // These benchmarks need a GPU: make gpu-bench.
 
-// kilobytes makes n records with a kilobyte of text each, words of 1 to 10 letters.
+// kilobytes returns n records with a kilobyte of text each, in words of 1 to 10 letters.
 func kilobytes(n int) [][]byte {
 	random := rand.New(rand.NewPCG(7, 8))
 	records := make([][]byte, n)
@@ -33,29 +33,28 @@ func kilobytes(n int) [][]byte {
 	return records
 }
 
-// work is what a batch must cost, in the instructions that a multiprocessor of sm_90
-// has for it. It has two units for integers, and each gives 64 results in a clock:
-// the first one adds, shifts, compares and does logic, the second one multiplies and
-// adds.
+// work is the minimum cost of a batch, in instructions of an sm_90 multiprocessor. It has
+// two integer units, each of which yields 64 results per clock: the first adds, shifts,
+// compares and does logic; the second multiplies and adds.
 //
-// A round of SHA-1 has a function of three words, a rotation, and a rotation that
-// adds, which are for the first unit; and three more sums, which are three
-// instructions for the second unit or two for the first. From round 16 on there are
-// two exclusive ors of three words and a rotation for the schedule. A permutation is
-// a product with a sum, and half a minimum, which takes two values at a time; a legacy
-// one has a wide product too, and a sum with a shift.
+// A round of SHA-1 has a function of three words, a rotation, and a rotation with an
+// addition, all for the first unit, plus three more additions, which take three
+// instructions on the second unit or two on the first. From round 16 on, the schedule
+// adds two exclusive ors of three words and a rotation. A permutation takes a
+// multiply-add and half a minimum, which handles two values at once; a legacy one also
+// takes a wide multiplication and an addition with a shift.
 type work struct {
-	first, second float64 // for one of the units alone
-	rounds        float64 // of SHA-1, each with three sums
-	bytes         float64 // read and written
+	first, second float64 // instructions that only one unit can execute
+	rounds        float64 // rounds of SHA-1, each with three additions
+	bytes         float64 // bytes read and written
 }
 
-// shared is the clocks of one multiprocessor if both units together gave 64 results a
-// clock, as CUDA's guide counts integer instructions.
+// shared returns the clocks of one multiprocessor if both units together yielded 64
+// results per clock, as CUDA's guide counts integer instructions.
 func (w work) shared() float64 { return (w.first + w.second + 2*w.rounds) / 64 }
 
-// apart is the clocks with the units side by side, all sums in the second one, which
-// has less to do: no program can take fewer.
+// apart returns the clocks if the units work in parallel and the second, which has less
+// to do, does all additions: no program can take fewer.
 func (w work) apart() float64 { return max(w.first, w.second+3*w.rounds) / 64 }
 
 func workOf(options minhash.Options, texts []string) (w work, shingles int) {
@@ -77,7 +76,7 @@ func workOf(options minhash.Options, texts []string) (w work, shingles int) {
 	return w, shingles
 }
 
-// benchGPU is an open GPU with the same batch in every slot.
+// benchGPU returns an open GPU with the same batch in every slot.
 func benchGPU(b *testing.B, config string, records [][]byte) *gpu {
 	b.Helper()
 	options, err := minhash.Parse(plugins.Config(config))
@@ -108,7 +107,7 @@ func benchGPU(b *testing.B, config string, records [][]byte) *gpu {
 	return g
 }
 
-// BenchmarkGPUKernel is the kernel alone, all texts on the card, against the floor.
+// BenchmarkGPUKernel compares the kernel alone, with all texts on the card, with the floor.
 func BenchmarkGPUKernel(b *testing.B) {
 	records := kilobytes(1 << 16)
 	texts := make([]string, len(records))
@@ -145,7 +144,7 @@ func BenchmarkGPUKernel(b *testing.B) {
 	}
 }
 
-// kernelTime is the milliseconds of one launch.
+// kernelTime returns the milliseconds of one launch.
 func kernelTime(b *testing.B, g *gpu) (milliseconds float32) {
 	err := g.device.Do(func() error {
 		s := g.slots[0]
@@ -175,8 +174,8 @@ func kernelTime(b *testing.B, g *gpu) (milliseconds float32) {
 	return milliseconds
 }
 
-// BenchmarkGPUOverlap is the way through the card, from page-locked memory and back
-// to it, with one batch at a time and with several under way.
+// BenchmarkGPUOverlap measures the round trip to the card, from page-locked memory and
+// back to it, with one batch at a time and with several in flight.
 func BenchmarkGPUOverlap(b *testing.B) {
 	records := kilobytes(1 << 14)
 	for _, config := range []string{`{}`, `{"num_perm":256,"scheme":"legacy"}`} {
@@ -195,7 +194,7 @@ func BenchmarkGPUOverlap(b *testing.B) {
 	}
 }
 
-// roundTrips is the time of a batch where depth of them are under way.
+// roundTrips returns the time per batch with depth batches in flight.
 func roundTrips(b *testing.B, g *gpu, depth int) time.Duration {
 	const batches = 200
 	begin := time.Now()

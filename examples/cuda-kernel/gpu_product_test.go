@@ -15,8 +15,8 @@ import (
 	"github.com/gpurun/gpurun/examples/cuda-kernel/cuda"
 )
 
-// The whole product on the card. The programs are built, unless $GPURUN_PROGRAM and
-// $MINHASH_CUDA_PROGRAM name them.
+// These tests run the whole product on the card. They build the programs, unless
+// $GPURUN_PROGRAM and $MINHASH_CUDA_PROGRAM name them.
 
 func program(t testing.TB, variable, source string) string {
 	t.Helper()
@@ -76,7 +76,7 @@ func read(t *testing.T, kernel, input string, arguments ...string) []byte {
 	return output
 }
 
-// Two workers on one card give, byte for byte, what the built-in kernel gives.
+// Two workers on one card produce the same bytes as the built-in kernel.
 func TestGPUProduct(t *testing.T) {
 	const records = 20000
 	input := writeRecords(t, records)
@@ -94,7 +94,7 @@ func TestGPUProduct(t *testing.T) {
 	}
 }
 
-// A job killed in the middle leaves nothing on the card and goes on where it was.
+// A job killed in the middle leaves no memory allocated on the card, and resumes.
 func TestGPUProductKilled(t *testing.T) {
 	const records = 400000
 	input := writeRecords(t, records)
@@ -114,8 +114,8 @@ func TestGPUProductKilled(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 	words := []string{"run", "-k", kernel, input, "-o", out, "--workers-per-gpu", "2"}
 	job := exec.Command(program(t, "GPURUN_PROGRAM", "../../cmd/gpurun"), words...)
-	var said bytes.Buffer
-	job.Stdout, job.Stderr = &said, &said
+	var output bytes.Buffer
+	job.Stdout, job.Stderr = &output, &output
 	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestGPUProductKilled(t *testing.T) {
 	for partial(out) == 0 {
 		select {
 		case err := <-ended:
-			t.Fatalf("it ended before it was killed: %v\n%s", err, said.String())
+			t.Fatalf("the job ended before it was killed: %v\n%s", err, output.String())
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -140,7 +140,7 @@ func TestGPUProductKilled(t *testing.T) {
 	}
 }
 
-// partial is how much of a job's output has been put together.
+// partial returns the size of a job's partial output.
 func partial(out string) int64 {
 	info, err := os.Stat(filepath.Join(out+".gpurun", "output.partial"))
 	if err != nil {
@@ -149,8 +149,8 @@ func partial(out string) int64 {
 	return info.Size()
 }
 
-// BenchmarkGPUProduct is file to file, a kilobyte of text a record, against one core
-// with the built-in kernel.
+// BenchmarkGPUProduct runs from file to file with a kilobyte of text per record, compared
+// with the built-in kernel on one core.
 func BenchmarkGPUProduct(b *testing.B) {
 	kernel := program(b, "MINHASH_CUDA_PROGRAM", ".")
 	few, many := 50_000, 2_000_000
@@ -165,7 +165,7 @@ func BenchmarkGPUProduct(b *testing.B) {
 		b.ReportMetric(core, "core-records/s")
 		for _, workers := range []string{"1", "2", "4"} {
 			out, took := gpurun(b, nil, kernel, large, "--workers-per-gpu", workers)
-			_ = os.Remove(out) // it may lie in memory
+			_ = os.Remove(out) // it may be on a memory file system
 			rate := float64(many) / took.Seconds()
 			b.ReportMetric(rate, workers+"w-records/s")
 			b.ReportMetric(rate/core, workers+"w-×core")

@@ -31,7 +31,7 @@ const victimVariable = "MINHASH_CUDA_TEST_VICTIM"
 
 // TestMain is also the process that TestGPUKilled kills.
 func TestMain(m *testing.M) {
-	if path := os.Getenv("MINHASH_CUDA_PTX"); path != "" { // to try another
+	if path := os.Getenv("MINHASH_CUDA_PTX"); path != "" { // test another PTX file
 		var err error
 		if ptx, err = os.ReadFile(path); err != nil {
 			panic(err)
@@ -49,7 +49,7 @@ func TestGPUConformance(t *testing.T) {
 	kerneltest.Run(t, newGPUKernel, kerneltest.Options{Tolerance: -1, Device: gpuDevice})
 }
 
-// Inputs are fresh in each run; the seed is printed for a failure.
+// Inputs differ in each run; the log has the seed to reproduce a failure.
 func TestGPUEqualToMinhash(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -59,8 +59,8 @@ func TestGPUEqualToMinhash(t *testing.T) {
 	equalToMinhash(t, newGPUKernel, gpuDevice, records)
 }
 
-// The rare cases of the division, which no random text would come upon.
-func TestGPULegacyNearTheBorders(t *testing.T) {
+// Tests the rare cases of the division, which random texts would not hit.
+func TestGPULegacyBoundaries(t *testing.T) {
 	driver, err := cuda.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestGPULegacyNearTheBorders(t *testing.T) {
 	}
 }
 
-// Several workers on one GPU, each with batches under way.
+// Runs several workers on one GPU, each with batches in flight.
 func TestGPUShared(t *testing.T) {
 	records := randomRecords(rand.New(rand.NewPCG(5, 6)), 200)
 	want := signatures(t, open(t, minhash.New(), cpuDevice, `{}`), records)
@@ -132,7 +132,7 @@ func TestGPUShared(t *testing.T) {
 	workers.Wait()
 }
 
-// With the card full a batch fails for want of memory, and only that one.
+// When the card is full, a batch fails with OOM, and only that one.
 func TestGPUOutOfMemory(t *testing.T) {
 	k := open(t, newGPUKernel(), gpuDevice, `{}`)
 	driver, err := cuda.Load()
@@ -170,12 +170,12 @@ func TestGPUOutOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := signatures(t, k, small); !slices.Equal(got, want) {
-		t.Errorf("after it: %.60s", got)
+		t.Errorf("after the failure: %.60s", got)
 	}
 	signatures(t, k, large)
 }
 
-// takeAll takes the device's memory until less than 64 MiB of it are free.
+// takeAll allocates device memory until less than 64 MiB are free.
 func takeAll(device *cuda.Device) (taken []cuda.Pointer, err error) {
 	for size := 1 << 36; size >= 1<<26; {
 		pointer, err := device.Alloc(size)
@@ -186,12 +186,12 @@ func takeAll(device *cuda.Device) (taken []cuda.Pointer, err error) {
 		taken = append(taken, pointer)
 	}
 	if len(taken) == 0 {
-		return nil, fmt.Errorf("there is no memory to take")
+		return nil, fmt.Errorf("no device memory to allocate")
 	}
 	return taken, nil
 }
 
-// A process killed in the middle of its work leaves nothing on the card.
+// A process killed in the middle of its work leaves no memory allocated on the card.
 func TestGPUKilled(t *testing.T) {
 	driver, err := cuda.Load()
 	if err != nil {
@@ -213,7 +213,7 @@ func TestGPUKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("the victim said %q, %v", line, err)
+		t.Fatalf("the victim wrote %q: %v", line, err)
 	}
 	during := freeMemory(t, device)
 	_ = victim.Process.Kill()
@@ -233,19 +233,19 @@ func freeMemory(t *testing.T, device *cuda.Device) (free uint64) {
 	return free
 }
 
-// waitForMemory waits until so much is free: the driver needs a moment for it.
+// waitForMemory waits until want bytes are free: the driver needs a moment to free them.
 func waitForMemory(t *testing.T, device *cuda.Device, want uint64) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for freeMemory(t, device) < want {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d MiB are still held", (want-freeMemory(t, device))>>20)
+			t.Fatalf("%d MiB are still allocated", (want-freeMemory(t, device))>>20)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// beVictim computes large batches for ever, and says when they are under way.
+// beVictim computes large batches forever, and prints a line once they are in flight.
 func beVictim() {
 	k := &kernel{}
 	if err := k.Open(context.Background(), gpuDevice, nil); err != nil {
@@ -261,7 +261,7 @@ func beVictim() {
 			under = under[1:]
 		}
 		if i == 2*inFlight {
-			fmt.Println("under way")
+			fmt.Println("in flight")
 		}
 	}
 }

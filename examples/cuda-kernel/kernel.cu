@@ -1,46 +1,46 @@
-// MinHash signatures of texts, the same numbers as plugins/minhash computes in Go.
+// Computes MinHash signatures of texts, the same numbers as plugins/minhash in Go.
 //
-// One warp takes one tile: a short text, or a piece of a long one. It works in
+// One warp processes one tile: a short text, or a piece of a long one. It works in
 // rounds of 32 shingles:
 //
-//   scan     the 32 lanes read 512 bytes at a time, find where words or characters
-//            begin, and queue the places in shared memory;
+//   scan     the 32 lanes read 512 bytes at once, find where words or characters
+//            start, and queue the positions in shared memory;
 //   hash     each lane takes one shingle from the queue and computes its SHA-1;
-//   permute  each lane owns up to 8 permutations, goes over the 32 hashes, and
-//            keeps the least value of each in a register.
+//   permute  each lane owns up to 8 permutations, iterates over the 32 hashes, and
+//            keeps the minimum of each permutation in a register.
 //
-// Nothing but the text is read and nothing but the signature is written: hashes
-// never leave the multiprocessor. Warps are independent, so there is no
-// __syncthreads; lanes of one warp meet at __syncwarp.
+// The kernel reads only the text and writes only the signature: hashes never leave
+// the multiprocessor. Warps are independent, so there is no __syncthreads; the lanes
+// of one warp synchronize with __syncwarp.
 //
-// gpu.go and slot.go have the same numbers and structs.
+// gpu.go and slot.go mirror the constants and structs.
 
 typedef unsigned int uint32;
 typedef unsigned long long uint64;
 
 #define LANES 32u
-#define WARPS 4u        // in a block
-#define GROUPS 2        // of permutations in a lane
-#define PER_GROUP 4     // permutations of a group in a lane
-#define PASS (LANES * GROUPS * PER_GROUP) // permutations that one warp computes
-#define STEP (16u * LANES) // bytes that a warp scans at a time
+#define WARPS 4u        // per block
+#define GROUPS 2        // groups of permutations per lane
+#define PER_GROUP 4     // permutations per group
+#define PASS (LANES * GROUPS * PER_GROUP) // permutations per warp
+#define STEP (16u * LANES) // bytes that a warp scans at once
 #define ALL 0xffffffffu
 
-// Tile is one warp's work: the shingles of a text that begin in a part of it.
+// Tile is the work of one warp: the shingles that start in one part of a text.
 struct Tile {
     uint32 text;       // number of the text, and of its signature
-    uint32 start, end; // the whole text, as places in the batch; start divides by 16
-    uint32 from, to;   // the part: to - from divides by STEP unless to is end
+    uint32 start, end; // the whole text, as offsets in the batch; start is a multiple of 16
+    uint32 from, to;   // the part: to - from is a multiple of STEP unless to is end
 };
 
-// Parameters is what does not change from batch to batch.
+// Parameters holds the values that do not change from batch to batch.
 struct Parameters {
-    const ulonglong2 *permutations; // a and b (of legacy b + 1) of each, filled up to whole passes
-    uint32 count;                   // permutations, without what fills up
-    uint32 size;                    // words or characters in a shingle
-    uint32 words;                   // 1: of words; 0: of characters
+    const ulonglong2 *permutations; // a and b (legacy: b + 1) of each, padded to whole passes
+    uint32 count;                   // permutations, without the padding
+    uint32 size;                    // words or characters per shingle
+    uint32 words;                   // 1: shingles of words; 0: of characters
     uint32 legacy;                  // 1: legacy permutations; 0: affine32
-    uint32 queue;                   // places in a warp's queue, a power of two
+    uint32 queue;                   // capacity of a warp's queue, a power of two
 };
 
 // ---- SHA-1 ----
@@ -48,16 +48,16 @@ struct Parameters {
 __device__ __forceinline__ uint32 rotate(uint32 x, int n) { return __funnelshift_l(x, x, n); }
 
 // block16 reads one block of a message: length bytes of text at start, then a bit,
-// then zeros, and the length at the very end. The text is read in the words in which
-// it lies; the one with the message's last byte gets the bit, those behind it are
-// zero, and then a byte permutation makes of each two neighbours a word of the
-// message, the high byte first as SHA-1 wants it.
+// then zeros, and the length at the very end. It reads the text as aligned words. The
+// word with the byte after the message gets the bit, and later words are zero. A byte
+// permutation then combines each two neighbors into a word of the message, high byte
+// first as SHA-1 requires.
 __device__ __forceinline__ void block16(uint32 (&w)[16], const uint32 *text, uint32 start, uint32 length, uint32 block) {
     const uint32 *from = text + (start >> 2) + 16 * block;
     const uint32 order = 0x0123 + 0x1111 * (start & 3);
     const int left = (int)(length - 64 * block);
-    const int bytes = (int)(start & 3) + left; // from the first word on
-    const int last = bytes >> 2;               // the word with the bit; negative or beyond 16 if in another block
+    const int bytes = (int)(start & 3) + left; // counted from the first word
+    const int last = bytes >> 2;               // the word with the bit; negative or above 16 if it is in another block
     const uint32 bit = 8 * (bytes & 3);
     const uint32 ending = bytes < 0 ? 0 : ((bit ? from[last] : 0) & ~(ALL << bit)) | 0x80u << bit;
     uint32 low = 0 < last ? from[0] : 0;
@@ -125,7 +125,7 @@ __device__ __forceinline__ uint32 sha1(const uint32 *text, uint32 start, uint32 
 
 // ---- permutations ----
 
-// mix is plugins/minhash.Mix: once for each hash, before affine permutations.
+// mix is plugins/minhash.Mix, applied once to each hash before affine permutations.
 __device__ __forceinline__ uint32 mix(uint32 h) {
     h = (h ^ h >> 16) * 0x85ebca6b;
     h = (h ^ h >> 13) * 0xc2b2ae35;
@@ -136,9 +136,9 @@ __device__ __forceinline__ uint32 affine(ulonglong2 p, uint32 h) {
     return (uint32)p.x * h + (uint32)p.y;
 }
 
-// almost is one more than the legacy permutation of h, where it is at least 8: see
-// plugins/minhash/permute.go. It is one wide multiplication, one narrow, and an
-// addition with a shift; a division would be forty instructions.
+// almost returns the legacy permutation of h plus one if the result is at least 8: see
+// plugins/minhash/permute.go. It takes one wide multiplication, one narrow one, and an
+// addition with a shift; a division would take forty instructions.
 __device__ __forceinline__ uint32 almost(ulonglong2 p, uint32 h) {
     uint64 y;
     asm("mul.wide.u32 %0, %1, %2;" : "=l"(y) : "r"((uint32)p.x), "r"(h));
@@ -161,7 +161,7 @@ template <uint32 (*permute)(ulonglong2, uint32)>
 __device__ __forceinline__ void lower(uint32 (&least)[PER_GROUP], const ulonglong2 (&p)[PER_GROUP], const uint32 *hashes, uint32 count) {
 #pragma unroll 4
     for (uint32 i = 0; i < count; i += 4) {
-        const uint4 h = *(const uint4 *)(hashes + i); // the same for all lanes: one read
+        const uint4 h = *(const uint4 *)(hashes + i); // the same address in all lanes: one read
 #pragma unroll
         for (int k = 0; k < PER_GROUP; k++) {
             least[k] = min(min(least[k], permute(p[k], h.x)), permute(p[k], h.y));
@@ -185,30 +185,30 @@ __device__ __forceinline__ void lowerLegacy(uint32 (&least)[PER_GROUP], const ul
     }
 }
 
-// ---- where words and characters begin ----
+// ---- where words and characters start ----
 
-// begins has a bit set for each of the 4 bytes of x that is a space, or that begins
-// a character.
+// begins returns a bit for each of the 4 bytes of x, set if the byte is a space (for
+// words) or starts a character.
 __device__ __forceinline__ uint32 begins(uint32 x, uint32 words) {
-    uint32 high; // bits of the bytes
+    uint32 high; // the high bit of each byte
     if (words) {
         x ^= 0x20202020;
         high = ~(((x & 0x7f7f7f7f) + 0x7f7f7f7f) | x | 0x7f7f7f7f);
     } else {
         high = (~x | x << 1) & 0x80808080;
     }
-    return (high >> 7) * 0x10204080 >> 28; // 4 bits, side by side
+    return (high >> 7) * 0x10204080 >> 28; // 4 adjacent bits
 }
 
-// Queue is the places where words or characters begin that a warp has found and not
-// yet used: those from head to tail, in a ring.
+// Queue is a ring buffer of the positions at which words or characters start that a
+// warp has found and not yet used: those from head to tail.
 struct Queue {
     uint32 *places;
     uint32 mask, head, tail;
 };
 
-// scan queues what begins in the STEP bytes at position. A word begins behind a
-// space.
+// scan queues the words or characters that start in the STEP bytes at position. A word
+// starts after a space.
 __device__ __forceinline__ void scan(Queue &q, const uint32 *text, uint32 position, uint32 end, uint32 words, uint32 lane) {
     const uint32 mine = position + 16 * lane;
     uint32 found = 0;
@@ -217,7 +217,7 @@ __device__ __forceinline__ void scan(Queue &q, const uint32 *text, uint32 positi
         found = begins(x.x, words) | begins(x.y, words) << 4 | begins(x.z, words) << 8 | begins(x.w, words) << 12;
         if (mine + 16 > end) found &= 0xffffu >> (mine + 16 - end);
     }
-    // How many the lanes before this one found: the sum of the counts, bit by bit.
+    // Add up, bit by bit, how many the lanes before this one found.
     const uint32 count = __popc(found), before = (1u << lane) - 1;
     uint32 at = q.tail;
 #pragma unroll
@@ -258,14 +258,14 @@ minhash(const Parameters parameters, const uint32 *text, const Tile *tiles, uint
 #pragma unroll
         for (int k = 0; k < PER_GROUP; k++) least[g][k] = ALL;
 
-    uint32 position = tile.from, own = 0; // own: how many of what was queued begin in the part
+    uint32 position = tile.from, own = 0; // own: how many queued positions start in the part
     bool ended = false;
     if (words && tile.from == tile.start) {
         push(q, tile.start, lane);
         own = 1;
     }
     for (;;) {
-        // Enough for a round, and for the end of its last shingle.
+        // Read enough for a round, and for the end of its last shingle.
         while (!ended && q.tail - q.head < LANES + size && (position < tile.to || q.tail < own + size)) {
             if (position < tile.end) {
                 scan(q, text, position, tile.end, words, lane);
@@ -276,12 +276,12 @@ minhash(const Parameters parameters, const uint32 *text, const Tile *tiles, uint
             }
             if (position <= tile.to || (!ended && tile.to == tile.end)) own = q.tail;
         }
-        // Shingle i goes from place i to place i + size.
+        // Shingle i extends from position i to position i + size.
         const uint32 complete = q.tail > size ? min(own, q.tail - size) : 0;
         uint32 start, length, count = complete - q.head;
         if (complete > q.head) {
             count = min(count, LANES);
-            const uint32 i = q.head + min(lane, count - 1); // the last one again: it changes no minimum
+            const uint32 i = q.head + min(lane, count - 1); // repeats the last one, which changes no minimum
             start = q.places[i & q.mask];
             length = q.places[(i + size) & q.mask] - words - start;
         } else if (ended && q.head == 0 && tile.from == tile.start && q.tail <= size) {
@@ -293,7 +293,7 @@ minhash(const Parameters parameters, const uint32 *text, const Tile *tiles, uint
         }
         uint32 hash = sha1(text, start, length);
         if (!parameters.legacy) hash = mix(hash);
-        __syncwarp(); // the last round's hashes are done with
+        __syncwarp(); // all lanes have used the previous round's hashes
         hashes[lane] = hash;
         __syncwarp();
 #pragma unroll
@@ -313,7 +313,7 @@ minhash(const Parameters parameters, const uint32 *text, const Tile *tiles, uint
         q.head += count;
     }
 
-    // A text in several tiles has several warps at its signature.
+    // If a text has several tiles, several warps update its signature.
     const bool whole = tile.from == tile.start && tile.to == tile.end;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {

@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	// inFlight is how many batches are under way at a time: one is prepared by the
-	// CPU while one is copied in, one computed and one copied out.
+	// inFlight is the number of batches in flight: the CPU prepares one while one is
+	// copied in, one is computed and one is copied out.
 	inFlight = 4
-	// batchSize is enough texts of a kilobyte to fill an H200 for a moment.
+	// batchSize is large enough to keep an H200 busy with texts of a kilobyte.
 	batchSize = 4096
 )
 
 // kernel is the plugin.
 type kernel struct {
-	load func() (*cuda.Driver, error) // cuda.Load unless a test says otherwise
+	load func() (*cuda.Driver, error) // nil means cuda.Load; tests replace it
 
-	fallback plugins.Kernel // on a CPU
+	fallback plugins.Kernel // set when computing on the CPU
 	gpu      *gpu
-	slots    chan *slot    // not in use
-	running  chan *slot    // in the order of their batches
-	finished chan struct{} // closed when the last of running is done with
+	slots    chan *slot    // idle slots
+	running  chan *slot    // slots in use, in the order of their batches
+	finished chan struct{} // closed when collect has finished the last batch
 }
 
-// Describe checks the configuration, which is that of the built-in minhash.
+// Describe checks the configuration, which is the same as for the built-in minhash.
 func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
 	options, err := minhash.Parse(config)
 	return plugins.Info{Name: "minhash-cuda", Inputs: []string{options.Field}, BatchSize: batchSize, InFlight: inFlight, CanTrim: true}, err
 }
 
-// Open takes the GPU, or the CPU where the worker has none.
+// Open opens the GPU, or falls back to the CPU if the worker has none.
 func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins.Config) error {
 	options, err := minhash.Parse(config)
 	if err != nil {
@@ -51,7 +51,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 		return k.openCPU(ctx, device, config, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w; with --gpus cpu:N this kernel computes on the CPU", err)
+		return fmt.Errorf("%w; use --gpus cpu:N to compute on the CPU", err)
 	}
 	k.gpu, err = openGPU(driver, options, max(1, device.Threads))
 	if err != nil {
@@ -65,20 +65,20 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	return nil
 }
 
-// openCPU says that the built-in kernel does the work; noDriver is why it must, if
-// that is known.
+// openCPU falls back to the built-in kernel and logs that. noDriver is the reason, or nil
+// if the driver is available but the device is not a GPU.
 func (k *kernel) openCPU(ctx context.Context, device plugins.Device, config plugins.Config, noDriver error) error {
-	reason := device.Name + " is none"
+	reason := device.Name + " is not a GPU"
 	if noDriver != nil {
 		reason = noDriver.Error()
 	}
-	fmt.Fprintf(os.Stderr, "minhash-cuda: no GPU (%s): computing on the CPU\n", reason)
+	fmt.Fprintf(os.Stderr, "minhash-cuda: computing on the CPU: %s\n", reason)
 	k.fallback = minhash.New()
 	return k.fallback.Open(ctx, device, config)
 }
 
-// Process prepares a batch, queues it for the GPU and returns; collect does the
-// rest. A slot is free, since no more batches than slots are under way.
+// Process prepares a batch, queues it for the GPU and returns; collect does the rest. A
+// slot is always free, because there are as many slots as batches in flight.
 func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
 	if k.fallback != nil {
 		return k.fallback.Process(ctx, batch, results)
@@ -86,11 +86,11 @@ func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plug
 	slot := <-k.slots
 	slot.results, slot.finish = results, results.Defer()
 	slot.err = k.gpu.start(slot, batch)
-	k.running <- slot // with its error too: batches are finished in order
+	k.running <- slot // even after an error: batches finish in order
 	return nil
 }
 
-// collect waits for the batches, one after the other, and finishes them.
+// collect waits for the batches in order and finishes them.
 func (k *kernel) collect() {
 	defer close(k.finished)
 	for slot := range k.running {
@@ -103,15 +103,15 @@ func (k *kernel) collect() {
 		}
 		finish := slot.finish
 		slot.results, slot.finish = nil, nil
-		k.slots <- slot // before finish, after which the next batch may come
+		k.slots <- slot // before finish, because the next batch may arrive right after it
 		finish(classify(err))
 	}
 }
 
-// Trim gives back the buffers of the slots that are not in use.
+// Trim frees the buffers of idle slots.
 func (k *kernel) Trim(context.Context) error {
 	var err error
-	for range len(k.slots) { // nobody else takes one meanwhile
+	for range len(k.slots) { // nothing else takes a slot during Trim
 		slot := <-k.slots
 		err = errors.Join(err, k.gpu.trim(slot))
 		k.slots <- slot
@@ -119,7 +119,7 @@ func (k *kernel) Trim(context.Context) error {
 	return classify(err)
 }
 
-// Memory is what the slots hold of the device.
+// Memory reports how much device memory the slots hold.
 func (k *kernel) Memory() plugins.FrameworkMemory {
 	if k.gpu == nil {
 		return plugins.FrameworkMemory{}
@@ -128,8 +128,8 @@ func (k *kernel) Memory() plugins.FrameworkMemory {
 	return plugins.FrameworkMemory{Library: "cuda", Allocated: held, Cached: held}
 }
 
-// Close waits for what is under way and frees everything; a process that is killed
-// has it freed by the driver.
+// Close waits for the batches in flight and frees everything. If the process is killed
+// instead, the driver does that.
 func (k *kernel) Close() error {
 	if k.gpu == nil {
 		return nil

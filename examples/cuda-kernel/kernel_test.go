@@ -37,7 +37,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// The program itself, as a worker starts it.
+// Runs the program itself, as a worker starts it.
 func TestProgram(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "minhash-cuda")
 	build := exec.Command("go", "build", "-o", program, ".")
@@ -48,11 +48,11 @@ func TestProgram(t *testing.T) {
 	var log strings.Builder
 	kerneltest.RunBinary(t, plugins.Command{Path: program, Log: &log}, kerneltest.Options{Tolerance: -1, Device: cpuDevice})
 	if !strings.Contains(log.String(), "computing on the CPU") {
-		t.Errorf("it does not say that it computes on the CPU: %s", log.String())
+		t.Errorf("the log does not say that it computes on the CPU: %s", log.String())
 	}
 }
 
-// A driver's PTX is of no use with another kernel.cu: make ptx makes it again.
+// kernel.ptx must be rebuilt after every change of kernel.cu.
 func TestPTXBelongsToSource(t *testing.T) {
 	source, err := os.ReadFile("kernel.cu")
 	if err != nil {
@@ -61,10 +61,10 @@ func TestPTXBelongsToSource(t *testing.T) {
 	sum := sha256.Sum256(source)
 	first, rest, _ := strings.Cut(string(ptx), "\n")
 	if want := "// kernel.cu sha256 " + hex.EncodeToString(sum[:]); first != want {
-		t.Errorf("kernel.ptx was made of another kernel.cu: run make ptx where nvcc is\n%s\n%s", first, want)
+		t.Errorf("kernel.ptx was built from a different kernel.cu: run make ptx on a machine with nvcc\n%s\n%s", first, want)
 	}
 	if !strings.Contains(rest, "// made by make ptx with -arch=compute_75 and nvcc 1") {
-		t.Error("kernel.ptx does not say how it was made")
+		t.Error("kernel.ptx does not say how it was built")
 	}
 	first = fmt.Sprintf("minhash_param_0[%d]", unsafe.Sizeof(parameters{}))
 	for _, want := range []string{".target sm_75\n", ".entry minhash(", first} {
@@ -103,7 +103,7 @@ func signatures(t testing.TB, k plugins.Kernel, records [][]byte) []string {
 	return list
 }
 
-// configs are those in which kernel.cu takes different ways.
+// configs cover the different code paths of kernel.cu.
 var configs = []string{
 	`{}`,
 	`{"scheme":"legacy"}`,
@@ -117,9 +117,9 @@ var configs = []string{
 	`{"size":1000,"num_perm":33}`,
 }
 
-// randomRecords are texts of many lengths: empty ones, one shingle, words of one
-// letter and of hundreds, letters of one to four bytes, lengths around the borders of
-// SHA-1's blocks and of tiles.
+// randomRecords returns texts of many lengths: empty ones, one shingle, words of one
+// letter and of hundreds, letters of one to four bytes, lengths around the boundaries of
+// SHA-1 blocks and of tiles.
 func randomRecords(random *rand.Rand, n int) [][]byte {
 	letters := []rune("abcdefghijklmnopqrstuvwxyzABCÄÖÜäöüßéабвгд你好世界👍🚀 \t\n")
 	ascii := []rune("abcdefghij  ")
@@ -134,7 +134,7 @@ func randomRecords(random *rand.Rand, n int) [][]byte {
 		if random.IntN(2) == 0 {
 			from = ascii
 		}
-		spaces := random.IntN(100) // of a hundred letters so many are replaced by spaces
+		spaces := random.IntN(100) // a third of this is the percentage of letters replaced by spaces
 		text := make([]rune, length)
 		for k := range text {
 			if text[k] = from[random.IntN(len(from))]; random.IntN(100) < spaces/3 {
@@ -148,7 +148,7 @@ func randomRecords(random *rand.Rand, n int) [][]byte {
 	return records
 }
 
-// equalToMinhash compares a kernel with the built-in one, several batches in flight.
+// equalToMinhash compares a kernel with the built-in one, with several batches in flight.
 func equalToMinhash(t *testing.T, newKernel func() plugins.Kernel, device plugins.Device, records [][]byte) {
 	for _, config := range configs {
 		t.Run(config, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestEqualToMinhash(t *testing.T) {
 	}
 }
 
-// Everything that Open and batches took is given back, batches under way included.
+// Close frees everything that Open and batches allocated, even with batches in flight.
 func TestCloseFreesEverything(t *testing.T) {
 	fake := newFakeDriver()
 	k := &kernel{load: fake.load}
@@ -209,12 +209,12 @@ func TestCloseFreesEverything(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left := fake.left(); left != nothingLeft {
-		t.Errorf("left behind: %s", left)
+	if leaks := fake.leaks(); leaks != noLeaks {
+		t.Errorf("leaked: %s", leaks)
 	}
 }
 
-// With too little memory for a batch its half may fit, and the kernel goes on.
+// A batch that does not fit fails with OOM, and the kernel continues with smaller ones.
 func TestOutOfMemory(t *testing.T) {
 	fake := newFakeDriver()
 	k := open(t, &kernel{load: fake.load}, gpuDevice, `{}`)
@@ -227,13 +227,13 @@ func TestOutOfMemory(t *testing.T) {
 	for range 2 * inFlight {
 		got := signatures(t, k, small)
 		if want := signatures(t, open(t, minhash.New(), cpuDevice, `{}`), small); !slices.Equal(got, want) {
-			t.Errorf("a small batch after it: %.80s", got)
+			t.Errorf("a small batch afterwards: %.80s", got)
 		}
 		fake.memory = max(fake.memory, 4<<20) // other slots need some too
 	}
 }
 
-// What slots hold is told, and can be had back between batches.
+// Memory reports what the slots hold, and Trim frees it between batches.
 func TestTrim(t *testing.T) {
 	fake := newFakeDriver()
 	k := &kernel{load: fake.load}
@@ -242,21 +242,21 @@ func TestTrim(t *testing.T) {
 	want := signatures(t, k, batch)
 	before := fake.memory
 	if held := k.Memory(); held.Cached == 0 || held.Library != "cuda" {
-		t.Errorf("it says that it holds %+v", held)
+		t.Errorf("Memory() = %+v", held)
 	}
 	if err := k.Trim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if fake.memory <= before || k.Memory().Cached != 0 {
-		t.Errorf("%d bytes were free and then %d; it says that it holds %+v", before, fake.memory, k.Memory())
+		t.Errorf("%d bytes were free before and %d after; Memory() = %+v", before, fake.memory, k.Memory())
 	}
 	if got := signatures(t, k, batch); !slices.Equal(got, want) {
-		t.Errorf("after it: %.60s", got)
+		t.Errorf("after Trim: %.60s", got)
 	}
 }
 
-// What CUDA says becomes what gpurun acts on.
-func TestErrorsOfABatch(t *testing.T) {
+// CUDA errors map to the kinds that gpurun acts on.
+func TestBatchErrors(t *testing.T) {
 	for _, test := range []struct {
 		call string
 		code cuda.Code
@@ -288,14 +288,14 @@ func TestErrorsOfABatch(t *testing.T) {
 		fake.mu.Lock()
 		delete(fake.failures, test.call)
 		fake.mu.Unlock()
-		if err := k.Close(); err != nil || fake.left() != nothingLeft {
-			t.Errorf("%s %d: close: %v; left: %s", test.call, test.code, err, fake.left())
+		if err := k.Close(); err != nil || fake.leaks() != noLeaks {
+			t.Errorf("%s %d: close: %v; leaked: %s", test.call, test.code, err, fake.leaks())
 		}
 	}
 }
 
 func TestWithoutDriver(t *testing.T) {
-	missing := func() (*cuda.Driver, error) { return nil, errors.New("no NVIDIA driver: libcuda.so.1 is not there") }
+	missing := func() (*cuda.Driver, error) { return nil, errors.New("no NVIDIA driver: libcuda.so.1 not found") }
 	err := (&kernel{load: missing}).Open(t.Context(), gpuDevice, nil)
 	if err == nil || !strings.Contains(err.Error(), "libcuda.so.1") || !strings.Contains(err.Error(), "--gpus cpu:N") {
 		t.Errorf("on a GPU: %v", err)
@@ -306,7 +306,7 @@ func TestWithoutDriver(t *testing.T) {
 	}
 }
 
-func TestPTXOfNoUse(t *testing.T) {
+func TestUnusablePTX(t *testing.T) {
 	for code, want := range map[cuda.Code]string{
 		cuda.UnsupportedPTXVersion: "driver is too old",
 		cuda.InvalidPTX:            "Fake GPU: it needs compute capability 7.5",

@@ -12,29 +12,30 @@ import (
 	"github.com/gpurun/gpurun/plugins/minhash"
 )
 
-// slot is what one batch under way has for itself: a stream, memory on both sides,
-// and the results that wait for it.
+// slot holds the resources of one batch in flight: a stream, memory on both sides, and
+// the results to deliver to.
 type slot struct {
 	device *cuda.Device
 	stream *cuda.Stream
-	done   *cuda.Event // the batch's results are in the host's memory
+	done   *cuda.Event // occurs when the results are in host memory
 
 	text, tiles, signatures buffer
 
 	results  *plugins.Results
 	finish   func(error)
-	failures []error // of records without a text
-	err      error   // of the start
+	failures []error // by record; set for those without a text
+	err      error   // from gpu.start
 }
 
-// tile is kernel.cu's struct Tile.
+// tile mirrors struct Tile in kernel.cu.
 type tile struct{ text, start, end, from, to uint32 }
 
 const (
-	// tileBytes is the part of a text that one warp takes: enough rounds that the
-	// last one, which may be nearly empty, counts little. It divides by step.
+	// tileBytes is the size of the part of a text that one warp processes. It spans
+	// enough rounds that the last one, which may be nearly empty, costs little. It is a
+	// multiple of step.
 	tileBytes = 4096
-	// maxText is how much text a batch can have: places in it are 32 bits.
+	// maxText is the maximum text of a batch in bytes: positions have 32 bits.
 	maxText = math.MaxInt32
 )
 
@@ -47,7 +48,7 @@ func newSlot(device *cuda.Device) (s *slot, err error) {
 	return s, err
 }
 
-// held is how much of the device's memory the slot has.
+// held returns how much device memory the slot holds.
 func (s *slot) held() int64 {
 	return int64(len(s.text.host) + len(s.tiles.host) + len(s.signatures.host))
 }
@@ -67,11 +68,11 @@ func (s *slot) free() error {
 	return err
 }
 
-// fill puts the batch's texts into page-locked memory and cuts them into tiles.
+// fill writes the batch's texts to page-locked memory and splits them into tiles.
 func (s *slot) fill(options minhash.Options, batch plugins.Batch, threads int) error {
 	room := textRoom(options, batch)
 	if room[batch.Len()] > maxText {
-		return plugins.OutOfMemory(fmt.Errorf("a batch with %d bytes of text is over the limit of %d", room[batch.Len()], maxText))
+		return plugins.OutOfMemory(fmt.Errorf("the batch has %d bytes of text, more than the limit of %d", room[batch.Len()], maxText))
 	}
 	if err := s.text.resize(s.device, room[batch.Len()]); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (s *slot) fill(options minhash.Options, batch plugins.Batch, threads int) e
 	for from := 0; from < batch.Len(); from += share {
 		fillers.Go(func() {
 			for i := from; i < min(from+share, batch.Len()); i++ {
-				// Its capacity keeps a text out of the next one's room.
+				// The capacity keeps a text from overflowing into the next one's space.
 				place := s.text.host[room[i]:room[i]:room[i+1]]
 				text, err := options.Text(place, batch, i)
 				ends[i], s.failures[i] = room[i]+len(text), err
@@ -97,9 +98,9 @@ func (s *slot) fill(options minhash.Options, batch plugins.Batch, threads int) e
 	return s.cut(room, ends)
 }
 
-// textRoom is where the room for each text begins, and where the last one ends. No
-// text is longer than its record, but small letters may be longer than capitals.
-// Each begins at 16 bytes.
+// textRoom returns the offsets at which the space for each text starts, and the offset at
+// which the last one ends. No text is longer than its record, but lowercase letters may
+// take more bytes than uppercase ones. Each text is aligned to 16 bytes.
 func textRoom(options minhash.Options, batch plugins.Batch) []int {
 	room := make([]int, batch.Len()+1)
 	for i := range batch.Len() {
@@ -112,7 +113,7 @@ func textRoom(options minhash.Options, batch plugins.Batch) []int {
 	return room
 }
 
-// cut makes the tiles of all texts that are not empty.
+// cut creates the tiles of all nonempty texts.
 func (s *slot) cut(starts, ends []int) error {
 	count := 0
 	for i, end := range ends {
@@ -133,8 +134,8 @@ func (s *slot) cut(starts, ends []int) error {
 	return nil
 }
 
-// deliver makes results of what came back. The column has memory of its own: the
-// slot's is another batch's soon.
+// deliver converts the signatures to results. It copies them, because the next batch
+// reuses the slot's memory.
 func (s *slot) deliver(options minhash.Options) {
 	values := valuesOf[uint32](s.signatures.used())
 	signatures := make([]int64, len(values))

@@ -1,5 +1,5 @@
-// Command embed is a program of one's own that runs gpurun as a library: it
-// brings a kernel of its own, runs a job with it, and looks at the report.
+// Command embed uses gpurun as a library: it defines its own kernel, runs a job with it,
+// and prints a summary of the report.
 //
 //	go run ./examples/embed in.jsonl out.jsonl
 package main
@@ -18,7 +18,7 @@ import (
 	"github.com/gpurun/gpurun/worker"
 )
 
-// words counts the words of each record's "text".
+// words is a kernel that counts the words in each record's "text".
 type words struct{ plugins.Base }
 
 func (words) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -36,7 +36,7 @@ func (words) Process(_ context.Context, batch plugins.Batch, results *plugins.Re
 }
 
 func main() {
-	// First of all: workers and kernels are this program, started again.
+	// This must come first: workers and kernels are new processes of this program.
 	kernels := builtin.Kernels()
 	kernels["words"] = func() plugins.Kernel { return words{} }
 	worker.Init(kernels)

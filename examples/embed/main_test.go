@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestEmbed builds the program and runs it, as a user would.
+// TestEmbed builds and runs the program as a user would.
 func TestEmbed(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "embed")
@@ -25,7 +25,7 @@ func TestEmbed(t *testing.T) {
 		t.Fatalf("run: %v\n%s", err, out)
 	}
 	if !strings.Contains(string(out), "3 records, 1 failed") {
-		t.Errorf("it says: %s", out)
+		t.Errorf("unexpected output: %s", out)
 	}
 	got, err := os.ReadFile(result)
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 )
 
-// errNotSupported is the answer for what a device does not have.
+// errNotSupported is returned for what a device does not have.
 var errNotSupported = errors.New("not supported")
 
-// handle is a card, or an instance of it.
+// handle is a card or one of its instances.
 type handle struct {
 	machine  *Machine
 	index    int
 	instance int // -1: the card
 }
 
-// lost is gpu.ErrLost for a card that is; the caller holds the machine's lock.
+// lost returns gpu.ErrLost for a lost card. The caller must hold the machine's lock.
 func (h handle) lost() error {
 	if h.machine.cards[h.index].Lost {
 		return gpu.ErrLost
@@ -25,8 +25,8 @@ func (h handle) lost() error {
 	return nil
 }
 
-// with looks at the card in one call of the driver. A call that hung answers what
-// was true when it was made.
+// with reads the card in one driver call. A call that hung returns what was true when it
+// was made.
 func (h handle) with(look func(*Card)) error {
 	h.machine.enter()
 	defer h.machine.mu.Unlock()

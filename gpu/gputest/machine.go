@@ -1,13 +1,13 @@
-// Package gputest is a machine of GPUs for tests: an in-memory driver with a
-// state that a test changes while the code under test looks at it.
+// Package gputest is a machine with GPUs for tests: an in-memory driver whose state a
+// test changes while the code under test reads it.
 //
 //	machine := gputest.EightGPUs()
 //	options := gpu.Options{NVML: machine, Env: gputest.NoEnv}
 //	machine.Change(2, func(c *gputest.Card) { c.Temperature(92) })
 //
-// It keeps the rules of the real library: nothing may be called before Init. What
-// cannot be told through an interface (a missing symbol, a process that dies in
-// the driver) is for the stub library in gpu/testdata/nvmlstub.
+// It enforces the rules of the real library: nothing may be called before Init. For what
+// an interface cannot express (a missing symbol, a process that dies in the driver), use
+// the stub library in gpu/testdata/nvmlstub.
 package gputest
 
 import (
@@ -19,25 +19,24 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 )
 
-// GiB is the unit of cards' memories.
+// GiB is the unit of a card's memory.
 const GiB = 1 << 30
 
 // Card is one GPU. A test changes it through Machine.Change.
 type Card struct {
 	UUID, Name string
-	// Sample is what its sensors tell.
+	// Sample is what its sensors report.
 	Sample gpu.Sample
-	// Lost cards answer nothing else any more.
+	// Lost cards return only gpu.ErrLost.
 	Lost bool
-	// DiesAfter is the number of calls of Machine.Work that the card survives; 0:
-	// all of them.
+	// DiesAfter is the call of Machine.Work at which the card is lost; 0 for never.
 	DiesAfter int
-	// MIG is whether it is in MIG mode, Instances what it is cut into.
+	// MIG is whether it is in MIG mode; Instances are its MIG instances.
 	MIG       bool
 	Instances []Instance
 
 	worked int
-	hang   chan struct{} // calls about the card wait until it is closed; nil: they do not
+	hang   chan struct{} // if not nil, calls for the card wait until it is closed
 }
 
 // Instance is a MIG instance of a card.
@@ -56,24 +55,24 @@ func (c *Card) Unreadable(why string) {
 	c.Sample.Temperature, c.Sample.TemperatureError = gpu.Optional[int]{}, why
 }
 
-// Use sets how much of the memory is used, in GiB.
+// Use sets how much memory is in use, in GiB.
 func (c *Card) Use(gib uint64) {
 	m, _ := c.Sample.Memory.Get()
 	m.Used, m.Free = gib*GiB, m.Total-gib*GiB
 	c.Sample.Memory = gpu.Some(m)
 }
 
-// Machine is a driver with cards. It implements gpu.API and gpu.Events, and is safe
-// for concurrent use.
+// Machine is a driver with cards. It implements gpu.API and gpu.Events and is safe for
+// concurrent use.
 type Machine struct {
-	mu     sync.Mutex
-	cards  []*Card
-	users  int
-	hang   chan struct{} // calls wait until it is closed; nil: they do not
-	failed error         // of Init
-	events []event
-	told   chan struct{} // closed and made anew with each event
-	calls  int
+	mu      sync.Mutex
+	cards   []*Card
+	users   int
+	hang    chan struct{} // if not nil, calls wait until it is closed
+	failed  error         // of Init
+	events  []event
+	changed chan struct{} // closed and replaced at each event
+	calls   int
 }
 
 type event struct {
@@ -81,10 +80,10 @@ type event struct {
 	xid  uint64
 }
 
-// New returns a machine of n cards that are cool and idle: 80 GiB each, of which 1
-// is in use, 40 °C, slowing down at 89 °C.
+// New returns a machine with n cool, idle cards: 80 GiB each, of which 1 is in use, at
+// 40 °C, slowing down at 89 °C.
 func New(n int) *Machine {
-	m := &Machine{told: make(chan struct{})}
+	m := &Machine{changed: make(chan struct{})}
 	for i := range n {
 		m.cards = append(m.cards, &Card{
 			UUID: fmt.Sprintf("GPU-%08x-0000-4000-8000-000000000000", i), Name: "NVIDIA H200",
@@ -101,15 +100,15 @@ func New(n int) *Machine {
 	return m
 }
 
-// The cards of EightGPUs that are not like the others.
+// The special cards of EightGPUs.
 const (
 	Hot       = 2 // 86 °C
-	Dying     = 4 // lost after three calls of Work
+	Dying     = 4 // lost at the third call of Work
 	Split     = 5 // in MIG mode, with two instances of 40 GiB
-	Senseless = 6 // tells no temperature
+	Senseless = 6 // reports no temperature
 )
 
-// EightGPUs returns a machine of eight with one of each trouble.
+// EightGPUs returns a machine with eight cards, one for each kind of trouble.
 func EightGPUs() *Machine {
 	m := New(8)
 	m.cards[Hot].Temperature(86)
@@ -129,14 +128,14 @@ func EightGPUs() *Machine {
 // NoEnv is an environment without CUDA_VISIBLE_DEVICES, for gpu.Options.Env.
 func NoEnv(string) (string, bool) { return "", false }
 
-// Change changes a card between two calls of the driver.
+// Change changes a card between two driver calls.
 func (m *Machine) Change(card int, change func(*Card)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change(m.cards[card])
 }
 
-// Work lets a card compute something, which may be its last.
+// Work counts one computation on a card, which may lose it: see DiesAfter.
 func (m *Machine) Work(card int) {
 	m.mu.Lock()
 	c := m.cards[card]
@@ -148,22 +147,22 @@ func (m *Machine) Work(card int) {
 	}
 }
 
-// Lose makes a card fall off the bus: Xid 79, and nothing any more.
+// Lose makes a card fall off the bus: it reports Xid 79 and is lost.
 func (m *Machine) Lose(card int) {
 	m.Change(card, func(c *Card) { c.Lost = true })
-	m.Tell(card, 79)
+	m.RaiseXid(card, 79)
 }
 
-// Tell makes the driver tell of a critical error.
-func (m *Machine) Tell(card int, xid uint64) {
+// RaiseXid makes the driver report a critical error.
+func (m *Machine) RaiseXid(card int, xid uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.events = append(m.events, event{card, xid})
-	close(m.told)
-	m.told = make(chan struct{})
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
-// FailInit makes Init fail by err; nil mends it.
+// FailInit makes Init fail with err; nil makes it succeed again.
 func (m *Machine) FailInit(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,8 +185,8 @@ func (m *Machine) Hang() (release func()) {
 	}
 }
 
-// HangCard makes every call about one card hang until the returned function is
-// called. A call that hung answers what was true when it was made.
+// HangCard makes every call for one card hang until the returned function is called. A
+// call that hung returns what was true when it was made.
 func (m *Machine) HangCard(card int) (release func()) {
 	hang := make(chan struct{})
 	m.Change(card, func(c *Card) { c.hang = hang })
@@ -201,7 +200,7 @@ func (m *Machine) HangCard(card int) (release func()) {
 	}
 }
 
-// await waits while a card hangs, and reports whether it did; the caller holds m.mu.
+// await waits while a card hangs and reports whether it did. The caller must hold m.mu.
 func (m *Machine) await(card int) (hung bool) {
 	for m.cards[card].hang != nil {
 		hang := m.cards[card].hang
@@ -213,24 +212,24 @@ func (m *Machine) await(card int) (hung bool) {
 	return hung
 }
 
-// Calls is how many calls were made.
+// Calls is the number of calls made.
 func (m *Machine) Calls() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.calls
 }
 
-// Users is how many Inits have had no Shutdown.
+// Users is the number of Inits without a Shutdown.
 func (m *Machine) Users() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.users
 }
 
-// errNotInitialised is what the real library would end the process with.
-var errNotInitialised = errors.New("gputest: called without a successful Init")
+// errNotInitialized marks a call with which the real library would end the process.
+var errNotInitialized = errors.New("gputest: called without a successful Init")
 
-// enter is the beginning of every call; the caller holds m.mu afterwards.
+// enter begins every call and returns with m.mu held.
 func (m *Machine) enter() {
 	m.mu.Lock()
 	m.calls++
@@ -241,7 +240,7 @@ func (m *Machine) enter() {
 		m.mu.Lock()
 	}
 	if m.users <= 0 {
-		panic(errNotInitialised)
+		panic(errNotInitialized)
 	}
 }
 
@@ -327,10 +326,10 @@ func (s *eventSet) Wait(timeout time.Duration) (gpu.Handle, uint64, error) {
 				return handle{s.machine, e.card, -1}, e.xid, nil
 			}
 		}
-		told := s.machine.told
+		changed := s.machine.changed
 		s.machine.mu.Unlock()
 		select {
-		case <-told:
+		case <-changed:
 		case <-timer.C:
 			return nil, 0, gpu.ErrTimeout
 		}

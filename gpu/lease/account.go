@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// Limits are what of each GPU may be given away at all.
+// Limits bound what may be leased of each GPU.
 type Limits struct {
-	// Memory is how many bytes of each GPU may be leased; 0: all it has.
+	// Memory is how many bytes of each GPU may be leased; 0 for all.
 	Memory uint64
-	// Reserve is how many bytes stay free of leases.
+	// Reserve is how many bytes are never leased.
 	Reserve uint64
 }
 
-// Account is what of one GPU is taken, and by whom.
+// Account is how much of one GPU is taken, and by which leases.
 type Account struct {
 	GPU     GPU     `json:"-"`
 	Label   string  `json:"gpu"`
-	Total   uint64  `json:"total_bytes"` // that may be leased: the card's, or the limit
+	Total   uint64  `json:"total_bytes"` // leasable: the card's memory, or the limit
 	Reserve uint64  `json:"reserve_bytes"`
 	Leased  uint64  `json:"leased_bytes"`
 	Other   uint64  `json:"used_without_lease_bytes"`
@@ -28,9 +28,8 @@ type Account struct {
 	Leases  []Lease `json:"leases"`
 }
 
-// Count makes the account of each GPU. Memory in use beyond what is leased belongs
-// to somebody without a lease, and counts as taken. Of an exclusive lease's holder
-// everything is its own.
+// Count returns the account of each GPU. Memory in use beyond what is leased is used
+// without a lease and counts as taken. An exclusive lease covers all memory.
 func Count(gpus []GPU, leases []Lease, limits Limits) []Account {
 	accounts := make([]Account, len(gpus))
 	for i, g := range gpus {
@@ -41,7 +40,7 @@ func Count(gpus []GPU, leases []Lease, limits Limits) []Account {
 		for _, l := range leases {
 			if l.on(g) {
 				a.Leases = append(a.Leases, l)
-				a.Leased += min(l.Memory, math.MaxUint64-a.Leased) // a file may say anything
+				a.Leased += min(l.Memory, math.MaxUint64-a.Leased) // the file is not trusted
 			}
 		}
 		sortLeases(a.Leases)
@@ -55,7 +54,7 @@ func Count(gpus []GPU, leases []Lease, limits Limits) []Account {
 	return accounts
 }
 
-// sub is a - b, 0 where that would be below it.
+// sub is a - b, but never below 0.
 func sub(a, b uint64) uint64 {
 	if b > a {
 		return 0
@@ -63,13 +62,13 @@ func sub(a, b uint64) uint64 {
 	return a - b
 }
 
-// Exclusive reports whether somebody holds all of it.
+// Exclusive reports whether a lease holds the whole GPU.
 func (a Account) Exclusive() bool {
 	return slices.ContainsFunc(a.Leases, func(l Lease) bool { return l.Exclusive })
 }
 
-// suits reports whether so much memory, or (0) the whole GPU, can be had. A GPU
-// whose memory is not known is given whole or not at all.
+// suits reports whether this much memory, or (0) the whole GPU, is available. A GPU
+// of unknown memory can only be leased whole.
 func (a Account) suits(memory uint64) bool {
 	if memory == 0 {
 		return len(a.Leases) == 0
@@ -77,21 +76,21 @@ func (a Account) suits(memory uint64) bool {
 	return !a.Exclusive() && memory <= a.Free
 }
 
-// HeldBy is a clause about who has leases of it: "GPU 0 is held by nightly (…)".
+// HeldBy names the holders of its leases: "GPU 0 is held by nightly (…)".
 func (a Account) HeldBy() string {
 	if slices.ContainsFunc(a.Leases, func(l Lease) bool { return !l.unknownGPU() }) {
 		return fmt.Sprintf("%s is held by %s", a.Label, holders(a.Leases))
 	}
-	return fmt.Sprintf("%s may be the one that is held by %s, whose gpurun is older and does not say which", a.Label, holders(a.Leases))
+	return fmt.Sprintf("%s may be held by %s, whose older gpurun does not record which GPU it holds", a.Label, holders(a.Leases))
 }
 
-// why says what stands in the way, with the figures.
+// why explains, with figures, why the GPU cannot be leased.
 func (a Account) why(memory uint64) string {
 	switch {
 	case memory == 0 || a.Exclusive():
 		return a.HeldBy()
 	case a.GPU.Total == 0:
-		return fmt.Sprintf("%s does not tell its memory: it can be had only whole", a.Label)
+		return fmt.Sprintf("%s does not report its memory: it can only be leased whole", a.Label)
 	}
 	text := fmt.Sprintf("%s has %s", a.Label, mib(a.Total))
 	if len(a.Leases) > 0 {
@@ -103,10 +102,10 @@ func (a Account) why(memory uint64) string {
 	if a.Reserve > 0 {
 		text += fmt.Sprintf(", %s kept in reserve", mib(a.Reserve))
 	}
-	return fmt.Sprintf("%s: %s free, %s asked for", text, mib(a.Free), mib(memory))
+	return fmt.Sprintf("%s: %s free, %s requested", text, mib(a.Free), mib(memory))
 }
 
-// holders names who has leases: the first few.
+// holders names the holders of the first few leases.
 func holders(leases []Lease) string {
 	const shown = 4
 	var names []string

@@ -14,25 +14,24 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// waitPause is between two looks at whether somebody has given back what is
-// wanted.
+// waitPause is the time between two attempts while waiting for a release.
 const waitPause = 200 * time.Millisecond
 
-// Held is what a request got.
+// Held is the set of leases that a request got.
 type Held struct {
 	folder  *Folder
 	missing map[string]string
 	mu      sync.Mutex
 	leases  []Lease
-	files   []*os.File // of each lease
+	files   []*os.File // one per lease
 }
 
-// Acquire takes what is asked for, all of it or nothing, waiting as long as the
-// request says. Errors are a *Refusal (fault.NoDevice), an *UnusableError, a
-// fault.Usage for a name that holds a lease, or fault.Canceled when ctx ends.
+// Acquire takes everything that is requested or nothing, and waits up to Request.Wait
+// for it. Errors are a *Refusal (fault.NoDevice), an *UnusableError, a fault.Usage for
+// a name that already holds a lease, or fault.Canceled when ctx ends.
 func (f *Folder) Acquire(ctx context.Context, r Request) (*Held, error) {
 	started := time.Now()
-	said := ""
+	reported := ""
 	for {
 		held, err := f.try(ctx, r)
 		var refusal *Refusal
@@ -51,9 +50,9 @@ func (f *Folder) Acquire(ctx context.Context, r Request) (*Held, error) {
 			f.note(Event{Time: time.Now(), Event: Refused, Lease: f.describe(r, GPU{}), Why: refusal.Error()})
 			return nil, refusal.asFault()
 		}
-		if r.Waiting != nil && refusal.why != said {
-			said = refusal.why
-			r.Waiting(said)
+		if r.Waiting != nil && refusal.why != reported {
+			reported = refusal.why
+			r.Waiting(reported)
 		}
 		select {
 		case <-time.After(min(waitPause, r.Wait-waited)):
@@ -62,7 +61,7 @@ func (f *Folder) Acquire(ctx context.Context, r Request) (*Held, error) {
 	}
 }
 
-// try decides once.
+// try makes one attempt.
 func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
 	gpus, err := r.GPUs(ctx)
 	if err != nil {
@@ -101,7 +100,7 @@ func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
 	return held, nil
 }
 
-// duplicate refuses a second lease of one name where one is enough.
+// duplicate rejects a second lease under the same name if OneOfAName is set.
 func (r Request) duplicate(gpus []GPU, living []Lease) error {
 	if !r.OneOfAName {
 		return nil
@@ -109,7 +108,7 @@ func (r Request) duplicate(gpus []GPU, living []Lease) error {
 	for _, l := range living {
 		there := slices.ContainsFunc(gpus, l.on)
 		if SameName(l.Name, r.Name) && (there || !r.Named) {
-			return usage("%s holds %s of %s already: gpurun gpus deallocate %s first, or name another GPU with --gpu", l.Name, l.Share(), l.Label, l.Name)
+			return usage("%s already holds %s of %s: run gpurun gpus deallocate %s first, or name another GPU with --gpu", l.Name, l.Share(), l.Label, l.Name)
 		}
 	}
 	return nil
@@ -118,15 +117,15 @@ func (r Request) duplicate(gpus []GPU, living []Lease) error {
 // Preview is what a request would get.
 type Preview struct {
 	GPUs []GPU
-	// Missing says, by key, why a GPU could not be had.
+	// Missing explains, by key, why a GPU is not available.
 	Missing map[string]string
-	// Wait says what the request would have to wait for; "" for nothing. GPUs are
-	// then those of a host that nobody else uses.
+	// Wait is what the request would have to wait for; "" for nothing. If it is set,
+	// GPUs are those the request would get on an idle host.
 	Wait string
 }
 
-// Preview decides as Acquire would at this moment, and takes nothing. f may be nil,
-// for a host without leases. Errors are those of Acquire.
+// Preview decides as Acquire would right now, but takes nothing. f may be nil, for a
+// host without leases. Errors are those of Acquire.
 func (f *Folder) Preview(ctx context.Context, r Request) (Preview, error) {
 	gpus, err := r.GPUs(ctx)
 	if err != nil {
@@ -153,7 +152,7 @@ func (f *Folder) Preview(ctx context.Context, r Request) (Preview, error) {
 	return Preview{chosen.taken, chosen.missing, wait}, nil
 }
 
-// unused is the GPUs as they would be if nobody used them.
+// unused is the GPUs as if they were idle.
 func unused(gpus []GPU) []GPU {
 	free := slices.Clone(gpus)
 	for i := range free {
@@ -162,7 +161,7 @@ func unused(gpus []GPU) []GPU {
 	return free
 }
 
-// describe is the lease that a request gets on a GPU.
+// describe returns the lease that a request gets on a GPU.
 func (f *Folder) describe(r Request, g GPU) Lease {
 	host, _ := os.Hostname()
 	self := owned.Self()
@@ -178,7 +177,7 @@ func (f *Folder) describe(r Request, g GPU) Lease {
 	return l
 }
 
-// Leases returns what is held.
+// Leases returns the leases held.
 func (h *Held) Leases() []Lease {
 	if h == nil {
 		return nil
@@ -188,21 +187,21 @@ func (h *Held) Leases() []Lease {
 	return append([]Lease(nil), h.leases...)
 }
 
-// Missing says, by key, why GPUs could not be had.
+// Missing explains, by key, why GPUs were not available.
 func (h *Held) Missing() map[string]string { return h.missing }
 
-// Files are the lease files, for a child process that is to hold them as well: an
-// owned lease holds until the last process that has its file open is gone.
+// Files are the lease files, for a child process that must hold the leases too: an
+// owned lease lasts until the last process that has its file open exits.
 func (h *Held) Files() []*os.File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]*os.File(nil), h.files...)
 }
 
-// Release gives back everything; nil holds nothing. It may be called twice.
+// Release releases all leases. It is safe to call on nil and more than once.
 func (h *Held) Release() { h.Keep(func(Lease) bool { return false }) }
 
-// Keep gives back what is not needed after all.
+// Keep releases the leases that are not needed.
 func (h *Held) Keep(needed func(Lease) bool) {
 	if h == nil {
 		return
@@ -223,8 +222,8 @@ func (h *Held) Keep(needed func(Lease) bool) {
 	h.leases, h.files = leases, files
 }
 
-// Detach lets go of leases that have no owner, and so go on without us. Nothing is
-// held afterwards.
+// Detach closes the files of leases without an owner, which outlive this process.
+// Nothing is held afterwards.
 func (h *Held) Detach() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Config is what a host's owner decides about its GPUs: a YAML file.
+// Config is the host administrator's policy for its GPUs, a YAML file.
 //
-//	memory_limit_mb: 0            # of each GPU that may be leased; 0: all
+//	memory_limit_mb: 0            # leasable memory of each GPU; 0: all
 //	memory_reserve_mb: 512
 //	optimization:
-//	  interval: 300               # seconds, of gpurun gpus watch
+//	  interval: 300               # seconds, for gpurun gpus watch
 //	  memory_threshold: 0.85
 //	  allocation_timeout: 30      # seconds
 //	  deallocation_timeout: 10
@@ -27,14 +27,14 @@ import (
 type Config struct {
 	// MemoryLimitMB is how much of each GPU may be leased, 0 for all of it.
 	MemoryLimitMB int64 `yaml:"memory_limit_mb"`
-	// MemoryReserveMB of each GPU are never leased: contexts and libraries take
-	// some that nobody asked for.
+	// MemoryReserveMB of each GPU are never leased: contexts and libraries use
+	// memory that no request accounts for.
 	MemoryReserveMB int64             `yaml:"memory_reserve_mb"`
 	Optimization    Optimization      `yaml:"optimization"`
 	Services        map[string]*Quota `yaml:"services"`
 }
 
-// Optimization says when and how often memory is asked back.
+// Optimization says when and how often services are asked to release memory.
 type Optimization struct {
 	Interval            float64 `yaml:"interval"`
 	MemoryThreshold     float64 `yaml:"memory_threshold"`
@@ -42,17 +42,17 @@ type Optimization struct {
 	DeallocationTimeout float64 `yaml:"deallocation_timeout"`
 }
 
-// Quota is what one service may hold; 0 is no bound.
+// Quota bounds what one service may hold; 0 means unlimited.
 type Quota struct {
-	// MinMemoryMB is the least a lease of it is worth.
+	// MinMemoryMB is the smallest useful lease.
 	MinMemoryMB int64 `yaml:"min_memory_mb"`
 	// MaxMemoryMB bounds all its leases together.
 	MaxMemoryMB int64 `yaml:"max_memory_mb"`
-	// PreferredDevice is the index of the GPU it goes to if that has room.
+	// PreferredDevice is the index of the GPU to use if it has room.
 	PreferredDevice *int `yaml:"preferred_device"`
 }
 
-// DefaultConfig is what holds without a file.
+// DefaultConfig is the configuration without a file.
 func DefaultConfig() Config {
 	return Config{
 		MemoryReserveMB: 512,
@@ -60,11 +60,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// ConfigFile is read where no other is named.
+// ConfigFile is the default configuration file.
 const ConfigFile = "/etc/gpurun/gpus.yaml"
 
-// ReadConfig reads a file, or, with an empty path, ConfigFile if there is one. What
-// the file leaves out is the default; what it should not hold is a fault.Usage.
+// ReadConfig reads a file, or, with an empty path, ConfigFile if it exists. Settings
+// missing from the file keep their defaults; invalid ones are a fault.Usage.
 func ReadConfig(path string) (Config, error) {
 	c := DefaultConfig()
 	named := path != ""
@@ -76,7 +76,7 @@ func ReadConfig(path string) (Config, error) {
 		return c, nil
 	}
 	if err != nil {
-		return c, usage("read the services' quotas: %w", err)
+		return c, usage("read the service quotas: %w", err)
 	}
 	if err := yaml.UnmarshalWithOptions(data, &c, yaml.Strict()); err != nil {
 		return c, usage("%s: %s", path, yaml.FormatError(err, false, true))
@@ -94,14 +94,14 @@ func (c Config) check() error {
 		}
 	}
 	if t := c.Optimization.MemoryThreshold; !(t > 0 && t <= 1) {
-		return fmt.Errorf("memory_threshold is %v: it is a share, from 0 to 1", t)
+		return fmt.Errorf("memory_threshold is %v: it must be a fraction above 0 and up to 1", t)
 	}
 	for name, value := range map[string]float64{
 		"interval": c.Optimization.Interval, "allocation_timeout": c.Optimization.AllocationTimeout,
 		"deallocation_timeout": c.Optimization.DeallocationTimeout,
 	} {
 		if !(value >= 0 && value <= 1e9) {
-			return fmt.Errorf("%s is %v: it is a number of seconds", name, value)
+			return fmt.Errorf("%s is %v: it must be a number of seconds", name, value)
 		}
 	}
 	for name, quota := range c.Services {
@@ -125,24 +125,24 @@ func (q *Quota) check() error {
 		return fmt.Errorf("min_memory_mb %d is more than max_memory_mb %d", q.MinMemoryMB, q.MaxMemoryMB)
 	}
 	if q.PreferredDevice != nil && *q.PreferredDevice < 0 {
-		return fmt.Errorf("preferred_device is %d: it is the index of a GPU", *q.PreferredDevice)
+		return fmt.Errorf("preferred_device is %d: it must be the index of a GPU", *q.PreferredDevice)
 	}
 	return nil
 }
 
 func checkMB(name string, value int64) error {
 	if value < 0 || value > math.MaxInt64/MiB {
-		return fmt.Errorf("%s is %d: it is a number of MiB", name, value)
+		return fmt.Errorf("%s is %d: it must be a number of MiB", name, value)
 	}
 	return nil
 }
 
-// Limits of every GPU.
+// Limits returns the limits of every GPU.
 func (c Config) Limits() Limits {
 	return Limits{Memory: uint64(c.MemoryLimitMB) * MiB, Reserve: uint64(c.MemoryReserveMB) * MiB}
 }
 
-// QuotaOf is that of a service; none for one that is not in the file.
+// QuotaOf returns the quota of a service; unlimited if it is not in the file.
 func (c Config) QuotaOf(name string) Quota {
 	for service, quota := range c.Services {
 		if SameName(service, name) && quota != nil {
@@ -152,7 +152,7 @@ func (c Config) QuotaOf(name string) Quota {
 	return Quota{}
 }
 
-// Prefer is the index that Request wants.
+// Prefer is the value for Request.Prefer.
 func (q Quota) Prefer() int {
 	if q.PreferredDevice == nil {
 		return -1
@@ -160,21 +160,21 @@ func (q Quota) Prefer() int {
 	return *q.PreferredDevice
 }
 
-// Seconds makes a duration of the file's numbers.
+// Seconds converts the file's numbers to a duration.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// Check refuses a size below the quota, which no waiting would mend.
+// Check rejects a size outside the quota, which waiting cannot fix.
 func (q Quota) Check(name string, memory uint64) error {
 	switch least, most := uint64(q.MinMemoryMB)*MiB, uint64(q.MaxMemoryMB)*MiB; {
 	case memory < least:
-		return usage("%s needs at least %s (min_memory_mb), and %s are asked for", name, mib(least), mib(memory))
+		return usage("%s needs at least %s (min_memory_mb), but %s were requested", name, mib(least), mib(memory))
 	case most > 0 && memory > most:
-		return usage("%s may hold %s at the most (max_memory_mb), and %s are asked for", name, mib(most), mib(memory))
+		return usage("%s may hold at most %s (max_memory_mb), but %s were requested", name, mib(most), mib(memory))
 	}
 	return nil
 }
 
-// room is how many leases of a request's size the service may take.
+// room is how many more leases of the request's size the service may take.
 func (q Quota) room(r Request, living []Lease) int {
 	if q.MaxMemoryMB == 0 || r.Memory == 0 {
 		return math.MaxInt
@@ -182,13 +182,13 @@ func (q Quota) room(r Request, living []Lease) int {
 	return int(min(sub(uint64(q.MaxMemoryMB)*MiB, r.has(living))/r.Memory, math.MaxInt32))
 }
 
-// why says that there is no room.
+// why explains that there is no room.
 func (q Quota) why(r Request, living []Lease) string {
-	return fmt.Sprintf("it may hold %d MiB at the most (max_memory_mb), holds %s, and asks for %s on %s",
+	return fmt.Sprintf("it may hold at most %d MiB (max_memory_mb), holds %s and requests %s on %s",
 		q.MaxMemoryMB, mib(r.has(living)), mib(r.Memory), plural(r.least(1), "GPU"))
 }
 
-// has is what the service holds.
+// has is how much memory the service holds.
 func (r Request) has(living []Lease) (bytes uint64) {
 	for _, l := range living {
 		if SameName(l.Name, r.Name) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// The example is the source documents' own, and reads as such.
+// The example configuration is valid.
 func TestExampleConfig(t *testing.T) {
 	c, err := ReadConfig("../../examples/services.yaml")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestBadConfig(t *testing.T) {
 
 func TestQuotaCheck(t *testing.T) {
 	q := Quota{MinMemoryMB: 2048, MaxMemoryMB: 8192}
-	for memory, want := range map[uint64]string{1024: "at least 2048 MiB", 2048: "", 8192: "", 8193: "8192 MiB at the most"} {
+	for memory, want := range map[uint64]string{1024: "at least 2048 MiB", 2048: "", 8192: "", 8193: "at most 8192 MiB"} {
 		err := q.Check("embedding", memory*MiB)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%d: %v, want %q", memory, err, want)

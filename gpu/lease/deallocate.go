@@ -11,13 +11,13 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Deallocate ends the leases of a name that have no owner: on one GPU, named by its
-// index or by the beginning of its UUID, or, with "", on all. It waits for the
-// folder's lock until ctx ends, and returns what is free now.
+// Deallocate releases the leases under a name that have no owner: on one GPU, given
+// by its index or a prefix of its UUID, or, with "", on all. It waits for the
+// folder's lock until ctx ends, and returns the leases it released.
 //
-// A lease whose owner lives is not taken from it: the error says whose it is, and
-// nothing is given back. A name without a lease is a fault.Usage that names those
-// there are.
+// It does not take a lease from a running owner: it then releases nothing, and the
+// error names the owner. A name without a lease is a fault.Usage that lists the
+// existing leases.
 func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, error) {
 	if err := checkGPU(gpu); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 			continue
 		}
 		if l.Owned {
-			return nil, fault.New(fault.Conflict, "%s is held by a running process, %s: it ends with that", l.Label, l.Lease)
+			return nil, fault.New(fault.Conflict, "%s is held by a running process, %s: the lease ends when that process exits", l.Label, l.Lease)
 		}
 		meant = append(meant, l)
 	}
@@ -49,7 +49,7 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 	for _, l := range meant {
 		switch err := os.Remove(l.path); {
 		case errors.Is(err, os.ErrPermission):
-			return freed, fault.New(fault.Conflict, "%s of %s belongs to %s, who alone can give it back", l.Label, l.Name, l.User)
+			return freed, fault.New(fault.Conflict, "the lease of %s by %s belongs to %s: only that user can release it", l.Label, l.Name, l.User)
 		case err != nil:
 			return freed, f.unusable("remove a lease", err)
 		}
@@ -59,7 +59,7 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 	return freed, nil
 }
 
-// checkGPU refuses what is neither an index nor the beginning of a UUID.
+// checkGPU rejects what is neither an index nor a UUID prefix.
 func checkGPU(gpu string) error {
 	if gpu == "" || strings.HasPrefix(gpu, "GPU-") || strings.HasPrefix(gpu, "MIG-") || strings.Trim(gpu, "0123456789") == "" {
 		return nil
@@ -67,7 +67,7 @@ func checkGPU(gpu string) error {
 	return usage("%q is neither the index of a GPU (0, 1, …) nor a UUID (GPU-…, MIG-…)", gpu)
 }
 
-// named reports whether the lease is of the GPU that was named in this way.
+// named reports whether the lease is on the GPU with this index or UUID prefix.
 func (l Lease) named(gpu string) bool {
 	if index, err := strconv.Atoi(gpu); err == nil {
 		return l.Index == index
@@ -81,7 +81,7 @@ func unknown(name, gpu string, living []Lease) error {
 		where = " on that GPU"
 	}
 	if len(living) == 0 {
-		return usage("%s holds no lease%s: there is none at all", name, where)
+		return usage("%s holds no lease%s: there are no leases", name, where)
 	}
-	return usage("%s holds no lease%s; there are those of %s", name, where, holders(living))
+	return usage("%s holds no lease%s; leases are held by %s", name, where, holders(living))
 }

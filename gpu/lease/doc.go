@@ -1,27 +1,26 @@
-// Package lease is who holds which GPU, and how much of its memory, on one host
-// and across users, without a daemon.
+// Package lease records who holds which GPU, and how much of its memory, on one
+// host and across users, without a daemon.
 //
 //	/run/gpurun/
-//	  lock                            held for the moment of a decision
+//	  lock                            held while a request is decided
 //	  GPU-4f…~a91b03c2d4e5.lease      one lease of one GPU
-//	  history-1000.jsonl              what user 1000 was given and gave back
+//	  history-1000.jsonl              leases that user 1000 took and released
 //
-// A lease is one file. Its owner keeps that file locked (flock) for as long as it
-// lives, so a dead owner's lease is free, whatever became of its process number,
-// and whatever PID namespace it was in: the kernel gives the lock back. A lease
-// without an owner (gpus allocate NAME MB) lives until it is given back or has
-// expired. The process number in a lease is for people: it comes with the start time
-// and the PID namespace that it belongs to, and where the process has ended, or is
-// another container's, readers look for those that have the file open.
+// A lease is one file. Its owner keeps the file locked (flock) while it runs. When
+// the owner dies, the kernel releases the lock and the lease is free, even if the
+// PID was reused or belongs to another PID namespace. A lease without an owner
+// (gpus allocate NAME MB) lasts until it is released or expires. The PID in a lease
+// is for people. It is stored with the process's start time and PID namespace; if
+// that process has exited or runs in another container, readers look for the
+// processes that have the file open.
 //
-// A lease is exclusive, or for some memory of its GPU. Memory that is used by
-// nobody with a lease counts as taken, and so does what is kept in reserve.
+// A lease is either exclusive or for an amount of its GPU's memory. Memory in use
+// without a lease counts as taken, and so does the reserve.
 //
-// Who wants a lease takes the lock, reads all files, decides, writes the new file
-// aside, locks it, gives it its name, and lets go of the lock. A file is never
-// changed and no name is used twice, so a reader needs no lock, and a file that was
-// once free of its owner's lock stays free.
+// To take a lease, a process takes the lock, reads all files, decides, writes the
+// new file aside, locks it, renames it into place and releases the lock. Files never
+// change and names are never reused, so readers need no lock, and a file whose owner
+// has released it stays free.
 //
-// Leases are an agreement between those who ask for them. Nobody is kept from
-// using a GPU without one.
+// Leases are cooperative: they do not prevent a process from using a GPU without one.
 package lease

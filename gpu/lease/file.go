@@ -15,12 +15,12 @@ import (
 
 const (
 	fileSuffix = ".lease"
-	// keyEnd stands in a file's name behind the GPU: a lease whose file cannot be
-	// read still says what it holds.
+	// keyEnd follows the GPU in a file name, so that the name of an unreadable lease
+	// still tells which GPU it holds.
 	keyEnd = "~"
 )
 
-// fileName is a lease's, never used twice.
+// fileName is the name of a lease's file, which is never reused.
 func fileName(l Lease) string {
 	return strings.NewReplacer("/", "_", keyEnd, "_").Replace(l.GPU) + keyEnd + l.ID + fileSuffix
 }
@@ -31,7 +31,7 @@ func randomID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// create makes the lease's file and returns it, locked if the lease has an owner.
+// create creates the lease's file and returns it, locked if the lease has an owner.
 func (f *Folder) create(l Lease) (*os.File, error) {
 	data, err := json.Marshal(l)
 	if err != nil {
@@ -39,27 +39,27 @@ func (f *Folder) create(l Lease) (*os.File, error) {
 	}
 	file, err := owned.Create(filepath.Join(f.path, fileName(l)), append(data, '\n'), 0o644, l.Owned)
 	if err != nil {
-		return nil, f.unusable("write a lease", err)
+		return nil, f.unusable("write a lease file", err)
 	}
 	return file, nil
 }
 
-// found is a lease file as it was read.
+// found is a lease as read from its file.
 type found struct {
 	Lease
 	path string
-	// ended says why the lease is over; "" while it holds.
+	// ended is why the lease has ended; "" while it is in force.
 	ended string
 }
 
-// The reasons why a lease is over without having been given back.
+// The reasons why a lease ends without being released.
 const (
 	OwnerDied = "owner died"
 	Expired   = "expired"
 	Damaged   = "damaged"
 )
 
-// read returns every lease file, those included whose lease is over.
+// read returns every lease, including those that have ended.
 func (f *Folder) read(now time.Time) ([]found, error) {
 	names, err := owned.Names(f.path, fileSuffix)
 	if err != nil {
@@ -72,17 +72,17 @@ func (f *Folder) read(now time.Time) ([]found, error) {
 		case err == nil:
 			all = append(all, l)
 		case errors.Is(err, os.ErrNotExist), errors.Is(err, owned.ErrNotRegular):
-			// Given back just now; or no lease, whatever it is.
+			// Released just now, or not a lease at all.
 		case errors.Is(err, os.ErrPermission):
-			all = append(all, found{Lease: unreadable(path), path: path}) // it may well hold
+			all = append(all, found{Lease: unreadable(path), path: path}) // it may be in force
 		default:
-			return nil, f.unusable("read a lease", err)
+			return nil, f.unusable("read a lease file", err)
 		}
 	}
 	return all, nil
 }
 
-// readFile reads one lease and finds out whether it holds.
+// readFile reads one lease and finds out whether it is in force.
 func readFile(path string, now time.Time) (found, error) {
 	data, locked, err := owned.Read(path)
 	if err != nil {
@@ -109,17 +109,17 @@ func readFile(path string, now time.Time) (found, error) {
 	return l, nil
 }
 
-// unreadable is a lease of which only the name of its file is known: it holds all
-// of that GPU.
+// unreadable is a lease known only by its file name: it counts as holding the whole
+// GPU.
 func unreadable(path string) Lease {
 	base := strings.TrimSuffix(filepath.Base(path), fileSuffix)
 	key, id, _ := strings.Cut(base, keyEnd)
-	return Lease{ID: id, Name: "unreadable-" + id, GPU: key, Index: -1, Label: key, Exclusive: true, Owned: true, User: "somebody"}
+	return Lease{ID: id, Name: "unreadable-" + id, GPU: key, Index: -1, Label: key, Exclusive: true, Owned: true, User: "an unknown user"}
 }
 
-// sweep removes what is over, and what was never finished; the caller holds the
-// lock. Another user's file cannot be removed from a folder like /tmp: it stays,
-// and means nothing.
+// sweep removes leases that have ended and files that were never finished. The caller
+// must hold the lock. Another user's file cannot be removed from a folder like /tmp:
+// it stays, and is ignored.
 func (f *Folder) sweep(all []found, now time.Time) (living []Lease) {
 	for _, l := range all {
 		if l.ended == "" {
@@ -134,7 +134,7 @@ func (f *Folder) sweep(all []found, now time.Time) (living []Lease) {
 	return living
 }
 
-// List returns the leases that hold, oldest first. It takes no lock and changes
+// List returns the leases in force, oldest first. It takes no lock and changes
 // nothing.
 func (f *Folder) List() ([]Lease, error) {
 	all, err := f.read(time.Now())

@@ -14,30 +14,31 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Variable names the folder of leases; without it DefaultFolders are tried.
+// Variable is the environment variable that names the lease folder; see Open for the
+// defaults.
 const Variable = "GPURUN_LEASE_DIR"
 
-// The folders that a host shares, in this order. The second exists because an
-// ordinary user cannot make the first.
+// The default folders, in order. The second exists because an ordinary user cannot
+// create the first.
 const (
 	runFolder = "/run/gpurun"
 	tmpFolder = "/tmp/gpurun-leases"
 )
 
-// Folder is where a host's leases are.
+// Folder is the folder that holds a host's leases.
 type Folder struct {
 	path string
 }
 
-// Path is the folder's.
+// Path returns the folder's path.
 func (f *Folder) Path() string { return f.path }
 
-// Open finds or makes the folder. dir is used if it is not empty; else
-// $GPURUN_LEASE_DIR; else the first of /run/gpurun and /tmp/gpurun-leases that is
-// there, and only if neither is, the first that can be made: users who may write to
-// /run and users who may not must meet in one place.
+// Open finds or creates the folder. It uses dir if it is not empty, else
+// $GPURUN_LEASE_DIR, else the first of /run/gpurun and /tmp/gpurun-leases that exists.
+// Only if neither exists, it creates the first it can: users who may write to /run and
+// users who may not must share one folder.
 //
-// Every error is an *UnusableError: a job can go on without leases.
+// Every error is an *UnusableError: a job can run without leases.
 func Open(dir string) (*Folder, error) {
 	if dir == "" {
 		dir = os.Getenv(Variable)
@@ -60,8 +61,8 @@ func Open(dir string) (*Folder, error) {
 	return f, f.prepare(0o777 | os.ModeSticky)
 }
 
-// OpenExisting is Open for those who only look: it makes no folder, and returns nil
-// if there is none.
+// OpenExisting is Open for readers: it creates no folder, and returns nil if there is
+// none.
 func OpenExisting(dir string) (*Folder, error) {
 	if dir == "" {
 		dir = os.Getenv(Variable)
@@ -82,38 +83,38 @@ func OpenExisting(dir string) (*Folder, error) {
 	return nil, nil
 }
 
-// prepare makes the folder if it is missing (mode 0: it is there) and checks that
+// prepare creates the folder if it is missing (mode 0: it exists) and checks that
 // leases can be kept in it.
 func (f *Folder) prepare(mode os.FileMode) error {
 	if mode != 0 {
 		if err := makeFolder(f.path, mode); err != nil {
-			return f.unusable("make it", err)
+			return f.unusable("create it", err)
 		}
 	}
 	return f.check(unix.R_OK | unix.W_OK | unix.X_OK)
 }
 
-// check refuses what is no folder, or one that cannot be used in this way.
+// check rejects what is not a folder, or a folder without this access.
 func (f *Folder) check(access uint32) error {
 	info, err := os.Lstat(f.path)
 	switch {
 	case err != nil:
-		return f.unusable("look at it", err)
+		return f.unusable("check it", err)
 	case info.Mode()&os.ModeSymlink != 0:
-		return f.unusable("use it", errors.New("it is a symbolic link, which somebody else may have placed"))
+		return f.unusable("check it", errors.New("it is a symbolic link, which another user may have created"))
 	case !info.IsDir():
-		return f.unusable("use it", errors.New("it is no folder"))
+		return f.unusable("check it", errors.New("it is not a folder"))
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
-		return f.unusable("use it", errors.New("everybody may remove anything from it: chmod +t it"))
+		return f.unusable("check it", errors.New("any user may remove files from it: run chmod +t on it"))
 	}
 	if err := unix.Access(f.path, access); err != nil {
-		return f.unusable("enter it", fmt.Errorf("it belongs to %s, mode %o: %w", ownerName(info), info.Mode().Perm(), err))
+		return f.unusable("access it", fmt.Errorf("it belongs to %s, mode %o: %w", ownerName(info), info.Mode().Perm(), err))
 	}
 	return nil
 }
 
-// makeFolder makes a folder that everybody may put files into, and in which each
-// may remove only their own: the mode of /tmp, whatever the umask is.
+// makeFolder creates a folder in which all users may create files and remove only
+// their own: the mode of /tmp, regardless of the umask.
 func makeFolder(path string, mode os.FileMode) error {
 	err := os.Mkdir(path, mode)
 	if errors.Is(err, os.ErrNotExist) {
@@ -130,22 +131,22 @@ func makeFolder(path string, mode os.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-// UnusableError says that there can be no leases here.
+// UnusableError means that leases cannot be used.
 type UnusableError struct {
 	Folder string
 	err    error
 }
 
-// Error says which folder, what failed, and what to do.
+// Error names the folder, what failed and what to do.
 func (u *UnusableError) Error() string {
-	return fmt.Sprintf("the lease folder %s cannot be used: %v (%s names another)", u.Folder, u.err, Variable)
+	return fmt.Sprintf("the lease folder %s cannot be used: %v (set %s to use another)", u.Folder, u.err, Variable)
 }
 
 // Unwrap returns the cause.
 func (u *UnusableError) Unwrap() error { return u.err }
 
-// unusable is the error as a fault: a full disk stops differently from a folder
-// that is the wrong one.
+// unusable classifies the error: a full disk is handled differently from a wrong
+// folder.
 func (f *Folder) unusable(what string, err error) error {
 	kind := fault.Usage
 	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
@@ -158,16 +159,17 @@ func (f *Folder) unusable(what string, err error) error {
 
 func usage(format string, args ...any) error { return fault.New(fault.Usage, format, args...) }
 
-// ownerName is the user that a file belongs to.
+// ownerName is the name of a file's owner.
 func ownerName(info os.FileInfo) string {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return "somebody"
+		return "an unknown user"
 	}
 	return userName(strconv.Itoa(int(stat.Uid)))
 }
 
-// userName is the name of a user id, or the id: in a container there may be none.
+// userName is the name of a user ID, or the ID itself: a container may not know the
+// name.
 func userName(id string) string {
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username

@@ -30,10 +30,10 @@ func hold() int {
 		err = startChild(held, path)
 	}
 	fmt.Println(err)
-	select {} // a test that forgets it is killed by its parent's end of the pipe
+	select {} // killed by the test, or when the test exits
 }
 
-// startHolder starts a holder and waits until it holds.
+// startHolder starts a holder and waits until it has the lease.
 func startHolder(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -53,7 +53,7 @@ func startHolder(t *testing.T, dir string) *exec.Cmd {
 	return cmd
 }
 
-// A lease is free when its owner is dead, however it died, and not before.
+// A lease is free once its owner is dead, however it died, and not before.
 func TestDeadOwner(t *testing.T) {
 	f := open(t)
 	holder := startHolder(t, f.Path())
@@ -64,7 +64,7 @@ func TestDeadOwner(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].PID != holder.Process.Pid || list[0].Name != "holder" {
 		t.Errorf("list: %+v %v", list, err)
 	}
-	_ = holder.Process.Signal(syscall.SIGSTOP) // no death
+	_ = holder.Process.Signal(syscall.SIGSTOP) // stopped, not dead
 	if _, err := f.Acquire(t.Context(), ask(1, nil)); err == nil {
 		t.Fatal("taken from a stopped owner")
 	}
@@ -81,7 +81,7 @@ func TestDeadOwner(t *testing.T) {
 	}
 }
 
-// An owned lease goes on in a child that was given its file.
+// A child that inherits the file keeps an owned lease.
 func TestInherited(t *testing.T) {
 	f := open(t)
 	held := acquire(t, f, ask(1, nil))
@@ -91,7 +91,7 @@ func TestInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
-	held.files[0].Close() // as our death would
+	held.files[0].Close() // as if this process died
 	if list, err := f.List(); err != nil || len(list) != 1 {
 		t.Errorf("while the child lives: %v %v", list, err)
 	}
@@ -115,17 +115,17 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// What somebody may find, or put, in the folder.
+// Files that may be found in the folder.
 func TestDamage(t *testing.T) {
 	key := uuid(0)
 	for name, test := range map[string]struct {
 		damage func(t *testing.T, f *Folder)
-		taken  bool // the GPU is not to be had
+		taken  bool // the GPU is not available
 	}{
 		"empty":         {damage: write(key+"~1.lease", "")},
 		"half a lease":  {damage: write(key+"~1.lease", `{"id":"1","na`)},
 		"not a lease":   {damage: write(key+"~1.lease", `[]`)},
-		"owner is gone": {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","owned":true,"exclusive":true}`)},
+		"owner exited":  {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","owned":true,"exclusive":true}`)},
 		"no owner":      {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","exclusive":true}`), taken: true},
 		"expired":       {damage: write(key+"~1.lease", `{"id":"1","name":"a","gpu":"`+key+`","exclusive":true,"expires":"2001-01-01T00:00:00Z"}`)},
 		"another GPU's": {damage: write(uuid(7)+"~1.lease", `{"id":"1","name":"a","gpu":"`+uuid(7)+`","exclusive":true}`)},
@@ -175,14 +175,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A folder that cannot hold leases is named, with why and what to do.
+// The error for an unusable folder names it, the reason and what to do.
 func TestUnusable(t *testing.T) {
 	for name, test := range map[string]struct {
 		damage func(t *testing.T, dir string) // before Open
 		text   string
 		kind   fault.Kind
 	}{
-		"a file": {func(t *testing.T, dir string) { must(t, os.WriteFile(dir, nil, 0o666)) }, "it is no folder", fault.Usage},
+		"a file": {func(t *testing.T, dir string) { must(t, os.WriteFile(dir, nil, 0o666)) }, "it is not a folder", fault.Usage},
 		"open to all": {func(t *testing.T, dir string) {
 			must(t, os.Mkdir(dir, 0o777))
 			must(t, os.Chmod(dir, 0o777))
@@ -205,7 +205,8 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// Somebody who keeps the folder's lock keeps nobody for longer than they wait.
+// A process that does not release the folder's lock delays others no longer than they are
+// willing to wait.
 func TestLockKept(t *testing.T) {
 	f := open(t)
 	unlock, err := f.lock(t.Context())
@@ -214,13 +215,13 @@ func TestLockKept(t *testing.T) {
 	}
 	defer unlock()
 	_, err = f.Acquire(t.Context(), ask(1, nil))
-	want := fmt.Sprintf("process %d keeps the lock of the lease folder %s", os.Getpid(), f.path)
+	want := fmt.Sprintf("process %d does not release the lock of the lease folder %s", os.Getpid(), f.path)
 	if fault.KindOf(err) != fault.NoDevice || errors.As(err, new(*UnusableError)) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-// Another user's folder and files: only root can play both.
+// Another user's folder and files; only root can run this.
 func TestOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED: only root can be two users")
@@ -232,7 +233,7 @@ func TestOtherUsers(t *testing.T) {
 	reserved := acquire(t, f, ask(2, func(r *Request) { r.Name, r.Owned = "reserved", false }))
 	reserved.Detach()
 
-	program := filepath.Join(shared(t), "program") // the test binary's folder is ours alone
+	program := filepath.Join(shared(t), "program") // other users cannot enter the test binary's folder
 	binary, err := os.ReadFile(os.Args[0])
 	must(t, err)
 	must(t, os.WriteFile(program, binary, 0o755))
@@ -251,7 +252,7 @@ func TestOtherUsers(t *testing.T) {
 	if out := say("acquire"); !strings.Contains(out, "is held by roots") {
 		t.Errorf("another user gets %s", out)
 	}
-	if out := say("deallocate"); !strings.Contains(out, "belongs to root, who alone can give it back") {
+	if out := say("deallocate"); !strings.Contains(out, "belongs to root: only that user can release it") {
 		t.Errorf("another user gives back %s", out)
 	}
 	must(t, os.Chmod(dir, 0o755))
@@ -260,7 +261,7 @@ func TestOtherUsers(t *testing.T) {
 	}
 }
 
-// TestAsAnother is what TestOtherUsers runs as another user.
+// TestAsAnother is run by TestOtherUsers as another user.
 func TestAsAnother(t *testing.T) {
 	dir := os.Getenv("LEASE_TEST_DIR")
 	if dir == "" {
@@ -298,7 +299,7 @@ func shared(t *testing.T) string {
 	return dir
 }
 
-// A full disk: a clear word, and nothing left behind.
+// A full disk: a clear error, and no files left behind.
 func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED: only root can make a small disk")
@@ -324,8 +325,8 @@ func TestFullDisk(t *testing.T) {
 	held.Release()
 }
 
-// TestLeaseFilesHaveNoCommandLine: everybody may read them, and a command line may
-// hold secrets.
+// TestLeaseFilesHaveNoCommandLine: all users may read them, and a command line may contain
+// secrets.
 func TestLeaseFilesHaveNoCommandLine(t *testing.T) {
 	f := open(t)
 	held, err := f.Acquire(t.Context(), ask(1, nil))

@@ -16,14 +16,14 @@ func cards(n int) []GPU {
 	return list
 }
 
-// uuid is that of the i-th card.
+// uuid is the UUID of the i-th card.
 func uuid(i int) string { return fmt.Sprintf("GPU-%08x-0000-4000-8000-000000000000", i) }
 
 func fixed(gpus []GPU) func(context.Context) ([]GPU, error) {
 	return func(context.Context) ([]GPU, error) { return gpus, nil }
 }
 
-// ask is a request for one whole GPU of n; edit changes it.
+// ask is a request for one of n GPUs, exclusively; edit changes it.
 func ask(n int, edit func(*Request)) Request {
 	r := Request{Name: "test", GPUs: fixed(cards(n)), Number: 1, Prefer: -1, Owned: true}
 	if edit != nil {

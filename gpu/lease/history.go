@@ -15,43 +15,43 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// Event is something that became of a lease: allocated, released, refused, or the
-// reason why it ended otherwise.
+// Event is something that happened to a lease: allocated, released, refused, or the
+// reason why it ended without a release.
 type Event struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
 	Lease Lease     `json:"lease"`
-	// Why is the text of a refusal.
+	// Why is the message of a refusal.
 	Why string `json:"why,omitempty"`
-	// Totals are what was cut from a history before its first event.
+	// Totals are the counts of the events that were cut from the history.
 	Totals *Statistics `json:"totals,omitempty"`
 }
 
-// The names of events, beside the reasons for which leases end.
+// The names of events, in addition to the reasons why leases end.
 const (
 	Allocated = "allocated"
 	Released  = "released"
 	Refused   = "refused"
 )
 
-// totalled is the event that begins a history from which older ones were cut.
+// totalled is the first event of a history from which older events were cut.
 const totalled = "totals"
 
-// maxHistory is how large a user's history grows before it is put aside, in place of
-// the one that was put aside before. A new one begins with the totals.
+// maxHistory is how large a user's history grows before it is rotated, replacing the
+// previously rotated one. A new history begins with the totals.
 const maxHistory = 1 << 20
 
 // maxLine is longer than any event.
 const maxLine = 64 << 10
 
-// historyPath is this user's own: in a folder like /tmp nobody can append to
-// another's file.
+// historyPath is this user's history: in a folder like /tmp a user cannot append to
+// another user's file.
 func (f *Folder) historyPath() string {
 	return filepath.Join(f.path, fmt.Sprintf("history-%d.jsonl", os.Getuid()))
 }
 
-// note adds to the history. A history that cannot be written is no reason to
-// refuse a lease.
+// note appends to the history. It ignores errors: a history that cannot be written
+// must not prevent a lease.
 func (f *Folder) note(e Event) {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -68,13 +68,13 @@ func (f *Folder) note(e Event) {
 	}
 }
 
-// historyTime is how long a writer waits for another. A line takes microseconds, but
-// the other may be stopped.
+// historyTime is how long a writer waits for another one. A line takes microseconds,
+// but the other process may be stopped.
 const historyTime = 10 * time.Second
 
-// openHistory opens this user's history to append to it, and locks it, so that nobody
-// cuts it meanwhile. One that somebody keeps locked is not: then only appending is
-// safe.
+// openHistory opens this user's history for appending and locks it, so that no other
+// process cuts it meanwhile. If the lock stays taken, it returns the file unlocked: then
+// only appending is safe.
 func (f *Folder) openHistory() (file *os.File, locked bool, err error) {
 	path := f.historyPath()
 	for deadline := time.Now().Add(historyTime); ; {
@@ -82,7 +82,7 @@ func (f *Folder) openHistory() (file *os.File, locked bool, err error) {
 			file, err = owned.Open(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, historyMode)
 		}
 		if os.IsExist(err) {
-			continue // somebody else has made it
+			continue // another process has created it
 		}
 		if err != nil {
 			return nil, false, err
@@ -95,18 +95,18 @@ func (f *Folder) openHistory() (file *os.File, locked bool, err error) {
 	}
 }
 
-// isAt reports whether the file still has that name.
+// isAt reports whether path still refers to the file.
 func isAt(file *os.File, path string) bool {
 	open, err := file.Stat()
 	there, err2 := os.Lstat(path)
 	return err == nil && err2 == nil && os.SameFile(open, there)
 }
 
-// historyMode is that of a new history.
+// historyMode is the mode of a new history.
 const historyMode = 0o644
 
-// cutHistory puts the history aside, and begins a new one with what the old one
-// counted. Its name always has a file: the caller holds its lock.
+// cutHistory rotates the history and begins a new one with the totals of the old one.
+// The path exists at all times. The caller must hold the file's lock.
 func (f *Folder) cutHistory(file *os.File) {
 	path := f.historyPath()
 	var totals Statistics
@@ -126,8 +126,8 @@ func (f *Folder) cutHistory(file *os.File) {
 
 const oldSuffix = ".old"
 
-// eachEvent hands over the events of a history, oldest first. Lines that make no sense
-// are skipped: they are not ours.
+// eachEvent calls take for the events of a history, oldest first. It skips invalid
+// lines: gpurun did not write them.
 func eachEvent(path string, take func(Event)) {
 	file, err := owned.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -144,18 +144,19 @@ func eachEvent(path string, take func(Event)) {
 	}
 }
 
-// histories are the files of all users, with those that were put aside or without.
+// histories are the history files of all users. suffix is a glob pattern for what follows
+// the plain name: "" for current files, "*" for rotated ones too.
 func (f *Folder) histories(suffix string) []string {
 	paths, _ := filepath.Glob(filepath.Join(f.path, "history-*.jsonl"+suffix))
 	return paths
 }
 
-// History returns what is remembered of all users, oldest first, at most the last n.
+// History returns the last n events of all users, oldest first.
 func (f *Folder) History(n int) ([]Event, error) {
 	events := []Event{}
 	for _, path := range f.histories("*") {
 		if strings.HasSuffix(path, oldSuffix) && sameFile(path, strings.TrimSuffix(path, oldSuffix)) {
-			continue // somebody died while cutting it
+			continue // a process died while cutting it
 		}
 		eachEvent(path, func(e Event) {
 			if e.Event != totalled {

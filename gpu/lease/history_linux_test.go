@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fillHistory writes n leases that were taken and given back, in lines so long that
-// the history is cut soon.
+// fillHistory writes n leases that were taken and released, in lines long enough that the
+// history is cut soon.
 func fillHistory(t *testing.T, f *Folder, n int) {
 	t.Helper()
 	var lines bytes.Buffer
@@ -41,7 +41,7 @@ func statistics(t *testing.T, f *Folder) Statistics {
 	return s
 }
 
-// Statistics count everything, also what was cut from the history.
+// Statistics count everything, including what was cut from the history.
 func TestStatisticsAddUpAfterHistoryIsCut(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -73,7 +73,7 @@ func TestStatisticsAddUpAfterHistoryIsCut(t *testing.T) {
 	}
 }
 
-// A history that an earlier version has cut says of some leases only that they ended.
+// A history that an earlier version cut has only the end of some leases.
 func TestStatisticsOfAHistoryThatAnEarlierVersionCut(t *testing.T) {
 	t.Parallel()
 	f := open(t)
@@ -84,7 +84,7 @@ func TestStatisticsOfAHistoryThatAnEarlierVersionCut(t *testing.T) {
 	}
 }
 
-// Many write at once while the history is cut, and no event is lost.
+// Concurrent writers lose no event while the history is cut.
 func TestHistoryIsCutByOneOfMany(t *testing.T) {
 	t.Parallel()
 	f := open(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// childVariable makes a holder start a command that inherits its lease, and name it in
-// this file.
+// childVariable makes a holder start a command that inherits its lease, and write its PID
+// to this file.
 const childVariable = "LEASE_TEST_CHILD"
 
 func startChild(held *Held, path string) error {
@@ -26,8 +26,8 @@ func startChild(held *Held, path string) error {
 	return os.WriteFile(path, fmt.Append(nil, child.Process.Pid), 0o666)
 }
 
-// A lease whose taker has ended is kept by the command that inherited it. It names
-// that, and ends with it.
+// When the process that took a lease exits, the command that inherited it keeps the lease.
+// The lease names that command and ends with it.
 func TestInheritedLeaseNamesItsHolder(t *testing.T) {
 	f := open(t)
 	pidFile := filepath.Join(t.TempDir(), "child")
@@ -65,8 +65,8 @@ func onlyLease(t *testing.T, f *Folder) Lease {
 	return list[0]
 }
 
-// A process number that was used again, or that is of another PID namespace, does not
-// speak for the lease.
+// A PID that was reused, or that belongs to another PID namespace, does not identify the
+// holder.
 func TestHolderOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	self := owned.Self()
@@ -80,8 +80,8 @@ func TestHolderOfAnotherProcess(t *testing.T) {
 		ended     bool
 	}{
 		"this process":      {self.Start, self.Namespace, fmt.Sprintf("process %d", os.Getpid()), false},
-		"used again":        {self.Start + 1, self.Namespace, fmt.Sprintf("what process %d started", os.Getpid()), true},
-		"another namespace": {self.Start, "pid:[1]", fmt.Sprintf("process %d of another PID namespace, on node7,", os.Getpid()), false},
+		"used again":        {self.Start + 1, self.Namespace, fmt.Sprintf("a child of process %d", os.Getpid()), true},
+		"another namespace": {self.Start, "pid:[1]", fmt.Sprintf("process %d in another PID namespace, on node7,", os.Getpid()), false},
 		"earlier version":   {0, "", fmt.Sprintf("process %d", os.Getpid()), false},
 	} {
 		l := Lease{Owned: true, PID: os.Getpid(), PIDStart: test.start, PIDNamespace: test.namespace, Host: "node7"}

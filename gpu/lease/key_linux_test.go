@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A lease under an index, as earlier versions wrote it, does not say which GPU it
-// holds: it counts against every one.
+// A lease by index, as earlier versions wrote it, does not tell which GPU it holds: it
+// counts against every GPU.
 func TestLeaseByIndexExcludesEveryGPU(t *testing.T) {
 	t.Parallel()
 	old := `{"id":"1","name":"old","gpu":"index-3","index":3,"label":"GPU 3","exclusive":true,"owned":false,"pid":7,"user":"ann","host":"h","created":"2026-01-02T03:04:05Z"}`
@@ -14,7 +14,7 @@ func TestLeaseByIndexExcludesEveryGPU(t *testing.T) {
 	write("index-3~1.lease", old)(t, f)
 	for _, edit := range []func(*Request){nil, func(r *Request) { r.Memory = gib }} {
 		_, err := f.Acquire(t.Context(), ask(2, edit))
-		if err == nil || !strings.Contains(err.Error(), "GPU 0 may be the one that is held by old") {
+		if err == nil || !strings.Contains(err.Error(), "GPU 0 may be held by old") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -24,7 +24,7 @@ func TestLeaseByIndexExcludesEveryGPU(t *testing.T) {
 	acquire(t, f, ask(2, nil))
 }
 
-// A share of an unknown GPU leaves the rest of each to others.
+// A lease of part of an unknown GPU leaves the rest of each GPU available.
 func TestShareByIndexCountsOnEveryGPU(t *testing.T) {
 	t.Parallel()
 	old := given("old", 0, 20*gib)

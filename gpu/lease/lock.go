@@ -15,28 +15,28 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// lockFile is held while somebody decides.
+// lockFile is locked while a request is decided.
 const lockFile = "lock"
 
-// lockPause is how long one waits before asking for the lock again: a decision
-// takes a millisecond.
+// lockPause is the least time between two attempts to take the lock: a decision takes
+// about a millisecond.
 const lockPause = 5 * time.Millisecond
 
-// lock takes the folder's lock, and returns how it is given back.
+// lock takes the folder's lock and returns a function that releases it.
 //
-// flock needs no more than an open file, so everybody opens it for reading; only
-// who finds none makes one. With fs.protected_regular the kernel refuses O_CREAT
-// for another user's file in a folder like /tmp, even one that may be opened.
+// flock needs only an open file, so the file is opened for reading, and created only if
+// it is missing: with fs.protected_regular the kernel refuses O_CREAT for another user's
+// file in a folder like /tmp, even if it may be opened.
 func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
 	file, err := openOrMake(filepath.Join(f.path, lockFile))
 	if err != nil {
-		return nil, f.unusable("open its lock", err)
+		return nil, f.unusable("open its lock file", err)
 	}
 	for {
 		switch err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 		case err == nil:
-			// Not by closing it alone: a child that is just being started has it
-			// open too, until it is.
+			// Unlock explicitly: a child that is being started has the file open too,
+			// until it calls exec.
 			return func() { _ = unix.Flock(int(file.Fd()), unix.LOCK_UN); _ = file.Close() }, nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			_ = file.Close()
@@ -51,14 +51,14 @@ func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// kept says that another process does not let go of the folder's lock. That is no
-// reason to go without leases: it may well be taking one.
+// kept is the error for a folder lock that another process does not release. That is
+// no reason to run without leases: the other process may be taking one.
 func (f *Folder) kept() error {
 	who := "another process"
 	if pid := owned.Locker(filepath.Join(f.path, lockFile)); pid > 0 {
 		who = fmt.Sprintf("process %d", pid)
 	}
-	return fault.New(fault.NoDevice, "%s keeps the lock of the lease folder %s, which is held for a moment as a rule: it may be stopped; continue or end it", who, f.path)
+	return fault.New(fault.NoDevice, "%s does not release the lock of the lease folder %s, which normally takes milliseconds: it may be stopped; continue or kill it", who, f.path)
 }
 
 func openOrMake(path string) (*os.File, error) {
@@ -69,7 +69,7 @@ func openOrMake(path string) (*os.File, error) {
 		}
 		file, err = owned.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if err == nil {
-			return file, file.Chmod(0o644) // whatever the umask is
+			return file, file.Chmod(0o644) // regardless of the umask
 		}
 		if !errors.Is(err, os.ErrExist) {
 			return nil, err

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain is the program: started again, the test binary is one of those who race
-// for GPUs, or one who holds a lease until it is killed.
+// TestMain makes the test binary a helper program: one that races for GPUs, or one that
+// holds a lease until it is killed.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	if os.Getenv(racerVariable) != "" {

@@ -28,10 +28,10 @@ const (
 // racerVariable holds the folder in which the test binary races.
 const racerVariable = "LEASE_TEST_RACER"
 
-// track is memory that all racers share: who stands on which GPU, how many rounds
-// are left to begin and how many were ended, and whether two ever met.
+// track is memory that all racers share: who holds which GPU, how many rounds remain and
+// how many are finished, and whether two racers ever held the same GPU.
 type track struct {
-	holder  [raceGPUs]atomic.Int64 // process number, 0 for nobody
+	holder  [raceGPUs]atomic.Int64 // PID, 0 for none
 	left    atomic.Int64
 	ended   atomic.Int64
 	clashes atomic.Int64
@@ -55,8 +55,8 @@ func openTrack(path string) (*track, error) {
 	return (*track)(unsafe.Pointer(&data[0])), nil
 }
 
-// enter puts this process on a GPU. Whoever stands there already must be dead, or
-// dying: its lease was free.
+// enter marks a GPU as held by this process. A previous holder must be dead or dying, since
+// its lease was free.
 func (t *track) enter(gpu int) {
 	for {
 		before := t.holder[gpu].Load()
@@ -70,15 +70,15 @@ func (t *track) enter(gpu int) {
 	}
 }
 
-// leave takes it off again; somebody else must not stand there.
+// leave clears the mark; no other process may have set it meanwhile.
 func (t *track) leave(gpu int) {
 	if !t.holder[gpu].CompareAndSwap(int64(os.Getpid()), 0) {
 		t.clashes.Add(1)
 	}
 }
 
-// dying reports whether a process is gone, or past the point where the kernel
-// closes its files.
+// dying reports whether a process has exited, or is past the point where the kernel closes
+// its files.
 func dying(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -89,8 +89,8 @@ func dying(pid int) bool {
 	return strings.Contains("ZX", fields[0]) || flags&dyingFlag != 0
 }
 
-// race is one racer: it takes a GPU, stands on it for a moment, and gives it back,
-// until no round is left. Some die on it, and some hold two.
+// race is one racer: it takes a GPU, holds it for a moment and releases it, until no round
+// remains. Some racers die while holding it, and some hold two.
 func race() int {
 	dir := os.Getenv(racerVariable)
 	t, err := openTrack(filepath.Join(dir, "track"))
@@ -129,8 +129,8 @@ func race() int {
 	return 0
 }
 
-// TestRace: processes race for GPUs and are killed at any moment; never do two
-// hold one GPU, and no GPU is lost. LEASE_RACE_ROUNDS=1000 is the long form.
+// TestRace: processes race for GPUs and are killed at random moments; two never hold the
+// same GPU, and no GPU is lost. LEASE_RACE_ROUNDS=1000 is the long form.
 func TestRace(t *testing.T) {
 	rounds := 200
 	if text := os.Getenv("LEASE_RACE_ROUNDS"); text != "" {
@@ -155,7 +155,7 @@ func TestRace(t *testing.T) {
 		t.Errorf("%d times two held one GPU, %d times none was to be had", track.clashes.Load(), track.refused.Load())
 	}
 	if track.ended.Load() == 0 || g.died == 0 {
-		t.Error("nobody raced, or nobody died: this proves nothing")
+		t.Error("no process raced, or none died: this proves nothing")
 	}
 	f, err := Open(filepath.Join(dir, "leases"))
 	must(t, err)
@@ -164,13 +164,14 @@ func TestRace(t *testing.T) {
 		t.Errorf("not all GPUs came back: %v", err)
 	}
 	held.Release()
-	// What a racer was just writing when it died has no name yet, and goes when it is old.
+	// A file that a racer was writing when it died has a temporary name and is removed when
+	// it is old.
 	if left, err := owned.Names(filepath.Join(dir, "leases"), fileSuffix); len(left) > 0 || err != nil {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 
-// ground is where they race: it starts racers, shoots some, and replaces the dead.
+// ground runs the race: it starts racers, kills some and replaces them.
 type ground struct {
 	t      *testing.T
 	dir    string
@@ -191,8 +192,7 @@ func (g *ground) start() {
 	go func() { _ = cmd.Wait(); g.ended <- cmd }()
 }
 
-// run shoots somebody every now and then until all rounds are begun, and waits for
-// the last.
+// run kills a racer from time to time until all rounds have begun, and waits for the last.
 func (g *ground) run(track *track) {
 	for len(g.living) > 0 {
 		select {

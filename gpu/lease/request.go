@@ -11,54 +11,54 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Request is what somebody wants to hold.
+// Request describes the leases that a caller wants.
 type Request struct {
-	// Name is the service's or the job's.
+	// Name is that of the service or the job.
 	Name string
-	// GPUs asks the driver for the GPUs to choose from. It is called again for
-	// every try, never while others are kept waiting.
+	// GPUs asks the driver for the GPUs to choose from. It is called for every attempt,
+	// and never while the folder is locked.
 	GPUs func(context.Context) ([]GPU, error)
-	// Each: every one of GPUs is wanted. Else Number of them are; 0 means as many
-	// as can be had, at least one, and at most AtMost (0: no bound). PerGroup makes it
-	// a multiple: GPUs of one group serve one worker.
+	// Each requests all of GPUs. Otherwise Number of them are requested; 0 means as
+	// many as are available, at least one and at most AtMost (0: no limit). The result
+	// is a multiple of PerGroup: the GPUs of one group serve one worker.
 	Each     bool
 	Number   int
 	AtMost   int
 	PerGroup int
-	// Memory is bytes on each GPU; 0 for the whole GPU, alone.
+	// Memory is in bytes on each GPU; 0 requests exclusive use.
 	Memory uint64
-	// Prefer is the index of a GPU that is taken before others, -1 for none.
+	// Prefer is the index of the GPU to take first, -1 for none.
 	Prefer int
-	// Owned leases end with this process; others after TTL, or never (0).
+	// Owned leases end with this process; others expire after TTL, or never (0).
 	Owned bool
 	TTL   time.Duration
-	// OneOfAName refuses a name that holds a lease already: of any GPU, or, where the
-	// user has named GPUs (Named), of one of those.
+	// OneOfAName rejects a name that already holds a lease: of any GPU, or, if the user
+	// has named GPUs (Named), of one of those.
 	OneOfAName bool
 	Named      bool
 
 	Limits Limits
-	// Quota is the service's own.
+	// Quota is that of the service.
 	Quota Quota
 
-	// Wait is how long to wait for somebody to give back what is wanted. Waiting
-	// hears, once and whenever it changes, for whom.
+	// Wait is how long to wait for GPUs that others hold. Waiting is called with the
+	// reason, once and whenever it changes.
 	Wait    time.Duration
 	Waiting func(why string)
 }
 
-// Refusal says why a request was not met. Its kind is fault.NoDevice.
+// Refusal is why a request was not met. Its kind is fault.NoDevice.
 type Refusal struct {
 	Name     string
 	Memory   uint64 // 0: whole GPUs
 	Accounts []Account
-	// Never: waiting cannot help.
+	// Never means that waiting cannot help.
 	Never  bool
 	why    string
 	waited time.Duration
 }
 
-// Error names the figures of every GPU that was looked at.
+// Error gives the figures of every GPU considered.
 func (r *Refusal) Error() string {
 	text := "no GPU for " + r.Name + ": " + r.why
 	if r.waited >= time.Second/10 {
@@ -70,12 +70,11 @@ func (r *Refusal) Error() string {
 // choice is what a request gets.
 type choice struct {
 	taken []GPU
-	// missing says, by key, why a GPU cannot be had.
+	// missing explains, by key, why a GPU is not available.
 	missing map[string]string
 }
 
-// choose decides: which GPUs are taken, or why none. It is a function of what it
-// is given.
+// choose decides which GPUs are taken, or why none. It is a pure function.
 func choose(r Request, gpus []GPU, living []Lease) (choice, *Refusal) {
 	accounts := Count(gpus, living, r.Limits)
 	refusal := &Refusal{Name: r.Name, Memory: r.Memory, Accounts: accounts}
@@ -117,7 +116,7 @@ func choose(r Request, gpus []GPU, living []Lease) (choice, *Refusal) {
 	return c, nil
 }
 
-// least is how many GPUs there must be at least.
+// least is the least number of GPUs that satisfies the request.
 func (r Request) least(all int) int {
 	if r.Each {
 		return all
@@ -125,7 +124,7 @@ func (r Request) least(all int) int {
 	return max(1, r.Number, r.PerGroup)
 }
 
-// wanted is how many of the suited are taken; 0: there are not enough.
+// wanted is how many of the suitable GPUs are taken; 0 if there are not enough.
 func (r Request) wanted(all, suited int) int {
 	group := max(1, r.PerGroup)
 	switch {
@@ -142,7 +141,7 @@ func (r Request) wanted(all, suited int) int {
 	return suited / group * group
 }
 
-// compare puts the preferred GPU first, then those with most free memory.
+// compare orders the preferred GPU first, then by free memory, most first.
 func (r Request) compare(a, b Account) int {
 	if r.Prefer >= 0 && a.GPU.Index != b.GPU.Index {
 		switch r.Prefer {
@@ -155,13 +154,13 @@ func (r Request) compare(a, b Account) int {
 	return cmp.Or(cmp.Compare(b.Free, a.Free), cmp.Compare(a.GPU.Index, b.GPU.Index))
 }
 
-// tooMuch says why the request could not be met on an empty machine either.
+// tooMuch explains why even an idle machine could not meet the request.
 func (r Request) tooMuch(accounts []Account) string {
 	if len(accounts) == 0 {
-		return "there is none"
+		return "there are no GPUs"
 	}
 	if needed := r.least(len(accounts)); needed > len(accounts) {
-		return fmt.Sprintf("%d are asked for, and there are %d", needed, len(accounts))
+		return fmt.Sprintf("%d requested, but there are only %d", needed, len(accounts))
 	}
 	if r.Memory == 0 {
 		return ""
@@ -179,11 +178,11 @@ func (r Request) tooMuch(accounts []Account) string {
 	if fitting >= r.least(len(accounts)) {
 		return ""
 	}
-	return fmt.Sprintf("%s are asked for, and the largest, %s, has %s, of which %s are kept in reserve",
+	return fmt.Sprintf("%s requested, but the largest, %s, has %s, of which %s are kept in reserve",
 		mib(r.Memory), largest.Label, mib(largest.Total), mib(largest.Reserve))
 }
 
-// asFault classifies a refusal: the caller's own mistake, or no device.
+// asFault classifies a refusal.
 func (r *Refusal) asFault() error {
 	return fault.Wrap(fault.NoDevice, r)
 }

@@ -12,7 +12,7 @@ import (
 
 const gib = 1 << 30
 
-// given is a lease that holds, of index i.
+// given is a lease in force on the GPU with index i.
 func given(name string, i int, memory uint64) Lease {
 	return Lease{ID: name, Name: name, GPU: uuid(i), Index: i, Label: cards(i + 1)[i].Label,
 		Memory: memory, Exclusive: memory == 0, Owned: true, PID: 4711, User: "ann", Created: time.Unix(1, 0)}
@@ -42,20 +42,20 @@ func TestChoose(t *testing.T) {
 		"each":           {gpus: 2, edit: func(r *Request) { r.Each = true }, want: []int{0, 1}},
 		"not each":       {gpus: 2, living: []Lease{given("a", 1, 0)}, edit: func(r *Request) { r.Each = true }, why: []string{"GPU 1 is held by a"}},
 		"too few":        {gpus: 3, living: []Lease{given("a", 1, 0)}, edit: func(r *Request) { r.Number = 3 }, why: []string{"2 of 3 are free", "GPU 1"}},
-		"too many":       {gpus: 3, edit: func(r *Request) { r.Number = 4 }, why: []string{"4 are asked for, and there are 3"}, never: true},
-		"no GPU":         {why: []string{"there is none"}, never: true},
+		"too many":       {gpus: 3, edit: func(r *Request) { r.Number = 4 }, why: []string{"4 requested, but there are only 3"}, never: true},
+		"no GPU":         {why: []string{"there are no GPUs"}, never: true},
 
-		"shares":                     {gpus: 1, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 50 * gib }, want: []int{0}},
-		"memory is short":            {gpus: 1, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 61 * gib }, why: []string{"GPU 0 has 81920 MiB", "20480 MiB leased to a", "61440 MiB free, 62464 MiB asked for"}},
-		"strangers count":            {gpus: 1, used: map[int]uint64{0: 30 * gib}, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 51 * gib }, why: []string{"10240 MiB used without a lease", "51200 MiB free"}},
-		"up to the brim":             {gpus: 1, used: map[int]uint64{0: 30 * gib}, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 50 * gib }, want: []int{0}},
-		"not beside one who has all": {gpus: 1, living: []Lease{given("a", 0, 0)}, edit: func(r *Request) { r.Memory = gib }, why: []string{"held by a"}},
-		"reserve":                    {gpus: 1, edit: func(r *Request) { r.Memory, r.Limits.Reserve = 79*gib, gib }, why: []string{"1024 MiB kept in reserve", "79872 MiB free"}},
-		"limit":                      {gpus: 1, edit: func(r *Request) { r.Memory, r.Limits.Memory = 7*gib, 6*gib }, why: []string{"7168 MiB are asked for, and the largest, GPU 0, has 6144 MiB"}, never: true},
-		"more than the card":         {gpus: 2, edit: func(r *Request) { r.Memory = 1 << 62 }, why: []string{"the largest, GPU 0, has 81920 MiB"}, never: true},
+		"shares":                       {gpus: 1, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 50 * gib }, want: []int{0}},
+		"memory is short":              {gpus: 1, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 61 * gib }, why: []string{"GPU 0 has 81920 MiB", "20480 MiB leased to a", "61440 MiB free, 62464 MiB requested"}},
+		"use without a lease counts":   {gpus: 1, used: map[int]uint64{0: 30 * gib}, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 51 * gib }, why: []string{"10240 MiB used without a lease", "51200 MiB free"}},
+		"all free memory":              {gpus: 1, used: map[int]uint64{0: 30 * gib}, living: []Lease{given("a", 0, 20*gib)}, edit: func(r *Request) { r.Memory = 50 * gib }, want: []int{0}},
+		"not next to an exclusive one": {gpus: 1, living: []Lease{given("a", 0, 0)}, edit: func(r *Request) { r.Memory = gib }, why: []string{"held by a"}},
+		"reserve":                      {gpus: 1, edit: func(r *Request) { r.Memory, r.Limits.Reserve = 79*gib, gib }, why: []string{"1024 MiB kept in reserve", "79872 MiB free"}},
+		"limit":                        {gpus: 1, edit: func(r *Request) { r.Memory, r.Limits.Memory = 7*gib, 6*gib }, why: []string{"7168 MiB requested, but the largest, GPU 0, has 6144 MiB"}, never: true},
+		"more than the card":           {gpus: 2, edit: func(r *Request) { r.Memory = 1 << 62 }, why: []string{"the largest, GPU 0, has 81920 MiB"}, never: true},
 
 		"quota":          {gpus: 2, living: []Lease{given("te-st", 0, 4*gib)}, edit: func(r *Request) { r.Name, r.Memory, r.Quota.MaxMemoryMB = "te_st", 4*gib, 8<<10 }, want: []int{1}},
-		"quota is spent": {gpus: 2, living: []Lease{given("te-st", 0, 5*gib)}, edit: func(r *Request) { r.Name, r.Memory, r.Quota.MaxMemoryMB = "te_st", 4*gib, 8<<10 }, why: []string{"8192 MiB at the most", "holds 5120 MiB", "asks for 4096 MiB"}},
+		"quota is spent": {gpus: 2, living: []Lease{given("te-st", 0, 5*gib)}, edit: func(r *Request) { r.Name, r.Memory, r.Quota.MaxMemoryMB = "te_st", 4*gib, 8<<10 }, why: []string{"at most 8192 MiB", "holds 5120 MiB", "requests 4096 MiB"}},
 		"quota bounds":   {gpus: 4, edit: func(r *Request) { r.Number, r.Memory, r.Quota.MaxMemoryMB = 0, 4*gib, 8<<10 }, want: []int{0, 1}},
 		"quota prefers":  {gpus: 4, edit: func(r *Request) { r.Memory, r.Prefer = gib, Quota{PreferredDevice: &two}.Prefer() }, want: []int{2}},
 	} {
@@ -88,7 +88,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A GPU that does not tell its memory can be had whole, and no share of it.
+// A GPU that does not report its memory can only be leased whole.
 func TestUnknownMemory(t *testing.T) {
 	gpus := []GPU{{Key: "x", Label: "GPU 0"}}
 	if got, refusal := choose(ask(0, nil), gpus, nil); refusal != nil || len(got.taken) != 1 {
@@ -102,23 +102,23 @@ func TestUnknownMemory(t *testing.T) {
 func TestWaiting(t *testing.T) {
 	f := open(t)
 	first := acquire(t, f, ask(1, func(r *Request) { r.Name = "first" }))
-	told := make(chan string, 8)
+	waiting := make(chan string, 8)
 	second := make(chan error, 1)
 	go func() {
 		held, err := f.Acquire(t.Context(), ask(1, func(r *Request) {
-			r.Name, r.Wait, r.Waiting = "second", time.Minute, func(why string) { told <- why }
+			r.Name, r.Wait, r.Waiting = "second", time.Minute, func(why string) { waiting <- why }
 		}))
 		held.Release()
 		second <- err
 	}()
-	if why := <-told; !strings.Contains(why, "GPU 0 is held by first (process ") {
-		t.Errorf("told %q", why)
+	if why := <-waiting; !strings.Contains(why, "GPU 0 is held by first (process ") {
+		t.Errorf("waiting for %q", why)
 	}
 	first.Release()
 	if err := <-second; err != nil {
 		t.Error(err)
 	}
-	first.Release() // twice is once
+	first.Release() // releasing twice is safe
 
 	acquire(t, f, ask(1, func(r *Request) { r.Name = "third" }))
 	_, err := f.Acquire(t.Context(), ask(1, func(r *Request) { r.Wait = waitPause }))
@@ -137,7 +137,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// What is not needed after all goes back, the rest stays.
+// Keep releases what is not needed and keeps the rest.
 func TestKeep(t *testing.T) {
 	f := open(t)
 	held := acquire(t, f, ask(3, func(r *Request) { r.Number = 3 }))
@@ -167,7 +167,7 @@ func TestDuplicate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, edit := range map[string]func(*Request){"anywhere": func(*Request) {}, "the same": only(0)} {
-		if err := reserve(edit); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "embedding holds 1024 MiB of GPU 0 already") {
+		if err := reserve(edit); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "embedding already holds 1024 MiB of GPU 0") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -181,11 +181,11 @@ func TestDuplicate(t *testing.T) {
 	if err != nil || len(freed) != 1 || freed[0].Index != 0 {
 		t.Errorf("freed %+v %v", freed, err)
 	}
-	if _, err := f.Deallocate(t.Context(), "embedding", ""); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "there is none at all") {
+	if _, err := f.Deallocate(t.Context(), "embedding", ""); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "there are no leases") {
 		t.Errorf("nothing to give back: %v", err)
 	}
 	acquire(t, f, ask(1, nil))
-	if _, err := f.Deallocate(t.Context(), "nobody", "0"); !strings.Contains(err.Error(), "there are those of test (process") {
+	if _, err := f.Deallocate(t.Context(), "nobody", "0"); !strings.Contains(err.Error(), "leases are held by test (process") {
 		t.Errorf("unknown: %v", err)
 	}
 	if _, err := f.Deallocate(t.Context(), "test", ""); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "held by a running process") {

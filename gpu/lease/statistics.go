@@ -2,7 +2,7 @@ package lease
 
 import "time"
 
-// Statistics count what became of all leases that were ever taken:
+// Statistics count all leases ever taken, by how they ended:
 //
 //	Allocated = Held + Released + OwnerDied + Expired + Damaged + Unaccounted
 type Statistics struct {
@@ -12,10 +12,10 @@ type Statistics struct {
 	OwnerDied int `json:"owner_died"`
 	Expired   int `json:"expired"`
 	Damaged   int `json:"damaged"`
-	// Unaccounted leases ended in a way that was not noted: somebody removed their
-	// files, or the history could not be written.
+	// Unaccounted leases ended without a record: their files were removed, or the
+	// history could not be written.
 	Unaccounted int `json:"unaccounted"`
-	// Refused are requests that got no lease.
+	// Refused is the number of requests that got no lease.
 	Refused int `json:"refused"`
 }
 
@@ -43,12 +43,12 @@ func (s *Statistics) count(e Event) {
 func (f *Folder) Statistics() (Statistics, error) {
 	var s Statistics
 	for _, path := range f.histories("") {
-		began := false // with totals: they hold what was put aside
+		began := false // with totals, which include the rotated history
 		eachEvent(path, func(e Event) {
 			began = began || e.Event == totalled
 			s.count(e)
 		})
-		if !began && !sameFile(path, path+oldSuffix) { // an earlier version has cut it
+		if !began && !sameFile(path, path+oldSuffix) { // an earlier version cut it
 			eachEvent(path+oldSuffix, s.count)
 		}
 	}
@@ -56,12 +56,12 @@ func (f *Folder) Statistics() (Statistics, error) {
 	for _, l := range all {
 		if l.ended == "" {
 			s.Held++
-		} else { // nobody has swept it yet
+		} else { // not swept yet
 			s.count(Event{Event: l.ended})
 		}
 	}
 	ended := s.Held + s.Released + s.OwnerDied + s.Expired + s.Damaged
-	s.Allocated = max(s.Allocated, ended) // of some, only the end is remembered
+	s.Allocated = max(s.Allocated, ended) // the history has only the end of some
 	s.Unaccounted = s.Allocated - ended
 	return s, err
 }

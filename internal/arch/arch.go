@@ -1,5 +1,5 @@
-// Package arch holds the rules of the house as tests: which package may import
-// which, which package alone knows which library, and that every package says
-// what it is for. ARCHITECTURE.md explains the rules; a change of one is a change
-// of both.
+// Package arch enforces the project's rules as tests: which package may import which, which
+// packages may use which library, that every package has a comment, and which phrases
+// messages and documents must not contain. ARCHITECTURE.md explains the rules; change both
+// together.
 package arch

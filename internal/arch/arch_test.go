@@ -12,53 +12,53 @@ import (
 
 const module = "github.com/gpurun/gpurun"
 
-// mayImport is, for each package, what of this module it may import, tests
-// excepted. Names are below the module; a trailing /... takes all below.
+// mayImport lists, for each package, the packages of this module that it may import outside
+// tests. Names are relative to the module; "..." allows all.
 var mayImport = map[string]struct {
 	allowed []string
 	why     string
 }{
-	"internal/fault":            {nil, "everyone speaks of failures, so it depends on nobody"},
-	"internal/jsonline":         {nil, "bytes of one line: of use to everyone, knows nobody"},
-	"internal/rawnum":           {nil, "numbers as bytes: knows nobody"},
-	"internal/proc":             {nil, "child processes, whoever needs them"},
+	"internal/fault":            {nil, "every package uses it, so it depends on none"},
+	"internal/jsonline":         {nil, "bytes of one line: any package may use it, it depends on none"},
+	"internal/rawnum":           {nil, "numbers as bytes: it depends on none"},
+	"internal/proc":             {nil, "child processes, for any package"},
 	"internal/arch":             {nil, "rules only"},
-	"internal/filesum":          {nil, "files of code, whoever depends on some"},
-	"internal/nearest":          {nil, "names, whoever has some"},
+	"internal/filesum":          {nil, "checksums of code files, for any package"},
+	"internal/nearest":          {nil, "suggestions for misspelled names, for any package"},
 	"internal/profile":          {nil, "a profile of this process"},
 	"internal/stdfd":            {nil, "descriptors as they were before this process ran"},
 	"bench":                     {[]string{"..."}, "measurements"},
 	"bench/sleep":               {[]string{"plugins"}, "a kernel like any author's"},
-	"internal/crash":            {nil, "points to die at, for tests"},
-	"internal/disktest":         {nil, "a disk that can be full, for tests"},
+	"internal/crash":            {nil, "crash points, for tests"},
+	"internal/disktest":         {nil, "a disk that can fill up, for tests"},
 	"internal/proctest":         {nil, "a process that cannot be killed, for tests"},
 	"chunk":                     {[]string{"internal/fault", "internal/jsonline", "internal/crash"}, "records, chunks and order know no processes and no devices"},
 	"gpu":                       {[]string{"internal/fault", "internal/nearest"}, "devices know nothing of kernels or jobs"},
-	"gpu/gputest":               {[]string{"gpu"}, "a machine of GPUs for everybody's tests"},
-	"internal/owned":            {nil, "files and locks, whoever needs them"},
-	"gpu/lease":                 {[]string{"internal/fault", "internal/owned"}, "who holds what is files and figures: it asks no driver and knows no jobs"},
+	"gpu/gputest":               {[]string{"gpu"}, "a simulated machine with GPUs, for tests"},
+	"internal/owned":            {nil, "files and locks, for any package"},
+	"gpu/lease":                 {[]string{"internal/fault", "internal/owned"}, "leases are files and figures: it queries no driver and knows no jobs"},
 	"plugins/kernelpb":          {nil, "generated"},
 	"plugins":                   {[]string{"plugins/kernelpb", "internal/proc", "internal/fault", "internal/jsonline", "internal/nearest", "internal/rawnum"}, "a kernel knows no devices' inventory and no jobs: authors import this package"},
 	"plugins/echo":              {[]string{"plugins"}, "a built-in is a kernel like any author's"},
-	"plugins/exec":              {[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline"}, "it starts processes, says why they failed, and finds the member that identifies an answer"},
+	"plugins/exec":              {[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline"}, "it starts processes, reports why they failed, and finds the member that identifies an answer"},
 	"plugins/chain":             {[]string{"plugins", "internal/fault"}, "it calls other kernels as a worker does"},
 	"plugins/builtin":           {[]string{"plugins", "plugins/chain", "plugins/echo", "plugins/exec", "plugins/minhash", "plugins/python"}, "the list of built-ins"},
 	"plugins/kerneltest":        {[]string{"plugins", "internal/fault", "internal/jsonline"}, "authors run it against their kernels"},
 	"internal/wire":             {[]string{"chunk", "internal/fault"}, "messages describe chunks, and carry failures"},
 	"worker":                    {[]string{"plugins", "chunk", "internal/wire", "internal/proc", "internal/fault", "internal/filesum", "internal/jsonline", "internal/crash", "internal/profile"}, "one device, one kernel, one chunk: no inventory, no other workers"},
 	"orchestrator":              {[]string{"chunk", "gpu", "internal/wire", "internal/proc", "internal/fault", "internal/filesum", "internal/crash", "internal/owned"}, "it never touches a kernel: workers do, in processes that may die"},
-	"internal/progress":         {[]string{"orchestrator", "chunk", "gpu", "gpu/lease", "internal/server", "internal/fault"}, "it shows a job's events, and a host, in gpu's words"},
-	"internal/server":           {[]string{"orchestrator", "gpu", "gpu/lease", "internal/fault", "internal/owned", "internal/proc"}, "it steers jobs and shows them; it starts none"},
+	"internal/progress":         {[]string{"orchestrator", "chunk", "gpu", "gpu/lease", "internal/server", "internal/fault"}, "it displays a job's events and a host, using gpu's terms"},
+	"internal/server":           {[]string{"orchestrator", "gpu", "gpu/lease", "internal/fault", "internal/owned", "internal/proc"}, "it controls jobs and shows them; it starts none"},
 	"cmd/gpurun":                {[]string{"..."}, "wiring"},
 	"examples":                  {nil, "source for gpurun plugin new"},
 	"examples/embed":            {[]string{"..."}, "a user's program"},
 	"plugins/minhash":           {[]string{"plugins", "internal/fault"}, "a built-in is a kernel like any author's"},
-	"examples/cuda-kernel":      {[]string{"plugins", "plugins/minhash", "examples/cuda-kernel/cuda"}, "an author's kernel: what it uses, others can use"},
-	"examples/cuda-kernel/cuda": {nil, "CUDA alone, to be copied by authors"},
+	"examples/cuda-kernel":      {[]string{"plugins", "plugins/minhash", "examples/cuda-kernel/cuda"}, "an author's kernel: it may use only what other authors can use"},
+	"examples/cuda-kernel/cuda": {nil, "only CUDA, for authors to copy"},
 	"plugins/python":            {[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline", "internal/rawnum"}, "it starts an interpreter, and reads and writes records for it"},
 }
 
-// onlyIn is which packages alone may import a library, so that it can be replaced.
+// onlyIn lists the only packages that may import a library, so that it can be replaced.
 var onlyIn = map[string][]string{
 	"github.com/hashicorp/go-plugin": {"plugins"},
 	"github.com/NVIDIA/go-nvml":      {"gpu"},
@@ -103,7 +103,7 @@ func TestImports(t *testing.T) {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")
 		rule, known := mayImport[name]
 		if !known {
-			t.Errorf("package %s has no rule: say in mayImport and in ARCHITECTURE.md what it may import", name)
+			t.Errorf("package %s has no rule: list in mayImport and in ARCHITECTURE.md what it may import", name)
 			continue
 		}
 		for _, path := range p.Imports {
@@ -113,7 +113,7 @@ func TestImports(t *testing.T) {
 			}
 			for library, homes := range onlyIn {
 				if strings.HasPrefix(path, library) && !slices.Contains(homes, name) {
-					t.Errorf("%s must not import %s: only %v know it", name, path, homes)
+					t.Errorf("%s must not import %s: only %v may", name, path, homes)
 				}
 			}
 		}
@@ -123,7 +123,7 @@ func TestImports(t *testing.T) {
 func TestPackageComments(t *testing.T) {
 	for _, p := range packages(t) {
 		if len(p.GoFiles) > 0 && len(p.Doc) < 20 {
-			t.Errorf("package %s does not say what it is for", p.ImportPath)
+			t.Errorf("package %s has no package comment", p.ImportPath)
 		}
 	}
 }

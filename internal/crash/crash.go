@@ -1,6 +1,5 @@
-// Package crash lets tests end a process at a named point, as kill -9 would: at
-// the point, not about when it is there. Without the variable a point costs a
-// comparison.
+// Package crash lets tests kill a process at exactly a named point, as kill -9 would.
+// Unless the variable is set, a point costs one comparison.
 package crash
 
 import (
@@ -11,18 +10,16 @@ import (
 	"syscall"
 )
 
-// Variable names the point at which a process that passes it dies, and
-// optionally at which passing: GPURUN_CRASH_AT=appended:3.
+// Variable names the point at which a process dies, and optionally on which pass:
+// GPURUN_CRASH_AT=appended:3.
 const Variable = "GPURUN_CRASH_AT"
 
-// OnceVariable names a file: of all the processes that pass the point only the
-// one that removes it dies. Without it so does every process that is started in
-// the place of a dead one.
+// OnceVariable names a file: of all processes that pass the point, only the one that
+// removes the file dies. Without it, every replacement of a dead process dies too.
 const OnceVariable = "GPURUN_CRASH_ONCE"
 
-// Hook, where a test has set it, is told of every point that this process
-// passes, so that somebody else can be ended there. It is set before anything
-// runs.
+// Hook, if set by a test, is called at every point that this process passes, so that the
+// test can kill another process there. Set it before anything runs.
 var Hook func(name string)
 
 var (
@@ -39,7 +36,7 @@ func parse(value string) (string, int64) {
 	return name, n
 }
 
-// Point ends the process here if a test wants it to.
+// Point kills the process if a test has chosen this point.
 func Point(name string) {
 	if Hook != nil {
 		Hook(name)
@@ -49,11 +46,11 @@ func Point(name string) {
 	}
 	if passed.Add(1) == passing && chosen() {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // it takes a moment
+		select {} // until the signal arrives
 	}
 }
 
-// chosen reports whether it is this process that dies.
+// chosen reports whether this process is the one to die.
 func chosen() bool {
 	once := os.Getenv(OnceVariable)
 	return once == "" || os.Remove(once) == nil

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// How much of a failure is kept. A message is written into the output and into
-// failures.jsonl for every failed record, and may quote all of it.
+// Limits on the size of a failure. A message is written to the output and to
+// failures.jsonl for every failed record, and may quote the whole record.
 const (
 	MaxMessage = 4 << 10
 	MaxDetail  = 32 << 10
 )
 
-// Bounded returns e, or a copy whose message and detail are cut where they are too long,
-// with a note of how much is missing. Of a message the beginning is kept, of a detail the
-// end, where tracebacks name the exception.
+// Bounded returns e, or a copy with an overlong message or detail cut and a note of how
+// much is missing. It keeps the beginning of a message, but the end of a detail, where
+// tracebacks name the exception.
 func (e *Error) Bounded() *Error {
 	if len(e.Message) <= MaxMessage && len(e.Detail) <= MaxDetail {
 		return e

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestBounded: what is too long is cut, once, says so, and stays text.
+// TestBounded: overlong text is cut once, with a note, and stays valid UTF-8.
 func TestBounded(t *testing.T) {
 	short := New(Batch, "no").WithDetail("trace")
 	if got := short.Bounded(); got != short {

@@ -1,15 +1,15 @@
-// Package fault names the ways in which work can fail, by what is done next.
+// Package fault classifies failures by what the caller does next.
 //
-// A failure is classified once, where it is known (a kernel's verdict, a dead
-// process, a full disk), and carried from there as an *Error: through the
-// kernel protocol, through the worker protocol, into the output and the
-// report. Nobody further up matches on strings.
+// A failure is classified once, where its cause is known (a kernel's verdict, a dead
+// process, a full disk), and carried from there as an *Error: through the kernel protocol,
+// through the worker protocol, into the output and the report. No caller matches on
+// strings.
 //
 //	kernel ──► worker ──► orchestrator ──► exit code
 //	   Kind      Kind         Kind
 //
-// A kind exists only where somebody acts differently on it. Its number and its
-// name are wire format: they are never reused.
+// A kind exists only where some code acts differently on it. Its number and name are wire
+// format and never reused.
 package fault
 
 import (
@@ -17,26 +17,26 @@ import (
 	"fmt"
 )
 
-// Kind says what is done about a failure.
+// Kind determines how a failure is handled.
 type Kind uint8
 
 const (
-	// Unknown is a failure nobody classified: a bug in gpurun.
+	// Unknown is an unclassified failure: a bug in gpurun.
 	Unknown Kind = 0
 	// Record: this record was rejected. It is marked; no retry.
 	Record Kind = 1
-	// Batch: the kernel failed a batch as a whole. It is halved until the bad
-	// records stand alone.
+	// Batch: the kernel failed a whole batch. It is bisected to isolate the bad records.
 	Batch Kind = 2
 	// OOM: out of device memory. The batch is made smaller.
 	OOM Kind = 3
-	// Crash: the kernel process ended. It is restarted; again: as Batch.
+	// Crash: the kernel process exited. It is restarted; the second time, as Batch.
 	Crash Kind = 4
-	// Timeout: the kernel did not answer in time. It is killed; then as Crash.
+	// Timeout: the kernel did not respond in time. It is killed; then as Crash.
 	Timeout Kind = 5
-	// Device: the device is lost. It is retired; its work goes back free of charge.
+	// Device: the device was lost. It is retired; its work returns to the queue without
+	// counting as an attempt.
 	Device Kind = 6
-	// Worker: the worker process is gone. Another is started within a budget.
+	// Worker: the worker process was lost. Another is started within a budget.
 	Worker Kind = 7
 	// Incompatible: the kernel cannot work here at all (handshake,
 	// configuration, a missing framework). The job stops before it touches a
@@ -45,19 +45,19 @@ const (
 	// Storage: the disk is full, or a part or the output cannot be written. The
 	// job stops.
 	Storage Kind = 9
-	// Canceled: somebody asked the job to stop.
+	// Canceled: the job was asked to stop.
 	Canceled Kind = 10
-	// Upstream: the input record carried an _error already. It passes untouched.
+	// Upstream: the input record already had an _error. It passes through unchanged.
 	Upstream Kind = 11
 	// Usage: the request itself is wrong (flags, paths, configuration).
 	Usage Kind = 12
-	// NoDevice: no usable device is there, or none is left.
+	// NoDevice: there is no usable device, or none remains.
 	NoDevice Kind = 13
-	// Conflict: the job folder is in use, damaged or another job's, or somebody
-	// else came between: the input was changed, the output's name taken.
+	// Conflict: the job folder is in use, damaged or another job's; or the input changed
+	// or the output path was taken during the job.
 	Conflict Kind = 14
-	// Stopped: a limit that the user set is reached (--halt, --max-time). The job
-	// can be gone on with.
+	// Stopped: the job reached a limit set by the user (failures, time). It can be
+	// resumed.
 	Stopped Kind = 15
 )
 
@@ -80,7 +80,7 @@ var names = map[Kind]string{
 	Stopped:      "stopped",
 }
 
-// String returns the kind's name, as it stands in outputs and reports.
+// String returns the kind's name, as written to outputs and reports.
 func (k Kind) String() string {
 	if name, ok := names[k]; ok {
 		return name
@@ -88,18 +88,18 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
 
-// Known reports whether this version has a name for the kind: a number from
-// another process may be any.
+// Known reports whether this version has a name for the kind. Another process may send any
+// number.
 func (k Kind) Known() bool {
 	_, ok := names[k]
 	return ok
 }
 
-// MarshalText writes the name: JSON forms carry names, never numbers.
+// MarshalText writes the name: JSON contains names, never numbers.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads a name. A name it does not know becomes Unknown, so that
-// an older reader survives a newer writer.
+// UnmarshalText reads a name. An unknown name becomes Unknown, so that an older reader
+// accepts a newer writer.
 func (k *Kind) UnmarshalText(text []byte) error {
 	*k = Unknown
 	for kind, name := range names {
@@ -113,37 +113,37 @@ func (k *Kind) UnmarshalText(text []byte) error {
 // Error is a classified failure.
 type Error struct {
 	Kind Kind `json:"kind"`
-	// Message is one line. For a failure that marks records it depends on the
-	// record alone: it is written into the output, which is reproducible.
+	// Message is one line. For a failure that marks records, it depends on the record
+	// alone: it is written to the output, which is reproducible.
 	Message string `json:"message"`
-	// Detail is what helps a person find the cause and may differ from run to
-	// run: a traceback, the last lines of stderr. Logs and failures.jsonl only.
+	// Detail helps to find the cause and may differ from run to run: a traceback, the
+	// last lines of stderr. It is written only to logs and failures.jsonl.
 	Detail string `json:"detail,omitempty"`
-	// Step is the one of several kernels in a chain that it happened in; empty where
-	// there is but one, or nobody knows.
+	// Step is the kernel of a chain in which the failure happened; empty if there is only
+	// one kernel, or if unknown.
 	Step string `json:"step,omitempty"`
-	// Sign is how the failure is known, where that decides what is done about it.
+	// Sign tells how the failure was recognized, where that affects its handling.
 	Sign Sign `json:"sign,omitempty"`
 
 	cause error
 }
 
-// Sign qualifies a kind. Like a kind's name it is wire format; readers ignore a sign
-// that they do not know.
+// Sign qualifies a kind. Like a kind's name it is wire format; readers ignore unknown
+// signs.
 type Sign string
 
 const (
-	// Outside: a signal ended the process that a process does not raise itself.
-	// Somebody sent it: a person, a scheduler, or the kernel for want of memory.
+	// Outside: a signal from outside killed the process, sent by a person, a scheduler, or
+	// the kernel when out of memory.
 	Outside Sign = "outside"
-	// HostMemory: the memory of the host ran out, not that of the device. A process
-	// that leaks can compute nothing more; a fresh one can.
+	// HostMemory: the host ran out of memory, not the device. A process that leaks cannot
+	// continue; a fresh one can.
 	HostMemory Sign = "host-memory"
-	// Text: the kind is only what a message reads like. A message may quote a record.
+	// Text: the kind was only inferred from the message, which may quote a record.
 	Text Sign = "text"
 )
 
-// New returns a classified failure. What the format wraps with %w is its cause.
+// New returns a classified failure. An error wrapped with %w is its cause.
 func New(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	e := &Error{Kind: kind, Message: err.Error()}
@@ -154,7 +154,7 @@ func New(kind Kind, format string, args ...any) *Error {
 	return e
 }
 
-// Wrap classifies err, unless it is classified already. A nil err stays nil.
+// Wrap classifies err unless it is already classified. A nil err stays nil.
 func Wrap(kind Kind, err error) error {
 	if err == nil {
 		return nil
@@ -165,14 +165,14 @@ func Wrap(kind Kind, err error) error {
 	return &Error{Kind: kind, Message: err.Error(), cause: err}
 }
 
-// WithDetail returns a copy of e that carries detail.
+// WithDetail returns a copy of e with detail.
 func (e *Error) WithDetail(detail string) *Error {
 	c := *e
 	c.Detail = detail
 	return &c
 }
 
-// By returns a copy of e that errors.Is finds the cause in; the message stays.
+// By returns a copy of e that wraps cause for errors.Is; the message stays the same.
 func (e *Error) By(cause error) *Error {
 	c := *e
 	c.cause = errors.Join(e.cause, cause)
@@ -186,7 +186,7 @@ func (e *Error) Signed(sign Sign) *Error {
 	return &c
 }
 
-// InStep returns a copy of e that names the step, unless e names one already.
+// InStep returns a copy of e that names the step, unless e already names one.
 func (e *Error) InStep(step string) *Error {
 	c := *e
 	if c.Step == "" {
@@ -195,10 +195,10 @@ func (e *Error) InStep(step string) *Error {
 	return &c
 }
 
-// Error returns the message alone; the kind is for code, not for sentences.
+// Error returns only the message; the kind is for code.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns the cause, where it is known in this process.
+// Unwrap returns the cause, if known in this process.
 func (e *Error) Unwrap() error { return e.cause }
 
 // As returns the classified failure in err's chain, or nil.
@@ -210,7 +210,7 @@ func As(err error) *Error {
 	return nil
 }
 
-// KindOf returns the kind of err: Unknown for an unclassified one and for nil.
+// KindOf returns the kind of err: Unknown for an unclassified error and for nil.
 func KindOf(err error) Kind {
 	if e := As(err); e != nil {
 		return e.Kind

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// golden is the wire format: kernels and workers of other versions speak it. A
-// line may be added; none may change.
+// golden is the wire format, which kernels and workers of other versions use. Lines may be
+// added but must not change.
 var golden = []struct {
 	kind   Kind
 	number uint8
@@ -53,7 +53,7 @@ func TestKindsAreStable(t *testing.T) {
 	}
 }
 
-// An older reader survives a newer writer.
+// An older reader accepts a newer writer.
 func TestUnknownKinds(t *testing.T) {
 	if k := Kind(200); k.Known() || k.String() != "kind-200" {
 		t.Errorf("kind 200: %s", k)
@@ -116,7 +116,7 @@ func TestAs(t *testing.T) {
 	if As(fmt.Errorf("a: %w", fmt.Errorf("b: %w", e))) != e {
 		t.Error("not found in the chain")
 	}
-	// The outermost says what is done.
+	// The outermost kind decides.
 	if got := KindOf(New(Worker, "w: %w", e)); got != Worker {
 		t.Errorf("kind %s", got)
 	}

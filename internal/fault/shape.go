@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// shapeBytes bounds a shape: messages that are alike so far have one cause.
+// shapeBytes limits a shape: messages that are equal up to here have one cause.
 const shapeBytes = 160
 
-// Shape is what messages with one cause have in common: the first line, without the
-// numbers, names and quoted texts that differ from record to record.
+// Shape returns what messages with the same cause have in common: the first line, without
+// the numbers, names and quoted texts that differ from record to record.
 //
 //	could not convert string to float: 'n/a'   →  could not convert string to float: '…'
 //	record 4711 has 3 tokens                   →  record # has # tokens
@@ -48,14 +48,14 @@ func Shape(message string) string {
 	return b.String()
 }
 
-// OfKernel reports a failure that is the kernel's own doing, where that of a rejected
-// record is the record's: it raised an exception, ended or did not answer.
+// OfKernel reports whether the kernel itself failed, rather than rejected a record: it
+// raised an exception, exited or did not respond.
 func (e *Error) OfKernel() bool {
 	return e.Kind == Batch || e.Kind == Crash || e.Kind == Timeout
 }
 
-// Alike reports whether two records failed by the same message. Where that is the
-// kernel's, numbers and quoted texts in it may differ.
+// Alike reports whether two records failed with the same message. If the kernel itself
+// failed, numbers and quoted texts may differ.
 func (e *Error) Alike(other *Error) bool {
 	if e.Message == other.Message {
 		return true
@@ -65,8 +65,8 @@ func (e *Error) Alike(other *Error) bool {
 
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
-// apostrophe reports whether a quotation mark behind the text is one within a word:
-// can't.
+// apostrophe reports whether a quotation mark after the text is an apostrophe within a
+// word: can't.
 func apostrophe(before string) bool {
 	r, _ := utf8.DecodeLastRuneInString(before)
 	return wordRune(r)

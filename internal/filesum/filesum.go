@@ -1,4 +1,4 @@
-// Package filesum tells one state of a file of code from another.
+// Package filesum detects changes of code files by checksum.
 package filesum
 
 import (
@@ -7,18 +7,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
-// mostBytes is how much of a program is read: enough for any; of a larger one, size and
-// time must do.
+// mostBytes is the size up to which programs are read, more than any usual one has. For a
+// larger file, size and modification time must suffice.
 const mostBytes = 64 << 20
 
-// Program is the sum of a program or script: its SHA-256, in hexadecimal digits, unless
-// it is outsized.
+// Program returns the sum of a program or script: its SHA-256 in hexadecimal, or its size
+// and modification time if it is too large.
 func Program(path string) (string, error) { return sum(path, mostBytes) }
 
-// Whole is the SHA-256 of a file of any size.
+// Whole returns the SHA-256 of a file of any size.
 func Whole(path string) (string, error) { return sum(path, 0) }
 
 func sum(path string, most int64) (string, error) {
@@ -41,34 +42,46 @@ func sum(path string, most int64) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// Cache sums programs, and reads none again that the file system says is the same. It is
-// for one goroutine.
-type Cache struct {
-	files map[string]cached
-}
-
-type cached struct {
-	info os.FileInfo
-	sum  string
-}
-
-// Program is the sum of a program; "" if it cannot be read.
-func (c *Cache) Program(path string) string {
+// State identifies the file behind a name and its last modification: while the state
+// stays the same, so does the sum. It is "" for a file that cannot be examined.
+func State(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
 		return ""
 	}
-	last, known := c.files[path]
-	if known && os.SameFile(last.info, info) && last.info.Size() == info.Size() && last.info.ModTime().Equal(info.ModTime()) {
+	state := fmt.Sprintf("%d bytes of %d", info.Size(), info.ModTime().UnixNano())
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		state += fmt.Sprintf(", file %d:%d", stat.Dev, stat.Ino)
+	}
+	return state
+}
+
+// Cache sums programs and rereads only those whose state has changed. It is not safe for
+// concurrent use.
+type Cache struct {
+	files map[string]cached
+}
+
+type cached struct{ state, sum string }
+
+// Add records the sum of a program that had this state before it was read.
+func (c *Cache) Add(path, state, sum string) {
+	if c.files == nil {
+		c.files = make(map[string]cached)
+	}
+	c.files[path] = cached{state, sum}
+}
+
+// Program returns the sum of a program; "" if it cannot be read.
+func (c *Cache) Program(path string) string {
+	state := State(path)
+	if last, known := c.files[path]; known && state != "" && last.state == state {
 		return last.sum
 	}
 	sum, err := Program(path)
 	if err != nil {
 		return ""
 	}
-	if c.files == nil {
-		c.files = make(map[string]cached)
-	}
-	c.files[path] = cached{info, sum}
+	c.Add(path, state, sum)
 	return sum
 }

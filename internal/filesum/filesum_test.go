@@ -35,7 +35,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// Another file under the same name, a longer one, and none are all noticed.
+// A replaced, a longer and a missing file are all detected.
 func TestCacheNoticesChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	var c Cache

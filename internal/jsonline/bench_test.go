@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// benchLines are lines of about 1 KB: what a corpus of text, in a Latin and in
-// a Chinese alphabet, a table and a file of embeddings look like.
+// benchLines are lines of about 1 KB, like those of a text corpus in Latin and in Chinese
+// script, of a table and of a file of embeddings.
 func benchLines() map[string][]byte {
 	english := strings.Repeat(`The quick brown fox jumps over the lazy dog, and says \"why not?\" to it. `, 12)
 	german := strings.Repeat(`Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich, und wundern sich. `, 11)

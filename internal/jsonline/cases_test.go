@@ -1,6 +1,6 @@
 package jsonline
 
-// accepted and rejected are in the manner of JSONTestSuite: one construct each.
+// accepted and rejected follow JSONTestSuite: one construct per case.
 var accepted = []string{
 	`{}`, `[]`, `""`, `0`, `true`, `false`, `null`,
 	` {} `, "\t[\r\n]\n", `{ "a" : 1 , "b" : [ 1 , 2 ] }`,
@@ -89,8 +89,8 @@ var rejected = []struct {
 	{"\u00a0{}", 0, `invalid character '\u00a0' at byte 0`},
 	{"{é:1}", 1, "invalid character 'é' at byte 1"},
 	{"/* c */ {}", 0, "invalid character '/' at byte 0"},
-	// Not UTF-8: stray tail, no tail, cut short, too long a form, surrogate,
-	// beyond the last character, bytes that never occur.
+	// Not UTF-8: stray continuation byte, missing continuation bytes, truncation, overlong
+	// encoding, surrogate, beyond the last character, bytes that never occur.
 	{"\"\x80\"", 1, "invalid UTF-8 at byte 1"},
 	{"\"\xc3\"", 1, "invalid UTF-8 at byte 1"},
 	{"\"abc\xe2\x82\"", 4, "invalid UTF-8 at byte 4"},

@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendString appends s to dst as a JSON string. Only what must be is
-// escaped: '"', '\\' and control characters; no HTML, no U+2028. Invalid UTF-8
-// becomes U+FFFD.
+// AppendString appends s to dst as a JSON string. It escapes only what JSON requires:
+// '"', '\\' and control characters, but not HTML or U+2028. Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	dst = appendEscaped(dst, s)
@@ -22,17 +21,17 @@ func AppendStringBytes(dst, s []byte) []byte {
 }
 
 const (
-	// A byte grows to at most 6, as in \u0001, and there are the quotes: a
-	// buffer takes any piece, and most often ten.
+	// A byte takes at most 6 when escaped, as in \u0001. So any piece fits into the
+	// buffer, quotes included, and usually ten do.
 	pieceSize  = 4 << 10
 	bufferSize = 64 << 10
 )
 
-// WriteString writes line to w as a JSON string, the same bytes that
-// AppendString gives, in memory that does not grow with the line: it may be
-// gigabytes, mapped from a file. The error is that of w.
+// WriteString writes line to w as a JSON string, with the same bytes as AppendString, in
+// constant memory: the line may be gigabytes, mapped from a file. It returns the error of
+// w.
 //
-// line should be valid UTF-8: what is not can not be had back from the string.
+// line should be valid UTF-8: other bytes cannot be recovered from the string.
 func WriteString(w io.Writer, line []byte) error {
 	buf := make([]byte, 0, min(bufferSize, 6*len(line)+2))
 	buf = append(buf, '"')
@@ -51,7 +50,7 @@ func WriteString(w io.Writer, line []byte) error {
 	return err
 }
 
-// pieceEnd is where to cut the next piece off line, not inside a character.
+// pieceEnd returns where to cut off the next piece of line, not inside a character.
 func pieceEnd(line []byte) int {
 	if len(line) <= pieceSize {
 		return len(line)
@@ -61,12 +60,12 @@ func pieceEnd(line []byte) int {
 			return n
 		}
 	}
-	return pieceSize // no UTF-8 here: any cut will do
+	return pieceSize // not UTF-8: cut anywhere
 }
 
-// appendEscaped appends s as it stands inside the quotes of a JSON string.
+// appendEscaped appends s as the contents of a JSON string, without the quotes.
 func appendEscaped[Bytes string | []byte](dst []byte, s Bytes) []byte {
-	start := 0 // of what is not yet appended
+	start := 0 // of the part not yet appended
 	for i := skipPlain(s, 0); i < len(s); i = skipPlain(s, i) {
 		if c := s[i]; c < utf8.RuneSelf {
 			dst = append(dst, s[start:i]...)

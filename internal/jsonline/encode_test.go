@@ -32,7 +32,7 @@ func TestAppendString(t *testing.T) {
 	}
 }
 
-// writes counts what WriteString hands to its writer.
+// writes counts what WriteString passes to its writer.
 type writes struct {
 	bytes.Buffer
 	calls, longest int
@@ -113,7 +113,7 @@ func TestAppendFloat(t *testing.T) {
 	}
 }
 
-// marshal is encoding/json's text with .0 behind whole numbers.
+// marshal returns encoding/json's text with .0 appended to integers.
 func marshal(v any) (string, error) {
 	text, err := json.Marshal(v)
 	if err == nil && !bytes.ContainsAny(text, ".e") {

@@ -5,15 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError is why, and from which byte on, a line is not valid.
+// SyntaxError reports why a line is invalid, and at which byte.
 type SyntaxError struct {
 	Offset int    // of the offending byte, from 0; the line's length if it ends too early
-	Msg    string // for people; says the offset where there is a byte to point at
+	Msg    string // for people; includes the offset if there is an offending byte
 }
 
 func (e *SyntaxError) Error() string { return e.Msg }
 
-// newSyntaxError looks at the offending byte once more to say what is wrong.
+// newSyntaxError derives the message from the offending byte.
 func newSyntaxError(line []byte, offset int, why failure) *SyntaxError {
 	e := &SyntaxError{Offset: offset}
 	if why == tooDeep {

@@ -6,7 +6,7 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// The picture of the package comment, so that it stays true.
+// The diagram in the package comment, as a test that keeps it correct.
 func Example() {
 	w := jsonline.Want("id", "score")
 	line := []byte(`{"id":7,"text":"a \"b\"" }`)

@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// decimal32 finds the shortest decimal that reads back as the finite float32 with
-// these bits, sign aside, and of those the closest: it is digits * 10^exponent. This
-// is Raffaello Giulietti's Schubfach ("The Schubfach way to render doubles", 2020),
-// in the form for 32 bits, where one 64-bit factor is exact enough. A test compares
-// it with strconv, which is several times slower.
+// decimal32 returns the shortest decimal, digits * 10^exponent, that reads back as the
+// finite float32 with these bits, ignoring the sign; if there are several, the closest.
+// This is Raffaello Giulietti's Schubfach ("The Schubfach way to render doubles", 2020) in
+// its 32-bit form, for which one 64-bit factor is exact enough. A test compares it with
+// strconv, which is several times slower.
 func decimal32(b uint32) (digits uint32, exponent int) {
 	fraction, biased := b&(1<<23-1), int(b>>23&0xff)
 	c, q := fraction, 1-150
@@ -19,8 +19,8 @@ func decimal32(b uint32) (digits uint32, exponent int) {
 			return c >> -q, 0 // a whole number
 		}
 	}
-	// The neighbours are half a unit away, but for powers of two, which have the
-	// lower one nearer. All of them are scaled by 4, then by a power of ten.
+	// The bounds of the rounding interval are half a unit away, except that the lower one
+	// is nearer for powers of two. Scale everything by 4, then by a power of ten.
 	nearer := uint32(0)
 	k := (q * 1262611) >> 22 // floor(log10(2^q))
 	if fraction == 0 && biased > 1 {
@@ -30,7 +30,7 @@ func decimal32(b uint32) (digits uint32, exponent int) {
 	h := q + (-k*1741647)>>19 + 1
 	power := powers32[-k+31]
 	value := scale32(power, 4*c<<h)
-	odd := c & 1 // the bounds themselves read back as an even c
+	odd := c & 1 // for an even c, the interval includes its bounds
 	lower := scale32(power, (4*c-2+nearer)<<h) + odd
 	upper := scale32(power, (4*c+2)<<h) - odd
 
@@ -47,11 +47,11 @@ func decimal32(b uint32) (digits uint32, exponent int) {
 		return s + truth(up), k
 	}
 	middle := 4*s + 2
-	// A tie goes to the even digit; next to a power of two strconv rounds it up.
+	// Round a tie to the even digit, but up next to a power of two, as strconv does.
 	return s + truth(value > middle || value == middle && (s&1 != 0 || nearer != 0)), k
 }
 
-// scale32 is power * c / 2^64, with the lowest bit set if something was cut off.
+// scale32 returns power * c / 2^64, with the lowest bit set if the result is truncated.
 func scale32(power uint64, c uint32) uint32 {
 	high, low := bits.Mul64(power, uint64(c))
 	return uint32(high) | truth(low>>32 > 1)
@@ -64,12 +64,12 @@ func truth(b bool) uint32 {
 	return 0
 }
 
-// maxPlain32 is the most bytes that putDecimal writes, and a sign.
+// maxPlain32 is the most bytes that putDecimal writes, plus a sign.
 const maxPlain32 = 24
 
-// putDecimal writes digits * 10^exponent without an exponent, and always with a point,
-// to the beginning of p, and returns how many bytes that were. p has room for
-// maxPlain32 bytes.
+// putDecimal writes digits * 10^exponent to the beginning of p, without an exponent and
+// always with a decimal point, and returns the number of bytes. p must have room for
+// maxPlain32 bytes, less the sign.
 func putDecimal(p []byte, digits uint32, exponent int) int {
 	for exponent < 0 && digits%10 == 0 {
 		digits /= 10
@@ -94,9 +94,9 @@ func putDecimal(p []byte, digits uint32, exponent int) int {
 	}
 }
 
-// digitsIn is how many decimal digits n has.
+// digitsIn returns the number of decimal digits of n.
 func digitsIn(n uint32) int {
-	count := (bits.Len32(n|1) * 1233) >> 12 // at least log10, or one less
+	count := (bits.Len32(n|1) * 1233) >> 12 // the number of digits, or one less
 	if n >= tens[count] {
 		count++
 	}
@@ -141,10 +141,10 @@ func isPlain32(b uint32) bool {
 	return b == 0 || b >= smallest32 && b < largest32
 }
 
-// From 1e-6 on, and below 1e21, encoding/json writes no exponent.
+// From 1e-6 up to 1e21, exclusive, encoding/json writes no exponent.
 var smallest32, largest32 = math.Float32bits(1e-6), math.Float32bits(1e21)
 
-// powers32 holds 10^k from k = -31 on: the leading 64 bits, rounded up.
+// powers32 holds the leading 64 bits of 10^k, rounded up, starting at k = -31.
 var powers32 = [...]uint64{
 	0x81ceb32c4b43fcf5, // 1e-31
 	0xa2425ff75e14fc32, // 1e-30

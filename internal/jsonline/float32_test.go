@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// like is what AppendFloat32 must give, by strconv.
+// like returns what AppendFloat32 must write, according to strconv.
 func like(dst []byte, f float32) []byte {
 	abs := float32(math.Abs(float64(f)))
 	dst, _ = appendFloat(dst, float64(f), 32, abs != 0 && (abs < 1e-6 || abs >= 1e21))
@@ -44,7 +44,7 @@ func TestPowers32(t *testing.T) {
 	}
 }
 
-// Every exponent, with the mantissas at which carries and ties happen, both signs.
+// Every exponent with the mantissas that cause carries and ties, and both signs.
 func TestFloat32Borders(t *testing.T) {
 	mantissas := []uint32{0, 1, 2, 3, 1<<22 - 1, 1 << 22, 1<<22 + 1, 1<<23 - 2, 1<<23 - 1}
 	for exponent := range uint32(256) {
@@ -64,7 +64,7 @@ func TestFloat32Borders(t *testing.T) {
 	}
 }
 
-// All of them with GPURUN_ALL_FLOATS=1, which takes some minutes; else some millions.
+// With GPURUN_ALL_FLOATS=1, all of them, which takes several minutes; else a few million.
 func TestFloat32LikeStrconv(t *testing.T) {
 	if os.Getenv("GPURUN_ALL_FLOATS") == "" {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -104,7 +104,7 @@ func check32(t *testing.T, b uint32) {
 	}
 }
 
-// What an embedding holds: values around 0, with all their digits.
+// Values as in an embedding: around 0, with full precision.
 func embedding() []float32 {
 	random := rand.New(rand.NewPCG(3, 4))
 	values := make([]float32, 384)

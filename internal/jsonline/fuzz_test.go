@@ -20,8 +20,8 @@ func addLines(add func(string)) {
 	add(` { "a" : -1.5e3 , "b" : { "a" : null } , "\ud800" : "é漢😀" } `)
 }
 
-// decode is the reference: the members of an object by name, the last of a
-// duplicate key, or nil if line is no object.
+// decode is the reference: the members of an object by name, with the last of a duplicate
+// key, or nil if line is not an object.
 func decode(t *testing.T, line []byte) map[string]json.RawMessage {
 	t.Helper()
 	if strings.TrimLeft(string(line), " \t\r\n")[0] != '{' {
@@ -41,7 +41,7 @@ func FuzzScan(f *testing.F) {
 		if Valid(line) != valid {
 			t.Fatalf("Valid(%q) = %v", line, !valid)
 		}
-		// Look for each name that is there, and one that perhaps is not.
+		// Look for each name in the line, and for one that may be absent.
 		names := []string{name, "_error"}
 		var members map[string]json.RawMessage
 		if valid {
@@ -112,14 +112,14 @@ func FuzzSplice(f *testing.F) {
 		}
 		got := Splice(nil, line, &info, members)
 		if !json.Valid(got) || !utf8.Valid(got) {
-			// Two lines just below the limit of depth may give one above it.
+			// Two lines just below the depth limit may combine to one above it.
 			if strings.Count(string(got), "[")+strings.Count(string(got), "{") > maxDepth {
 				t.Skip()
 			}
 			t.Fatalf("Splice(%q, %q) = %q is not valid", line, members, got)
 		}
-		// In order, with every key as it was written: the members of line, the
-		// last of each name changed, then the new ones.
+		// In order, with every key as written: the members of line, with the last of each
+		// name changed, then the new ones.
 		want := allMembers(line)
 		for _, m := range members {
 			value := strings.Trim(string(m.Value), " \t\r\n")
@@ -169,7 +169,7 @@ func FuzzAppendString(f *testing.F) {
 	})
 }
 
-// toRunes splits s into characters, with U+FFFD for each byte that is none.
+// toRunes splits s into characters, with U+FFFD for each invalid byte.
 func toRunes(s string) []string {
 	var all []string
 	for _, r := range s {

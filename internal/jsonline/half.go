@@ -5,22 +5,23 @@ import (
 	"sync"
 )
 
-// Networks compute in 16 bits. What they give, as float32, is one of 30,720 values,
-// their signs and the very small aside; each is written once, and copied from then on.
+// Many networks compute in 16 bits. As float32, their results take one of only 30,720
+// values, ignoring signs and very small numbers. The text of each is formatted once and
+// then copied from a table.
 
 const (
-	// halfUnused are the bits of a float32 that a number of 16 bits leaves zero. The
-	// kind with more digits is meant, float16; a bfloat16 of that range is one, too.
+	// halfUnused are the bits of a float32 that are zero in a float16, and also in a
+	// bfloat16 of that range, which has fewer digits.
 	halfUnused = 1<<13 - 1
-	// From 2^-14 on, below 2^16, a float16 has all of its digits.
+	// From 2^-14 up to 2^16, exclusive, a float16 is normal and has its full precision.
 	smallestHalf = (127 - 14) << 10
 	halfCount    = 30 << 10
 )
 
-// written is a number's text, and, in the last byte, its length.
+// written is the text of a number, with its length in the last byte.
 type written [16]byte
 
-// halves are all positive ones, from the smallest on.
+// halves holds all positive values in ascending order.
 var halves = sync.OnceValue(func() *[halfCount]written {
 	var table [halfCount]written
 	for i := range table {
@@ -30,11 +31,11 @@ var halves = sync.OnceValue(func() *[halfCount]written {
 	return &table
 })
 
-// halfIndex is where a float32 with these bits, sign aside, stands among halves; it is
-// none of them if that is halfCount or more.
+// halfIndex returns the index in halves of the float32 with these bits, ignoring the sign.
+// If the result is halfCount or more, the number is not in the table.
 func halfIndex(b uint32) uint32 {
 	if b&halfUnused != 0 {
 		return halfCount
 	}
-	return b&^(1<<31)>>13 - smallestHalf // very large for what is too small
+	return b&^(1<<31)>>13 - smallestHalf // wraps to a large value if b is too small
 }

@@ -1,11 +1,10 @@
 package jsonline
 
-// Members calls f for each top-level member of an object, in order, until f
-// returns false: with the key as it is written, quotes included, with the name
-// that it stands for, and with the value as it is written. Both slices are
-// parts of line. A key that occurs twice is given twice.
+// Members calls f for each top-level member of an object, in order, until f returns false.
+// It passes the key as written, including the quotes, the unquoted name, and the value as
+// written. Both slices are parts of line. If a key occurs twice, f is called twice.
 //
-// line must be valid. Of a line that is no object nothing is given.
+// line must be valid. If it is not an object, f is not called.
 func Members(line []byte, f func(rawKey []byte, name string, value []byte) bool) {
 	i := skipSpace(line, 0)
 	if i >= len(line) || line[i] != '{' {

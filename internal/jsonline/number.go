@@ -6,11 +6,10 @@ import (
 	"strconv"
 )
 
-// AppendFloat32 appends the fewest digits that give f back when they are read
-// as a float32, in the form that encoding/json uses, but for whole numbers, which end
-// in .0: a reader that goes by the text, as most that know types do, finds a float in
-// every record of a column. JSON has no NaN and no infinity: for these it appends null
-// and returns false.
+// AppendFloat32 appends f with the fewest digits that read back as the same float32, in
+// the format of encoding/json, except that integers end in .0: readers that infer types
+// from the text then see a float in every record of a column. JSON cannot represent NaN
+// and infinity: for these it appends null and returns false.
 func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
 	b := math.Float32bits(f)
 	if !isPlain32(b) {
@@ -26,10 +25,10 @@ func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
 	return dst[:at+putDecimal(dst[at:at+maxPlain32-1], digits, exponent)], true
 }
 
-// AppendFloat32s appends an array of them, as AppendFloat32 writes each, with room made
-// once for all.
+// AppendFloat32s appends an array of numbers, each formatted as by AppendFloat32. It
+// allocates room for all of them at once.
 func AppendFloat32s(dst []byte, values []float32) []byte {
-	const each = maxPlain32 + 1 // and a comma
+	const each = maxPlain32 + 1 // plus a comma
 	dst = append(dst, '[')
 	at := len(dst)
 	dst = slices.Grow(dst, each*len(values)+1)
@@ -68,8 +67,8 @@ func AppendFloat32s(dst []byte, values []float32) []byte {
 	return append(dst[:at], ']')
 }
 
-// AppendInt appends n in decimal; those of up to 32 bits, which most are, faster than
-// strconv does.
+// AppendInt appends n in decimal. It is faster than strconv for unsigned 32-bit numbers,
+// which are the most common.
 func AppendInt(dst []byte, n int64) []byte {
 	if n < 0 || n > math.MaxUint32 {
 		return strconv.AppendInt(dst, n, 10)
@@ -100,8 +99,8 @@ func appendFloat(dst []byte, f float64, bitSize int, exponent bool) ([]byte, boo
 		return dst, true
 	}
 	dst = strconv.AppendFloat(dst, f, 'e', -1, bitSize)
-	// strconv writes two digits of exponent at least; encoding/json and
-	// JavaScript do not: e-09 is e-9.
+	// strconv writes at least two digits of exponent; encoding/json and JavaScript do
+	// not: e-09 becomes e-9.
 	if n := len(dst); dst[n-4] == 'e' && dst[n-2] == '0' {
 		dst[n-2] = dst[n-1]
 		dst = dst[:n-1]

@@ -43,7 +43,7 @@ func BenchmarkAppendInt(b *testing.B) {
 	}
 }
 
-// TestAppendFloat32s: an array is what its numbers are, one by one.
+// TestAppendFloat32s: an array contains its numbers as formatted one by one.
 func TestAppendFloat32s(t *testing.T) {
 	odd := []float32{0, float32(math.Copysign(0, -1)), 1, -1.5, 1e-6, 9.9e-7, -1e-45, 1e21, 9.999999e20, math.MaxFloat32,
 		float32(math.NaN()), float32(math.Inf(-1)), 0.1, 16777216, -123456.7}
@@ -69,7 +69,7 @@ func TestAppendFloat32s(t *testing.T) {
 	}
 }
 
-// TestHalves: every number of 16 bits, in an array as alone, and those beside it.
+// TestHalves: every 16-bit number, and the numbers next to it, in an array and alone.
 func TestHalves(t *testing.T) {
 	for b := range uint32(1 << 19) {
 		for _, bits := range []uint32{b << 13, b<<13 + 1, b<<13 - 1} {

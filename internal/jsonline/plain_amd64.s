@@ -18,7 +18,7 @@ TEXT ·skipPlainWide(SB), NOSPLIT, $0-24
 	VPBROADCASTQ quotes<>(SB), Y1
 	VPBROADCASTQ slashes<>(SB), Y2
 	VPBROADCASTQ spaces<>(SB), Y3
-	LEAQ -64(CX), DX // the last place where 64 bytes are left
+	LEAQ -64(CX), DX // the last offset at which 64 bytes remain
 	SUBQ $32, CX
 
 pair:
@@ -44,7 +44,7 @@ pair:
 	VPMOVMSKB Y11, R10
 	NOTL R10
 	ORL  R10, R9
-	JNZ  single // it is in one of the two
+	JNZ  single // one of the two has a special byte
 	ADDQ $64, AX
 	JMP  pair
 

@@ -14,11 +14,11 @@ func slowPlain(s []byte, i int) int {
 	return i
 }
 
-// TestSkipPlain: every byte at every place of texts of every length around those that
-// are looked at at once, with other special bytes behind it.
+// TestSkipPlain puts every byte at every offset of texts of every length around the step
+// sizes, with other special bytes after it.
 func TestSkipPlain(t *testing.T) {
 	if !widePlain {
-		t.Log("this processor looks at eight bytes at a time")
+		t.Log("this processor examines eight bytes at a time")
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range 200 {
@@ -50,7 +50,7 @@ func TestSkipPlain(t *testing.T) {
 	}
 }
 
-// It never looks behind the end: what is there may be another batch's, or nobody's.
+// It never reads past the end: that memory may belong to another batch, or be unmapped.
 func FuzzSkipPlain(f *testing.F) {
 	f.Add([]byte("plain"), 0)
 	f.Add(append(bytes.Repeat([]byte("a"), 70), '"'), 3)

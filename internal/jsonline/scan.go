@@ -11,13 +11,13 @@ const maxNames = 64
 type Wanted struct {
 	names []string
 
-	// byLength[n%64] has bit k set when names[k] is n bytes long: most keys of
-	// a line are refused by one look here.
+	// byLength[n%64] has bit k set if names[k] is n bytes long: a single lookup rules out
+	// most keys of a line.
 	byLength [64]uint64
 }
 
-// Want compiles a set of names; Info.Spans is in their order. It panics on
-// more than 64 names.
+// Want compiles a set of names; Info.Spans has the same order. It panics if there are
+// more than 64.
 func Want(names ...string) *Wanted {
 	if len(names) > maxNames {
 		panic("jsonline: more than 64 wanted names")
@@ -29,8 +29,7 @@ func Want(names ...string) *Wanted {
 	return w
 }
 
-// Span is where one member stands in its line. The zero Span is an absent
-// member.
+// Span is the location of a member in its line. The zero Span means that it is absent.
 type Span struct {
 	KeyStart   int // the opening quote of the key
 	ValueStart int // the first byte of the value
@@ -40,24 +39,23 @@ type Span struct {
 // Present reports whether the member is in the line.
 func (s Span) Present() bool { return s.ValueEnd != 0 }
 
-// Info is what Scan found in a line. The zero Info is ready for use.
+// Info is the result of a Scan. The zero Info is ready for use.
 type Info struct {
 	Object bool   // the line is an object
 	Close  int    // offset of the object's closing '}', if Object
 	Empty  bool   // the object has no members
-	Spans  []Span // parallel to the names of the Wanted; memory is reused by the next Scan
+	Spans  []Span // in the order of the wanted names; the next Scan reuses the memory
 }
 
-// Scan validates line and notes in info where the wanted members stand. Of a
-// key that occurs twice the last one counts, as in encoding/json. A key
-// matches by its unquoted name, so "\u005ferror" is _error.
+// Scan validates line and records in info where the wanted members are. If a key occurs
+// twice, the last one counts, as in encoding/json. Keys match by their unquoted names, so
+// "\u005ferror" is _error.
 //
-// Accepted is exactly what encoding/json.Valid and unicode/utf8.Valid both
-// accept: any one value with whitespace around it, nested at most 10,000 deep.
-// Otherwise the error is a *SyntaxError and info says "no object, no members".
+// Scan accepts exactly what both encoding/json.Valid and unicode/utf8.Valid accept: a
+// single value, optionally surrounded by white space, nested at most 10,000 deep.
+// Otherwise it returns a *SyntaxError, and info has no object and no members.
 //
-// The receiver may be nil; info may not. One info must not be used by two
-// Scans at a time.
+// The receiver may be nil; info must not be. Concurrent Scans must not share an info.
 func (w *Wanted) Scan(line []byte, info *Info) error {
 	info.reset(w)
 	end, why := w.scan(line, info)
@@ -107,7 +105,7 @@ func (info *Info) reset(w *Wanted) {
 	*info = Info{Spans: spans}
 }
 
-// note keeps the place of m if its name is wanted.
+// note records the span of m if its name is wanted.
 func (w *Wanted) note(line []byte, m member, info *Info) {
 	if w == nil {
 		return
@@ -124,8 +122,8 @@ func (w *Wanted) note(line []byte, m member, info *Info) {
 	}
 }
 
-// noteEscaped is note for a key with a backslash in it. It compares with each
-// name in turn instead of unquoting into a buffer, which would have to grow.
+// noteEscaped is note for a key that contains a backslash. It compares the key with each
+// name instead of unquoting it, which would need a buffer.
 func (w *Wanted) noteEscaped(key []byte, m member, info *Info) {
 	for k, name := range w.names {
 		if unquotesTo(key, name) {

@@ -50,8 +50,8 @@ func TestScanRejects(t *testing.T) {
 	}
 }
 
-// TestScanEveryPlace moves each kind of special byte through every offset of
-// the words that strings are skipped by, with every length behind it.
+// TestScanEveryPlace moves each kind of special byte through every offset of the words in
+// which strings are scanned, with every length after it.
 func TestScanEveryPlace(t *testing.T) {
 	for _, odd := range []string{`"`, `\`, "\x1f", "\x00", "é", "\x80", "\xe2\x82", "漢", "😀", "\x7f", `\n`, `\u00e9`, "!", "#", "]", "["} {
 		for before := range 34 {
@@ -119,7 +119,7 @@ func TestScanDepth(t *testing.T) {
 }
 
 func TestScanFinds(t *testing.T) {
-	long := strings.Repeat("k", 70) // has the same place in byLength as a name of 6
+	long := strings.Repeat("k", 70) // has the same slot in byLength as a name of length 6
 	for _, c := range []struct {
 		line  string
 		names []string

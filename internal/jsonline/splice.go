@@ -5,20 +5,20 @@ import "bytes"
 // Member is a name and its value.
 type Member struct {
 	Name  string
-	Value []byte // valid JSON, copied as it is; one level deeper in the line than it is alone
+	Value []byte // valid JSON, copied verbatim; it is nested one level deeper in the line
 }
 
-// Splice appends line to dst with the members set: the value of one that
-// exists is replaced in place (of a duplicate key, the last), the others are
-// added before the closing brace in the order given. Every other byte of line
-// is copied as it is, white space included.
+// Splice appends line to dst with the members set. It replaces the value of an existing
+// member in place (the last one, if the key occurs twice) and adds the others before the
+// closing brace, in the given order. It copies every other byte of line verbatim,
+// including white space.
 //
-// info must come from a Scan of this very line, must be of an object, and the
-// Wanted must have listed exactly the names of the members, in their order and
-// each once. Splice panics when it can see that this is not so.
+// info must come from a Scan of this line, which must be an object. The Wanted must have
+// listed exactly the names of the members, in the same order and each once. Splice panics
+// if it detects a violation.
 func Splice(dst, line []byte, info *Info, members []Member) []byte {
 	if !info.Object || len(members) != len(info.Spans) {
-		panic("jsonline: Splice with an Info that is not of these members in an object")
+		panic("jsonline: Splice needs the Info of an object that was scanned for these members")
 	}
 	from := 0
 	for k := next(info.Spans, -1); k >= 0; k = next(info.Spans, info.Spans[k].KeyStart) {
@@ -43,27 +43,26 @@ func Splice(dst, line []byte, info *Info, members []Member) []byte {
 	return append(dst, line[info.Close:]...)
 }
 
-// Without appends line to dst without a member of the object that it is. span must come
-// from a Scan of this very line.
+// Without appends line to dst without one member. line must be an object, and span must
+// come from a Scan of this line.
 func Without(dst, line []byte, span Span) []byte {
-	before, behind := bytes.TrimRight(line[:span.KeyStart], white), bytes.TrimLeft(line[span.ValueEnd:], white)
+	before, after := bytes.TrimRight(line[:span.KeyStart], white), bytes.TrimLeft(line[span.ValueEnd:], white)
 	if shorter, ok := bytes.CutSuffix(before, comma); ok {
 		before = shorter
 	} else {
-		behind = bytes.TrimPrefix(behind, comma)
+		after = bytes.TrimPrefix(after, comma)
 	}
-	return append(append(dst, before...), behind...)
+	return append(append(dst, before...), after...)
 }
 
 const white = " \t\r\n"
 
 var comma = []byte(",")
 
-// Keep appends to dst an object with only the wanted members of line, as far
-// as it has them, in the line's own order: {"id":1,"url":"x"}. Each is copied
-// as it is written, from the key's opening quote to the end of the value. info
-// must come from a Scan of this very line; of a line that is no object, or has
-// none of the members, {} is kept.
+// Keep appends to dst an object with only the wanted members that line has, in their
+// original order: {"id":1,"url":"x"}. It copies each verbatim, from the key's opening
+// quote to the end of the value. info must come from a Scan of this line. If the line is
+// not an object, or has none of the members, Keep appends {}.
 func Keep(dst, line []byte, info *Info) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -77,9 +76,9 @@ func Keep(dst, line []byte, info *Info) []byte {
 	return append(dst, '}')
 }
 
-// next returns the index of the first present span, by place in the line, that
-// starts after offset, or -1. Calling it for each span is quadratic, but there
-// are few of them, and nothing is allocated to sort.
+// next returns the index of the first present span, in line order, that starts after
+// offset, or -1. Calling it for each span is quadratic, but there are few of them, and
+// sorting would allocate.
 func next(spans []Span, offset int) int {
 	best := -1
 	for k, s := range spans {

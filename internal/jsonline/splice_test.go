@@ -56,7 +56,7 @@ func TestSplicePanics(t *testing.T) {
 		info := mustScan(t, Want("a"), line)
 		members := make([]Member, 1)
 		if info.Object {
-			members = make([]Member, 2) // one more than was looked for
+			members = make([]Member, 2) // one more than was scanned for
 		}
 		func() {
 			defer func() {

@@ -8,13 +8,13 @@ import (
 // A byte repeated in all 8 bytes of a word is the byte times ones.
 const ones = 0x0101010101010101
 
-// special has the high bit set in the first byte of x (lowest first) that
-// cannot simply be stepped over in a string: '"', '\\', a control character or
-// non-ASCII. Bytes above the first one may be marked wrongly, because a
-// subtraction borrows from them; so only the lowest mark may be used.
+// special returns a word whose lowest marked byte, with its high bit set, is the first
+// byte of x that cannot simply be skipped in a string: '"', '\\', a control character or
+// non-ASCII. Higher bytes may be marked wrongly, because the subtractions borrow from
+// them, so only the lowest mark may be used.
 //
-// With bit 1 flipped '"' becomes 0x20 and the control characters stay below
-// it, while everything else is above: one comparison finds both.
+// With bit 1 flipped, '"' becomes 0x20, control characters stay below it, and everything
+// else is above: one comparison finds both.
 func special(x uint64) uint64 {
 	low := (x ^ 0x02*ones) - 0x21*ones
 	backslash := (x ^ '\\'*ones) - ones
@@ -37,26 +37,26 @@ func skipPlain[Bytes string | []byte](s Bytes, i int) int {
 	return i
 }
 
-// wideAfter is how many bytes a string must have shown before it is looked at in larger
-// steps: in most texts an escape, or a letter that is not ASCII, comes before.
+// wideAfter is how many plain bytes must come before the larger steps begin: most texts
+// have an escape or a non-ASCII letter before that.
 const wideAfter = 64
 
-// at points to byte i, which there must be. A string begins with the address of its
-// bytes, as a slice does.
+// at returns a pointer to byte i, which must exist. The header of a string begins with the
+// address of its bytes, like that of a slice.
 func at[Bytes string | []byte](s Bytes, i int) *byte {
 	return (*byte)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&s)), i))
 }
 
-// word is binary.LittleEndian.Uint64 for strings as well: the compiler makes
-// one load of it.
+// word is binary.LittleEndian.Uint64 that also accepts strings: the compiler turns it
+// into a single load.
 func word[Bytes string | []byte](s Bytes) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// skipString skips a string from its opening quote on, and says whether there
-// is a backslash in it.
+// skipString skips a string, starting at its opening quote, and reports whether it
+// contains a backslash.
 func skipString(line []byte, i int) (end int, escaped bool, why failure) {
 	i++
 	for {
@@ -81,8 +81,8 @@ func skipString(line []byte, i int) (end int, escaped bool, why failure) {
 	}
 }
 
-// skipEscape skips one escape from its backslash on. Halves of surrogate pairs
-// may stand alone: encoding/json accepts them too.
+// skipEscape skips one escape, starting at its backslash. Like encoding/json, it accepts
+// unpaired surrogates.
 func skipEscape(line []byte, i int) (int, failure) {
 	i++
 	if i >= len(line) {
@@ -105,9 +105,9 @@ func skipEscape(line []byte, i int) (int, failure) {
 
 func isHex(c byte) bool { return isDigit(c) || (c|0x20)-'a' <= 'f'-'a' }
 
-// skipRunes skips the non-ASCII characters from i on. It refuses what
-// unicode/utf8 does: stray and missing continuation bytes, characters written
-// longer than needed, surrogates, and what lies beyond U+10FFFF.
+// skipRunes skips the non-ASCII characters at i. Like unicode/utf8, it rejects stray and
+// missing continuation bytes, overlong encodings, surrogates, and anything beyond
+// U+10FFFF.
 func skipRunes[Bytes string | []byte](s Bytes, i int) (int, failure) {
 	for i < len(s) && s[i] >= 0x80 {
 		rest := s[i:]
@@ -125,7 +125,7 @@ func skipRunes[Bytes string | []byte](s Bytes, i int) (int, failure) {
 			if len(rest) < 3 || !isTail(rest[1]) || !isTail(rest[2]) {
 				return i, unexpected
 			}
-			// The leading 10 of the 16 bits tell all that is wrong with 3 bytes.
+			// The top 10 of the 16 bits reveal overlong encodings and surrogates.
 			top := uint(c&0x0f)<<6 | uint(rest[1]&0x3f)
 			if top < 0x800>>6 || top>>5 == 0xd800>>11 {
 				return i, unexpected
@@ -145,9 +145,9 @@ func skipRunes[Bytes string | []byte](s Bytes, i int) (int, failure) {
 	return i, okay
 }
 
-// isPlain3 reports whether the bytes are a character of 3 bytes whose first
-// byte alone says that it is neither written too long (e0 may be) nor a
-// surrogate (ed may be): nearly all of Chinese, Japanese and Korean.
+// isPlain3 reports whether the bytes are a 3-byte character whose first byte rules out an
+// overlong encoding (possible after e0) and a surrogate (possible after ed): nearly all of
+// Chinese, Japanese and Korean.
 func isPlain3(a, b, c byte) bool {
 	x := uint32(a) | uint32(b)<<8 | uint32(c)<<16
 	return x&0xc0c0f0 == 0x8080e0 && a != 0xe0 && a != 0xed

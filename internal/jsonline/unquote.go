@@ -7,10 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// The functions here take the inside of a valid string, without its quotes.
+// The unexported functions in this file take the contents of a valid string, without its
+// quotes.
 
-// unescape decodes the escape at the start of s and says how many bytes it
-// takes: a surrogate pair is one escape of 12. Half a pair is U+FFFD.
+// unescape decodes the escape at the start of s and returns its size in bytes. A surrogate
+// pair is one escape of 12 bytes; an unpaired surrogate becomes U+FFFD.
 func unescape(s []byte) (r rune, size int) {
 	switch c := s[1]; c {
 	case 'b':
@@ -39,7 +40,7 @@ func unescape(s []byte) (r rune, size int) {
 	return utf8.RuneError, 6
 }
 
-// hex4 is the number that the first 4 bytes of s, hexadecimal digits, stand for.
+// hex4 returns the value of the first 4 bytes of s, which are hexadecimal digits.
 func hex4(s []byte) rune {
 	var r rune
 	for _, c := range s[:4] {
@@ -52,14 +53,14 @@ func hex4(s []byte) rune {
 	return r
 }
 
-// AppendUnquoted appends to dst the text that value, a valid JSON string with its
-// quotes, stands for. Halves of surrogate pairs become the replacement character.
+// AppendUnquoted appends to dst the text of value, which must be a valid JSON string with
+// its quotes. Unpaired surrogates become the replacement character.
 func AppendUnquoted(dst, value []byte) []byte {
 	return appendUnquoted(dst, value[1:len(value)-1])
 }
 
-// WriteUnquoted writes the text that value, a valid JSON string with its quotes,
-// stands for, and needs no memory of its size.
+// WriteUnquoted writes the text of value, which must be a valid JSON string with its
+// quotes, in constant memory.
 func WriteUnquoted(w io.Writer, value []byte) error {
 	const most = 4 << 10
 	s := value[1 : len(value)-1]
@@ -75,8 +76,8 @@ func WriteUnquoted(w io.Writer, value []byte) error {
 	return nil
 }
 
-// escapedEnd is where s can be cut, near most bytes if it is longer: not in an escape,
-// nor between the two of a pair.
+// escapedEnd returns where to cut s, near most bytes if it is longer: not inside an escape
+// or a surrogate pair.
 func escapedEnd(s []byte, most int) int {
 	end := 0
 	for end < min(len(s), most) {
@@ -90,7 +91,7 @@ func escapedEnd(s []byte, most int) int {
 	return end
 }
 
-// appendUnquoted appends what s stands for.
+// appendUnquoted appends the unescaped text of s.
 func appendUnquoted(dst, s []byte) []byte {
 	for {
 		plain := bytes.IndexByte(s, '\\')
@@ -104,7 +105,7 @@ func appendUnquoted(dst, s []byte) []byte {
 	}
 }
 
-// unquotesTo reports whether s stands for name, without writing it out.
+// unquotesTo reports whether the unescaped text of s is name, without a buffer.
 func unquotesTo(s []byte, name string) bool {
 	for len(s) > 0 {
 		if s[0] != '\\' {

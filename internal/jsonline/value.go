@@ -1,15 +1,15 @@
 package jsonline
 
-// The skip functions take the offset of a construct's first byte and return
-// the offset after its last one. When they fail, the offset is that of the
-// offending byte (len(line) if the line ended too early).
+// The skip functions take the offset of a construct's first byte and return the offset
+// after its last one. On failure they return the offset of the offending byte, or
+// len(line) if the line ends too early.
 
-// maxDepth is that of encoding/json: deeper lines could not be read back by
-// most of what consumes our output.
+// maxDepth is the limit of encoding/json: most consumers of the output could not read
+// deeper lines.
 const maxDepth = 10000
 
-// failure is why a line is invalid. The message is made from it, the offset
-// and the byte found there, once, outside the hot path.
+// failure is why a line is invalid. newSyntaxError makes the message from it, the offset
+// and the offending byte, outside the hot path.
 type failure uint8
 
 const (
@@ -18,8 +18,8 @@ const (
 	tooDeep
 )
 
-// skipSpace returns the offset of the first byte at or after i that is not
-// white space. It is split in two so that the usual case, none, is inlined.
+// skipSpace returns the offset of the first byte at or after i that is not white space.
+// It is split in two so that the common case, no white space, is inlined.
 func skipSpace(line []byte, i int) int {
 	if i < len(line) && line[i] > ' ' {
 		return i
@@ -39,7 +39,7 @@ func skipSpaces(line []byte, i int) int {
 	return i
 }
 
-// skipValue skips any value; depth is how many arrays and objects it is in.
+// skipValue skips any value; depth is the number of arrays and objects around it.
 func skipValue(line []byte, i, depth int) (int, failure) {
 	if i >= len(line) {
 		return i, unexpected
@@ -66,8 +66,8 @@ func skipValue(line []byte, i, depth int) (int, failure) {
 	}
 }
 
-// skipObject skips an object; depth counts it. For the object that is the line
-// itself info is given, and what w wants is noted there; inner ones pass nil.
+// skipObject skips an object, which depth includes. For the outermost object, it records
+// the members that w wants in info; for inner ones info is nil.
 func (w *Wanted) skipObject(line []byte, i, depth int, info *Info) (int, failure) {
 	if depth > maxDepth {
 		return i, tooDeep
@@ -102,11 +102,11 @@ func (w *Wanted) skipObject(line []byte, i, depth int, info *Info) (int, failure
 	}
 }
 
-// member is a Span and what is known of the key only while scanning.
+// member is a Span with details of the key that are needed only while scanning.
 type member struct {
 	Span
 	keyEnd  int  // one past the closing quote
-	escaped bool // the key has a backslash
+	escaped bool // the key contains a backslash
 }
 
 // skipMember skips a key, the colon and the value.
@@ -125,7 +125,7 @@ func skipMember(line []byte, i, depth int) (m member, end int, why failure) {
 	}
 	i = skipSpace(line, i+1)
 	m.ValueStart = i
-	if i < len(line) && line[i] == '"' { // most values: saves a call
+	if i < len(line) && line[i] == '"' { // the most common value: saves a call
 		end, _, why = skipString(line, i)
 	} else {
 		end, why = skipValue(line, i, depth)
@@ -134,7 +134,7 @@ func skipMember(line []byte, i, depth int) (m member, end int, why failure) {
 	return m, end, why
 }
 
-// skipArray skips an array; depth counts it.
+// skipArray skips an array, which depth includes.
 func skipArray(line []byte, i, depth int) (int, failure) {
 	if depth > maxDepth {
 		return i, tooDeep
@@ -173,7 +173,7 @@ func skipLiteral(line []byte, i int, literal string) (int, failure) {
 }
 
 // skipNumber skips -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
-// What follows is the caller's business: in 01 it finds the 1 unexpected.
+// The caller checks what follows: in 01 it rejects the 1.
 func skipNumber(line []byte, i int) (int, failure) {
 	if line[i] == '-' {
 		i++

@@ -1,8 +1,8 @@
-// Package nearest finds what a person may have meant by a name that there is not.
+// Package nearest suggests the known name that an unknown one most likely misspells.
 package nearest
 
-// Of returns the first of the candidates that differs from name in the fewest letters,
-// in fewer than limit, and in fewer than it has; "" if there is none.
+// Of returns the first candidate with the smallest edit distance from name, which must be
+// less than limit and less than the candidate's length; "" if there is none.
 func Of(name string, candidates []string, limit int) string {
 	best := ""
 	for _, candidate := range candidates {
@@ -13,7 +13,7 @@ func Of(name string, candidates []string, limit int) string {
 	return best
 }
 
-// distance counts the letters that must be inserted, deleted or replaced.
+// distance returns the edit distance: the letters to insert, delete or replace.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,13 +1,12 @@
-// Package owned is files that say that somebody lives: their owner keeps them
-// locked (flock), and the kernel lets go of the lock when it is dead, whatever its
-// process number, or the PID namespace it was in.
+// Package owned manages files that prove that their owner is alive: the owner keeps them
+// locked (flock), and the kernel releases the lock when the owner dies, whatever its pid
+// or PID namespace.
 //
-// Such a file is written aside, locked, and only then given its name, which is used
-// once. Nobody ever sees it half written, or unlocked while its owner lives; and a
-// file that was once seen without its lock is a dead owner's for ever, and may be
-// removed.
+// Such a file is written aside, locked, and only then renamed to its name, which is used
+// once. So it is never visible half written, or unlocked while its owner is alive. A file
+// seen without its lock belongs to a dead owner and may be removed.
 //
-// The files may lie in a folder where others may put anything.
+// The files may be in a folder that other users can write to.
 package owned
 
 import (
@@ -24,18 +23,18 @@ import (
 
 const (
 	asidePrefix = ".new-"
-	// asideAge is how old a file must be that was written aside and never got its
-	// name: its writer is dead, not slow.
+	// asideAge is the age after which the writer of an unfinished file must be dead, not
+	// slow.
 	asideAge = time.Minute
-	// maxRead bounds what is read of a file that anybody may have written.
+	// maxRead limits how much is read of a file that any user may have written.
 	maxRead = 64 << 10
 )
 
-// ErrNotRegular: under that name lies a link, a pipe, or something else.
+// ErrNotRegular means that the name refers to a link, a pipe or another special file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Create makes a file of that name, locked if it is to say that this process lives.
-// The name must never have been used.
+// Create creates a file with this name, locked if it is to prove that this process is
+// alive. The name must never have been used.
 func Create(path string, data []byte, mode os.FileMode, locked bool) (*os.File, error) {
 	aside := filepath.Join(filepath.Dir(path), asidePrefix+filepath.Base(path))
 	file, err := Open(aside, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
@@ -67,8 +66,8 @@ func fill(file *os.File, data []byte, mode os.FileMode, locked bool) error {
 	return nil
 }
 
-// Names returns the names of a folder's files that end so, without those that are still
-// being written: nobody has locked them yet, and they are not dead.
+// Names returns the names of a folder's files with this suffix, without those still being
+// written: they are not locked yet, but their owner is not dead.
 func Names(dir, suffix string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	var names []string
@@ -80,7 +79,7 @@ func Names(dir, suffix string) ([]string, error) {
 	return names, err
 }
 
-// Read returns what a file says, and whether its owner lives.
+// Read returns the content of a file, and whether its owner is alive.
 func Read(path string) (data []byte, lives bool, err error) {
 	file, err := Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -90,7 +89,7 @@ func Read(path string) (data []byte, lives bool, err error) {
 	if data, err = io.ReadAll(io.LimitReader(file, maxRead)); err != nil {
 		return nil, false, err
 	}
-	// A shared lock: two who ask at once must not take each other for the owner.
+	// A shared lock: concurrent readers must not mistake each other for the owner.
 	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return data, true, nil
@@ -98,19 +97,18 @@ func Read(path string) (data []byte, lives bool, err error) {
 	return data, false, err
 }
 
-// Remove removes an own file and lets go of its lock, in this order: without its
-// lock the file would be taken for that of a dead owner. It reports whether the
-// file was there.
+// Remove removes this process's file and then releases its lock. In the other order, the
+// file would look like that of a dead owner. It reports whether the file existed.
 func Remove(path string, file *os.File) bool {
 	removed := os.Remove(path) == nil
-	// Not by closing it alone: a child that is just being started has it open too,
-	// until it is.
+	// Unlock explicitly: a child that is being started holds the file open too, until it
+	// executes.
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
 	_ = file.Close()
 	return removed
 }
 
-// Sweep removes files of this folder that were begun and never finished.
+// Sweep removes unfinished files from this folder.
 func Sweep(dir string, now time.Time) {
 	asides, _ := filepath.Glob(filepath.Join(dir, asidePrefix+"*"))
 	for _, path := range asides {
@@ -120,7 +118,7 @@ func Sweep(dir string, now time.Time) {
 	}
 }
 
-// Open opens a regular file; ErrNotRegular for anything else, without blocking.
+// Open opens a regular file. For anything else it returns ErrNotRegular, without blocking.
 func Open(path string, flags int, mode os.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) { // a link, a socket

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A file lives as long as somebody has it open and locked, and not a moment
-// longer; asking changes nothing.
+// A file counts as alive exactly as long as a process has it open and locked; reading it
+// changes nothing.
 func TestLife(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	file, err := Create(path, []byte("hello"), 0o600, true)
@@ -68,7 +68,7 @@ func TestNotRegular(t *testing.T) {
 	}
 }
 
-// What a killed writer left goes when it is old, and what is being written stays.
+// Sweep removes old files of killed writers, and keeps files still being written.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{asidePrefix + "old", asidePrefix + "new", "named"} {

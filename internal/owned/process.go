@@ -10,18 +10,18 @@ import (
 	"syscall"
 )
 
-// Process names a process so that others can tell whether it is still the same: a
-// number alone is used again, and means another process in another PID namespace.
-// Where there is no /proc only the number is known.
+// Process identifies a process so that others can tell whether it is still the same one: a
+// pid alone is reused, and refers to another process in another PID namespace. Without
+// /proc, only the pid is known.
 type Process struct {
 	PID int
-	// Start is when it began, in the kernel's ticks; 0: not known.
+	// Start is its start time, in the kernel's ticks; 0: unknown.
 	Start uint64
-	// Namespace is the PID namespace that the number belongs to; "": not known.
+	// Namespace is the PID namespace of the pid; "": unknown.
 	Namespace string
 }
 
-// Self is this process.
+// Self returns this process.
 func Self() Process {
 	_, start := stat(os.Getpid())
 	return Process{PID: os.Getpid(), Start: start, Namespace: namespace()}
@@ -32,12 +32,12 @@ func namespace() string {
 	return name
 }
 
-// Visible reports whether the number means this process here, as far as is known: it
-// is of this PID namespace.
+// Visible reports whether the pid refers to this process here, that is, whether it belongs
+// to this PID namespace.
 func (p Process) Visible() bool { return p.Namespace == "" || p.Namespace == namespace() }
 
-// Ended reports whether the process is known to have ended. One of another PID
-// namespace, or whose start is not known, is not.
+// Ended reports whether the process is known to have exited. That is unknown for a process
+// of another PID namespace or with an unknown start time.
 func (p Process) Ended() bool {
 	if p.Start == 0 || p.Namespace == "" || p.Namespace != namespace() {
 		return false
@@ -46,13 +46,13 @@ func (p Process) Ended() bool {
 	return state == 0 || state == 'Z' || state == 'X' || start != p.Start
 }
 
-// stat returns the state of a process and when it began; 0 for one that does not exist.
+// stat returns the state and start time of a process; 0 if it does not exist.
 func stat(pid int) (state byte, start uint64) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0
 	}
-	// The name stands in parentheses, and may contain any of these itself.
+	// The name is in parentheses and may itself contain some.
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	const startField = 22 - 3 // the state is the third
 	if len(fields) <= startField {
@@ -62,9 +62,9 @@ func stat(pid int) (state byte, start uint64) {
 	return fields[0][0], start
 }
 
-// Holders returns the processes that have a file open, as far as they can be seen
-// from here: those of this user, in this PID namespace or below it. The file is known
-// by its base name, which must be used once: in a container it may lie elsewhere.
+// Holders returns the processes that have a file open, as far as they are visible: those of
+// this user, in this PID namespace or below. It identifies the file by its base name, which
+// must be unique, since a container may have it at another path.
 func Holders(path string) (pids []int) {
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, link := range links {
@@ -72,7 +72,7 @@ func Holders(path string) (pids []int) {
 		if err != nil || len(pids) > 0 && pids[len(pids)-1] == pid {
 			continue
 		}
-		// Not by asking for the file itself, which may lie on a disk that hangs.
+		// Do not access the file itself: its disk may hang.
 		if open, err := os.Readlink(link); err == nil && filepath.Base(open) == filepath.Base(path) {
 			pids = append(pids, pid)
 		}
@@ -80,8 +80,8 @@ func Holders(path string) (pids []int) {
 	return pids
 }
 
-// Locker returns the process that took the lock of a file, 0 where that cannot be
-// seen. It may have ended, and left the lock to a child.
+// Locker returns the process that locked a file, 0 if unknown. It may have exited and left
+// the lock to a child.
 func Locker(path string) int {
 	info, err := os.Stat(path)
 	if err != nil {

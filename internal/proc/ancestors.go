@@ -2,5 +2,5 @@ package proc
 
 import "slices"
 
-// IsDescendant reports whether a process is a child of another, or a child's child.
+// IsDescendant reports whether a process descends from another.
 func IsDescendant(pid, ancestor int) bool { return slices.Contains(Ancestors(pid), ancestor) }

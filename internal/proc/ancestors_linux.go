@@ -1,10 +1,10 @@
 package proc
 
-// maxAncestors bounds the walk: no chain of real processes is that long.
+// maxAncestors limits the walk: no real chain of processes is that long.
 const maxAncestors = 256
 
-// Ancestors returns a process's parent, its parent's parent, and so on up to the
-// first. It is empty for a process that is gone, or is not visible from here.
+// Ancestors returns a process's parent, its parent's parent, and so on up to the first. It
+// returns nothing for a process that has exited or is not visible from here.
 func Ancestors(pid int) []int {
 	var chain []int
 	for len(chain) < maxAncestors {

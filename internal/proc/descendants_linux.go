@@ -13,20 +13,19 @@ import (
 )
 
 // BecomeSubreaper makes orphaned descendants children of this process, so that
-// KillChildren finds them, those with a session of their own included.
+// KillChildren finds them, including those in their own session.
 func BecomeSubreaper() error {
 	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
-// sweepRounds bounds KillChildren: killing a child hands its own children up
-// one generation, so each round reaches one level deeper.
+// sweepRounds limits KillChildren: killing a child hands its children to this process, so
+// each round reaches one level deeper.
 const sweepRounds = 100
 
-// KillChildren kills and reaps every child of this process except those kept,
-// and, since killed children's children become ours, all of their descendants.
-// The process must be a subreaper. Children that Start started are killed too,
-// and their exit status is left to their Process. It returns those that do not
-// end within [KillWait]; a later call does not wait for them again.
+// KillChildren kills and reaps every child of this process except those kept, and all of
+// their descendants, since this process adopts them. It must be a subreaper. Children
+// started by Start are killed too, but their Process reaps them. KillChildren returns
+// those that do not exit within [KillWait]; a later call does not wait for them again.
 func KillChildren(keep ...int) []Stuck {
 	var stuck []Stuck
 	for range sweepRounds {
@@ -36,7 +35,7 @@ func KillChildren(keep ...int) []Stuck {
 		if len(pids) == 0 {
 			break
 		}
-		for _, pid := range pids { // all of them, before waiting for any
+		for _, pid := range pids { // kill all before waiting for any
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		deadline := time.Now().Add(KillWait())
@@ -49,8 +48,8 @@ func KillChildren(keep ...int) []Stuck {
 	return stuck
 }
 
-// reap waits for a killed child until the deadline, or not at all if it was given up
-// before.
+// reap waits for a killed child until the deadline, or not at all if an earlier call gave
+// it up.
 func reap(pid int, deadline time.Time) bool {
 	if isGivenUp(pid) {
 		deadline = time.Time{}
@@ -75,18 +74,17 @@ func reap(pid int, deadline time.Time) bool {
 	}
 }
 
-// KillMarked kills every process that has the entry (NAME=value) in the
-// environment it was started with, this process excepted. It finds the
-// descendants of a child that died before it could kill them itself, and reaps
-// those that came to this process as a subreaper. It reports how many it found, and
-// returns those that do not end within [KillWait].
+// KillMarked kills every process, except this one, that was started with the entry
+// (NAME=value) in its environment. It finds the descendants of a child that died before it
+// could kill them itself, and reaps those that this process adopted as a subreaper. It
+// returns how many it found, and those that do not exit within [KillWait].
 func KillMarked(entry string) (found int, stuck []Stuck) {
 	isMarked := func(value string) bool { return value == entry }
 	return killAll(func() []int { return marked(isMarked) }, KillWait())
 }
 
-// killAll kills the processes that list returns until it returns none, or only such as
-// do not end within the time.
+// killAll kills the processes that list returns until it returns none, or only processes
+// that do not exit in time.
 func killAll(list func() []int, within time.Duration) (found int, stuck []Stuck) {
 	deadline := time.Now().Add(within)
 	killed := make(map[int]bool)
@@ -102,14 +100,14 @@ func killAll(list func() []int, within time.Duration) (found int, stuck []Stuck)
 		if !fresh && allGivenUp(pids) {
 			break
 		}
-		time.Sleep(pause) // until the killed are gone from the table
+		time.Sleep(pause) // until the killed processes have left the process table
 		pause = min(2*pause, 50*time.Millisecond)
 	}
 	for _, pid := range pids {
 		stuck = append(stuck, giveUp(pid))
 	}
 	for pid := range killed {
-		// Another's child is its parent's to wait for.
+		// Only the parent can wait for a child.
 		if _, ppid := stat(pid); ppid == os.Getpid() && !isGivenUp(pid) {
 			reap(pid, deadline)
 		}
@@ -117,8 +115,8 @@ func killAll(list func() []int, within time.Duration) (found int, stuck []Stuck)
 	return len(killed), stuck
 }
 
-// marked returns the living processes, this one excepted, with an entry in their
-// environment that matches.
+// marked returns the living processes, except this one, with a matching entry in their
+// environment.
 func marked(match func(entry string) bool) []int {
 	var pids []int
 	eachPid(func(pid int) {
@@ -165,14 +163,13 @@ func eachPid(f func(pid int)) {
 	}
 }
 
-// stat returns the state letter and the parent of a process; zero values if it
-// is gone.
+// stat returns the state letter and the parent of a process; zero values if it has exited.
 func stat(pid int) (state byte, ppid int) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, 0
 	}
-	// The command's name may hold spaces and parentheses; the last one ends it.
+	// The command's name may contain spaces and parentheses; the last one ends it.
 	_, rest, ok := strings.Cut(string(data[bytes.LastIndexByte(data, ')')+1:]), " ")
 	if !ok {
 		return 0, 0

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// family is a script that leaves a plain child, and one with a session of its own
-// that has such a child again; it prints the pids and then does what follows.
+// family is a script that leaves a plain child, and one in its own session that has another
+// such child. It prints the pids and then runs the rest of the script.
 const family = `
 	sleep 1000 & echo $!
 	setsid sh -c 'echo $$; setsid sh -c "echo \$\$; exec sleep 1000" & exec sleep 1000' &
@@ -41,7 +41,7 @@ func TestKillChildren(t *testing.T) {
 		p, out := shell(t, family+`wait; sleep 1000`, nil)
 		pids := []int{pid(t, out), pid(t, out), pid(t, out)}
 		KillChildren()
-		// A child that was started here keeps its exit status.
+		// A child started here keeps its exit status.
 		if exit := ended(t, p); exit.Signal != syscall.SIGKILL {
 			t.Errorf("%s", exit)
 		}
@@ -79,7 +79,7 @@ func TestKillMarked(t *testing.T) {
 	unmarked, _ := shell(t, `sleep 1000`, nil)
 	p, out := shell(t, family+`wait`, func(c *Command) { c.Env = append(os.Environ(), mark) })
 	pids := []int{pid(t, out), pid(t, out), pid(t, out)}
-	// The leader dies first, and takes only its group along.
+	// The leader dies first, and only its group with it.
 	_ = syscall.Kill(p.Pid(), syscall.SIGKILL)
 	ended(t, p)
 	if found, _ := KillMarked(mark); found < 2 || found > 4 {
@@ -95,7 +95,7 @@ func TestKillMarked(t *testing.T) {
 	}
 }
 
-// A child of Start's that is swept by its mark keeps its exit status.
+// A child started by Start and killed by its mark keeps its exit status.
 func TestKillMarkedOwned(t *testing.T) {
 	mark := fmt.Sprintf("GPURUN_TEST_MARK=owned-%d", os.Getpid())
 	p, out := shell(t, `echo ready; sleep 1000; true`, func(c *Command) { c.Env = append(os.Environ(), mark) })
@@ -108,8 +108,8 @@ func TestKillMarkedOwned(t *testing.T) {
 	}
 }
 
-// A process that does not end after SIGKILL holds nobody up for ever: whoever waits is
-// told which it is, and does not wait for it again.
+// A process that does not exit after SIGKILL blocks no caller forever: the wait returns the
+// process, and a later call does not wait for it again.
 func TestStuckProcessIsGivenUp(t *testing.T) {
 	SetKillWait(50 * time.Millisecond)
 	defer SetKillWait(10 * time.Second)
@@ -121,7 +121,7 @@ func TestStuckProcessIsGivenUp(t *testing.T) {
 	line(t, out)
 	tracer := hold(t, p.Pid())
 	p.KillGroup()
-	if exit := ended(t, p); !exit.Stuck || exit.String() != "does not end after SIGKILL" || p.End(time.Minute) {
+	if exit := ended(t, p); !exit.Stuck || exit.String() != "does not exit after SIGKILL" || p.End(time.Minute) {
 		t.Errorf("%#v: %s", exit, exit)
 	}
 	for name, stuck := range map[string][]Stuck{
@@ -130,7 +130,7 @@ func TestStuckProcessIsGivenUp(t *testing.T) {
 		if len(stuck) != 1 || stuck[0].PID != p.Pid() || !stuck[0].Lives() {
 			t.Fatalf("%s: %v", name, stuck)
 		}
-		if got := stuck[0].String(); !strings.HasPrefix(got, fmt.Sprintf("process %d (", p.Pid())) || !strings.HasSuffix(got, " traces it and holds it") {
+		if got := stuck[0].String(); !strings.HasPrefix(got, fmt.Sprintf("process %d (", p.Pid())) || !strings.HasSuffix(got, " traces and holds it") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -168,7 +168,7 @@ func hold(t *testing.T, pid int) *exec.Cmd {
 
 func second(_ int, stuck []Stuck) []Stuck { return stuck }
 
-// neverEnding is a pipe that nobody writes to.
+// neverEnding is a pipe without a writer.
 func neverEnding(t *testing.T) *os.File {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -208,9 +208,8 @@ func TestOrphansAreReaped(t *testing.T) {
 	}
 }
 
-// What a dead process left is killed by its mark, and nothing else is: neither the
-// processes of a living owner, nor those of one in another namespace, nor such as have
-// something else in the variable.
+// Only processes marked by a dead owner are killed: not those of a living owner, of an owner
+// in another namespace, or with another value in the variable.
 func TestKillAbandoned(t *testing.T) {
 	variable := fmt.Sprintf("GPURUN_TEST_MARK_%d", os.Getpid())
 	dead, _ := shell(t, `exit 0`, nil)
@@ -230,8 +229,8 @@ func TestKillAbandoned(t *testing.T) {
 	}
 	var doomed []int
 	for _, mark := range []string{
-		fmt.Sprintf("%d-%d-%d-x", dead.Pid(), self, namespace), // gone
-		fmt.Sprintf("%d-%d-%d-x", pid, self+1, namespace),      // its pid is another's
+		fmt.Sprintf("%d-%d-%d-x", dead.Pid(), self, namespace), // exited
+		fmt.Sprintf("%d-%d-%d-x", pid, self+1, namespace),      // its pid was reused
 	} {
 		p, out := shell(t, `setsid sleep 1000 & echo $!; sleep 1000`, func(c *Command) { c.Env = append(os.Environ(), variable+"="+mark) })
 		number, _ := strconv.Atoi(line(t, out))

@@ -2,7 +2,7 @@
 
 package proc
 
-// BecomeSubreaper is Linux's; elsewhere process groups must do.
+// BecomeSubreaper works on Linux only; elsewhere process groups must suffice.
 func BecomeSubreaper() error { return nil }
 
 // KillChildren needs a subreaper: it does nothing here.
@@ -16,10 +16,10 @@ func ReapOrphans() (stop func()) { return func() {} }
 
 func describeStuck(pid int) Stuck { return Stuck{PID: pid} }
 
-// Lives cannot tell here.
+// Lives is unknown here.
 func (s Stuck) Lives() bool { return false }
 
-// Ancestors needs /proc: nobody has any here.
+// Ancestors needs /proc: it returns nothing here.
 func Ancestors(int) []int { return nil }
 
 func markOfSelf() string { return "" }

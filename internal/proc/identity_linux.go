@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// startTime is when a process was started, in clock ticks since the system was; 0 if
-// it is gone. Together with the pid it names one process for ever.
+// startTime returns when a process started, in clock ticks since boot; 0 if it has exited.
+// Together with the pid it identifies a process uniquely.
 func startTime(pid int) uint64 {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/gpurun/gpurun/internal/proctest"
 )
 
-// roleVariable makes the test binary one of the child processes below.
+// roleVariable makes the test binary act as one of the child processes below.
 const roleVariable = "GPURUN_TEST_PROC"
 
-// roles are what the test binary can be.
+// roles are the child processes that the test binary can act as.
 var roles = map[string]func(){
 	"sleep": func() { time.Sleep(time.Hour) },
-	// A chain: each starts the next so that it dies with it, and says who it is.
+	// A chain: each starts the next with DieWithParent, and prints its pid.
 	"chain 2": func() { link("chain 1") },
 	"chain 1": func() { link("chain 0") },
 	"chain 0": func() { fmt.Println(os.Getpid()); time.Sleep(time.Hour) },
@@ -37,7 +37,7 @@ var roles = map[string]func(){
 		fmt.Println("held")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	},
-	// What it starts can be ended by the signals that it survives itself.
+	// Its children can be terminated by the signals that it survives itself.
 	"survivor": func() {
 		SurviveStopSignals()
 		for _, name := range []string{"TERM", "INT", "HUP", "PIPE"} {
@@ -63,7 +63,7 @@ func link(next string) {
 	time.Sleep(time.Hour)
 }
 
-// role is the command of the test binary in a role.
+// role returns the command that runs the test binary in a role.
 func role(name string, stdout *os.File) Command {
 	path, err := os.Executable()
 	if err != nil {
@@ -85,7 +85,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// shell starts a script and gives its output, line by line.
+// shell starts a script and returns its output line by line.
 func shell(t *testing.T, script string, change func(*Command)) (*Process, *bufio.Reader) {
 	t.Helper()
 	command := Command{Path: "/bin/sh", Args: []string{"-c", script}}

@@ -5,9 +5,9 @@ import (
 	"encoding/hex"
 )
 
-// NewMark returns a value, different each time, for an environment variable by which the
-// descendants of this process can be found, and by which it can be told whether this
-// process still lives: see [KillMarked] and [KillAbandoned].
+// NewMark returns a unique value for an environment variable that identifies the
+// descendants of this process and tells whether this process is still alive; see
+// [KillMarked] and [KillAbandoned].
 func NewMark() string {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails

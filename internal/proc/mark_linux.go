@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// owner is the process that made a mark: a pid means something only in its namespace,
-// and only together with the time at which the process was started.
+// owner is the process that made a mark. A pid is meaningful only in its namespace and
+// together with the start time of the process.
 type owner struct {
 	pid       int
 	start     uint64
@@ -34,7 +34,7 @@ func parseMark(mark string) (o owner, ok bool) {
 	return o, errs == [3]error{} && o.pid > 0 && o.start > 0 && o.namespace > 0
 }
 
-// pidNamespace numbers the namespace of this process; 0 where that is not known.
+// pidNamespace returns the number of this process's namespace; 0 if unknown.
 func pidNamespace() uint64 {
 	info, err := os.Stat("/proc/self/ns/pid")
 	if err != nil {
@@ -43,8 +43,8 @@ func pidNamespace() uint64 {
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
-// isDead reports whether the process is certainly gone. Of one in another namespace
-// nothing is certain.
+// isDead reports whether the process has certainly exited. For a process in another
+// namespace, nothing is certain.
 func (o owner) isDead() bool {
 	if o.namespace != pidNamespace() {
 		return false
@@ -53,17 +53,15 @@ func (o owner) isDead() bool {
 	return state == 0 || state == 'Z' || state == 'X' || startTime(o.pid) != o.start
 }
 
-// abandonedGrace is how long the processes of a dead owner may take to go by
-// themselves, and then how long they may take when they are killed. Its guards are at
-// it first, and they find more than we do; and one that does not end must not delay
-// every job.
+// abandonedGrace is how long the processes of a dead owner may take to exit by themselves,
+// and then again when killed. Its guards kill them first and find more than this process
+// does. A process that does not exit must not delay every job.
 const abandonedGrace = 2 * time.Second
 
-// KillAbandoned kills the processes of this user that have the variable, with a mark of
-// NewMark's, in the environment they were started with, and whose mark was made by a
-// process that is dead. Processes of a living owner, of another user, or of an owner in
-// another PID namespace are left alone. It reports how many it found, and returns those
-// that do not end.
+// KillAbandoned kills the processes of this user that were started with the variable set to
+// a mark from [NewMark] whose owner is dead. It ignores processes of a living owner, of
+// another user, or of an owner in another PID namespace. It returns how many it found, and
+// those that do not exit.
 func KillAbandoned(variable string) (found int, stuck []Stuck) {
 	list := func() []int { return abandoned(variable) }
 	for deadline := time.Now().Add(abandonedGrace); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// orphanPause is how long ended orphans may lie: enough to take many at once.
+// orphanPause is how long dead orphans wait to be reaped, so that many are reaped at once.
 const orphanPause = 100 * time.Millisecond
 
-// ReapOrphans reaps descendants that this process adopted as a subreaper, when they
-// end, until stop is called. A kernel that forks twice would otherwise leave a zombie
-// each time, until the system lets nobody start another process. Children that Start
-// started are left alone; no other children may be waited for in this process.
+// ReapOrphans reaps descendants that this process adopted as a subreaper, when they exit,
+// until stop is called. Otherwise a kernel that double-forks would leave a zombie each
+// time, until the system can start no more processes. It ignores children started by
+// Start; this process must not wait for any other children.
 func ReapOrphans() (stop func()) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
@@ -39,7 +39,7 @@ func ReapOrphans() (stop func()) {
 	}
 }
 
-// reapOrphans reaps the ended children that nobody waits for.
+// reapOrphans reaps the dead children that Start did not start.
 func reapOrphans() {
 	starting.Lock()
 	defer starting.Unlock()

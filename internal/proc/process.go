@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Command says what to start and how.
+// Command describes what to start and how.
 type Command struct {
 	Path string
 	// Args are the arguments after the program's name.
@@ -19,7 +19,7 @@ type Command struct {
 	Env []string
 	// Dir is the working folder; empty means this process's own.
 	Dir string
-	// Stdin is /dev/null if nil: a child must never eat its parent's input.
+	// Stdin is /dev/null if nil: a child must never consume its parent's input.
 	Stdin *os.File
 	// Stdout and Stderr are /dev/null if nil.
 	Stdout, Stderr *os.File
@@ -27,8 +27,8 @@ type Command struct {
 	ExtraFiles []*os.File
 	// CPUs is the set of processors it may run on; nil means all. Linux only.
 	CPUs []int
-	// DieWithParent sends the child SIGKILL when this process ends, however it
-	// ends. Linux only; elsewhere the child must watch a descriptor.
+	// DieWithParent sends the child SIGKILL when this process exits for any reason.
+	// Linux only; elsewhere the child must watch a descriptor.
 	DieWithParent bool
 	// BlockStopSignals starts the child with SIGINT, SIGTERM and SIGHUP blocked, for a
 	// program that unblocks them once it has handlers. Linux only.
@@ -41,35 +41,35 @@ type Process struct {
 	done chan struct{}
 	exit Exit
 
-	// mu keeps KillGroup from the moment in which the process is waited for:
-	// afterwards its pid may be anybody's. It guards exit, too, until done is closed.
+	// mu keeps KillGroup from running while the process is reaped: afterwards its pid may
+	// be reused. It also guards exit until done is closed.
 	mu     sync.Mutex
 	giveUp *time.Timer // set by the first KillGroup
 }
 
-// owned are the running children that Start started, by pid, so that nobody else
-// waits for them and takes their exit status away.
+// owned holds the running children that Start started, by pid, so that nothing else reaps
+// them and takes their exit status.
 var owned sync.Map // of *Process
 
 // starting is held for reading while a child exists that is not in owned yet.
 var starting sync.RWMutex
 
-// Exit tells how a process ended.
+// Exit describes how a process exited.
 type Exit struct {
-	// Code is the exit status, -1 if a signal ended it.
+	// Code is the exit status, -1 if a signal killed it.
 	Code int
-	// Signal is the signal that ended it, 0 if none did.
+	// Signal is the signal that killed it, 0 if none did.
 	Signal syscall.Signal
-	// Stuck: it was killed and has not ended. See [Stuck].
+	// Stuck: it was killed but has not exited. See [Stuck].
 	Stuck bool
-	// MaxRSS is its peak resident memory in bytes, 0 where not known.
+	// MaxRSS is its peak resident memory in bytes, 0 if unknown.
 	MaxRSS int64
 }
 
-// String is a phrase for messages; it holds nothing that differs from run to run.
+// String returns a phrase for messages that is the same in every run.
 func (e Exit) String() string {
 	if e.Stuck {
-		return "does not end after SIGKILL"
+		return "does not exit after SIGKILL"
 	}
 	if e.Signal != 0 {
 		if name := signalName(e.Signal); name != "" {
@@ -78,13 +78,13 @@ func (e Exit) String() string {
 		return fmt.Sprintf("killed by signal %d", int(e.Signal))
 	}
 	if e.Code < 0 {
-		return "ended, exit status unknown"
+		return "exited, status unknown"
 	}
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
-// Foreign reports whether it was ended by a signal that it did not bring upon
-// itself: somebody sent it, a person, a scheduler, or the kernel for want of memory.
+// Foreign reports whether a signal from outside killed it: sent by a person, a scheduler,
+// or the kernel when out of memory.
 func (e Exit) Foreign() bool {
 	switch e.Signal {
 	case 0, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGABRT, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGPIPE:
@@ -93,8 +93,8 @@ func (e Exit) Foreign() bool {
 	return true
 }
 
-// Start starts c in a process group of its own. When the process ends, whatever
-// is left of its group is killed before Done is closed.
+// Start starts c in its own process group. When the process exits, the rest of its group
+// is killed before Done is closed.
 func Start(c Command) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = c.Env, c.Dir, c.ExtraFiles
@@ -120,9 +120,9 @@ func Start(c Command) (*Process, error) {
 }
 
 // own starts the command and waits for it on one OS thread: the parent-death
-// signal follows the thread that forked, not the process, and affinity and blocked
-// signals are inherited from it. The thread is never unlocked: it ends with the
-// goroutine, and its affinity and its mask with it.
+// signal is tied to the thread that forked, not to the process, and the child inherits
+// the thread's affinity and blocked signals. The thread is never unlocked: it exits with
+// the goroutine, together with its affinity and mask.
 func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 	runtime.LockOSThread()
 	if err := prepareThread(c); err != nil {
@@ -140,15 +140,15 @@ func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 		return
 	}
 
-	// While the leader is dead but not yet waited for, its pid, and with it the
-	// group's id, cannot be given to anybody else: the group is killed then.
+	// While the leader is dead but not yet reaped, its pid, and so the group's id, cannot
+	// be reused: kill the group now.
 	exited := waitExited(p.pid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if exited {
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	}
-	_ = cmd.Wait() // the state below says what it would
+	_ = cmd.Wait() // the state below has the result
 	if exited {
 		reapGroup(p.pid)
 	}
@@ -156,8 +156,8 @@ func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 	p.end(exitOf(cmd.ProcessState))
 }
 
-// end closes done; p.mu is held where the process may still be killed. The first call
-// counts: a stuck process that ends after all is nobody's concern any more.
+// end closes done. The caller must hold p.mu if the process may still be killed. Only the
+// first call counts: a stuck process that exits later has already been given up.
 func (p *Process) end(exit Exit) {
 	select {
 	case <-p.done:
@@ -171,17 +171,17 @@ func (p *Process) end(exit Exit) {
 	close(p.done)
 }
 
-// groupReapTime is how long the killed rest of a group is waited for.
+// groupReapTime is how long to wait for the killed rest of a group.
 const groupReapTime = 50 * time.Millisecond
 
-// reapGroup waits for what was left of a killed group and came to this process,
-// if it is a subreaper: nobody else would, and a long job would gather zombies.
+// reapGroup reaps the processes of a killed group that this process adopted, if it is a
+// subreaper. Otherwise a long job would accumulate zombies.
 func reapGroup(group int) {
 	for deadline := time.Now().Add(groupReapTime); ; {
 		pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
 		switch {
 		case err == syscall.EINTR || pid > 0:
-		case err != nil || time.Now().After(deadline): // there is none; or it is stuck
+		case err != nil || time.Now().After(deadline): // none remains, or it is stuck
 			return
 		default:
 			time.Sleep(time.Millisecond)
@@ -192,17 +192,17 @@ func reapGroup(group int) {
 // Pid returns the process id, which is also the id of its group.
 func (p *Process) Pid() int { return p.pid }
 
-// Done is closed when the process has ended and Exit may be asked. It is closed as well
-// when KillGroup has not ended the process after a while: no wait for a killed process
-// lasts for ever.
+// Done is closed when the process has exited; then Exit may be called. It is also closed
+// when a process does not exit in time after KillGroup, so that no wait for a killed
+// process lasts forever.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit tells how the process ended; call it only after Done is closed.
+// Exit returns how the process exited. Call it only after Done is closed.
 func (p *Process) Exit() Exit { return p.exit }
 
-// KillGroup sends SIGKILL to the process and all of its group. It works on
-// stopped processes too, and does nothing once the process is gone. A process that
-// has not ended after [KillWait] is given up: Done is closed, and Exit says Stuck.
+// KillGroup sends SIGKILL to the process and all of its group. It works on stopped
+// processes too, and does nothing once the process has exited. A process that has not
+// exited after [KillWait] is given up: Done is closed, and Exit reports Stuck.
 func (p *Process) KillGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,9 +220,8 @@ func (p *Process) KillGroup() {
 	}
 }
 
-// End waits up to grace for the process to end by itself, then kills its group
-// and waits for that, [KillWait] at most. It reports whether the process ended by
-// itself.
+// End waits up to grace for the process to exit, then kills its group and waits up to
+// [KillWait]. It reports whether the process exited by itself.
 func (p *Process) End(grace time.Duration) bool {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()

@@ -16,8 +16,8 @@ func attributes(c Command) *syscall.SysProcAttr {
 	return attr
 }
 
-// waitExited blocks until the child has ended, without reaping it, and reports
-// whether it could.
+// waitExited blocks until the child has exited, without reaping it, and reports whether it
+// could.
 func waitExited(pid int) bool {
 	for {
 		var info unix.Siginfo
@@ -28,7 +28,7 @@ func waitExited(pid int) bool {
 	}
 }
 
-// prepareThread gives the calling thread what its child inherits.
+// prepareThread sets what the child inherits from the calling thread.
 func prepareThread(c Command) error {
 	if err := setThreadAffinity(c.CPUs); err != nil {
 		return fmt.Errorf("set affinity: %w", err)
@@ -47,9 +47,9 @@ func prepareThread(c Command) error {
 	return nil
 }
 
-// setThreadAffinity binds the calling thread, and so what it forks, to those of
-// cpus that this process may use. Where it may use none of them (a container's
-// share on another socket) it changes nothing.
+// setThreadAffinity binds the calling thread, and so its children, to those of cpus that
+// this process may use. If it may use none of them (a container on another socket), it
+// changes nothing.
 func setThreadAffinity(cpus []int) error {
 	if len(cpus) == 0 {
 		return nil

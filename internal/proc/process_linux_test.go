@@ -26,7 +26,7 @@ func TestExitStrings(t *testing.T) {
 		{Exit{Code: -1, Signal: syscall.SIGKILL}, "killed by SIGKILL"},
 		{Exit{Code: -1, Signal: syscall.SIGSEGV}, "killed by SIGSEGV"},
 		{Exit{Code: -1, Signal: 40}, "killed by signal 40"},
-		{Exit{Code: -1}, "ended, exit status unknown"},
+		{Exit{Code: -1}, "exited, status unknown"},
 	} {
 		if got := test.exit.String(); got != test.want {
 			t.Errorf("%#v: %q", test.exit, got)
@@ -91,7 +91,7 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
-// What is left of the group goes with its leader, before Done.
+// The rest of the group is killed when its leader exits, before Done is closed.
 func TestGroupDiesWithItsLeader(t *testing.T) {
 	p, out := shell(t, `sleep 1000 & echo $!; exit 3`, nil)
 	child := pid(t, out)
@@ -148,7 +148,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// SIGKILL of the first of a chain of three ends all.
+// Killing the first of a chain of three ends all of them.
 func TestDieWithParent(t *testing.T) {
 	p, out := startReading(t, role("chain 2", nil))
 	first, second, third := pid(t, out), pid(t, out), pid(t, out)
@@ -160,8 +160,7 @@ func TestDieWithParent(t *testing.T) {
 	dies(t, second, third)
 }
 
-// The death signal follows a thread: the child must outlive the threads that come
-// and go.
+// The parent-death signal is tied to a thread: the child must outlive threads that exit.
 func TestChildOutlivesThreads(t *testing.T) {
 	p, _ := startReading(t, role("sleep", nil))
 	var group sync.WaitGroup
@@ -190,7 +189,7 @@ func TestStopSignalsEndWhatIsStarted(t *testing.T) {
 	}
 }
 
-// Under nohup SIGHUP stays ignored, for what is started too.
+// Under nohup, SIGHUP stays ignored, also in child processes.
 func TestNohupIsInherited(t *testing.T) {
 	nohup, err := exec.LookPath("nohup")
 	if err != nil {
@@ -207,8 +206,8 @@ func TestNohupIsInherited(t *testing.T) {
 	}
 }
 
-// unignored is the command with every signal at its default action, also where the
-// tests themselves run under nohup or in the background of a shell.
+// unignored returns the command with default actions for all signals, even if the tests
+// themselves run under nohup or in the background of a shell.
 func unignored(t *testing.T, command Command) Command {
 	t.Helper()
 	env, err := exec.LookPath("env")

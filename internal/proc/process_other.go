@@ -10,7 +10,7 @@ import (
 
 func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// waitExited cannot be had here: there is no portable wait that does not reap.
+// waitExited is not available here: there is no portable wait that does not reap.
 func waitExited(int) bool { return false }
 
 func prepareThread(Command) error { return nil }

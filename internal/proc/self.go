@@ -13,9 +13,8 @@ import (
 // readers that close a pipe.
 var stopSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE}
 
-// SurviveStopSignals makes this process carry on when it receives SIGINT, SIGTERM,
-// SIGHUP or SIGPIPE. Only the orchestrator acts on the first three, and tells the others
-// in its own way.
+// SurviveStopSignals makes this process survive SIGINT, SIGTERM, SIGHUP and SIGPIPE. Only
+// the orchestrator acts on the first three, and stops the others by its own messages.
 //
 // It installs handlers instead of ignoring the signals: exec resets a handler to the
 // default action but keeps an ignored signal ignored, and a program that a kernel starts
@@ -23,20 +22,20 @@ var stopSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, s
 // SIGHUP under nohup, stays ignored here and in what it starts.
 func SurviveStopSignals() {
 	survived := slices.DeleteFunc(slices.Clone(stopSignals), signal.Ignored)
-	if len(survived) > 0 { // Notify takes no signal for all of them
+	if len(survived) > 0 { // without arguments, Notify would take all signals
 		signal.Notify(make(chan os.Signal, 1), survived...)
 	}
 }
 
-// SurviveClosedStderr lets this process carry on when a write to standard error meets a
-// closed pipe: a job must not end because nobody reads its messages any more.
+// SurviveClosedStderr makes this process survive writes to standard error after the pipe
+// was closed: a job must not end because its messages are no longer read.
 func SurviveClosedStderr() { os.Stderr = Unsignaled(os.Stderr) }
 
-// Unsignaled is a copy of a file with a descriptor above 2. Go ends the process by SIGPIPE
-// when a write to descriptor 1 or 2 meets a closed pipe; on any other, the write only
-// fails. If there can be no copy it is the file itself.
+// Unsignaled returns a copy of a file with a descriptor above 2. Go kills the process with
+// SIGPIPE when a write to descriptor 1 or 2 hits a closed pipe; on any other descriptor the
+// write only fails. If it cannot make a copy, it returns the file itself.
 func Unsignaled(file *os.File) *os.File {
-	raw, err := file.SyscallConn() // Fd would make it block, also for others who have it
+	raw, err := file.SyscallConn() // Fd would make it blocking, also for other holders
 	if err != nil {
 		return file
 	}
@@ -52,8 +51,8 @@ func Unsignaled(file *os.File) *os.File {
 	return os.NewFile(uintptr(duplicate), file.Name())
 }
 
-// CloseOnExec marks descriptors that this process inherited, so that what it
-// starts does not hold them open.
+// CloseOnExec marks descriptors that this process inherited, so that its children do not
+// hold them open.
 func CloseOnExec(fds ...int) {
 	for _, fd := range fds {
 		syscall.CloseOnExec(fd)

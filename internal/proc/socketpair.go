@@ -11,7 +11,7 @@ import (
 // child's ExtraFiles. Both are closed on exec. Closing ours, or a deadline on it,
 // ends a blocked read.
 func SocketPair() (ours, theirs *os.File, err error) {
-	// Nobody may fork between the making and the marking.
+	// Do not fork between creating the sockets and setting close-on-exec.
 	syscall.ForkLock.RLock()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err == nil {
@@ -21,7 +21,7 @@ func SocketPair() (ours, theirs *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// Our end goes to the poller.
+	// Nonblocking, so that the poller handles our end.
 	if err := unix.SetNonblock(fds[0], true); err != nil {
 		return nil, nil, err
 	}

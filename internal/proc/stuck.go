@@ -7,52 +7,52 @@ import (
 	"time"
 )
 
-// Stuck is a process that SIGKILL does not end: it waits in the kernel for a driver or
-// a disk, or a debugger holds it. Nobody can do more than report it, and leave alone
-// what it holds.
+// Stuck is a process that does not exit after SIGKILL: it waits in the kernel for a driver
+// or a disk, or a debugger holds it. All a caller can do is to report it and avoid what it
+// holds.
 type Stuck struct {
 	PID   int
 	Name  string
 	state byte
 	// tracer is the pid of the debugger, 0 if none.
 	tracer int
-	start  uint64 // tells it from another process with its pid
+	start  uint64 // distinguishes it from another process with its pid
 }
 
-// String says which process it is, and why it does not end.
+// String names the process and the reason why it does not exit.
 func (s Stuck) String() string {
 	text := fmt.Sprintf("process %d", s.PID)
 	if s.Name != "" {
 		text += fmt.Sprintf(" (%s)", s.Name)
 	}
-	text += " does not end after SIGKILL"
+	text += " does not exit after SIGKILL"
 	switch {
 	case s.tracer != 0:
-		text += fmt.Sprintf(": process %d traces it and holds it", s.tracer)
+		text += fmt.Sprintf(": process %d traces and holds it", s.tracer)
 	case s.state == 'D':
-		text += ": it waits in the kernel, mostly for a driver or a disk (state D)"
+		text += ": it is blocked in the kernel, usually on a driver or a disk (state D)"
 	case s.state != 0:
 		text += fmt.Sprintf(" (state %c)", s.state)
 	}
 	return text
 }
 
-// killWait is how long a killed process may take to end, in nanoseconds. Those that
-// hold much device memory take seconds.
+// killWait is how long a killed process may take to exit, in nanoseconds. A process that
+// holds much device memory takes seconds.
 var killWait atomic.Int64
 
 func init() { SetKillWait(10 * time.Second) }
 
-// KillWait is how long a killed process may take to end before it is given up.
+// KillWait is how long a killed process may take to exit before it is given up.
 func KillWait() time.Duration { return time.Duration(killWait.Load()) }
 
-// SetKillWait changes that, for tests.
+// SetKillWait changes KillWait, for tests.
 func SetKillWait(d time.Duration) { killWait.Store(int64(d)) }
 
-// givenUp are the stuck processes that this process has waited for in vain, by pid.
+// givenUp holds the stuck processes that this process gave up waiting for, by pid.
 var givenUp sync.Map // of Stuck
 
-// giveUp notes that a process does not end.
+// giveUp records that a process does not exit.
 func giveUp(pid int) Stuck {
 	s := describeStuck(pid)
 	givenUp.Store(pid, s)
@@ -64,7 +64,7 @@ func isGivenUp(pid int) bool {
 	if !ok {
 		return false
 	}
-	if !s.(Stuck).Lives() { // its pid may be another's
+	if !s.(Stuck).Lives() { // its pid may have been reused
 		givenUp.Delete(pid)
 		return false
 	}

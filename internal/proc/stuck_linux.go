@@ -23,14 +23,14 @@ func describeStuck(pid int) Stuck {
 	return s
 }
 
-// Lives reports whether the process is still there.
+// Lives reports whether the process still exists.
 func (s Stuck) Lives() bool {
 	state, _ := stat(s.PID)
 	return state != 0 && state != 'X' && startTime(s.PID) == s.start && (state != 'Z' || hasThreads(s.PID))
 }
 
-// hasThreads reports whether a process whose first thread has ended has others: it
-// looks like a zombie, and is none.
+// hasThreads reports whether a process whose first thread has exited has other threads: it
+// looks like a zombie but is not one.
 func hasThreads(pid int) bool {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	return err == nil && len(threads) > 1

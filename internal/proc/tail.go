@@ -7,24 +7,24 @@ import (
 )
 
 const (
-	// tailLines is enough for the trace of a panic in a handler of gRPC's: the
-	// line that says what happened is its first.
+	// tailLines is enough for the trace of a panic in a gRPC handler, whose first line
+	// says what happened.
 	tailLines     = 40
 	tailLineBytes = 1024
 )
 
-// Tail keeps the last lines written to it: the last words of a process, for the
-// error that reports its death. The zero value is ready. Safe for concurrent use.
+// Tail keeps the last lines written to it: a process's last output, for the error that
+// reports its exit. The zero value is ready to use. It is safe for concurrent use.
 type Tail struct {
 	mu      sync.Mutex
 	lines   []string
 	partial []byte
-	// returned: a carriage return came, and what follows it overwrites the line,
-	// as progress bars do.
+	// returned: after a carriage return, the next bytes overwrite the line, as progress
+	// bars do.
 	returned bool
 }
 
-// Write takes any bytes; lines longer than a screen's worth are cut.
+// Write accepts any bytes and cuts overlong lines.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (t *Tail) push() {
 	t.partial, t.returned = t.partial[:0], false
 }
 
-// String returns the lines kept, the unfinished one included.
+// String returns the kept lines, including an unfinished one.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -51,7 +51,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// A cut line is cut between characters.
+// Lines are cut between characters.
 func TestTailCutsBetweenCharacters(t *testing.T) {
 	var tail Tail
 	_, _ = tail.Write([]byte("x" + strings.Repeat("ü", 2000) + "\n" + "x" + strings.Repeat("ü", 2000)))

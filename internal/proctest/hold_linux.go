@@ -10,11 +10,12 @@ import (
 // AllowHold lets any process of the user hold this one.
 func AllowHold() {
 	const any = ^uintptr(0)
-	_ = unix.Prctl(unix.PR_SET_PTRACER, any, 0, 0, 0) // not every system asks for it
+	_ = unix.Prctl(unix.PR_SET_PTRACER, any, 0, 0, 0) // not every system requires it
 }
 
 // Seize traces the process up to its exit: a killed process stops there, and the system
-// drops every further SIGKILL. A tracer is a thread; when it ends, it lets go.
+// drops every further SIGKILL. The tracer is a thread; it releases the process when it
+// exits.
 func Seize(pid int) (release func(), err error) {
 	seized, released := make(chan error), make(chan struct{})
 	go func() {

@@ -10,9 +10,8 @@ import (
 	"runtime/pprof"
 )
 
-// Start begins a profile of this process if GPURUN_PPROF asks for one; role is what
-// the file's name begins with. The profile is written by stop: a process that is
-// killed leaves none.
+// Start starts a CPU profile of this process if GPURUN_PPROF is set; role is the prefix of
+// the file's name. stop writes the profile, so a killed process leaves none.
 func Start(role string) (stop func()) {
 	dir := os.Getenv("GPURUN_PPROF")
 	if dir == "" {

@@ -15,18 +15,17 @@ import (
 )
 
 const (
-	// compactAbove is the number of devices above which bars would not fit a
-	// screen: one line counts the workers then.
+	// compactAbove is the number of devices above which one line counts the workers,
+	// because their bars would not fit the screen.
 	compactAbove = 16
 	refresh      = 150 * time.Millisecond
 )
 
-// bars draws on a terminal: a bar for the current chunk of each device, and one
-// for the whole.
+// bars draws on a terminal: a bar for the current chunk of each device, and one for the
+// job.
 //
-// Events only change the state; a row is made of it when a frame is drawn. So
-// thousands of events a second cost nothing, and a terminal that does not read
-// holds nobody up.
+// Events only change the state; rows are rendered when a frame is drawn. So thousands of
+// events per second are cheap, and a stalled terminal does not block the job.
 type bars struct {
 	state  state
 	screen screen
@@ -35,7 +34,7 @@ type bars struct {
 	container *mpb.Progress // nil unless there are bars
 	devices   []*mpb.Bar
 	total     *mpb.Bar
-	resumed   chan os.Signal // SIGCONT: the shell had the terminal meanwhile
+	resumed   chan os.Signal // receives SIGCONT: the shell used the terminal meanwhile
 	closed    bool
 }
 
@@ -51,8 +50,7 @@ func (b *bars) Event(event orchestrator.Event) {
 	}
 }
 
-// Write prints lines above the bars, or straight to the terminal when there are
-// none.
+// Write prints lines above the bars, or directly to the terminal if there are none.
 func (b *bars) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +61,7 @@ func (b *bars) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// build makes the bars.
+// build creates the bars.
 func (b *bars) build() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +86,7 @@ func (b *bars) build() {
 	})
 }
 
-// watchResumed leaves alone what the shell, and the user, wrote while the job was stopped.
+// watchResumed preserves what the shell and the user wrote while the job was stopped.
 func (b *bars) watchResumed() {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, syscall.SIGCONT)
@@ -100,22 +98,21 @@ func (b *bars) watchResumed() {
 	b.resumed = resumed
 }
 
-// bar is a row that is drawn from the state. To mpb it has no size: it ends
-// when Close says so.
+// bar adds a row that is rendered from the state. It has no total for mpb: Close ends it.
 func (b *bars) bar(row func(width int, now time.Time) string) *mpb.Bar {
 	draw := func(w io.Writer, statistics decor.Statistics) error {
 		b.state.mu.Lock()
 		defer b.state.mu.Unlock()
 		width := statistics.AvailableWidth
-		_, err := io.WriteString(w, shorten(row(width, time.Now()), width)) // one line, whatever comes
+		_, err := io.WriteString(w, shorten(row(width, time.Now()), width)) // always a single line
 		return err
 	}
 	return b.container.New(0, filler(draw), mpb.BarFillerTrim())
 }
 
-// Close ends the bars; the whole stays on the screen, devices' bars do not.
+// Close removes the devices' bars and leaves the job's bar on the screen.
 func (b *bars) Close() {
-	b.mu.Lock() // to the end: lines that come now must not tear the last frame
+	b.mu.Lock() // until the end: concurrent lines must not tear the last frame
 	defer b.mu.Unlock()
 	b.closed = true
 	if b.container == nil {
@@ -129,10 +126,10 @@ func (b *bars) Close() {
 	b.container = nil
 	signal.Stop(b.resumed)
 	close(b.resumed)
-	_, _ = b.screen.out.Write(b.screen.waiting()) // came after the last frame
+	_, _ = b.screen.out.Write(b.screen.waiting()) // printed after the last frame
 }
 
-// filler is a function as mpb takes it.
+// filler adapts a function to mpb.
 type filler mpb.BarFillerFunc
 
 func (f filler) Build() mpb.BarFiller { return mpb.BarFillerFunc(f) }

@@ -16,7 +16,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// within fails if something does not return.
+// within fails the test if a call does not return.
 func within(t *testing.T, what string, do func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -28,7 +28,7 @@ func within(t *testing.T, what string, do func()) {
 	}
 }
 
-// begin starts a job of n workers that all compute, half a chunk done.
+// begin starts a job with n computing workers, each halfway through a chunk.
 func begin(d Display, n int) {
 	d.Event(orchestrator.Planned{Plan: orchestrator.Plan{Records: 2_000_000, Chunks: 64, BatchSize: 128, Slots: slots("GPU %d", n)}})
 	for i := range n {
@@ -45,8 +45,8 @@ func finish(d Display) {
 
 var wholeRow = regexp.MustCompile(`^(GPU \d+|total) +\[(=*>? *|\.*)\]  .{5}  (.* )?[0-9.,]+[kM]?/s( .*)?$`)
 
-// checkRows looks for the rows of devices and the whole: each once, whole, in
-// order, at the end of the screen.
+// checkRows checks that the rows of the devices and the job appear once, intact and in
+// order at the end of the screen.
 func checkRows(t *testing.T, lines []string, width, devices int) {
 	t.Helper()
 	screen := strings.Join(lines, "\n")
@@ -78,7 +78,7 @@ func checkRows(t *testing.T, lines []string, width, devices int) {
 	}
 }
 
-// nothingTorn looks at everything that was ever written.
+// nothingTorn checks everything that was ever written.
 func nothingTorn(t *testing.T, term *terminal) {
 	t.Helper()
 	term.mu.Lock()
@@ -139,7 +139,7 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// In a narrow window the texts go, and what is left is whole.
+// In a narrow window texts are dropped, and the rest stays intact.
 func TestBarsInNarrowWindows(t *testing.T) {
 	var s state
 	s.take(orchestrator.Planned{Plan: orchestrator.Plan{Records: 2_000_000, Slots: slots("GPU %d", 1)}}, start)
@@ -210,7 +210,7 @@ func TestBarsCompact(t *testing.T) {
 	}
 }
 
-// A window that is made narrower, wider and lower while bars are drawn.
+// A window that becomes narrower, wider and lower while bars are drawn.
 func TestBarsResized(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 120, 24)
@@ -289,7 +289,7 @@ func TestBarsAfterStop(t *testing.T) {
 	nothingTorn(t, term)
 }
 
-// A frame that is like the last is not sent.
+// A frame identical to the last one is not sent.
 func TestBarsAtRest(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 80, 24)
@@ -324,7 +324,7 @@ func TestBarsClose(t *testing.T) {
 			t.Parallel()
 			width, height := 80, 24
 			if name == "window of none" {
-				width, height = 0, 0 // a serial line: nobody knows
+				width, height = 0, 0 // a serial line: unknown
 			}
 			term := openTerminal(t, max(width, 1), max(height, 1))
 			if width == 0 {
@@ -339,8 +339,7 @@ func TestBarsClose(t *testing.T) {
 	}
 }
 
-// Lines from many goroutines come out whole, and all of them, also those that
-// come while the bars end.
+// All lines from many goroutines come out whole, even while the bars are being closed.
 func TestBarsUnderLoad(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 80, 24)
@@ -381,7 +380,7 @@ func TestBarsUnderLoad(t *testing.T) {
 	nothingTorn(t, term)
 }
 
-// Somebody pressed ^S: the terminal takes nothing, the job goes on.
+// After ^S the terminal accepts nothing, but the job continues.
 func TestBarsOnAStoppedTerminal(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 80, 24)
@@ -406,7 +405,7 @@ func TestBarsOnAStoppedTerminal(t *testing.T) {
 	within(t, "Close", b.Close)
 }
 
-// TestNoBarsOverRecords: where records come to the terminal they stay as they are.
+// TestNoBarsOverRecords: no bars overwrite records that go to the terminal.
 func TestNoBarsOverRecords(t *testing.T) {
 	term := openTerminal(t, 80, 24)
 	stdout := os.Stdout

@@ -26,7 +26,7 @@ func (e *events) write(event orchestrator.Event) {
 	if err != nil {
 		return
 	}
-	// Both are objects: the second's members follow the first's.
+	// Both are objects: append the members of the second to the first.
 	line := head[:len(head)-1]
 	if len(body) > len("{}") {
 		line = append(append(line, ','), body[1:]...)
@@ -36,11 +36,11 @@ func (e *events) write(event orchestrator.Event) {
 	_, _ = e.out.Write(append(line, '\n'))
 }
 
-// EventWriter returns what writes events as JSON lines to out, for those who follow
-// a job from elsewhere.
+// EventWriter returns a function that writes events to out as JSON lines, for clients
+// that follow a job.
 func EventWriter(out io.Writer) func(orchestrator.Event) { return newEvents(out).write }
 
-// WriteError writes an error that ended the program as the last JSON event.
+// WriteError writes the error that ended the program as the last JSON event.
 func WriteError(out io.Writer, err error) {
 	newEvents(out).write(failed{Kind: fault.KindOf(err), Message: err.Error()})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// allEvents is one of each type.
+// allEvents has one event of each type.
 func allEvents() map[string]orchestrator.Event {
 	gone := fault.New(fault.Worker, "line one\nline two").WithDetail("\x1b[31mred\x1b[0m")
 	return map[string]orchestrator.Event{
@@ -73,7 +73,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// unwritable is an event that JSON has no form for.
+// unwritable is an event that cannot be encoded as JSON.
 type unwritable struct{ F func() }
 
 func (unwritable) EventName() string { return "unwritable" }

@@ -8,16 +8,16 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// heat is how hot a GPU is, and what is done about it.
+// heat is the temperature of a GPU and its throttling state.
 type heat struct {
 	name    string
 	celsius int
 	known   bool
-	unseen  bool    // it is not known how hot it is, where it should be
-	pace    float64 // the share of the time in which it may compute
+	unseen  bool    // monitoring fails: the temperature should be known but is not
+	pace    float64 // the share of time in which it may compute
 }
 
-// warm books a sample.
+// warm records a sample.
 func (s *state) warm(e orchestrator.DeviceSample) {
 	for _, d := range s.devices {
 		for i := range d.heat {
@@ -29,8 +29,8 @@ func (s *state) warm(e orchestrator.DeviceSample) {
 	}
 }
 
-// hottest is the one of a device's GPUs that has most to tell: the slowest, among
-// those the hottest.
+// hottest returns the device's most noteworthy GPU: the slowest, or among equals the
+// hottest.
 func (d *deviceState) hottest() heat {
 	worst := heat{pace: 1}
 	for _, h := range d.heat {
@@ -41,7 +41,7 @@ func (d *deviceState) hottest() heat {
 	return worst
 }
 
-// degrees is the temperature for a person, "" if it is not known.
+// degrees formats the temperature, "" if unknown.
 func (h heat) degrees() string {
 	switch {
 	case h.unseen:
@@ -52,16 +52,16 @@ func (h heat) degrees() string {
 	return fmt.Sprintf("%d°C", h.celsius)
 }
 
-// notMonitored stands for the temperature of a GPU that should tell it and does not.
+// notMonitored replaces the temperature of a GPU whose monitoring fails.
 const notMonitored = "not monitored"
 
-// over puts the heat into what a worker is at: "computing, 71°C", "slowed, 84°C",
+// over combines a worker's status with the heat: "computing, 71°C", "slowed, 84°C",
 // "paused, not monitored".
 func (h heat) over(status string) string {
 	at, _, _ := strings.Cut(status, " ")
 	switch {
 	case h.pace == 0 && (at == "" || at == string(computing) || at == string(ready) || at == string(waiting)):
-		status = "paused" // whatever it would be at
+		status = "paused" // whatever its phase
 	case h.pace < 1 && at == string(computing):
 		status = "slowed" + strings.TrimPrefix(status, string(computing))
 	}
@@ -71,8 +71,8 @@ func (h heat) over(status string) string {
 	return status
 }
 
-// heatText is what a line tells of the heat: who is slowed or not monitored, else how
-// hot the hottest is; "" if nobody tells.
+// heatText summarizes the heat in a line: the devices that are slowed or not monitored,
+// else the highest temperature; "" if no temperature is known.
 func (s *state) heatText() string {
 	var slowed []string
 	var top heat
@@ -101,7 +101,7 @@ func (s *state) heatText() string {
 	return ""
 }
 
-// heatNotice is the line that a change of a device's state is worth, "" if none.
+// heatNotice returns the line for a change of a device's state, "" if it needs none.
 func heatNotice(e orchestrator.DeviceEvent) string {
 	degrees := ""
 	if celsius, known := e.Temperature.Get(); known {
@@ -110,14 +110,14 @@ func heatNotice(e orchestrator.DeviceEvent) string {
 	switch e.Kind {
 	case gpu.Throttle:
 		if e.Pace > 0 {
-			return fmt.Sprintf("%s is slowed to %.0f %%%s%s", e.Device, 100*e.Pace, degrees, memoryText(e))
+			return fmt.Sprintf("%s slowed to %.0f %%%s%s", e.Device, 100*e.Pace, degrees, memoryText(e))
 		}
 	case gpu.BecameCritical:
 		if e.Pace == 0 {
-			return fmt.Sprintf("%s pauses%s", e.Device, degrees)
+			return fmt.Sprintf("%s paused%s", e.Device, degrees)
 		}
 	case gpu.Overheat:
-		return fmt.Sprintf("%s is too hot%s: it gives its work back", e.Device, degrees)
+		return fmt.Sprintf("%s is too hot%s: returning its work to the queue", e.Device, degrees)
 	case gpu.Unseen:
 		return fmt.Sprintf("%s is not monitored: %s%s", e.Device, plain(e.Problem), staysText(e.Pace))
 	case gpu.MemoryErrors:
@@ -126,7 +126,7 @@ func heatNotice(e orchestrator.DeviceEvent) string {
 		return fmt.Sprintf("%s is monitored again%s", e.Device, degrees)
 	case gpu.Resume:
 		if e.Problem == "" {
-			return fmt.Sprintf("%s goes on%s", e.Device, degrees)
+			return fmt.Sprintf("%s resumed%s", e.Device, degrees)
 		}
 	case gpu.StateChange:
 		if e.Problem != "" && e.From == gpu.Critical && e.Pace > 0 {
@@ -136,13 +136,13 @@ func heatNotice(e orchestrator.DeviceEvent) string {
 	return ""
 }
 
-// memoryErrors is the line about a GPU whose memory fails.
+// memoryErrors returns the line about a GPU with uncorrected memory errors.
 func memoryErrors(e orchestrator.DeviceEvent) string {
-	return fmt.Sprintf("%s reports uncorrected memory errors (ECC, %d so far): results that it computes may be wrong; see nvidia-smi -q -d ECC,ROW_REMAPPER, and reset it (nvidia-smi -r) when it is idle",
+	return fmt.Sprintf("%s reports uncorrected memory errors (ECC, %d so far): its results may be wrong; see nvidia-smi -q -d ECC,ROW_REMAPPER and reset the GPU (nvidia-smi -r) when it is idle",
 		e.Device, e.ECCUncorrected.Or(0))
 }
 
-// staysText is how fast a GPU is from which nothing is heard any more.
+// staysText describes the pace of a GPU whose monitoring fails.
 func staysText(pace float64) string {
 	switch pace {
 	case 0:
@@ -153,7 +153,7 @@ func staysText(pace float64) string {
 	return fmt.Sprintf("; it stays at %.0f %% of its speed", 100*pace)
 }
 
-// memoryText says that it is others' memory that a GPU is slowed by.
+// memoryText notes that a GPU is slowed because others use its memory.
 func memoryText(e orchestrator.DeviceEvent) string {
 	if percent, known := e.Memory.Get(); known && percent >= 85 {
 		return fmt.Sprintf(", with %.0f %% of its memory used by others", percent)

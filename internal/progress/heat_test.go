@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// heated is how a GPU is doing; 0 °C is a card that does not tell.
+// heated returns the sample of a GPU; 0 °C means that it does not report a temperature.
 func heated(device string, celsius int, pace float64) orchestrator.DeviceSample {
 	s := orchestrator.DeviceSample{Device: device, Pace: pace}
 	if celsius > 0 {
@@ -46,7 +46,7 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	s.at(3, heated("GPU 0", 62, 1), heated("GPU 1", 84, 0.5), heated("GPU 2", 91, 0), heated("GPU 3", 93, 1))
 	status(0, "computing, 62°C")
 	status(1, "slowed, 84°C")
-	status(2, "paused, 91°C") // the slowest of its GPUs says how fast it is
+	status(2, "paused, 91°C") // the slowest of its GPUs counts
 	if got := s.state.line(s.now); !strings.HasSuffix(got, "4 computing, GPU 1 84°C slowed, GPU 2 paused, 91°C") {
 		t.Errorf("line %q", got)
 	}
@@ -59,12 +59,12 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	status(0, "computing")
 	status(1, "computing 1/2, 70°C")
 	status(2, "computing, 61°C")
-	if got := s.state.line(s.now); !strings.HasSuffix(got, "3 computing, 1 left, up to 70°C") {
+	if got := s.state.line(s.now); !strings.HasSuffix(got, "3 computing, 1 yielded, up to 70°C") {
 		t.Errorf("line %q", got)
 	}
 }
 
-// A GPU that is not seen any more is shown as such, not as a cool one.
+// A GPU whose monitoring fails is shown as not monitored, not as cool.
 func TestUnseenInBarsAndLines(t *testing.T) {
 	s := &script{T: t}
 	var slots []orchestrator.Slot
@@ -86,8 +86,7 @@ func TestUnseenInBarsAndLines(t *testing.T) {
 	}
 }
 
-// While nothing is computed, because all GPUs are too hot or because it was asked to
-// pause, there is no telling when the job will be done.
+// A job that is paused, by heat or on request, has no ETA.
 func TestNoETAWhilePaused(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 3000, Slots: []orchestrator.Slot{gpuSlot(0, "GPU 0", 0), gpuSlot(1, "GPU 1", 1)}}})
@@ -125,11 +124,11 @@ func TestHeatNotices(t *testing.T) {
 		return orchestrator.DeviceEvent{Kind: kind, Device: "GPU 1", From: gpu.Critical, Pace: pace, Problem: "the NVIDIA driver does not answer"}
 	}
 	for want, e := range map[string]orchestrator.DeviceEvent{
-		"GPU 1 is slowed to 50 % at 84°C":                                                                    event(gpu.Throttle, 0.5),
-		"GPU 1 is slowed to 50 % at 84°C, with 88 % of its memory used by others":                            byMemory,
-		"GPU 1 pauses at 84°C":                                                                               event(gpu.BecameCritical, 0),
-		"GPU 1 is too hot at 84°C: it gives its work back":                                                   event(gpu.Overheat, 0),
-		"GPU 1 goes on at 84°C":                                                                              event(gpu.Resume, 1),
+		"GPU 1 slowed to 50 % at 84°C":                                                                       event(gpu.Throttle, 0.5),
+		"GPU 1 slowed to 50 % at 84°C, with 88 % of its memory used by others":                               byMemory,
+		"GPU 1 paused at 84°C":                                                                               event(gpu.BecameCritical, 0),
+		"GPU 1 is too hot at 84°C: returning its work to the queue":                                          event(gpu.Overheat, 0),
+		"GPU 1 resumed at 84°C":                                                                              event(gpu.Resume, 1),
 		"GPU 1 is not monitored: the NVIDIA driver does not answer":                                          hung(gpu.Unseen, 1),
 		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays paused":                         hung(gpu.Unseen, 0),
 		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays at 50 % of its speed":           hung(gpu.Unseen, 0.5),

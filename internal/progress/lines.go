@@ -11,11 +11,11 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// lineInterval is how often a log gets a line: often enough to see that it
-// moves, seldom enough for a nine-hour job.
+// lineInterval is how often a log gets a line: often enough to show progress, rarely
+// enough for a nine-hour job.
 const lineInterval = 5 * time.Second
 
-// lines is for logs and pipes: a whole line now and then.
+// lines is the display for logs and pipes: a line every interval.
 type lines struct {
 	state state
 	mu    sync.Mutex // guards out
@@ -66,7 +66,7 @@ func (l *lines) Close() {
 	l.ended.Wait()
 }
 
-// line is the whole job in one line, "" before there is anything to tell.
+// line describes the job in one line, "" before the job is planned.
 func (s *state) line(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,11 +99,11 @@ func (s *state) line(now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// workersText is how many workers are at what; the caller holds the lock.
+// workersText counts the workers in each phase. The caller must hold the lock.
 func (s *state) workersText(now time.Time) string {
 	counts := s.phases(now)
 	var parts []string
-	for _, p := range []phase{computing, opening, ready, waiting, restarting, lost, left} {
+	for _, p := range []phase{computing, opening, ready, waiting, restarting, lost, yielded} {
 		if counts[p] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[p], p))
 		}

@@ -29,7 +29,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// eventually waits for what another goroutine does.
+// eventually waits for another goroutine.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
@@ -78,7 +78,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// The last tenth of a percent is not there before the last record is.
+// 100 % is not shown before the last record is done.
 func TestLineRoundsDown(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 100_000, Slots: slots("CPU %d", 1)}})
@@ -90,7 +90,7 @@ func TestLineRoundsDown(t *testing.T) {
 	s.line("0 of 0 records (100.0 %), 1 worker: 1 waiting")
 }
 
-// A rate of almost nothing gives an ETA that can be written.
+// A tiny rate gives an ETA that can be formatted.
 func TestLineOfAStalledJob(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 1 << 60, Slots: slots("CPU %d", 1)}}, orchestrator.ChunkStarted{Records: 1000})

@@ -15,8 +15,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// WriteOverview shows a host to a person: a line for each GPU, and one for each
-// running job.
+// WriteOverview prints a host: a line for each GPU and one for each running job.
 func WriteOverview(w io.Writer, o server.Overview) {
 	head := o.Host + "  " + o.Time.Local().Format(time.DateTime)
 	if o.DriverVersion != "" {
@@ -41,8 +40,8 @@ func WriteOverview(w io.Writer, o server.Overview) {
 	_ = table.Flush()
 }
 
-// gpuRow is the cells of one GPU's line. What a card does not tell is a dash,
-// never 0.
+// gpuRow returns the cells of a GPU's line. A value that the card does not report is a
+// dash, never 0.
 func gpuRow(g server.GPU) []string {
 	if why := g.Lost + g.Problem; why != "" && g.Sample.Time.IsZero() {
 		return []string{place(g.Device), g.Name, g.State, plain(why)}
@@ -72,7 +71,7 @@ func gpuRow(g server.GPU) []string {
 	return row
 }
 
-// place is where a GPU stands in the machine: [2], or [2:0] for an instance of it.
+// place is the index of a GPU, [2], or of a MIG instance, [2:0].
 func place(d gpu.Device) string {
 	if d.Parent != nil {
 		return fmt.Sprintf("[%d:%d]", d.Parent.Index, d.Index)
@@ -87,8 +86,7 @@ func optional(value gpu.Optional[int], unit string) string {
 	return "-"
 }
 
-// holdersText is who holds a GPU: "nightly (all of it)", "a 4096 MiB, b 2048 MiB",
-// and what is used beside.
+// holdersText lists the holders of a GPU: "nightly (all of it)", "a 4096 MiB, b 2048 MiB".
 func holdersText(a lease.Account) string {
 	var parts []string
 	for _, l := range a.Leases {
@@ -104,7 +102,7 @@ func holdersText(a lease.Account) string {
 	return strings.Join(parts, ", ")
 }
 
-// jobRow is the cells of one job's line.
+// jobRow returns the cells of a job's line.
 func jobRow(job server.JobStatus) []string {
 	name := job.Job.ID
 	if job.Job.Name != "" {
@@ -123,17 +121,17 @@ func jobRow(job server.JobStatus) []string {
 		share = fmt.Sprintf("%.1f %%", 100*float64(s.Done.Records)/float64(s.Total))
 	}
 	rest := ""
-	switch left := s.Total - s.Done.Records; {
+	switch remaining := s.Total - s.Done.Records; {
 	case s.Phase != orchestrator.PhaseRunning:
 	case allPause(s):
 		rest = "paused by heat"
-	case s.Total >= 0 && s.Rate > 0 && left > 0:
-		rest = "ETA " + etaText(time.Duration(min(float64(left)/s.Rate, longest.Seconds())*float64(time.Second)))
+	case s.Total >= 0 && s.Rate > 0 && remaining > 0:
+		rest = "ETA " + etaText(time.Duration(min(float64(remaining)/s.Rate, longest.Seconds())*float64(time.Second)))
 	}
 	return []string{name, string(s.Phase), share, done, rateText(s.Rate), rest, devicesText(s), filepath.Base(job.Job.Output)}
 }
 
-// allPause reports whether every worker that is left waits for its device to cool down.
+// allPause reports whether every remaining worker waits for its device to cool down.
 func allPause(s orchestrator.Snapshot) bool {
 	pause := false
 	for _, w := range s.Workers {
@@ -159,7 +157,7 @@ func devicesText(s orchestrator.Snapshot) string {
 	return slotNames(slots)
 }
 
-// WriteLeases shows leases, one a line.
+// WriteLeases prints leases, one per line.
 func WriteLeases(w io.Writer, leases []lease.Lease, now time.Time) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, l := range leases {

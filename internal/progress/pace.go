@@ -3,18 +3,18 @@ package progress
 import "time"
 
 const (
-	// paceWindow is how far back the rate looks: long enough to be calm, short
-	// enough to follow a device that is slowed.
+	// paceWindow is how far back the rate looks: long enough to be steady, short
+	// enough to follow a device that slows down.
 	paceWindow = 30 * time.Second
-	// paceShown is how long a rate stands on the screen: digits that change with
-	// each frame cannot be read.
+	// paceShown is how long a displayed rate stays unchanged: digits that change with
+	// every frame are unreadable.
 	paceShown = time.Second
 )
 
 // pace measures how fast a count grows.
 type pace struct {
 	samples  []sample
-	calmed   float64 // what calm gave last, and when
+	calmed   float64 // the last result of calm, and its time
 	calmedAt time.Time
 }
 
@@ -23,9 +23,9 @@ type sample struct {
 	done int64
 }
 
-// add notes the count.
+// add records the count.
 func (p *pace) add(now time.Time, done int64) {
-	// One sample a window's hundredth is enough; the newest is always exact.
+	// One sample per hundredth of the window is enough; the newest is always exact.
 	if n := len(p.samples); n > 1 && now.Sub(p.samples[n-2].at) < paceWindow/100 {
 		p.samples[n-1] = sample{now, done}
 	} else {
@@ -36,15 +36,15 @@ func (p *pace) add(now time.Time, done int64) {
 	}
 }
 
-// lower makes less of the counts so far: n records of them are taken back, and
-// will be counted again.
+// lower subtracts n records from the counts so far: they will be computed and counted
+// again.
 func (p *pace) lower(n int64) {
 	for i := range p.samples {
 		p.samples[i].done -= n
 	}
 }
 
-// rate is in records a second, 0 while it cannot be told.
+// rate returns records per second, 0 while unknown.
 func (p *pace) rate(now time.Time) float64 {
 	if len(p.samples) < 2 {
 		return 0
@@ -57,7 +57,7 @@ func (p *pace) rate(now time.Time) float64 {
 	return max(0, float64(last.done-first.done)/elapsed)
 }
 
-// calm is the rate as it is shown: a second old at the most.
+// calm returns the rate to display: at most a second old.
 func (p *pace) calm(now time.Time) float64 {
 	if !p.settled(p.calmedAt) || now.Sub(p.calmedAt) >= paceShown {
 		p.calmed, p.calmedAt = p.rate(now), now
@@ -65,8 +65,8 @@ func (p *pace) calm(now time.Time) float64 {
 	return p.calmed
 }
 
-// settled reports whether a rate of that time is worth anything: the first
-// batches come late, or all at once.
+// settled reports whether the rate is meaningful yet: the first batches arrive late, or
+// all at once.
 func (p *pace) settled(now time.Time) bool {
 	return len(p.samples) > 1 && now.Sub(p.samples[0].at) >= paceShown
 }

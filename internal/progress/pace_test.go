@@ -36,7 +36,7 @@ func TestPaceNeedsTwoSamples(t *testing.T) {
 	near(t, "rate", p.rate(after(2)), 50)
 }
 
-// The rate follows the last half minute, and forgets what was before.
+// The rate follows the last half minute and forgets what came before.
 func TestPaceFollowsTheWindow(t *testing.T) {
 	var p pace
 	at, done := 0.0, int64(0)
@@ -58,7 +58,7 @@ func TestPaceFollowsTheWindow(t *testing.T) {
 	near(t, "rate after half a minute of silence", p.rate(after(at+30)), 1500)
 }
 
-// Thousands of counts a second neither pile up nor blur the newest.
+// Thousands of counts per second neither accumulate nor hide the newest.
 func TestPaceKeepsFewSamples(t *testing.T) {
 	var p pace
 	for i := range 100_000 {
@@ -73,7 +73,7 @@ func TestPaceKeepsFewSamples(t *testing.T) {
 	near(t, "rate", p.rate(after(100)), 1000)
 }
 
-// Work that is lost with a worker and done again changes no rate.
+// Work that is lost with a worker and repeated does not change the rate.
 func TestPaceLower(t *testing.T) {
 	var p pace
 	for i := range 11 {
@@ -96,7 +96,7 @@ func TestPaceIsNeverNegative(t *testing.T) {
 	}
 }
 
-// What is shown stands for a second, once there is a second to tell of.
+// The displayed rate stays for a second, once there is a second of data.
 func TestPaceCalm(t *testing.T) {
 	var p pace
 	p.add(start, 0)

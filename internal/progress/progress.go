@@ -1,6 +1,5 @@
-// Package progress shows a job to a person or a program: bars on a terminal,
-// plain lines elsewhere, JSON events for programs, and the report at the end. It
-// is the only package that draws.
+// Package progress displays a job: bars on a terminal, plain lines elsewhere, JSON
+// events for programs, and the final report. It is the only package that draws.
 //
 //	orchestrator ── Event ──► Display ──► bars │ lines │ nothing
 //	                              └─────► JSON events
@@ -17,36 +16,36 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// Display takes a job's events. Event is called one at a time; Close after the
-// last.
+// Display shows a job's events. Calls of Event must not overlap; call Close after the
+// last one.
 type Display interface {
 	Event(orchestrator.Event)
-	// Write takes whole lines of text: they stand above the bars, never torn.
+	// Write takes whole lines of text and prints them above the bars.
 	io.Writer
-	// Close leaves the terminal in order. It may be called more than once.
+	// Close restores the terminal. It may be called more than once.
 	Close()
 }
 
-// Options say what to show, and where.
+// Options configure what to show and where.
 type Options struct {
-	// Stderr is where people look. Bars are drawn if it is a terminal.
+	// Stderr receives the display. Bars are drawn if it is a terminal.
 	Stderr *os.File
-	// Records are the files that the job writes records to, - for standard output.
-	// Where a person sees those come there are no bars, which would erase them.
+	// Records are the files that the job writes records to, - for standard output. If
+	// one of them is a terminal, no bars are drawn, since they would erase records.
 	Records []string
-	// Quiet shows nothing but notices.
+	// Quiet shows only alarms.
 	Quiet bool
-	// Events takes JSON events, one a line; nil for none. If it is Stderr, nothing
+	// Events receives JSON events, one per line; nil for none. If it is Stderr, nothing
 	// else is shown.
 	Events io.Writer
 }
 
-// New returns the display that fits.
+// New returns the display that fits the options.
 func New(options Options) Display {
 	var d Display
 	switch {
 	case options.Events != nil && options.Events == io.Writer(options.Stderr):
-		d = &quiet{out: io.Discard} // a program reads there: a line of text would be no JSON
+		d = &quiet{out: io.Discard} // a program parses it as JSON
 	case options.Quiet:
 		d = &quiet{out: options.Stderr}
 	case IsTerminal(options.Stderr) && !slices.ContainsFunc(options.Records, isTerminalPath):
@@ -60,20 +59,19 @@ func New(options Options) Display {
 	return d
 }
 
-// IsTerminal reports whether a person sees what is written to f, and bars can
-// be drawn there.
+// IsTerminal reports whether f is a terminal that bars can be drawn on.
 func IsTerminal(f *os.File) bool {
 	return os.Getenv("TERM") != "dumb" && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
 }
 
-// isTerminalPath is IsTerminal of a file's name.
+// isTerminalPath is IsTerminal for a path.
 func isTerminalPath(path string) bool {
 	if path == "-" {
 		return IsTerminal(os.Stdout)
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false // nor may it be opened: somebody may read a pipe
+		return false // do not open it: a pipe may have a reader
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -83,7 +81,7 @@ func isTerminalPath(path string) bool {
 	return IsTerminal(f)
 }
 
-// quiet shows only what a person must know.
+// quiet shows only alarms.
 type quiet struct{ out io.Writer }
 
 func (q *quiet) Event(event orchestrator.Event) {
@@ -96,7 +94,7 @@ func (q *quiet) Write(p []byte) (int, error) { return q.out.Write(p) }
 
 func (q *quiet) Close() {}
 
-// withEvents sends events to a program too.
+// withEvents also writes events as JSON.
 type withEvents struct {
 	Display
 	events *events

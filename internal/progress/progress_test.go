@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// file is a file to show things in, and what was shown.
+// file returns a file to display in, and a function that returns what was shown.
 func file(t *testing.T) (*os.File, func() string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
@@ -48,8 +48,8 @@ func TestQuietShowsOnlyTrouble(t *testing.T) {
 	d.Close()
 	want := `GPU 1: line one line two; trying the device again in 30s
   | red
-records 5 to 9 are kept, marked as failed: line one line two
-stopping: waiting up to 20s for the batches in flight (a second signal ends at once)
+records 5 to 9 are marked as failed: line one line two
+stopping: waiting up to 20s for batches in flight (the second SIGINT or SIGTERM stops immediately)
 a log line
 `
 	if got := shown(); got != want {
@@ -72,8 +72,8 @@ func TestFilesGetLines(t *testing.T) {
 two lines
 GPU 1: line one line two; trying the device again in 30s
   | red
-records 5 to 9 are kept, marked as failed: line one line two
-stopping: waiting up to 20s for the batches in flight (a second signal ends at once)
+records 5 to 9 are marked as failed: line one line two
+stopping: waiting up to 20s for batches in flight (the second SIGINT or SIGTERM stops immediately)
 `
 	if got := shown(); got != want {
 		t.Errorf("shown: %q, want %q", got, want)
@@ -94,7 +94,7 @@ func TestEventsApart(t *testing.T) {
 	}
 }
 
-// Who reads events from standard error gets nothing but JSON there.
+// With events on standard error, nothing but JSON is written there.
 func TestEventsOnStderrStandAlone(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		f, shown := file(t)

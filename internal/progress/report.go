@@ -7,26 +7,27 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// exampleWidth is how much of a failure's message is shown: some kernels send a
-// whole traceback. All of it is in failures.jsonl.
+// exampleWidth limits how much of a failure's message is shown: some kernels send a whole
+// traceback. failures.jsonl has all of it.
 const exampleWidth = 200
 
-// WriteReport writes the report for people.
+// WriteReport writes the report as text.
 func WriteReport(w io.Writer, r orchestrator.Report) {
-	fmt.Fprintf(w, "\n%s in %s (%s)\n", computed(r), durationText(r.Elapsed), rateText(r.Rate))
+	fmt.Fprintf(w, "\n%s in %s (%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), retryResult(r))
 	fmt.Fprintf(w, "  %s in = %s succeeded + %s failed + %s dropped + %s pending\n",
 		Count(r.In), Count(r.Succeeded), Count(r.Failed), Count(r.Dropped), Count(r.Pending))
 	if r.Uncounted {
-		fmt.Fprintln(w, "  the rest of the input was not counted: all of it is pending too")
+		fmt.Fprintln(w, "  the rest of the input was not counted and is pending too")
 	}
 	if r.Blank > 0 {
 		fmt.Fprintf(w, "  %s skipped\n", plural(r.Blank, "blank line"))
 	}
 	if r.Nulls > 0 {
-		fmt.Fprintf(w, "  %s became null, which JSON has instead of NaN and infinity (--nan error fails such records)\n", plural(r.Nulls, "number"))
+		fmt.Fprintf(w, "  %s became null: JSON has no NaN or infinity (use --nan error to fail such records)\n", plural(r.Nulls, "number"))
 	}
 	writeWorkers(w, r)
 	writeDevices(w, r)
@@ -35,20 +36,44 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 	writeNext(w, r)
 }
 
-// computed is what the time was spent on: what earlier runs have done is none of it.
+// computed is what this run spent its time on, without the work of earlier runs.
 func computed(r orchestrator.Report) string {
 	done := r.In - r.Pending
 	switch {
 	case r.Retried > 0:
-		return plural(r.Retried, "failed record") + " again"
+		return "retried " + plural(r.Retried, "failed record")
 	case r.Resumed > 0 && r.Resumed < done:
 		return plural(done-r.Resumed, "more record")
+	case done == 0 && r.Stop != nil:
+		return "no records computed"
 	}
 	return plural(done, "record")
 }
 
-// writeDevices is a line for each GPU of which something is known, and what
-// follows from it.
+// retryResult is how many of the retried records failed again, "" if none were retried.
+// Records that came in with an "_error" are counted as failed but never retried.
+func retryResult(r orchestrator.Report) string {
+	if r.Retried == 0 {
+		return ""
+	}
+	failed := r.Failed
+	for _, f := range r.Failures {
+		if f.Kind == fault.Upstream.String() {
+			failed -= f.Count
+		}
+	}
+	failed = max(0, min(failed, r.Retried))
+	succeeded := "succeeded"
+	if r.Dropped > 0 { // the report does not say by which run
+		succeeded += " or were dropped"
+	}
+	if failed == 0 {
+		return fmt.Sprintf(": %s %s", Count(r.Retried), succeeded)
+	}
+	return fmt.Sprintf(": %s %s, %s failed again", Count(r.Retried-failed), succeeded, Count(failed))
+}
+
+// writeDevices writes a line for each GPU with known figures, and recommendations.
 func writeDevices(w io.Writer, r orchestrator.Report) {
 	for _, d := range r.Devices {
 		if facts := deviceFacts(d); len(facts) > 0 {
@@ -82,7 +107,7 @@ func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
 	return facts
 }
 
-// writeAdvice says which batch size was found to be the best: that of most workers.
+// writeAdvice suggests the batch size that most workers found to be the fastest.
 func writeAdvice(w io.Writer, r orchestrator.Report) {
 	count := make(map[int]int)
 	best := 0
@@ -94,11 +119,11 @@ func writeAdvice(w io.Writer, r orchestrator.Report) {
 		}
 	}
 	if best > 0 {
-		fmt.Fprintf(w, "  batches of %s were the fastest: --batch-size %d from the start next time\n", Count(int64(best)), best)
+		fmt.Fprintf(w, "  batches of %s were the fastest: use --batch-size %d next time\n", Count(int64(best)), best)
 	}
 }
 
-// WriteCommitted writes what an unfinished job has done so far.
+// WriteCommitted writes what an unfinished job has committed so far.
 func WriteCommitted(w io.Writer, r orchestrator.Report) {
 	total := "records"
 	if r.In > 0 && !r.Uncounted {
@@ -108,18 +133,18 @@ func WriteCommitted(w io.Writer, r orchestrator.Report) {
 		Count(r.In-r.Pending), total, Count(r.Succeeded), Count(r.Failed), Count(r.Dropped))
 	writeFailures(w, r)
 	if r.Stop != nil {
-		fmt.Fprintf(w, "  the last run ended by: %s\n", plain(r.Stop.Message))
+		fmt.Fprintf(w, "  the last run stopped: %s\n", plain(r.Stop.Message))
 	}
 	fmt.Fprintf(w, "  logs are in %s\n", inFolder(r, "logs"))
 }
 
-// shownCauses is how many causes of failures are shown; failures.jsonl has all.
+// shownCauses limits how many causes of failures are shown; failures.jsonl has all.
 const shownCauses = 5
 
 // writeFailures lists the causes of failures, the most frequent first.
 func writeFailures(w io.Writer, r orchestrator.Report) {
 	causes := r.Causes
-	if len(causes) == 0 { // of a job that an earlier version began
+	if len(causes) == 0 { // a job started by an earlier version
 		causes = r.Failures
 	}
 	rest := r.Failed
@@ -132,14 +157,14 @@ func writeFailures(w io.Writer, r orchestrator.Report) {
 	}
 }
 
-// WriteFailed writes what must not be missed even where no report is shown.
+// WriteFailed writes the failures, for when no report is shown.
 func WriteFailed(w io.Writer, r orchestrator.Report) {
 	fmt.Fprintf(w, "%s of %s records failed\n", Count(r.Failed), Count(r.In))
 	writeFailures(w, r)
 	writeNext(w, r)
 }
 
-// writeWorkers is a table: names to the left, numbers to the right.
+// writeWorkers writes a table: names left-aligned, numbers right-aligned.
 func writeWorkers(w io.Writer, r orchestrator.Report) {
 	if r.In == 0 {
 		return
@@ -172,7 +197,7 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 	}
 }
 
-// trouble is what went wrong with a worker.
+// trouble lists what went wrong with a worker.
 func trouble(worker orchestrator.WorkerReport) []string {
 	var parts []string
 	if worker.Restarts > 0 {
@@ -187,7 +212,7 @@ func trouble(worker orchestrator.WorkerReport) []string {
 	return parts
 }
 
-// writeNext says where things are and what to type next.
+// writeNext writes where the results are and what to run next.
 func writeNext(w io.Writer, r orchestrator.Report) {
 	output := r.Output
 	if output == "-" {
@@ -199,30 +224,30 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	case r.Stop != nil && r.Pending > 0:
 		fmt.Fprintf(w, "  stopped: %s not computed\n", plural(r.Pending, "record"))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
-		fmt.Fprintf(w, "  the failed records are in %s, more about each in %s\n", r.Errors, inFolder(r, "failures.jsonl"))
+		fmt.Fprintf(w, "  the failed records are in %s, details in %s\n", r.Errors, inFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0:
-		fmt.Fprintf(w, "  the failed records stand in %s with an \"_error\", more about each in %s\n", output, inFolder(r, "failures.jsonl"))
+		fmt.Fprintf(w, "  the failed records are marked with \"_error\" in %s, details in %s\n", output, inFolder(r, "failures.jsonl"))
 	}
 	if command := retryCommand(r); r.Stop == nil && r.Failed > 0 && command != "" {
-		fmt.Fprintf(w, "  %s runs them again\n", command)
+		fmt.Fprintf(w, "  to retry them: %s\n", command)
 	}
 	if r.Stop == nil && r.Output != "-" {
 		fmt.Fprintf(w, "  → %s\n", r.Output)
 	}
 }
 
-// AfterStop is what the same command does after the job has stopped; "" where the reason
-// of the stop says that itself.
+// AfterStop describes how to resume a stopped job; "" if the reason for the stop already
+// does.
 func AfterStop(r orchestrator.Report) string {
 	switch r.Resume {
 	case orchestrator.ResumesAtOnce:
-		return "the same command resumes"
+		return "run the same command to resume"
 	case orchestrator.ResumesWhenFixed:
-		return "once that is fixed, the same command resumes"
+		return "once that is fixed, run the same command to resume"
 	case orchestrator.ResumesNever:
 		text := fmt.Sprintf("this job cannot be resumed: %s", r.Unresumable)
 		if !r.Streamed && r.OutputBytes > 0 {
-			text += fmt.Sprintf(" (what it computed is in %s)", inFolder(r, "output.partial"))
+			text += fmt.Sprintf(" (its partial output is in %s)", inFolder(r, "output.partial"))
 		}
 		return text
 	}
@@ -231,8 +256,8 @@ func AfterStop(r orchestrator.Report) string {
 
 func folderOf(output string) string { return filepath.Clean(output) + ".gpurun" }
 
-// retryCommand is what runs the failed records of a finished job again; "" where they
-// went to a stream.
+// retryCommand returns the command that retries the failed records of a finished job; ""
+// if they were written to a stream.
 func retryCommand(r orchestrator.Report) string {
 	if r.Streamed {
 		return ""
@@ -250,12 +275,13 @@ func batches(n int64) string {
 	return Count(n) + " batches"
 }
 
-// inFolder names a file of the job's folder as a person would, from here.
+// inFolder returns the path of a file in the job folder, relative to the working directory
+// if it is below it.
 func inFolder(r orchestrator.Report, name string) string {
 	path := filepath.Join(r.Folder, name)
 	if here, err := os.Getwd(); err == nil {
-		if near, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(near) {
-			return near
+		if relative, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(relative) {
+			return relative
 		}
 	}
 	return path

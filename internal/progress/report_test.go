@@ -114,7 +114,7 @@ func TestWriteReport(t *testing.T) {
 	}
 }
 
-// The time is that of what was computed in it.
+// The first line counts only what this run computed in the time shown.
 func TestReportOfMore(t *testing.T) {
 	for _, test := range []struct {
 		report orchestrator.Report
@@ -125,7 +125,8 @@ func TestReportOfMore(t *testing.T) {
 		{orchestrator.Report{In: 1000, Resumed: 400}, "600 more records in 2.0s"},
 		{orchestrator.Report{In: 1000, Resumed: 400, Pending: 599}, "1 more record in 2.0s"},
 		{orchestrator.Report{In: 1000, Resumed: 1000}, "1,000 records in 2.0s"}, // finished already
-		{orchestrator.Report{In: 1000, Retried: 3}, "3 failed records again in 2.0s"},
+		{orchestrator.Report{In: 1000, Retried: 3}, "retried 3 failed records in 2.0s"},
+		{orchestrator.Report{In: 1000, Pending: 1000, Stop: &fault.Error{}}, "no records computed in 2.0s"},
 	} {
 		test.report.Elapsed = 2 * time.Second
 		test.report.Rate = 1
@@ -137,7 +138,29 @@ func TestReportOfMore(t *testing.T) {
 	}
 }
 
-// What a job promises when it stops is what its report says, and nothing else.
+// The first line of a retry reports its result. Records that came in with an "_error" were
+// not retried, and dropped records did not necessarily succeed.
+func TestReportOfARetry(t *testing.T) {
+	upstream := []orchestrator.FailureReport{{Kind: "upstream", Count: 5}}
+	for _, test := range []struct {
+		report orchestrator.Report
+		want   string
+	}{
+		{orchestrator.Report{In: 1000, Retried: 8}, "retried 8 failed records in 2.0s (1.0/s): 8 succeeded\n"},
+		{orchestrator.Report{In: 1000, Retried: 8, Failed: 2}, "retried 8 failed records in 2.0s (1.0/s): 6 succeeded, 2 failed again\n"},
+		{orchestrator.Report{In: 1000, Retried: 8, Failed: 5, Failures: upstream}, "retried 8 failed records in 2.0s (1.0/s): 8 succeeded\n"},
+		{orchestrator.Report{In: 1000, Retried: 8, Failed: 1, Dropped: 3}, "retried 8 failed records in 2.0s (1.0/s): 7 succeeded or were dropped, 1 failed again\n"},
+	} {
+		test.report.Elapsed, test.report.Rate = 2*time.Second, 1
+		var out strings.Builder
+		WriteReport(&out, test.report)
+		if !strings.HasPrefix(out.String(), "\n"+test.want) {
+			t.Errorf("%q, want %s", out.String(), test.want)
+		}
+	}
+}
+
+// The advice after a stop matches the report.
 func TestAfterStop(t *testing.T) {
 	stream := orchestrator.Report{Resume: orchestrator.ResumesNever, Unresumable: "its input is a stream", Folder: "/data/out.jsonl.gpurun"}
 	partly := stream
@@ -145,11 +168,11 @@ func TestAfterStop(t *testing.T) {
 	streamed := partly
 	streamed.Streamed = true
 	for want, report := range map[string]orchestrator.Report{
-		"":                         {Resume: orchestrator.ResumesAsAdvised},
-		"the same command resumes": {Resume: orchestrator.ResumesAtOnce},
-		"once that is fixed, the same command resumes":                                                                     {Resume: orchestrator.ResumesWhenFixed},
-		"this job cannot be resumed: its input is a stream":                                                                stream,
-		"this job cannot be resumed: its input is a stream (what it computed is in /data/out.jsonl.gpurun/output.partial)": partly,
+		"":                               {Resume: orchestrator.ResumesAsAdvised},
+		"run the same command to resume": {Resume: orchestrator.ResumesAtOnce},
+		"once that is fixed, run the same command to resume":                                                                 {Resume: orchestrator.ResumesWhenFixed},
+		"this job cannot be resumed: its input is a stream":                                                                  stream,
+		"this job cannot be resumed: its input is a stream (its partial output is in /data/out.jsonl.gpurun/output.partial)": partly,
 	} {
 		if got := AfterStop(report); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -12,26 +12,26 @@ const (
 	percentWidth = len("100 %")
 	rateWidth    = len("999.9k/s")
 	timeWidth    = len("ETA 59m59s")
-	// narrowBar is the narrowest bar that still tells something: texts are
-	// shortened only where it would be narrower. A bar wider than wideBar tells
-	// nothing more, and takes a row's numbers far from its name.
+	// narrowBar is the narrowest useful bar: texts are shortened only if the bar would
+	// be narrower. A bar wider than wideBar shows nothing more and moves a row's numbers
+	// far from its name.
 	narrowBar = 10
 	wideBar   = 72
 	longName  = 16
 )
 
-// row is what is shown of a device, or of the whole.
+// row is what is shown of a device or of the job.
 type row struct {
 	name       string
-	done, size int64 // size is -1 if it is not known
+	done, size int64 // size is -1 if unknown
 	rate       float64
 	status     string
 	failed     int64
-	idle       bool // there are no numbers to show
+	idle       bool // no numbers to show
 }
 
-// columns are the widths of a row's parts; 0 leaves a part out. They are the
-// same for all rows, and do not change with each number.
+// columns are the widths of a row's parts; 0 leaves a part out. They are the same for all
+// rows and do not change with every number.
 //
 //	GPU 0  [=====>    ]   57 %  17,920/31,360  191.1k/s  computing
 type columns struct {
@@ -40,8 +40,8 @@ type columns struct {
 	short bool // counts are 17.9k/31.4k
 }
 
-// columns fits rows into a width: the bar becomes narrower first, then texts
-// go, the one that is missed least before the others. The caller holds the lock.
+// columns fits rows into a width: it narrows the bar first, then drops texts, the least
+// important first. The caller must hold the lock.
 func (s *state) columns(width int, now time.Time) columns {
 	s.widen(now)
 	c := columns{
@@ -67,13 +67,13 @@ func (s *state) columns(width int, now time.Time) columns {
 	return c
 }
 
-// widen gives texts the room that they need, counts what they will need. It
-// takes none back: a column that follows its text jumps.
+// widen gives texts the width they need, and counts the width they will need. Columns
+// never shrink: one that follows its text would jump.
 func (s *state) widen(now time.Time) {
 	whole := s.totalRow(now)
 	s.statusWidth = max(s.statusWidth, len(opening), textWidth(whole.tail()))
 	s.countWidth = max(s.countWidth, textWidth(countText(max(whole.done, whole.size), whole.size, false)))
-	for _, device := range s.devices { // a chunk of a stream can be more than all so far
+	for _, device := range s.devices { // a chunk of a stream can exceed the total so far
 		if device.hottest().known {
 			s.statusWidth = max(s.statusWidth, textWidth(s.deviceRow(device, now).status))
 		}
@@ -82,7 +82,7 @@ func (s *state) widen(now time.Time) {
 	}
 }
 
-// width is that of a whole row.
+// width is the width of a whole row.
 func (c columns) width() int {
 	width := c.name
 	for _, part := range []int{c.bar, c.percent, c.count, c.rate, c.status} {
@@ -93,7 +93,7 @@ func (c columns) width() int {
 	return width
 }
 
-// text is the row, no wider than its columns.
+// text renders the row, no wider than its columns.
 func (c columns) text(r row) string {
 	percent, count, rate := "", "", ""
 	if !r.idle {
@@ -118,22 +118,22 @@ func (c columns) text(r row) string {
 	switch tail := r.tail(); {
 	case textWidth(tail) <= c.status:
 		fmt.Fprintf(b, "%s%s", gap, tail)
-	case c.status > 0: // the failures are in the report, too
+	case c.status > 0: // the report shows the failures, too
 		fmt.Fprintf(b, "%s%s", gap, shorten(r.status, c.status))
 	}
 	return strings.TrimRight(b.String(), " ")
 }
 
-// tail is the last column: what it is at, and what failed so far.
+// tail is the last column: the status and the failures so far.
 func (r row) tail() string {
 	if r.failed == 0 {
 		return r.status
 	}
-	// The time has a width of its own, or it would push the failures about.
+	// The time has a fixed width, so that the failures do not move.
 	return fmt.Sprintf("%-*s%s%s failed", timeWidth, r.status, gap, Count(r.failed))
 }
 
-// filling is the inside of a bar: dots where nobody knows how much it will be.
+// filling is the inside of a bar: dots if the size is unknown.
 func filling(done, size int64, width int) string {
 	if size < 0 {
 		return strings.Repeat(".", width)
@@ -150,7 +150,7 @@ func filling(done, size int64, width int) string {
 	return fmt.Sprintf("%-*s", width, strings.Repeat("=", full)+tip)
 }
 
-// percentText rounds down: 100 % is when all is done.
+// percentText rounds down: 100 % means that all is done.
 func percentText(done, size int64) string {
 	switch {
 	case size < 0:
@@ -172,7 +172,7 @@ func countText(done, size int64, short bool) string {
 	return count(done) + "/" + count(size)
 }
 
-// deviceRow is a device's row; the caller holds the lock.
+// deviceRow is a device's row. The caller must hold the lock.
 func (s *state) deviceRow(d *deviceState, now time.Time) row {
 	shown, n := s.phaseOf(d, now)
 	r := row{name: d.name, status: string(shown)}
@@ -189,7 +189,7 @@ func (s *state) deviceRow(d *deviceState, now time.Time) row {
 	return r
 }
 
-// totalRow is the row of the whole; the caller holds the lock.
+// totalRow is the job's row. The caller must hold the lock.
 func (s *state) totalRow(now time.Time) row {
 	r := row{name: "total", done: s.job.Records, size: s.total, rate: s.rate(now), failed: s.job.Failed}
 	switch eta, known := s.eta(now); {
@@ -218,8 +218,7 @@ func (s *state) nameWidth() int {
 	return min(width, longName)
 }
 
-// textWidth is how many columns a text takes; there are no wide letters in what
-// is shown.
+// textWidth is how many columns a text takes; no wide characters are shown.
 func textWidth(text string) int { return utf8.RuneCountInString(text) }
 
 // shorten cuts a text to a width.

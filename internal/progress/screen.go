@@ -13,40 +13,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen is mpb's way to the terminal. It differs from mpb's own in what a
-// person sees:
+// screen connects mpb to the terminal. It differs from mpb's own writer:
 //
-//   - Rows are written over, not erased and written again: nothing flickers.
+//   - It overwrites rows instead of erasing and rewriting them, to avoid flicker.
 //   - It starts at the left edge, wherever the echo of a ^C left the cursor.
-//   - When the window became narrower, the terminal has wrapped what stood
-//     there: it goes up as many lines as there are now.
-//   - More rows than the window has lines are cut, or each frame would scroll.
-//   - What was written while the job was stopped by ^Z stays: rows are drawn below it.
-//   - Lines for above the bars wait here: a terminal stopped with ^S stops no
-//     job.
+//   - When the window became narrower, the terminal has wrapped the old rows: it moves
+//     up by as many lines as they take now.
+//   - It cuts rows that exceed the height of the window, or each frame would scroll.
+//   - It keeps what was written while the job was stopped by ^Z and draws below it.
+//   - It buffers lines to print above the bars, so that a terminal stopped with ^S does
+//     not block the job.
 type screen struct {
 	out   *os.File
 	frame bytes.Buffer // what mpb wrote since the last Flush
-	last  []byte       // what Flush wrote, to write nothing twice
+	last  []byte       // the last frame that Flush wrote, to skip identical ones
 	drawn []int        // the widths of the rows above the cursor
 	width int          // of the window when they were drawn
-	below atomic.Bool  // somebody else wrote below the rows: they are left as they are
+	below atomic.Bool  // another process wrote below the rows: leave them as they are
 
 	mu    sync.Mutex
-	above []byte // lines that go above the rows with the next Flush
+	above []byte // lines to print above the rows with the next Flush
 }
 
-// print puts lines above the rows.
+// print queues lines to go above the rows.
 func (s *screen) print(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.above = append(s.above, p...)
 	if n := len(p); n > 0 && p[n-1] != '\n' {
-		s.above = append(s.above, '\n') // rows begin at the left edge
+		s.above = append(s.above, '\n') // rows start at the left edge
 	}
 }
 
-// waiting takes the lines that are to go above the rows.
+// waiting takes the queued lines.
 func (s *screen) waiting() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +54,7 @@ func (s *screen) waiting() []byte {
 	return lines
 }
 
-// size is the window's, or that of a common one where it is not known.
+// size is the size of the window, or a common one if unknown.
 func (s *screen) size() (width, height int) {
 	window, err := unix.IoctlGetWinsize(int(s.out.Fd()), unix.TIOCGWINSZ)
 	if err != nil || window.Col == 0 || window.Row == 0 {
@@ -70,9 +69,8 @@ func (s *screen) ReadFrom(r io.Reader) (int64, error) { return s.frame.ReadFrom(
 
 func (s *screen) IsTerminal() bool { return true }
 
-// GetTermSize leaves the last column free: some terminals wrap when it is
-// written to. The height is no limit to mpb, which miscounts the rows that it
-// leaves out; Flush cuts them.
+// GetTermSize leaves the last column free: some terminals wrap when it is written to. It
+// hides the height from mpb, which miscounts the rows it leaves out; Flush cuts them.
 func (s *screen) GetTermSize() (width, height int, err error) {
 	width, _ = s.size()
 	return max(1, width-1), math.MaxInt32, nil
@@ -91,7 +89,7 @@ func (s *screen) Flush(int) error {
 	s.last = append(s.last[:0], s.frame.Bytes()...)
 	width, height := s.size()
 	rows := bytes.SplitAfter(s.frame.Bytes(), []byte("\n"))
-	rows = rows[:len(rows)-1] // nothing is after the last end of line
+	rows = rows[:len(rows)-1] // nothing follows the last newline
 	rows = rows[max(0, len(rows)-max(1, height-1)):]
 
 	var b bytes.Buffer
@@ -116,7 +114,7 @@ func (s *screen) Flush(int) error {
 	return err
 }
 
-// lines is how many lines the drawn rows take in a window of that width.
+// lines is how many lines the drawn rows take in a window of this width.
 func (s *screen) lines(width int) int {
 	n := 0
 	for _, w := range s.drawn {

@@ -9,20 +9,20 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// state is what the events have told so far. Bars and lines read it from their
-// own goroutines.
+// state is the job's state according to the events so far. Bars and lines read it from
+// their own goroutines.
 type state struct {
 	mu       sync.Mutex
 	job      chunk.Counts
-	total    int64 // -1: not known
-	pace     pace  // of what is computed here
+	total    int64 // -1: unknown
+	pace     pace  // of this run
 	slots    []slotState
 	devices  []*deviceState // in order of first slot
 	stopping bool
-	asked    bool                 // to pause
+	asked    bool                 // a pause was requested
 	end      *orchestrator.Report // nil while the job runs
 
-	compact bool // devices have no rows
+	compact bool // no rows for devices
 
 	// The widths of columns, which only grow.
 	countWidth, statusWidth int
@@ -32,7 +32,7 @@ type slotState struct {
 	device *deviceState
 	phase  phase
 	since  time.Time // of the phase
-	done   int64     // of the current chunk, or of the last
+	done   int64     // of the current or the last chunk
 	size   int64
 }
 
@@ -45,7 +45,7 @@ type deviceState struct {
 	heat  []heat // of the GPUs it is made of
 }
 
-// phase is what a worker is at.
+// phase is what a worker is doing.
 type phase string
 
 const (
@@ -55,11 +55,11 @@ const (
 	computing  phase = "computing"
 	restarting phase = "restarting"
 	lost       phase = "lost"
-	left       phase = "left" // made room for others
+	yielded    phase = "yielded" // exited to free memory for the other workers on its device
 )
 
-// between is how long a worker may be without a chunk before it is shown as
-// ready: from one chunk to the next it is not worth a word.
+// between is how long a worker may be without a chunk before it is shown as ready: the gap
+// between two chunks is not worth showing.
 const between = 300 * time.Millisecond
 
 func (s *state) plan(plan orchestrator.Plan, now time.Time) {
@@ -84,7 +84,7 @@ func (s *state) plan(plan orchestrator.Plan, now time.Time) {
 	}
 }
 
-// take books an event.
+// take applies an event.
 func (s *state) take(event orchestrator.Event, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,17 +98,16 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.WorkerReady:
 		s.enter(e.Slot, ready, now)
 	case orchestrator.WorkerLost:
-		s.lose(e, now)
+		s.workerLost(e, now)
 	case orchestrator.WorkerLeft:
-		slot := s.enter(e.Slot, left, now)
+		slot := s.enter(e.Slot, yielded, now)
 		slot.done, slot.size = 0, 0
 	case orchestrator.DeviceSample:
 		s.warm(e)
 	case orchestrator.ChunkStarted:
 		slot := s.enter(e.Slot, computing, now)
 		slot.done, slot.size = 0, e.Records
-		// The clocks start here: what a model takes to load says nothing of how
-		// fast it is.
+		// Start measuring here: the time to load a model says nothing about its speed.
 		s.measure(slot.device, now)
 	case orchestrator.Progress:
 		slot := s.slot(e.Slot)
@@ -136,8 +135,8 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	}
 }
 
-// slot is that of an event. One that was not planned is booked where nobody
-// sees it: no display may end a job.
+// slot returns the slot of an event. For a slot that was not planned, it returns one that
+// is never shown: a display must not crash a job.
 func (s *state) slot(n int) *slotState {
 	if n < 0 || n >= len(s.slots) {
 		return &slotState{device: &deviceState{}}
@@ -151,9 +150,9 @@ func (s *state) enter(n int, p phase, now time.Time) *slotState {
 	return slot
 }
 
-// lose books a lost worker. What it had done of its chunk will be done again,
-// but it was work: the rate stays what it was.
-func (s *state) lose(e orchestrator.WorkerLost, now time.Time) {
+// workerLost records a lost worker. Its progress on the chunk will be repeated, but it was
+// work: the rate stays the same.
+func (s *state) workerLost(e orchestrator.WorkerLost, now time.Time) {
 	next := restarting
 	if e.Retired {
 		next = lost
@@ -167,8 +166,9 @@ func (s *state) lose(e orchestrator.WorkerLost, now time.Time) {
 	slot.done, slot.size = 0, 0
 }
 
-// measure notes how far a device, and with it the whole, is. Slots are counted,
-// not e.Job: events of several slots overtake each other, one slot's do not.
+// measure records the progress of a device and of the job. It counts slots instead of
+// using e.Job: events of different slots can overtake each other, events of one slot
+// cannot.
 func (s *state) measure(d *deviceState, now time.Time) {
 	d.pace.add(now, s.work(d))
 	all := int64(0)
@@ -189,7 +189,7 @@ func (s *state) work(d *deviceState) int64 {
 	return n
 }
 
-// rate is that of the whole: at the end as the report has it.
+// rate is the rate of the job: at the end, that of the report.
 func (s *state) rate(now time.Time) float64 {
 	if s.end != nil {
 		return s.end.Rate
@@ -197,8 +197,8 @@ func (s *state) rate(now time.Time) float64 {
 	return s.pace.calm(now)
 }
 
-// paused reports whether nothing is computed for now: it was asked to pause, or every
-// device that is left must.
+// paused reports whether the job is paused: by request, or because every remaining device
+// is.
 func (s *state) paused() bool {
 	if s.asked {
 		return true
@@ -206,7 +206,7 @@ func (s *state) paused() bool {
 	waits := false
 	for i := range s.slots {
 		switch slot := &s.slots[i]; {
-		case slot.phase == lost || slot.phase == left:
+		case slot.phase == lost || slot.phase == yielded:
 		case slot.device.hottest().pace > 0:
 			return false
 		default:
@@ -216,7 +216,7 @@ func (s *state) paused() bool {
 	return waits
 }
 
-// eta is how long the rest will take, false if that cannot be told.
+// eta is how long the rest will take, false if unknown.
 func (s *state) eta(now time.Time) (time.Duration, bool) {
 	rate, rest := s.rate(now), s.total-s.job.Records
 	if s.end != nil || s.paused() || s.total < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
@@ -225,10 +225,10 @@ func (s *state) eta(now time.Time) (time.Duration, bool) {
 	return time.Duration(min(float64(rest)/rate, longest.Seconds()) * float64(time.Second)), true
 }
 
-// longest is where an ETA ends: a rate of almost nothing gives no time at all.
+// longest caps the ETA, which a tiny rate would make overflow.
 const longest = 9999 * time.Hour
 
-// chunkOf is how far a device is with its current chunks.
+// chunkOf is the progress of a device on its current chunks.
 func (s *state) chunkOf(d *deviceState) (done, size int64) {
 	for _, i := range d.slots {
 		done += s.slots[i].done
@@ -237,13 +237,13 @@ func (s *state) chunkOf(d *deviceState) (done, size int64) {
 	return done, size
 }
 
-// phaseOf is the most telling phase of a device's slots, and how many are in it.
+// phaseOf is the most relevant phase of a device's slots, and how many are in it.
 func (s *state) phaseOf(d *deviceState, now time.Time) (phase, int) {
 	counts := make(map[phase]int)
 	for _, i := range d.slots {
 		counts[s.slots[i].shown(now)]++
 	}
-	for _, p := range []phase{computing, opening, restarting, lost, ready, left} {
+	for _, p := range []phase{computing, opening, restarting, lost, ready, yielded} {
 		if counts[p] > 0 {
 			return p, counts[p]
 		}
@@ -251,7 +251,7 @@ func (s *state) phaseOf(d *deviceState, now time.Time) (phase, int) {
 	return waiting, counts[waiting]
 }
 
-// shown is the phase that a person is told.
+// shown is the phase to display.
 func (s *slotState) shown(now time.Time) phase {
 	if s.phase == ready && s.size > 0 && now.Sub(s.since) < between {
 		return computing

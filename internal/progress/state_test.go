@@ -31,7 +31,7 @@ func (s *script) line(want string) {
 	}
 }
 
-// rows compares all rows as they stand in a window.
+// rows compares all rows as rendered in a window.
 func (s *script) rows(width int, want string) {
 	s.Helper()
 	got := strings.Join(rowsOf(&s.state, width, s.now), "\n")
@@ -69,7 +69,7 @@ GPU 1  [                      ]                                  opening kernel
 total  [                      ]    0 %       0/10,000`)
 	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 opening kernel")
 
-	// A model that loads for a minute says nothing of the rate.
+	// The time to load a model does not count toward the rate.
 	s.at(60, orchestrator.WorkerReady{Slot: 0}, orchestrator.ChunkStarted{Slot: 0, Records: 1000})
 	s.at(60.5, progressed(0, counts(50, 0), counts(50, 0), 10_000))
 	s.rows(79, `
@@ -87,7 +87,7 @@ total  [               ]    2 %     200/10,000     100/s  ETA 1m38s   20 failed`
 	s.at(64, progressed(1, counts(200, 0), counts(580, 20), 10_000), progressed(0, counts(380, 20), counts(580, 20), 10_000))
 	s.line("600 of 10,000 records (6.0 %), 150/s, ETA 1m3s, 20 failed, 2 workers: 2 computing")
 
-	// GPU 1 is lost: its 200 records are done again, the rate stays.
+	// GPU 1's worker is lost: its 200 records are repeated, the rate stays the same.
 	s.at(65, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone")})
 	s.rows(79, `
 GPU 0  [=====>         ]   40 %      400/1,000    80.0/s  computing
@@ -97,7 +97,7 @@ total  [               ]    6 %     600/10,000     120/s  ETA 1m18s   20 failed`
 		progressed(0, counts(580, 20), counts(580, 20), 10_000))
 	s.line("600 of 10,000 records (6.0 %), 133/s, ETA 1m11s, 20 failed, 2 workers: 1 computing, 1 ready")
 
-	// It is lost for good, and its chunk given up.
+	// It is retired, and its chunk given up.
 	s.at(70, orchestrator.ChunkStarted{Slot: 1, First: 1000, Records: 1000},
 		orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone"), Retired: true},
 		orchestrator.ChunkGivenUp{First: 1000, Records: 1000, Fault: fault.New(fault.Worker, "given up")},
@@ -128,7 +128,7 @@ GPU 1  [            ]                                  lost
 total  [=>          ]   20 %   2,000/10,000    27.4/s  stopped     1,020 failed`)
 }
 
-// A finished job looks finished: full, with the report's own figures.
+// A finished job is shown with full bars and the figures of the report.
 func TestStateAtTheEnd(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -147,8 +147,7 @@ func TestStateAtTheEnd(t *testing.T) {
 	}
 }
 
-// What an earlier run has done is there from the beginning: a model may take minutes
-// to load.
+// The work of an earlier run is shown from the start: a model may take minutes to load.
 func TestStateOfAJobGoneOnWith(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1)}},
@@ -157,8 +156,8 @@ func TestStateOfAJobGoneOnWith(t *testing.T) {
 	s.line("100 of 400 records (25.0 %), 5 failed, 1 worker: 1 waiting")
 }
 
-// Events of several slots overtake each other: the counts of the whole go back
-// and forth by a batch, the rate must not.
+// Events of several slots overtake each other: the job's counts jump back and forth by a
+// batch, but the rate must not.
 func TestStateOvertakenEvents(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 1_000_000, Slots: slots("GPU %d", 2)}},

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo-terminal, and somebody who looks at it.
+// terminal is a pseudo-terminal with an emulator that reads it.
 type terminal struct {
 	tty    *os.File // where the program writes
 	master *os.File
@@ -50,7 +50,7 @@ func openTerminal(t *testing.T, width, height int) *terminal {
 	return term
 }
 
-// control is an ioctl that leaves the file as it is: Fd would make it block, and
+// control makes an ioctl without calling Fd, which would make the file blocking, so that
 // Close would wait for a read.
 func control(f *os.File, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
@@ -64,7 +64,7 @@ func control(f *os.File, do func(fd int) error) error {
 	return result
 }
 
-// resize changes the window as a person would, who then sees what is wrapped.
+// resize resizes the window and rewraps its content.
 func (term *terminal) resize(t *testing.T, width, height int) {
 	t.Helper()
 	term.mu.Lock()
@@ -100,7 +100,7 @@ func (term *terminal) close() {
 	term.ended.Wait()
 }
 
-// look is what is on the screen, without the empty lines below.
+// look returns the content of the screen, without trailing empty lines.
 func (term *terminal) look() []string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
@@ -113,23 +113,23 @@ func (term *terminal) bytes() string {
 	return term.raw.String()
 }
 
-// emulator is as much of a terminal as the bars need. A line that is longer
-// than the window wraps, and is wrapped anew when the window changes.
+// emulator emulates what the bars need of a terminal. A line that is longer than the window
+// wraps, and wraps anew when the window changes.
 type emulator struct {
 	width, height int
 	lines         []line
 	row, column   int
-	pending       []byte // a sequence, or a letter, that is not complete
+	pending       []byte // an incomplete sequence or character
 	unknown       []string
 	torn          []string // rows of bars that were ever wrapped
 }
 
 type line struct {
 	cells []rune
-	wraps bool // goes on in the next
+	wraps bool // continues in the next line
 }
 
-// top is the first line that is in the window.
+// top is the first line in the window.
 func (e *emulator) top() int { return max(0, len(e.lines)-e.height) }
 
 func (e *emulator) resize(width, height int) {
@@ -223,8 +223,8 @@ func (e *emulator) put(r rune) {
 	e.column++
 }
 
-// escape carries out the sequence at the beginning of p, and returns its length:
-// 0 if it is not complete.
+// escape executes the sequence at the beginning of p and returns its length: 0 if it is
+// incomplete.
 func (e *emulator) escape(p []byte) int {
 	n := 2
 	for n < len(p) && (p[n] < '@' || p[n] > '~') {

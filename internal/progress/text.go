@@ -14,7 +14,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// notice is the line that an event is worth between bars or lines, "" if none.
+// notice returns the line to print for an event, "" if none.
 func notice(event orchestrator.Event) string {
 	switch e := event.(type) {
 	case orchestrator.Notice:
@@ -32,7 +32,7 @@ func notice(event orchestrator.Event) string {
 	return alarm(event)
 }
 
-// alarm is the line for what a person must know even with --quiet.
+// alarm returns the line for an event that is shown even with --quiet, "" if none.
 func alarm(event orchestrator.Event) string {
 	switch e := event.(type) {
 	case orchestrator.WorkerLost:
@@ -41,7 +41,7 @@ func alarm(event orchestrator.Event) string {
 		case e.Retired && e.RetryAfter > 0:
 			next = "trying the device again in " + etaText(e.RetryAfter)
 		case e.Retired:
-			next = "no other device is left"
+			next = "no other device remains"
 		}
 		return fmt.Sprintf("%s: %s; %s%s", e.Device, plain(e.Fault.Message), next, lastWords(e.Fault.Detail))
 	case orchestrator.DeviceEvent:
@@ -49,20 +49,20 @@ func alarm(event orchestrator.Event) string {
 			return memoryErrors(e)
 		}
 	case orchestrator.ChunkGivenUp:
-		return fmt.Sprintf("records %s to %s are kept, marked as failed: %s",
+		return fmt.Sprintf("records %s to %s are marked as failed: %s",
 			Count(e.First), Count(e.First+e.Records-1), plain(e.Fault.Message))
 	case orchestrator.Paused:
-		return "paused: workers wait at their next batch border (gpurun resume goes on)"
+		return "paused: workers wait after their current batch (run gpurun resume to continue)"
 	case orchestrator.Resumed:
-		return "going on"
+		return "resumed"
 	case orchestrator.Stopping:
-		return fmt.Sprintf("stopping: waiting up to %s for the batches in flight (a second signal ends at once)", e.Drain)
+		return fmt.Sprintf("stopping: waiting up to %s for batches in flight (the second SIGINT or SIGTERM stops immediately)", e.Drain)
 	}
 	return ""
 }
 
-// lastWords is the end of a dead process's output, indented below the line that
-// reports its death.
+// lastWords is the end of a dead process's output, indented below the line that reports
+// its exit.
 func lastWords(detail string) string {
 	var lines []string
 	for line := range strings.Lines(detail) {
@@ -86,7 +86,7 @@ func planned(plan orchestrator.Plan) string {
 		plural(int64(len(plan.Slots)), "worker"), slotNames(plan.Slots))
 }
 
-// slotNames are the devices: "GPU 0-7", "GPU 0, GPU 2, 2 workers each".
+// slotNames lists the devices: "GPU 0-7", "GPU 0, GPU 2, 2 each".
 func slotNames(slots []orchestrator.Slot) string {
 	var names []string
 	for _, slot := range slots {
@@ -104,7 +104,7 @@ func slotNames(slots []orchestrator.Slot) string {
 	return text
 }
 
-// joinNames lists names; a run of numbers is written as such.
+// joinNames lists names and shortens consecutive numbers to a range.
 func joinNames(names []string) string {
 	const shown = 8
 	kind, from, numbered := cutNumber(names[0])
@@ -129,12 +129,11 @@ func cutNumber(name string) (kind string, number int, ok bool) {
 	return kind, number, ok && err == nil
 }
 
-// escapes are what a terminal would act on: colours, cursor moves, titles.
+// escapes matches what a terminal would act on: colors, cursor moves, titles.
 var escapes = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]|\][^\a\x1b]*(\a|\x1b\\)?|.)?`)
 
-// plain makes one line of somebody else's text, that would otherwise tear the
-// bars: of a line that was written over (a progress bar's) what stood there
-// last.
+// plain turns foreign text into one line that cannot tear the bars. Of a line that was
+// overwritten with \r, such as a progress bar, it keeps the last state.
 func plain(text string) string {
 	text = escapes.ReplaceAllString(strings.TrimRight(text, "\r\n \t"), "")
 	lines := strings.Split(text, "\n")
@@ -177,7 +176,7 @@ func Count(n int64) string {
 	return sign + b.String()
 }
 
-// shortCount is a number in few letters: 17.9k.
+// shortCount formats a number briefly: 17.9k.
 func shortCount(n int64) string {
 	if n < 1e4 {
 		return Count(n)
@@ -185,8 +184,8 @@ func shortCount(n int64) string {
 	return scaled(float64(n))
 }
 
-// scaled is a number of four digits: 45.2k, 1.2M, 3.4G. It goes on to the next
-// letter where rounding would make five of them.
+// scaled formats a number with at most four digits: 45.2k, 1.2M, 3.4G. It uses the next
+// unit where rounding would give five.
 func scaled(x float64) string {
 	switch {
 	case x < 999.95e3:
@@ -197,7 +196,7 @@ func scaled(x float64) string {
 	return fmt.Sprintf("%.1fG", x/1e9)
 }
 
-// rateText is records a second, short: 45.2k/s.
+// rateText formats records per second: 45.2k/s.
 func rateText(rate float64) string {
 	switch {
 	case rate >= 9999.5:
@@ -208,7 +207,7 @@ func rateText(rate float64) string {
 	return fmt.Sprintf("%.1f/s", rate)
 }
 
-// durationText is a duration as people say it: 850ms, 12.3s, 3m12s, 62h3m.
+// durationText formats a duration: 850ms, 12.3s, 3m12s, 62h3m.
 func durationText(d time.Duration) string {
 	if d = d.Round(time.Millisecond); d < time.Second {
 		return d.String()
@@ -222,7 +221,7 @@ func durationText(d time.Duration) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// etaText is a time to come, which nobody knows to the tenth of a second.
+// etaText formats an estimate, without tenths of a second.
 func etaText(d time.Duration) string {
 	if d = max(time.Second, d.Round(time.Second)); d < time.Minute {
 		return d.String()

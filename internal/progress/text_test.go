@@ -90,7 +90,7 @@ func TestDurationText(t *testing.T) {
 	}
 }
 
-// Somebody else's text must not move the cursor.
+// Foreign text must not move the cursor.
 func TestPlain(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "",
@@ -155,14 +155,14 @@ func TestNotice(t *testing.T) {
 		{"lost worker", orchestrator.WorkerLost{Device: "GPU 1", Fault: lost},
 			"GPU 1: the worker process ended: killed by SIGKILL; starting another worker", true},
 		{"last worker", orchestrator.WorkerLost{Device: "GPU 1", Fault: lost, Retired: true},
-			"GPU 1: the worker process ended: killed by SIGKILL; no other device is left", true},
+			"GPU 1: the worker process ended: killed by SIGKILL; no other device remains", true},
 		{"retired worker", orchestrator.WorkerLost{Device: "GPU 1", Fault: lost.WithDetail("1\n2\n\n3\n4\n\x1b[1m5\n6%\r100%\n"), Retired: true, RetryAfter: 30 * time.Second},
 			"GPU 1: the worker process ended: killed by SIGKILL; trying the device again in 30s\n  | 2\n  | 3\n  | 4\n  | 5\n  | 100%", true},
 		{"failing memory", orchestrator.DeviceEvent{Kind: gpu.MemoryErrors, Device: "GPU 1", ECCUncorrected: gpu.Some(uint64(2))},
-			"GPU 1 reports uncorrected memory errors (ECC, 2 so far): results that it computes may be wrong; see nvidia-smi -q -d ECC,ROW_REMAPPER, and reset it (nvidia-smi -r) when it is idle", true},
+			"GPU 1 reports uncorrected memory errors (ECC, 2 so far): its results may be wrong; see nvidia-smi -q -d ECC,ROW_REMAPPER and reset the GPU (nvidia-smi -r) when it is idle", true},
 		{"given up", orchestrator.ChunkGivenUp{First: 1000, Records: 64, Fault: fault.New(fault.Crash, "given up after 4 attempts: boom")},
-			"records 1,000 to 1,063 are kept, marked as failed: given up after 4 attempts: boom", true},
-		{"stopping", orchestrator.Stopping{Drain: 20 * time.Second}, "stopping: waiting up to 20s for the batches in flight (a second signal ends at once)", true},
+			"records 1,000 to 1,063 are marked as failed: given up after 4 attempts: boom", true},
+		{"stopping", orchestrator.Stopping{Drain: 20 * time.Second}, "stopping: waiting up to 20s for batches in flight (the second SIGINT or SIGTERM stops immediately)", true},
 		{"worker started", orchestrator.WorkerStarted{}, "", false},
 		{"progress", orchestrator.Progress{}, "", false},
 		{"finished", orchestrator.Finished{}, "", false},

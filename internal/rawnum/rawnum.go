@@ -1,5 +1,5 @@
-// Package rawnum copies numbers to and from bytes, little-endian: as they lie in the
-// memory of most machines, where that is one copy. Truth values are a byte each.
+// Package rawnum copies numbers to and from little-endian bytes. On most machines that is
+// the memory layout, and the copy is a single one. A bool is one byte.
 package rawnum
 
 import (
@@ -7,22 +7,23 @@ import (
 	"unsafe"
 )
 
-// Number is what is as long in bytes as in memory, and valid whatever the bytes are.
+// Number is a type with the same size in bytes and in memory, for which any bytes are
+// valid.
 type Number interface{ float32 | float64 | int64 }
 
-// asInMemory: this machine has numbers as the bytes are.
+// asInMemory: this machine is little-endian.
 var asInMemory = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// Put writes values to the beginning of data, which has room for them.
+// Put writes values to the beginning of data, which must have room for them.
 func Put[T Number](data []byte, values []T) {
 	if asInMemory {
 		copy(data, view(values))
 	} else if _, err := binary.Encode(data, binary.LittleEndian, values); err != nil {
-		panic(err) // there is no room
+		panic(err) // not enough room
 	}
 }
 
-// Get returns the values in data, which has a whole number of them.
+// Get returns the values in data, which must contain a whole number of them.
 func Get[T Number](data []byte) []T {
 	values := make([]T, len(data)/int(unsafe.Sizeof(*new(T))))
 	if asInMemory {
@@ -33,7 +34,7 @@ func Get[T Number](data []byte) []T {
 	return values
 }
 
-// view is the memory of values.
+// view returns the memory of values.
 func view[T Number](values []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
 }
@@ -48,7 +49,7 @@ func PutBools(data []byte, values []bool) {
 	}
 }
 
-// GetBools takes what is not zero for true: another process may have written it, and a
+// GetBools treats every nonzero byte as true: another process may have written it, and a
 // bool in memory must be 0 or 1.
 func GetBools(data []byte) []bool {
 	values := make([]bool, len(data))

@@ -44,15 +44,15 @@ func TestAdvice(t *testing.T) {
 		want string // "" for none
 	}{
 		"nothing":         {gpu: card(10)},
-		"full, held":      {gpu: card(91, whole), want: "GPU 0: 91 % of its memory is used, over the threshold of 85 %: gpurun gpus optimize nightly"},
-		"full, not held":  {gpu: card(91), want: "nobody holds a lease of it"},
+		"full, held":      {gpu: card(91, whole), want: "GPU 0: 91 % of its memory is in use, above the threshold of 85 %: run gpurun gpus optimize nightly"},
+		"full, not held":  {gpu: card(91), want: "91 % of its memory is in use without a lease"},
 		"hot":             {gpu: hotCard, want: "GPU 0 is at 88 °C"},
-		"haunted":         {gpu: haunted, want: "process 7 uses 5 MiB and belongs to no living job"},
+		"haunted":         {gpu: haunted, want: "process 7 uses 5 MiB and belongs to no running job"},
 		"silent":          {gpu: silent, want: "GPU 0: the NVIDIA driver does not answer; see dmesg"},
 		"failing memory":  {gpu: failing, want: "GPU 0: 3 uncorrected memory errors (ECC)"},
-		"lost":            {gpu: lost, want: "does not answer"},
-		"too large":       {gpu: card(10, lease.Lease{Name: "a", Memory: 50 << 20}), want: "a holds 50 MiB of GPU 0, where 10 MiB are in use"},
-		"small batches":   {gpu: card(21, whole), jobs: []JobStatus{computingJob(128)}, want: "job 3fa9: 21 % of GPU 0's memory is used: try --batch-size 512 (now 128)"},
+		"lost":            {gpu: lost, want: "does not respond"},
+		"too large":       {gpu: card(10, lease.Lease{Name: "a", Memory: 50 << 20}), want: "a holds 50 MiB of GPU 0, but only 10 MiB are in use"},
+		"small batches":   {gpu: card(21, whole), jobs: []JobStatus{computingJob(128)}, want: "job 3fa9: only 21 % of GPU 0's memory is in use: try --batch-size 512 (now 128)"},
 		"good batches":    {gpu: card(60, whole), jobs: []JobStatus{computingJob(128)}},
 		"shared":          {gpu: card(21, lease.Lease{Name: "a", Memory: 20 << 20}, lease.Lease{Name: "b", Memory: 20 << 20}), jobs: []JobStatus{computingJob(128)}},
 		"still opening":   {gpu: card(1, whole), jobs: []JobStatus{{Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, BatchSize: 8, Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseOpening}}}}}},
@@ -74,7 +74,7 @@ func TestBelongs(t *testing.T) {
 	for name, test := range map[string]struct {
 		living int
 		want   bool
-	}{"itself": {child, true}, "its parent": {os.Getpid(), true}, "somebody else": {1 << 30, false}} {
+	}{"itself": {child, true}, "its parent": {os.Getpid(), true}, "another process": {1 << 30, false}} {
 		if got := belongs(child, map[int]bool{test.living: true}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}

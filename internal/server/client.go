@@ -14,16 +14,16 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// maxAnswer bounds what is read of a job's answer.
+// maxAnswer limits the size of a job's response.
 const maxAnswer = 16 << 20
 
-// Client talks to one running job.
+// Client is a client of one running job.
 type Client struct {
 	entry Entry
 	http  *http.Client
 }
 
-// NewClient returns a client of a job. It connects when it is used.
+// NewClient returns a client of a job. It connects on first use.
 func NewClient(e Entry) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", e.Socket)
@@ -31,27 +31,27 @@ func NewClient(e Entry) *Client {
 	return &Client{entry: e, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Status asks how the job is.
+// Status returns the job's status.
 func (c *Client) Status(ctx context.Context) (JobStatus, error) {
 	return c.do(ctx, http.MethodGet, "status")
 }
 
-// Pause lets it pause.
+// Pause pauses the job.
 func (c *Client) Pause(ctx context.Context) (JobStatus, error) {
 	return c.do(ctx, http.MethodPost, "pause")
 }
 
-// Resume lets it go on.
+// Resume resumes a paused job.
 func (c *Client) Resume(ctx context.Context) (JobStatus, error) {
 	return c.do(ctx, http.MethodPost, "resume")
 }
 
-// Cancel stops it; a second time at once.
+// Cancel stops the job; a second call stops it immediately.
 func (c *Client) Cancel(ctx context.Context) (JobStatus, error) {
 	return c.do(ctx, http.MethodPost, "cancel")
 }
 
-// Trim asks its kernels to give memory back, and waits until they have.
+// Trim asks the job's kernels to release unused memory, and waits until they have.
 func (c *Client) Trim(ctx context.Context) ([]orchestrator.Trimmed, error) {
 	var answer struct {
 		Workers []orchestrator.Trimmed `json:"workers"`
@@ -82,18 +82,18 @@ func (c *Client) ask(ctx context.Context, method, what string, answer any) error
 		return fault.New(fault.Conflict, "job %s: %s", c.entry.ID, bytes.TrimSpace(data))
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
-		return fault.New(fault.Conflict, "job %s answers what this gpurun does not understand (is it of another version?): %w", c.entry.ID, err)
+		return fault.New(fault.Conflict, "job %s sent a response that this gpurun does not understand (a different version?): %w", c.entry.ID, err)
 	}
 	return nil
 }
 
-// trouble says why there is no answer.
+// trouble explains why there is no response.
 func (c *Client) trouble(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
-		return fault.New(fault.Conflict, "job %s ends just now", c.entry.ID)
+		return fault.New(fault.Conflict, "job %s is just ending", c.entry.ID)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fault.New(fault.Conflict, "job %s (process %d) does not answer: it may be stopped", c.entry.ID, c.entry.PID)
+		return fault.New(fault.Conflict, "job %s (process %d) does not respond: it may be stopped", c.entry.ID, c.entry.PID)
 	}
-	return fault.New(fault.Conflict, "ask job %s: %w", c.entry.ID, err)
+	return fault.New(fault.Conflict, "connect to job %s: %w", c.entry.ID, err)
 }

@@ -1,23 +1,22 @@
-// Package server is the jobs that run on this host, and how each is looked at and
-// steered.
+// Package server lists the jobs running on this host and lets other processes inspect and
+// control them.
 //
 //	/run/user/1000/gpurun/jobs/
-//	  3fa9c201.json      the job; locked for as long as it runs
-//	  3fa9c201.sock      where it answers
+//	  3fa9c201.json      the job; locked while it runs
+//	  3fa9c201.sock      its socket
 //
-// A job that is registered has an id, a file that says what it is, and a private
-// unix socket with HTTP on it:
+// A registered job has an id, a file that describes it, and a private Unix socket that
+// serves HTTP:
 //
-//	GET  /v1/status    what it is and how far (JobStatus)
-//	POST /v1/pause     stop at the next batch border and wait there
-//	POST /v1/resume    go on
-//	POST /v1/cancel    stop, as SIGTERM would; again: at once
-//	POST /v1/trim      give back device memory that is not needed
-//	GET  /v1/events    what happens, a JSON line each, until the job ends
+//	GET  /v1/status    description and progress (JobStatus)
+//	POST /v1/pause     pause after the current batches
+//	POST /v1/resume    resume
+//	POST /v1/cancel    stop as SIGTERM does; a second time, immediately
+//	POST /v1/trim      release unused device memory
+//	GET  /v1/events    events as JSON lines, until the job ends
 //
-// The folder is the user's own, and so is every job in it. A file whose job is dead
-// is recognised by its lock, and removed.
+// The folder and all jobs in it belong to one user. A file without a lock belongs to a
+// dead job and is removed.
 //
-// Nothing here belongs to a job that a program runs by itself: only who calls
-// Register has a socket.
+// A program that embeds orchestrator has no socket unless it calls Register.
 package server

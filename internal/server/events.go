@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// maxListeners follow a job at a time.
+	// maxListeners is how many listeners may follow a job at a time.
 	maxListeners = 16
-	// eventsAhead is how many events a listener may be behind before it is left.
+	// eventsAhead is how many events a listener may lag behind before it is dropped.
 	eventsAhead = 256
 )
 
-// Events hands lines to everybody who listens. A Write is one line; it never waits
-// for a listener: one that is too slow is cut off.
+// Events broadcasts lines to all listeners. Each Write is one line. It never blocks: a
+// listener that is too slow is dropped.
 type Events struct {
 	mu        sync.Mutex
 	listeners map[chan []byte]bool
 	closed    bool
 }
 
-// Write is part of io.Writer.
+// Write implements io.Writer.
 func (e *Events) Write(line []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,7 +39,7 @@ func (e *Events) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Close lets every listener go: the job has ended.
+// Close drops all listeners: the job has ended.
 func (e *Events) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,8 +49,8 @@ func (e *Events) Close() {
 	}
 }
 
-// listen returns a channel of lines, closed at the end, and how to leave; false if
-// there are too many.
+// listen returns a channel of lines, closed at the end, and a function to stop listening;
+// false if there are too many listeners or the job has ended.
 func (e *Events) listen() (lines chan []byte, leave func(), ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,7 +69,7 @@ func (e *Events) listen() (lines chan []byte, leave func(), ok bool) {
 	}, true
 }
 
-// drop ends a listener once; the caller holds the lock.
+// drop closes a listener at most once. The caller must hold the lock.
 func (e *Events) drop(listener chan []byte) {
 	if e.listeners[listener] {
 		delete(e.listeners, listener)
@@ -77,11 +77,11 @@ func (e *Events) drop(listener chan []byte) {
 	}
 }
 
-// stream is GET /v1/events.
+// stream serves GET /v1/events.
 func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 	lines, leave, ok := h.events.listen()
 	if !ok {
-		http.Error(w, "too many listen already, or the job has ended", http.StatusServiceUnavailable)
+		http.Error(w, "too many listeners, or the job has ended", http.StatusServiceUnavailable)
 		return
 	}
 	defer leave()

@@ -11,12 +11,12 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Variable names the folder of jobs, and no other is looked at.
+// Variable is the environment variable that sets the only folder of jobs.
 const Variable = "GPURUN_JOBS_DIR"
 
-// folders are where this user's jobs may be; a job is registered in the first that
-// can be had. A login has a folder of its own that a cron job does not know of:
-// hence the second.
+// folders lists where this user's jobs may be. A job is registered in the first usable
+// one. A login session may have a folder that a cron job does not know of; hence the
+// second.
 func folders() []string {
 	if dir := os.Getenv(Variable); dir != "" {
 		return []string{dir}
@@ -32,8 +32,7 @@ func folders() []string {
 	return append(list, filepath.Join("/tmp", "gpurun-"+id, "jobs"))
 }
 
-// makeFolder makes a private folder, the one above it included, and checks that it
-// is.
+// makeFolder creates a private folder and its parent, and checks that they are private.
 func makeFolder(dir string) error {
 	above := filepath.Dir(dir)
 	for _, path := range []string{above, dir} {
@@ -44,8 +43,8 @@ func makeFolder(dir string) error {
 	return checkFolder(dir)
 }
 
-// checkFolder refuses a folder of jobs that is not this user's alone. Of one that
-// the user has not named, the folder above is gpurun's too: /tmp/gpurun-1000.
+// checkFolder rejects a folder of jobs that is not private to this user. Unless the user
+// named the folder, its parent is gpurun's too: /tmp/gpurun-1000.
 func checkFolder(dir string) error {
 	if os.Getenv(Variable) == "" {
 		if err := checkPrivate(filepath.Dir(dir)); err != nil {
@@ -55,8 +54,7 @@ func checkFolder(dir string) error {
 	return checkPrivate(dir)
 }
 
-// checkPrivate refuses a folder that somebody else could have placed there, or can
-// write to.
+// checkPrivate rejects a folder that another user may have created or can write to.
 func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -65,7 +63,7 @@ func checkPrivate(dir string) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	case ok && int(stat.Uid) != os.Getuid():
 		return fmt.Errorf("%s belongs to another user", dir)
 	case info.Mode().Perm()&0o077 != 0:
@@ -74,7 +72,7 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// findFolder returns the first folder that can be had.
+// findFolder returns the first usable folder.
 func findFolder() (string, error) {
 	var all []error
 	for _, dir := range folders() {
@@ -84,5 +82,5 @@ func findFolder() (string, error) {
 		}
 		all = append(all, err)
 	}
-	return "", fault.New(fault.Usage, "no folder for the job's socket: %w (%s names one)", errors.Join(all...), Variable)
+	return "", fault.New(fault.Usage, "no usable folder for the job's socket: %w (set %s to choose one)", errors.Join(all...), Variable)
 }

@@ -12,40 +12,40 @@ import (
 )
 
 const (
-	// maxBody is far more than any request here has to say.
+	// maxBody is far more than any request needs.
 	maxBody = 64 << 10
-	// answerTime bounds an answer, and trimTime one that waits for a batch border.
+	// answerTime limits a response, trimTime one that waits for the end of a batch.
 	answerTime = 10 * time.Second
 	trimTime   = time.Minute
 )
 
-// Job is what can be done to a running job. The methods may be called at any time,
-// from several goroutines.
+// Job controls a running job. Its methods are safe for concurrent use and may be called at
+// any time.
 type Job interface {
 	Snapshot() orchestrator.Snapshot
 	Pause() bool
 	Resume() bool
-	// Cancel stops the job as a signal would; a second time at once.
+	// Cancel stops the job as a signal would; a second call stops it immediately.
 	Cancel()
 	Trim(context.Context) []orchestrator.Trimmed
 }
 
-// JobStatus is a job and how it is.
+// JobStatus is a job and its status.
 type JobStatus struct {
 	Job    Entry                 `json:"job"`
 	Status orchestrator.Snapshot `json:"status"`
-	// Trouble says why the job did not tell how it is.
+	// Trouble explains why the status is missing.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// handler is a job's API.
+// handler serves a job's API.
 type handler struct {
 	entry  Entry
 	job    Job
 	events *Events
 }
 
-// NewHandler answers for a job: on its socket, or wherever else it is put.
+// NewHandler returns the HTTP handler of a job's API.
 func NewHandler(entry Entry, job Job, events *Events) http.Handler {
 	h := &handler{entry: entry, job: job, events: events}
 	mux := http.NewServeMux()
@@ -68,31 +68,31 @@ func (h *handler) trim(ctx context.Context) any {
 	}{h.job.Trim(ctx)}
 }
 
-// answer makes a handler of what is to be said.
-func (h *handler) answer(say func(context.Context) any) http.HandlerFunc {
+// answer returns a handler that responds with the result of respond.
+func (h *handler) answer(respond func(context.Context) any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		// All of it, or it would be read as the next request; no more than maxBody.
+		// Drain the body, or it would be read as the next request; bounded limits it.
 		var tooLarge *http.MaxBytesError
 		if _, err := io.Copy(io.Discard, r.Body); errors.As(err, &tooLarge) {
-			http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+			http.Error(w, "request body too large", http.StatusRequestEntityTooLarge)
 			return
 		} else if err != nil {
-			http.Error(w, "read the body: "+err.Error(), http.StatusBadRequest)
+			http.Error(w, "read request body: "+err.Error(), http.StatusBadRequest)
 			return
 		}
-		data, err := json.Marshal(say(r.Context()))
+		data, err := json.Marshal(respond(r.Context()))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		// Now: to ask for memory takes its time.
+		// Set the deadline only now: trim takes time.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(append(data, '\n'))
 	}
 }
 
-// bounded cuts bodies off.
+// bounded limits the size of request bodies.
 func bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)

@@ -15,13 +15,12 @@ import (
 
 const entrySuffix = ".json"
 
-// Jobs returns this user's running jobs, oldest first, and removes what dead ones
-// have left.
+// Jobs returns this user's running jobs, oldest first, and removes the files of dead ones.
 func Jobs() []Entry {
 	var jobs []Entry
 	for _, dir := range folders() {
 		if checkFolder(dir) != nil {
-			continue // not there, or not ours to believe
+			continue // missing, or not to be trusted
 		}
 		names, _ := owned.Names(dir, entrySuffix)
 		for _, name := range names {
@@ -35,7 +34,7 @@ func Jobs() []Entry {
 	return slices.CompactFunc(jobs, func(a, b Entry) bool { return a.ID == b.ID })
 }
 
-// readEntry reads a job's file; that of a dead job goes, with its socket.
+// readEntry reads a job's file. It removes the file and socket of a dead job.
 func readEntry(path string) (e Entry, lives bool) {
 	data, lives, err := owned.Read(path)
 	if err != nil {
@@ -54,8 +53,8 @@ func readEntry(path string) (e Entry, lives bool) {
 	return e, lives && !damaged
 }
 
-// Find returns the one running job that ref means: an id or the beginning of one, a
-// name, or the path of an output. Errors are fault.Usage and name what there is.
+// Find returns the one running job that ref refers to: an id or a prefix of one, a name,
+// or the path of an output. Errors are fault.Usage and list the running jobs.
 func Find(ref string) (Entry, error) {
 	jobs := Jobs()
 	output, err := filepath.Abs(ref)
@@ -80,12 +79,12 @@ func Find(ref string) (Entry, error) {
 		case 1:
 			return found[0], nil
 		}
-		return Entry{}, fault.New(fault.Usage, "%q means several jobs: %s", ref, describe(found))
+		return Entry{}, fault.New(fault.Usage, "%q matches several jobs: %s", ref, describe(found))
 	}
 	if len(jobs) == 0 {
-		return Entry{}, fault.New(fault.Usage, "no job %q is running: none is at all", ref)
+		return Entry{}, fault.New(fault.Usage, "no job %q is running: there are no running jobs", ref)
 	}
-	return Entry{}, fault.New(fault.Usage, "no job %q is running; there are %s", ref, describe(jobs))
+	return Entry{}, fault.New(fault.Usage, "no job %q is running; running jobs: %s", ref, describe(jobs))
 }
 
 func describe(jobs []Entry) string {

@@ -14,11 +14,11 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// jobTime is how long a job may take to say how it is before it is shown without.
+// jobTime is how long a job may take to respond before it is shown without a status.
 const jobTime = 2 * time.Second
 
-// Overview is a host at one moment: what `gpurun status --json` and `gpurun gpus
-// export` write.
+// Overview is a snapshot of a host, as written by `gpurun status --json` and `gpurun gpus
+// export`.
 type Overview struct {
 	Time          time.Time     `json:"time"`
 	Host          string        `json:"host"`
@@ -26,28 +26,26 @@ type Overview struct {
 	GPUs          []GPU         `json:"gpus"`
 	Leases        []lease.Lease `json:"leases"`
 	Jobs          []JobStatus   `json:"jobs"`
-	// Notes say what is not as expected: no driver, no leases.
+	// Notes report problems, such as a missing driver or unusable leases.
 	Notes []string `json:"notes"`
 }
 
-// GPU is one card, who holds it, and who uses it.
+// GPU is one GPU, its lease holders and its users.
 type GPU struct {
 	gpu.Glance
-	// Account is what of its memory is leased, used without a lease, and free. What
-	// jobs and holders of leases use of it does not make State worse.
+	// Account is how much of its memory is leased, used without a lease, and free.
+	// Memory used by jobs and lease holders does not affect State.
 	Account lease.Account `json:"account"`
-	// Slots are the workers that jobs of this user have on it, Active those that
-	// compute.
+	// Slots counts this user's workers on it, Active those that are computing.
 	Slots  int `json:"slots"`
 	Active int `json:"active"`
-	// Strangers are processes that use it and belong to no living job or lease, as
-	// far as can be told from here.
+	// Strangers are processes that use it and belong to no running job or lease, as far
+	// as is visible from here.
 	Strangers []gpu.Process `json:"strangers"`
 }
 
-// Look takes an overview: of the GPUs, the leases in folder (nil: none), and this
-// user's jobs. What cannot be found out is a note: a person who looks wants to see
-// the rest.
+// Look takes an overview of the GPUs, the leases in folder (nil: none) and this user's
+// jobs. A failure becomes a note, so that the rest is still shown.
 func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, options gpu.Options) Overview {
 	host, _ := os.Hostname()
 	o := Overview{Time: time.Now(), Host: host, GPUs: []GPU{}, Leases: []lease.Lease{}, Notes: []string{}}
@@ -55,7 +53,7 @@ func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, option
 	var driver error
 	var both sync.WaitGroup
 	both.Add(1)
-	go func() { // a driver may take its time
+	go func() { // a driver may be slow
 		defer both.Done()
 		sight, driver = gpu.Look(ctx, options)
 	}()
@@ -79,8 +77,8 @@ func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, option
 	return o
 }
 
-// askAll asks every job how it is, side by side: one that is stopped must not hold
-// up the others.
+// askAll gets the status of all jobs concurrently: a stopped job must not delay the
+// others.
 func askAll(ctx context.Context, entries []Entry) []JobStatus {
 	ctx, cancel := context.WithTimeout(ctx, jobTime)
 	defer cancel()
@@ -105,7 +103,7 @@ func (o *Overview) addGPUs(glances []gpu.Glance, limits lease.Limits) {
 	cards := make([]lease.GPU, len(glances))
 	for i, g := range glances {
 		cards[i] = Card(g.Device, g.MemoryUsed, g.MemoryReserved)
-		if g.Lost != "" { // it has nothing to give
+		if g.Lost != "" { // nothing to lease
 			cards[i].Total, cards[i].Used = 0, 0
 		}
 	}
@@ -140,7 +138,7 @@ func (g *GPU) addWorker(w orchestrator.WorkerSnapshot) {
 	}
 }
 
-// livingProcesses are those that jobs and leases are held by.
+// livingProcesses returns the processes that run jobs and hold leases.
 func (o *Overview) livingProcesses() map[int]bool {
 	living := make(map[int]bool)
 	for _, l := range o.Leases {
@@ -156,8 +154,8 @@ func (o *Overview) livingProcesses() map[int]bool {
 	return living
 }
 
-// belongs reports whether a process or one of its ancestors is among these. One
-// that cannot be seen from here belongs to nobody.
+// belongs reports whether a process or one of its ancestors is in living. A process that
+// is not visible from here does not belong.
 func belongs(pid int, living map[int]bool) bool {
 	if living[pid] {
 		return true
@@ -170,9 +168,8 @@ func belongs(pid int, living map[int]bool) bool {
 	return false
 }
 
-// Card is a device as leases know it, without the memory that the driver keeps for
-// itself. Its key is empty where the device cannot be
-// told from others: CheckLeasable says so.
+// Card returns a device as leases see it, without the memory that the driver reserves. Its
+// key is empty if the device cannot be identified; see CheckLeasable.
 func Card(d gpu.Device, used, reserved uint64) lease.GPU {
 	card := lease.GPU{Key: d.UUID, Index: d.Index, Label: d.String(), Total: d.Memory - min(d.Memory, reserved), Used: used}
 	if d.Ambiguous != "" {
@@ -184,11 +181,11 @@ func Card(d gpu.Device, used, reserved uint64) lease.GPU {
 	return card
 }
 
-// LeaseKey is what leases know a device by; "" where it has no such name.
+// LeaseKey is the key that identifies a device in leases; "" if it has none.
 func LeaseKey(d gpu.Device) string { return Card(d, 0, 0).Key }
 
-// CheckLeasable refuses devices that others would know by another name: a lease of
-// one would exclude nobody. The error is a fault.NoDevice that says what to set.
+// CheckLeasable rejects devices that other processes may know by another name, because
+// leasing one would not exclude them. The error is a fault.NoDevice that says what to set.
 func CheckLeasable(devices []gpu.Device) error {
 	for _, d := range devices {
 		switch {
@@ -201,8 +198,8 @@ func CheckLeasable(devices []gpu.Device) error {
 	return nil
 }
 
-// Cards looks at the memory of these devices now. One that does not answer has the
-// figures of the inventory.
+// Cards returns the current memory of the devices. A device that does not respond keeps
+// the figures of the inventory.
 func Cards(ctx context.Context, devices []gpu.Device, options gpu.Options) ([]lease.GPU, error) {
 	cards := make([]lease.GPU, len(devices))
 	for i, memory := range gpu.MemoryOf(ctx, devices, options) {

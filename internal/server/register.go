@@ -13,10 +13,10 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// Entry is what a job's file says. It never changes.
+// Entry is the content of a job's file. It never changes.
 type Entry struct {
 	ID string `json:"id"`
-	// Name is what the user calls the job, "" for nothing.
+	// Name is the user's name for the job, "" if none.
 	Name    string    `json:"name,omitempty"`
 	PID     int       `json:"pid"`
 	Kernel  string    `json:"kernel"`
@@ -27,21 +27,21 @@ type Entry struct {
 	Socket  string    `json:"socket"`
 }
 
-// maxSocketPath is what a unix socket's name may have, with room to spare: the
-// system's own error says nothing of lengths.
+// maxSocketPath is the maximum length of a Unix socket's path, with a margin: the error of
+// the system does not mention lengths.
 const maxSocketPath = 100
 
-// Registration is this process's job among the others.
+// Registration makes this process's job visible to others.
 type Registration struct {
 	Entry    Entry
 	listener net.Listener
 	path     string
 	file     *os.File
-	ownDir   string // of the socket, where the folder's name is too long
+	ownDir   string // of the socket, if the folder's path is too long
 }
 
-// Register makes the job known: its socket first, so that who finds the file finds
-// an answer. The caller serves it with Serve, and closes it at the job's end.
+// Register makes the job visible. It creates the socket first, so that a client that finds
+// the file can connect. The caller must call Serve, and Close when the job ends.
 func Register(e Entry) (*Registration, error) {
 	dir, err := findFolder()
 	if err != nil {
@@ -52,7 +52,7 @@ func Register(e Entry) (*Registration, error) {
 	e.Socket = filepath.Join(dir, e.ID+".sock")
 	if len(e.Socket) > maxSocketPath {
 		if r.ownDir, err = os.MkdirTemp("/tmp", "gpurun-job-"); err != nil {
-			return nil, fault.New(fault.Storage, "make a folder for the job's socket: %w", err)
+			return nil, fault.New(fault.Storage, "create a folder for the job's socket: %w", err)
 		}
 		e.Socket = filepath.Join(r.ownDir, "sock")
 	}
@@ -79,7 +79,7 @@ func (r *Registration) create() (err error) {
 	return err
 }
 
-// Close makes the job unknown again; what serves it ends.
+// Close removes the job's file and socket, and ends Serve.
 func (r *Registration) Close() {
 	if r.file != nil {
 		owned.Remove(r.path, r.file)

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// maxConnections are served at a time; others wait.
+	// maxConnections is how many connections are served at a time; others wait.
 	maxConnections = 64
-	// headerTime is how long a client may take to say what it wants, readTime with
-	// the body, idleTime how long it may then say nothing.
+	// headerTime limits reading a request's header, readTime the whole request, idleTime
+	// the pause until the next.
 	headerTime     = 5 * time.Second
 	readTime       = 10 * time.Second
 	idleTime       = 30 * time.Second
 	maxHeaderBytes = 16 << 10
 )
 
-// Serve answers for a registered job until the returned function is called, which
-// lets answers that are being written go out first, for a moment.
+// Serve serves a registered job's API until the returned function is called, which waits
+// briefly for responses in progress.
 func (r *Registration) Serve(job Job, events *Events) (end func()) {
 	s := newHTTPServer(NewHandler(r.Entry, job, events))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Serve(limit(r.listener, maxConnections)) // its error is that it was closed
+		_ = s.Serve(limit(r.listener, maxConnections)) // returns when the listener is closed
 	}()
 	return func() {
 		events.Close()
@@ -42,16 +42,16 @@ func (r *Registration) Serve(job Job, events *Events) (end func()) {
 	}
 }
 
-// newHTTPServer bounds what a client can cost, however it behaves.
+// newHTTPServer limits the resources that a misbehaving client can use.
 func newHTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:       log.New(io.Discard, "", 0), // a client's misbehaviour is not the job's news
+		ErrorLog:       log.New(io.Discard, "", 0), // clients' errors do not belong in the job's output
 	}
 }
 
-// limit lets so many connections be open at a time.
+// limit allows n open connections at a time.
 func limit(l net.Listener, n int) net.Listener {
 	return &limited{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// jobVariable makes the test binary a job that is registered until it is killed.
+// jobVariable makes the test binary act as a registered job until it is killed.
 const jobVariable = "SERVER_TEST_JOB"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fakeJob remembers what was done to it.
+// fakeJob records the calls it receives.
 type fakeJob struct {
 	mu       sync.Mutex
 	paused   bool
@@ -83,7 +83,7 @@ func (f *fakeJob) Trim(ctx context.Context) []orchestrator.Trimmed {
 	return []orchestrator.Trimmed{{Device: "GPU 0"}, {Device: "GPU 1", Fault: fault.New(fault.Timeout, "busy")}}
 }
 
-// serve registers a job in a folder of the test's own.
+// serve registers a job in the test's own folder.
 func serve(t *testing.T) (*fakeJob, *Registration, *Events) {
 	t.Helper()
 	t.Setenv(Variable, filepath.Join(t.TempDir(), "jobs"))
@@ -135,7 +135,7 @@ func TestEventsStream(t *testing.T) {
 	}
 }
 
-// A listener that does not read costs the job nothing, and is left.
+// A listener that does not read is dropped and does not block the job.
 func TestSlowListener(t *testing.T) {
 	var e Events
 	lines, _, _ := e.listen()
@@ -168,7 +168,7 @@ func get(t *testing.T, r *Registration, path string) *http.Response {
 	return response
 }
 
-// What a client can do wrong, on purpose or not, costs nobody else anything.
+// A misbehaving client, malicious or not, does not affect others.
 func TestHostileRequests(t *testing.T) {
 	job, r, _ := serve(t)
 	huge := strings.Repeat("x", 2*maxBody)
@@ -201,8 +201,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// Clients that say nothing take all connections; in time they lose them, and who
-// has something to say is heard.
+// Silent clients take all connections; they time out, and other clients are served.
 func TestSilentClients(t *testing.T) {
 	_, r, _ := serve(t)
 	for range maxConnections + 10 {
@@ -219,7 +218,7 @@ func TestSilentClients(t *testing.T) {
 	}
 }
 
-// A job that ends lets go of a client who still waits for something.
+// A job that ends disconnects a client that is still waiting.
 func TestEndWhileAsked(t *testing.T) {
 	t.Setenv(Variable, filepath.Join(t.TempDir(), "jobs"))
 	r, err := Register(Entry{})
@@ -244,7 +243,7 @@ func TestEndWhileAsked(t *testing.T) {
 	}
 }
 
-// startJob starts a job in a process of its own.
+// startJob starts a job in its own process.
 func startJob(t *testing.T, name string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -263,8 +262,8 @@ func startJob(t *testing.T, name string) *exec.Cmd {
 	return cmd
 }
 
-// Jobs are found by id, beginning, name and output; dead ones are not there, and
-// leave nothing.
+// Jobs are found by id, prefix, name and output; dead ones are not found, and leave no
+// files.
 func TestJobs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	t.Setenv(Variable, dir)
@@ -313,7 +312,7 @@ func TestJobBeingRegistered(t *testing.T) {
 	}
 }
 
-// Files that no job wrote mean no job.
+// Files that no job wrote are ignored.
 func TestDamagedEntries(t *testing.T) {
 	_, r, _ := serve(t)
 	dir := os.Getenv(Variable)
@@ -346,7 +345,7 @@ func TestFolders(t *testing.T) {
 	if len(Jobs()) != 0 {
 		t.Error("an open folder was believed")
 	}
-	// A name that is too long for a socket is no reason to go without.
+	// A folder whose path is too long for a socket still works.
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
 	t.Setenv(Variable, long)
 	r, err := Register(Entry{})
@@ -363,7 +362,7 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-// The status that is written can be read.
+// The written status can be read back.
 func TestStatusJSON(t *testing.T) {
 	data, err := json.Marshal(JobStatus{Job: Entry{ID: "a", Kernel: "echo"}, Status: orchestrator.Snapshot{Total: -1}})
 	var s JobStatus
@@ -375,7 +374,7 @@ func TestStatusJSON(t *testing.T) {
 	}
 }
 
-// TestFolderAboveIsChecked: /tmp/gpurun-UID may have been placed there by somebody else.
+// TestFolderAboveIsChecked: another user may have created /tmp/gpurun-UID.
 func TestFolderAboveIsChecked(t *testing.T) {
 	above := filepath.Join(t.TempDir(), "gpurun-1000")
 	dir := filepath.Join(above, "jobs")
@@ -388,7 +387,7 @@ func TestFolderAboveIsChecked(t *testing.T) {
 	if err := makeFolderIn(t, dir); err == nil {
 		t.Error("a folder that others can replace is accepted")
 	}
-	t.Setenv(Variable, dir) // then what is above is the user's business
+	t.Setenv(Variable, dir) // then the user is responsible for the parent
 	if err := makeFolder(dir); err != nil {
 		t.Errorf("a folder that the user named: %v", err)
 	}

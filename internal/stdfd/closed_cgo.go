@@ -5,7 +5,7 @@ package stdfd
 // extern int gpurun_closed_descriptors;
 import "C"
 
-// Known: Closed tells.
+// Known reports that Closed is reliable.
 const Known = true
 
 func closed() int { return int(C.gpurun_closed_descriptors) }

@@ -2,7 +2,7 @@
 
 package stdfd
 
-// Known: Closed tells.
+// Known reports whether Closed is reliable.
 const Known = false
 
 func closed() int { return 0 }

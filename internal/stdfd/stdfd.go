@@ -1,11 +1,10 @@
-// Package stdfd tells whether standard input, output and error were closed when this
+// Package stdfd reports whether standard input, output or error was closed when this
 // process started.
 //
-// Go's runtime opens /dev/null in the place of a closed one before any Go code runs, so
-// that later nothing fails: what is written there is lost, and what is read is empty.
-// How the descriptor looks then does not tell: containers and other programs' ways to
-// discard output open /dev/null in the same way. So a C constructor looks before the
-// runtime starts. Without cgo nobody looks, and nothing counts as closed.
+// The Go runtime replaces closed ones with /dev/null before any Go code runs, so that later
+// writes are lost and reads are empty without an error. Afterwards the descriptor looks
+// like a deliberate redirection to /dev/null. So a C constructor checks before the runtime
+// starts. Without cgo there is no check, and nothing counts as closed.
 package stdfd
 
 import (
@@ -20,7 +19,7 @@ const (
 	Stderr = 2
 )
 
-// Name is what people call a descriptor.
+// Name returns the common name of a descriptor.
 func Name(fd int) string {
 	return [...]string{"standard input", "standard output", "standard error"}[fd]
 }
@@ -28,7 +27,7 @@ func Name(fd int) string {
 // Closed reports whether a descriptor was closed when this process started.
 func Closed(fd int) bool { return closed()&(1<<fd) != 0 }
 
-// Of returns the descriptor that a path is a name of, if it is one of the three.
+// Of returns the standard descriptor that a path refers to, if any.
 func Of(path string) (fd int, ok bool) {
 	path = filepath.Clean(path)
 	switch path {

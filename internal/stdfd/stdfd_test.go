@@ -10,8 +10,8 @@ import (
 	"github.com/gpurun/gpurun/internal/stdfd"
 )
 
-// TestMain is the program that is started with closed descriptors: it says which, in the
-// file that it is given.
+// TestMain acts as the program started with closed descriptors: it writes which are closed
+// to the given file.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("GPURUN_TEST_STDFD"); path != "" {
 		text := fmt.Sprint(stdfd.Closed(stdfd.Stdin), stdfd.Closed(stdfd.Stdout), stdfd.Closed(stdfd.Stderr))
@@ -23,9 +23,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestClosedIsToldFromNull: a closed descriptor is, and none that leads to /dev/null,
-// however that was opened.
-func TestClosedIsToldFromNull(t *testing.T) {
+// TestClosedIsNotNull: a closed descriptor counts as closed, but /dev/null does not, however
+// it was opened.
+func TestClosedIsNotNull(t *testing.T) {
 	t.Parallel()
 	for redirect, want := range map[string]string{
 		"":                                      "false false false",

@@ -1,9 +1,9 @@
-// Package wire is the messages between an orchestrator and its workers.
+// Package wire defines the messages between an orchestrator and its workers.
 //
-// Both hold one end of a socket pair, the worker as descriptor 3. A message is
-// four bytes of length and a JSON value; there are descriptions only, never
-// records: "records a to b are these bytes of that file", "done so far", "stop
-// at the next batch border".
+// Each side holds one end of a socket pair, the worker as descriptor 3. A message is a
+// four-byte length and a JSON value. Messages only describe records and never contain
+// them: "records a to b are these bytes of that file", "done so far", "stop after the
+// current batch".
 //
 //	orchestrator                          worker
 //	  Setup ─────────────────────────────►  start the kernel
@@ -11,12 +11,12 @@
 //	  Assign ────────────────────────────►  compute a chunk
 //	  ◄──────────────── Progress, Progress, …
 //	  ◄──────────────── Near, when all of it is read
-//	  Assign ────────────────────────────►  begin the next behind it, if there is one
+//	  Assign ────────────────────────────►  prefetch the next, if there is one
 //	  ◄──────────────── Done {segment, rest} (or Failed)
-//	  Stop ──────────────────────────────►  end it at the next batch border
+//	  Stop ──────────────────────────────►  end it after the current batch
 //	  ◄──────────────── Left {rest}, if batches are in flight, then Done
 //	  End ───────────────────────────────►  close the kernel, exit
-//	  (end of the connection) ───────────►  kill everything, exit
+//	  (connection closed) ───────────────►  kill everything, exit
 package wire
 
 import (
@@ -32,25 +32,25 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Descriptor is where a worker finds its end of the connection. GuardDescriptor is where
-// its guard finds a connection of its own: it sends the worker's pid there, and its end
-// is that of the orchestrator.
+// Descriptor is the worker's end of the connection. GuardDescriptor is its guard's own
+// connection: the guard sends the worker's pid over it, and knows by its end that the
+// orchestrator has exited.
 const (
 	Descriptor      = 3
 	GuardDescriptor = 4
 )
 
-// The arguments by which a program knows that it was started as a worker, as the guard
-// of one or as a built-in kernel, instead of by a person.
+// The arguments that start this program as a worker, as the guard of one, or as a built-in
+// kernel.
 const (
 	GuardArgument  = "gpurun-guard"
 	WorkerArgument = "gpurun-worker"
 	KernelArgument = "gpurun-kernel"
 )
 
-// MarkVariable is an environment variable of a worker and so of everything it
-// starts; its value is a mark of proc.NewMark's, so that what a killed worker left can be
-// found, by its orchestrator or, if that was killed too, by the next.
+// MarkVariable is an environment variable that a worker passes to everything it starts.
+// Its value comes from proc.NewMark and lets the orchestrator, or the next one if it was
+// killed too, find the processes of a killed worker.
 const MarkVariable = "GPURUN_WORKER_MARK"
 
 // Message is one message: exactly one member is set.
@@ -77,11 +77,11 @@ type Message struct {
 	Alive    *Alive    `json:"alive,omitempty"`
 }
 
-// Setup is the first message: what the worker is for.
+// Setup is the first message: it configures the worker.
 type Setup struct {
-	// KillWait is how long a killed process may take to end; see proc.KillWait.
+	// KillWait is how long a killed process may take to exit; see proc.KillWait.
 	KillWait time.Duration `json:"kill_wait"`
-	// DescribeOnly: start the kernel without a device, ask it, answer Ready, end.
+	// DescribeOnly: start the kernel without a device, describe it in Ready, and exit.
 	DescribeOnly bool   `json:"describe_only,omitempty"`
 	Kernel       string `json:"kernel"`
 	KernelConfig []byte `json:"kernel_config,omitempty"`
@@ -90,36 +90,45 @@ type Setup struct {
 	Python       Python `json:"python"`
 	// Dir is the user's working folder.
 	Dir string `json:"dir"`
-	// PluginPath takes the place of $GPURUN_PLUGIN_PATH; empty leaves it.
+	// PluginPath replaces $GPURUN_PLUGIN_PATH unless empty.
 	PluginPath string `json:"plugin_path,omitempty"`
-	// SocketDir is this worker's own, for the kernel's socket.
+	// SocketDir is this worker's private folder for the kernel's socket.
 	SocketDir   string        `json:"socket_dir"`
 	Device      Device        `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`
-	// LeastTimeout: the limit of a batch follows from those that were good. It is at
-	// least this, and at least Timeout as long as few are known. 0 if the user has set
-	// Timeout, which is the limit then.
+	// LeastTimeout is the minimum time limit of a batch, which is derived from earlier
+	// successful batches. Until enough are known, Timeout is the minimum. 0 if the user
+	// has set Timeout, which then is the limit.
 	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
 	LogLevel     string        `json:"log_level,omitempty"`
 	Records      Records       `json:"records"`
-	// Proven begins with a record that an earlier run or worker has computed: a kernel
+	// Programs are the kernel's files as the orchestrator has read them, so that each
+	// worker need not read them again.
+	Programs []Program `json:"programs,omitempty"`
+	// Proven starts with a record that succeeded in an earlier run or worker: a kernel
 	// that fails on it now fails on everything. Nil if there is none.
 	Proven *chunk.Chunk `json:"proven,omitempty"`
 }
 
-// Python is for kernels that are files of Python; plugins.PythonOptions explains
-// the members.
+// Program is a file with its sum, and the state in which it was read; see filesum.State.
+type Program struct {
+	Path  string `json:"path"`
+	State string `json:"state"`
+	Sum   string `json:"sum"`
+}
+
+// Python configures Python kernels; see plugins.PythonOptions.
 type Python struct {
 	Interpreter string `json:"interpreter,omitempty"`
 	IOWorkers   int    `json:"io_workers,omitempty"`
 	NaN         string `json:"nan,omitempty"`
 }
 
-// Records is how records are treated.
+// Records configures how records are processed.
 type Records struct {
 	BatchSize   int      `json:"batch_size"`
-	AutoBatch   bool     `json:"auto_batch,omitempty"` // BatchSize is where to begin
+	AutoBatch   bool     `json:"auto_batch,omitempty"` // BatchSize is the initial size
 	BatchBytes  int      `json:"batch_bytes"`
 	MaxBytes    int64    `json:"max_bytes"`
 	Keep        []string `json:"keep,omitempty"`
@@ -132,7 +141,7 @@ type Records struct {
 	NaNFails bool `json:"nan_fails,omitempty"`
 }
 
-// Device is what a kernel is told of where it runs.
+// Device describes the device to the kernel.
 type Device struct {
 	Name    string `json:"name"`
 	Index   int    `json:"index"`
@@ -146,80 +155,78 @@ type Device struct {
 // Assign gives the worker a chunk.
 type Assign struct {
 	Chunk chunk.Chunk `json:"chunk"`
-	// Part is what the names of its result files begin with.
+	// Part is the prefix of the names of its result files.
 	Part string `json:"part"`
-	// Spare is a file beside them that the results may be written over; the worker's
-	// from now on.
+	// Spare is a file in the same folder that the worker may overwrite with results. It
+	// belongs to the worker from now on.
 	Spare string `json:"spare,omitempty"`
-	// Final: no other device is left to try, so a record that does not fit this
-	// one's memory is marked instead of handed back.
+	// Final: no other device remains to try, so a record that does not fit this one's
+	// memory is marked instead of handed back.
 	Final bool `json:"final,omitempty"`
-	// Blame: the chunk has failed on several devices in a way that reads like a lost one.
-	// Unless a good record fails alike, that is its records' fault.
+	// Blame: the chunk failed on several devices with an error that looks like a lost
+	// device. Unless a good record fails the same way, its records are at fault.
 	Blame bool `json:"blame,omitempty"`
 }
 
-// Stop asks the worker to end its chunk, and one that it has begun behind it, at the next
-// batch border.
+// Stop asks the worker to end its chunk, and a prefetched one, after the current batch.
 type Stop struct {
-	// Only is the first record of the one chunk that is meant.
+	// Only limits the request to the chunk that starts with this record.
 	Only *int64 `json:"only,omitempty"`
-	// Job: the whole job stops. A search for bad records, which may take as many
-	// restarts of the kernel as there are records, ends then too.
+	// Job: the whole job stops. That also ends bisecting, which may restart the kernel
+	// as many times as there are records.
 	Job bool `json:"job,omitempty"`
-	// Drain is how long the batches in flight may take when the job stops. The worker
-	// abandons those that take longer; they are not computed. 0: as long as always.
+	// Drain is how long batches in flight may take when the job stops. The worker
+	// abandons those that take longer. 0: no extra limit.
 	Drain time.Duration `json:"drain,omitempty"`
 }
 
-// Scarce says that the job comes to its end: from now on no batch should wait at
-// the kernel that somebody else could compute.
+// Scarce means that the job is draining: from now on, the worker should not queue batches
+// at its kernel that another worker could compute.
 type Scarce struct{}
 
-// Pace says how fast the worker may compute from now on.
+// Pace sets how fast the worker may compute from now on.
 type Pace struct {
-	// Share is that of the time in which it may: 1 is all of it, 0 pauses it at the
-	// next batch border.
+	// Share is the share of time in which it may compute: 1 is all of it, 0 pauses it
+	// after the current batch.
 	Share float64 `json:"share"`
-	// HandBack is how long a pause may last before the rest of the chunk is given
-	// back, as by Stop.
+	// HandBack is how long a pause may last before the worker hands back the rest of its
+	// chunk, as on Stop.
 	HandBack time.Duration `json:"hand_back"`
 }
 
-// Trim asks the worker to let its kernel give back device memory that it keeps and
-// does not need, at the next batch border or at once if it computes nothing.
+// Trim asks the worker's kernel to release unused device memory after the current batch,
+// or immediately if it is idle.
 type Trim struct{}
 
-// Trimmed answers Trim, whatever else is being sent.
+// Trimmed is the response to Trim. It may arrive between any other messages.
 type Trimmed struct {
-	// Fault says why there is no memory back; nil: the kernel has done what it can.
+	// Fault explains why no memory was released; nil on success.
 	Fault *fault.Error `json:"fault,omitempty"`
 }
 
-// End says that no chunk follows: close the kernel and exit.
+// End means that no chunk follows: close the kernel and exit.
 type End struct{}
 
-// Ready says that the kernel is open, or described.
+// Ready means that the kernel is open, or described.
 type Ready struct {
 	Info Info `json:"info"`
-	// Files are the kernel's own: what its results depend on.
+	// Files are the kernel's files, which its results depend on.
 	Files []string `json:"files,omitempty"`
-	// Interpreter is the absolute path of the Python that runs them, empty if none does.
+	// Interpreter is the absolute path of the Python interpreter, empty if none is used.
 	Interpreter string `json:"interpreter,omitempty"`
-	// Sources are what the open kernel has loaded of the user's files.
+	// Sources are the user's files that the open kernel has loaded.
 	Sources []Source `json:"sources,omitempty"`
 }
 
-// Source is a file of code that results depend on, as a kernel process has loaded it;
-// plugins.Source explains the members. Sum is empty for one that cannot be read any
-// more. Each is sent once in a worker's life, before or with the first results that
-// depend on it.
+// Source is a code file that results depend on, as the kernel process loaded it; see
+// plugins.Source. Sum is empty if the file is no longer readable. A worker sends each
+// source once, before or with the first results that depend on it.
 type Source struct {
 	Path string `json:"path"`
 	Sum  string `json:"sum,omitempty"`
 }
 
-// Info is what a kernel says of itself; plugins.Info explains the members.
+// Info is the kernel's description of itself; see plugins.Info.
 type Info struct {
 	Name       string   `json:"name,omitempty"`
 	Version    string   `json:"version,omitempty"`
@@ -232,140 +239,138 @@ type Info struct {
 	Inputs     []string `json:"inputs,omitempty"`
 }
 
-// Progress is how far the chunk is.
+// Progress reports the progress on the chunk.
 type Progress struct {
 	Counts chunk.Counts `json:"counts"`
-	// First is set once in a worker's life: how its first batch went.
+	// First is set once in a worker's life: the outcome of its first batch.
 	First *FirstBatch `json:"first,omitempty"`
-	// Memory is what the kernel's framework holds, if the kernel tells.
+	// Memory is the memory held by the kernel's framework, if the kernel reports it.
 	Memory *FrameworkMemory `json:"memory,omitempty"`
 }
 
-// FrameworkMemory is what a framework holds of the device's memory, in bytes; Cached
-// includes Allocated.
+// FrameworkMemory is the device memory that a framework holds, in bytes. Cached includes
+// Allocated.
 type FrameworkMemory struct {
 	Library   string `json:"library,omitempty"`
 	Allocated uint64 `json:"allocated"`
 	Cached    uint64 `json:"cached"`
 }
 
-// FirstBatch tells a kernel that fails on everything from one that has met a bad
+// FirstBatch distinguishes a kernel that fails on everything from one that met a bad
 // record.
 type FirstBatch struct {
-	// Failed is what all records of the batch failed by, the same for each unless
-	// Varied; nil if they did not all fail.
+	// Failed is the error of all records of the batch, the same for each unless Varied;
+	// nil if they did not all fail.
 	Failed *fault.Error `json:"failed,omitempty"`
-	// Records is how many did. It is reported again with later batches, as long as all
+	// Records is how many failed. It is reported again with later batches as long as all
 	// of their records fail too, up to VariedRecords.
 	Records int `json:"records,omitempty"`
-	// Varied: the messages differ, all by kinds that are the kernel's own doing.
+	// Varied: the messages differ, but all are of kinds that the kernel causes.
 	Varied bool `json:"varied,omitempty"`
-	// Sampled: not all, but some from all over the batch, each of which has failed
-	// alone. To try all of them takes long; how all of it went is told then.
+	// Sampled: only a sample from the whole batch was tried, and each record of it failed
+	// alone. Trying all takes long; the result for the whole batch follows later.
 	Sampled bool `json:"sampled,omitempty"`
-	// Proven: one that an earlier run has computed has failed too.
+	// Proven: a record that succeeded in an earlier run failed too.
 	Proven bool `json:"proven,omitempty"`
 }
 
-// JudgedRecords is how many records must fail before a kernel is said to fail on
-// everything: with batches of one, a single bad record would be enough otherwise.
+// JudgedRecords is how many records must fail before a kernel counts as failing on
+// everything. Otherwise, with batches of one, a single bad record would be enough.
 const JudgedRecords = 16
 
-// VariedRecords is the same where the messages differ from record to record.
+// VariedRecords is the same for messages that differ from record to record.
 const VariedRecords = 1000
 
-// Search says that a batch failed as a whole, for the first time in the worker's life, and
-// that the records are looked for that it failed by, which may take long.
+// Search reports that a whole batch failed, for the first time in the worker's life, and
+// that the worker is bisecting it to isolate the bad records, which may take long.
 type Search struct {
 	Lost *fault.Error `json:"lost,omitempty"`
-	// First is as in Progress: it is set if the search has shown already how the
-	// first batch goes.
+	// First is as in Progress; it is set if bisecting has already shown the outcome of
+	// the first batch.
 	First *FirstBatch `json:"first,omitempty"`
 }
 
-// Near says that the worker has read all of its chunk, or of what it will come to of
-// it: another may be assigned before this one is Done, so that the device need not wait
-// for it. Messages about that one follow Done, another Near excepted.
+// Near means that the worker has read all of its chunk, or all that it will compute of it.
+// The orchestrator may assign another one before this one is Done, so that the device does
+// not sit idle. Messages about the next chunk follow Done, except for another Near.
 type Near struct{}
 
-// Back gives back the chunk that was assigned behind the one at hand, untouched: the
-// worker will not come to it soon.
+// Back returns the prefetched chunk untouched: the worker will not reach it soon.
 type Back struct{}
 
-// Left is the answer to Stop of a worker that still has batches in flight: what it
-// will not come to, so that nobody has to wait for those. It is not in Done then.
+// Left is the response to Stop from a worker with batches in flight: the remainder that it
+// will not compute, so that others can start on it at once. Done then omits it.
 type Left struct {
 	Rest chunk.Chunk `json:"rest"`
-	// InFlight is how many records it still has with its kernel.
+	// InFlight is how many records its kernel is still computing.
 	InFlight int64 `json:"in_flight"`
 }
 
-// Done says that the chunk, or its beginning up to Rest, is computed and its
-// part closed.
+// Done means that the chunk, or its beginning up to Rest, is computed and its part closed.
 type Done struct {
 	Segment chunk.Segment `json:"segment"`
-	// Rest is what was not computed and not Left: nil for nothing.
+	// Rest is the remainder that was neither computed nor sent in Left; nil if none.
 	Rest  *chunk.Chunk `json:"rest,omitempty"`
 	Stats Stats        `json:"stats"`
-	// Elsewhere is a record before the rest, for another device.
+	// Elsewhere is a record before Rest that needs another device.
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
-	// First is as in Progress, for a chunk that was faster than that.
+	// First is as in Progress, for a chunk that finished before any Progress.
 	First *FirstBatch `json:"first,omitempty"`
-	// Sources are what was loaded of the user's files since the last message with some:
-	// the segment must not be used if one of them has changed.
+	// Sources are the user's files loaded since the last message that listed some. The
+	// segment must not be used if one of them has changed.
 	Sources []Source `json:"sources,omitempty"`
 	// Warnings are what the kernel has to report since the last Done.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Stats is what a chunk cost.
+// Stats are the statistics of a chunk.
 type Stats struct {
 	Batches  int64         `json:"batches"`
-	Busy     time.Duration `json:"busy"` // the kernel had something to compute
+	Busy     time.Duration `json:"busy"` // time in which the kernel had work
 	Restarts int64         `json:"restarts,omitempty"`
 	Retries  int64         `json:"retries,omitempty"` // batches run again, whole or in parts
-	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON does not have
-	// BatchSize is the one that was found to be the best, 0 if none was.
+	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON cannot represent
+	// BatchSize is the fastest batch size found, 0 if none was.
 	BatchSize int `json:"batch_size,omitempty"`
 }
 
-// Failed says that the worker cannot go on with its kernel, its device or its
-// chunk. The part is gone.
+// Failed means that the worker cannot continue with its kernel, its device or its chunk.
+// It has removed the part.
 type Failed struct {
 	Fault *fault.Error `json:"fault"`
-	// Sources are as in Done: one that has changed may be the reason.
+	// Sources are as in Done: a changed one may be the cause.
 	Sources []Source `json:"sources,omitempty"`
 }
 
-// Alive is sent when there is nothing else to say.
+// Alive is a heartbeat, sent when there is nothing else to send.
 type Alive struct{}
 
-// SendPID tells the orchestrator which process the worker is.
+// SendPID sends the worker's pid to the orchestrator.
 func SendPID(w io.Writer, pid int) error {
 	return binary.Write(w, binary.LittleEndian, int64(pid))
 }
 
-// ReceivePID reads what SendPID wrote.
+// ReceivePID receives the pid that SendPID sent.
 func ReceivePID(r io.Reader) (int, error) {
 	var pid int64
 	err := binary.Read(r, binary.LittleEndian, &pid)
 	return int(pid), err
 }
 
-// maxMessage bounds a message: there are descriptions only.
+// maxMessage limits the size of a message, which contains no records.
 const maxMessage = 16 << 20
 
-// Conn sends and receives messages. Send is safe for concurrent use, Receive is
-// for one goroutine.
+// Conn sends and receives messages. Send is safe for concurrent use; Receive must be
+// called from one goroutine at a time.
 type Conn struct {
 	rw io.ReadWriter
 	mu sync.Mutex
-	// broken is the first failed write: part of a frame may be out, and nothing
-	// that follows would be read as a message.
+	// broken is the error of the first failed write: after a partial frame, the peer
+	// could not parse any further message.
 	broken error
 }
 
-// NewConn uses a connection, which stays the caller's to close.
+// NewConn returns a Conn on rw. The caller must close rw.
 func NewConn(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
 
 // Send writes one message.
@@ -375,7 +380,7 @@ func (c *Conn) Send(m Message) error {
 		return fmt.Errorf("encode message: %w", err)
 	}
 	if len(body) > maxMessage {
-		return fmt.Errorf("message of %d bytes is over the limit of %d", len(body), maxMessage)
+		return fmt.Errorf("message of %d bytes exceeds the limit of %d", len(body), maxMessage)
 	}
 	frame := make([]byte, 4, 4+len(body))
 	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
@@ -388,8 +393,8 @@ func (c *Conn) Send(m Message) error {
 	return c.broken
 }
 
-// Receive reads one message; io.EOF means that the other side is gone,
-// io.ErrUnexpectedEOF that it went in the middle of one.
+// Receive reads one message. io.EOF means that the peer closed the connection,
+// io.ErrUnexpectedEOF that it did so in the middle of a message.
 func (c *Conn) Receive() (Message, error) {
 	var m Message
 	var head [4]byte
@@ -398,7 +403,7 @@ func (c *Conn) Receive() (Message, error) {
 	}
 	size := binary.LittleEndian.Uint32(head[:])
 	if size > maxMessage {
-		return m, fmt.Errorf("message of %d bytes is over the limit of %d", size, maxMessage)
+		return m, fmt.Errorf("message of %d bytes exceeds the limit of %d", size, maxMessage)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(c.rw, body); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// samples has every message, each member set: what a new one forgets to carry,
-// the round trip finds.
+// samples has every message with every member set, so that the round trip finds members
+// that are not encoded.
 func samples() []Message {
 	rest := chunk.Chunk{}
 	fill(reflect.ValueOf(&rest).Elem(), 7)
@@ -35,7 +35,7 @@ func samples() []Message {
 	return append(list, Message{Done: &Done{Rest: &rest}}, Message{Done: &Done{}})
 }
 
-// fill sets every exported member below v to something that is not its zero.
+// fill sets every exported member below v to a nonzero value.
 func fill(v reflect.Value, n int) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -112,7 +112,7 @@ func TestFaultRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDamaged: streams that end or go wrong, and how that is told.
+// TestDamaged: truncated and corrupt streams, and their errors.
 func TestDamaged(t *testing.T) {
 	var buffer bytes.Buffer
 	if err := NewConn(&buffer).Send(Message{Assign: &Assign{Part: "part-1"}}); err != nil {
@@ -132,7 +132,7 @@ func TestDamaged(t *testing.T) {
 		{"part of the length", frame[:3], io.ErrUnexpectedEOF, ""},
 		{"only the length", frame[:4], io.ErrUnexpectedEOF, ""},
 		{"part of the message", frame[:len(frame)-1], io.ErrUnexpectedEOF, ""},
-		{"oversize", head(maxMessage+1, ""), nil, "over the limit"},
+		{"oversize", head(maxMessage+1, ""), nil, "exceeds the limit"},
 		{"huge", head(1<<32-1, "{}"), nil, "4294967295 bytes"},
 		{"empty message", head(0, ""), nil, "decode message"},
 		{"no JSON", head(2, "{]"), nil, "decode message"},
@@ -146,7 +146,7 @@ func TestDamaged(t *testing.T) {
 			}
 		})
 	}
-	// A member that a newer side added is passed over.
+	// A member added by a newer version is ignored.
 	m, err := NewConn(bytes.NewBuffer(head(24, `{"news":{},"stop":{}}   `))).Receive()
 	if err != nil || m.Stop == nil {
 		t.Errorf("a newer message: %+v, %v", m, err)
@@ -156,7 +156,7 @@ func TestDamaged(t *testing.T) {
 func TestTooLargeToSend(t *testing.T) {
 	var buffer bytes.Buffer
 	conn := NewConn(&buffer)
-	if err := conn.Send(Message{Setup: &Setup{KernelConfig: make([]byte, maxMessage)}}); err == nil || !strings.Contains(err.Error(), "over the limit") {
+	if err := conn.Send(Message{Setup: &Setup{KernelConfig: make([]byte, maxMessage)}}); err == nil || !strings.Contains(err.Error(), "exceeds the limit") {
 		t.Errorf("error: %v", err)
 	}
 	if buffer.Len() > 0 {
@@ -167,7 +167,7 @@ func TestTooLargeToSend(t *testing.T) {
 	}
 }
 
-// breaking writes only some bytes, once.
+// breaking writes only two bytes and fails.
 type breaking struct {
 	bytes.Buffer
 	writes int
@@ -225,7 +225,7 @@ func TestConcurrentSenders(t *testing.T) {
 	group.Wait()
 }
 
-// The other side's end ends a blocked Receive with io.EOF.
+// When the peer closes the connection, a blocked Receive returns io.EOF.
 func TestPeerGone(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()

@@ -1,6 +1,5 @@
-// Package builtin lists the kernels that the gpurun binary carries. A program
-// that embeds gpurun gives the list, with kernels of its own beside it, to
-// worker.Init.
+// Package builtin lists the kernels that are built into gpurun. A program that embeds
+// gpurun passes this list to worker.Init, together with its own kernels.
 package builtin
 
 import (

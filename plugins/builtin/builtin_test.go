@@ -7,7 +7,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/builtin"
 )
 
-// Each name gives a fresh kernel, and is one that a user can write after -k.
+// Each name returns a new kernel and is valid after -k.
 func TestKernels(t *testing.T) {
 	for _, name := range []string{"echo", "exec", "minhash", "python"} {
 		if builtin.Kernels()[name] == nil {

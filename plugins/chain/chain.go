@@ -1,18 +1,18 @@
-// Package chain is the kernel that is several, one behind the other: each gets what
-// the one before it made of the records, as lines, on the same device.
+// Package chain is the kernel that runs several kernels as a pipeline on one device. Each
+// step gets the lines that the previous step returned.
 //
 //	gpurun run --step clean.py --step ./embed in.jsonl -o out.jsonl
 //
-//	worker ──► chain ──► python (clean.py)     each a process of its own
+//	worker ──► chain ──► python (clean.py)     one process per step
 //	                 └─► ./embed
 //
-// Each step computes a batch while the next one computes the batch before it.
+// The steps overlap: while one computes a batch, the next computes the batch before it.
 //
-// A record that a step drops is dropped, and one that a step rejects fails with that
-// step's name; the worker keeps the record as it came in. A step that makes several
-// lines of a record makes several records for the next; if one of them fails, so does
-// the record. Python files that stand together are one step to it: the kernel python
-// runs them in one process.
+// A record that any step drops is dropped. A record that a step rejects fails with the
+// name of that step, and the worker keeps the original record. If a step returns several
+// lines for a record, the next step gets several records; if one of them fails, the
+// original record fails. Adjacent Python files count as one step, because the kernel
+// python runs them in one process.
 package chain
 
 import (
@@ -35,10 +35,10 @@ type kernel struct {
 	nanFails bool
 
 	batches chan<- *run    // to the first step
-	flow    sync.WaitGroup // what carries them from step to step
+	flow    sync.WaitGroup // the goroutines that pass them from step to step
 }
 
-// step is one kernel of the chain, running.
+// step is one running kernel of the chain.
 type step struct {
 	plugins.ChainStep
 	process *plugins.Process
@@ -46,7 +46,7 @@ type step struct {
 	inFlight int
 }
 
-// Describe starts the steps, which stay for Open, and adds up what they need.
+// Describe starts the steps and combines their requirements. They keep running for Open.
 func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.Info, error) {
 	if k.steps != nil {
 		return k.info, nil
@@ -56,7 +56,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		return plugins.Info{}, err
 	}
 	if len(c.Steps) == 0 {
-		return plugins.Info{}, fault.New(fault.Incompatible, "the kernel chain is made of steps: --step clean.py --step embed.py")
+		return plugins.Info{}, fault.New(fault.Incompatible, "the kernel chain needs steps, for example --step clean.py --step embed.py")
 	}
 	k.nanFails = c.NaN == "error"
 	info := plugins.Info{Name: "chain"}
@@ -78,7 +78,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	return info, nil
 }
 
-// start starts a step's process, with its socket beside this one's.
+// start starts a step's process, with its socket in the same folder as this one's.
 func start(ctx context.Context, one plugins.ChainStep) (*plugins.Process, error) {
 	return plugins.Start(ctx, plugins.Command{
 		Path: one.Path, Args: one.Args, Env: os.Environ(), Log: os.Stderr,
@@ -86,8 +86,8 @@ func start(ctx context.Context, one plugins.ChainStep) (*plugins.Process, error)
 	})
 }
 
-// add makes of two kernels' needs those of both. Only the first sees the records as
-// they are.
+// add combines the requirements of two steps. Inputs are those of the first step only,
+// because no other sees the original records.
 func add(a, b plugins.Info, first bool) plugins.Info {
 	if b.BatchSize > 0 && (a.BatchSize == 0 || b.BatchSize < a.BatchSize) {
 		a.BatchSize = b.BatchSize
@@ -97,7 +97,7 @@ func add(a, b plugins.Info, first bool) plugins.Info {
 	a.MinMemory += b.MinMemory
 	a.InFlight += b.InFlight
 	if !first {
-		a.InFlight++ // on its way to it, so that it never waits
+		a.InFlight++ // one batch in transit, so that the step never waits
 	}
 	for _, name := range b.Frameworks {
 		if !slices.Contains(a.Frameworks, name) {
@@ -110,7 +110,7 @@ func add(a, b plugins.Info, first bool) plugins.Info {
 	return a
 }
 
-// inStep says in which step something happened.
+// inStep adds the name of the step to an error.
 func inStep(err error, name string) error {
 	if e := fault.As(err); e != nil {
 		return e.InStep(name)
@@ -121,7 +121,7 @@ func inStep(err error, name string) error {
 	return fault.New(fault.Unknown, "%w", err).InStep(name)
 }
 
-// Open opens the steps in order: the first may leave the device to the others.
+// Open opens the steps one after the other.
 func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins.Config) error {
 	if _, err := k.Describe(ctx, config); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	return nil
 }
 
-// Warnings are those of all steps.
+// Warnings returns the warnings of all steps, with the name of the step.
 func (k *kernel) Warnings() []string {
 	var all []string
 	for _, one := range k.steps {
@@ -146,7 +146,7 @@ func (k *kernel) Warnings() []string {
 	return all
 }
 
-// Sources are those of all steps.
+// Sources returns the sources of all steps.
 func (k *kernel) Sources() []plugins.Source {
 	var all []plugins.Source
 	for _, one := range k.steps {
@@ -155,7 +155,7 @@ func (k *kernel) Sources() []plugins.Source {
 	return all
 }
 
-// Trim lets every step that can give memory back.
+// Trim trims every step.
 func (k *kernel) Trim(ctx context.Context) error {
 	var failed []error
 	for _, one := range k.steps {
@@ -166,13 +166,13 @@ func (k *kernel) Trim(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// Close closes the steps, the last first.
+// Close closes the steps in reverse order.
 func (k *kernel) Close() error {
 	if k.batches != nil {
 		close(k.batches)
 		k.batches = nil
 	}
-	defer k.flow.Wait() // whatever still waited for a step has its end
+	defer k.flow.Wait() // closing the steps ends all waits for them
 	var failed []error
 	for _, one := range slices.Backward(k.steps) {
 		if err := one.process.Close(); err != nil {

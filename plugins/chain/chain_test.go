@@ -20,7 +20,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/kerneltest"
 )
 
-// The test binary is every kernel of a chain: its first argument says which.
+// The test binary is every kernel of a chain: its first argument selects the kernel.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "kernel-") {
@@ -77,7 +77,7 @@ func (k stepKernel) Process(_ context.Context, batch plugins.Batch, results *plu
 	return nil
 }
 
-// sleepTime is what the step sleep takes for a batch.
+// sleepTime is how long the step sleep takes for a batch.
 const sleepTime = 5 * time.Millisecond
 
 // meetVariable names the folder in which two steps meet.
@@ -161,7 +161,7 @@ func TestChain(t *testing.T) {
 	got, err := call(t, k, `{"a":"x"}`, `{"a":"drop"}`, `{"a":"fail"}`, `{"a":"two"}`, `"text"`)
 	want := []string{
 		`{"A":"X","length":9}`, "drop", "failed in pick: rejected", `{"N":1,"length":7}+{"N":2,"length":7}`,
-		`failed in length: the record is no JSON object: the kernel's column "length" has no place in it`,
+		`failed in length: the record is not a JSON object: the kernel's column "length" cannot be added to it`,
 	}
 	if err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 		t.Errorf("%q, %v", got, err)
@@ -171,7 +171,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestOverlap: a step computes a batch while the next one computes the batch before.
+// TestOverlap: a step computes a batch while the next one computes the previous batch.
 func TestOverlap(t *testing.T) {
 	t.Setenv(meetVariable, t.TempDir())
 	k := open(t, "early", "late")
@@ -189,8 +189,8 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestOrder: whatever becomes of a batch, in whichever step, it is over before those
-// behind it, and only a death takes others with it.
+// TestOrder: whatever the outcome of a batch, in whichever step, it completes before later
+// ones, and only a crash fails others with it.
 func TestOrder(t *testing.T) {
 	k := open(t, "upper", "pick", "length")
 	info, err := k.Describe(t.Context(), config(t, "upper", "pick", "length"))
@@ -224,7 +224,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Failures of a whole batch, and deaths, name their step.
+// Failures of a whole batch, and crashes, name their step.
 func TestFailures(t *testing.T) {
 	for text, want := range map[string]struct {
 		kind    fault.Kind
@@ -253,7 +253,7 @@ func TestDescribe(t *testing.T) {
 		want   string
 	}{
 		{config(t, "upper", "none"), "it describes nothing"},
-		{plugins.Config(`{}`), "made of steps"},
+		{plugins.Config(`{}`), "needs steps"},
 		{plugins.Config(`{"steps":[{"name":"x","path":"/no/such"}]}`), "no such file"},
 	} {
 		k := chain.New()
@@ -264,8 +264,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// BenchmarkChain is three steps that take the same time each: how many times that of one
-// step a batch takes. One after the other it would be 3.
+// BenchmarkChain runs three steps that take the same time each, and reports the time per
+// batch as a multiple of one step. Without overlap it would be 3.
 func BenchmarkChain(b *testing.B) {
 	k := open(b, "sleep", "sleep", "sleep")
 	info, err := k.Describe(b.Context(), config(b, "sleep", "sleep", "sleep"))

@@ -7,13 +7,13 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// line is what a record of the batch has become so far; a record may be several.
+// line is one line that a record of the batch has become so far.
 type line struct {
-	record int // in the batch
+	record int // index in the batch
 	data   []byte
 }
 
-// run is one batch on its way through the steps.
+// run is one batch in the pipeline.
 type run struct {
 	ctx      context.Context
 	batch    plugins.Batch
@@ -23,11 +23,11 @@ type run struct {
 
 	lines  []line
 	failed []bool
-	made   *plugins.Results // by the step that it is at; nil: nothing for it to do
-	err    error            // why no further step sees it
+	made   *plugins.Results // of the current step; nil if it has nothing to compute
+	err    error            // why the remaining steps skip the batch
 }
 
-// Process sends a batch on its way.
+// Process puts a batch into the pipeline.
 func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
 	r := &run{
 		ctx: ctx, batch: batch, results: results, finish: results.Defer(), nanFails: k.nanFails,
@@ -40,15 +40,15 @@ func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plug
 	return nil
 }
 
-// startFlow starts what carries batches from step to step. All of them pass all steps,
-// in order: one that has failed is computed no further, and still comes behind those
-// before it.
+// startFlow starts the goroutines that pass batches from step to step. Every batch passes
+// every step, so that batches stay in order; the remaining steps skip a failed one.
 func (k *kernel) startFlow() {
 	batches := make(chan *run)
 	k.batches = batches
 	for i, one := range k.steps {
-		// Beside the batches in it, one is just being given to the step, and for one it
-		// is waited: the step has one more than it computes, and never waits for it.
+		// In addition to the batches in the channel, one goroutine is submitting a batch
+		// and the other is waiting for one. So the step has one batch more than it
+		// computes, and never has to wait for the next.
 		given := make(chan *run, one.inFlight-1)
 		done := make(chan *run)
 		from := batches
@@ -75,13 +75,13 @@ func (k *kernel) startFlow() {
 	})
 }
 
-// begin gives a step what is left of the batch.
+// begin submits the remaining lines of the batch to a step.
 func (r *run) begin(one step, first bool) {
 	r.made = nil
 	if r.err != nil || len(r.lines) == 0 {
 		return
 	}
-	batch := r.batch // with what the worker has found in it
+	batch := r.batch // includes the member locations from the worker
 	if !first {
 		records := make([][]byte, len(r.lines))
 		for i, l := range r.lines {
@@ -92,7 +92,7 @@ func (r *run) begin(one step, first bool) {
 	r.made = plugins.Submit(r.ctx, one.process, batch)
 }
 
-// end takes what the step has made of it.
+// end takes over the step's results.
 func (r *run) end(one step) {
 	if r.made == nil {
 		return
@@ -109,7 +109,7 @@ func (r *run) end(one step) {
 			r.fail(l.record, one.Name, "", fmt.Sprintf("kernel returned NaN or infinity in column %q", column))
 			continue
 		} else if n > 0 {
-			r.results.AddNulls(int64(n)) // the worker will see only text
+			r.results.AddNulls(int64(n)) // the worker gets only text and cannot count them
 		}
 		made, err := plugins.ResultLines(l.data, results, i)
 		if err != nil {
@@ -123,8 +123,8 @@ func (r *run) end(one step) {
 	r.lines = next
 }
 
-// nonFinite counts the numbers of a record that JSON does not have, and names a column
-// with some.
+// nonFinite counts the NaNs and infinities in a record's results, and returns the name of
+// a column that has some.
 func nonFinite(results *plugins.Results, i int) (name string, n int) {
 	if results.At(i).Verdict != plugins.Columns {
 		return "", 0
@@ -137,7 +137,8 @@ func nonFinite(results *plugins.Results, i int) (name string, n int) {
 	return name, n
 }
 
-// fail rejects a record, once. A step that is a chain itself names its own.
+// fail rejects a record, at most once. If the step is itself a chain, it reports its own
+// inner step.
 func (r *run) fail(record int, name, inner, message string) {
 	if r.failed[record] {
 		return
@@ -149,7 +150,7 @@ func (r *run) fail(record int, name, inner, message string) {
 	r.results.FailIn(record, name, message)
 }
 
-// complete gives each record what has become of it.
+// complete returns the final lines of each record.
 func (r *run) complete() {
 	if r.err != nil {
 		r.finish(r.err)

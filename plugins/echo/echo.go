@@ -1,6 +1,6 @@
-// Package echo is the kernel that returns every record as it is: the smallest
-// whole kernel, and the way to try a file, a machine or a pipeline without any
-// compute.
+// Package echo is the kernel that returns every record unchanged. It is the smallest
+// complete kernel, and useful for trying out a file, a machine or a pipeline without
+// computing anything.
 package echo
 
 import (
@@ -14,10 +14,10 @@ func New() plugins.Kernel { return kernel{} }
 
 type kernel struct{ plugins.Base }
 
-// Describe refuses a configuration: there is nothing to configure, and a user
-// who gives one expects something to happen.
+// Describe rejects a configuration: there is nothing to configure, and a user who passes
+// one expects an effect.
 func (kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
-	// Nothing is computed, so batches are what costs: larger ones than usual.
+	// Without any computation, the cost is per batch: use larger ones than usual.
 	return plugins.Info{Name: "echo", BatchSize: 512}, config.Decode(&struct{}{})
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/exec"
 )
 
-// What a program says last decides what is done about its end.
+// The last output of a failed program determines the kind of its failure.
 func TestLastWords(t *testing.T) {
 	python := func(exception string) string {
 		return `printf '%s\n' 'Traceback (most recent call last):' '  File "score.py", line 2, in <module>' '` + exception + `' >&2; exit 1`
@@ -38,7 +38,7 @@ func TestLastWords(t *testing.T) {
 				}
 				list, err := call(t, k, `{"a":1}`, `{"a":2}`)
 				switch {
-				case mode == exec.ModePerRecord && test.kind == fault.Batch: // costs its record alone
+				case mode == exec.ModePerRecord && test.kind == fault.Batch: // fails only its record
 					if err != nil || len(list) != 2 || !strings.HasPrefix(list[0], "failed: exec: the program ended") {
 						t.Errorf("%s: %q, %v", mode, list, err)
 					}

@@ -16,12 +16,12 @@ import (
 	"github.com/gpurun/gpurun/plugins/exec"
 )
 
-// A program that a signal ends has crashed; that is no verdict on its records.
+// A program killed by a signal has crashed, which does not condemn its records.
 func TestKilledProgramIsACrash(t *testing.T) {
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch} {
 		for _, command := range []string{
 			`read a; kill -9 $$`,
-			`read a; sh -c 'kill -9 $$'; exit $?`, // as a shell tells it
+			`read a; sh -c 'kill -9 $$'; exit $?`, // as a shell reports it
 			`cat >/dev/null & sh -c 'kill -SEGV $$'`,
 		} {
 			_, err := call(t, open(t, plugins.ExecConfig{Mode: mode, Command: command}), "1")
@@ -36,7 +36,7 @@ func TestKilledProgramIsACrash(t *testing.T) {
 	}
 }
 
-// A program that ends between two batches costs no record anything.
+// A program that exits between two batches does not affect any record.
 func TestProgramThatEndsBetweenBatches(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	k := open(t, plugins.ExecConfig{Command: fmt.Sprintf(`echo $$ > %s; cat`, pid)})
@@ -55,8 +55,8 @@ func TestProgramThatEndsBetweenBatches(t *testing.T) {
 	}
 }
 
-// In mode per-record a record is blamed only after its program has crashed again,
-// alone, and more often if the signal came from outside.
+// In per-record mode a record is blamed only after its program has crashed again, alone,
+// and after more attempts if the signal came from outside.
 func TestPerRecordBlamesOnlyAfterAnotherCrash(t *testing.T) {
 	for name, test := range map[string]struct {
 		command string
@@ -83,7 +83,7 @@ func TestPerRecordBlamesOnlyAfterAnotherCrash(t *testing.T) {
 	}
 }
 
-// An answer that never ends does not fill the memory.
+// An endless answer does not exhaust memory.
 func TestAnswerOverTheLimit(t *testing.T) {
 	endless := `read a; exec tr '\0' x < /dev/zero`
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch, exec.ModePerRecord} {
@@ -106,7 +106,7 @@ func TestAnswerOverTheLimit(t *testing.T) {
 			}
 		})
 	}
-	// The limit is of one line, without its end.
+	// The limit applies to one line, without its line ending.
 	line := strings.Repeat("x", 1000)
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch, exec.ModePerRecord} {
 		expect(t, open(t, plugins.ExecConfig{Mode: mode, Command: `sed -u 's/$/\r/'`, MaxLine: 1000}), []string{line, line}, []string{line, line})
@@ -117,18 +117,18 @@ func TestAnswerOverTheLimit(t *testing.T) {
 	}
 }
 
-// What a program does with its output at the end is judged by what it has answered.
+// A program that closes or cuts off its output is judged by what it has answered.
 func TestOddEndsOfOutput(t *testing.T) {
 	for name, test := range map[string]struct {
 		command, mode string
-		want          []string // nil: the batch fails
+		want          []string // nil if the batch fails
 		says          string
 	}{
 		"NUL":                      {`tr 3 '\0' | cat`, exec.ModeBatch, []string{"1", "2", "\x00"}, ""},
 		"NUL, stream":              {`while read a; do printf '%s\0\n' $a; done`, exec.ModeStream, []string{"1\x00", "2\x00", "3\x00"}, ""},
 		"closed early":             {`exec 3<&0; read a; echo $a; exec 1>&-; cat <&3 >/dev/null`, exec.ModeStream, nil, "after 1 of 3 lines: exit status 0"},
 		"closed early, batch":      {`read a; echo $a; exec 1>&-; cat >/dev/null`, exec.ModeBatch, nil, "wrote 1 line for 3 records"},
-		"half a line":              {`read a; echo $a; read a; printf 2; exit 0`, exec.ModeStream, nil, "after 1 of 3 lines and a part of one: exit status 0"},
+		"half a line":              {`read a; echo $a; read a; printf 2; exit 0`, exec.ModeStream, nil, "after 1 of 3 lines and a partial one: exit status 0"},
 		"half a line, batch":       {`cat >/dev/null; printf '1\n2\n3'`, exec.ModeBatch, []string{"1", "2", "3"}, ""},
 		"half a line, killed":      {`cat >/dev/null; printf '1\n2\n3'; kill -9 $$`, exec.ModeBatch, nil, "killed by SIGKILL"},
 		"exits after its answers":  {`head -n 3`, exec.ModeStream, []string{"1", "2", "3"}, ""},

@@ -1,26 +1,25 @@
-// Package exec is the kernel that runs any program: a line in, a line out.
+// Package exec is the kernel that runs any program: one line in, one line out.
 //
 //	gpurun run -k 'exec:./score --fast' in.jsonl -o out.jsonl
 //
-// In mode stream, the default, one process is started per worker and fed batch
-// after batch; its n-th line answers the n-th line it was given, and an empty line
-// drops the record. Answers are believed only once the program has shown that it is
-// in step (step.go), or each line proves itself by a member of its record that it
-// repeats (identity.go). The program must write its answer to a line, or to a batch,
-// without waiting for more input: C programs are made to by stdbuf where it is
-// installed, Python by PYTHONUNBUFFERED.
+// In stream mode, the default, each worker starts one process and feeds it batch after
+// batch. The n-th output line answers the n-th input line; an empty line drops the
+// record. The kernel accepts answers only once the program has shown that it is in step
+// (step.go), or if each line identifies its record by repeating one of its members
+// (identity.go). The program must answer a line, or a batch, without waiting for more
+// input. To that end the kernel turns off output buffering: with stdbuf, if installed,
+// for C programs and with PYTHONUNBUFFERED for Python.
 //
-// In mode batch a new process gets each batch and then the end of its input, for
-// filters that answer only then. In mode per-record a new process gets each
-// record; all lines it writes are the record's, none at all drops it, and a
-// failing exit status fails that record alone.
+// In batch mode a new process gets each batch, followed by the end of its input. That
+// suits filters that write nothing before their input ends. In per-record mode a new
+// process gets each record: all lines it writes belong to that record, no line drops
+// it, and a nonzero exit status fails only that record.
 //
-// What the program writes on standard error goes to the log, and the last line
-// of it into the error when it fails. A program that ends for want of device
-// memory, or because the device is lost, is known by these last words (see
-// [plugins.Classify]). A program that a signal ended has crashed: that may have come
-// from outside, and no record is blamed before it crashes a program again, alone. Any
-// other end fails the batch.
+// The program's standard error goes to the log; the last line also goes into the error
+// if the program fails. From these last lines the kernel recognizes a program that ran
+// out of device memory or lost the device (see [plugins.Classify]). A program killed by
+// a signal has crashed. Because the signal may have come from outside, no record is
+// blamed until it crashes a program again, alone. Any other exit fails the batch.
 package exec
 
 import (
@@ -49,11 +48,11 @@ type kernel struct {
 	identity *identity // nil without --exec-id
 	threads  int
 	onGPU    bool
-	running  *program // mode stream; nil before the first batch and after a failure
+	running  *program // in stream mode; nil before the first batch and after a failure
 	warnings warnings
 }
 
-// Describe finds a missing program at plan time already.
+// Describe reports a missing program at plan time.
 func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
 	c, err := parse(config)
 	if err != nil {
@@ -76,10 +75,10 @@ func parse(config plugins.Config) (plugins.ExecConfig, error) {
 		c.Mode = ModeStream
 	case ModeStream, ModeBatch, ModePerRecord:
 	default:
-		return c, fault.New(fault.Usage, "exec mode %q is none of %s, %s, %s", c.Mode, ModeStream, ModeBatch, ModePerRecord)
+		return c, fault.New(fault.Usage, "unknown exec mode %q: use %s, %s or %s", c.Mode, ModeStream, ModeBatch, ModePerRecord)
 	}
 	if c.ID != "" && c.Mode == ModePerRecord {
-		return c, fault.New(fault.Usage, "--exec-id is for --exec-mode %s and %s: with %s every line of a process answers its one record", ModeStream, ModeBatch, ModePerRecord)
+		return c, fault.New(fault.Usage, "--exec-id is for --exec-mode %s and %s: with %s every line of a process answers its only record", ModeStream, ModeBatch, ModePerRecord)
 	}
 	if strings.TrimSpace(c.Command) == "" {
 		return c, fault.New(fault.Incompatible, "exec needs a program: write -k 'exec:./program'")
@@ -87,8 +86,8 @@ func parse(config plugins.Config) (plugins.ExecConfig, error) {
 	return c, nil
 }
 
-// Open starts the program in mode stream, so that its own loading is part of
-// opening and a missing program stops the job before any record.
+// Open starts the program in stream mode, so that Open covers the time the program
+// needs to load, and a missing program stops the job before the first record.
 func (k *kernel) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
 	c, err := parse(config)
 	if err != nil {
@@ -105,15 +104,16 @@ func (k *kernel) Open(_ context.Context, device plugins.Device, config plugins.C
 	return err
 }
 
-// checkProgram finds the plain mistakes before a shell reports them once a batch.
+// checkProgram reports simple mistakes up front, before the shell reports them for
+// every batch.
 func checkProgram(command string) error {
-	if said, err := osexec.Command("/bin/sh", "-n", "-c", command).CombinedOutput(); err != nil {
-		line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
-		return fault.New(fault.Incompatible, "exec: the shell cannot read %q: %s", command, line)
+	if output, err := osexec.Command("/bin/sh", "-n", "-c", command).CombinedOutput(); err != nil {
+		line, _, _ := strings.Cut(strings.TrimSpace(string(output)), "\n")
+		return fault.New(fault.Incompatible, "exec: the shell cannot parse %q: %s", command, line)
 	}
 	word := firstWord(command)
 	if word == "" {
-		return nil // variables, a group, a pipeline: the shell will tell
+		return nil // variables, a group or a pipeline: only the shell can tell
 	}
 	if strings.Contains(word, "/") {
 		return checkFile(word)
@@ -121,15 +121,15 @@ func checkProgram(command string) error {
 	check := osexec.Command("/bin/sh", "-c", `command -v -- "$1" >/dev/null`, "sh", word)
 	if err := check.Run(); err != nil {
 		if _, statErr := os.Stat(word); statErr == nil {
-			return fault.New(fault.Incompatible, "exec: program %s not found; for the file beside you write exec:./%s", word, command)
+			return fault.New(fault.Incompatible, "exec: program %s not found; to run the file in the current directory, write exec:./%s", word, command)
 		}
 		return fault.New(fault.Incompatible, "exec: program %s not found", word)
 	}
 	return nil
 }
 
-// checkFile looks at a program that was named by its path. Some shells find a
-// file that they could not execute.
+// checkFile checks a program given by its path: some shells accept a file that they
+// cannot execute.
 func checkFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -174,8 +174,8 @@ func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plug
 	return nil
 }
 
-// identified fails the records whose answers could not be checked, and returns the
-// others, with their places in the batch if those are not the same.
+// identified fails the records whose answers could not be checked and returns the
+// others, with their indexes in the batch if any record is missing.
 func (k *kernel) identified(batch plugins.Batch, results *plugins.Results) (plugins.Batch, []int) {
 	if k.identity == nil {
 		return batch, nil
@@ -195,9 +195,9 @@ func (k *kernel) identified(batch plugins.Batch, results *plugins.Results) (plug
 	return plugins.NewBatch(records), places
 }
 
-// classify says what a program's last words mean. Whatever else it died of has
-// died with it: the next batch gets a new one, and this process need not end. A signal
-// may have come from outside, so it is no verdict on the batch.
+// classify determines the kind of failure from the program's last output. This process
+// stays usable after any other failure: the next batch gets a new program. A signal may
+// have come from outside, so it does not condemn the batch.
 func (k *kernel) classify(err error) error {
 	e := fault.As(err)
 	if e == nil || e.Kind != fault.Unknown {

@@ -20,7 +20,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/kerneltest"
 )
 
-// kernelVariable makes the test binary a kernel program.
+// kernelVariable turns the test binary into a kernel program.
 const kernelVariable = "GPURUN_TEST_KERNEL"
 
 func TestMain(m *testing.M) {
@@ -76,7 +76,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// open gives an open kernel, closed at the end of the test.
+// open returns an open kernel, which is closed at the end of the test.
 func open(t *testing.T, c plugins.ExecConfig) plugins.Kernel {
 	t.Helper()
 	k := exec.New()
@@ -95,7 +95,7 @@ func batch(records ...string) plugins.Batch {
 	return plugins.NewBatch(list)
 }
 
-// call returns what came of each record, as text.
+// call returns the outcome of each record as text.
 func call(t *testing.T, k plugins.Kernel, records ...string) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
@@ -165,7 +165,7 @@ func TestModes(t *testing.T) {
 			expect(t, k, []string{"1", "drop", "3"}, []string{"1", "drop", "3"})
 		}
 	})
-	t.Run("carriage return is no part of a line", func(t *testing.T) {
+	t.Run("carriage return is not part of a line", func(t *testing.T) {
 		k := open(t, plugins.ExecConfig{Command: `sed -u 's/$/\r/'`})
 		expect(t, k, []string{"1", ""}, []string{"1", "drop"})
 	})
@@ -199,7 +199,7 @@ func TestConfiguration(t *testing.T) {
 	expect(t, k, []string{"1"}, []string{"0"})
 }
 
-// Mistakes that need no record to be seen are told at plan time, and again when
+// Mistakes that can be found without a record are reported at plan time, and again when
 // the kernel is opened.
 func TestPlainMistakes(t *testing.T) {
 	dir := t.TempDir()
@@ -216,9 +216,9 @@ func TestPlainMistakes(t *testing.T) {
 		{"not found", "no-such-program --fast", "", fault.Incompatible, []string{"program no-such-program not found"}},
 		{"no such file", "./no-such-program", "", fault.Incompatible, []string{"program ./no-such-program not found"}},
 		{"not executable", plain, "", fault.Incompatible, []string{"not executable", "chmod +x " + plain}},
-		{"beside", "plain -x", "", fault.Incompatible, []string{"exec:./plain -x"}},
+		{"current directory", "plain -x", "", fault.Incompatible, []string{"exec:./plain -x"}},
 		{"folder", dir, "", fault.Incompatible, []string{"is a folder"}},
-		{"no shell", "cat | (", "", fault.Incompatible, []string{"the shell cannot read", "yntax"}},
+		{"no shell", "cat | (", "", fault.Incompatible, []string{"the shell cannot parse", "yntax"}},
 		{"nothing", "", "", fault.Incompatible, []string{"exec needs a program"}},
 		{"blank", "  ", "", fault.Incompatible, []string{"exec needs a program"}},
 		{"mode", "cat", "lines", fault.Usage, []string{`"lines"`, "per-record"}},
@@ -247,8 +247,8 @@ func TestPlainMistakes(t *testing.T) {
 	}
 }
 
-// Whatever a program does wrong is an error that says it, and the next batch gets
-// a fresh one.
+// Whatever a program does wrong, the error says so, and the next batch gets a new
+// program.
 func TestMisbehavingPrograms(t *testing.T) {
 	tests := []struct {
 		name, command, mode string
@@ -293,10 +293,9 @@ func TestMisbehavingPrograms(t *testing.T) {
 	}
 }
 
-// Lines that nobody asked for must never be taken for the answers to the next
-// batch.
+// Extra lines must never be mistaken for the answers to the next batch.
 func TestExtraLinesAreFound(t *testing.T) {
-	t.Run("right behind the first answer", func(t *testing.T) {
+	t.Run("right after the first answer", func(t *testing.T) {
 		k := open(t, plugins.ExecConfig{Command: `while read a; do echo $a; echo extra; done`})
 		if got, err := call(t, k, "1"); err == nil {
 			t.Errorf("got %q", got)
@@ -305,10 +304,10 @@ func TestExtraLinesAreFound(t *testing.T) {
 	t.Run("late, by the record itself", func(t *testing.T) {
 		k := open(t, plugins.ExecConfig{Command: `while read a; do echo $a; case $a in 2) sleep 0.1; echo extra;; esac; done`})
 		expect(t, k, []string{"1"}, []string{"1"})
-		if got, err := call(t, k, "2"); err == nil || !strings.Contains(err.Error(), `wrote 2 lines for 1 record; line 2 is no JSON: "extra"`) {
+		if got, err := call(t, k, "2"); err == nil || !strings.Contains(err.Error(), `wrote 2 lines for 1 record; line 2 is not JSON: "extra"`) {
 			t.Errorf("got %q, %v", got, err)
 		}
-		expect(t, k, []string{"4"}, []string{"4"}) // with a fresh program
+		expect(t, k, []string{"4"}, []string{"4"}) // with a new program
 	})
 	t.Run("between batches", func(t *testing.T) {
 		late := filepath.Join(t.TempDir(), "late")
@@ -318,7 +317,7 @@ func TestExtraLinesAreFound(t *testing.T) {
 		for _, err := os.Stat(late); err != nil; _, err = os.Stat(late) {
 			time.Sleep(10 * time.Millisecond)
 		}
-		expect(t, k, []string{"3"}, []string{"3"}) // with a fresh program
+		expect(t, k, []string{"3"}, []string{"3"}) // with a new program
 		expect(t, k, []string{"4"}, []string{"4"})
 	})
 	t.Run("at the end", func(t *testing.T) {
@@ -330,7 +329,7 @@ func TestExtraLinesAreFound(t *testing.T) {
 	})
 }
 
-// A program's end after the last batch is part of closing.
+// Close reports how a program exits after the last batch.
 func TestCloseTellsTheEnd(t *testing.T) {
 	k := open(t, plugins.ExecConfig{Command: `cat; echo "cannot save" >&2; exit 6`})
 	expect(t, k, []string{"1"}, []string{"1"})
@@ -360,8 +359,7 @@ func TestLargeRecords(t *testing.T) {
 	})
 }
 
-// What a program starts and leaves does not outlive it, and does not hold the
-// kernel up.
+// The children of a program do not outlive it and do not block the kernel.
 func TestGrandchildren(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch, exec.ModePerRecord} {
@@ -385,8 +383,8 @@ func TestGrandchildren(t *testing.T) {
 			}
 		})
 	}
-	// A child with a session of its own holds the output open: the program's end
-	// is seen all the same. The worker sweeps such children, as a subreaper.
+	// A child in its own session holds the output open: the kernel still notices that the
+	// program has exited. The worker, as a subreaper, reaps such children.
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch} {
 		t.Run("setsid, "+mode, func(t *testing.T) {
 			defer os.Remove(pids)

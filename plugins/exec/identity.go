@@ -10,7 +10,7 @@ import (
 )
 
 // identity checks that a line answers its record: the program repeats one member of
-// the record in its answer. A nil identity checks nothing.
+// the record in its answer.
 type identity struct {
 	member string
 	wanted *jsonline.Wanted
@@ -24,9 +24,9 @@ func newIdentity(member string) *identity {
 	return &identity{member: member, wanted: jsonline.Want(member)}
 }
 
-// verify returns how many lines are certain: those up to the last that carries its
-// record's value. A line that should carry it and does not is an error. An empty line
-// drops its record and carries nothing: the next line proves that it is in its place.
+// verify returns how many lines are proved to be in place: those up to the last line
+// that repeats its record's value. A nonempty line without that value is an error. An
+// empty line drops its record and repeats nothing; the next line proves its place.
 func (d *identity) verify(batch plugins.Batch, lines [][]byte) (sure int, err error) {
 	for i, line := range lines {
 		if len(line) == 0 {
@@ -43,7 +43,7 @@ func (d *identity) verify(batch plugins.Batch, lines [][]byte) (sure int, err er
 func (d *identity) check(batch plugins.Batch, i int, line []byte) error {
 	want, _ := batch.Member(i, d.member)
 	if d.wanted.Scan(line, &d.info) != nil || !d.info.Object {
-		return fmt.Errorf("the line is no JSON object with member %q", d.member)
+		return fmt.Errorf("the line is not a JSON object with member %q", d.member)
 	}
 	span := d.info.Spans[0]
 	if !span.Present() {
@@ -63,20 +63,20 @@ func clip(value []byte) string {
 	return string(value)
 }
 
-// lacking says why a record cannot be identified; empty if it can.
+// lacking returns why a record cannot be identified, or "" if it can.
 func (d *identity) lacking(batch plugins.Batch, i int) string {
 	value, present := batch.Member(i, d.member)
 	switch {
 	case !present:
-		return fmt.Sprintf("exec: the record has no member %q, by which --exec-id checks its answer", d.member)
+		return fmt.Sprintf("exec: the record has no member %q, which --exec-id needs to check the answer", d.member)
 	case value[0] != '"' && value[0] != '-' && (value[0] < '0' || value[0] > '9'):
-		return fmt.Sprintf("exec: member %q is neither a string nor a number: --exec-id cannot check the answer by it", d.member)
+		return fmt.Sprintf("exec: member %q is neither a string nor a number, so --exec-id cannot check the answer", d.member)
 	}
 	return ""
 }
 
-// sameValue compares two strings or two numbers by what they mean, not by how they
-// are written. Whole numbers are compared digit by digit, however large they are.
+// sameValue compares two strings or two numbers by value rather than by spelling.
+// Integers are compared digit by digit, so that their size does not matter.
 func sameValue(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

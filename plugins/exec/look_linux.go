@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poll reports whether fd has something to read, or has ended, within the time.
+// poll reports whether fd becomes readable, or reaches its end, within the given time.
 func poll(fd int32, within time.Duration) bool {
 	fds := []unix.PollFd{{Fd: fd, Events: unix.POLLIN}}
 	limit := unix.NsecToTimespec(int64(within))
@@ -20,7 +20,7 @@ func poll(fd int32, within time.Duration) bool {
 	return err == nil && n > 0
 }
 
-// unread is how many bytes of what was written to a pipe nobody has read yet.
+// unread returns the number of bytes in a pipe that the reader has not consumed yet.
 func unread(pipe *os.File) int {
 	raw, err := pipe.SyscallConn()
 	if err != nil {
@@ -31,25 +31,24 @@ func unread(pipe *os.File) int {
 	return n
 }
 
-// observer looks at what a program and its children are doing, by their threads'
-// system calls in /proc.
+// observer finds out from /proc which system calls a program and its children are in.
 type observer struct {
 	pid  int
-	pipe string // the program's standard input, as a descriptor's link names it
-	// reader is the thread that was last seen reading it.
+	pipe string // the program's standard input, as the link in /proc/PID/fd names it
+	// reader is the thread last seen reading the pipe.
 	reader thread
-	// files are those of /proc that were read; they stay open, since a program is
-	// looked at after every batch.
+	// files are open files of /proc. They stay open because the program is observed
+	// after every batch.
 	files map[string]*os.File
-	// links are the descriptors that are known to be the pipe.
+	// links caches which descriptors are the pipe.
 	links  map[string]bool
 	buffer [1024]byte
 }
 
 type thread struct{ pid, tid int }
 
-// mostFiles bounds those that stay open.
-const mostFiles = 16
+// maxFiles bounds the number of files kept open.
+const maxFiles = 16
 
 func newObserver(pid int, stdin *os.File) *observer {
 	return &observer{pid: pid, pipe: pipeName(stdin), files: map[string]*os.File{}, links: map[string]bool{}}
@@ -62,14 +61,14 @@ func (o *observer) close() {
 	o.files = nil
 }
 
-// read returns the beginning of a file of /proc.
+// read returns the beginning of a file in /proc.
 func (o *observer) read(path string) ([]byte, error) {
 	file, err := o.files[path], error(nil)
 	if file == nil {
 		if file, err = os.Open(path); err != nil {
 			return nil, err
 		}
-		if o.files != nil && len(o.files) < mostFiles {
+		if o.files != nil && len(o.files) < maxFiles {
 			o.files[path] = file
 		} else {
 			defer file.Close()
@@ -92,8 +91,9 @@ func pipeName(pipe *os.File) string {
 	return name
 }
 
-// look tells whether the program waits for input: a thread of it is blocked in reading
-// the pipe, and no other process of it runs; and whether any of it runs.
+// look reports whether the program waits for input, that is, one of its threads is
+// blocked reading the pipe and no other process of it runs, and whether any of its
+// processes runs.
 func (o *observer) look() (waits, runs bool) {
 	if o.pipe == "" {
 		return false, false
@@ -102,15 +102,15 @@ func (o *observer) look() (waits, runs bool) {
 	return reading && !running, running
 }
 
-// maxDepth bounds the walk through children, which may change meanwhile.
+// maxDepth bounds the walk through children, which may change during the walk.
 const maxDepth = 8
 
-// tree tells of a process and its children whether one is blocked in reading the pipe,
-// and whether one of the others runs.
+// tree reports whether a process or one of its children is blocked reading the pipe, and
+// whether one of the others runs.
 func (o *observer) tree(pid, depth int) (reading, running bool) {
 	reading, running = o.process(pid)
 	if reading {
-		running = false // threads that spin between batches
+		running = false // its other threads may spin between batches
 	}
 	if depth == maxDepth {
 		return reading, running
@@ -153,8 +153,8 @@ func (o *observer) process(pid int) (reading, running bool) {
 	return false, running
 }
 
-// thread reads a thread's system call: "0 0x0 …" is its number and arguments,
-// "running" a thread that is in none.
+// thread reports what a thread is doing. Its file reads "0 0x0 …", the number and
+// arguments of a system call, or "running" if the thread is not in one.
 func (o *observer) thread(t thread) (reading, running bool) {
 	data, err := o.read(fmt.Sprintf("/proc/%d/task/%d/syscall", t.pid, t.tid))
 	if err != nil {

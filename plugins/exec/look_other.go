@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poll reports whether fd has something to read, or has ended, within the time, in
-// whole milliseconds.
+// poll reports whether fd becomes readable, or reaches its end, within the given time,
+// rounded up to milliseconds.
 func poll(fd int32, within time.Duration) bool {
 	fds := []unix.PollFd{{Fd: fd, Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, int((within+time.Millisecond-1)/time.Millisecond))
 	return err == nil && n > 0
 }
 
-// unread is not known here.
+// unread is unknown on this system.
 func unread(*os.File) int { return 0 }
 
-// observer needs Linux's /proc: elsewhere a program's silence must do.
+// observer needs Linux's /proc: elsewhere the kernel relies on the program's silence.
 type observer struct{}
 
 func newObserver(int, *os.File) *observer { return &observer{} }

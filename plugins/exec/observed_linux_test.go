@@ -8,9 +8,9 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Whether being blocked in reading proves a program to be in step is found out by
-// looking at it, and an honest one is never misjudged, however loaded the machine is:
-// it would wait at every batch from then on.
+// The kernel finds out by observation whether being blocked reading proves that a program
+// is in step. It never misjudges a well-behaved program, even on a loaded machine: such a
+// program would then wait at every batch.
 func TestProgramsAreObserved(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -27,7 +27,7 @@ func TestProgramsAreObserved(t *testing.T) {
 		"a Go program": {self + " unruly", 300, false},
 		"slow records": {self + " unruly -delay 2ms", 10, false},
 		"reads ahead":  {self + " unruly -pool 64 -delay 2ms", 10, true},
-		"behind one":   {"cat | " + self + " unruly -delay 2ms", 10, true},
+		"after one":    {"cat | " + self + " unruly -delay 2ms", 10, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,8 +45,8 @@ func TestProgramsAreObserved(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if p.standing.opaque != test.opaque || p.standing.unsure != test.opaque {
-				t.Errorf("%+v", p.standing)
+			if p.inStep.opaque != test.opaque || p.inStep.unsure != test.opaque {
+				t.Errorf("%+v", p.inStep)
 			}
 		})
 	}

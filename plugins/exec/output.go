@@ -13,35 +13,34 @@ import (
 )
 
 const (
-	// firstLook is after how long the wait for a line is first used to look at the
-	// program; the pauses between looks double up to lastLook.
+	// firstLook is how long to wait for a line before observing the program for the
+	// first time; the pauses between observations double up to lastLook.
 	firstLook = 250 * time.Microsecond
 	lastLook  = 50 * time.Millisecond
-	// maxAnswers is how many bytes a batch may be answered with: a kernel cannot
-	// return more.
+	// maxAnswers limits the output for one batch in bytes: a kernel cannot return more.
 	maxAnswers = 1 << 30
 )
 
 var (
 	errTooLong = errors.New("a line over the limit")
-	errTooMuch = fmt.Errorf("exec: the answers to one batch have more than %d bytes", maxAnswers)
+	errTooMuch = fmt.Errorf("exec: the output for one batch exceeds %d bytes", maxAnswers)
 )
 
-// output is what the program writes on standard output.
+// output reads the program's standard output.
 type output struct {
 	pipe   *os.File
 	lines  *bufio.Reader
-	most   int             // bytes of a line; 0: no limit
-	ended  <-chan struct{} // closed when the program has ended
+	most   int             // maximum bytes per line; 0 means no limit
+	ended  <-chan struct{} // closed when the program has exited
 	onWait func()
-	// mu keeps watchers from the moment in which something is read.
+	// mu keeps observers from looking while a read is in progress.
 	mu sync.Mutex
-	// starved: the pipe was empty when it was read last.
+	// starved: the last read found the pipe empty.
 	starved bool
 	reads   int
-	// overdue: a deadline has passed, and the program lives.
+	// overdue: a deadline has passed and the program is still running.
 	overdue bool
-	// longest is how long a line was waited for at most.
+	// longest is the longest wait for a line so far.
 	longest time.Duration
 }
 
@@ -51,8 +50,8 @@ func newOutput(pipe *os.File, most int64, ended <-chan struct{}) *output {
 	return o
 }
 
-// line returns the next line without its end. A last line without a newline comes
-// with io.EOF.
+// line returns the next line without its line ending. A last line without a newline
+// is returned with io.EOF.
 func (o *output) line() ([]byte, error) {
 	var line []byte
 	for {
@@ -67,8 +66,8 @@ func (o *output) line() ([]byte, error) {
 	}
 }
 
-// Read fills the buffer when it is empty. It reads to the end, or, once the deadline
-// after the program's own end has passed, until the pipe is empty.
+// Read refills the line buffer. It reads until the end of the output or, once the
+// deadline after the program's exit has passed, until the pipe is empty.
 func (o *output) Read(b []byte) (int, error) {
 	if o.onWait != nil {
 		o.wait()
@@ -92,7 +91,7 @@ func (o *output) Read(b []byte) (int, error) {
 	}
 }
 
-// read reads once, and notes it before anybody else can see the pipe emptied.
+// read reads once and records the fact before an observer can see the pipe empty.
 func (o *output) read(b []byte) (n int, err error) {
 	raw, err := o.pipe.SyscallConn()
 	if err != nil {
@@ -120,14 +119,15 @@ func (o *output) read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// hunger is how often the pipe was read, if that was in vain the last time.
-func (o *output) hunger() (reads int, starved bool) {
+// readState returns the number of reads so far, and whether the last one found the pipe
+// empty and it still is.
+func (o *output) readState() (reads int, starved bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.reads, o.starved && !ready(o.pipe, 0)
 }
 
-// wait returns when there is something to read, and calls onWait in the meantime.
+// wait calls onWait until there is something to read.
 func (o *output) wait() {
 	if ready(o.pipe, 0) {
 		return
@@ -137,7 +137,7 @@ func (o *output) wait() {
 	o.onWait()
 	for pause := firstLook; !ready(o.pipe, pause); pause = min(2*pause, lastLook) {
 		select {
-		case <-o.ended: // its children may hold the pipe: Read has a deadline now
+		case <-o.ended: // its children may hold the pipe open, but Read now has a deadline
 			return
 		default:
 			o.onWait()
@@ -145,8 +145,8 @@ func (o *output) wait() {
 	}
 }
 
-// surplus reports whether a line, or the beginning of one, is there that answers no
-// record, or comes within the time, and whether the output has ended instead.
+// surplus reports whether output that answers no record arrives within the given time,
+// even part of a line, and whether the output has ended instead.
 func (o *output) surplus(within time.Duration) (more, end bool) {
 	if o.lines.Buffered() > 0 {
 		return true, false
@@ -158,12 +158,12 @@ func (o *output) surplus(within time.Duration) (more, end bool) {
 	return err == nil, err != nil
 }
 
-// ready reports whether the pipe has something to read, its end included, within the
+// ready reports whether the pipe becomes readable, or reaches its end, within the given
 // time.
 func ready(pipe *os.File, within time.Duration) bool {
 	raw, err := pipe.SyscallConn()
 	if err != nil {
-		return true // it is closed: reading it says so
+		return true // it is closed: the next read reports that
 	}
 	is := false
 	err = raw.Control(func(fd uintptr) { is = poll(int32(fd), within) })

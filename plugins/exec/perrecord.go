@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// ownCrashes is how often a program must have crashed by itself on a record before
-	// the record is blamed: the first time others ran beside it.
+	// ownCrashes is how often a program must crash by itself on a record before the
+	// record is blamed: during the first crash, other programs ran in parallel.
 	ownCrashes = 2
-	// foreignKills is the same for signals from outside, which a record brings upon its
-	// program only by its need for memory; the pauses between the attempts double.
+	// foreignKills is the same for signals from outside, which a record can provoke only
+	// by using too much memory. The pauses between attempts double.
 	foreignKills     = 8
 	foreignKillPause = 50 * time.Millisecond
 )
 
-// perRecord runs one process for each record, as many at a time as the worker
-// has cores. A program that fails costs its record alone, unless it was not the
-// record's fault: the device is lost, or its memory did not hold so many programs
-// at a time, and a smaller batch has fewer. A program that a signal ended runs again,
-// alone.
+// perRecord runs one process per record, with as many in parallel as the worker has
+// cores. A failing program fails only its record, unless the record is not at fault: the
+// device is lost, or its memory does not hold that many programs, which a smaller batch
+// fixes. A program killed by a signal is retried alone.
 func (k *kernel) perRecord(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
 	outcomes := make([]outcome, batch.Len())
 	total := new(atomic.Int64)
@@ -53,7 +52,7 @@ func (k *kernel) perRecord(ctx context.Context, batch plugins.Batch, results *pl
 			return o.err
 		}
 		if errors.Is(o.err, errTooMuch) && batch.Len() > 1 {
-			return o.err // the batch is; a smaller one may be not
+			return o.err // a smaller batch may fit
 		}
 	}
 	for i, o := range outcomes {
@@ -66,8 +65,8 @@ func (k *kernel) perRecord(ctx context.Context, batch plugins.Batch, results *pl
 	return nil
 }
 
-// untilBlamed runs a program that crashed on a record again, alone, until it is certain
-// whose fault that is.
+// untilBlamed retries a record whose program crashed, alone, until it is clear whether
+// the record is at fault.
 func (k *kernel) untilBlamed(ctx context.Context, record []byte, o outcome, total *atomic.Int64) outcome {
 	own, foreign := 0, 0
 	for fault.KindOf(o.err) == fault.Crash && ctx.Err() == nil {
@@ -80,7 +79,7 @@ func (k *kernel) untilBlamed(ctx context.Context, record []byte, o outcome, tota
 		if own == ownCrashes || foreign == foreignKills {
 			break
 		}
-		logf("%s; it is tried again, alone", strings.TrimPrefix(o.err.Error(), "exec: "))
+		logf("%s; retrying the record alone", strings.TrimPrefix(o.err.Error(), "exec: "))
 		if foreign > 0 {
 			pause(ctx, foreignKillPause<<(foreign-1))
 		}

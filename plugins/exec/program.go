@@ -19,39 +19,39 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// program is the user's program, running.
+// program is a running instance of the user's program.
 type program struct {
 	process  *proc.Process
 	stdin    *os.File
 	out      *output
-	words    *proc.Tail
-	drained  chan struct{} // closed when the last of stderr is read
-	fed      atomic.Bool   // all of the batch at hand is in the pipe
+	words    *proc.Tail    // the end of stderr
+	drained  chan struct{} // closed when stderr has been read to the end
+	fed      atomic.Bool   // the whole current batch is in the pipe
 	observer *observer
-	standing standing
+	inStep   syncState
 }
 
 const (
-	// stallHint is how long a program may leave a batch unanswered before the
-	// log says what the usual reason is.
+	// stallHint is how long a program may leave a batch unanswered before the kernel logs
+	// the likely reasons.
 	stallHint = 20 * time.Second
-	// exitGrace is how long a program may take to end after its input has.
+	// exitGrace is how long a program may take to exit after the end of its input.
 	exitGrace = 5 * time.Second
-	// drainTime is how long output is read on after the program has ended: what
-	// it started may hold the pipe open for ever.
+	// drainTime is how long to keep reading output after the program has exited: its
+	// children may hold the pipe open forever.
 	drainTime = 100 * time.Millisecond
-	// feedGrace is how long the rest of the input may take when all answers are
-	// there already.
+	// feedGrace is how long the program may take to read the rest of its input after it
+	// has written all answers.
 	feedGrace = 2 * time.Second
-	// lineCost is what a line takes beside its bytes.
+	// lineCost is the memory overhead of a line.
 	lineCost = 32
-	// surplusLines are so many more than twice the records that the rest of a batch's
-	// output is not waited for.
+	// surplusLines is the number of lines beyond twice the number of records after which
+	// the kernel stops reading a batch's output.
 	surplusLines = 1000
 )
 
-// startProgram runs the command through the shell, in a group of its own that
-// dies with it, and so that it dies with the kernel.
+// startProgram runs the command through the shell in its own process group, which dies
+// with the program and with the kernel.
 func startProgram(config plugins.ExecConfig) (*program, error) {
 	stdinChild, stdin, err := os.Pipe()
 	if err != nil {
@@ -101,12 +101,12 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 	return p, nil
 }
 
-// shell returns how to run the command. A lone program replaces the shell, so
-// that signals and exit statuses are its own.
+// shell returns how to run the command. A single program replaces the shell, so that
+// signals reach it directly and its exit status is the one reported.
 func shell(config plugins.ExecConfig) (string, []string) {
 	script := config.Command
 	if word := firstWord(script); word != "" && !strings.ContainsAny(script, "|&;<>()\n") {
-		if _, err := osexec.LookPath(word); err == nil { // not a word of the shell's own
+		if _, err := osexec.LookPath(word); err == nil { // not a shell builtin
 			script = "exec " + script
 		}
 	}
@@ -119,7 +119,7 @@ func shell(config plugins.ExecConfig) (string, []string) {
 	return "/bin/sh", args
 }
 
-// firstWord is the program's name where it can be read off without a shell.
+// firstWord returns the program's name if that can be told without a shell.
 func firstWord(command string) string {
 	fields := strings.Fields(command)
 	if len(fields) == 0 || strings.ContainsAny(fields[0], "$`'\"\\(){}=~*?[;|&<>!") {
@@ -129,8 +129,8 @@ func firstWord(command string) string {
 }
 
 func environment(config plugins.ExecConfig) []string {
-	// What go-plugin told this process is not for the program: a gpurun kernel run
-	// by mistake would answer with a handshake.
+	// Hide go-plugin's variables from the program: a gpurun kernel run by mistake would
+	// answer with a handshake.
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "PLUGIN_")
 	})
@@ -143,9 +143,8 @@ func environment(config plugins.ExecConfig) []string {
 	return env
 }
 
-// exchangeAll writes the batch, ends the input and reads to the end. After as many
-// lines as there are records, the end may take as long as grace; 0 is as long as it
-// takes.
+// exchangeAll writes the batch, closes the input and reads the output to its end. Once
+// it has one line per record, it waits at most grace for the end; 0 means no limit.
 func (p *program) exchangeAll(batch plugins.Batch, id *identity, grace time.Duration) ([][]byte, error) {
 	total := new(atomic.Int64)
 	lines, err := p.collect(batch, func(lines [][]byte) error {
@@ -171,8 +170,9 @@ func (p *program) exchangeAll(batch plugins.Batch, id *identity, grace time.Dura
 	return lines, nil
 }
 
-// collect writes the batch, ends the input, and returns all lines of a program
-// that ended well. check is called after each line; an error of it ends the program.
+// collect writes the batch, closes the input, and returns all lines of a program that
+// exits with status 0. It calls check after each line and kills the program if check
+// returns an error.
 func (p *program) collect(batch plugins.Batch, check func(lines [][]byte) error) ([][]byte, error) {
 	written := p.feed(batch, true)
 	var lines [][]byte
@@ -195,7 +195,7 @@ func (p *program) collect(batch plugins.Batch, check func(lines [][]byte) error)
 			break
 		}
 	}
-	if p.out.overdue { // it answered everything, and does not end with its input
+	if p.out.overdue { // it answered everything, but does not exit
 		p.process.KillGroup()
 		p.stop(written)
 		return lines, nil
@@ -206,7 +206,7 @@ func (p *program) collect(batch plugins.Batch, check func(lines [][]byte) error)
 	return lines, nil
 }
 
-// measure adds a line to what all programs of a batch have written.
+// measure adds a line to the total output for the batch and enforces the limit.
 func (p *program) measure(line []byte, total *atomic.Int64) error {
 	if total.Add(int64(len(line))+lineCost) > maxAnswers {
 		return fault.New(fault.Batch, "%w", errTooMuch)
@@ -214,9 +214,9 @@ func (p *program) measure(line []byte, total *atomic.Int64) error {
 	return nil
 }
 
-// feed writes the records beside the reading: a program may answer while it is
-// still being fed, and neither side must wait for the other's full pipe. A
-// program that stops reading is found by its missing answers.
+// feed writes the records in a separate goroutine: a program may answer while it is still
+// being fed, and neither side may block on the other's full pipe. A program that stops
+// reading is detected by its missing answers.
 func (p *program) feed(batch plugins.Batch, end bool) chan error {
 	written := make(chan error, 1)
 	p.fed.Store(false)
@@ -236,14 +236,14 @@ func (p *program) feed(batch plugins.Batch, end bool) chan error {
 	return written
 }
 
-// stop ends the input, and with it the writer, if it still waits: nobody touches
-// the batch afterwards.
+// stop closes the input, which also ends a blocked writer. The batch is not used after
+// it returns.
 func (p *program) stop(written chan error) {
 	p.stdin.Close()
 	<-written
 }
 
-// wait waits for a program that has closed its output, and tells how it ended.
+// wait waits for a program that has closed its output and returns how it exited.
 func (p *program) wait(written chan error) (exit proc.Exit, how string) {
 	p.stop(written)
 	if !p.process.End(exitGrace) {
@@ -253,18 +253,18 @@ func (p *program) wait(written chan error) (exit proc.Exit, how string) {
 	return exit, exit.String()
 }
 
-// ended says why the answers stopped.
+// ended explains why the answers stopped.
 func (p *program) ended(got, want int, partial bool, written chan error) error {
 	exit, how := p.wait(written)
 	where := ""
 	if partial {
-		where = " and a part of one"
+		where = " and a partial one"
 	}
 	return p.failure(fmt.Sprintf("the program ended after %d of %d lines%s: %s", got, want, where, how), exit)
 }
 
 func (p *program) failure(what string, exit proc.Exit) error {
-	<-p.drained // the program is gone: after drainTime at most
+	<-p.drained // the program has exited, so this takes at most drainTime
 	words := p.words.String()
 	last := ""
 	if words != "" {
@@ -277,14 +277,14 @@ func (p *program) failure(what string, exit proc.Exit) error {
 	return plugins.Detail(err, words)
 }
 
-// killedError is the end of a program by a signal.
+// killedError is the failure of a program that was killed by a signal.
 type killedError struct {
 	error
 	exit proc.Exit
 }
 
-// signalOf is the signal that ended the program, or, as a shell tells it, the last
-// program of its script.
+// signalOf returns the signal that killed the program or, as a shell reports it in its
+// exit status, the last program of its script.
 func signalOf(exit proc.Exit) syscall.Signal {
 	const byShell, last = 128, 64
 	if exit.Code > byShell && exit.Code <= byShell+last {
@@ -293,8 +293,8 @@ func signalOf(exit proc.Exit) syscall.Signal {
 	return exit.Signal
 }
 
-// isGone reports whether the program has ended, or has closed its output.
-func (p *program) isGone() bool {
+// hasExited reports whether the program has exited or closed its output.
+func (p *program) hasExited() bool {
 	if more, end := p.out.surplus(0); more || end {
 		return !more
 	}
@@ -306,11 +306,11 @@ func (p *program) isGone() bool {
 	}
 }
 
-// close ends the input and waits for the program; lines that come only now were
-// never asked for.
+// close closes the input and waits for the program. Any line that it still writes is
+// one too many.
 func (p *program) close() error {
 	p.stdin.Close()
-	timer := time.AfterFunc(exitGrace, p.process.KillGroup) // it ends the reading, too
+	timer := time.AfterFunc(exitGrace, p.process.KillGroup) // this also ends the read below
 	defer timer.Stop()
 	rest, _ := io.ReadAll(io.LimitReader(p.out.lines, 1<<20))
 	p.process.End(exitGrace)
@@ -320,9 +320,9 @@ func (p *program) close() error {
 	switch {
 	case len(rest) > 0:
 		line, _, _ := bytes.Cut(rest, []byte("\n"))
-		return fmt.Errorf("exec: the program wrote more lines than it was given%s; %s", quoted(line), advice)
+		return fmt.Errorf("exec: the program wrote more lines than it was given records%s; %s", quoted(line), advice)
 	case exit.Signal == syscall.SIGKILL:
-		return p.failure(fmt.Sprintf("the program did not end within %s of its input and was killed", exitGrace), proc.Exit{})
+		return p.failure(fmt.Sprintf("the program did not exit within %s of the end of its input and was killed", exitGrace), proc.Exit{})
 	case exit.Code != 0:
 		return p.failure("the program ended: "+exit.String(), exit)
 	}

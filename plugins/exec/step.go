@@ -13,73 +13,75 @@ import (
 
 // Is the program in step?
 //
-// Its n-th line answers the n-th record it was given. A line too many, a warning
-// for example, moves every answer behind it to the next record, and nothing in the
-// lines themselves shows it. What shows it is the program: when it has written as many
-// lines as it was given records, and is out of step, it still owes the answer to the last
-// record. So a batch is believed only when the program was seen to owe nothing: it is
-// blocked in reading its input, and its output is empty.
+// Its n-th line answers the n-th record. One extra line, for example a warning, shifts
+// every later answer to the next record, and the lines themselves do not show it. The
+// program's behavior does: if it is out of step when it has written one line per record,
+// it still owes the answer to the last record. So a batch is accepted only once the
+// program has been seen to owe nothing: it is blocked reading its input, and its output
+// is empty.
 //
-// That is certain for a program that answers what it has read before it reads on,
-// whatever its speed. One that reads ahead, while others of its threads or processes
-// compute, is blocked in reading too while it owes answers. It is found by that: it is
-// looked at while it does owe some. From then on its silence must do, for longer than an
-// answer has taken before, which is a proof only as far as its answers come evenly.
+// This is conclusive for a program that answers each record before it reads the next,
+// whatever its speed. A program that reads ahead while its other threads or processes
+// compute is also blocked reading while it owes answers. To detect such a program, it is
+// observed while it does owe answers. From then on the kernel relies on silence that
+// lasts longer than any wait for an answer so far, which is only as reliable as the
+// program's answers are regular.
 //
-// With an identity (see identity) each line proves itself, and nobody waits.
+// With an identity (see identity) each line proves its place, and no wait is needed.
 
 const (
-	// firstSettle is how long the first answer of a program is watched at least.
+	// firstSettle is the minimum time to watch a program after its first batch.
 	firstSettle = 20 * time.Millisecond
-	// A program whose input cannot be watched is believed after silence of
-	// silencePatience times the longest wait for a line, between these two.
+	// A program that cannot be observed is trusted after it has been silent for
+	// silencePatience times the longest wait for a line, within these two bounds.
 	silencePatience = 3
-	leastSilence    = 20 * time.Millisecond
-	mostSilence     = 2 * time.Second
-	// runningPatience times as long is waited for one that is seen to run.
+	minSilence      = 20 * time.Millisecond
+	maxSilence      = 2 * time.Second
+	// runningPatience multiplies that time for a program that is seen to be running.
 	runningPatience = 10
-	// lateGrace is how long a program that was seen to wait for input may take to do so
-	// again, at least.
+	// lateGrace is the least time that a program that was seen waiting for input gets to
+	// do so again.
 	lateGrace = 5 * time.Second
-	// blindBatches are so many believed by silence that looking is given up.
+	// blindBatches is the number of consecutive batches accepted by silence after which
+	// the kernel stops observing the program.
 	blindBatches = 3
-	// trusted is how often a program must have been seen at work while it owed answers
-	// before one look at it is enough.
+	// trusted is how often a program must have been seen computing while it owed answers
+	// before a single observation is enough.
 	trusted = 16
-	// From then on it is looked at after firstPeriod of a batch, and less and less often.
+	// From then on it is observed firstPeriod into a batch, then ever less often.
 	firstPeriod = time.Millisecond
 	lastPeriod  = time.Second
-	// shortDwell is for how long it must be seen waiting until then.
+	// shortDwell is how long it must be seen waiting until then.
 	shortDwell = 500 * time.Microsecond
 )
 
-// standing is what is known of how a program keeps in step.
-type standing struct {
+// syncState is what is known about whether a program is in step.
+type syncState struct {
 	batches int
-	// seen: it was blocked in reading its input when it owed nothing.
+	// seen: the program was blocked reading its input when it owed nothing.
 	seen bool
-	// opaque: that says nothing, since it is so while it owes answers; or it was never
-	// seen.
+	// opaque: seeing it blocked proves nothing, because it also blocks while it owes
+	// answers, or because it was never seen blocked.
 	opaque bool
-	atWork int // looks at it while it owed answers, and was not reading
-	silent int // batches in a row that were believed by silence
-	// last is the end of the last batch. unsure: it was believed by silence, or because
-	// the program was reading, which has turned out to say nothing.
+	atWork int // observations in which it owed answers and was not reading
+	silent int // consecutive batches accepted by silence
+	// last is the last answer of the last batch. unsure: the batch was accepted by
+	// silence, or because the program was reading, which later turned out to prove nothing.
 	last   *lastAnswer
 	unsure bool
 }
 
-// doubt is the answer up to which the program is to be checked if it is out of step;
-// nil if everything before is certain.
-func (s *standing) doubt() *lastAnswer {
+// unconfirmed returns the answer to check if the program is out of step, or nil if all
+// earlier answers are certain.
+func (s *syncState) unconfirmed() *lastAnswer {
 	if s.unsure {
 		return s.last
 	}
 	return nil
 }
 
-// believe takes a batch for in step.
-func (s *standing) believe(batch plugins.Batch, lines [][]byte, sure bool) {
+// accept records that a batch was taken to be in step.
+func (s *syncState) accept(batch plugins.Batch, lines [][]byte, sure bool) {
 	s.last, s.unsure = newLastAnswer(batch, lines), !sure
 	if s.silent++; sure {
 		s.silent = 0
@@ -87,10 +89,10 @@ func (s *standing) believe(batch plugins.Batch, lines [][]byte, sure bool) {
 	s.opaque = s.opaque || s.silent >= blindBatches
 }
 
-// lastAnswer is the end of a batch.
+// lastAnswer is the last record of a batch and its answer.
 type lastAnswer struct {
 	record, line []byte
-	unique       bool // no other line of the batch is the same
+	unique       bool // no other line of the batch is equal
 }
 
 func newLastAnswer(batch plugins.Batch, lines [][]byte) *lastAnswer {
@@ -99,22 +101,22 @@ func newLastAnswer(batch plugins.Batch, lines [][]byte) *lastAnswer {
 	return &lastAnswer{bytes.Clone(batch.Record(end)), lines[end], !slices.ContainsFunc(lines[:end], same)}
 }
 
-// watchDebt looks at a program that owes answers, while its output is not read.
-func (p *program) watchDebt() {
-	s := &p.standing
+// observeOwing observes a program that owes answers, while its output is not being read.
+func (p *program) observeOwing() {
+	s := &p.inStep
 	if s.opaque || !p.fed.Load() {
 		return
 	}
-	if p.readsOn() {
+	if p.wantsMore() {
 		s.opaque, s.unsure = true, true
 	} else {
 		s.atWork++
 	}
 }
 
-// readsOn reports whether the program has read all records and asks for more, with
-// nothing in its output.
-func (p *program) readsOn() bool {
+// wantsMore reports whether the program has read all records and waits for more, with
+// no output pending.
+func (p *program) wantsMore() bool {
 	if unread(p.stdin) > 0 {
 		return false
 	}
@@ -122,9 +124,9 @@ func (p *program) readsOn() bool {
 	return waits && !ready(p.out.pipe, 0)
 }
 
-// watchBeside looks at a program that owes answers now and then, beside the reading of
-// its output, until stop is called.
-func (p *program) watchBeside() (stop func()) {
+// observeInBackground occasionally observes a program that owes answers, while another
+// goroutine reads its output, until stop is called.
+func (p *program) observeInBackground() (stop func()) {
 	var mu sync.Mutex
 	stopped, misleading := false, false
 	pause := firstPeriod
@@ -136,8 +138,8 @@ func (p *program) watchBeside() (stop func()) {
 		if stopped {
 			return
 		}
-		if reads, starved := p.out.hunger(); starved && p.fed.Load() && p.readsOn() {
-			again, starved := p.out.hunger()
+		if reads, starved := p.out.readState(); starved && p.fed.Load() && p.wantsMore() {
+			again, starved := p.out.readState()
 			misleading = misleading || starved && again == reads
 		}
 		pause = min(4*pause, lastPeriod)
@@ -150,18 +152,18 @@ func (p *program) watchBeside() (stop func()) {
 		stopped = true
 		timer.Stop()
 		if misleading {
-			p.standing.opaque, p.standing.unsure = true, true
+			p.inStep.opaque, p.inStep.unsure = true, true
 		}
 	}
 }
 
-// settle waits until the program has shown that it owes nothing, and reports whether
-// there is a line too many instead.
+// settle waits until the program has shown that it owes nothing, and reports whether it
+// wrote an extra line instead.
 func (p *program) settle(batch plugins.Batch, lines [][]byte) (surplus bool) {
-	s := &p.standing
+	s := &p.inStep
 	defer func() {
 		if s.batches++; s.batches == 1 {
-			p.out.longest = 0 // the program has loaded meanwhile
+			p.out.longest = 0 // the first wait included loading
 		}
 	}()
 	began := time.Now()
@@ -177,59 +179,60 @@ func (p *program) settle(batch plugins.Batch, lines [][]byte) (surplus bool) {
 		}
 		switch {
 		case end:
-			s.believe(batch, lines, true)
+			s.accept(batch, lines, true)
 			return false
 		case waits:
 			if more, _ := p.out.surplus(0); more {
 				return true
 			}
 			s.seen = true
-			s.believe(batch, lines, true)
+			s.accept(batch, lines, true)
 			return false
 		case quiet >= p.silence() && (!runs || quiet >= runningPatience*p.silence()):
-			s.believe(batch, lines, false)
+			s.accept(batch, lines, false)
 			return false
 		}
 	}
 }
 
-// dwell is how long the program must be silent before a look at it counts.
+// dwell is how long the program must be silent before an observation counts.
 func (p *program) dwell() time.Duration {
 	switch {
-	case p.standing.batches == 0:
+	case p.inStep.batches == 0:
 		return firstSettle
-	case p.standing.atWork >= trusted:
+	case p.inStep.atWork >= trusted:
 		return 0
 	}
 	return min(p.out.longest, shortDwell)
 }
 
-// silence is how long the program must be silent to be believed for that alone.
+// silence is how long the program must be silent for its answers to be accepted on
+// that evidence alone.
 func (p *program) silence() time.Duration {
 	longest := silencePatience * p.out.longest
-	if p.standing.seen && !p.standing.opaque {
+	if p.inStep.seen && !p.inStep.opaque {
 		return max(longest, lateGrace)
 	}
-	return min(max(longest, leastSilence), mostSilence)
+	return min(max(longest, minSilence), maxSilence)
 }
 
-// outOfStep is a program that has written more lines than it was given records.
+// outOfStep reports a program that has written more lines than it was given records.
 type outOfStep struct {
-	lines  [][]byte    // its answers to the batch, one of which is none
-	line   []byte      // what shows it, if it is known
-	before bool        // it was found before the batch: none of its lines is from it
-	last   *lastAnswer // standing.doubt
+	lines  [][]byte    // the output for the batch, of which one line is not an answer
+	line   []byte      // the line that revealed it, if known
+	before bool        // it was detected before the batch was sent
+	last   *lastAnswer // syncState.unconfirmed
 }
 
 func (e *outOfStep) Error() string {
-	return "exec: the program wrote more lines than it was given" + quoted(e.line)
+	return "exec: the program wrote more lines than it was given records" + quoted(e.line)
 }
 
-// advice is what helps against lines that answer nothing.
-const advice = "it must answer each record with one line: messages belong on standard error; " +
-	"--exec-id checks each line, --exec-mode batch counts the lines of each batch at the end of its output"
+// advice is how to fix a program that writes lines that are not answers.
+const advice = "it must write exactly one line per record, and messages to standard error; " +
+	"--exec-id checks every line, --exec-mode batch counts the lines of every batch"
 
-// quoted is a line for a message.
+// quoted formats a line for a message.
 func quoted(line []byte) string {
 	const most = 80
 	if line == nil {

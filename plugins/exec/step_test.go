@@ -21,23 +21,22 @@ func unrulyCommand(t *testing.T, args string) string {
 	return self + " unruly " + args
 }
 
-// job computes records as a worker does: a batch that fails is halved until the bad
-// records stand alone, and a chunk is computed afresh when the kernel takes back what it
-// answered before.
+// job computes records as a worker does: it bisects a failed batch until it has isolated
+// the bad records, and recomputes a chunk when the kernel retracts earlier answers.
 type job struct {
 	t       *testing.T
 	config  plugins.ExecConfig
 	kernel  plugins.Kernel
 	answers map[int]string
 	marked  int
-	chunks  int // that were computed afresh
+	chunks  int // that were recomputed
 }
 
 func newJob(t *testing.T, config plugins.ExecConfig) *job {
 	return &job{t: t, config: config, kernel: open(t, config), answers: map[int]string{}}
 }
 
-// run computes the records from first to end, in batches of the sizes, over and over.
+// run computes the records from first to end, in batches that cycle through the sizes.
 func (j *job) run(first, end int, sizes ...int) {
 	j.t.Helper()
 	for attempt := 0; ; attempt++ {
@@ -87,7 +86,7 @@ func (j *job) settle(first, end int) error {
 	return errors.Join(j.settle(first, middle), j.settle(middle, end))
 }
 
-// check finds the answers that are not their record's.
+// check finds the answers that belong to another record.
 func (j *job) check() {
 	j.t.Helper()
 	wrong := 0
@@ -103,7 +102,7 @@ func (j *job) check() {
 	}
 }
 
-// A line that answers nothing never moves the answers behind it, whenever it comes.
+// An extra line never shifts the answers after it, whenever it comes.
 func TestSurplusLineNeverShiftsAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		args    string
@@ -111,16 +110,16 @@ func TestSurplusLineNeverShiftsAnswers(t *testing.T) {
 		sizes   []int
 		marked  int
 	}{
-		"late, after a batch":          {"-delay 1ms -at 64 -late 30ms", 256, []int{64}, 0},
-		"a warning":                    {`-delay 1ms -at 64 -late 30ms -text "Warning: x"`, 256, []int{64}, 0},
-		"in a batch, slow records":     {"-delay 4ms -at 43", 160, []int{64}, 0},
-		"with the last of a batch":     {"-delay 4ms -at 64", 160, []int{64}, 0},
-		"with one record, always":      {"-delay 2ms -one 43", 160, []int{64}, 1},
-		"batches of one":               {"-delay 2ms -at 11", 60, []int{1}, 0},
-		"an empty line":                {"-delay 1ms -at 20 -text ''", 96, []int{32}, 0},
-		"a program that reads ahead":   {"-delay 2ms -at 43 -pool 64", 96, []int{32}, 0},
-		"one that is behind a program": {"-delay 2ms -at 43 | cat", 96, []int{32}, 0},
-		"one that reads a program":     {"", 96, []int{32}, 0},
+		"late, after a batch":        {"-delay 1ms -at 64 -late 30ms", 256, []int{64}, 0},
+		"a warning":                  {`-delay 1ms -at 64 -late 30ms -text "Warning: x"`, 256, []int{64}, 0},
+		"in a batch, slow records":   {"-delay 4ms -at 43", 160, []int{64}, 0},
+		"with the last of a batch":   {"-delay 4ms -at 64", 160, []int{64}, 0},
+		"with one record, always":    {"-delay 2ms -one 43", 160, []int{64}, 1},
+		"batches of one":             {"-delay 2ms -at 11", 60, []int{1}, 0},
+		"an empty line":              {"-delay 1ms -at 20 -text ''", 96, []int{32}, 0},
+		"a program that reads ahead": {"-delay 2ms -at 43 -pool 64", 96, []int{32}, 0},
+		"one that feeds a program":   {"-delay 2ms -at 43 | cat", 96, []int{32}, 0},
+		"one that reads a program":   {"", 96, []int{32}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,8 +137,8 @@ func TestSurplusLineNeverShiftsAnswers(t *testing.T) {
 	}
 }
 
-// Whatever a chaotic program writes at random, every answer that is taken is its
-// record's.
+// Whatever a chaotic program writes at random, every accepted answer belongs to its
+// record.
 func TestChaoticProgramGivesNoWrongAnswer(t *testing.T) {
 	for _, args := range []string{
 		"-chance 0.01",
@@ -156,12 +155,12 @@ func TestChaoticProgramGivesNoWrongAnswer(t *testing.T) {
 				j.run(first, first+100, 32, 7, 1, 60)
 			}
 			j.check()
-			t.Logf("%d answers, %d marked, %d chunks afresh", len(j.answers), j.marked, j.chunks)
+			t.Logf("%d answers, %d marked, %d chunks recomputed", len(j.answers), j.marked, j.chunks)
 		})
 	}
 }
 
-// With an identity every line proves itself, whatever the program does, and however it
+// With an identity every line proves its place, whatever the program does and however it
 // reads.
 func TestIdentityProvesEachLine(t *testing.T) {
 	for _, args := range []string{"-chance 0.02 -late 5ms", "-chance 0.02 -delay 1ms -pool 64", "-chance 0.01 -text ''"} {
@@ -177,18 +176,18 @@ func TestIdentityProvesEachLine(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch} {
 		t.Run(mode, func(t *testing.T) {
-			// Written otherwise, it is the same value.
+			// The same value may be written differently.
 			k := open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/"a/"\\u0061/; s/:1,/:1.0,/'`})
 			expect(t, k, []string{`{"id":1,"x":2}`, `{"id":"ab"}`}, []string{`{"id":1.0,"x":2}`, `{"id":"\u0061b"}`})
-			// A record that cannot be identified is not given to the program.
+			// A record that cannot be identified is not sent to the program.
 			expect(t, k, []string{`{"id":3}`, `{"x":4}`, `{"id":null}`, `7`, `{"id":5}`}, []string{
 				`{"id":3}`,
-				`failed: exec: the record has no member "id", by which --exec-id checks its answer`,
-				`failed: exec: member "id" is neither a string nor a number: --exec-id cannot check the answer by it`,
-				`failed: exec: the record has no member "id", by which --exec-id checks its answer`,
+				`failed: exec: the record has no member "id", which --exec-id needs to check the answer`,
+				`failed: exec: member "id" is neither a string nor a number, so --exec-id cannot check the answer`,
+				`failed: exec: the record has no member "id", which --exec-id needs to check the answer`,
 				`{"id":5}`,
 			})
-			expect(t, k, []string{`{"x":4}`}, []string{`failed: exec: the record has no member "id", by which --exec-id checks its answer`})
+			expect(t, k, []string{`{"x":4}`}, []string{`failed: exec: the record has no member "id", which --exec-id needs to check the answer`})
 			// An empty line drops its record.
 			k = open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/.*drop.*//'`})
 			expect(t, k, []string{`{"id":1}`, `{"id":2,"drop":1}`, `{"id":3}`, `{"id":4,"drop":1}`}, []string{`{"id":1}`, "drop", `{"id":3}`, "drop"})
@@ -196,9 +195,9 @@ func TestIdentity(t *testing.T) {
 				`sed -u 's/id/other/'`:       `no member "id"`,
 				`sed -u 's/1/2/'`:            `member "id" is 12 in the record and 22 in the line`,
 				`sed -u 's/12/"12"/'`:        `member "id" is 12 in the record and "12" in the line`,
-				`sed -u 's/.*/[1]/'`:         `no JSON object`,
+				`sed -u 's/.*/[1]/'`:         `not a JSON object`,
 				`sed -u 's/12/12.5/'`:        `12.5`,
-				`sed -u 's/{.*/Warning: x/'`: `no JSON object`,
+				`sed -u 's/{.*/Warning: x/'`: `not a JSON object`,
 			} {
 				_, err := call(t, open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: command}), `{"id":12}`)
 				if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--exec-id") || fault.KindOf(err) != fault.Batch {

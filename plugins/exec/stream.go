@@ -12,33 +12,33 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// stream feeds the running program. Its answers are believed only when it was in
-// step at the end of the batch. One that was not is killed, and what it answered since
-// it last was is computed again by a new one: this batch, unless earlier ones were
-// believed for the program's silence only.
+// stream feeds the running program and accepts its answers only if it is in step at the
+// end of the batch. Otherwise it kills the program, and a new one recomputes everything
+// since the program was last known to be in step: this batch, unless earlier ones were
+// accepted only because the program was silent.
 func (k *kernel) stream(batch plugins.Batch) ([][]byte, error) {
 	lines, err := k.ask(batch)
 	var lost *outOfStep
 	if !errors.As(err, &lost) {
 		return lines, err
 	}
-	if err := k.standBy(lost); err != nil {
+	if err := k.confirmEarlier(lost); err != nil {
 		return nil, err
 	}
 	if lost.before {
-		k.warnings.warnf("a line came after the answers to a batch and answers nothing%s; the program is started again; %s", quoted(lost.line), advice)
+		k.warnings.warnf("the program wrote an extra line after its answers to a batch%s; restarting it; %s", quoted(lost.line), advice)
 		if lines, err = k.ask(batch); !errors.As(err, &lost) {
 			return lines, err
 		}
 	}
-	return k.askAgain(batch, lost)
+	return k.recompute(batch, lost)
 }
 
-// standBy makes sure of the answers before the batch. If they were believed for the
-// program's silence, the last of them is asked for again: with a line too many before
-// it, it was another's. If it cannot be made sure of, the worker must not keep what it
-// has of this program.
-func (k *kernel) standBy(lost *outOfStep) error {
+// confirmEarlier confirms the answers before the batch. If they were accepted because of
+// the program's silence, it recomputes the last of them: an extra line before it would
+// have shifted it to another record. If it cannot confirm them, the worker must discard
+// everything that this program computed.
+func (k *kernel) confirmEarlier(lost *outOfStep) error {
 	if lost.last == nil {
 		return nil
 	}
@@ -56,12 +56,12 @@ func (k *kernel) standBy(lost *outOfStep) error {
 	return fault.New(fault.Worker, "%w, and its earlier answers cannot be trusted; %s", lost, advice)
 }
 
-// ask gives the batch to the running program, or to a new one; none runs on after a
-// failure.
+// ask sends the batch to the running program, or to a new one, and kills the program
+// after a failure.
 func (k *kernel) ask(batch plugins.Batch) ([][]byte, error) {
-	if k.running != nil && k.running.isGone() { // no record of this batch is to blame
+	if k.running != nil && k.running.hasExited() { // no record of this batch is to blame
 		k.running.process.End(drainTime)
-		logf("the program ended between two batches: %s; it is started again", k.running.process.Exit())
+		logf("the program ended between two batches: %s; restarting it", k.running.process.Exit())
 		k.running.kill()
 		k.running = nil
 	}
@@ -80,9 +80,9 @@ func (k *kernel) ask(batch plugins.Batch) ([][]byte, error) {
 	return lines, err
 }
 
-// askAgain computes a batch whose answers are not to be believed. The program's input
-// ends behind it, so that its lines can be counted to the end of its output.
-func (k *kernel) askAgain(batch plugins.Batch, lost *outOfStep) ([][]byte, error) {
+// recompute computes a batch whose answers were rejected. It closes the program's input
+// after the batch, so that all of its lines can be counted.
+func (k *kernel) recompute(batch plugins.Batch, lost *outOfStep) ([][]byte, error) {
 	p, err := startProgram(k.config)
 	if err != nil {
 		return nil, err
@@ -93,14 +93,13 @@ func (k *kernel) askAgain(batch plugins.Batch, lost *outOfStep) ([][]byte, error
 		return nil, err
 	}
 	line, at := lost.find(lines)
-	k.warnings.warnf("the program was out of step: line %d of %s answers no record%s; the batch was computed again by a new process; %s",
+	k.warnings.warnf("the program was out of step: line %d of its output for %s answers no record%s; a new process recomputed the batch; %s",
 		at+1, count(batch.Len(), "record"), quoted(line), advice)
 	return lines, nil
 }
 
-// find returns the line that is no answer, and its place, given what the answers are:
-// the first that is another. A program that answers otherwise each time has its first
-// line named.
+// find returns the first line that differs from the correct answers, and its index. If
+// the program's answers vary between runs, that is its first line.
 func (e *outOfStep) find(answers [][]byte) ([]byte, int) {
 	for i, line := range e.lines {
 		if i >= len(answers) || string(line) != string(answers[i]) {
@@ -110,15 +109,15 @@ func (e *outOfStep) find(answers [][]byte) ([]byte, int) {
 	return e.line, len(e.lines)
 }
 
-// exchange writes the batch and reads as many lines, and makes sure that they are the
-// answers to it.
+// exchange writes the batch, reads one line per record, and makes sure that the lines
+// answer the batch.
 func (p *program) exchange(batch plugins.Batch, id *identity) ([][]byte, error) {
 	if more, _ := p.out.surplus(0); more {
-		return nil, &outOfStep{before: true, last: p.standing.doubt(), line: p.peek()}
+		return nil, &outOfStep{before: true, last: p.inStep.unconfirmed(), line: p.peek()}
 	}
 	written := p.feed(batch, false)
 	hint := time.AfterFunc(stallHint, func() {
-		logf("no full answer for %s; if the program keeps its lines back until its input ends, use --exec-mode batch; if it leaves some out, --exec-mode per-record", stallHint)
+		logf("no complete answer after %s; if the program buffers its output until its input ends, use --exec-mode batch; if it skips records, use --exec-mode per-record", stallHint)
 	})
 	defer hint.Stop()
 	lines, err := p.answers(batch, written)
@@ -127,7 +126,7 @@ func (p *program) exchange(batch plugins.Batch, id *identity) ([][]byte, error) 
 	}
 	if more, _ := p.out.surplus(0); more {
 		p.stop(written)
-		return nil, &outOfStep{lines: lines, line: p.peek(), last: p.standing.doubt()}
+		return nil, &outOfStep{lines: lines, line: p.peek(), last: p.inStep.unconfirmed()}
 	}
 	select {
 	case <-written:
@@ -141,25 +140,25 @@ func (p *program) exchange(batch plugins.Batch, id *identity) ([][]byte, error) 
 			return nil, &outOfStep{lines: lines, line: lines[proved]}
 		}
 		if proved == len(lines) {
-			p.standing.believe(batch, lines, true)
+			p.inStep.accept(batch, lines, true)
 			return lines, nil
 		}
 	}
 	if p.settle(batch, lines) {
-		return nil, &outOfStep{lines: lines, line: p.peek(), last: p.standing.doubt()}
+		return nil, &outOfStep{lines: lines, line: p.peek(), last: p.inStep.unconfirmed()}
 	}
 	return lines, nil
 }
 
-// answers reads a line for each record.
+// answers reads one line per record.
 func (p *program) answers(batch plugins.Batch, written chan error) ([][]byte, error) {
 	switch {
-	case p.standing.opaque:
-	case p.standing.atWork < trusted:
-		p.out.onWait = p.watchDebt
+	case p.inStep.opaque:
+	case p.inStep.atWork < trusted:
+		p.out.onWait = p.observeOwing
 		defer func() { p.out.onWait = nil }()
 	default:
-		defer p.watchBeside()()
+		defer p.observeInBackground()()
 	}
 	lines, total := make([][]byte, 0, batch.Len()), new(atomic.Int64)
 	for len(lines) < batch.Len() {
@@ -182,7 +181,7 @@ func (p *program) answers(batch plugins.Batch, written chan error) ([][]byte, er
 	return lines, nil
 }
 
-// peek returns what is known of the line that comes next.
+// peek returns as much of the next line as has been read.
 func (p *program) peek() []byte {
 	rest, _ := p.out.lines.Peek(p.out.lines.Buffered())
 	for i, c := range rest {
@@ -193,12 +192,12 @@ func (p *program) peek() []byte {
 	return rest
 }
 
-// tooLong is the failure of a line over the limit.
+// tooLong returns the failure for a line over the limit.
 func (p *program) tooLong() error {
 	return fault.New(fault.Batch, "exec: the program wrote a line of more than %d bytes (--max-record-bytes)", p.out.most)
 }
 
-// wrongCount is the failure of a program whose lines are not as many as its records.
+// wrongCount returns the failure for a program that did not write one line per record.
 func wrongCount(lines [][]byte, records int) error {
 	text := fmt.Sprintf("exec: the program wrote %s for %s", count(len(lines), "line"), count(records, "record"))
 	if len(lines) < records {
@@ -206,7 +205,7 @@ func wrongCount(lines [][]byte, records int) error {
 	}
 	for i, line := range lines {
 		if len(line) > 0 && !jsonline.Valid(line) {
-			return fault.New(fault.Batch, "%s; line %d is no JSON%s; %s", text, i+1, quoted(line), advice)
+			return fault.New(fault.Batch, "%s; line %d is not JSON%s; %s", text, i+1, quoted(line), advice)
 		}
 	}
 	return fault.New(fault.Batch, "%s; %s", text, advice).WithDetail("its last line" + quoted(lines[len(lines)-1]))

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// unruly answers each number with seven times it, and writes lines beside that nobody
-// asked for.
+// unruly answers each number with seven times the number, and also writes extra lines.
 func unruly(args []string) {
 	flags := flag.NewFlagSet("unruly", flag.ExitOnError)
 	delay := flags.Duration("delay", 0, "for each record, up to")
@@ -21,7 +20,7 @@ func unruly(args []string) {
 	chance := flags.Float64("chance", 0, "write a stray line with any record")
 	late := flags.Duration("late", 0, "write it so much later, up to")
 	text := flags.String("text", `{"v":0}`, "the stray line")
-	pool := flags.Int("pool", 0, "read ahead, and compute with so many goroutines")
+	pool := flags.Int("pool", 0, "read ahead, and compute with this many goroutines")
 	_ = flags.Parse(args)
 	random := rand.New(rand.NewPCG(uint64(os.Getpid()), 1))
 	wait := func(most time.Duration) {

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// maxWarnings bounds what the user is shown: the log has everything.
+// maxWarnings limits how many warnings the user sees; the log has all of them.
 const maxWarnings = 3
 
-// warnings are for the user, although no record fails.
+// warnings are problems to show to the user although no record fails.
 type warnings struct {
 	mu   sync.Mutex
 	list []string
 }
 
-// warnf logs a warning, and keeps one of the first for the user.
+// warnf logs a warning and, if it is one of the first, keeps it for the user.
 func (w *warnings) warnf(format string, args ...any) {
 	logf(format, args...)
 	w.mu.Lock()

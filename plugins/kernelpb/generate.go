@@ -1,7 +1,7 @@
-// Package kernelpb is the generated protocol between a worker and a kernel
-// process. kernel.proto is its source; `make generate` makes the rest.
+// Package kernelpb is the generated code of the protocol between a worker and a kernel
+// process. To regenerate it from kernel.proto, run `make generate`.
 //
-// Kernel authors do not need it: package plugins speaks it for them.
+// Kernel authors do not need it: package plugins implements the protocol for them.
 package kernelpb
 
 //go:generate ./generate.sh

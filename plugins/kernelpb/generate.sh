@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the Go code of kernel.proto, here or in the folder given, with protoc and
+# Generates the Go code for kernel.proto, here or in the given folder, with protoc and
 # the generators that go.mod pins as tools.
 set -eu
 cd "$(dirname "$0")"

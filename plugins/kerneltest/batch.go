@@ -12,14 +12,14 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// useFail is the advice for most errors of Process.
-const useFail = "An error fails the batch as a whole: for a record that the kernel cannot use, call results.Fail(i, message) and return nil."
+// useFail is the advice for most errors from Process.
+const useFail = "An error fails the whole batch: to reject a single record, call results.Fail(i, message) and return nil."
 
-// neighboursHint is the advice where results differ between batches.
-const neighboursHint = "A record's result must depend on that record alone: a batch may be cut anywhere, and a record may be computed again among others. " +
-	"If the numbers are only a little apart, set Options.Tolerance; if it is meant so, set Options.Neighbours."
+// neighboursHint is the advice when results differ between batches.
+const neighboursHint = "A record's result must depend on that record alone: gpurun may split a batch anywhere, and may recompute a record together with others. " +
+	"If the numbers differ only slightly, set Options.Tolerance; if the dependence is intended, set Options.Neighbours."
 
-// newBatch copies the records: each check has memory of its own.
+// newBatch copies the records, so that no two checks share memory.
 func newBatch(records []string) plugins.Batch {
 	list := make([][]byte, len(records))
 	for i, record := range records {
@@ -28,7 +28,7 @@ func newBatch(records []string) plugins.Batch {
 	return plugins.NewBatch(list)
 }
 
-// compute runs one batch of records that the kernel should have a verdict for.
+// compute runs one batch that the kernel must not fail as a whole.
 func compute(ctx context.Context, k plugins.Kernel, records []string, what string) ([]answer, error) {
 	results, err := plugins.Call(ctx, k, newBatch(records))
 	if err != nil {
@@ -40,11 +40,11 @@ func compute(ctx context.Context, k plugins.Kernel, records []string, what strin
 func processError(what string, err error) error {
 	switch fault.KindOf(err) {
 	case fault.Crash:
-		return fail("The kernel's process must outlive every record: see what it printed last.\n"+detail(err), "%s ended the kernel: %w", what, err)
+		return fail("The kernel process must survive every record: see what it printed last.\n"+detail(err), "%s crashed the kernel: %w", what, err)
 	case fault.OOM:
-		return fail("On this device the batch is too large: set Info.BatchSize, and Options.LargeBatch for the large one.", "%s: %w", what, err)
+		return fail("The batch is too large for this device: set Info.BatchSize, and set Options.LargeBatch for the large-batch check.", "%s: %w", what, err)
 	}
-	return fail(useFail+detail(err), "%s failed as a whole: %w", what, err)
+	return fail(useFail+detail(err), "%s failed: %w", what, err)
 }
 
 func detail(err error) string {
@@ -69,8 +69,8 @@ func checkUseful(ctx context.Context, k plugins.Kernel, o Options) error {
 			return nil
 		}
 	}
-	return fail("The other checks say little then: give records that the kernel can compute in Options.Records.",
-		"every sample record failed, the first with %q", got[0].message)
+	return fail("The other checks prove little without results: set Options.Records to records that the kernel can compute.",
+		"the kernel rejected every sample record, the first with %q", got[0].message)
 }
 
 func checkValidJSON(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -82,8 +82,8 @@ func checkValidJSON(ctx context.Context, k plugins.Kernel, o Options) error {
 		for i, a := range answers(results) {
 			for _, value := range a.values {
 				if err := valid(value.json); err != nil {
-					return fail("Give each line and each encoded value as one JSON value without a line break.",
-						"the result for %s is no valid JSON%s: %w: %s", short(records[i]), value.column(), err, short(value.json))
+					return fail("Return each line and each encoded value as one JSON value without a line break.",
+						"the result for %s is not valid JSON%s: %w: %s", short(records[i]), value.column(), err, short(value.json))
 				}
 			}
 		}
@@ -93,7 +93,7 @@ func checkValidJSON(ctx context.Context, k plugins.Kernel, o Options) error {
 
 func valid(text string) error {
 	if strings.ContainsAny(text, "\n\r") {
-		return fmt.Errorf("there is a line break in it")
+		return fmt.Errorf("it contains a line break")
 	}
 	return (*jsonline.Wanted)(nil).Scan([]byte(text), &jsonline.Info{})
 }
@@ -117,7 +117,7 @@ func checkRepeatable(ctx context.Context, k plugins.Kernel, o Options) error {
 		return err
 	}
 	return compare(o, o.Records, first, second, "the first time", "the second time",
-		"After a failure records are computed again, and a job that is resumed must give what it gave before: seed random numbers from the record.")
+		"gpurun recomputes records after a failure and on resume, and must get the same results: seed random numbers from the record.")
 }
 
 func checkAlone(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -149,13 +149,13 @@ func checkOrder(ctx context.Context, k plugins.Kernel, o Options) error {
 	}
 	reversed := slices.Clone(o.Records)
 	slices.Reverse(reversed)
-	backward, err := compute(ctx, k, reversed, "the batch of sample records, turned round")
+	backward, err := compute(ctx, k, reversed, "the batch of sample records, reversed")
 	if err != nil {
 		return err
 	}
 	slices.Reverse(backward)
-	return compare(o, o.Records, forward, backward, "in order", "in a batch turned round",
-		"Results belong to records by their index: see that sorting by length, threads or buckets are undone. "+neighboursHint)
+	return compare(o, o.Records, forward, backward, "in order", "in the reversed batch",
+		"Results belong to records by their index: if the kernel sorts, buckets or computes records in parallel, restore their order. "+neighboursHint)
 }
 
 func checkLargeBatch(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -175,10 +175,10 @@ func checkLargeBatch(ctx context.Context, k plugins.Kernel, o Options) error {
 	for i := range expected {
 		expected[i] = small[i%len(small)]
 	}
-	return compare(o, records, expected, got, "in a small batch", "in a large one", neighboursHint)
+	return compare(o, records, expected, got, "in a small batch", "in a large batch", neighboursHint)
 }
 
-// unicodeRecords are valid JSON, all of it allowed.
+// unicodeRecords are all valid JSON.
 var unicodeRecords = []string{
 	`{"id":1,"text":"Grüße, привет, 你好, こんにちは, مرحبا, שלום, नमस्ते"}`,
 	`{"id":2,"text":"👩‍🚀👍🏽 and \ud83d\ude80, e\u0301 and \u00e9, \u200b zero width"}`,
@@ -195,7 +195,7 @@ func checkUnicode(ctx context.Context, k plugins.Kernel, o Options) error {
 	return stillWorks(ctx, k, o, "after text in many scripts")
 }
 
-// largeRecord is a megabyte of words.
+// largeRecord returns a record with a megabyte of words.
 func largeRecord() string {
 	return `{"id":1,"text":"` + strings.Repeat("large record ", 1<<20/13) + `"}`
 }
@@ -207,7 +207,7 @@ func checkLargeRecord(ctx context.Context, k plugins.Kernel, o Options) error {
 	return stillWorks(ctx, k, o, "after a record of a megabyte")
 }
 
-// oddRecords are records like any other to gpurun.
+// oddRecords have unusual shapes, but are valid records to gpurun.
 var oddRecords = []string{
 	`{}`, `[]`, `null`, `true`, `0`, `-1.5e300`, `""`, `"a string"`, `[1,[2,[3]]]`,
 	`{"id":null,"text":null}`, `{"id":{},"text":[]}`, `{"id":"one","text":1}`, `{"text":"twice","text":"the same member"}`,
@@ -223,8 +223,8 @@ func checkOddRecords(ctx context.Context, k plugins.Kernel, o Options) error {
 	return stillWorks(ctx, k, o, "after records of odd shapes")
 }
 
-// survives gives the kernel one record that it may reject in any way but with its
-// life.
+// survives sends the kernel one record, which it may reject in any way except by
+// crashing.
 func survives(ctx context.Context, k plugins.Kernel, record string) error {
 	_, err := plugins.Call(ctx, k, newBatch([]string{record}))
 	if ctx.Err() != nil || fault.KindOf(err) == fault.Crash {
@@ -247,19 +247,19 @@ func checkMemory(ctx context.Context, k plugins.Kernel, o Options) error {
 	first := answers(results)
 	for i, record := range o.Records {
 		if !bytes.Equal(batch.Record(i), []byte(record)) {
-			return fail("The memory of a batch is the caller's: copy a record before changing it (bytes.Clone).",
+			return fail("The memory of a batch belongs to the caller: copy a record before changing it (bytes.Clone).",
 				"the kernel changed the record %s to %s", short(record), short(string(batch.Record(i))))
 		}
 		for j := range batch.Record(i) {
-			batch.Record(i)[j] = 'x' // what the caller may do now
+			batch.Record(i)[j] = 'x' // as the caller may, once the results are complete
 		}
 	}
 	second, err := compute(ctx, k, o.Records, "the same batch again")
 	if err != nil || o.Neighbours {
 		return err
 	}
-	return compare(o, o.Records, first, second, "the first time", "after the memory of the first batch was used again",
-		"Copy what is kept of a batch beyond its results.")
+	return compare(o, o.Records, first, second, "the first time", "after the memory of the first batch was reused",
+		"Copy whatever the kernel keeps of a batch after its results are complete.")
 }
 
 func checkInFlight(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -268,13 +268,13 @@ func checkInFlight(ctx context.Context, k plugins.Kernel, o Options) error {
 		return describeError(err)
 	}
 	if info.InFlight <= 1 {
-		return skipped("the kernel takes one batch at a time")
+		return skipped("the kernel has one batch in flight at a time")
 	}
 	open := make([]*plugins.Results, info.InFlight)
 	for i := range open {
 		open[i] = plugins.Submit(ctx, k, newBatch(o.Records[i%len(o.Records):]))
 	}
-	// The last is complete: by then all others must be.
+	// When the last batch is complete, all earlier ones must be.
 	last := open[len(open)-1]
 	if err := last.Wait(ctx); err != nil {
 		return processError(fmt.Sprintf("the last of %d batches in flight", len(open)), err)
@@ -283,7 +283,7 @@ func checkInFlight(ctx context.Context, k plugins.Kernel, o Options) error {
 		select {
 		case <-results.Done():
 		default:
-			return fail("Call the finish of each batch in the order in which Process was called.",
+			return fail("Call finish for the batches in the order in which Process received them.",
 				"batch %d of %d in flight was completed before batch %d", len(open), len(open), i+1)
 		}
 		if err := results.Wait(ctx); err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// answer is what came of one record, in memory of its own.
+// answer is a copy of the result for one record.
 type answer struct {
 	verdict plugins.Verdict
 	values  []value
 	message string
 }
 
-// value is a line, or a column's value, as JSON.
+// value is a line, or one value of a column, as JSON.
 type value struct {
-	name string // of the column
+	name string // of the column; empty for a line
 	json string
 }
 
@@ -50,7 +50,7 @@ func answers(results *plugins.Results) []answer {
 	return list
 }
 
-// String is the answer for a message.
+// String formats the answer for a message.
 func (a answer) String() string {
 	switch a.verdict {
 	case plugins.Failed:
@@ -76,8 +76,8 @@ func compare(o Options, records []string, first, second []answer, firstWhen, sec
 	return nil
 }
 
-// same compares two answers. A failure's message is not compared: it may hold an
-// address or a number of the batch.
+// same compares two answers. It ignores the message of a failure, which may contain an
+// address or a batch number.
 func same(a, b answer, tolerance float64) bool {
 	if a.verdict != b.verdict || len(a.values) != len(b.values) {
 		return false
@@ -101,7 +101,7 @@ func sameJSON(a, b string, tolerance float64) bool {
 	return near(left, right, tolerance)
 }
 
-// near compares decoded JSON; numbers may be a little apart.
+// near compares decoded JSON; numbers may differ by the tolerance.
 func near(a, b any, tolerance float64) bool {
 	switch a := a.(type) {
 	case float64:
@@ -134,7 +134,7 @@ func near(a, b any, tolerance float64) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// short cuts a text for a message.
+// short truncates a text for a message.
 func short(s string) string {
 	const most = 120
 	if len(s) <= most {

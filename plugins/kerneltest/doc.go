@@ -1,17 +1,17 @@
-// Package kerneltest is what every kernel must do, as checks that its author can
-// run.
+// Package kerneltest is a conformance suite for kernels: checks that every kernel
+// must pass and that its author can run.
 //
-// In a test of the kernel's own package, one call runs them all, twice: against
-// the kernel as it is, and through the protocol by which a worker calls it.
+// In a test of the kernel's package, one call runs every check twice: on the kernel
+// directly, and through the protocol that a worker uses to call it.
 //
 //	func TestKernel(t *testing.T) {
 //		kerneltest.Run(t, New, kerneltest.Options{})
 //	}
 //
-// [RunBinary] runs them against a built program, in whatever language it is
-// written. The checks themselves do not need package testing: [Checks] lists them
-// and a [Session] runs them, for a program that prints what comes of it.
+// [RunBinary] runs the checks on a built program, in any language. The checks do not
+// depend on package testing: a program that wants to print the outcomes itself gets the
+// list from [Checks] and runs them in a [Session].
 //
-// A failed check says what is wrong and what to do. The checks know nothing of
-// what a kernel computes: that is for the author's own tests.
+// A failed check reports what is wrong and how to fix it. The checks do not know what a
+// kernel is meant to compute: test that separately.
 package kerneltest

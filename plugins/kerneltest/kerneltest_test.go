@@ -18,7 +18,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/kerneltest"
 )
 
-// kernelVariable makes the test binary a kernel program.
+// kernelVariable turns the test binary into a kernel program.
 const kernelVariable = "GPURUN_TEST_KERNEL"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// length is a good kernel with columns.
+// length is a correct kernel with columns.
 type length struct{ plugins.Base }
 
 func (length) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -54,7 +54,7 @@ func (length) Process(_ context.Context, batch plugins.Batch, results *plugins.R
 	return nil
 }
 
-// late is a good kernel that answers after Process has returned.
+// late is a correct kernel that answers after Process has returned.
 type late struct {
 	plugins.Base
 	jobs chan func()
@@ -123,7 +123,7 @@ func self(t *testing.T) plugins.Command {
 	return plugins.Command{Path: path, Env: os.Environ(), SocketDir: t.TempDir()}
 }
 
-// process is the Process of a kernel that is good otherwise.
+// process is the Process of an otherwise correct kernel.
 type process func(plugins.Batch, *plugins.Results) error
 
 func broken(f process) plugins.Kernel { return brokenKernel{process: f} }
@@ -209,15 +209,15 @@ func TestBadKernels(t *testing.T) {
 	tests := []struct {
 		name   string
 		kernel func() plugins.Kernel
-		check  string // that must find it
+		check  string // that must fail
 		says   []string
 	}{
 		{"describes itself differently", func() plugins.Kernel {
 			return &life{describe: func() (plugins.Info, error) { calls++; return plugins.Info{BatchSize: calls}, nil }}
-		}, "describe", []string{"any number of times"}},
+		}, "describe", []string{"more than once"}},
 		{"wishes nonsense", func() plugins.Kernel {
 			return &life{describe: func() (plugins.Info, error) { return plugins.Info{InFlight: 1000}, nil }}
-		}, "describe", []string{"InFlight is 64 at most"}},
+		}, "describe", []string{"InFlight is at most 64"}},
 		{"needs a configuration", func() plugins.Kernel {
 			return &life{describe: func() (plugins.Info, error) { return plugins.Info{}, errors.New("no model named") }}
 		}, "describe", []string{"no model named", "Options.Config"}},
@@ -233,7 +233,7 @@ func TestBadKernels(t *testing.T) {
 				return nil
 			}
 			return l
-		}, "close-unopened", []string{"not open", "let Close do nothing"}},
+		}, "close-unopened", []string{"not open", "make Close a no-op"}},
 		{"panics when closed twice", func() plugins.Kernel {
 			channel := make(chan int)
 			return &life{close: func() error { close(channel); return nil }}
@@ -354,7 +354,7 @@ func TestBadKernels(t *testing.T) {
 				line, _ := json.Marshal(string(kept[i]))
 				results.Line(i, line)
 			}))
-		}, "memory", []string{"Copy what is kept"}},
+		}, "memory", []string{"Copy whatever the kernel keeps"}},
 		{"completes out of order", func() plugins.Kernel { return &disorder{} }, "in-flight", []string{"in the order"}},
 	}
 	for _, test := range tests {
@@ -379,7 +379,7 @@ func TestBadKernels(t *testing.T) {
 	}
 }
 
-// A hang is an outcome, in time.
+// A hang is reported when the timeout expires.
 func TestHang(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -393,8 +393,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// A kernel program that dies is told apart from one that says no, and the next
-// check gets a fresh process.
+// A crash of a kernel program is distinguished from an error, and the next check gets a
+// new process.
 func TestDyingBinary(t *testing.T) {
 	t.Setenv(kernelVariable, "panics")
 	session := kerneltest.NewSession(kerneltest.Binary(self(t)), kerneltest.Options{})

@@ -8,15 +8,15 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// describeLimit is what cheap means: the plan asks every kernel of a job, and a
-// person waits for it.
+// describeLimit defines "cheap": a person waits while plan describes every kernel of a
+// job.
 const describeLimit = 5 * time.Second
 
-// maxInFlight is the most that plugins.Info.InFlight can ask for.
+// maxInFlight is the limit of plugins.Info.InFlight.
 const maxInFlight = 64
 
 func checkDescribe(ctx context.Context, k plugins.Kernel, o Options) error {
-	defer k.Close() // it may keep for Open what it needed to describe itself
+	defer k.Close() // Describe may have started something that Open would use
 	var first plugins.Info
 	for i := range 3 {
 		start := time.Now()
@@ -25,25 +25,25 @@ func checkDescribe(ctx context.Context, k plugins.Kernel, o Options) error {
 			return describeError(err)
 		}
 		if took := time.Since(start); took > describeLimit {
-			return fail("It is asked at plan time, without a device: load models and import frameworks in Open.",
+			return fail("gpurun calls it when planning, without a device: load models and import frameworks in Open.",
 				"Describe took %s", took.Round(time.Millisecond))
 		}
 		if i == 0 {
 			first = info
 		} else if !reflect.DeepEqual(info, first) {
-			return fail("It may be asked any number of times: let the answer depend on the configuration alone.",
-				"Describe said %+v first, and then %+v", first, info)
+			return fail("gpurun may call it more than once: let the answer depend on the configuration alone.",
+				"Describe returned %+v first, then %+v", first, info)
 		}
 	}
 	if first.BatchSize < 0 || first.InFlight < 0 || first.InFlight > maxInFlight {
-		return fail("Leave a wish at 0 if there is none; InFlight is 64 at most.",
-			"Describe wishes for batches of %d records and %d batches in flight", first.BatchSize, first.InFlight)
+		return fail("Leave BatchSize and InFlight at 0 for no preference; InFlight is at most 64.",
+			"Describe asks for batches of %d records and %d batches in flight", first.BatchSize, first.InFlight)
 	}
 	return nil
 }
 
 func describeError(err error) error {
-	return unusable("If the kernel needs a configuration, give one in Options.Config."+detail(err), "Describe failed: %w", err)
+	return unusable("If the kernel needs a configuration, set Options.Config."+detail(err), "Describe failed: %w", err)
 }
 
 func checkCloseUnopened(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -51,7 +51,7 @@ func checkCloseUnopened(ctx context.Context, k plugins.Kernel, o Options) error 
 		return describeError(err)
 	}
 	if err := k.Close(); err != nil {
-		return fail("A plan describes a kernel and closes it without opening: let Close do nothing then.",
+		return fail("Planning describes and closes a kernel without opening it: make Close a no-op in that case.",
 			"Close failed on a kernel that was never opened: %w", err)
 	}
 	return nil
@@ -62,7 +62,7 @@ func checkOpenClose(ctx context.Context, k plugins.Kernel, o Options) error {
 		return err
 	}
 	if err := k.Close(); err != nil {
-		return fail("Return an error only for what a user must know; it stands in the log.", "Close failed: %w", err)
+		return fail("Return an error only if the user must know about it: it is logged.", "Close failed: %w", err)
 	}
 	return nil
 }
@@ -72,20 +72,20 @@ func checkCloseTwice(ctx context.Context, k plugins.Kernel, o Options) error {
 		return err
 	}
 	if err := k.Close(); err != nil {
-		return fail("Return an error only for what a user must know; it stands in the log.", "Close failed: %w", err)
+		return fail("Return an error only if the user must know about it: it is logged.", "Close failed: %w", err)
 	}
-	// It may say that it is closed; a panic or a hang is found by the session.
+	// An error is fine; the session catches a panic or a hang.
 	_ = k.Close()
 	return nil
 }
 
-// open does what a worker does before the first batch.
+// open prepares the kernel as a worker does before the first batch.
 func open(ctx context.Context, k plugins.Kernel, o Options) error {
 	if _, err := k.Describe(ctx, o.Config); err != nil {
 		return describeError(err)
 	}
 	if err := k.Open(ctx, o.Device, o.Config); err != nil {
-		return unusable("If the kernel needs another device or configuration, give them in Options.Device and Options.Config."+detail(err),
+		return unusable("If the kernel needs another device or configuration, set Options.Device and Options.Config."+detail(err),
 			"Open failed on %s: %w", o.Device.Name, err)
 	}
 	return nil

@@ -7,17 +7,17 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Run runs all checks as subtests, twice: against newKernel's kernels directly,
-// and through the protocol by which a worker calls them. newKernel is called
-// often, and each kernel is opened at most once.
+// Run runs all checks as subtests, twice: on kernels from newKernel directly, and
+// through the protocol that a worker uses to call them. It calls newKernel many times
+// and opens each kernel at most once.
 func Run(t *testing.T, newKernel func() plugins.Kernel, o Options) {
 	t.Helper()
 	t.Run("direct", func(t *testing.T) { runAll(t, Direct(newKernel), o) })
 	t.Run("grpc", func(t *testing.T) { runAll(t, Loopback(newKernel), o) })
 }
 
-// RunBinary runs all checks as subtests against a built program, each process as
-// a worker would start it. Without an environment the program gets the test's.
+// RunBinary runs all checks as subtests on a built program, started as a worker would
+// start it. If command.Env is nil, the program inherits the test's environment.
 func RunBinary(t *testing.T, command plugins.Command, o Options) {
 	t.Helper()
 	if command.Env == nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Starter gives a fresh kernel, which nobody has called. end frees what is behind
-// it, however the kernel is by then.
+// Starter returns a fresh kernel on which no method has been called. end frees its
+// resources, whatever state the kernel is in.
 type Starter func(ctx context.Context) (k plugins.Kernel, end func(), err error)
 
-// Direct starts kernels as they are, without anything between.
+// Direct returns a Starter whose kernels are called directly.
 func Direct(newKernel func() plugins.Kernel) Starter {
 	return func(context.Context) (plugins.Kernel, func(), error) {
 		return newKernel(), func() {}, nil
 	}
 }
 
-// Loopback starts kernels behind the protocol by which a worker calls them, in
-// this process.
+// Loopback returns a Starter whose kernels are called through the worker's protocol,
+// within this process.
 func Loopback(newKernel func() plugins.Kernel) Starter {
 	return func(context.Context) (plugins.Kernel, func(), error) {
 		k, end := plugins.Loopback(newKernel())
@@ -30,7 +30,7 @@ func Loopback(newKernel func() plugins.Kernel) Starter {
 	}
 }
 
-// Binary starts a kernel program.
+// Binary returns a Starter that runs a kernel program.
 func Binary(command plugins.Command) Starter {
 	return func(ctx context.Context) (plugins.Kernel, func(), error) {
 		process, err := plugins.Start(ctx, command)
@@ -41,17 +41,18 @@ func Binary(command plugins.Command) Starter {
 	}
 }
 
-// Outcome is what came of one check.
+// Outcome is the result of one check.
 type Outcome struct {
 	Check Check
-	// Err is what is wrong and what to do about it; nil if nothing is.
+	// Err reports what is wrong and how to fix it; nil if the check passed or was
+	// skipped.
 	Err error
-	// Skipped is why the check was not made; empty if it was.
+	// Skipped is why the check did not run; empty if it ran.
 	Skipped string
 	Took    time.Duration
 }
 
-// String is a line for a person, and the error below it.
+// String formats the outcome as one line, followed by the error if there is one.
 func (o Outcome) String() string {
 	switch {
 	case o.Err != nil:
@@ -62,26 +63,25 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("ok    %s (%s)", o.Check.Name, o.Took.Round(time.Millisecond))
 }
 
-// Session runs checks against the kernels of one starter. It is for one goroutine
-// at a time.
+// Session runs checks on the kernels of one starter. It is not safe for concurrent use.
 type Session struct {
 	start   Starter
 	options Options
 
-	// The open kernel that checks share; nil before the first and after a failure.
+	// The open kernel that checks share; nil before the first check and after a failure.
 	kernel plugins.Kernel
 	end    func()
-	// refused: no kernel can be opened, and nobody tries again.
+	// refused means that a kernel could not be opened, so the remaining checks are skipped.
 	refused bool
 }
 
-// NewSession prepares a session, and starts nothing.
+// NewSession returns a session without starting a kernel.
 func NewSession(start Starter, o Options) *Session {
 	return &Session{start: start, options: o.withDefaults()}
 }
 
-// Run runs one check. A check that does not return in time fails, and a panic of
-// a kernel in this goroutine's reach is a failure too.
+// Run runs one check. The check fails if it exceeds the timeout, or if the kernel
+// panics in a goroutine that Run can recover.
 func (s *Session) Run(ctx context.Context, c Check) Outcome {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
@@ -95,7 +95,7 @@ func (s *Session) Run(ctx context.Context, c Check) Outcome {
 	return outcome
 }
 
-// advise puts a failure's advice into the words of the options.
+// advise rewords a failure's advice with Options.Advise.
 func (s *Session) advise(err error) error {
 	if f := (*failure)(nil); s.options.Advise != nil && errors.As(err, &f) {
 		return &failure{what: f.what, todo: s.options.Advise(f.todo)}
@@ -103,20 +103,20 @@ func (s *Session) advise(err error) error {
 	return err
 }
 
-// run makes a check, but for one that a kernel which cannot be opened would fail like
-// the check before it.
+// run runs a check, or skips it if the kernel is known to be unusable: it would fail
+// with the same error again.
 func (s *Session) run(ctx context.Context, c Check) error {
 	if s.refused {
-		return skipped("the kernel could not be opened before")
+		return skipped("the kernel could not be started or opened")
 	}
-	err := s.make(ctx, c)
+	err := s.check(ctx, c)
 	if f := (*failure)(nil); errors.As(err, &f) {
 		s.refused = f.unusable
 	}
 	return err
 }
 
-func (s *Session) make(ctx context.Context, c Check) error {
+func (s *Session) check(ctx context.Context, c Check) error {
 	if !c.Opened {
 		k, end, err := s.start(ctx)
 		if err != nil {
@@ -131,7 +131,7 @@ func (s *Session) make(ctx context.Context, c Check) error {
 	err := s.attempt(ctx, s.kernel, c.Run)
 	var skip skipped
 	if err != nil && !errors.As(err, &skip) {
-		s.drop() // it may be broken; the next check gets a fresh one
+		s.drop() // the kernel may be broken: the next check gets a fresh one
 	}
 	return err
 }
@@ -157,14 +157,14 @@ func (s *Session) ready(ctx context.Context) error {
 	return nil
 }
 
-// attempt calls f in a goroutine of its own, which is left behind if the kernel
-// never returns.
+// attempt calls f in a separate goroutine, which it abandons if the kernel never
+// returns.
 func (s *Session) attempt(ctx context.Context, k plugins.Kernel, f func(context.Context, plugins.Kernel, Options) error) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
-				done <- fail("Return an error instead; as a program, the kernel would be gone now.\n"+string(debug.Stack()), "the kernel panicked: %v", p)
+				done <- fail("Return an error instead: in a job, a panic ends the kernel process.\n"+string(debug.Stack()), "the kernel panicked: %v", p)
 			}
 		}()
 		done <- f(ctx, k, s.options)
@@ -175,14 +175,14 @@ func (s *Session) attempt(ctx context.Context, k plugins.Kernel, f func(context.
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-done: // it minds the end of the context: its words are better
+	case err := <-done: // f respects the context, and its error says more
 		if err != nil {
 			return err
 		}
 	case <-time.After(100 * time.Millisecond):
 	}
-	return fail("Find what the kernel waits for; if it only needs longer, set Options.Timeout.",
-		"the check was not through within %s: %w", s.options.Timeout, context.Cause(ctx))
+	return fail("Find out what the kernel is waiting for; if it only needs more time, set Options.Timeout.",
+		"the check did not finish within %s: %w", s.options.Timeout, context.Cause(ctx))
 }
 
 func (s *Session) drop() {
@@ -192,7 +192,7 @@ func (s *Session) drop() {
 	s.kernel, s.end = nil, nil
 }
 
-// Close closes the kernel that checks shared, if there is one.
+// Close closes the kernel that the checks share, if one is open.
 func (s *Session) Close() {
 	if s.kernel == nil {
 		return

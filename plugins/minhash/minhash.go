@@ -13,7 +13,7 @@ func New() plugins.Kernel { return &kernel{} }
 type kernel struct {
 	plugins.Base
 	options Options
-	signers []*Signer // one for each thread
+	signers []*Signer // one per thread
 }
 
 // Describe checks the configuration.
@@ -34,7 +34,7 @@ func (k *kernel) Open(_ context.Context, device plugins.Device, config plugins.C
 	return nil
 }
 
-// Process shares the records out to the threads.
+// Process splits the records between the threads.
 func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
 	width := k.options.NumPerm
 	signatures := make([]int64, batch.Len()*width)

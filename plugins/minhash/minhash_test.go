@@ -75,7 +75,7 @@ func open(t testing.TB, config string, threads int) plugins.Kernel {
 	return kernel
 }
 
-// signature is what the kernel writes for one record.
+// signature returns what the kernel writes for one record.
 func signature(t testing.TB, kernel plugins.Kernel, record string) (values []int64) {
 	t.Helper()
 	results, err := plugins.Call(context.Background(), kernel, plugins.NewBatch([][]byte{[]byte(record)}))
@@ -91,7 +91,7 @@ func signature(t testing.TB, kernel plugins.Kernel, record string) (values []int
 	return values
 }
 
-// However a text is written, its signature is that of its words.
+// The signature depends only on the words of a text, not on how they are written.
 func TestSameText(t *testing.T) {
 	kernel := open(t, `{"field":"t","size":2,"lower":true}`, 1)
 	want := signature(t, kernel, `{"t":"straße übung a b"}`)
@@ -114,7 +114,7 @@ func TestSameText(t *testing.T) {
 	}
 }
 
-// A record without a text costs itself alone.
+// A record without a text fails alone.
 func TestFailedRecords(t *testing.T) {
 	kernel := open(t, `{"output":"sig","num_perm":4}`, 2)
 	batch := [][]byte{[]byte(`{"text":"a"}`), []byte(`{"id":1}`), []byte(`{"text":null}`), []byte(`[1]`), []byte(`{"text":"b"}`)}
@@ -122,7 +122,7 @@ func TestFailedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"", `no member "text"`, `"text" is no string`, `no member "text"`, ""} {
+	for i, want := range []string{"", `no member "text"`, `"text" is not a string`, `no member "text"`, ""} {
 		result := results.At(i)
 		if (result.Verdict == plugins.Failed) != (want != "") || !strings.Contains(result.Message, want) {
 			t.Errorf("record %d: %s %s", i, result.Verdict, result.Message)
@@ -163,7 +163,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// A kilobyte of words is the measure of the speed figures.
+// The speed figures are for a kilobyte of words.
 func benchmarkText() []byte {
 	var text []byte
 	for i := 0; len(text) < 1000; i++ {

@@ -13,39 +13,39 @@ import (
 type Options struct {
 	// Field is the member with the text.
 	Field string `json:"field"`
-	// Output is the member that the signature is written to.
+	// Output is the member for the signature.
 	Output string `json:"output"`
-	// NumPerm is the number of permutations, and of numbers in a signature.
+	// NumPerm is the number of permutations, which is also the length of a signature.
 	NumPerm int `json:"num_perm"`
-	// Seed is what the permutations are drawn from.
+	// Seed is the seed of the random permutations.
 	Seed int64 `json:"seed"`
-	// Shingle is what a text is cut into: "word" or "char".
+	// Shingle is the unit that a shingle consists of: "word" or "char".
 	Shingle string `json:"shingle"`
-	// Size is how many words or characters make a shingle. A text with fewer is
-	// one shingle; an empty one has none, and a signature of largest values.
+	// Size is the number of words or characters in a shingle. A shorter text is one
+	// shingle. An empty text has none, and every value of its signature is Largest.
 	Size int `json:"size"`
-	// Lower makes capital letters small, each by itself: unlike Python's lower
-	// it knows no final sigma, and no dot above a small i.
+	// Lower converts the text to lowercase, character by character: unlike Python's
+	// lower, it ignores the special cases of final sigma and dotted capital I.
 	Lower bool `json:"lower"`
 	// Scheme is how hashes are permuted: "affine32" or "legacy".
 	Scheme Scheme `json:"scheme"`
 }
 
-// What a text is cut into.
+// Values of Options.Shingle.
 const (
 	Words = "word"
 	Chars = "char"
 )
 
-// The limits are far beyond use; they keep a mistyped number from taking all
-// memory.
+// The limits are far beyond any practical value; they keep a mistyped number from
+// exhausting memory.
 const (
 	maxPermutations = 1 << 16
 	maxSize         = 1000
 )
 
-// Parse reads a configuration; without one, or for what it does not name, the
-// defaults are those of datasketch and shingles of 5 words.
+// Parse decodes and validates a configuration. Missing members get the defaults of
+// datasketch, and shingles of 5 words.
 func Parse(config plugins.Config) (Options, error) {
 	o := Options{Field: "text", Output: "minhash", NumPerm: 128, Seed: 1, Shingle: Words, Size: 5, Scheme: Affine32}
 	if err := config.Decode(&o); err != nil {

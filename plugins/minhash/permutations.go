@@ -4,21 +4,21 @@ package minhash
 type Scheme string
 
 const (
-	// Affine32 is datasketch's default since 2.0: the hash is mixed once, then
-	// each permutation is a*h + b modulo 2^32.
+	// Affine32 is datasketch's default since 2.0: mix the hash once, then compute
+	// a*h + b modulo 2^32 for each permutation.
 	Affine32 Scheme = "affine32"
-	// Legacy is datasketch's only way before 2.0, and its scheme="legacy" since:
-	// a*h + b modulo 2^64, modulo 2^61 - 1, of which 32 bits are kept.
+	// Legacy is datasketch's only scheme before 2.0, and its scheme="legacy" since:
+	// the low 32 bits of a*h + b modulo 2^64, modulo 2^61 - 1.
 	Legacy Scheme = "legacy"
 )
 
-// mersenne is the prime that Legacy divides by.
+// mersenne is the modulus of Legacy, a prime.
 const mersenne = 1<<61 - 1
 
-// Largest is the value of a signature without any shingle.
+// Largest is every value in the signature of an empty text.
 const Largest = 1<<32 - 1
 
-// Permutations is the numbers that hashes are permuted with; of Affine32 both are
+// Permutations holds the coefficients a and b of the permutations. For Affine32 they are
 // below 2^32.
 type Permutations struct {
 	A, B []uint64
@@ -45,8 +45,7 @@ func NewPermutations(scheme Scheme, n int, seed uint32) Permutations {
 	return p
 }
 
-// Mix is what Affine32 does to a hash before the permutations: the last steps of
-// MurmurHash3.
+// Mix is the mixing step of Affine32: the finalizer of MurmurHash3.
 func Mix(h uint32) uint32 {
 	h = (h ^ h>>16) * 0x85ebca6b
 	h = (h ^ h>>13) * 0xc2b2ae35

@@ -1,10 +1,10 @@
 package minhash
 
-// permuter lowers each permutation's least value to the least of those that it
-// gives the hashes, of which there is at least one. It may change the hashes.
+// permuter applies every permutation to the hashes, of which there must be at least one,
+// and lowers each permutation's value in least to the minimum. It may change the hashes.
 //
-// The loops hold two permutations in registers and go over the hashes: the hash is
-// loaded once for both, and nothing is stored.
+// The affine loop keeps two permutations in registers while it iterates over the hashes:
+// it loads each hash once for both, and stores nothing.
 type permuter func(least, hashes []uint32)
 
 func newPermuter(scheme Scheme, p Permutations) permuter {
@@ -40,10 +40,10 @@ func affine(a, b, least, hashes []uint32) {
 	}
 }
 
-// legacy leaves the division to the few cases that need it. With y = a*h + b + 1,
-// y + y>>61 is one more than the remainder wanted, in its lower 32 bits, unless
-// the remainder is among the first few or the sum went over: then, and where the
-// kept bits are all ones, the lower bits of y + y>>61 are below 8.
+// legacy divides only in the few cases that need it. With y = a*h + b + 1, the low 32 bits
+// of y + y>>61 are one more than the remainder, except if the remainder is very small or
+// the sum overflows. In these cases, and if the kept bits are all ones, those low bits are
+// below 8.
 func (p Permutations) legacy(least, hashes []uint32) {
 	a, b := p.A[:len(least)], p.B[:len(least)]
 	for i := range least {
@@ -56,14 +56,14 @@ func (p Permutations) legacy(least, hashes []uint32) {
 		if lowest < 8 {
 			lowest = exactly(multiplier, b[i], hashes) + 1
 			if lowest == 0 {
-				continue // the least is the largest value
+				continue // the minimum is Largest: nothing to lower
 			}
 		}
 		least[i] = min(least[i], lowest-1)
 	}
 }
 
-// exactly is the least value of one permutation, by division.
+// exactly computes the minimum of one permutation by division.
 func exactly(a, b uint64, hashes []uint32) uint32 {
 	lowest := uint32(Largest)
 	for _, h := range hashes {

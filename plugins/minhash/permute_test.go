@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// Each value near a border of the division is what the division says.
+// Values near the limits of the shortcut equal those of the division.
 func TestLegacyNearTheBorders(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		h := random.Uint32() | 1
-		// a such that a*h + b lies at a border: b takes up what is missing.
+		// Choose b so that a*h + b is at such a limit.
 		a := 1 + random.Uint64N(mersenne-1)
 		for _, border := range []uint64{0, 1 << 61, 2 << 61, 7 << 61, 1<<61 - 1, 2*mersenne + 1, 7 * mersenne} {
 			for offset := -10; offset <= 10; offset++ {
@@ -29,7 +29,7 @@ func TestLegacyNearTheBorders(t *testing.T) {
 	}
 }
 
-// The loops over pairs of permutations do what one after the other does.
+// The loop over pairs of permutations gives the same results as one at a time.
 func TestPermuters(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, scheme := range []Scheme{Affine32, Legacy} {

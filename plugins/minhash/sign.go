@@ -7,28 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// Signer computes signatures. It is for one goroutine at a time.
+// Signer computes signatures. It is not safe for concurrent use; see Clone.
 type Signer struct {
 	size    int
 	words   bool
 	permute permuter
 	least   []uint32 // of each permutation
-	starts  []int    // of the last words or characters, up to size of them
-	hashes  []uint32 // of shingles that are not yet permuted
+	starts  []int    // of the last words or characters, at most size of them
+	hashes  []uint32 // of shingles not yet permuted
 }
 
-// blockHashes is how many hashes are permuted at a time: they stay in the
-// innermost cache while each permutation goes over them.
+// blockHashes is how many hashes are permuted at a time: they stay in the L1 cache while
+// each permutation iterates over them.
 const blockHashes = 512
 
-// NewSigner prepares the computation that o asks for.
+// NewSigner returns a Signer for the given options.
 func NewSigner(o Options) *Signer {
 	p := NewPermutations(o.Scheme, o.NumPerm, uint32(o.Seed))
 	s := &Signer{size: o.Size, words: o.Shingle == Words, permute: newPermuter(o.Scheme, p), least: make([]uint32, o.NumPerm)}
 	return s.Clone()
 }
 
-// Clone returns another Signer of the same signatures, for another goroutine.
+// Clone returns a Signer for another goroutine that computes the same signatures.
 func (s *Signer) Clone() *Signer {
 	return &Signer{
 		size: s.size, words: s.words, permute: s.permute,
@@ -36,8 +36,8 @@ func (s *Signer) Clone() *Signer {
 	}
 }
 
-// Sign writes the signature of a text that came from Options.Text to signature,
-// which has the length of one.
+// Sign writes the signature of text, which must come from Options.Text, to signature,
+// whose length must be Options.NumPerm.
 func (s *Signer) Sign(signature []int64, text []byte) {
 	for i := range s.least {
 		s.least[i] = Largest
@@ -49,11 +49,11 @@ func (s *Signer) Sign(signature []int64, text []byte) {
 	}
 }
 
-// cut finds the shingles. With size starts known, the shingle that begins at the
-// first of them ends where the next one begins, less the space.
+// cut finds the shingles. Once it knows size starts, the shingle at the oldest of them
+// ends where the next word or character begins, less the space.
 func (s *Signer) cut(text []byte) {
 	s.starts = s.starts[:0]
-	first := 0 // where in starts the oldest is, once it is a ring
+	first := 0 // index of the oldest start, once starts is a ring
 	space := 0
 	if s.words {
 		space = 1
@@ -74,7 +74,7 @@ func (s *Signer) cut(text []byte) {
 	}
 }
 
-// following is where the word or character behind the one at at begins.
+// following returns where the word or character after the one at offset at begins.
 func (s *Signer) following(text []byte, at int) int {
 	if s.words {
 		space := bytes.IndexByte(text[at:], ' ')

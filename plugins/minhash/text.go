@@ -8,10 +8,9 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Text appends to dst the text of record i in the form in which every shingle is
-// a run of its bytes: for words, they alone with one space between two. Between
-// words stands what Python's str.split takes for space. The error is for a failed
-// record.
+// Text appends to dst the text of record i in a form in which every shingle is contiguous:
+// words are separated by single spaces. They are split where Python's str.split would
+// split them. The text of an error is the message for a failed record.
 func (o Options) Text(dst []byte, batch plugins.Batch, i int) ([]byte, error) {
 	start := len(dst)
 	dst, err := batch.Text(dst, i, o.Field)
@@ -27,8 +26,8 @@ func (o Options) Text(dst []byte, batch plugins.Batch, i int) ([]byte, error) {
 	return dst, nil
 }
 
-// lower returns text with small letters. It changes it in place where it is ASCII:
-// other letters may become longer.
+// lower converts text to lowercase, in place as far as it is ASCII: other letters may take
+// more bytes.
 func lower(text []byte) []byte {
 	for i, c := range text {
 		switch {
@@ -42,20 +41,20 @@ func lower(text []byte) []byte {
 }
 
 func lowerRunes(text []byte) []byte {
-	small := make([]byte, 0, len(text))
+	lowered := make([]byte, 0, len(text))
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
-		small = utf8.AppendRune(small, unicode.ToLower(r))
+		lowered = utf8.AppendRune(lowered, unicode.ToLower(r))
 		text = text[size:]
 	}
-	return small
+	return lowered
 }
 
-// ones times a byte is that byte in all bytes of a word.
+// ones times a byte repeats that byte in all 8 bytes of a word.
 const ones = 0x0101010101010101
 
-// spaced reports whether text is words of ASCII with one space between two, as
-// most texts are; false may mean that it was not worth a closer look.
+// spaced reports whether text consists of ASCII words separated by single spaces, as most
+// texts do. A false result may be wrong: it only skips the fast path.
 func spaced(text []byte) bool {
 	if len(text) == 0 {
 		return true
@@ -63,14 +62,14 @@ func spaced(text []byte) bool {
 	if text[0] == ' ' || text[len(text)-1] == ' ' {
 		return false
 	}
-	before := uint64(0) // 0x80 if the byte before was a space
+	before := uint64(0) // 0x80 if the previous byte was a space
 	for len(text) >= 8 {
 		x := binary.LittleEndian.Uint64(text)
-		if (x|(x-0x20*ones))&(0x80*ones) != 0 { // a control character, or no ASCII
+		if (x|(x-0x20*ones))&(0x80*ones) != 0 { // a control character, or not ASCII
 			return false
 		}
 		y := x ^ ' '*ones
-		spaces := ^(y + 0x7f*ones) & (0x80 * ones) // y is below 0x80: nothing is carried
+		spaces := ^(y + 0x7f*ones) & (0x80 * ones) // each byte of y is below 0x80, so nothing carries over
 		if spaces&(spaces<<8|before) != 0 {
 			return false
 		}
@@ -89,8 +88,8 @@ func spaced(text []byte) bool {
 	return true
 }
 
-// joinWords moves the words of text to its start, one space between two, and
-// returns the length of what they are then.
+// joinWords moves the words of text to its start, separated by single spaces, and returns
+// the resulting length.
 func joinWords(text []byte) int {
 	out, inWord := 0, false
 	for i := 0; i < len(text); {
@@ -112,8 +111,8 @@ func joinWords(text []byte) int {
 	return out
 }
 
-// spaceAt is the length of the space that begins at text[i], 0 if none does.
-// Inside a character none does: its later bytes are no first bytes.
+// spaceAt returns the length of the white space character at text[i], 0 if there is none.
+// i may be inside a character: continuation bytes never match a first byte.
 func spaceAt(text []byte, i int) int {
 	c := text[i]
 	switch {
@@ -122,7 +121,7 @@ func spaceAt(text []byte, i int) int {
 	case c < 0xc2 || c > 0xe3:
 		return 0
 	}
-	// All white space beyond ASCII begins with one of these.
+	// All non-ASCII white space begins with one of these bytes.
 	if c != 0xc2 && c != 0xe1 && c != 0xe2 && c != 0xe3 {
 		return 0
 	}

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// pythonSpace is what Python's str.split takes for space.
+// pythonSpace is what Python's str.split treats as white space.
 func pythonSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
 func joined(text string) string { return strings.Join(strings.FieldsFunc(text, pythonSpace), " ") }

@@ -42,8 +42,8 @@ func (t *twister) uint64() uint64 {
 	return high<<32 | uint64(t.uint32())
 }
 
-// below returns a number below limit, which is at most mask + 1, as RandomState's
-// randint does: draw, mask, and draw again while it is too large.
+// below returns a random number below limit, which must be at most mask + 1, in the same
+// way as RandomState.randint: draw, mask, and draw again if it is too large.
 func (t *twister) below(limit, mask uint64) uint64 {
 	for {
 		if n := t.uint64() & mask; n < limit {

@@ -13,28 +13,28 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// patched is a verdict of this wire alone: the record with some members set, which
-// are the one line that belongs to it. (runner/reply.py)
+// patched is a verdict that only this protocol has: the record with some members
+// set, which its only line holds. See runner/reply.py.
 const patched plugins.Verdict = 6
 
-// answer is what became of a batch. Areas are parts of the block.
+// answer is the result of a batch. Areas are relative to the block.
 type answer struct {
 	Block area `json:"block"`
-	// Refused records were not computed. All others are, in order, what the rest
-	// is about.
+	// Refused records were not computed. The other fields describe the remaining
+	// records, in order.
 	Refused []refusal `json:"refused"`
-	// Dropped records did not come to the last step of a chain.
+	// Dropped records did not reach the last step of a chain.
 	Dropped *area `json:"dropped"`
-	// Verdicts are one byte a record; without them all records get the columns.
+	// Verdicts has one byte per record; without it all records get the columns.
 	Verdicts *area         `json:"verdicts"`
 	Columns  []replyColumn `json:"columns"`
-	// Counts are the numbers of lines of the records that have some.
+	// Counts has the number of lines of each record that has lines.
 	Counts         *area `json:"counts"`
 	LineLengths    *area `json:"line_lengths"`
 	Lines          *area `json:"lines"`
 	MessageLengths *area `json:"message_lengths"`
 	Messages       *area `json:"messages"`
-	// Nulls are values within lines and encoded columns that became null.
+	// Nulls is the number of values in lines and encoded columns that became null.
 	Nulls int64 `json:"nulls"`
 }
 
@@ -47,20 +47,20 @@ type refusal struct {
 type replyColumn struct {
 	Name    string `json:"name"`
 	Kind    string `json:"kind"`
-	Shape   []int  `json:"shape"` // of each record's value: none for a plain one
+	Shape   []int  `json:"shape"` // of each record's value; empty for a scalar
 	Data    area   `json:"data"`
 	Lengths *area  `json:"lengths"`
 }
 
-// decoder reads an answer. Everything in it is Python's, so nothing is used as an
-// index unchecked, and nothing that it makes lies in the shared memory.
+// decoder reads an answer. Python is not trusted: the decoder checks every index
+// before using it, and copies what it keeps out of the shared memory.
 type decoder struct {
 	batch   plugins.Batch
 	block   []byte
 	results *plugins.Results
 	rows    []int // the records that were computed
 
-	step     string // the last of a chain
+	step     string // the last step of a chain
 	nanFails bool
 }
 
@@ -71,7 +71,7 @@ func (d *decoder) decode(memory []byte, a *answer) error {
 		return err
 	}
 	if a.Block[0] < uint64(len(memory)/2) {
-		return errNonsense // that half is ours
+		return errInconsistent // the first half is ours
 	}
 	d.block = block
 	d.results.AddNulls(max(0, a.Nulls))
@@ -89,33 +89,33 @@ func (d *decoder) decode(memory []byte, a *answer) error {
 	return nil
 }
 
-// part is an area of memory, if it is one.
+// part returns an area of memory, or an error if it is out of bounds.
 func part(memory []byte, a *area) ([]byte, error) {
 	if a == nil {
 		return nil, nil
 	}
 	size := uint64(len(memory))
 	if a[0] > size || a[1] > size-a[0] {
-		return nil, fault.New(fault.Batch, "Python pointed behind its memory")
+		return nil, fault.New(fault.Batch, "Python's response points outside the shared memory")
 	}
 	return memory[a[0] : a[0]+a[1] : a[0]+a[1]], nil
 }
 
-var errNonsense = fault.New(fault.Batch, "Python's answer contradicts itself")
+var errInconsistent = fault.New(fault.Batch, "Python's response is inconsistent")
 
-// refuse settles the records that were not computed, or not to the end.
+// refuse settles the records that failed or were dropped before the last step.
 func (d *decoder) refuse(a *answer) error {
-	gone := make([]bool, d.batch.Len())
+	settled := make([]bool, d.batch.Len())
 	settle := func(rows *area, verdict func(row int)) error {
 		list, err := d.counts(rows)
 		if err != nil {
 			return err
 		}
 		for _, row := range list {
-			if int(row) >= len(gone) || gone[row] {
-				return errNonsense
+			if int(row) >= len(settled) || settled[row] {
+				return errInconsistent
 			}
-			gone[row] = true
+			settled[row] = true
 			verdict(int(row))
 		}
 		return nil
@@ -128,8 +128,8 @@ func (d *decoder) refuse(a *answer) error {
 			return err
 		}
 	}
-	for i, is := range gone {
-		if !is {
+	for i, done := range settled {
+		if !done {
 			d.rows = append(d.rows, i)
 		}
 	}
@@ -140,7 +140,7 @@ func (d *decoder) refuse(a *answer) error {
 func (d *decoder) counts(a *area) ([]uint32, error) {
 	data, err := part(d.block, a)
 	if err != nil || len(data)%4 != 0 {
-		return nil, errNonsense
+		return nil, errInconsistent
 	}
 	list := make([]uint32, len(data)/4)
 	for i := range list {
@@ -166,12 +166,12 @@ func cut[T string | []byte](all T, lengths []uint32) ([]T, error) {
 	pieces := make([]T, len(lengths))
 	for i, length := range lengths {
 		if uint64(length) > uint64(len(all)) {
-			return pieces, errNonsense
+			return pieces, errInconsistent
 		}
 		pieces[i], all = all[:length], all[length:]
 	}
 	if len(all) > 0 {
-		return pieces, errNonsense
+		return pieces, errInconsistent
 	}
 	return pieces, nil
 }
@@ -182,7 +182,7 @@ func (d *decoder) verdicts(a *answer) error {
 	}
 	shared, err := part(d.block, a.Verdicts)
 	if err != nil || len(shared) != len(d.rows) {
-		return errNonsense
+		return errInconsistent
 	}
 	verdicts := append([]byte(nil), shared...)
 	counts, err := d.counts(a.Counts)
@@ -206,7 +206,7 @@ func (d *decoder) verdicts(a *answer) error {
 		case plugins.Columns:
 		case plugins.Lines, patched:
 			if len(counts) == 0 || counts[0] == 0 || uint64(counts[0]) > uint64(len(lines)) {
-				return errNonsense
+				return errInconsistent
 			}
 			if verdict == patched {
 				d.patch(row, lines[0])
@@ -216,19 +216,19 @@ func (d *decoder) verdicts(a *answer) error {
 			counts, lines = counts[1:], lines[counts[0]:]
 		case plugins.Failed:
 			if len(messages) == 0 {
-				return errNonsense
+				return errInconsistent
 			}
 			d.results.FailIn(row, d.step, string(messages[0]))
 			messages = messages[1:]
 		default:
-			return errNonsense
+			return errInconsistent
 		}
 	}
 	return nil
 }
 
-// patch sets the members of an encoded object in the record, whose other bytes
-// stay as they are.
+// patch sets the members of an encoded object in the record and leaves its other
+// bytes unchanged.
 func (d *decoder) patch(row int, object []byte) {
 	var names []string
 	var members []jsonline.Member
@@ -242,7 +242,7 @@ func (d *decoder) patch(row int, object []byte) {
 		n := min(len(members), maxFields)
 		var info jsonline.Info
 		if err := jsonline.Want(names[:n]...).Scan(line, &info); err != nil || !info.Object {
-			d.results.FailIn(row, d.step, "the record is no JSON object: the kernel's members have no place in it")
+			d.results.FailIn(row, d.step, "the record is not a JSON object, so the kernel's members cannot be added to it")
 			return
 		}
 		line = jsonline.Splice(nil, line, &info, members[:n])
@@ -251,7 +251,7 @@ func (d *decoder) patch(row int, object []byte) {
 	d.results.Line(row, line)
 }
 
-// column makes one of the kernel's columns of an area.
+// column decodes one of the kernel's columns.
 func (d *decoder) column(c replyColumn) error {
 	if c.Kind == "string" || c.Kind == "json" {
 		return d.texts(c)
@@ -270,10 +270,10 @@ func (d *decoder) column(c replyColumn) error {
 	case "bool":
 		return numeric(d, c, data, 1, bools, rawnum.GetBools, func(dst []byte, v bool) ([]byte, bool) { return strconv.AppendBool(dst, v), true })
 	}
-	return errNonsense
+	return errInconsistent
 }
 
-// bools is plugins.Bools with a width, which that one has no need of.
+// bools is plugins.Bools with a width.
 func bools(name string, width int, values []bool) plugins.Column {
 	column := plugins.Bools(name, values)
 	column.Width = width
@@ -287,7 +287,7 @@ func (d *decoder) texts(c replyColumn) error {
 	}
 	lengths, err := d.counts(c.Lengths)
 	if err != nil || len(lengths) != len(d.rows) {
-		return errNonsense
+		return errInconsistent
 	}
 	if c.Kind == "json" {
 		pieces, err := cut(bytes.Clone(shared), lengths)
@@ -299,19 +299,19 @@ func (d *decoder) texts(c replyColumn) error {
 	return err
 }
 
-// numeric makes a column of numbers. Values of more than one dimension have no
-// column of their own: they are written as JSON here.
+// numeric decodes a column of numbers. No column type holds values of more than
+// one dimension: they are encoded as JSON here.
 func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
 	column func(string, int, []T) plugins.Column, get func([]byte) []T, write func([]byte, T) ([]byte, bool)) error {
 	each := 1
 	for _, n := range c.Shape {
 		if n < 0 || n > 0 && each > math.MaxInt32/n {
-			return errNonsense
+			return errInconsistent
 		}
 		each *= n
 	}
 	if len(data) != len(d.rows)*each*size {
-		return errNonsense
+		return errInconsistent
 	}
 	values := get(data)
 	var zero T
@@ -326,8 +326,8 @@ func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
 	return nil
 }
 
-// nest writes each record's values as arrays in arrays. What JSON does not have is
-// null there, and counted here: the worker sees only text.
+// nest encodes each record's values as nested arrays. Values that JSON cannot
+// represent become null and are counted here, since the worker sees only text.
 func nest[T any](d *decoder, c replyColumn, values []T, write func([]byte, T) ([]byte, bool)) [][]byte {
 	list := make([][]byte, len(d.rows))
 	for i := range list {
@@ -362,8 +362,8 @@ func appendNested[T any](dst []byte, values []T, shape []int, write func([]byte,
 	return append(dst, ']'), values
 }
 
-// spread gives the records that were not computed a value too: a column has one
-// for every record, and theirs are not looked at.
+// spread adds filler for the records that were not computed: a column has a value
+// for every record, and theirs are ignored.
 func spread[T any](d *decoder, values []T, width int, filler T) []T {
 	if len(d.rows) == d.batch.Len() {
 		return values

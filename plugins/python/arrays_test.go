@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Arrays of every kind: none of them is written as JSON by Python.
+// Arrays of every kind: Python encodes none of them as JSON.
 func TestNumpy(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	tests := map[string]struct {
@@ -79,8 +79,8 @@ func TestNumpy(t *testing.T) {
 	}
 }
 
-// What stands for a framework whose arrays are computed later: results are taken
-// only after the next batch was launched, and in order.
+// Simulates a framework that computes its arrays asynchronously: results are taken only
+// after the next batch was launched, and in order.
 func TestDeferred(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	signal := filepath.Join(t.TempDir(), "go")

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/python"
 )
 
-// Files that cannot be used are refused before any record, with the reason.
+// Unusable files are rejected before any record, with the reason.
 func TestUnusableFiles(t *testing.T) {
 	needPython(t)
 	const process = "def process(batch): return batch\n"
@@ -25,25 +25,25 @@ func TestUnusableFiles(t *testing.T) {
 		source string
 		want   string
 		trace  string // in the detail
-		opened bool   // it is found only when it is opened
+		opened bool   // detected only by Open
 	}{
 		"syntax":            {"def process(batch)\n    return batch\n", "kernel kernel.py: SyntaxError: ", "def process(batch)", false},
 		"null bytes":        {"x = 1\x00\n", "kernel kernel.py: ", "", false},
-		"no process":        {"def proces(batch): return batch", "kernel kernel.py: it has no function process(batch)", "", false},
-		"process is no":     {"process = 3", "kernel kernel.py: it has no function process(batch)", "", true},
-		"empty":             {"", "kernel kernel.py: it has no function process(batch)", "", false},
+		"no process":        {"def proces(batch): return batch", "kernel kernel.py: the file defines no process(batch) function", "", false},
+		"not a function":    {"process = 3", "kernel kernel.py: the file defines no process(batch) function", "", true},
+		"empty":             {"", "kernel kernel.py: the file defines no process(batch) function", "", false},
 		"fails on import":   {process + "import no_such_module_of_mine\n", "kernel kernel.py: ModuleNotFoundError: No module named 'no_such_module_of_mine' in /", `kernel.py", line 2, in <module>`, true},
 		"setup raises":      {process + "def setup(ctx):\n    raise ValueError('no model')\n", "kernel kernel.py: ValueError: no model", `kernel.py", line 3, in setup`, true},
 		"setup exits":       {process + "import sys\ndef setup(ctx): sys.exit('bye')\n", "kernel kernel.py: the kernel called sys.exit('bye')", "", true},
 		"setup dies":        {process + "import os\ndef setup(ctx): print('last words'); os._exit(7)\n", "kernel kernel.py: the Python process ended: exit status 7", "last words", true},
 		"setup in a lib":    {process + "import json\ndef setup(ctx): json.loads('{')\n", "kernel kernel.py: json.decoder.JSONDecodeError", `kernel.py", line 3, in setup`, true},
 		"requires":          {process + "requires = ['no-such-thing>=1.2', 'pip']\n", "kernel kernel.py requires no-such-thing>=1.2, which ", "", false},
-		"batch size":        {process + "batch_size = 'many'\n", "kernel kernel.py: line 2: batch_size must be a whole number above 0, not 'many'", "", false},
+		"batch size":        {process + "batch_size = 'many'\n", "kernel kernel.py: line 2: batch_size must be an integer above 0, not 'many'", "", false},
 		"needs gpu":         {process + "needs_gpu = 1\n", "kernel kernel.py: line 2: needs_gpu must be True or False, not 1", "", false},
 		"inputs":            {process + "inputs = 'text'\n", "kernel kernel.py: line 2: inputs must be a list of names", "", false},
-		"unknown framework": {process + "inputs = {'x': 'pytorch'}\n", "kernel kernel.py: line 2: inputs must be a list of names, or a dict of names and for each one of numpy, torch, ", "", false},
+		"unknown framework": {process + "inputs = {'x': 'pytorch'}\n", "kernel kernel.py: line 2: inputs must be a list of names, or a dict that maps each name to one of numpy, torch, ", "", false},
 		"no such framework": {process + "inputs = {'x': 'pyclesperanto'}\n", "kernel kernel.py requires ", "", false},
-		"only as a program": {"if __name__ == '__main__':\n    " + process, "kernel kernel.py: it has no function process(batch)", "", false},
+		"only as a program": {"if __name__ == '__main__':\n    " + process, "kernel kernel.py: the file defines no process(batch) function", "", false},
 		"exits on import":   {process + "raise SystemExit\n", "kernel kernel.py: the kernel called sys.exit()", "", true},
 		"no UTF-8 anywhere": {"x = '\xff'\n" + process, "kernel kernel.py: SyntaxError: ", "", false},
 	} {
@@ -74,7 +74,7 @@ func TestUnusableFiles(t *testing.T) {
 	})
 }
 
-// Interpreters that are missing, too old, or none.
+// Interpreters that are missing, too old, or not Python.
 func TestInterpreters(t *testing.T) {
 	good := needPython(t)
 	dir := t.TempDir()
@@ -90,8 +90,8 @@ func TestInterpreters(t *testing.T) {
 		"not in PATH": {"no-such-python", "not found"},
 		"too old":     {fake("old", "printf '3.8.18\\n' >&3"), "is Python 3.8.18; Python kernels need 3.9 or newer"},
 		"of old":      {fake("ancient", "printf '2.7.18\\n' >&3"), "is Python 2.7.18; Python kernels need 3.9 or newer"},
-		"none":        {"/bin/true", "/bin/true is no Python that works: exit status 0"},
-		"broken":      {fake("broken", "echo 'cannot find libpython' >&2; exit 127"), "is no Python that works: exit status 127: cannot find libpython"},
+		"none":        {"/bin/true", "/bin/true is not a working Python interpreter: exit status 0"},
+		"broken":      {fake("broken", "echo 'cannot find libpython' >&2; exit 127"), "is not a working Python interpreter: exit status 127: cannot find libpython"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := try(t, "def process(batch): return batch", interpreter(test.path))
@@ -131,7 +131,7 @@ func TestInterpreters(t *testing.T) {
 	}
 }
 
-// Real interpreters of every version that this machine has.
+// Real interpreters of every version installed on this machine.
 func TestVersions(t *testing.T) {
 	paths, _ := filepath.Glob(filepath.Join(os.Getenv("HOME"), ".pyenv/versions/*/bin/python"))
 	if len(paths) == 0 {
@@ -159,7 +159,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A process that dies says how, and every batch that it had fails by that.
+// A process that dies reports how, and every batch in flight fails with that error.
 func TestDeaths(t *testing.T) {
 	for name, test := range map[string]struct{ body, want, detail string }{
 		"os._exit":     {"import os; os._exit(9)", "the Python process ended: exit status 9", ""},
@@ -194,13 +194,13 @@ func TestDeaths(t *testing.T) {
 	}
 }
 
-// TestHostMemoryOfPython: an exhausted host is neither the device's nor a plain failure,
-// whether Python lives through it or not.
+// TestHostMemoryOfPython: exhausted host memory is neither a device failure nor an
+// ordinary one, whether Python survives it or not.
 func TestHostMemoryOfPython(t *testing.T) {
 	for name, body := range map[string]string{
-		"raised":     "raise MemoryError",
-		"of its own": "return [bytearray(1 << 60)]",
-		"dies":       "import os, sys; print('terminate called', file=sys.stderr); print('  what():  std::bad_alloc', file=sys.stderr, flush=True); os.abort()",
+		"raised":    "raise MemoryError",
+		"allocated": "return [bytearray(1 << 60)]",
+		"dies":      "import os, sys; print('terminate called', file=sys.stderr); print('  what():  std::bad_alloc', file=sys.stderr, flush=True); os.abort()",
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := start(t, "def process(batch):\n    "+body)
@@ -212,7 +212,7 @@ func TestHostMemoryOfPython(t *testing.T) {
 	}
 }
 
-// Children that a kernel forks neither speak for it nor outlive it.
+// Processes that a kernel forks neither answer for it nor outlive it.
 func TestForks(t *testing.T) {
 	pids := filepath.Join(t.TempDir(), "pids")
 	k := start(t, fmt.Sprintf(`
@@ -238,7 +238,7 @@ def process(batch):
 		pid, _ := strconv.Atoi(line)
 		for deadline := time.Now().Add(30 * time.Second); syscall.Kill(pid, 0) == nil && !zombie(pid); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("child %d lives", pid)
+				t.Fatalf("child %d is still running", pid)
 			}
 		}
 	}
@@ -249,7 +249,7 @@ func zombie(pid int) bool {
 	return err != nil || strings.Contains(string(data), ") Z ")
 }
 
-// Output never gets in the way, and does not fill the disk.
+// A flood of output neither blocks the kernel nor fills the disk.
 func TestFlood(t *testing.T) {
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -276,12 +276,12 @@ def process(batch):
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(data) > 16<<20 || !strings.HasPrefix(string(data), "CPU 0: begin\nCPU 0: x") || !strings.Contains(string(data), "are left out here") {
+	if len(data) > 16<<20 || !strings.HasPrefix(string(data), "CPU 0: begin\nCPU 0: x") || !strings.Contains(string(data), "bytes omitted") {
 		t.Errorf("%d bytes: %.40q", len(data), data)
 	}
 }
 
-// The text of an exception decides what is done about it, as for any kernel.
+// Exceptions are classified by their text, as for any kernel.
 func TestClassification(t *testing.T) {
 	k := start(t, `
 class OutOfMemoryError(RuntimeError): pass
@@ -294,7 +294,7 @@ def process(batch): raise OutOfMemoryError("CUDA out of memory. Tried to allocat
 	}
 }
 
-// A traceback has the user's own lines, of every exception in the chain.
+// A traceback has only the user's own lines, for every exception in the chain.
 func TestTraceback(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "helper.py"), []byte("import json\ndef parse(text): return json.loads(text)\n"), 0o644); err != nil {
@@ -313,15 +313,15 @@ func TestTraceback(t *testing.T) {
 	text := detail(err)
 	for _, want := range []string{"mine.py\", line 3, in process", "helper.py\", line 2, in parse", "JSONDecodeError", "direct cause", "mine.py\", line 4, in process"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("without %s:\n%s", want, text)
+			t.Errorf("lacks %s:\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "decoder.py") || strings.Contains(text, "gpurun") {
-		t.Errorf("with others' lines:\n%s", text)
+		t.Errorf("contains lines that are not the user's:\n%s", text)
 	}
 }
 
-// An Open that nobody waits for any more can be ended by closing.
+// Close ends an Open whose caller has stopped waiting.
 func TestHangingSetup(t *testing.T) {
 	needPython(t)
 	k := python.New()

@@ -48,8 +48,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// What a kernel sees of its records: each row is a kernel that returns the repr of
-// something, so that types are seen too.
+// What a kernel sees of its records: each case is a kernel that returns the repr of an
+// expression, so that types are checked too.
 func TestWhatABatchIs(t *testing.T) {
 	records := []string{
 		`{"s":"a\u00e9\ud83d\ude00\"","i":1,"f":1.5,"m":1,"b":true,"v":[1,2],"w":[1,0.5],"j":{"x":[1]},"n":null}`,
@@ -95,7 +95,7 @@ def setup(ctx):
 def process(batch):
     return {expression: [repr(eval(expression))] * len(batch) for expression in expressions}
 `, func(c *plugins.PythonConfig) { c.Config = encoded })
-	for range 2 { // the second time the fields come along
+	for range 2 { // the second batch includes the fields
 		results, err := plugins.Call(t.Context(), k, batch(records...))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, detail(err))
@@ -119,7 +119,7 @@ func TestResults(t *testing.T) {
 		"strings":        {`return {"x": ["é\n", "b"]}`, []string{`x="é\n"`, `x="b"`}},
 		"whole numbers":  {`return {"x": [1, 2]}`, []string{"x=1", "x=2"}},
 		"fractions":      {`return {"x": [0.1, 2.0]}`, []string{"x=0.1", "x=2.0"}},
-		"truth":          {`return {"x": (True, False)}`, []string{"x=true", "x=false"}},
+		"bools":          {`return {"x": (True, False)}`, []string{"x=true", "x=false"}},
 		"vectors":        {`return {"x": [[1.5, 2.0], [3.0, 4.0]]}`, []string{"x=[1.5,2.0]", "x=[3.0,4.0]"}},
 		"ragged":         {`return {"x": [[1], [2, 3]]}`, []string{"x=[1]", "x=[2,3]"}},
 		"empty lists":    {`return {"x": [[], []]}`, []string{"x=[]", "x=[]"}},
@@ -128,7 +128,7 @@ func TestResults(t *testing.T) {
 		"two columns":    {`return {"x": [1, 2], "y": ["a", "b"]}`, []string{`x=1 y="a"`, `x=2 y="b"`}},
 		"an iterator":    {`return {"x": map(str, [1, 2])}`, []string{`x="1"`, `x="2"`}},
 		"not finite":     {`return {"x": [float("nan"), float("-inf")]}`, []string{"x=null", "x=null"}},
-		"deeply so":      {`return {"x": [{"y": [float("nan"), 1]}, 2]}`, []string{`x={"y":[null,1]}`, "x=2"}},
+		"nested NaN":     {`return {"x": [{"y": [float("nan"), 1]}, 2]}`, []string{`x={"y":[null,1]}`, "x=2"}},
 		"no columns":     {`return {}`, []string{"unchanged", "unchanged"}},
 		"one fails":      {`return {"x": [ValueError("too short"), 2]}`, []string{"failed: ValueError: too short", "x=2"}},
 		"dicts":          {`return [{"x": r["a"]} for r in batch]`, []string{`{"x":1}`, `{"x":2}`}},
@@ -144,10 +144,10 @@ func TestResults(t *testing.T) {
 		"only looked at": {"list(batch[0].items())\n    return batch", []string{"unchanged", "unchanged"}},
 		"removed":        {"del batch[0]['b']\n    return batch", []string{`{"a":1}`, "unchanged"}},
 		"its own member": {`return {"a": [x + 1 for x in batch["a"]]}`, []string{"a=2", "a=3"}},
-		"no JSON":        {`return {"x": [{1, 2}, 3]}`, []string{"failed: column 'x': TypeError: a set is no JSON value: return a sorted list", "x=3"}},
-		"no name":        {`return [{1: 2}, {"x": 3}]`, []string{"failed: TypeError: the name of a member, 1, is no string", `{"x":3}`}},
-		"half a pair":    {`return {"x": ["\ud800", "b"]}`, []string{`x="\ud800"`, `x="b"`}},
-		"circles":        {"x = []; x.append(x)\n    return {'x': [x, 1]}", []string{"failed: column 'x': ValueError: Circular reference detected", "x=1"}},
+		"no JSON":        {`return {"x": [{1, 2}, 3]}`, []string{"failed: column 'x': TypeError: a set is not a JSON value: return a sorted list", "x=3"}},
+		"no name":        {`return [{1: 2}, {"x": 3}]`, []string{"failed: TypeError: member name 1 is not a string", `{"x":3}`}},
+		"surrogate":      {`return {"x": ["\ud800", "b"]}`, []string{`x="\ud800"`, `x="b"`}},
+		"circular":       {"x = []; x.append(x)\n    return {'x': [x, 1]}", []string{"failed: column 'x': ValueError: Circular reference detected", "x=1"}},
 		"another order":  {"return batch[::-1]", []string{`{"a":2}`, `{"a":1, "b":[2]}`}},
 		"sorted, changed": {"for r in batch: r['of'] = r['a']\n    return sorted(batch, key=lambda r: -r['a'])",
 			[]string{`{"a":2,"of":2}`, `{"a":1,"b":[2],"of":1}`}},
@@ -168,7 +168,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// What process must not return fails the batch, and says why.
+// An invalid result of process fails the batch with the reason.
 func TestUnusableResults(t *testing.T) {
 	tests := map[string]string{
 		`pass`:                         "process returned None",
@@ -178,7 +178,7 @@ func TestUnusableResults(t *testing.T) {
 		`return {"x": [1]}`:            "process returned 1 value in column 'x' for 2 records",
 		`return {"x": "ab"}`:           "column 'x' is a str, not a list of 2 values",
 		`return {"x": 3}`:              "column 'x' is an int, not a list of 2 values",
-		`return {3: [1, 2]}`:           "process returned a column with the name 3, which is no string",
+		`return {3: [1, 2]}`:           "process returned a column named 3: column names must be strings",
 		`return [[{"a": 1}, 2], None]`: "process returned an int among the lines of a record",
 		`return batch[0]`:              "process returned a Record",
 		`return batch["a"][0]["b"]`:    "TypeError: 'int' object is not subscriptable",
@@ -204,13 +204,13 @@ func TestUnusableResults(t *testing.T) {
 			if fault.KindOf(err) != fault.Batch || strings.Contains(detail(err), "gpurun") {
 				t.Errorf("%s: %s", fault.KindOf(err), detail(err))
 			}
-			expect(t, k, []string{`{"a":1}`}, []string{"unchanged"}) // it goes on
+			expect(t, k, []string{`{"a":1}`}, []string{"unchanged"}) // the kernel still works
 		})
 	}
 }
 
-// cases is a kernel with many bodies of process, so that one interpreter does for
-// all; use picks one.
+// cases is a kernel with many bodies of process, so that one interpreter serves all
+// tests; use selects one.
 func cases(bodies map[string]string) string {
 	var source strings.Builder
 	source.WriteString("bodies, body = {}, None\n")
@@ -237,7 +237,7 @@ func use(t *testing.T, k plugins.Kernel, name string) {
 	expect(t, k, []string{string(record)}, []string{"unchanged"})
 }
 
-// A record without a member that the kernel wants as a column fails alone.
+// A record that lacks a member which the kernel reads as a column fails alone.
 func TestMissingMember(t *testing.T) {
 	records := []string{`{"text":"a"}`, `{"id":1}`, `{"text":null}`, `[1]`, `{"text":"b","id":2}`}
 	missing := `failed: the record has no member "text"`
@@ -265,13 +265,13 @@ func TestMissingMember(t *testing.T) {
 		expect(t, k, []string{`{"a":1}`, `{"b":1}`, `{"a":1,"b":2}`, `{}`},
 			[]string{`failed: the record has no member "b"`, `failed: the record has no member "a"`, "x=3", `failed: the record has no member "a"`})
 	})
-	t.Run("asked for gently", func(t *testing.T) {
+	t.Run("with a default", func(t *testing.T) {
 		k := start(t, "def process(batch): return {'x': batch.get('text', '-')}")
 		expect(t, k, records[:2], []string{`x="a"`, `x="-"`})
 	})
 }
 
-// Many fields, and whole records, are learned and come along.
+// Many fields, and whole records, are learned and sent with later batches.
 func TestManyFields(t *testing.T) {
 	k := start(t, `
 def process(batch):

@@ -21,13 +21,13 @@ import (
 //go:embed runner/*.py
 var sources embed.FS
 
-// modules are those of the runner, each behind those that it imports.
+// modules are the runner's modules, each after those that it imports.
 var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "signals", "sources", "kernel"}
 
-// bootstrap starts the runner. It must be understood by any Python, so that one
-// that is too old can be told from one that is none. The modules lie at the start
-// of the shared memory, and the kernel, when it comes, has the first place in
-// sys.path; the folder that gpurun was called in has none.
+// bootstrap starts the runner. Any Python must be able to parse it, so that gpurun
+// can tell an old interpreter from something that is not Python. The modules are at
+// the start of the shared memory. The kernel's folder later becomes the first entry
+// of sys.path; the folder that gpurun was started in is removed from it.
 const bootstrap = `import os, sys
 sys.path = [entry for entry in sys.path if entry]
 os.write(3, ("%d.%d.%d\n" % sys.version_info[:3]).encode())
@@ -45,13 +45,13 @@ module.main()
 var oldest = []int{3, 9}
 
 const (
-	// startTimeout is how long an interpreter may take to begin: site-packages on
-	// a network's disk are slow.
+	// startTimeout is how long an interpreter may take to start: site-packages on
+	// a network file system are slow.
 	startTimeout = 2 * time.Minute
-	// drainTime is how long output is read on after the process has ended: what
-	// it started may hold the pipe open for ever.
+	// drainTime is how long output is read after the process has exited: its
+	// children may hold the pipe open forever.
 	drainTime = 200 * time.Millisecond
-	// exitGrace is how long the process may take to end once it has closed.
+	// exitGrace is how long the process may take to exit once it has closed.
 	exitGrace = 2 * time.Second
 )
 
@@ -65,11 +65,11 @@ type child struct {
 	memory      *memory
 	words       *proc.Tail
 	printer     *printer
-	drained     chan struct{} // closed when the last of its output is read
+	drained     chan struct{} // closed when all of its output has been read
 }
 
-// startChild starts the interpreter with the runner in it, and waits for its
-// first words: which version it is.
+// startChild starts the interpreter with the runner and waits for it to report its
+// version.
 func startChild(ctx context.Context, interpreter string) (_ *child, err error) {
 	c := &child{interpreter: interpreter, words: new(proc.Tail), printer: newPrinter(os.Stderr), drained: make(chan struct{})}
 	if c.memory, err = newMemory(); err != nil {
@@ -90,7 +90,7 @@ func startChild(ctx context.Context, interpreter string) (_ *child, err error) {
 	return c, nil
 }
 
-// writeModules puts the runner where the bootstrap finds it.
+// writeModules writes the runner to where the bootstrap expects it.
 func (m *memory) writeModules() (size int, err error) {
 	var list [][2]string
 	for _, name := range modules {
@@ -135,7 +135,7 @@ func (c *child) start(size int) error {
 	}()
 	go func() {
 		<-c.process.Done()
-		// What it has left may hold the other ends for ever.
+		// Its children may hold the other ends open forever.
 		deadline := time.Now().Add(drainTime)
 		_ = output.SetReadDeadline(deadline)
 		_ = ours.SetReadDeadline(deadline)
@@ -143,12 +143,12 @@ func (c *child) start(size int) error {
 	return nil
 }
 
-// mallocVariables keep glibc from giving the memory of a batch's strings back to the
-// system, only to ask for it again with the next batch, page by page.
+// mallocVariables keep glibc from returning the memory of a batch's strings to the
+// system, only to fault it in again, page by page, for the next batch.
 var mallocVariables = []string{"MALLOC_TRIM_THRESHOLD_=268435456", "MALLOC_MMAP_THRESHOLD_=33554432"}
 
-// environment is this process's own, without what go-plugin told it: a gpurun
-// kernel that the user's code started would answer with a handshake.
+// environment is this process's environment without go-plugin's variables: with
+// them, a gpurun kernel started by the user's code would answer with a handshake.
 func environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "PLUGIN_")
@@ -162,7 +162,7 @@ func environment() []string {
 	return env
 }
 
-// greet reads the version, which is the first line of all.
+// greet reads the version, which is the first line.
 func (c *child) greet(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, c.process.KillGroup)
 	defer stop()
@@ -172,7 +172,7 @@ func (c *child) greet(ctx context.Context) error {
 		c.process.KillGroup()
 	})
 	defer timer.Stop()
-	// A byte at a time: what follows the line is not to be taken from it.
+	// Read a byte at a time, so as not to consume what follows the line.
 	line, err := bufio.NewReaderSize(byteReader{c.control}, 16).ReadString('\n')
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -188,7 +188,7 @@ func (c *child) greet(ctx context.Context) error {
 	return nil
 }
 
-// stillborn is the failure of an interpreter that ended before it said its version.
+// stillborn is the failure of an interpreter that exited before it reported its version.
 func (c *child) stillborn(expired bool) error {
 	how, outside := c.ending()
 	exit := c.process.Exit()
@@ -197,12 +197,12 @@ func (c *child) stillborn(expired bool) error {
 	case expired:
 		e = fault.New(fault.Timeout, "Python (%s) did not start within %s and was killed%s", c.interpreter, startTimeout, c.lastLine())
 	case outside:
-		e = fault.New(fault.Crash, "Python (%s) was %s while it started: the system probably ran out of memory (dmesg shows that), "+
-			"or a scheduler or a person killed it; free memory or ask for more, and run the command again%s", c.interpreter, exit, c.lastLine()).Signed(fault.Outside)
+		e = fault.New(fault.Crash, "Python (%s) was %s during startup: the system probably ran out of memory (check dmesg), "+
+			"or a scheduler or a user killed it; free memory or request more, and run the command again%s", c.interpreter, exit, c.lastLine()).Signed(fault.Outside)
 	case exit.Signal != 0:
-		e = fault.New(fault.Incompatible, "Python (%s) crashed while it started: %s%s", c.interpreter, exit, c.lastLine())
+		e = fault.New(fault.Incompatible, "Python (%s) crashed during startup: %s%s", c.interpreter, exit, c.lastLine())
 	default:
-		e = fault.New(fault.Incompatible, "%s is no Python that works: %s%s", c.interpreter, how, c.lastLine())
+		e = fault.New(fault.Incompatible, "%s is not a working Python interpreter: %s%s", c.interpreter, how, c.lastLine())
 	}
 	return e.WithDetail(c.lastWords())
 }
@@ -224,8 +224,8 @@ func tooOld(version string) bool {
 	return slices.Compare(have, oldest) < 0
 }
 
-// ending waits for the death that a broken connection announces, and reports how it
-// was, and whether somebody else ended the process.
+// ending waits for the process to exit after its connection broke. It reports how the
+// process ended and whether it was killed from outside.
 func (c *child) ending() (how string, outside bool) {
 	select {
 	case <-c.process.Done():
@@ -238,8 +238,8 @@ func (c *child) ending() (how string, outside bool) {
 	return exit.String(), exit.Foreign()
 }
 
-// lastWords is the end of what the process printed. Where it is gone, the rest is
-// waited for.
+// lastWords is the end of the process's output. If the process has exited, lastWords
+// waits for the remaining output.
 func (c *child) lastWords() string {
 	select {
 	case <-c.process.Done():
@@ -263,7 +263,7 @@ func (c *child) kill() {
 	c.free()
 }
 
-// free waits for the end of the process and frees what belonged to it.
+// free waits for the process to exit and releases its resources.
 func (c *child) free() {
 	<-c.process.Done()
 	<-c.drained

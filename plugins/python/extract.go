@@ -9,22 +9,22 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// What stands for the length of a value that is not there. (runner/batch.py)
+// Lengths that mark a value as null or missing; see runner/batch.py.
 const (
 	nullLength    = math.MaxUint32
 	missingLength = math.MaxUint32 - 1
 )
 
-// maxFields is how many members jsonline looks for at once.
+// maxFields is the number of members that jsonline can look for in one scan.
 const maxFields = 64
 
-// extractor takes members from the records of a batch and lays them out as
-// columns. Its memory is used again; it is for one goroutine at a time.
+// extractor extracts members from the records of a batch and lays them out as
+// columns. It reuses its memory and is not safe for concurrent use.
 type extractor struct {
 	names  []string
 	wanted *jsonline.Wanted
 	info   jsonline.Info
-	values [][]byte // of each name for each record: nil if there is none
+	values [][]byte // for each name, one per record; nil if missing
 	scan   numbers
 }
 
@@ -35,7 +35,7 @@ type layout struct {
 	kind    string
 	width   int
 	missing int
-	bytes   int // of data, at the most
+	bytes   int // of data, at most
 	numbers []byte
 }
 
@@ -52,7 +52,7 @@ func (e *extractor) read(batch plugins.Batch, names []string) {
 	}
 	for i := range count {
 		record := batch.Record(i)
-		// The worker has checked the record; one that is no object has no members.
+		// The worker has validated the record; one that is not an object has no members.
 		err := e.wanted.Scan(record, &e.info)
 		for k := range names {
 			var value []byte
@@ -64,7 +64,7 @@ func (e *extractor) read(batch plugins.Batch, names []string) {
 	}
 }
 
-// take is read where the worker has found all of them.
+// take is read for members that the worker has already found.
 func (e *extractor) take(batch plugins.Batch) {
 	count := batch.Len()
 	for k, name := range e.names {
@@ -77,7 +77,7 @@ func (e *extractor) take(batch plugins.Batch) {
 	}
 }
 
-// layouts says how each member is written.
+// layouts chooses how to write each member.
 func (e *extractor) layouts(count int) []layout {
 	list := make([]layout, len(e.names))
 	e.scan.reset()
@@ -123,7 +123,7 @@ func (e *extractor) layout(name string, values [][]byte) layout {
 	return l
 }
 
-// kindOf makes one of the bytes that a kind of value can begin with.
+// kindOf maps the first byte of a value to one byte per kind of value.
 func kindOf(c byte) byte {
 	switch {
 	case c == '-' || '0' <= c && c <= '9':
@@ -134,7 +134,7 @@ func kindOf(c byte) byte {
 	return c & 127
 }
 
-// size is how many bytes write needs at the most.
+// size is the most bytes that write needs.
 func (l *layout) size() int {
 	switch l.kind {
 	case "string", "json", "line":
@@ -147,8 +147,8 @@ func (l *layout) size() int {
 
 func align(n int) int { return (n + 7) &^ 7 }
 
-// write puts the column into memory from at on, which is a place in the whole
-// shared memory, and returns its description and the place behind it.
+// write writes the column to the shared memory at offset at, and returns its
+// description and the offset after it.
 func (l *layout) write(memory []byte, at int) (field, int) {
 	f := field{Name: l.name, Kind: l.kind, Width: l.width, Missing: l.missing}
 	switch l.kind {
@@ -168,13 +168,13 @@ func (l *layout) write(memory []byte, at int) (field, int) {
 	return f, at + l.size()
 }
 
-// writeBytes writes strings, or values as they stand in the record, one behind the
-// other, and their lengths behind them.
+// writeBytes writes strings, or values as the record spells them, one after the
+// other, followed by their lengths.
 func (l *layout) writeBytes(f field, memory []byte, at int) (field, int) {
 	lengthsAt := at + align(l.bytes)
 	lengths := memory[lengthsAt : lengthsAt+4*len(l.values)]
 	data := memory[at:at:lengthsAt]
-	plain := true // no null, and nothing missing
+	plain := true // nothing null or missing
 	for i, value := range l.values {
 		before := len(data)
 		var length uint32
@@ -213,7 +213,7 @@ func isASCII(data []byte) bool {
 	return true
 }
 
-// lineLayout is the records themselves.
+// lineLayout is the layout of the whole records.
 func lineLayout(batch plugins.Batch) layout {
 	l := layout{kind: "line", values: make([][]byte, batch.Len())}
 	for i := range l.values {

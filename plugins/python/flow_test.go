@@ -16,8 +16,8 @@ import (
 	"github.com/gpurun/gpurun/plugins/python"
 )
 
-// expectDeferred submits three batches to a kernel that logs what it does, and lets
-// the first go on when all are there.
+// expectDeferred submits three batches to a kernel that logs what it does, and lets the
+// first continue once all are submitted.
 func expectDeferred(t *testing.T, k plugins.Kernel, signal string) {
 	t.Helper()
 	var flight []*plugins.Results
@@ -51,8 +51,8 @@ func wait(t *testing.T, results *plugins.Results) {
 	}
 }
 
-// prepare runs ahead, in as many threads as wanted, and process gets what it
-// returned, in order.
+// prepare runs ahead in the configured number of threads, and process gets its results
+// in order.
 func TestPrepare(t *testing.T) {
 	k := start(t, `
 import threading
@@ -78,7 +78,7 @@ def process(numbers):
 	}
 }
 
-// No more is prepared ahead than keeps process from waiting, however many threads
+// Only as much is prepared ahead as keeps process from waiting, however many threads
 // there are.
 func TestPrepareNoMoreThanNeeded(t *testing.T) {
 	k := start(t, `
@@ -118,7 +118,7 @@ func TestPrepareFails(t *testing.T) {
 	expect(t, k, []string{`{"n":0}`}, []string{"unchanged"})
 }
 
-// What the source says is known without running it.
+// Settings are read from the source without running it.
 func TestDescribe(t *testing.T) {
 	needPython(t)
 	k := python.New()
@@ -156,8 +156,8 @@ def prepare(batch): pass
 	}
 }
 
-// What can be worked out without running the file is, and what runs only where the file
-// is a program of its own is none of a kernel's settings.
+// Settings that can be evaluated without running the file are. Code that runs only when
+// the file is the main program sets none.
 func TestDescribeArithmetic(t *testing.T) {
 	needPython(t)
 	for source, want := range map[string]plugins.Info{
@@ -169,7 +169,7 @@ func TestDescribeArithmetic(t *testing.T) {
 		"batch_size = 9 ** 9 ** 9":                                    {},
 		"batch_size = 1 // 0":                                         {},
 		"batch_size = 7\nif __name__ == '__main__':\n    batch_size = 1\n    needs_gpu = True\n    inputs = 5":      {BatchSize: 7},
-		"SIZE = 64\nif elsewhere():\n    SIZE = 512\nbatch_size = SIZE\nneeds_gpu = True":                           {NeedsGPU: true}, // nobody knows
+		"SIZE = 64\nif elsewhere():\n    SIZE = 512\nbatch_size = SIZE\nneeds_gpu = True":                           {NeedsGPU: true}, // unknown until it runs
 		"if elsewhere():\n    batch_size, needs_gpu = 3, True\n    min_memory_mb = 1\nelse:\n    min_memory_mb = 2": {},
 		"if elsewhere():\n    batch_size = 3\nelse:\n    batch_size = 3":                                            {BatchSize: 3},
 		"batch_size = 16\nbatch_size *= 2":               {},
@@ -185,7 +185,7 @@ func TestDescribeArithmetic(t *testing.T) {
 	}
 }
 
-// Wherever process may come from, a file that may have it is not refused unread.
+// A file that may define process in an unusual way is not rejected before it runs.
 func TestWaysToProcess(t *testing.T) {
 	for _, source := range []string{
 		"process, other = (lambda batch: {'x': [1]}), 2",
@@ -246,14 +246,14 @@ func TestTrim(t *testing.T) {
 	expect(t, k, []string{"{}"}, []string{"x=1"})
 }
 
-// NaN within encoded values fails its record if that is wanted.
+// NaN within encoded values fails its record if so configured.
 func TestNaNError(t *testing.T) {
 	k := start(t, `def process(batch): return [{"x": float("nan")}, {"x": 1}]`, func(c *plugins.PythonConfig) { c.NaN = "error" })
-	expect(t, k, []string{"{}", "{}"}, []string{"failed: ValueError: the result has a value that is not finite (NaN or infinity)", `{"x":1}`})
+	expect(t, k, []string{"{}", "{}"}, []string{"failed: ValueError: the result contains a value that is not finite (NaN or infinity)", `{"x":1}`})
 }
 
-// A batch much larger than what is kept of the shared memory goes through, and the
-// next ones with it.
+// A batch much larger than the retained part of the shared memory is processed, and so
+// are the next ones.
 func TestLargeBatches(t *testing.T) {
 	k := start(t, "def process(batch): return {'again': batch['text']}")
 	text := strings.Repeat("0123456789abcdef", 4<<20/16)
@@ -274,13 +274,13 @@ func TestLargeBatches(t *testing.T) {
 	}
 }
 
-// A batch is over when process has returned: what was not taken from it cannot be
-// had any more, and that is said.
+// A batch is finished when process has returned: reading more of it fails with an
+// explanation.
 func TestBatchIsOver(t *testing.T) {
 	k := start(t, "kept = []\ndef process(batch):\n    kept.append(batch)\n    return {'x': [str(kept[0]['n'])] if len(kept) > 1 else [1]}")
 	expect(t, k, []string{`{"n":1}`}, []string{"x=1"})
 	_, err := call(t, k, `{"n":2}`)
-	if err == nil || !strings.Contains(err.Error(), "this batch is over") {
+	if err == nil || !strings.Contains(err.Error(), "this batch is already finished") {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// What is looked at and not changed stays as it came, to the last digit.
+// A member that is read but not changed stays as it was, to the last digit.
 func TestReadingChangesNothing(t *testing.T) {
 	k := start(t, "def process(batch):\n    for r in batch: r['x'], len(r), list(r)\n    return batch")
 	for _, record := range []string{`{"x":[9007199254740993,0.5]}`, `{"x":[1e400, 1.0]}`, `{"x": {"y":12345678901234567890.5}}`} {
@@ -17,7 +17,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	}
 }
 
-// A member may well have no name: that of an index of pandas has none.
+// A member may have an empty name, as a pandas index does.
 func TestMemberWithoutName(t *testing.T) {
 	records := []string{`{"":1,"a":2}`, `{"":3}`}
 	k := start(t, "def process(batch): return {'x': batch[''], 'y': [r.get('', 0) + ('' in r) for r in batch]}")
@@ -30,7 +30,7 @@ func TestMemberWithoutName(t *testing.T) {
 	}
 }
 
-// What a kernel does to the lists of a column is its own affair, also where it is called
+// A kernel may change the lists of a column without side effects, even if it is called
 // again without the records that lack a member.
 func TestListsAreItsOwn(t *testing.T) {
 	k := start(t, "def process(batch):\n    for t in batch['tags']: t.append('x')\n    batch['m']\n    return {'tags': batch['tags']}")
@@ -39,7 +39,7 @@ func TestListsAreItsOwn(t *testing.T) {
 	expect(t, k, []string{`{"v":[1,2],"m":1}`, `{"v":[3,4]}`}, []string{`v=[1,2,9]`, `failed: the record has no member "m"`})
 }
 
-// An array that is none of the known kinds is taken before the next batch may change it.
+// An array of an unknown kind is copied before the next batch can change it.
 func TestArrayUsedAgain(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	k := start(t, `
@@ -66,9 +66,9 @@ def process(batch):
 	}
 }
 
-// Files of the user's that are called as modules of Python's are not taken for those.
+// User files with the name of a standard module do not shadow it for the runner.
 func TestNamesOfModules(t *testing.T) {
-	t.Run("where gpurun is called", func(t *testing.T) {
+	t.Run("in the working folder", func(t *testing.T) {
 		dir := t.TempDir()
 		for _, name := range []string{"json", "types", "array", "select", "traceback"} {
 			if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte("raise SystemExit('not this one')"), 0o644); err != nil {
@@ -79,7 +79,7 @@ func TestNamesOfModules(t *testing.T) {
 		k := start(t, "import json\ndef process(batch): return {'x': [json.loads('1')]}")
 		expect(t, k, []string{"{}"}, []string{"x=1"})
 	})
-	t.Run("beside the kernel", func(t *testing.T) {
+	t.Run("next to the kernel", func(t *testing.T) {
 		k := start(t, "def process(batch): raise ValueError('mine')", func(c *plugins.PythonConfig) {
 			for _, name := range []string{"tokenize", "traceback", "linecache"} {
 				if err := os.WriteFile(filepath.Join(filepath.Dir(c.File), name+".py"), []byte("raise SystemExit('not this one')"), 0o644); err != nil {
@@ -93,7 +93,7 @@ func TestNamesOfModules(t *testing.T) {
 	})
 }
 
-// A link is a kernel like the file that it leads to, with the modules beside that.
+// A symbolic link to a kernel works like its target, with the modules next to the target.
 func TestLinkedKernel(t *testing.T) {
 	k := start(t, "import helper\ndef process(batch): return {'x': [helper.x]}", func(c *plugins.PythonConfig) {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(c.File), "helper.py"), []byte("x = 7"), 0o644); err != nil {
@@ -108,7 +108,7 @@ func TestLinkedKernel(t *testing.T) {
 	expect(t, k, []string{"{}"}, []string{"x=7"})
 }
 
-// An exception that lets nobody change it is told like any other.
+// An immutable exception is reported like any other.
 func TestFrozenException(t *testing.T) {
 	k := start(t, `
 import dataclasses
@@ -124,19 +124,19 @@ def process(batch): raise Bad("cold")
 	}
 }
 
-// prepare may well return None, and is called once for a batch.
+// prepare may return None, and is called once per batch.
 func TestPrepareReturnsNone(t *testing.T) {
 	k := start(t, "n = 0\ndef prepare(batch):\n    global n\n    n += 1\ndef process(nothing): return {'x': [n, nothing]}")
 	expect(t, k, []string{"{}", "{}"}, []string{"x=1", "x=null"})
 }
 
-// An array of Python's own within a value.
+// An array.array within a value.
 func TestNaNInArray(t *testing.T) {
 	k := start(t, "import array\ndef process(batch): return [{'x': array.array('d', [1, float('nan')])}]")
 	expect(t, k, []string{"{}"}, []string{`{"x":[1.0,null]}`})
 }
 
-// Only what became null in what is written is counted.
+// Only values that are written as null are counted.
 func TestNullsCountedOnce(t *testing.T) {
 	k := start(t, "def process(batch): return [{'v': float('nan')} if r['a'] != 3 else 5 for r in batch]")
 	if _, err := call(t, k, `{"a":1}`, `{"a":2}`, `{"a":3}`); err == nil {
@@ -148,7 +148,7 @@ func TestNullsCountedOnce(t *testing.T) {
 	}
 }
 
-// With --nan error only NaN and infinity are said to be some.
+// With --nan error only NaN and infinity are reported as such.
 func TestNaNErrorOfOthers(t *testing.T) {
 	k := start(t, "def process(batch): return [{'x': 10 ** 5000}]", func(c *plugins.PythonConfig) { c.NaN = "error" })
 	got, err := call(t, k, "{}")
@@ -157,7 +157,7 @@ func TestNaNErrorOfOthers(t *testing.T) {
 	}
 }
 
-// A process that a kernel's child starts keeps what it has opened.
+// A process that a kernel's child starts keeps its open files.
 func TestGrandchild(t *testing.T) {
 	k := start(t, `
 import os
@@ -174,8 +174,8 @@ def process(batch):
 	expect(t, k, []string{"{}"}, []string{"x=0"})
 }
 
-// What a step before it added arrives as the step's inputs say, and a step may return
-// neither a dict nor a text as a column.
+// Columns added by an earlier step arrive as the step's inputs say, and a step may not
+// return a dict or a string as a column.
 func TestInputsOfSteps(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	const second = "import numpy\ninputs = {'w': 'numpy'}\ndef process(batch): return {'y': [type(batch['w']).__name__, type(batch['a']).__name__]}"
@@ -195,7 +195,7 @@ func TestInputsOfSteps(t *testing.T) {
 	}
 }
 
-// Half of a surrogate pair comes out as it came in.
+// A lone surrogate is written back unchanged.
 func TestHalfSurrogates(t *testing.T) {
 	k := start(t, `def process(batch): return [{"x": "\ud800é", "y": dict(r)["x"]} for r in batch]`)
 	expect(t, k, []string{`{"x":"\udc80"}`}, []string{`{"x":"\ud800é","y":"\udc80"}`})

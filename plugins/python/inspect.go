@@ -7,40 +7,40 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Facts is what a Python kernel has around it.
+// Facts describes the environment of a Python kernel.
 type Facts struct {
 	Interpreter string
 	Version     string
-	// Frameworks are those that gpurun knows, present or not.
+	// Frameworks are those that gpurun knows, installed or not.
 	Frameworks []Framework
 }
 
-// Framework is one that a kernel may compute with.
+// Framework is an array framework that a kernel may use.
 type Framework struct {
 	Name string
-	// Version is empty where it is not installed.
+	// Version is empty if it is not installed.
 	Version string
-	// Devices is what it sees, for those that the kernel uses: asking means to
-	// import it.
+	// Devices lists the devices it sees. It is set only for frameworks that the
+	// kernel uses, since asking one means importing it.
 	Devices string
 }
 
-// Frameworks are those whose versions are looked for.
+// Frameworks are those whose versions Inspect reports.
 var Frameworks = []string{"torch", "cupy", "tensorflow", "jax", "pyclesperanto"}
 
-// Inspect finds out what the interpreter of a kernel, by its configuration, has.
+// Inspect reports what the interpreter of a kernel with this configuration offers.
 func Inspect(ctx context.Context, config plugins.Config) (Facts, error) {
 	k := &kernel{}
 	defer k.Close()
 	if err := k.start(ctx, config); err != nil {
 		return Facts{}, err
 	}
-	reply, err := k.ask(ctx, order{Type: "describe", File: k.config.File, Frameworks: Frameworks}, "described")
+	reply, err := k.ask(ctx, request{Type: "describe", File: k.config.File, Frameworks: Frameworks}, "described")
 	if err != nil {
 		return Facts{}, err
 	}
 	facts := Facts{Interpreter: k.python.interpreter, Version: k.python.version}
-	seen, err := k.ask(ctx, order{Type: "devices", Frameworks: reply.Imported}, "devices")
+	seen, err := k.ask(ctx, request{Type: "devices", Frameworks: reply.Imported}, "devices")
 	if err != nil {
 		return facts, err
 	}

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// defaultIOWorkers is how many threads run prepare.
+	// defaultIOWorkers is the default number of threads that run prepare.
 	defaultIOWorkers = 4
-	// maxIOWorkers keeps what is in flight within what a worker allows.
+	// maxIOWorkers keeps the batches in flight within the worker's limit.
 	maxIOWorkers = 59
-	// maxInputs is what Info.Inputs can name.
+	// maxInputs is the most names that Info.Inputs can hold.
 	maxInputs = 60
 )
 
@@ -36,23 +36,23 @@ type kernel struct {
 
 	space   *space
 	extract extractor
-	ended   chan struct{} // closed when nothing comes from Python any more
-	// abandoned: nobody waited for the answer to the last order, so that Python may
-	// never look at another.
+	ended   chan struct{} // closed when Python sends nothing more
+	// abandoned: the caller stopped waiting for the last response, so Python may be
+	// stuck and never read another request.
 	abandoned bool
-	replies   chan report // what is no batch's
+	replies   chan response // to requests other than batches
 
 	mu      sync.Mutex
 	batches []*inFlight // in order
 	number  uint64
-	names   []string // the fields that come along with every batch
-	lines   bool     // and the whole records
-	broken  error    // why no further batch can be computed
+	names   []string // fields sent with every batch
+	lines   bool     // whole records are sent too
+	broken  error    // why no more batches can be computed
 	sources []plugins.Source
 	closing bool
 
-	taken  atomic.Uint64                           // results
-	memory atomic.Pointer[plugins.FrameworkMemory] // as it was said last
+	taken  atomic.Uint64                           // results consumed
+	memory atomic.Pointer[plugins.FrameworkMemory] // as last reported
 }
 
 // inFlight is a batch that Python has.
@@ -63,8 +63,8 @@ type inFlight struct {
 	finish  func(error)
 }
 
-// Describe reads the kernel's source, in the interpreter that would run it, without
-// running it. The process stays for Open: an interpreter takes its time to start.
+// Describe parses the kernel's source in the interpreter that will run it, without
+// running it. The process is kept for Open, because an interpreter is slow to start.
 func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.Info, error) {
 	if k.asked {
 		return k.info, nil
@@ -82,9 +82,9 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	return info, nil
 }
 
-// describe adds what one file says to what is known of those before it.
+// describe adds what one file declares to the info of the files before it.
 func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *plugins.Info, first bool) error {
-	reply, err := k.ask(ctx, order{Type: "describe", File: step.File}, "described")
+	reply, err := k.ask(ctx, request{Type: "describe", File: step.File}, "described")
 	if err != nil {
 		return unusable(step.File, err)
 	}
@@ -101,7 +101,7 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 			info.Frameworks = append(info.Frameworks, framework)
 		}
 	}
-	if first { // the others see what it made of the records
+	if first { // later steps see what it returns, not the input
 		info.InFlight = k.inFlight(reply.Prepare)
 		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
 		k.names = fieldNames(reply.Inputs)
@@ -115,9 +115,9 @@ func (k *kernel) steps() []plugins.PythonStep {
 	return append([]plugins.PythonStep{first}, k.config.Then...)
 }
 
-// inFlight is how many batches Python is given: the one that it computes, the one
-// whose results are on their way from the device, and the next; with prepare, so
-// many more as threads can work on, and two that are ready.
+// inFlight is the number of batches that Python holds: the one it computes, the one
+// whose results are being copied from the device, and the next. With prepare, add
+// one per thread and two that are ready.
 func (k *kernel) inFlight(prepare bool) int {
 	if prepare {
 		return 5 + k.ioWorkers()
@@ -132,15 +132,15 @@ func (k *kernel) ioWorkers() int {
 	return defaultIOWorkers
 }
 
-// missing says what to type where something that the kernel requires is not
-// installed.
+// missing is the error for requirements that are not installed, with the command
+// that installs them.
 func (k *kernel) missing(file string, names []string) error {
 	return fault.New(fault.Incompatible, "kernel %s requires %s, which %s (Python %s) does not have; install it with: %s -m pip install %s",
 		filepath.Base(file), strings.Join(names, ", "), k.python.interpreter, k.python.version,
 		k.python.interpreter, strings.Join(quoted(names), " "))
 }
 
-// quoted are requirements as a shell takes them: torch>=2 would write to a file.
+// quoted quotes requirements for a shell: torch>=2 would redirect to a file.
 func quoted(names []string) []string {
 	list := slices.Clone(names)
 	for i, name := range list {
@@ -151,7 +151,7 @@ func quoted(names []string) []string {
 	return list
 }
 
-// frameworks are those that the kernel imports, with their versions.
+// frameworks lists the frameworks that the kernel imports, with their versions.
 func frameworks(versions map[string]string) []string {
 	var list []string
 	for name, version := range versions {
@@ -164,7 +164,7 @@ func frameworks(versions map[string]string) []string {
 	return list
 }
 
-// fieldNames are those of the inputs that can be looked for at once.
+// fieldNames are the inputs that fit into one scan.
 func fieldNames(inputs []string) []string { return inputs[:min(len(inputs), maxFields)] }
 
 // start reads the configuration and starts the interpreter, once.
@@ -177,7 +177,7 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 		return err
 	}
 	if k.config.File == "" {
-		return fault.New(fault.Incompatible, "the kernel python hosts a file: name it, -k kernel.py")
+		return fault.New(fault.Incompatible, "the python kernel needs a kernel file: pass one with -k kernel.py")
 	}
 	interpreter, err := k.config.FindInterpreter()
 	if err != nil {
@@ -187,18 +187,18 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 		return err
 	}
 	k.space = newSpace(len(k.python.memory.data)/2, k.python.memory.release)
-	k.ended, k.replies = make(chan struct{}), make(chan report, 1)
+	k.ended, k.replies = make(chan struct{}), make(chan response, 1)
 	go k.listen(k.python)
 	return nil
 }
 
-// Open imports the file and lets its setup load the model.
+// Open imports the file and runs its setup, which loads the model.
 func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins.Config) error {
 	if err := k.start(ctx, config); err != nil {
 		return err
 	}
 	k.python.printer.name(device.Name)
-	reply, err := k.ask(ctx, order{
+	reply, err := k.ask(ctx, request{
 		Type: "open", Steps: k.steps(), Device: &device,
 		IOWorkers: k.ioWorkers(), NaN: k.config.NaN,
 	}, "opened")
@@ -211,7 +211,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	return nil
 }
 
-// unusable says which file it is that cannot be used.
+// unusable adds the name of the file that cannot be used.
 func unusable(file string, err error) error {
 	e := fault.As(err)
 	if e == nil {
@@ -220,8 +220,8 @@ func unusable(file string, err error) error {
 	return fault.New(e.Kind, "kernel %s: %w", filepath.Base(file), err).WithDetail(e.Detail).InStep(e.Step).Signed(e.Sign)
 }
 
-// withInterpreter says which Python it is that has no such module: the one that the user
-// has in mind is often another.
+// withInterpreter adds which Python lacks a module: users often have another one in
+// mind.
 func (k *kernel) withInterpreter(err error) error {
 	e := fault.As(err)
 	if e == nil || !strings.HasPrefix(e.Message, "ModuleNotFoundError: ") {
@@ -231,7 +231,7 @@ func (k *kernel) withInterpreter(err error) error {
 		err, k.python.interpreter, k.python.version).WithDetail(e.Detail).InStep(e.Step)
 }
 
-// fileOf is that of the step in which something happened.
+// fileOf returns the file of the step that failed.
 func (k *kernel) fileOf(e *fault.Error) string {
 	for _, step := range k.steps() {
 		if e != nil && e.Step != "" && step.Name == e.Step {
@@ -241,21 +241,21 @@ func (k *kernel) fileOf(e *fault.Error) string {
 	return k.config.File
 }
 
-// failure is what Python says of an exception. Nobody has classified it: its text
-// does, if anything.
-func (r *report) failure() error {
+// failure is the error for an exception in Python. It is not classified yet: the
+// caller does that by its text.
+func (r *response) failure() error {
 	return fault.New(fault.Unknown, "%s", r.Message).WithDetail(r.Detail).InStep(r.Step)
 }
 
-// ask sends an order and waits for the reply of that type.
-func (k *kernel) ask(ctx context.Context, o order, want string) (report, error) {
+// ask sends a request and waits for a response of type want.
+func (k *kernel) ask(ctx context.Context, req request, want string) (response, error) {
 	select {
-	case <-k.replies: // to somebody who did not wait for it
+	case <-k.replies: // discard the response to an abandoned request
 	default:
 	}
-	if err := k.python.channel.send(o); err != nil {
+	if err := k.python.channel.send(req); err != nil {
 		<-k.ended
-		return report{}, k.brokenBy()
+		return response{}, k.brokenBy()
 	}
 	select {
 	case reply := <-k.replies:
@@ -265,12 +265,12 @@ func (k *kernel) ask(ctx context.Context, o order, want string) (report, error) 
 		case "failed":
 			return reply, reply.failure()
 		}
-		return reply, fault.New(fault.Crash, "Python answered %q instead of %q", reply.Type, want)
+		return reply, fault.New(fault.Crash, "Python sent %q instead of %q", reply.Type, want)
 	case <-k.ended:
-		return report{}, k.brokenBy()
+		return response{}, k.brokenBy()
 	case <-ctx.Done():
 		k.abandoned = true
-		return report{}, ctx.Err()
+		return response{}, ctx.Err()
 	}
 }
 
@@ -280,20 +280,20 @@ func (k *kernel) brokenBy() error {
 	return k.broken
 }
 
-// Trim gives device memory back that the kernel and its frameworks hold without
+// Trim releases device memory that the kernel and its frameworks hold but do not
 // need.
 func (k *kernel) Trim(ctx context.Context) error {
 	if k.python == nil {
 		return nil
 	}
-	reply, err := k.ask(ctx, order{Type: "trim"}, "trimmed")
+	reply, err := k.ask(ctx, request{Type: "trim"}, "trimmed")
 	if reply.Memory != nil {
 		k.memory.Store(reply.Memory)
 	}
 	return err
 }
 
-// Memory is what the kernel's framework said last that it holds.
+// Memory is what the kernel's framework holds, as last reported.
 func (k *kernel) Memory() plugins.FrameworkMemory {
 	if memory := k.memory.Load(); memory != nil {
 		return *memory
@@ -301,7 +301,7 @@ func (k *kernel) Memory() plugins.FrameworkMemory {
 	return plugins.FrameworkMemory{}
 }
 
-// noteSources takes down files that Python has loaded.
+// noteSources records files that Python has loaded.
 func (k *kernel) noteSources(list [][2]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -310,17 +310,17 @@ func (k *kernel) noteSources(list [][2]string) {
 	}
 }
 
-// Sources are the kernel's files and the modules beside them that were imported.
+// Sources are the kernel's files and the user's modules that they imported.
 func (k *kernel) Sources() []plugins.Source {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clip(k.sources)
 }
 
-// closeGrace is how long the kernel's own close may take; the worker waits for 10 s.
+// closeGrace is how long the kernel's close function may take; the worker waits 10 s.
 const closeGrace = 8 * time.Second
 
-// Close lets the kernel's own close run and ends the interpreter.
+// Close runs the kernel's close function and ends the interpreter.
 func (k *kernel) Close() error {
 	if k.python == nil {
 		return nil
@@ -340,15 +340,15 @@ func (k *kernel) Close() error {
 	return err
 }
 
-// finish asks Python to end, and waits until it has.
+// finish asks Python to exit and waits for it.
 func (k *kernel) finish() error {
 	name := filepath.Base(k.config.File)
 	if k.abandoned {
-		return fault.New(fault.Timeout, "kernel %s did not answer and was killed", name)
+		return fault.New(fault.Timeout, "kernel %s did not respond and was killed", name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_, err := k.ask(ctx, order{Type: "close"}, "closed")
+	_, err := k.ask(ctx, request{Type: "close"}, "closed")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.New(fault.Timeout, "kernel %s did not close within %s and was killed", name, closeGrace)
@@ -356,7 +356,7 @@ func (k *kernel) finish() error {
 		return err
 	}
 	if !k.python.process.End(exitGrace) {
-		return fault.New(fault.Timeout, "kernel %s closed, did not end within %s and was killed", name, exitGrace)
+		return fault.New(fault.Timeout, "kernel %s closed but did not exit within %s and was killed", name, exitGrace)
 	}
 	return nil
 }

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// logBurst is how much a kernel may print at a time, and logRate how much
-	// for each second: a progress bar in a loop must not fill the disk.
+	// logBurst is how many bytes a kernel may print in a burst, and logRate how
+	// many per second: a progress bar in a loop must not fill the disk.
 	logBurst = 8 << 20
 	logRate  = 64 << 10
-	// logLine is where a longer line is broken.
+	// logLine is the length at which a line is broken.
 	logLine = 32 << 10
 )
 
-// printer writes what the kernel prints to the log, line by line, with the
-// device's name. It reads whatever comes, so that nobody waits for it, and leaves
-// out what is too much.
+// printer writes the kernel's output to the log, line by line, prefixed with the
+// device's name. It always keeps reading, so that the kernel never blocks, and
+// omits output over the limit.
 type printer struct {
 	to     io.Writer
 	device atomic.Pointer[string]
@@ -35,11 +35,11 @@ func newPrinter(to io.Writer) *printer {
 	return &printer{to: to, budget: logBurst, last: time.Now()}
 }
 
-// name sets the device that stands before each line.
+// name sets the device name that prefixes each line.
 func (p *printer) name(device string) { p.device.Store(&device) }
 
-// copy reads until the end, or until the deadline of a pipe that somebody else
-// holds open. words gets everything.
+// copy reads to the end, or to the deadline of a pipe that another process holds
+// open. words gets everything.
 func (p *printer) copy(words io.Writer, from io.Reader) {
 	in := bufio.NewReaderSize(from, logLine)
 	for {
@@ -52,7 +52,7 @@ func (p *printer) copy(words io.Writer, from io.Reader) {
 			break
 		}
 	}
-	p.tellDropped()
+	p.reportDropped()
 }
 
 func (p *printer) print(line []byte) {
@@ -66,14 +66,14 @@ func (p *printer) print(line []byte) {
 		p.dropped += int64(len(line))
 		return
 	}
-	p.tellDropped()
+	p.reportDropped()
 	p.budget -= float64(len(line))
 	p.write(bytes.TrimRight(line, "\r\n"))
 }
 
-func (p *printer) tellDropped() {
+func (p *printer) reportDropped() {
 	if p.dropped > 0 {
-		p.write(fmt.Appendf(nil, "(the kernel printed too much: %d bytes are left out here)", p.dropped))
+		p.write(fmt.Appendf(nil, "(the kernel printed too much: %d bytes omitted)", p.dropped))
 		p.dropped = 0
 	}
 }
@@ -86,5 +86,5 @@ func (p *printer) write(line []byte) {
 	_, _ = p.to.Write(append(append(out, line...), '\n'))
 }
 
-// isOurs tells a line of a traceback that is the runner's, and not the user's.
+// isOurs reports whether a traceback line is from the runner, not from the user's code.
 func isOurs(line []byte) bool { return bytes.Contains(line, []byte(`File "<gpurun `)) }

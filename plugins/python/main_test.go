@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// needPython skips a test where there is no interpreter, which is said.
+// needPython skips a test, with a message, if there is no interpreter.
 func needPython(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("python3")
@@ -60,7 +60,7 @@ func withPackage(t testing.TB, name string) string {
 	return ""
 }
 
-// write makes a kernel's file.
+// write creates a kernel file.
 func write(t testing.TB, source string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kernel.py")
@@ -79,7 +79,7 @@ func config(t testing.TB, c plugins.PythonConfig) plugins.Config {
 	return data
 }
 
-// start gives an open kernel, closed at the end of the test.
+// start returns an open kernel that is closed at the end of the test.
 func start(t testing.TB, source string, options ...func(*plugins.PythonConfig)) plugins.Kernel {
 	t.Helper()
 	needPython(t)
@@ -119,7 +119,7 @@ func batch(records ...string) plugins.Batch {
 	return plugins.NewBatch(list)
 }
 
-// call computes a batch and returns what came of each record, as text.
+// call computes a batch and returns the result of each record as text.
 func call(t testing.TB, k plugins.Kernel, records ...string) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -10,12 +10,12 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// memorySizes are tried in turn: address space is free, but some limit it, or the size
-// of files. Pages are taken only where something is written.
+// memorySizes are tried in turn. Address space is free, but some systems limit it, or
+// the size of files. Only pages that are written use memory.
 var memorySizes = []int{16 << 30, 1 << 30, 64 << 20}
 
-// memory is shared with the Python process: the first half is written here, the
-// second there.
+// memory is shared with the Python process: this process writes the first half,
+// Python the second.
 type memory struct {
 	file *os.File
 	data []byte
@@ -28,16 +28,16 @@ func newMemory() (*memory, error) {
 		if err == nil {
 			return m, nil
 		}
-		failed = err // the smallest of them says most
+		failed = err // the error for the smallest size is the most telling
 	}
-	return nil, fault.New(fault.Usage, "make memory to share with Python: %w%s", failed, limitHint(failed))
+	return nil, fault.New(fault.Usage, "create the memory shared with Python: %w%s", failed, limitHint(failed))
 }
 
-// limitHint names the limit that a failure is due to.
+// limitHint names the limit that caused a failure.
 func limitHint(err error) string {
 	switch {
 	case errors.Is(err, unix.EFBIG):
-		return "; the size of files is limited (ulimit -f): raise the limit to 64 MiB or more"
+		return "; the file size is limited (ulimit -f): raise the limit to 64 MiB or more"
 	case errors.Is(err, unix.ENOMEM):
 		return "; the address space is probably limited (ulimit -v): raise the limit"
 	}
@@ -54,7 +54,7 @@ func mapMemory(size int) (*memory, error) {
 		m.close()
 		return nil, fmt.Errorf("size %d: %w", size, err)
 	}
-	// A kernel that made it smaller would kill this process at its next look.
+	// If a kernel shrank it, this process would crash on its next access.
 	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		m.close()
@@ -64,14 +64,14 @@ func mapMemory(size int) (*memory, error) {
 		m.close()
 		return nil, fmt.Errorf("map %d bytes: %w", size, err)
 	}
-	_ = unix.Madvise(m.data, unix.MADV_DONTDUMP) // a core dump would hold all of it, holes included
+	_ = unix.Madvise(m.data, unix.MADV_DONTDUMP) // a core dump would contain all of it, holes included
 	return m, nil
 }
 
-// keepBytes is how large a block may be and keep its pages when it is free.
+// keepBytes is the size below which a freed block keeps its pages.
 const keepBytes = 64 << 20
 
-// release gives the pages of an outsized block back to the system.
+// release returns the pages of an outsized block to the system.
 func (m *memory) release(start, end int) {
 	if end-start < keepBytes {
 		return

@@ -9,14 +9,14 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// memory is shared with the Python process; there is none here.
+// memory is shared with the Python process; not supported here.
 type memory struct {
 	file *os.File
 	data []byte
 }
 
 func newMemory() (*memory, error) {
-	return nil, fault.New(fault.Incompatible, "Python kernels need Linux, and this is %s; run the file as a program that reads and writes lines: -k 'exec:python3 …'", runtime.GOOS)
+	return nil, fault.New(fault.Incompatible, "Python kernels need Linux, but this is %s; run the file as a program that reads and writes lines: -k 'exec:python3 …'", runtime.GOOS)
 }
 
 func (m *memory) release(int, int) {}

@@ -11,25 +11,25 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// area is a part of the shared memory, or of a block in it: offset and length.
+// area is the offset and length of a part of the shared memory, or of a block in it.
 type area [2]uint64
 
 // field is one member of every record of a batch.
 type field struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"` // string, json, int, float, bool; line for whole records
-	// Width is that of arrays of numbers, 0 for plain values.
+	// Width is the length of each array of numbers, 0 for plain values.
 	Width int `json:"width,omitempty"`
-	// Missing is how many records have no such member.
+	// Missing is the number of records without this member.
 	Missing int  `json:"missing,omitempty"`
 	ASCII   bool `json:"ascii,omitempty"`
 	Data    area `json:"data"`
-	// Lengths are those of strings and encoded values.
+	// Lengths holds the lengths of strings and encoded values.
 	Lengths *area `json:"lengths,omitempty"`
 }
 
-// order is a message to Python.
-type order struct {
+// request is a message to Python.
+type request struct {
 	Type string `json:"type"`
 
 	// describe
@@ -48,25 +48,25 @@ type order struct {
 	Fields []field `json:"fields,omitempty"`
 	Lines  *field  `json:"lines,omitempty"`
 	Ask    uint64  `json:"ask,omitempty"`
-	// Taken is how many results were taken, so that their memory is free; with
-	// batch and taken.
+	// Taken is the number of results consumed so far, whose memory is free again.
+	// Sent with batch and taken.
 	Taken uint64 `json:"taken,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// report is a message from Python.
-type report struct {
+// response is a message from Python.
+type response struct {
 	Type string `json:"type"`
 
-	// failed: of a batch, or of what was asked otherwise
+	// failed: a batch, or another request
 	Batch   uint64 `json:"batch"`
 	Message string `json:"message"`
 	Detail  string `json:"detail"`
-	Step    string `json:"step"` // of a chain; also of a result's messages
+	Step    string `json:"step"` // of a chain; also set on a result with messages
 
-	description // described; opened has its inputs
+	description // described; opened sets only Inputs
 
-	// devices: what each framework sees
+	// devices: those that each framework sees
 	Devices map[string]string `json:"devices"`
 
 	// ask
@@ -74,18 +74,17 @@ type report struct {
 	Names     []string `json:"names"`
 	WantLines bool     `json:"want_lines"`
 
-	// Sources are the user's files that were loaded since the last answer: path and sum
+	// Sources are the user's files loaded since the last response: path and checksum
 	// of each.
 	Sources [][2]string `json:"sources"`
 
-	// Memory is what the framework holds, where it is known; with results and
-	// trimmed.
+	// Memory is what the framework holds, if known. Sent with result and trimmed.
 	Memory *plugins.FrameworkMemory `json:"memory"`
 
 	answer // result
 }
 
-// description is what a kernel's source says.
+// description is what a kernel's source declares.
 type description struct {
 	Requires  []string          `json:"requires"`
 	Missing   []string          `json:"missing"`
@@ -95,11 +94,11 @@ type description struct {
 	Inputs    []string          `json:"inputs"`
 	Prepare   bool              `json:"prepare"`
 	Versions  map[string]string `json:"versions"`
-	// Imported are the frameworks that the source names.
+	// Imported are the frameworks that the source imports.
 	Imported []string `json:"imported"`
 }
 
-// maxFrame bounds a message from Python: what is large lies in the shared memory.
+// maxFrame bounds a message from Python: bulk data goes through shared memory.
 const maxFrame = 64 << 20
 
 // channel sends and receives messages. Sending is safe for concurrent use.
@@ -108,8 +107,8 @@ type channel struct {
 	mu sync.Mutex
 }
 
-func (c *channel) send(o order) error {
-	body, err := json.Marshal(o)
+func (c *channel) send(req request) error {
+	body, err := json.Marshal(req)
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
@@ -120,15 +119,15 @@ func (c *channel) send(o order) error {
 	return err
 }
 
-func (c *channel) receive() (report, error) {
-	var r report
+func (c *channel) receive() (response, error) {
+	var r response
 	var head [4]byte
 	if _, err := io.ReadFull(c.rw, head[:]); err != nil {
 		return r, err
 	}
 	size := binary.LittleEndian.Uint32(head[:])
 	if size > maxFrame {
-		return r, errors.New("a message is too long")
+		return r, errors.New("message from Python is too long")
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(c.rw, body); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Of results without an end no more are taken than show that they are too many.
+// An endless iterator is read only until it has returned one result too many.
 func TestEndlessResults(t *testing.T) {
 	const once = "asked = 0\ndef endless():\n    global asked\n    while asked < 1000:\n        asked += 1\n        yield {'x': asked}\n"
 	const thenCount = "\ndef process(batch):\n    if 'asked' in batch: return {'n': [asked]}\n    return "
@@ -32,8 +32,8 @@ func TestEndlessResults(t *testing.T) {
 	}
 }
 
-// A column of numbers is an array in every batch, also where some are written as whole
-// numbers and others are not.
+// A column of numbers is an array in every batch, even if some are written as integers
+// and others are not.
 func TestNumbersWrittenInManyWays(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	const kinds = "import numpy\ndef process(batch): return {'x': [str(getattr(batch['x'], 'dtype', 'a list'))] * len(batch)}"
@@ -64,7 +64,7 @@ func TestNumbersWrittenInManyWays(t *testing.T) {
 	}
 }
 
-// A value for the records that have none makes no other thing of a column.
+// A default for missing values does not change the type of a column.
 func TestDefaultsAmongNumbers(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	for _, inputs := range []string{"", "inputs = {'x': 'numpy'}\n"} {
@@ -73,14 +73,14 @@ func TestDefaultsAmongNumbers(t *testing.T) {
 		expect(t, k, []string{`{"x":1.5}`, `{}`, `{"x":2}`}, []string{"y=3.0", "y=1.0", "y=4.0"})
 	}
 	k := start(t, "inputs = {'x': 'numpy'}\ndef process(batch): return {'y': batch['x'].sum(1)}", interpreter(numpy))
-	if _, err := call(t, k, `{"x":[1,2]}`, `{"x":[3]}`); err == nil || !strings.Contains(err.Error(), "not the same number of numbers in every record") {
+	if _, err := call(t, k, `{"x":[1,2]}`, `{"x":[3]}`); err == nil || !strings.Contains(err.Error(), "must hold the same number of numbers in every record") {
 		t.Error(err)
 	}
 }
 
-// An async function that nobody awaits would do nothing.
+// An async function would do nothing, since the runner does not await it.
 func TestAsync(t *testing.T) {
-	const want = " is async, and nobody awaits it"
+	const want = " is async, but gpurun does not await it"
 	if _, err := try(t, "async def setup(ctx): pass\ndef process(batch): return batch"); err == nil || !strings.Contains(err.Error(), "setup"+want) {
 		t.Error(err)
 	}
@@ -97,14 +97,14 @@ func TestAsync(t *testing.T) {
 	}
 }
 
-// What the log's encoding does not have is printed some other way.
+// Characters that the log's encoding lacks are escaped.
 func TestPrintAnything(t *testing.T) {
 	t.Setenv("PYTHONIOENCODING", "ascii")
 	k := start(t, `def process(batch): print("\xe9 \ud800"); return batch`)
 	expect(t, k, []string{"{}"}, []string{"unchanged"})
 }
 
-// A child of the kernel's has what its parent had, and is told so where it wants more.
+// A forked child can read what its parent had read, and gets an error if it reads more.
 func TestForkedReader(t *testing.T) {
 	const source = `
 import os, pickle
@@ -121,16 +121,16 @@ def process(batch):
     return {"x": [os.read(read, 1000).decode()]}
 `
 	k := start(t, strings.ReplaceAll(source, "%s", ""))
-	expect(t, k, []string{`{"a":5}`}, []string{`x="'a' cannot be fetched in a process that the kernel has forked: read it before, or name it in inputs = [...]"`})
+	expect(t, k, []string{`{"a":5}`}, []string{`x="'a' cannot be read in a forked process: read it before forking, or list it in inputs = [...]"`})
 	k = start(t, strings.ReplaceAll(source, "%s", "inputs = ['a']"))
 	expect(t, k, []string{`{"a":5}`}, []string{`x="5"`})
 	k = start(t, "import pickle\ndef process(batch): pickle.dumps(list(batch)), pickle.dumps(batch)")
-	if _, err := call(t, k, "{}"); err == nil || !strings.Contains(err.Error(), "a batch cannot be copied, or sent to another process") {
+	if _, err := call(t, k, "{}"); err == nil || !strings.Contains(err.Error(), "a batch cannot be copied or sent to another process") {
 		t.Error(err)
 	}
 }
 
-// What torch says of a process that loads data is what went wrong there.
+// The error of a torch DataLoader worker is reported by its cause.
 func TestDataLoaderMessage(t *testing.T) {
 	k := start(t, `def process(batch): raise ValueError("Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  File 'x'\nValueError: too short\n")`)
 	if _, err := call(t, k, "{}"); err == nil || err.Error() != "ValueError: too short" {
@@ -138,8 +138,8 @@ func TestDataLoaderMessage(t *testing.T) {
 	}
 }
 
-// Strings of tensorflow, and numpy's S, are bytes.
+// tensorflow strings and numpy's S type are bytes.
 func TestBytes(t *testing.T) {
 	k := start(t, "def process(batch): return {'x': [b'a']}")
-	expect(t, k, []string{"{}"}, []string{"failed: column 'x': TypeError: bytes are no JSON value: decode() them"})
+	expect(t, k, []string{"{}"}, []string{"failed: column 'x': TypeError: bytes are not a JSON value: decode() them"})
 }

@@ -7,18 +7,18 @@ import (
 	"strconv"
 )
 
-// numbers reads JSON numbers, and arrays of them, into bytes that Python and numpy
-// take as they are. A column has one kind: whole numbers if all are, so that 1 does
-// not come out as 1.0; of plain values that are neither all whole nor all
-// fractions nothing is made, and Python reads them one by one (array_of_numbers).
+// numbers parses JSON numbers, and arrays of them, into bytes that Python and numpy
+// use directly. A column has one kind: integers if all values are, so that 1 does not
+// come out as 1.0. A column of plain values that mixes integers and fractions is
+// rejected, and Python parses its values one by one (array_of_numbers).
 type numbers struct {
 	buffer []byte
 }
 
 func (n *numbers) reset() { n.buffer = n.buffer[:0] }
 
-// read returns kind, width and values of a column; kind "" if it is no column of
-// numbers.
+// read returns the kind, width and values of a column; kind is "" if it is not a
+// column of numbers.
 func (n *numbers) read(values [][]byte) (kind string, width int, data []byte) {
 	if values[0][0] != '[' {
 		return n.plain(values)
@@ -44,8 +44,8 @@ func (n *numbers) plain(values [][]byte) (string, int, []byte) {
 	return kindName(whole > 0), 0, n.buffer[start:]
 }
 
-// arrays reads arrays of as many numbers each. A fraction anywhere makes all of
-// them fractions: 0 is often written for 0.0 in a vector.
+// arrays parses arrays of equal length. One fraction makes all of them fractions:
+// vectors often contain 0 for 0.0.
 func (n *numbers) arrays(values [][]byte) (string, int, []byte) {
 	whole, width := true, -1
 	for _, value := range values {
@@ -68,7 +68,7 @@ func (n *numbers) arrays(values [][]byte) (string, int, []byte) {
 
 var comma = []byte(",")
 
-// inspect tells how many elements a valid array has, if they are all numbers.
+// inspect counts the elements of a valid array; ok is false if they are not all numbers.
 func inspect(value []byte) (count int, whole, ok bool) {
 	whole, count = true, 1
 	for _, c := range value[1 : len(value)-1] {

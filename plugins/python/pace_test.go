@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A job of 20,000 s with made-up rates: RATE is what n batches at a time bring, GOOD
-// whether as many are wanted as should be, once there was time to find out.
+// A job of 20,000 s with simulated rates: RATE is the throughput of n concurrent batches,
+// GOOD whether n is right once there was time to find out.
 const pacedJob = `
 import random
 chance, now, half = random.Random(1), 0.0, 10000
@@ -26,7 +26,7 @@ while now < 2 * half:
 assert good > 0.9 * judged, (good, judged)
 `
 
-// How many batches are prepared at a time is found by what it brings.
+// The number of concurrently prepared batches follows the measured throughput.
 func TestPace(t *testing.T) {
 	needPython(t)
 	pace, err := os.ReadFile("runner/ahead.py")
@@ -36,7 +36,7 @@ func TestPace(t *testing.T) {
 	for name, c := range map[string]struct{ waits, rate, good string }{
 		"the GPU is the slowest":                      {"False", "1", "n <= 3"},
 		"threads that wait for a disk":                {"True", "min(n, 4)", "n >= 4"},
-		"threads that stand in each other's way":      {"True", "1 / (1 + 0.05 * n)", "n <= 3"},
+		"threads that contend with each other":        {"True", "1 / (1 + 0.05 * n)", "n <= 3"},
 		"a few are best":                              {"True", "{2: 0.8, 3: 1.0, 4: 0.9, 5: 0.85, 6: 0.8}[n]", "n == 3"},
 		"the work changes in the middle, and is more": {"True", "min(n, 4) / 10 if later else 1 / (1 + 0.1 * n)", "(n >= 4) if later else (n <= 3)"},
 		"the work changes in the middle, and is less": {"True", "1 / (1 + 0.1 * n) if later else min(n, 4) / 10", "(n <= 3) if later else (n >= 4)"},

@@ -8,8 +8,8 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Process gives a batch to Python and does not wait for it: its fields are written
-// while Python computes the batch before.
+// Process sends a batch to Python and does not wait for the result, so that its
+// fields are written while Python computes the batch before it.
 func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
 	finish := results.Defer()
 	k.mu.Lock()
@@ -24,18 +24,18 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 	k.batches = append(k.batches, b)
 	k.mu.Unlock()
 
-	o := order{Type: "batch", Batch: b.number, Count: batch.Len(), Taken: k.taken.Load()}
-	if err := k.fill(&o, &k.extract, b, names, lines, true); err != nil {
+	req := request{Type: "batch", Batch: b.number, Count: batch.Len(), Taken: k.taken.Load()}
+	if err := k.fill(&req, &k.extract, b, names, lines, true); err != nil {
 		k.withdraw(b, err)
 		return nil
 	}
-	// A connection that is broken is found by its reader, who tells why.
-	_ = k.python.channel.send(o)
+	// If the connection is broken, its reader notices and reports why.
+	_ = k.python.channel.send(req)
 	return nil
 }
 
-// fill writes fields of a batch, and its lines, into the shared memory.
-func (k *kernel) fill(o *order, e *extractor, b *inFlight, names []string, lines, wait bool) error {
+// fill writes fields of a batch, and optionally its lines, to the shared memory.
+func (k *kernel) fill(req *request, e *extractor, b *inFlight, names []string, lines, wait bool) error {
 	var list []layout
 	if len(names) > 0 {
 		e.read(b.batch, names)
@@ -59,19 +59,19 @@ func (k *kernel) fill(o *order, e *extractor, b *inFlight, names []string, lines
 		var f field
 		f, at = list[i].write(k.python.memory.data, at)
 		if lines && i == len(list)-1 {
-			o.Lines = &f
+			req.Lines = &f
 		} else {
-			o.Fields = append(o.Fields, f)
+			req.Fields = append(req.Fields, f)
 		}
 	}
 	return nil
 }
 
-// withdraw fails a batch that Python never got. The ones before it come first.
+// withdraw fails a batch that was never sent to Python, after the ones before it.
 func (k *kernel) withdraw(b *inFlight, err error) {
 	k.mu.Lock()
 	index := slices.Index(k.batches, b)
-	if index < 0 { // everything has failed meanwhile
+	if index < 0 { // all batches have failed meanwhile
 		k.mu.Unlock()
 		return
 	}
@@ -89,7 +89,7 @@ func (k *kernel) withdraw(b *inFlight, err error) {
 	b.finish(err)
 }
 
-// listen takes what comes from Python until its end, which it explains.
+// listen handles responses from Python until it exits, and finds out why it did.
 func (k *kernel) listen(python *child) {
 	defer close(k.ended)
 	asked := extractor{}
@@ -105,51 +105,51 @@ func (k *kernel) listen(python *child) {
 	}
 }
 
-func (k *kernel) take(python *child, r report, asked *extractor) error {
+func (k *kernel) take(python *child, r response, asked *extractor) error {
 	k.noteSources(r.Sources)
 	switch {
 	case r.Type == "ask":
 		return k.supply(python, r, asked)
-	case r.Type == "space": // all results that came before it are taken
-		return python.channel.send(order{Type: "taken", Taken: k.taken.Load()})
+	case r.Type == "space": // all earlier results have been consumed
+		return python.channel.send(request{Type: "taken", Taken: k.taken.Load()})
 	case r.Type == "result", r.Type == "failed" && r.Batch > 0:
 		return k.complete(python, r)
 	}
 	select {
 	case k.replies <- r:
-	default: // nobody asked, or has left
+	default: // the caller has stopped waiting
 	}
 	return nil
 }
 
-// supply sends what Python asks for of a batch, and remembers to send it along with
-// those to come.
-func (k *kernel) supply(python *child, r report, e *extractor) error {
-	o := order{Type: "fields", Ask: r.Ask, Batch: r.Batch}
+// supply sends the fields that Python asks for, and adds them to those sent with
+// later batches.
+func (k *kernel) supply(python *child, r response, e *extractor) error {
+	req := request{Type: "fields", Ask: r.Ask, Batch: r.Batch}
 	k.mu.Lock()
 	index := slices.IndexFunc(k.batches, func(b *inFlight) bool { return b.number == r.Batch })
 	if index < 0 {
 		k.mu.Unlock()
-		o.Error = "this batch is over"
-		return python.channel.send(o)
+		req.Error = "this batch is already finished"
+		return python.channel.send(req)
 	}
 	b := k.batches[index]
 	k.learn(r.Names, r.WantLines)
 	k.mu.Unlock()
 	for names := r.Names; len(names) > 0; names = names[min(len(names), maxFields):] {
-		if err := k.fill(&o, e, b, names[:min(len(names), maxFields)], false, false); err != nil {
-			o.Error = err.Error()
+		if err := k.fill(&req, e, b, names[:min(len(names), maxFields)], false, false); err != nil {
+			req.Error = err.Error()
 		}
 	}
 	if r.WantLines {
-		if err := k.fill(&o, e, b, nil, true, false); err != nil {
-			o.Error = err.Error()
+		if err := k.fill(&req, e, b, nil, true, false); err != nil {
+			req.Error = err.Error()
 		}
 	}
-	return python.channel.send(o)
+	return python.channel.send(req)
 }
 
-// learn notes what to send along; k.mu is held.
+// learn notes fields to send with later batches. The caller must hold k.mu.
 func (k *kernel) learn(names []string, lines bool) {
 	k.lines = k.lines || lines
 	for _, name := range names {
@@ -160,11 +160,11 @@ func (k *kernel) learn(names []string, lines bool) {
 }
 
 // complete finishes the oldest batch.
-func (k *kernel) complete(python *child, r report) error {
+func (k *kernel) complete(python *child, r response) error {
 	k.mu.Lock()
 	if len(k.batches) == 0 || k.batches[0].number != r.Batch {
 		k.mu.Unlock()
-		return fault.New(fault.Crash, "Python answered a batch that it was not asked")
+		return fault.New(fault.Crash, "Python returned results for a batch that it was not given")
 	}
 	b := k.batches[0]
 	k.batches = k.batches[1:]
@@ -187,7 +187,7 @@ func (k *kernel) complete(python *child, r report) error {
 	return nil
 }
 
-// fail completes everything in flight with err, and everything to come.
+// fail completes all batches in flight, and all later ones, with err.
 func (k *kernel) fail(err error) {
 	k.mu.Lock()
 	k.broken = err
@@ -200,7 +200,7 @@ func (k *kernel) fail(err error) {
 	}
 }
 
-// explain turns the end of the connection into its cause: why Python is gone.
+// explain turns the end of the connection into its cause: why Python exited.
 func (k *kernel) explain(python *child, err error) error {
 	k.mu.Lock()
 	closing := k.closing

@@ -12,7 +12,7 @@ import (
 )
 
 // dumped returns the mappings of the shared memory that a core dump of the process would
-// hold. It fails if there is no such mapping at all.
+// include. It fails if there is no such mapping at all.
 const dumped = `
 import os, re
 def dumped(pid):
@@ -22,15 +22,15 @@ def dumped(pid):
     return len([m for m in shared if " dd" not in re.search("VmFlags:(.*)", m).group(1)])
 `
 
-// A crash must not write the sparse memory that both processes share, 16 GiB of it, into
-// a core file, on neither side.
+// A crash of either process must not write the sparse shared memory, 16 GiB, into a core
+// file.
 func TestSharedMemoryIsNotDumped(t *testing.T) {
 	k := start(t, dumped+"def process(batch): return {'self': [dumped(os.getpid())], 'host': [dumped(os.getppid())]}")
 	expect(t, k, []string{"{}"}, []string{"self=0 host=0"})
 }
 
-// Schedulers signal every process of a job: the interpreter survives, and so does what
-// it computes, while it starts too.
+// Schedulers signal every process of a job: the interpreter and its computation survive,
+// also during startup.
 func TestInterpreterSurvivesStopSignals(t *testing.T) {
 	k := start(t, `
 import os, signal, time
@@ -51,7 +51,7 @@ def process(batch):
 	expect(t, k, []string{"{}"}, []string{"x=1"})
 }
 
-// An interpreter that somebody killed while it started is no broken installation.
+// An interpreter that was killed during startup is not a broken installation.
 func TestInterpreterKilledWhileItStarts(t *testing.T) {
 	needPython(t)
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSEGV} {
@@ -62,11 +62,11 @@ func TestInterpreterKilledWhileItStarts(t *testing.T) {
 		_, err := try(t, "def process(batch): return {}", interpreter(path))
 		switch s {
 		case syscall.SIGKILL:
-			if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "was killed by SIGKILL while it started") || !strings.Contains(err.Error(), "out of memory") {
+			if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "was killed by SIGKILL during startup") || !strings.Contains(err.Error(), "out of memory") {
 				t.Errorf("%s: %v", fault.KindOf(err), err)
 			}
 		case syscall.SIGSEGV:
-			if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), "crashed while it started: killed by SIGSEGV") {
+			if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), "crashed during startup: killed by SIGSEGV") {
 				t.Errorf("%s: %v", fault.KindOf(err), err)
 			}
 		}

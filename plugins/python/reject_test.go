@@ -2,8 +2,8 @@ package python_test
 
 import "testing"
 
-// A record whose result has an _error is not computed by the next step, and fails with
-// the name of the one that said so; null is no error.
+// A record whose result has an _error skips the next steps and fails with the name of the
+// step that rejected it; null is not an error.
 func TestErrorMemberInSteps(t *testing.T) {
 	for name, first := range map[string]string{
 		"lines":   "def process(batch): return [{'n': r['n'], '_error': r['e']} for r in batch]",

@@ -15,8 +15,8 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Where there is little memory to share, batches wait for each other, and one that
-// does not fit says so.
+// With little shared memory, batches wait for each other, and one that does not fit fails
+// with a clear error.
 func TestLittleMemory(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("SKIPPED: no python3")
@@ -57,8 +57,8 @@ func TestLittleMemory(t *testing.T) {
 		}
 	}
 	for record, want := range map[string]string{
-		fmt.Sprintf(`{"n":1,"text":"%s%s%s"}`, text, text, text): "does not fit the memory shared with Python",
-		fmt.Sprintf(`{"n":9,"text":"%s"}`, text):                 "more than the 524288 that can be returned at a time",
+		fmt.Sprintf(`{"n":1,"text":"%s%s%s"}`, text, text, text): "does not fit into the memory shared with Python",
+		fmt.Sprintf(`{"n":9,"text":"%s"}`, text):                 "more than the 524288 that fit into shared memory",
 	} {
 		_, err := plugins.Call(ctx, k, plugins.NewBatch([][]byte{[]byte(record)}))
 		if err == nil || !strings.Contains(err.Error(), want) || fault.KindOf(err) != fault.Batch {
@@ -67,8 +67,7 @@ func TestLittleMemory(t *testing.T) {
 	}
 }
 
-// What a process that lost its mind may say is refused, and nothing is read that
-// is not its own.
+// Invalid responses are rejected, and nothing outside the process's own memory is read.
 func TestNonsense(t *testing.T) {
 	memory := make([]byte, 4096)
 	records := plugins.NewBatch([][]byte{[]byte(`{}`), []byte(`{}`)})
@@ -86,7 +85,7 @@ func TestNonsense(t *testing.T) {
 		"no lengths":      `{"block":[2048,64],"columns":[{"name":"x","kind":"string","data":[0,8]}]}`,
 		"odd lengths":     `{"block":[2048,64],"columns":[{"name":"x","kind":"string","data":[0,8],"lengths":[0,7]}]}`,
 		"wrong lengths":   `{"block":[2048,64],"columns":[{"name":"x","kind":"string","data":[0,8],"lengths":[0,8]}]}`,
-		"refused nobody":  `{"block":[2048,64],"refused":[{"message":"m","rows":[32,4]}]}`,
+		"refused no row":  `{"block":[2048,64],"refused":[{"message":"m","rows":[32,4]}]}`,
 	} {
 		clear(memory)
 		memory[2048+32] = 9
@@ -96,7 +95,7 @@ func TestNonsense(t *testing.T) {
 		}
 		d := &decoder{batch: records, results: plugins.NewResults(2)}
 		if err := d.decode(memory, &a); err == nil {
-			t.Errorf("%s: it was taken", name)
+			t.Errorf("%s: it was accepted", name)
 		}
 	}
 }

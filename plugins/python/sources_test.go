@@ -14,7 +14,8 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// sourceTree makes files in a folder and opens kernel.py in it, or those that then names.
+// sourceTree creates files in a folder and opens kernel.py in it, followed by the steps of
+// then.
 func sourceTree(t *testing.T, files map[string]string, then ...string) (dir string, k plugins.Kernel) {
 	t.Helper()
 	dir = t.TempDir()
@@ -66,7 +67,7 @@ func TestSourcesAreThoseOfTheUser(t *testing.T) {
 		"package/__init__.py":                 "from . import sibling",
 		"package/sibling.py":                  "",
 		"package/inner.py":                    "",
-		"spaced/below.py":                     "", // of a namespace package, which has no file of its own
+		"spaced/below.py":                     "", // in a namespace package, which has no file itself
 		"dynamic.py":                          "",
 		"not_imported.py":                     "",
 		"venv/lib/site-packages/installed.py": "",
@@ -89,8 +90,8 @@ spec.loader.exec_module(importlib.util.module_from_spec(spec))
 def process(batch): return batch
 `
 
-// Modules that come late are reported with the batch that they came for, from other
-// folders of the search path, too; and of a chain those of all steps.
+// Modules imported late are reported with the batch that imported them, also from other
+// folders of the search path; in a chain, those of all steps.
 func TestSourcesComeWithTheirBatch(t *testing.T) {
 	other := t.TempDir()
 	if err := os.WriteFile(filepath.Join(other, "elsewhere.py"), nil, 0o644); err != nil {
@@ -109,8 +110,8 @@ func TestSourcesComeWithTheirBatch(t *testing.T) {
 	expectLoaded(t, dir, k, filepath.Join(other, "elsewhere.py"), "ahead.py", "bad.py", "kernel.py", "late.py", "second.py")
 }
 
-// What counts is what was compiled: an edit right behind it does not change the sum, and
-// bytecode of another version that looks like this one's is not used.
+// The checksum is that of the compiled source: an edit right after it does not change the
+// checksum, and stale bytecode is not used.
 func TestSourcesAreWhatWasCompiled(t *testing.T) {
 	python := needPython(t)
 	dir := t.TempDir()
@@ -129,7 +130,7 @@ func TestSourcesAreWhatWasCompiled(t *testing.T) {
 	if out, err := exec.Command(python, "-m", "compileall", "-q", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	put("version = 2\n") // as long, and as old
+	put("version = 2\n") // same length, same time
 	kernel := filepath.Join(dir, "kernel.py")
 	text := "import helper\nopen(helper.__file__, 'w').write('version = 3')\ndef process(batch): return {'x': [helper.version] * len(batch)}"
 	if err := os.WriteFile(kernel, []byte(text), 0o644); err != nil {
@@ -144,7 +145,7 @@ func TestSourcesAreWhatWasCompiled(t *testing.T) {
 	}
 }
 
-// Compiled extensions and bytecode without its source are files like others.
+// Compiled extensions, and bytecode without source, are reported like other files.
 func TestSourcesWithoutText(t *testing.T) {
 	python := needPython(t)
 	library, err := exec.Command(python, "-c", "import _ctypes; print(_ctypes.__file__)").Output()
@@ -170,7 +171,8 @@ def process(batch): return batch
 	expectLoaded(t, dir, k, name, "bare.pyc", "kernel.py")
 }
 
-// The proxy of a kernel process reports what the process does, of a failed Open too.
+// The proxy of a kernel process reports the same sources as the process, also after a
+// failed Open.
 func TestSourcesOverTheWire(t *testing.T) {
 	needPython(t)
 	self, err := os.Executable()

@@ -7,17 +7,17 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// space hands out the part of the shared memory that is written here. The lowest
-// place is taken first, so that no more of it is touched than batches in flight
-// need.
+// space allocates from the half of the shared memory that this process writes. It
+// picks the lowest free offset, so that it touches no more memory than the batches
+// in flight need.
 type space struct {
 	size int
-	// freed is told of a place that is free again.
+	// freed is called for each block that is freed.
 	freed func(start, end int)
 
 	mu     sync.Mutex
 	change sync.Cond
-	blocks []block // by place
+	blocks []block // by offset
 	closed bool
 }
 
@@ -26,7 +26,7 @@ type block struct {
 	owner      uint64
 }
 
-// blockAlign keeps what two processes write in different cache lines.
+// blockAlign keeps two processes from writing to the same cache line.
 const blockAlign = 64
 
 func newSpace(size int, freed func(start, end int)) *space {
@@ -35,11 +35,11 @@ func newSpace(size int, freed func(start, end int)) *space {
 	return s
 }
 
-// errNoSpace: waiting would not help, or is not wanted.
-var errNoSpace = fault.New(fault.Batch, "the batch does not fit the memory shared with Python: use a smaller --batch-size or --batch-bytes")
+// errNoSpace means that waiting would not help, or is not wanted.
+var errNoSpace = fault.New(fault.Batch, "the batch does not fit into the memory shared with Python: use a smaller --batch-size or --batch-bytes")
 
-// take finds a place for n bytes of a batch. With wait it waits for other batches
-// to end, if there are any.
+// take allocates n bytes for a batch. With wait, it waits for other batches to
+// finish, if there are any.
 func (s *space) take(owner uint64, n int, wait bool) (start int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *space) take(owner uint64, n int, wait bool) (start int, err error) {
 	}
 }
 
-// place is the lowest start of n free bytes, and where it belongs among the
-// blocks; -1 if there is none.
+// place returns the lowest offset of n free bytes and its index among the blocks;
+// index -1 if there is no room.
 func (s *space) place(n int) (start, at int) {
 	for i, b := range s.blocks {
 		if b.start-start >= n {
@@ -73,7 +73,7 @@ func (s *space) place(n int) (start, at int) {
 	return 0, -1
 }
 
-// give frees everything of a batch.
+// give frees all blocks of a batch.
 func (s *space) give(owner uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *space) give(owner uint64) {
 	s.change.Broadcast()
 }
 
-// close ends the waiting: nobody will free anything any more.
+// close wakes all waiters: nothing will be freed any more.
 func (s *space) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Values of Python's own types that have a usual form in JSON get it, wherever they
-// stand: in a column, in a list of results, within another value.
+// Standard-library values that have a usual JSON form get it everywhere: in a column, in
+// a list of results, within another value.
 func TestValuesWithAUsualForm(t *testing.T) {
 	const imports = `
 import collections, datetime, decimal, enum, pathlib, types, uuid
@@ -54,7 +54,8 @@ def process(batch):
 	}
 }
 
-// What has no usual form fails its record, alone, and says what to return instead.
+// A value without a usual form fails only its record, and the error says what to return
+// instead.
 func TestValuesWithoutAUsualForm(t *testing.T) {
 	k := start(t, `
 import dataclasses, datetime
@@ -64,9 +65,9 @@ values = {"bytes": b"a", "set": {1}, "delta": datetime.timedelta(1), "class": Po
 def process(batch): return {"x": [values[k] for k in batch["k"]]}
 `)
 	for name, advice := range map[string]string{
-		"bytes": "bytes are no JSON value: decode() them", "set": "a set is no JSON value: return a sorted list",
-		"delta": "a timedelta is no JSON value: return its total_seconds()", "class": "a Point is no JSON value: return dataclasses.asdict() of it",
-		"complex": "a complex is no JSON value",
+		"bytes": "bytes are not a JSON value: decode() them", "set": "a set is not a JSON value: return a sorted list",
+		"delta": "a timedelta is not a JSON value: return its total_seconds()", "class": "a Point is not a JSON value: return dataclasses.asdict(value)",
+		"complex": "a complex is not a JSON value",
 	} {
 		expect(t, k, []string{`{"k":"` + name + `"}`, `{"k":"good"}`}, []string{"failed: column 'x': TypeError: " + advice, "x=1"})
 	}

@@ -11,12 +11,12 @@ type Device struct {
 	number  int32
 	context uintptr
 
-	// Name is the card's.
+	// Name is the name of the card.
 	Name string
 }
 
-// Open makes the context on a GPU, counted as CUDA_VISIBLE_DEVICES says. It is the
-// primary one: libraries in the same process share it. Call it anywhere.
+// Open retains the primary context of a GPU, numbered as CUDA_VISIBLE_DEVICES defines.
+// Libraries in the same process share that context. Open need not be called inside Do.
 func (d *Driver) Open(ordinal int) (*Device, error) {
 	if err := d.check("cuInit", d.Init(0)); err != nil {
 		return nil, err
@@ -36,15 +36,15 @@ func (d *Driver) Open(ordinal int) (*Device, error) {
 	return device, nil
 }
 
-// Close gives the context back, and with it everything that was not freed. Call it
-// anywhere, and nothing of the device afterwards.
+// Close releases the context and everything that was not freed. It need not be called
+// inside Do. The device must not be used afterwards.
 func (d *Device) Close() error {
 	return d.driver.check("cuDevicePrimaryCtxRelease", d.driver.DevicePrimaryCtxRelease(d.number))
 }
 
-// Do calls f with the device's context as the current one. That belongs to the
-// thread, and Go moves goroutines from thread to thread: f's stays where it is until
-// f returns. Any number of goroutines may call Do at a time.
+// Do calls f with the device's context as the current one. CUDA's current context belongs
+// to a thread, and Go moves goroutines between threads, so Do locks the goroutine to its
+// thread until f returns. It is safe to call Do concurrently.
 func (d *Device) Do(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -54,14 +54,14 @@ func (d *Device) Do(f func() error) error {
 	return f()
 }
 
-// Attribute asks the device; call it anywhere.
+// Attribute queries the device. It need not be called inside Do.
 func (d *Device) Attribute(attribute Attribute) (int, error) {
 	var value int32
 	err := d.driver.check("cuDeviceGetAttribute", d.driver.DeviceGetAttribute(&value, attribute, d.number))
 	return int(value), err
 }
 
-// Memory is how much of the device's memory is free, and how much there is.
+// Memory returns the free and the total memory of the device.
 func (d *Device) Memory() (free, total uint64, err error) {
 	var freeBytes, totalBytes uintptr
 	err = d.driver.check("cuMemGetInfo", d.driver.MemGetInfo(&freeBytes, &totalBytes))

@@ -1,7 +1,6 @@
-// Package cuda is as much of CUDA's driver interface as a kernel needs, without
-// cgo and without NVIDIA's toolkit: libcuda.so.1, which comes with the driver, is
-// opened at run time, so the program builds anywhere and can say it where there is
-// no driver.
+// Package cuda wraps the part of CUDA's driver interface that a kernel needs, without
+// cgo and without NVIDIA's toolkit. It opens libcuda.so.1, which comes with the driver,
+// at run time, so the program builds anywhere and can report a missing driver.
 //
 //	driver, err := cuda.Load()
 //	device, err := driver.Open(0)
@@ -11,6 +10,6 @@
 //	})
 //	err = device.Close()
 //
-// Unless said otherwise, what is called on a device and on what comes from it must
+// Unless documented otherwise, methods of a device, and of objects created from it, must
 // be called inside [Device.Do]. Every error is an *[Error] with CUDA's own name.
 package cuda

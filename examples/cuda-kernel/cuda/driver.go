@@ -2,10 +2,10 @@ package cuda
 
 import "unsafe"
 
-// Driver is the table of CUDA's functions. Their names in the library are in the
-// tags: those with _v2 are what cuda.h means by the plain name.
+// Driver is the table of CUDA's functions. The tags hold their names in the library;
+// names with _v2 are those that cuda.h maps the plain name to.
 //
-// A test may fill the table with functions of its own.
+// A test may fill the table with its own functions.
 type Driver struct {
 	GetErrorName   func(code Code, name **byte) Code `cuda:"cuGetErrorName"`
 	GetErrorString func(code Code, text **byte) Code `cuda:"cuGetErrorString"`
@@ -49,10 +49,10 @@ type Driver struct {
 // Pointer is an address in the device's memory; Go cannot follow it.
 type Pointer uint64
 
-// Attribute is a number of CUDA's for something to be asked of a device.
+// Attribute is CUDA's number for a property of a device.
 type Attribute int32
 
-// Some attributes.
+// The attributes that this package's users query.
 const (
 	ClockRate           Attribute = 13 // kHz
 	MultiprocessorCount Attribute = 16

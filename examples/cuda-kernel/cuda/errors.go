@@ -8,7 +8,7 @@ import (
 // Code is a CUresult.
 type Code int32
 
-// The codes that somebody acts on.
+// The codes that callers act on.
 const (
 	Success               Code = 0
 	OutOfMemory           Code = 2
@@ -23,13 +23,13 @@ const (
 	SystemNotReady        Code = 802
 )
 
-// Error is a call that failed.
+// Error describes a failed call.
 type Error struct {
 	Call string // cuMemAlloc
 	Code Code
 	Name string // CUDA_ERROR_OUT_OF_MEMORY
 	Text string // out of memory
-	Log  string // of the compiler, where it was its call
+	Log  string // the compiler's log, if the call compiled PTX
 }
 
 func (e *Error) Error() string {
@@ -40,7 +40,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// check makes an error of a call's result; nil for success.
+// check converts the result of a call to an error, nil for success.
 func (d *Driver) check(call string, code Code) error {
 	if code == Success {
 		return nil
@@ -49,7 +49,7 @@ func (d *Driver) check(call string, code Code) error {
 }
 
 func (d *Driver) newError(call string, code Code) *Error {
-	e := &Error{Call: call, Code: code, Name: fmt.Sprintf("CUDA error %d", code), Text: "this driver has no name for it"}
+	e := &Error{Call: call, Code: code, Name: fmt.Sprintf("CUDA error %d", code), Text: "unknown to this driver"}
 	var name, text *byte
 	if d.GetErrorName(code, &name) == Success && d.GetErrorString(code, &text) == Success {
 		e.Name, e.Text = goString(name), goString(text)
@@ -69,5 +69,5 @@ func goString(s *byte) string {
 	return string(unsafe.Slice(s, length))
 }
 
-// cString is s as C wants it.
+// cString returns s as a NUL-terminated C string.
 func cString(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// named is a driver that knows one error.
+// named returns a driver that knows one error.
 func named() *Driver {
 	text := func(known string) func(Code, **byte) Code {
 		return func(code Code, to **byte) Code {
@@ -24,7 +24,7 @@ func named() *Driver {
 func TestErrors(t *testing.T) {
 	for code, want := range map[Code]string{
 		OutOfMemory: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-		12345:       "cuMemAlloc: CUDA error 12345: this driver has no name for it",
+		12345:       "cuMemAlloc: CUDA error 12345: unknown to this driver",
 	} {
 		err := named().check("cuMemAlloc", code)
 		var failed *Error
@@ -33,17 +33,17 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	if err := named().check("cuMemAlloc", Success); err != nil {
-		t.Errorf("success is %v", err)
+		t.Errorf("Success: got %v", err)
 	}
 }
 
-// Where there is no driver that is an error, and no panic.
+// Without a driver, Load returns an error and does not panic.
 func TestLoad(t *testing.T) {
 	driver, err := Load()
 	switch {
 	case err != nil && !strings.Contains(err.Error(), "NVIDIA driver"):
-		t.Errorf("it does not say what is missing: %v", err)
+		t.Errorf("the error does not name what is missing: %v", err)
 	case err == nil && (driver.Init == nil || driver.LaunchKernel == nil):
-		t.Error("the table has holes")
+		t.Error("the table has nil functions")
 	}
 }

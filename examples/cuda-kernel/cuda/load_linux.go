@@ -7,20 +7,20 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// library is the driver's own; its number has not changed since CUDA's first day.
+// library is the driver's library; its version number has never changed.
 const library = "libcuda.so.1"
 
 // Load opens the driver's library. It touches no device.
 func Load() (*Driver, error) {
 	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
-		return nil, fmt.Errorf("no NVIDIA driver: %w", err)
+		return nil, fmt.Errorf("no NVIDIA driver found: %w", err)
 	}
 	driver := &Driver{}
 	table := reflect.ValueOf(driver).Elem()
 	for i := range table.NumField() {
 		name := table.Type().Field(i).Tag.Get("cuda")
-		// RegisterLibFunc would panic for a function that is not there.
+		// RegisterLibFunc would panic on a missing function.
 		address, err := purego.Dlsym(handle, name)
 		if err != nil {
 			return nil, fmt.Errorf("the NVIDIA driver is too old: %w", err)

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// Load says that there is no driver.
+// Load always fails: there is no driver for this system.
 func Load() (*Driver, error) {
 	return nil, errors.New("no NVIDIA driver for " + runtime.GOOS)
 }

@@ -2,14 +2,14 @@ package cuda
 
 import "unsafe"
 
-// Alloc takes memory of the device, which is not cleared.
+// Alloc allocates device memory without clearing it.
 func (d *Device) Alloc(bytes int) (Pointer, error) {
 	var pointer Pointer
 	err := d.driver.check("cuMemAlloc", d.driver.MemAlloc(&pointer, uintptr(bytes)))
 	return pointer, err
 }
 
-// Free gives memory of the device back; none is none.
+// Free frees device memory. Freeing 0 does nothing.
 func (d *Device) Free(pointer Pointer) error {
 	if pointer == 0 {
 		return nil
@@ -17,11 +17,11 @@ func (d *Device) Free(pointer Pointer) error {
 	return d.driver.check("cuMemFree", d.driver.MemFree(pointer))
 }
 
-// AllocHost takes page-locked memory of the host. Only from such memory does the
-// device copy by itself, while the CPU and its own processors do something else:
-// from other memory the driver would copy it to such a buffer first, and wait.
+// AllocHost allocates page-locked host memory. The device can copy asynchronously only
+// from such memory, while the CPU and the multiprocessors do other work. From other
+// memory, the driver would first copy to such a buffer and wait.
 func (d *Device) AllocHost(bytes int) ([]byte, error) {
-	const portable = 1 // for every context
+	const portable = 1 // usable in every context
 	var memory unsafe.Pointer
 	if err := d.driver.check("cuMemHostAlloc", d.driver.MemHostAlloc(&memory, uintptr(bytes), portable)); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (d *Device) AllocHost(bytes int) ([]byte, error) {
 	return unsafe.Slice((*byte)(memory), bytes), nil
 }
 
-// FreeHost gives memory of AllocHost back; none is none.
+// FreeHost frees memory from AllocHost. Freeing nil does nothing.
 func (d *Device) FreeHost(memory []byte) error {
 	if memory == nil {
 		return nil

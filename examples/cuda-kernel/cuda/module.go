@@ -13,19 +13,19 @@ type Module struct {
 	handle uintptr
 }
 
-// Numbers of cuda.h's CUjit_option.
+// Values of CUjit_option in cuda.h.
 const (
 	jitErrorLogBuffer     = 5
 	jitErrorLogBufferSize = 6
 )
 
-// LoadModule has the driver compile PTX for the device, which it keeps in a cache
-// of its own (~/.nv/ComputeCache), and loads the code.
+// LoadModule compiles PTX for the device and loads the code. The driver caches the
+// compiled code in ~/.nv/ComputeCache.
 func (d *Device) LoadModule(ptx []byte) (*Module, error) {
-	image := append(bytes.Clone(ptx), 0) // it must end like a C string
+	image := append(bytes.Clone(ptx), 0) // must be NUL-terminated
 	log := make([]byte, 8<<10)
 	options := []int32{jitErrorLogBuffer, jitErrorLogBufferSize}
-	// Values are numbers and addresses alike, so Go does not see that log is in use.
+	// The values hold numbers and addresses alike, so Go cannot see that log is in use.
 	var pinner runtime.Pinner
 	pinner.Pin(&log[0])
 	defer pinner.Unpin()
@@ -41,19 +41,19 @@ func (d *Device) LoadModule(ptx []byte) (*Module, error) {
 	return nil, err
 }
 
-// Unload removes the code.
+// Unload unloads the code from the device.
 func (m *Module) Unload() error {
 	return m.device.driver.check("cuModuleUnload", m.device.driver.ModuleUnload(m.handle))
 }
 
-// Function is an entry of a module.
+// Function is an entry point of a module.
 type Function struct {
 	device *Device
 	handle uintptr
 }
 
-// Function finds an entry by its name: of a C++ function the mangled one, unless it
-// is extern "C".
+// Function finds an entry point by name. For a C++ function that is the mangled name,
+// unless it is extern "C".
 func (m *Module) Function(name string) (*Function, error) {
 	f := &Function{device: m.device}
 	err := m.device.driver.check("cuModuleGetFunction", m.device.driver.ModuleGetFunction(&f.handle, m.handle, cString(name)))
@@ -63,8 +63,8 @@ func (m *Module) Function(name string) (*Function, error) {
 // Size is a number of blocks, or of threads, in two dimensions.
 type Size struct{ X, Y uint32 }
 
-// Launch queues a run of the function. Arguments are pointers to values laid out as
-// in C, one for each parameter; they are read before Launch returns.
+// Launch queues an execution of the function. Arguments are pointers to values laid out
+// as in C, one per parameter; they are read before Launch returns.
 func (f *Function) Launch(grid, block Size, sharedBytes int, stream *Stream, arguments ...unsafe.Pointer) error {
 	driver := f.device.driver
 	return driver.check("cuLaunchKernel", driver.LaunchKernel(f.handle, grid.X, grid.Y, 1, block.X, block.Y, 1,

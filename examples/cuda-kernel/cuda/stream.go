@@ -2,14 +2,14 @@ package cuda
 
 import "unsafe"
 
-// Stream is a queue of work for the device. What is in one stream is done in order;
-// what is in different ones may be done at the same time.
+// Stream is a queue of work for the device. Work in one stream runs in order; work in
+// different streams may run concurrently.
 type Stream struct {
 	device *Device
 	handle uintptr
 }
 
-// NewStream makes a stream that does not wait for the default one.
+// NewStream creates a stream that does not synchronize with the default stream.
 func (d *Device) NewStream() (*Stream, error) {
 	const nonBlocking = 1
 	s := &Stream{device: d}
@@ -17,7 +17,7 @@ func (d *Device) NewStream() (*Stream, error) {
 	return s, err
 }
 
-// Destroy ends the stream when its work is done.
+// Destroy removes the stream once its work is done.
 func (s *Stream) Destroy() error {
 	return s.device.driver.check("cuStreamDestroy", s.device.driver.StreamDestroy(s.handle))
 }
@@ -27,8 +27,8 @@ func (s *Stream) Synchronize() error {
 	return s.device.driver.check("cuStreamSynchronize", s.device.driver.StreamSynchronize(s.handle))
 }
 
-// CopyIn queues a copy to the device. Memory of AllocHost must stay as it is until
-// the copy is done.
+// CopyIn queues a copy to the device. If from is memory from AllocHost, the caller must
+// not change it until the copy is done.
 func (s *Stream) CopyIn(to Pointer, from []byte) error {
 	if len(from) == 0 {
 		return nil
@@ -46,19 +46,19 @@ func (s *Stream) CopyOut(to []byte, from Pointer) error {
 		s.device.driver.MemcpyDtoHAsync(unsafe.Pointer(unsafe.SliceData(to)), from, uintptr(len(to)), s.handle))
 }
 
-// Fill queues writing a value to count words of 4 bytes.
+// Fill queues writing value to count words of 4 bytes.
 func (s *Stream) Fill(to Pointer, value uint32, count int) error {
 	return s.device.driver.check("cuMemsetD32Async", s.device.driver.MemsetD32Async(to, value, uintptr(count), s.handle))
 }
 
-// Event is a mark in a stream.
+// Event marks a position in a stream.
 type Event struct {
 	device *Device
 	handle uintptr
 }
 
-// NewEvent makes a mark. Who waits for it sleeps; CUDA's default is to spin, which
-// would take the core from those who prepare the next batch.
+// NewEvent creates an event. Waiting for it sleeps; CUDA's default is to spin, which would
+// take CPU time from the goroutines that prepare the next batch.
 func (d *Device) NewEvent() (*Event, error) {
 	const blockingSync = 1
 	e := &Event{device: d}
@@ -66,22 +66,22 @@ func (d *Device) NewEvent() (*Event, error) {
 	return e, err
 }
 
-// Destroy removes the mark.
+// Destroy removes the event.
 func (e *Event) Destroy() error {
 	return e.device.driver.check("cuEventDestroy", e.device.driver.EventDestroy(e.handle))
 }
 
-// Record queues the mark.
+// Record queues the event in a stream.
 func (e *Event) Record(s *Stream) error {
 	return e.device.driver.check("cuEventRecord", e.device.driver.EventRecord(e.handle, s.handle))
 }
 
-// Synchronize returns when everything before the mark is done.
+// Synchronize returns when everything queued before the event is done.
 func (e *Event) Synchronize() error {
 	return e.device.driver.check("cuEventSynchronize", e.device.driver.EventSynchronize(e.handle))
 }
 
-// Since is the time in milliseconds between two marks that have been passed.
+// Since returns the milliseconds between two events that have occurred.
 func (e *Event) Since(start *Event) (float32, error) {
 	var milliseconds float32
 	err := e.device.driver.check("cuEventElapsedTime", e.device.driver.EventElapsedTime(&milliseconds, start.handle, e.handle))

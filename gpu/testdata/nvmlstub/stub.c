@@ -1,27 +1,26 @@
 /*
- * A libnvidia-ml.so.1 that stands for a machine of GPUs, for tests on machines
- * that have none. It holds just the calls that package gpu makes through
- * go-nvml; any other ends the process with "symbol lookup error", so add here
- * what you begin to call there.
+ * A libnvidia-ml.so.1 that simulates a machine with GPUs, for tests on machines
+ * without one. It has only the calls that package gpu makes through go-nvml; any
+ * other ends the process with "symbol lookup error", so add new calls here too.
  *
  *   cc -shared -fPIC -o DIR/libnvidia-ml.so.1 stub.c
  *   LD_LIBRARY_PATH=DIR NVMLSTUB_GPUS=4 gpurun ...
  *
- * LD_LIBRARY_PATH is read when a process starts: set it on the process that is
- * to see these GPUs, not in it. The steering is by environment variables:
+ * LD_LIBRARY_PATH is read when a process starts: set it before starting the
+ * process that must see these GPUs. Environment variables control the stub:
  *
  *   NVMLSTUB_GPUS=N      number of GPUs, 0 to 64 (default 2)
- *   NVMLSTUB_NAMES=A,B   model of GPU 0, 1, ...; the last holds for the rest
+ *   NVMLSTUB_NAMES=A,B   model of GPU 0, 1, ...; the last applies to the rest
  *                        (default "NVIDIA Stub")
  *   NVMLSTUB_INIT=hang   nvmlInit never returns
  *   NVMLSTUB_INIT=fail   nvmlInit fails: driver not loaded (9)
- *   NVMLSTUB_INIT=CODE   nvmlInit fails with this number, e.g. 18: versions
- *                        of driver and library differ
+ *   NVMLSTUB_INIT=CODE   nvmlInit fails with this number, e.g. 18: driver and
+ *                        library versions differ
  *   NVMLSTUB_LOST=I,J    these GPUs are lost: no handle for them
- *   NVMLSTUB_STATE=FILE  how the GPUs are doing; it is read again for every call,
- *                        so a test steers a running program. A line is
- *                        "INDEX KEY VALUE", INDEX * is every GPU, and of two
- *                        lines for one thing the last holds. Keys, with units:
+ *   NVMLSTUB_STATE=FILE  sensor values of the GPUs; it is read again for every
+ *                        call, so a test can control a running program. A line is
+ *                        "INDEX KEY VALUE"; INDEX * means every GPU, and the last
+ *                        of several matching lines wins. Keys, with units:
  *                          temperature slowdown shutdown   C
  *                          utilization fan                 %
  *                          used total reserved             MiB of memory
@@ -32,39 +31,39 @@
  *                          ecc_corrected ecc_uncorrected   errors
  *                          processes                       PID:MIB,PID:MIB
  *                          mig                             number of instances
- *                          handle                          only for words
- *                        Instead of a number a VALUE may be a word: unsupported
- *                        (the call answers so), lost (the GPU is, and every call
- *                        says so), hang (the call returns when the line is gone).
+ *                          handle                          words only
+ *                        Instead of a number, VALUE may be a word: unsupported
+ *                        (the call returns that), lost (every call reports the GPU
+ *                        lost), hang (the call returns when the line is removed).
  *                        A KEY that begins with "nvml" injects a fault into that
  *                        function, named without its version (nvmlInit), or, with a
- *                        * at its end, into every function that begins so. INDEX *
+ *                        * at its end, into every function with that prefix. INDEX *
  *                        includes functions that concern no GPU. VALUE is a fault:
  *                          error CODE   it fails with this number; 999 is unknown
- *                          hang [MS]    it hangs until the line is gone, or for MS
- *                                       milliseconds, and then answers
- *                          late [MS]    the same, but its answer is stale
- *                          stale        it answers what it answered last
- *                          ok           none, to undo an earlier line
- *                        nvmlErrorString has two faults of its own; both begin at
- *                        the last nvmlShutdown:
+ *                          hang [MS]    it hangs until the line is removed, or for
+ *                                       MS milliseconds, and then returns
+ *                          late [MS]    the same, but it returns a stale value
+ *                          stale        it returns its previous value
+ *                          ok           no fault, to undo an earlier line
+ *                        nvmlErrorString has two special faults, both in effect
+ *                        after the last nvmlShutdown:
  *                          freed        its strings are unmapped
  *                          garbage      its strings are overwritten
- *   NVMLSTUB_EVENTS=FILE each line "INDEX XID" of this file, also one appended
- *                        later, is an event of that GPU, told once in a process
- *                        and only to who waits for that GPU; "INDEX lost" loses
- *                        the GPU in this process, without an event
- *   NVMLSTUB_EVENTS=none the GPUs tell of no events
+ *   NVMLSTUB_EVENTS=FILE each line "INDEX XID" of this file, including lines
+ *                        appended later, is an event of that GPU, delivered once
+ *                        per process and only to a wait for that GPU; "INDEX lost"
+ *                        loses the GPU in this process, without an event
+ *   NVMLSTUB_EVENTS=none the GPUs report no events
  *   NVMLSTUB_EVENTS=hang a wait for an event never returns
  *   NVMLSTUB_LOG=FILE    append a line "CALL THREAD" for every call
  *
  * GPU i has the UUID GPU-0000000i-0000-4000-8000-000000000000 (i in hex, 8
  * digits), 80 GiB of memory, of which 1 GiB is in use, the PCI bus 0x10+i, and
  * CPU i modulo the number of CPUs is near it. It is at 40 C, slows down at 89 and
- * has no fan, as an H200. Its MIG instance n is MIG-0000000i-000n-4000-8000-... and
+ * has no fan, like an H200. Its MIG instance n is MIG-0000000i-000n-4000-8000-... and
  * has 10 GiB. The driver is 580.00.00.
  *
- * -DOLD_DRIVER leaves out what drivers of 2019 did not have: MIG, energy, the
+ * -DOLD_DRIVER omits what drivers of 2019 did not have: MIG, energy, the
  * second version of the memory call, and the new name of the throttle reasons.
  */
 #define _GNU_SOURCE
@@ -114,11 +113,11 @@ static unsigned gpus(void)
 }
 
 static struct { unsigned index; int instance; } devices[MAX_GPUS];
-static int gone[MAX_GPUS]; /* by a line of NVMLSTUB_EVENTS */
+static int lost_gpus[MAX_GPUS]; /* by a line of NVMLSTUB_EVENTS */
 
 enum { NO_GPU = -1 }; /* the index of functions that concern no GPU */
 
-/* matches compares a key of the state with what is looked for. */
+/* matches compares a key of the state file with the wanted one. */
 static int matches(const char *key, const char *wanted)
 {
 	size_t length = strlen(key);
@@ -127,7 +126,7 @@ static int matches(const char *key, const char *wanted)
 	return strcmp(key, wanted) == 0;
 }
 
-/* find reads what NVMLSTUB_STATE says of a GPU; 0: nothing. */
+/* find reads a value of a GPU from NVMLSTUB_STATE; it returns 0 if there is none. */
 static int find(int index, const char *key, char *value, size_t size)
 {
 	const char *path = getenv("NVMLSTUB_STATE");
@@ -147,7 +146,7 @@ static int find(int index, const char *key, char *value, size_t size)
 	return found;
 }
 
-/* known is what was last read of the state, for answers that are stale. */
+/* known is the value last read from the state file, for stale answers. */
 struct known {
 	struct known *next;
 	int index, found;
@@ -155,9 +154,9 @@ struct known {
 };
 static struct known *all_known;
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-static __thread int answer_stale; /* in the call that this thread is in */
+static __thread int answer_stale; /* in this thread's current call */
 
-/* look returns what the state says of a GPU, or what it last said. */
+/* look returns a value of a GPU from the state file, or its previous value. */
 static int look(unsigned index, const char *key, char *value, size_t size)
 {
 	struct known *k;
@@ -181,7 +180,7 @@ static int look(unsigned index, const char *key, char *value, size_t size)
 	return found;
 }
 
-/* enter begins every call: it notes it and does what a fault of it says. */
+/* enter begins every call: it logs the call and applies a fault. */
 static nvmlReturn_t enter(const char *call, int index)
 {
 	char fault[448], word[16];
@@ -212,7 +211,7 @@ static nvmlReturn_t enter(const char *call, int index)
 			return fault_;                     \
 	} while (0)
 
-/* value reads a number of the state, or does what a word there says. */
+/* value reads a number from the state file, or does what a word there says. */
 static nvmlReturn_t value(unsigned index, const char *key, unsigned long long *to)
 {
 	char is[448];
@@ -233,7 +232,7 @@ static int lost(unsigned index)
 {
 	const char *list = getenv("NVMLSTUB_LOST");
 	char is[448];
-	if (gone[index] || (look(index, "handle", is, sizeof is) && strcmp(is, "lost") == 0))
+	if (lost_gpus[index] || (look(index, "handle", is, sizeof is) && strcmp(is, "lost") == 0))
 		return 1;
 	while (list && *list) {
 		char *end;
@@ -398,7 +397,7 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned size)
 
 static const unsigned long long MiB = 1ULL << 20;
 
-/* memory_of fills in both versions of the call. */
+/* memory_of fills in the result of both versions of the call. */
 static nvmlReturn_t memory_of(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
 	unsigned long long total = device->instance < 0 ? 80 * 1024 : 10 * 1024, used = 1024, reserved = 0;
@@ -429,7 +428,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 	return SUCCESS;
 }
 
-/* sense answers a call for one number: the state's, or the given one. */
+/* sense answers a call for one number: from the state file, or the default. */
 static nvmlReturn_t sense(const char *call, nvmlDevice_t device, const char *key, unsigned long long is, unsigned *to)
 {
 	nvmlReturn_t r = enter(call, (int)device->index);
@@ -501,7 +500,7 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsi
 	return r;
 }
 
-/* process reads the n-th "PID:MIB" of the state. */
+/* process reads the n-th "PID:MIB" from the state file. */
 static int process(nvmlDevice_t device, unsigned n, unsigned *pid, unsigned long long *bytes)
 {
 	char is[448], *at = is;
@@ -692,7 +691,7 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ty
 	return SUCCESS;
 }
 
-/* next_line reads the next whole line of NVMLSTUB_EVENTS, if there is one. */
+/* next_line reads the next complete line of NVMLSTUB_EVENTS, if there is one. */
 static int next_line(char *line, int size)
 {
 	static long offset;
@@ -718,13 +717,13 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
 			pause();
 	for (unsigned waited = 0;; waited += 5) {
 		for (index = 0; index < MAX_GPUS; index++)
-			if (set->watched[index] && gone[index])
+			if (set->watched[index] && lost_gpus[index])
 				return GPU_IS_LOST;
 		while (next_line(line, sizeof line)) {
 			if (sscanf(line, "%u %15s", &index, what) != 2 || index >= gpus())
 				continue;
 			if (strcmp(what, "lost") == 0) {
-				gone[index] = 1;
+				lost_gpus[index] = 1;
 				if (set->watched[index])
 					return GPU_IS_LOST;
 				continue;

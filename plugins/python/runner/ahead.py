@@ -1,4 +1,4 @@
-"""prepare runs ahead, in threads, while process computes."""
+"""Run prepare ahead, in threads, while process computes."""
 
 import collections
 import sys
@@ -7,17 +7,17 @@ import time
 
 
 class Ahead:
-    """The orders of gpurun in their order, a batch only when it is prepared."""
+    """gpurun's requests, in order; a batch is handed out once it is prepared."""
 
     def __init__(self, program, threads):
         self.program = program
         self.pace = Pace(threads)
-        self.orders, self.tasks = collections.deque(), collections.deque()  # all, and those not begun
-        self.begun = 0  # tasks, and not taken yet
+        self.requests, self.tasks = collections.deque(), collections.deque()  # all, and those not started
+        self.begun = 0  # tasks started and not taken yet
         self.lock = threading.Lock()
         self.arrived, self.room = threading.Condition(self.lock), threading.Condition(self.lock)
-        # A thread that waits for the interpreter's lock gets it after 5 ms otherwise:
-        # as long as a GPU may take for a whole batch.
+        # By default a thread waits up to 5 ms for the interpreter lock, and a GPU may
+        # finish a whole batch in that time.
         sys.setswitchinterval(0.0005)
         for work in [self.feed] + [self.prepare] * threads:
             threading.Thread(target=work, daemon=True).start()
@@ -27,18 +27,18 @@ class Ahead:
             self.feed_all()
         except BaseException as error:
             with self.lock:
-                self.orders.append(error)
+                self.requests.append(error)
                 self.arrived.notify()
 
     def feed_all(self):
         while True:
-            order = self.program.task(self.program.channel.order())
+            request = self.program.task(self.program.channel.next_request())
             with self.lock:
-                if is_task(order):
-                    order.ready = threading.Event()
-                    self.tasks.append(order)
+                if is_task(request):
+                    request.ready = threading.Event()
+                    self.tasks.append(request)
                     self.room.notify()
-                self.orders.append(order)
+                self.requests.append(request)
                 self.arrived.notify()
 
     def prepare(self):
@@ -47,29 +47,30 @@ class Ahead:
                 while not self.tasks or self.begun >= self.pace.wanted:
                     self.room.wait()
                 self.begun += 1
-                task = self.tasks.popleft()  # in order, so that the one waited for is always begun
+                task = self.tasks.popleft()  # in order, so the task that process waits for has always been started
             task.prepare()
 
     def next(self, at_once):
-        """The next order, a batch only when it is prepared."""
+        """The next request; a batch only once it is prepared. With at_once, return None
+        instead of waiting."""
         with self.lock:
-            while not self.orders:
+            while not self.requests:
                 if at_once:
                     return None
                 self.arrived.wait()
-            order = self.orders[0]
-        if is_task(order):
-            if not order.ready.is_set():
+            request = self.requests[0]
+        if is_task(request):
+            if not request.ready.is_set():
                 if at_once:
                     return None
-                self.await_task(order)
+                self.await_task(request)
             with self.lock:
                 self.begun -= 1
                 self.pace.taken()
-                self.room.notify(2)  # one more may be begun, and another if more are wanted now
-        elif isinstance(order, BaseException):
-            raise order  # there will be no further one
-        return self.orders.popleft()
+                self.room.notify(2)  # one task may start, and a second if the pace has just gone up
+        elif isinstance(request, BaseException):
+            raise request  # no request follows it
+        return self.requests.popleft()
 
     def await_task(self, task):
         while True:
@@ -81,55 +82,55 @@ class Ahead:
                 return
 
 
-def is_task(order):
-    """Tells a batch from an order of another kind, and from the error that was the last."""
-    return not isinstance(order, (dict, BaseException))
+def is_task(request):
+    """Whether this is a batch, not another request or the error that ended the feed."""
+    return not isinstance(request, (dict, BaseException))
 
 
 class Pace:
-    """How many batches are prepared at a time: as many as help, and no more.
+    """How many batches to prepare concurrently: only as many as help.
 
-    The interpreter runs one thread at a time, and those that prepare what nobody waits
-    for, or that stand in each other's way, take it from the one that feeds the GPU.
-    (With a tokenizer that has threads of its own, four at a time were an eighth slower
-    than two; with one that has none, two were too few.) So there is one more whenever
-    process waits, until there are as many as may be. From then on it is tried what one
-    fewer or one more does, and what is as fast with fewer, or faster with more, stays.
+    The interpreter runs one thread at a time. Threads that prepare batches too early, or
+    that contend with each other, take it away from the thread that feeds the GPU. (With
+    a multithreaded tokenizer, four concurrent batches were an eighth slower than two;
+    with a single-threaded one, two were too few.) So the number grows by one whenever
+    process waits, up to the limit. After that, one fewer or one more is tried from time
+    to time, and kept if fewer are as fast or more are faster.
     """
 
-    FEWEST = 2  # begun and not taken yet
-    CALM = 64  # batches without waiting, after which there are enough
-    WINDOW = 32  # batches of which the rate is taken
-    LONGEST = 32  # windows from one trial to the next
+    FEWEST = 2  # started and not taken yet
+    CALM = 64  # batches without waiting after which the number is high enough
+    WINDOW = 32  # batches per rate measurement
+    LONGEST = 32  # most windows between two trials
 
     def __init__(self, threads, clock=time.monotonic):
         self.wanted, self.most, self.clock = self.FEWEST, threads + self.FEWEST, clock
         self.growing, self.calm = True, 0
-        self.count, self.began = 0, 0.0  # of this window
+        self.count, self.began = 0, 0.0  # in this window
         self.usual, self.trying, self.step = 0.0, False, -1
-        self.rest, self.patience = 0, 1  # windows until the next trial, and after one that failed
+        self.rest, self.patience = 0, 1  # windows until the next trial, and how many to wait after a failed one
 
     def waits(self):
-        """Process waits for a batch, and there are more that could be begun."""
+        """process waits for a batch, and more batches could be started."""
         self.calm = 0
         if self.growing:
             self.wanted = min(self.wanted + 1, self.most)
 
     def taken(self):
-        """Process has taken a batch."""
+        """process has taken a batch."""
         if self.growing:
             self.calm += 1
             self.growing = self.wanted < self.most and self.calm <= self.CALM
             return
         self.count += 1
-        if self.count == self.most:  # those that were begun before the last change are through
+        if self.count == self.most:  # all batches started before the last change have passed
             self.began = self.clock()
         elif self.count == self.most + self.WINDOW:
             self.judge(self.WINDOW / max(self.clock() - self.began, 1e-9))
             self.count = 0
 
     def judge(self, rate):
-        """A window is over."""
+        """Judge the rate of a completed window."""
         if self.trying and rate < self.usual * (0.98 if self.step < 0 else 1.02):
             self.wanted, self.step, self.trying = self.wanted - self.step, -self.step, False
             self.patience = min(2 * self.patience, self.LONGEST)

@@ -1,4 +1,4 @@
-"""What a kernel gets: records, and columns of their members."""
+"""The batch that a kernel gets: records, and columns of their members."""
 
 import array
 import collections.abc
@@ -8,12 +8,12 @@ import sys
 
 from gpurun_runner.failure import kind_of
 
-# What the lengths of a column say of a value that is not there. (extract.go)
+# Lengths that mark a value as null or missing; see extract.go.
 NULL, MISSING = 0xFFFFFFFF, 0xFFFFFFFE
 
 
 class Field:
-    """One member of every record, as gpurun took it from the lines."""
+    """One member of every record, as gpurun extracted it from the lines."""
 
     __slots__ = ("kind", "width", "count", "missing", "ascii", "data", "lengths", "list")
 
@@ -21,7 +21,7 @@ class Field:
         self.kind, self.width, self.count = message["kind"], message.get("width", 0), count
         self.missing, self.ascii = message.get("missing", 0), message.get("ascii", False)
         at, size = message["data"]
-        # Copied: the memory is gpurun's again when the batch is over.
+        # Copy it: gpurun reuses the memory once the batch is finished.
         self.data = str(memory[at:at + size], "ascii") if self.ascii else bytearray(memory[at:at + size])
         self.lengths, self.list = None, None
         if "lengths" in message:
@@ -29,13 +29,13 @@ class Field:
             self.lengths = array.array("I", bytes(memory[at:at + size]))
 
     def values(self):
-        """All values as a list; None where there is none."""
+        """All values as a list; None where a record has none."""
         if self.list is None:
             self.list = self.read()
         return self.list
 
     def own_values(self):
-        """The same, in a list that is the caller's own, and so is everything in it."""
+        """The same values in a deep copy that the caller may change."""
         return self.read() if self.kind == "json" or self.width else list(self.values())
 
     def read(self):
@@ -80,7 +80,7 @@ class Field:
         return [flat[i:i + self.width] for i in range(0, len(flat), self.width)]
 
     def numpy(self, numpy):
-        """The numbers as an array, which is the caller's own."""
+        """The numbers as an array that the caller may change."""
         dtype = {"int": "<i8", "float": "<f8", "bool": "?"}[self.kind]
         flat = numpy.frombuffer(bytearray(self.data), dtype=dtype)
         return flat.reshape(self.count, self.width) if self.width else flat
@@ -90,11 +90,11 @@ class Field:
 
 
 class Source:
-    """The records of a batch, as far as they have come over."""
+    """The records of a batch: the fields received so far, and a way to ask for more."""
 
     def __init__(self, message, program):
         self.number, self.count = message["batch"], message["count"]
-        self.program, self.fields, self.lines, self.over = program, {}, None, False
+        self.program, self.fields, self.lines, self.finished = program, {}, None, False
         self.add(message)
 
     def add(self, message):
@@ -105,10 +105,10 @@ class Source:
             self.lines = Field(message["lines"], self.count, memory)
 
     def ask(self, **request):
-        if self.over:
-            raise RuntimeError("this batch is over: take what you need of it before process returns")
+        if self.finished:
+            raise RuntimeError("this batch is already finished: read what you need from it before process returns")
         if not self.program.channel.is_ours():
-            raise RuntimeError("%s cannot be fetched in a process that the kernel has forked: read it before, or name it in inputs = [...]"
+            raise RuntimeError("%s cannot be read in a forked process: read it before forking, or list it in inputs = [...]"
                                % (", ".join(map(repr, request.get("names", ()))) or "a whole record"))
         answer = self.program.channel.ask(batch=self.number, **request)
         if answer.get("error"):
@@ -117,7 +117,7 @@ class Source:
 
     def field(self, name):
         if not isinstance(name, str):
-            raise TypeError("a batch has columns by name and records by number, not by %s" % kind_of(name))
+            raise TypeError("index a batch with a column name or a record number, not %s" % kind_of(name))
         if name not in self.fields:
             self.ask(names=[name])
         return self.fields[name]
@@ -129,8 +129,8 @@ class Source:
 
 
 class MissingField(KeyError):
-    """Some records have no such member. They fail, and the others are tried
-    without them."""
+    """Some records have no such member. They fail, and the rest of the batch is
+    retried without them."""
 
     def __init__(self, name, batch, positions):
         super().__init__(name)
@@ -138,19 +138,19 @@ class MissingField(KeyError):
 
 
 class Batch(collections.abc.Sequence):
-    """Some records: a sequence of them, and a table of their members.
+    """A batch of records: a sequence of records, and a table of their members.
 
         for record in batch: record["text"]
         batch[3]["text"]
         batch["text"]              all texts; a record without one fails
-        batch.get("text", "")      all texts, and "" where there is none
+        batch.get("text", "")      all texts; "" for a record without one
     """
 
     def __init__(self, source, step, rows=None, extra=None, items=None):
         self._source, self._step = source, step
         self._rows = rows  # which records of the source; None for all
-        self._extra = extra or {}  # columns that steps before this one have added
-        self._items = items  # what such steps made of records; None where they are as they came
+        self._extra = extra or {}  # columns added by earlier steps
+        self._items = items  # records returned by earlier steps; None if they are unchanged
         self._columns = {}
         self._records = None
 
@@ -173,7 +173,7 @@ class Batch(collections.abc.Sequence):
         return key in self._extra or len(self._absent(key)) < len(self)
 
     def get(self, name, default=None):
-        """The column, with default where a record has no such member."""
+        """The column, with default for a record that has no such member."""
         absent = () if name in self._extra else self._absent(name)
         if not absent:
             return self._column(name)
@@ -183,7 +183,7 @@ class Batch(collections.abc.Sequence):
         return self._as_wanted(name, values)
 
     def __reduce__(self):
-        raise TypeError("a batch cannot be copied, or sent to another process: send a column of it, or list(batch)")
+        raise TypeError("a batch cannot be copied or sent to another process: send one of its columns, or list(batch)")
 
     def _all_rows(self):
         return range(self._source.count) if self._rows is None else self._rows
@@ -191,8 +191,8 @@ class Batch(collections.abc.Sequence):
     def _record(self, i, row):
         item = self._items[i] if self._items else None
         given = {name: values[i] for name, values in self._extra.items()}
-        if isinstance(item, Record):  # no step has changed it
-            return item.again(given)
+        if isinstance(item, Record):  # unchanged by earlier steps
+            return item.for_next_step(given)
         return Record(self._source, row, given) if item is None else {**item, **given}
 
     def _column(self, name):
@@ -217,7 +217,7 @@ class Batch(collections.abc.Sequence):
         return [i for i, row in enumerate(self._all_rows()) if field.absent(row)]
 
     def _values(self, name):
-        """The members as a list of the caller's own; None where there is none."""
+        """The members as a list that the caller may change; None where a record has none."""
         if name in self._extra:
             return list(self._extra[name])
         if self._items:
@@ -234,8 +234,8 @@ class Batch(collections.abc.Sequence):
         return self._as_wanted(name, values if self._rows is None else values[self._rows])
 
     def _as_wanted(self, name, values):
-        """Values of all records as the kernel wants them: as an array of the framework that
-        it names, or, if they are numbers and it uses numpy, as one of numpy."""
+        """The column in the form the kernel wants: an array of the framework named in
+        inputs, or a numpy array if the values are numbers and the kernel uses numpy."""
         framework, numpy = self._step.inputs.get(name), sys.modules.get("numpy")
         if framework:
             return to_framework(name, framework, values, self._step.context)
@@ -250,28 +250,29 @@ class Batch(collections.abc.Sequence):
 
     def _without(self, positions):
         """The batch without the records at these positions."""
-        gone = set(positions)
-        return self._only([i for i in range(len(self)) if i not in gone])
+        removed = set(positions)
+        return self._only([i for i in range(len(self)) if i not in removed])
 
 
 def array_of_numbers(numpy, values):
-    """Plain numbers as an array: whole ones beside fractions too, so that what a kernel
-    gets does not hang on how the numbers of this batch are written. All else as it is."""
-    kinds = set(map(type, values)) if values and not isinstance(values[0], str) else ()  # most columns are texts
+    """Plain numbers as an array, integers mixed with fractions included, so that the type
+    a kernel gets does not depend on how this batch's numbers are written. Other values
+    are returned unchanged."""
+    kinds = set(map(type, values)) if values and not isinstance(values[0], str) else ()  # most columns are text
     if not kinds or kinds != {bool} and not kinds <= {int, float}:
         return values
     array = numpy.array(values)
     kind = "b" if kinds == {bool} else "i" if kinds == {int} else "f"
-    return array if array.dtype.kind == kind else values  # numbers too long for an array stay whole
+    return array if array.dtype.kind == kind else values  # keep integers that no array type can hold
 
 
 def pick(values, positions):
-    """Some values of a column, whatever it is made of."""
+    """The values of a column at these positions, for any type of column."""
     if not hasattr(values, "shape"):
         return [values[i] for i in positions]
     tensorflow = sys.modules.get("tensorflow")
     tensors = tensorflow is not None and tensorflow.is_tensor(values)
-    if tensors or hasattr(values, "copy_to_host_async"):  # theirs and jax's take no list for an index
+    if tensors or hasattr(values, "copy_to_host_async"):  # tensorflow and jax do not accept a list as an index
         import numpy
         positions = numpy.array(positions, int)
     if tensors:
@@ -280,14 +281,14 @@ def pick(values, positions):
 
 
 class Record(collections.abc.MutableMapping):
-    """One record. Members are fetched when they are asked for, and what is
-    changed is known, so that the rest of the line can stay as it is."""
+    """One record. Members are fetched on first access. Changes are tracked, so that the
+    rest of the line can be written back unchanged."""
 
     __slots__ = ("_source", "_row", "_values", "_given", "_changed", "_removed", "_whole")
 
     def __init__(self, source, row, given):
         self._source, self._row = source, row
-        self._values, self._given = given, frozenset(given)  # by steps before this one
+        self._values, self._given = given, frozenset(given)  # by earlier steps
         self._changed, self._removed, self._whole = set(), False, False
 
     def __getitem__(self, key):
@@ -299,14 +300,14 @@ class Record(collections.abc.MutableMapping):
 
     def _value(self, field):
         value = field.values()[self._row]
-        # Each record is its own: a list that several shared could not be changed.
+        # Copy it: records must not share a list that one of them may change.
         return json.loads(json.dumps(value)) if isinstance(value, (list, dict)) else value
 
     def _load(self):
         if not self._whole:
             whole = json.loads(self._source.line(self._row))
             if not isinstance(whole, dict):
-                raise TypeError("the record is no JSON object but %s" % kind_of(whole))
+                raise TypeError("the record is %s, not a JSON object" % kind_of(whole))
             whole.update(self._values)
             self._values, self._whole = whole, True
         return self._values
@@ -350,40 +351,40 @@ class Record(collections.abc.MutableMapping):
     def copy(self):
         return dict(self)
 
-    def again(self, given):
+    def for_next_step(self, given):
         """The record for the next step."""
         return Record(self._source, self._row, {**{name: self._values[name] for name in self._given}, **given})
 
     def line(self):
-        """The line that it came in."""
+        """The input line."""
         return bytes(self._source.line(self._row))
 
-    def stands_in(self, source, rows, i):
-        """Whether it is the i-th record of a batch."""
+    def is_record_of(self, source, rows, i):
+        """Whether this is the i-th record of a batch."""
         return self._source is source and self._row == rows[i]
 
     def changes(self):
-        """The members that differ from the line: None if some were removed."""
+        """The members that differ from the input line; None if some were removed."""
         if self._removed:
             return None
         return {key: value for key, value in self._values.items() if key in self._given or self._differs(key, value)}
 
     def touched(self):
-        """Whether this step has changed it."""
+        """Whether the current step has changed the record."""
         return self._removed or any(key not in self._given and self._differs(key, value) for key, value in self._values.items()) \
             or not self._given.isdisjoint(self._changed)
 
     def _differs(self, key, value):
         if key in self._changed or not isinstance(value, (list, dict)):
             return key in self._changed
-        # As a field it may be rounded: numbers beside a fraction come as floats.
+        # The field may be rounded: integers in an array with a fraction arrive as floats.
         if key in self._source.fields and self._source.fields[key].values()[self._row] == value:
             return False
         return not self._whole or json.loads(self._source.line(self._row)).get(key) != value
 
 
 def _json_default(original):
-    """A user may well write json.dumps(record)."""
+    """Make json.dumps(record) work."""
 
     def default(self, value):
         return dict(value) if isinstance(value, Record) else original(self, value)
@@ -395,18 +396,18 @@ json.JSONEncoder.default = _json_default(json.JSONEncoder.default)
 
 
 def to_framework(name, framework, values, context):
-    """A column of numbers as the kernel's inputs want it, on its device."""
+    """A column of numbers as an array of the framework named in inputs, on the kernel's device."""
     import numpy
     try:
         values = numpy.asarray(values)
-    except ValueError:  # not as many in each
+    except ValueError:  # rows of different lengths
         values = numpy.empty(0, object)
     if values.dtype.kind not in "fiub":
-        raise ValueError("field %r is to be a %s array, and is not the same number of numbers in every record" % (name, framework))
+        raise ValueError("field %r cannot become a %s array: it must hold the same number of numbers in every record" % (name, framework))
     if framework == "numpy":
         return values
     if values.dtype.kind == "f":
-        values = values.astype("float32")  # what networks compute in
+        values = values.astype("float32")  # the usual precision of neural networks
     if framework == "torch":
         import torch
         return torch.from_numpy(values).to(context.device, non_blocking=True)
@@ -422,4 +423,4 @@ def to_framework(name, framework, values, context):
     if framework == "pyclesperanto":
         import pyclesperanto
         return pyclesperanto.push(values)
-    raise ValueError("inputs: %r is none of numpy, torch, cupy, tensorflow, jax, pyclesperanto" % framework)
+    raise ValueError("inputs: unknown framework %r: use numpy, torch, cupy, tensorflow, jax or pyclesperanto" % framework)

@@ -1,7 +1,7 @@
-"""What the result of a step is to the next, and of the last one to gpurun.
+"""Pass the result of each step to the next one, and that of the last one to gpurun.
 
-A dict of columns adds to the batch, and the columns stay what they are: a tensor on
-the GPU is still one in the next step. A list says what each record becomes.
+A dict adds columns to the batch, and the columns keep their type: a tensor on the GPU
+is still a tensor on the GPU in the next step. A list replaces each record.
 """
 
 import collections.abc
@@ -17,12 +17,12 @@ def is_columns(result):
 
 
 def as_list(result, count):
-    """A result that says what each record becomes."""
+    """A result with one entry per record, as a list."""
     if result is None:
-        raise ResultError("process returned None: return a dict of columns, or a list with a result for each record")
+        raise ResultError("process returned None: return a dict of columns, or a list with one result per record")
     if not isinstance(result, (list, tuple, Batch)):
         raise ResultError('process returned %s: return a dict of columns, like {"name": values}, '
-                          "or a list with a result for each record" % kind_of(result))
+                          "or a list with one result per record" % kind_of(result))
     if len(result) != count:
         raise ResultError("process returned %s for %s" % (plural(len(result), "result"), plural(count, "record")))
     return list(result)
@@ -32,7 +32,7 @@ def as_list(result, count):
 
 
 def advance(task, result, following):
-    """The batch of the following step. What is settled already is noted in task."""
+    """The batch for the next step. Failed and dropped records are noted in task."""
     if is_columns(result):
         return add_columns(task, result, following)
     return replace(task, as_list(result, len(task.batch)), following)
@@ -42,10 +42,10 @@ def add_columns(task, result, following):
     count, added, failed = len(task.batch), {}, {}
     for name, values in result.items():
         if not isinstance(name, str):
-            raise ResultError("process returned a column with the name %r, which is no string" % (name,))
+            raise ResultError("process returned a column named %r: column names must be strings" % (name,))
         if isinstance(values, (str, bytes, collections.abc.Mapping)) or not hasattr(values, "__iter__"):
             raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(count, "value")))
-        if hasattr(values, "iloc"):  # pandas, whose values go by labels, and not by their place
+        if hasattr(values, "iloc"):  # pandas indexes values by label, not by position
             values = values.to_numpy()
         if not hasattr(values, "shape"):
             values = listed(values, count, "value", " in column %r" % name)
@@ -66,13 +66,13 @@ def add_columns(task, result, following):
 
 
 def replace(task, results, following):
-    """Go on with what the records became. Where nobody changed any, they stay as they
-    came, with the columns that were added to them."""
+    """The batch of the records that a step returned. If it changed none of them, they stay
+    as they were, with the columns added so far."""
     failed = {i: message for i, message in enumerate(map(rejection, results)) if message is not None}
     if failed:
         rows = task.batch._all_rows()
-        dead = {rows[i] for i in failed}
-        results = [result for row, result in zip(rows, results) if row not in dead]
+        failed_rows = {rows[i] for i in failed}
+        results = [result for row, result in zip(rows, results) if row not in failed_rows]
         task.refuse(failed)
     rows, made = task.batch._all_rows(), [lines_of(result) for result in results]
     kept = [i for i, lines in enumerate(made) for _ in lines]
@@ -80,32 +80,32 @@ def replace(task, results, following):
     items = [own(line, lines) for lines in made for line in lines]
     batch = task.batch._only(kept)
     rows = batch._all_rows()
-    if all(isinstance(item, Record) and not item.touched() and item.stands_in(batch._source, rows, i) for i, item in enumerate(items)):
+    if all(isinstance(item, Record) and not item.touched() and item.is_record_of(batch._source, rows, i) for i, item in enumerate(items)):
         return Batch(batch._source, following, batch._rows, batch._extra, batch._items)
     return Batch(batch._source, following, batch._rows, None, [as_item(item, batch._source) for item in items])
 
 
 def rejection(result):
-    """Why the kernel rejects a record, None if it does not."""
+    """Why the kernel rejects a record; None if it does not."""
     if isinstance(result, BaseException):
         return first_line(result)
     for line in lines_of(result):
         if isinstance(line, Record) and not line.touched():
-            continue  # what it came with is none of the kernel's
+            continue  # an _error member of the input is not the kernel's
         if isinstance(line, collections.abc.Mapping) and line.get(ERROR) is not None:
             return reported(line[ERROR])
     return None
 
 
 def lines_of(result):
-    """What a record became: nothing, one, or several."""
+    """The lines that a record became: none, one or several."""
     if result is None:
         return []
     return result if isinstance(result, (list, tuple)) else [result]
 
 
 def own(line, lines):
-    """A line that shares no list with another one of the same record."""
+    """A line that shares no list with another line of the same record."""
     if len(lines) == 1 or not isinstance(line, collections.abc.Mapping) or isinstance(line, Record) and not line.touched():
         return line
     return {name: copied(value) for name, value in line.items()}
@@ -119,7 +119,7 @@ def copied(value):
 
 def as_item(item, source):
     if not isinstance(item, collections.abc.Mapping):
-        raise ResultError("process returned %s for a record: a dict was expected" % kind_of(item))
+        raise ResultError("process returned %s for a record: return a dict" % kind_of(item))
     if isinstance(item, Record) and item._source is source and not item.touched():
         return item
     check_names(item)
@@ -130,7 +130,7 @@ def as_item(item, source):
 
 
 def last_reply(task, result):
-    """Take what the last step returned."""
+    """The reply for the result of the last step."""
     batch = task.batch
     rows = batch._all_rows()
     one_each = batch._rows is None or len(set(rows)) == len(rows)
@@ -149,7 +149,7 @@ def last_reply(task, result):
 
 
 def with_columns(batch, columns):
-    """The records with columns in them, for lines that are no longer gpurun's."""
+    """The records with these columns added, for records that a step has replaced."""
     check = Reply(len(batch), None)
     check_names(columns)
     records = [batch._record(i, row) for i, row in enumerate(batch._all_rows())]
@@ -168,7 +168,7 @@ def with_columns(batch, columns):
 
 
 def gather(rows, results):
-    """Put together again what was one record; the rows, and what became of each."""
+    """Group the results that came from the same record. Return the rows and the results of each."""
     groups = {}
     for row, result in zip(rows, results):
         groups.setdefault(row, []).extend(result if isinstance(result, (list, tuple)) else [result])

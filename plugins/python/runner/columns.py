@@ -1,4 +1,4 @@
-"""Columns that a kernel returned: whatever they are made of, plain bytes of them."""
+"""Turn the columns that a kernel returns, whatever their type, into plain bytes."""
 
 import array
 import collections.abc
@@ -11,18 +11,18 @@ from gpurun_runner.wire import Raw
 
 
 class Columns:
-    """The columns of one answer, and the bytes that they, and the rest of the
-    answer, lie in. Arrays are never written as JSON here: gpurun does that."""
+    """The columns of one answer, and the bytes that hold the whole answer. Arrays are
+    never encoded as JSON here: gpurun does that."""
 
     def __init__(self, count, encoder):
         self.count, self.encoder = count, encoder
         self.parts, self.size = [], 0
         self.columns, self.names = [], []
-        self.later = []  # (name, values, how to take them): on their way from a device
-        self.nulls = 0  # values that JSON does not have
+        self.later = []  # (name, values, how to take them): still being copied from a device
+        self.nulls = 0  # values that JSON cannot represent
 
     def put(self, data):
-        """Take bytes; return where they will lie, from the block's start."""
+        """Take bytes; return their offset and length in the block."""
         if not isinstance(data, Raw):
             data = memoryview(data)
             if data.format != "B" or data.ndim != 1:
@@ -38,7 +38,7 @@ class Columns:
     def take_columns(self, columns):
         for name in columns:
             if not isinstance(name, str):
-                raise ResultError("process returned a column with the name %r, which is no string" % (name,))
+                raise ResultError("process returned a column named %r: column names must be strings" % (name,))
         self.names = list(columns)
         for name, values in columns.items():
             self.take_column(name, values)
@@ -51,9 +51,9 @@ class Columns:
             self.take_array(numpy, name, values)
         elif isinstance(values, (str, bytes, collections.abc.Mapping)):
             raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(self.count, "value")))
-        elif cupy is not None and isinstance(values, cupy.ndarray):  # it refuses to be taken for numpy's
+        elif cupy is not None and isinstance(values, cupy.ndarray):  # it refuses implicit conversion to numpy
             self.later.append((name, values.copy(), lambda name, values: self.collect_array(name, values.get())))
-        elif hasattr(values, "copy_to_host_async"):  # jax, whose arrays nobody can change
+        elif hasattr(values, "copy_to_host_async"):  # jax, whose arrays are immutable
             values.copy_to_host_async()
             self.later.append((name, values, self.collect_array))
         elif hasattr(values, "__array__") and hasattr(values, "shape"):  # tensorflow, pyclesperanto, pandas
@@ -78,10 +78,10 @@ class Columns:
     def take_tensor(self, torch, name, tensor):
         self.check(name, tensor.shape)
         if tensor.is_complex():
-            raise ResultError("column %r is complex: JSON has no such numbers" % name)
+            raise ResultError("column %r is complex: JSON has no complex numbers" % name)
         tensor = plain(torch, tensor.detach())
         if tensor.dtype == getattr(torch, "uint64", None):
-            return self.collect_array(name, tensor.cpu())  # not all of them are an int64
+            return self.collect_array(name, tensor.cpu())  # not every value fits an int64
         if tensor.dtype == torch.bool:
             kind, dtype = "bool", torch.bool
         elif tensor.is_floating_point():
@@ -91,7 +91,7 @@ class Columns:
         given, tensor = tensor, tensor.to(dtype).contiguous()
         if tensor.device.type == "cuda":
             if tensor.data_ptr() == given.data_ptr():
-                tensor = tensor.clone()  # the kernel may use its memory again for the next batch
+                tensor = tensor.clone()  # the kernel may reuse its memory for the next batch
             self.later.append((name, Copy(torch, tensor), lambda name, copy: self.add_tensor(name, kind, copy.wait())))
         else:
             self.add_tensor(name, kind, tensor.cpu())
@@ -106,10 +106,10 @@ class Columns:
     def take_array(self, numpy, name, values):
         self.check(name, values.shape)
         kind = values.dtype.kind
-        if hasattr(values, "mask"):  # what is masked is null
+        if hasattr(values, "mask"):  # masked values become null
             return self.take_values(numpy, None, name, values.tolist())
         if kind == "c":
-            raise ResultError("column %r is complex: JSON has no such numbers" % name)
+            raise ResultError("column %r is complex: JSON has no complex numbers" % name)
         if kind == "b":
             self.add_array(numpy, name, "bool", values, "?")
         elif kind == "u" and values.dtype.itemsize == 8 and values.size and values.max() >= 1 << 63:
@@ -118,7 +118,7 @@ class Columns:
             self.add_array(numpy, name, "int64", values, "<i8")
         elif kind == "f" and values.dtype.itemsize >= 8:
             self.add_array(numpy, name, "float64", values, "<f8")
-        elif kind == "f" or "float" in values.dtype.name:  # bfloat16 is a kind of its own
+        elif kind == "f" or "float" in values.dtype.name:  # bfloat16 has its own kind
             self.add_array(numpy, name, "float32", values, "<f4")
         elif kind in "Mm":
             self.take_values(numpy, None, name, times(values))
@@ -152,7 +152,7 @@ class Columns:
         text = "".join(values)
         try:
             data = text.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, for which JSON has a way
+        except UnicodeEncodeError:  # a lone surrogate, which JSON can escape
             return self.add_json(name, values)
         if len(data) == len(text):
             lengths = array.array("I", map(len, values))
@@ -161,7 +161,7 @@ class Columns:
         self.column(name, "string", (len(values),), data, lengths)
 
     def add_numbers(self, name, values, kinds):
-        """Take numbers, or lists of as many numbers each; say whether they are."""
+        """Take numbers, or lists of numbers of equal length. Return whether they were."""
         shape, flat = (len(values),), values
         if kinds <= {list, tuple}:
             widths = set(map(len, values))
@@ -199,11 +199,11 @@ class Columns:
         return encoded
 
     def keep(self):
-        """Copy what was taken: the kernel may use its memory again."""
+        """Copy what was taken: the kernel may reuse its memory."""
         self.parts = [memoryview(part.bytes() if isinstance(part, Raw) else bytes(part)) for part in self.parts]
 
     def collect(self):
-        """Take what was still on its way from the device."""
+        """Take what was still being copied from the device."""
         later, self.later = self.later, []
         if not later:
             return
@@ -213,8 +213,8 @@ class Columns:
 
 
 def listed(values, count, noun, where=""):
-    """Values as a list of the caller's own. Of what may have no end, only so many are
-    taken as show that they are too many."""
+    """Values as a list that the caller may change. Reads at most one value too many, since
+    an iterator may be endless."""
     if hasattr(values, "__len__"):
         return list(values)
     taken = list(itertools.islice(values, count + 1))
@@ -224,19 +224,19 @@ def listed(values, count, noun, where=""):
 
 
 def plain(torch, tensor):
-    """A tensor as numbers that lie one behind the other, as far as its kind goes."""
+    """A tensor with an ordinary dense layout."""
     if tensor.is_quantized:
         tensor = tensor.dequantize()
     if tensor.layout != torch.strided:
         tensor = tensor.to_dense()
-    if hasattr(tensor, "resolve_neg"):  # a view of the negated numbers
+    if hasattr(tensor, "resolve_neg"):  # a negated view
         tensor = tensor.resolve_neg()
     return tensor
 
 
 class Copy:
-    """A tensor on its way from the GPU to pinned memory, on a stream of its own, so
-    that the next batch can be launched meanwhile."""
+    """A copy of a tensor from the GPU to pinned memory on its own stream, so that the
+    next batch can be launched meanwhile."""
 
     streams = {}
 
@@ -248,7 +248,7 @@ class Copy:
         self.host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         with torch.cuda.stream(stream):
             self.host.copy_(tensor, non_blocking=True)
-            self.event = torch.cuda.Event(blocking=True)  # waiting takes no core from who prepares the next
+            self.event = torch.cuda.Event(blocking=True)  # block instead of spin: prepare needs the core
             self.event.record(stream)
         tensor.record_stream(stream)
 

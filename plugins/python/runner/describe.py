@@ -1,4 +1,4 @@
-"""What a kernel's source says of it, read without running it."""
+"""Read a kernel's settings from its source without running it."""
 
 import itertools
 import operator
@@ -6,38 +6,38 @@ import operator
 from gpurun_runner.failure import ResultError
 
 
-# The names by which frameworks are installed, where they differ.
+# Distribution names of frameworks, where they differ from the module name.
 DISTRIBUTIONS = {
     "cupy": ["cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x"],
     "tensorflow": ["tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"],
     "pyclesperanto": ["pyclesperanto", "pyclesperanto-prototype"],
 }
 FRAMEWORKS = ["torch", "cupy", "tensorflow", "jax", "pyclesperanto"]
-ARRAYS = ["numpy"] + FRAMEWORKS  # what inputs may be wanted as
+ARRAYS = ["numpy"] + FRAMEWORKS  # valid values in inputs = {...}
 
-# The settings of a kernel, and what each must be.
+# The settings of a kernel, and what each one must be.
 SETTINGS = {
     "requires": ("a list of strings", lambda v: isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v)),
-    "inputs": ("a list of names, or a dict of names and for each one of " + ", ".join(ARRAYS), lambda v:
+    "inputs": ("a list of names, or a dict that maps each name to one of " + ", ".join(ARRAYS), lambda v:
                all(isinstance(name, str) for name in v) and all(kind in ARRAYS for kind in v.values()) if isinstance(v, dict)
                else isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v)),
     "needs_gpu": ("True or False", lambda v: isinstance(v, bool)),
-    "min_memory_mb": ("a whole number", lambda v: type(v) is int and v >= 0),
-    "batch_size": ("a whole number above 0", lambda v: type(v) is int and v > 0),
+    "min_memory_mb": ("an integer of 0 or more", lambda v: type(v) is int and v >= 0),
+    "batch_size": ("an integer above 0", lambda v: type(v) is int and v > 0),
 }
 
 
 def describe(path, frameworks):
-    """What a kernel's source says of it."""
+    """A kernel's settings, imports and inputs, from its source."""
     import ast
     with open(path, "rb") as file:
         tree = compile(file.read(), path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-    known, settings = {}, {}  # what each name of the module stands for, where that is plain
+    known, settings = {}, {}  # the value of each module-level name, where it is a constant
     for node, certain in statements(ast, tree.body):
         for name, value in bindings(ast, node):
             value = evaluate(ast, value, known)
             if not certain and known.get(name, value) != value:
-                value = COMPUTED  # either, and nobody knows which
+                value = COMPUTED  # could be either
             known[name] = value
             settings.pop(name, None)
             if name in SETTINGS and value is not COMPUTED:
@@ -46,7 +46,7 @@ def describe(path, frameworks):
         if isinstance(node, ast.Global):
             known.update(dict.fromkeys(node.names, COMPUTED))
     if "process" not in known and "*" not in known:
-        raise ResultError("it has no function process(batch)")
+        raise ResultError("the file defines no process(batch) function")
     imported = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
     settings["imported"] = [name for name in FRAMEWORKS if name in imported]
@@ -55,13 +55,13 @@ def describe(path, frameworks):
     needed = itertools.chain(settings.get("requires", ()), wanted_as(settings.get("inputs")))
     settings["missing"] = [need for need in dict.fromkeys(needed) if not satisfied(need)]
     settings["prepare"] = "prepare" in known
-    settings["inputs"] = list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), looked_at(ast, tree))))
+    settings["inputs"] = list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), fields_read(ast, tree))))
     return settings
 
 
-def looked_at(ast, tree):
-    """The fields that prepare, or process, takes from its batch by name, as far as
-    that can be seen: they come along from the first batch on."""
+def fields_read(ast, tree):
+    """The fields that prepare, or else process, reads from its batch by a constant
+    name: gpurun sends them along from the first batch on."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     for function in [functions.get("prepare") or functions.get("process")]:
         if function is not None and function.args.args:
@@ -73,14 +73,13 @@ def looked_at(ast, tree):
 
 
 def wanted_as(inputs):
-    """The packages that inputs need: all arrays are made from numpy's."""
+    """The packages that inputs needs: every array is made from a numpy array."""
     return ["numpy", *inputs.values()] if isinstance(inputs, dict) and inputs else []
 
 
 def statements(ast, body, certain=True):
-    """The statements of a module, and whether they are certain to run: those under if, try
-    and the like are included, but for what runs only where the file is called as a
-    program."""
+    """The statements of a module, and whether each is certain to run. Includes those under
+    if, try and the like, except what runs only when the file is the main program."""
     for node in body:
         yield node, certain
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -93,13 +92,13 @@ def statements(ast, body, certain=True):
 
 
 def is_main(ast, node):
-    """Whether it is if __name__ == "__main__"."""
+    """Whether node is if __name__ == "__main__"."""
     test = ast.dump(node.test) if isinstance(node, ast.If) else ""
     return "'__main__'" in test and "Eq()" in test and "NotEq()" not in test
 
 
 def bindings(ast, node):
-    """The names that a statement gives a value, with the value where it stands alone."""
+    """The names that a statement binds, with the value if it is a plain assignment."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name, None
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -116,14 +115,14 @@ def bindings(ast, node):
                 yield part.id, None
 
 
-COMPUTED = object()  # a value that nobody knows before the file runs
+COMPUTED = object()  # a value that is unknown until the file runs
 
 OPERATORS = {"Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "FloorDiv": operator.floordiv,
              "Pow": operator.pow, "LShift": operator.lshift}
 
 
 def evaluate(ast, node, known):
-    """What an expression stands for: a plain value, a name that has one, or arithmetic like
+    """The value of an expression: a literal, a name bound to one, or arithmetic like
     16 * 1024."""
     if isinstance(node, ast.Name):
         return known.get(node.id, COMPUTED)
@@ -136,7 +135,7 @@ def evaluate(ast, node, known):
 
 
 def calculate(name, a, b):
-    """Arithmetic with whole numbers, as far as it cannot take long or go wrong."""
+    """Integer arithmetic, limited to what is fast and cannot fail."""
     whole = all(type(value) is int and 0 <= value < 1 << 48 for value in (a, b))
     if name not in OPERATORS or not whole or name in ("Pow", "LShift") and b > 48 or name == "FloorDiv" and b == 0:
         return COMPUTED
@@ -151,7 +150,7 @@ def read_setting(settings, name, value, line):
 
 
 def installed(name):
-    """The version of a framework, without importing it; "" if it is not there."""
+    """The version of a framework, without importing it; "" if it is not installed."""
     from importlib import metadata, util
     for distribution in DISTRIBUTIONS.get(name, [name]):
         try:

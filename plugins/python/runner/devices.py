@@ -1,5 +1,5 @@
-"""What frameworks see of the machine. Each is asked last thing, and only where the
-kernel uses it: JAX, once asked, takes most of a GPU's memory."""
+"""The devices that frameworks see. Frameworks are queried last, and only if the kernel
+uses them: JAX takes most of a GPU's memory once it is queried."""
 
 import importlib
 

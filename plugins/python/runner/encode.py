@@ -1,4 +1,4 @@
-"""Values as JSON."""
+"""Encode values as JSON."""
 
 import collections.abc
 import json
@@ -7,15 +7,15 @@ from gpurun_runner.batch import Record
 from gpurun_runner.failure import kind_of
 
 
-# Half of a surrogate pair, which UTF-8 does not have, is written \ud800, as in JSON.
+# A lone surrogate, which UTF-8 cannot encode, is written as the JSON escape \ud800.
 SURROGATES = "backslashreplace"
 
 
 class Encoder:
-    """Values as JSON. NaN and infinity, which JSON does not have, become null and
-    are counted, or fail their record."""
+    """Encodes values as JSON. NaN and infinity, which JSON cannot represent, either become
+    null and are counted, or fail their record."""
 
-    NOT_FINITE = "Out of range float"  # how json's complaint about them begins
+    NOT_FINITE = "Out of range float"  # how json's error message for them begins
 
     def __init__(self, nan_fails):
         self.nan_fails = nan_fails
@@ -39,7 +39,7 @@ class Encoder:
             if not str(error).startswith(self.NOT_FINITE):
                 raise
             if self.nan_fails:
-                raise ValueError("the result has a value that is not finite (NaN or infinity)") from None
+                raise ValueError("the result contains a value that is not finite (NaN or infinity)") from None
             return self.strict.encode(self.finite(value)).encode("utf-8", SURROGATES)
 
     def finite(self, value):
@@ -58,26 +58,26 @@ class Encoder:
 
 
 def usual(value):
-    """The usual form in JSON of a value of Python's own types."""
+    """The usual JSON form of a standard-library value."""
     import datetime, decimal, enum, pathlib, uuid
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return None if value != value else value.isoformat()  # pandas' NaT is no time
+        return None if value != value else value.isoformat()  # pandas' NaT differs from itself
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (decimal.Decimal, uuid.UUID, pathlib.PurePath)):
-        return str(value)  # a float would not hold all digits
+        return str(value)  # a float would lose digits
     if isinstance(value, collections.abc.Mapping):
         return dict(value)
     if isinstance(value, (bytes, bytearray)):
-        raise TypeError("bytes are no JSON value: decode() them")
+        raise TypeError("bytes are not a JSON value: decode() them")
     advice = ""
     if isinstance(value, (set, frozenset)):
-        advice = ": return a sorted list"  # its own order differs from run to run
+        advice = ": return a sorted list"  # the order of a set differs from run to run
     elif isinstance(value, datetime.timedelta):
         advice = ": return its total_seconds()"
     elif hasattr(type(value), "__dataclass_fields__"):
-        advice = ": return dataclasses.asdict() of it"
-    raise TypeError("%s is no JSON value%s" % (kind_of(value), advice))
+        advice = ": return dataclasses.asdict(value)"
+    raise TypeError("%s is not a JSON value%s" % (kind_of(value), advice))
 
 
 def is_time(values):
@@ -85,7 +85,6 @@ def is_time(values):
 
 
 def times(values):
-    """Points in time, and times between them, of numpy's, as texts; None where there is
-    none."""
+    """numpy's datetime64 and timedelta64 values as strings; None for NaT."""
     import numpy
     return numpy.where(numpy.isnat(values), None, numpy.asarray(values).astype(str).astype(object)).tolist()

@@ -1,15 +1,15 @@
-"""What went wrong, in the words that the user of a kernel needs."""
+"""Turn exceptions into messages that help the author of a kernel."""
 
 import os
 
-OURS = "<gpurun "  # what the names of these files begin with
+OURS = "<gpurun "  # prefix of the runner's own file names
 
 
 ERROR = "_error"  # the member of a result that rejects its record
 
 
 def reported(value):
-    """What a kernel says with the value of that member."""
+    """The message in the value of that member."""
     import json
     if isinstance(value, dict):
         value = value.get("message", value)
@@ -18,7 +18,7 @@ def reported(value):
 
 
 class ResultError(Exception):
-    """What process returned cannot be used."""
+    """The kernel did something gpurun cannot use, such as returning the wrong type."""
 
 
 def kind_of(value):
@@ -31,7 +31,7 @@ def plural(n, noun):
 
 
 def first_line(error):
-    """An exception in one line, as Python names it."""
+    """An exception in one line, as Python prints it."""
     if isinstance(error, type):
         error = error()
     kind = type(error)
@@ -48,20 +48,20 @@ def first_line(error):
         text = "(it cannot be printed)"
     lines = text.strip().splitlines()
     if len(lines) > 1 and lines[0].startswith("Caught ") and lines[1].startswith("Original Traceback"):
-        return lines[-1][:1000]  # torch, of what went wrong in a process of a DataLoader
+        return lines[-1][:1000]  # torch wraps the error of a DataLoader worker
     text = lines[0][:1000] if lines else ""
     return ": ".join(part for part in (name, text) if part)
 
 
 def own(frame, library=os.path.dirname(os.__file__) + os.sep):
-    """Whether a line of a traceback is the user's, and not ours or a library's."""
+    """Whether a traceback frame is in the user's code, not in the runner or a library."""
     name = frame.filename
     return not (name.startswith((OURS, "<frozen ", library)) or
                 "site-packages" in name or "dist-packages" in name)
 
 
 def cut(trace):
-    """Leave only the user's own frames in a traceback, and in those behind it."""
+    """Keep only the user's own frames in a traceback and in the exceptions it chains to."""
     if trace is None:
         return
     kept = [frame for frame in trace.stack if own(frame)]
@@ -73,7 +73,7 @@ def cut(trace):
 
 
 def explain(error):
-    """What gpurun is told of an exception."""
+    """The message and detail that gpurun reports for an exception."""
     if isinstance(error, ResultError):
         return {"message": first_line(error), "detail": ""}
     import traceback

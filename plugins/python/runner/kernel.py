@@ -1,4 +1,4 @@
-"""The kernel's file, from its first message to the last."""
+"""Host the kernel file: serve gpurun's requests from the first to the last."""
 
 import collections
 import collections.abc
@@ -23,10 +23,10 @@ from gpurun_runner.wire import Arena, Channel
 
 
 class Context:
-    """What setup(ctx) is told."""
+    """The ctx argument of setup(ctx)."""
 
-    def __init__(self, order, config):
-        device = order["device"]
+    def __init__(self, request, config):
+        device = request["device"]
         self.config = {} if config is None else config
         self.device = "cuda:0" if device["gpu"] else "cpu"
         self.gpu = device["index"] if device["gpu"] else None
@@ -37,8 +37,8 @@ class Context:
 
 
 def load(path, sources):
-    """Import the kernel's file as a module of its own name, its folder first."""
-    import linecache, tokenize, traceback  # before a file of the user's may have such a name
+    """Import the kernel file as a module named after the file, with its folder first in sys.path."""
+    import linecache, tokenize, traceback  # import these before a user file of the same name can shadow them
     folders = dict.fromkeys([os.path.dirname(os.path.realpath(path)), os.path.dirname(path)])
     sys.path[:] = [*folders, *(entry for entry in sys.path if entry not in folders)]
     sys.argv = [path]
@@ -62,25 +62,25 @@ def takes_argument(function):
 
 
 def call(name, function, *arguments):
-    """Call a function of the kernel's. An async one has not even begun when it returns."""
+    """Call one of the kernel's functions. Reject an async one: it returns without running."""
     result = function(*arguments)
     if isinstance(result, (types.CoroutineType, types.AsyncGeneratorType)):
         if isinstance(result, types.CoroutineType):
-            result.close()  # or Python warns that nobody awaited it
-        raise ResultError("%s is async, and nobody awaits it: make it a plain function, which may call asyncio.run()" % name)
+            result.close()  # otherwise Python warns that it was never awaited
+        raise ResultError("%s is async, but gpurun does not await it: make it a plain function; it may call asyncio.run()" % name)
     return result
 
 
 class Step:
     """One kernel file. A chain has several, in one process."""
 
-    def __init__(self, order, step, sources):
-        self.name = step.get("name", "")  # "" where there is but one
-        self.context = Context(order, step.get("config"))
+    def __init__(self, request, step, sources):
+        self.name = step.get("name", "")  # "" unless there are several
+        self.context = Context(request, step.get("config"))
         self.module = load(step["file"], sources)
         self.process = self.function("process")
         if self.process is None:
-            raise ResultError("it has no function process(batch)")
+            raise ResultError("the file defines no process(batch) function")
         setup = self.function("setup")
         if setup is not None:
             call("setup", setup, *([self.context] if takes_argument(setup) else []))
@@ -97,18 +97,18 @@ class Step:
         return call("prepare", self.prepare, batch)
 
     def result(self, batch, *prepared):
-        """What process makes of a batch; a generator is run to its end."""
+        """Run process on a batch. A generator runs to completion."""
         given = (batch,) if self.prepare is None else prepared or (self.prepared(batch),)
         result = call("process", self.process, *given)
         return listed(result, len(batch), "result") if isinstance(result, collections.abc.Iterator) else result
 
 
-class NothingLeft(Exception):
-    """No record of the batch is left for the next step."""
+class EmptyBatch(Exception):
+    """No record of the batch remains for the next step."""
 
 
 class Task:
-    """One batch on its way through the steps."""
+    """One batch passing through the steps."""
 
     def __init__(self, source, program):
         self.source, self.program = source, program
@@ -117,10 +117,10 @@ class Task:
         self.refused = []  # (step, message, rows of the source)
         self.dropped = []  # rows of the source
         self.prepared, self.prepared_of, self.error = None, None, None
-        self.ready = None  # an Event, where prepare runs ahead
+        self.ready = None  # an Event if prepare runs ahead
 
     def prepare(self):
-        """Run the first step's prepare, in whichever thread this is."""
+        """Run the first step's prepare in the calling thread."""
         try:
             self.persist(self.prepare_once)
         except BaseException as error:
@@ -131,8 +131,8 @@ class Task:
         self.prepared, self.prepared_of = self.step.prepared(self.batch), self.batch
 
     def process(self):
-        """Run the steps and take what the last returns; the reply may not be
-        complete."""
+        """Run the steps and take the result of the last one. The reply may still wait
+        for the device."""
         try:
             if self.error is not None:
                 raise self.error
@@ -140,19 +140,19 @@ class Task:
                 result = self.persist(self.result)
                 self.batch = advance(self, result, following)
                 self.step = following
-                self.check_left()
+                self.check_empty()
             return self.persist(lambda: last_reply(self, self.result()))
-        except NothingLeft:
+        except EmptyBatch:
             return Reply(0, self.program.encoder)
 
     def result(self):
-        # Prepared ahead, unless some records were left out since.
+        # Use what was prepared ahead, unless records were removed from the batch since.
         if self.prepared_of is self.batch:
             return self.step.result(self.batch, self.prepared)
         return self.step.result(self.batch)
 
     def persist(self, call):
-        """Call, and again without the records that lack a member it wants."""
+        """Call, and retry without the records that lack a member it reads."""
         while True:
             try:
                 return call()
@@ -161,11 +161,11 @@ class Task:
                     raise
                 message = "the record has no member %s" % json.dumps(missing.args[0], ensure_ascii=False)
                 self.refuse({i: message for i in missing.positions})
-                self.check_left()
+                self.check_empty()
 
     def refuse(self, messages):
-        """Fail the records at these positions, and go on without them, and without
-        whatever else their rows have become."""
+        """Fail the records at these positions, and remove them from the batch together
+        with every other record made from the same rows."""
         rows = self.batch._all_rows()
         failed = {}
         for i, message in messages.items():
@@ -174,23 +174,23 @@ class Task:
             self.refused.append((self.step.name, message, row))
         self.batch = self.batch._without([i for i, row in enumerate(rows) if row in failed])
 
-    def check_left(self):
+    def check_empty(self):
         if not len(self.batch):
-            raise NothingLeft()
+            raise EmptyBatch()
 
 
-def leave_alone(parent):
-    """What a child that is forked does first: it must not speak for us. One of its own
-    children has other things there."""
+def close_in_child(parent):
+    """Close the channel in a forked child, which must not send messages for us. In a
+    grandchild, descriptor 3 is something else."""
     return lambda: os.close(3) if os.getppid() == parent else None
 
 
 class Program:
-    """The kernel, from the first message to the last."""
+    """The main loop: take requests from gpurun and answer them."""
 
     def __init__(self):
         os.set_inheritable(3, False)
-        os.register_at_fork(after_in_child=leave_alone(os.getpid()))
+        os.register_at_fork(after_in_child=close_in_child(os.getpid()))
         self.channel = Channel(3)
         self.arena = Arena(4, self.channel)
         self.steps, self.ahead, self.encoder = [], None, None
@@ -199,38 +199,38 @@ class Program:
         self.opening = ""  # the step that is being opened
 
     def run(self):
-        waiting = None  # a task whose results are still on their way from the device
+        waiting = None  # a task whose results are still being copied from the device
         while True:
-            order = self.next(at_once=waiting is not None)
-            if order is None:
+            request = self.next(at_once=waiting is not None)
+            if request is None:
                 waiting = self.finish(*waiting)
-            elif isinstance(order, Task):
-                reply = self.compute(order)
+            elif isinstance(request, Task):
+                reply = self.compute(request)
                 if waiting:
                     waiting = self.finish(*waiting)
                 if reply is None or not reply.later:
-                    self.finish(order, reply)
+                    self.finish(request, reply)
                 else:
                     reply.keep()
-                    waiting = order, reply
+                    waiting = request, reply
             else:
                 if waiting:
                     waiting = self.finish(*waiting)
-                getattr(self, "do_" + order["type"])(order)
+                getattr(self, "do_" + request["type"])(request)
 
     def next(self, at_once):
         if self.ahead is not None:
             return self.ahead.next(at_once)
-        order = self.channel.order_at_once() if at_once else self.channel.order()
-        return self.task(order)
+        request = self.channel.poll_request() if at_once else self.channel.next_request()
+        return self.task(request)
 
-    def task(self, order):
-        if order is not None and order["type"] == "batch":
-            return Task(Source(order, self), self)
-        return order
+    def task(self, request):
+        if request is not None and request["type"] == "batch":
+            return Task(Source(request, self), self)
+        return request
 
     def compute(self, task):
-        """Compute a batch; None if it failed, which task.error tells."""
+        """Compute a batch. Return None and set task.error if it fails."""
         try:
             return task.process()
         except BaseException as error:
@@ -238,26 +238,26 @@ class Program:
             return None
 
     def finish(self, task, reply):
-        """Tell gpurun what came of a batch."""
+        """Send gpurun the result of a batch, or its failure."""
         try:
             if reply is None:
                 raise task.error
             reply.collect()
-            task.source.over = True
+            task.source.finished = True
             reply.send(self, task)
         except BaseException as error:
-            task.source.over = True
+            task.source.finished = True
             self.send(type="failed", batch=task.source.number, step=task.step.name, **explain(error))
             self.forget(task, error)
 
     def forget(self, task, error):
-        """Let go of what a failed batch holds: its tensors hang on the traceback."""
+        """Release what a failed batch holds: the traceback keeps its tensors alive."""
         text = first_line(error).lower()
         task.prepared = task.error = None
         try:
             error.__traceback__ = error.__context__ = error.__cause__ = None
         except Exception:
-            pass  # one that lets nobody change it
+            pass  # an immutable exception
         if "out of memory" in text or "outofmemory" in text:
             self.trim_frameworks()
 
@@ -271,7 +271,7 @@ class Program:
             cupy.get_default_memory_pool().free_all_blocks()
 
     def memory(self, at_once=False):
-        """What torch holds of the device, now and then: it is slow to ask."""
+        """The device memory that torch holds, at most once a second: the query is slow."""
         torch = sys.modules.get("torch")
         if torch is None or not (at_once or time.monotonic() > self.memory_due) or not torch.cuda.is_initialized():
             return None
@@ -279,10 +279,10 @@ class Program:
         return {"library": "torch", "allocated": torch.cuda.memory_allocated(), "cached": torch.cuda.memory_reserved()}
 
     def send(self, **message):
-        """Answer gpurun, and report the files that were loaded for this answer."""
+        """Answer gpurun, and report the files loaded since the last answer."""
         self.channel.send(sources=self.sources.take(), **message)
 
-    # What gpurun asks for.
+    # Requests.
 
     def answer(self, kind, work):
         try:
@@ -290,26 +290,26 @@ class Program:
         except BaseException as error:
             self.send(type="failed", step=self.opening, **explain(error))
 
-    def do_describe(self, order):
-        self.answer("described", lambda: describe(order["file"], order.get("frameworks") or ()))
+    def do_describe(self, request):
+        self.answer("described", lambda: describe(request["file"], request.get("frameworks") or ()))
 
-    def do_devices(self, order):
-        self.answer("devices", lambda: devices(order.get("frameworks") or ()))
+    def do_devices(self, request):
+        self.answer("devices", lambda: devices(request.get("frameworks") or ()))
 
-    def do_open(self, order):
-        self.answer("opened", lambda: self.open(order))
+    def do_open(self, request):
+        self.answer("opened", lambda: self.open(request))
 
-    def open(self, order):
-        self.encoder = Encoder(order.get("nan") == "error")
-        self.sources.watch([step["file"] for step in order["steps"]])
-        for step in order["steps"]:
+    def open(self, request):
+        self.encoder = Encoder(request.get("nan") == "error")
+        self.sources.watch([step["file"] for step in request["steps"]])
+        for step in request["steps"]:
             self.opening = step.get("name", "")
-            self.steps.append(Step(order, step, self.sources))
+            self.steps.append(Step(request, step, self.sources))
         if self.steps[0].prepare is not None:
-            self.ahead = Ahead(self, max(1, order.get("io_workers", 4)))
+            self.ahead = Ahead(self, max(1, request.get("io_workers", 4)))
         return {"inputs": self.steps[0].fields}
 
-    def do_trim(self, order):
+    def do_trim(self, request):
         self.answer("trimmed", self.trim)
 
     def trim(self):
@@ -317,7 +317,7 @@ class Program:
         self.trim_frameworks()
         return {"memory": self.memory(at_once=True)}
 
-    def do_close(self, order):
+    def do_close(self, request):
         self.answer("closed", lambda: self.call_all("close"))
         sys.exit(0)
 
@@ -330,7 +330,7 @@ class Program:
 
 def main():
     import faulthandler
-    faulthandler.enable()  # a crash of the process tells where
+    faulthandler.enable()  # print a traceback when the process crashes
     survive_stop_signals()
-    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # no print fails a record
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # print must never fail a record
     Program().run()

@@ -1,4 +1,4 @@
-"""What became of the records of a batch, made ready for gpurun."""
+"""The result of a batch, encoded for gpurun."""
 
 import array
 import collections.abc
@@ -8,16 +8,16 @@ from gpurun_runner.batch import Record
 from gpurun_runner.columns import Columns
 from gpurun_runner.failure import ResultError, first_line, kind_of
 
-# What became of a record; the first five are plugins.Verdict. (answer.go)
+# The outcome of a record. The first five are plugins.Verdict; see also answer.go.
 UNCHANGED, LINES, COLUMNS, DROPPED, FAILED, PATCHED = 1, 2, 3, 4, 5, 6
 
 
 class Reply(Columns):
-    """The answer to one batch: verdicts and columns, and the bytes they lie in."""
+    """The answer to one batch: verdicts, columns and the bytes that hold them."""
 
     def __init__(self, count, encoder, source=None, rows=()):
         super().__init__(count, encoder)
-        self.source, self.rows = source, rows  # which records it is about, where that is known
+        self.source, self.rows = source, rows  # the records it is about, if known
         self.verdicts = None
         self.lines, self.counts, self.messages = [], array.array("I"), []
 
@@ -64,7 +64,7 @@ class Reply(Columns):
 
     def take_record(self, i, record):
         changes = record.changes()
-        if changes is None or not record.stands_in(self.source, self.rows, i):
+        if changes is None or not record.is_record_of(self.source, self.rows, i):
             self.take_lines(i, [record])
         elif not changes:
             self.verdict(i, UNCHANGED)
@@ -92,7 +92,7 @@ class Reply(Columns):
         return self.encode(dict(result))
 
     def send(self, program, task):
-        """Put everything into the shared memory and tell gpurun."""
+        """Write everything to the shared memory and send gpurun the result."""
         head = {"columns": self.columns, "step": task.step.name, "nulls": self.nulls}
         if self.verdicts is not None:
             head["verdicts"] = self.put(self.verdicts)
@@ -108,7 +108,7 @@ class Reply(Columns):
             head["dropped"] = self.put(array.array("I", task.dropped))
         if task.refused:
             head["refused"] = [{"step": step, "message": message, "rows": self.put(array.array("I", rows))}
-                               for (step, message), rows in together(task.refused).items()]
+                               for (step, message), rows in by_reason(task.refused).items()]
         at = program.arena.allocate(self.size)
         head["block"] = [at, self.size]
         for part in self.parts:
@@ -117,8 +117,8 @@ class Reply(Columns):
         program.send(type="result", batch=task.source.number, memory=program.memory(), **head)
 
 
-def together(refused):
-    """Rows by what they are refused for, which is the same for many."""
+def by_reason(refused):
+    """Group rows by the reason they failed, which many share."""
     groups = {}
     for step, message, row in refused:
         groups.setdefault((step, message), []).append(row)
@@ -128,4 +128,4 @@ def together(refused):
 def check_names(members):
     for name in members:
         if not isinstance(name, str):
-            raise TypeError("the name of a member, %r, is no string" % (name,))
+            raise TypeError("member name %r is not a string" % (name,))

@@ -1,7 +1,7 @@
-"""The signals that schedulers and terminals send to every process of a job.
+"""Handle the signals that schedulers and terminals send to every process of a job.
 
-This process survives them: only gpurun itself acts on a stop. What the kernel starts
-gets back the actions that were there before, so that terminate() ends it.
+This process survives them: only gpurun itself acts on a stop. Processes that the kernel
+starts get the original actions back, so that terminate() ends them.
 """
 
 import os
@@ -13,23 +13,23 @@ STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def survive(number, frame):
-    """A handler and not SIG_IGN: exec resets it, and what is started can be ended."""
+    """A handler rather than SIG_IGN: exec resets it, so child processes can be terminated."""
 
 
 def survive_stop_signals():
     """Install the handlers. gpurun starts this process with the signals blocked, so that
-    none comes before them."""
+    none arrives earlier."""
     before = {}
     for number in STOP:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, for one
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored by nohup, for example
             before[number] = signal.signal(number, survive)
             signal.siginterrupt(number, False)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP)
 
-    masks = threading.local()  # of the thread that forks
+    masks = threading.local()  # signal mask of the thread that forks
 
     def block():
-        # A signal to a child that is only just forked must meet the default action.
+        # A signal to a newly forked child must meet the original action.
         masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
 
     def unblock():
@@ -37,7 +37,7 @@ def survive_stop_signals():
 
     def restore():
         for number, action in before.items():
-            if signal.getsignal(number) is survive:  # else the kernel has set its own
+            if signal.getsignal(number) is survive:  # otherwise the kernel has set its own handler
                 signal.signal(number, action)
         unblock()
 

@@ -1,7 +1,8 @@
-"""Which of the user's own files were loaded: the results depend on them.
+"""Record which of the user's own files were loaded: the results depend on them.
 
-A file is summed from the very bytes that are compiled, so that an edit between loading
-and summing cannot go unnoticed. That is why such modules do not come from __pycache__.
+The checksum is taken over the same bytes that are compiled, so that an edit between
+loading and hashing cannot go unnoticed. That is why these modules are not loaded from
+__pycache__.
 """
 
 import os
@@ -12,7 +13,7 @@ PACKAGES = ("site-packages", "dist-packages")
 
 
 def installed(path):
-    """Whether a path lies in a folder of installed packages."""
+    """Whether a path is in a folder of installed packages."""
     return not set(PACKAGES).isdisjoint(path.split(os.sep))
 
 
@@ -32,12 +33,12 @@ class Sources:
         return new or None
 
     def note(self, path, data):
-        """A file is loaded whose bytes are data."""
+        """Record a loaded file with these bytes."""
         import hashlib
         self.add(path, hashlib.sha256(data))
 
     def note_file(self, path):
-        """A file is loaded that is as it lies there."""
+        """Record a loaded file with its current content."""
         import hashlib
         digest = hashlib.sha256()
         with open(path, "rb") as file:
@@ -53,21 +54,21 @@ class Sources:
                 self.new.append(source)
 
     def watch(self, kernels):
-        """Note what is loaded from now on, and what has been."""
+        """Record the files already loaded, and those loaded from now on."""
         for path in kernels:
             self.folders += [os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))]
         try:
             self.folders.append(os.getcwd())
         except OSError:
-            pass  # it is gone
-        for module in list(sys.modules.values()):  # those of sitecustomize and the like
+            pass  # it was deleted
+        for module in list(sys.modules.values()):  # loaded by sitecustomize and the like
             path = getattr(module, "__file__", None)
             if isinstance(path, str) and self.is_local(path) and os.path.isfile(path):
                 self.note_file(path)
         self.hook()
 
     def hook(self):
-        """Watch the loaders that read modules from files."""
+        """Hook the loaders that read modules from files."""
         from importlib.machinery import ExtensionFileLoader, SourceFileLoader, SourcelessFileLoader
         cached, sourceless, create = SourceFileLoader.get_code, SourcelessFileLoader.get_code, ExtensionFileLoader.create_module
 
@@ -89,7 +90,7 @@ class Sources:
                 return create(loader, spec)
             self.note_file(loader.path)
             module = create(loader, spec)
-            self.note_file(loader.path)  # one that was replaced meanwhile has two sums, and is refused
+            self.note_file(loader.path)  # a file replaced meanwhile gets two checksums and is rejected
             return module
 
         SourceFileLoader.get_code = get_code
@@ -97,15 +98,15 @@ class Sources:
         ExtensionFileLoader.create_module = create_module
 
     def is_local(self, path):
-        """Whether a file is the user's: below the folder of a kernel, the working folder
-        or an entry of sys.path, and neither installed nor in a hidden folder there."""
+        """Whether a file is the user's: below a kernel's folder, the working folder or an
+        entry of sys.path, and neither installed nor in a hidden folder there."""
         path = os.path.abspath(path)
         if path.startswith(self.library):
             return False
         if self.path != sys.path:
             entries = list(sys.path)
             self.roots = self.find_roots(entries)
-            self.path = entries  # behind the roots: another thread may import meanwhile
+            self.path = entries  # set after the roots: another thread may import meanwhile
         for root in self.roots:
             if path.startswith(root):
                 below = path[len(root):].split(os.sep)[:-1]
@@ -113,7 +114,7 @@ class Sources:
         return False
 
     def find_roots(self, entries):
-        """The folders with the user's files, the innermost first."""
+        """The folders that hold the user's files, innermost first."""
         roots = {folder for folder in self.folders if os.path.basename(folder) not in PACKAGES}
         for entry in entries:
             folder = os.path.abspath(entry) if isinstance(entry, str) and entry else None

@@ -1,9 +1,9 @@
 """The Python side of gpurun's built-in kernel "python".
 
-It hosts one kernel file in a process of its own. Descriptor 3 carries small
-messages to and from gpurun: four bytes of length, then JSON. What they speak of,
-columns of records and of results, lies in the memory of descriptor 4, which both
-processes have mapped: the first half is written by gpurun, the second half here.
+It hosts one kernel file in its own process. Descriptor 3 carries small messages to
+and from gpurun: a four-byte length, then JSON. The columns of records and results
+that they refer to are in the shared memory of descriptor 4, which both processes
+map: gpurun writes the first half, this process the second.
 
     gpurun                                      this process
       describe ──────────────────────────────►  read the file, run nothing
@@ -11,15 +11,16 @@ processes have mapped: the first half is written by gpurun, the second half here
       open ──────────────────────────────────►  import it, setup()
       ◄─────────────────────────────── opened
       batch, batch, … ───────────────────────►  process()
-      ◄── ask (a field that did not come along)
+      ◄── ask (a field that was not sent along)
       fields ────────────────────────────────►
       ◄─────────────── result (or failed), in order
 
-A batch also says how many results gpurun has taken, whose memory is free again; where
-that is not enough, space asks for it, and taken answers.
+A batch also carries the number of results that gpurun has consumed, whose memory is free
+again. If that is not enough, the space request asks for the current number, and taken
+answers it.
 
-Only the standard library is imported. numpy, torch and the like are used where
-the kernel has brought them.
+Only the standard library is imported. numpy, torch and the like are used only if the
+kernel has imported them.
 """
 
 import collections
@@ -38,7 +39,7 @@ decode = json.JSONDecoder().decode
 
 
 class Channel:
-    """The messages. Whoever waits for one reads, for everybody."""
+    """The message channel. One waiting thread reads on behalf of all of them."""
 
     def __init__(self, descriptor):
         self.descriptor, self.owner = descriptor, os.getpid()
@@ -46,12 +47,12 @@ class Channel:
         self.writing = threading.Lock()
         self.changed = threading.Condition()
         self.reading = False
-        self.orders = collections.deque()  # what gpurun wants, in order
+        self.requests = collections.deque()  # in order
         self.fields, self.asked = {}, 0  # answers to ask(), by number
-        self.taken = 0  # results that gpurun is through with
+        self.taken = 0  # number of results that gpurun has consumed
 
     def is_ours(self):
-        """Whether this is the process that gpurun speaks to, and not a child of it."""
+        """Whether this is the process that gpurun started, not a forked child."""
         return os.getpid() == self.owner
 
     def send(self, **message):
@@ -62,7 +63,7 @@ class Channel:
                 frame = frame[os.write(self.descriptor, frame):]
 
     def wait(self, ready):
-        """Return what ready returns, once that is something."""
+        """Wait until ready() returns something other than None, and return that."""
         with self.changed:
             while True:
                 value = ready()
@@ -73,18 +74,18 @@ class Channel:
                 else:
                     self.receive()
 
-    def order(self):
-        """The next thing to do."""
-        return self.wait(lambda: self.orders.popleft() if self.orders else None)
+    def next_request(self):
+        """Wait for the next request."""
+        return self.wait(lambda: self.requests.popleft() if self.requests else None)
 
-    def order_at_once(self):
-        """The next thing to do, None if there is nothing yet."""
+    def poll_request(self):
+        """The next request, or None if none has arrived yet."""
         with self.changed:
-            while not self.orders and not self.reading:
+            while not self.requests and not self.reading:
                 if not self.complete() and not select.select([self.descriptor], [], [], 0)[0]:
                     return None
                 self.receive()
-            return self.orders.popleft() if self.orders else None
+            return self.requests.popleft() if self.requests else None
 
     def ask(self, **request):
         """Ask for fields of a batch."""
@@ -95,7 +96,8 @@ class Channel:
         return self.wait(lambda: self.fields.pop(number, None))
 
     def receive(self):
-        """Read one message; self.changed is held, and let go meanwhile."""
+        """Read one message. The caller must hold self.changed, which is released
+        meanwhile."""
         self.reading = True
         self.changed.release()
         try:
@@ -108,10 +110,10 @@ class Channel:
         if message["type"] == "fields":
             self.fields[message["ask"]] = message
         elif message["type"] != "taken":
-            self.orders.append(message)
+            self.requests.append(message)
 
     def read(self):
-        """Read the bytes of one message. The end means that gpurun is gone."""
+        """Read the bytes of one message. End of file means that gpurun has exited."""
         while not self.complete():
             data = os.read(self.descriptor, 1 << 16)
             if not data:
@@ -123,7 +125,7 @@ class Channel:
         return body
 
     def complete(self):
-        """Where the first message in the buffer ends; 0 if it is not all there."""
+        """Where the first message in the buffer ends; 0 if it is incomplete."""
         if len(self.buffer) < 4:
             return 0
         end = 4 + struct.unpack_from("<I", self.buffer)[0]
@@ -131,7 +133,7 @@ class Channel:
 
 
 class Raw:
-    """Bytes that are known by their address; owner keeps them alive."""
+    """Bytes at a known address; owner keeps them alive."""
 
     def __init__(self, owner, address, nbytes):
         self.owner, self.address, self.nbytes = owner, address, nbytes
@@ -142,14 +144,14 @@ class Raw:
 
 
 class Arena:
-    """The shared memory. Results lie in its second half, the lowest place first,
-    until gpurun has taken them."""
+    """The shared memory. Results are placed in its second half, lowest free address
+    first, until gpurun has consumed them."""
 
     def __init__(self, descriptor, channel):
         size = os.fstat(descriptor).st_size
         self.map = mmap.mmap(descriptor, size)
         if hasattr(mmap, "MADV_DONTDUMP"):
-            self.map.madvise(mmap.MADV_DONTDUMP)  # a core dump would hold all of it, holes included
+            self.map.madvise(mmap.MADV_DONTDUMP)  # a core dump would contain all of it, holes included
         self.memory, self.address = memoryview(self.map), None
         self.start, self.end = size // 2, size
         self.channel = channel
@@ -158,9 +160,9 @@ class Arena:
         os.close(descriptor)
 
     def allocate(self, size):
-        """Return where size bytes are free, waiting for that if need be."""
+        """Return the offset of size free bytes, waiting for them if necessary."""
         if size > self.end - self.start:
-            raise ResultError("the results of the batch are %d bytes, more than the %d that can be returned at a time"
+            raise ResultError("the results of the batch take %d bytes, more than the %d that fit into shared memory: use smaller batches"
                               % (size, self.end - self.start))
         at = self.place(size)
         if at is None:

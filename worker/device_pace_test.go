@@ -9,8 +9,8 @@ import (
 
 func TestPacer(t *testing.T) {
 	p := newPacer()
-	if p.slowed() || p.rest(time.Second) != 0 || p.mustGive() {
-		t.Error("not at full speed from the beginning")
+	if p.slowed() || p.rest(time.Second) != 0 || p.mustHandBack() {
+		t.Error("not at full speed at the start")
 	}
 	for _, test := range []struct {
 		pace   wire.Pace
@@ -25,13 +25,13 @@ func TestPacer(t *testing.T) {
 		{wire.Pace{Share: 0}, true, 0, true},
 	} {
 		p.set(test.pace)
-		if p.slowed() != test.slowed || p.rest(time.Second).Round(time.Microsecond) != test.rest || p.mustGive() != test.give {
-			t.Errorf("%+v: slowed %v, rest %s, give %v", test.pace, p.slowed(), p.rest(time.Second), p.mustGive())
+		if p.slowed() != test.slowed || p.rest(time.Second).Round(time.Microsecond) != test.rest || p.mustHandBack() != test.give {
+			t.Errorf("%+v: slowed %v, rest %s, give %v", test.pace, p.slowed(), p.rest(time.Second), p.mustHandBack())
 		}
 		select {
 		case <-p.wake:
 		default:
-			t.Errorf("%+v woke nobody", test.pace)
+			t.Errorf("%+v woke no loop", test.pace)
 		}
 	}
 }

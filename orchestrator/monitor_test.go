@@ -16,14 +16,14 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// quickConfig samples often and lets states go at once.
+// quickConfig samples often and leaves states at once.
 func quickConfig() gpu.Config {
 	c := gpu.DefaultConfig()
 	c.Interval, c.ThrottleCooldown, c.CriticalPause = 2*time.Millisecond, 0, 0
 	return c
 }
 
-// onMachine runs a job of many short batches on a machine of GPUs.
+// onMachine returns a job of many short batches on a machine with GPUs.
 func onMachine(d jobDir, machine *gputest.Machine, kernel string) orchestrator.Config {
 	config := d.config(kernel)
 	config.GPUs, config.BatchSize, config.Monitor = "all", 4, quickConfig()
@@ -31,8 +31,8 @@ func onMachine(d jobDir, machine *gputest.Machine, kernel string) orchestrator.C
 	return orchestrator.WithHandBack(config, time.Millisecond)
 }
 
-// gated makes the job's workers, so many of them, wait with their first batch until
-// the returned function is called: what must be seen before that, is.
+// gated makes the job's workers wait with their first batch until the returned function
+// is called, so that what must be observed before that is.
 func gated(t *testing.T, config *orchestrator.Config, workers int) (open func()) {
 	t.Helper()
 	arrived := t.TempDir()
@@ -57,8 +57,8 @@ func (s *story) add(e orchestrator.Event) {
 	s.events = append(s.events, e)
 }
 
-// count counts the events that a function wants from the first of a name on, up to
-// the first behind it that another ends it by; -1 if there is none of that name.
+// count counts the wanted events from the first one of that name to the first later one
+// that satisfies ends; -1 if there is none of that name.
 func (s *story) count(from string, ends, wanted func(orchestrator.Event) bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,9 +99,9 @@ func started(device string) func(orchestrator.Event) bool {
 	}
 }
 
-// A GPU that becomes too hot pauses, and goes on when it has cooled down: no chunk
-// is begun meanwhile, and no record is lost.
-func TestHotDevicePausesAndGoesOn(t *testing.T) {
+// A GPU that becomes too hot pauses, and resumes when it has cooled down: no chunk
+// starts meanwhile, and no record is lost.
+func TestHotDevicePausesAndResumes(t *testing.T) {
 	d := newJobDir(t, numbered(400))
 	machine, seen := gputest.New(1), &story{}
 	config := onMachine(d, machine, "")
@@ -131,10 +131,10 @@ func TestHotDevicePausesAndGoesOn(t *testing.T) {
 		sample, ok := e.(orchestrator.DeviceSample)
 		return ok && sample.Pace > 0
 	}
-	if n := seen.count("critical", cooled, started("GPU 0")); n < 0 || n > 1 { // one may have been on its way
-		t.Errorf("%d chunks were begun in the pause", n)
+	if n := seen.count("critical", cooled, started("GPU 0")); n < 0 || n > 1 { // one may have been in flight
+		t.Errorf("%d chunks started during the pause", n)
 	}
-	// It may be done before it is at full speed again.
+	// The job may end before the GPU is back at full speed.
 	if got := seen.names("throttle", "critical", "overheat", "resume"); got != "throttle critical resume" && got != "throttle critical" {
 		t.Errorf("events %s", got)
 	}
@@ -144,13 +144,13 @@ func TestHotDevicePausesAndGoesOn(t *testing.T) {
 	}
 }
 
-// Above its own limit a GPU gives its work back at once, and another does it.
+// Above its own limit a GPU hands back its work at once, and another does it.
 func TestOverheatedDeviceGivesItsWorkBack(t *testing.T) {
 	d := newJobDir(t, numbered(400))
 	machine, seen := gputest.New(2), &story{}
 	config := onMachine(d, machine, "")
 	open := gated(t, &config, 2)
-	config = orchestrator.WithHandBack(config, time.Hour) // by the pause alone it would keep its chunk
+	config = orchestrator.WithHandBack(config, time.Hour) // the pause alone would let it keep its chunk
 	config.ChunksPerGPU = 1
 	var heat sync.Once
 	config.OnEvent = func(e orchestrator.Event) {
@@ -166,13 +166,13 @@ func TestOverheatedDeviceGivesItsWorkBack(t *testing.T) {
 	if report.Succeeded != 400 {
 		t.Errorf("%+v", report)
 	}
-	// One may have been on its way; it comes back, or the job would not be done.
+	// One may have been in flight; it comes back, or the job would not finish.
 	if n := seen.count("overheat", never, started("GPU 1")); n < 0 || n > 1 {
-		t.Errorf("%d chunks were begun by a GPU that is too hot", n)
+		t.Errorf("%d chunks started on a GPU that is too hot", n)
 	}
 }
 
-// A slowed device rests as long as it computes.
+// A throttled device rests as long as it computes.
 func TestSlowedDeviceFinishes(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	machine := gputest.New(1)
@@ -193,7 +193,7 @@ func TestSlowedDeviceFinishes(t *testing.T) {
 	}
 }
 
-// A GPU that the driver calls lost in the middle of a sample is retired, although
+// A GPU that the driver reports as lost in the middle of a sample is retired, although
 // there was no event.
 func TestDeviceLostInASample(t *testing.T) {
 	d := newJobDir(t, numbered(400))
@@ -224,7 +224,7 @@ func TestDeviceLostInASample(t *testing.T) {
 	}
 }
 
-// A GPU that is lost between the plan and the start takes no part.
+// A GPU that is lost between the plan and the start is not used.
 func TestDeviceLostBeforeTheStart(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	machine := gputest.New(2)
@@ -239,8 +239,8 @@ func TestDeviceLostBeforeTheStart(t *testing.T) {
 	}
 }
 
-// A job whose GPUs are all lost before a kernel is open has no device: its kernel is
-// not to blame.
+// A job whose GPUs are all lost before a kernel opens has no device: its kernel is not
+// to blame.
 func TestAllDevicesLostBeforeTheStart(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	machine := gputest.New(2)
@@ -287,7 +287,7 @@ func TestNoMonitor(t *testing.T) {
 	}
 }
 
-// A record that does not fit beside another worker is computed when that one has
+// A record that does not fit next to another worker is computed after that worker has
 // left, not marked.
 func TestOutOfMemoryOnASharedDevice(t *testing.T) {
 	input := strings.Replace(numbered(300), `{"id":150}`, `{"id":"wide"}`, 1)
@@ -304,7 +304,7 @@ func TestOutOfMemoryOnASharedDevice(t *testing.T) {
 	left := seen.count("planned", never, func(e orchestrator.Event) bool { _, ok := e.(orchestrator.WorkerLeft); return ok })
 	notices := seen.count("planned", never, func(e orchestrator.Event) bool {
 		n, ok := e.(orchestrator.Notice)
-		return ok && strings.HasPrefix(n.Text, "GPU 0: a record did not fit the memory beside another worker; from now on at most")
+		return ok && strings.HasPrefix(n.Text, "GPU 0: a record did not fit in memory next to another worker; from now on at most")
 	})
 	if left != 2 || notices != 2 {
 		t.Errorf("%d workers left, %d notices, want 2 of each", left, notices)

@@ -4,29 +4,30 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A failure may read like a lost device because the kernel's message quotes a record that
-// speaks of one. The proof is a record that is known to be good: on a lost device no
-// process computes it.
+// A failure may read like a lost device only because the kernel's message quotes a record
+// that mentions one. A record that is known to be good provides the proof: no process can
+// compute it on a lost device.
 
-// control is what became of a good record behind such a failure.
+// control is the outcome of computing a good record after such a failure.
 type control int
 
 const (
-	controlUnknown  control = iota // no good record is known, or it failed by something else
+	controlUnknown  control = iota // no good record is known, or it failed for another reason
 	controlComputes                // the device computed it
-	controlFails                   // in a fresh process, it failed by the device too
+	controlFails                   // the device failed it too, in a fresh process
 )
 
 // culprit is what such a failure is blamed on.
 type culprit int
 
 const (
-	undecided culprit = iota // the orchestrator, who knows other devices, decides
+	undecided culprit = iota // the orchestrator decides, because it knows the other devices
 	theRecord
 	theDevice
 )
 
-// blamed decides. asked: the orchestrator has decided already, in case this worker cannot.
+// blamed decides what to blame. asked means that the orchestrator has already blamed the
+// record in case this worker has no proof.
 func blamed(c control, asked bool) culprit {
 	switch {
 	case c == controlComputes:
@@ -39,9 +40,9 @@ func blamed(c control, asked bool) culprit {
 	return undecided
 }
 
-// doubt makes of a failure that only reads like a lost device what it is. Others stay as
-// they are.
-func (s *search) doubt(failure *fault.Error) (*fault.Error, error) {
+// verifyDevice reclassifies a failure that only reads like a lost device. It returns other
+// failures unchanged.
+func (s *search) verifyDevice(failure *fault.Error) (*fault.Error, error) {
 	if failure == nil || failure.Kind != fault.Device || failure.Sign != fault.Text || s.isControl {
 		return failure, nil
 	}
@@ -59,14 +60,14 @@ func (s *search) doubt(failure *fault.Error) (*fault.Error, error) {
 	return &doubted, nil
 }
 
-// tryControl computes a good record once more: in the process at hand, and, if that cannot,
-// in a fresh one.
+// tryControl computes a good record again: in the current process, and if that fails, in a
+// fresh one.
 func (s *search) tryControl() (control, error) {
-	job := s.run.worker.controlRecord()
-	if job == nil {
+	task := s.run.worker.controlRecord()
+	if task == nil {
 		return controlUnknown, nil
 	}
-	again := search{run: s.run, job: job, isControl: true}
+	again := search{run: s.run, task: task, isControl: true}
 	for range 2 {
 		_, err := again.try(0, 1)
 		if err == nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// handBackAfter is how long a paused worker keeps its chunk: a device that is too
-// hot pauses for a minute at the least, and others could compute it.
+// handBackAfter is how long a paused worker keeps its chunk: an overheated device
+// pauses for at least a minute, and others could compute the chunk.
 const handBackAfter = 10 * time.Second
 
-// startMonitor begins to watch how the job's GPUs are doing. The returned function
-// ends it. A job without GPUs has no monitor.
+// startMonitor starts monitoring the job's GPUs. The returned function waits for it to
+// end. A job without GPUs has no monitor.
 func (j *job) startMonitor(ctx context.Context) (stop func(), err error) {
 	devices := j.gpus()
 	if j.config.NoMonitor || len(devices) == 0 {
@@ -51,8 +51,9 @@ func (j *job) startMonitor(ctx context.Context) (stop func(), err error) {
 	return func() { <-done }, nil
 }
 
-// noteMemory tells the monitor what the frameworks of a slot's device hold: of all its
-// slots together. A model that is spread over several GPUs is not told apart.
+// noteMemory passes the framework memory of a device to the monitor, summed over the
+// device's slots. Models that span several GPUs are skipped: their memory cannot be
+// attributed to one.
 func (j *job) noteMemory(slot Slot, memory *wire.FrameworkMemory) {
 	if memory == nil || j.monitor == nil || len(slot.Devices) != 1 {
 		return
@@ -73,7 +74,7 @@ func (j *job) noteMemory(slot Slot, memory *wire.FrameworkMemory) {
 	j.monitor.SetFrameworkMemory(slot.Devices[0], total)
 }
 
-// gpus are the devices of all slots, each once.
+// gpus returns the distinct GPUs of all slots.
 func (j *job) gpus() []gpu.Device {
 	var devices []gpu.Device
 	known := make(map[string]bool)
@@ -88,14 +89,13 @@ func (j *job) gpus() []gpu.Device {
 	return devices
 }
 
-// takeSamples tells everybody how the devices are doing, and the workers how fast
-// they may go.
+// takeSamples emits the devices' health and sets the workers' pace.
 func (j *job) takeSamples(all []gpu.Health) {
 	paces := make(map[string]float64, len(all))
 	for _, h := range all {
 		paces[h.Device.String()] = h.Pace
 		j.emit(newDeviceSample(h))
-		if h.Problem != "" && !j.sampled { // later there are events
+		if h.Problem != "" && !j.sampled { // later changes arrive as events
 			j.emit(Notice{Text: fmt.Sprintf("%s is not monitored: %s", h.Device, h.Problem)})
 		}
 	}
@@ -126,8 +126,8 @@ func (j *job) takeSamples(all []gpu.Health) {
 	}
 }
 
-// takeDeviceEvent passes a device's event on. One that is too hot gives its chunks
-// back at once.
+// takeDeviceEvent forwards a device's event. An overheated device hands back its chunks
+// at once.
 func (j *job) takeDeviceEvent(e gpu.Event) {
 	j.emit(newDeviceEvent(e))
 	if e.Kind != gpu.Overheat {
@@ -138,7 +138,7 @@ func (j *job) takeDeviceEvent(e gpu.Event) {
 	}
 }
 
-// workersOn are the workers that use a device.
+// workersOn returns the workers that use a device.
 func (j *job) workersOn(device gpu.Device) []*workerProcess {
 	name := device.String()
 	j.mu.Lock()
@@ -161,9 +161,8 @@ func (j *job) pausing(slot Slot) bool {
 	return j.slots[slot.Number].pace == 0
 }
 
-// awaitPace waits as long as the slot's device must pause and there is something
-// to wait for.
-func (j *job) awaitPace(now context.Context, slot Slot) {
+// awaitPace waits as long as the slot's device must pause and work remains.
+func (j *job) awaitPace(ctx context.Context, slot Slot) {
 	for {
 		j.mu.Lock()
 		paused, changed := j.slots[slot.Number].pace == 0, j.paceChanged
@@ -173,20 +172,20 @@ func (j *job) awaitPace(now context.Context, slot Slot) {
 		}
 		select {
 		case <-changed:
-		case <-j.queue.over:
+		case <-j.queue.done:
 			return
-		case <-now.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// setPace tells the worker how fast it may go.
+// setPace sets the share of time in which the worker may compute.
 func (w *workerProcess) setPace(share float64, handBack time.Duration) {
 	_ = w.conn.Send(wire.Message{Pace: &wire.Pace{Share: share, HandBack: handBack}})
 }
 
-// hold says that a kernel is about to be opened on the slot's devices.
+// hold notifies the monitor that a kernel is about to open on the slot's devices.
 func (j *job) hold(slot Slot) {
 	if j.monitor == nil {
 		return

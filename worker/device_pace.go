@@ -7,14 +7,14 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// pacer is how fast this worker may compute: the orchestrator says so, as a share
-// of the time. What is left of the time after a batch, the device rests.
+// pacer limits how fast this worker computes. The orchestrator sets the pace as a share of
+// the time; the device rests for the remainder after each batch.
 type pacer struct {
 	mu    sync.Mutex
 	pace  wire.Pace
-	since time.Time // of the pace
+	since time.Time // when the pace was set
 
-	// wake says that a computing loop which waits should look again.
+	// wake tells a waiting compute loop to check again.
 	wake chan struct{}
 }
 
@@ -27,7 +27,7 @@ func (p *pacer) set(pace wire.Pace) {
 	p.nudge()
 }
 
-// nudge wakes a loop that waits.
+// nudge wakes a waiting compute loop.
 func (p *pacer) nudge() {
 	select {
 	case p.wake <- struct{}{}:
@@ -42,7 +42,7 @@ func (p *pacer) slowed() bool {
 	return p.pace.Share < 1
 }
 
-// rest is how long the device rests after a batch that took so long.
+// rest returns how long the device must rest after a batch of the given duration.
 func (p *pacer) rest(took time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,24 +52,24 @@ func (p *pacer) rest(took time.Duration) time.Duration {
 	return time.Duration(float64(took) * (1/p.pace.Share - 1))
 }
 
-// paused reports whether nothing may be computed, and when the rest of the chunk
-// is to be given back for that.
+// paused reports whether computing is paused, and when the worker must hand back the rest
+// of the chunk.
 func (p *pacer) paused() (handBack time.Time, paused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.since.Add(p.pace.HandBack), p.pace.Share <= 0
 }
 
-// mustGive reports whether a pause has lasted so long that the rest of the chunk is
-// to be given back.
-func (p *pacer) mustGive() bool {
+// mustHandBack reports whether a pause has lasted long enough to hand back the rest of the
+// chunk.
+func (p *pacer) mustHandBack() bool {
 	handBack, paused := p.paused()
 	return paused && !time.Now().Before(handBack)
 }
 
-// breather is how long the next batch must wait: not at all, until the device has
-// rested, or, in a pause, until the chunk is given back.
-func (c *computing) breather() time.Duration {
+// batchDelay returns how long to delay the next batch: not at all, until the device has
+// rested, or during a pause until the chunk is handed back.
+func (c *computing) batchDelay() time.Duration {
 	if handBack, paused := c.worker.pace.paused(); paused {
 		return max(time.Millisecond, time.Until(handBack))
 	}

@@ -2,8 +2,9 @@ package worker
 
 import "testing"
 
-// TestBlamed: what reads like a lost device is the record's fault if a good record is
-// computed, the device's if that fails too, and for the orchestrator to decide otherwise.
+// TestBlamed: a failure that reads like a lost device is blamed on the record if a good
+// record is computed, on the device if that fails too, and left to the orchestrator
+// otherwise.
 func TestBlamed(t *testing.T) {
 	for _, test := range []struct {
 		control control

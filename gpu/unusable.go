@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// errNoInstance: there is nothing to compute on.
-var errNoInstance = errors.New("in MIG mode and without an instance")
+// errNoInstance means that there is nothing to compute on.
+var errNoInstance = errors.New("in MIG mode without an instance")
 
-// noInstanceRemedy is what to do about it.
+// noInstanceRemedy is how to fix errNoInstance.
 const noInstanceRemedy = "create instances (nvidia-smi mig -cgi PROFILE -C), or leave MIG mode (nvidia-smi -mig 0)"
 
-// whyGone is a sentence about each reason for which GPUs cannot be used, with all
-// GPUs that it holds for: "GPU 1 and GPU 3: the GPU is lost".
-func whyGone(gone []candidate) []string {
+// whyUnusable returns one message per reason why GPUs cannot be used, with the GPUs it
+// applies to: "GPU 1 and GPU 3: the GPU is lost".
+func whyUnusable(unusable []candidate) []string {
 	var reasons []string
 	names := make(map[string][]string)
-	for _, g := range gone {
-		reason := g.gone.Error()
+	for _, g := range unusable {
+		reason := g.unusable.Error()
 		if names[reason] == nil {
 			reasons = append(reasons, reason)
 		}
@@ -38,7 +38,7 @@ func whyGone(gone []candidate) []string {
 	return reasons
 }
 
-// Enumerate writes a list for a sentence: "a, b and c".
+// Enumerate joins a list for a sentence: "a, b and c".
 func Enumerate(list []string) string {
 	last := len(list) - 1
 	if last < 1 {

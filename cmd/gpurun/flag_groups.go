@@ -1,0 +1,107 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+)
+
+// flagGroups are the headings under which the help of run, plan and retry lists flags,
+// the most used first.
+var flagGroups = []struct {
+	title string
+	names []string
+}{
+	{"Kernel", []string{"kernel", "kernel-config", "step", "step-config", "python", "io-workers", "exec-mode", "exec-id", "nan"}},
+	{"Output", []string{"output", "errors", "keep", "force", "part-bytes"}},
+	{"Devices", []string{
+		"gpus", "num-gpus", "gpu-memory", "gpus-per-worker", "workers-per-gpu", "wait", "no-lease", "services", "name",
+		"stagger", "pin", "profile", "monitor-config", "no-monitor", "no-affinity",
+	}},
+	{"Batching", []string{"batch-size", "batch-bytes", "chunks-per-gpu"}},
+	{"Input", []string{"limit", "offset", "reprocess", "max-record-bytes", "no-validate", "split", "chunk-records", "flush"}},
+	{"Stopping and resuming", []string{
+		"fresh", "accept-changes", "max-time", "drain-timeout", "checkpoint", "work-dir", "clean",
+	}},
+	{"Failures", []string{"timeout", "open-timeout", "retries", "halt", "give-up"}},
+	{"Display", []string{"quiet", "json-events", "report", "log-level"}},
+}
+
+// fewFlags is the number of flags up to which headings would only be in the way.
+const fewFlags = 15
+
+// groupFlags makes the help of a command and its subcommands use the groups.
+func groupFlags(root *cobra.Command) {
+	cobra.AddTemplateFunc("groupedFlags", groupedFlags)
+	const plain = "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), plain, "{{groupedFlags .}}", 1))
+}
+
+// groupedFlags lists the flags of a command.
+func groupedFlags(cmd *cobra.Command) string {
+	columns := terminalColumns()
+	count := 0
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			count++
+		}
+	})
+	if count <= fewFlags {
+		return "Flags:\n" + strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(columns), "\n")
+	}
+	var b strings.Builder
+	grouped := make(map[string]bool)
+	write := func(title string, flags *pflag.FlagSet) {
+		if flags.HasAvailableFlags() {
+			b.WriteString(title + ":\n" + flags.FlagUsagesWrapped(columns) + "\n")
+		}
+	}
+	for _, group := range flagGroups {
+		flags := newGroup()
+		for _, name := range group.names {
+			if f := cmd.LocalFlags().Lookup(name); f != nil {
+				flags.AddFlag(f)
+				grouped[name] = true
+			}
+		}
+		write(group.title, flags)
+	}
+	rest := newGroup()
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !grouped[f.Name] {
+			rest.AddFlag(f)
+		}
+	})
+	write("Other", rest)
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func newGroup() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.SortFlags = false
+	return flags
+}
+
+// terminalColumns is the width of the terminal on standard output; 0, which does not wrap
+// lines, if there is none.
+func terminalColumns() int {
+	size, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return max(60, int(size.Col))
+}
+
+// groupOf returns the heading of a flag, "" if it has none.
+func groupOf(name string) string {
+	for _, group := range flagGroups {
+		if slices.Contains(group.names, name) {
+			return group.title
+		}
+	}
+	return ""
+}
