@@ -52,7 +52,7 @@ func (j *job) checkScarce() {
 	for i := range j.slots {
 		if s := &j.slots[i]; s.worker != nil && s.scarce != s.worker {
 			s.scarce = s.worker
-			s.worker.makeScarce()
+			s.worker.sendDraining()
 		}
 	}
 }

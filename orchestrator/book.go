@@ -193,7 +193,7 @@ func (j *job) proof() *chunk.Chunk {
 
 // handedBack requeues the part of a task that the worker will not reach, while the
 // worker finishes the rest.
-func (j *job) handedBack(slot Slot, t *task, left wire.Left) error {
+func (j *job) handedBack(slot Slot, t *task, left wire.Remainder) error {
 	tasks, err := j.share(slot, task{chunk: left.Rest, attempts: t.attempts, tried: t.tried}, left.InFlight)
 	t.chunk = t.chunk.Before(left.Rest)
 	j.mu.Lock()

@@ -193,8 +193,8 @@ func (w *workerProcess) endOnly(first int64) {
 	_ = w.conn.Send(wire.Message{Stop: &wire.Stop{Only: &first}})
 }
 
-// makeScarce makes the worker stop keeping batches waiting.
-func (w *workerProcess) makeScarce() { _ = w.conn.Send(wire.Message{Scarce: &wire.Scarce{}}) }
+// sendDraining makes the worker stop keeping batches waiting.
+func (w *workerProcess) sendDraining() { _ = w.conn.Send(wire.Message{Draining: &wire.Draining{}}) }
 
 // end lets the worker close its kernel and waits for it.
 func (w *workerProcess) end() {

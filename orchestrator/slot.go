@@ -258,15 +258,15 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 		case message.Search != nil:
 			s.job.answered.Store(true)
 			s.job.noteSearch(ctx, s.slot, *message.Search)
-		case message.Near != nil:
+		case message.ReadComplete != nil:
 			s.prefetch(ctx, t)
-		case message.Back != nil:
+		case message.ReturnPrefetched != nil:
 			if s.prefetched != nil {
 				s.job.queue.giveBack(*s.prefetched)
 			}
 			s.prefetched, s.prefetchedRead = nil, false
-		case message.Left != nil:
-			if err := s.job.handedBack(s.slot, &t, *message.Left); err != nil {
+		case message.Remainder != nil:
+			if err := s.job.handedBack(s.slot, &t, *message.Remainder); err != nil {
 				return false, err
 			}
 		case message.Done != nil:

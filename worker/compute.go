@@ -179,7 +179,7 @@ func (c *computing) handBack(inFlight bool) {
 		return // the chunk ends now, and its end reports the remainder
 	}
 	run.handedBack = &rest
-	c.worker.send(wire.Message{Left: &wire.Left{Rest: rest, InFlight: rest.First - run.rest.First}})
+	c.worker.send(wire.Message{Remainder: &wire.Remainder{Rest: rest, InFlight: rest.First - run.rest.First}})
 	crash.Point("worker-handed-back")
 	run.reader.reportReadComplete()
 }
@@ -393,7 +393,7 @@ func (c *computing) share() {
 		_, _ = next.close(errGivenBack)
 	}
 	if given {
-		c.worker.send(wire.Message{Back: &wire.Back{}})
+		c.worker.send(wire.Message{ReturnPrefetched: &wire.ReturnPrefetched{}})
 	}
 	if c.worker.stops.mustEnd(c.current) {
 		c.handBack(true)

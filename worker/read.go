@@ -60,7 +60,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
 		free:   make(chan *chunk.Batch, 4*ahead),
 		inputs: w.host.info.Inputs, seen: &w.columns,
-		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{Near: &wire.Near{}}) }),
+		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{}}) }),
 	}, nil
 }
 

@@ -132,7 +132,7 @@ func (w *Worker) take(message wire.Message) {
 		crash.Point("worker-stopping")
 		w.stops.take(*message.Stop)
 		w.pace.nudge()
-	case message.Scarce != nil:
+	case message.Draining != nil:
 		w.draining.Store(true)
 	case message.Pace != nil:
 		w.pace.set(*message.Pace)

@@ -10,11 +10,11 @@
 //	  ◄───────────────────────── Ready (or Failed)
 //	  Assign ────────────────────────────►  compute a chunk
 //	  ◄──────────────── Progress, Progress, …
-//	  ◄──────────────── Near, when all of it is read
+//	  ◄──────────────── ReadComplete, when all of it is read
 //	  Assign ────────────────────────────►  prefetch the next, if there is one
 //	  ◄──────────────── Done {segment, rest} (or Failed)
 //	  Stop ──────────────────────────────►  end it after the current batch
-//	  ◄──────────────── Left {rest}, if batches are in flight, then Done
+//	  ◄──────────────── Remainder {rest}, if batches are in flight, then Done
 //	  End ───────────────────────────────►  close the kernel, exit
 //	  (connection closed) ───────────────►  kill everything, exit
 package wire
@@ -56,25 +56,25 @@ const MarkVariable = "GPURUN_WORKER_MARK"
 // Message is one message: exactly one member is set.
 type Message struct {
 	// To the worker.
-	Setup  *Setup  `json:"setup,omitempty"`
-	Assign *Assign `json:"assign,omitempty"`
-	Stop   *Stop   `json:"stop,omitempty"`
-	Scarce *Scarce `json:"scarce,omitempty"`
-	Pace   *Pace   `json:"pace,omitempty"`
-	Trim   *Trim   `json:"trim,omitempty"`
-	End    *End    `json:"end,omitempty"`
+	Setup    *Setup    `json:"setup,omitempty"`
+	Assign   *Assign   `json:"assign,omitempty"`
+	Stop     *Stop     `json:"stop,omitempty"`
+	Draining *Draining `json:"draining,omitempty"`
+	Pace     *Pace     `json:"pace,omitempty"`
+	Trim     *Trim     `json:"trim,omitempty"`
+	End      *End      `json:"end,omitempty"`
 
 	// To the orchestrator.
-	Ready    *Ready    `json:"ready,omitempty"`
-	Progress *Progress `json:"progress,omitempty"`
-	Search   *Search   `json:"search,omitempty"`
-	Near     *Near     `json:"near,omitempty"`
-	Back     *Back     `json:"back,omitempty"`
-	Left     *Left     `json:"left,omitempty"`
-	Done     *Done     `json:"done,omitempty"`
-	Failed   *Failed   `json:"failed,omitempty"`
-	Trimmed  *Trimmed  `json:"trimmed,omitempty"`
-	Alive    *Alive    `json:"alive,omitempty"`
+	Ready            *Ready            `json:"ready,omitempty"`
+	Progress         *Progress         `json:"progress,omitempty"`
+	Search           *Search           `json:"search,omitempty"`
+	ReadComplete     *ReadComplete     `json:"read_complete,omitempty"`
+	ReturnPrefetched *ReturnPrefetched `json:"return_prefetched,omitempty"`
+	Remainder        *Remainder        `json:"remainder,omitempty"`
+	Done             *Done             `json:"done,omitempty"`
+	Failed           *Failed           `json:"failed,omitempty"`
+	Trimmed          *Trimmed          `json:"trimmed,omitempty"`
+	Alive            *Alive            `json:"alive,omitempty"`
 }
 
 // Setup is the first message: it configures the worker.
@@ -180,9 +180,9 @@ type Stop struct {
 	Drain time.Duration `json:"drain,omitempty"`
 }
 
-// Scarce means that the job is draining: from now on, the worker should not queue batches
+// Draining means that the job comes to its end: from now on, the worker should not queue batches
 // at its kernel that another worker could compute.
-type Scarce struct{}
+type Draining struct{}
 
 // Pace sets how fast the worker may compute from now on.
 type Pace struct {
@@ -290,17 +290,17 @@ type Search struct {
 	First *FirstBatch `json:"first,omitempty"`
 }
 
-// Near means that the worker has read all of its chunk, or all that it will compute of it.
+// ReadComplete means that the worker has read all of its chunk, or all that it will compute of it.
 // The orchestrator may assign another one before this one is Done, so that the device does
-// not sit idle. Messages about the next chunk follow Done, except for another Near.
-type Near struct{}
+// not sit idle. Messages about the next chunk follow Done, except for another ReadComplete.
+type ReadComplete struct{}
 
-// Back returns the prefetched chunk untouched: the worker will not reach it soon.
-type Back struct{}
+// ReturnPrefetched returns the prefetched chunk untouched: the worker will not reach it soon.
+type ReturnPrefetched struct{}
 
-// Left is the response to Stop from a worker with batches in flight: the remainder that it
+// Remainder is the response to Stop from a worker with batches in flight: the remainder that it
 // will not compute, so that others can start on it at once. Done then omits it.
-type Left struct {
+type Remainder struct {
 	Rest chunk.Chunk `json:"rest"`
 	// InFlight is how many records its kernel is still computing.
 	InFlight int64 `json:"in_flight"`
@@ -309,7 +309,7 @@ type Left struct {
 // Done means that the chunk, or its beginning up to Rest, is computed and its part closed.
 type Done struct {
 	Segment chunk.Segment `json:"segment"`
-	// Rest is the remainder that was neither computed nor sent in Left; nil if none.
+	// Rest is the remainder that was neither computed nor sent in Remainder; nil if none.
 	Rest  *chunk.Chunk `json:"rest,omitempty"`
 	Stats Stats        `json:"stats"`
 	// Elsewhere is a record before Rest that needs another device.
