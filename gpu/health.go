@@ -30,11 +30,12 @@ type Health struct {
 	Total Totals          `json:"total"`
 }
 
-// FrameworkMemory is the memory that a kernel's framework reports to hold.
+// FrameworkMemory is the device memory that a kernel's framework reports to hold, in
+// bytes. Cached includes Allocated.
 type FrameworkMemory struct {
+	Library   string `json:"library,omitempty"` // "torch", "cupy", …
 	Allocated uint64 `json:"allocated"`
 	Cached    uint64 `json:"cached"`
-	Library   string `json:"library"` // "torch", "cupy", …
 }
 
 // Totals are a device's figures since monitoring began.

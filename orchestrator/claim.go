@@ -18,6 +18,8 @@ type ClaimRequest struct {
 	// Most is how many devices the job has work for, a multiple of GPUsPerWorker. A job
 	// of one chunk must not keep eight GPUs from others.
 	Most int
+	// PerWorker is Config.GPUsPerWorker.
+	PerWorker int
 	// Preview asks what the job would get, without taking devices or waiting.
 	Preview bool
 	// Notice shows the user a line, for example which job it is waiting for.
@@ -60,7 +62,7 @@ func (p *prepared) claimDevices(ctx context.Context) error {
 		return nil
 	}
 	claim, err := p.config.Claim(ctx, ClaimRequest{
-		Devices: p.candidates(), Named: !p.selection.IsAll(), Most: most, Preview: p.preview, Notice: p.notice,
+		Devices: p.candidates(), Named: !p.selection.IsAll(), Most: most, PerWorker: p.config.GPUsPerWorker, Preview: p.preview, Notice: p.notice,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:

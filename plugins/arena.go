@@ -37,14 +37,15 @@ const (
 	smallArenaSize = 1 << 30
 )
 
-// buffer is an allocated region.
-type buffer struct {
+// Memory is shared memory for the records of a batch, which the kernel process reads
+// without a copy. Records in any other memory are copied.
+type Memory struct {
 	arena  *arena
 	region region
 }
 
 // alloc allocates at least n bytes of this side's half; nil if there is no room.
-func (a *arena) alloc(n int) *buffer {
+func (a *arena) alloc(n int) *Memory {
 	if a == nil {
 		return nil
 	}
@@ -58,16 +59,17 @@ func (a *arena) alloc(n int) *buffer {
 		return nil
 	}
 	a.users++
-	return &buffer{a, r}
+	return &Memory{a, r}
 }
 
-// Bytes returns the bytes of the region.
-func (b *buffer) Bytes() []byte {
+// Bytes returns the memory, the same slice each time.
+func (b *Memory) Bytes() []byte {
 	return b.arena.own[b.region.offset : b.region.offset+b.region.size : b.region.offset+b.region.size]
 }
 
-// Free releases the region; the caller must not use its bytes afterwards.
-func (b *buffer) Free() {
+// Free releases the memory. The batch whose records it holds must be complete, and the
+// caller must not use the bytes or the records afterwards.
+func (b *Memory) Free() {
 	a := b.arena
 	if b.region.size >= outsized {
 		dropPages(b.Bytes())
@@ -164,24 +166,9 @@ func (a *arena) at(offset, n uint64) ([]byte, error) {
 	return a.peer[start : start+n : start+n], nil
 }
 
-// Memory is shared memory for the records of a batch, which the kernel process reads
-// without a copy. Records in any other memory are copied.
-type Memory interface {
-	// Bytes returns the memory, the same slice each time.
-	Bytes() []byte
-	// Free releases the memory. The batch whose records it holds must be complete, and
-	// the caller must not use the bytes or the records afterwards.
-	Free()
-}
-
 // Alloc allocates at least n bytes of memory that the kernel process can see. It returns
 // nil if there is no room, or no shared memory at all. It is safe for concurrent use.
-func (p *Process) Alloc(n int) Memory {
-	if b := p.client.sharedArena().alloc(n); b != nil {
-		return b
-	}
-	return nil
-}
+func (p *Process) Alloc(n int) *Memory { return p.client.sharedArena().alloc(n) }
 
 // parseArena parses the value of arenaVariable.
 func parseArena(value string) (descriptor int, size uint64, err error) {

@@ -17,7 +17,7 @@ const inlineBelow = 2 << 10
 // there is one and it has room, else inline.
 type carrier struct {
 	arena *arena // may be nil
-	held  []*buffer
+	held  []*Memory
 	total uint64 // bytes of all strings
 	// short puts short strings into the arena too. Records need its write protection
 	// whatever their size: otherwise a kernel that writes to them would fail in one batch

@@ -94,7 +94,7 @@ func benchmarkDataPlane(b *testing.B, name string, inline bool) {
 
 // planeBatch is a batch in flight.
 type planeBatch struct {
-	memory  Memory // nil for the garbage collector's
+	memory  *Memory // nil for the garbage collector's
 	results *Results
 }
 

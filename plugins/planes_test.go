@@ -42,7 +42,7 @@ func connected(t *testing.T, k Kernel, host, kernel *arena) *client {
 
 // place copies records into the arena, as a worker does when it reads them, with the given
 // number of bytes between them.
-func place(t *testing.T, a *arena, gap int, records ...[]byte) (Batch, *buffer) {
+func place(t *testing.T, a *arena, gap int, records ...[]byte) (Batch, *Memory) {
 	t.Helper()
 	total := 0
 	for _, record := range records {

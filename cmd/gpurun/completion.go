@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/internal/jobs"
 )
 
 // Shell completion of flags and arguments (gpurun completion bash).
@@ -48,9 +48,9 @@ var completeArguments = map[string]cobra.CompletionFunc{
 	"gpurun plan":         files(records),
 	"gpurun retry":        files(records),
 	"gpurun report":       files(records),
-	"gpurun pause":        jobs,
-	"gpurun resume":       jobs,
-	"gpurun cancel":       jobs,
+	"gpurun pause":        completeJobs,
+	"gpurun resume":       completeJobs,
+	"gpurun cancel":       completeJobs,
 	"gpurun plugin new":   cobra.FixedCompletions([]string{"go", "python", "cuda"}, cobra.ShellCompDirectiveDefault),
 	"gpurun plugin check": kernels,
 }
@@ -103,11 +103,11 @@ func kernels(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellC
 	return names, cobra.ShellCompDirectiveDefault | cobra.ShellCompDirectiveNoSpace
 }
 
-// jobs completes the ids of running jobs.
-func jobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeJobs completes the ids of running jobs.
+func completeJobs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if len(args) == 0 {
-		for _, job := range server.Jobs() {
+		for _, job := range jobs.List() {
 			names = append(names, job.ID+"\t"+job.Output)
 		}
 	}

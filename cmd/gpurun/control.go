@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/progress"
-	"github.com/gpurun/gpurun/internal/server"
 )
 
 // answerTime is how long a job may take to respond.
@@ -19,7 +19,7 @@ type steering struct {
 	verb, short, long string
 	// done is printed on success; %s is the job.
 	done string
-	do   func(*server.Client, context.Context) (server.JobStatus, error)
+	do   func(*jobs.Client, context.Context) (jobs.Status, error)
 }
 
 var steerings = []steering{
@@ -27,19 +27,19 @@ var steerings = []steering{
 		verb: "pause", short: "Pause a running job",
 		long: "Pause a running job. Each worker finishes its current batch, commits its results\nand waits. Processes, loaded models and GPU memory stay allocated.\nRun gpurun resume to continue.",
 		done: "%s pauses after the current batch of each worker; run gpurun resume to continue",
-		do:   (*server.Client).Pause,
+		do:   (*jobs.Client).Pause,
 	},
 	{
 		verb: "resume", short: "Resume a paused job",
 		long: "Resume a job that was paused with gpurun pause.",
 		done: "%s resumed",
-		do:   (*server.Client).Resume,
+		do:   (*jobs.Client).Resume,
 	},
 	{
 		verb: "cancel", short: "Stop a running job so that it can be resumed",
 		long: "Stop a running job as SIGTERM does: each worker finishes its current batch and\ncommits its results. Run the same gpurun run command to resume the job, unless its\ninput or output is a stream. A second cancel stops it immediately.",
 		done: "%s stops after the current batch of each worker and reports whether it can be resumed",
-		do:   (*server.Client).Cancel,
+		do:   (*jobs.Client).Cancel,
 	},
 }
 
@@ -51,13 +51,13 @@ func newSteering(s steering) *cobra.Command {
 		Long:  s.long + "\n\nJOB is a job id or a prefix of one (see gpurun status), the job's name, or its\noutput file.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			entry, err := server.Find(args[0])
+			entry, err := jobs.Find(args[0])
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
 			defer cancel()
-			status, err := s.do(server.NewClient(entry), ctx)
+			status, err := s.do(jobs.NewClient(entry), ctx)
 			if err != nil {
 				return err
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/nearest"
-	"github.com/gpurun/gpurun/internal/server"
 )
 
 // prefix starts the names of gpurun's environment variables.
@@ -45,7 +45,7 @@ func fromEnvironment(cmd *cobra.Command) error {
 
 // knownVariables returns the variables of all commands' flags and those without a flag.
 func knownVariables(root *cobra.Command) []string {
-	known := []string{lease.Variable, server.Variable, "GPURUN_PLUGIN_PATH", "GPURUN_PPROF"}
+	known := []string{lease.Variable, jobs.Variable, "GPURUN_PLUGIN_PATH", "GPURUN_PPROF"}
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, variable(f)) })

@@ -18,8 +18,8 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/gpu/lease/claim"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/server"
 )
 
 const allocateHelp = `Lease MB MiB of GPU memory for NAME. Without --gpu, gpurun picks the GPU that the
@@ -100,7 +100,7 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 	if devices[0].Kind != gpu.GPU {
 		return fault.New(fault.NoDevice, "no GPU to lease: this machine has no NVIDIA driver")
 	}
-	if err := server.CheckLeasable(devices); err != nil {
+	if err := claim.CheckLeasable(devices); err != nil {
 		return err
 	}
 	wait := f.wait
@@ -109,7 +109,7 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 	}
 	held, err := folder.Acquire(ctx, lease.Request{
 		Name: name, Number: 1, Named: f.gpu != "",
-		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return server.Cards(ctx, devices, gpu.Options{}) },
+		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return claim.Cards(ctx, devices, gpu.Options{}) },
 		Memory: memory, Prefer: quota.Prefer(), Owned: len(command) > 0, TTL: f.ttl, OneOfAName: true,
 		Limits: rules.Limits(), Quota: quota, Wait: wait,
 		Waiting: func(why string) { fmt.Fprintf(os.Stderr, "waiting up to %s: %s\n", wait, why) },
@@ -171,7 +171,7 @@ func (f *allocateFlags) runUnder(held *lease.Held, devices []gpu.Device, name st
 	child.ExtraFiles = held.Files()
 	child.Env = append(os.Environ(), "GPURUN_NO_LEASE=true", "GPURUN_NAME="+name)
 	for _, d := range devices {
-		if server.LeaseKey(d) == held.Leases()[0].GPU {
+		if claim.Key(d) == held.Leases()[0].GPU {
 			child.Env = append(child.Env, gpu.PinEnv([]gpu.Device{d})...)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/internal/host"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -125,9 +126,9 @@ func optimize(ctx context.Context, rules lease.Config, name string) (optimized, 
 	return result, err
 }
 
-func trim(ctx context.Context, job server.JobStatus) optimizedJob {
+func trim(ctx context.Context, job jobs.Status) optimizedJob {
 	o := optimizedJob{ID: job.Job.ID, Workers: []orchestrator.Trimmed{}}
-	workers, err := server.NewClient(job.Job).Trim(ctx)
+	workers, err := jobs.NewClient(job.Job).Trim(ctx)
 	if err != nil {
 		o.Trouble = err.Error()
 	}
@@ -136,7 +137,7 @@ func trim(ctx context.Context, job server.JobStatus) optimizedJob {
 }
 
 // jobsOf returns the jobs with this name or id.
-func jobsOf(o server.Overview, name string) (jobs []server.JobStatus) {
+func jobsOf(o host.Overview, name string) (jobs []jobs.Status) {
 	for _, job := range o.Jobs {
 		if job.Job.ID == name || job.Job.Name != "" && lease.SameName(job.Job.Name, name) || "run-"+job.Job.ID == name {
 			jobs = append(jobs, job)
@@ -146,7 +147,7 @@ func jobsOf(o server.Overview, name string) (jobs []server.JobStatus) {
 }
 
 // gpusOf returns the GPUs leased under a name or used by its jobs.
-func gpusOf(o server.Overview, name string, jobs []server.JobStatus) (gpus []server.GPU) {
+func gpusOf(o host.Overview, name string, jobs []jobs.Status) (gpus []host.GPU) {
 	for _, g := range o.GPUs {
 		holds := slices.ContainsFunc(g.Account.Leases, func(l lease.Lease) bool { return lease.SameName(l.Name, name) })
 		for _, job := range jobs {
@@ -161,7 +162,7 @@ func gpusOf(o server.Overview, name string, jobs []server.JobStatus) (gpus []ser
 	return gpus
 }
 
-func (o *optimized) addStrangers(gpus []server.GPU) {
+func (o *optimized) addStrangers(gpus []host.GPU) {
 	for _, g := range gpus {
 		for _, p := range g.Strangers {
 			o.Strangers[g.Device.String()] = append(o.Strangers[g.Device.String()], p.PID)
@@ -264,8 +265,8 @@ func (f *gpusFlags) lookOnce(ctx context.Context, rules lease.Config) error {
 	}
 	results := []optimized{}
 	for _, job := range o.Jobs {
-		gpus := gpusOf(o, "", []server.JobStatus{job})
-		if !slices.ContainsFunc(gpus, func(g server.GPU) bool { return g.Share() > rules.Optimization.MemoryThreshold }) {
+		gpus := gpusOf(o, "", []jobs.Status{job})
+		if !slices.ContainsFunc(gpus, func(g host.GPU) bool { return g.Share() > rules.Optimization.MemoryThreshold }) {
 			continue
 		}
 		result, err := optimize(ctx, rules, job.Job.ID)
@@ -276,7 +277,7 @@ func (f *gpusFlags) lookOnce(ctx context.Context, rules lease.Config) error {
 	}
 	if f.json {
 		return writeJSON(struct {
-			server.Overview
+			host.Overview
 			Optimized []optimized `json:"optimized"`
 		}{o, results})
 	}
@@ -288,7 +289,7 @@ func (f *gpusFlags) lookOnce(ctx context.Context, rules lease.Config) error {
 }
 
 // summary describes a host in one line.
-func summary(o server.Overview) string {
+func summary(o host.Overview) string {
 	if len(o.GPUs) == 0 {
 		return "no GPU"
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/progress"
-	"github.com/gpurun/gpurun/internal/server"
 )
 
 // historyLength is how many past events a report or export contains.
@@ -20,7 +20,7 @@ const historyLength = 1000
 
 // gpuReport is a host overview with lease statistics and advice.
 type gpuReport struct {
-	server.Overview
+	host.Overview
 	// Statistics count all leases, History holds the last events.
 	Statistics lease.Statistics `json:"statistics"`
 	History    []lease.Event    `json:"history"`

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
-	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/plugins/builtin"
 	"github.com/gpurun/gpurun/worker"
 )
@@ -38,7 +38,7 @@ func (a apart) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	os.Setenv(lease.Variable, filepath.Join(dir, "leases"))
-	os.Setenv(server.Variable, filepath.Join(dir, "jobs"))
+	os.Setenv(jobs.Variable, filepath.Join(dir, "jobs"))
 	return a.M.Run()
 }
 
@@ -52,7 +52,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			env.Setenv(lease.Variable, filepath.Join(env.WorkDir, "leases"))
-			env.Setenv(server.Variable, filepath.Join(env.WorkDir, "jobs"))
+			env.Setenv(jobs.Variable, filepath.Join(env.WorkDir, "jobs"))
 			env.Setenv("NVMLSTUB_DIR", stub)
 			return buildEnvironment(env)
 		},

@@ -50,7 +50,7 @@ func newPlan() *cobra.Command {
 				return usagef("no input: name a JSON Lines file; see gpurun plan --help")
 			}
 			config.Input = args[0]
-			config.Claim = f.claimer(cmd, config, "").claim
+			config.Claim = f.claim(cmd.Flags(), "")
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			plan, err := orchestrator.MakePlan(ctx, config)

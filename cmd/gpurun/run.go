@@ -181,7 +181,7 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	config.Abort = stops.abort
 	config.Stdout = proc.Unsignaled(os.Stdout) // a closed pipe ends the job cleanly, not by SIGPIPE
 	id, closeSocket := f.openSocket(&config, display, stops)
-	config.Claim = f.claimer(cmd, config, id).claim
+	config.Claim = f.claim(cmd.Flags(), id)
 	report, err := do(ctx, config)
 	closeSocket()
 	display.Close()

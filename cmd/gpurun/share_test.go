@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/gpu/lease"
-	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/internal/host"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// host is a simulated machine whose GPUs programs share.
-type host struct {
+// sharedHost is a simulated machine whose GPUs programs share.
+type sharedHost struct {
 	t    *testing.T
 	dir  string
 	env  []string
@@ -25,11 +26,11 @@ type host struct {
 }
 
 // newHost returns a machine with this many GPUs of 80 GiB; with 0, it has no driver.
-func newHost(t *testing.T, gpus int) *host {
+func newHost(t *testing.T, gpus int) *sharedHost {
 	t.Helper()
-	h := &host{t: t, dir: t.TempDir(), runs: make(map[string]*exec.Cmd)}
+	h := &sharedHost{t: t, dir: t.TempDir(), runs: make(map[string]*exec.Cmd)}
 	h.env = append(os.Environ(), "GPURUN_TEST_COMMAND=1",
-		lease.Variable+"="+h.join("leases"), server.Variable+"="+h.join("jobs"))
+		lease.Variable+"="+h.join("leases"), jobs.Variable+"="+h.join("jobs"))
 	if gpus > 0 {
 		stub := nvmlStub(t)
 		if stub == "" {
@@ -43,16 +44,16 @@ func newHost(t *testing.T, gpus int) *host {
 	return h
 }
 
-func (h *host) join(name string) string { return filepath.Join(h.dir, name) }
+func (h *sharedHost) join(name string) string { return filepath.Join(h.dir, name) }
 
-func (h *host) command(args ...string) *exec.Cmd {
+func (h *sharedHost) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Dir, cmd.Env = h.dir, h.env
 	return cmd
 }
 
 // gpurun runs a command to its end.
-func (h *host) gpurun(args ...string) string {
+func (h *sharedHost) gpurun(args ...string) string {
 	h.t.Helper()
 	out, err := h.command(args...).CombinedOutput()
 	if err != nil {
@@ -65,7 +66,7 @@ func (h *host) gpurun(args ...string) string {
 const patient = `exec:while read -r line; do until [ -e go ]; do sleep 0.02; done; echo "$line"; done`
 
 // start starts a job with this name.
-func (h *host) start(name, kernel string, args ...string) {
+func (h *sharedHost) start(name, kernel string, args ...string) {
 	h.t.Helper()
 	cmd := h.command(append([]string{"run", "-k", kernel, "--batch-size", "4", "--name", name, "in.jsonl", "-o", name + ".jsonl"}, args...)...)
 	file, err := os.Create(h.join(name + ".stderr"))
@@ -81,17 +82,17 @@ func (h *host) start(name, kernel string, args ...string) {
 	h.t.Cleanup(func() { _ = cmd.Process.Kill() })
 }
 
-func (h *host) said(name string) string { return said(h.join(name + ".stderr")).String() }
+func (h *sharedHost) said(name string) string { return said(h.join(name + ".stderr")).String() }
 
 // wait returns the exit status of a job.
-func (h *host) wait(name string) int {
+func (h *sharedHost) wait(name string) int {
 	h.t.Helper()
 	_ = h.runs[name].Wait()
 	return h.runs[name].ProcessState.ExitCode()
 }
 
 // overview is what gpurun status reports.
-func (h *host) overview() (o server.Overview) {
+func (h *sharedHost) overview() (o host.Overview) {
 	h.t.Helper()
 	text := h.gpurun("status", "--json")
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -100,7 +101,7 @@ func (h *host) overview() (o server.Overview) {
 	return o
 }
 
-func (h *host) phase(name string) (p orchestrator.Phase) {
+func (h *sharedHost) phase(name string) (p orchestrator.Phase) {
 	for _, job := range h.overview().Jobs {
 		if job.Job.Name == name {
 			p = job.Status.Phase
@@ -110,7 +111,7 @@ func (h *host) phase(name string) (p orchestrator.Phase) {
 }
 
 // holds returns the GPUs of a job, once it has some.
-func (h *host) holds(name string) (gpus []int) {
+func (h *sharedHost) holds(name string) (gpus []int) {
 	h.t.Helper()
 	defer func() {
 		if len(gpus) == 0 || h.t.Failed() {
@@ -209,7 +210,7 @@ func TestSteerJob(t *testing.T) {
 	if text := h.gpurun("pause", "nightly"); !strings.Contains(text, "pauses after the current batch of each worker") {
 		t.Errorf("pause: %s", text)
 	}
-	var paused server.JobStatus
+	var paused jobs.Status
 	await(t, "both workers to pause", func() bool {
 		paused = h.overview().Jobs[0]
 		return paused.Status.Phase == orchestrator.PhasePaused &&

@@ -3,8 +3,8 @@ package main
 import (
 	"path/filepath"
 
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/progress"
-	"github.com/gpurun/gpurun/internal/server"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -15,7 +15,7 @@ type runningJob struct {
 	stops *stops
 }
 
-// Cancel implements server.Job.
+// Cancel implements jobs.Job.
 func (j runningJob) Cancel() { j.stops.cancel() }
 
 // openSocket registers the job and serves its socket until end is called. If registration
@@ -27,7 +27,7 @@ func (f *runFlags) openSocket(config *orchestrator.Config, display progress.Disp
 			output = full
 		}
 	}
-	registration, err := server.Register(server.Entry{
+	registration, err := jobs.Register(jobs.Entry{
 		Name: f.name, Kernel: config.Kernel, Input: config.Input, Output: output, Command: commandLine(),
 	})
 	if err != nil {
@@ -35,7 +35,7 @@ func (f *runFlags) openSocket(config *orchestrator.Config, display progress.Disp
 		return "", func() {}
 	}
 	config.Control = &orchestrator.Control{}
-	events := &server.Events{}
+	events := &jobs.Events{}
 	show, write := config.OnEvent, progress.EventWriter(events)
 	config.OnEvent = func(e orchestrator.Event) {
 		show(e)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/progress"
-	"github.com/gpurun/gpurun/internal/server"
 )
 
 const statusHelp = `Show the GPUs of this host, one per line: state, load, temperature, power, memory,
@@ -48,7 +48,7 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			show := func(o server.Overview) error {
+			show := func(o host.Overview) error {
 				if asJSON {
 					return writeJSON(o)
 				}
@@ -72,9 +72,9 @@ func newStatus() *cobra.Command {
 const lookTime = 5 * time.Second
 
 // overview inspects the host. An unusable lease folder becomes a note.
-func overview(ctx context.Context, rules lease.Config) server.Overview {
+func overview(ctx context.Context, rules lease.Config) host.Overview {
 	folder, err := lease.OpenExisting("")
-	o := server.Look(ctx, folder, rules.Limits(), gpu.Options{Timeout: lookTime})
+	o := host.Look(ctx, folder, rules.Limits(), gpu.Options{Timeout: lookTime})
 	if err != nil {
 		o.Notes = append(o.Notes, err.Error())
 	}
@@ -82,7 +82,7 @@ func overview(ctx context.Context, rules lease.Config) server.Overview {
 }
 
 // watchStatus shows the overview repeatedly; on a terminal it clears the screen first.
-func watchStatus(ctx context.Context, interval time.Duration, rules lease.Config, show func(server.Overview) error) error {
+func watchStatus(ctx context.Context, interval time.Duration, rules lease.Config, show func(host.Overview) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ticker := time.NewTicker(interval)

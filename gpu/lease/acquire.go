@@ -69,16 +69,11 @@ func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.Wait, time.Second))
 	defer cancel()
-	unlock, err := f.lock(ctx)
+	_, living, unlock, err := f.lockAndRead(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	all, err := f.read(time.Now())
-	if err != nil {
-		return nil, err
-	}
-	living := f.sweep(all, time.Now())
 	if err := r.duplicate(gpus, living); err != nil {
 		return nil, err
 	}

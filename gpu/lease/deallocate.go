@@ -22,16 +22,11 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 	if err := checkGPU(gpu); err != nil {
 		return nil, err
 	}
-	unlock, err := f.lock(ctx)
+	all, living, unlock, err := f.lockAndRead(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	all, err := f.read(time.Now())
-	if err != nil {
-		return nil, err
-	}
-	living := f.sweep(all, time.Now())
 	var meant []found
 	for _, l := range all {
 		if l.ended != "" || !SameName(l.Name, name) || !l.named(gpu) {

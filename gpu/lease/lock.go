@@ -51,6 +51,20 @@ func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
+// lockAndRead takes the folder's lock and returns all leases, and those that are not ended
+// once the others are swept. The caller must unlock.
+func (f *Folder) lockAndRead(ctx context.Context) (all []found, living []Lease, unlock func(), err error) {
+	if unlock, err = f.lock(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	now := time.Now()
+	if all, err = f.read(now); err != nil {
+		unlock()
+		return nil, nil, nil, err
+	}
+	return all, f.sweep(all, now), unlock, nil
+}
+
 // kept is the error for a folder lock that another process does not release. That is
 // no reason to run without leases: the other process may be taking one.
 func (f *Folder) kept() error {

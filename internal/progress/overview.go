@@ -11,12 +11,13 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
-	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/internal/host"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
 // WriteOverview prints a host: a line for each GPU and one for each running job.
-func WriteOverview(w io.Writer, o server.Overview) {
+func WriteOverview(w io.Writer, o host.Overview) {
 	head := o.Host + "  " + o.Time.Local().Format(time.DateTime)
 	if o.DriverVersion != "" {
 		head += "  driver " + o.DriverVersion
@@ -42,7 +43,7 @@ func WriteOverview(w io.Writer, o server.Overview) {
 
 // gpuRow returns the cells of a GPU's line. A value that the card does not report is a
 // dash, never 0.
-func gpuRow(g server.GPU) []string {
+func gpuRow(g host.GPU) []string {
 	if why := g.Lost + g.Problem; why != "" && g.Sample.Time.IsZero() {
 		return []string{place(g.Device), g.Name, g.State, plain(why)}
 	}
@@ -103,7 +104,7 @@ func holdersText(a lease.Account) string {
 }
 
 // jobRow returns the cells of a job's line.
-func jobRow(job server.JobStatus) []string {
+func jobRow(job jobs.Status) []string {
 	name := job.Job.ID
 	if job.Job.Name != "" {
 		name += " " + job.Job.Name

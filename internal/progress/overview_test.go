@@ -8,7 +8,8 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
-	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/internal/host"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -17,9 +18,9 @@ func TestWriteOverview(t *testing.T) {
 	device := func(i int) gpu.Device {
 		return gpu.Device{Kind: gpu.GPU, Index: i, Name: "NVIDIA H200", Memory: 80 << 30}
 	}
-	o := server.Overview{
+	o := host.Overview{
 		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), Host: "node7", DriverVersion: "580.1", Notes: []string{"one\nnote"},
-		GPUs: []server.GPU{
+		GPUs: []host.GPU{
 			{
 				Glance: gpu.Glance{Device: device(0), State: "NORMAL", MemoryUsed: 40 << 30,
 					Sample: gpu.Sample{Utilization: gpu.Some(load), Temperature: gpu.Some(celsius), Power: gpu.Some(watts), PowerLimit: gpu.Some(most)}},
@@ -33,18 +34,18 @@ func TestWriteOverview(t *testing.T) {
 			{Glance: gpu.Glance{Device: device(3), State: "UNAVAILABLE", Lost: "the GPU is lost"}},
 			{Glance: gpu.Glance{Device: device(4), State: "UNAVAILABLE", Problem: "the NVIDIA driver does not answer"}},
 		},
-		Jobs: []server.JobStatus{
+		Jobs: []jobs.Status{
 			{
-				Job: server.Entry{ID: "3fa9c201", Name: "nightly", Output: "/data/out.jsonl"},
+				Job: jobs.Entry{ID: "3fa9c201", Name: "nightly", Output: "/data/out.jsonl"},
 				Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 612000}, Total: 1000000, Rate: 4511,
 					Workers: []orchestrator.WorkerSnapshot{{Device: "GPU 0 #1"}, {Device: "GPU 0 #2"}}},
 			},
-			{Job: server.Entry{ID: "00000001", Output: "-"}, Status: orchestrator.Snapshot{Phase: orchestrator.PhasePreparing, Total: -1}},
-			{Job: server.Entry{ID: "00000003", Output: "/data/hot.jsonl"}, Status: orchestrator.Snapshot{
+			{Job: jobs.Entry{ID: "00000001", Output: "-"}, Status: orchestrator.Snapshot{Phase: orchestrator.PhasePreparing, Total: -1}},
+			{Job: jobs.Entry{ID: "00000003", Output: "/data/hot.jsonl"}, Status: orchestrator.Snapshot{
 				Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 5}, Total: 10, Rate: 2,
 				Workers: []orchestrator.WorkerSnapshot{{Device: "GPU 1", Phase: orchestrator.PhasePaused}, {Device: "GPU 2", Phase: orchestrator.PhaseRetired}},
 			}},
-			{Job: server.Entry{ID: "00000002"}, Trouble: "job 00000002 does not answer"},
+			{Job: jobs.Entry{ID: "00000002"}, Trouble: "job 00000002 does not answer"},
 		},
 	}
 	var b strings.Builder

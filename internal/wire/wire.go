@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -248,13 +249,9 @@ type Progress struct {
 	Memory *FrameworkMemory `json:"memory,omitempty"`
 }
 
-// FrameworkMemory is the device memory that a framework holds, in bytes. Cached includes
-// Allocated.
-type FrameworkMemory struct {
-	Library   string `json:"library,omitempty"`
-	Allocated uint64 `json:"allocated"`
-	Cached    uint64 `json:"cached"`
-}
+// FrameworkMemory is the device memory that a framework holds. It is the monitor's type;
+// authors of kernels have plugins.FrameworkMemory, which does not bring the driver along.
+type FrameworkMemory = gpu.FrameworkMemory
 
 // FirstBatch distinguishes a kernel that fails on everything from one that met a bad
 // record.

@@ -1,4 +1,4 @@
-// Package server lists the jobs running on this host and lets other processes inspect and
+// Package jobs lists the jobs running on this host and lets other processes inspect and
 // control them.
 //
 //	/run/user/1000/gpurun/jobs/
@@ -8,7 +8,7 @@
 // A registered job has an id, a file that describes it, and a private Unix socket that
 // serves HTTP:
 //
-//	GET  /v1/status    description and progress (JobStatus)
+//	GET  /v1/status    description and progress (Status)
 //	POST /v1/pause     pause after the current batches
 //	POST /v1/resume    resume
 //	POST /v1/cancel    stop as SIGTERM does; a second time, immediately
@@ -19,4 +19,4 @@
 // dead job and is removed.
 //
 // A program that embeds orchestrator has no socket unless it calls Register.
-package server
+package jobs

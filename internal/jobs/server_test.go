@@ -1,4 +1,4 @@
-package server
+package jobs
 
 import (
 	"bufio"
@@ -267,11 +267,11 @@ func startJob(t *testing.T, name string) *exec.Cmd {
 func TestJobs(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	t.Setenv(Variable, dir)
-	if jobs := Jobs(); len(jobs) != 0 {
+	if jobs := List(); len(jobs) != 0 {
 		t.Errorf("no folder, but jobs: %+v", jobs)
 	}
 	first, second := startJob(t, "first"), startJob(t, "second")
-	jobs := Jobs()
+	jobs := List()
 	if len(jobs) != 2 || jobs[0].PID != first.Process.Pid || jobs[1].Name != "second" {
 		t.Fatalf("jobs: %+v", jobs)
 	}
@@ -289,7 +289,7 @@ func TestJobs(t *testing.T) {
 	}
 	_ = first.Process.Kill()
 	_ = first.Wait()
-	if jobs := Jobs(); len(jobs) != 2 || jobs[0].PID != second.Process.Pid {
+	if jobs := List(); len(jobs) != 2 || jobs[0].PID != second.Process.Pid {
 		t.Errorf("after a death: %+v", jobs)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, jobs[0].ID+"*")); len(left) > 0 {
@@ -304,7 +304,7 @@ func TestJobBeingRegistered(t *testing.T) {
 	if err := os.WriteFile(begun, []byte(`{"id":"12345678"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if jobs := Jobs(); len(jobs) != 1 || jobs[0].ID != r.Entry.ID {
+	if jobs := List(); len(jobs) != 1 || jobs[0].ID != r.Entry.ID {
 		t.Errorf("jobs: %+v", jobs)
 	}
 	if _, err := os.Stat(begun); err != nil {
@@ -321,7 +321,7 @@ func TestDamagedEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if jobs := Jobs(); len(jobs) != 1 || jobs[0].ID != r.Entry.ID {
+	if jobs := List(); len(jobs) != 1 || jobs[0].ID != r.Entry.ID {
 		t.Errorf("jobs: %+v", jobs)
 	}
 	if _, err := os.Stat("/etc/passwd"); err != nil {
@@ -342,7 +342,7 @@ func TestFolders(t *testing.T) {
 	if _, err := Register(Entry{}); err == nil || !strings.Contains(err.Error(), "is open to other users (mode 777)") {
 		t.Errorf("an open folder: %v", err)
 	}
-	if len(Jobs()) != 0 {
+	if len(List()) != 0 {
 		t.Error("an open folder was believed")
 	}
 	// A folder whose path is too long for a socket still works.
@@ -364,8 +364,8 @@ func TestFolders(t *testing.T) {
 
 // The written status can be read back.
 func TestStatusJSON(t *testing.T) {
-	data, err := json.Marshal(JobStatus{Job: Entry{ID: "a", Kernel: "echo"}, Status: orchestrator.Snapshot{Total: -1}})
-	var s JobStatus
+	data, err := json.Marshal(Status{Job: Entry{ID: "a", Kernel: "echo"}, Status: orchestrator.Snapshot{Total: -1}})
+	var s Status
 	if err == nil {
 		err = json.Unmarshal(data, &s)
 	}

@@ -1,4 +1,4 @@
-package server
+package jobs
 
 import (
 	"context"
@@ -30,8 +30,8 @@ type Job interface {
 	Trim(context.Context) []orchestrator.Trimmed
 }
 
-// JobStatus is a job and its status.
-type JobStatus struct {
+// Status is a job and its status.
+type Status struct {
 	Job    Entry                 `json:"job"`
 	Status orchestrator.Snapshot `json:"status"`
 	// Trouble explains why the status is missing.
@@ -58,7 +58,7 @@ func NewHandler(entry Entry, job Job, events *Events) http.Handler {
 	return bounded(mux)
 }
 
-func (h *handler) status() JobStatus { return JobStatus{Job: h.entry, Status: h.job.Snapshot()} }
+func (h *handler) status() Status { return Status{Job: h.entry, Status: h.job.Snapshot()} }
 
 func (h *handler) trim(ctx context.Context) any {
 	ctx, cancel := context.WithTimeout(ctx, trimTime)

@@ -1,4 +1,4 @@
-package server
+package jobs
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ import (
 
 const entrySuffix = ".json"
 
-// Jobs returns this user's running jobs, oldest first, and removes the files of dead ones.
-func Jobs() []Entry {
+// List returns this user's running jobs, oldest first, and removes the files of dead ones.
+func List() []Entry {
 	var jobs []Entry
 	for _, dir := range folders() {
 		if checkFolder(dir) != nil {
@@ -56,7 +56,7 @@ func readEntry(path string) (e Entry, lives bool) {
 // Find returns the one running job that ref refers to: an id or a prefix of one, a name,
 // or the path of an output. Errors are fault.Usage and list the running jobs.
 func Find(ref string) (Entry, error) {
-	jobs := Jobs()
+	jobs := List()
 	output, err := filepath.Abs(ref)
 	if err != nil {
 		output = ref

@@ -1,4 +1,6 @@
-package server
+// Package host takes an overview of this host: its GPUs, who leases and uses them, the
+// running jobs, and advice about all of them.
+package host
 
 import (
 	"context"
@@ -9,7 +11,8 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
-	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/gpu/lease/claim"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -25,7 +28,7 @@ type Overview struct {
 	DriverVersion string        `json:"driver_version,omitempty"`
 	GPUs          []GPU         `json:"gpus"`
 	Leases        []lease.Lease `json:"leases"`
-	Jobs          []JobStatus   `json:"jobs"`
+	Jobs          []jobs.Status `json:"jobs"`
 	// Notes report problems, such as a missing driver or unusable leases.
 	Notes []string `json:"notes"`
 }
@@ -57,7 +60,7 @@ func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, option
 		defer both.Done()
 		sight, driver = gpu.Look(ctx, options)
 	}()
-	o.Jobs = askAll(ctx, Jobs())
+	o.Jobs = askAll(ctx, jobs.List())
 	both.Wait()
 	if driver != nil {
 		o.Notes = append(o.Notes, driver.Error())
@@ -79,30 +82,30 @@ func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, option
 
 // askAll gets the status of all jobs concurrently: a stopped job must not delay the
 // others.
-func askAll(ctx context.Context, entries []Entry) []JobStatus {
+func askAll(ctx context.Context, entries []jobs.Entry) []jobs.Status {
 	ctx, cancel := context.WithTimeout(ctx, jobTime)
 	defer cancel()
-	jobs := make([]JobStatus, len(entries))
+	list := make([]jobs.Status, len(entries))
 	var all sync.WaitGroup
 	for i, e := range entries {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			status, err := NewClient(e).Status(ctx)
+			status, err := jobs.NewClient(e).Status(ctx)
 			if err != nil {
-				status = JobStatus{Job: e, Trouble: err.Error()}
+				status = jobs.Status{Job: e, Trouble: err.Error()}
 			}
-			jobs[i] = status
+			list[i] = status
 		}()
 	}
 	all.Wait()
-	return jobs
+	return list
 }
 
 func (o *Overview) addGPUs(glances []gpu.Glance, limits lease.Limits) {
 	cards := make([]lease.GPU, len(glances))
 	for i, g := range glances {
-		cards[i] = Card(g.Device, g.MemoryUsed, g.MemoryReserved)
+		cards[i] = claim.Card(g.Device, g.MemoryUsed, g.MemoryReserved)
 		if g.Lost != "" { // nothing to lease
 			cards[i].Total, cards[i].Used = 0, 0
 		}
@@ -166,49 +169,4 @@ func belongs(pid int, living map[int]bool) bool {
 		}
 	}
 	return false
-}
-
-// Card returns a device as leases see it, without the memory that the driver reserves. Its
-// key is empty if the device cannot be identified; see CheckLeasable.
-func Card(d gpu.Device, used, reserved uint64) lease.GPU {
-	card := lease.GPU{Key: d.UUID, Index: d.Index, Label: d.String(), Total: d.Memory - min(d.Memory, reserved), Used: used}
-	if d.Ambiguous != "" {
-		card.Key = ""
-	}
-	if d.Parent != nil {
-		card.Index = d.Parent.Index
-	}
-	return card
-}
-
-// LeaseKey is the key that identifies a device in leases; "" if it has none.
-func LeaseKey(d gpu.Device) string { return Card(d, 0, 0).Key }
-
-// CheckLeasable rejects devices that other processes may know by another name, because
-// leasing one would not exclude them. The error is a fault.NoDevice that says what to set.
-func CheckLeasable(devices []gpu.Device) error {
-	for _, d := range devices {
-		switch {
-		case d.Ambiguous != "":
-			return fault.New(fault.NoDevice, "%s cannot be leased: %s", d, d.Ambiguous)
-		case d.UUID == "":
-			return fault.New(fault.NoDevice, "%s cannot be leased: the driver does not report its UUID", d)
-		}
-	}
-	return nil
-}
-
-// Cards returns the current memory of the devices. A device that does not respond keeps
-// the figures of the inventory.
-func Cards(ctx context.Context, devices []gpu.Device, options gpu.Options) ([]lease.GPU, error) {
-	cards := make([]lease.GPU, len(devices))
-	for i, memory := range gpu.MemoryOf(ctx, devices, options) {
-		d := devices[i]
-		cards[i] = Card(d, d.Memory-min(d.Memory, d.MemoryFree), 0)
-		if m, known := memory.Get(); known {
-			d.Memory = m.Total
-			cards[i] = Card(d, m.Used, m.Reserved)
-		}
-	}
-	return cards, ctx.Err()
 }

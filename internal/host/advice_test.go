@@ -1,13 +1,14 @@
-package server
+package host
 
 import (
 	"os"
-	"path/filepath"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -19,8 +20,8 @@ func card(used uint64, leases ...lease.Lease) GPU {
 	}
 }
 
-func computingJob(batch int) JobStatus {
-	return JobStatus{Job: Entry{ID: "3fa9"}, Status: orchestrator.Snapshot{
+func computingJob(batch int) jobs.Status {
+	return jobs.Status{Job: jobs.Entry{ID: "3fa9"}, Status: orchestrator.Snapshot{
 		Phase: orchestrator.PhaseRunning, BatchSize: batch,
 		Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseComputing}},
 	}}
@@ -40,7 +41,7 @@ func TestAdvice(t *testing.T) {
 	whole := lease.Lease{Name: "nightly", Exclusive: true}
 	for name, test := range map[string]struct {
 		gpu  GPU
-		jobs []JobStatus
+		jobs []jobs.Status
 		want string // "" for none
 	}{
 		"nothing":         {gpu: card(10)},
@@ -52,11 +53,11 @@ func TestAdvice(t *testing.T) {
 		"failing memory":  {gpu: failing, want: "GPU 0: 3 uncorrected memory errors (ECC)"},
 		"lost":            {gpu: lost, want: "does not respond"},
 		"too large":       {gpu: card(10, lease.Lease{Name: "a", Memory: 50 << 20}), want: "a holds 50 MiB of GPU 0, but only 10 MiB are in use"},
-		"small batches":   {gpu: card(21, whole), jobs: []JobStatus{computingJob(128)}, want: "job 3fa9: only 21 % of GPU 0's memory is in use: try --batch-size 512 (now 128)"},
-		"good batches":    {gpu: card(60, whole), jobs: []JobStatus{computingJob(128)}},
-		"shared":          {gpu: card(21, lease.Lease{Name: "a", Memory: 20 << 20}, lease.Lease{Name: "b", Memory: 20 << 20}), jobs: []JobStatus{computingJob(128)}},
-		"still opening":   {gpu: card(1, whole), jobs: []JobStatus{{Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, BatchSize: 8, Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseOpening}}}}}},
-		"does not answer": {gpu: card(1, whole), jobs: []JobStatus{{Trouble: "frozen"}}},
+		"small batches":   {gpu: card(21, whole), jobs: []jobs.Status{computingJob(128)}, want: "job 3fa9: only 21 % of GPU 0's memory is in use: try --batch-size 512 (now 128)"},
+		"good batches":    {gpu: card(60, whole), jobs: []jobs.Status{computingJob(128)}},
+		"shared":          {gpu: card(21, lease.Lease{Name: "a", Memory: 20 << 20}, lease.Lease{Name: "b", Memory: 20 << 20}), jobs: []jobs.Status{computingJob(128)}},
+		"still opening":   {gpu: card(1, whole), jobs: []jobs.Status{{Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, BatchSize: 8, Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseOpening}}}}}},
+		"does not answer": {gpu: card(1, whole), jobs: []jobs.Status{{Trouble: "frozen"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Overview{GPUs: []GPU{test.gpu}, Jobs: test.jobs}.Advice(0.85)
@@ -69,8 +70,12 @@ func TestAdvice(t *testing.T) {
 
 // A process belongs to a job if it or one of its ancestors is the job.
 func TestBelongs(t *testing.T) {
-	t.Setenv(Variable, filepath.Join(t.TempDir(), "jobs"))
-	child := startJob(t, "child").Process.Pid
+	sleeper := exec.Command("sleep", "60")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() }()
+	child := sleeper.Process.Pid
 	for name, test := range map[string]struct {
 		living int
 		want   bool

@@ -1,4 +1,4 @@
-package server
+package jobs
 
 import (
 	"bytes"
@@ -32,22 +32,22 @@ func NewClient(e Entry) *Client {
 }
 
 // Status returns the job's status.
-func (c *Client) Status(ctx context.Context) (JobStatus, error) {
+func (c *Client) Status(ctx context.Context) (Status, error) {
 	return c.do(ctx, http.MethodGet, "status")
 }
 
 // Pause pauses the job.
-func (c *Client) Pause(ctx context.Context) (JobStatus, error) {
+func (c *Client) Pause(ctx context.Context) (Status, error) {
 	return c.do(ctx, http.MethodPost, "pause")
 }
 
 // Resume resumes a paused job.
-func (c *Client) Resume(ctx context.Context) (JobStatus, error) {
+func (c *Client) Resume(ctx context.Context) (Status, error) {
 	return c.do(ctx, http.MethodPost, "resume")
 }
 
 // Cancel stops the job; a second call stops it immediately.
-func (c *Client) Cancel(ctx context.Context) (JobStatus, error) {
+func (c *Client) Cancel(ctx context.Context) (Status, error) {
 	return c.do(ctx, http.MethodPost, "cancel")
 }
 
@@ -59,7 +59,7 @@ func (c *Client) Trim(ctx context.Context) ([]orchestrator.Trimmed, error) {
 	return answer.Workers, c.ask(ctx, http.MethodPost, "trim", &answer)
 }
 
-func (c *Client) do(ctx context.Context, method, what string) (s JobStatus, err error) {
+func (c *Client) do(ctx context.Context, method, what string) (s Status, err error) {
 	err = c.ask(ctx, method, what, &s)
 	return s, err
 }

@@ -1,0 +1,60 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Card returns a device as leases see it, without the memory that the driver reserves. Its
+// key is empty if the device cannot be identified; see CheckLeasable.
+func Card(d gpu.Device, used, reserved uint64) lease.GPU {
+	card := lease.GPU{Key: d.UUID, Index: d.Index, Label: d.String(), Total: d.Memory - min(d.Memory, reserved), Used: used}
+	if d.Ambiguous != "" {
+		card.Key = ""
+	}
+	if d.Parent != nil {
+		card.Index = d.Parent.Index
+	}
+	return card
+}
+
+// Key identifies a device in leases; "" if it cannot be leased.
+func Key(d gpu.Device) string { return Card(d, 0, 0).Key }
+
+// Cards returns the current memory of the devices. A device that does not respond keeps
+// the figures of the inventory.
+func Cards(ctx context.Context, devices []gpu.Device, options gpu.Options) ([]lease.GPU, error) {
+	cards := make([]lease.GPU, len(devices))
+	for i, memory := range gpu.MemoryOf(ctx, devices, options) {
+		d := devices[i]
+		cards[i] = Card(d, d.Memory-min(d.Memory, d.MemoryFree), 0)
+		if m, known := memory.Get(); known {
+			d.Memory = m.Total
+			cards[i] = Card(d, m.Used, m.Reserved)
+		}
+	}
+	return cards, ctx.Err()
+}
+
+// ErrNotLeasable is in the chain of the errors of CheckLeasable.
+var ErrNotLeasable = errors.New("cannot be leased")
+
+// CheckLeasable rejects devices that other processes may know by another name, because
+// leasing one would not exclude them. The error is a fault.NoDevice that says what to set.
+func CheckLeasable(devices []gpu.Device) error {
+	for _, d := range devices {
+		why := d.Ambiguous
+		if why == "" && d.UUID == "" {
+			why = "the driver does not report its UUID"
+		}
+		if why != "" {
+			return fault.Wrap(fault.NoDevice, fmt.Errorf("%s %w: %s", d, ErrNotLeasable, why))
+		}
+	}
+	return nil
+}

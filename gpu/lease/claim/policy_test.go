@@ -1,0 +1,60 @@
+package claim_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease/claim"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+var (
+	cards = []gpu.Device{{Kind: gpu.GPU, UUID: "GPU-0"}, {Kind: gpu.GPU, UUID: "GPU-1", Index: 1}}
+	cpu   = []gpu.Device{{Kind: gpu.CPU}}
+)
+
+// An embedding program passes a policy as Config.Claim.
+var _ = orchestrator.Config{Claim: claim.Policy{}.Claim}
+
+func TestClaimWithoutLeases(t *testing.T) {
+	for name, test := range map[string]struct {
+		policy  claim.Policy
+		devices []gpu.Device
+		env     string
+		want    int    // devices
+		refused string // part of the message
+	}{
+		"on the CPU":            {claim.Policy{}, cpu, "", 1, ""},
+		"GPUs on the CPU":       {claim.Policy{NumGPUs: 1}, cpu, "", 0, "would run on the CPU"},
+		"memory on the CPU":     {claim.Policy{Memory: 1 << 30}, cpu, "", 0, "would run on the CPU"},
+		"more than there are":   {claim.Policy{NumGPUs: 3}, cards, "", 0, "3 GPUs requested, but only 2"},
+		"turned off":            {claim.Policy{NoLease: true}, cards, "", 2, ""},
+		"turned off, fewer":     {claim.Policy{NoLease: true, NumGPUs: 1}, cards, "", 1, ""},
+		"allocated by Slurm":    {claim.Policy{}, cards, "SLURM_JOB_ID", 2, ""},
+		"allocated by the pod":  {claim.Policy{}, cards, "KUBERNETES_SERVICE_HOST", 2, ""},
+		"a card without a UUID": {claim.Policy{}, []gpu.Device{{Kind: gpu.GPU}}, "", 0, "cannot be leased: the driver does not report"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.env != "" {
+				t.Setenv(test.env, "1")
+			}
+			got, err := test.policy.Claim(context.Background(), orchestrator.ClaimRequest{
+				Devices: test.devices, Most: len(test.devices), PerWorker: 1, Notice: func(string) {},
+			})
+			if test.refused != "" {
+				if fault.KindOf(err) != fault.NoDevice || !strings.Contains(err.Error(), test.refused) {
+					t.Fatalf("got %v, want %q", err, test.refused)
+				}
+				return
+			}
+			if err != nil || len(got.Devices) != test.want {
+				t.Fatalf("got %+v, %v; want %d devices", got, err, test.want)
+			}
+			got.Keep(nil)
+			got.Release()
+		})
+	}
+}
