@@ -123,6 +123,7 @@ bench-parts:
 gpu-bench:
 	$(MAKE) -C examples/cuda-kernel gpu-bench
 	python3 bench/encoder/run.py --gpurun bin/gpurun
+	for shape in minilm base; do python3 bench/natural/run.py --gpurun bin/gpurun --shape $$shape --results bin/natural.json; done
 
 # Installs the tools besides Go that tests and builds need: only missing ones, and only
 # if apt works without a prompt (as root, or with passwordless sudo).
