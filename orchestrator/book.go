@@ -133,14 +133,15 @@ func (j *job) assigned(slot Slot, t task) {
 }
 
 // progress records how far a chunk has come.
-func (j *job) progress(slot Slot, t task, counts chunk.Counts) {
+func (j *job) progress(slot Slot, t task, p wire.Progress) {
 	j.mu.Lock()
-	j.slots[slot.Number].live = counts
+	j.slots[slot.Number].live = p.Counts
+	j.report.addLatency(p.Latency)
 	done := j.done()
 	j.mu.Unlock()
 	j.emit(Progress{
-		Slot: slot.Number, Device: slot.Name, Chunk: counts, Records: t.chunk.Records,
-		Job: done, Total: j.total(),
+		Slot: slot.Number, Device: slot.Name, Chunk: p.Counts, Records: t.chunk.Records,
+		Job: done, Total: j.total(), Latency: p.Latency,
 	})
 	j.checkHalt()
 }
@@ -161,8 +162,8 @@ func (j *job) commit(ctx context.Context, slot Slot, t task, done wire.Done, aga
 	all := j.done()
 	j.mu.Unlock()
 	j.emit(ChunkDone{
-		Slot: slot.Number, Device: slot.Name, First: t.chunk.First, Counts: counts,
-		Job: all, Total: j.total(),
+		Slot: slot.Number, Device: slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
+		Job: all, Total: j.total(), Stats: newSegmentStats(done.Stats),
 	})
 	j.checkHalt()
 	var tasks []task

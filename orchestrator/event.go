@@ -95,6 +95,8 @@ type Progress struct {
 	Job chunk.Counts `json:"job"`
 	// Total is the number of records; -1 until a stream has ended.
 	Total int64 `json:"total"`
+	// Latency is that of the batches since the last event of this slot; nil for none.
+	Latency *Histogram `json:"-"`
 }
 
 // ChunkDone: a chunk, or the beginning of one, is finished.
@@ -102,9 +104,10 @@ type ChunkDone struct {
 	Slot   int          `json:"slot"`
 	Device string       `json:"device"`
 	First  int64        `json:"first"`
-	Counts chunk.Counts `json:"counts"`
+	Counts chunk.Tally  `json:"counts"` // with the failed records by kind and cause
 	Job    chunk.Counts `json:"job"`
 	Total  int64        `json:"total"`
+	Stats  SegmentStats `json:"stats"`
 }
 
 // ChunkGivenUp: a chunk's attempts are used up; its records are kept, marked as failed.

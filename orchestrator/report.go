@@ -52,6 +52,8 @@ type Report struct {
 
 	BatchSize int     `json:"batch_size"`
 	Rate      float64 `json:"records_per_second"`
+	// Latency is that of this run's batches; nil if there were none.
+	Latency *Latency `json:"batch_latency,omitempty"`
 	// Workers are the slots.
 	Workers []WorkerReport `json:"workers"`
 	// Devices are the GPUs that were monitored.
@@ -73,6 +75,8 @@ type Report struct {
 	Resume Resumption `json:"resume,omitempty"`
 	// Unresumable is why the job can never resume.
 	Unresumable string `json:"unresumable,omitempty"`
+
+	latency Histogram
 }
 
 // WorkerReport is one slot's share of the job.
@@ -119,6 +123,7 @@ func (r *Report) addStats(slot int, c chunk.Counts, stats wire.Stats) {
 	w.Restarts += stats.Restarts
 	w.Retries += stats.Retries
 	r.Nulls += stats.Nulls
+	r.addLatency(stats.Latency)
 	w.BatchSize = max(w.BatchSize, stats.BatchSize)
 }
 
@@ -128,6 +133,7 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Succeeded, r.Failed, r.Dropped = done.Succeeded, done.Failed, done.Dropped
 	r.Pending = r.In - done.Records
 	r.Rate = rate(done.Records-r.Resumed, r.Elapsed)
+	r.Latency = Summarize(r.latency)
 	r.Failures, r.Causes = failureReports(done.Kinds), failureReports(done.Causes)
 	if r.Workers == nil {
 		r.Workers = []WorkerReport{} // never null in JSON

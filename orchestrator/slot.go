@@ -252,7 +252,7 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 		case message.Progress != nil:
 			s.job.answered.Store(true)
 			checkpoint.batchDone()
-			s.job.progress(s.slot, t, message.Progress.Counts)
+			s.job.progress(s.slot, t, *message.Progress)
 			s.job.noteMemory(s.slot, message.Progress.Memory)
 			s.job.noteFirst(ctx, s.slot, message.Progress.First)
 		case message.Search != nil:

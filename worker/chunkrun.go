@@ -77,7 +77,7 @@ func (r *chunkRun) close(err error) (wire.Done, error) {
 	if err != nil {
 		return wire.Done{}, err
 	}
-	r.stats.Nulls, r.stats.BatchSize = r.out.nulls(), r.worker.sizes.found()
+	r.stats.Nulls, r.stats.BatchSize, r.stats.Latency = r.out.nulls(), r.worker.sizes.found(), r.out.takeLatency()
 	done := wire.Done{Segment: segment, Stats: r.stats, First: r.out.takeFirst(), Elsewhere: r.elsewhere}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest

@@ -83,6 +83,7 @@ type batchTask struct {
 	spans   []uint32
 	places  places
 	load    load             // of records
+	took    time.Duration    // how long the device took for the batch
 	results *plugins.Results // of the batch as a whole
 	// verdicts are those of sent if the batch was isolated; nil: they are in results.
 	verdicts []verdict
@@ -322,6 +323,7 @@ func (c *computing) finishHead(err error) error {
 	}
 	task.run.stats.Batches++
 	took := time.Since(c.headSince)
+	task.took = took
 	task.run.stats.Busy += took
 	c.quick = took < quickBatch
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -34,6 +35,7 @@ type partWriter struct {
 	first    *wire.FirstBatch // not reported yet
 	// kernelNulls counts numbers that became null in the kernel.
 	kernelNulls int64
+	latency     histogram.Histogram // of batches since the last message
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *partWriter {
@@ -94,11 +96,14 @@ func (p *partWriter) run() {
 			}
 		}
 		p.idle <- next.lines
+		if task.took > 0 {
+			p.latency.Add(task.took)
+		}
 		p.release(task.batch)
 		if time.Since(p.reportedAt) >= progressInterval || p.first != nil {
 			p.reportedAt = time.Now()
 			p.worker.send(wire.Message{Progress: &wire.Progress{
-				Counts: p.part.Counts(), First: p.takeFirst(), Memory: p.worker.host.memory(),
+				Counts: p.part.Counts(), First: p.takeFirst(), Memory: p.worker.host.memory(), Latency: p.takeLatency(),
 			}})
 		}
 	}
@@ -152,6 +157,14 @@ func (p *partWriter) takeFirst() *wire.FirstBatch {
 	first := p.first
 	p.first = nil
 	return first
+}
+
+// takeLatency returns the latency of the batches since the last call. Call it only from run,
+// or after finish.
+func (p *partWriter) takeLatency() *histogram.Histogram {
+	taken := p.latency
+	p.latency = histogram.Histogram{}
+	return &taken
 }
 
 // err waits for the first error and returns it. Call it only if broken is or will be

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -21,7 +22,7 @@ func allEvents() map[string]orchestrator.Event {
 		"worker_lost":    orchestrator.WorkerLost{Slot: 1, Device: "GPU 1", Fault: gone, Retired: true, RetryAfter: 30 * time.Second},
 		"chunk_started":  orchestrator.ChunkStarted{Slot: 1, Device: "GPU 1", First: 5, Records: 5},
 		"progress":       progressed(1, counts(1, 1), counts(2, 2), 10),
-		"chunk_done":     orchestrator.ChunkDone{Slot: 1, Device: "GPU 1", First: 5, Counts: counts(4, 1), Job: counts(4, 1), Total: 10},
+		"chunk_done":     orchestrator.ChunkDone{Slot: 1, Device: "GPU 1", First: 5, Counts: chunk.Tally{Counts: counts(4, 1)}, Job: counts(4, 1), Total: 10},
 		"chunk_given_up": orchestrator.ChunkGivenUp{First: 5, Records: 5, Fault: gone},
 		"notice":         orchestrator.Notice{Text: "two\nlines"},
 		"stopping":       orchestrator.Stopping{Drain: 20 * time.Second},

@@ -30,6 +30,9 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 		fmt.Fprintf(w, "  %s became null: JSON has no NaN or infinity (use --nan error to fail such records)\n", plural(r.Nulls, "number"))
 	}
 	writeWorkers(w, r)
+	if l := r.Latency; l != nil && l.Batches > 1 {
+		fmt.Fprintf(w, "  batches took %s (median), %s (99 %%), at most %s\n", latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
+	}
 	writeDevices(w, r)
 	writeFailures(w, r)
 	writeAdvice(w, r)

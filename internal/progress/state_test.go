@@ -101,7 +101,7 @@ total  [               ]    6 %     600/10,000     120/s  ETA 1m18s   20 failed`
 	s.at(70, orchestrator.ChunkStarted{Slot: 1, First: 1000, Records: 1000},
 		orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone"), Retired: true},
 		orchestrator.ChunkGivenUp{First: 1000, Records: 1000, Fault: fault.New(fault.Worker, "given up")},
-		orchestrator.ChunkDone{Slot: 0, Counts: counts(980, 20), Job: counts(980, 1020), Total: 10_000})
+		orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: counts(980, 20)}, Job: counts(980, 1020), Total: 10_000})
 	s.rows(79, `
 GPU 0  [============]  100 %    1,000/1,000     100/s  computing
 GPU 1  [            ]                                  lost

@@ -228,3 +228,11 @@ func etaText(d time.Duration) string {
 	}
 	return durationText(d)
 }
+
+// latencyText is a duration that may be far below a millisecond.
+func latencyText(d time.Duration) string {
+	if d < 10*time.Millisecond {
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return durationText(d)
+}

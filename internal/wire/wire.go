@@ -31,6 +31,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/histogram"
 )
 
 // Descriptor is the worker's end of the connection. GuardDescriptor is its guard's own
@@ -247,6 +248,8 @@ type Progress struct {
 	First *FirstBatch `json:"first,omitempty"`
 	// Memory is the memory held by the kernel's framework, if the kernel reports it.
 	Memory *FrameworkMemory `json:"memory,omitempty"`
+	// Latency is that of the batches since the last message of this chunk.
+	Latency *histogram.Histogram `json:"latency,omitempty"`
 }
 
 // FrameworkMemory is the device memory that a framework holds. It is the monitor's type;
@@ -329,6 +332,10 @@ type Stats struct {
 	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON cannot represent
 	// BatchSize is the fastest batch size found, 0 if none was.
 	BatchSize int `json:"batch_size,omitempty"`
+	// Latency is that of the batches since the last Progress.
+	Latency *histogram.Histogram `json:"latency,omitempty"`
+	// Figures are further counts by name, such as tokens; they appear in metrics.
+	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
 // Failed means that the worker cannot continue with its kernel, its device or its chunk.
