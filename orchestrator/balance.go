@@ -40,13 +40,13 @@ func (j *job) balance(done <-chan struct{}) {
 
 // checkScarce notifies every worker, once, that the job is nearing its end.
 func (j *job) checkScarce() {
-	total := j.total()
+	total := j.ledger.total()
 	if total < 0 || !j.queue.dry() {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if scarceShare*(total-j.done().Records) > total {
+	if scarceShare*(total-j.ledger.done().Records) > total {
 		return
 	}
 	for i := range j.slots {
@@ -90,15 +90,15 @@ func (s *slotState) timeLeft(now time.Time, batch int64) time.Duration {
 	if s.scarce != nil {
 		window = 1
 	}
-	left := s.size - s.live.Records - window*batch
+	left := s.size - s.done - window*batch
 	if left <= 0 {
 		return 0
 	}
 	elapsed := now.Sub(s.since)
-	if s.live.Records == 0 {
+	if s.done == 0 {
 		return elapsed // it has not finished a batch in that time
 	}
-	return time.Duration(float64(elapsed) * float64(left) / float64(s.live.Records))
+	return time.Duration(float64(elapsed) * float64(left) / float64(s.done))
 }
 
 // share splits the rest of a worker's chunk among the idle slots, keeping one piece for
@@ -131,14 +131,14 @@ func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 func (j *job) speeds(slot Slot, idle []int) (own float64, others []float64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s, w := &j.slots[slot.Number], &j.report.Workers[slot.Number]
+	s, w := &j.slots[slot.Number], &j.slots[slot.Number].report
 	records, busy := w.Records, w.Busy
 	if s.size > 0 { // its chunk is not booked yet; count at least one batch
-		records, busy = records+max(s.live.Records, int64(j.plan.BatchSize)), busy+time.Since(s.since)
+		records, busy = records+max(s.done, int64(j.plan.BatchSize)), busy+time.Since(s.since)
 	}
 	own = max(rate(records, busy), 1e-9)
 	for _, number := range idle {
-		speed := j.report.Workers[number].speed()
+		speed := j.slots[number].report.speed()
 		if speed == 0 {
 			speed = own
 		}

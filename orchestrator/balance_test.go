@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -15,18 +14,18 @@ import (
 // has responded. A slot that has already handed back its rest has nothing to give, and
 // does not prevent others from being asked.
 func TestEndSlowest(t *testing.T) {
-	slow, slower := chunk.Counts{Records: 500}, chunk.Counts{Records: 100}
+	const slow, slower = 500, 100
 	for _, test := range []struct {
 		name  string
 		slots []slotState // of 1,000 records in the last second
 		asked int         // -1: none
 	}{
-		{"the slowest", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower}}, 1},
-		{"one at a time", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, endAsked: true}}, -1},
-		{"not who has handed back", []slotState{{size: 1000, live: slow}, {size: 1000, live: slower, ending: true}}, 0},
-		{"not who has nothing", []slotState{{size: 1000, live: slow}, {}}, 0},
-		{"not who is at its end", []slotState{{size: 1000, live: chunk.Counts{Records: 990}}}, -1},
-		{"nobody is left", []slotState{{size: 1000, live: slower, ending: true}}, -1},
+		{"the slowest", []slotState{{size: 1000, done: slow}, {size: 1000, done: slower}}, 1},
+		{"one at a time", []slotState{{size: 1000, done: slow}, {size: 1000, done: slower, endAsked: true}}, -1},
+		{"not who has handed back", []slotState{{size: 1000, done: slow}, {size: 1000, done: slower, ending: true}}, 0},
+		{"not who has nothing", []slotState{{size: 1000, done: slow}, {}}, 0},
+		{"not who is at its end", []slotState{{size: 1000, done: 990}}, -1},
+		{"nobody is left", []slotState{{size: 1000, done: slower, ending: true}}, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			j := &job{prepared: &prepared{plan: Plan{BatchSize: 10}}, slots: test.slots}

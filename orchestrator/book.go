@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -23,8 +22,9 @@ func (j *job) setWorker(slot Slot, w *workerProcess) {
 		}
 		return
 	}
-	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
-	report := &j.report.Workers[slot.Number]
+	j.ledger.withdraw(slot.Number)
+	j.slots[slot.Number].done, j.slots[slot.Number].size = 0, 0
+	report := &j.slots[slot.Number].report
 	if !report.ready.IsZero() {
 		report.alive += time.Since(report.ready)
 		report.ready = time.Time{}
@@ -38,7 +38,8 @@ func (j *job) ready(slot Slot) {
 	j.opened = true
 	j.slots[slot.Number].retired = false
 	j.takeSlot(slot)
-	report := &j.report.Workers[slot.Number]
+	j.ledger.excuse(slot.Number, false)
+	report := &j.slots[slot.Number].report
 	report.ready, report.Retired = time.Now(), false
 	for _, device := range slot.Devices {
 		delete(j.retired, device.String())
@@ -64,10 +65,11 @@ func (j *job) lost(slot Slot, e *fault.Error, retired bool, again time.Duration)
 	if e.Kind != fault.Device && e.Kind != fault.NoDevice {
 		j.unusable = e
 	}
-	report := &j.report.Workers[slot.Number]
+	report := &j.slots[slot.Number].report
 	report.Lost++
 	report.Retired = retired
 	j.slots[slot.Number].retired = retired
+	j.ledger.excuse(slot.Number, retired)
 	if e.Kind == fault.Device {
 		for _, device := range slot.Devices {
 			j.retired[device.String()] = e
@@ -120,6 +122,7 @@ func (j *job) leave(slot Slot) {
 	j.mu.Lock()
 	s := &j.slots[slot.Number]
 	s.retired, s.freed = true, true
+	j.ledger.excuse(slot.Number, true)
 	j.mu.Unlock()
 	j.emit(WorkerLeft{Slot: slot.Number, Device: slot.Name})
 }
@@ -129,19 +132,18 @@ func (j *job) assigned(slot Slot, t task) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := &j.slots[slot.Number]
-	s.live, s.size, s.since, s.endAsked, s.ending = chunk.Counts{}, t.chunk.Records, time.Now(), false, false
+	s.done, s.size, s.since, s.endAsked, s.ending = 0, t.chunk.Records, time.Now(), false, false
 }
 
 // progress records how far a chunk has come.
 func (j *job) progress(slot Slot, t task, p wire.Progress) {
 	j.mu.Lock()
-	j.slots[slot.Number].live = p.Counts
-	j.report.addLatency(p.Latency)
-	done := j.done()
+	j.slots[slot.Number].done = p.Counts.Records
 	j.mu.Unlock()
+	j.ledger.progress(slot.Number, p)
 	j.emit(Progress{
 		Slot: slot.Number, Device: slot.Name, Chunk: p.Counts, Records: t.chunk.Records,
-		Job: done, Total: j.total(), Latency: p.Latency,
+		Job: j.ledger.done(), Total: j.ledger.total(), Latency: p.Latency,
 	})
 	j.checkHalt()
 }
@@ -151,19 +153,15 @@ func (j *job) progress(slot Slot, t task, p wire.Progress) {
 func (j *job) commit(ctx context.Context, slot Slot, t task, done wire.Done, again bool) error {
 	counts := done.Segment.Tally.Counts
 	j.mu.Lock()
-	j.slots[slot.Number].live, j.slots[slot.Number].size = chunk.Counts{}, 0
-	j.report.addStats(slot.Number, counts, done.Stats)
-	if _, streamed := j.source.(chunk.Streamed); j.computed == nil && !streamed && counts.Failed == 0 && counts.Records > 0 {
-		j.computed = &t.chunk // its file stays
-	}
+	s := &j.slots[slot.Number]
+	s.done, s.size = 0, 0
+	s.report.add(counts, done.Stats)
 	j.mu.Unlock()
-	j.deliver(ctx, done.Segment)
-	j.mu.Lock()
-	all := j.done()
-	j.mu.Unlock()
+	j.ledger.finish(slot.Number, t, done)
+	j.releaseHeld(ctx, false)
 	j.emit(ChunkDone{
 		Slot: slot.Number, Device: slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
-		Job: all, Total: j.total(), Stats: newSegmentStats(done.Stats),
+		Job: j.ledger.done(), Total: j.ledger.total(), Stats: newSegmentStats(done.Stats),
 	})
 	j.checkHalt()
 	var tasks []task
@@ -185,13 +183,6 @@ func (j *job) commit(ctx context.Context, slot Slot, t task, done wire.Done, aga
 	return err
 }
 
-// proof returns a chunk whose first record the kernel has computed in this run, or nil.
-func (j *job) proof() *chunk.Chunk {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.computed
-}
-
 // handedBack requeues the part of a task that the worker will not reach, while the
 // worker finishes the rest.
 func (j *job) handedBack(slot Slot, t *task, left wire.Remainder) error {
@@ -205,40 +196,14 @@ func (j *job) handedBack(slot Slot, t *task, left wire.Remainder) error {
 	return err
 }
 
-// deliver passes a segment to the committer, which may have exited if the job is
-// stopping. Segments are held back as long as the kernel may be one that fails on
-// everything.
-func (j *job) deliver(ctx context.Context, s chunk.Segment) {
-	if s.Tally.Records == 0 {
-		return
-	}
-	j.mu.Lock()
-	j.held = append(j.held, s)
-	j.mu.Unlock()
-	j.releaseHeld(ctx, false)
-}
-
-// releaseHeld delivers the held segments, unless it is still unknown whether the kernel
-// fails on everything. At the end of the job the evidence is complete.
+// releaseHeld passes the segments that may be committed to the committer, which may have
+// exited if the job is stopping.
 func (j *job) releaseHeld(ctx context.Context, end bool) {
-	j.mu.Lock()
-	why, open := j.breaker()
-	if end && why == nil && !j.stopping.Load() {
-		why = j.failedEntirely()
-	}
-	if why != nil || open && !end {
-		j.mu.Unlock()
-		if why != nil {
-			j.halt(why)
-		}
+	held, why := j.ledger.release(end, j.stopping.Load())
+	if why != nil {
+		j.halt(why)
 		return
 	}
-	held := j.held
-	j.held = nil
-	for _, s := range held {
-		j.tally.Add(s.Tally)
-	}
-	j.mu.Unlock()
 	for _, s := range held {
 		select {
 		case j.segments <- s:
@@ -269,7 +234,8 @@ func (j *job) retry(ctx context.Context, slot Slot, t task, e *fault.Error, blam
 		j.queue.giveBack(t)
 		return err
 	}
-	j.deliver(ctx, segment)
+	j.ledger.hold(segment)
+	j.releaseHeld(ctx, false)
 	j.source.Release(t.chunk)
 	j.queue.finish()
 	return nil
@@ -280,4 +246,13 @@ func addDevice(list []string, device string) []string {
 		return list
 	}
 	return append(slices.Clone(list), device)
+}
+
+func (j *job) workerReports() (list []WorkerReport) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.slots {
+		list = append(list, j.slots[i].report)
+	}
+	return list
 }

@@ -50,15 +50,6 @@ func (j *job) commitAll() error {
 	}
 }
 
-// noteAppended publishes what the output contains; only the committer touches the
-// output itself.
-func (j *job) noteAppended() {
-	appended, _ := j.output.Appended()
-	j.mu.Lock()
-	j.appended = appended
-	j.mu.Unlock()
-}
-
 // commitSegment commits a segment if the input it was read from is unchanged.
 func (j *job) commitSegment(segment chunk.Segment) error {
 	if err := j.checkInput(segment.Start.Offset, segment.Next.Offset); err != nil {
@@ -68,7 +59,8 @@ func (j *job) commitSegment(segment chunk.Segment) error {
 		return err
 	}
 	err := j.output.Commit(segment)
-	j.noteAppended()
+	appended, _ := j.output.Appended() // only the committer touches the output
+	j.ledger.setAppended(appended)
 	return err
 }
 

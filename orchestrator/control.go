@@ -215,15 +215,9 @@ func (j *job) workers() (list []*workerProcess) {
 }
 
 func (j *job) snapshot(paused bool) Snapshot {
-	total := j.total()
+	s := j.ledger.snapshot()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s := Snapshot{
-		Phase: PhaseRunning, Input: j.report.Input, Output: j.report.Output, Kernel: j.report.Kernel,
-		Folder: j.report.Folder, Started: j.report.Started, Done: j.done(), Total: total,
-		Resumed: j.report.Resumed, BatchSize: j.plan.BatchSize,
-	}
-	s.Rate = rate(s.Done.Records-s.Resumed, time.Since(s.Started))
 	switch {
 	case j.stopping.Load():
 		s.Phase = PhaseStopping
@@ -231,13 +225,13 @@ func (j *job) snapshot(paused bool) Snapshot {
 		s.Phase = PhasePaused
 	}
 	for i, slot := range j.plan.Slots {
-		s.Workers = append(s.Workers, j.slots[i].snapshot(slot, j.report.Workers[i].ready, paused))
+		s.Workers = append(s.Workers, j.slots[i].snapshot(slot, paused))
 	}
 	return s
 }
 
-func (s *slotState) snapshot(slot Slot, ready time.Time, paused bool) WorkerSnapshot {
-	w := WorkerSnapshot{Slot: slot.Number, Device: slot.Name, Phase: PhaseWaiting, Done: s.live.Records, Records: s.size}
+func (s *slotState) snapshot(slot Slot, paused bool) WorkerSnapshot {
+	w := WorkerSnapshot{Slot: slot.Number, Device: slot.Name, Phase: PhaseWaiting, Done: s.done, Records: s.size}
 	for _, device := range slot.Devices {
 		if device.UUID != "" {
 			w.GPUs = append(w.GPUs, device.UUID)
@@ -249,7 +243,7 @@ func (s *slotState) snapshot(slot Slot, ready time.Time, paused bool) WorkerSnap
 	switch {
 	case s.retired:
 		w.Phase = PhaseRetired
-	case s.worker != nil && ready.IsZero():
+	case s.worker != nil && s.report.ready.IsZero():
 		w.Phase = PhaseOpening
 	case s.pace == 0: // its device is too hot
 		w.Phase = PhasePaused

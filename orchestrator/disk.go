@@ -13,7 +13,7 @@ const diskShare = 100
 // warnOfDisk warns the user, once and early, that the output will not fit on the disk:
 // better now than after nine hours.
 func (j *job) warnOfDisk() {
-	total := j.total()
+	total := j.ledger.total()
 	tally, next := j.output.Appended()
 	if j.diskChecked || !resumable(j.config) || total <= 0 || tally.Records == 0 || tally.Records < total/diskShare {
 		return

@@ -113,35 +113,30 @@ type job struct {
 	output   *chunk.Output
 	queue    *queue
 	segments chan chunk.Segment
-	before   chunk.Counts // done by earlier runs
-	stagger  *stagger     // nil: all kernels open at once
+	ledger   *ledger
+	stagger  *stagger // nil: all kernels open at once
 
-	stopping      atomic.Bool
-	answered      atomic.Bool // a batch has finished, successfully or not
-	stallReported atomic.Bool // that no batch finished for a long time
-	emitting      sync.Mutex
-	finished      bool // Finished was emitted; guarded by emitting
-	diskChecked   bool // used by the committer only
-	unread        bool // the committer was abandoned in a write, and the output with it
-	abort         context.CancelFunc
-	monitor       *gpu.Monitor                 // nil: nothing is monitored
-	samples       samples                      // used by the monitor only
-	frameworks    map[int]wire.FrameworkMemory // by slot, as kernels report
-	sampled       bool                         // devices were sampled once; used by the monitor only
+	stopping       atomic.Bool
+	answered       atomic.Bool // a batch has finished, successfully or not
+	stallReported  atomic.Bool // that no batch finished for a long time
+	searchReported atomic.Bool // that a whole batch failed
+	emitting       sync.Mutex
+	finished       bool // Finished was emitted; guarded by emitting
+	diskChecked    bool // used by the committer only
+	unread         bool // the committer was abandoned in a write, and the output with it
+	abort          context.CancelFunc
+	monitor        *gpu.Monitor                 // nil: nothing is monitored
+	samples        samples                      // used by the monitor only
+	frameworks     map[int]wire.FrameworkMemory // by slot, as kernels report
+	sampled        bool                         // devices were sampled once; used by the monitor only
 
-	mu             sync.Mutex
-	tally          chunk.Tally     // of everything committed
-	appended       chunk.Tally     // the part of tally that was in the output after the last commit
-	held           []chunk.Segment // finished, but not to be committed yet
-	report         Report
-	slots          []slotState
-	retired        map[string]*fault.Error // devices, by name
-	opened         bool                    // some worker's kernel has been ready
-	computed       *chunk.Chunk            // starts with a record that the kernel has computed
-	searchReported bool                    // that a whole batch failed
-	last           *fault.Error            // why the last worker was lost
-	unusable       *fault.Error            // why the last worker that did not lose its device was lost
-	stopped        *fault.Error            // the limit or breaker that stopped the job
+	mu       sync.Mutex
+	slots    []slotState
+	retired  map[string]*fault.Error // devices, by name
+	opened   bool                    // some worker's kernel has been ready
+	last     *fault.Error            // why the last worker was lost
+	unusable *fault.Error            // why the last worker that did not lose its device was lost
+	stopped  *fault.Error            // the limit or breaker that stopped the job
 
 	stuck stuckList
 
@@ -155,47 +150,33 @@ type job struct {
 // slotState is what the job knows about a slot; the slot's own goroutine changes it.
 type slotState struct {
 	worker   *workerProcess
-	live     chunk.Counts   // of its current chunk
-	size     int64          // of that chunk
+	size     int64          // of its current chunk
+	done     int64          // records of that chunk
 	since    time.Time      // when it was assigned
 	endAsked bool           // it was asked to end the chunk
 	ending   bool           // it has handed back the rest of the chunk
 	scarce   *workerProcess // the worker that was notified that the job is nearing its end
-	first    *wire.FirstBatch
 	retired  bool
 	freed    bool    // it has no slot in the registry
 	pace     float64 // the share of time in which it may compute
+	report   WorkerReport
 }
 
 func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *job {
 	j := &job{
 		prepared: p, folder: f, output: output, queue: newQueue(p.source),
-		segments: make(chan chunk.Segment, 64),
-		slots:    make([]slotState, len(p.plan.Slots)),
-		retired:  make(map[string]*fault.Error),
+		segments: make(chan chunk.Segment, 64), ledger: newLedger(p, f.path, started),
+		slots:   make([]slotState, len(p.plan.Slots)),
+		retired: make(map[string]*fault.Error),
 
 		paceChanged: make(chan struct{}),
 	}
-	for i := range j.slots {
+	for i, slot := range p.plan.Slots {
 		j.slots[i].pace = 1
+		j.slots[i].report = WorkerReport{Slot: slot.Number, Device: slot.Name}
 	}
 	if p.config.Stagger {
 		j.stagger = newStagger()
-	}
-	j.report = Report{
-		Input: p.config.Input, Output: p.config.Output, Errors: p.config.Errors, Streamed: isStream(p.config.Output),
-		Kernel: p.config.Kernel, Started: started, Folder: f.path, BatchSize: p.plan.BatchSize,
-	}
-	for _, slot := range p.plan.Slots {
-		j.report.Workers = append(j.report.Workers, WorkerReport{Slot: slot.Number, Device: slot.Name})
-	}
-	if p.earlier != nil {
-		state := p.earlier.state
-		j.tally.Add(state.Durable.Tally)
-		for _, segment := range state.Segments {
-			j.tally.Add(segment.Tally)
-		}
-		j.before, j.report.Resumed = j.tally.Counts, j.tally.Records
 	}
 	return j
 }
@@ -214,7 +195,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 			j.emit(Notice{Text: note})
 		}
 		if j.earlier.computedAny() {
-			j.emit(Resuming{Done: j.report.Resumed, Job: j.before, Total: j.total()})
+			j.emit(Resuming{Done: j.ledger.before.Records, Job: j.ledger.before, Total: j.ledger.total()})
 		}
 	}
 	err := j.work(ctx)
@@ -359,9 +340,7 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 		if err != nil {
 			return err
 		}
-		j.mu.Lock()
-		j.tally.Add(segment.Tally)
-		j.mu.Unlock()
+		j.ledger.commit(segment.Tally)
 		j.source.Release(t.chunk)
 		return j.commitSegment(segment)
 	})
@@ -382,25 +361,18 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 
 // finish completes the report, cleans up and emits Finished.
 func (j *job) finish(err error) Report {
-	j.mu.Lock()
-	total, known := j.source.Total()
-	j.report.In, j.report.Blank = max(total, j.tally.Records), j.source.Blank()
-	j.report.Uncounted = !known && err != nil
-	j.report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
-	if j.report.Resume = resumption(j.config, err); j.report.Resume == ResumesNever {
-		j.report.Unresumable = unresumable(j.config)
+	report := j.ledger.close(j.workerReports(), j.unread)
+	report.Uncounted = report.Uncounted && err != nil
+	report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
+	if report.Resume = resumption(j.config, err); report.Resume == ResumesNever {
+		report.Unresumable = unresumable(j.config)
 	}
-	if j.unread {
-		j.tally = j.appended
-	} else {
-		j.report.noteOutput(j.output.ResultSum())
+	if !j.unread {
+		report.noteOutput(j.output.ResultSum())
 	}
-	j.report.close(time.Now(), j.tally)
 	if j.monitor != nil {
-		j.report.takeHealth(j.monitor.Status())
+		report.takeHealth(j.monitor.Status())
 	}
-	report := j.report
-	j.mu.Unlock()
 	if errors.Is(err, errOutputDamaged) {
 		return report // the job runs again
 	}
@@ -436,27 +408,6 @@ func (j *job) emit(event Event) {
 	}
 	_, j.finished = event.(Finished)
 	j.config.OnEvent(event)
-}
-
-// done counts the finished records of the whole job, including chunks in progress. The
-// caller must hold j.mu.
-func (j *job) done() chunk.Counts {
-	counts := j.tally.Counts
-	for _, s := range j.held {
-		counts.Add(s.Tally.Counts)
-	}
-	for i := range j.slots {
-		counts.Add(j.slots[i].live)
-	}
-	return counts
-}
-
-// total returns the number of records, -1 while unknown.
-func (j *job) total() int64 {
-	if total, known := j.source.Total(); known {
-		return total
-	}
-	return -1
 }
 
 // partPath returns a path for a part that contains its first record's number and is

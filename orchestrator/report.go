@@ -113,17 +113,14 @@ type FailureReport struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// addStats adds a segment's cost to its worker's figures.
-func (r *Report) addStats(slot int, c chunk.Counts, stats wire.Stats) {
-	w := &r.Workers[slot]
+// add adds a segment's cost.
+func (w *WorkerReport) add(c chunk.Counts, stats wire.Stats) {
 	w.Records += c.Records
 	w.Chunks++
 	w.Batches += stats.Batches
 	w.Busy += stats.Busy
 	w.Restarts += stats.Restarts
 	w.Retries += stats.Retries
-	r.Nulls += stats.Nulls
-	r.addLatency(stats.Latency)
 	w.BatchSize = max(w.BatchSize, stats.BatchSize)
 }
 

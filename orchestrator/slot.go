@@ -175,7 +175,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	setup := s.job.setup(socketDir)
 	setup.Device = s.slot.device()
 	if setup.Proven == nil {
-		setup.Proven = s.job.proof()
+		setup.Proven = s.job.ledger.proof()
 	}
 	s.job.hold(s.slot)
 	started := time.Now()

@@ -26,6 +26,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -42,9 +43,9 @@ type Worker struct {
 	host           *kernelHost
 	sizes          batchSizes
 	columns        columnNames
-	judged         bool            // enough of the first records have been judged
-	first          wire.FirstBatch // the verdict on them so far
-	searchReported bool            // the orchestrator knows that a search may take long
+	judged         bool        // enough of the first records have been judged
+	first          judge.First // the verdict on them so far
+	searchReported bool        // the orchestrator knows that a search may take long
 	proof          proof
 	sampled        bool // records of the first failed batch were sampled
 	stops          *stops

@@ -1,12 +1,14 @@
 package worker
 
 import (
+	"iter"
 	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/histogram"
+	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -32,7 +34,7 @@ type partWriter struct {
 	reportedAt time.Time
 	// verbatim: a record that the kernel leaves unchanged is copied byte for byte.
 	verbatim bool
-	first    *wire.FirstBatch // not reported yet
+	first    *judge.First // not reported yet
 	// kernelNulls counts numbers that became null in the kernel.
 	kernelNulls int64
 	latency     histogram.Histogram // of batches since the last message
@@ -117,43 +119,34 @@ func (p *partWriter) judgeFirst(task *batchTask) {
 		return
 	}
 	before := w.first
-	w.first = task.judge(before)
-	w.judged = w.first.Failed == nil || w.first.Records >= wire.VariedRecords
-	if w.judged || before.Records < wire.JudgedRecords || w.first.Varied != before.Varied {
+	w.first = before.Extend(task.failures())
+	w.judged = w.first.Settled()
+	if w.first.Matters(before) {
 		first := w.first
 		p.first = &first
 	}
 }
 
-// judge adds this batch to a run of records that all failed. It returns the zero value if a
-// record succeeded.
-func (t *batchTask) judge(first wire.FirstBatch) wire.FirstBatch {
-	for i := range t.sent {
-		v := t.verdict(i)
-		failure := v.fault
-		if failure == nil {
-			if result := v.results.At(v.index); result.Verdict == plugins.Failed {
-				failure = rejected(result)
+// failures yields the failure of each record that the kernel got, nil for a success.
+func (t *batchTask) failures() iter.Seq[*fault.Error] {
+	return func(yield func(*fault.Error) bool) {
+		for i := range t.sent {
+			v := t.verdict(i)
+			failure := v.fault
+			if failure == nil {
+				if result := v.results.At(v.index); result.Verdict == plugins.Failed {
+					failure = rejected(result)
+				}
+			}
+			if !yield(failure) {
+				return
 			}
 		}
-		switch {
-		case failure == nil:
-			return wire.FirstBatch{}
-		case first.Failed == nil:
-			first.Failed = failure
-		case first.Failed.Alike(failure):
-		case first.Failed.OfKernel() && failure.OfKernel():
-			first.Varied = true
-		default:
-			return wire.FirstBatch{}
-		}
 	}
-	first.Records += len(t.sent)
-	return first
 }
 
 // takeFirst returns the pending report on the first batch, once.
-func (p *partWriter) takeFirst() *wire.FirstBatch {
+func (p *partWriter) takeFirst() *judge.First {
 	first := p.first
 	p.first = nil
 	return first

@@ -32,6 +32,7 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/histogram"
+	"github.com/gpurun/gpurun/internal/judge"
 )
 
 // Descriptor is the worker's end of the connection. GuardDescriptor is its guard's own
@@ -245,7 +246,7 @@ type Info struct {
 type Progress struct {
 	Counts chunk.Counts `json:"counts"`
 	// First is set once in a worker's life: the outcome of its first batch.
-	First *FirstBatch `json:"first,omitempty"`
+	First *judge.First `json:"first,omitempty"`
 	// Memory is the memory held by the kernel's framework, if the kernel reports it.
 	Memory *FrameworkMemory `json:"memory,omitempty"`
 	// Latency is that of the batches since the last message of this chunk.
@@ -256,38 +257,13 @@ type Progress struct {
 // authors of kernels have plugins.FrameworkMemory, which does not bring the driver along.
 type FrameworkMemory = gpu.FrameworkMemory
 
-// FirstBatch distinguishes a kernel that fails on everything from one that met a bad
-// record.
-type FirstBatch struct {
-	// Failed is the error of all records of the batch, the same for each unless Varied;
-	// nil if they did not all fail.
-	Failed *fault.Error `json:"failed,omitempty"`
-	// Records is how many failed. It is reported again with later batches as long as all
-	// of their records fail too, up to VariedRecords.
-	Records int `json:"records,omitempty"`
-	// Varied: the messages differ, but all are of kinds that the kernel causes.
-	Varied bool `json:"varied,omitempty"`
-	// Sampled: only a sample from the whole batch was tried, and each record of it failed
-	// alone. Trying all takes long; the result for the whole batch follows later.
-	Sampled bool `json:"sampled,omitempty"`
-	// Proven: a record that succeeded in an earlier run failed too.
-	Proven bool `json:"proven,omitempty"`
-}
-
-// JudgedRecords is how many records must fail before a kernel counts as failing on
-// everything. Otherwise, with batches of one, a single bad record would be enough.
-const JudgedRecords = 16
-
-// VariedRecords is the same for messages that differ from record to record.
-const VariedRecords = 1000
-
 // Search reports that a whole batch failed, for the first time in the worker's life, and
 // that the worker is bisecting it to isolate the bad records, which may take long.
 type Search struct {
 	Lost *fault.Error `json:"lost,omitempty"`
 	// First is as in Progress; it is set if bisecting has already shown the outcome of
 	// the first batch.
-	First *FirstBatch `json:"first,omitempty"`
+	First *judge.First `json:"first,omitempty"`
 }
 
 // ReadComplete means that the worker has read all of its chunk, or all that it will compute of it.
@@ -315,7 +291,7 @@ type Done struct {
 	// Elsewhere is a record before Rest that needs another device.
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
 	// First is as in Progress, for a chunk that finished before any Progress.
-	First *FirstBatch `json:"first,omitempty"`
+	First *judge.First `json:"first,omitempty"`
 	// Sources are the user's files loaded since the last message that listed some. The
 	// segment must not be used if one of them has changed.
 	Sources []Source `json:"sources,omitempty"`

@@ -1,0 +1,156 @@
+// Package judge decides whether a kernel fails on everything. gpurun then stops instead of
+// marking a million records. Its types are values: they start nothing and wait for nothing.
+package judge
+
+import (
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Case is the evidence about a kernel from all workers of a job.
+type Case struct {
+	// Exempt: the records are known to fail; that they fail again is no surprise.
+	Exempt bool
+	// Before counts the records of earlier runs: a success proves that the kernel worked.
+	Before chunk.Counts
+	// BatchSize is the number of records in a batch.
+	BatchSize int
+	// Streamed: results go to a stream. A program that writes to one stream and reads the
+	// other may wait for a record's result.
+	Streamed bool
+
+	workers []witness
+}
+
+// witness is a worker whose first records are evidence.
+type witness struct {
+	slot    int
+	first   *First // nil: it has not reported
+	excused bool   // it was lost
+}
+
+// Await makes the case wait for the first records of a slot's worker.
+func (c *Case) Await(slot int) { c.workers = append(c.workers, witness{slot: slot}) }
+
+// Excuse stops waiting for a slot's worker, because it was lost, or waits for it again.
+func (c *Case) Excuse(slot int, excused bool) {
+	if w := c.worker(slot); w != nil {
+		w.excused = excused
+	}
+}
+
+// Hear adds what a slot's worker reports. One success is enough for good.
+func (c *Case) Hear(slot int, first *First) {
+	if w := c.worker(slot); w != nil && first != nil && (w.first == nil || w.first.Failed != nil) {
+		w.first = first
+	}
+}
+
+func (c *Case) worker(slot int) *witness {
+	for i := range c.workers {
+		if c.workers[i].slot == slot {
+			return &c.workers[i]
+		}
+	}
+	return nil
+}
+
+// evidence is what the workers say together.
+type evidence struct {
+	same    *fault.Error // the failure of all records
+	workers int
+	records int
+	varied  bool   // the messages differ
+	sampled bool   // some tried only a sample
+	proven  string // for the message, if a record failed that succeeded in an earlier run
+}
+
+// Verdict returns why the job must stop, or nil. open: the kernel has failed on everything
+// so far, and the evidence is not complete. computed: a record of this run has succeeded,
+// which is enough even while other workers are still loading a model. total is the number
+// of records of the job, -1 while unknown.
+func (c *Case) Verdict(computed bool, total int64) (why *fault.Error, open bool) {
+	if c.Exempt || computed {
+		return nil, false
+	}
+	e, open := c.hear()
+	if e.same == nil || open {
+		return nil, e.same != nil
+	}
+	small := total >= 0 && total-c.Before.Records <= int64(e.workers*c.BatchSize)
+	if small && !(e.sampled && dies(e.same)) { // trying each would take as many restarts as there are records
+		return nil, e.same.OfKernel() // the remaining records are judged at the end
+	}
+	if e.sampled && !e.varied {
+		return guilty(e.same.Detail, "each record of the first batches that was tried alone%s failed with: %s", e.proven, e.same.Message), false
+	}
+	switch {
+	case e.varied && e.records < variedRecords, e.records < judgedRecords: // a single failing record proves nothing
+		return nil, total >= 0 || !c.Streamed
+	case e.varied:
+		return guilty(e.same.Detail, "each of the first %d records failed, the last of them with: %s", e.records, e.same.Message), false
+	}
+	return guilty(e.same.Detail, "every record in every worker's first batch failed with: %s", e.same.Message), false
+}
+
+// hear sums up what the workers say. It returns no failure if the kernel works or the
+// failures differ in a way that speaks for bad records. open: a worker has not reported.
+func (c *Case) hear() (e evidence, open bool) {
+	works := c.Before.Succeeded+c.Before.Dropped > 0
+	for _, w := range c.workers {
+		switch {
+		case w.excused:
+			continue
+		case w.first == nil:
+			open = true
+			continue
+		}
+		failed := w.first.Failed
+		if failed == nil {
+			return evidence{}, false
+		}
+		if e.same != nil && !e.same.Alike(failed) {
+			if !e.same.OfKernel() || !failed.OfKernel() {
+				return evidence{}, false
+			}
+			e.varied = true
+		}
+		if works && (w.first.Sampled || dies(failed)) && !w.first.Proven {
+			return evidence{}, false // it may have been stopped while bisecting exactly these records
+		}
+		e.same = failed
+		e.varied = e.varied || w.first.Varied
+		e.sampled = e.sampled || w.first.Sampled
+		if w.first.Proven {
+			e.proven = ", and one that succeeded in an earlier run,"
+		}
+		e.workers++
+		e.records += w.first.Records
+	}
+	return e, open
+}
+
+// Final returns why a job that has processed all its records, two or more, fails: every
+// record failed with the same message, which is the kernel's. Otherwise it returns nil.
+func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
+	if c.Exempt || c.Before.Records > 0 ||
+		total < 2 || all.Records != total || all.Failed != total || len(all.Causes) != 1 || len(all.Kinds) != 1 {
+		return nil
+	}
+	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout} {
+		if stats, ok := all.Kinds[kind.String()]; ok {
+			return guilty(stats.Detail, "all %d records failed with: %s", all.Records, stats.Example)
+		}
+	}
+	return nil
+}
+
+// guilty is the fault that stops the job.
+func guilty(detail, format string, values ...any) *fault.Error {
+	return fault.New(fault.Incompatible, "the kernel fails on everything: "+format, values...).WithDetail(detail)
+}
+
+// dies reports whether the failure ended the kernel's process.
+func dies(failed *fault.Error) bool {
+	return failed.Kind == fault.Crash || failed.Kind == fault.Timeout
+}

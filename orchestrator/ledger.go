@@ -1,0 +1,203 @@
+package orchestrator
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/judge"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// ledger records what has become of the job's records: committed, finished but held back
+// until the judge has ruled on the kernel, or in progress.
+type ledger struct {
+	source chunk.Source // it knows the total
+	before chunk.Counts // done by earlier runs
+
+	mu       sync.Mutex
+	report   Report               // its figures, but for the workers'
+	tally    chunk.Tally          // of everything that may be committed
+	appended chunk.Tally          // the part of tally that was in the output after the last commit
+	held     []chunk.Segment      // finished, but not to be committed yet
+	live     map[int]chunk.Counts // of the chunks in progress, by slot
+	kernel   judge.Case
+	computed *chunk.Chunk // starts with a record that the kernel has computed
+}
+
+func newLedger(p *prepared, folder string, started time.Time) *ledger {
+	c := p.config
+	l := &ledger{
+		source: p.source, live: make(map[int]chunk.Counts),
+		report: Report{
+			Input: c.Input, Output: c.Output, Errors: c.Errors, Streamed: isStream(c.Output),
+			Kernel: c.Kernel, Started: started, Folder: folder, BatchSize: p.plan.BatchSize,
+		},
+	}
+	if p.earlier != nil {
+		state := p.earlier.state
+		l.tally.Add(state.Durable.Tally)
+		for _, segment := range state.Segments {
+			l.tally.Add(segment.Tally)
+		}
+		l.before, l.report.Resumed = l.tally.Counts, l.tally.Records
+	}
+	l.kernel = judge.Case{Exempt: c.framed, Before: l.before, BatchSize: p.plan.BatchSize, Streamed: isStream(c.Output)}
+	for _, slot := range p.plan.Slots {
+		l.kernel.Await(slot.Number)
+	}
+	return l
+}
+
+// total returns the number of records, -1 while unknown.
+func (l *ledger) total() int64 {
+	if total, known := l.source.Total(); known {
+		return total
+	}
+	return -1
+}
+
+// done counts the finished records of the whole job, including those of chunks in
+// progress.
+func (l *ledger) done() chunk.Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counts := l.tally.Counts
+	for _, s := range l.held {
+		counts.Add(s.Tally.Counts)
+	}
+	for _, live := range l.live {
+		counts.Add(live)
+	}
+	return counts
+}
+
+// progress records how far a slot's chunk has come.
+func (l *ledger) progress(slot int, p wire.Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live[slot] = p.Counts
+	l.report.addLatency(p.Latency)
+}
+
+// withdraw forgets the progress of a slot whose worker has exited: what was not finished
+// is computed again.
+func (l *ledger) withdraw(slot int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.live, slot)
+}
+
+// finish takes the result of a slot's task. Its segment is held until release.
+func (l *ledger) finish(slot int, t task, done wire.Done) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.live, slot)
+	l.report.Nulls += done.Stats.Nulls
+	l.report.addLatency(done.Stats.Latency)
+	counts := done.Segment.Tally.Counts
+	if _, streamed := l.source.(chunk.Streamed); l.computed == nil && !streamed && counts.Failed == 0 && counts.Records > 0 {
+		l.computed = &t.chunk // its file stays
+	}
+	l.holdBack(done.Segment)
+}
+
+// hold takes a segment without a worker: a chunk that was given up.
+func (l *ledger) hold(s chunk.Segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holdBack(s)
+}
+
+func (l *ledger) holdBack(s chunk.Segment) {
+	if s.Tally.Records > 0 {
+		l.held = append(l.held, s)
+	}
+}
+
+// release returns the held segments to be committed, unless it is still unknown whether
+// the kernel fails on everything. If it does, release returns why the job must stop. At
+// the end of the job the evidence is complete.
+func (l *ledger) release(end, stopping bool) (segments []chunk.Segment, why *fault.Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all chunk.Tally
+	computed, total := false, l.total()
+	all.Add(l.tally)
+	for _, s := range l.held {
+		all.Add(s.Tally)
+		computed = computed || s.Tally.Succeeded+s.Tally.Dropped > 0
+	}
+	why, open := l.kernel.Verdict(computed, total)
+	if why == nil && end && !stopping {
+		why = l.kernel.Final(all, total)
+	}
+	if why != nil || open && !end {
+		return nil, why
+	}
+	segments, l.held = l.held, nil
+	l.tally = all
+	return segments, nil
+}
+
+// commit counts a segment that is committed without being held.
+func (l *ledger) commit(tally chunk.Tally) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tally.Add(tally)
+}
+
+// setAppended records what the output contains.
+func (l *ledger) setAppended(tally chunk.Tally) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.appended = tally
+}
+
+// hear passes what a worker reports about its first records to the judge.
+func (l *ledger) hear(slot int, first *judge.First) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kernel.Hear(slot, first)
+}
+
+// excuse makes the judge stop waiting for a retired slot, or wait for it again.
+func (l *ledger) excuse(slot int, retired bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kernel.Excuse(slot, retired)
+}
+
+// proof returns a chunk whose first record the kernel has computed in this run, or nil.
+func (l *ledger) proof() *chunk.Chunk {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.computed
+}
+
+// snapshot returns a running job's figures, without its workers.
+func (l *ledger) snapshot() Snapshot {
+	r, done := &l.report, l.done()
+	return Snapshot{
+		Phase: PhaseRunning, Input: r.Input, Output: r.Output, Kernel: r.Kernel, Folder: r.Folder, Started: r.Started,
+		Done: done, Total: l.total(), Resumed: r.Resumed, BatchSize: r.BatchSize,
+		Rate: rate(done.Records-r.Resumed, time.Since(r.Started)),
+	}
+}
+
+// close returns the report of the ended job. unread: the reader of the output has
+// stopped reading, and only what was appended counts.
+func (l *ledger) close(workers []WorkerReport, unread bool) Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.report
+	total, known := l.source.Total()
+	r.In, r.Blank, r.Uncounted, r.Workers = max(total, l.tally.Records), l.source.Blank(), !known, workers
+	tally := l.tally
+	if unread {
+		tally = l.appended
+	}
+	r.close(time.Now(), tally)
+	return r
+}

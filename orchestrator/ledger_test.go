@@ -1,0 +1,90 @@
+package orchestrator
+
+import (
+	"testing"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/judge"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// counted is a source that knows only how many records it has.
+type counted struct {
+	chunk.Source
+	records int64
+}
+
+func (c counted) Total() (int64, bool) { return c.records, c.records >= 0 }
+func (c counted) Blank() int64         { return 0 }
+
+// testLedger is that of a job of 1,000 records with two slots and batches of 10.
+func testLedger() *ledger {
+	p := &prepared{source: counted{records: 1000}, plan: Plan{BatchSize: 10, Slots: []Slot{{Number: 0}, {Number: 1}}}}
+	return newLedger(p, "", p.created)
+}
+
+func segmentOf(counts chunk.Counts) wire.Done {
+	return wire.Done{Segment: chunk.Segment{Tally: chunk.Tally{Counts: counts}}}
+}
+
+// TestLedgerCountsEveryRecordOnce: records in progress, held back and released count once
+// each; what a lost worker had not finished no longer counts.
+func TestLedgerCountsEveryRecordOnce(t *testing.T) {
+	l := testLedger()
+	failed := chunk.Counts{Records: 20, Failed: 20}
+	want := func(when string, records, held int64) {
+		t.Helper()
+		if done := l.done(); done.Records != records || int64(len(l.held)) != held {
+			t.Errorf("%s: %d done, %d segments held", when, done.Records, len(l.held))
+		}
+	}
+	l.progress(0, wire.Progress{Counts: chunk.Counts{Records: 10, Failed: 10}})
+	l.progress(1, wire.Progress{Counts: chunk.Counts{Records: 5, Failed: 5}})
+	want("in progress", 15, 0)
+	l.withdraw(1)
+	want("one worker lost", 10, 0)
+	l.hear(0, &judge.First{Failed: fault.New(fault.Batch, "KeyError"), Records: 20})
+	l.finish(0, task{}, segmentOf(failed))
+	want("finished", 20, 1)
+	if released, why := l.release(false, false); released != nil || why != nil {
+		t.Errorf("the other worker has not reported, but %v is released, stopped by %v", released, why)
+	}
+	l.progress(1, wire.Progress{Counts: chunk.Counts{Records: 5, Succeeded: 5}})
+	l.finish(1, task{}, segmentOf(chunk.Counts{Records: 30, Succeeded: 30}))
+	want("both finished", 50, 2)
+	if released, why := l.release(false, false); len(released) != 2 || why != nil {
+		t.Errorf("a record succeeded, but %d segments are released, stopped by %v", len(released), why)
+	}
+	want("released", 50, 0)
+	if report := l.close(nil, false); report.Succeeded != 30 || report.Failed != 20 || report.Pending != 950 {
+		t.Errorf("report: %+v", report)
+	}
+}
+
+// TestLedgerStopsAJobThatFailsEntirely: nothing of it is released, also when the missing
+// worker is lost instead of reporting.
+func TestLedgerStopsAJobThatFailsEntirely(t *testing.T) {
+	for name, last := range map[string]func(*ledger){
+		"reports": func(l *ledger) { l.hear(1, &judge.First{Failed: fault.New(fault.Batch, "KeyError"), Records: 10}) },
+		"is lost": func(l *ledger) { l.excuse(1, true) },
+	} {
+		l := testLedger()
+		l.hear(0, &judge.First{Failed: fault.New(fault.Batch, "KeyError"), Records: 20})
+		l.finish(0, task{}, segmentOf(chunk.Counts{Records: 20, Failed: 20}))
+		last(l)
+		if released, why := l.release(false, false); released != nil || fault.KindOf(why) != fault.Incompatible {
+			t.Errorf("%s: %d segments are released, stopped by %v", name, len(released), why)
+		}
+	}
+}
+
+// TestLedgerOfAnUnreadOutput: only what was appended counts.
+func TestLedgerOfAnUnreadOutput(t *testing.T) {
+	l := testLedger()
+	l.commit(chunk.Tally{Counts: chunk.Counts{Records: 30, Succeeded: 30}})
+	l.setAppended(chunk.Tally{Counts: chunk.Counts{Records: 10, Succeeded: 10}})
+	if report := l.close(nil, true); report.Succeeded != 10 || report.Pending != 990 {
+		t.Errorf("report: %+v", report)
+	}
+}
