@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/resources"
 )
 
 // cpuHint ends every error about a machine without a usable GPU.
@@ -23,7 +23,7 @@ type Options struct {
 	// Env looks up CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Default: os.LookupEnv.
 	Env func(string) (string, bool)
 	// CPUs is the number of cores. Without a driver, half of them become CPU devices.
-	// Default: runtime.NumCPU.
+	// Default: those that affinity and control groups allow.
 	CPUs int
 	// DriverPresent reports whether the NVIDIA driver is installed. It is called only
 	// if NVML's library is missing. Default: looks for the driver's files.
@@ -48,7 +48,7 @@ func (o Options) withDefaults() Options {
 		o.Env = os.LookupEnv
 	}
 	if o.CPUs <= 0 {
-		o.CPUs = runtime.NumCPU()
+		o.CPUs = resources.Cores()
 	}
 	if o.DriverPresent == nil {
 		o.DriverPresent = driverPresent

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/resources"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -354,4 +354,4 @@ func setDefault[T comparable](member *T, value T) {
 }
 
 // cores returns the number of CPUs that this process may use.
-func cores() int { return runtime.NumCPU() }
+func cores() int { return resources.Cores() }

@@ -1,0 +1,88 @@
+// Package scaling decides how many workers a device gets. The decision is a pure value:
+// figures go in, a number of workers and a reason come out. It reads no clock and starts
+// nothing, so that tables and a simulated machine can test it.
+//
+// A search starts with few workers and doubles them while that raises the device's rate
+// by at least 10 %. A doubling that brings less is followed by one try of the midpoint,
+// and the search settles on the fewest workers that are nearly as fast as the best. It
+// searches again only when the batches change character or the device's other users
+// change. Workers that share a CPU start at the upper bound and are halved instead while
+// they compete for cores and fewer are not slower.
+package scaling
+
+import "time"
+
+// Figures are what is known about a device at one moment.
+type Figures struct {
+	// Time is the time since the job began.
+	Time time.Duration
+	// Workers have an open kernel; Loading are opening theirs. Limit is the upper bound.
+	Workers, Loading, Limit int
+	// Records, Bytes and Batches are finished by the device's workers since the job
+	// began.
+	Records, Bytes, Batches int64
+	// GPUBusy is the share of the last interval in which the GPU computed, and Fed the
+	// share in which the workers' kernels had a batch; negative if unknown.
+	GPUBusy, Fed float64
+	// Cores are those this job may use, IdleCores those of them that no process used in
+	// the last interval; negative if unknown. Runnable is the number of this job's
+	// threads that ran or wanted to.
+	Cores, IdleCores, Runnable float64
+	// HostFree is the memory available on the host and HostEach what a worker with its
+	// kernel uses. DeviceFree is the device memory that is free or leased and unused,
+	// DeviceEach what a worker uses of it. 0 if unknown.
+	HostFree, HostEach     uint64
+	DeviceFree, DeviceEach uint64
+	// Others is the device memory that other jobs use.
+	Others uint64
+	// Load is how long a kernel takes to open, Remaining the time that the rest of the
+	// job takes at its current rate; negative if unknown.
+	Load, Remaining time.Duration
+	// OOMs counts the batches and kernels of this device that did not fit in its memory.
+	OOMs int
+	// Unsteady means that rates mean nothing now: the job is paused, the device slowed
+	// down, or the batch size is being searched for.
+	Unsteady bool
+}
+
+// Decision is what to do with a device.
+type Decision struct {
+	// Workers is how many workers it should have.
+	Workers int
+	// Reason is why, for people; empty if nothing has changed.
+	Reason string
+	// Settled means that the search is over.
+	Settled bool
+}
+
+const (
+	// keepGain is the gain of a doubling that is kept; a smaller step must bring its
+	// share of it.
+	keepGain = 0.10
+	// nearly is how much slower fewer workers may be than the best count seen.
+	nearly = 0.03
+	// nearlyDown is the same where workers are removed, not added, to find out.
+	nearlyDown = 0.02
+	// busyGPU, busyHost and unfed are the shares at which another worker cannot bring
+	// keepGain: the GPU computes, the cores are busy, the kernels wait for input.
+	busyGPU  = 1 / (1 + keepGain)
+	busyHost = 1 / (1 + keepGain)
+	unfed    = 0.70
+	// margin is added to the memory of each new worker.
+	margin = 1.15
+	// leastFree is the host memory below which a worker is removed.
+	leastFree = 256 << 20
+	// A step must cost less than 1/payOff of the remaining time, and no job scales that
+	// ends within leastLeft.
+	payOff    = 3
+	leastLeft = 15 * time.Second
+	// crowd is the number of runnable threads per core above which workers compete.
+	crowd = 1.6
+	// changed is the factor by which the size of records or the rate must change, in
+	// two windows, for a new search; restTime is the least time between two searches.
+	changed  = 1.6
+	restTime = time.Minute
+	// otherShare is how much of a device's memory other jobs must take or free for a
+	// new search.
+	otherShare = 0.10
+)

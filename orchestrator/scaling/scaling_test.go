@@ -1,0 +1,245 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shapes are how the rate of a device may depend on the number of its workers.
+var shapes = map[string]func(n float64) float64{
+	"linear":            func(n float64) float64 { return 100 * n },
+	"flat":              func(float64) float64 { return 100 },
+	"two":               func(n float64) float64 { return 100 * min(n, 2) },
+	"three":             func(n float64) float64 { return 100 * min(n, 3) },
+	"five":              func(n float64) float64 { return 100 * min(n, 5) },
+	"six, then falling": func(n float64) float64 { return 100 * min(n, 6) / (1 + 0.03*max(0, n-6)) },
+	"one, then falling": func(n float64) float64 { return 100 / (1 + 0.2*(n-1)) },
+	"Amdahl 5 %":        func(n float64) float64 { return 100 * n / (1 + 0.05*(n-1)) },
+	"Amdahl 30 %":       func(n float64) float64 { return 100 * n / (1 + 0.3*(n-1)) },
+	"Amdahl 60 %":       func(n float64) float64 { return 100 * n / (1 + 0.6*(n-1)) },
+	"Amdahl 85 %":       func(n float64) float64 { return 100 * n / (1 + 0.85*(n-1)) },
+	"measured encoder":  func(n float64) float64 { return 4178 * math.Pow(n, 0.74) },
+	"contention":        func(n float64) float64 { return 100 * n / (1 + 0.1*(n-1) + 0.01*n*(n-1)) },
+}
+
+// TestFleet: on many shapes the search ends within 10 % of the best fixed number of
+// workers, and a job of five minutes takes at most 1.25 times as long as with it. With
+// noise, one run in a hundred may miss that, but none is far off.
+func TestFleet(t *testing.T) {
+	runs, missed := 0, 0
+	check := func(what string, noise float64, r result, best float64, fastest time.Duration) {
+		runs++
+		slower, longer := best/r.steady, r.took.Seconds()/fastest.Seconds()
+		switch {
+		case slower > 1/0.8, longer > 1.35, noise == 0 && (slower > 1/0.9 || longer > 1.25):
+			t.Errorf("%s: %.0f of %.0f records/s, %s instead of %s: %s", what, r.steady, best, r.took, fastest, strings.Join(r.log, "; "))
+		case slower > 1/0.9, longer > 1.25:
+			missed++
+		}
+	}
+	for name, shape := range shapes {
+		for _, limit := range []int{1, 2, 3, 8, 16, 24} {
+			for _, load := range []time.Duration{0, 3 * time.Second, 12 * time.Second} {
+				for seed := range uint64(11) {
+					m := fleet{rate: shape, limit: limit, load: load, noise: 0.03, batch: 32, cores: 64, seed: seed}
+					if seed == 0 {
+						m.noise = 0
+					}
+					best := 0.0
+					for n := 1; n <= limit; n++ {
+						best = max(best, shape(float64(n)))
+					}
+					m.work = best * (5*time.Minute - load).Seconds()
+					_, fastest := m.best()
+					r := m.run(Up(1, false))
+					check(fmt.Sprintf("%s, limit %d, load %s, seed %d: %d workers", name, limit, load, seed, r.workers), m.noise, r, best, fastest)
+				}
+			}
+		}
+	}
+	if 100*missed > runs {
+		t.Errorf("%d of %d runs missed the target", missed, runs)
+	}
+}
+
+// TestWhatForbidsGrowth: each figure that makes another worker useless keeps the first
+// one alone.
+func TestWhatForbidsGrowth(t *testing.T) {
+	linear := shapes["linear"]
+	for name, test := range map[string]struct {
+		change  func(*fleet)
+		workers int
+		reason  string
+	}{
+		"nothing":         {func(m *fleet) {}, 8, "CPU cores"},
+		"the GPU is busy": {func(m *fleet) { m.busy = func(float64) float64 { return 0.97 } }, 1, "the GPU is 97 % busy"},
+		"half busy":       {func(m *fleet) { m.busy = func(n float64) float64 { return 0.49 * n } }, 2, "the GPU is 98 % busy"},
+		"cores are busy":  {func(m *fleet) { m.cores, m.each = 8, 1.9 }, 4, "7.6 of 8 CPU cores are busy"},
+		"a short job":     {func(m *fleet) { m.work = 100 * 20 }, 1, "would not pay off"},
+		"slow loading":    {func(m *fleet) { m.work, m.load = 100*100, 60*time.Second }, 1, "loading more takes 1m0s"},
+		"memory for five": {func(m *fleet) { m.memory, m.used = 60<<30, 10<<30 }, 5, "of device memory are left"},
+		"memory for one":  {func(m *fleet) { m.memory, m.used = 15<<30, 10<<30 }, 1, "of device memory are left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := fleet{rate: linear, limit: 8, load: time.Second, batch: 32, cores: 64, work: 100 * 3600}
+			test.change(&m)
+			r := m.run(Up(1, false))
+			if log := strings.Join(r.log, "; "); r.workers != test.workers || !strings.Contains(log, test.reason) {
+				t.Errorf("%d workers: %s", r.workers, log)
+			}
+		})
+	}
+}
+
+// figures returns a steady device: workers finish 100 records per second and 1 KB each.
+func figures(workers int, now time.Duration) Figures {
+	done := int64(100 * now.Seconds() * float64(workers))
+	return Figures{
+		Time: now, Workers: workers, Limit: 8, Records: done, Bytes: 1000 * done, Batches: done / 10,
+		GPUBusy: -1, Fed: -1, Cores: 8, IdleCores: -1, Remaining: time.Hour,
+	}
+}
+
+// TestOOM: memory that runs out removes the workers that did not fit, and they are not
+// added again until other jobs free memory.
+func TestOOM(t *testing.T) {
+	s := Up(4, false)
+	f := figures(3, 10*time.Second)
+	f.OOMs = 1
+	if d := s.Step(f); d.Workers != 2 || !d.Settled || !strings.Contains(d.Reason, "memory ran out") {
+		t.Fatalf("%+v", d)
+	}
+	f.OOMs = 9
+	if d := s.Step(f); d.Workers != 1 {
+		t.Fatalf("many at once: %+v", d)
+	}
+	f.OOMs = 10
+	if d := s.Step(f); d.Workers != 1 || d.Reason != "" {
+		t.Fatalf("the last worker stays: %+v", d)
+	}
+	oom, others := 10, uint64(40<<30)
+	for now := 20 * time.Second; now < 10*time.Minute; now += tick {
+		if now > 5*time.Minute {
+			others = 0
+		}
+		f := figures(s.wanted, now)
+		f.OOMs, f.Others, f.DeviceEach, f.DeviceFree = oom, others, 5<<30, 60<<30
+		d := s.Step(f)
+		if now <= 5*time.Minute && d.Workers > 1 {
+			t.Fatalf("%s: %+v", now, d)
+		}
+	}
+	if s.wanted < 2 {
+		t.Errorf("%d workers after others have freed memory", s.wanted)
+	}
+}
+
+func TestHostMemoryRunsOut(t *testing.T) {
+	s := Up(4, false)
+	f := figures(4, 10*time.Second)
+	f.HostFree = 100 << 20
+	if d := s.Step(f); d.Workers != 3 || !strings.Contains(d.Reason, "host memory") {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestSettledUntilChange: a settled search, as in a resumed job, keeps its number of
+// workers until the records change.
+func TestSettledUntilChange(t *testing.T) {
+	s := Up(3, true)
+	step := func(now time.Duration, size int64) Decision {
+		f := figures(3, now)
+		f.Bytes = f.Records * size
+		return s.Step(f)
+	}
+	now := time.Duration(0)
+	for ; now < 5*time.Minute; now += tick {
+		if d := step(now, 1000); d.Workers != 3 || !d.Settled {
+			t.Fatalf("%s: %+v", now, d)
+		}
+	}
+	start := now
+	base := figures(3, now)
+	for ; now < start+time.Minute; now += tick {
+		f := figures(3, now)
+		f.Bytes = base.Bytes + (f.Records-base.Records)*8000
+		if d := s.Step(f); strings.Contains(d.Reason, "size") {
+			return
+		}
+	}
+	t.Error("records of eight times the size caused no search")
+}
+
+// TestUnsteady: a paused job or a search for the batch size is no time to measure.
+func TestUnsteady(t *testing.T) {
+	s := Up(1, false)
+	for now := time.Duration(0); now < time.Minute; now += tick {
+		f := figures(1, now)
+		f.Unsteady = true
+		if d := s.Step(f); d.Workers != 1 || d.Reason != "" {
+			t.Fatalf("%+v", d)
+		}
+	}
+}
+
+// TestMissingWorkers: workers that cannot be started are given up.
+func TestMissingWorkers(t *testing.T) {
+	s := Up(4, false)
+	for now := time.Duration(0); now < 2*time.Minute; now += tick {
+		s.Step(figures(2, now))
+	}
+	if s.wanted > 2 {
+		t.Errorf("%d workers wanted, 2 exist", s.wanted)
+	}
+}
+
+// TestDown: workers on a CPU are halved only while they compete for cores.
+func TestDown(t *testing.T) {
+	for name, test := range map[string]struct {
+		rate    func(n float64) float64
+		each    float64 // threads per worker that want to run
+		workers int
+	}{
+		"one thread each":           {func(n float64) float64 { return 100 * n }, 1, 4},
+		"all cores each, thrashing": {func(n float64) float64 { return 400 / (1 + 0.1*(n-1)) }, 4, 1},
+		"all cores each, no harm":   {func(n float64) float64 { return 400 }, 4, 1},
+		"two threads each":          {func(n float64) float64 { return 200 * min(n, 2) }, 2, 2},
+		"threads that wait":         {func(n float64) float64 { return 100 * n }, 2, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := fleet{rate: test.rate, limit: 4, cores: 4, each: test.each, batch: 16, noise: 0.01, work: 400 * 300}
+			if r := m.run(Down(4)); r.workers != test.workers {
+				t.Errorf("%d workers: %s", r.workers, strings.Join(r.log, "; "))
+			}
+		})
+	}
+}
+
+// TestShortJobNeverScales: no worker is added to a job that ends within seconds.
+func TestShortJobNeverScales(t *testing.T) {
+	for _, seconds := range []float64{1, 5, 10, 20} {
+		m := fleet{rate: shapes["linear"], limit: 16, batch: 16, cores: 64, work: 100 * seconds}
+		if r := m.run(Up(1, false)); r.changes > 0 {
+			t.Errorf("%g s: %s", seconds, strings.Join(r.log, "; "))
+		}
+	}
+}
+
+// TestUnknownLength: a stream is expected to last as long again as it has run.
+func TestUnknownLength(t *testing.T) {
+	s := Up(1, false)
+	grown := time.Duration(0)
+	for now := tick; now < 2*time.Minute && grown == 0; now += tick {
+		f := figures(1, now)
+		f.Remaining, f.Load = -1, 5*time.Second
+		if s.Step(f).Workers > 1 {
+			grown = now
+		}
+	}
+	if grown < 30*time.Second || grown > time.Minute {
+		t.Errorf("grew after %s", grown)
+	}
+}

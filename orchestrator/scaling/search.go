@@ -1,0 +1,287 @@
+package scaling
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// point is a number of workers and the rate that they reached.
+type point struct {
+	workers int
+	rate    rate
+}
+
+// Search looks for the best number of workers of one device. Its zero value is not
+// usable: call Up or Down.
+type Search struct {
+	down    bool
+	wanted  int
+	cap     int // no more workers than this: more did not fit; 0 for none
+	window  window
+	seen    []point // in this search
+	middle  bool    // the midpoint is being tried
+	settled bool
+
+	ooms   int
+	others uint64
+	rested time.Duration // when the search settled
+	found  rate          // at that time
+	odd    int           // windows since then that looked different
+	lost   time.Duration // since when workers are missing
+	held   int           // the rule, counted from 1, that forbids growth for now; 0 for none
+	free   int           // windows since no rule did
+}
+
+// Up returns a search that starts with this many workers and adds more. If it is
+// settled, as in a resumed job, it only watches for changes.
+func Up(workers int, settled bool) *Search {
+	return &Search{wanted: max(1, workers), settled: settled}
+}
+
+// Down returns a search that starts with as many workers as there are and removes some
+// if they compete for cores.
+func Down(workers int) *Search { return &Search{down: true, wanted: max(1, workers)} }
+
+// Step takes the device's current figures, about every two seconds, and decides.
+func (s *Search) Step(f Figures) Decision {
+	if d, removed := s.relieve(f); removed {
+		return d
+	}
+	if !s.complete(f) {
+		return s.keep()
+	}
+	var base rate
+	if n := len(s.seen); n > 0 && !s.down && !s.middle {
+		base = s.seen[n-1].rate
+	}
+	measured, known := s.window.add(f, base)
+	if !known {
+		return s.keep()
+	}
+	if s.settled {
+		return s.watch(f, measured)
+	}
+	return s.judge(f, measured)
+}
+
+// Workers returns how many workers the device should have, and whether that is final.
+func (s *Search) Workers() (wanted int, settled bool) { return s.wanted, s.settled }
+
+func (s *Search) keep() Decision { return Decision{Workers: s.wanted, Settled: s.settled} }
+
+// relieve removes workers when memory runs out.
+func (s *Search) relieve(f Figures) (Decision, bool) {
+	failed := f.OOMs - s.ooms
+	s.ooms = f.OOMs
+	have := f.Workers + f.Loading
+	switch {
+	case failed > 0 && s.wanted > 1:
+		s.wanted = max(1, min(s.wanted, have)-failed)
+		s.cap = s.wanted
+		return s.settle(f, rate{}, "device memory ran out with more"), true
+	case f.HostFree > 0 && f.HostFree < leastFree && f.Loading == 0 && f.Workers == s.wanted && s.wanted > 1:
+		s.wanted--
+		s.cap = s.wanted
+		return s.settle(f, rate{}, fmt.Sprintf("only %d MiB of host memory are left", f.HostFree>>20)), true
+	}
+	return Decision{}, false
+}
+
+// lostAfter is how long missing workers are waited for.
+const lostAfter = 30 * time.Second
+
+// complete reports whether all wanted workers compute. Workers that stay away, because
+// their processes cannot be started, are no longer wanted.
+func (s *Search) complete(f Figures) bool {
+	if f.Workers == s.wanted && f.Loading == 0 {
+		s.lost = 0
+		return true
+	}
+	s.window.reset()
+	if f.Workers == 0 || f.Loading > 0 || f.Workers > s.wanted {
+		s.lost = 0
+		return false
+	}
+	if s.lost == 0 {
+		s.lost = f.Time
+	}
+	if f.Time-s.lost >= lostAfter {
+		s.wanted, s.cap, s.lost = f.Workers, f.Workers, 0
+	}
+	return false
+}
+
+// judge decides after the current count has been measured.
+func (s *Search) judge(f Figures, measured rate) Decision {
+	s.seen = append(s.seen, point{f.Workers, measured})
+	if s.down {
+		return s.judgeDown(f)
+	}
+	if base, tried := s.base(), s.seen[len(s.seen)-1]; base.workers != tried.workers {
+		if s.middle || base.rate.gain(tried.rate) < keepGain*float64(tried.workers-base.workers)/float64(base.workers) {
+			return s.afterFlat(f, base, tried)
+		}
+	}
+	more := target(f, s.cap)
+	if number, why := objection(f, more); number > 0 {
+		s.free = 0
+		return s.hold(f, number, why)
+	}
+	if s.free++; s.held > 0 && s.free < 2 { // once may be chance
+		return s.hold(f, s.held, "")
+	}
+	return s.change(more, s.brought())
+}
+
+// hold keeps the current count for as long as a rule forbids growth.
+func (s *Search) hold(f Figures, number int, why string) Decision {
+	if number == s.held {
+		why = "" // known
+	}
+	s.held = number
+	s.seen = s.seen[:len(s.seen)-1] // it is measured again
+	s.window.next(f)
+	return Decision{Workers: s.wanted, Reason: why, Settled: true}
+}
+
+// base returns the count that the last one is compared with.
+func (s *Search) base() point {
+	if len(s.seen) < 2 {
+		return s.seen[len(s.seen)-1]
+	}
+	if s.middle {
+		return s.seen[len(s.seen)-3]
+	}
+	return s.seen[len(s.seen)-2]
+}
+
+// afterFlat tries the midpoint once after a step that brought too little, and settles.
+func (s *Search) afterFlat(f Figures, base, tried point) Decision {
+	if middle := (base.workers + tried.workers) / 2; !s.middle && middle > base.workers && middle < tried.workers {
+		why := s.brought() + "; trying the midpoint"
+		s.middle = true
+		return s.change(middle, why)
+	}
+	best := s.best(nearly)
+	s.wanted = best.workers
+	return s.settle(f, best.rate, s.next(best))
+}
+
+// judgeDown halves the workers while they compete for cores and fewer are not slower.
+func (s *Search) judgeDown(f Figures) Decision {
+	last := s.seen[len(s.seen)-1]
+	if len(s.seen) > 1 && s.seen[len(s.seen)-2].rate.gain(last.rate) < -nearlyDown {
+		best := s.seen[len(s.seen)-2]
+		s.wanted = best.workers
+		return s.settle(f, best.rate, fmt.Sprintf("%d were %.0f %% slower", last.workers, -100*best.rate.gain(last.rate)))
+	}
+	fewer := f.Workers / 2
+	switch {
+	case fewer < 1:
+		return s.settle(f, last.rate, s.brought())
+	case f.Runnable <= crowd*f.Cores:
+		return s.settle(f, last.rate, "")
+	}
+	if why := noTime(f, fewer); why != "" {
+		return s.settle(f, last.rate, "")
+	}
+	return s.change(fewer, fmt.Sprintf("%.0f threads compete for %.0f cores", f.Runnable, f.Cores))
+}
+
+// best returns the smallest count whose rate is at most slack below the best one.
+func (s *Search) best(slack float64) point {
+	points := slices.Clone(s.seen)
+	slices.SortStableFunc(points, func(a, b point) int { return a.workers - b.workers })
+	top := points[0]
+	for _, p := range points {
+		if top.rate.gain(p.rate) > 0 {
+			top = p
+		}
+	}
+	for _, p := range points {
+		if p.rate.gain(top.rate) <= slack {
+			return p
+		}
+	}
+	return top
+}
+
+// brought says what the last step changed.
+func (s *Search) brought() string {
+	if len(s.seen) < 2 {
+		return "the rate is steady"
+	}
+	last, base := s.seen[len(s.seen)-1], s.base()
+	return fmt.Sprintf("%d brought %+.0f %%", last.workers, 100*base.rate.gain(last.rate))
+}
+
+// next says what the next larger count that was tried would bring.
+func (s *Search) next(p point) string {
+	var larger *point
+	for i, other := range s.seen {
+		if other.workers > p.workers && (larger == nil || other.workers < larger.workers) {
+			larger = &s.seen[i]
+		}
+	}
+	if larger == nil {
+		return s.brought()
+	}
+	return fmt.Sprintf("%d brought %.0f %%", larger.workers, 100*p.rate.gain(larger.rate))
+}
+
+func (s *Search) change(workers int, why string) Decision {
+	s.wanted, s.held, s.free = workers, 0, 0
+	s.window.reset()
+	return Decision{Workers: workers, Reason: why}
+}
+
+// settle ends the search.
+func (s *Search) settle(f Figures, found rate, why string) Decision {
+	s.settled, s.middle, s.seen = true, false, nil
+	s.rested, s.found, s.others, s.odd = f.Time, found, f.Others, 0
+	s.window.reset()
+	return Decision{Workers: s.wanted, Reason: why, Settled: true}
+}
+
+// watch looks for a reason to search again.
+func (s *Search) watch(f Figures, measured rate) Decision {
+	s.window.next(f)
+	if s.found == (rate{}) {
+		s.found, s.others = measured, f.Others
+		return s.keep()
+	}
+	why := ""
+	switch {
+	case differs(s.found.size(), measured.size()):
+		why = "the records have changed in size"
+	case differs(s.found.records, measured.records):
+		why = "the rate has changed"
+	case s.crowdChanged(f):
+		why = "other jobs on the device have changed"
+	default:
+		s.odd = 0
+		return s.keep()
+	}
+	if s.odd++; s.odd < 2 || f.Time-s.rested < restTime || s.down {
+		return s.keep()
+	}
+	if s.crowdChanged(f) { // what did not fit may fit now
+		s.cap = 0
+	}
+	if number, _ := objection(f, target(f, s.cap)); number > 0 {
+		s.rested, s.found, s.others, s.odd = f.Time, measured, f.Others, 0
+		return s.keep()
+	}
+	s.settled, s.seen = false, nil
+	s.window.reset()
+	return Decision{Workers: s.wanted, Reason: why + ": measuring again"}
+}
+
+func (s *Search) crowdChanged(f Figures) bool {
+	total := f.DeviceFree + f.Others + uint64(f.Workers)*f.DeviceEach
+	moved := max(f.Others, s.others) - min(f.Others, s.others)
+	return total > 0 && float64(moved) > otherShare*float64(total)
+}
+
+func differs(a, b float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > changed }
