@@ -172,7 +172,7 @@ func shown(r *Results) string {
 }
 
 func TestInfoAndDeviceRoundTrip(t *testing.T) {
-	info := Info{Name: "n", Version: "v", BatchSize: 7, InFlight: 3, NeedsGPU: true, Frameworks: []string{"torch"}, MinMemory: 1 << 40, CanTrim: true}
+	info := Info{Name: "n", Version: "v", BatchSize: 7, InFlight: 3, NeedsGPU: true, Frameworks: []string{"torch"}, MinMemory: 1 << 40, CanTrim: true, MaxWorkers: 2}
 	if got := unpackInfo(overTheWire(t, packInfo(info))); !reflect.DeepEqual(got, info) {
 		t.Errorf("info %+v", got)
 	}

@@ -72,6 +72,10 @@ type Info struct {
 	// most 60. The worker locates them when it validates a line; the kernel still gets
 	// the whole record.
 	Inputs []string `json:"inputs,omitempty"`
+	// MaxWorkers is how many workers may share a device at most, each with its own
+	// kernel process. 1 makes the kernel exclusive: gpurun never adds a second worker.
+	// 0 means no limit. A number of workers that the user sets takes precedence.
+	MaxWorkers int `json:"max_workers,omitempty"`
 }
 
 // maxInputs is the most that one scan can look for, less what the worker itself needs.

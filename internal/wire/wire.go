@@ -240,6 +240,7 @@ type Info struct {
 	MinMemory  uint64   `json:"min_memory,omitempty"`
 	CanTrim    bool     `json:"can_trim,omitempty"`
 	Inputs     []string `json:"inputs,omitempty"`
+	MaxWorkers int      `json:"max_workers,omitempty"`
 }
 
 // Progress reports the progress on the chunk.

@@ -57,9 +57,10 @@ func fill(v reflect.Value, n int) {
 		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
-		value := reflect.New(v.Type().Elem()).Elem()
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, n)
 		fill(value, n)
-		v.SetMapIndex(reflect.ValueOf("key"), value)
+		v.SetMapIndex(key, value)
 	case reflect.String:
 		v.SetString(fmt.Sprintf("%d: ü \"\\\n\u2028", n))
 	case reflect.Bool:

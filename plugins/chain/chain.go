@@ -92,6 +92,9 @@ func add(a, b plugins.Info, first bool) plugins.Info {
 	if b.BatchSize > 0 && (a.BatchSize == 0 || b.BatchSize < a.BatchSize) {
 		a.BatchSize = b.BatchSize
 	}
+	if b.MaxWorkers > 0 && (a.MaxWorkers == 0 || b.MaxWorkers < a.MaxWorkers) {
+		a.MaxWorkers = b.MaxWorkers
+	}
 	a.NeedsGPU = a.NeedsGPU || b.NeedsGPU
 	a.CanTrim = a.CanTrim || b.CanTrim
 	a.MinMemory += b.MinMemory

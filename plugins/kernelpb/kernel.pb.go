@@ -163,7 +163,9 @@ type Info struct {
 	MinMemory  uint64                 `protobuf:"varint,7,opt,name=min_memory,json=minMemory,proto3" json:"min_memory,omitempty"`
 	CanTrim    bool                   `protobuf:"varint,8,opt,name=can_trim,json=canTrim,proto3" json:"can_trim,omitempty"`
 	// The members of a record that the kernel reads.
-	Inputs        []string `protobuf:"bytes,9,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	Inputs []string `protobuf:"bytes,9,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	// The most workers that may share a device; 0 for no limit.
+	MaxWorkers    uint32 `protobuf:"varint,11,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -259,6 +261,13 @@ func (x *Info) GetInputs() []string {
 		return x.Inputs
 	}
 	return nil
+}
+
+func (x *Info) GetMaxWorkers() uint32 {
+	if x != nil {
+		return x.MaxWorkers
+	}
+	return 0
 }
 
 type DescribeReply struct {
@@ -1296,7 +1305,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04step\x18\x04 \x01(\tR\x04step\x12\x12\n" +
 	"\x04sign\x18\x05 \x01(\tR\x04sign\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xff\x01\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xa0\x02\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1310,7 +1319,9 @@ const file_kernel_proto_rawDesc = "" +
 	"\n" +
 	"min_memory\x18\a \x01(\x04R\tminMemory\x12\x19\n" +
 	"\bcan_trim\x18\b \x01(\bR\acanTrim\x12\x16\n" +
-	"\x06inputs\x18\t \x03(\tR\x06inputs\"\x86\x01\n" +
+	"\x06inputs\x18\t \x03(\tR\x06inputs\x12\x1f\n" +
+	"\vmax_workers\x18\v \x01(\rR\n" +
+	"maxWorkers\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +

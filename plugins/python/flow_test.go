@@ -130,6 +130,7 @@ from jax import numpy
 requires = ["pip>=1,<9999", "json"]
 needs_gpu: bool = True
 min_memory_mb = 2048
+max_workers = 1
 if True:
     batch_size = 512
 inputs = compute()
@@ -142,7 +143,7 @@ def prepare(batch): pass
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !info.NeedsGPU || info.MinMemory != 2<<30 || info.BatchSize != 512 || !info.CanTrim || info.InFlight != 9 ||
+	if !info.NeedsGPU || info.MinMemory != 2<<30 || info.MaxWorkers != 1 || info.BatchSize != 512 || !info.CanTrim || info.InFlight != 9 ||
 		info.Name != "Python" || !strings.HasPrefix(info.Version, "3.") {
 		t.Errorf("%+v", info)
 	}

@@ -94,6 +94,9 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 	if reply.BatchSize > 0 && (info.BatchSize == 0 || reply.BatchSize < info.BatchSize) {
 		info.BatchSize = reply.BatchSize
 	}
+	if reply.MaxWorkers > 0 && (info.MaxWorkers == 0 || reply.MaxWorkers < info.MaxWorkers) {
+		info.MaxWorkers = reply.MaxWorkers
+	}
 	info.NeedsGPU = info.NeedsGPU || reply.NeedsGPU
 	info.MinMemory += reply.MinMemory << 20
 	for _, framework := range frameworks(reply.Versions) {

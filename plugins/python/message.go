@@ -86,14 +86,15 @@ type response struct {
 
 // description is what a kernel's source declares.
 type description struct {
-	Requires  []string          `json:"requires"`
-	Missing   []string          `json:"missing"`
-	NeedsGPU  bool              `json:"needs_gpu"`
-	MinMemory uint64            `json:"min_memory_mb"`
-	BatchSize int               `json:"batch_size"`
-	Inputs    []string          `json:"inputs"`
-	Prepare   bool              `json:"prepare"`
-	Versions  map[string]string `json:"versions"`
+	Requires   []string          `json:"requires"`
+	Missing    []string          `json:"missing"`
+	NeedsGPU   bool              `json:"needs_gpu"`
+	MinMemory  uint64            `json:"min_memory_mb"`
+	MaxWorkers int               `json:"max_workers"`
+	BatchSize  int               `json:"batch_size"`
+	Inputs     []string          `json:"inputs"`
+	Prepare    bool              `json:"prepare"`
+	Versions   map[string]string `json:"versions"`
 	// Imported are the frameworks that the source imports.
 	Imported []string `json:"imported"`
 }

@@ -24,6 +24,7 @@ SETTINGS = {
     "needs_gpu": ("True or False", lambda v: isinstance(v, bool)),
     "min_memory_mb": ("an integer of 0 or more", lambda v: type(v) is int and v >= 0),
     "batch_size": ("an integer above 0", lambda v: type(v) is int and v > 0),
+    "max_workers": ("an integer above 0", lambda v: type(v) is int and v > 0),
 }
 
 
