@@ -116,7 +116,7 @@ bench-floats:
 	cd bench/floats && $(GO) test -run '^$$' -bench . -count 3 .
 
 bench-parts:
-	$(GO) test -run '^$$' -bench . -benchmem ./chunk ./internal/jsonline ./plugins ./plugins/chain
+	$(GO) test -run '^$$' -bench . -benchmem ./chunk/... ./internal/jsonline ./plugins ./plugins/chain
 	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
 
 # Benchmarks that need a GPU; without Go they use binaries built elsewhere.

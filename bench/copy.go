@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 )
 
 // echo runs a file of 1 KB records through all of gpurun: strict validation, ordered
@@ -94,12 +94,12 @@ func has(program string) bool {
 
 // scan measures counting and splitting a file in the page cache, on one core.
 func (b *bench) scan() error {
-	input, err := b.makeInput("scan.jsonl", b.size(1_000_000, 50_000), 1000)
+	path, err := b.makeInput("scan.jsonl", b.size(1_000_000, 50_000), 1000)
 	if err != nil {
 		return err
 	}
 	defer b.remove("scan.jsonl")
-	info, err := os.Stat(input)
+	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (b *bench) scan() error {
 	var rates []float64
 	for range b.rounds + 1 {
 		started := time.Now()
-		source, err := chunk.OpenFile(context.Background(), input, chunk.CutOptions{Chunks: 32, BatchSize: 128})
+		source, err := input.Open(context.Background(), path, input.CutOptions{Chunks: 32, BatchSize: 128})
 		if err != nil {
 			return err
 		}

@@ -4,20 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"strconv"
 )
 
+// FileSum is the expected size and checksum of a file.
+type FileSum struct {
+	Bytes int64 `json:"bytes"`
+	// CRC is the CRC-32C of all bytes.
+	CRC uint32 `json:"crc"`
+}
+
+// Write adds bytes that follow.
+func (s *FileSum) Write(p []byte) (int, error) {
+	s.Bytes += int64(len(p))
+	s.CRC = crc32.Update(s.CRC, castagnoli, p)
+	return len(p), nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // polynomial is that of CRC-32C, with the lowest power in the highest bit.
 const polynomial = 0x82f63b78
 
-// join returns the sum of two concatenated files, computed from their sums without reading
+// Join returns the sum of two concatenated files, computed from their sums without reading
 // the bytes again.
 //
 // A checksum is the remainder of the bytes taken as a polynomial. Appending n bytes
 // multiplies what precedes them by x to the power of 8n, and checksums add up.
-func (s FileSum) join(next FileSum) FileSum {
+func (s FileSum) Join(next FileSum) FileSum {
 	return FileSum{Bytes: s.Bytes + next.Bytes, CRC: multiply(shift(next.Bytes), s.CRC) ^ next.CRC}
 }
 
@@ -51,6 +68,9 @@ func multiply(a, b uint32) (product uint32) {
 // CRC is a CRC-32C that is written as eight hexadecimal digits.
 type CRC uint32
 
+// Checksum returns the CRC-32C of data.
+func Checksum(data []byte) CRC { return CRC(crc32.Checksum(data, castagnoli)) }
+
 // String returns the eight digits.
 func (c CRC) String() string { return fmt.Sprintf("%08x", uint32(c)) }
 
@@ -67,8 +87,6 @@ func (c *CRC) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func sumFile(path string) (FileSum, error) { return SumFile(context.Background(), path) }
-
 // SumFile reads a file and returns its sum. It stops when ctx ends.
 func SumFile(ctx context.Context, path string) (FileSum, error) {
 	file, err := os.Open(path)
@@ -76,17 +94,17 @@ func SumFile(ctx context.Context, path string) (FileSum, error) {
 		return FileSum{}, err
 	}
 	defer file.Close()
-	sum := &summer{to: io.Discard}
+	var sum FileSum
 	for buffer := make([]byte, sumBuffer); ; {
 		n, err := file.Read(buffer)
 		_, _ = sum.Write(buffer[:n])
 		switch {
 		case errors.Is(err, io.EOF):
-			return sum.FileSum, nil
+			return sum, nil
 		case err != nil:
-			return sum.FileSum, err
+			return sum, err
 		case ctx.Err() != nil:
-			return sum.FileSum, ctx.Err()
+			return sum, ctx.Err()
 		}
 	}
 }

@@ -1,7 +1,5 @@
 package chunk
 
-import "context"
-
 // Chunk is a run of consecutive records: a byte range of one file. It only describes the
 // records; a Reader reads them.
 type Chunk struct {
@@ -22,46 +20,33 @@ type Chunk struct {
 	Inner bool `json:"inner,omitempty"`
 }
 
+// Start returns where the first line is.
+func (c Chunk) Start() Place { return Place{c.Offset, c.Line} }
+
 // Before returns the part of c before rest, which is its end.
 func (c Chunk) Before(rest Chunk) Chunk {
-	return headOf(c, Place{rest.Offset, rest.Line}, rest.First)
+	return c.Head(rest.Start(), rest.First)
 }
 
-// Source provides the input as chunks, in order. The chunks of a regular file are byte
-// ranges of it. All other input is copied to spool files, and its chunks are ranges of
-// those.
-//
-// Next must not be called concurrently; the other methods may be.
-type Source interface {
-	// Next returns the next chunk, io.EOF after the last, or the error that ended the
-	// input. It blocks while a stream has no data yet.
-	Next(ctx context.Context) (Chunk, error)
-	// Total returns the number of records in all chunks. While known is false, it is the
-	// number found so far.
-	Total() (records int64, known bool)
-	// Blank returns the number of blank lines found so far: all of them once Next has
-	// returned io.EOF.
-	Blank() int64
-	// Release reports that the bytes of a chunk, or of some of its records, are no longer
-	// needed.
-	Release(Chunk)
-	// Close frees all resources. No chunk may be read afterwards.
-	Close() error
+// Place is where a line starts in its file.
+type Place struct {
+	Offset int64 `json:"offset"`
+	Line   int64 `json:"line"`
 }
 
-// Streamed is a source whose Next may have to wait for the writer of the stream.
-type Streamed interface {
-	Source
-	// Ready reports whether Next would return at once.
-	Ready() bool
+// Tail returns the part of c that begins with record first, which is at at.
+func (c Chunk) Tail(at Place, first int64) Chunk {
+	end, last := c.Offset+c.Length, c.First+c.Records
+	c.Offset, c.Line = at.Offset, at.Line
+	c.Length, c.First, c.Records = end-at.Offset, first, last-first
+	return c
 }
 
-// Limits selects which records of the input to use.
-type Limits struct {
-	// Offset is the number of records to skip.
-	Offset int64
-	// Limit is the number of records to use after that; 0 means all.
-	Limit int64
+// Head returns the part of c that ends before record end, which is at at.
+func (c Chunk) Head(at Place, end int64) Chunk {
+	c.Inner = c.Inner || end < c.First+c.Records
+	c.Length, c.Records = at.Offset-c.Offset, end-c.First
+	return c
 }
 
 // Size returns the number of records per chunk when n records are split into k chunks: n/k
@@ -71,11 +56,12 @@ func Size(n int64, k, batch int) int64 {
 	if n <= 0 {
 		return 0
 	}
-	size := ceilDiv(n, int64(max(k, 1)))
+	size := CeilDiv(n, int64(max(k, 1)))
 	if batch > 1 && k > 1 {
-		size = ceilDiv(size, int64(batch)) * int64(batch)
+		size = CeilDiv(size, int64(batch)) * int64(batch)
 	}
 	return size
 }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+// CeilDiv returns a divided by b, rounded up.
+func CeilDiv(a, b int64) int64 { return (a + b - 1) / b }

@@ -1,19 +1,12 @@
-// Package chunk turns input into records, groups records into chunks, and assembles
-// finished segments into ordered output.
+// Package chunk describes runs of records and what became of them: a Chunk is a byte range
+// of the input, a Segment is a finished run with its Tally, and Size divides records into
+// chunks.
 //
-//	file ──scan──► count ──ceiling division──► Chunk, Chunk, …   (Source)
-//	stdin ──spool files──────────────────────► Chunk, Chunk, …   (Source)
-//	                                             │ Reader
-//	                                             ▼ records
-//	                                           a worker
-//	                                             │ Part
-//	                                             ▼
-//	Output ◄── segments, appended in input order
+//	chunk/input    the input's files and streams become chunks, and chunks become records
+//	chunk/record   a failed record is marked in place, and described in failures.jsonl
+//	chunk/commit   finished segments become one ordered, durable output
+//	chunk/amend    new results replace the failed records of a finished output
 //
-// A record is one line. Its bytes are never re-encoded: a record that the kernel leaves
-// unchanged is written out byte for byte. A byte order mark at the start of a file and the
-// carriage return before a line feed are not part of a record. Blank lines are skipped and
-// counted.
-//
-// The package knows nothing about processes, kernels or devices.
+// Values of this package travel in messages and in the journal. It knows no file format,
+// no process and no device.
 package chunk

@@ -17,8 +17,8 @@ const (
 	restored role = "restored"
 	// forced: shapes the results, and a retry has its own value.
 	forced role = "forced"
-	// input: selects the job's records; a retry has the failed ones.
-	input role = "input"
+	// selecting: selects the job's records; a retry has the failed ones.
+	selecting role = "selecting"
 	// output: where results go; a retry puts them into the job's output.
 	output role = "output"
 	// resuming: what to do with an earlier job.
@@ -32,7 +32,7 @@ const (
 // roles lists every field of Config. When adding a field, decide here whether a retry
 // must restore it: then it belongs in the fingerprint or in launch, and in retry.again.
 var roles = map[string]role{
-	"Input": input, "Stdin": input, "Limit": input, "Offset": input,
+	"Input": selecting, "Stdin": selecting, "Limit": selecting, "Offset": selecting,
 	"Output": output, "PartBytes": output, "Stdout": output, "Errors": output, "WorkDir": output, "Clean": output,
 	"Force": resuming, "Fresh": resuming, "AcceptChanges": resuming,
 

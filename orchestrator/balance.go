@@ -3,7 +3,7 @@ package orchestrator
 import (
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 )
 
 const (
@@ -112,7 +112,7 @@ func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 	own, speeds := j.speeds(slot, idle)
 	var tasks []task
 	for _, records := range shares(rest.chunk.Records, inFlight, int64(j.plan.BatchSize), own, speeds) {
-		piece, remainder, err := chunk.SplitAt(rest.chunk, records)
+		piece, remainder, err := input.SplitAt(rest.chunk, records)
 		if err != nil {
 			return append(tasks, rest), err
 		}

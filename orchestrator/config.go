@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/resources"
@@ -133,7 +134,7 @@ type Config struct {
 	// ceil(n / slots).
 	ChunksPerGPU int
 	// Split is how a file is cut; default by records up to 16 GiB, by bytes above.
-	Split chunk.Split
+	Split input.Split
 	// ChunkRecords is the number of records in a chunk of a stream; default 16 batches.
 	ChunkRecords int64
 	// Flush is how long a record of a stream may wait for its chunk to fill; default
@@ -268,7 +269,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Flush, DefaultFlush)
 	setDefault(&c.Checkpoint, DefaultCheckpoint)
 	setDefault(&c.DrainTimeout, DefaultDrainTimeout)
-	setDefault(&c.PartBytes, chunk.DefaultPartBytes)
+	setDefault(&c.PartBytes, commit.DefaultPartBytes)
 	setDefault(&c.LogLevel, "info")
 	setDefault(&c.Profile, string(gpu.Datacenter))
 	setDefault(&c.Monitor, gpu.DefaultConfig())
@@ -322,7 +323,7 @@ func (c Config) check() error {
 		return fault.New(fault.Usage, "--nan %q is neither %s nor %s", c.NaN, NaNNull, NaNError)
 	}
 	switch c.Split {
-	case chunk.SplitAuto, chunk.SplitRecords, chunk.SplitBytes:
+	case input.SplitAuto, input.SplitRecords, input.SplitBytes:
 	default:
 		return fault.New(fault.Usage, "--split %q is neither records nor bytes", c.Split)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -58,7 +58,7 @@ var variants = []*variant{
 	{name: "errors apart", records: 600, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }},
 	{name: "some of it", records: 800, change: func(_ jobDir, c *orchestrator.Config) { c.Offset, c.Limit = 101, 603 }},
 	{name: "cut by bytes", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-		c.Split, c.Errors = chunk.SplitBytes, d.join("errors.jsonl")
+		c.Split, c.Errors = input.SplitBytes, d.join("errors.jsonl")
 	}},
 	{name: "work folder", records: 600, change: func(d jobDir, c *orchestrator.Config) {
 		c.WorkDir = d.join("work")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -31,7 +32,7 @@ func Verify(ctx context.Context, output string, report Report) error {
 
 func compareOutput(ctx context.Context, output string, report Report) error {
 	if keepsParts(output) || isFolder(output) {
-		m, err := chunk.ReadManifest(output)
+		m, err := commit.ReadManifest(output)
 		if err == nil && m.Bytes != report.OutputBytes {
 			err = fmt.Errorf("its parts have %d bytes instead of %d", m.Bytes, report.OutputBytes)
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -28,7 +28,7 @@ func (p *prepared) fitKernel(recut bool) error {
 	if !recut || p.earlier != nil { // it is already cut
 		return nil
 	}
-	planner, ok := p.source.(chunk.Planner)
+	planner, ok := p.source.(input.Planner)
 	if !ok { // a stream is not cut yet
 		return nil
 	}

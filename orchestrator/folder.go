@@ -13,9 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // folder is the job folder, where a job keeps its own files: next to the output, or in
@@ -46,7 +48,7 @@ type manifest struct {
 	Errors      string      `json:"errors,omitempty"`
 	Kernel      string      `json:"kernel"`
 	Fingerprint fingerprint `json:"fingerprint"`
-	Cut         chunk.Cut   `json:"cut"`
+	Cut         input.Cut   `json:"cut"`
 	// Launch is how to resolve the names in the fingerprint; missing in jobs of earlier
 	// versions.
 	Launch launch `json:"launch,omitzero"`
@@ -228,7 +230,7 @@ func (f *folder) begin() error {
 }
 
 func (f *folder) makeDirs() error {
-	for _, name := range []string{chunk.PartsDir, "logs"} {
+	for _, name := range []string{commit.PartsDir, "logs"} {
 		err := os.MkdirAll(f.join(name), 0o700)
 		if errors.Is(err, unix.ENOTDIR) {
 			return damagedFolder(err)
@@ -247,7 +249,7 @@ func (f *folder) save(m manifest) error {
 	if err != nil {
 		return err
 	}
-	if err := chunk.WriteDurably(f.join(manifestFile), append(data, '\n'), chunk.PrivateMode); err != nil {
+	if err := files.WriteDurably(f.join(manifestFile), append(data, '\n'), files.PrivateMode); err != nil {
 		return fault.New(fault.Storage, "write job.json: %w", err)
 	}
 	return nil
@@ -256,7 +258,7 @@ func (f *folder) save(m manifest) error {
 // finish removes what only an unfinished job needs. The journal goes last: its absence
 // marks the job as finished. With clean, finish then removes the whole folder.
 func (f *folder) finish(clean bool) {
-	for _, name := range []string{chunk.PartsDir, "spool", sumsFile, journalFile} {
+	for _, name := range []string{commit.PartsDir, "spool", sumsFile, journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
 	}

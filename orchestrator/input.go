@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -33,7 +33,7 @@ func (i inputPrint) asBefore(e *earlier) (_ inputPrint, touched bool, err error)
 		return i, false, nil
 	}
 	switch err := sums.CheckAll(i.Path); {
-	case errors.Is(err, chunk.ErrOtherBytes):
+	case errors.Is(err, input.ErrOtherBytes):
 		i.Content = err.Error()
 		return i, false, nil
 	case err != nil:
@@ -51,7 +51,7 @@ const sumsFile = "input.sums"
 
 // inputSums returns checksums of everything the earlier run has computed, or nil if
 // there are none.
-func (e *earlier) inputSums() *chunk.InputSums {
+func (e *earlier) inputSums() *input.Sums {
 	if e.manifest.Cut.Sums != nil {
 		return e.manifest.Cut.Sums
 	}
@@ -66,7 +66,7 @@ func (p *prepared) openSums(f *folder) error {
 	if p.cut.Bytes == 0 || p.input == nil || !resumable(p.config) {
 		return nil
 	}
-	log, _, err := chunk.OpenSumsLog(f.join(sumsFile))
+	log, _, err := input.OpenSumsLog(f.join(sumsFile))
 	p.sums = log
 	return err
 }

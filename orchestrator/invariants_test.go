@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -47,9 +47,9 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 		{name: "stopped at once", in: numbered(400), kernel: "test-slow", stop: "progress", abort: true, kind: fault.Canceled, pending: true},
 		{name: "stopped before the first batch", in: numbered(400), kernel: "test-slow", stop: "worker_started", kind: fault.Canceled, pending: true},
 		{name: "stopped while it is counted", in: numbered(400), kernel: "test-slow", stop: "progress", kind: fault.Canceled, pending: true, uncounted: true,
-			config: func(c *orchestrator.Config) { c.Split, c.ChunksPerGPU = chunk.SplitBytes, 40 }},
+			config: func(c *orchestrator.Config) { c.Split, c.ChunksPerGPU = input.SplitBytes, 40 }},
 		{name: "device lost while it is counted", in: poisoned("device"), kernel: "test-poison", kind: fault.NoDevice, pending: true, uncounted: true,
-			config: func(c *orchestrator.Config) { c.Split, c.ChunksPerGPU, c.GPUs = chunk.SplitBytes, 40, "cpu:1" }},
+			config: func(c *orchestrator.Config) { c.Split, c.ChunksPerGPU, c.GPUs = input.SplitBytes, 40, "cpu:1" }},
 		{name: "stream stopped", in: numbered(4000), kernel: "test-slow", stop: "progress", kind: fault.Canceled, pending: true, uncounted: true,
 			config: func(c *orchestrator.Config) {
 				file, _ := os.Open(c.Input)

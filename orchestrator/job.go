@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -110,7 +111,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 type job struct {
 	*prepared
 	folder   *folder
-	output   *chunk.Output
+	output   *commit.Output
 	queue    *queue
 	segments chan chunk.Segment
 	ledger   *ledger
@@ -162,7 +163,7 @@ type slotState struct {
 	report   WorkerReport
 }
 
-func newJob(p *prepared, f *folder, output *chunk.Output, started time.Time) *job {
+func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
 	j := &job{
 		prepared: p, folder: f, output: output, queue: newQueue(p.source),
 		segments: make(chan chunk.Segment, 64), ledger: newLedger(p, f.path, started),
@@ -348,7 +349,7 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 
 // giveUp writes a chunk with every record marked as failed.
 func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
-	segment, err := chunk.GiveUp(t.chunk, chunk.PartOptions{
+	segment, err := commit.GiveUp(t.chunk, commit.PartOptions{
 		Path:        j.partPath(t),
 		ErrorsApart: j.config.Errors != "", Framed: j.config.framed, Step: j.config.Kernel,
 	}, j.config.MaxRecordBytes, why)
@@ -414,5 +415,5 @@ func (j *job) emit(event Event) {
 // unique, so that no two attempts, including those of earlier runs, write to the same
 // file.
 func (j *job) partPath(t task) string {
-	return j.folder.join(chunk.PartsDir, fmt.Sprintf("%012d-%s", t.chunk.First, randomName()[:8]))
+	return j.folder.join(commit.PartsDir, fmt.Sprintf("%012d-%s", t.chunk.First, randomName()[:8]))
 }

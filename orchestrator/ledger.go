@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -13,7 +14,7 @@ import (
 // ledger records what has become of the job's records: committed, finished but held back
 // until the judge has ruled on the kernel, or in progress.
 type ledger struct {
-	source chunk.Source // it knows the total
+	source input.Source // it knows the total
 	before chunk.Counts // done by earlier runs
 
 	mu       sync.Mutex
@@ -97,7 +98,7 @@ func (l *ledger) finish(slot int, t task, done wire.Done) {
 	l.report.Nulls += done.Stats.Nulls
 	l.report.addLatency(done.Stats.Latency)
 	counts := done.Segment.Tally.Counts
-	if _, streamed := l.source.(chunk.Streamed); l.computed == nil && !streamed && counts.Failed == 0 && counts.Records > 0 {
+	if _, streamed := l.source.(input.Streamed); l.computed == nil && !streamed && counts.Failed == 0 && counts.Records > 0 {
 		l.computed = &t.chunk // its file stays
 	}
 	l.holdBack(done.Segment)

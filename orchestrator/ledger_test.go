@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -11,7 +12,7 @@ import (
 
 // counted is a source that knows only how many records it has.
 type counted struct {
-	chunk.Source
+	input.Source
 	records int64
 }
 

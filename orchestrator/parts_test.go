@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -23,7 +23,7 @@ func concatenated(d jobDir) string {
 
 func partsText(t *testing.T, dir string) string {
 	t.Helper()
-	m, err := chunk.ReadManifest(dir)
+	m, err := commit.ReadManifest(dir)
 	if err == nil {
 		err = m.Check(t.Context(), dir)
 	}

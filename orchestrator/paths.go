@@ -8,8 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // Checks of user-supplied paths, before any work.
@@ -139,7 +140,7 @@ func checkPartFolder(config Config, what, path string) error {
 	case !config.Force:
 		return fault.New(fault.Usage, "the %s folder %s already exists; --force replaces it", what, path)
 	}
-	if err := chunk.Replaceable(dir); err != nil {
+	if err := commit.Replaceable(dir); err != nil {
 		return fault.New(fault.Usage, "the %s folder %s cannot be replaced: %w; choose another or move it away", what, path, err)
 	}
 	return nil
@@ -162,7 +163,7 @@ func samePath(a, b string) bool {
 }
 
 // realPath resolves a name to an absolute path, even if the file does not exist yet.
-func realPath(path string) string { return chunk.RealPath(absolute(path)) }
+func realPath(path string) string { return files.RealPath(absolute(path)) }
 
 func isFolder(path string) bool {
 	info, err := os.Stat(path)

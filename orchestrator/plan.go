@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/filesum"
@@ -91,13 +93,13 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 type prepared struct {
 	config Config
 	plan   Plan
-	source chunk.Source
+	source input.Source
 	input  *inputWatch    // nil for a stream
-	sums   *chunk.SumsLog // for an input that is cut while it is read, else nil
+	sums   *input.SumsLog // for an input that is cut while it is read, else nil
 	runDir string         // short-lived files with short names: sockets
 	// print is the fingerprint and cut is how the input was cut; set only for a file.
 	print   fingerprint
-	cut     chunk.Cut
+	cut     input.Cut
 	created time.Time // when the job was created; zero for a stream
 	files   []string  // the kernel's
 	// programs are those files as the fingerprint has read them.
@@ -280,18 +282,18 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 		return err
 	}
 	setDefault(&batch, DefaultBatchSize)
-	options := chunk.CutOptions{
+	options := input.CutOptions{
 		Limits: p.limits(), Chunks: p.chunks(), BatchSize: batch, Split: p.config.Split,
 	}
 	if p.earlier != nil {
 		return p.reopenInput(ctx, options)
 	}
-	source, err := chunk.OpenFile(ctx, p.config.Input, options)
+	source, err := input.Open(ctx, p.config.Input, options)
 	if err != nil {
 		return err
 	}
 	p.source = source
-	if planner, ok := source.(chunk.Planner); ok {
+	if planner, ok := source.(input.Planner); ok {
 		p.cut = planner.Cut()
 		p.input.sums, p.input.whole = planner.Sums, p.cut.Sums != nil
 	}
@@ -300,23 +302,23 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 
 // reopenInput cuts the input as before and skips what is done. The input is compared
 // with its earlier state later.
-func (p *prepared) reopenInput(ctx context.Context, options chunk.CutOptions) error {
+func (p *prepared) reopenInput(ctx context.Context, options input.CutOptions) error {
 	p.cut = p.earlier.manifest.Cut
-	source := chunk.FromCut(p.cut)
+	source := input.FromCut(p.cut)
 	if sums := p.cut.Sums; sums != nil {
-		p.input.sums, p.input.whole = func() chunk.InputSums { return *sums }, true
+		p.input.sums, p.input.whole = func() input.Sums { return *sums }, true
 	}
 	if p.cut.Bytes > 0 {
 		options.Bytes = p.cut.Bytes
 		var err error
-		if source, err = chunk.OpenFile(ctx, p.config.Input, options); err != nil {
+		if source, err = input.Open(ctx, p.config.Input, options); err != nil {
 			return err
 		}
-		if planner, ok := source.(chunk.Planner); ok {
+		if planner, ok := source.(input.Planner); ok {
 			p.input.sums = planner.Sums
 		}
 	}
-	p.source = chunk.Remaining(source, p.earlier.state)
+	p.source = commit.Remaining(source, p.earlier.state)
 	return nil
 }
 
@@ -327,7 +329,7 @@ func (p *prepared) chunks() int { return p.config.ChunksPerGPU * len(p.plan.Slot
 func (p *prepared) openStream(dir string) error {
 	records := p.config.ChunkRecords
 	setDefault(&records, int64(chunkBatches*p.plan.BatchSize))
-	source, err := chunk.Spool(&sniffedStream{Reader: p.config.Stdin}, chunk.SpoolOptions{
+	source, err := input.Spool(&sniffedStream{Reader: p.config.Stdin}, input.SpoolOptions{
 		Limits: p.limits(), Dir: dir,
 		ChunkRecords: records, Flush: p.config.Flush, Ahead: 2*len(p.plan.Slots) + 2,
 	})
@@ -338,8 +340,8 @@ func (p *prepared) openStream(dir string) error {
 	return nil
 }
 
-func (p *prepared) limits() chunk.Limits {
-	return chunk.Limits{Offset: p.config.Offset, Limit: p.config.Limit}
+func (p *prepared) limits() input.Limits {
+	return input.Limits{Offset: p.config.Offset, Limit: p.config.Limit}
 }
 
 func (p *prepared) askKernel(ctx context.Context) error {

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -69,7 +69,7 @@ type workerOptions struct {
 
 // startWorker starts a worker process under a guard and sends it its setup.
 func startWorker(options workerOptions) (*workerProcess, error) {
-	log, err := os.OpenFile(options.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, chunk.PrivateMode)
+	log, err := os.OpenFile(options.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, files.PrivateMode)
 	if err != nil {
 		return nil, fault.New(fault.Storage, "create worker log: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -29,7 +30,7 @@ func (t task) fresh() bool { return t.attempts == 0 && len(t.tried) == 0 && !t.a
 // queue is where slots pull their chunks: returned tasks first, then the source. It is
 // done when the source has ended and no slot holds a task that could still come back.
 type queue struct {
-	source chunk.Source
+	source input.Source
 
 	mu       sync.Mutex
 	changed  *sync.Cond
@@ -50,7 +51,7 @@ type waiter struct {
 	device string
 }
 
-func newQueue(source chunk.Source) *queue {
+func newQueue(source input.Source) *queue {
 	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
@@ -136,7 +137,7 @@ func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, b
 
 // atHand reports whether reading the source does not wait for a stream.
 func (q *queue) atHand() bool {
-	stream, ok := q.source.(chunk.Streamed)
+	stream, ok := q.source.(input.Streamed)
 	return !ok || stream.Ready()
 }
 

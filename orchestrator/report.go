@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -186,7 +187,7 @@ func (r Report) WriteFile(path string) error {
 func (r Report) writeDurably(path string) error {
 	data, err := r.encode()
 	if err == nil {
-		err = chunk.WriteDurably(path, data, chunk.PrivateMode)
+		err = files.WriteDurably(path, data, files.PrivateMode)
 	}
 	if err != nil {
 		return fault.New(fault.Storage, "write report: %w", err)

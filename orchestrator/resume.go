@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -18,11 +20,11 @@ import (
 // earlier is a job that was started in this folder and not finished.
 type earlier struct {
 	manifest *manifest
-	journal  *chunk.Journal
-	state    chunk.State
-	check    *outputCheck    // that runs alongside the work; nil if it has ended
-	notes    []string        // for the user
-	sums     chunk.InputSums // of an input that is cut while it is read
+	journal  *commit.Journal
+	state    commit.State
+	check    *outputCheck // that runs alongside the work; nil if it has ended
+	notes    []string     // for the user
+	sums     input.Sums   // of an input that is cut while it is read
 }
 
 func (e *earlier) close() {
@@ -39,7 +41,7 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	if err != nil || m == nil {
 		return nil, err
 	}
-	journal, entries, err := chunk.OpenJournal(f.join(journalFile))
+	journal, entries, err := commit.OpenJournal(f.join(journalFile))
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +52,10 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 			e.close()
 		}
 	}()
-	if e.state, err = chunk.Replay(entries); err != nil {
+	if e.state, err = commit.Replay(entries); err != nil {
 		return nil, err
 	}
-	if e.sums, err = chunk.ReadSumsLog(f.join(sumsFile)); err != nil {
+	if e.sums, err = input.ReadSumsLog(f.join(sumsFile)); err != nil {
 		return nil, err
 	}
 	if !e.computedAny() && !e.keepsPlan(c) {
@@ -70,7 +72,7 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 		return nil, err
 	}
 	if !e.state.Complete {
-		if err := e.state.Verify(f.join(chunk.PartsDir), journal); err != nil {
+		if err := e.state.Verify(f.join(commit.PartsDir), journal); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +105,7 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
 	}
 	report.noteOutput(e.state.ResultSum())
-	err := chunk.CompleteOutput(outputOptions(c, f), e.state)
+	err := commit.Complete(outputOptions(c, f), e.state)
 	report.Stop = fault.As(err)
 	report.close(time.Now(), tally)
 	if err != nil {
@@ -173,7 +175,7 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 // -1 if it does not exist.
 func outputBytes(path string) int64 {
 	if keepsParts(path) {
-		m, err := chunk.ReadManifest(path)
+		m, err := commit.ReadManifest(path)
 		if err != nil {
 			return -1
 		}
@@ -186,8 +188,8 @@ func outputBytes(path string) int64 {
 	return info.Size()
 }
 
-func outputOptions(c Config, f *folder) chunk.OutputOptions {
-	options := chunk.OutputOptions{
+func outputOptions(c Config, f *folder) commit.Options {
+	options := commit.Options{
 		Path: c.Output, Errors: c.Errors, Replace: c.Force, WorkDir: f.path, First: c.Offset,
 		Stdout: c.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
 	}
@@ -198,7 +200,7 @@ func outputOptions(c Config, f *folder) chunk.OutputOptions {
 }
 
 // openOutput creates the output, or reopens it on resume.
-func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *chunk.Journal, error) {
+func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, *commit.Journal, error) {
 	options := outputOptions(p.config, f)
 	options.Stop = ctx.Done()
 	if e := p.earlier; e != nil {
@@ -206,15 +208,15 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *ch
 		if err := f.save(p.manifest(p.created)); err != nil {
 			return nil, nil, err
 		}
-		output, err := chunk.ResumeOutput(options, e.state)
+		output, err := commit.Resume(options, e.state)
 		return output, e.journal, err
 	}
 	if !resumable(p.config) {
-		output, err := chunk.CreateOutput(options)
+		output, err := commit.Create(options)
 		return output, nil, err
 	}
 	// Create the journal first: the job exists from the moment job.json does.
-	journal, err := chunk.CreateJournal(f.join(journalFile))
+	journal, err := commit.CreateJournal(f.join(journalFile))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -224,7 +226,7 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*chunk.Output, *ch
 		journal.Close()
 		return nil, nil, err
 	}
-	output, err := chunk.CreateOutput(options)
+	output, err := commit.Create(options)
 	if err != nil {
 		journal.Close()
 		return nil, nil, err

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -74,7 +74,7 @@ func streamNote(c Config) []string {
 
 // discarded is what is useless in the folder of a job that cannot resume: copies of its
 // input, and results on their way to a stream.
-var discarded = []string{chunk.PartsDir, "spool", partials}
+var discarded = []string{commit.PartsDir, "spool", partials}
 
 const partials = "*.partial"
 

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/amend"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // retryDir, in the job folder, is where the failed records are computed again.
@@ -55,14 +58,14 @@ type retry struct {
 	folder   *folder
 	output   string // its current path: a copied or moved job is retried in place
 	manifest *manifest
-	report   Report          // of the job
-	parts    *chunk.Manifest // of its output, if that is a folder
+	report   Report           // of the job
+	parts    *commit.Manifest // of its output, if that is a folder
 }
 
 // retried is the content of retryMarker: the state after the files are renamed.
 type retried struct {
-	Report Report          `json:"report"`
-	Parts  *chunk.Manifest `json:"parts,omitempty"`
+	Report Report           `json:"report"`
+	Parts  *commit.Manifest `json:"parts,omitempty"`
 }
 
 func (r *retry) run(ctx context.Context) (Report, error) {
@@ -141,9 +144,9 @@ func (r *retry) unchanged(ctx context.Context) error {
 	if err := Verify(ctx, r.output, r.report); err != nil || !keepsParts(r.output) {
 		return err
 	}
-	m, err := chunk.ReadManifest(r.output)
+	m, err := commit.ReadManifest(r.output)
 	if err == nil {
-		err = chunk.Replaceable(r.output)
+		err = commit.Replaceable(r.output)
 	}
 	if err != nil {
 		return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", r.output, err)
@@ -159,7 +162,7 @@ func (r *retry) collect() (count int64, err error) {
 		return 0, nil // an empty file of failed records may have been removed
 	}
 	path := r.folder.join(retryDir, "in.jsonl")
-	failuresPath := r.folder.join(chunk.FailuresFile)
+	failuresPath := r.folder.join(commit.FailuresFile)
 	before, err := os.Stat(failuresPath)
 	if err != nil {
 		return 0, fault.New(fault.Conflict, "read failures: %w", err)
@@ -193,9 +196,9 @@ func (r *retry) collect() (count int64, err error) {
 }
 
 // results describes the job's result files.
-func (r *retry) results() chunk.Retried {
-	old := chunk.Retried{
-		Output: r.output, Errors: r.manifest.Errors, Failures: r.folder.join(chunk.FailuresFile), CRC: r.report.OutputCRC32C,
+func (r *retry) results() amend.Retried {
+	old := amend.Retried{
+		Output: r.output, Errors: r.manifest.Errors, Failures: r.folder.join(commit.FailuresFile), CRC: r.report.OutputCRC32C,
 	}
 	if r.parts != nil {
 		old.Parts = r.parts.Parts
@@ -209,7 +212,7 @@ func (r *retry) merge(again Report) (Report, error) {
 	old := r.results()
 	old.Failed = filepath.Join(dir, "in.jsonl")
 	old.Again = filepath.Join(dir, "out.jsonl")
-	old.AgainFailures = filepath.Join(dir, "out.jsonl.gpurun", chunk.FailuresFile)
+	old.AgainFailures = filepath.Join(dir, "out.jsonl.gpurun", commit.FailuresFile)
 	old.Step, old.Dir = again.Kernel, r.folder.path
 	merged, err := old.Merge()
 	if err != nil {
@@ -222,7 +225,7 @@ func (r *retry) merge(again Report) (Report, error) {
 	done := chunk.Tally{Kinds: merged.Tally.Kinds, Causes: merged.Tally.Causes, Counts: chunk.Counts{
 		Records: report.In, Succeeded: report.Succeeded, Dropped: report.Dropped, Failed: merged.Tally.Failed,
 	}}
-	parts := chunk.NewManifest(merged.Parts, done.Counts)
+	parts := commit.NewManifest(merged.Parts, done.Counts)
 	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
 	report.close(time.Now(), done)
 	report.Elapsed, report.Rate, report.Nulls = again.Elapsed, again.Rate, again.Nulls
@@ -239,7 +242,7 @@ func (r *retry) merge(again Report) (Report, error) {
 		return report, err
 	}
 	// From here on the new files are the job's; a crash only delays the renames.
-	if err := chunk.WriteDurably(r.folder.join(retryMarker), data, chunk.PrivateMode); err != nil {
+	if err := files.WriteDurably(r.folder.join(retryMarker), data, files.PrivateMode); err != nil {
 		return report, fault.New(fault.Storage, "write %s: %w", retryMarker, err)
 	}
 	crash.Point("retry-merged")
@@ -256,8 +259,8 @@ func (r *retry) renameFiles() error {
 	if err != nil {
 		return fault.New(fault.Conflict, "read %s: %w", r.folder.join(retryMarker), err)
 	}
-	finals := [3]string{r.output, r.manifest.Errors, r.folder.join(chunk.FailuresFile)}
-	for i, next := range chunk.NextFiles {
+	finals := [3]string{r.output, r.manifest.Errors, r.folder.join(commit.FailuresFile)}
+	for i, next := range amend.NextFiles {
 		if finals[i] != "" {
 			finals[i] = realPath(finals[i]) // a link stays one
 		}
@@ -275,17 +278,17 @@ func (r *retry) renameFiles() error {
 
 // renameNext renames a new file, unless that has already happened or the file is not
 // needed.
-func renameNext(next, final string, parts *chunk.Manifest) error {
+func renameNext(next, final string, parts *commit.Manifest) error {
 	info, err := os.Stat(next)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err == nil && info.IsDir() && parts != nil:
-		return chunk.NameFolder(next, final, *parts, true)
+		return commit.NameFolder(next, final, *parts, true)
 	case final == "":
 		return os.Remove(next)
 	}
-	return chunk.NameFile(next, final, true)
+	return commit.NameFile(next, final, true)
 }
 
 func (r *retry) emit(event Event) {

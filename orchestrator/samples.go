@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 const (
@@ -33,7 +33,7 @@ func (s *samples) take(all []gpu.Health, now time.Time) {
 	}
 	s.next = now.Add(sampleInterval)
 	if s.file == nil {
-		file, err := os.OpenFile(s.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, chunk.PrivateMode)
+		file, err := os.OpenFile(s.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, files.PrivateMode)
 		if err != nil {
 			s.path = ""
 			return

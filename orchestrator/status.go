@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/owned"
 )
@@ -98,11 +98,11 @@ func committed(f *folder, m *manifest) (Report, error) {
 		Input: m.Input, Output: m.Output, Errors: m.Errors, Kernel: m.Kernel,
 		Started: m.Created, Folder: f.path, Blank: m.Cut.Blank,
 	}
-	entries, err := chunk.ReadJournal(f.join(journalFile))
+	entries, err := commit.ReadJournal(f.join(journalFile))
 	if err != nil {
 		return r, err
 	}
-	state, err := chunk.Replay(entries)
+	state, err := commit.Replay(entries)
 	if err != nil {
 		return r, err
 	}

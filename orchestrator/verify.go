@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -29,7 +29,7 @@ type outputCheck struct {
 	err    error // valid when done
 }
 
-func startOutputCheck(ctx context.Context, state chunk.State, options chunk.OutputOptions) *outputCheck {
+func startOutputCheck(ctx context.Context, state commit.State, options commit.Options) *outputCheck {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &outputCheck{cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -94,15 +94,15 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 }
 
 // outputOptions returns those of the earlier run, regardless of this one's.
-func (e *earlier) outputOptions(f *folder) chunk.OutputOptions {
-	return chunk.OutputOptions{
+func (e *earlier) outputOptions(f *folder) commit.Options {
+	return commit.Options{
 		Path: e.manifest.Output, Errors: e.manifest.Errors, WorkDir: f.path,
 		First: e.manifest.Fingerprint.Input.Offset, PartBytes: e.manifest.Cut.PartBytes,
 	}
 }
 
 // cutBack discards everything after the first good segments.
-func (e *earlier) cutBack(good int, options chunk.OutputOptions) error {
+func (e *earlier) cutBack(good int, options commit.Options) error {
 	if e.state.Complete && e.state.Named(options) {
 		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it was renamed into place; --fresh starts it over")
 	}

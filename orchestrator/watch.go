@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -21,9 +21,9 @@ type inputWatch struct {
 	path     string
 	file     *os.File // held open, so that its inode number is not reused
 	was      os.FileInfo
-	tail     []byte                 // the last bytes
-	sums     func() chunk.InputSums // of what was scanned so far; nil if there are none
-	whole    bool                   // the sums cover everything that the job reads
+	tail     []byte            // the last bytes
+	sums     func() input.Sums // of what was scanned so far; nil if there are none
+	whole    bool              // the sums cover everything that the job reads
 	grown    bool
 	reported map[string]bool
 }
@@ -35,7 +35,7 @@ const tailBytes = 4 << 10
 
 func watchInput(c Config) (*inputWatch, error) {
 	path := c.Input
-	if err := chunk.CheckRegular(path); err != nil {
+	if err := input.CheckRegular(path); err != nil {
 		return nil, err
 	}
 	file, err := os.Open(path)
@@ -83,10 +83,10 @@ func (w *inputWatch) check(from, to int64, notice func(text string)) error {
 		w.grown = true
 		err = w.compare(from, min(to, w.was.Size()))
 	default:
-		err = chunk.ErrOtherBytes
+		err = input.ErrOtherBytes
 	}
 	switch {
-	case errors.Is(err, chunk.ErrOtherBytes):
+	case errors.Is(err, input.ErrOtherBytes):
 		return w.changed(now)
 	case err != nil:
 		return fault.New(fault.Storage, "compare input: %w", err)
@@ -109,11 +109,11 @@ func (w *inputWatch) compare(from, to int64) error {
 		}
 	}
 	if !w.grown {
-		return chunk.ErrOtherBytes
+		return input.ErrOtherBytes
 	}
 	tail, err := w.readTail()
 	if err == nil && !bytes.Equal(tail, w.tail) {
-		err = chunk.ErrOtherBytes
+		err = input.ErrOtherBytes
 	}
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -68,7 +68,7 @@ func (w *Worker) run() (wire.Done, error) {
 // batchTask is one batch on its way from the reader through the kernel to the writer.
 type batchTask struct {
 	run   *chunkRun // of the batch's chunk
-	batch *chunk.Batch
+	batch *input.Batch
 	// refused holds, for each record, why it is not sent to the kernel. Records with a nil
 	// entry are sent; if refused is nil, all are. Records that failed upstream are refused
 	// with kind Upstream.

@@ -3,7 +3,7 @@ package worker
 import (
 	"bytes"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -108,7 +108,7 @@ func unmarked(line []byte) []byte {
 }
 
 // markMember finds only the mark in a line.
-var markMember = jsonline.Want(chunk.ErrorMember)
+var markMember = jsonline.Want(record.ErrorMember)
 
 func (e *encoder) unchanged(record []byte) {
 	if e.keep != nil && e.keep.Scan(record, &e.info) == nil && e.info.Object {
@@ -187,7 +187,7 @@ func (e *encoder) splice(from source, results *plugins.Results, i int) *fault.Er
 		if !e.columns[c].Trusted() && (!jsonline.Valid(value) || bytes.IndexByte(value, '\n') >= 0) {
 			return fault.New(fault.Record, "kernel returned invalid JSON in column %q", e.columns[c].Name)
 		}
-		if e.columns[c].Name == chunk.ErrorMember && string(value) != "null" {
+		if e.columns[c].Name == record.ErrorMember && string(value) != "null" {
 			return fault.New(fault.Record, "%s", plugins.ReportedMessage(value))
 		}
 	}

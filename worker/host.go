@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -244,7 +244,7 @@ func (h *kernelHost) memory() *wire.FrameworkMemory {
 
 // alloc returns memory shared with the kernel process, or nil if there is none. It is safe
 // for concurrent use.
-func (h *kernelHost) alloc(size int) chunk.Memory {
+func (h *kernelHost) alloc(size int) input.Memory {
 	h.mu.Lock()
 	process := h.live
 	h.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -128,15 +128,15 @@ func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
 	return w
 }
 
-// assign makes one chunk of an input.
-func assign(t *testing.T, input string) wire.Assign {
+// assign makes one chunk of these lines.
+func assign(t *testing.T, lines string) wire.Assign {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "in.jsonl")
-	if err := os.WriteFile(path, []byte(input), 0o666); err != nil {
+	if err := os.WriteFile(path, []byte(lines), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	source, err := chunk.OpenFile(t.Context(), path, chunk.CutOptions{Chunks: 1, BatchSize: 1})
+	source, err := input.Open(t.Context(), path, input.CutOptions{Chunks: 1, BatchSize: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

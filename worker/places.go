@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -54,7 +54,7 @@ func (b *batchReader) lookFor(columns []string) {
 		return
 	}
 	b.columns = columns
-	b.check = jsonline.Want(slices.Concat([]string{chunk.ErrorMember}, b.inputs, columns)...)
+	b.check = jsonline.Want(slices.Concat([]string{record.ErrorMember}, b.inputs, columns)...)
 }
 
 // notePlaces stores the positions found while validating a record. spans provides the

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -30,9 +30,9 @@ func TestPlacesAgree(t *testing.T) {
 		`{"text":"a"}`, `not JSON`, `{}`, ` { } `, `{"n":1,"text":2}`, `[1]`, `{"text":1,"text":2}`, `{"\u0074ext":1,"a":{"n":1}}`,
 		`{"_error":1}`, `{"a":"}"}`, `"n"`, `{"n" : [1, 2] , "z":0}`,
 	}
-	batch := &chunk.Batch{}
+	batch := &input.Batch{}
 	for _, line := range lines {
-		batch.Records = append(batch.Records, chunk.Record{Data: []byte(line)})
+		batch.Records = append(batch.Records, input.Record{Data: []byte(line)})
 	}
 	reader := &batchReader{inputs: []string{"a"}, seen: &columnNames{}}
 	first := reader.prepare(batch)

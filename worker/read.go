@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -15,11 +17,11 @@ import (
 
 // batchReader reads and validates batches ahead of the kernel.
 type batchReader struct {
-	reader  *chunk.Reader
+	reader  *input.Reader
 	options wire.Records
 	sizes   *batchSizes
 	batches chan readBatch
-	free    chan *chunk.Batch
+	free    chan *input.Batch
 	taken   takenBatches
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -50,7 +52,7 @@ func (w *Worker) startReading(ctx context.Context, c chunk.Chunk) (*batchReader,
 
 func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 	options := w.setup.Records
-	reader, err := chunk.OpenReader(c, options.MaxBytes)
+	reader, err := input.OpenReader(c, options.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +60,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 	return &batchReader{
 		reader: reader, options: options, sizes: &w.sizes,
 		batches: make(chan readBatch, ahead), done: make(chan struct{}),
-		free:   make(chan *chunk.Batch, 4*ahead),
+		free:   make(chan *input.Batch, 4*ahead),
 		inputs: w.host.info.Inputs, seen: &w.columns,
 		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{}}) }),
 	}, nil
@@ -99,19 +101,19 @@ func (b *batchReader) run(ctx context.Context) {
 }
 
 // take returns an empty batch, reusing memory if possible.
-func (b *batchReader) take() *chunk.Batch {
-	var batch *chunk.Batch
+func (b *batchReader) take() *input.Batch {
+	var batch *input.Batch
 	select {
 	case batch = <-b.free:
 	default:
-		batch = new(chunk.Batch)
+		batch = new(input.Batch)
 	}
 	b.taken.add(batch)
 	return batch
 }
 
 // recycle releases a batch's memory for reuse.
-func (b *batchReader) recycle(batch *chunk.Batch) {
+func (b *batchReader) recycle(batch *input.Batch) {
 	b.taken.remove(batch)
 	batch.Release()
 	select {
@@ -121,7 +123,7 @@ func (b *batchReader) recycle(batch *chunk.Batch) {
 }
 
 // prepare sorts out the records that must not be sent to the kernel.
-func (b *batchReader) prepare(batch *chunk.Batch) *batchTask {
+func (b *batchReader) prepare(batch *input.Batch) *batchTask {
 	n := len(batch.Records)
 	task := &batchTask{
 		batch: batch, ready: n,
@@ -157,7 +159,7 @@ func (b *batchReader) prepare(batch *chunk.Batch) *batchTask {
 	return task
 }
 
-func (b *batchReader) refuse(record chunk.Record, info *jsonline.Info) *fault.Error {
+func (b *batchReader) refuse(record input.Record, info *jsonline.Info) *fault.Error {
 	if record.TooLong {
 		return fault.New(fault.Record, "the line has %d bytes, more than --max-record-bytes %d", len(record.Data), b.options.MaxBytes)
 	}
@@ -179,7 +181,7 @@ func isMark(line []byte, at jsonline.Span) bool {
 }
 
 // markText occurs in every record that arrives with a mark.
-var markText = []byte(`"` + chunk.ErrorMember + `"`)
+var markText = []byte(`"` + record.ErrorMember + `"`)
 
 // trusts reports whether to skip validating the line. A line that may be marked, or whose
 // members are needed, is always scanned.
@@ -203,19 +205,19 @@ func (b *batchReader) close() {
 // takenBatches are the batches that hold memory.
 type takenBatches struct {
 	mu      sync.Mutex
-	batches map[*chunk.Batch]bool
+	batches map[*input.Batch]bool
 }
 
-func (t *takenBatches) add(batch *chunk.Batch) {
+func (t *takenBatches) add(batch *input.Batch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.batches == nil {
-		t.batches = make(map[*chunk.Batch]bool)
+		t.batches = make(map[*input.Batch]bool)
 	}
 	t.batches[batch] = true
 }
 
-func (t *takenBatches) remove(batch *chunk.Batch) {
+func (t *takenBatches) remove(batch *input.Batch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.batches, batch)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/judge"
@@ -20,8 +22,8 @@ const progressInterval = 100 * time.Millisecond
 // partWriter turns verdicts into output lines while the kernel computes the next batches.
 type partWriter struct {
 	worker  *Worker
-	part    *chunk.Part
-	release func(*chunk.Batch)
+	part    *commit.Part
+	release func(*input.Batch)
 	tasks   chan *batchTask
 	// idle holds the available encoders. There are two: one batch is encoded while the
 	// previous one is written.
@@ -40,10 +42,10 @@ type partWriter struct {
 	latency     histogram.Histogram // of batches since the last message
 }
 
-func (w *Worker) startWriting(assign wire.Assign, release func(*chunk.Batch)) *partWriter {
+func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *partWriter {
 	p := &partWriter{
 		worker: w, release: release,
-		part: chunk.NewPart(chunk.PartOptions{
+		part: commit.NewPart(commit.PartOptions{
 			Path: assign.Part, Spare: assign.Spare, Chunk: assign.Chunk,
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
@@ -240,7 +242,7 @@ func (t *batchTask) unchanged(i, next int) int {
 }
 
 // settle writes the outcome of record i of those sent to the kernel.
-func (p *partWriter) settle(record chunk.Record, i int, v verdict, encoder *encoders) error {
+func (p *partWriter) settle(record input.Record, i int, v verdict, encoder *encoders) error {
 	if v.fault != nil {
 		return p.fail(record, v.fault)
 	}
@@ -258,7 +260,7 @@ func (p *partWriter) settle(record chunk.Record, i int, v verdict, encoder *enco
 	return p.part.Succeed(lines)
 }
 
-func (p *partWriter) fail(record chunk.Record, e *fault.Error) error {
+func (p *partWriter) fail(record input.Record, e *fault.Error) error {
 	if e.Kind == fault.Upstream {
 		return p.part.Pass(record)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -130,7 +131,7 @@ func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolate
 		data, _ := os.ReadFile(assigned.Part + suffix)
 		fmt.Fprintf(&files, "%s: %s", suffix, data)
 	}
-	chunk.RemovePart(assigned.Part)
+	commit.RemovePart(assigned.Part)
 	return segment, files.String()
 }
 

@@ -44,10 +44,10 @@ var records = []string{"jsonl", "ndjson", "json"}
 
 // completeArguments completes positional arguments, by command.
 var completeArguments = map[string]cobra.CompletionFunc{
-	"gpurun run":          files(records),
-	"gpurun plan":         files(records),
-	"gpurun retry":        files(records),
-	"gpurun report":       files(records),
+	"gpurun run":          withEndings(records),
+	"gpurun plan":         withEndings(records),
+	"gpurun retry":        withEndings(records),
+	"gpurun report":       withEndings(records),
 	"gpurun pause":        completeJobs,
 	"gpurun resume":       completeJobs,
 	"gpurun cancel":       completeJobs,
@@ -69,7 +69,7 @@ func registerCompletions(cmd *cobra.Command) {
 		register(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 	for name, endings := range completeFiles {
-		register(name, files(endings))
+		register(name, withEndings(endings))
 	}
 	for _, name := range completeFolders {
 		register(name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
@@ -81,7 +81,7 @@ func registerCompletions(cmd *cobra.Command) {
 	}
 }
 
-func files(endings []string) cobra.CompletionFunc {
+func withEndings(endings []string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(endings, cobra.ShellCompDirectiveFilterFileExt)
 }
 

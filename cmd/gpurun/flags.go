@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
@@ -135,7 +135,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		c.MaxRecordBytes = int64(f.maxRecord)
 	}
 	if f.split != "auto" && f.split != "" {
-		c.Split = chunk.Split(f.split)
+		c.Split = input.Split(f.split)
 	}
 	return f.resolveKernel(c)
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/progress"
 )
@@ -63,7 +63,7 @@ func newExport(f *gpusFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := chunk.WriteDurably(args[0], append(data, '\n'), chunk.PublicMode); err != nil {
+			if err := files.WriteDurably(args[0], append(data, '\n'), files.PublicMode); err != nil {
 				return fault.New(fault.Usage, "export: %w", err)
 			}
 			return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -81,7 +81,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	c := &f.config
 	f.jobFlags.register(flags)
 	flags.StringVarP(&c.Output, "output", "o", "", "output `FILE`, FOLDER/ for output in parts with a manifest.json, or - for standard output")
-	f.partBytes = chunk.DefaultPartBytes
+	f.partBytes = commit.DefaultPartBytes
 	flags.Var(&f.partBytes, "part-bytes", "with -o FOLDER/, start a new part once the current one reaches this size; parts end at chunk boundaries")
 	flags.BoolVar(&c.Force, "force", false, "overwrite an existing output")
 	flags.BoolVar(&c.Fresh, "fresh", false, "start over instead of resuming an interrupted job")

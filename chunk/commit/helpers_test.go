@@ -1,0 +1,54 @@
+package commit
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/input"
+)
+
+// plan returns the chunks of a file.
+func plan(t testing.TB, path string, options input.CutOptions) []chunk.Chunk {
+	t.Helper()
+	source, err := input.Open(t.Context(), path, options)
+	chunktest.Must(t, err)
+	defer source.Close()
+	return drain(t, source)
+}
+
+// drain takes all chunks.
+func drain(t testing.TB, source input.Source) (all []chunk.Chunk) {
+	t.Helper()
+	for {
+		c, err := source.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		chunktest.Must(t, err)
+		all = append(all, c)
+	}
+}
+
+// readAll reads chunks one after another.
+func readAll(t testing.TB, chunks []chunk.Chunk) (all []chunktest.Line) {
+	t.Helper()
+	for _, c := range chunks {
+		reader, err := input.OpenReader(c, 16<<20)
+		chunktest.Must(t, err)
+		var batch input.Batch
+		for err = reader.Read(&batch, 100, 1<<20); err == nil; err = reader.Read(&batch, 100, 1<<20) {
+			for _, r := range batch.Records {
+				all = append(all, chunktest.Line{Data: string(r.Data), Index: r.Index, Line: r.Line, Offset: r.Offset})
+			}
+			batch.Release()
+		}
+		if !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		reader.Close()
+	}
+	return all
+}

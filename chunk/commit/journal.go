@@ -1,0 +1,325 @@
+package commit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+// The journal survives a crash. It is an append-only file with one line per committed fact;
+// docs/journal-format.md describes the format.
+//
+//	gpurun-journal 1
+//	8f1c09ab {"segment":{…}}
+//	03d2b6f0 {"durable":{…}}
+//
+// A line is a checksum, a space and a JSON value. Everything before a durable line was synced
+// before that line was written, so a bad line followed by a durable line is damage and is
+// refused. After the last durable line nothing is guaranteed: the journal ends before the
+// first bad line, and everything from there on is ignored.
+
+// JournalVersion is the version in the header.
+const JournalVersion = 1
+
+const journalMagic = "gpurun-journal "
+
+// Entry is one line of a journal. Exactly one member is set.
+type Entry struct {
+	// Segment: a part is closed and complete.
+	Segment *chunk.Segment `json:"segment,omitempty"`
+	// Drop: a part was missing or damaged; its records are computed again.
+	Drop *Drop `json:"drop,omitempty"`
+	// Durable: the output up to here is on disk.
+	Durable *Durable `json:"durable,omitempty"`
+	// Complete: everything is durable; only renaming the files remains.
+	Complete *Durable `json:"complete,omitempty"`
+}
+
+// Drop revokes a segment.
+type Drop struct {
+	First int64  `json:"first"`
+	Part  string `json:"part"`
+}
+
+// Durable is how much of the output is on disk.
+type Durable struct {
+	// Next is the first record that is not in the output, Place its position in the input.
+	Next  int64       `json:"next"`
+	Place chunk.Place `json:"place"`
+	// Sizes are the bytes of results, errors and failures.
+	Sizes [chunk.PartFiles]int64 `json:"sizes"`
+	// Tally counts the records in them.
+	Tally chunk.Tally `json:"tally"`
+}
+
+// CorruptError reports a damaged journal.
+type CorruptError struct {
+	Path   string
+	Offset int64
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("journal %s is damaged at byte %d: %s; --fresh starts the job over", e.Path, e.Offset, e.Reason)
+}
+
+// Journal is an open journal.
+type Journal struct {
+	file *os.File
+	path string
+
+	mu     sync.Mutex
+	size   int64 // of whole lines
+	failed error // set once the file's content is uncertain
+	lost   int   // intact lines that were discarded, see Lost
+}
+
+// Lost returns how many intact lines followed a damaged one when the journal was opened.
+// They were discarded with it, and the work they record is repeated.
+func (j *Journal) Lost() int { return j.lost }
+
+// CreateJournal durably creates a new journal.
+func CreateJournal(path string) (*Journal, error) {
+	return newJournal(path, journalHeader())
+}
+
+func journalHeader() []byte { return fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion) }
+
+// newJournal durably creates a journal with these lines. It atomically replaces an older
+// one.
+func newJournal(path string, data []byte) (*Journal, error) {
+	if err := files.WriteDurably(path, data, files.PrivateMode); err != nil {
+		return nil, fault.New(fault.Storage, "create journal: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fault.New(fault.Storage, "create journal: %w", err)
+	}
+	j := &Journal{file: file, path: path, size: int64(len(data))}
+	if err := j.cut(); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// rewrite replaces all lines.
+func (j *Journal) rewrite(entries []Entry) error {
+	data := journalHeader()
+	for _, e := range entries {
+		line, err := e.line()
+		if err != nil {
+			return err
+		}
+		data = append(data, line...)
+	}
+	next, err := newJournal(j.path, data)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.file.Close()
+	j.file, j.size = next.file, next.size
+	return nil
+}
+
+// OpenJournal opens a journal to append to it. It truncates a line that was being written
+// when the last writer died. A damaged journal is a Conflict that wraps a *CorruptError.
+func OpenJournal(path string) (*Journal, []Entry, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, nil, fault.New(fault.Conflict, "open journal: %w; --fresh starts the job over", err)
+	}
+	j := &Journal{file: file, path: path}
+	var entries []Entry
+	if entries, j.size, j.lost, err = readJournal(file, path); err == nil {
+		err = j.cut()
+	}
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return j, entries, nil
+}
+
+// ReadJournal returns the entries of a journal that another process may be writing.
+func ReadJournal(path string) ([]Entry, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New(fault.Conflict, "open journal: %w", err)
+	}
+	defer file.Close()
+	entries, _, _, err := readJournal(file, path)
+	return entries, err
+}
+
+// cut truncates the journal after its last complete line and seeks there.
+func (j *Journal) cut() error {
+	if err := j.file.Truncate(j.size); err != nil {
+		return fault.New(fault.Storage, "repair journal: %w", err)
+	}
+	if _, err := j.file.Seek(j.size, io.SeekStart); err != nil {
+		return fault.New(fault.Storage, "repair journal: %w", err)
+	}
+	return nil
+}
+
+// readJournal returns the entries, the length of their lines, and how many intact lines
+// after that are lost.
+func readJournal(r io.Reader, path string) (entries []Entry, size int64, lost int, err error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, 0, 0, fault.New(fault.Conflict, "read journal: %w", err)
+	}
+	corrupt := func(offset int, format string, args ...any) error {
+		return fault.New(fault.Conflict, "%w", &CorruptError{Path: path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)})
+	}
+	header, rest, ok := bytes.Cut(data, newline)
+	version, isJournal := bytes.CutPrefix(header, []byte(journalMagic))
+	switch {
+	case !ok || !isJournal:
+		return nil, 0, 0, corrupt(0, "it has no journal header")
+	case string(version) != strconv.Itoa(JournalVersion):
+		return nil, 0, 0, corrupt(len(journalMagic), "it has version %q, but this gpurun writes version %d", version, JournalVersion)
+	}
+	offset := len(header) + 1
+	for len(rest) > 0 {
+		line, after, whole := bytes.Cut(rest, newline)
+		entry, err := parseEntry(line)
+		if err != nil || !whole {
+			durable := false
+			if lost, durable = goodLines(rest[1:]); durable {
+				return nil, 0, 0, corrupt(offset, "%v", err)
+			}
+			break
+		}
+		entries = append(entries, entry)
+		offset += len(line) + 1
+		rest = after
+	}
+	return entries, int64(offset), lost, nil
+}
+
+var errCut = errors.New("truncated line")
+
+func parseEntry(line []byte) (Entry, error) {
+	var entry Entry
+	sum, payload, ok := bytes.Cut(line, []byte(" "))
+	if !ok || len(sum) != 8 {
+		return entry, errCut
+	}
+	want, err := strconv.ParseUint(string(sum), 16, 32)
+	if err != nil || string(sum) != fmt.Sprintf("%08x", want) {
+		return entry, errors.New("invalid checksum")
+	}
+	if chunk.Checksum(payload) != chunk.CRC(want) {
+		return entry, errors.New("checksum mismatch")
+	}
+	if err := json.Unmarshal(payload, &entry); err != nil {
+		return entry, fmt.Errorf("invalid entry: %w", err)
+	}
+	switch entry.members() {
+	case 0:
+		return entry, errors.New("unknown entry")
+	case 1:
+		return entry, nil
+	}
+	return entry, errors.New("more than one entry on the line")
+}
+
+func (e Entry) members() (n int) {
+	for _, set := range []bool{e.Segment != nil, e.Drop != nil, e.Durable != nil, e.Complete != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// goodLines counts the lines that are intact, or that end with an intact line because the
+// newline before it is missing. It stops at the first line that records that everything
+// before it is on disk.
+func goodLines(data []byte) (n int, durable bool) {
+	for len(data) > 0 {
+		line, rest, whole := bytes.Cut(data, newline)
+		for at := 0; whole && at < len(line); at++ {
+			brace := bytes.Index(line[at:], []byte(" {"))
+			if brace < 0 {
+				break
+			}
+			at += brace
+			if entry, err := parseEntry(line[max(0, at-8):]); err == nil {
+				n++
+				if entry.Durable != nil || entry.Complete != nil {
+					return n, true
+				}
+				break
+			}
+		}
+		data = rest
+	}
+	return n, false
+}
+
+// Append writes an entry. The entry survives the death of this process, but is not on disk
+// before Sync. If only part of the line could be written, it is removed again: followed by
+// another line it would count as damage.
+func (j *Journal) Append(e Entry) error {
+	line, err := e.line()
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed != nil {
+		return j.failed
+	}
+	if _, err := j.file.Write(line); err != nil {
+		err = fault.New(fault.Storage, "write journal: %w", err)
+		if j.cut() != nil {
+			j.failed = err
+		}
+		return err
+	}
+	j.size += int64(len(line))
+	return nil
+}
+
+func (e Entry) line() ([]byte, error) {
+	payload, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode journal entry: %w", err)
+	}
+	return fmt.Appendf(nil, "%s %s\n", chunk.Checksum(payload), payload), nil
+}
+
+// Sync makes everything appended durable. After a failure it never tries again: the kernel
+// drops pages that it could not write, so the next sync would succeed without them.
+func (j *Journal) Sync() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failed != nil {
+		return j.failed
+	}
+	j.mu.Unlock() // others may append meanwhile
+	err := j.file.Sync()
+	j.mu.Lock()
+	if err != nil && j.failed == nil {
+		j.failed = fault.New(fault.Storage, "sync journal: %w", err)
+	}
+	return j.failed
+}
+
+// Close closes the file.
+func (j *Journal) Close() error { return j.file.Close() }

@@ -1,0 +1,389 @@
+package commit
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/record"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+// Output reassembles segments in input order and keeps a journal of them. Segments that
+// finish early wait as parts on disk, so memory does not grow with the input.
+//
+// It must not be used concurrently, except for TakeSpare.
+type Output struct {
+	options Options
+	next    int64                  // first record of the next segment to append
+	place   chunk.Place            // its position in the input
+	sizes   [chunk.PartFiles]int64 // of the targets up to next; a failed append leaves the files longer
+	waiting map[int64]chunk.Segment
+	tally   chunk.Tally
+	sum     chunk.FileSum // of the results up to next, as computed by their writers
+	targets [chunk.PartFiles]target
+	cutter  *partCutter // for a folder; nil for a file
+	failed  error       // an append failed: nothing may be appended after it
+	closed  bool
+
+	// Appended since the last durable point.
+	parts     []chunk.Segment
+	bytes     int64
+	durableAt time.Time
+	point     *point // in progress, or nil
+
+	spares    spares
+	writeback writeback
+}
+
+// Options say where the output goes.
+type Options struct {
+	// Path is the output: a file name, - for Stdout, or a folder name if PartBytes is set.
+	Path string
+	// PartBytes makes the output a folder of parts of at least this size.
+	PartBytes int64
+	// Errors is the file for failed records; if empty, they stay in place in Path.
+	Errors string
+	// Replace lets finished files replace existing ones.
+	Replace bool
+	// WorkDir is the job folder. Unfinished output is written there and renamed when it is
+	// complete.
+	WorkDir string
+	// First is the number of the first record.
+	First int64
+	// Stdout is the writer for -; nil means os.Stdout.
+	Stdout io.Writer
+	// Stop, when closed, ends the wait for a reader of an output that is a pipe; nil waits
+	// forever.
+	Stop <-chan struct{}
+	// Journal records what must survive a crash; nil for a stream, which cannot be resumed.
+	Journal *Journal
+	// NoDurable skips durable points, to measure their cost.
+	NoDurable bool
+	// DurableEvery is the interval between durable points; default 5s.
+	DurableEvery time.Duration
+}
+
+// Names in the job folder: FailuresFile describes each failed record, PartsDir holds the parts
+// that wait to be appended.
+const (
+	FailuresFile = "failures.jsonl"
+	PartsDir     = "parts"
+)
+
+// replaces reports whether a file may replace an existing one. Files in the job folder
+// always may.
+func (o Options) replaces(kind int) bool { return o.Replace || kind == chunk.Failures }
+
+// paths returns the final and temporary names of the output's files.
+func (o Options) paths() (final, temporary [chunk.PartFiles]string) {
+	final = [chunk.PartFiles]string{o.Path, o.Errors, filepath.Join(o.WorkDir, FailuresFile)}
+	for i, name := range [chunk.PartFiles]string{"output.partial", "errors.partial", "failures.partial"} {
+		temporary[i] = filepath.Join(o.WorkDir, name)
+	}
+	return final, temporary
+}
+
+// Create begins an output.
+func Create(options Options) (*Output, error) {
+	return openOutput(options, State{Durable: Durable{Next: options.First}})
+}
+
+// Resume resumes the output of an interrupted job: it truncates what was not durable
+// and appends the existing parts again. The parts must have been verified.
+func Resume(options Options, state State) (*Output, error) {
+	state.Durable.Next = max(state.Durable.Next, options.First) // unknown before the first durable point
+	o, err := openOutput(options, state)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range state.Segments {
+		if err := o.take(s); err != nil {
+			o.Abandon()
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func openOutput(options Options, state State) (*Output, error) {
+	o := &Output{
+		options: options, next: state.Durable.Next, place: state.Durable.Place, sizes: state.Durable.Sizes,
+		tally: state.Durable.Tally.Clone(), sum: state.ResultSum(), waiting: make(map[int64]chunk.Segment), durableAt: time.Now(),
+	}
+	if options.PartBytes > 0 {
+		o.cutter = cutParts(options.PartBytes, options.First, chunk.Runs(state.Output))
+	}
+	final, temporary := options.paths()
+	for i := range o.targets {
+		if final[i] == "" {
+			continue
+		}
+		var err error
+		if i == chunk.Results && o.cutter != nil {
+			o.targets[i], err = openPartFolder(final[i], temporary[i], o.cutter.parts)
+		} else {
+			o.targets[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i], modes[i])
+		}
+		if err != nil {
+			o.Abandon()
+			return nil, err
+		}
+	}
+	if options.Journal != nil { // it will refer to files that must exist
+		if err := files.SyncDir(options.WorkDir); err != nil {
+			o.Abandon()
+			return nil, fault.New(fault.Storage, "create output: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// Commit journals a finished segment and appends it, together with segments that waited for
+// it, as soon as everything before it is appended. A segment that cannot be appended
+// because the disk is full is still journaled if possible, so that it need not be computed
+// again.
+func (o *Output) Commit(s chunk.Segment) error {
+	if s.Tally.Records == 0 { // it has no files and would displace the segment that begins there
+		return nil
+	}
+	crash.Point("part-written")
+	if o.options.Journal != nil {
+		if err := o.options.Journal.Append(Entry{Segment: &s}); err != nil {
+			return err
+		}
+	}
+	crash.Point("journalled")
+	return o.take(s)
+}
+
+// take appends a journaled segment when its turn comes.
+func (o *Output) take(s chunk.Segment) error {
+	if o.failed != nil {
+		return o.failed
+	}
+	o.waiting[s.First] = s
+	for {
+		s, ok := o.waiting[o.next]
+		if !ok {
+			return o.Checkpoint(false)
+		}
+		if o.failed = o.append(s); o.failed != nil {
+			return o.failed
+		}
+		crash.Point("appended")
+		// Check here too, because many segments may have waited for one: the amount of data
+		// stored twice, as parts and as output, must stay bounded.
+		if err := o.Checkpoint(false); err != nil {
+			return err
+		}
+	}
+}
+
+// append appends a whole segment. A partial append does not count.
+func (o *Output) append(s chunk.Segment) error {
+	path := o.partPath(s)
+	base := o.targets[chunk.Results].size // offset of the part in the results
+	if o.cutter != nil && o.cutter.next(s.First) {
+		if err := o.settle(); err != nil { // it covers the part that ends
+			return err
+		}
+		if err := o.targets[chunk.Results].nextPart(o.cutter.last().Name); err != nil {
+			return err
+		}
+		crash.Point("part-begun")
+	}
+	for i := range o.targets {
+		copyPart := o.targets[i].copyPart
+		if i == chunk.Failures {
+			copyPart = func(part *os.File, _ int64) (int64, error) {
+				return record.MoveFailures(o.targets[i].writer, part, base)
+			}
+		}
+		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes, copyPart); err != nil {
+			return err
+		}
+		o.writeback.begin(&o.targets[i], s.Files[i].Bytes)
+	}
+	for i := range o.targets {
+		o.sizes[i] = o.targets[i].size
+		o.bytes += s.Files[i].Bytes
+	}
+	delete(o.waiting, s.First)
+	o.next, o.place = s.End(), s.Next
+	o.tally.Add(s.Tally)
+	o.sum = o.sum.Join(s.Files[chunk.Results])
+	if o.cutter != nil {
+		o.cutter.add(s.Run())
+	}
+	if o.options.Journal == nil {
+		o.release(s)
+	} else {
+		o.parts = append(o.parts, s)
+	}
+	return nil
+}
+
+// release frees the part of a segment that is durable in the output. The results file
+// becomes a spare; the others are small and are removed.
+func (o *Output) release(s chunk.Segment) {
+	path := o.partPath(s)
+	for i, suffix := range suffixes {
+		if i == chunk.Results && s.Files[i].Bytes > 0 {
+			o.spares.keep(path+suffix, s.Files[i].Bytes)
+		} else {
+			_ = os.Remove(path + suffix)
+		}
+	}
+}
+
+// TakeSpare returns a file that a new part may overwrite (PartOptions.Spare), or "" if
+// there is none. The caller owns the file. It is safe for concurrent use.
+func (o *Output) TakeSpare() string { return o.spares.take() }
+
+func (o *Output) partPath(s chunk.Segment) string {
+	return filepath.Join(o.options.WorkDir, PartsDir, s.Part)
+}
+
+// Appended returns the tally of the output so far and the first record that is not in it.
+func (o *Output) Appended() (chunk.Tally, int64) { return o.tally.Clone(), o.next }
+
+// ResultBytes returns the size of the results so far.
+func (o *Output) ResultBytes() int64 { return o.targets[chunk.Results].size }
+
+// ResultSum returns the checksum of the results, as computed by their writers. It does not
+// read the results back.
+func (o *Output) ResultSum() chunk.FileSum { return o.sum }
+
+// Size returns the size of the whole output so far.
+func (o *Output) Size() (bytes int64) {
+	for i := range o.targets {
+		bytes += o.targets[i].size
+	}
+	return bytes
+}
+
+// Finish makes the output durable and renames its files; the results come last. If a step
+// fails, the remaining ones are skipped.
+func (o *Output) Finish() error {
+	defer o.close()
+	removed := make(chan struct{})
+	go func() { // while the disk is busy
+		defer close(removed)
+		o.spares.close()
+	}()
+	defer func() { <-removed }()
+	if o.failed != nil {
+		return o.failed
+	}
+	if err := o.settle(); err != nil {
+		return err
+	}
+	if n := len(o.waiting); n > 0 {
+		return fault.New(fault.Unknown, "bug: %d segments wait for record %d", n, o.next)
+	}
+	if err := o.partsPresent(); err != nil {
+		return err
+	}
+	if o.options.Journal != nil {
+		if err := o.journal(Entry{Complete: o.durable()}); err != nil {
+			return err
+		}
+		crash.Point("complete")
+	}
+	for _, i := range finishOrder {
+		if err := o.finish(i); err != nil {
+			return err
+		}
+		crash.Point("renamed")
+	}
+	return nil
+}
+
+// partsPresent returns a fault if a part was removed from the folder or changed its size.
+func (o *Output) partsPresent() error {
+	if o.cutter == nil {
+		return nil
+	}
+	for _, p := range o.cutter.parts {
+		path := filepath.Join(o.targets[chunk.Results].temporary, p.Name)
+		size, err := sizeOf(path)
+		if err != nil {
+			return storageOf(path, err)
+		}
+		if size != p.Bytes {
+			return removedMeanwhile(path)
+		}
+	}
+	return nil
+}
+
+// finish gives a file, or the folder of parts, its final name.
+func (o *Output) finish(i int) error {
+	if i == chunk.Results && o.cutter != nil {
+		return o.targets[i].finishFolder(NewManifest(o.cutter.parts, o.tally.Counts), o.options.replaces(i))
+	}
+	return o.targets[i].finish(o.options.replaces(i))
+}
+
+// finishOrder: the results get their final name last, when all other files have theirs.
+var finishOrder = [chunk.PartFiles]int{chunk.Failures, chunk.FailedRecords, chunk.Results}
+
+// Complete renames the files of an output if a crash interrupted that after the
+// journal recorded them as complete.
+func Complete(options Options, state State) error {
+	final, temporary := options.paths()
+	for _, i := range finishOrder {
+		if i == chunk.Results && options.PartBytes > 0 {
+			parts := cutParts(options.PartBytes, options.First, chunk.Runs(state.Output))
+			m := NewManifest(parts.parts, state.Durable.Tally.Counts)
+			if err := NameFolder(temporary[i], final[i], m, options.replaces(i)); err != nil {
+				return err
+			}
+			continue
+		}
+		if final[i] == "" || isDirect(final[i]) && !files.IsFolder(final[i]) { // written directly, without a temporary name
+			continue
+		}
+		path, size := files.RealPath(final[i]), state.Durable.Sizes[i]
+		info, err := os.Stat(temporary[i])
+		named := errors.Is(err, os.ErrNotExist)
+		if named {
+			info, err = os.Stat(path)
+		}
+		if err != nil || info.Size() != size {
+			return fault.New(fault.Conflict, "the job was complete, but %s has changed since; --fresh starts the job over", final[i])
+		}
+		if named { // but perhaps not durably
+			err = storageOf(path, files.SyncDir(filepath.Dir(path)))
+		} else {
+			err = NameFile(temporary[i], path, options.replaces(i))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Abandon closes the output without renaming its files. It makes as much as possible
+// durable, so that little remains to verify on resume.
+func (o *Output) Abandon() {
+	_ = o.Checkpoint(true)
+	o.spares.close()
+	o.close()
+}
+
+func (o *Output) close() {
+	o.closed = true
+	_ = o.settle() // errors were reported before
+	o.writeback.end()
+	for i := range o.targets {
+		o.targets[i].close()
+	}
+}

@@ -1,0 +1,309 @@
+package commit
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/record"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+const (
+	partBuffer = 256 << 10
+	// directBytes is the size from which data is written directly instead of being copied
+	// to the buffer.
+	directBytes = 64 << 10
+)
+
+var newline = []byte("\n")
+
+// suffixes are those of the names of a part's files.
+var suffixes = [chunk.PartFiles]string{".out", ".err", ".failures"}
+
+// modes are the modes of the finished files.
+var modes = [chunk.PartFiles]os.FileMode{files.PublicMode, files.PublicMode, files.PrivateMode}
+
+// Part is the result of a segment while it is being written.
+type Part struct {
+	options PartOptions
+	files   [chunk.PartFiles]partFile
+	lines   int64 // of the results
+	tally   chunk.Tally
+}
+
+// PartOptions say how to write a part.
+type PartOptions struct {
+	// Path is the prefix of its file names. It includes the attempt, so that two attempts
+	// never write to the same file.
+	Path string
+	// Spare is a file in the same folder that the results may overwrite. The part takes it
+	// over or removes it. "" means none.
+	Spare string
+	// Chunk is the chunk whose records, or first records, the part holds.
+	Chunk chunk.Chunk
+	// ErrorsApart writes failed records to a separate file.
+	ErrorsApart bool
+	// Framed writes the number of bytes before each record's lines, and FailedFrame for a
+	// failed record, so that a reader can tell which lines belong to which record.
+	Framed bool
+	// Step and Device are recorded in marks and failures.
+	Step   string
+	Device string
+}
+
+// FailedFrame stands for a failed record in framed results.
+const FailedFrame = -1
+
+// NewPart begins a part. Its files are created on their first write.
+func NewPart(options PartOptions) *Part {
+	p := &Part{options: options}
+	for i, suffix := range suffixes {
+		p.files[i].path = options.Path + suffix
+	}
+	p.files[chunk.Results].spare = options.Spare
+	return p
+}
+
+// Succeed writes a record's lines, each with its newline.
+func (p *Part) Succeed(lines []byte) error {
+	p.tally.Records++
+	p.tally.Succeeded++
+	if err := p.frame(len(lines)); err != nil {
+		return storage(err)
+	}
+	p.lines += int64(bytes.Count(lines, newline))
+	_, err := p.files[chunk.Results].Write(lines)
+	return storage(err)
+}
+
+// SucceedUnchanged writes n consecutive records that are already lines. It must not be used
+// for framed results.
+func (p *Part) SucceedUnchanged(lines []byte, n int) error {
+	p.tally.Records += int64(n)
+	p.tally.Succeeded += int64(n)
+	p.lines += int64(n)
+	_, err := p.files[chunk.Results].Write(lines)
+	return storage(err)
+}
+
+// frame writes the size of a record's lines to framed results.
+func (p *Part) frame(size int) error {
+	if !p.options.Framed {
+		return nil
+	}
+	_, err := fmt.Fprintf(&p.files[chunk.Results], "%d\n", size)
+	return err
+}
+
+// Drop counts a record without a line.
+func (p *Part) Drop() error {
+	p.tally.Records++
+	p.tally.Dropped++
+	return storage(p.frame(0))
+}
+
+// Fail writes a record marked with its failure.
+func (p *Part) Fail(r input.Record, e *fault.Error) error {
+	e = e.Bounded()
+	p.tally.Records++
+	p.tally.Failed++
+	at := p.files[chunk.Results].sum.Bytes
+	mark := record.Mark{Kind: e.Kind, Message: e.Message, Step: p.step(e), Line: r.Line}
+	var err error
+	if p.options.Framed {
+		err = p.frame(FailedFrame)
+	} else {
+		err = record.WriteMarked(p.failed(), r.Data, mark)
+	}
+	if err != nil {
+		return storage(err)
+	}
+	return p.note(r, e, at, string(record.MarkOf(r.Data)))
+}
+
+// step returns where a record failed: the step of a chain that reported it, or the kernel.
+func (p *Part) step(e *fault.Error) string {
+	if e.Step != "" {
+		return e.Step
+	}
+	return p.options.Step
+}
+
+// Pass writes a record that had a mark in the input: unchanged, but counted as failed.
+func (p *Part) Pass(r input.Record) error {
+	p.tally.Records++
+	p.tally.Failed++
+	at := p.files[chunk.Results].sum.Bytes
+	to := p.failed()
+	if _, err := to.Write(r.Data); err != nil {
+		return storage(err)
+	}
+	if _, err := to.Write(newline); err != nil {
+		return storage(err)
+	}
+	return p.note(r, fault.New(fault.Upstream, "the record already has an _error in the input"), at, "")
+}
+
+// failed returns the file for the line of a failed record.
+func (p *Part) failed() *partFile {
+	if p.options.ErrorsApart {
+		return &p.files[chunk.FailedRecords]
+	}
+	p.lines++
+	return &p.files[chunk.Results]
+}
+
+// note writes a line of failures.jsonl and tallies the failure. at is the record's position
+// in the results, or the position it would have; replaced is the mark it had in the input.
+func (p *Part) note(r input.Record, e *fault.Error, at int64, replaced string) error {
+	p.tally.Add(chunk.FailureTally(e.Kind, e.Message, e.Detail, r.Line))
+	line, err := record.Failure{
+		At: at, Size: p.files[chunk.Results].sum.Bytes - at,
+		Record: r.Index, Line: r.Line, File: p.options.Chunk.File, Offset: r.Offset,
+		Length: int64(len(r.Data)), CRC32C: chunk.Checksum(r.Data),
+		Kind: e.Kind, Message: e.Message, Step: p.step(e), Detail: e.Detail, Device: p.options.Device,
+		Replaced: replaced,
+	}.AppendLine(nil)
+	if err != nil {
+		return err
+	}
+	_, err = p.files[chunk.Failures].Write(line)
+	return storage(err)
+}
+
+// Counts returns the counts of what has been written.
+func (p *Part) Counts() chunk.Counts { return p.tally.Counts }
+
+// Close closes the part and returns its segment. rest is what remains of the chunk after
+// it.
+func (p *Part) Close(rest chunk.Chunk) (chunk.Segment, error) {
+	c := p.options.Chunk
+	s := chunk.Segment{
+		First: c.First, Start: c.Start(), Next: rest.Start(),
+		Part: filepath.Base(p.options.Path), Lines: p.lines, Inner: c.Inner || rest.Records > 0, Tally: p.tally,
+	}
+	var failed error
+	for i := range p.files {
+		failed = cmp.Or(failed, p.files[i].close()) // report only the first error
+		s.Files[i] = p.files[i].sum
+	}
+	return s, storage(failed)
+}
+
+// Discard deletes the part.
+func (p *Part) Discard() {
+	_, _ = p.Close(chunk.Chunk{})
+	RemovePart(p.options.Path)
+}
+
+// RemovePart deletes the files of a part.
+func RemovePart(path string) {
+	for _, suffix := range suffixes {
+		_ = os.Remove(path + suffix)
+	}
+}
+
+// CheckPart reads a part and returns an error if it does not match its segment.
+func CheckPart(dir string, s chunk.Segment) error {
+	for i, suffix := range suffixes {
+		path := filepath.Join(dir, s.Part+suffix)
+		sum, err := chunk.SumFile(context.Background(), path)
+		if errors.Is(err, os.ErrNotExist) && s.Files[i].Bytes == 0 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if sum != s.Files[i] {
+			return fmt.Errorf("%s does not match its recorded size and checksum", path)
+		}
+	}
+	return nil
+}
+
+// storage classifies a write error.
+func storage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.Storage, "write part: %w", err)
+}
+
+// partBuffers are reused because the system must find and clear the memory of a new buffer,
+// which is expensive for a small part.
+var partBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, partBuffer) }}
+
+// partFile is a file that is created on its first write.
+type partFile struct {
+	path  string
+	spare string // a file to overwrite; "" if there is none or it is in use
+	file  *os.File
+	over  bool // file was a spare and may be longer than what is written
+	out   *bufio.Writer
+	sum   chunk.FileSum
+}
+
+// open creates the file. A spare is renamed first, so that it never holds bytes of this
+// part under the name of another.
+func (s *partFile) open() error {
+	spare := s.spare
+	s.spare = ""
+	if spare != "" && os.Rename(spare, s.path) == nil {
+		crash.Point("spare-taken")
+		file, err := os.OpenFile(s.path, os.O_WRONLY, 0)
+		s.file, s.over = file, true
+		return err
+	}
+	file, err := files.Create(s.path, files.PrivateMode)
+	s.file = file
+	return err
+}
+
+func (s *partFile) Write(p []byte) (int, error) {
+	if s.file == nil {
+		if err := s.open(); err != nil {
+			return 0, err
+		}
+		s.out = partBuffers.Get().(*bufio.Writer)
+		s.out.Reset(s.file)
+	}
+	_, _ = s.sum.Write(p)
+	if len(p) < directBytes {
+		return s.out.Write(p)
+	}
+	if err := s.out.Flush(); err != nil {
+		return 0, err
+	}
+	return s.file.Write(p)
+}
+
+func (s *partFile) close() error {
+	if s.spare != "" {
+		_ = os.Remove(s.spare)
+		s.spare = ""
+	}
+	if s.file == nil {
+		return nil
+	}
+	err := s.out.Flush()
+	if s.over {
+		crash.Point("spare-written")
+		err = cmp.Or(err, s.file.Truncate(s.sum.Bytes))
+	}
+	err = cmp.Or(err, s.file.Close())
+	s.out.Reset(nil)
+	partBuffers.Put(s.out)
+	s.file, s.out = nil, nil
+	return err
+}

@@ -1,0 +1,226 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// State is what a journal records: how far the output is, and which segments are available
+// as parts.
+type State struct {
+	// Durable is the newest durable point; the zero value means that there is none.
+	Durable Durable
+	// Output are the segments in the durable output, in order.
+	Output []chunk.Segment
+	// Segments follow Durable.Next, in order, without overlap.
+	Segments []chunk.Segment
+	// Complete is set when only renaming remained.
+	Complete bool
+	// Proven is a segment in which the kernel computed every record; nil if there is none.
+	Proven *chunk.Segment
+}
+
+// Replay computes the state. Contradictory entries count as damage.
+func Replay(entries []Entry) (State, error) {
+	r := replay{live: make(map[int64]chunk.Segment)}
+	for i, e := range entries {
+		if err := r.apply(e); err != nil {
+			return State{}, fault.New(fault.Conflict, "journal entry %d: %w; --fresh starts the job over", i+1, err)
+		}
+	}
+	s := State{Durable: r.durable, Output: r.output, Complete: r.complete, Proven: r.proven}
+	for _, segment := range r.live {
+		s.Segments = append(s.Segments, segment)
+	}
+	sort.Slice(s.Segments, func(i, j int) bool { return s.Segments[i].First < s.Segments[j].First })
+	next := s.Durable.Next
+	for _, segment := range s.Segments {
+		if segment.First < next {
+			return State{}, fault.New(fault.Conflict, "journal: records %d to %d were committed twice; --fresh starts the job over",
+				segment.First, min(next, segment.End())-1)
+		}
+		next = segment.End()
+	}
+	if s.Complete && len(s.Segments) > 0 {
+		return State{}, fault.New(fault.Conflict, "journal: the output is marked complete but lacks record %d; --fresh starts the job over",
+			s.Segments[0].First)
+	}
+	return s, nil
+}
+
+// replay is the state while it is being computed.
+type replay struct {
+	live     map[int64]chunk.Segment // not in the durable output
+	durable  Durable
+	output   []chunk.Segment
+	begun    bool // there was a durable point
+	complete bool
+	proven   *chunk.Segment
+}
+
+func (r *replay) apply(e Entry) error {
+	switch {
+	case e.Segment != nil:
+		return r.add(*e.Segment)
+	case e.Drop != nil:
+		if known, ok := r.live[e.Drop.First]; ok && known.Part == e.Drop.Part {
+			delete(r.live, e.Drop.First)
+		}
+	case e.Durable != nil:
+		return r.advance(*e.Durable)
+	case e.Complete != nil:
+		r.complete = true
+		return r.advance(*e.Complete)
+	}
+	return nil
+}
+
+// add adds a segment. It ignores a repeated line.
+func (r *replay) add(s chunk.Segment) error {
+	switch known, ok := r.live[s.First]; {
+	case s.First < 0 || s.End() <= s.First:
+		return fmt.Errorf("invalid segment of %d records at record %d", s.Tally.Records, s.First)
+	case s.Part == "" || s.Part != filepath.Base(s.Part):
+		return fmt.Errorf("%q is not a valid part name", s.Part)
+	case s.End() <= r.durable.Next:
+		return nil // already in the output
+	case ok && (known.Part != s.Part || known.Next != s.Next || known.Files != s.Files || known.Tally.Counts != s.Tally.Counts):
+		return fmt.Errorf("record %d was committed twice", s.First)
+	}
+	r.live[s.First] = s
+	if r.proven == nil && s.Tally.Failed == 0 {
+		r.proven = &s
+	}
+	return nil
+}
+
+// advance moves the segments that a durable point covers to the output, which must hold
+// exactly those. A durable point stays valid, so an older one after a newer one is ignored.
+func (r *replay) advance(d Durable) error {
+	if r.begun && d.Next < r.durable.Next {
+		return nil
+	}
+	at := r.durable
+	if !r.begun { // the start of the output is not recorded
+		at.Next = d.Next - d.Tally.Records
+	}
+	for at.Next < d.Next {
+		s, ok := r.live[at.Next]
+		if !ok {
+			return fmt.Errorf("the durable output includes record %d, which no segment holds", at.Next)
+		}
+		delete(r.live, at.Next)
+		at.Next, at.Place = s.End(), s.Next
+		r.output = append(r.output, s)
+		at.Tally.Counts.Add(s.Tally.Counts)
+		for i := range at.Sizes {
+			at.Sizes[i] += s.Files[i].Bytes
+		}
+	}
+	if at.Next != d.Next || at.Place != d.Place || at.Sizes != d.Sizes || at.Tally.Counts != d.Tally.Counts {
+		return fmt.Errorf("the durable output ends at record %d with sizes %v, but its segments end at record %d with sizes %v",
+			d.Next, d.Sizes, at.Next, at.Sizes)
+	}
+	r.durable, r.begun = d, true
+	return nil
+}
+
+// ResultSum returns what the checksum of the durable results must be.
+func (s State) ResultSum() chunk.FileSum {
+	var sum chunk.FileSum
+	for _, segment := range s.Output {
+		sum = sum.Join(segment.Files[chunk.Results])
+	}
+	return sum
+}
+
+// Done returns the number of records that need not be computed again.
+func (s State) Done() int64 {
+	done := s.Durable.Tally.Records
+	for _, segment := range s.Segments {
+		done += segment.Tally.Records
+	}
+	return done
+}
+
+// Reach returns the end offset of everything that the state holds results for.
+func (s State) Reach() (offset int64) {
+	for _, segments := range [][]chunk.Segment{s.Output, s.Segments} {
+		for _, segment := range segments {
+			offset = max(offset, segment.Next.Offset)
+		}
+	}
+	return offset
+}
+
+// Remaining returns what remains of the planned chunks, in order. Every remaining chunk
+// begins at the start of a chunk or the end of a segment, and ends at the end of a chunk or
+// the start of a segment. Those places are known without reading the input.
+func (s State) Remaining(planned []chunk.Chunk) []chunk.Chunk {
+	var left []chunk.Chunk
+	for _, c := range planned {
+		end := c.First + c.Records
+		if end <= s.Durable.Next {
+			continue
+		}
+		if c.First < s.Durable.Next {
+			// The output ends inside this chunk, at the end of its last segment.
+			c = c.Tail(s.Durable.Place, s.Durable.Next)
+		}
+		after := sort.Search(len(s.Segments), func(i int) bool { return s.Segments[i].End() > c.First })
+		for _, segment := range s.Segments[after:] {
+			if segment.First >= end {
+				break
+			}
+			if segment.First > c.First {
+				left = append(left, c.Head(segment.Start, segment.First))
+			}
+			c = c.Tail(segment.Next, segment.End())
+		}
+		if c.Records > 0 {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// Verify reads the parts and drops segments whose parts are missing or damaged; their
+// records are computed again. It records the drops in the journal and removes parts that
+// belong to no segment.
+func (s *State) Verify(dir string, journal *Journal) error {
+	known := make(map[string]bool)
+	kept := s.Segments[:0]
+	for _, segment := range s.Segments {
+		err := CheckPart(dir, segment)
+		if isReadFault(err) { // it may be intact
+			return fault.New(fault.Storage, "check part: %w", err)
+		}
+		if err == nil {
+			kept = append(kept, segment)
+			known[segment.Part] = true
+			continue
+		}
+		if err := journal.Append(Entry{Drop: &Drop{First: segment.First, Part: segment.Part}}); err != nil {
+			return err
+		}
+	}
+	s.Segments = kept
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fault.New(fault.Storage, "read parts: %w", err)
+	}
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), filepath.Ext(entry.Name()))
+		if !known[name] {
+			_ = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+	}
+	return nil
+}

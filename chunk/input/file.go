@@ -1,0 +1,425 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Split is how a file is split into chunks.
+type Split string
+
+const (
+	// SplitAuto splits by records up to autoBytes, by bytes above.
+	SplitAuto Split = ""
+	// SplitRecords first counts all records and gives every chunk the same number of them,
+	// by ceiling division.
+	SplitRecords Split = "records"
+	// SplitBytes splits at the line borders nearest to equal numbers of bytes and counts
+	// records while the job runs, so the first chunk is available at once.
+	SplitBytes Split = "bytes"
+)
+
+const (
+	// autoBytes is the size above which counting first would keep devices waiting for
+	// seconds.
+	autoBytes = 16 << 30
+	// maxByteChunk limits the wait for one chunk of a file split by bytes.
+	maxByteChunk = 1 << 30
+)
+
+// CutOptions say how to split an input into chunks.
+type CutOptions struct {
+	Limits
+	// Chunks is the number of chunks wanted, at least 1.
+	Chunks int
+	// BatchSize is what chunk sizes are rounded up to a multiple of.
+	BatchSize int
+	Split     Split
+	// Bytes, if set, splits by bytes into chunks of about this size, to repeat an earlier
+	// split.
+	Bytes int64
+}
+
+var byteOrderMark = []byte{0xEF, 0xBB, 0xBF}
+
+// fileSource is a regular file.
+type fileSource struct {
+	path       string
+	file       *os.File
+	begin, end int64 // the byte range used: from after the byte order mark to the size at opening
+	options    CutOptions
+
+	mu     sync.Mutex
+	total  int64
+	known  bool
+	blank  int64
+	blocks []scanned     // split by records: the counted blocks
+	sums   Sums          // of what has been scanned
+	chunks []chunk.Chunk // split by records: all of them
+	given  int           // number of chunks returned by Next
+
+	ahead  chan cut // split by bytes
+	cancel context.CancelFunc
+}
+
+type cut struct {
+	chunk chunk.Chunk
+	err   error
+}
+
+// Open opens a regular file as a source. If it is split by records, it is counted
+// before Open returns. A path that is missing, unreadable or not a regular file is a
+// usage fault.
+func Open(ctx context.Context, path string, options CutOptions) (Source, error) {
+	if err := CheckRegular(path); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "open input: %w", err)
+	}
+	source, err := newFileSource(ctx, path, file, options)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return source, nil
+}
+
+// CheckRegular rejects an input that is not a regular file. It checks before the file is
+// opened, because opening a pipe waits for its writer.
+func CheckRegular(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fault.New(fault.Usage, "open input: %w", err)
+	case info.IsDir():
+		return fault.New(fault.Usage, "input %s is a folder; name a file in it", path)
+	case !info.Mode().IsRegular():
+		return fault.New(fault.Usage, "input %s is not a regular file; pipe it in: gpurun run … - < %s", path, path)
+	}
+	return nil
+}
+
+func newFileSource(ctx context.Context, path string, file *os.File, options CutOptions) (*fileSource, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fault.New(fault.Usage, "open input: %w", err)
+	}
+	s := &fileSource{path: path, file: file, end: info.Size(), options: options}
+	var head [3]byte
+	if n, err := file.ReadAt(head[:], 0); err != nil && err != io.EOF {
+		return nil, fault.New(fault.Usage, "read input %s: %w", path, err)
+	} else if n == len(head) && string(head[:]) == string(byteOrderMark) {
+		s.begin = int64(len(byteOrderMark))
+	}
+	if s.cutsByBytes() {
+		s.startAhead()
+		return s, nil
+	}
+	if err := s.count(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, fault.New(fault.Canceled, "scan input: %w", ctx.Err())
+		}
+		return nil, s.scanFault(err)
+	}
+	return s, s.cutRecords()
+}
+
+func (s *fileSource) scanFault(err error) error {
+	return fault.New(fault.Storage, "scan input %s: %w", s.path, err)
+}
+
+// Recut splits the file again without counting it again.
+func (s *fileSource) Recut(chunks, batchSize int) error {
+	if s.ahead != nil {
+		s.stopAhead()
+	}
+	s.options.Chunks, s.options.BatchSize = chunks, batchSize
+	if s.ahead == nil {
+		return s.cutRecords()
+	}
+	s.total, s.blank, s.known, s.sums = 0, 0, false, Sums{}
+	s.startAhead()
+	return nil
+}
+
+// cutsByBytes reports whether to split by bytes. A range of records can only be found by
+// counting.
+func (s *fileSource) cutsByBytes() bool {
+	if s.options.Offset > 0 || s.options.Limit > 0 {
+		return false
+	}
+	return s.options.Bytes > 0 || s.options.Split == SplitBytes || s.options.Split == SplitAuto && s.end > autoBytes
+}
+
+// count counts the file, as far as needed.
+func (s *fileSource) count(ctx context.Context) (err error) {
+	want := int64(-1)
+	if s.options.Limit > 0 {
+		// One more, because the last record ends where the next one begins.
+		want = s.options.Offset + s.options.Limit + 1
+	}
+	s.blocks, err = scanBlocks(ctx, s.file, s.begin, s.end, want)
+	s.sums = sumsOf(s.begin, firstBlocks(s.blocks, want), fileStretches)
+	return err
+}
+
+// firstBlocks returns the blocks that hold the first want records, even if the scan went
+// further (want < 0: all).
+func firstBlocks(blocks []scanned, want int64) []scanned {
+	var found int64
+	for i, b := range blocks {
+		if found += b.records; want >= 0 && found >= want {
+			return blocks[:i+1]
+		}
+	}
+	return blocks
+}
+
+// cutRecords splits the counted records by ceiling division.
+func (s *fileSource) cutRecords() error {
+	all := sum(s.blocks)
+	first := min(s.options.Offset, all.records)
+	last := all.records
+	if limit := s.options.Limit; limit > 0 && limit < last-first {
+		last = first + limit
+	}
+	s.total, s.known = last-first, true
+
+	borders := []int64{first}
+	if size := chunk.Size(s.total, s.options.Chunks, s.options.BatchSize); size > 0 {
+		for record := first + size; record < last; record += size {
+			borders = append(borders, record)
+		}
+	}
+	borders = append(borders, last)
+	if err := s.cutAt(borders, all); err != nil {
+		return s.scanFault(err)
+	}
+	return nil
+}
+
+// cutAt creates the chunks between the given records.
+func (s *fileSource) cutAt(borders []int64, all count) error {
+	finder := &borderFinder{source: s, buffer: make([]byte, readBytes), from: s.begin}
+	s.chunks, s.blank = nil, 0
+	var previous place
+	for i, record := range borders {
+		at := place{offset: s.begin, line: 1}
+		switch {
+		case i == 0 && s.options.Offset == 0: // blank lines before the first record belong to it
+		case record >= all.records:
+			at = place{offset: s.end, line: all.lines + 1}
+		default:
+			var err error
+			if at, err = finder.find(record); err != nil {
+				return err
+			}
+		}
+		if i > 0 {
+			records := record - borders[i-1]
+			s.blank += at.line - previous.line - records
+			if records > 0 {
+				s.chunks = append(s.chunks, chunk.Chunk{
+					File: s.path, Offset: previous.offset, Length: at.offset - previous.offset,
+					First: borders[i-1], Records: records, Line: previous.line,
+				})
+			}
+		}
+		previous = at
+	}
+	return nil
+}
+
+// place is where a line starts.
+type place struct {
+	offset int64
+	line   int64
+}
+
+// borderFinder finds where records start. It must be asked in ascending order.
+type borderFinder struct {
+	source *fileSource
+	buffer []byte
+	block  int
+	before count // in the blocks before block
+	from   int64 // where in block to continue: its start or the last border
+	passed count // before from
+}
+
+func (f *borderFinder) find(record int64) (place, error) {
+	s := f.source
+	for f.before.records+s.blocks[f.block].records <= record {
+		f.before.add(s.blocks[f.block].count)
+		f.block++
+		f.from, f.passed = s.begin+int64(f.block)*blockBytes, f.before
+	}
+	to := min(s.begin+int64(f.block+1)*blockBytes, s.end)
+	seen, line := f.passed.records, f.passed.lines
+	var found place
+	err := eachLineStart(s.file, f.from, to, s.begin, s.end, f.buffer, func(offset int64, blank bool) bool {
+		line++
+		if blank {
+			return true
+		}
+		if seen == record {
+			found = place{offset: offset, line: line}
+			return false
+		}
+		seen++
+		return true
+	})
+	if err == nil && found.line == 0 {
+		err = errors.New("the file changed while it was being scanned")
+	}
+	f.from, f.passed = found.offset, count{lines: found.line - 1, records: record}
+	return found, err
+}
+
+// startAhead splits by bytes, one chunk ahead of demand.
+func (s *fileSource) startAhead() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.ahead = make(chan cut, 1)
+	go func() {
+		defer close(s.ahead)
+		at, record := place{offset: s.begin, line: 1}, int64(0)
+		target := s.byteTarget()
+		for at.offset < s.end {
+			c, err := s.cutBytes(ctx, at, record, target)
+			if err != nil {
+				err = s.scanFault(err)
+			}
+			s.found(record+c.Records, false)
+			select {
+			case s.ahead <- cut{chunk: c.Chunk, err: err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+			at = place{offset: c.Offset + c.Length, line: c.Line + c.lines}
+			record += c.Records
+		}
+		s.found(record, true)
+	}()
+}
+
+func (s *fileSource) stopAhead() {
+	s.cancel()
+	for range s.ahead { // until the splitting goroutine exits
+	}
+}
+
+// found records the number of records found so far, or in all.
+func (s *fileSource) found(records int64, all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total, s.known = records, all
+}
+
+type countedChunk struct {
+	chunk.Chunk
+	lines int64
+}
+
+func (s *fileSource) cutBytes(ctx context.Context, at place, record, target int64) (countedChunk, error) {
+	end := s.end
+	if at.offset+target < s.end {
+		err := eachLineStart(s.file, at.offset+target, s.end, s.begin, s.end, make([]byte, readBytes),
+			func(offset int64, _ bool) bool { end = offset; return false })
+		if err != nil {
+			return countedChunk{}, err
+		}
+	}
+	blocks, err := scanBlocks(ctx, s.file, at.offset, end, -1)
+	if err != nil {
+		return countedChunk{}, err
+	}
+	all := sum(blocks)
+	s.mu.Lock()
+	s.blank += all.lines - all.records
+	s.sums.join(sumsOf(at.offset, blocks, chunkStretches))
+	s.mu.Unlock()
+	return countedChunk{lines: all.lines, Chunk: chunk.Chunk{
+		File: s.path, Offset: at.offset, Length: end - at.offset,
+		First: record, Records: all.records, Line: at.line,
+	}}, nil
+}
+
+func (s *fileSource) Next(ctx context.Context) (chunk.Chunk, error) {
+	if s.ahead == nil {
+		if s.given == len(s.chunks) {
+			return chunk.Chunk{}, io.EOF
+		}
+		s.given++
+		return s.chunks[s.given-1], nil
+	}
+	for {
+		select {
+		case c, ok := <-s.ahead:
+			if !ok {
+				return chunk.Chunk{}, io.EOF
+			}
+			if c.err == nil && c.chunk.Records == 0 {
+				continue // blank lines only
+			}
+			return c.chunk, c.err
+		case <-ctx.Done():
+			return chunk.Chunk{}, ctx.Err()
+		}
+	}
+}
+
+// byteTarget returns the target size of chunks split by bytes.
+func (s *fileSource) byteTarget() int64 {
+	if s.options.Bytes > 0 {
+		return s.options.Bytes
+	}
+	return min(max(chunk.CeilDiv(s.end-s.begin, int64(max(s.options.Chunks, 1))), 1), maxByteChunk)
+}
+
+// Cut returns how the file was split.
+func (s *fileSource) Cut() Cut {
+	if s.ahead != nil {
+		return Cut{Bytes: s.byteTarget()}
+	}
+	return Cut{Chunks: s.chunks, Records: s.total, Blank: s.blank, Sums: &s.sums}
+}
+
+// Sums returns the checksums of what has been scanned.
+func (s *fileSource) Sums() Sums {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sums
+}
+
+func (s *fileSource) Total() (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total, s.known
+}
+
+func (s *fileSource) Blank() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blank
+}
+
+// Release does nothing: the input file belongs to the user.
+func (s *fileSource) Release(chunk.Chunk) {}
+
+func (s *fileSource) Close() error {
+	if s.ahead != nil {
+		s.stopAhead()
+	}
+	return s.file.Close()
+}

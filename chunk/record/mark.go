@@ -1,0 +1,103 @@
+package record
+
+import (
+	"encoding/base64"
+	"io"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// ErrorMember is the member that marks a failed record.
+const ErrorMember = "_error"
+
+// errorMember finds the mark in a line.
+var errorMember = jsonline.Want(ErrorMember)
+
+// Mark is why a record failed. It holds only what depends on the record itself, so that the
+// output is the same in every run.
+type Mark struct {
+	Kind    fault.Kind
+	Message string
+	Step    string // the kernel's name, or the step's in a chain
+	Line    int64
+}
+
+// WriteMarked writes a failed record in the form in which it is kept: the input record with
+// the mark as its last member, or in place of a mark it already had. A line that is not a
+// JSON object becomes {"_raw": "…"} with the mark (_raw_b64 if it is not UTF-8). It does
+// not allocate memory in proportion to the line.
+func WriteMarked(w io.Writer, line []byte, mark Mark) error {
+	value := mark.appendJSON(nil)
+	var info jsonline.Info
+	if err := errorMember.Scan(line, &info); err != nil || !info.Object {
+		return writeRaw(w, line, value)
+	}
+	if at := info.Spans[0]; at.Present() {
+		return writeAll(w, line[:at.ValueStart], value, line[at.ValueEnd:], newline)
+	}
+	comma := []byte(`,"_error":`)
+	if info.Empty {
+		comma = comma[1:]
+	}
+	return writeAll(w, line[:info.Close], comma, value, line[info.Close:], newline)
+}
+
+// MarkOf returns the mark of a record, or nil if it has none.
+func MarkOf(line []byte) []byte {
+	var info jsonline.Info
+	if err := errorMember.Scan(line, &info); err != nil || !info.Object || !info.Spans[0].Present() {
+		return nil
+	}
+	return line[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
+}
+
+var newline = []byte("\n")
+
+func writeRaw(w io.Writer, line, mark []byte) error {
+	if utf8.Valid(line) {
+		if err := writeAll(w, []byte(`{"_raw":`)); err != nil {
+			return err
+		}
+		if err := jsonline.WriteString(w, line); err != nil {
+			return err
+		}
+		return writeAll(w, []byte(`,"_error":`), mark, []byte("}\n"))
+	}
+	if err := writeAll(w, []byte(`{"_raw_b64":"`)); err != nil {
+		return err
+	}
+	encoder := base64.NewEncoder(base64.StdEncoding, w)
+	if _, err := encoder.Write(line); err != nil {
+		return err
+	}
+	if err := encoder.Close(); err != nil {
+		return err
+	}
+	return writeAll(w, []byte(`","_error":`), mark, []byte("}\n"))
+}
+
+func (m Mark) appendJSON(dst []byte) []byte {
+	dst = append(dst, `{"kind":`...)
+	dst = jsonline.AppendString(dst, m.Kind.String())
+	dst = append(dst, `,"message":`...)
+	dst = jsonline.AppendString(dst, m.Message)
+	if m.Step != "" {
+		dst = append(dst, `,"step":`...)
+		dst = jsonline.AppendString(dst, m.Step)
+	}
+	dst = append(dst, `,"line":`...)
+	dst = strconv.AppendInt(dst, m.Line, 10)
+	return append(dst, '}')
+}
+
+func writeAll(w io.Writer, pieces ...[]byte) error {
+	for _, piece := range pieces {
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}

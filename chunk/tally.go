@@ -1,0 +1,110 @@
+package chunk
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Counts is the outcome of records. Records = Succeeded + Failed + Dropped.
+type Counts struct {
+	Records   int64 `json:"records"`
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+	Dropped   int64 `json:"dropped"`
+}
+
+// Add adds d to c.
+func (c *Counts) Add(d Counts) {
+	c.Records += d.Records
+	c.Succeeded += d.Succeeded
+	c.Failed += d.Failed
+	c.Dropped += d.Dropped
+}
+
+// Tally is counts plus statistics on failed records by kind and by cause.
+type Tally struct {
+	Counts
+	Kinds map[string]KindStats `json:"kinds,omitempty"`
+	// Causes groups failed records by kind and shape of the message ("batch: no such file
+	// '…'"). If there are more than maxCauses, the most frequent are kept.
+	Causes map[string]KindStats `json:"causes,omitempty"`
+}
+
+const (
+	// maxCauses limits the size of a tally, because all messages may differ.
+	maxCauses = 64
+	// Limits on an example and its detail, because every durable point writes them to the
+	// journal again. failures.jsonl holds more.
+	maxExample      = 2 << 10
+	maxDetail       = 8 << 10
+	maxCauseExample = 300
+)
+
+// FailureTally returns the tally of one failed record.
+func FailureTally(kind fault.Kind, message, detail string, line int64) Tally {
+	stats := KindStats{Count: 1, Example: cutEnd(message, maxExample), Detail: detail, Line: line}
+	if n := len(stats.Detail); n > maxDetail { // the end of a traceback is the most useful
+		stats.Detail = "…" + strings.ToValidUTF8(stats.Detail[n-maxDetail:], "")
+	}
+	cause := KindStats{Count: 1, Example: cutEnd(message, maxCauseExample), Line: line}
+	return Tally{
+		Kinds:  map[string]KindStats{kind.String(): stats},
+		Causes: map[string]KindStats{kind.String() + ": " + fault.Shape(message): cause},
+	}
+}
+
+func cutEnd(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+// KindStats counts the failed records of one kind or cause and keeps the first as an
+// example.
+type KindStats struct {
+	Count   int64  `json:"count"`
+	Example string `json:"example"`
+	Detail  string `json:"detail,omitempty"`
+	Line    int64  `json:"line"`
+}
+
+// Add adds d to t. It keeps the example that comes first in the input, so that a report
+// does not depend on which worker was faster.
+func (t *Tally) Add(d Tally) {
+	t.Counts.Add(d.Counts)
+	t.Kinds = addStats(t.Kinds, d.Kinds)
+	t.Causes = addStats(t.Causes, d.Causes)
+	for len(t.Causes) > maxCauses {
+		rarest := ""
+		for name, stats := range t.Causes {
+			if r := t.Causes[rarest]; rarest == "" || stats.Count < r.Count || stats.Count == r.Count && stats.Line > r.Line {
+				rarest = name
+			}
+		}
+		delete(t.Causes, rarest)
+	}
+}
+
+func addStats(to, from map[string]KindStats) map[string]KindStats {
+	if to == nil && len(from) > 0 {
+		to = make(map[string]KindStats)
+	}
+	for name, more := range from {
+		known, ok := to[name]
+		if !ok || more.Line < known.Line {
+			known.Example, known.Detail, known.Line = more.Example, more.Detail, more.Line
+		}
+		known.Count += more.Count
+		to[name] = known
+	}
+	return to
+}
+
+// Clone returns an independent copy.
+func (t Tally) Clone() Tally {
+	t.Kinds, t.Causes = maps.Clone(t.Kinds), maps.Clone(t.Causes)
+	return t
+}
