@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -26,9 +27,12 @@ type chunkRun struct {
 	interrupted bool
 	// handedBack is the remainder that was handed back while batches were in flight.
 	handedBack *chunk.Chunk
-	blame      bool // blame the record for a failure that reads like a lost device, unless there is proof
-	final      bool // no other device remains for records that do not fit on this one
-	stats      wire.Stats
+	// crowded is set when a batch does not fit in the memory that other workers share. The
+	// chunk then ends before that batch.
+	crowded bool
+	blame   bool // blame the record for a failure that reads like a lost device, unless there is proof
+	final   bool // no other device remains for records that do not fit on this one
+	stats   wire.Stats
 }
 
 // begin starts reading a chunk.
@@ -58,6 +62,12 @@ func (r *chunkRun) pass(task *batchTask) error {
 	}
 }
 
+// addBusy counts time in which the kernel had work.
+func (r *chunkRun) addBusy(took time.Duration) {
+	r.stats.Busy += took
+	r.worker.busy.Add(int64(took))
+}
+
 // close ends the chunk after its last finished batch and returns the outcome. On error it
 // discards the part.
 func (r *chunkRun) close(err error) (wire.Done, error) {
@@ -78,7 +88,7 @@ func (r *chunkRun) close(err error) (wire.Done, error) {
 		return wire.Done{}, err
 	}
 	r.stats.Nulls, r.stats.BatchSize, r.stats.Latency = r.out.nulls(), r.worker.sizes.found(), r.out.takeLatency()
-	done := wire.Done{Segment: segment, Stats: r.stats, First: r.out.takeFirst(), Elsewhere: r.elsewhere}
+	done := wire.Done{Segment: segment, Stats: r.stats, First: r.out.takeFirst(), Elsewhere: r.elsewhere, Crowded: r.crowded}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest
 	}

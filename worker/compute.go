@@ -324,7 +324,7 @@ func (c *computing) finishHead(err error) error {
 	task.run.stats.Batches++
 	took := time.Since(c.headSince)
 	task.took = took
-	task.run.stats.Busy += took
+	task.run.addBusy(took)
 	c.quick = took < quickBatch
 	if err == nil {
 		c.worker.host.good(took, task.load)

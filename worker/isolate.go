@@ -67,6 +67,9 @@ func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
 		return r.pass(task)
 	case errors.As(err, &elsewhere):
 		return r.endBefore(task, elsewhere)
+	case errors.Is(err, errCrowded):
+		r.crowded, r.interrupted, r.ended = true, true, true
+		return nil
 	case errors.Is(err, errInterrupted):
 		r.interrupted, r.ended = true, true
 		return nil
@@ -74,7 +77,10 @@ func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
 	return err
 }
 
-var errInterrupted = errors.New("the job is stopping")
+var (
+	errInterrupted = errors.New("the job is stopping")
+	errCrowded     = errors.New("too many workers share the memory")
+)
 
 // endBefore ends the chunk in the middle of a batch, before a record that another device
 // must compute.
@@ -117,6 +123,9 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	if noRecords(failure) {
 		return failure
 	}
+	if s.run.worker.sharing.Load() && (failure.Sign == fault.HostMemory || failure.Kind == fault.OOM) {
+		return s.yield(failure)
+	}
 	switch {
 	case failure.Sign == fault.HostMemory:
 		s.run.worker.host.kill() // frees what it leaked
@@ -156,6 +165,18 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		}
 	}
 	return s.split(lo, hi, failure.Kind)
+}
+
+// yield ends the chunk before a batch that did not fit next to the workers that share the
+// memory: the batch is not too large, there are too many workers.
+func (s *search) yield(failure *fault.Error) error {
+	s.run.worker.log.Warn("a batch did not fit next to other workers", "error", failure.Message)
+	if failure.Sign == fault.HostMemory {
+		s.run.worker.host.kill() // frees what it leaked
+	} else {
+		_ = s.run.worker.host.trim(s.run.ctx) // a failure only costs time
+	}
+	return errCrowded
 }
 
 // pass assigns results to the records from lo to hi.
@@ -249,7 +270,7 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	started := time.Now()
 	results, err := plugins.Call(ctx, host.process, s.task.toCompute(lo, hi))
 	took := time.Since(started)
-	r.stats.Busy += took
+	r.addBusy(took)
 	switch {
 	case err == nil:
 		host.good(took, of)

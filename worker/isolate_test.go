@@ -132,3 +132,28 @@ func TestFailureOfTheBatchIsKept(t *testing.T) {
 		t.Error(files[".failures"])
 	}
 }
+
+// TestBatchThatDoesNotFitNextToOthers: while added workers share the memory, the chunk ends
+// before such a batch; neither the batch size nor a record pays for it.
+func TestBatchThatDoesNotFitNextToOthers(t *testing.T) {
+	for _, do := range []string{"oom", "huge"} {
+		w := newWorker(t, "members", 4)
+		input := numbered(0, 6) + `{"do":"` + do + `"}` + "\n" + numbered(6, 12)
+		w.sharing.Store(true)
+		a := assign(t, input)
+		done, err := w.compute(t.Context(), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := outcomeOf(t, a, done).Files[".out"]
+		if !done.Crowded || done.Rest == nil || done.Rest.First != 4 || strings.Contains(out, "_error") || strings.Count(out, "\n") != 4 || w.sizes.size() != 4 {
+			t.Errorf("%s: rest %+v, batches of %d:\n%s", do, done.Rest, w.sizes.size(), out)
+		}
+		w.sharing.Store(false)
+		a = assign(t, input)
+		a.Final = true
+		if done, err = w.compute(t.Context(), a); err != nil || strings.Count(outcomeOf(t, a, done).Files[".out"], "_error") != 1 {
+			t.Errorf("%s, alone: %+v, %v", do, done, err)
+		}
+	}
+}

@@ -45,6 +45,13 @@ func (b *batchSizes) found() int {
 	return b.auto.best.size
 }
 
+// tuning reports whether sizes are still being tried.
+func (b *batchSizes) tuning() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.auto != nil && !b.auto.done
+}
+
 // shrink records that a batch of n records did not fit.
 func (b *batchSizes) shrink(n int) {
 	b.mu.Lock()

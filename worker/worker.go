@@ -49,8 +49,10 @@ type Worker struct {
 	proof          proof
 	sampled        bool // records of the first failed batch were sampled
 	stops          *stops
-	begun          int64       // number of chunks begun
-	draining       atomic.Bool // the job is ending: queue no extra batch
+	begun          int64        // number of chunks begun
+	draining       atomic.Bool  // the job is ending: queue no extra batch
+	sharing        atomic.Bool  // added workers share the device's memory
+	busy           atomic.Int64 // how long the kernel has had work
 	pace           *pacer
 	computing      computing
 	assigned       chan wire.Assign
@@ -137,6 +139,8 @@ func (w *Worker) take(message wire.Message) {
 		w.draining.Store(true)
 	case message.Pace != nil:
 		w.pace.set(*message.Pace)
+	case message.Sharing != nil:
+		w.sharing.Store(message.Sharing.Added)
 	case message.Trim != nil:
 		w.askTrim()
 	case message.End != nil:

@@ -108,6 +108,7 @@ func (p *partWriter) run() {
 			p.reportedAt = time.Now()
 			p.worker.send(wire.Message{Progress: &wire.Progress{
 				Counts: p.part.Counts(), First: p.takeFirst(), Memory: p.worker.host.memory(), Latency: p.takeLatency(),
+				Busy: time.Duration(p.worker.busy.Load()), Tuning: p.worker.sizes.tuning(),
 			}})
 		}
 	}

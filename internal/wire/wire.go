@@ -64,6 +64,7 @@ type Message struct {
 	Stop     *Stop     `json:"stop,omitempty"`
 	Draining *Draining `json:"draining,omitempty"`
 	Pace     *Pace     `json:"pace,omitempty"`
+	Sharing  *Sharing  `json:"sharing,omitempty"`
 	Trim     *Trim     `json:"trim,omitempty"`
 	End      *End      `json:"end,omitempty"`
 
@@ -197,6 +198,13 @@ type Pace struct {
 	HandBack time.Duration `json:"hand_back"`
 }
 
+// Sharing says whether workers that gpurun has added share the device's memory with this
+// one from now on. A batch that does not fit is then not split: the chunk ends before it,
+// with Done.Crowded, and gpurun removes a worker instead.
+type Sharing struct {
+	Added bool `json:"added"`
+}
+
 // Trim asks the worker's kernel to release unused device memory after the current batch,
 // or immediately if it is idle.
 type Trim struct{}
@@ -248,6 +256,10 @@ type Progress struct {
 	Counts chunk.Counts `json:"counts"`
 	// First is set once in a worker's life: the outcome of its first batch.
 	First *judge.First `json:"first,omitempty"`
+	// Busy is how long the worker's kernel has had work since it was ready. Tuning means
+	// that the worker is still searching for the fastest batch size.
+	Busy   time.Duration `json:"busy"`
+	Tuning bool          `json:"tuning,omitempty"`
 	// Memory is the memory held by the kernel's framework, if the kernel reports it.
 	Memory *FrameworkMemory `json:"memory,omitempty"`
 	// Latency is that of the batches since the last message of this chunk.
@@ -291,6 +303,8 @@ type Done struct {
 	Stats Stats        `json:"stats"`
 	// Elsewhere is a record before Rest that needs another device.
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
+	// Crowded: the chunk ended before a batch that did not fit in memory; see Sharing.
+	Crowded bool `json:"crowded,omitempty"`
 	// First is as in Progress, for a chunk that finished before any Progress.
 	First *judge.First `json:"first,omitempty"`
 	// Sources are the user's files loaded since the last message that listed some. The
