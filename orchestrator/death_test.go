@@ -199,8 +199,6 @@ var deaths = []death{
 	{victim: "worker", moment: "start", at: "worker-start"},
 	{victim: "worker", moment: "mid-batch", at: "worker-mid-batch", passing: 4},
 	{victim: "worker", moment: "rest handed back", at: "worker-handed-back", passing: 2},
-	{victim: "worker", moment: "old part taken to be written over", at: "spare-taken"},
-	{victim: "worker", moment: "old part written over but not cut", at: "spare-written"},
 	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
 	{victim: "worker", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "worker", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
@@ -251,9 +249,6 @@ func (x death) test(t *testing.T, number int, v *variant) {
 
 	job := driverOf(t, c)
 	job.DurableEvery = 100 * time.Millisecond
-	if strings.HasPrefix(x.at, "spare") { // parts become spare at durable points
-		job.DurableEvery = 10 * time.Millisecond
-	}
 	env := []string{"TMPDIR=" + temp}
 	if x.orchestrator {
 		job.Victim, job.At, job.Passing = x.victim, x.at, int64(x.passing)

@@ -109,7 +109,7 @@ func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
 func (s *slotRun) assign(t task) {
 	key := s.slot.key()
 	_ = s.worker.conn.Send(wire.Message{Assign: &wire.Assign{
-		Chunk: t.chunk, Part: s.job.partPath(t), Spare: s.job.output.TakeSpare(), Final: s.job.queue.final(t, key) && !s.job.registry.Shared(key),
+		Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, key) && !s.job.registry.Shared(key),
 		Blame: t.blame,
 	}})
 }

@@ -46,7 +46,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 	p := &partWriter{
 		worker: w, release: release,
 		part: commit.NewPart(commit.PartOptions{
-			Path: assign.Part, Spare: assign.Spare, Chunk: assign.Chunk,
+			Path: assign.Part, Chunk: assign.Chunk,
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),

@@ -104,40 +104,6 @@ func olderParts(t testing.TB, dir string) {
 	chunktest.Must(t, m.write(dir))
 }
 
-// TestCrashSpares: a job killed while a part overwrites a spare ends with the right output.
-func TestCrashSpares(t *testing.T) {
-	r := chunktest.Seeded(t)
-	planned := plan(t, chunktest.Temporary(t, chunktest.Numbered(200)), input.CutOptions{Chunks: 8, BatchSize: 3})
-	spec := trialSpec{Batch: 3, Planned: planned}
-	for _, point := range []string{"spare-taken:1", "spare-taken:5", "spare-written:1", "spare-written:5"} {
-		for _, parts := range []int64{0, 150} {
-			t.Run(fmt.Sprintf("%s in parts of %d", point, parts), func(t *testing.T) {
-				// Whether there are spares in time depends on the order of segments.
-				spec := spec
-				for died, tries := false, 0; !died; tries++ {
-					if tries == 50 {
-						t.Fatal("the point is never reached")
-					}
-					spec.Dir, spec.Seed, spec.Parts = t.TempDir(), r.Uint64(), parts
-					died = spec.run(t, point)
-				}
-				spec.Seed++
-				if spec.run(t, "") {
-					t.Fatal("it died without a crash point")
-				}
-				calm := t.TempDir()
-				chunktest.Must(t, newCalm(r, spec).undisturbed(calm))
-				if diff := cmp.Diff(outcome(t, calm), outcome(t, spec.Dir)); diff != "" {
-					t.Error(diff)
-				}
-				if left := chunktest.Files(t, filepath.Join(spec.Dir, "work", PartsDir)); len(left) > 0 {
-					t.Errorf("parts left: %v", left)
-				}
-			})
-		}
-	}
-}
-
 // TestCrashPoints: a job killed at every point where the state on disk changes, the first
 // time also in the resuming process, ends with the right output.
 func TestCrashPoints(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // Output reassembles segments in input order and keeps a journal of them. Segments that
 // finish early wait as parts on disk, so memory does not grow with the input.
 //
-// It must not be used concurrently, except for TakeSpare.
+// It must not be used concurrently.
 type Output struct {
 	options Options
 	next    int64                  // first record of the next segment to append
@@ -37,7 +37,6 @@ type Output struct {
 	durableAt time.Time
 	point     *point // in progress, or nil
 
-	spares    spares
 	writeback writeback
 }
 
@@ -222,29 +221,12 @@ func (o *Output) append(s chunk.Segment) error {
 		o.cutter.add(s.Run())
 	}
 	if o.options.Journal == nil {
-		o.release(s)
+		RemovePart(o.partPath(s))
 	} else {
 		o.parts = append(o.parts, s)
 	}
 	return nil
 }
-
-// release frees the part of a segment that is durable in the output. The results file
-// becomes a spare; the others are small and are removed.
-func (o *Output) release(s chunk.Segment) {
-	path := o.partPath(s)
-	for i, suffix := range suffixes {
-		if i == chunk.Results && s.Files[i].Bytes > 0 {
-			o.spares.keep(path+suffix, s.Files[i].Bytes)
-		} else {
-			_ = os.Remove(path + suffix)
-		}
-	}
-}
-
-// TakeSpare returns a file that a new part may overwrite (PartOptions.Spare), or "" if
-// there is none. The caller owns the file. It is safe for concurrent use.
-func (o *Output) TakeSpare() string { return o.spares.take() }
 
 func (o *Output) partPath(s chunk.Segment) string {
 	return filepath.Join(o.options.WorkDir, PartsDir, s.Part)
@@ -272,12 +254,6 @@ func (o *Output) Size() (bytes int64) {
 // fails, the remaining ones are skipped.
 func (o *Output) Finish() error {
 	defer o.close()
-	removed := make(chan struct{})
-	go func() { // while the disk is busy
-		defer close(removed)
-		o.spares.close()
-	}()
-	defer func() { <-removed }()
 	if o.failed != nil {
 		return o.failed
 	}
@@ -375,7 +351,6 @@ func Complete(options Options, state State) error {
 // durable, so that little remains to verify on resume.
 func (o *Output) Abandon() {
 	_ = o.Checkpoint(true)
-	o.spares.close()
 	o.close()
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
-	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -47,9 +46,6 @@ type PartOptions struct {
 	// Path is the prefix of its file names. It includes the attempt, so that two attempts
 	// never write to the same file.
 	Path string
-	// Spare is a file in the same folder that the results may overwrite. The part takes it
-	// over or removes it. "" means none.
-	Spare string
 	// Chunk is the chunk whose records, or first records, the part holds.
 	Chunk chunk.Chunk
 	// ErrorsApart writes failed records to a separate file.
@@ -71,7 +67,6 @@ func NewPart(options PartOptions) *Part {
 	for i, suffix := range suffixes {
 		p.files[i].path = options.Path + suffix
 	}
-	p.files[chunk.Results].spare = options.Spare
 	return p
 }
 
@@ -246,36 +241,19 @@ var partBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, pa
 
 // partFile is a file that is created on its first write.
 type partFile struct {
-	path  string
-	spare string // a file to overwrite; "" if there is none or it is in use
-	file  *os.File
-	over  bool // file was a spare and may be longer than what is written
-	out   *bufio.Writer
-	sum   chunk.FileSum
-}
-
-// open creates the file. A spare is renamed first, so that it never holds bytes of this
-// part under the name of another.
-func (s *partFile) open() error {
-	spare := s.spare
-	s.spare = ""
-	if spare != "" && os.Rename(spare, s.path) == nil {
-		crash.Point("spare-taken")
-		file, err := os.OpenFile(s.path, os.O_WRONLY, 0)
-		s.file, s.over = file, true
-		return err
-	}
-	file, err := files.Create(s.path, files.PrivateMode)
-	s.file = file
-	return err
+	path string
+	file *os.File
+	out  *bufio.Writer
+	sum  chunk.FileSum
 }
 
 func (s *partFile) Write(p []byte) (int, error) {
 	if s.file == nil {
-		if err := s.open(); err != nil {
+		file, err := files.Create(s.path, files.PrivateMode)
+		if err != nil {
 			return 0, err
 		}
-		s.out = partBuffers.Get().(*bufio.Writer)
+		s.file, s.out = file, partBuffers.Get().(*bufio.Writer)
 		s.out.Reset(s.file)
 	}
 	_, _ = s.sum.Write(p)
@@ -289,19 +267,10 @@ func (s *partFile) Write(p []byte) (int, error) {
 }
 
 func (s *partFile) close() error {
-	if s.spare != "" {
-		_ = os.Remove(s.spare)
-		s.spare = ""
-	}
 	if s.file == nil {
 		return nil
 	}
-	err := s.out.Flush()
-	if s.over {
-		crash.Point("spare-written")
-		err = cmp.Or(err, s.file.Truncate(s.sum.Bytes))
-	}
-	err = cmp.Or(err, s.file.Close())
+	err := cmp.Or(s.out.Flush(), s.file.Close())
 	s.out.Reset(nil)
 	partBuffers.Put(s.out)
 	s.file, s.out = nil, nil

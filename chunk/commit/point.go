@@ -16,8 +16,8 @@ var (
 )
 
 // Checkpoint makes a durable point if one is due, or at once if now is set. It syncs the
-// output, records that in the journal, then removes the appended parts or keeps them as
-// spares. Most parts never reach the disk.
+// output, records that in the journal, then removes the appended parts. Most parts
+// never reach the disk.
 //
 // A durable point is made while more is appended. If the next one is due before it is done,
 // the disk is too slow and appending waits, so that the amount of data stored twice, as
@@ -55,7 +55,7 @@ func (o *Output) makePoint() {
 		if err == nil {
 			crash.Point("durable")
 			for _, s := range p.parts {
-				o.release(s)
+				RemovePart(o.partPath(s))
 			}
 		}
 		p.result <- err

@@ -170,7 +170,7 @@ func (tr *trial) compute(c chunk.Chunk, stop int64) (chunk.Segment, chunk.Chunk,
 	}
 	defer reader.Close()
 	part := NewPart(PartOptions{
-		Spare: tr.spare(), Path: tr.path(PartsDir, fmt.Sprintf("%012d-%08x", c.First, tr.r.Uint32())), Chunk: c,
+		Path: tr.path(PartsDir, fmt.Sprintf("%012d-%08x", c.First, tr.r.Uint32())), Chunk: c,
 		ErrorsApart: tr.apart, Step: "kernel", Device: "cpu",
 	})
 	rest := c
@@ -192,14 +192,6 @@ func (tr *trial) compute(c chunk.Chunk, stop int64) (chunk.Segment, chunk.Chunk,
 	}
 	segment, err := part.Close(rest)
 	return segment, rest, err
-}
-
-// spare returns a file to overwrite, as workers get one.
-func (tr *trial) spare() string {
-	if tr.output == nil || tr.r.IntN(4) == 0 {
-		return ""
-	}
-	return tr.output.TakeSpare()
 }
 
 // kernel produces every outcome that a kernel can, depending on the record alone.

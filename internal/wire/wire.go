@@ -161,9 +161,6 @@ type Assign struct {
 	Chunk chunk.Chunk `json:"chunk"`
 	// Part is the prefix of the names of its result files.
 	Part string `json:"part"`
-	// Spare is a file in the same folder that the worker may overwrite with results. It
-	// belongs to the worker from now on.
-	Spare string `json:"spare,omitempty"`
 	// Final: no other device remains to try, so a record that does not fit this one's
 	// memory is marked instead of handed back.
 	Final bool `json:"final,omitempty"`
