@@ -2,6 +2,7 @@
 # make test       run all tests
 # make check      check formatting, vet, staticcheck, generated code, imports, other platforms
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
+# make web        build the page of jobs from web/src
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 #
 # Go, git and make are required. Other missing tools are installed with apt when possible;
@@ -19,7 +20,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools clean
+.PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -87,6 +88,8 @@ check: tools
 	$(GO) test -count=1 ./internal/arch
 	@if command -v protoc >/dev/null; then ./plugins/kernelpb/check.sh; \
 		else echo "SKIPPED: protoc is not installed: cannot check whether the generated code is up to date"; fi
+	@if command -v npm >/dev/null; then ./web/check.sh; \
+		else echo "SKIPPED: npm is not installed: cannot check whether web/dist is up to date"; fi
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/gpurun
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
@@ -94,6 +97,10 @@ check: tools
 
 generate: tools
 	$(GO) generate ./...
+
+# Builds the page of jobs, web/dist, which is committed: go build does not need npm.
+web:
+	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 # Runs each fuzz target for a minute; FUZZTIME=10s is shorter.
 fuzz:

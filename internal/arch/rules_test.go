@@ -69,6 +69,8 @@ var rules = []rule{
 		[]string{"orchestrator", "gpu", "gpu/lease", "gpu/lease/claim", "internal/jobs", "internal/proc"}, "it inspects, and changes nothing"},
 	{"internal/progress", "display: bars, status lines, JSON events, the report, the host; the only package that uses mpb",
 		[]string{"orchestrator", "chunk", "gpu", "gpu/lease", "internal/host", "internal/jobs", "internal/fault"}, "it displays a job's events and a host, using gpu's terms"},
+	{"web", "the page that shows a job or a host, and the report as one HTML file; source in `src`, built by `make web`",
+		nil, "static files: the page reads the API like any client"},
 	{"internal/fault", "the kinds of failure and their wire form",
 		nil, "every package uses it, so it depends on none"},
 	{"internal/jsonline", "one line of JSON: validating, locating members, splicing",

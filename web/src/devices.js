@@ -1,0 +1,84 @@
+// A card per device: its state, its charts and its workers.
+import { el, keyed, setClass, setText } from "./dom.js";
+import { Chart } from "./chart.js";
+import { count, digits, plural, short } from "./format.js";
+
+// top(device) is the end of the vertical axis, if it is fixed.
+const charts = [
+  { figure: "rate", title: "Records/s", tint: "--done", format: short },
+  { figure: "temperature", title: "Temperature °C", tint: "--hot", format: count, top: () => 100 },
+  { figure: "memory", title: "Memory GiB", tint: "--memory", format: digits, top: (d) => (d.memory?.total ?? 0) / 2 ** 30 },
+  { figure: "power", title: "Power W", tint: "--power", format: count },
+];
+const moods = { OPTIMAL: "good", NORMAL: "good", THROTTLED: "warn", CRITICAL: "bad", UNAVAILABLE: "idle" };
+
+export class Devices {
+  constructor() {
+    this.list = el("div", { class: "devices" });
+    this.title = el("h2", {}, "Devices");
+    this.node = el("section", { class: "plain", "aria-label": "Devices" }, el("div", { class: "head" }, this.title), this.list);
+    this.cards = new Map();
+  }
+
+  update(view, series, range) {
+    setText(this.title, view.devices.length ? `${plural(view.devices.length, "device")} · ${plural(view.workers.length, "worker")}` : "Devices");
+    keyed(this.list, view.devices, (d) => d.device, (d) => this.make(d), (node, d) => {
+      const workers = view.workers.filter((w) => w.device === d.device);
+      this.cards.get(d.device).update(d, workers, series, range);
+    });
+  }
+
+  make(device) {
+    const card = new Card(device);
+    this.cards.set(device.device, card);
+    return card.node;
+  }
+}
+
+class Card {
+  constructor(device) {
+    this.state = el("span", { class: "pill" });
+    this.charts = charts.map((options) => ({ ...options, chart: new Chart(options) }));
+    this.plots = el("div", { class: "charts" }, ...this.charts.map(({ chart }) => chart.node));
+    this.workers = el("ul", { class: "workers" });
+    this.problem = el("p", { class: "problem", hidden: true });
+    this.node = el("article", { class: "card device", "aria-label": device.device },
+      el("div", { class: "head" }, el("h3", {}, device.device), el("span", { class: "muted model", title: device.name ?? "" }, device.name ?? ""), this.state),
+      this.problem, this.plots, this.workers);
+    this.node.addEventListener("removed", () => this.charts.forEach(({ chart }) => chart.node.dispatchEvent(new Event("removed"))));
+  }
+
+  update(device, workers, series, range) {
+    const pace = device.pace < 1 ? (device.pace > 0 ? ` · ${Math.round(device.pace * 100)} % pace` : " · paused") : "";
+    const state = device.state || (device.gpu ? "UNKNOWN" : "");
+    this.state.hidden = !state;
+    setText(this.state, state.toLowerCase() + pace);
+    setClass(this.state, `pill ${moods[state] ?? "idle"}`);
+    this.problem.hidden = !device.problem;
+    setText(this.problem, device.problem ?? "");
+    const columns = series.devices.get(device.device);
+    for (const { figure, chart, top } of this.charts) {
+      const values = columns?.[figure] ?? [];
+      // A CPU has no temperature, and some cards report no power.
+      chart.node.hidden = figure !== "rate" && !values.some((v) => v != null);
+      chart.update(series.time, values, range, top?.(device));
+    }
+    setClass(this.plots, this.charts.filter(({ chart }) => !chart.node.hidden).length > 1 ? "charts" : "charts one");
+    keyed(this.workers, workers, (w) => w.slot, makeWorker, updateWorker);
+  }
+}
+
+function makeWorker(worker) {
+  return el("li", {}, el("span", { class: "name" }, worker.name), el("progress", { max: "1", "aria-label": `Chunk of ${worker.name}` }),
+    el("span", { class: "phase" }));
+}
+
+function updateWorker(node, w) {
+  const [, bar, phase] = node.children;
+  bar.value = w.chunk_records ? w.chunk_done / w.chunk_records : 0;
+  setText(phase, w.phase);
+  setClass(phase, `phase ${w.phase}`);
+  const trouble = [w.lost && plural(w.lost, "loss").replace("losss", "losses"), w.restarts && plural(w.restarts, "restart"), w.retries && `${count(w.retries)} retried`];
+  node.title = [w.pid && `process ${w.pid}`, w.chunk_records && `${count(w.chunk_done)} of ${count(w.chunk_records)} records of its chunk`,
+    `${count(w.records)} records done`, ...trouble].filter(Boolean).join(" · ");
+}

@@ -1,0 +1,10 @@
+// The report: the page of a job from the data in the same file.
+import { JobPage } from "./job.js";
+import { startTheme } from "./theme.js";
+
+startTheme();
+const { job, view, history } = JSON.parse(document.getElementById("data").textContent);
+const page = new JobPage();
+document.getElementById("app").append(page.node);
+page.series.load(history);
+page.update(job, view);

@@ -1,0 +1,64 @@
+// The figures that answer: how far, how fast, how long, how well.
+import { el, setText } from "./dom.js";
+import { clock, count, digits, duration, latency, percent, plural, short } from "./format.js";
+
+const sum = (list, figure) => list.reduce((n, item) => n + (item[figure] ?? 0), 0);
+
+export class Summary {
+  constructor() {
+    this.figures = el("dl", { class: "figures" });
+    this.bar = el("progress", { max: "1", value: "0", "aria-label": "Progress" });
+    this.share = el("strong", { class: "share" });
+    this.records = el("span", {});
+    this.node = el("section", { class: "card summary", "aria-label": "Summary" },
+      el("div", { class: "progress-line" }, this.share, this.records), this.bar, this.figures);
+    this.cells = new Map();
+  }
+
+  update(view) {
+    const { done, total } = view;
+    this.bar.value = total > 0 ? done.records / total : 0;
+    setText(this.share, total < 0 ? "streaming" : percent(done.records, total) || "–");
+    setText(this.records, total < 0 ? plural(done.records, "record") : `${count(done.records)} of ${plural(total, "record")}`);
+    for (const [name, value, note] of figures(view)) this.show(name, value, note);
+  }
+
+  show(name, value, note) {
+    if (!this.cells.has(name)) {
+      const cell = { value: el("dd", {}), note: el("dd", { class: "note muted" }) };
+      cell.node = el("div", {}, el("dt", {}, name), cell.value, cell.note);
+      this.cells.set(name, cell);
+      this.figures.append(cell.node);
+    }
+    const cell = this.cells.get(name);
+    cell.node.hidden = value == null;
+    setText(cell.value, value ?? "");
+    setText(cell.note, note ?? "");
+  }
+}
+
+function figures(view) {
+  const ended = view.phase === "ended";
+  const rate = ended ? view.average_records_per_second : view.records_per_second;
+  const restarts = sum(view.workers, "restarts") + sum(view.workers, "lost");
+  const eta = view.eta_seconds;
+  return [
+    ["Speed", `${short(rate)}/s`, ended ? "on average" : `${short(view.average_records_per_second)}/s on average`],
+    ended ? ["Remaining", null]
+      : ["Remaining", eta == null ? "–" : duration(eta), eta == null ? remaining(view) : `until ${clock(new Date(Date.parse(view.time) + eta * 1000), false)}`],
+    ["Elapsed", duration(view.elapsed_seconds), view.resumed ? `${short(view.resumed)} records resumed` : view.started ? `since ${clock(new Date(view.started), false)}` : ""],
+    ["Failed", count(view.done.failed), view.done.failed ? percent(view.done.failed, view.done.records) : "no failures"],
+    ["Retries", count(sum(view.workers, "retries")), `${plural(restarts, "restart")}`],
+    ["Batch", view.batch_latency ? latency(view.batch_latency.p50_ns) : "–",
+      view.batch_latency ? `p99 ${latency(view.batch_latency.p99_ns)}` : `of ${plural(view.batch_size, "record")}`],
+    ...Object.entries(view.figures ?? {}).map(([name, n]) =>
+      [name[0].toUpperCase() + name.slice(1), short(n), `${digits(n / Math.max(1, view.elapsed_seconds))}/s on average`]),
+  ];
+}
+
+// remaining explains why there is no estimate.
+function remaining(view) {
+  if (view.phase === "paused") return "paused";
+  if (view.total < 0) return "length unknown";
+  return "measuring";
+}

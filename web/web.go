@@ -1,0 +1,74 @@
+// Package web is the page that shows a job or a host in a browser, and the report of a job
+// as one HTML file. Its source is in src; dist is built from it by make web and embedded.
+//
+// The page is static: it has no data of its own, reads the API of the server that serves
+// it, and needs nothing else, so it works offline.
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed dist
+var dist embed.FS
+
+// Policy is the page's Content-Security-Policy: only what this server serves, no inline
+// script, no frames.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Handler serves the page at / and its files below /assets/.
+func Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serve(w, r, "index.html") })
+	mux.HandleFunc("GET /assets/{name}", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("name")
+		if !asset(name) {
+			http.NotFound(w, r)
+			return
+		}
+		serve(w, r, name)
+	})
+	return mux
+}
+
+// asset reports whether a browser may ask for a file; names do not reach a file system.
+func asset(name string) bool {
+	return name == "app.js" || name == "style.css" || name == "icon.svg"
+}
+
+func serve(w http.ResponseWriter, r *http.Request, name string) {
+	data := read(name)
+	h := w.Header()
+	h.Set("Content-Security-Policy", Policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache") // with the ETag: a new version shows at once
+	h.Set("ETag", `"`+strings.TrimRight(sum(data), "=")+`"`)
+	h.Set("Content-Type", map[string]string{
+		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+	}[path.Ext(name)])
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
+}
+
+// read returns a file of the build.
+func read(name string) []byte {
+	data, err := dist.ReadFile("dist/" + name)
+	if err != nil {
+		panic(err) // a name in this package is wrong
+	}
+	return data
+}
+
+func sum(data []byte) string {
+	hash := sha256.Sum256(data)
+	return base64.StdEncoding.EncodeToString(hash[:])
+}
