@@ -25,12 +25,12 @@ func (j *job) balance(done <-chan struct{}) {
 	for {
 		select {
 		case <-ticker.C:
-			if j.stopping.Load() {
+			if !j.state.running() {
 				continue
 			}
 			j.checkScarce()
 			if j.queue.idle() > 0 {
-				j.endSlowest()
+				j.fleet.endSlowest(int64(j.plan.BatchSize))
 			}
 		case <-done:
 			return
@@ -38,67 +38,13 @@ func (j *job) balance(done <-chan struct{}) {
 	}
 }
 
-// checkScarce notifies every worker, once, that the job is nearing its end.
+// checkScarce notifies the workers when the job is nearing its end.
 func (j *job) checkScarce() {
 	total := j.ledger.total()
-	if total < 0 || !j.queue.dry() {
+	if total < 0 || !j.queue.dry() || scarceShare*(total-j.ledger.done().Records) > total {
 		return
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if scarceShare*(total-j.ledger.done().Records) > total {
-		return
-	}
-	for i := range j.slots {
-		if s := &j.slots[i]; s.worker != nil && s.scarce != s.worker {
-			s.scarce = s.worker
-			s.worker.sendDraining()
-		}
-	}
-}
-
-// endSlowest asks the worker that would finish last to end its chunk at the next batch
-// boundary. The part it has not started comes back at once and is shared.
-func (j *job) endSlowest() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var slowest *slotState
-	longest := minRemaining
-	for i := range j.slots {
-		s := &j.slots[i]
-		if s.worker == nil || s.size == 0 || s.ending {
-			continue
-		}
-		if s.endAsked {
-			return // one at a time: what it gives back may be enough
-		}
-		if left := s.timeLeft(time.Now(), int64(j.plan.BatchSize)); left > longest {
-			slowest, longest = s, left
-		}
-	}
-	if slowest == nil {
-		return
-	}
-	slowest.endAsked = true
-	slowest.worker.endChunk()
-}
-
-// timeLeft estimates how long a slot needs for the rest of its chunk, not counting the
-// batches in flight, which cannot be taken from it.
-func (s *slotState) timeLeft(now time.Time, batch int64) time.Duration {
-	window := int64(2)
-	if s.scarce != nil {
-		window = 1
-	}
-	left := s.size - s.done - window*batch
-	if left <= 0 {
-		return 0
-	}
-	elapsed := now.Sub(s.since)
-	if s.done == 0 {
-		return elapsed // it has not finished a batch in that time
-	}
-	return time.Duration(float64(elapsed) * float64(left) / float64(s.done))
+	j.fleet.notifyEnd()
 }
 
 // share splits the rest of a worker's chunk among the idle slots, keeping one piece for
@@ -109,7 +55,7 @@ func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 	if len(idle) == 0 {
 		return []task{rest}, nil
 	}
-	own, speeds := j.speeds(slot, idle)
+	own, speeds := j.fleet.speeds(slot, idle, int64(j.plan.BatchSize))
 	var tasks []task
 	for _, records := range shares(rest.chunk.Records, inFlight, int64(j.plan.BatchSize), own, speeds) {
 		piece, remainder, err := input.SplitAt(rest.chunk, records)
@@ -124,27 +70,6 @@ func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 		}
 	}
 	return append(tasks, rest), nil
-}
-
-// speeds returns the measured speed of the slot and of the idle slots, in records per
-// second. A slot without measurements counts as being as fast as this one.
-func (j *job) speeds(slot Slot, idle []int) (own float64, others []float64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	s, w := &j.slots[slot.Number], &j.slots[slot.Number].report
-	records, busy := w.Records, w.Busy
-	if s.size > 0 { // its chunk is not booked yet; count at least one batch
-		records, busy = records+max(s.done, int64(j.plan.BatchSize)), busy+time.Since(s.since)
-	}
-	own = max(rate(records, busy), 1e-9)
-	for _, number := range idle {
-		speed := j.slots[number].report.speed()
-		if speed == 0 {
-			speed = own
-		}
-		others = append(others, speed)
-	}
-	return own, others
 }
 
 // shares returns how many of the remaining records each of the other slots should get,

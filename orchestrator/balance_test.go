@@ -17,30 +17,31 @@ func TestEndSlowest(t *testing.T) {
 	const slow, slower = 500, 100
 	for _, test := range []struct {
 		name  string
-		slots []slotState // of 1,000 records in the last second
-		asked int         // -1: none
+		slots []member // of 1,000 records in the last second
+		asked int      // -1: none
 	}{
-		{"the slowest", []slotState{{size: 1000, done: slow}, {size: 1000, done: slower}}, 1},
-		{"one at a time", []slotState{{size: 1000, done: slow}, {size: 1000, done: slower, endAsked: true}}, -1},
-		{"not who has handed back", []slotState{{size: 1000, done: slow}, {size: 1000, done: slower, ending: true}}, 0},
-		{"not who has nothing", []slotState{{size: 1000, done: slow}, {}}, 0},
-		{"not who is at its end", []slotState{{size: 1000, done: 990}}, -1},
-		{"nobody is left", []slotState{{size: 1000, done: slower, ending: true}}, -1},
+		{"the slowest", []member{{size: 1000, done: slow}, {size: 1000, done: slower}}, 1},
+		{"one at a time", []member{{size: 1000, done: slow}, {size: 1000, done: slower, endAsked: true}}, -1},
+		{"not who has handed back", []member{{size: 1000, done: slow}, {size: 1000, done: slower, ending: true}}, 0},
+		{"not who has nothing", []member{{size: 1000, done: slow}, {}}, 0},
+		{"not who is at its end", []member{{size: 1000, done: 990}}, -1},
+		{"nobody is left", []member{{size: 1000, done: slower, ending: true}}, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			j := &job{prepared: &prepared{plan: Plan{BatchSize: 10}}, slots: test.slots}
-			for i := range j.slots {
+			f := &fleet{}
+			for i := range test.slots {
 				read, write, err := os.Pipe()
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = read.Close(); _ = write.Close() })
-				j.slots[i].worker, j.slots[i].since = &workerProcess{conn: wire.NewConn(write)}, time.Now().Add(-time.Second)
+				m := test.slots[i]
+				m.worker, m.since = &workerProcess{conn: wire.NewConn(write)}, time.Now().Add(-time.Second)
+				f.members = append(f.members, &m)
 			}
-			before := slices.Clone(j.slots)
-			j.endSlowest()
-			for i := range j.slots {
-				if asked := j.slots[i].endAsked && !before[i].endAsked; asked != (i == test.asked) {
+			f.endSlowest(10)
+			for i, m := range f.members {
+				if asked := m.endAsked && !test.slots[i].endAsked; asked != (i == test.asked) {
 					t.Errorf("worker %d was asked: %v", i, asked)
 				}
 			}

@@ -1,48 +1,61 @@
 package orchestrator
 
 import (
+	"context"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// lastWrite is how long an aborted job waits for the reader of its output.
-const lastWrite = time.Second
+// committer writes finished segments to the journal and the output. Only its goroutine
+// touches the output while the workers compute.
+type committer struct {
+	*prepared
+	folder   *folder
+	output   *commit.Output
+	ledger   *ledger
+	events   *emitter
+	segments chan chunk.Segment
 
-// lastCommit waits for the committer of an aborted job. A write to a file completes; if
-// a stream has no reader, the committer is abandoned.
-func (j *job) lastCommit(committed <-chan error) error {
-	if !isStream(j.config.Output) && (j.config.Errors == "" || !isStream(j.config.Errors)) {
-		return <-committed
-	}
-	select {
-	case err := <-committed:
-		return err
-	case <-time.After(lastWrite):
-		j.unread = true
-		return fault.New(fault.Canceled, "stopped on request while the output was not being read")
-	}
+	diskChecked bool
+	unread      bool // run was abandoned in a write, and the output with it
 }
 
 // commitInterval is how often the output is checkpointed when no segment arrives.
 const commitInterval = time.Second
 
-// commitAll commits segments as they arrive.
-func (j *job) commitAll() error {
+// deliver passes segments to run, which may have returned if ctx has ended.
+func (c *committer) deliver(ctx context.Context, segments []chunk.Segment) {
+	for _, s := range segments {
+		select {
+		case c.segments <- s:
+			continue
+		default:
+		}
+		select {
+		case c.segments <- s:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// run commits segments as they arrive, until there are no more.
+func (c *committer) run() error {
 	ticker := time.NewTicker(commitInterval)
 	defer ticker.Stop()
 	for {
 		var err error
 		select {
-		case segment, ok := <-j.segments:
+		case segment, ok := <-c.segments:
 			if !ok { // while the workers shut down
-				return j.output.Checkpoint(true)
+				return c.output.Checkpoint(true)
 			}
-			err = j.commitSegment(segment)
-			j.warnOfDisk()
+			err = c.commit(segment)
+			c.warnOfDisk()
 		case <-ticker.C:
-			err = j.output.Checkpoint(false)
+			err = c.output.Checkpoint(false)
 		}
 		if err != nil {
 			return err
@@ -50,21 +63,39 @@ func (j *job) commitAll() error {
 	}
 }
 
-// commitSegment commits a segment if the input it was read from is unchanged.
-func (j *job) commitSegment(segment chunk.Segment) error {
-	if err := j.checkInput(segment.Start.Offset, segment.Next.Offset); err != nil {
+// commit commits a segment if the input it was read from is unchanged.
+func (c *committer) commit(segment chunk.Segment) error {
+	if err := c.checkInput(segment.Start.Offset, segment.Next.Offset); err != nil {
 		return err
 	}
-	if err := j.noteSums(); err != nil {
+	if err := c.noteSums(); err != nil {
 		return err
 	}
-	err := j.output.Commit(segment)
-	appended, _ := j.output.Appended() // only the committer touches the output
-	j.ledger.setAppended(appended)
+	err := c.output.Commit(segment)
+	appended, _ := c.output.Appended()
+	c.ledger.setAppended(appended)
 	return err
 }
 
 // checkInput checks bytes from..to of the input if the file looks modified.
-func (j *job) checkInput(from, to int64) error {
-	return j.input.check(from, to, func(text string) { j.emit(Notice{Text: text}) })
+func (c *committer) checkInput(from, to int64) error {
+	return c.input.check(from, to, func(text string) { c.events.emit(Notice{Text: text}) })
+}
+
+// lastWrite is how long an aborted job waits for the reader of its output.
+const lastWrite = time.Second
+
+// last waits for the end of run in an aborted job. A write to a file completes; if a
+// stream has no reader, run is abandoned.
+func (c *committer) last(committed <-chan error) error {
+	if !isStream(c.config.Output) && (c.config.Errors == "" || !isStream(c.config.Errors)) {
+		return <-committed
+	}
+	select {
+	case err := <-committed:
+		return err
+	case <-time.After(lastWrite):
+		c.unread = true
+		return fault.New(fault.Canceled, "stopped on request while the output was not being read")
+	}
 }

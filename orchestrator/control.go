@@ -86,7 +86,7 @@ func (c *Control) Pause() bool {
 		return !paused
 	}
 	j.emit(Paused{})
-	for _, w := range j.workers() { // their slots give them no other chunk
+	for _, w := range j.fleet.workers() { // their slots give them no other chunk
 		w.endChunk()
 	}
 	return true
@@ -151,7 +151,7 @@ func (c *Control) Trim(ctx context.Context) []Trimmed {
 	if j == nil {
 		return nil
 	}
-	workers := j.workers()
+	workers := j.fleet.workers()
 	results := make([]Trimmed, len(workers))
 	var all sync.WaitGroup
 	for i, w := range workers {
@@ -203,51 +203,45 @@ func (j *job) awaitResume(ctx context.Context) {
 	}
 }
 
-func (j *job) workers() (list []*workerProcess) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i := range j.slots {
-		if w := j.slots[i].worker; w != nil {
-			list = append(list, w)
-		}
-	}
-	return list
-}
-
 func (j *job) snapshot(paused bool) Snapshot {
 	s := j.ledger.snapshot()
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	switch {
-	case j.stopping.Load():
+	case !j.state.running():
 		s.Phase = PhaseStopping
 	case paused:
 		s.Phase = PhasePaused
 	}
-	for i, slot := range j.plan.Slots {
-		s.Workers = append(s.Workers, j.slots[i].snapshot(slot, paused))
-	}
+	s.Workers = j.fleet.snapshot(paused)
 	return s
 }
 
-func (s *slotState) snapshot(slot Slot, paused bool) WorkerSnapshot {
-	w := WorkerSnapshot{Slot: slot.Number, Device: slot.Name, Phase: PhaseWaiting, Done: s.done, Records: s.size}
-	for _, device := range slot.Devices {
+func (f *fleet) snapshot(paused bool) (list []WorkerSnapshot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		list = append(list, m.snapshot(paused))
+	}
+	return list
+}
+
+func (m *member) snapshot(paused bool) WorkerSnapshot {
+	w := WorkerSnapshot{Slot: m.slot.Number, Device: m.slot.Name, Phase: PhaseWaiting, Done: m.done, Records: m.size}
+	for _, device := range m.slot.Devices {
 		if device.UUID != "" {
 			w.GPUs = append(w.GPUs, device.UUID)
 		}
 	}
-	if s.worker != nil {
-		w.PID = s.worker.pid
+	if m.worker != nil {
+		w.PID = m.worker.pid
 	}
 	switch {
-	case s.retired:
+	case m.retired:
 		w.Phase = PhaseRetired
-	case s.worker != nil && s.report.ready.IsZero():
+	case m.worker != nil && m.report.ready.IsZero():
 		w.Phase = PhaseOpening
-	case s.pace == 0: // its device is too hot
+	case m.pace == 0: // its device is too hot
 		w.Phase = PhasePaused
-	case s.size > 0:
+	case m.size > 0:
 		w.Phase = PhaseComputing
 	case paused:
 		w.Phase = PhasePaused

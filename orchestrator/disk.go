@@ -12,24 +12,24 @@ const diskShare = 100
 
 // warnOfDisk warns the user, once and early, that the output will not fit on the disk:
 // better now than after nine hours.
-func (j *job) warnOfDisk() {
-	total := j.ledger.total()
-	tally, next := j.output.Appended()
-	if j.diskChecked || !resumable(j.config) || total <= 0 || tally.Records == 0 || tally.Records < total/diskShare {
+func (c *committer) warnOfDisk() {
+	total := c.ledger.total()
+	tally, next := c.output.Appended()
+	if c.diskChecked || !resumable(c.config) || total <= 0 || tally.Records == 0 || tally.Records < total/diskShare {
 		return
 	}
-	j.diskChecked = true
+	c.diskChecked = true
 	var stat unix.Statfs_t
-	if err := unix.Statfs(j.folder.path, &stat); err != nil {
+	if err := unix.Statfs(c.folder.path, &stat); err != nil {
 		return
 	}
 	free := float64(stat.Bavail) * float64(stat.Bsize)
-	left := float64(j.config.Offset + total - next)
-	needed := float64(j.output.Size()) / float64(tally.Records) * left
+	left := float64(c.config.Offset + total - next)
+	needed := float64(c.output.Size()) / float64(tally.Records) * left
 	if needed > free {
-		j.emit(Notice{Text: fmt.Sprintf(
+		c.events.emit(Notice{Text: fmt.Sprintf(
 			"not enough disk space: about %s of output remains and %s is free in %s; free some space, or the job stops when the disk is full (the same command resumes it)",
-			sizeText(needed), sizeText(free), j.folder.path)})
+			sizeText(needed), sizeText(free), c.folder.path)})
 	}
 }
 

@@ -156,11 +156,16 @@ func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 // speed returns records per second of computing, 0 while unknown.
 func (w *WorkerReport) speed() float64 { return rate(w.Records, w.Busy) }
 
-func (w *WorkerReport) close(now time.Time) {
+// rest ends a time during which the slot's kernel was open.
+func (w *WorkerReport) rest(now time.Time) {
 	if !w.ready.IsZero() {
 		w.alive += now.Sub(w.ready)
 		w.ready = time.Time{}
 	}
+}
+
+func (w *WorkerReport) close(now time.Time) {
+	w.rest(now)
 	w.Rate = rate(w.Records, w.alive)
 	if w.alive > 0 {
 		w.BusyShare = min(1, w.Busy.Seconds()/w.alive.Seconds())

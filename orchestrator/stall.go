@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,15 +12,21 @@ import (
 // that buffers its responses until its input ends would use up all of --open-timeout.
 const stallAfter = 30 * time.Second
 
+// stall is whether the kernel has ever responded.
+type stall struct {
+	answered atomic.Bool // a batch has finished, successfully or not
+	reported atomic.Bool // that none finished for a long time
+}
+
 // watchFirst notifies the user, once per job, if there is no response for a long time.
 // The returned function ends the watch.
 func (s *slotRun) watchFirst() (stop func()) {
-	if s.job.answered.Load() {
+	if s.job.stall.answered.Load() {
 		return func() {}
 	}
 	worker := s.worker
 	timer := time.AfterFunc(s.job.config.stallAfter, func() {
-		if s.job.answered.Load() || s.halting() || s.job.stallReported.Swap(true) {
+		if s.job.stall.answered.Load() || s.idles() || s.job.stall.reported.Swap(true) {
 			return
 		}
 		s.job.emit(Notice{Text: fmt.Sprintf("%s: no response to the first batch after %s; %s", s.slot.Name, s.job.config.stallAfter, worker.lastWords())})

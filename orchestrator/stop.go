@@ -10,63 +10,44 @@ import (
 
 var errMaxTime = errors.New("--max-time reached")
 
-// stopBy stops the job for the reason its context ended.
+// stopBy drains the job for the reason its context ended.
 func (j *job) stopBy(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), errMaxTime) {
-		j.halt(fault.New(fault.Stopped, "stopped after %s (--max-time)", j.config.MaxTime))
+		j.drain(fault.New(fault.Stopped, "stopped after %s (--max-time)", j.config.MaxTime))
 		return
 	}
-	j.stop()
+	j.drain(nil)
 }
 
-// halt stops the job for an internal reason.
-func (j *job) halt(why *fault.Error) {
-	j.mu.Lock()
-	if j.stopped == nil && (why.Kind == fault.Incompatible || !j.stopping.Load()) {
-		j.stopped = why
-	}
-	j.mu.Unlock()
-	if why.Kind == fault.Incompatible { // what is being computed is useless
-		j.stopping.Store(true)
-		j.abort()
+// drain asks every worker to end at its next batch boundary, or without the batches in
+// flight if those take longer than Config.DrainTimeout. why is nil for a request.
+func (j *job) drain(why *fault.Error) {
+	if !j.state.drain(why) {
 		return
 	}
-	j.stop()
-}
-
-// stop asks every worker to end at its next batch boundary, or without the batches in
-// flight if those take longer than Config.DrainTimeout.
-func (j *job) stop() {
-	if j.stopping.Swap(true) {
-		return
-	}
-	j.emit(Stopping{Drain: j.config.DrainTimeout})
+	timeout := j.config.DrainTimeout
+	j.emit(Stopping{Drain: timeout})
 	j.queue.close()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i := range j.slots {
-		if w := j.slots[i].worker; w != nil {
-			w.endJob(j.config.DrainTimeout)
-		}
+	for _, w := range j.fleet.workers() {
+		w.endJob(timeout)
 	}
-	time.AfterFunc(j.config.DrainTimeout+drainGrace, j.killStuck)
+	time.AfterFunc(timeout+drainGrace, func() { // chunks that have not ended go back unchanged
+		for _, w := range j.fleet.computing() {
+			w.abandon()
+		}
+	})
+}
+
+// stop ends the job at once and discards what is being computed. why is nil for a
+// request.
+func (j *job) stop(why *fault.Error) {
+	j.state.stop(why)
+	j.abort()
 }
 
 // drainGrace is how much longer than a batch a worker may take before it is killed:
 // time to kill a kernel and close a part.
 const drainGrace = 10 * time.Second
-
-// killStuck kills the workers of a stopping job that have not ended their chunks. Those
-// chunks go back unchanged.
-func (j *job) killStuck() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i := range j.slots {
-		if w := j.slots[i].worker; w != nil && j.slots[i].size > 0 {
-			w.abandon()
-		}
-	}
-}
 
 // byContext adds the end of ctx as the cause if ctx stopped the job.
 func byContext(ctx context.Context, err error) error {

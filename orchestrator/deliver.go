@@ -1,0 +1,102 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/judge"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// progress records how far a task has come.
+func (s *slotRun) progress(t task, p wire.Progress) {
+	s.job.fleet.progressed(s.slot, p.Counts.Records)
+	s.job.ledger.progress(s.slot.Number, p)
+	s.job.emit(Progress{
+		Slot: s.slot.Number, Device: s.slot.Name, Chunk: p.Counts, Records: t.chunk.Records,
+		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Latency: p.Latency,
+	})
+	s.job.checkFailures()
+}
+
+// handBack requeues the part of a task that the worker will not reach, while the worker
+// finishes the rest.
+func (s *slotRun) handBack(t *task, left wire.Remainder) error {
+	tasks, err := s.job.share(s.slot, task{chunk: left.Rest, attempts: t.attempts, tried: t.tried}, left.InFlight)
+	t.chunk = t.chunk.Before(left.Rest)
+	s.job.fleet.handedBack(s.slot, t.chunk.Records)
+	s.job.queue.add(tasks...)
+	return err
+}
+
+// deliver takes a finished segment and requeues the rest of the task. again: a record
+// that did not fit may be retried on the same device.
+func (s *slotRun) deliver(ctx context.Context, t task, done wire.Done, again bool) error {
+	counts := done.Segment.Tally.Counts
+	s.job.fleet.finished(s.slot, counts, done.Stats)
+	s.job.ledger.finish(s.slot.Number, t, done)
+	s.job.releaseHeld(ctx, false)
+	s.job.emit(ChunkDone{
+		Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
+		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Stats: newSegmentStats(done.Stats),
+	})
+	s.job.checkFailures()
+	var tasks []task
+	var err error
+	if done.Rest != nil {
+		tasks, err = s.job.share(s.slot, task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried}, 0)
+	}
+	if done.Elsewhere != nil {
+		tried := t.tried
+		if !again {
+			tried = addDevice(t.tried, s.slot.key())
+		}
+		tasks = append(tasks, task{chunk: *done.Elsewhere, attempts: t.attempts, tried: tried})
+	}
+	finished := t.chunk
+	finished.Records = counts.Records
+	s.job.source.Release(finished)
+	s.job.queue.giveBack(tasks...)
+	return err
+}
+
+// noteFirst records the outcome of the worker's first records.
+func (s *slotRun) noteFirst(ctx context.Context, first *judge.First) {
+	if first != nil {
+		s.job.ledger.hear(s.slot.Number, first)
+		s.job.releaseHeld(ctx, false)
+	}
+}
+
+// noteSearch reports, once in a job, that a batch killed the kernel: nothing but the
+// bisection happens for a while.
+func (s *slotRun) noteSearch(ctx context.Context, search wire.Search) {
+	if search.Lost != nil {
+		s.job.searchNotice.Do(func() {
+			s.job.emit(Notice{Text: fmt.Sprintf("%s: a whole batch failed: %s; bisecting it to isolate the bad records", s.slot.Name, search.Lost.Message)})
+		})
+	}
+	s.noteFirst(ctx, search.First)
+}
+
+// releaseHeld passes the segments that may be committed to the committer. If the kernel fails
+// on everything, the job stops instead: what is being computed is useless.
+func (j *job) releaseHeld(ctx context.Context, end bool) {
+	segments, why := j.ledger.release(end, !j.state.running())
+	if why != nil {
+		j.stop(why)
+		return
+	}
+	j.committer.deliver(ctx, segments)
+}
+
+// checkFailures drains the job when more records failed than the user allows. Those of
+// earlier runs do not count: a user who resumes has seen them.
+func (j *job) checkFailures() {
+	done, before := j.ledger.done(), j.ledger.before
+	failed, records := done.Failed-before.Failed, done.Records-before.Records
+	if j.config.Halt.reached(failed, records, j.ledger.total()) {
+		j.drain(fault.New(fault.Stopped, "stopped because %d of %d records failed (--halt)", failed, records))
+	}
+}

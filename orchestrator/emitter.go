@@ -1,0 +1,23 @@
+package orchestrator
+
+import "sync"
+
+// emitter passes events to the embedding program, one at a time.
+type emitter struct {
+	to       func(Event) // nil: nobody listens
+	mu       sync.Mutex
+	finished bool // Finished, the last event, was emitted
+}
+
+func (e *emitter) emit(event Event) {
+	if e.to == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.finished {
+		return
+	}
+	_, e.finished = event.(Finished)
+	e.to(event)
+}

@@ -1,0 +1,82 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// unfinished returns why records remain although no goroutine failed.
+func (j *job) unfinished(ctx context.Context) error {
+	_, next := j.committer.output.Appended()
+	total, known := j.source.Total()
+	all := known && next == j.config.Offset+total // even if no slot has asked for more
+	if why := j.state.reason(); why != nil && (j.queue.unfinished() && !all || why.Kind == fault.Incompatible) {
+		return why
+	}
+	if all {
+		return nil
+	}
+	if !j.queue.unfinished() {
+		if known {
+			return fault.New(fault.Unknown, "bug: the output has %d of %d records", next-j.config.Offset, total)
+		}
+		return nil
+	}
+	if !j.state.running() || ctx.Err() != nil {
+		return fault.New(fault.Canceled, "stopped on request")
+	}
+	return j.fleet.exhausted()
+}
+
+// markRest keeps all records that no device is left to compute, marked as failed.
+func (j *job) markRest(ctx context.Context, e *fault.Error) error {
+	why := fault.New(fault.Device, "not computed: %s", e.Message).WithDetail(e.Detail)
+	return j.queue.rest(ctx, func(t task) error {
+		segment, err := j.giveUp(t, why)
+		if err != nil {
+			return err
+		}
+		j.ledger.commit(segment.Tally)
+		j.source.Release(t.chunk)
+		return j.committer.commit(segment)
+	})
+}
+
+// finish completes the report, cleans up and emits Finished.
+func (j *job) finish(err error) Report {
+	report := j.ledger.close(j.fleet.reports(), j.committer.unread)
+	report.Uncounted = report.Uncounted && err != nil
+	report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
+	if report.Resume = resumption(j.config, err); report.Resume == ResumesNever {
+		report.Unresumable = unresumable(j.config)
+	}
+	if !j.committer.unread {
+		report.noteOutput(j.committer.output.ResultSum())
+	}
+	if monitor := j.monitor.monitor; monitor != nil {
+		report.takeHealth(monitor.Status())
+	}
+	if errors.Is(err, errOutputDamaged) {
+		return report // the job runs again
+	}
+	saved := report.writeDurably(j.folder.join(reportFile)) == nil
+	if err == nil && j.config.Input == "-" && !isStream(j.config.Output) {
+		// The job cannot be resumed, only retried: job.json without a journal describes
+		// a finished job.
+		if err := j.folder.save(j.prepared.manifest(report.Started.UTC())); err != nil {
+			j.emit(Notice{Text: "gpurun retry will not find this job: " + err.Error()})
+		}
+	}
+	clean := cleans(j.config, report)
+	if err == nil && (saved || clean || !resumable(j.config)) { // otherwise the same command can still finish it
+		j.folder.finish(clean)
+	}
+	if report.Resume == ResumesNever {
+		j.folder.discard(j.config.Output)
+	}
+	j.noteStuck()
+	j.emit(Finished{Report: report})
+	return report
+}

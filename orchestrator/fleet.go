@@ -1,0 +1,260 @@
+package orchestrator
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// fleet is the job's slots with their workers, and what is known about their devices.
+// Slots may join and leave while the job runs; a number is never used again.
+type fleet struct {
+	registry *gpu.Registry // of the slots' devices
+	handBack time.Duration // how long a paused worker keeps its chunk
+
+	mu          sync.Mutex
+	members     []*member               // by slot number
+	retired     map[string]*fault.Error // why devices were lost, by name
+	opened      bool                    // some worker's kernel has been ready
+	last        *fault.Error            // why the last worker was lost
+	unusable    *fault.Error            // why the last worker that did not lose its device was lost
+	paceChanged chan struct{}           // closed and replaced when a slot's pace changes
+}
+
+// member is the state of a slot.
+type member struct {
+	slot    Slot
+	worker  *workerProcess
+	retired bool    // its worker was lost and is not replaced for now, or it has left
+	freed   bool    // it has no slot in the registry
+	pace    float64 // the share of time in which it may compute
+	memory  wire.FrameworkMemory
+	report  WorkerReport
+
+	size     int64          // of its current chunk; 0 for none
+	done     int64          // records of that chunk
+	since    time.Time      // when it was assigned
+	endAsked bool           // it was asked to end the chunk
+	ending   bool           // it has handed back the rest of the chunk
+	notified *workerProcess // the worker that was notified that the job is nearing its end
+}
+
+func newFleet(registry *gpu.Registry, handBack time.Duration) *fleet {
+	return &fleet{
+		registry: registry, handBack: handBack,
+		retired: make(map[string]*fault.Error), paceChanged: make(chan struct{}),
+	}
+}
+
+// join adds a slot, which has a slot in the registry and the next number.
+func (f *fleet) join(slot Slot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members = append(f.members, &member{slot: slot, pace: 1, report: WorkerReport{Slot: slot.Number, Device: slot.Name}})
+}
+
+// leave removes a slot for good. Its slot in the registry has already been released.
+func (f *fleet) leave(slot Slot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	m.retired, m.freed = true, true
+}
+
+// started records that a slot has a worker process.
+func (f *fleet) started(slot Slot, w *workerProcess) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	m.worker = w
+	if m.pace < 1 {
+		w.setPace(m.pace, f.handBack)
+	}
+}
+
+// ready records that a slot has an open kernel and its device works.
+func (f *fleet) ready(slot Slot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	f.opened = true
+	m.retired, m.report.Retired, m.report.ready = false, false, time.Now()
+	f.takeSlot(m)
+	for _, device := range slot.Devices {
+		delete(f.retired, device.String())
+	}
+}
+
+// exited records that a slot's worker process has ended.
+func (f *fleet) exited(slot Slot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	m.worker, m.size, m.done = nil, 0, 0
+	m.report.rest(time.Now())
+}
+
+// lost records why a slot's worker was lost.
+func (f *fleet) lost(slot Slot, e *fault.Error, retired bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = e
+	if e.Kind != fault.Device && e.Kind != fault.NoDevice {
+		f.unusable = e
+	}
+	m := f.members[slot.Number]
+	m.report.Lost++
+	m.retired, m.report.Retired = retired, retired
+	if e.Kind == fault.Device {
+		for _, device := range slot.Devices {
+			f.retired[device.String()] = e
+		}
+	}
+	if retired {
+		f.freeSlot(m, e.Kind == fault.Device)
+	}
+}
+
+// freeSlot returns a retired worker's slot to the registry; a failed device loses all
+// its slots. The caller must hold f.mu.
+func (f *fleet) freeSlot(m *member, failed bool) {
+	if failed {
+		f.registry.Fail(m.slot.key())
+		for _, other := range f.members {
+			if other.slot.key() == m.slot.key() {
+				other.freed = true
+			}
+		}
+		return
+	}
+	if !m.freed {
+		m.freed = true
+		_ = f.registry.Release(m.slot.key())
+	}
+}
+
+// takeSlot reacquires the slot of a worker that came back: opening its kernel was the
+// probe that its device passed. The caller must hold f.mu.
+func (f *fleet) takeSlot(m *member) {
+	if !m.freed {
+		return
+	}
+	if f.registry.Recover(m.slot.key(), func(gpu.Device) error { return nil }) == nil {
+		_, err := f.registry.Acquire(m.slot.key())
+		m.freed = err != nil
+	}
+}
+
+// retire records that a device was lost and ends its workers: their slots see them exit
+// and find the device retired.
+func (f *fleet) retire(device gpu.Device, why *fault.Error) {
+	name := device.String()
+	f.mu.Lock()
+	known := f.retired[name] != nil
+	f.retired[name] = why
+	f.mu.Unlock()
+	if known {
+		return
+	}
+	for _, w := range f.workersOn(device) {
+		w.abandon()
+	}
+}
+
+// retiredBy returns why a slot's device was lost, or nil if it was not.
+func (f *fleet) retiredBy(slot Slot) *fault.Error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, device := range slot.Devices {
+		if e := f.retired[device.String()]; e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// exhausted returns why no slot is left to do the remaining work.
+func (f *fleet) exhausted() *fault.Error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.last == nil:
+		return fault.New(fault.NoDevice, "no device is left")
+	case !f.opened && f.unusable != nil:
+		return fault.New(fault.Incompatible, "the kernel could not be opened on any device: %s", f.unusable.Message).WithDetail(f.unusable.Detail)
+	}
+	return fault.New(fault.NoDevice, "no device is left; the last one failed with: %s", f.last.Message).WithDetail(f.last.Detail)
+}
+
+// gpus returns the distinct GPUs of all slots.
+func (f *fleet) gpus() (devices []gpu.Device) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		for _, d := range m.slot.Devices {
+			if d.Kind == gpu.GPU && !slices.ContainsFunc(devices, func(other gpu.Device) bool { return sameDevice(d, other) }) {
+				devices = append(devices, d)
+			}
+		}
+	}
+	return devices
+}
+
+// workers returns the running workers.
+func (f *fleet) workers() (list []*workerProcess) {
+	return f.workersWhere(func(*member) bool { return true })
+}
+
+// workersOn returns the workers that use a device.
+func (f *fleet) workersOn(device gpu.Device) []*workerProcess {
+	return f.workersWhere(func(m *member) bool {
+		return slices.ContainsFunc(m.slot.Devices, func(d gpu.Device) bool { return sameDevice(d, device) })
+	})
+}
+
+// computing returns the workers that have a chunk.
+func (f *fleet) computing() []*workerProcess {
+	return f.workersWhere(func(m *member) bool { return m.size > 0 })
+}
+
+func (f *fleet) workersWhere(wanted func(*member) bool) (list []*workerProcess) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		if m.worker != nil && wanted(m) {
+			list = append(list, m.worker)
+		}
+	}
+	return list
+}
+
+// addMemory records how much memory a slot's framework holds and returns the sum over all
+// slots of its device. Models that span several GPUs are not counted: their memory cannot
+// be attributed to one.
+func (f *fleet) addMemory(slot Slot, memory wire.FrameworkMemory) gpu.FrameworkMemory {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members[slot.Number].memory = memory
+	total := gpu.FrameworkMemory{Library: memory.Library}
+	for _, m := range f.members {
+		if len(m.slot.Devices) == 1 && sameDevice(m.slot.Devices[0], slot.Devices[0]) {
+			total.Allocated += m.memory.Allocated
+			total.Cached += m.memory.Cached
+		}
+	}
+	return total
+}
+
+// reports returns the slots' shares of the job.
+func (f *fleet) reports() (list []WorkerReport) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		list = append(list, m.report)
+	}
+	return list
+}

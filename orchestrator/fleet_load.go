@@ -1,0 +1,118 @@
+package orchestrator
+
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// What each slot is working on, and how long it will take.
+
+// assigned records that a slot is working on a chunk.
+func (f *fleet) assigned(slot Slot, t task) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	m.done, m.size, m.since, m.endAsked, m.ending = 0, t.chunk.Records, time.Now(), false, false
+}
+
+// progressed records how many records of its chunk a slot has computed.
+func (f *fleet) progressed(slot Slot, records int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members[slot.Number].done = records
+}
+
+// handedBack records that a slot keeps only so many records of its chunk.
+func (f *fleet) handedBack(slot Slot, records int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	m.size, m.endAsked, m.ending = records, false, true
+}
+
+// finished records the end of a slot's chunk and what it cost.
+func (f *fleet) finished(slot Slot, counts chunk.Counts, stats wire.Stats) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	m.done, m.size = 0, 0
+	m.report.add(counts, stats)
+}
+
+// notifyEnd notifies every worker, once, that the job is nearing its end.
+func (f *fleet) notifyEnd() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		if m.worker != nil && m.notified != m.worker {
+			m.notified = m.worker
+			m.worker.sendDraining()
+		}
+	}
+}
+
+// endSlowest asks the worker that would finish last to end its chunk at the next batch
+// boundary. The part it has not started comes back at once and is shared.
+func (f *fleet) endSlowest(batch int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var slowest *member
+	longest := minRemaining
+	for _, m := range f.members {
+		if m.worker == nil || m.size == 0 || m.ending {
+			continue
+		}
+		if m.endAsked {
+			return // one at a time: what it gives back may be enough
+		}
+		if left := m.timeLeft(time.Now(), batch); left > longest {
+			slowest, longest = m, left
+		}
+	}
+	if slowest == nil {
+		return
+	}
+	slowest.endAsked = true
+	slowest.worker.endChunk()
+}
+
+// timeLeft estimates how long a slot needs for the rest of its chunk, not counting the
+// batches in flight, which cannot be taken from it.
+func (m *member) timeLeft(now time.Time, batch int64) time.Duration {
+	window := int64(2)
+	if m.notified != nil {
+		window = 1
+	}
+	left := m.size - m.done - window*batch
+	if left <= 0 {
+		return 0
+	}
+	elapsed := now.Sub(m.since)
+	if m.done == 0 {
+		return elapsed // it has not finished a batch in that time
+	}
+	return time.Duration(float64(elapsed) * float64(left) / float64(m.done))
+}
+
+// speeds returns the measured speed of a slot and of the idle slots, in records per
+// second. A slot without measurements counts as being as fast as this one.
+func (f *fleet) speeds(slot Slot, idle []int, batch int64) (own float64, others []float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	records, busy := m.report.Records, m.report.Busy
+	if m.size > 0 { // its chunk is not booked yet; count at least one batch
+		records, busy = records+max(m.done, batch), busy+time.Since(m.since)
+	}
+	own = max(rate(records, busy), 1e-9)
+	for _, number := range idle {
+		speed := f.members[number].report.speed()
+		if speed == 0 {
+			speed = own
+		}
+		others = append(others, speed)
+	}
+	return own, others
+}

@@ -1,0 +1,96 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Run runs a job, or resumes it if an earlier run of the same job was interrupted. It
+// returns when every record is in the output or when the job must stop. The error then
+// says why, as a *Fault that errors.As finds, and the report says how far the job came.
+// Failed records are not an error: Report.Failed counts them.
+//
+// Canceling ctx stops the job at each worker's next batch boundary. errors.Is then
+// finds ctx.Err() and context.Cause(ctx) in the error.
+func Run(ctx context.Context, config Config) (Report, error) {
+	report, err := runJob(ctx, config)
+	if errors.Is(err, errOutputDamaged) && ctx.Err() == nil {
+		config.checkAll = true
+		report, err = runJob(ctx, config)
+	}
+	return report, byContext(ctx, err)
+}
+
+func runJob(ctx context.Context, config Config) (Report, error) {
+	if config.Output == "" {
+		return Report{}, fault.New(fault.Usage, "no output: name a file with -o, or - for standard output")
+	}
+	started := time.Now()
+	config, err := config.withDefaults()
+	if err != nil {
+		return Report{}, err
+	}
+	if err := checkOpenFiles(1); err != nil {
+		return Report{}, err
+	}
+	if err := checkOutputFolders(config); err != nil {
+		return Report{}, err
+	}
+	f, err := openFolder(ctx, config)
+	if err != nil {
+		return Report{}, err
+	}
+	begun := false
+	defer func() { f.close(begun) }()
+	before, err := findEarlier(ctx, config, f)
+	if err != nil {
+		return Report{}, err
+	}
+	if before != nil {
+		begun = true
+		if bytes := before.manifest.Cut.PartBytes; bytes > 0 {
+			config.PartBytes = bytes // cut the rest of the output as before
+		}
+		if before.state.Complete {
+			return finishEarlier(config, f, before)
+		}
+		defer before.close()
+	} else if report, done := findFinished(ctx, config, f); done {
+		begun = true
+		return report, nil
+	}
+	if err := checkOutputs(config); err != nil {
+		return Report{}, err
+	}
+	p, err := prepare(ctx, config, before, false, f.lock.note)
+	if err != nil {
+		return Report{}, err
+	}
+	defer p.close()
+	if before == nil {
+		if err := f.begin(); err != nil {
+			return Report{}, err
+		}
+		begun = resumable(config)
+	}
+	if p.source == nil {
+		if err := p.openStream(f.join("spool")); err != nil {
+			return Report{}, err
+		}
+	}
+	if err := p.openSums(f); err != nil {
+		return Report{}, err
+	}
+	output, journal, err := openOutput(ctx, p, f)
+	if err != nil {
+		return Report{}, err
+	}
+	if journal != nil {
+		defer journal.Close()
+	}
+	begun = true
+	return newJob(p, f, output, started).run(ctx)
+}
