@@ -33,13 +33,18 @@ type Event interface {
 // Planned: the input is counted, the devices are known, nothing has started.
 type Planned struct {
 	Plan Plan `json:"plan"`
+	// Folder is the job folder.
+	Folder string `json:"folder,omitempty"`
+	// First is the number of the first record of the input that the job computes.
+	First int64 `json:"first"`
 }
 
 // Resuming: an earlier run of the same job has done part of it.
 type Resuming struct {
 	Done int64 `json:"done"`
-	// Job counts the results of those records.
-	Job chunk.Counts `json:"job"`
+	// Job counts the results of those records, Ranges says where they are.
+	Job    chunk.Tally `json:"job"`
+	Ranges []Range     `json:"ranges"`
 	// Total is -1 while unknown.
 	Total int64 `json:"total"`
 }

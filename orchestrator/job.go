@@ -60,7 +60,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 	j.config.Control.attach(j)
 	defer j.config.Control.detach()
 	if !j.config.checkAll { // otherwise it was already emitted
-		j.emit(Planned{Plan: j.plan})
+		j.emit(Planned{Plan: j.plan, Folder: j.folder.path, First: j.config.Offset})
 	}
 	for _, note := range j.plan.Notes {
 		j.emit(Notice{Text: note})
@@ -70,7 +70,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 			j.emit(Notice{Text: note})
 		}
 		if j.earlier.computedAny() {
-			j.emit(Resuming{Done: j.ledger.before.Records, Job: j.ledger.before, Total: j.ledger.total()})
+			j.emit(j.ledger.resuming(finishedRanges(j.earlier.state)))
 		}
 	}
 	err := j.work(ctx)

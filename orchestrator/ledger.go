@@ -51,6 +51,14 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 	return l
 }
 
+// resuming describes the results of earlier runs, before this run adds to them.
+func (l *ledger) resuming(ranges []Range) Resuming {
+	l.mu.Lock()
+	job := l.tally.Clone()
+	l.mu.Unlock()
+	return Resuming{Done: job.Records, Job: job, Ranges: ranges, Total: l.total()}
+}
+
 // total returns the number of records, -1 while unknown.
 func (l *ledger) total() int64 {
 	if total, known := l.source.Total(); known {

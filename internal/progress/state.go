@@ -92,7 +92,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.Planned:
 		s.plan(e.Plan, now)
 	case orchestrator.Resuming:
-		s.job, s.total = e.Job, e.Total
+		s.job, s.total = e.Job.Counts, e.Total
 	case orchestrator.WorkerStarted:
 		s.enter(e.Slot, opening, now)
 	case orchestrator.WorkerReady:

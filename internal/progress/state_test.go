@@ -151,7 +151,7 @@ func TestStateAtTheEnd(t *testing.T) {
 func TestStateOfAJobGoneOnWith(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1)}},
-		orchestrator.Resuming{Done: 100, Job: counts(95, 5), Total: 400})
+		orchestrator.Resuming{Done: 100, Job: chunk.Tally{Counts: counts(95, 5)}, Total: 400})
 	s.now = after(5)
 	s.line("100 of 400 records (25.0 %), 5 failed, 1 worker: 1 waiting")
 }
