@@ -89,8 +89,9 @@ type Config struct {
 	// Python is the interpreter for Python kernels; default that of the active
 	// environment, else python3.
 	Python string
-	// IOWorkers is the number of threads that run a Python kernel's prepare function;
-	// default 4.
+	// IOWorkers is the most threads that run a Python kernel's prepare function,
+	// default 4; or the most processes in each worker if it defines setup_prepare,
+	// default the worker's share of the cores.
 	IOWorkers int
 	// NaN is what happens to numbers that JSON cannot represent: null (default) writes
 	// null; error fails the record.

@@ -16,7 +16,9 @@ type PythonOptions struct {
 	// Interpreter is a path, or a name in $PATH. Empty means the interpreter of the
 	// active virtual or conda environment, else python3.
 	Interpreter string `json:"interpreter,omitempty"`
-	// IOWorkers is the number of threads that run a kernel's prepare function; 0 means 4.
+	// IOWorkers is the most threads that run a kernel's prepare function, 0 means 4; or
+	// the most processes if it defines setup_prepare, 0 means the worker's share of the
+	// cores.
 	IOWorkers int `json:"io_workers,omitempty"`
 	// NaN is how to treat NaN and infinity in values that the kernel does not return as
 	// numbers: null (default) or error.
@@ -35,6 +37,8 @@ type PythonConfig struct {
 	Then []PythonStep `json:"then,omitempty"`
 	// Name identifies the first step in failures; empty if it is the only one.
 	Name string `json:"name,omitempty"`
+	// Later: another kernel's process computes the steps before these.
+	Later bool `json:"later,omitempty"`
 }
 
 // PythonStep is a further Python file of a chain.
@@ -54,7 +58,7 @@ func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Nam
 	if !slices.Contains(r.Builtins, "python") {
 		return Named{}, fault.New(fault.Incompatible, "this program has no python kernel built in (available: %s)", r.available())
 	}
-	config := PythonConfig{PythonOptions: r.Python}
+	config := PythonConfig{PythonOptions: r.Python, Later: r.later}
 	var files []string
 	for i, name := range names {
 		path, err := r.findPython(name)

@@ -32,6 +32,8 @@ type Resolver struct {
 	Python PythonOptions
 	// Exec applies to kernels whose name begins with exec:.
 	Exec ExecOptions
+
+	later bool // the kernel is a step after the first
 }
 
 // Named is a resolved kernel.

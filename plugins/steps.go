@@ -44,6 +44,7 @@ func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 		for end < len(names) && isPython(names[i]) && isPython(names[end]) {
 			end++
 		}
+		r.later = i > 0
 		named, err := r.resolveStep(names[i:end], configs[i:end])
 		if err != nil {
 			return Named{}, err

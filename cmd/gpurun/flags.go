@@ -52,7 +52,7 @@ func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all batches), batch (one per batch), per-record (default stream)")
 	flags.StringVar(&c.ExecID, "exec-id", "", "check that each line an exec: program prints repeats this `MEMBER` (a string or number) of its record")
 	flags.StringVar(&c.Python, "python", "", "`PATH` of the interpreter for Python kernels (default: that of the active venv or conda environment, else python3)")
-	flags.IntVar(&c.IOWorkers, "io-workers", 0, "maximum number of threads that run a Python kernel's prepare(batch) ahead of process (default 4)")
+	flags.IntVar(&c.IOWorkers, "io-workers", 0, "maximum number of threads that run a Python kernel's prepare(batch) ahead of process (default 4), or of processes if it defines setup_prepare (default the worker's share of the cores)")
 	flags.StringVar(&c.NaN, "nan", "", "handle NaN and infinity, which JSON lacks: null replaces them, error fails their records (default null)")
 }
 

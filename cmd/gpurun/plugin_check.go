@@ -175,6 +175,9 @@ func showPython(ctx context.Context, config plugins.Config) {
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "  Python\t%s\t%s\n", facts.Version, facts.Interpreter)
+	if facts.Prepare != "" {
+		fmt.Fprintf(table, "  prepare\tin %s\n", facts.Prepare)
+	}
 	var missing []string
 	for _, framework := range facts.Frameworks {
 		if framework.Version == "" {

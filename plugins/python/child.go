@@ -22,12 +22,13 @@ import (
 var sources embed.FS
 
 // modules are the runner's modules, each after those that it imports.
-var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "signals", "sources", "kernel"}
+var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "signals", "sources", "handover", "kernel", "prepare"}
 
 // bootstrap starts the runner. Any Python must be able to parse it, so that gpurun
-// can tell an old interpreter from something that is not Python. The modules are at
-// the start of the shared memory. The kernel's folder later becomes the first entry
-// of sys.path; the folder that gpurun was started in is removed from it.
+// can tell an old interpreter from something that is not Python. Its arguments are the
+// size of the modules, the descriptor of the memory that starts with them, and the one
+// to run. The kernel's folder later becomes the first entry of sys.path; the folder that
+// gpurun was started in is removed from it.
 const bootstrap = `import os, sys
 sys.path = [entry for entry in sys.path if entry]
 os.write(3, ("%d.%d.%d\n" % sys.version_info[:3]).encode())
@@ -35,10 +36,10 @@ if sys.version_info < (3, 9): sys.exit(0)
 import json, types
 package = sys.modules["gpurun_runner"] = types.ModuleType("gpurun_runner")
 package.__path__ = []
-for name, source in json.loads(os.pread(4, int(sys.argv[1]), 0)):
+for name, source in json.loads(os.pread(int(sys.argv[2]), int(sys.argv[1]), 0)):
     module = sys.modules["gpurun_runner." + name] = types.ModuleType("gpurun_runner." + name)
     exec(compile(source, "<gpurun " + name + ".py>", "exec"), module.__dict__)
-module.main()
+sys.modules["gpurun_runner." + sys.argv[3]].main()
 `
 
 // oldest is plugins.OldestPython.
@@ -57,36 +58,36 @@ const (
 
 // child is a running Python process.
 type child struct {
+	what        string // for messages
 	interpreter string
 	version     string
 	process     *proc.Process
 	control     *os.File
 	channel     *channel
-	memory      *memory
+	memory      *memory // nil in a prepare process, which does not own any
 	words       *proc.Tail
 	printer     *printer
 	drained     chan struct{} // closed when all of its output has been read
 }
 
-// startChild starts the interpreter with the runner and waits for it to report its
-// version.
-func startChild(ctx context.Context, interpreter string) (_ *child, err error) {
-	c := &child{interpreter: interpreter, words: new(proc.Tail), printer: newPrinter(os.Stderr), drained: make(chan struct{})}
-	if c.memory, err = newMemory(); err != nil {
-		return nil, err
-	}
-	size, err := c.memory.writeModules()
-	if err == nil {
-		err = c.start(size)
-	}
+// startChild starts the interpreter that runs process.
+func startChild(ctx context.Context, interpreter string) (*child, error) {
+	memory, err := newMemory(memorySizes)
 	if err != nil {
-		c.memory.close()
 		return nil, err
 	}
-	if err := c.greet(ctx); err != nil {
-		c.kill()
+	size, err := memory.writeModules()
+	if err != nil {
+		memory.close()
 		return nil, err
 	}
+	c := &child{what: "the Python process", interpreter: interpreter}
+	err = c.start(ctx, []string{strconv.Itoa(size), "4", "kernel"}, environment(), memory.file)
+	if err != nil {
+		memory.close()
+		return nil, err
+	}
+	c.memory = memory
 	return c, nil
 }
 
@@ -104,7 +105,21 @@ func (m *memory) writeModules() (size int, err error) {
 	return copy(m.data, data), err
 }
 
-func (c *child) start(size int) error {
+// start starts the interpreter with the runner and waits for it to report its version.
+// The files become descriptors 4, 5, ….
+func (c *child) start(ctx context.Context, args, env []string, files ...*os.File) error {
+	c.words, c.printer, c.drained = new(proc.Tail), newPrinter(os.Stderr), make(chan struct{})
+	if err := c.launch(args, env, files); err != nil {
+		return err
+	}
+	if err := c.greet(ctx); err != nil {
+		c.kill()
+		return err
+	}
+	return nil
+}
+
+func (c *child) launch(args, env []string, files []*os.File) error {
 	ours, theirs, err := proc.SocketPair()
 	if err != nil {
 		return fmt.Errorf("make socket pair: %w", err)
@@ -117,9 +132,9 @@ func (c *child) start(size int) error {
 	}
 	defer outputChild.Close()
 	c.process, err = proc.Start(proc.Command{
-		Path: c.interpreter, Args: []string{"-c", bootstrap, strconv.Itoa(size)}, Env: environment(),
+		Path: c.interpreter, Args: append([]string{"-c", bootstrap}, args...), Env: env,
 		Stdout: outputChild, Stderr: outputChild,
-		ExtraFiles:    []*os.File{theirs, c.memory.file},
+		ExtraFiles:    append([]*os.File{theirs}, files...),
 		DieWithParent: true, BlockStopSignals: true,
 	})
 	if err != nil {
@@ -158,6 +173,19 @@ func environment() []string {
 		if _, set := os.LookupEnv(name); !set {
 			env = append(env, entry)
 		}
+	}
+	return env
+}
+
+// preparerEnvironment is the environment of a prepare process: it sees no GPU, and its
+// libraries use this many threads, because there are other prepare processes.
+func preparerEnvironment(threads int) []string {
+	env := append(environment(), "CUDA_VISIBLE_DEVICES=")
+	for _, name := range []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"} {
+		env = append(env, name+"="+strconv.Itoa(threads))
+	}
+	if _, set := os.LookupEnv("TOKENIZERS_PARALLELISM"); !set && threads == 1 {
+		env = append(env, "TOKENIZERS_PARALLELISM=false")
 	}
 	return env
 }
@@ -268,5 +296,24 @@ func (c *child) free() {
 	<-c.process.Done()
 	<-c.drained
 	c.control.Close()
-	c.memory.close()
+	if c.memory != nil {
+		c.memory.close()
+	}
+}
+
+// explain turns the end of the connection into its cause: why the process exited.
+func (c *child) explain(err error) error {
+	if e := fault.As(err); e != nil { // it broke the protocol
+		c.process.KillGroup()
+		return e
+	}
+	how, outside := c.ending()
+	ended := fault.New(fault.Crash, "%s ended: %s", c.what, how).WithDetail(c.lastWords())
+	if outside {
+		return ended.Signed(fault.Outside)
+	}
+	if _, sign := plugins.Diagnose(ended.Detail); sign == fault.HostMemory {
+		ended.Kind, ended.Sign = fault.OOM, sign
+	}
+	return ended
 }

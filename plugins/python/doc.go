@@ -19,6 +19,10 @@
 // kernel has asked for a field, every later batch includes it, so only the first
 // batch waits for a round trip.
 //
+// prepare runs ahead in threads of the interpreter, or, if the file defines
+// setup_prepare, in more interpreters, which read the same shared memory (pool.go).
+// pace.go decides how many batches are prepared at a time.
+//
 // While Python computes a batch, the fields of the next one are prefetched and the
 // results of the previous one are decoded here: see Info.InFlight.
 package python

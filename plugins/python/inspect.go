@@ -11,6 +11,8 @@ import (
 type Facts struct {
 	Interpreter string
 	Version     string
+	// Prepare is what runs prepare: "threads", "processes", or "" if there is none.
+	Prepare string
 	// Frameworks are those that gpurun knows, installed or not.
 	Frameworks []Framework
 }
@@ -40,6 +42,12 @@ func Inspect(ctx context.Context, config plugins.Config) (Facts, error) {
 		return Facts{}, err
 	}
 	facts := Facts{Interpreter: k.python.interpreter, Version: k.python.version}
+	switch {
+	case reply.SetupPrepare:
+		facts.Prepare = "processes"
+	case reply.Prepare:
+		facts.Prepare = "threads"
+	}
 	seen, err := k.ask(ctx, request{Type: "devices", Frameworks: reply.Imported}, "devices")
 	if err != nil {
 		return facts, err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -17,7 +19,8 @@ import (
 )
 
 const (
-	// defaultIOWorkers is the default number of threads that run prepare.
+	// defaultIOWorkers is the default number of threads that run prepare. Processes are
+	// as many as this worker's share of the cores.
 	defaultIOWorkers = 4
 	// maxIOWorkers keeps the batches in flight within the worker's limit.
 	maxIOWorkers = 59
@@ -31,16 +34,23 @@ func New() plugins.Kernel { return &kernel{} }
 type kernel struct {
 	config plugins.PythonConfig
 	info   plugins.Info
-	asked  bool   // info is known
-	python *child // nil before the first Describe or Open, and after Close
+	asked  bool // info is known
+	// processes: the first step defines setup_prepare.
+	processes bool
+	python    *child // nil before the first Describe or Open, and after Close
 
 	space   *space
 	extract extractor
+	pool    *pool         // nil unless processes run prepare
+	pace    *pace         // of the threads that run prepare; used by the listening goroutine
 	ended   chan struct{} // closed when Python sends nothing more
 	// abandoned: the caller stopped waiting for the last response, so Python may be
 	// stuck and never read another request.
 	abandoned bool
 	replies   chan response // to requests other than batches
+
+	// finishing is held while batches are completed, so that they complete in order.
+	finishing sync.Mutex
 
 	mu      sync.Mutex
 	batches []*inFlight // in order
@@ -61,6 +71,10 @@ type inFlight struct {
 	batch   plugins.Batch
 	results *plugins.Results
 	finish  func(error)
+
+	request request
+	failed  error    // set if the main process will not get it
+	file    *os.File // with what prepare returned, if it is large
 }
 
 // Describe parses the kernel's source in the interpreter that will run it, without
@@ -97,6 +111,10 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 	if reply.MaxWorkers > 0 && (info.MaxWorkers == 0 || reply.MaxWorkers < info.MaxWorkers) {
 		info.MaxWorkers = reply.MaxWorkers
 	}
+	if reply.SetupPrepare && (!first || k.config.Later) {
+		return fault.New(fault.Incompatible, "kernel %s: setup_prepare(ctx) works only in the first step of a chain, "+
+			"because prepare cannot run ahead of an earlier step: rename it to setup, or make this the first step", filepath.Base(step.File)).InStep(step.Name)
+	}
 	info.NeedsGPU = info.NeedsGPU || reply.NeedsGPU
 	info.MinMemory += reply.MinMemory << 20
 	for _, framework := range frameworks(reply.Versions) {
@@ -105,7 +123,10 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 		}
 	}
 	if first { // later steps see what it returns, not the input
-		info.InFlight = k.inFlight(reply.Prepare)
+		info.InFlight = 3
+		if k.processes = reply.SetupPrepare; reply.Prepare {
+			info.InFlight = 5 + k.ioWorkers(runtime.GOMAXPROCS(0)) // the worker sets it to its share
+		}
 		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
 		k.names = fieldNames(reply.Inputs)
 	}
@@ -118,21 +139,19 @@ func (k *kernel) steps() []plugins.PythonStep {
 	return append([]plugins.PythonStep{first}, k.config.Then...)
 }
 
-// inFlight is the number of batches that Python holds: the one it computes, the one
-// whose results are being copied from the device, and the next. With prepare, add
-// one per thread and two that are ready.
-func (k *kernel) inFlight(prepare bool) int {
-	if prepare {
-		return 5 + k.ioWorkers()
+// ioWorkers is the most threads or processes that may run prepare. share is the number
+// of cores that this worker may use: processes, unlike threads, use a core each.
+func (k *kernel) ioWorkers(share int) int {
+	wanted := k.config.IOWorkers
+	switch {
+	case k.processes && wanted <= 0:
+		wanted = share
+	case k.processes:
+		wanted = min(wanted, share)
+	case wanted <= 0:
+		wanted = defaultIOWorkers
 	}
-	return 3
-}
-
-func (k *kernel) ioWorkers() int {
-	if k.config.IOWorkers > 0 {
-		return min(k.config.IOWorkers, maxIOWorkers)
-	}
-	return defaultIOWorkers
+	return max(1, min(wanted, maxIOWorkers))
 }
 
 // missing is the error for requirements that are not installed, with the command
@@ -195,16 +214,33 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 	return nil
 }
 
-// Open imports the file and runs its setup, which loads the model.
+// Open imports the file and runs its setup, which loads the model. Meanwhile, the first
+// prepare processes start.
 func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins.Config) error {
-	if err := k.start(ctx, config); err != nil {
+	if _, err := k.Describe(ctx, config); err != nil {
+		return err
+	}
+	if err := k.start(ctx, config); err != nil { // it was closed since
 		return err
 	}
 	k.python.printer.name(device.Name)
-	reply, err := k.ask(ctx, request{
+	workers := k.ioWorkers(device.Threads)
+	if err := k.planPrepare(workers, device); err != nil {
+		return err
+	}
+	req := request{
 		Type: "open", Steps: k.steps(), Device: &device,
-		IOWorkers: k.ioWorkers(), NaN: k.config.NaN,
-	}, "opened")
+		IOWorkers: workers, Wanted: k.pace.wanted, NaN: k.config.NaN,
+	}
+	ready := func(context.Context) error { return nil }
+	if k.pool != nil {
+		req.PreparedMemory = k.pool.memory.path()
+		ready = k.pool.openFirst()
+	}
+	reply, err := k.ask(ctx, req, "opened")
+	if err == nil {
+		err = ready(ctx)
+	}
 	if err != nil {
 		return unusable(k.fileOf(fault.As(err)), k.withInterpreter(err))
 	}
@@ -212,6 +248,17 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	defer k.mu.Unlock()
 	k.learn(reply.Inputs, false)
 	return nil
+}
+
+// planPrepare decides what runs prepare: a pool of processes, or threads.
+func (k *kernel) planPrepare(workers int, device plugins.Device) (err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pace = newPace(workers, time.Now)
+	if k.processes {
+		k.pool, err = newPool(k, workers, device)
+	}
+	return err
 }
 
 // unusable adds the name of the file that cannot be used.
@@ -277,6 +324,12 @@ func (k *kernel) ask(ctx context.Context, req request, want string) (response, e
 	}
 }
 
+func (k *kernel) isClosing() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.closing
+}
+
 func (k *kernel) brokenBy() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -308,8 +361,11 @@ func (k *kernel) Memory() plugins.FrameworkMemory {
 func (k *kernel) noteSources(list [][2]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, source := range list {
-		k.sources = append(k.sources, plugins.Source{Path: source[0], Sum: source[1]})
+	for _, one := range list {
+		source := plugins.Source{Path: one[0], Sum: one[1]}
+		if !slices.Contains(k.sources, source) { // every process loads them
+			k.sources = append(k.sources, source)
+		}
 	}
 }
 
@@ -332,6 +388,9 @@ func (k *kernel) Close() error {
 	k.closing = true
 	broken := k.broken != nil
 	k.mu.Unlock()
+	if k.pool != nil {
+		k.pool.close()
+	}
 	var err error
 	if !broken {
 		err = k.finish()
@@ -339,7 +398,7 @@ func (k *kernel) Close() error {
 	k.python.process.KillGroup()
 	<-k.ended
 	k.python.free()
-	k.python = nil
+	k.python, k.pool = nil, nil
 	return err
 }
 

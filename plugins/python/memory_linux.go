@@ -14,16 +14,17 @@ import (
 // the size of files. Only pages that are written use memory.
 var memorySizes = []int{16 << 30, 1 << 30, 64 << 20}
 
-// memory is shared with the Python process: this process writes the first half,
-// Python the second.
+// memory is shared with Python. Of the memory for records and results, this process
+// writes the first half and Python the second.
 type memory struct {
 	file *os.File
 	data []byte
 }
 
-func newMemory() (*memory, error) {
+// newMemory creates memory of the first of these sizes that the system allows.
+func newMemory(sizes []int) (*memory, error) {
 	var failed error
-	for _, size := range memorySizes {
+	for _, size := range sizes {
 		m, err := mapMemory(size)
 		if err == nil {
 			return m, nil
@@ -80,6 +81,14 @@ func (m *memory) release(start, end int) {
 	start, end = (start+page-1)/page*page, end/page*page
 	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(start), int64(end-start))
 }
+
+// path is where other processes of this user can open the memory while it exists.
+func (m *memory) path() string { return filePath(os.Getpid(), int(m.file.Fd())) }
+
+func filePath(pid, descriptor int) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, descriptor) }
+
+// readOnly opens the memory for a process that must not write to it.
+func (m *memory) readOnly() (*os.File, error) { return os.Open(m.path()) }
 
 func (m *memory) close() {
 	if m.data != nil {

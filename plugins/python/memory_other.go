@@ -15,10 +15,18 @@ type memory struct {
 	data []byte
 }
 
-func newMemory() (*memory, error) {
+var memorySizes []int
+
+func newMemory([]int) (*memory, error) {
 	return nil, fault.New(fault.Incompatible, "Python kernels need Linux, but this is %s; run the file as a program that reads and writes lines: -k 'exec:python3 …'", runtime.GOOS)
 }
 
 func (m *memory) release(int, int) {}
+
+func (m *memory) path() string { return "" }
+
+func filePath(int, int) string { return "" }
+
+func (m *memory) readOnly() (*os.File, error) { return m.file, nil }
 
 func (m *memory) close() {}

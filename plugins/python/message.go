@@ -39,8 +39,14 @@ type request struct {
 	// open
 	Steps     []plugins.PythonStep `json:"steps,omitempty"`
 	Device    *plugins.Device      `json:"device,omitempty"`
-	IOWorkers int                  `json:"io_workers,omitempty"`
+	IOWorkers int                  `json:"io_workers,omitempty"` // threads that run prepare
 	NaN       string               `json:"nan,omitempty"`
+	// PreparedMemory is the path of the memory that holds what prepare processes
+	// returned; empty if threads run prepare.
+	PreparedMemory string `json:"prepared_memory,omitempty"`
+
+	// Wanted is how many batches to prepare ahead. Sent with open and pace.
+	Wanted int `json:"wanted,omitempty"`
 
 	// batch, fields
 	Batch  uint64  `json:"batch,omitempty"`
@@ -48,10 +54,28 @@ type request struct {
 	Fields []field `json:"fields,omitempty"`
 	Lines  *field  `json:"lines,omitempty"`
 	Ask    uint64  `json:"ask,omitempty"`
+	// Prepared is what a prepare process returned for the batch.
+	Prepared *prepared `json:"prepared,omitempty"`
+	// At is the offset of the reserved memory, -1 if there is no room. Sent with
+	// fields, in response to reserve.
+	At *int `json:"at,omitempty"`
 	// Taken is the number of results consumed so far, whose memory is free again.
 	// Sent with batch and taken.
 	Taken uint64 `json:"taken,omitempty"`
 	Error string `json:"error,omitempty"`
+}
+
+// prepared is where the value that prepare returned is: its pickle and the buffers that
+// belong to it, one after another. See runner/handover.py.
+type prepared struct {
+	At    int   `json:"at"`
+	Sizes []int `json:"sizes"`
+	// File is the descriptor, in the prepare process, of a file that holds the value
+	// because it did not fit into the shared memory. Path is where to open it.
+	File int    `json:"file,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Refused are the records that lack a member which prepare reads.
+	Refused json.RawMessage `json:"refused,omitempty"`
 }
 
 // response is a message from Python.
@@ -74,6 +98,9 @@ type response struct {
 	Names     []string `json:"names"`
 	WantLines bool     `json:"want_lines"`
 
+	Size     int       `json:"size"`     // reserve
+	Prepared *prepared `json:"prepared"` // prepared
+
 	// Sources are the user's files loaded since the last response: path and checksum
 	// of each.
 	Sources [][2]string `json:"sources"`
@@ -86,15 +113,17 @@ type response struct {
 
 // description is what a kernel's source declares.
 type description struct {
-	Requires   []string          `json:"requires"`
-	Missing    []string          `json:"missing"`
-	NeedsGPU   bool              `json:"needs_gpu"`
-	MinMemory  uint64            `json:"min_memory_mb"`
-	MaxWorkers int               `json:"max_workers"`
-	BatchSize  int               `json:"batch_size"`
-	Inputs     []string          `json:"inputs"`
-	Prepare    bool              `json:"prepare"`
-	Versions   map[string]string `json:"versions"`
+	Requires   []string `json:"requires"`
+	Missing    []string `json:"missing"`
+	NeedsGPU   bool     `json:"needs_gpu"`
+	MinMemory  uint64   `json:"min_memory_mb"`
+	MaxWorkers int      `json:"max_workers"`
+	BatchSize  int      `json:"batch_size"`
+	Inputs     []string `json:"inputs"`
+	Prepare    bool     `json:"prepare"`
+	// SetupPrepare: prepare runs in processes.
+	SetupPrepare bool              `json:"setup_prepare"`
+	Versions     map[string]string `json:"versions"`
 	// Imported are the frameworks that the source imports.
 	Imported []string `json:"imported"`
 }

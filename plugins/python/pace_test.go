@@ -1,50 +1,69 @@
-package python_test
+package python
 
 import (
-	"os"
-	"os/exec"
-	"strings"
+	"math/rand/v2"
 	"testing"
+	"time"
 )
 
-// A job of 20,000 s with simulated rates: RATE is the throughput of n concurrent batches,
-// GOOD whether n is right once there was time to find out.
-const pacedJob = `
-import random
-chance, now, half = random.Random(1), 0.0, 10000
-pace = Pace(4, clock=lambda: now)
-good = judged = 0
-while now < 2 * half:
-    n, later = pace.wanted, now > half
-    assert 2 <= n <= 6
-    if WAITS: pace.waits()
-    now += 0.25 / (RATE) * chance.uniform(0.9, 1.1)
-    pace.taken()
-    if (now % half) > half / 2:
-        judged += 1
-        good += bool(GOOD)
-assert good > 0.9 * judged, (good, judged)
-`
-
-// The number of concurrently prepared batches follows the measured throughput.
+// The number of concurrently prepared batches follows the measured throughput. Each case
+// is a job of 20,000 s with simulated rates: rate is the throughput of n concurrent
+// batches, good whether n is right once there was time to find out.
 func TestPace(t *testing.T) {
-	needPython(t)
-	pace, err := os.ReadFile("runner/ahead.py")
-	if err != nil {
-		t.Fatal(err)
+	contend := func(n int) float64 { return 1 / (1 + 0.1*float64(n)) }
+	disk := func(n int) float64 { return float64(min(n, 4)) / 10 }
+	always := func(rate func(int) float64) func(int, bool) float64 {
+		return func(n int, _ bool) float64 { return rate(n) }
 	}
-	for name, c := range map[string]struct{ waits, rate, good string }{
-		"the GPU is the slowest":                      {"False", "1", "n <= 3"},
-		"threads that wait for a disk":                {"True", "min(n, 4)", "n >= 4"},
-		"threads that contend with each other":        {"True", "1 / (1 + 0.05 * n)", "n <= 3"},
-		"a few are best":                              {"True", "{2: 0.8, 3: 1.0, 4: 0.9, 5: 0.85, 6: 0.8}[n]", "n == 3"},
-		"the work changes in the middle, and is more": {"True", "min(n, 4) / 10 if later else 1 / (1 + 0.1 * n)", "(n >= 4) if later else (n <= 3)"},
-		"the work changes in the middle, and is less": {"True", "1 / (1 + 0.1 * n) if later else min(n, 4) / 10", "(n <= 3) if later else (n >= 4)"},
+	few := func(n int, _ bool) bool { return n <= 3 }
+	many := func(n int, _ bool) bool { return n >= 4 }
+	for name, c := range map[string]struct {
+		waits bool
+		rate  func(n int, later bool) float64
+		good  func(n int, later bool) bool
+	}{
+		"the GPU is the slowest":               {false, always(func(int) float64 { return 1 }), few},
+		"threads that wait for a disk":         {true, always(disk), many},
+		"threads that contend with each other": {true, always(func(n int) float64 { return 1 / (1 + 0.05*float64(n)) }), few},
+		"a few are best": {true, always(func(n int) float64 { return []float64{2: 0.8, 3: 1, 4: 0.9, 5: 0.85, 6: 0.8}[n] }),
+			func(n int, _ bool) bool { return n == 3 }},
+		"the work changes in the middle, and is more": {true, func(n int, later bool) float64 {
+			if later {
+				return disk(n)
+			}
+			return contend(n)
+		}, func(n int, later bool) bool { return (n >= 4) == later }},
+		"the work changes in the middle, and is less": {true, func(n int, later bool) float64 {
+			if later {
+				return contend(n)
+			}
+			return disk(n)
+		}, func(n int, later bool) bool { return (n >= 4) != later }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := strings.NewReplacer("WAITS", c.waits, "RATE", c.rate, "GOOD", c.good).Replace(pacedJob)
-			if out, err := exec.Command("python3", "-c", string(pace)+job).CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+			const half = 10_000.0
+			now, chance := 0.0, rand.New(rand.NewPCG(1, 2))
+			p := newPace(4, func() time.Time { return time.Unix(0, int64(now*1e9)) })
+			good, judged := 0, 0
+			for now < 2*half {
+				n, later := p.wanted, now > half
+				if n < 2 || n > 6 {
+					t.Fatalf("%d batches", n)
+				}
+				if c.waits {
+					p.waits()
+				}
+				now += 0.25 / c.rate(n, later) * (0.9 + 0.2*chance.Float64())
+				p.taken()
+				if now > 0.5*half && now < half || now > 1.5*half {
+					judged++
+					if c.good(n, later) {
+						good++
+					}
+				}
+			}
+			if float64(good) <= 0.9*float64(judged) {
+				t.Errorf("right for %d of %d batches", good, judged)
 			}
 		})
 	}

@@ -24,13 +24,17 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 	k.batches = append(k.batches, b)
 	k.mu.Unlock()
 
-	req := request{Type: "batch", Batch: b.number, Count: batch.Len(), Taken: k.taken.Load()}
-	if err := k.fill(&req, &k.extract, b, names, lines, true); err != nil {
-		k.withdraw(b, err)
+	b.request = request{Type: "batch", Batch: b.number, Count: batch.Len(), Taken: k.taken.Load()}
+	if err := k.fill(&b.request, &k.extract, b, names, lines, true); err != nil {
+		k.failBatch(b, err)
+		return nil
+	}
+	if k.pool != nil {
+		k.pool.add(b)
 		return nil
 	}
 	// If the connection is broken, its reader notices and reports why.
-	_ = k.python.channel.send(req)
+	_ = k.python.channel.send(b.request)
 	return nil
 }
 
@@ -67,26 +71,43 @@ func (k *kernel) fill(req *request, e *extractor, b *inFlight, names []string, l
 	return nil
 }
 
-// withdraw fails a batch that was never sent to Python, after the ones before it.
-func (k *kernel) withdraw(b *inFlight, err error) {
+// failBatch fails a batch that the main process has not been given, once the ones before
+// it are complete.
+func (k *kernel) failBatch(b *inFlight, err error) {
+	k.finishing.Lock()
+	defer k.finishing.Unlock()
 	k.mu.Lock()
-	index := slices.Index(k.batches, b)
-	if index < 0 { // all batches have failed meanwhile
-		k.mu.Unlock()
-		return
-	}
-	if index > 0 {
-		before := k.batches[index-1].results
-		k.mu.Unlock()
-		<-before.Done()
-		k.mu.Lock()
-		index = slices.Index(k.batches, b)
-	}
-	if index >= 0 {
-		k.batches = slices.Delete(k.batches, index, index+1)
-	}
+	b.failed = err
 	k.mu.Unlock()
-	b.finish(err)
+	k.finishFailed()
+}
+
+// finishFailed completes the oldest batches as long as they have failed. The caller must
+// hold k.finishing.
+func (k *kernel) finishFailed() {
+	for {
+		k.mu.Lock()
+		if len(k.batches) == 0 || k.batches[0].failed == nil {
+			k.mu.Unlock()
+			return
+		}
+		b := k.batches[0]
+		k.batches = k.batches[1:]
+		k.mu.Unlock()
+		k.release(b)
+		b.finish(b.failed)
+	}
+}
+
+// release frees the shared memory of a batch.
+func (k *kernel) release(b *inFlight) {
+	k.space.give(b.number)
+	if k.pool != nil {
+		k.pool.space.give(b.number)
+	}
+	if b.file != nil {
+		b.file.Close()
+	}
 }
 
 // listen handles responses from Python until it exits, and finds out why it did.
@@ -99,7 +120,12 @@ func (k *kernel) listen(python *child) {
 			err = k.take(python, r, &asked)
 		}
 		if err != nil {
-			k.fail(k.explain(python, err))
+			if k.isClosing() {
+				err = fault.New(fault.Crash, "the kernel is closed")
+			} else {
+				err = python.explain(err)
+			}
+			k.fail(err)
 			return
 		}
 	}
@@ -112,6 +138,8 @@ func (k *kernel) take(python *child, r response, asked *extractor) error {
 		return k.supply(python, r, asked)
 	case r.Type == "space": // all earlier results have been consumed
 		return python.channel.send(request{Type: "taken", Taken: k.taken.Load()})
+	case r.Type == "waits": // process, for a batch that prepare has not finished
+		return k.adjust((*pace).waits)
 	case r.Type == "result", r.Type == "failed" && r.Batch > 0:
 		return k.complete(python, r)
 	}
@@ -161,6 +189,8 @@ func (k *kernel) learn(names []string, lines bool) {
 
 // complete finishes the oldest batch.
 func (k *kernel) complete(python *child, r response) error {
+	k.finishing.Lock()
+	defer k.finishing.Unlock()
 	k.mu.Lock()
 	if len(k.batches) == 0 || k.batches[0].number != r.Batch {
 		k.mu.Unlock()
@@ -169,11 +199,23 @@ func (k *kernel) complete(python *child, r response) error {
 	b := k.batches[0]
 	k.batches = k.batches[1:]
 	k.mu.Unlock()
-	k.space.give(b.number)
+	k.release(b)
 	if r.Type == "failed" {
 		b.finish(r.failure())
+	} else {
+		b.finish(k.decode(python, b, &r))
+		k.taken.Add(1)
+	}
+	k.finishFailed()
+	if k.pool != nil {
+		k.pool.answered()
 		return nil
 	}
+	return k.adjust((*pace).taken)
+}
+
+// decode reads the results of a batch.
+func (k *kernel) decode(python *child, b *inFlight, r *response) error {
 	if r.Memory != nil {
 		k.memory.Store(r.Memory)
 	}
@@ -182,9 +224,18 @@ func (k *kernel) complete(python *child, r response) error {
 	if err == nil {
 		python.memory.release(int(r.Block[0]), int(r.Block[0]+r.Block[1]))
 	}
-	b.finish(err)
-	k.taken.Add(1)
-	return nil
+	return err
+}
+
+// adjust updates the pace of the threads that run prepare, and tells Python if it has
+// changed.
+func (k *kernel) adjust(update func(*pace)) error {
+	before := k.pace.wanted
+	update(k.pace)
+	if k.pace.wanted == before {
+		return nil
+	}
+	return k.python.channel.send(request{Type: "pace", Wanted: k.pace.wanted})
 }
 
 // fail completes all batches in flight, and all later ones, with err.
@@ -195,30 +246,10 @@ func (k *kernel) fail(err error) {
 	k.batches = nil
 	k.mu.Unlock()
 	k.space.close()
+	if k.pool != nil {
+		k.pool.drop()
+	}
 	for _, b := range batches {
 		b.finish(err)
 	}
-}
-
-// explain turns the end of the connection into its cause: why Python exited.
-func (k *kernel) explain(python *child, err error) error {
-	k.mu.Lock()
-	closing := k.closing
-	k.mu.Unlock()
-	if closing {
-		return fault.New(fault.Crash, "the kernel is closed")
-	}
-	if e := fault.As(err); e != nil { // it broke the protocol
-		python.process.KillGroup()
-		return e
-	}
-	how, outside := python.ending()
-	ended := fault.New(fault.Crash, "the Python process ended: %s", how).WithDetail(python.lastWords())
-	if outside {
-		return ended.Signed(fault.Outside)
-	}
-	if _, sign := plugins.Diagnose(ended.Detail); sign == fault.HostMemory {
-		ended.Kind, ended.Sign = fault.OOM, sign
-	}
-	return ended
 }

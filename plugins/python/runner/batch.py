@@ -95,7 +95,11 @@ class Source:
     def __init__(self, message, program):
         self.number, self.count = message["batch"], message["count"]
         self.program, self.fields, self.lines, self.finished = program, {}, None, False
-        self.add(message)
+        self.unread = None  # fields that are copied when the first one is read
+        if "prepared" in message:
+            self.unread = message
+        else:
+            self.add(message)
 
     def add(self, message):
         memory = self.program.arena.memory
@@ -115,14 +119,22 @@ class Source:
             raise RuntimeError(answer["error"])
         self.add(answer)
 
+    def read(self):
+        """Copy the fields, unless that is done: gpurun reuses their memory once the batch is finished."""
+        if self.unread is not None and not self.finished:
+            message, self.unread = self.unread, None
+            self.add(message)
+
     def field(self, name):
         if not isinstance(name, str):
             raise TypeError("index a batch with a column name or a record number, not %s" % kind_of(name))
+        self.read()
         if name not in self.fields:
             self.ask(names=[name])
         return self.fields[name]
 
     def line(self, i):
+        self.read()
         if self.lines is None:
             self.ask(want_lines=True)
         return self.lines.values()[i]

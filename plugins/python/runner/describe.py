@@ -56,6 +56,9 @@ def describe(path, frameworks):
     needed = itertools.chain(settings.get("requires", ()), wanted_as(settings.get("inputs")))
     settings["missing"] = [need for need in dict.fromkeys(needed) if not satisfied(need)]
     settings["prepare"] = "prepare" in known
+    settings["setup_prepare"] = "setup_prepare" in known
+    if settings["setup_prepare"] and not settings["prepare"] and "*" not in known:
+        raise ResultError("the file defines setup_prepare(ctx) but no prepare(batch) function")
     settings["inputs"] = list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), fields_read(ast, tree))))
     return settings
 

@@ -16,6 +16,7 @@ from gpurun_runner.describe import describe
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain, first_line
+from gpurun_runner.handover import Receiver
 from gpurun_runner.reply import Reply
 from gpurun_runner.signals import survive_stop_signals
 from gpurun_runner.sources import Sources
@@ -23,7 +24,7 @@ from gpurun_runner.wire import Arena, Channel
 
 
 class Context:
-    """The ctx argument of setup(ctx)."""
+    """The ctx argument of setup(ctx) and setup_prepare(ctx)."""
 
     def __init__(self, request, config):
         device = request["device"]
@@ -61,6 +62,13 @@ def takes_argument(function):
     return code is None or code.co_argcount > (1 if hasattr(function, "__self__") else 0) or bool(code.co_flags & 4)
 
 
+def required_arguments(function):
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return 1
+    return code.co_argcount - len(getattr(function, "__defaults__", None) or ()) - hasattr(function, "__self__")
+
+
 def call(name, function, *arguments):
     """Call one of the kernel's functions. Reject an async one: it returns without running."""
     result = function(*arguments)
@@ -74,17 +82,18 @@ def call(name, function, *arguments):
 class Step:
     """One kernel file. A chain has several, in one process."""
 
-    def __init__(self, request, step, sources):
+    def __init__(self, request, step, sources, setup_name="setup"):
         self.name = step.get("name", "")  # "" unless there are several
         self.context = Context(request, step.get("config"))
         self.module = load(step["file"], sources)
         self.process = self.function("process")
         if self.process is None:
             raise ResultError("the file defines no process(batch) function")
-        setup = self.function("setup")
+        setup = self.function(setup_name)
         if setup is not None:
-            call("setup", setup, *([self.context] if takes_argument(setup) else []))
+            call(setup_name, setup, *([self.context] if takes_argument(setup) else []))
         self.prepare = self.function("prepare")
+        self.wants_batch = required_arguments(self.process) == 2
         inputs = getattr(self.module, "inputs", ())
         self.inputs = dict(inputs) if isinstance(inputs, dict) else {}
         self.fields = [name for name in inputs if isinstance(name, str)] if isinstance(inputs, (list, tuple, dict)) else []
@@ -99,6 +108,8 @@ class Step:
     def result(self, batch, *prepared):
         """Run process on a batch. A generator runs to completion."""
         given = (batch,) if self.prepare is None else prepared or (self.prepared(batch),)
+        if self.prepare is not None and self.wants_batch:
+            given = batch, *given
         result = call("process", self.process, *given)
         return listed(result, len(batch), "result") if isinstance(result, collections.abc.Iterator) else result
 
@@ -117,6 +128,7 @@ class Task:
         self.refused = []  # (step, message, rows of the source)
         self.dropped = []  # rows of the source
         self.prepared, self.prepared_of, self.error = None, None, None
+        self.received, self.buffers = None, None  # from a prepare process
         self.ready = None  # an Event if prepare runs ahead
 
     def prepare(self):
@@ -136,6 +148,8 @@ class Task:
         try:
             if self.error is not None:
                 raise self.error
+            if self.received is not None:
+                self.receive()
             for following in self.program.steps[1:]:
                 result = self.persist(self.result)
                 self.batch = advance(self, result, following)
@@ -144,6 +158,16 @@ class Task:
             return self.persist(lambda: last_reply(self, self.result()))
         except EmptyBatch:
             return Reply(0, self.program.encoder)
+
+    def receive(self):
+        """Take what a prepare process has prepared."""
+        refused = self.received.get("refused")
+        if refused:
+            self.refuse(dict(refused))
+            self.check_empty()
+        # Keep the buffers until the results have arrived: the GPU may still read them.
+        self.prepared, self.buffers = self.program.receiver.load(self.received)
+        self.prepared_of = self.batch
 
     def result(self):
         # Use what was prepared ahead, unless records were removed from the batch since.
@@ -160,6 +184,8 @@ class Task:
                 if missing.batch is not self.batch:
                     raise
                 message = "the record has no member %s" % json.dumps(missing.args[0], ensure_ascii=False)
+                if self.received is not None and self.prepared_of is self.batch:
+                    raise ResultError(message)  # only a prepare process can prepare the others: gpurun bisects the batch
                 self.refuse({i: message for i in missing.positions})
                 self.check_empty()
 
@@ -188,12 +214,12 @@ def close_in_child(parent):
 class Program:
     """The main loop: take requests from gpurun and answer them."""
 
-    def __init__(self):
+    def __init__(self, arena=lambda channel: Arena(4, channel)):
         os.set_inheritable(3, False)
         os.register_at_fork(after_in_child=close_in_child(os.getpid()))
         self.channel = Channel(3)
-        self.arena = Arena(4, self.channel)
-        self.steps, self.ahead, self.encoder = [], None, None
+        self.arena = arena(self.channel)
+        self.steps, self.ahead, self.receiver, self.encoder = [], None, None, None
         self.sources = Sources()
         self.memory_due = 0.0
         self.opening = ""  # the step that is being opened
@@ -225,9 +251,11 @@ class Program:
         return self.task(request)
 
     def task(self, request):
-        if request is not None and request["type"] == "batch":
-            return Task(Source(request, self), self)
-        return request
+        if request is None or request["type"] != "batch":
+            return request
+        task = Task(Source(request, self), self)
+        task.received = request.get("prepared")
+        return task
 
     def compute(self, task):
         """Compute a batch. Return None and set task.error if it fails."""
@@ -253,7 +281,7 @@ class Program:
     def forget(self, task, error):
         """Release what a failed batch holds: the traceback keeps its tensors alive."""
         text = first_line(error).lower()
-        task.prepared = task.error = None
+        task.prepared = task.buffers = task.error = None
         try:
             error.__traceback__ = error.__context__ = error.__cause__ = None
         except Exception:
@@ -305,8 +333,10 @@ class Program:
         for step in request["steps"]:
             self.opening = step.get("name", "")
             self.steps.append(Step(request, step, self.sources))
-        if self.steps[0].prepare is not None:
-            self.ahead = Ahead(self, max(1, request.get("io_workers", 4)))
+        if "prepared_memory" in request:
+            self.receiver = Receiver(request["prepared_memory"])
+        elif self.steps[0].prepare is not None:
+            self.ahead = Ahead(self, request["io_workers"], request["wanted"])
         return {"inputs": self.steps[0].fields}
 
     def do_trim(self, request):
@@ -328,9 +358,13 @@ class Program:
                 function()
 
 
-def main():
+def start(program):
     import faulthandler
     faulthandler.enable()  # print a traceback when the process crashes
     survive_stop_signals()
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # print must never fail a record
-    Program().run()
+    program().run()
+
+
+def main():
+    start(Program)

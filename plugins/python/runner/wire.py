@@ -87,12 +87,12 @@ class Channel:
                 self.receive()
             return self.requests.popleft() if self.requests else None
 
-    def ask(self, **request):
-        """Ask for fields of a batch."""
+    def ask(self, type="ask", **request):
+        """Ask for fields of a batch, or something else, and wait for the answer."""
         with self.changed:
             self.asked += 1
             number = self.asked
-        self.send(type="ask", ask=number, **request)
+        self.send(type=type, ask=number, **request)
         return self.wait(lambda: self.fields.pop(number, None))
 
     def receive(self):
@@ -147,9 +147,9 @@ class Arena:
     """The shared memory. Results are placed in its second half, lowest free address
     first, until gpurun has consumed them."""
 
-    def __init__(self, descriptor, channel):
+    def __init__(self, descriptor, channel, access=mmap.PROT_READ | mmap.PROT_WRITE):
         size = os.fstat(descriptor).st_size
-        self.map = mmap.mmap(descriptor, size)
+        self.map = mmap.mmap(descriptor, size, prot=access)
         if hasattr(mmap, "MADV_DONTDUMP"):
             self.map.madvise(mmap.MADV_DONTDUMP)  # a core dump would contain all of it, holes included
         self.memory, self.address = memoryview(self.map), None
