@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // again returns the Config of the job that recomputes the failed records. Everything
@@ -44,7 +45,7 @@ func (r *retry) restoreKernel(c *Config) error {
 	setDefault(&c.Dir, start.Dir)
 	setDefault(&c.Python, start.Python)
 	setDefault(&c.pluginPath, start.PluginPath)
-	if c.Dir != "" && !isFolder(c.Dir) {
+	if c.Dir != "" && !files.IsFolder(c.Dir) {
 		return fault.New(fault.Usage, "the job's working folder %s no longer exists; name the kernel to run it from the current folder (-k %s)", c.Dir, c.Kernel)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // NamedFile is a file and the name that messages use for it.
@@ -138,7 +139,7 @@ func (c Config) files(folder string) (files []NamedFile) {
 // not tell whether every file system allows it.
 func checkWritable(file NamedFile) error {
 	path := realPath(file.Path)
-	if dir := filepath.Dir(path); !isFolder(dir) {
+	if dir := filepath.Dir(path); !files.IsFolder(dir) {
 		dir = filepath.Dir(file.Path)
 		return fault.New(fault.Usage, "%s: the folder %s for %s does not exist: mkdir -p %s", file.Name, dir, file.Path, dir)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // Verify reads the output of a finished job and compares it with the checksums recorded
@@ -31,7 +32,7 @@ func Verify(ctx context.Context, output string, report Report) error {
 }
 
 func compareOutput(ctx context.Context, output string, report Report) error {
-	if keepsParts(output) || isFolder(output) {
+	if keepsParts(output) || files.IsFolder(output) {
 		m, err := commit.ReadManifest(output)
 		if err == nil && m.Bytes != report.OutputBytes {
 			err = fmt.Errorf("its parts have %d bytes instead of %d", m.Bytes, report.OutputBytes)

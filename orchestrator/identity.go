@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // A job is identified by the location of its output. Its folder is next to the output
@@ -29,7 +30,7 @@ func folderPath(c Config) (string, error) {
 	}
 	dir, base := absolute(c.WorkDir), filepath.Base(beside)
 	named := filepath.Join(dir, hashedName(c.Output))
-	if old := filepath.Join(dir, base); !isFolder(named) && recordsOutput(old, c.Output) {
+	if old := filepath.Join(dir, base); !files.IsFolder(named) && recordsOutput(old, c.Output) {
 		return old, nil // of an earlier version, which did not hash
 	}
 	return named, nil

@@ -53,7 +53,7 @@ func checkInput(config Config) error {
 // checkOutputFolders catches a mistyped path before the job folder is created.
 func checkOutputFolders(config Config) error {
 	if config.WorkDir != "" {
-		if !isFolder(config.WorkDir) {
+		if !files.IsFolder(config.WorkDir) {
 			return fault.New(fault.Usage, "the work folder %s does not exist: mkdir -p %s", config.WorkDir, config.WorkDir)
 		}
 	}
@@ -62,10 +62,10 @@ func checkOutputFolders(config Config) error {
 			continue
 		}
 		dir := filepath.Dir(filepath.Clean(path))
-		if isFolder(dir) { // the target of a link needs one, too
+		if files.IsFolder(dir) { // the target of a link needs one, too
 			dir = filepath.Dir(realPath(path))
 		}
-		if !isFolder(dir) {
+		if !files.IsFolder(dir) {
 			return fault.New(fault.Usage, "the folder %s for %s does not exist: mkdir -p %s", dir, path, dir)
 		}
 	}
@@ -164,11 +164,6 @@ func samePath(a, b string) bool {
 
 // realPath resolves a name to an absolute path, even if the file does not exist yet.
 func realPath(path string) string { return files.RealPath(absolute(path)) }
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
 
 func absolute(path string) string {
 	if full, err := filepath.Abs(path); err == nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -129,9 +128,9 @@ func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolate
 	var files strings.Builder
 	for _, suffix := range []string{".out", ".err", ".failures"} {
 		data, _ := os.ReadFile(assigned.Part + suffix)
+		_ = os.Remove(assigned.Part + suffix)
 		fmt.Fprintf(&files, "%s: %s", suffix, data)
 	}
-	commit.RemovePart(assigned.Part)
 	return segment, files.String()
 }
 

@@ -221,7 +221,7 @@ func (o *Output) append(s chunk.Segment) error {
 		o.cutter.add(s.Run())
 	}
 	if o.options.Journal == nil {
-		RemovePart(o.partPath(s))
+		removePart(o.partPath(s))
 	} else {
 		o.parts = append(o.parts, s)
 	}
@@ -234,9 +234,6 @@ func (o *Output) partPath(s chunk.Segment) string {
 
 // Appended returns the tally of the output so far and the first record that is not in it.
 func (o *Output) Appended() (chunk.Tally, int64) { return o.tally.Clone(), o.next }
-
-// ResultBytes returns the size of the results so far.
-func (o *Output) ResultBytes() int64 { return o.targets[chunk.Results].size }
 
 // ResultSum returns the checksum of the results, as computed by their writers. It does not
 // read the results back.

@@ -199,18 +199,18 @@ func (p *Part) Close(rest chunk.Chunk) (chunk.Segment, error) {
 // Discard deletes the part.
 func (p *Part) Discard() {
 	_, _ = p.Close(chunk.Chunk{})
-	RemovePart(p.options.Path)
+	removePart(p.options.Path)
 }
 
-// RemovePart deletes the files of a part.
-func RemovePart(path string) {
+// removePart deletes the files of a part.
+func removePart(path string) {
 	for _, suffix := range suffixes {
 		_ = os.Remove(path + suffix)
 	}
 }
 
-// CheckPart reads a part and returns an error if it does not match its segment.
-func CheckPart(dir string, s chunk.Segment) error {
+// checkPart reads a part and returns an error if it does not match its segment.
+func checkPart(dir string, s chunk.Segment) error {
 	for i, suffix := range suffixes {
 		path := filepath.Join(dir, s.Part+suffix)
 		sum, err := chunk.SumFile(context.Background(), path)

@@ -96,11 +96,11 @@ func TestPart(t *testing.T) {
 			if diff := cmp.Diff(want.Tally.Counts, part.Counts()); diff != "" {
 				t.Error(diff)
 			}
-			chunktest.Must(t, CheckPart(dir, segment))
+			chunktest.Must(t, checkPart(dir, segment))
 			if diff := cmp.Diff(c.want, contents(t, dir)); diff != "" {
 				t.Error(diff)
 			}
-			RemovePart(filepath.Join(dir, segment.Part))
+			removePart(filepath.Join(dir, segment.Part))
 			if got := chunktest.Files(t, dir); len(got) > 0 {
 				t.Errorf("files left: %v", got)
 			}
@@ -127,7 +127,7 @@ func TestPartSucceedUnchanged(t *testing.T) {
 	chunktest.Must(t, err)
 	got, err := atOnce.Close(chunk.Chunk{})
 	chunktest.Must(t, err)
-	chunktest.Must(t, CheckPart(dir, got))
+	chunktest.Must(t, checkPart(dir, got))
 	want.Part = got.Part
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

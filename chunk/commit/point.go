@@ -55,7 +55,7 @@ func (o *Output) makePoint() {
 		if err == nil {
 			crash.Point("durable")
 			for _, s := range p.parts {
-				RemovePart(o.partPath(s))
+				removePart(o.partPath(s))
 			}
 		}
 		p.result <- err

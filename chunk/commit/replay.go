@@ -198,7 +198,7 @@ func (s *State) Verify(dir string, journal *Journal) error {
 	known := make(map[string]bool)
 	kept := s.Segments[:0]
 	for _, segment := range s.Segments {
-		err := CheckPart(dir, segment)
+		err := checkPart(dir, segment)
 		if isReadFault(err) { // it may be intact
 			return fault.New(fault.Storage, "check part: %w", err)
 		}

@@ -132,7 +132,7 @@ func (tr *trial) step() error {
 	c := tr.todo[i]
 	tr.todo = append(tr.todo[:i:i], tr.todo[i+1:]...)
 	if tr.r.IntN(3) == 0 {
-		first, second, err := input.Halve(c, tr.batch)
+		first, second, err := input.SplitAt(c, chunk.Size(c.Records, 2, tr.batch))
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package input
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"sync"
@@ -210,13 +209,13 @@ func (s *fileSource) cutRecords() error {
 func (s *fileSource) cutAt(borders []int64, all count) error {
 	finder := &borderFinder{source: s, buffer: make([]byte, readBytes), from: s.begin}
 	s.chunks, s.blank = nil, 0
-	var previous place
+	var previous chunk.Place
 	for i, record := range borders {
-		at := place{offset: s.begin, line: 1}
+		at := chunk.Place{Offset: s.begin, Line: 1}
 		switch {
 		case i == 0 && s.options.Offset == 0: // blank lines before the first record belong to it
 		case record >= all.records:
-			at = place{offset: s.end, line: all.lines + 1}
+			at = chunk.Place{Offset: s.end, Line: all.lines + 1}
 		default:
 			var err error
 			if at, err = finder.find(record); err != nil {
@@ -225,23 +224,17 @@ func (s *fileSource) cutAt(borders []int64, all count) error {
 		}
 		if i > 0 {
 			records := record - borders[i-1]
-			s.blank += at.line - previous.line - records
+			s.blank += at.Line - previous.Line - records
 			if records > 0 {
 				s.chunks = append(s.chunks, chunk.Chunk{
-					File: s.path, Offset: previous.offset, Length: at.offset - previous.offset,
-					First: borders[i-1], Records: records, Line: previous.line,
+					File: s.path, Offset: previous.Offset, Length: at.Offset - previous.Offset,
+					First: borders[i-1], Records: records, Line: previous.Line,
 				})
 			}
 		}
 		previous = at
 	}
 	return nil
-}
-
-// place is where a line starts.
-type place struct {
-	offset int64
-	line   int64
 }
 
 // borderFinder finds where records start. It must be asked in ascending order.
@@ -254,7 +247,7 @@ type borderFinder struct {
 	passed count // before from
 }
 
-func (f *borderFinder) find(record int64) (place, error) {
+func (f *borderFinder) find(record int64) (chunk.Place, error) {
 	s := f.source
 	for f.before.records+s.blocks[f.block].records <= record {
 		f.before.add(s.blocks[f.block].count)
@@ -262,24 +255,8 @@ func (f *borderFinder) find(record int64) (place, error) {
 		f.from, f.passed = s.begin+int64(f.block)*blockBytes, f.before
 	}
 	to := min(s.begin+int64(f.block+1)*blockBytes, s.end)
-	seen, line := f.passed.records, f.passed.lines
-	var found place
-	err := eachLineStart(s.file, f.from, to, s.begin, s.end, f.buffer, func(offset int64, blank bool) bool {
-		line++
-		if blank {
-			return true
-		}
-		if seen == record {
-			found = place{offset: offset, line: line}
-			return false
-		}
-		seen++
-		return true
-	})
-	if err == nil && found.line == 0 {
-		err = errors.New("the file changed while it was being scanned")
-	}
-	f.from, f.passed = found.offset, count{lines: found.line - 1, records: record}
+	found, err := findRecord(s.file, f.from, to, s.begin, s.end, f.buffer, f.passed, record)
+	f.from, f.passed = found.Offset, count{lines: found.Line - 1, records: record}
 	return found, err
 }
 
@@ -290,9 +267,9 @@ func (s *fileSource) startAhead() {
 	s.ahead = make(chan cut, 1)
 	go func() {
 		defer close(s.ahead)
-		at, record := place{offset: s.begin, line: 1}, int64(0)
+		at, record := chunk.Place{Offset: s.begin, Line: 1}, int64(0)
 		target := s.byteTarget()
-		for at.offset < s.end {
+		for at.Offset < s.end {
 			c, err := s.cutBytes(ctx, at, record, target)
 			if err != nil {
 				err = s.scanFault(err)
@@ -306,7 +283,7 @@ func (s *fileSource) startAhead() {
 			if err != nil {
 				return
 			}
-			at = place{offset: c.Offset + c.Length, line: c.Line + c.lines}
+			at = chunk.Place{Offset: c.Offset + c.Length, Line: c.Line + c.lines}
 			record += c.Records
 		}
 		s.found(record, true)
@@ -331,27 +308,27 @@ type countedChunk struct {
 	lines int64
 }
 
-func (s *fileSource) cutBytes(ctx context.Context, at place, record, target int64) (countedChunk, error) {
+func (s *fileSource) cutBytes(ctx context.Context, at chunk.Place, record, target int64) (countedChunk, error) {
 	end := s.end
-	if at.offset+target < s.end {
-		err := eachLineStart(s.file, at.offset+target, s.end, s.begin, s.end, make([]byte, readBytes),
+	if at.Offset+target < s.end {
+		err := eachLineStart(s.file, at.Offset+target, s.end, s.begin, s.end, make([]byte, readBytes),
 			func(offset int64, _ bool) bool { end = offset; return false })
 		if err != nil {
 			return countedChunk{}, err
 		}
 	}
-	blocks, err := scanBlocks(ctx, s.file, at.offset, end, -1)
+	blocks, err := scanBlocks(ctx, s.file, at.Offset, end, -1)
 	if err != nil {
 		return countedChunk{}, err
 	}
 	all := sum(blocks)
 	s.mu.Lock()
 	s.blank += all.lines - all.records
-	s.sums.join(sumsOf(at.offset, blocks, chunkStretches))
+	s.sums.join(sumsOf(at.Offset, blocks, chunkStretches))
 	s.mu.Unlock()
 	return countedChunk{lines: all.lines, Chunk: chunk.Chunk{
-		File: s.path, Offset: at.offset, Length: end - at.offset,
-		First: record, Records: all.records, Line: at.line,
+		File: s.path, Offset: at.Offset, Length: end - at.Offset,
+		First: record, Records: all.records, Line: at.Line,
 	}}, nil
 }
 

@@ -174,6 +174,27 @@ func eachLineStart(file io.ReaderAt, from, to, begin, end int64, buffer []byte, 
 	return nil
 }
 
+// findRecord returns where a record starts that an earlier scan counted in from..to. before
+// is the number of lines and records before from; the rest is as for eachLineStart.
+func findRecord(file io.ReaderAt, from, to, begin, end int64, buffer []byte, before count, record int64) (at chunk.Place, err error) {
+	err = eachLineStart(file, from, to, begin, end, buffer, func(offset int64, blank bool) bool {
+		before.lines++
+		if blank {
+			return true
+		}
+		if before.records == record {
+			at = chunk.Place{Offset: offset, Line: before.lines}
+			return false
+		}
+		before.records++
+		return true
+	})
+	if err == nil && at.Line == 0 {
+		err = errors.New("the file changed while it was being read")
+	}
+	return at, err
+}
+
 // isBlank reports whether ch is white space that does not end a line.
 func isBlank(ch byte) bool { return ch == ' ' || ch == '\t' || ch == '\r' }
 

@@ -7,19 +7,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
 )
 
 // starts returns what eachLineStart must report for the lines that start in from..to.
-func starts(data []byte, begin, from, to int64) []place {
-	var all []place
+func starts(data []byte, begin, from, to int64) []chunk.Place {
+	var all []chunk.Place
 	for _, l := range chunktest.Split(data[begin:]) { // no byte order mark here
 		if at := l.Offset + begin; from <= at && at < to {
-			all = append(all, place{offset: at, line: boolInt(l.Blank)})
+			all = append(all, chunk.Place{Offset: at, Line: boolInt(l.Blank)})
 		}
 	}
 	return all
@@ -60,15 +62,15 @@ func TestEachLineStart(t *testing.T) {
 			buffer := make([]byte, size)
 			for from := int64(0); from < end; from++ {
 				for to := from + 1; to <= end; to += 1 + end/16 {
-					var got []place
+					var got []chunk.Place
 					err := eachLineStart(file, from, to, 0, end, buffer, func(offset int64, blank bool) bool {
-						got = append(got, place{offset: offset, line: boolInt(blank)})
+						got = append(got, chunk.Place{Offset: offset, Line: boolInt(blank)})
 						return true
 					})
 					if err != nil {
 						t.Fatal(err)
 					}
-					if want := starts(data, 0, from, to); !cmp.Equal(got, want, cmp.AllowUnexported(place{})) {
+					if want := starts(data, 0, from, to); !slices.Equal(got, want) {
 						t.Fatalf("%q from %d to %d, buffer %d: %v, want %v", data, from, to, size, got, want)
 					}
 				}

@@ -13,11 +13,16 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
+// halve splits a chunk in two at a batch border.
+func halve(c chunk.Chunk, batch int) (first, second chunk.Chunk, err error) {
+	return SplitAt(c, chunk.Size(c.Records, 2, batch))
+}
+
 // checkHalves checks that the halves make up the chunk, that the first consists of whole
 // batches, and that they are as even as batches allow.
 func checkHalves(t *testing.T, c chunk.Chunk, batch int) {
 	t.Helper()
-	first, second, err := Halve(c, batch)
+	first, second, err := halve(c, batch)
 	chunktest.Must(t, err)
 	whole, err := readChunk(c, plain)
 	chunktest.Must(t, err)
@@ -42,7 +47,7 @@ func checkHalves(t *testing.T, c chunk.Chunk, batch int) {
 	}
 }
 
-func TestHalve(t *testing.T) {
+func TestSplitAt(t *testing.T) {
 	r := chunktest.Seeded(t)
 	all := append([]string{}, chunktest.Nasty...)
 	all = append(all, "a\r\n\r\n \r\n\nb\r\n\r\n", "\n\n a\n\n\nb\n\n\nc\n\n", strings.Repeat("x\n", 9), strings.Repeat("x\r\n\r\n", 9)+"x")
@@ -61,23 +66,23 @@ func TestHalve(t *testing.T) {
 	}
 }
 
-// TestHalveAgain halves down to single records.
-func TestHalveAgain(t *testing.T) {
+// TestSplitAtAgain halves down to single records.
+func TestSplitAtAgain(t *testing.T) {
 	data := chunktest.Input(chunktest.Seeded(t), 200)
 	source := open(t, chunktest.Temporary(t, data), CutOptions{})
 	defer closeSource(t, source)
-	var halve func(c chunk.Chunk) []chunk.Chunk
-	halve = func(c chunk.Chunk) []chunk.Chunk {
-		first, second, err := Halve(c, 1)
+	var singles func(c chunk.Chunk) []chunk.Chunk
+	singles = func(c chunk.Chunk) []chunk.Chunk {
+		first, second, err := halve(c, 1)
 		chunktest.Must(t, err)
 		if second.Records == 0 {
 			return []chunk.Chunk{first}
 		}
-		return append(halve(first), halve(second)...)
+		return append(singles(first), singles(second)...)
 	}
 	var single []chunk.Chunk
 	for _, c := range drain(t, source) {
-		single = append(single, halve(c)...)
+		single = append(single, singles(c)...)
 	}
 	want, _ := chunktest.Records(data)
 	if diff := cmp.Diff(want, readAll(t, single), cmpopts.EquateEmpty()); diff != "" || len(single) != len(want) {
@@ -85,8 +90,8 @@ func TestHalveAgain(t *testing.T) {
 	}
 }
 
-// TestHalveFails: a file that has changed is an error.
-func TestHalveFails(t *testing.T) {
+// TestSplitAtFails: a file that has changed is an error.
+func TestSplitAtFails(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"missing": os.Remove,
 		"shorter": func(path string) error { return os.Truncate(path, 20) },
@@ -98,7 +103,7 @@ func TestHalveFails(t *testing.T) {
 			defer closeSource(t, source)
 			c := drain(t, source)[0]
 			chunktest.Must(t, damage(path))
-			first, second, err := Halve(c, 1)
+			first, second, err := halve(c, 1)
 			chunktest.WantKind(t, err, fault.Storage)
 			if first != c || second != (chunk.Chunk{}) {
 				t.Errorf("%+v and %+v", first, second)
