@@ -115,26 +115,25 @@ func cpuDevices(n int) []Device {
 	return devices
 }
 
-// Group splits devices into consecutive groups of n, one per worker
-// (--gpus-per-worker). A remainder is an error, since it would silently leave GPUs
+// Group splits devices into consecutive groups of n, one per worker. A remainder is an error, since it would silently leave GPUs
 // idle. So is a group of several with a MIG instance: CUDA shows a process only one
 // instance and no other device.
 func Group(devices []Device, n int) ([][]Device, error) {
 	if n < 1 {
-		return nil, fault.New(fault.Usage, "--gpus-per-worker is %d: it must be at least 1", n)
+		return nil, fault.New(fault.Usage, "a worker needs at least 1 GPU, not %d", n).Set("gpus-per-worker")
 	}
 	if len(devices)%n != 0 {
 		return nil, fault.New(fault.Usage,
-			"%d devices cannot be split into groups of %d (--gpus-per-worker): %d would be left over; choose a multiple of %d with --gpus",
-			len(devices), n, len(devices)%n, n)
+			"%d devices cannot be split into groups of %d: %d would be left over; choose a multiple of %d",
+			len(devices), n, len(devices)%n, n).Set("gpus-per-worker")
 	}
 	groups := make([][]Device, 0, len(devices)/n)
 	for start := 0; start < len(devices); start += n {
 		for _, d := range devices[start : start+n] {
 			if n > 1 && isMIG(d.Token) {
 				return nil, fault.New(fault.Usage,
-					"%s (%s) cannot share a worker with other devices (--gpus-per-worker %d): CUDA shows a process only one MIG instance and no other device; choose whole GPUs with --gpus",
-					d, d.Token, n)
+					"%s (%s) cannot share a worker with other devices: CUDA shows a process only one MIG instance and no other device; choose whole GPUs, or one device per worker instead of %d",
+					d, d.Token, n).Set("gpus-per-worker")
 			}
 		}
 		// Limit the capacity to the group: an append must not write into the next one.

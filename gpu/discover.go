@@ -12,9 +12,6 @@ import (
 	"github.com/gpurun/gpurun/internal/resources"
 )
 
-// cpuHint ends every error about a machine without a usable GPU.
-const cpuHint = "`--gpus cpu:N` runs on the CPU"
-
 // Options replace the environment for tests. The zero value is the real one.
 type Options struct {
 	// NVML is the driver's library. Default: the real one, or, in a binary built
@@ -136,8 +133,8 @@ func Select(ctx context.Context, selection Selection, opts Options) (Inventory, 
 	}
 	if len(m.gpus) == 0 {
 		return Inventory{}, fault.New(fault.NoDevice,
-			"%s is loaded but shows no GPU: check nvidia-smi and, in a container, which devices it was given; %s",
-			strings.TrimSpace("the NVIDIA driver "+m.driver), cpuHint)
+			"%s is loaded but shows no GPU: check nvidia-smi and, in a container, which devices it was given",
+			strings.TrimSpace("the NVIDIA driver "+m.driver)).WithCode(fault.NoGPU, "")
 	}
 	v, err := m.visible(opts)
 	if err != nil {
@@ -156,13 +153,13 @@ func withoutNVML(selection Selection, opts Options, cause error) (Inventory, err
 	notBuilt := errors.Is(cause, ErrNotBuilt)
 	switch present := opts.DriverPresent(); {
 	case present && notBuilt:
-		return Inventory{}, fault.New(fault.NoDevice, "%w: rebuild with cgo, or use `--gpus cpu:N`", cause)
+		return Inventory{}, fault.New(fault.NoDevice, "%w: rebuild with cgo", cause).WithCode(fault.NoGPU, "")
 	case present:
 		return Inventory{}, fault.New(fault.NoDevice,
-			"the NVIDIA driver is loaded, but %w: start the container with its GPUs (docker run --gpus all), or repair the driver's installation; %s",
-			cause, cpuHint)
+			"the NVIDIA driver is loaded, but %w: start the container with its GPUs (docker run --gpus all), or repair the driver's installation",
+			cause).WithCode(fault.NoGPU, "")
 	case len(selection.terms) > 0:
-		return Inventory{}, fault.New(fault.NoDevice, "--gpus %s: this machine has no NVIDIA driver; %s", selection, cpuHint)
+		return Inventory{}, fault.New(fault.NoDevice, "devices %s: this machine has no NVIDIA driver", selection).WithCode(fault.NoGPU, "")
 	}
 	n := max(1, opts.CPUs/2)
 	note := fmt.Sprintf("no NVIDIA driver: using %d CPU workers", n)
@@ -184,7 +181,7 @@ func (m machine) inventory(picked []candidate, notes []string) (Inventory, error
 		inv.Devices = append(inv.Devices, g.Device)
 	}
 	if len(inv.Devices) == 0 {
-		return Inventory{}, fault.New(fault.NoDevice, "no usable GPU: %s; see dmesg and nvidia-smi; %s", strings.Join(whyUnusable(unusable), "; "), cpuHint)
+		return Inventory{}, fault.New(fault.NoDevice, "no usable GPU: %s; see dmesg and nvidia-smi", strings.Join(whyUnusable(unusable), "; ")).WithCode(fault.NoGPU, "")
 	}
 	for _, g := range whyUnusable(unusable) {
 		notes = append(notes, "skipping "+g)

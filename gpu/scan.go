@@ -43,9 +43,9 @@ func scan(parent context.Context, api API, timeout time.Duration) (machine, erro
 		return machine{}, fault.New(fault.Canceled, "look for GPUs: %w", context.Cause(parent))
 	case errors.Is(err, errGivenUp):
 		return machine{}, fault.New(fault.NoDevice,
-			"the NVIDIA driver did not answer within %v (%s): it hangs; see dmesg and nvidia-smi; %s", timeout, s.step(), cpuHint)
+			"the NVIDIA driver did not answer within %v (%s): it hangs; see dmesg and nvidia-smi", timeout, s.step()).WithCode(fault.NoGPU, "")
 	default:
-		return machine{}, fault.New(fault.NoDevice, "the NVIDIA driver does not work: %s: %w; %s", s.step(), err, cpuHint)
+		return machine{}, fault.New(fault.NoDevice, "the NVIDIA driver does not work: %s: %w", s.step(), err).WithCode(fault.NoGPU, "")
 	}
 }
 

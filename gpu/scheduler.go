@@ -17,8 +17,8 @@ func checkScheduler(env func(string) (string, bool)) error {
 	for _, name := range slurmVariables {
 		if value, _ := env(name); value != "" && value != "0" {
 			return fault.New(fault.NoDevice,
-				"this Slurm job has GPUs (%s=%s), but %s is not set, so gpurun cannot tell which of the node's GPUs belong to it: start gpurun with srun, or set %s; %s",
-				name, value, visibleVariable, visibleVariable, cpuHint)
+				"this Slurm job has GPUs (%s=%s), but %s is not set, so gpurun cannot tell which of the node's GPUs belong to it: start gpurun with srun, or set %s",
+				name, value, visibleVariable, visibleVariable).WithCode(fault.NoGPU, "")
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func TestSelectWithoutDriver(t *testing.T) {
 	m := newFake(t)
 	m.initErr = ErrNoLibrary
 	_, err := Select(t.Context(), mustParse(t, "0"), options(m))
-	wantFault(t, err, fault.NoDevice, "--gpus 0: this machine has no NVIDIA driver")
+	wantFault(t, err, fault.NoDevice, "devices 0: this machine has no NVIDIA driver")
 }
 
 func TestSelectCPUsDoesNotTouchNVML(t *testing.T) {

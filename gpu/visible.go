@@ -82,7 +82,7 @@ func (v *view) add(g candidate, number int) {
 func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 	v := view{inherited: true, value: value}
 	if strings.TrimSpace(value) == "" {
-		return v, fault.New(fault.NoDevice, "%s is set but empty, which hides every GPU: unset it; %s", visibleVariable, cpuHint)
+		return v, fault.New(fault.NoDevice, "%s is set but empty, which hides every GPU: unset it", visibleVariable).WithCode(fault.NoGPU, "")
 	}
 	known := m.countable() && (byPCI || m.oneModel())
 	unclear := ""
@@ -104,8 +104,8 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 		for _, before := range v.gpus {
 			if sameDevice(before.Device, g.Device) {
 				return v, fault.New(fault.NoDevice,
-					"%s=%s names a GPU twice (%s and %s), which makes CUDA see none: name each once; %s",
-					visibleVariable, value, before.Token, entry, cpuHint)
+					"%s=%s names a GPU twice (%s and %s), which makes CUDA see none: name each once",
+					visibleVariable, value, before.Token, entry).WithCode(fault.NoGPU, "")
 			}
 		}
 		g.Token = entry
@@ -116,8 +116,8 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 		v.add(g, len(v.gpus))
 	}
 	if len(v.gpus) == 0 {
-		return v, fault.New(fault.NoDevice, "%s=%s names none of the machine's GPUs (%d): correct or unset it; %s",
-			visibleVariable, value, len(m.gpus), cpuHint)
+		return v, fault.New(fault.NoDevice, "%s=%s names none of the machine's GPUs (%d): correct or unset it",
+			visibleVariable, value, len(m.gpus)).WithCode(fault.NoGPU, "")
 	}
 	if unclear != "" {
 		v.notes = append(v.notes, unclear)

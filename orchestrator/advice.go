@@ -19,6 +19,27 @@ type DeviceReport struct {
 	Problem string `json:"problem,omitempty"`
 }
 
+// Recommendation is advice derived from a job's figures.
+type Recommendation struct {
+	Text string
+	// Setting is the setting to change with its value ("batch-size 256"); empty if it is
+	// none.
+	Setting string
+}
+
+func recommend(setting, format string, args ...any) Recommendation {
+	return Recommendation{Text: fmt.Sprintf(format, args...), Setting: setting}
+}
+
+// MarshalText writes the text: reports in JSON list sentences.
+func (r Recommendation) MarshalText() ([]byte, error) { return []byte(r.Text), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (r *Recommendation) UnmarshalText(text []byte) error {
+	*r = Recommendation{Text: string(text)}
+	return nil
+}
+
 // takeHealth adds the monitor's figures and the recommendations derived from them to
 // the report.
 func (r *Report) takeHealth(all []gpu.Health) {
@@ -43,14 +64,14 @@ const (
 )
 
 // advice returns recommendations derived from the figures, most useful first.
-func (r *Report) advice() []string {
-	lines := r.memoryErrors()
+func (r *Report) advice() []Recommendation {
+	list := r.memoryErrors()
 	if r.Elapsed < adviceTime {
-		return lines
+		return list
 	}
 	for _, d := range r.Devices {
 		if share := d.Throttled.Seconds() / r.Elapsed.Seconds(); share > heldBack {
-			lines = append(lines, fmt.Sprintf("%s was throttled or paused for %.0f %% of the time (up to %s °C): improve its cooling, or lower its power limit (nvidia-smi -pl)",
+			list = append(list, recommend("", "%s was throttled or paused for %.0f %% of the time (up to %s °C): improve its cooling, or lower its power limit (nvidia-smi -pl)",
 				d.Device, 100*share, d.PeakTemperature))
 		}
 	}
@@ -58,24 +79,25 @@ func (r *Report) advice() []string {
 		// The model's share does not grow with the batch, so the next power of two
 		// fits. If it does not, batches shrink.
 		factor := 1 << int(math.Ceil(math.Log2(roomToFill/memory)))
-		lines = append(lines, fmt.Sprintf("%.0f %% of memory used: try --batch-size %d", memory, r.BatchSize*min(factor, 4)))
+		size := r.BatchSize * min(factor, 4)
+		list = append(list, recommend(fmt.Sprintf("batch-size %d", size), "%.0f %% of memory used: try batches of %d", memory, size))
 	}
 	load, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.Utilization })
 	if busy := r.busy(); known && load < lowLoad && busy > lowBusy {
-		lines = append(lines, fmt.Sprintf("the GPUs computed %.0f %% of the time while their kernels were %.0f %% busy: try --workers-per-gpu auto", load, busy))
+		list = append(list, recommend("workers-per-gpu auto", "the GPUs computed %.0f %% of the time while their kernels were %.0f %% busy: try several workers per GPU", load, busy))
 	}
-	return lines
+	return list
 }
 
 // memoryErrors warns of results that may be wrong, however short the job was.
-func (r *Report) memoryErrors() (lines []string) {
+func (r *Report) memoryErrors() (list []Recommendation) {
 	for _, d := range r.Devices {
 		if count := d.ECCUncorrected.Or(0); count > 0 {
-			lines = append(lines, fmt.Sprintf("%s had %d uncorrected memory errors (ECC) during the job: results it computed may be wrong; "+
+			list = append(list, recommend("", "%s had %d uncorrected memory errors (ECC) during the job: results it computed may be wrong; "+
 				"see nvidia-smi -q -d ECC,ROW_REMAPPER, reset the GPU (nvidia-smi -r) and run the job again without it", d.Device, count))
 		}
 	}
-	return lines
+	return list
 }
 
 // highest returns the highest value of a figure. It is unknown unless every device

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -22,12 +23,12 @@ func TestAdvice(t *testing.T) {
 		want    []string
 	}{
 		"all is well":            {health: health(80, 95, 0)},
-		"memory to spare":        {health: health(31, 95, 0), want: []string{"31 % of memory used: try --batch-size 512"}},
-		"a little to spare":      {health: health(48, 95, 0), want: []string{"48 % of memory used: try --batch-size 256"}},
-		"much to spare":          {health: health(2, 95, 0), want: []string{"2 % of memory used: try --batch-size 512"}},
+		"memory to spare":        {health: health(31, 95, 0), want: []string{"31 % of memory used: try batches of 512 (batch-size 512)"}},
+		"a little to spare":      {health: health(48, 95, 0), want: []string{"48 % of memory used: try batches of 256 (batch-size 256)"}},
+		"much to spare":          {health: health(2, 95, 0), want: []string{"2 % of memory used: try batches of 512 (batch-size 512)"}},
 		"memory ran out before":  {health: health(31, 95, 0), retries: 3},
 		"hot":                    {health: health(80, 95, 20*time.Second), want: []string{"GPU 0 was throttled or paused for 20 % of the time (up to 91 °C): improve its cooling"}},
-		"gaps between launches":  {health: health(80, 40, 0), busy: 0.9, want: []string{"computed 40 % of the time while their kernels were 90 % busy: try --workers-per-gpu auto"}},
+		"gaps between launches":  {health: health(80, 40, 0), busy: 0.9, want: []string{"computed 40 % of the time while their kernels were 90 % busy: try several workers per GPU (workers-per-gpu auto)"}},
 		"idle for want of input": {health: health(80, 40, 0), busy: 0.3},
 		"too short to tell":      {health: health(31, 40, 20*time.Second), elapsed: 20 * time.Second},
 		"nothing is known":       {health: gpu.Health{}},
@@ -46,8 +47,9 @@ func TestAdvice(t *testing.T) {
 				t.Fatalf("%q, want %q", r.Recommendations, test.want)
 			}
 			for i, want := range test.want {
-				if !strings.Contains(r.Recommendations[i], want) {
-					t.Errorf("%q, want %q", r.Recommendations[i], want)
+				got := fmt.Sprintf("%s (%s)", r.Recommendations[i].Text, r.Recommendations[i].Setting)
+				if !strings.Contains(got, want) {
+					t.Errorf("%q, want %q", got, want)
 				}
 			}
 		})

@@ -46,7 +46,7 @@ func (r *retry) restoreKernel(c *Config) error {
 	setDefault(&c.Python, start.Python)
 	setDefault(&c.pluginPath, start.PluginPath)
 	if c.Dir != "" && !files.IsFolder(c.Dir) {
-		return fault.New(fault.Usage, "the job's working folder %s no longer exists; name the kernel to run it from the current folder (-k %s)", c.Dir, c.Kernel)
+		return fault.New(fault.Usage, "the job's working folder %s no longer exists; name the kernel to run it from the current folder", c.Dir).WithCode(fault.NoKernel, c.Kernel)
 	}
 	return nil
 }

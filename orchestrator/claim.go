@@ -135,7 +135,7 @@ func IdleText(idle []gpu.Device, group int) string {
 	if len(idle) == 1 {
 		verb = "stays"
 	}
-	return fmt.Sprintf("%s %s idle, since each worker takes %d (--gpus-per-worker)", gpu.Enumerate(names), verb, group)
+	return fmt.Sprintf("%s %s idle, since each worker takes %d", gpu.Enumerate(names), verb, group)
 }
 
 // keepClaimed returns the devices that no slot uses.

@@ -301,48 +301,48 @@ func (c Config) check() error {
 	case c.Input == "":
 		return fault.New(fault.Usage, "no input: name a file of JSON lines, or - for standard input")
 	case c.Kernel == "":
-		return fault.New(fault.Usage, "no kernel: name one with -k, for example -k echo")
+		return fault.New(fault.Usage, "no kernel: name one, for example echo").WithCode(fault.NoKernel, "echo")
 	case len(c.KernelConfig) > 0 && !json.Valid(c.KernelConfig):
 		return fault.New(fault.Usage, "the kernel configuration is not valid JSON")
 	case len(c.Keep) > 64:
-		return fault.New(fault.Usage, "--keep takes at most 64 names")
+		return fault.New(fault.Usage, "at most 64 members can be kept").Set("keep")
 	}
 	for _, name := range c.Keep {
 		if strings.TrimSpace(name) == "" {
-			return fault.New(fault.Usage, "--keep has an empty name")
+			return fault.New(fault.Usage, "a member to keep has an empty name").Set("keep")
 		}
 	}
 	for _, what := range c.AcceptChanges {
 		if !slices.Contains(acceptable, what) {
-			return fault.New(fault.Usage, "--accept-changes %q is not one of %s", what, strings.Join(acceptable, ", "))
+			return fault.New(fault.Usage, "change %q cannot be accepted, only %s", what, strings.Join(acceptable, ", ")).Set("accept-changes")
 		}
 	}
 	if err := gpu.CheckProfile(c.Profile); err != nil && c.Profile != "" {
 		return err
 	}
 	if c.NaN != "" && c.NaN != NaNNull && c.NaN != NaNError {
-		return fault.New(fault.Usage, "--nan %q is neither %s nor %s", c.NaN, NaNNull, NaNError)
+		return fault.New(fault.Usage, "%q for NaN is neither %s nor %s", c.NaN, NaNNull, NaNError).Set("nan")
 	}
 	switch c.Split {
 	case input.SplitAuto, input.SplitRecords, input.SplitBytes:
 	default:
-		return fault.New(fault.Usage, "--split %q is neither records nor bytes", c.Split)
+		return fault.New(fault.Usage, "split %q is neither records nor bytes", c.Split).Set("split")
 	}
 	for _, one := range []struct {
-		flag  string
+		name  string
 		value int64
 	}{
-		{"--gpus-per-worker", int64(c.GPUsPerWorker)}, {"--workers-per-gpu", int64(c.WorkersPerGPU)},
-		{"--batch-size", int64(c.BatchSize)}, {"--batch-bytes", int64(c.BatchBytes)},
-		{"--chunks-per-gpu", int64(c.ChunksPerGPU)}, {"--chunk-records", c.ChunkRecords},
-		{"--max-record-bytes", c.MaxRecordBytes}, {"--limit", c.Limit}, {"--offset", c.Offset},
-		{"--timeout", int64(c.Timeout)}, {"--open-timeout", int64(c.OpenTimeout)}, {"--flush", int64(c.Flush)},
-		{"--checkpoint", int64(c.Checkpoint)}, {"--max-time", int64(c.MaxTime)},
-		{"--drain-timeout", int64(c.DrainTimeout)}, {"--part-bytes", c.PartBytes},
-		{"--io-workers", int64(c.IOWorkers)},
+		{"gpus-per-worker", int64(c.GPUsPerWorker)}, {"workers-per-gpu", int64(c.WorkersPerGPU)},
+		{"batch-size", int64(c.BatchSize)}, {"batch-bytes", int64(c.BatchBytes)},
+		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"chunk-records", c.ChunkRecords},
+		{"max-record-bytes", c.MaxRecordBytes}, {"limit", c.Limit}, {"offset", c.Offset},
+		{"timeout", int64(c.Timeout)}, {"open-timeout", int64(c.OpenTimeout)}, {"flush", int64(c.Flush)},
+		{"checkpoint", int64(c.Checkpoint)}, {"max-time", int64(c.MaxTime)},
+		{"drain-timeout", int64(c.DrainTimeout)}, {"part-bytes", c.PartBytes},
+		{"io-workers", int64(c.IOWorkers)},
 	} {
-		if one.value < 0 && (one.flag != "--workers-per-gpu" || one.value != AutoWorkers) {
-			return fault.New(fault.Usage, "%s must not be negative", one.flag)
+		if one.value < 0 && (one.name != "workers-per-gpu" || one.value != AutoWorkers) {
+			return fault.New(fault.Usage, "%s must not be negative", strings.ReplaceAll(one.name, "-", " ")).Set(one.name)
 		}
 	}
 	return nil

@@ -4,24 +4,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/internal/fault"
-)
-
-// Kind is a kind of failure; its name appears in outputs and reports.
-type Kind = fault.Kind
-
-// Fault is the error that Run, Retry and MakePlan return.
-type Fault = fault.Error
-
-// The usual kinds of a Fault that Run returns; for other kinds, see the message.
-const (
-	KindUsage        = fault.Usage        // the Config is invalid
-	KindNoDevice     = fault.NoDevice     // no usable device was found, or none is left
-	KindIncompatible = fault.Incompatible // the kernel cannot run here, or fails on everything
-	KindConflict     = fault.Conflict     // another job owns the folder, or the folder is damaged
-	KindStorage      = fault.Storage      // something cannot be read or written; see Report.Resume
-	KindStopped      = fault.Stopped      // Halt or MaxTime was reached, or the kernel was edited; see Report.Resume
-	KindCanceled     = fault.Canceled     // the context ended; see Report.Resume
 )
 
 // Event is something that happened in a job: one of the types below.
@@ -65,9 +47,9 @@ type WorkerReady struct {
 
 // WorkerLost: a worker was lost. Its chunk went back to the queue.
 type WorkerLost struct {
-	Slot   int          `json:"slot"`
-	Device string       `json:"device"`
-	Fault  *fault.Error `json:"fault"`
+	Slot   int    `json:"slot"`
+	Device string `json:"device"`
+	Fault  *Fault `json:"fault"`
 	// Retired: the worker is not replaced for now. RetryAfter is when its device is
 	// retried while other workers are computing; 0 if there are no others.
 	Retired    bool          `json:"retired"`
@@ -117,14 +99,17 @@ type ChunkDone struct {
 
 // ChunkGivenUp: a chunk's attempts are used up; its records are kept, marked as failed.
 type ChunkGivenUp struct {
-	First   int64        `json:"first"`
-	Records int64        `json:"records"`
-	Fault   *fault.Error `json:"fault"`
+	First   int64  `json:"first"`
+	Records int64  `json:"records"`
+	Fault   *Fault `json:"fault"`
 }
 
 // Notice is a line for the user.
 type Notice struct {
 	Text string `json:"text"`
+	// Code identifies the advice that goes with it; see [Fault].
+	Code  Code   `json:"code,omitempty"`
+	Value string `json:"value,omitempty"`
 }
 
 // Paused: the job was asked to pause; its workers wait at their next batch boundary.

@@ -193,22 +193,19 @@ var acceptable = []string{"kernel", "config"}
 
 // checkChanges refuses to resume a job with changes that were not accepted.
 func checkChanges(list []change, accepted []string) error {
-	var texts, hint []string
+	var texts, accept []string
 	for _, c := range list {
 		if slices.Contains(accepted, c.what) {
 			continue
 		}
 		texts = append(texts, c.text)
-		if slices.Contains(acceptable, c.what) && !slices.Contains(hint, c.what) {
-			hint = append(hint, c.what)
+		if slices.Contains(acceptable, c.what) && !slices.Contains(accept, c.what) {
+			accept = append(accept, c.what)
 		}
 	}
 	if len(texts) == 0 {
 		return nil
 	}
-	advice := "undo that and run the same command again to resume, or pass --fresh to start over"
-	if len(hint) > 0 {
-		advice += fmt.Sprintf(", or --accept-changes %s to keep what is done and resume", strings.Join(hint, ","))
-	}
-	return fault.New(fault.Conflict, "the job has changed since it began: %s; %s", strings.Join(texts, "; "), advice)
+	return fault.New(fault.Conflict, "the job has changed since it began: %s", strings.Join(texts, "; ")).
+		WithCode(fault.Changed, strings.Join(accept, ","))
 }

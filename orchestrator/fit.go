@@ -49,7 +49,7 @@ func (p *prepared) fitDevices() error {
 	for _, slot := range p.plan.Slots {
 		device := slot.device()
 		if info.NeedsGPU && !device.GPU {
-			return fault.New(fault.Incompatible, "kernel %s needs a GPU, but none is available (%s): %s", p.config.Kernel, slot.Name, p.howToGetGPU())
+			return p.needsGPU(slot)
 		}
 		usable := p.usableMemory(slot)
 		taken[slot.key()] += info.MinMemory
@@ -65,7 +65,7 @@ func (p *prepared) fitDevices() error {
 	}
 	why := fmt.Sprintf("kernel %s needs %d MiB of GPU memory; %s", p.config.Kernel, info.MinMemory>>20, strings.Join(left, ", "))
 	if len(kept) == 0 {
-		return fault.New(fault.Incompatible, "%s: choose other GPUs with --gpus, or give each worker several with --gpus-per-worker", why)
+		return fault.New(fault.Incompatible, "%s", why).WithCode(fault.SmallGPUs, "")
 	}
 	if note := "not used: " + why; !slices.Contains(p.plan.Notes, note) { // an earlier claim may have noted it
 		p.plan.Notes = append(p.plan.Notes, note)
@@ -74,12 +74,13 @@ func (p *prepared) fitDevices() error {
 	return nil
 }
 
-// howToGetGPU returns advice for a machine without a GPU.
-func (p *prepared) howToGetGPU() string {
+// needsGPU is the fault of a slot without the GPU that the kernel needs.
+func (p *prepared) needsGPU(slot Slot) error {
+	e := fault.New(fault.Incompatible, "kernel %s needs a GPU, but none is available (%s)", p.config.Kernel, slot.Name)
 	if strings.HasPrefix(p.config.GPUs, "cpu:") {
-		return "leave out --gpus " + p.config.GPUs
+		return fault.New(e.Kind, "%w: select GPUs, not %s", e, p.config.GPUs).Set("gpus")
 	}
-	return "this machine has no NVIDIA driver (Debian: apt install nvidia-driver; Ubuntu: ubuntu-drivers install; a container: docker run --gpus all)"
+	return fault.New(e.Kind, "%w: this machine has no NVIDIA driver (Debian: apt install nvidia-driver; Ubuntu: ubuntu-drivers install; a container: docker run --gpus all)", e)
 }
 
 // usableMemory returns how much memory the workers on a slot's devices may use

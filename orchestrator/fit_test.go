@@ -78,7 +78,7 @@ func TestAutoWorkers(t *testing.T) {
 	}
 	config.WorkersPerGPU = -2
 	_, err = orchestrator.MakePlan(t.Context(), config)
-	wantFault(t, err, fault.Usage, "--workers-per-gpu")
+	wantFault(t, err, fault.Usage, "workers per gpu must not be negative", "[setting workers-per-gpu]")
 }
 
 // With fewer chunks than workers, the devices with the most free memory get them.

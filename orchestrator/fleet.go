@@ -185,7 +185,7 @@ func (f *fleet) exhausted() *fault.Error {
 	case f.last == nil:
 		return fault.New(fault.NoDevice, "no device is left")
 	case !f.opened && f.unusable != nil:
-		return fault.New(fault.Incompatible, "the kernel could not be opened on any device: %s", f.unusable.Message).WithDetail(f.unusable.Detail)
+		return fault.New(fault.Incompatible, "the kernel could not be opened on any device: %w", f.unusable).WithDetail(f.unusable.Detail)
 	}
 	return fault.New(fault.NoDevice, "no device is left; the last one failed with: %s", f.last.Message).WithDetail(f.last.Detail)
 }

@@ -95,7 +95,7 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 		f.made = true
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fault.New(kindOfDisk(err), "make job folder: %w%s", err, elsewhereHint(c))
+		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err).WithCode(elsewhere(c))
 	}
 	if err := makePrivate(path); err != nil {
 		return nil, err
@@ -118,12 +118,12 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 	return f, nil
 }
 
-// elsewhereHint suggests another folder if the user named none.
-func elsewhereHint(c Config) string {
+// elsewhere suggests another folder if the user named none.
+func elsewhere(c Config) (fault.Code, string) {
 	if c.WorkDir == "" && isStream(c.Output) {
-		return "; use --work-dir to name a writable folder"
+		return fault.Setting, "work-dir"
 	}
-	return ""
+	return "", ""
 }
 
 // kindOfDisk distinguishes a disk that cannot be written now from a wrong path.
@@ -194,14 +194,14 @@ func readManifest(path string) (*manifest, error) {
 	}
 	var m manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fault.New(fault.Conflict, "%s is damaged: %w; --fresh starts the job over", path, err)
+		return nil, fault.New(fault.Conflict, "%s is damaged: %w", path, err).WithCode(fault.Damaged, "")
 	}
 	if m.Version != manifestVersion {
-		return nil, fault.New(fault.Conflict, "%s has version %d, but this gpurun writes version %d; --fresh starts the job over",
-			path, m.Version, manifestVersion)
+		return nil, fault.New(fault.Conflict, "%s has version %d, but this gpurun writes version %d",
+			path, m.Version, manifestVersion).WithCode(fault.Damaged, "")
 	}
 	if m.Sum != m.sum() {
-		return nil, fault.New(fault.Conflict, "%s is damaged: its checksum is wrong; --fresh starts the job over", path)
+		return nil, fault.New(fault.Conflict, "%s is damaged: its checksum is wrong", path).WithCode(fault.Damaged, "")
 	}
 	return &m, nil
 }
@@ -209,7 +209,7 @@ func readManifest(path string) (*manifest, error) {
 // damagedFolder is the fault for a job folder whose contents are not what the job wrote
 // there.
 func damagedFolder(err error) error {
-	return fault.New(fault.Conflict, "the job folder is damaged: %w; --fresh starts the job over", err)
+	return fault.New(fault.Conflict, "the job folder is damaged: %w", err).WithCode(fault.Damaged, "")
 }
 
 // begin clears the folder of an earlier job and prepares it for a new one.

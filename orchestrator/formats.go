@@ -180,5 +180,5 @@ func checkName(what, path string) error {
 	if !slices.Contains(foreignNames, ending) {
 		return nil
 	}
-	return fault.New(fault.Usage, "the %s %s would contain JSON lines, but its name ends in %s; use .jsonl, or pipe the output: -o - | …", what, path, ending)
+	return fault.New(fault.Usage, "the %s %s would contain JSON lines, but its name ends in %s; use .jsonl, or convert the output of a pipe", what, path, ending)
 }

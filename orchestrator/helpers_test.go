@@ -117,7 +117,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind, texts ...string) {
 	}
 	full := err.Error()
 	if e := fault.As(err); e != nil {
-		full += "\n" + e.Detail
+		full += fmt.Sprintf(" [%s %s]\n%s", e.Code, e.Value, e.Detail)
 	}
 	for _, text := range texts {
 		if !strings.Contains(full, text) {

@@ -78,7 +78,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		err = j.unfinished(ctx)
 	}
 	if fault.KindOf(err) == fault.NoDevice && j.config.GiveUpMark {
-		j.emit(Notice{Text: "no device is left: marking the remaining records as failed (--give-up mark): " + err.Error()})
+		j.emit(Notice{Text: "no device is left: marking the remaining records as failed: " + err.Error(), Code: CodeSetting, Value: "give-up mark"})
 		if err = j.markRest(ctx, fault.As(err)); err == nil {
 			err = j.unfinished(ctx)
 		}

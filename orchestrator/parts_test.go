@@ -116,7 +116,7 @@ func TestPartFolderIsRefused(t *testing.T) {
 		kind   fault.Kind
 		texts  []string
 	}{
-		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Fresh = true }, fault.Usage, []string{"already exists", "--force"}},
+		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Fresh = true }, fault.Usage, []string{"already exists", "[exists ]"}},
 		{"not ours", func(d jobDir, c *orchestrator.Config) {
 			c.Force = true
 			appendTo(d, "out/notes.txt", "mine")

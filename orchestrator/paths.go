@@ -84,7 +84,7 @@ func checkOutputs(config Config) error {
 		return err
 	}
 	if config.Errors == "-" || samePath(config.Errors, config.Output) {
-		return fault.New(fault.Usage, "--errors must be a file other than the output")
+		return fault.New(fault.Usage, "the errors file must not be the output").Set("errors")
 	}
 	return checkOutput(config, "errors file", config.Errors)
 }
@@ -108,7 +108,7 @@ func checkOutput(config Config, what, path string) error {
 		}
 		return fault.New(fault.Usage, "the %s %s is a folder; name a file in it%s", what, path, hint)
 	case err == nil && info.Mode().IsRegular() && !config.Force:
-		return fault.New(fault.Usage, "the %s %s already exists; --force replaces it", what, path)
+		return fault.New(fault.Usage, "the %s %s already exists", what, path).WithCode(fault.Exists, "")
 	case err == nil:
 		return nil
 	case !errors.Is(err, os.ErrNotExist):
@@ -138,7 +138,7 @@ func checkPartFolder(config Config, what, path string) error {
 	case len(entries) == 0:
 		return nil // an empty folder is fine
 	case !config.Force:
-		return fault.New(fault.Usage, "the %s folder %s already exists; --force replaces it", what, path)
+		return fault.New(fault.Usage, "the %s folder %s already exists", what, path).WithCode(fault.Exists, "")
 	}
 	if err := commit.Replaceable(dir); err != nil {
 		return fault.New(fault.Usage, "the %s folder %s cannot be replaced: %w; choose another or move it away", what, path, err)

@@ -247,7 +247,7 @@ func (p *prepared) gpusError(err error) error {
 	if fault.KindOf(err) != fault.Usage {
 		return err
 	}
-	return fault.New(fault.Usage, "--gpus %s: %w", p.config.GPUs, err)
+	return fault.New(fault.Usage, "devices %s: %w", p.config.GPUs, err).Set("gpus")
 }
 
 func makeSlots(groups [][]gpu.Device, workers int) []Slot {

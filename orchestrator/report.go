@@ -60,7 +60,7 @@ type Report struct {
 	// Devices are the GPUs that were monitored.
 	Devices []DeviceReport `json:"devices,omitempty"`
 	// Recommendations are derived from the figures.
-	Recommendations []string `json:"recommendations,omitempty"`
+	Recommendations []Recommendation `json:"recommendations,omitempty"`
 	// Failures are the failed records by kind, most frequent first.
 	Failures []FailureReport `json:"failures,omitempty"`
 	// Causes are the failed records by kind and message, most frequent first. Messages
@@ -87,7 +87,7 @@ type WorkerReport struct {
 	Records int64  `json:"records"`
 	Chunks  int64  `json:"chunks"`
 	Batches int64  `json:"batches"`
-	// BatchSize is the best that --batch-size auto found, 0 if it found none.
+	// BatchSize is the best that AutoBatch found, 0 if it found none.
 	BatchSize int `json:"best_batch_size,omitempty"`
 	// Busy is how long the slot's kernel was computing; BusyShare is that as a share of
 	// the time since it was ready.

@@ -165,7 +165,7 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 	}
 	report.Resumed = report.In
 	if c.OnEvent != nil {
-		c.OnEvent(Notice{Text: "the job is already finished; --force runs it again"})
+		c.OnEvent(Notice{Text: "the job is already finished", Code: CodeFinished})
 		c.OnEvent(Finished{Report: report})
 	}
 	return report, true

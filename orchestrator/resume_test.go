@@ -128,7 +128,7 @@ func TestOtherJobIsRefused(t *testing.T) {
 	}{
 		{"input longer", func(d jobDir, c *orchestrator.Config) {
 			appendTo(d, "in.jsonl", "{}\n")
-		}, []string{"the input's size was", "--fresh"}},
+		}, []string{"the input's size was", "[changed ]"}},
 		{"input edited in place", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
 		}, []string{"the input's content", "different bytes between offsets 0 and"}},
@@ -145,9 +145,9 @@ func TestOtherJobIsRefused(t *testing.T) {
 			appendTo(d, "other.jsonl", "{}\n")
 		}, []string{"other.jsonl"}},
 		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Limit = 77 }, []string{"the input's limit was not set and is now 77"}},
-		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "echo" }, []string{"the kernel was", "--accept-changes kernel"}},
+		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "echo" }, []string{"the kernel was", "[changed kernel]"}},
 		{"kernel file", func(d jobDir, c *orchestrator.Config) { appendTo(d, "kernel.sh", "# changed\n") },
-			[]string{"kernel.sh", "--accept-changes kernel"}},
+			[]string{"kernel.sh", "[changed kernel]"}},
 		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output's errors file was not set"}},
 		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output's members to keep was not set"}},
 	}
@@ -395,7 +395,7 @@ func TestMaxTime(t *testing.T) {
 		if err == nil {
 			break
 		}
-		wantFault(t, err, fault.Stopped, "--max-time")
+		wantFault(t, err, fault.Stopped, "[setting max-time]")
 		if report.Pending == 0 || stops > 20 {
 			t.Fatalf("after %d stops: %+v", stops, report)
 		}
@@ -422,7 +422,7 @@ func TestHalt(t *testing.T) {
 				if err == nil {
 					break
 				}
-				wantFault(t, err, fault.Stopped, "--halt")
+				wantFault(t, err, fault.Stopped, "[setting halt]")
 				if done := report.Failed; done < 12 || report.Pending == 0 {
 					t.Errorf("stopped at %d failures, %d pending", done, report.Pending)
 				}
@@ -543,7 +543,7 @@ func TestDamage(t *testing.T) {
 		_, err := run(t, c)
 		if err != nil {
 			refused++
-			if fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "--fresh") || exists(c.Output) {
+			if fault.KindOf(err) != fault.Conflict || fault.As(err).Code != fault.Damaged || exists(c.Output) {
 				t.Errorf("%s: %v; output: %t", name, err, exists(c.Output))
 			}
 			if name == "none" {

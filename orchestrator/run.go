@@ -26,7 +26,7 @@ func Run(ctx context.Context, config Config) (Report, error) {
 
 func runJob(ctx context.Context, config Config) (Report, error) {
 	if config.Output == "" {
-		return Report{}, fault.New(fault.Usage, "no output: name a file with -o, or - for standard output")
+		return Report{}, fault.New(fault.Usage, "no output: name a file, or - for standard output").WithCode(fault.NoOutput, "")
 	}
 	started := time.Now()
 	config, err := config.withDefaults()

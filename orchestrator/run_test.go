@@ -59,7 +59,7 @@ func TestBadLines(t *testing.T) {
 		{"half an object", `{"a":`, `{"_raw":"{\"a\":","_error":{"kind":"record","message":"not valid JSON: unexpected end of line","step":"echo","line":1}}`},
 		{"not UTF-8", "\"\xff\"", `{"_raw_b64":"Iv8i","_error":{"kind":"record","message":"not valid JSON: invalid UTF-8 at byte 1","step":"echo","line":1}}`},
 		{"NUL", "\x00", `{"_raw":"\u0000","_error":{"kind":"record","message":"not valid JSON: invalid character '\\x00' at byte 0","step":"echo","line":1}}`},
-		{"too long", long, strings.TrimSuffix(long, "}") + `,"_error":{"kind":"record","message":"the line has 2008 bytes, more than --max-record-bytes 1000","step":"echo","line":1}}`},
+		{"too long", long, strings.TrimSuffix(long, "}") + `,"_error":{"kind":"record","message":"the line has 2008 bytes, more than max-record-bytes 1000","step":"echo","line":1}}`},
 		{"upstream", `{"a":1,"_error":"old"}`, `{"a":1,"_error":"old"}`},
 	}
 	for _, test := range tests {
@@ -272,11 +272,11 @@ func TestRefusedBeforeAnyWork(t *testing.T) {
 		{"folder as input", func(d jobDir, c *orchestrator.Config) { c.Input = d.path }, fault.Usage, []string{"folder"}},
 		{"no output", func(_ jobDir, c *orchestrator.Config) { c.Output = "" }, fault.Usage, []string{"-o"}},
 		{"output is the input", func(_ jobDir, c *orchestrator.Config) { c.Output = c.Input; c.Force = true }, fault.Usage, []string{"input itself"}},
-		{"output exists", func(d jobDir, c *orchestrator.Config) { c.Output = d.join("in2"); touch(c.Output) }, fault.Usage, []string{"--force"}},
+		{"output exists", func(d jobDir, c *orchestrator.Config) { c.Output = d.join("in2"); touch(c.Output) }, fault.Usage, []string{"[exists ]"}},
 		{"output's folder missing", func(d jobDir, c *orchestrator.Config) { c.Output = d.join("no/out") }, fault.Usage, []string{"mkdir -p"}},
 		{"output is a folder", func(d jobDir, c *orchestrator.Config) { c.Output = d.path }, fault.Usage, []string{"folder"}},
 		{"output where nothing can be made", func(_ jobDir, c *orchestrator.Config) { c.Output = "/proc/out.jsonl" }, fault.Usage, []string{"/proc/out.jsonl.gpurun"}},
-		{"errors is the output", func(_ jobDir, c *orchestrator.Config) { c.Errors = c.Output }, fault.Usage, []string{"--errors"}},
+		{"errors is the output", func(_ jobDir, c *orchestrator.Config) { c.Errors = c.Output }, fault.Usage, []string{"[setting errors]"}},
 		{"unknown kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "ecko" }, fault.Incompatible, []string{"did you mean echo?"}},
 		{"no kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "" }, fault.Usage, []string{"-k"}},
 		{"kernel is no plugin", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "/bin/true" }, fault.Incompatible, []string{"plugins.Serve"}},
@@ -291,7 +291,7 @@ func TestRefusedBeforeAnyWork(t *testing.T) {
 		{"no such device", func(_ jobDir, c *orchestrator.Config) { c.GPUs = "cpu:0" }, fault.Usage, []string{"cpu:0"}},
 		{"exec program missing", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "exec:./nope" }, fault.Incompatible, []string{"not found"}},
 		{"exec mode unknown", func(_ jobDir, c *orchestrator.Config) { c.Kernel, c.ExecMode = "exec:cat", "fast" }, fault.Usage, []string{"per-record"}},
-		{"negative limit", func(_ jobDir, c *orchestrator.Config) { c.Limit = -1 }, fault.Usage, []string{"--limit"}},
+		{"negative limit", func(_ jobDir, c *orchestrator.Config) { c.Limit = -1 }, fault.Usage, []string{"[setting limit]"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

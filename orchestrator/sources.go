@@ -35,7 +35,7 @@ func (j *job) noteSources(list []wire.Source) *fault.Error {
 		case !slices.Contains(j.config.AcceptChanges, "kernel"):
 			return j.mixed(source)
 		default:
-			j.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions (--accept-changes)", source.Path)})
+			j.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Code: CodeSetting, Value: "accept-changes"})
 			if source.Sum != "" {
 				file.Sum, added = source.Sum, true
 			}
@@ -65,11 +65,11 @@ func (j *job) mixed(source wire.Source) *fault.Error {
 	if source.Sum == "" {
 		how = "can no longer be read"
 	}
-	advice := "restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version"
+	e := fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s", source.Path, how).By(errAdvised)
 	if !resumable(j.config) {
-		advice = "start the job again"
+		return fault.New(e.Kind, "%w; start the job again", e)
 	}
-	return fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s; %s", source.Path, how, advice).By(errAdvised)
+	return e.WithCode(fault.Edited, "")
 }
 
 // currentModules recomputes the checksums of an earlier run's modules. A missing file has no

@@ -76,8 +76,8 @@ func Inspect(output, workDir string) (Status, error) {
 
 // noJob is the fault for an output without a known job.
 func noJob(output, folder string) error {
-	return fault.New(fault.Usage, "no job found for %s: %s does not exist; pass the output given to gpurun run with -o, and its --work-dir if it had one",
-		output, filepath.Join(folder, manifestFile))
+	return fault.New(fault.Usage, "no job found for %s: %s does not exist",
+		output, filepath.Join(folder, manifestFile)).WithCode(fault.NoJob, "")
 }
 
 func readReport(path string) (Report, error) {

@@ -8,12 +8,12 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-var errMaxTime = errors.New("--max-time reached")
+var errMaxTime = errors.New("time limit reached")
 
 // stopBy drains the job for the reason its context ended.
 func (j *job) stopBy(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), errMaxTime) {
-		j.drain(fault.New(fault.Stopped, "stopped after %s (--max-time)", j.config.MaxTime))
+		j.drain(fault.New(fault.Stopped, "stopped after %s", j.config.MaxTime).Set("max-time"))
 		return
 	}
 	j.drain(nil)

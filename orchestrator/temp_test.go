@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // TestLongTempFolderIsReported: a TMPDIR that leaves no room for a socket's name is not
@@ -38,7 +40,7 @@ func TestUnwritableTempFolder(t *testing.T) {
 func TestUnwritableStateFolder(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/proc/none")
 	_, err := openFolder(t.Context(), Config{Output: "-"})
-	if err == nil || !strings.Contains(err.Error(), "use --work-dir to name a writable folder") {
+	if e := fault.As(err); e == nil || e.Code != fault.Setting || e.Value != "work-dir" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -104,7 +104,7 @@ func (e *earlier) outputOptions(f *folder) commit.Options {
 // cutBack discards everything after the first good segments.
 func (e *earlier) cutBack(good int, options commit.Options) error {
 	if e.state.Complete && e.state.Named(options) {
-		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it was renamed into place; --fresh starts it over")
+		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it was renamed into place").WithCode(fault.Damaged, "")
 	}
 	before := e.state.Durable.Tally.Records
 	if err := e.state.CutBack(good, e.journal); err != nil {

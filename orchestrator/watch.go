@@ -17,15 +17,15 @@ import (
 // It is consulted before a segment goes into the journal, so everything in the journal
 // comes from one input. A stream has no watch: nil is always unchanged.
 type inputWatch struct {
-	advice   string // what to do when it was changed
-	path     string
-	file     *os.File // held open, so that its inode number is not reused
-	was      os.FileInfo
-	tail     []byte            // the last bytes
-	sums     func() input.Sums // of what was scanned so far; nil if there are none
-	whole    bool              // the sums cover everything that the job reads
-	grown    bool
-	reported map[string]bool
+	resumable bool // once it is restored
+	path      string
+	file      *os.File // held open, so that its inode number is not reused
+	was       os.FileInfo
+	tail      []byte            // the last bytes
+	sums      func() input.Sums // of what was scanned so far; nil if there are none
+	whole     bool              // the sums cover everything that the job reads
+	grown     bool
+	reported  map[string]bool
 }
 
 // tailBytes is how much of the old end must be unchanged for a longer file without
@@ -42,7 +42,7 @@ func watchInput(c Config) (*inputWatch, error) {
 	if err != nil {
 		return nil, fault.New(fault.Usage, "open input: %w", err)
 	}
-	w := &inputWatch{path: path, advice: changeAdvice(c), file: file, reported: make(map[string]bool)}
+	w := &inputWatch{path: path, resumable: resumable(c), file: file, reported: make(map[string]bool)}
 	if w.was, err = file.Stat(); err == nil {
 		w.tail, err = w.readTail()
 	}
@@ -136,18 +136,14 @@ func (w *inputWatch) report(notice func(string), text string) {
 	}
 }
 
-// changeAdvice returns what to do when the input of a job was changed.
-func changeAdvice(c Config) string {
-	if !resumable(c) {
-		return "run the job again"
-	}
-	return "--fresh starts over; the same command resumes the job once the input is restored"
-}
-
 func (w *inputWatch) changed(now os.FileInfo) error {
 	describe := func(info os.FileInfo) string { return info.ModTime().UTC().Format(time.RFC3339Nano) }
-	return fault.New(fault.Conflict, "the input %s changed while the job was reading it: it had %d bytes (modified %s), now %d (modified %s); %s",
-		w.path, w.was.Size(), describe(w.was), now.Size(), describe(now), w.advice)
+	e := fault.New(fault.Conflict, "the input %s changed while the job was reading it: it had %d bytes (modified %s), now %d (modified %s)",
+		w.path, w.was.Size(), describe(w.was), now.Size(), describe(now))
+	if !w.resumable {
+		return fault.New(e.Kind, "%w; run the job again", e)
+	}
+	return e.WithCode(fault.InputChanged, "")
 }
 
 func (w *inputWatch) close() {

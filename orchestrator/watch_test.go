@@ -80,7 +80,7 @@ func TestInputChangedMeanwhile(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			wantFault(t, err, fault.Conflict, c.Input, "changed while the job was reading it", "--fresh")
+			wantFault(t, err, fault.Conflict, c.Input, "changed while the job was reading it", "[input-changed ]")
 			if exists(c.Output) {
 				t.Fatal("there is an output")
 			}

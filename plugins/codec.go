@@ -23,6 +23,7 @@ func packFailure(err error) *kernelpb.Failure {
 	failure := &kernelpb.Failure{Kind: uint32(fault.KindOf(err)), Message: valid(err.Error())}
 	if e := fault.As(err); e != nil {
 		failure.Detail, failure.Step, failure.Sign = valid(e.Detail), valid(e.Step), valid(string(e.Sign))
+		failure.Code, failure.Value = valid(string(e.Code)), valid(e.Value)
 	}
 	return failure
 }
@@ -42,7 +43,7 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 	}
 	e := fault.Error{
 		Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail(), Step: failure.GetStep(),
-		Sign: fault.Sign(failure.GetSign()),
+		Sign: fault.Sign(failure.GetSign()), Code: fault.Code(failure.GetCode()), Value: failure.GetValue(),
 	}
 	return e.Bounded()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
-// Resolver turns the kernel name that a user passed with -k into a program.
+// Resolver turns the name of a kernel, as a user writes it, into a program.
 type Resolver struct {
 	// Builtins are the names of the built-in kernels.
 	Builtins []string
@@ -97,7 +97,7 @@ func (r Resolver) Resolve(name string, config Config) (Named, error) {
 	case isExec:
 		return r.resolveExec(command, config)
 	case name == "":
-		return Named{}, fault.New(fault.Usage, "no kernel: name one with -k (available: %s)", r.available())
+		return Named{}, fault.New(fault.Usage, "no kernel: name one (available: %s)", r.available()).WithCode(fault.NoKernel, "echo")
 	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
 		scheme, _, _ := strings.Cut(name, ":")
 		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; the only scheme is exec:", scheme+":")
@@ -126,9 +126,9 @@ func (r Resolver) checkExec(name string) error {
 	}
 	switch {
 	case r.Exec.Mode != "":
-		return fault.New(fault.Usage, "--exec-mode is for exec: kernels; %q is not one", name)
+		return fault.New(fault.Usage, "an exec mode is for exec: kernels; %q is not one", name).Set("exec-mode")
 	case r.Exec.ID != "":
-		return fault.New(fault.Usage, "--exec-id is for exec: kernels; %q is not one", name)
+		return fault.New(fault.Usage, "an exec ID is for exec: kernels; %q is not one", name).Set("exec-id")
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (r Resolver) searchDirs() []string {
 
 func (r Resolver) resolveExec(command string, config Config) (Named, error) {
 	if strings.TrimSpace(command) == "" {
-		return Named{}, fault.New(fault.Usage, "exec: has no command; write -k 'exec:./program --flag'")
+		return Named{}, fault.New(fault.Usage, "exec: has no command").WithCode(fault.NoKernel, "exec:./program")
 	}
 	if !slices.Contains(r.Builtins, "exec") {
 		return Named{}, fault.New(fault.Incompatible, "this program has no exec kernel built in (available: %s)", r.available())
@@ -221,7 +221,7 @@ func (r Resolver) resolveFile(name string, config Config) (Named, error) {
 	case info.IsDir():
 		return Named{}, fault.New(fault.Incompatible, "kernel %s is a folder; build it first (go build -o kernel %s) and pass the program", name, name)
 	case info.Mode()&0o111 == 0:
-		return Named{}, fault.New(fault.Incompatible, "kernel %s is not executable: chmod +x it, or run it with its interpreter: -k 'exec:…'", name)
+		return Named{}, fault.New(fault.Incompatible, "kernel %s is not executable: chmod +x it, or run it with its interpreter", name).WithCode(fault.NotAKernel, "…")
 	}
 	return Named{Path: path, Config: config, Files: []string{path}}, nil
 }
@@ -265,7 +265,7 @@ func ensureStop(hint string) string {
 func (r Resolver) available() string {
 	names := append(slices.Clone(r.Builtins), r.installed()...)
 	sort.Strings(names)
-	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "chain" }) // users write --step instead
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "chain" }) // users name its steps instead
 	if i := slices.Index(names, "exec"); i >= 0 {
 		names[i] = "exec:COMMAND" // it needs a command
 	}

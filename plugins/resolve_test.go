@@ -75,7 +75,7 @@ func TestResolve(t *testing.T) {
 		kind       fault.Kind
 		says       []string
 	}{
-		{"", "", fault.Usage, []string{"name one with -k", "available: echo, empty, exec:COMMAND, link, local, tool, files (./kernel)"}},
+		{"", "", fault.Usage, []string{"name one", "available: echo, empty, exec:COMMAND, link, local, tool, files (./kernel)"}},
 		{"exho", "", fault.Incompatible, []string{`unknown kernel "exho"`, "did you mean echo?", "Available: echo"}},
 		{"tol", "", fault.Incompatible, []string{"did you mean tool?"}},
 		{"something", "", fault.Incompatible, []string{`unknown kernel "something".`, "Available: "}},
@@ -83,14 +83,14 @@ func TestResolve(t *testing.T) {
 		{"data", "", fault.Incompatible, []string{"installed/data", "not executable", "chmod +x"}},
 		{"./missing", "", fault.Incompatible, []string{"kernel ./missing", "no such file"}},
 		{"./kernl", "", fault.Incompatible, []string{"did you mean ./kernel?"}},
-		{"./plain", "", fault.Incompatible, []string{"not executable", "chmod +x", "exec:"}},
+		{"./plain", "", fault.Incompatible, []string{"not executable", "chmod +x"}},
 		{"./", "", fault.Incompatible, []string{"is a folder", "go build"}},
 		{work, "", fault.Incompatible, []string{"is a folder"}},
 		{"embed.py", "", fault.Incompatible, []string{"no python kernel built in"}},
 		{"docker:image", "", fault.Incompatible, []string{`unknown kernel scheme "docker:"`, "exec:"}},
 		{"exec:", "", fault.Usage, []string{"has no command"}},
 		{"exec:  ", "", fault.Usage, []string{"has no command"}},
-		{"echo", "batch", fault.Usage, []string{"--exec-mode", `"echo"`}},
+		{"echo", "batch", fault.Usage, []string{"exec mode", `"echo"`}},
 	}
 	for _, test := range notFound {
 		t.Run("no "+test.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestResolveExec(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, name := range []string{"mine", "a.py → mine"} {
-		if _, err := resolver.Resolve(name, nil); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "--exec-id is for exec: kernels") {
+		if _, err := resolver.Resolve(name, nil); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "an exec ID is for exec: kernels") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -186,8 +186,8 @@ func (p *Process) startError(ctx context.Context, err error) error {
 		return fault.New(fault.Incompatible, "kernel %s uses another version of the kernel protocol than this gpurun (%d): rebuild it against this version of package plugins (%s)",
 			path, ProtocolVersion, firstLine(err.Error()))
 	case r.flooded.Load():
-		return fault.New(fault.Incompatible, "kernel %s printed over %d bytes on standard output but no handshake; %s; for any other program use -k 'exec:%s'",
-			path, maxNoise, whatKernels, path).WithDetail(r.noise.String())
+		return fault.New(fault.Incompatible, "kernel %s printed over %d bytes on standard output but no handshake; %s",
+			path, maxNoise, whatKernels).WithCode(fault.NotAKernel, path).WithDetail(r.noise.String())
 	}
 	select { // after a broken connection, the process is likely to exit
 	case <-r.process.Done():
@@ -207,8 +207,8 @@ func (p *Process) startError(ctx context.Context, err error) error {
 	case ended:
 		e = fault.New(fault.Incompatible, "kernel %s ended before its handshake: %s; %s%s", path, r.process.Exit(), whatKernels, hint(output))
 	case !shaken && strings.Contains(err.Error(), "timeout"):
-		e = fault.New(fault.Incompatible, "kernel %s printed no handshake within %s; %s; for any other program use -k 'exec:%s'%s",
-			path, timeout, whatKernels, path, hint(output))
+		e = fault.New(fault.Incompatible, "kernel %s printed no handshake within %s; %s%s",
+			path, timeout, whatKernels, hint(output)).WithCode(fault.NotAKernel, path)
 	case shaken && p.expired.Load():
 		e = fault.New(fault.Timeout, "kernel %s did not answer within %s after its handshake%s", path, timeout, hint(output))
 	default:

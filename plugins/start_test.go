@@ -27,8 +27,8 @@ func TestStartFailures(t *testing.T) {
 		{"exit0", 0, fault.Incompatible, []string{"ended before its handshake: exit status 0", "plugins.Serve"}, ""},
 		{"exit3", 0, fault.Incompatible, []string{"exit status 3", "cannot find libcuda.so.1", "plugins.Serve"}, "some warning"},
 		{"panics at start", 0, fault.Incompatible, []string{"exit status 2", "panic: no model folder"}, "goroutine 1"},
-		{"flood", 0, fault.Incompatible, []string{"printed over 1048576 bytes", "no handshake", "exec:"}, "yyy"},
-		{"sleeps", short, fault.Incompatible, []string{"printed no handshake within 300ms", "plugins.Serve", "exec:"}, ""},
+		{"flood", 0, fault.Incompatible, []string{"printed over 1048576 bytes", "no handshake"}, "yyy"},
+		{"sleeps", short, fault.Incompatible, []string{"printed no handshake within 300ms", "plugins.Serve"}, ""},
 		{"stopped at start", short, fault.Incompatible, []string{"printed no handshake within 300ms"}, ""},
 		{"stopped after handshake", time.Second, fault.Timeout, []string{"did not answer within 1s after its handshake"}, ""},
 		{"version 99", 0, fault.Incompatible, []string{"another version of the kernel protocol", "(1)", "99", "rebuild"}, ""},
@@ -54,6 +54,9 @@ func TestStartFailures(t *testing.T) {
 			e := fault.As(err)
 			if e == nil || e.Kind != test.kind {
 				t.Fatalf("not of kind %s: %#v", test.kind, err)
+			}
+			if quiet := strings.Contains(e.Message, "no handshake"); quiet != (e.Code == fault.NotAKernel) {
+				t.Errorf("code %q: %s", e.Code, e.Message)
 			}
 			for _, word := range test.says {
 				if !strings.Contains(e.Message, word) {

@@ -145,7 +145,7 @@ func (h *kernelHost) setProcess(process *plugins.Process) {
 // timedOut turns an expired deadline into an error that names the kernel and the limit.
 func (h *kernelHost) timedOut(err error, what string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.New(fault.Timeout, "kernel %s did not %s within %s (--open-timeout)", h.setup.Kernel, what, h.setup.OpenTimeout)
+		return fault.New(fault.Timeout, "kernel %s did not %s within %s", h.setup.Kernel, what, h.setup.OpenTimeout).Set("open-timeout")
 	}
 	return err
 }
@@ -218,11 +218,11 @@ func (h *kernelHost) limit(of load) time.Duration { return h.limits.batch(of, !h
 // into the detail.
 func (h *kernelHost) tooLong(limit time.Duration) error {
 	h.kill()
-	message := "the kernel did not respond in time; raise --timeout to allow more"
+	message := "the kernel did not respond in time"
 	if h.limits.timeout > 0 {
-		message = fmt.Sprintf("the kernel did not respond within %s; raise --timeout to allow more", h.limits.timeout)
+		message = fmt.Sprintf("the kernel did not respond within %s", h.limits.timeout)
 	}
-	return fault.New(fault.Timeout, "%s", message).
+	return fault.New(fault.Timeout, "%s", message).Set("timeout").
 		WithDetail(fmt.Sprintf("gpurun waited %s for this batch", limit))
 }
 

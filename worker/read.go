@@ -161,7 +161,7 @@ func (b *batchReader) prepare(batch *input.Batch) *batchTask {
 
 func (b *batchReader) refuse(record input.Record, info *jsonline.Info) *fault.Error {
 	if record.TooLong {
-		return fault.New(fault.Record, "the line has %d bytes, more than --max-record-bytes %d", len(record.Data), b.options.MaxBytes)
+		return fault.New(fault.Record, "the line has %d bytes, more than max-record-bytes %d", len(record.Data), b.options.MaxBytes)
 	}
 	if b.trusts(record.Data) {
 		return nil

@@ -62,7 +62,7 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 func cutPart(path string, size int64) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() < size {
-		return fault.New(fault.Conflict, "the output was changed: %s is missing or too short; --fresh starts the job over", path)
+		return fault.New(fault.Conflict, "the output was changed: %s is missing or too short", path).WithCode(fault.Damaged, "")
 	}
 	if info.Size() == size {
 		return nil
@@ -112,7 +112,7 @@ func NameFolder(temporary, path string, m Manifest, replace bool) error {
 	aside := path + asideSuffix
 	if !m.heldBy(path) {
 		if err := m.checkSizes(temporary); err != nil {
-			return fault.New(fault.Conflict, "the job was complete, but its output has changed since: %w; --fresh starts the job over", err)
+			return fault.New(fault.Conflict, "the job was complete, but its output has changed since: %w", err).WithCode(fault.Damaged, "")
 		}
 		if err := m.write(temporary); err != nil {
 			return storageOf(path, err)

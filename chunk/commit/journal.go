@@ -70,7 +70,7 @@ type CorruptError struct {
 }
 
 func (e *CorruptError) Error() string {
-	return fmt.Sprintf("journal %s is damaged at byte %d: %s; --fresh starts the job over", e.Path, e.Offset, e.Reason)
+	return fmt.Sprintf("journal %s is damaged at byte %d: %s", e.Path, e.Offset, e.Reason)
 }
 
 // Journal is an open journal.
@@ -139,7 +139,7 @@ func (j *Journal) rewrite(entries []Entry) error {
 func OpenJournal(path string) (*Journal, []Entry, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, nil, fault.New(fault.Conflict, "open journal: %w; --fresh starts the job over", err)
+		return nil, nil, fault.New(fault.Conflict, "open journal: %w", err).WithCode(fault.Damaged, "")
 	}
 	j := &Journal{file: file, path: path}
 	var entries []Entry
@@ -183,7 +183,8 @@ func readJournal(r io.Reader, path string) (entries []Entry, size int64, lost in
 		return nil, 0, 0, fault.New(fault.Conflict, "read journal: %w", err)
 	}
 	corrupt := func(offset int, format string, args ...any) error {
-		return fault.New(fault.Conflict, "%w", &CorruptError{Path: path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)})
+		return fault.New(fault.Conflict, "%w", &CorruptError{Path: path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)}).
+			WithCode(fault.Damaged, "")
 	}
 	header, rest, ok := bytes.Cut(data, newline)
 	version, isJournal := bytes.CutPrefix(header, []byte(journalMagic))

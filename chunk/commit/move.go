@@ -61,8 +61,8 @@ func nameTaken(path string) error {
 			what = "a folder"
 		}
 	}
-	return fault.New(fault.Conflict, "the job is complete, but %s now exists: %s that this job did not write; "+
-		"move it away, or pass --force to replace it; the same command then only renames the output", path, what)
+	return fault.New(fault.Conflict, "the job is complete, but %s now exists: %s that this job did not write", path, what).
+		WithCode(fault.Taken, "")
 }
 
 // move renames a file. If the target is on another file system, it copies the file first,

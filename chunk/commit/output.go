@@ -330,7 +330,7 @@ func Complete(options Options, state State) error {
 			info, err = os.Stat(path)
 		}
 		if err != nil || info.Size() != size {
-			return fault.New(fault.Conflict, "the job was complete, but %s has changed since; --fresh starts the job over", final[i])
+			return fault.New(fault.Conflict, "the job was complete, but %s has changed since", final[i]).WithCode(fault.Damaged, "")
 		}
 		if named { // but perhaps not durably
 			err = storageOf(path, files.SyncDir(filepath.Dir(path)))

@@ -32,7 +32,7 @@ func Replay(entries []Entry) (State, error) {
 	r := replay{live: make(map[int64]chunk.Segment)}
 	for i, e := range entries {
 		if err := r.apply(e); err != nil {
-			return State{}, fault.New(fault.Conflict, "journal entry %d: %w; --fresh starts the job over", i+1, err)
+			return State{}, fault.New(fault.Conflict, "journal entry %d: %w", i+1, err).WithCode(fault.Damaged, "")
 		}
 	}
 	s := State{Durable: r.durable, Output: r.output, Complete: r.complete, Proven: r.proven}
@@ -43,14 +43,14 @@ func Replay(entries []Entry) (State, error) {
 	next := s.Durable.Next
 	for _, segment := range s.Segments {
 		if segment.First < next {
-			return State{}, fault.New(fault.Conflict, "journal: records %d to %d were committed twice; --fresh starts the job over",
-				segment.First, min(next, segment.End())-1)
+			return State{}, fault.New(fault.Conflict, "journal: records %d to %d were committed twice",
+				segment.First, min(next, segment.End())-1).WithCode(fault.Damaged, "")
 		}
 		next = segment.End()
 	}
 	if s.Complete && len(s.Segments) > 0 {
-		return State{}, fault.New(fault.Conflict, "journal: the output is marked complete but lacks record %d; --fresh starts the job over",
-			s.Segments[0].First)
+		return State{}, fault.New(fault.Conflict, "journal: the output is marked complete but lacks record %d",
+			s.Segments[0].First).WithCode(fault.Damaged, "")
 	}
 	return s, nil
 }

@@ -91,7 +91,7 @@ func openDirect(path string, stop <-chan struct{}) (*os.File, error) {
 // from a disk that cannot be written to.
 func createFault(err error) error {
 	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
-		return fault.New(fault.Conflict, "the job folder is damaged: %w; --fresh starts the job over", err)
+		return fault.New(fault.Conflict, "the job folder is damaged: %w", err).WithCode(fault.Damaged, "")
 	}
 	return fault.New(fault.Storage, "create output: %w", err)
 }
@@ -112,8 +112,8 @@ func (t *target) cut(size int64) error {
 		return fault.New(fault.Storage, "open output: %w", err)
 	}
 	if info.Size() < size {
-		return fault.New(fault.Conflict, "%s has %d bytes, but the journal records %d; --fresh starts the job over",
-			t.file.Name(), info.Size(), size)
+		return fault.New(fault.Conflict, "%s has %d bytes, but the journal records %d",
+			t.file.Name(), info.Size(), size).WithCode(fault.Damaged, "")
 	}
 	if err := t.file.Truncate(size); err != nil {
 		return fault.New(fault.Storage, "truncate output: %w", err)

@@ -52,15 +52,6 @@ type stoppedBy struct {
 func (s *stoppedBy) Error() string { return s.err.Error() }
 func (s *stoppedBy) Unwrap() error { return s.err }
 
-// hinted is an error with a hint on what to do next.
-type hinted struct {
-	err  error
-	hint string
-}
-
-func (h *hinted) Error() string { return h.err.Error() + "; " + h.hint }
-func (h *hinted) Unwrap() error { return h.err }
-
 // usageError is a mistake in the command line itself.
 type usageError struct{ err error }
 

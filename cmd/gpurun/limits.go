@@ -9,15 +9,6 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// advised is an error with advice on the system limit that caused it.
-type advised struct {
-	err    error
-	advice string
-}
-
-func (a *advised) Error() string { return a.err.Error() + "; " + a.advice }
-func (a *advised) Unwrap() error { return a.err }
-
 // limits are the limits that a shell or a scheduler sets, with the text of their errors:
 // errors of workers and kernels arrive as text.
 var limits = []struct {
@@ -47,7 +38,7 @@ func adviseLimit(err error) error {
 		}
 		var limit unix.Rlimit
 		if unix.Getrlimit(l.resource, &limit) == nil && limit.Cur < unix.RLIM_INFINITY {
-			return &advised{err, fmt.Sprintf(l.advice, limit.Cur/l.unit)}
+			return &hinted{err: err, hint: "; " + fmt.Sprintf(l.advice, limit.Cur/l.unit)}
 		}
 	}
 	return err

@@ -25,7 +25,7 @@ func Main() int {
 	_ = proc.BecomeSubreaper() // adopt the orphans of killed workers
 	proc.SurviveClosedStderr()
 	cmd, err := newRoot().ExecuteC()
-	err = adviseLimit(err)
+	err = adviseLimit(withHint(err))
 	if wantsEvents(cmd) {
 		writeErrorEvent(os.Stderr, err)
 	} else if text := message(err); text != "" {

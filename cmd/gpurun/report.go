@@ -49,13 +49,13 @@ func newReport() *cobra.Command {
 			switch status.State {
 			case orchestrator.Running:
 				fmt.Printf("running: %s\n", status.Holder)
-				progress.WriteCommitted(os.Stdout, status.Report)
+				progress.WriteCommitted(os.Stdout, status.Report, reportHints{})
 			case orchestrator.Interrupted:
 				fmt.Println(interrupted(status.Report))
-				progress.WriteCommitted(os.Stdout, status.Report)
+				progress.WriteCommitted(os.Stdout, status.Report, reportHints{})
 			default:
 				fmt.Println("finished")
-				progress.WriteReport(os.Stdout, status.Report)
+				progress.WriteReport(os.Stdout, status.Report, reportHints{})
 			}
 			return nil
 		},

@@ -174,7 +174,7 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 		Stderr: os.Stderr, Records: []string{config.Output, config.Errors}, Quiet: silent, Events: events,
 	})
 	defer display.Close()
-	config.OnEvent = display.Event
+	config.OnEvent = showHints(display.Event)
 
 	ctx, stops := listen(cmd.Context())
 	defer stops.stop()
@@ -200,10 +200,10 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 	started := !report.Started.IsZero()
 	switch {
 	case started && !silent:
-		progress.WriteReport(os.Stderr, report)
+		progress.WriteReport(os.Stderr, report, reportHints{})
 	case err == nil && report.Failed > 0 && f.events != "-":
 		fmt.Fprint(os.Stderr, "gpurun: ")
-		progress.WriteFailed(os.Stderr, report)
+		progress.WriteFailed(os.Stderr, report, reportHints{})
 	}
 	if f.report != "" && started {
 		if writeErr := report.WriteFile(f.report); writeErr != nil && err == nil {
@@ -211,7 +211,7 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 		}
 	}
 	if next := progress.AfterStop(report); err != nil && next != "" {
-		err = &hinted{err: err, hint: next}
+		err = &hinted{err: withHint(err), hint: "; " + next}
 	}
 	switch {
 	case err != nil && stops.got.Load() != nil:

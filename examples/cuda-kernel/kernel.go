@@ -51,7 +51,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 		return k.openCPU(ctx, device, config, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w; use --gpus cpu:N to compute on the CPU", err)
+		return fmt.Errorf("%w; select CPU devices to compute without it", err)
 	}
 	k.gpu, err = openGPU(driver, options, max(1, device.Threads))
 	if err != nil {

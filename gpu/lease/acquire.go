@@ -103,7 +103,7 @@ func (r Request) duplicate(gpus []GPU, living []Lease) error {
 	for _, l := range living {
 		there := slices.ContainsFunc(gpus, l.on)
 		if SameName(l.Name, r.Name) && (there || !r.Named) {
-			return usage("%s already holds %s of %s: run gpurun gpus deallocate %s first, or name another GPU with --gpu", l.Name, l.Share(), l.Label, l.Name)
+			return fault.New(fault.Usage, "%s already holds %s of %s", l.Name, l.Share(), l.Label).WithCode(fault.Leased, l.Name)
 		}
 	}
 	return nil

@@ -48,22 +48,31 @@ func TestDocumentsAreIdiomatic(t *testing.T) {
 // TestMessagesAreIdiomatic keeps the banned phrases out of every string literal outside
 // tests: help texts, flag descriptions, errors, notices and reports.
 func TestMessagesAreIdiomatic(t *testing.T) {
+	eachLiteral(t, func(t *testing.T, _, where, text string) { reportBanned(t, where, text) })
+}
+
+// eachLiteral calls check for every string literal outside tests, with the name of its
+// package and its position.
+func eachLiteral(t *testing.T, check func(t *testing.T, name, where, text string)) {
+	t.Helper()
 	root := moduleRoot(t)
 	for _, p := range packages(t) {
-		dir := filepath.Join(root, strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/"))
-		paths, err := filepath.Glob(filepath.Join(dir, "*.go")) // for every platform, unlike p.GoFiles
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		paths, err := filepath.Glob(filepath.Join(root, name, "*.go")) // for every platform, unlike p.GoFiles
 		if err != nil || len(paths) == 0 {
-			t.Fatalf("no files in %s: %v", dir, err)
+			t.Fatalf("no files in %s: %v", name, err)
 		}
 		for _, path := range paths {
 			if !strings.HasSuffix(path, "_test.go") {
-				checkLiterals(t, root, path)
+				literals(t, path, func(at token.Position, text string) {
+					check(t, name, strings.TrimPrefix(at.String(), root+"/"), text)
+				})
 			}
 		}
 	}
 }
 
-func checkLiterals(t *testing.T, root, path string) {
+func literals(t *testing.T, path string, check func(token.Position, string)) {
 	t.Helper()
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
@@ -73,8 +82,7 @@ func checkLiterals(t *testing.T, root, path string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 			if text, err := strconv.Unquote(literal.Value); err == nil {
-				at := files.Position(literal.Pos())
-				reportBanned(t, strings.TrimPrefix(at.String(), root+"/"), text)
+				check(files.Position(literal.Pos()), text)
 			}
 		}
 		return true

@@ -14,12 +14,16 @@ const (
 
 // Bounded returns e, or a copy with an overlong message or detail cut and a note of how
 // much is missing. It keeps the beginning of a message, but the end of a detail, where
-// tracebacks name the exception.
+// tracebacks name the exception. It drops a code with an overlong value, which is none.
 func (e *Error) Bounded() *Error {
-	if len(e.Message) <= MaxMessage && len(e.Detail) <= MaxDetail {
+	advice := len(e.Code) + len(e.Value)
+	if len(e.Message) <= MaxMessage && len(e.Detail) <= MaxDetail && advice <= MaxMessage {
 		return e
 	}
 	c := *e
+	if advice > MaxMessage {
+		c.Code, c.Value = "", ""
+	}
 	if cut := len(c.Message) - MaxMessage; cut > 0 {
 		c.Message = fmt.Sprintf("%s… (%d bytes cut)", strings.ToValidUTF8(c.Message[:MaxMessage], ""), cut)
 	}

@@ -124,6 +124,10 @@ type Error struct {
 	Step string `json:"step,omitempty"`
 	// Sign tells how the failure was recognized, where that affects its handling.
 	Sign Sign `json:"sign,omitempty"`
+	// Code identifies the advice for the user, empty if the message is all there is to
+	// say; Value is what the advice is about.
+	Code  Code   `json:"code,omitempty"`
+	Value string `json:"value,omitempty"`
 
 	cause error
 }
@@ -143,13 +147,17 @@ const (
 	Text Sign = "text"
 )
 
-// New returns a classified failure. An error wrapped with %w is its cause.
+// New returns a classified failure. An error wrapped with %w is its cause, from which it
+// inherits the code.
 func New(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	e := &Error{Kind: kind, Message: err.Error()}
 	switch err.(type) {
 	case interface{ Unwrap() error }, interface{ Unwrap() []error }:
 		e.cause = err
+		if inner := As(err); inner != nil {
+			e.Code, e.Value = inner.Code, inner.Value
+		}
 	}
 	return e
 }

@@ -44,7 +44,7 @@ func (o Overview) Advice(threshold float64) []string {
 	}
 	for _, job := range o.Jobs {
 		if g, ok := o.alone(job.Status); ok && g.Share() < 0.5 && job.Status.BatchSize > 0 {
-			add("job %s: only %.0f %% of %s's memory is in use: try --batch-size %d (now %d)", job.Job.ID, 100*g.Share(), g.Device, larger(job.Status.BatchSize, g.Share(), threshold), job.Status.BatchSize)
+			add("job %s: only %.0f %% of %s's memory is in use: try batches of %d (now %d)", job.Job.ID, 100*g.Share(), g.Device, larger(job.Status.BatchSize, g.Share(), threshold), job.Status.BatchSize)
 		}
 	}
 	return advice

@@ -53,7 +53,7 @@ func TestAdvice(t *testing.T) {
 		"failing memory":  {gpu: failing, want: "GPU 0: 3 uncorrected memory errors (ECC)"},
 		"lost":            {gpu: lost, want: "does not respond"},
 		"too large":       {gpu: card(10, lease.Lease{Name: "a", Memory: 50 << 20}), want: "a holds 50 MiB of GPU 0, but only 10 MiB are in use"},
-		"small batches":   {gpu: card(21, whole), jobs: []jobs.Status{computingJob(128)}, want: "job 3fa9: only 21 % of GPU 0's memory is in use: try --batch-size 512 (now 128)"},
+		"small batches":   {gpu: card(21, whole), jobs: []jobs.Status{computingJob(128)}, want: "job 3fa9: only 21 % of GPU 0's memory is in use: try batches of 512 (now 128)"},
 		"good batches":    {gpu: card(60, whole), jobs: []jobs.Status{computingJob(128)}},
 		"shared":          {gpu: card(21, lease.Lease{Name: "a", Memory: 20 << 20}, lease.Lease{Name: "b", Memory: 20 << 20}), jobs: []jobs.Status{computingJob(128)}},
 		"still opening":   {gpu: card(1, whole), jobs: []jobs.Status{{Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, BatchSize: 8, Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseOpening}}}}}},

@@ -156,12 +156,12 @@ func TestReportOfDevices(t *testing.T) {
 			{Device: "GPU 1", Problem: "the NVIDIA driver does not answer"},
 			{Device: "GPU 2"},
 		},
-		Recommendations: []string{"31 % of memory used: try --batch-size 512"},
-	})
+		Recommendations: []orchestrator.Recommendation{{Text: "31 % of memory used: try batches of 512", Setting: "batch-size 512"}},
+	}, testHints{})
 	for _, want := range []string{
 		"  GPU 0: up to 91°C, slowed for 1m23s, 31 % of memory, 88 % load, 2.0 Wh\n",
 		"  GPU 1: the NVIDIA driver does not answer\n",
-		"  hint: 31 % of memory used: try --batch-size 512\n",
+		"  hint: 31 % of memory used: try batches of 512 [setting batch-size 512]\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

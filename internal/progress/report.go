@@ -15,8 +15,16 @@ import (
 // traceback. failures.jsonl has all of it.
 const exampleWidth = 200
 
+// Hints are the flags and commands that complete a report; only the command knows them.
+type Hints interface {
+	// Hint returns what to append to a message with this code, "" if nothing.
+	Hint(code orchestrator.Code, value string) string
+	// Retry returns the command that retries the failed records of a job; "" if none can.
+	Retry(orchestrator.Report) string
+}
+
 // WriteReport writes the report as text.
-func WriteReport(w io.Writer, r orchestrator.Report) {
+func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 	fmt.Fprintf(w, "\n%s in %s (%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), retryResult(r))
 	fmt.Fprintf(w, "  %s in = %s succeeded + %s failed + %s dropped + %s pending\n",
 		Count(r.In), Count(r.Succeeded), Count(r.Failed), Count(r.Dropped), Count(r.Pending))
@@ -27,16 +35,21 @@ func WriteReport(w io.Writer, r orchestrator.Report) {
 		fmt.Fprintf(w, "  %s skipped\n", plural(r.Blank, "blank line"))
 	}
 	if r.Nulls > 0 {
-		fmt.Fprintf(w, "  %s became null: JSON has no NaN or infinity (use --nan error to fail such records)\n", plural(r.Nulls, "number"))
+		fmt.Fprintf(w, "  %s became null, since JSON has no NaN or infinity; such records can fail instead%s\n", plural(r.Nulls, "number"), setting(hints, "nan error"))
 	}
 	writeWorkers(w, r)
 	if l := r.Latency; l != nil && l.Batches > 1 {
 		fmt.Fprintf(w, "  batches took %s (median), %s (99 %%), at most %s\n", latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
 	}
-	writeDevices(w, r)
-	writeFailures(w, r)
-	writeAdvice(w, r)
-	writeNext(w, r)
+	writeDevices(w, r, hints)
+	writeFailures(w, r, hints)
+	writeAdvice(w, r, hints)
+	writeNext(w, r, hints)
+}
+
+// setting returns the hint to change a setting.
+func setting(hints Hints, value string) string {
+	return hints.Hint(orchestrator.CodeSetting, value)
 }
 
 // computed is what this run spent its time on, without the work of earlier runs.
@@ -77,14 +90,18 @@ func retryResult(r orchestrator.Report) string {
 }
 
 // writeDevices writes a line for each GPU with known figures, and recommendations.
-func writeDevices(w io.Writer, r orchestrator.Report) {
+func writeDevices(w io.Writer, r orchestrator.Report, hints Hints) {
 	for _, d := range r.Devices {
 		if facts := deviceFacts(d); len(facts) > 0 {
 			fmt.Fprintf(w, "  %s: %s\n", d.Device, strings.Join(facts, ", "))
 		}
 	}
 	for _, line := range r.Recommendations {
-		fmt.Fprintf(w, "  hint: %s\n", line)
+		text := line.Text
+		if line.Setting != "" {
+			text += setting(hints, line.Setting)
+		}
+		fmt.Fprintf(w, "  hint: %s\n", text)
 	}
 }
 
@@ -111,7 +128,7 @@ func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
 }
 
 // writeAdvice suggests the batch size that most workers found to be the fastest.
-func writeAdvice(w io.Writer, r orchestrator.Report) {
+func writeAdvice(w io.Writer, r orchestrator.Report, hints Hints) {
 	count := make(map[int]int)
 	best := 0
 	for _, worker := range r.Workers {
@@ -122,37 +139,41 @@ func writeAdvice(w io.Writer, r orchestrator.Report) {
 		}
 	}
 	if best > 0 {
-		fmt.Fprintf(w, "  batches of %s were the fastest: use --batch-size %d next time\n", Count(int64(best)), best)
+		fmt.Fprintf(w, "  batches of %s were the fastest: use them next time%s\n", Count(int64(best)), setting(hints, fmt.Sprintf("batch-size %d", best)))
 	}
 }
 
 // WriteCommitted writes what an unfinished job has committed so far.
-func WriteCommitted(w io.Writer, r orchestrator.Report) {
+func WriteCommitted(w io.Writer, r orchestrator.Report, hints Hints) {
 	total := "records"
 	if r.In > 0 && !r.Uncounted {
 		total = fmt.Sprintf("of %s records", Count(r.In))
 	}
 	fmt.Fprintf(w, "  %s %s committed: %s succeeded, %s failed, %s dropped\n",
 		Count(r.In-r.Pending), total, Count(r.Succeeded), Count(r.Failed), Count(r.Dropped))
-	writeFailures(w, r)
+	writeFailures(w, r, hints)
 	if r.Stop != nil {
-		fmt.Fprintf(w, "  the last run stopped: %s\n", plain(r.Stop.Message))
+		fmt.Fprintf(w, "  the last run stopped: %s%s\n", plain(r.Stop.Message), hints.Hint(r.Stop.Code, r.Stop.Value))
 	}
-	fmt.Fprintf(w, "  logs are in %s\n", inFolder(r, "logs"))
+	fmt.Fprintf(w, "  logs are in %s\n", InFolder(r, "logs"))
 }
 
 // shownCauses limits how many causes of failures are shown; failures.jsonl has all.
 const shownCauses = 5
 
 // writeFailures lists the causes of failures, the most frequent first.
-func writeFailures(w io.Writer, r orchestrator.Report) {
+func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
 	causes := r.Causes
 	if len(causes) == 0 { // a job started by an earlier version
 		causes = r.Failures
 	}
 	rest := r.Failed
 	for _, f := range causes[:min(len(causes), shownCauses)] {
-		fmt.Fprintf(w, "  %s failed (%s), first at line %s: %s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), shorten(plain(f.Example), exampleWidth))
+		remedy := ""
+		if f.Kind == fault.Timeout.String() {
+			remedy = setting(hints, "timeout")
+		}
+		fmt.Fprintf(w, "  %s failed (%s), first at line %s: %s%s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), shorten(plain(f.Example), exampleWidth), remedy)
 		rest -= f.Count
 	}
 	if rest > 0 && len(causes) > 0 {
@@ -161,10 +182,10 @@ func writeFailures(w io.Writer, r orchestrator.Report) {
 }
 
 // WriteFailed writes the failures, for when no report is shown.
-func WriteFailed(w io.Writer, r orchestrator.Report) {
+func WriteFailed(w io.Writer, r orchestrator.Report, hints Hints) {
 	fmt.Fprintf(w, "%s of %s records failed\n", Count(r.Failed), Count(r.In))
-	writeFailures(w, r)
-	writeNext(w, r)
+	writeFailures(w, r, hints)
+	writeNext(w, r, hints)
 }
 
 // writeWorkers writes a table: names left-aligned, numbers right-aligned.
@@ -216,7 +237,7 @@ func trouble(worker orchestrator.WorkerReport) []string {
 }
 
 // writeNext writes where the results are and what to run next.
-func writeNext(w io.Writer, r orchestrator.Report) {
+func writeNext(w io.Writer, r orchestrator.Report, hints Hints) {
 	output := r.Output
 	if output == "-" {
 		output = "the output"
@@ -227,11 +248,11 @@ func writeNext(w io.Writer, r orchestrator.Report) {
 	case r.Stop != nil && r.Pending > 0:
 		fmt.Fprintf(w, "  stopped: %s not computed\n", plural(r.Pending, "record"))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
-		fmt.Fprintf(w, "  the failed records are in %s, details in %s\n", r.Errors, inFolder(r, "failures.jsonl"))
+		fmt.Fprintf(w, "  the failed records are in %s, details in %s\n", r.Errors, InFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0:
-		fmt.Fprintf(w, "  the failed records are marked with \"_error\" in %s, details in %s\n", output, inFolder(r, "failures.jsonl"))
+		fmt.Fprintf(w, "  the failed records are marked with \"_error\" in %s, details in %s\n", output, InFolder(r, "failures.jsonl"))
 	}
-	if command := retryCommand(r); r.Stop == nil && r.Failed > 0 && command != "" {
+	if command := hints.Retry(r); r.Stop == nil && r.Failed > 0 && command != "" {
 		fmt.Fprintf(w, "  to retry them: %s\n", command)
 	}
 	if r.Stop == nil && r.Output != "-" {
@@ -250,25 +271,11 @@ func AfterStop(r orchestrator.Report) string {
 	case orchestrator.ResumesNever:
 		text := fmt.Sprintf("this job cannot be resumed: %s", r.Unresumable)
 		if !r.Streamed && r.OutputBytes > 0 {
-			text += fmt.Sprintf(" (its partial output is in %s)", inFolder(r, "output.partial"))
+			text += fmt.Sprintf(" (its partial output is in %s)", InFolder(r, "output.partial"))
 		}
 		return text
 	}
 	return ""
-}
-
-func folderOf(output string) string { return filepath.Clean(output) + ".gpurun" }
-
-// retryCommand returns the command that retries the failed records of a finished job; ""
-// if they were written to a stream.
-func retryCommand(r orchestrator.Report) string {
-	if r.Streamed {
-		return ""
-	}
-	if full, err := filepath.Abs(folderOf(r.Output)); err != nil || full != r.Folder {
-		return fmt.Sprintf("gpurun retry --work-dir %s %s", inFolder(r, ".."), r.Output)
-	}
-	return "gpurun retry " + r.Output
 }
 
 func batches(n int64) string {
@@ -278,9 +285,9 @@ func batches(n int64) string {
 	return Count(n) + " batches"
 }
 
-// inFolder returns the path of a file in the job folder, relative to the working directory
+// InFolder returns the path of a file in the job folder, relative to the working directory
 // if it is below it.
-func inFolder(r orchestrator.Report, name string) string {
+func InFolder(r orchestrator.Report, name string) string {
 	path := filepath.Join(r.Folder, name)
 	if here, err := os.Getwd(); err == nil {
 		if relative, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(relative) {

@@ -3,6 +3,7 @@ package progress
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,23 @@ func workers(n int) []orchestrator.WorkerReport {
 		})
 	}
 	return workers
+}
+
+// testHints stand for the flags and commands of a program.
+type testHints struct{}
+
+func (testHints) Hint(code orchestrator.Code, value string) string {
+	if code == "" {
+		return ""
+	}
+	return fmt.Sprintf(" [%s %s]", code, value)
+}
+
+func (testHints) Retry(r orchestrator.Report) string {
+	if r.Streamed {
+		return ""
+	}
+	return "gpurun retry " + r.Output
 }
 
 func TestWriteReport(t *testing.T) {
@@ -96,7 +114,7 @@ func TestWriteReport(t *testing.T) {
 			r.Workers = append([]orchestrator.WorkerReport{}, fine.Workers...)
 			change(&r)
 			var out bytes.Buffer
-			WriteReport(&out, r)
+			WriteReport(&out, r, testHints{})
 			golden := filepath.Join(testdata, "report_"+name+".txt")
 			if *update {
 				if err := os.WriteFile(golden, out.Bytes(), 0o666); err != nil {
@@ -131,7 +149,7 @@ func TestReportOfMore(t *testing.T) {
 		test.report.Elapsed = 2 * time.Second
 		test.report.Rate = 1
 		var out strings.Builder
-		WriteReport(&out, test.report)
+		WriteReport(&out, test.report, testHints{})
 		if !strings.HasPrefix(out.String(), "\n"+test.want+" (") {
 			t.Errorf("%q, want %s", out.String(), test.want)
 		}
@@ -153,7 +171,7 @@ func TestReportOfARetry(t *testing.T) {
 	} {
 		test.report.Elapsed, test.report.Rate = 2*time.Second, 1
 		var out strings.Builder
-		WriteReport(&out, test.report)
+		WriteReport(&out, test.report, testHints{})
 		if !strings.HasPrefix(out.String(), "\n"+test.want) {
 			t.Errorf("%q, want %s", out.String(), test.want)
 		}

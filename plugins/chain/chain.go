@@ -56,7 +56,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		return plugins.Info{}, err
 	}
 	if len(c.Steps) == 0 {
-		return plugins.Info{}, fault.New(fault.Incompatible, "the kernel chain needs steps, for example --step clean.py --step embed.py")
+		return plugins.Info{}, fault.New(fault.Incompatible, "the kernel chain needs steps").Set("step KERNEL")
 	}
 	k.nanFails = c.NaN == "error"
 	info := plugins.Info{Name: "chain"}

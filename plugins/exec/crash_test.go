@@ -94,10 +94,10 @@ func TestAnswerOverTheLimit(t *testing.T) {
 			k := open(t, plugins.ExecConfig{Mode: mode, Command: endless, MaxLine: 1 << 20})
 			list, err := call(t, k, "1")
 			if mode == exec.ModePerRecord {
-				if len(list) != 1 || !strings.Contains(list[0], "more than 1048576 bytes (--max-record-bytes)") {
+				if len(list) != 1 || !strings.Contains(list[0], "more than 1048576 bytes (max-record-bytes)") {
 					t.Errorf("%q, %v", list, err)
 				}
-			} else if fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), "more than 1048576 bytes (--max-record-bytes)") {
+			} else if fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), "more than 1048576 bytes (max-record-bytes)") {
 				t.Errorf("%s: %v", fault.KindOf(err), err)
 			}
 			runtime.ReadMemStats(&after)

@@ -45,7 +45,7 @@ func New() plugins.Kernel { return &kernel{} }
 
 type kernel struct {
 	config   plugins.ExecConfig
-	identity *identity // nil without --exec-id
+	identity *identity // nil without an ID
 	threads  int
 	onGPU    bool
 	running  *program // in stream mode; nil before the first batch and after a failure
@@ -78,10 +78,10 @@ func parse(config plugins.Config) (plugins.ExecConfig, error) {
 		return c, fault.New(fault.Usage, "unknown exec mode %q: use %s, %s or %s", c.Mode, ModeStream, ModeBatch, ModePerRecord)
 	}
 	if c.ID != "" && c.Mode == ModePerRecord {
-		return c, fault.New(fault.Usage, "--exec-id is for --exec-mode %s and %s: with %s every line of a process answers its only record", ModeStream, ModeBatch, ModePerRecord)
+		return c, fault.New(fault.Usage, "an ID is for the modes %s and %s: with %s every line of a process answers its only record", ModeStream, ModeBatch, ModePerRecord).Set("exec-id")
 	}
 	if strings.TrimSpace(c.Command) == "" {
-		return c, fault.New(fault.Incompatible, "exec needs a program: write -k 'exec:./program'")
+		return c, fault.New(fault.Incompatible, "exec needs a program").WithCode(fault.NoKernel, "exec:./program")
 	}
 	return c, nil
 }

@@ -257,7 +257,7 @@ func TestMisbehavingPrograms(t *testing.T) {
 		{"exits in the middle", `head -n 1; echo "no more memory" >&2; exit 4`, "stream", []string{"after 1 of 3 lines", "exit status 4", ": no more memory"}},
 		{"is killed", `read a; echo $a; kill -SEGV $$`, "stream", []string{"after 1 of 3 lines", "killed by SIGSEGV"}},
 		{"exits at once", `exit 0`, "stream", []string{"after 0 of 3 lines", "exit status 0"}},
-		{"too many", `sed -u p`, "stream", []string{"wrote 6 lines for 3 records", "--exec-mode batch", "--exec-id"}},
+		{"too many", `sed -u p`, "stream", []string{"wrote 6 lines for 3 records", "exec-mode batch", "exec-id"}},
 		{"exits in a batch", `head -n 1; echo "no more memory" >&2; exit 4`, "batch", []string{"exit status 4", ": no more memory"}},
 		{"too few in a batch", `head -n 1`, "batch", []string{"wrote 1 line for 3 records"}},
 		{"too many in a batch", `sed p`, "batch", []string{"wrote 6 lines for 3 records"}},

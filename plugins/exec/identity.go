@@ -68,9 +68,9 @@ func (d *identity) lacking(batch plugins.Batch, i int) string {
 	value, present := batch.Member(i, d.member)
 	switch {
 	case !present:
-		return fmt.Sprintf("exec: the record has no member %q, which --exec-id needs to check the answer", d.member)
+		return fmt.Sprintf("exec: the record has no member %q, which exec-id needs to check the answer", d.member)
 	case value[0] != '"' && value[0] != '-' && (value[0] < '0' || value[0] > '9'):
-		return fmt.Sprintf("exec: member %q is neither a string nor a number, so --exec-id cannot check the answer", d.member)
+		return fmt.Sprintf("exec: member %q is neither a string nor a number, so exec-id cannot check the answer", d.member)
 	}
 	return ""
 }

@@ -164,7 +164,7 @@ func (p *program) exchangeAll(batch plugins.Batch, id *identity, grace time.Dura
 	}
 	if id != nil {
 		if proved, err := id.verify(batch, lines); err != nil {
-			return nil, fault.New(fault.Batch, "exec: line %d does not answer its record: %w (--exec-id)%s", proved+1, err, quoted(lines[proved]))
+			return nil, fault.New(fault.Batch, "exec: line %d does not answer its record: %w (exec-id)%s", proved+1, err, quoted(lines[proved]))
 		}
 	}
 	return lines, nil

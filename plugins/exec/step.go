@@ -230,7 +230,7 @@ func (e *outOfStep) Error() string {
 
 // advice is how to fix a program that writes lines that are not answers.
 const advice = "it must write exactly one line per record, and messages to standard error; " +
-	"--exec-id checks every line, --exec-mode batch counts the lines of every batch"
+	"exec-id checks every line, exec-mode batch counts the lines of every batch"
 
 // quoted formats a line for a message.
 func quoted(line []byte) string {

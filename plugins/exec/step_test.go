@@ -182,12 +182,12 @@ func TestIdentity(t *testing.T) {
 			// A record that cannot be identified is not sent to the program.
 			expect(t, k, []string{`{"id":3}`, `{"x":4}`, `{"id":null}`, `7`, `{"id":5}`}, []string{
 				`{"id":3}`,
-				`failed: exec: the record has no member "id", which --exec-id needs to check the answer`,
-				`failed: exec: member "id" is neither a string nor a number, so --exec-id cannot check the answer`,
-				`failed: exec: the record has no member "id", which --exec-id needs to check the answer`,
+				`failed: exec: the record has no member "id", which exec-id needs to check the answer`,
+				`failed: exec: member "id" is neither a string nor a number, so exec-id cannot check the answer`,
+				`failed: exec: the record has no member "id", which exec-id needs to check the answer`,
 				`{"id":5}`,
 			})
-			expect(t, k, []string{`{"x":4}`}, []string{`failed: exec: the record has no member "id", which --exec-id needs to check the answer`})
+			expect(t, k, []string{`{"x":4}`}, []string{`failed: exec: the record has no member "id", which exec-id needs to check the answer`})
 			// An empty line drops its record.
 			k = open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/.*drop.*//'`})
 			expect(t, k, []string{`{"id":1}`, `{"id":2,"drop":1}`, `{"id":3}`, `{"id":4,"drop":1}`}, []string{`{"id":1}`, "drop", `{"id":3}`, "drop"})
@@ -200,14 +200,14 @@ func TestIdentity(t *testing.T) {
 				`sed -u 's/{.*/Warning: x/'`: `not a JSON object`,
 			} {
 				_, err := call(t, open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: command}), `{"id":12}`)
-				if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--exec-id") || fault.KindOf(err) != fault.Batch {
+				if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "exec-id") || fault.KindOf(err) != fault.Batch {
 					t.Errorf("%s: %v", command, err)
 				}
 			}
 		})
 	}
 	c := config(t, plugins.ExecConfig{Command: "cat", Mode: exec.ModePerRecord, ID: "id"})
-	if _, err := exec.New().Describe(t.Context(), c); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "--exec-id") {
+	if _, err := exec.New().Describe(t.Context(), c); fault.KindOf(err) != fault.Usage || fault.As(err).Value != "exec-id" {
 		t.Errorf("per record: %v", err)
 	}
 }

@@ -117,7 +117,7 @@ func (p *program) exchange(batch plugins.Batch, id *identity) ([][]byte, error) 
 	}
 	written := p.feed(batch, false)
 	hint := time.AfterFunc(stallHint, func() {
-		logf("no complete answer after %s; if the program buffers its output until its input ends, use --exec-mode batch; if it skips records, use --exec-mode per-record", stallHint)
+		logf("no complete answer after %s; if the program buffers its output until its input ends, use exec-mode batch; if it skips records, use exec-mode per-record", stallHint)
 	})
 	defer hint.Stop()
 	lines, err := p.answers(batch, written)
@@ -194,7 +194,7 @@ func (p *program) peek() []byte {
 
 // tooLong returns the failure for a line over the limit.
 func (p *program) tooLong() error {
-	return fault.New(fault.Batch, "exec: the program wrote a line of more than %d bytes (--max-record-bytes)", p.out.most)
+	return fault.New(fault.Batch, "exec: the program wrote a line of more than %d bytes (max-record-bytes)", p.out.most)
 }
 
 // wrongCount returns the failure for a program that did not write one line per record.

@@ -38,7 +38,11 @@ type Failure struct {
 	// The evidence for the failure, if it affects how gpurun reacts: "outside" (another
 	// process killed this one), "host-memory" (host memory ran out), "text" (kind is
 	// guessed from the message), or empty.
-	Sign          string `protobuf:"bytes,5,opt,name=sign,proto3" json:"sign,omitempty"`
+	Sign string `protobuf:"bytes,5,opt,name=sign,proto3" json:"sign,omitempty"`
+	// What the user can do about it, and what that is about; see fault.Code. Readers ignore
+	// unknown codes.
+	Code          string `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`
+	Value         string `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -104,6 +108,20 @@ func (x *Failure) GetStep() string {
 func (x *Failure) GetSign() string {
 	if x != nil {
 		return x.Sign
+	}
+	return ""
+}
+
+func (x *Failure) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Failure) GetValue() string {
+	if x != nil {
+		return x.Value
 	}
 	return ""
 }
@@ -1297,13 +1315,15 @@ var File_kernel_proto protoreflect.FileDescriptor
 
 const file_kernel_proto_rawDesc = "" +
 	"\n" +
-	"\fkernel.proto\x12\x10gpurun.kernel.v1\"w\n" +
+	"\fkernel.proto\x12\x10gpurun.kernel.v1\"\xa1\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\tR\x04step\x12\x12\n" +
-	"\x04sign\x18\x05 \x01(\tR\x04sign\")\n" +
+	"\x04sign\x18\x05 \x01(\tR\x04sign\x12\x12\n" +
+	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
+	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\fR\x06config\"\xa0\x02\n" +
 	"\x04Info\x12\x12\n" +

@@ -210,8 +210,8 @@ func (c *child) greet(ctx context.Context) error {
 	}
 	c.version = strings.TrimSpace(line)
 	if tooOld(c.version) {
-		return fault.New(fault.Incompatible, "%s is Python %s; Python kernels need %s or newer: activate another environment, or name an interpreter with --python",
-			c.interpreter, c.version, plugins.OldestPython)
+		return fault.New(fault.Incompatible, "%s is Python %s; Python kernels need %s or newer: activate another environment, or name an interpreter",
+			c.interpreter, c.version, plugins.OldestPython).Set("python")
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 		return err
 	}
 	if k.config.File == "" {
-		return fault.New(fault.Incompatible, "the python kernel needs a kernel file: pass one with -k kernel.py")
+		return fault.New(fault.Incompatible, "the python kernel needs a kernel file").WithCode(fault.NoKernel, "kernel.py")
 	}
 	interpreter, err := k.config.FindInterpreter()
 	if err != nil {
@@ -277,8 +277,8 @@ func (k *kernel) withInterpreter(err error) error {
 	if e == nil || !strings.HasPrefix(e.Message, "ModuleNotFoundError: ") {
 		return err
 	}
-	return fault.New(e.Kind, "%w in %s (Python %s): install it there, activate the environment that has it, or name another interpreter with --python",
-		err, k.python.interpreter, k.python.version).WithDetail(e.Detail).InStep(e.Step)
+	return fault.New(e.Kind, "%w in %s (Python %s): install it there, activate the environment that has it, or name another interpreter",
+		err, k.python.interpreter, k.python.version).Set("python").WithDetail(e.Detail).InStep(e.Step)
 }
 
 // fileOf returns the file of the step that failed.

@@ -18,7 +18,7 @@ type memory struct {
 var memorySizes []int
 
 func newMemory([]int) (*memory, error) {
-	return nil, fault.New(fault.Incompatible, "Python kernels need Linux, but this is %s; run the file as a program that reads and writes lines: -k 'exec:python3 …'", runtime.GOOS)
+	return nil, fault.New(fault.Incompatible, "Python kernels need Linux, but this is %s; run the file as a program that reads and writes lines", runtime.GOOS).WithCode(fault.NotAKernel, "python3 …")
 }
 
 func (m *memory) release(int, int) {}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// hints is what to append to a message with a code; %s is the code's value. Libraries
+// return codes: only this command knows its flags.
+var hints = map[fault.Code]string{
+	fault.Setting:      " (--%s)",
+	fault.Exists:       "; --force replaces it",
+	fault.Taken:        "; move it away, or pass --force to replace it; the same command then only renames the output",
+	fault.Finished:     "; --force runs it again",
+	fault.Damaged:      "; --fresh starts the job over",
+	fault.Changed:      "; undo that and run the same command again to resume, or pass --fresh to start over",
+	fault.Edited:       "; restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version",
+	fault.InputChanged: "; --fresh starts over; the same command resumes the job once the input is restored",
+	fault.NoJob:        "; pass the output given to gpurun run with -o, and its --work-dir if it had one",
+	fault.NoKernel:     " (-k %s)",
+	fault.NoOutput:     " (-o out.jsonl)",
+	fault.NoGPU:        "; --gpus cpu:N runs on the CPU",
+	fault.SmallGPUs:    ": choose other GPUs with --gpus, or give each worker several with --gpus-per-worker",
+	fault.NotAKernel:   "; for any other program use -k 'exec:%s'",
+	fault.Leased:       ": run gpurun gpus deallocate %s first, or name another GPU with --gpu",
+}
+
+// hint returns what to append to a message with this code, "" if nothing.
+func hint(code fault.Code, value string) string {
+	text := hints[code]
+	if strings.Contains(text, "%s") {
+		text = fmt.Sprintf(text, value)
+	}
+	if code == fault.Changed && value != "" {
+		text += fmt.Sprintf(", or --accept-changes %s to keep what is done and resume", value)
+	}
+	return text
+}
+
+// hinted is an error with a hint on what to do next.
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (h *hinted) Error() string { return h.err.Error() + h.hint }
+func (h *hinted) Unwrap() error { return h.err }
+
+// withHint adds the hint for the code of err, unless it already has one.
+func withHint(err error) error {
+	var done *hinted
+	e := fault.As(err)
+	if e == nil || errors.As(err, &done) || hint(e.Code, e.Value) == "" {
+		return err
+	}
+	return &hinted{err: err, hint: hint(e.Code, e.Value)}
+}
+
+// showHints passes events to show with the hints for their codes.
+func showHints(show func(orchestrator.Event)) func(orchestrator.Event) {
+	return func(event orchestrator.Event) {
+		switch e := event.(type) {
+		case orchestrator.Notice:
+			e.Text += hint(e.Code, e.Value)
+			event = e
+		case orchestrator.WorkerLost:
+			e.Fault = hintedFault(e.Fault)
+			event = e
+		case orchestrator.ChunkGivenUp:
+			e.Fault = hintedFault(e.Fault)
+			event = e
+		}
+		show(event)
+	}
+}
+
+func hintedFault(e *fault.Error) *fault.Error {
+	if e == nil {
+		return nil
+	}
+	c := *e
+	c.Message += hint(e.Code, e.Value)
+	return &c
+}
+
+// reportHints completes reports with flags and commands.
+type reportHints struct{}
+
+func (reportHints) Hint(code orchestrator.Code, value string) string { return hint(code, value) }
+
+// Retry returns the command that retries the failed records of a finished job; "" if they
+// were written to a stream.
+func (reportHints) Retry(r orchestrator.Report) string {
+	if r.Streamed {
+		return ""
+	}
+	if full, err := filepath.Abs(filepath.Clean(r.Output) + ".gpurun"); err != nil || full != r.Folder {
+		return fmt.Sprintf("gpurun retry --work-dir %s %s", progress.InFolder(r, ".."), r.Output)
+	}
+	return "gpurun retry " + r.Output
+}
