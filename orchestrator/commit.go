@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -98,4 +99,16 @@ func (c *committer) last(committed <-chan error) error {
 		c.unread = true
 		return fault.New(fault.Canceled, "stopped on request while the output was not being read")
 	}
+}
+
+// close completes the output, or leaves it to be resumed if err stopped the job.
+func (c *committer) close(err error) error {
+	switch {
+	case err == nil:
+		return c.output.Finish()
+	case !c.unread:
+		crash.Point("stopping")
+		c.output.Abandon()
+	}
+	return err
 }

@@ -1,11 +1,34 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
+
+// conclude decides how the job has ended once the workers are done: err if something
+// stopped it, nil if every record is in the output.
+func (j *job) conclude(ctx context.Context, err error) error {
+	if err == nil {
+		err = j.unfinished(ctx)
+	}
+	if fault.KindOf(err) == fault.NoDevice && j.config.GiveUpMark {
+		j.emit(Notice{Text: "no device is left: marking the remaining records as failed: " + err.Error(), Code: CodeSetting, Value: "give-up mark"})
+		if err = j.markRest(ctx, fault.As(err)); err == nil {
+			err = j.unfinished(ctx)
+		}
+	}
+	if err == nil || fault.KindOf(err) == fault.Storage { // a changed input may be the cause
+		err = cmp.Or(j.committer.checkInput(0, math.MaxInt64), err)
+	}
+	if err == nil {
+		err = j.outputChecked()
+	}
+	return err
+}
 
 // unfinished returns why records remain although no goroutine failed.
 func (j *job) unfinished(ctx context.Context) error {

@@ -1,9 +1,7 @@
 package orchestrator
 
 import (
-	"cmp"
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -11,8 +9,6 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
-	"github.com/gpurun/gpurun/internal/crash"
-	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // job is a running job: what was prepared, and the parts that run it. Each part has its
@@ -59,44 +55,30 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 func (j *job) run(ctx context.Context) (Report, error) {
 	j.config.Control.attach(j)
 	defer j.config.Control.detach()
+	j.announce()
+	err := j.work(ctx)
+	err = j.conclude(ctx, err)
+	err = j.committer.close(err)
+	return j.finish(err), err
+}
+
+// announce emits what is known before the work starts.
+func (j *job) announce() {
 	if !j.config.checkAll { // otherwise it was already emitted
 		j.emit(Planned{Plan: j.plan, Folder: j.folder.path, First: j.config.Offset})
 	}
 	for _, note := range j.plan.Notes {
 		j.emit(Notice{Text: note})
 	}
-	if j.earlier != nil {
-		for _, note := range j.earlier.notes {
-			j.emit(Notice{Text: note})
-		}
-		if j.earlier.computedAny() {
-			j.emit(j.ledger.resuming(finishedRanges(j.earlier.state)))
-		}
+	if j.earlier == nil {
+		return
 	}
-	err := j.work(ctx)
-	if err == nil {
-		err = j.unfinished(ctx)
+	for _, note := range j.earlier.notes {
+		j.emit(Notice{Text: note})
 	}
-	if fault.KindOf(err) == fault.NoDevice && j.config.GiveUpMark {
-		j.emit(Notice{Text: "no device is left: marking the remaining records as failed: " + err.Error(), Code: CodeSetting, Value: "give-up mark"})
-		if err = j.markRest(ctx, fault.As(err)); err == nil {
-			err = j.unfinished(ctx)
-		}
+	if j.earlier.computedAny() {
+		j.emit(j.ledger.resuming(finishedRanges(j.earlier.state)))
 	}
-	if err == nil || fault.KindOf(err) == fault.Storage { // a changed input may be the cause
-		err = cmp.Or(j.committer.checkInput(0, math.MaxInt64), err)
-	}
-	if err == nil {
-		err = j.outputChecked()
-	}
-	switch {
-	case err == nil:
-		err = j.committer.output.Finish()
-	case !j.committer.unread:
-		crash.Point("stopping")
-		j.committer.output.Abandon()
-	}
-	return j.finish(err), err
 }
 
 // work runs the slots and the committer. The group's context ends only for what must
@@ -106,34 +88,15 @@ func (j *job) work(ctx context.Context) error {
 	rootCtx, abort := context.WithCancel(context.Background())
 	defer abort()
 	j.abort = abort
-	if j.config.MaxTime > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, j.config.MaxTime, errMaxTime)
-		defer cancel()
-	}
+	ctx, cancel := j.limitTime(ctx)
+	defer cancel()
 	defer context.AfterFunc(ctx, func() { j.stopBy(ctx) })()
-	if j.config.Abort != nil {
-		go func() {
-			select {
-			case <-j.config.Abort:
-				j.stop(nil)
-			case <-rootCtx.Done():
-			}
-		}()
-	}
+	go j.obeyAbort(rootCtx)
 	stopMonitor, err := j.monitor.start(rootCtx, j.config, j.folder)
 	if err != nil {
 		return err
 	}
 	defer func() { abort(); stopMonitor() }()
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		options := j.config.devices
-		options.PinUUID = j.config.PinUUID
-		j.monitor.watchDriver(rootCtx, options)
-	}()
-	defer func() { abort(); <-watching }()
 	group, abortCtx := errgroup.WithContext(rootCtx)
 	defer context.AfterFunc(abortCtx, j.queue.close)()
 	var slots, workers sync.WaitGroup

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
@@ -26,13 +27,26 @@ type deviceMonitor struct {
 	sampled bool         // devices were sampled once; used by the monitor only
 }
 
-// start starts monitoring the job's GPUs and keeps samples in the job folder. The returned
-// function waits for it to end. A job without GPUs has no monitor.
+// start watches the job's GPUs until ctx ends. The returned function waits for the end.
 func (m *deviceMonitor) start(ctx context.Context, config Config, f *folder) (wait func(), err error) {
+	var all sync.WaitGroup
 	devices := m.fleet.gpus()
-	if config.NoMonitor || len(devices) == 0 {
-		return func() {}, nil
+	if len(devices) == 0 {
+		return all.Wait, nil
 	}
+	if !config.NoMonitor {
+		if err := m.sample(ctx, &all, devices, config, f); err != nil {
+			return nil, err
+		}
+	}
+	options := config.devices
+	options.PinUUID = config.PinUUID
+	all.Go(func() { m.watchDriver(ctx, devices, options) })
+	return all.Wait, nil
+}
+
+// sample starts sampling the GPUs and keeps samples in the job folder.
+func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices []gpu.Device, config Config, f *folder) (err error) {
 	self := os.Getpid()
 	m.monitor, err = gpu.NewMonitor(devices, gpu.MonitorOptions{
 		Options: config.devices, Config: config.Monitor, Profile: gpu.Profile(config.Profile),
@@ -44,20 +58,18 @@ func (m *deviceMonitor) start(ctx context.Context, config Config, f *folder) (wa
 		Clock: config.clock,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.monitor.OnAny(m.takeEvent)
 	if f != nil {
 		m.samples.path = f.join(samplesFile)
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	all.Go(func() {
 		m.monitor.Run(ctx)
 		m.monitor.Close()
 		m.samples.close()
-	}()
-	return func() { <-done }, nil
+	})
+	return nil
 }
 
 // noteMemory passes the framework memory of a device to the monitor.

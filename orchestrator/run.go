@@ -29,6 +29,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		return Report{}, fault.New(fault.Usage, "no output: name a file, or - for standard output").WithCode(fault.NoOutput, "")
 	}
 	started := time.Now()
+	// Check what can be checked before anything is touched.
 	config, err := config.withDefaults()
 	if err != nil {
 		return Report{}, err
@@ -39,11 +40,12 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if err := checkOutputFolders(config); err != nil {
 		return Report{}, err
 	}
+	// Lock the job folder and find what earlier runs have left in it.
 	f, err := openFolder(ctx, config)
 	if err != nil {
 		return Report{}, err
 	}
-	begun := false
+	begun := false // the folder is to be kept
 	defer func() { f.close(begun) }()
 	before, err := findEarlier(ctx, config, f)
 	if err != nil {
@@ -62,6 +64,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		begun = true
 		return report, nil
 	}
+	// Plan: devices, kernel, input.
 	if err := checkOutputs(config); err != nil {
 		return Report{}, err
 	}
@@ -76,6 +79,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		}
 		begun = resumable(config)
 	}
+	// Open the files and run.
 	if p.source == nil {
 		if err := p.openStream(f.join("spool")); err != nil {
 			return Report{}, err

@@ -10,6 +10,23 @@ import (
 
 var errMaxTime = errors.New("time limit reached")
 
+// limitTime ends ctx after Config.MaxTime.
+func (j *job) limitTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if j.config.MaxTime <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, j.config.MaxTime, errMaxTime)
+}
+
+// obeyAbort stops the job at once when Config.Abort is closed.
+func (j *job) obeyAbort(ctx context.Context) {
+	select {
+	case <-j.config.Abort:
+		j.stop(nil)
+	case <-ctx.Done():
+	}
+}
+
 // stopBy drains the job for the reason its context ended.
 func (j *job) stopBy(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), errMaxTime) {

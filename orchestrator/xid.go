@@ -10,10 +10,8 @@ import (
 // watchDriver listens to the driver until ctx ends: it learns of a lost GPU before the
 // GPU's kernel does, which may be never. On a machine without this support it does
 // nothing.
-func (m *deviceMonitor) watchDriver(ctx context.Context, options gpu.Options) {
-	if devices := m.fleet.gpus(); len(devices) > 0 {
-		_ = gpu.WatchXids(ctx, devices, options, m.onXid)
-	}
+func (m *deviceMonitor) watchDriver(ctx context.Context, devices []gpu.Device, options gpu.Options) {
+	_ = gpu.WatchXids(ctx, devices, options, m.onXid)
 }
 
 // onXid notifies the user and retires a lost device.
