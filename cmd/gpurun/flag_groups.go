@@ -29,6 +29,7 @@ var flagGroups = []struct {
 	}},
 	{"Failures", []string{"timeout", "open-timeout", "retries", "halt", "give-up"}},
 	{"Display", []string{"quiet", "json-events", "report", "log-level"}},
+	{"Page, API and metrics", []string{"listen", "listen-token", "tls-cert", "tls-key", "insecure", "allow-host", "metrics-file"}},
 }
 
 // fewFlags is the number of flags up to which headings would only be in the way.

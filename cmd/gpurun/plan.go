@@ -31,6 +31,7 @@ here.`
 var planIdle = []string{
 	"fresh", "accept-changes", "clean", "timeout", "retries", "checkpoint", "max-time", "halt", "give-up",
 	"report", "json-events", "quiet", "log-level",
+	"listen", "listen-token", "tls-cert", "tls-key", "insecure", "allow-host", "metrics-file",
 }
 
 func newPlan() *cobra.Command {

@@ -54,12 +54,14 @@ runs, and its logs, failures.jsonl and report.json.`
 type runFlags struct {
 	jobFlags
 	leaseFlags
-	events   string
-	report   string
-	quiet    bool
-	logLevel string
-	halt     string
-	giveUp   string
+	listenFlags
+	events      string
+	report      string
+	metricsFile string
+	quiet       bool
+	logLevel    string
+	halt        string
+	giveUp      string
 }
 
 func newRun() *cobra.Command {
@@ -104,6 +106,8 @@ func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	flags.StringVar(&f.halt, "halt", "never", "stop when this many records have failed: never, fail=100, fail=5%; run the same command to resume")
 	flags.StringVar(&f.giveUp, "give-up", "stop", "when no usable device remains: stop (run the same command to resume), or mark the remaining records as failed")
 	f.leaseFlags.register(flags)
+	f.listenFlags.register(flags, "", "serve a page, an API and metrics of the job at this `ADDRESS` while it runs (127.0.0.1:9401)")
+	flags.StringVar(&f.metricsFile, "metrics-file", "", "write metrics to this `FILE` every 10s, for node_exporter's textfile collector (NAME.prom)")
 	flags.StringVar(&f.report, "report", "", "write the final report as JSON to this `FILE`")
 	flags.StringVar(&f.events, "json-events", "", "write events as JSON lines to standard error, or to a file with --json-events=`FILE`")
 	flags.Lookup("json-events").NoOptDefVal = "-"
@@ -180,10 +184,13 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	defer stops.stop()
 	config.Abort = stops.abort
 	config.Stdout = proc.Unsignaled(os.Stdout) // a closed pipe ends the job cleanly, not by SIGPIPE
-	id, closeSocket := f.openSocket(&config, display, stops)
+	id, closeServers, err := f.openServers(&config, display, stops)
+	if err != nil {
+		return err
+	}
 	config.Claim = f.claim(cmd.Flags(), id)
 	report, err := do(ctx, config)
-	closeSocket()
+	closeServers()
 	display.Close()
 	err = f.conclude(report, err, stops, silent)
 	if events != nil && f.events != "-" { // else Main writes it last
@@ -226,7 +233,7 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 
 // besides lists the files written in addition to the job's own.
 func (f *runFlags) besides() []orchestrator.NamedFile {
-	files := []orchestrator.NamedFile{{Name: "--report", Path: f.report}}
+	files := []orchestrator.NamedFile{{Name: "--report", Path: f.report}, {Name: "--metrics-file", Path: f.metricsFile}}
 	if f.events != "-" {
 		files = append(files, orchestrator.NamedFile{Name: "--json-events", Path: f.events})
 	}

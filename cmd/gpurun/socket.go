@@ -1,10 +1,16 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/internal/server"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -18,28 +24,113 @@ type runningJob struct {
 // Cancel implements jobs.Job.
 func (j runningJob) Cancel() { j.stops.cancel() }
 
-// openSocket registers the job and serves its socket until end is called. If registration
-// fails, the job runs anyway: id is "" and the display shows a notice.
-func (f *runFlags) openSocket(config *orchestrator.Config, display progress.Display, stops *stops) (id string, end func()) {
+// openServers makes the job visible until end is called: through its socket and, with
+// --listen and --metrics-file, to browsers and Prometheus. Without a socket the job runs
+// anyway: id is "" and the display shows a notice.
+func (f *runFlags) openServers(config *orchestrator.Config, display progress.Display, stops *stops) (id string, end func(), err error) {
 	output := config.Output
 	if output != "-" {
 		if full, err := filepath.Abs(output); err == nil {
 			output = full
 		}
 	}
-	registration, err := jobs.Register(jobs.Entry{
-		Name: f.name, Kernel: config.Kernel, Input: config.Input, Output: output, Command: commandLine(),
-	})
+	entry := jobs.Entry{Name: f.name, Kernel: config.Kernel, Input: config.Input, Output: output, Command: commandLine()}
+	registration, err := jobs.Register(entry)
 	if err != nil {
 		display.Event(orchestrator.Notice{Text: "gpurun status cannot show this job: " + err.Error()})
-		return "", func() {}
+		entry = jobs.NewEntry(entry)
+	} else {
+		entry = registration.Entry
+		id = entry.ID
 	}
 	config.Control = &orchestrator.Control{}
-	events := &jobs.Events{}
-	show, write := config.OnEvent, progress.EventWriter(events)
+	control := runningJob{config.Control, stops}
+	job := server.NewJob(entry, control)
+	show := config.OnEvent
 	config.OnEvent = func(e orchestrator.Event) {
 		show(e)
-		write(e)
+		job.Event(e)
 	}
-	return registration.Entry.ID, registration.Serve(runningJob{config.Control, stops}, events)
+	ends := []func(){job.Close}
+	end = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	if registration != nil {
+		ends = append(ends, registration.Serve(control, server.NewSocket(job)))
+	}
+	m := metrics.New(job.Metrics())
+	if f.metricsFile != "" {
+		ends = append(ends, f.writeMetrics(m))
+	}
+	if f.listenFlags.address != "" {
+		stop, err := f.openPage(entry.ID, job, m, display)
+		if err != nil {
+			end()
+			return "", nil, err
+		}
+		ends = append(ends, stop)
+	}
+	return id, end, nil
+}
+
+// openPage serves the job at --listen and shows the address.
+func (f *runFlags) openPage(id string, job *server.Job, m *metrics.Metrics, display progress.Display) (end func(), err error) {
+	token := ""
+	if f.tokenFile == "" {
+		folder, err := jobs.Folder()
+		if err != nil {
+			return nil, err
+		}
+		token = tokenPath(folder, id)
+	}
+	l, err := f.listenFlags.listen(token)
+	if err != nil {
+		return nil, err
+	}
+	stop := l.serve(server.New(l.access, job, m))
+	if line := "watch this job at " + l.url(); f.events == "-" {
+		display.Event(orchestrator.Notice{Text: line})
+	} else { // not as an event: a file of events may be readable by others
+		fmt.Fprintln(display, line)
+	}
+	return func() {
+		stop()
+		if token != "" {
+			_ = os.Remove(token)
+		}
+	}, nil
+}
+
+// metricsInterval is how often --metrics-file is written: node_exporter reads it when it is
+// scraped, usually every 15 s or more.
+const metricsInterval = 10 * time.Second
+
+// writeMetrics keeps --metrics-file up to date until end is called, which writes it once
+// more. An error must not stop the job; it is reported at the end.
+func (f *runFlags) writeMetrics(m *metrics.Metrics) (end func()) {
+	done := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Add(1)
+	go func() {
+		defer writing.Done()
+		ticker := time.NewTicker(metricsInterval)
+		defer ticker.Stop()
+		for {
+			_ = m.WriteFile(f.metricsFile)
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		writing.Wait()
+		if err := m.WriteFile(f.metricsFile); err != nil {
+			fmt.Fprintf(os.Stderr, "gpurun: --metrics-file: %v\n", err)
+		}
+	}
 }

@@ -14,12 +14,13 @@ const module = "github.com/gpurun/gpurun"
 
 // onlyIn lists the only packages that may import a library, so that it can be replaced.
 var onlyIn = map[string][]string{
-	"github.com/hashicorp/go-plugin": {"plugins"},
-	"github.com/NVIDIA/go-nvml":      {"gpu"},
-	"github.com/vbauerster/mpb":      {"internal/progress"},
-	"github.com/spf13/cobra":         {"cmd/gpurun"},
-	"google.golang.org/grpc":         {"plugins", "plugins/kernelpb"},
-	"github.com/goccy/go-yaml":       {"gpu", "gpu/lease"},
+	"github.com/prometheus/client_golang": {"internal/metrics"},
+	"github.com/hashicorp/go-plugin":      {"plugins"},
+	"github.com/NVIDIA/go-nvml":           {"gpu"},
+	"github.com/vbauerster/mpb":           {"internal/progress"},
+	"github.com/spf13/cobra":              {"cmd/gpurun"},
+	"google.golang.org/grpc":              {"plugins", "plugins/kernelpb"},
+	"github.com/goccy/go-yaml":            {"gpu", "gpu/lease"},
 }
 
 type goPackage struct {

@@ -80,7 +80,7 @@ func (h Histogram) Octaves() map[float64]uint64 {
 	for i := 0; i < last; i++ {
 		sum += uint64(h.Buckets[i])
 		if i%perOctave == 0 {
-			all[bound(i).Seconds()] = sum
+			all[math.Ldexp(base.Seconds(), i/perOctave)] = sum
 		}
 	}
 	return all

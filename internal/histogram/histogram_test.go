@@ -72,7 +72,7 @@ func TestOctavesRise(t *testing.T) {
 			}
 		}
 	}
-	if octaves[bound(28).Seconds()] != 2 { // 12.8 ms
+	if octaves[0.0128] != 2 { // 12.8 ms
 		t.Errorf("%v", octaves)
 	}
 }

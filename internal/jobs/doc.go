@@ -13,7 +13,7 @@
 //	POST /v1/resume    resume
 //	POST /v1/cancel    stop as SIGTERM does; a second time, immediately
 //	POST /v1/trim      release unused device memory
-//	GET  /v1/events    events as JSON lines, until the job ends
+//	/api/…             the job's API as package server serves it
 //
 // The folder and all jobs in it belong to one user. A file without a lock belongs to a
 // dead job and is removed.

@@ -72,8 +72,8 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// findFolder returns the first usable folder.
-func findFolder() (string, error) {
+// Folder returns the first usable folder of jobs, which only this user can read.
+func Folder() (string, error) {
 	var all []error
 	for _, dir := range folders() {
 		err := makeFolder(dir)

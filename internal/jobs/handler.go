@@ -40,21 +40,21 @@ type Status struct {
 
 // handler serves a job's API.
 type handler struct {
-	entry  Entry
-	job    Job
-	events *Events
+	entry Entry
+	job   Job
 }
 
-// NewHandler returns the HTTP handler of a job's API.
-func NewHandler(entry Entry, job Job, events *Events) http.Handler {
-	h := &handler{entry: entry, job: job, events: events}
+func newHandler(entry Entry, job Job, api http.Handler) http.Handler {
+	h := &handler{entry: entry, job: job}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", h.answer(func(context.Context) any { return h.status() }))
 	mux.HandleFunc("POST /v1/pause", h.answer(func(context.Context) any { job.Pause(); return h.status() }))
 	mux.HandleFunc("POST /v1/resume", h.answer(func(context.Context) any { job.Resume(); return h.status() }))
 	mux.HandleFunc("POST /v1/cancel", h.answer(func(context.Context) any { job.Cancel(); return h.status() }))
 	mux.HandleFunc("POST /v1/trim", h.answer(h.trim))
-	mux.HandleFunc("GET /v1/events", h.stream)
+	if api != nil {
+		mux.Handle("/", api)
+	}
 	return bounded(mux)
 }
 

@@ -44,6 +44,7 @@ func readEntry(path string) (e Entry, lives bool) {
 	if !lives {
 		id := strings.TrimSuffix(filepath.Base(path), entrySuffix)
 		_ = os.Remove(filepath.Join(filepath.Dir(path), id+".sock"))
+		_ = os.Remove(filepath.Join(filepath.Dir(path), id+".token"))
 		if dir := filepath.Dir(e.Socket); !damaged && strings.HasPrefix(filepath.Base(dir), "gpurun-job-") {
 			_ = os.Remove(e.Socket)
 			_ = os.Remove(dir)

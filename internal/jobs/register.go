@@ -40,14 +40,20 @@ type Registration struct {
 	ownDir   string // of the socket, if the folder's path is too long
 }
 
+// NewEntry completes the entry of a job of this process, without making it visible.
+func NewEntry(e Entry) Entry {
+	e.ID, e.PID, e.Started = newID(), os.Getpid(), time.Now()
+	return e
+}
+
 // Register makes the job visible. It creates the socket first, so that a client that finds
 // the file can connect. The caller must call Serve, and Close when the job ends.
 func Register(e Entry) (*Registration, error) {
-	dir, err := findFolder()
+	dir, err := Folder()
 	if err != nil {
 		return nil, err
 	}
-	e.ID, e.PID, e.Started = newID(), os.Getpid(), time.Now()
+	e = NewEntry(e)
 	r := &Registration{path: filepath.Join(dir, e.ID+entrySuffix)}
 	e.Socket = filepath.Join(dir, e.ID+".sock")
 	if len(e.Socket) > maxSocketPath {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		r, err := Register(Entry{Name: name, Output: "/" + name})
 		fmt.Println(err)
 		if err == nil {
-			defer r.Serve(&fakeJob{}, &Events{})()
+			defer r.Serve(&fakeJob{}, nil)()
 		}
 		time.Sleep(time.Hour)
 	}
@@ -84,20 +84,20 @@ func (f *fakeJob) Trim(ctx context.Context) []orchestrator.Trimmed {
 }
 
 // serve registers a job in the test's own folder.
-func serve(t *testing.T) (*fakeJob, *Registration, *Events) {
+func serve(t *testing.T) (*fakeJob, *Registration) {
 	t.Helper()
 	t.Setenv(Variable, filepath.Join(t.TempDir(), "jobs"))
 	r, err := Register(Entry{Name: "nightly", Output: "/data/out.jsonl", Kernel: "echo"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, events := &fakeJob{}, &Events{}
-	t.Cleanup(r.Serve(job, events))
-	return job, r, events
+	job := &fakeJob{}
+	t.Cleanup(r.Serve(job, nil))
+	return job, r
 }
 
 func TestSteering(t *testing.T) {
-	job, r, _ := serve(t)
+	job, r := serve(t)
 	client := NewClient(r.Entry)
 	ctx := t.Context()
 	if s, err := client.Status(ctx); err != nil || s.Job.ID != r.Entry.ID || s.Status.Total != 100 || s.Status.Phase != orchestrator.PhaseRunning {
@@ -118,47 +118,6 @@ func TestSteering(t *testing.T) {
 	}
 }
 
-func TestEventsStream(t *testing.T) {
-	_, r, events := serve(t)
-	response := get(t, r, "/v1/events")
-	defer response.Body.Close()
-	lines := bufio.NewScanner(response.Body)
-	for _, want := range []string{`{"event":"a"}`, `{"event":"b"}`} {
-		fmt.Fprintln(events, want)
-		if !lines.Scan() || lines.Text() != want {
-			t.Errorf("got %q, want %q", lines.Text(), want)
-		}
-	}
-	events.Close()
-	if lines.Scan() {
-		t.Errorf("after the end: %q", lines.Text())
-	}
-}
-
-// A listener that does not read is dropped and does not block the job.
-func TestSlowListener(t *testing.T) {
-	var e Events
-	lines, _, _ := e.listen()
-	for i := range eventsAhead + 1 {
-		fmt.Fprintln(&e, i)
-	}
-	n := 0
-	for range lines {
-		n++
-	}
-	if n != eventsAhead || len(e.listeners) != 0 {
-		t.Errorf("%d lines, then %d listeners", n, len(e.listeners))
-	}
-	for range maxListeners {
-		if _, _, ok := e.listen(); !ok {
-			t.Fatal("refused too early")
-		}
-	}
-	if _, _, ok := e.listen(); ok {
-		t.Error("one listener too many")
-	}
-}
-
 func get(t *testing.T, r *Registration, path string) *http.Response {
 	t.Helper()
 	response, err := NewClient(r.Entry).http.Get("http://job" + path)
@@ -170,7 +129,7 @@ func get(t *testing.T, r *Registration, path string) *http.Response {
 
 // A misbehaving client, malicious or not, does not affect others.
 func TestHostileRequests(t *testing.T) {
-	job, r, _ := serve(t)
+	job, r := serve(t)
 	huge := strings.Repeat("x", 2*maxBody)
 	for name, test := range map[string]struct{ request, want string }{
 		"unknown path":        {"GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", "404"},
@@ -203,8 +162,8 @@ func TestHostileRequests(t *testing.T) {
 
 // Silent clients take all connections; they time out, and other clients are served.
 func TestSilentClients(t *testing.T) {
-	_, r, _ := serve(t)
-	for range maxConnections + 10 {
+	_, r := serve(t)
+	for range MaxConnections + 10 {
 		conn, err := net.Dial("unix", r.Entry.Socket)
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +186,7 @@ func TestEndWhileAsked(t *testing.T) {
 	}
 	job := &fakeJob{asked: make(chan struct{}), block: make(chan struct{})}
 	defer close(job.block)
-	end := r.Serve(job, &Events{})
+	end := r.Serve(job, nil)
 	answered := make(chan error, 1)
 	go func() {
 		_, err := NewClient(r.Entry).Trim(t.Context())
@@ -299,7 +258,7 @@ func TestJobs(t *testing.T) {
 
 // TestJobBeingRegistered: a job that has not locked its file yet is not dead.
 func TestJobBeingRegistered(t *testing.T) {
-	_, r, _ := serve(t)
+	_, r := serve(t)
 	begun := filepath.Join(os.Getenv(Variable), ".new-12345678.json")
 	if err := os.WriteFile(begun, []byte(`{"id":"12345678"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -314,7 +273,7 @@ func TestJobBeingRegistered(t *testing.T) {
 
 // Files that no job wrote are ignored.
 func TestDamagedEntries(t *testing.T) {
-	_, r, _ := serve(t)
+	_, r := serve(t)
 	dir := os.Getenv(Variable)
 	for name, text := range map[string]string{"a.json": "", "b.json": "{", "c.json": "[]", "d.json": `{"id":"d","socket":"/etc/passwd"}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -352,7 +311,7 @@ func TestFolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := r.Serve(&fakeJob{}, &Events{})
+	end := r.Serve(&fakeJob{}, nil)
 	if _, err := NewClient(r.Entry).Status(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,86 @@
+// Package httpserve serves HTTP within limits, so that a client that misbehaves cannot use
+// up the process that serves it.
+package httpserve
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// headerTime limits reading a request's header, readTime the whole request, idleTime
+	// the pause until the next.
+	headerTime     = 5 * time.Second
+	readTime       = 10 * time.Second
+	idleTime       = 30 * time.Second
+	maxHeaderBytes = 16 << 10
+)
+
+// Serve serves on the listener, with at most n connections at a time; others wait. The
+// returned function ends it, and waits briefly for responses in progress.
+func Serve(l net.Listener, n int, h http.Handler) (end func()) {
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       log.New(io.Discard, "", 0), // clients' errors do not belong in the job's output
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Serve(limit(l, n)) // returns when the listener is closed
+	}()
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if s.Shutdown(ctx) != nil {
+			_ = s.Close()
+		}
+		<-ended
+	}
+}
+
+// limit allows n open connections at a time.
+func limit(l net.Listener, n int) net.Listener {
+	return &limited{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+type limited struct {
+	net.Listener
+	slots  chan struct{}
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	release func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

@@ -1,0 +1,55 @@
+package metrics
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/gpurun/gpurun/gpu"
+)
+
+// GPU is the last sample of one GPU.
+type GPU struct {
+	Index int
+	// Label is the name in gpurun's displays: "GPU 0".
+	UUID, Label, Model string
+	Utilization        gpu.Optional[int]
+	Memory             gpu.Optional[gpu.Memory]
+	Temperature        gpu.Optional[int]
+	Power              gpu.Optional[gpu.Watt]
+	// Leased is how much of the memory leases hold; unknown if leases are off.
+	Leased gpu.Optional[uint64]
+}
+
+// gpu sends the metrics of one GPU. What the card does not report is absent, never 0.
+func (s sink) gpu(g GPU) {
+	l := deviceLabels(true, g.Index, g.UUID, g.Label, g.Model)
+	if percent, known := g.Utilization.Get(); known {
+		s.gauge("gpu_utilization_percent", "Share of the last second in which a kernel was running.", float64(percent), l)
+	}
+	if m, known := g.Memory.Get(); known {
+		s.gauge("gpu_memory_usage_mb", "Memory in use, in MiB.", mib(m.Used), l)
+		s.gauge("gpu_memory_total_mb", "Memory, in MiB.", mib(m.Total), l)
+		s.gauge("gpu_memory_free_mb", "Free memory, in MiB.", mib(m.Free), l)
+	}
+	if celsius, known := g.Temperature.Get(); known {
+		s.gauge("gpu_temperature_celsius", "Temperature.", float64(celsius), l)
+	}
+	if watt, known := g.Power.Get(); known {
+		s.gauge("gpu_power_usage_watts", "Power draw.", float64(watt), l)
+	}
+	if bytes, known := g.Leased.Get(); known {
+		s.gauge("gpurun_gpu_memory_leased_mb", "Memory that leases hold, in MiB.", mib(bytes), l)
+	}
+}
+
+func mib(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
+
+// deviceLabels are the labels of NVIDIA's own exporter (DCGM), so that dashboards can join
+// its series with these.
+func deviceLabels(isGPU bool, index int, uuid, label, model string) labels {
+	device := label
+	if isGPU {
+		device = fmt.Sprintf("nvidia%d", index)
+	}
+	return labels{"gpu", strconv.Itoa(index), "uuid", uuid, "device", device, "modelName", model}
+}

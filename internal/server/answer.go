@@ -1,0 +1,118 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// answerTime limits how long a client may take to read a response.
+const answerTime = 10 * time.Second
+
+// problem is the body of every error.
+type problem struct {
+	Success bool   `json:"success"` // always false
+	Error   string `json:"error"`
+}
+
+// fail responds with an error.
+func fail(w http.ResponseWriter, status int, format string, args ...any) {
+	answer(w, status, problem{Error: fmt.Sprintf(format, args...)})
+}
+
+// answer responds with a value as JSON.
+func answer(w http.ResponseWriter, status int, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"success":false,"error":"encode the response"}`)
+	}
+	write(w, status, append(data, '\n'))
+}
+
+// write responds with encoded JSON.
+func write(w http.ResponseWriter, status int, data []byte) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(data)
+}
+
+// decode reads a JSON body into a value and rejects unknown members; false if it has
+// responded with an error.
+func decode(w http.ResponseWriter, r *http.Request, value any) bool {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(value)
+	if err == nil && decoder.More() {
+		err = errors.New("more than one JSON value")
+	}
+	return !refuseBody(w, err)
+}
+
+// drain reads the body of a request that needs none; false if it has responded with an
+// error.
+func drain(w http.ResponseWriter, r *http.Request) bool {
+	_, err := io.Copy(io.Discard, r.Body)
+	return !refuseBody(w, err)
+}
+
+func refuseBody(w http.ResponseWriter, err error) bool {
+	var large *http.MaxBytesError
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &large):
+		fail(w, http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", large.Limit)
+	case errors.Is(err, io.EOF):
+		fail(w, http.StatusBadRequest, "the body is empty")
+	default:
+		fail(w, http.StatusBadRequest, "the body is not the expected JSON: %v", err)
+	}
+	return true
+}
+
+// cached is a value that is computed at most once a second, when somebody asks for it.
+// While one request computes it, others get the value before.
+type cached[T any] struct {
+	compute func() T
+	current atomic.Pointer[timed[T]]
+	mu      sync.Mutex
+}
+
+type timed[T any] struct {
+	value T
+	until time.Time
+}
+
+func newCached[T any](compute func() T) *cached[T] { return &cached[T]{compute: compute} }
+
+func (c *cached[T]) get() T {
+	current := c.current.Load()
+	if current != nil && (time.Now().Before(current.until) || !c.mu.TryLock()) {
+		return current.value
+	}
+	if current == nil {
+		c.mu.Lock()
+	}
+	defer c.mu.Unlock()
+	if now := c.current.Load(); now != current { // another request was faster
+		return now.value
+	}
+	fresh := &timed[T]{value: c.compute(), until: time.Now().Add(time.Second)}
+	c.current.Store(fresh)
+	return fresh.value
+}
+
+// drop makes the next get compute the value again.
+func (c *cached[T]) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if current := c.current.Load(); current != nil {
+		c.current.Store(&timed[T]{value: current.value})
+	}
+}

@@ -1,0 +1,196 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/internal/view"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// Job is a job of this process: it follows the job's events and serves its API.
+type Job struct {
+	entry   jobs.Entry
+	control jobs.Job
+	view    *view.Collector
+	feed    *Feed
+	// state and history are encoded once a second for all clients.
+	state   *cached[[]byte]
+	history *cached[[]byte]
+}
+
+// JobInfo identifies a job. It has no command line, which may contain secrets: on a
+// loopback address every user of the machine can read it.
+type JobInfo struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name,omitempty"`
+	PID     int       `json:"pid"`
+	Kernel  string    `json:"kernel"`
+	Input   string    `json:"input"`
+	Output  string    `json:"output"`
+	Started time.Time `json:"started"`
+}
+
+func infoOf(e jobs.Entry) JobInfo {
+	return JobInfo{ID: e.ID, Name: e.Name, PID: e.PID, Kernel: e.Kernel, Input: e.Input, Output: e.Output, Started: e.Started}
+}
+
+// JobState is the response about one job.
+type JobState struct {
+	Job JobInfo `json:"job"`
+	view.View
+	// Trouble explains why the rest is missing.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// JobList is the response about all jobs.
+type JobList struct {
+	Jobs []JobSummary `json:"jobs"`
+}
+
+// JobSummary is a line about a job.
+type JobSummary struct {
+	Job     JobInfo            `json:"job"`
+	Phase   orchestrator.Phase `json:"phase"`
+	Total   int64              `json:"total"`
+	Done    chunk.Counts       `json:"done"`
+	Rate    float64            `json:"records_per_second"`
+	ETA     *float64           `json:"eta_seconds"`
+	Trouble string             `json:"trouble,omitempty"`
+}
+
+// Summary returns the line about a job.
+func (s JobState) Summary() JobSummary {
+	return JobSummary{Job: s.Job, Phase: s.Phase, Total: s.Total, Done: s.Done, Rate: s.Rate, ETA: s.ETA, Trouble: s.Trouble}
+}
+
+// NewJob returns the API of a job of this process.
+func NewJob(entry jobs.Entry, control jobs.Job) *Job {
+	j := &Job{entry: entry, control: control, view: view.NewCollector(time.Now), feed: NewFeed(entry.ID)}
+	j.state = newCached(func() []byte { return encode(j.State()) })
+	j.history = newCached(func() []byte { return encode(j.view.History()) })
+	return j
+}
+
+func encode(value any) []byte {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return []byte(`{"success":false,"error":"encode the response"}` + "\n")
+	}
+	return append(data, '\n')
+}
+
+// Event takes the job's next event. It never blocks.
+func (j *Job) Event(e orchestrator.Event) {
+	j.view.Event(e)
+	j.feed.Event(e)
+}
+
+// Close sends listeners the last events and ends them.
+func (j *Job) Close() { j.feed.Close() }
+
+// State returns the job's current state.
+func (j *Job) State() JobState { return JobState{Job: infoOf(j.entry), View: j.view.View()} }
+
+// ready implements Backend.
+func (j *Job) ready() bool { return true }
+
+// routes implements Backend.
+func (j *Job) routes() []route {
+	list := func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, JobList{Jobs: []JobSummary{j.State().Summary()}})
+	}
+	state := func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, j.state.get()) }
+	history := func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, j.history.get()) }
+	return jobRoutes(map[string]http.HandlerFunc{
+		"":         list,
+		"state":    j.only(state),
+		"history":  j.only(history),
+		"failures": j.only(j.failures),
+		"events":   j.only(j.events),
+		"pause":    j.steer(func() { j.control.Pause() }),
+		"resume":   j.steer(func() { j.control.Resume() }),
+		"cancel":   j.steer(j.control.Cancel),
+	})
+}
+
+// jobRoutes are the routes of jobs, with their handlers by name.
+func jobRoutes(h map[string]http.HandlerFunc) []route {
+	const job = "/api/jobs/{id}"
+	return []route{
+		{pattern: "GET /api/jobs", summary: "List jobs", answer: JobList{}, handler: h[""]},
+		{pattern: "GET " + job, summary: "Get the state of a job", answer: JobState{}, handler: h["state"]},
+		{pattern: "GET " + job + "/history", summary: "Get the course of a job, for charts", answer: view.History{}, handler: h["history"]},
+		{pattern: "GET " + job + "/failures", summary: "List failed records", answer: Page{}, handler: h["failures"], query: []parameter{
+			{"after", "the next of an earlier page", "string"}, {"limit", "records per page, 100 unless given, at most 1000", "integer"},
+		}},
+		{pattern: "GET " + job + "/events", summary: "Follow the events of a job (server-sent events); Last-Event-ID resumes", answer: "text/event-stream", handler: h["events"]},
+		{pattern: "POST " + job + "/pause", summary: "Pause a job after the current batches", answer: JobState{}, handler: h["pause"]},
+		{pattern: "POST " + job + "/resume", summary: "Resume a paused job", answer: JobState{}, handler: h["resume"]},
+		{pattern: "POST " + job + "/cancel", summary: "Stop a job so that it can be resumed; a second time, at once", answer: JobState{}, handler: h["cancel"]},
+	}
+}
+
+// only serves the requests that name this job.
+func (j *Job) only(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("id") != j.entry.ID {
+			fail(w, http.StatusNotFound, "no job %q here", r.PathValue("id"))
+			return
+		}
+		serve(w, r)
+	}
+}
+
+// steer changes the job and responds with its new state.
+func (j *Job) steer(change func()) http.HandlerFunc {
+	return j.only(func(w http.ResponseWriter, r *http.Request) {
+		if !drain(w, r) {
+			return
+		}
+		change()
+		j.state.drop()
+		write(w, http.StatusOK, j.state.get())
+	})
+}
+
+// events serves the feed. A client that reconnects sends the id of the last event it got.
+func (j *Job) events(w http.ResponseWriter, r *http.Request) {
+	replay, more, leave, ok := j.feed.Listen(r.Header.Get("Last-Event-ID"))
+	if !ok {
+		fail(w, http.StatusServiceUnavailable, "too many listeners, or the job has ended")
+		return
+	}
+	defer leave()
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // the request is complete
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(data []byte) bool {
+		_ = control.SetWriteDeadline(time.Now().Add(answerTime))
+		_, err := w.Write(data)
+		return err == nil && control.Flush() == nil
+	}
+	for ok = send(append([]byte("retry: 1000\n\n"), replay...)); ok; {
+		select {
+		case data, open := <-more:
+			ok = open && send(data)
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// failures serves failed records, a page at a time.
+func (j *Job) failures(w http.ResponseWriter, r *http.Request) {
+	folder := j.control.Snapshot().Folder
+	if folder == "" {
+		answer(w, http.StatusOK, Page{Failures: []json.RawMessage{}, Next: "0"})
+		return
+	}
+	servePage(w, r, filepath.Join(folder, commit.FailuresFile))
+}

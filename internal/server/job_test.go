@@ -1,0 +1,344 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/httpserve"
+	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const token = "0123456789abcdef"
+
+// controlled is a job that records how it is controlled, and emits what a job would.
+type controlled struct {
+	job *Job
+
+	mu       sync.Mutex
+	folder   string
+	paused   bool
+	canceled int
+}
+
+func (c *controlled) Snapshot() orchestrator.Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return orchestrator.Snapshot{Folder: c.folder}
+}
+
+func (c *controlled) Pause() bool {
+	c.set(true)
+	c.job.Event(orchestrator.Paused{})
+	return true
+}
+
+func (c *controlled) Resume() bool {
+	c.set(false)
+	c.job.Event(orchestrator.Resumed{})
+	return true
+}
+
+func (c *controlled) set(paused bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = paused
+}
+
+func (c *controlled) Cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.canceled++
+}
+
+func (c *controlled) Trim(context.Context) []orchestrator.Trimmed { return nil }
+
+// changed reports whether anything was done to the job.
+func (c *controlled) changed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paused || c.canceled > 0
+}
+
+// planned is a job of 100 records on two GPUs.
+func planned() orchestrator.Planned {
+	return orchestrator.Planned{Plan: orchestrator.Plan{Records: 100, BatchSize: 10, Slots: []orchestrator.Slot{
+		{Number: 0, Name: "GPU 0", Devices: []gpu.Device{{Kind: gpu.GPU, Index: 0, UUID: "GPU-0", Name: "NVIDIA H200"}}},
+		{Number: 1, Name: "GPU 1", Devices: []gpu.Device{{Kind: gpu.GPU, Index: 1, UUID: "GPU-1", Name: "NVIDIA H200"}}},
+	}}}
+}
+
+// testServer is a job served on a real loopback socket.
+type testServer struct {
+	t       *testing.T
+	address string
+	job     *Job
+	control *controlled
+	client  *http.Client
+}
+
+func serveJob(t *testing.T, access Access) *testServer {
+	t.Helper()
+	control := &controlled{folder: t.TempDir()}
+	job := NewJob(jobs.Entry{ID: "3fa9c201", Kernel: "echo", Command: "gpurun run --secret"}, control)
+	control.job = job
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := httpserve.Serve(l, 64, New(access, job, metrics.New(job.Metrics())))
+	s := &testServer{t: t, address: l.Addr().String(), job: job, control: control, client: &http.Client{Transport: &http.Transport{}}}
+	t.Cleanup(func() { job.Close(); end(); s.client.CloseIdleConnections() })
+	return s
+}
+
+// do sends a request with the token and returns the response and its body.
+func (s *testServer) do(method, path, body string) (int, string) {
+	s.t.Helper()
+	r, err := http.NewRequest(method, "http://"+s.address+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(data)
+}
+
+// get reads JSON.
+func (s *testServer) get(path string, into any) {
+	s.t.Helper()
+	status, body := s.do("GET", path, "")
+	if err := json.Unmarshal([]byte(body), into); err != nil || status != http.StatusOK {
+		s.t.Fatalf("%s: %d %s %v", path, status, body, err)
+	}
+}
+
+func TestJobState(t *testing.T) {
+	s := serveJob(t, Access{Token: token})
+	latency := orchestrator.Histogram{}
+	latency.Add(20 * time.Millisecond)
+	tally := chunk.Tally{Counts: chunk.Counts{Records: 10, Succeeded: 8, Failed: 2}}
+	tally.Kinds = map[string]chunk.KindStats{"batch": {Count: 2, Example: "bad", Line: 7, Detail: "Traceback"}}
+	tally.Causes = map[string]chunk.KindStats{"batch: bad": {Count: 2, Example: "bad", Line: 7}}
+	for _, e := range []orchestrator.Event{
+		planned(), orchestrator.WorkerStarted{Slot: 0, PID: 7}, orchestrator.WorkerReady{Slot: 0, Took: time.Second},
+		orchestrator.ChunkStarted{Slot: 0, First: 50, Records: 10},
+		orchestrator.ChunkDone{Slot: 0, First: 50, Counts: tally, Job: tally.Counts, Total: 100, Stats: orchestrator.SegmentStats{
+			Batches: 1, Restarts: 1, Figures: map[string]float64{"tokens": 40}, Latency: &latency}},
+		orchestrator.ChunkStarted{Slot: 1, First: 0, Records: 20},
+		orchestrator.Progress{Slot: 1, Chunk: chunk.Counts{Records: 5}, Records: 20, Job: chunk.Counts{Records: 15, Succeeded: 13, Failed: 2}, Total: 100},
+		orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Temperature: gpu.Some(81)},
+	} {
+		s.job.Event(e)
+	}
+	var state JobState
+	s.get("/api/jobs/3fa9c201", &state)
+	if state.Phase != orchestrator.PhaseRunning || state.Done.Records != 15 || state.Total != 100 || state.Latency.Batches != 1 {
+		t.Errorf("%+v", state)
+	}
+	if f := state.Failures; len(f) != 1 || f[0].Count != 2 || f[0].Detail != "Traceback" || state.FailuresByKind["batch"] != 2 {
+		t.Errorf("failures: %+v", f)
+	}
+	if d := state.Devices[1]; d.State != "THROTTLED" || d.Temperature.Or(0) != 81 || d.Records != 5 {
+		t.Errorf("device: %+v", d)
+	}
+	sum := func(cells []int64) (n int64) {
+		for _, c := range cells {
+			n += c
+		}
+		return n
+	}
+	if st := state.Strip; sum(st.Done) != 15 || sum(st.Failed) != 2 || sum(st.Running) != 15 || st.Size != 1 || st.Done[50] != 1 || st.Running[5] != 1 {
+		t.Errorf("strip: %+v", st)
+	}
+	_, text := s.do("GET", "/metrics", "")
+	for _, want := range []string{
+		`gpurun_records_total{job="3fa9c201",verdict="failed"} 2`, `gpurun_tokens_total{job="3fa9c201"} 40`,
+		`gpu_temperature_celsius{device="nvidia1",gpu="1",modelName="NVIDIA H200",uuid="GPU-1"} 81`,
+		`gpurun_pace{device="nvidia1",gpu="1",job="3fa9c201",modelName="NVIDIA H200",uuid="GPU-1"} 0.5`,
+		`gpu_operation_latency_seconds_count{device="nvidia0",gpu="0",job="3fa9c201",modelName="NVIDIA H200",uuid="GPU-0"} 1`,
+		`gpurun_kernel_restarts_total{job="3fa9c201"} 1`, `gpurun_queue_records{job="3fa9c201"} 70`, `go_goroutines`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	if strings.Contains(text, "secret") {
+		t.Error("the command line is visible")
+	}
+}
+
+func TestSteer(t *testing.T) {
+	s := serveJob(t, Access{Token: token})
+	s.job.Event(planned())
+	for _, step := range []struct {
+		path string
+		want orchestrator.Phase
+	}{{"pause", orchestrator.PhasePaused}, {"resume", orchestrator.PhaseRunning}, {"cancel", orchestrator.PhaseRunning}} {
+		status, body := s.do("POST", "/api/jobs/3fa9c201/"+step.path, "")
+		var state JobState
+		if err := json.Unmarshal([]byte(body), &state); err != nil || status != http.StatusOK || state.Phase != step.want {
+			t.Errorf("%s: %d %q, want %q", step.path, status, state.Phase, step.want)
+		}
+	}
+	if s.control.canceled != 1 {
+		t.Errorf("canceled %d times", s.control.canceled)
+	}
+}
+
+// readEvents reads n events of a stream and returns their names and the last id.
+func (s *testServer) readEvents(last string, n int) (names []string, id string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	r, _ := http.NewRequestWithContext(ctx, "GET", "http://"+s.address+"/api/jobs/3fa9c201/events", nil)
+	r.Header.Set("Last-Event-ID", last)
+	response, err := s.client.Do(r)
+	if err != nil || response.StatusCode != http.StatusOK {
+		s.t.Fatalf("%v %v", response, err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	for len(names) < n && lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			id = text
+		}
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			var e struct{ Event string }
+			if err := json.Unmarshal([]byte(data), &e); err != nil {
+				s.t.Fatalf("%s: %v", data, err)
+			}
+			names = append(names, e.Event)
+		}
+	}
+	return names, id
+}
+
+// A client that reconnects gets each event once; one with the id of another run gets all.
+func TestEventsReplay(t *testing.T) {
+	s := serveJob(t, Access{Token: token})
+	s.job.Event(planned())
+	s.job.Event(orchestrator.Notice{Text: "a"})
+	names, id := s.readEvents("", 2)
+	if fmt.Sprint(names) != "[planned notice]" || id != "3fa9c201-2" {
+		t.Fatalf("%v %s", names, id)
+	}
+	for range 50 { // only the last of these matters
+		s.job.Event(orchestrator.Progress{Slot: 1})
+	}
+	s.job.Event(orchestrator.Paused{})
+	if names, _ := s.readEvents(id, 2); fmt.Sprint(names) != "[progress paused]" {
+		t.Errorf("after %s: %v", id, names)
+	}
+	if names, _ := s.readEvents("00000000-52", 4); fmt.Sprint(names) != "[planned notice progress paused]" {
+		t.Errorf("after another run: %v", names)
+	}
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		s.job.Event(orchestrator.Resumed{})
+	}()
+	if names, _ := s.readEvents("3fa9c201-53", 1); fmt.Sprint(names) != "[resumed]" {
+		t.Errorf("live: %v", names)
+	}
+}
+
+// A listener that does not read is dropped; the job does not notice.
+func TestSlowListener(t *testing.T) {
+	f := NewFeed("x")
+	defer f.Close()
+	_, more, _, ok := f.Listen("")
+	if !ok {
+		t.Fatal("refused")
+	}
+	for range flushesAhead + 1 {
+		f.Event(orchestrator.Notice{})
+		f.flush()
+	}
+	n := 0
+	for range more {
+		n++
+	}
+	if n != flushesAhead {
+		t.Errorf("dropped after %d flushes", n)
+	}
+}
+
+// Memory is bounded: a feed and a view do not grow with events.
+func TestFeedIsBounded(t *testing.T) {
+	f := NewFeed("x")
+	for i := range 5 * keptEvents {
+		f.Event(orchestrator.Notice{})
+		f.Event(orchestrator.ChunkDone{})
+		f.Event(orchestrator.Progress{Slot: i % 8})
+	}
+	entries, _ := f.since(0)
+	if len(entries) != 2*keptEvents+8 {
+		t.Errorf("%d events are kept", len(entries))
+	}
+}
+
+func TestFailuresPages(t *testing.T) {
+	s := serveJob(t, Access{Token: token})
+	path := filepath.Join(s.control.folder, "failures.jsonl")
+	var page Page
+	s.get("/api/jobs/3fa9c201/failures", &page)
+	if len(page.Failures) != 0 || page.More {
+		t.Errorf("no failures yet: %+v", page)
+	}
+	var lines strings.Builder
+	for i := range 7 {
+		fmt.Fprintf(&lines, `{"at":%16d,"record":%d}`+"\n", i, i)
+	}
+	lines.WriteString(`{"at":   `) // is being written
+	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seen, next := 0, "0"
+	for more := true; more; {
+		var page Page
+		s.get("/api/jobs/3fa9c201/failures?limit=3&after="+next, &page)
+		for _, f := range page.Failures {
+			if !strings.Contains(string(f), fmt.Sprintf(`"record":%d`, seen)) {
+				t.Errorf("%s is number %d", f, seen)
+			}
+			seen++
+		}
+		more = page.More && len(page.Failures) > 0
+		next = page.Next
+	}
+	if seen != 7 {
+		t.Errorf("%d failures", seen)
+	}
+	for _, query := range []string{"after=3", "after=-1", "after=x", "after=999999", "limit=0", "limit=100000", "limit=x"} {
+		if status, body := s.do("GET", "/api/jobs/3fa9c201/failures?"+query, ""); status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", query, status, body)
+		}
+	}
+}

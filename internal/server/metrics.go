@@ -1,0 +1,29 @@
+package server
+
+import "github.com/gpurun/gpurun/internal/metrics"
+
+// Metrics returns the source of a job's metrics and of its GPUs'.
+func (j *Job) Metrics() metrics.Source {
+	state := newCached(j.State)
+	return metrics.Source{
+		Jobs: func() []metrics.Job { return []metrics.Job{state.get().metrics()} },
+		GPUs: func() []metrics.GPU { return state.get().gpus() },
+	}
+}
+
+func (s JobState) metrics() metrics.Job {
+	return metrics.Job{ID: s.Job.ID, Name: s.Job.Name, Kernel: s.Job.Kernel, View: s.View}
+}
+
+// gpus are the job's monitored GPUs.
+func (s JobState) gpus() (list []metrics.GPU) {
+	for _, d := range s.Devices {
+		if d.GPU && !d.Sampled.IsZero() {
+			list = append(list, metrics.GPU{
+				Index: d.Index, UUID: d.UUID, Label: d.Device, Model: d.Name, Utilization: d.Utilization,
+				Memory: d.Memory, Temperature: d.Temperature, Power: d.Power,
+			})
+		}
+	}
+	return list
+}

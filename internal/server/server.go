@@ -1,0 +1,90 @@
+// Package server serves a job or a host over HTTP: an API, metrics and a page.
+//
+//	orchestrator ── Event ──► Job ──► view ──► /api/jobs/{id}, /metrics
+//	                           └────► feed ──► /api/jobs/{id}/events
+//
+// Handlers read snapshots that are taken at most once a second, and never wait for a job
+// nor make one wait. docs/api.md describes the API for its users; the routes below are
+// the source of /openapi.json.
+package server
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/web"
+)
+
+// MaxConnections is how many connections are served at a time; others wait.
+const MaxConnections = 1024
+
+// Backend is what a server shows.
+type Backend interface {
+	// routes are its part of the API.
+	routes() []route
+	// ready reports whether it can answer.
+	ready() bool
+}
+
+// New returns the handler of everything that a backend has to show.
+func New(access Access, backend Backend, m *metrics.Metrics) http.Handler {
+	return access.guard(newMux(backend, m))
+}
+
+// NewSocket returns the API of a job for the job's private socket, which needs no guard.
+func NewSocket(job *Job) http.Handler { return newMux(job, nil) }
+
+func newMux(backend Backend, m *metrics.Metrics) http.Handler {
+	mux := http.NewServeMux()
+	routes := backend.routes()
+	for _, r := range routes {
+		mux.HandleFunc(r.pattern, r.handler)
+	}
+	document := encode(openAPI(routes))
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, document) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if backend.ready() {
+			text(w, http.StatusOK, "ok")
+		} else {
+			text(w, http.StatusServiceUnavailable, "starting")
+		}
+	})
+	if m != nil {
+		scrape := m.Handler()
+		mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
+			scrape.ServeHTTP(w, r)
+		})
+		page := web.Handler()
+		mux.Handle("GET /{$}", page)
+		mux.Handle("GET /assets/{name}", page)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		refused := &refusal{ResponseWriter: w}
+		handler.ServeHTTP(refused, r)
+		fail(w, refused.status, "%s; see /openapi.json", strings.ToLower(http.StatusText(refused.status)))
+	})
+}
+
+// refusal takes the status and the headers of a response, but not its text.
+type refusal struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *refusal) WriteHeader(status int)      { r.status = status }
+func (r *refusal) Write(p []byte) (int, error) { return len(p), nil }
+
+func text(w http.ResponseWriter, status int, line string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(line + "\n"))
+}

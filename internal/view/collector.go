@@ -1,0 +1,308 @@
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// Collector follows a job's events. Its methods are safe for concurrent use.
+type Collector struct {
+	now func() time.Time
+
+	mu      sync.Mutex
+	view    View // without what View computes
+	tally   chunk.Tally
+	strip   strip
+	history history
+	paused  bool
+	run     int64 // records at the start of this run
+}
+
+// NewCollector returns the collector of a job that has not been planned yet. now is the
+// clock.
+func NewCollector(now func() time.Time) *Collector {
+	return &Collector{now: now, view: View{Phase: orchestrator.PhasePreparing, Total: -1}}
+}
+
+// Event takes the next event. It takes microseconds: the job waits for it.
+func (c *Collector) Event(event orchestrator.Event) {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch e := event.(type) {
+	case orchestrator.Planned:
+		c.planned(e.Plan, now)
+	case orchestrator.Resuming:
+		c.view.Done, c.view.Resumed, c.view.Total = e.Job, e.Done, e.Total
+		c.run = e.Job.Records
+	case orchestrator.WorkerStarted, orchestrator.WorkerReady, orchestrator.WorkerLost, orchestrator.WorkerLeft, orchestrator.ChunkStarted:
+		c.worker(event)
+	case orchestrator.Progress:
+		c.progress(e)
+	case orchestrator.ChunkDone:
+		c.chunkDone(e)
+	case orchestrator.ChunkGivenUp:
+		c.strip.add(e.First, e.Records, e.Records)
+	case orchestrator.DeviceSample:
+		c.sample(e, now)
+	case orchestrator.Paused:
+		c.paused = true
+	case orchestrator.Resumed:
+		c.paused = false
+	case orchestrator.Stopping:
+		c.view.Phase = orchestrator.PhaseStopping
+	case orchestrator.Finished:
+		c.finished(e.Report)
+	}
+	if c.history.due(now) && !c.view.Started.IsZero() {
+		c.history.add(c.point(now))
+	}
+}
+
+func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
+	v := &c.view
+	v.Phase, v.Started, v.BatchSize, v.Total = orchestrator.PhaseRunning, now, plan.BatchSize, plan.Records
+	c.strip.total(plan.Records)
+	v.Workers, v.Devices = nil, nil
+	for _, slot := range plan.Slots {
+		w := Worker{Slot: slot.Number, Name: slot.Name, Phase: orchestrator.PhaseWaiting}
+		for i, d := range slot.Devices {
+			if i == 0 {
+				w.Device = d.String()
+			}
+			if c.device(d.String()) == nil {
+				v.Devices = append(v.Devices, Device{
+					Device: d.String(), UUID: d.UUID, Name: d.Name, Index: d.Index, GPU: d.Kind == gpu.GPU, Pace: 1,
+				})
+			}
+		}
+		v.Workers = append(v.Workers, w)
+	}
+}
+
+// slot returns a worker, nil if its number is unknown.
+func (c *Collector) slot(number int) *Worker {
+	for i := range c.view.Workers {
+		if c.view.Workers[i].Slot == number {
+			return &c.view.Workers[i]
+		}
+	}
+	return new(Worker) // an event before Planned changes nothing
+}
+
+func (c *Collector) device(label string) *Device {
+	for i := range c.view.Devices {
+		if c.view.Devices[i].Device == label {
+			return &c.view.Devices[i]
+		}
+	}
+	return nil
+}
+
+// worker takes an event about a worker's life.
+func (c *Collector) worker(event orchestrator.Event) {
+	switch e := event.(type) {
+	case orchestrator.WorkerStarted:
+		w := c.slot(e.Slot)
+		w.PID, w.Phase = e.PID, orchestrator.PhaseOpening
+	case orchestrator.WorkerReady:
+		w := c.slot(e.Slot)
+		w.Load, w.Phase = e.Took, orchestrator.PhaseWaiting
+	case orchestrator.WorkerLost:
+		w := c.slot(e.Slot)
+		w.Lost++
+		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, orchestrator.PhaseWaiting
+		if e.Retired {
+			w.Phase = orchestrator.PhaseRetired
+		}
+	case orchestrator.WorkerLeft:
+		w := c.slot(e.Slot)
+		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, orchestrator.PhaseRetired
+	case orchestrator.ChunkStarted:
+		w := c.slot(e.Slot)
+		w.First, w.Records, w.Done, w.Phase = e.First, e.Records, 0, orchestrator.PhaseComputing
+	}
+}
+
+func (c *Collector) progress(e orchestrator.Progress) {
+	c.view.Done, c.view.Total = e.Job, e.Total
+	w := c.slot(e.Slot)
+	w.Done, w.Records = e.Chunk.Records, e.Records
+	c.addLatency(w, e.Latency)
+}
+
+func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
+	v := &c.view
+	v.Done, v.Total = e.Job, e.Total
+	w := c.slot(e.Slot)
+	w.Records, w.Done, w.Phase = 0, 0, orchestrator.PhaseWaiting
+	w.Total += e.Counts.Records
+	w.Failed += e.Counts.Failed
+	w.Batches += e.Stats.Batches
+	w.Restarts += e.Stats.Restarts
+	w.Retries += e.Stats.Retries
+	w.Busy += e.Stats.Busy
+	c.addLatency(w, e.Stats.Latency)
+	v.Segments.Add(e.Stats.Busy)
+	for name, n := range e.Stats.Figures {
+		if v.Figures == nil {
+			v.Figures = make(map[string]float64)
+		}
+		v.Figures[name] += n
+	}
+	c.tally.Add(e.Counts)
+	c.strip.add(e.First, e.Counts.Records, e.Counts.Failed)
+}
+
+func (c *Collector) addLatency(w *Worker, h *orchestrator.Histogram) {
+	if h == nil {
+		return
+	}
+	c.view.Batches.Merge(*h)
+	if d := c.device(w.Device); d != nil {
+		d.Batches.Merge(*h)
+	}
+}
+
+func (c *Collector) sample(e orchestrator.DeviceSample, now time.Time) {
+	d := c.device(e.Device)
+	if d == nil {
+		return
+	}
+	d.Sampled, d.State, d.Pace, d.Problem = now, e.State.String(), e.Pace, e.Problem
+	d.Temperature, d.Utilization, d.Memory, d.Power = e.Temperature, e.Utilization, e.Memory, e.Power
+	d.Framework, d.Throttle = e.Framework, e.Throttle
+}
+
+func (c *Collector) finished(report orchestrator.Report) {
+	v := &c.view
+	v.Phase, v.Report = orchestrator.PhaseEnded, &report
+	v.Total = report.In
+	if report.Uncounted {
+		v.Total = -1
+	}
+	v.Done = chunk.Counts{
+		Records: report.In - report.Pending, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped,
+	}
+	for i := range v.Workers {
+		w := &v.Workers[i]
+		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, orchestrator.PhaseEnded
+	}
+}
+
+func (c *Collector) point(now time.Time) point {
+	p := point{time: now, done: c.view.Done.Records, failed: c.view.Done.Failed}
+	for _, d := range c.view.Devices {
+		p.devices = append(p.devices, devicePoint{
+			records: c.deviceRecords(d.Device), pace: d.Pace,
+			sample: sampled{d.Temperature, d.Utilization, d.Memory, d.Power},
+		})
+	}
+	return p
+}
+
+// deviceRecords counts the records that the workers of a device have finished.
+func (c *Collector) deviceRecords(device string) (n int64) {
+	for _, w := range c.view.Workers {
+		if w.Device == device {
+			n += w.Total + w.Done
+		}
+	}
+	return n
+}
+
+// View returns the job's state.
+func (c *Collector) View() View {
+	now := c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.view
+	v.Time = now
+	v.Workers, v.Devices = append([]Worker{}, v.Workers...), append([]Device{}, v.Devices...)
+	v.Batches, v.Segments = v.Batches.Clone(), v.Segments.Clone()
+	for i := range v.Devices {
+		v.Devices[i].Batches = v.Devices[i].Batches.Clone()
+	}
+	v.Latency = orchestrator.Summarize(v.Batches)
+	v.Strip = c.strip.show(v.Total, v.Workers)
+	v.Failures, v.FailuresByKind = failures(c.tally)
+	v.Figures = maps.Clone(v.Figures)
+	if v.Figures == nil {
+		v.Figures = map[string]float64{}
+	}
+	if c.paused && v.Phase == orchestrator.PhaseRunning {
+		v.Phase = orchestrator.PhasePaused
+	}
+	if !v.Started.IsZero() {
+		c.addRates(&v, now)
+	}
+	return v
+}
+
+// addRates computes what depends on the time.
+func (c *Collector) addRates(v *View, now time.Time) {
+	elapsed := now.Sub(v.Started)
+	if v.Report != nil {
+		elapsed = v.Report.Elapsed
+	}
+	v.Elapsed = elapsed.Seconds()
+	v.AverageRate = rate(v.Done.Records-c.run, elapsed)
+	for i := range v.Devices {
+		v.Devices[i].Records = c.deviceRecords(v.Devices[i].Device)
+	}
+	if v.Phase == orchestrator.PhaseEnded {
+		return
+	}
+	if before, ok := c.history.since(now); ok {
+		elapsed := now.Sub(before.time)
+		v.Rate = rate(v.Done.Records-before.done, elapsed)
+		for i := range v.Devices {
+			if i < len(before.devices) {
+				v.Devices[i].Rate = rate(v.Devices[i].Records-before.devices[i].records, elapsed)
+			}
+		}
+	}
+	if v.Rate > 0 && v.Total >= 0 && v.Phase == orchestrator.PhaseRunning {
+		eta := float64(max(0, v.Total-v.Done.Records)) / v.Rate
+		v.ETA = &eta
+	}
+}
+
+// History returns the job's course so far.
+func (c *Collector) History() History {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := make([]string, len(c.view.Devices))
+	for i, d := range c.view.Devices {
+		names[i] = d.Device
+	}
+	return c.history.show(names)
+}
+
+// failures lists a tally by cause, with the traceback of the kind's first failure.
+func failures(t chunk.Tally) (list []Failure, kinds map[string]int64) {
+	list, kinds = []Failure{}, make(map[string]int64)
+	for kind, stats := range t.Kinds {
+		kinds[kind] = stats.Count
+	}
+	for name, stats := range t.Causes {
+		kind, _, _ := strings.Cut(name, ":")
+		f := Failure{Kind: kind, Count: stats.Count, Example: stats.Example, Line: stats.Line, Detail: stats.Detail}
+		if first := t.Kinds[kind]; f.Detail == "" && first.Line == f.Line {
+			f.Detail = first.Detail
+		}
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Kind, b.Kind))
+	})
+	return list, kinds
+}

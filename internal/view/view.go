@@ -1,0 +1,113 @@
+// Package view derives the state of a job from its events: counts, rates, workers,
+// devices, failures, history. The API, the metrics and the page show it.
+//
+//	orchestrator ── Event ──► Collector ──► View, History
+//
+// A Collector's memory is bounded by the number of workers and devices, not by the number
+// of records, events or hours.
+package view
+
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// View is a job at one moment. It is a value: nothing in it changes.
+type View struct {
+	Time  time.Time          `json:"time"`
+	Phase orchestrator.Phase `json:"phase"`
+	// Started is when the job was planned; zero before.
+	Started time.Time `json:"started,omitzero"`
+	Elapsed float64   `json:"elapsed_seconds"`
+	// Total is the number of records, -1 while unknown. Done counts those of earlier runs
+	// too, Resumed only those.
+	Total   int64        `json:"total"`
+	Done    chunk.Counts `json:"done"`
+	Resumed int64        `json:"resumed"`
+	// Rate is that of the last half minute, AverageRate that of this run.
+	Rate        float64 `json:"records_per_second"`
+	AverageRate float64 `json:"average_records_per_second"`
+	// ETA is how long the rest takes at that rate; nil while unknown.
+	ETA       *float64 `json:"eta_seconds"`
+	BatchSize int      `json:"batch_size"`
+	// Latency summarizes Batches, the durations of batches; Segments are the durations of
+	// committed segments.
+	Latency  *orchestrator.Latency  `json:"batch_latency"`
+	Batches  orchestrator.Histogram `json:"batch_durations"`
+	Segments orchestrator.Histogram `json:"segment_durations"`
+	Workers  []Worker               `json:"workers"`
+	Devices  []Device               `json:"devices"`
+	// Failures are the failed records of this run by cause, most frequent first;
+	// FailuresByKind counts them all.
+	Failures       []Failure        `json:"failures"`
+	FailuresByKind map[string]int64 `json:"failures_by_kind"`
+	// Figures are further counts by name, such as tokens.
+	Figures map[string]float64 `json:"figures"`
+	Strip   Strip              `json:"strip"`
+	// Report is that of the ended job.
+	Report *orchestrator.Report `json:"report,omitempty"`
+}
+
+// Worker is one slot.
+type Worker struct {
+	Slot int `json:"slot"`
+	// Name is the slot's label, Device that of its device: several slots may share one.
+	Name   string             `json:"name"`
+	Device string             `json:"device"`
+	PID    int                `json:"pid,omitempty"`
+	Phase  orchestrator.Phase `json:"phase"`
+	// First, Records and Done describe its chunk; Records is 0 if it has none.
+	First   int64 `json:"chunk_first"`
+	Records int64 `json:"chunk_records"`
+	Done    int64 `json:"chunk_done"`
+	// Total and Failed count the records of its finished chunks.
+	Total  int64 `json:"records"`
+	Failed int64 `json:"failed"`
+	// Restarts counts kernel processes started after one died, Retries batches computed
+	// again, Lost workers that were replaced.
+	Batches  int64 `json:"batches"`
+	Restarts int64 `json:"restarts"`
+	Retries  int64 `json:"retries"`
+	Lost     int64 `json:"lost"`
+	// Load is how long the kernel last took to open, Busy how long it computed.
+	Load time.Duration `json:"load_ns"`
+	Busy time.Duration `json:"busy_ns"`
+}
+
+// Device is one device of the job and its last sample, if it is a monitored GPU.
+type Device struct {
+	Device string `json:"device"`
+	UUID   string `json:"uuid,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Index  int    `json:"index"`
+	GPU    bool   `json:"gpu"`
+	// Rate is in records per second, of the last half minute; Records counts all.
+	Rate    float64 `json:"records_per_second"`
+	Records int64   `json:"records"`
+	// Batches are the durations of its batches.
+	Batches orchestrator.Histogram `json:"batch_durations"`
+	// Sampled is when the figures below were read; zero if never.
+	Sampled     time.Time                         `json:"sampled,omitzero"`
+	State       string                            `json:"state,omitempty"`
+	Pace        float64                           `json:"pace"`
+	Temperature gpu.Optional[int]                 `json:"temperature_c,omitzero"`
+	Utilization gpu.Optional[int]                 `json:"utilization_percent,omitzero"`
+	Memory      gpu.Optional[gpu.Memory]          `json:"memory,omitzero"`
+	Power       gpu.Optional[gpu.Watt]            `json:"power_w,omitzero"`
+	Framework   gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
+	Throttle    gpu.Optional[gpu.Reasons]         `json:"throttle_reasons,omitzero"`
+	Problem     string                            `json:"problem,omitempty"`
+}
+
+// Failure is the failed records of one cause.
+type Failure struct {
+	Kind    string `json:"kind"`
+	Count   int64  `json:"count"`
+	Example string `json:"example"`
+	Line    int64  `json:"line"`
+	// Detail is the traceback of the first failure of that kind.
+	Detail string `json:"detail,omitempty"`
+}
