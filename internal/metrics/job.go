@@ -23,7 +23,7 @@ func (s sink) job(job Job) {
 	s.counter("gpurun_records_total", records, float64(v.Done.Failed), labels{"job", id, "verdict", "failed"})
 	s.counter("gpurun_records_total", records, float64(v.Done.Dropped), labels{"job", id, "verdict", "dropped"})
 	for kind, n := range v.FailuresByKind {
-		s.counter("gpurun_failures_total", "Failed records of this run by kind.", float64(n), labels{"job", id, "kind", kind})
+		s.counter("gpurun_failures_total", "Failed records by kind, including those of earlier runs.", float64(n), labels{"job", id, "kind", kind})
 	}
 	s.gauge("gpurun_records_per_second", "Records per second in the last half minute.", v.Rate, labels{"job", id})
 	s.histogram("gpurun_batch_duration_seconds", "How long batches took on their devices.", v.Batches, labels{"job", id})

@@ -24,6 +24,7 @@ type Collector struct {
 	history history
 	paused  bool
 	run     int64 // records at the start of this run
+	first   int64 // the number of the job's first record
 }
 
 // NewCollector returns the collector of a job that has not been planned yet. now is the
@@ -39,10 +40,10 @@ func (c *Collector) Event(event orchestrator.Event) {
 	defer c.mu.Unlock()
 	switch e := event.(type) {
 	case orchestrator.Planned:
+		c.first = e.First
 		c.planned(e.Plan, now)
 	case orchestrator.Resuming:
-		c.view.Done, c.view.Resumed, c.view.Total = e.Job, e.Done, e.Total
-		c.run = e.Job.Records
+		c.resuming(e)
 	case orchestrator.WorkerStarted, orchestrator.WorkerReady, orchestrator.WorkerLost, orchestrator.WorkerLeft, orchestrator.ChunkStarted:
 		c.worker(event)
 	case orchestrator.Progress:
@@ -50,7 +51,7 @@ func (c *Collector) Event(event orchestrator.Event) {
 	case orchestrator.ChunkDone:
 		c.chunkDone(e)
 	case orchestrator.ChunkGivenUp:
-		c.strip.add(e.First, e.Records, e.Records)
+		c.strip.add(e.First-c.first, e.Records, e.Records)
 	case orchestrator.DeviceSample:
 		c.sample(e, now)
 	case orchestrator.Paused:
@@ -85,6 +86,16 @@ func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
 			}
 		}
 		v.Workers = append(v.Workers, w)
+	}
+}
+
+// resuming takes what earlier runs have done.
+func (c *Collector) resuming(e orchestrator.Resuming) {
+	c.view.Done, c.view.Resumed, c.view.Total = e.Job.Counts, e.Done, e.Total
+	c.run = e.Job.Records
+	c.tally.Add(e.Job)
+	for _, r := range e.Ranges {
+		c.strip.add(r.First-c.first, r.Records, r.Failed)
 	}
 }
 
@@ -159,7 +170,7 @@ func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 		v.Figures[name] += n
 	}
 	c.tally.Add(e.Counts)
-	c.strip.add(e.First, e.Counts.Records, e.Counts.Failed)
+	c.strip.add(e.First-c.first, e.Counts.Records, e.Counts.Failed)
 }
 
 func (c *Collector) addLatency(w *Worker, h *orchestrator.Histogram) {
@@ -232,7 +243,7 @@ func (c *Collector) View() View {
 		v.Devices[i].Batches = v.Devices[i].Batches.Clone()
 	}
 	v.Latency = orchestrator.Summarize(v.Batches)
-	v.Strip = c.strip.show(v.Total, v.Workers)
+	v.Strip = c.strip.show(v.Total, c.first, v.Workers)
 	v.Failures, v.FailuresByKind = failures(c.tally)
 	v.Figures = maps.Clone(v.Figures)
 	if v.Figures == nil {

@@ -59,24 +59,25 @@ func (s *strip) add(first, records, failed int64) {
 
 // spread adds a run of records to the cells that it covers.
 func spread(cells []int64, size, first, records int64) {
-	for end := first + records; first < end && first/size < int64(len(cells)); {
+	for end := first + records; first >= 0 && first < end && first/size < int64(len(cells)); {
 		next := min(end, (first/size+1)*size)
 		cells[first/size] += next - first
 		first = next
 	}
 }
 
-// show returns the strip of total records (-1: unknown) with the workers' chunks.
-func (s *strip) show(total int64, workers []Worker) Strip {
+// show returns the strip of total records (-1: unknown), which begin with number first,
+// with the workers' chunks.
+func (s *strip) show(total, first int64, workers []Worker) Strip {
 	for _, w := range workers {
-		s.fit(w.First + w.Records)
+		s.fit(w.First - first + w.Records)
 	}
 	s.fit(max(total, 0))
 	shown := Strip{Size: s.size, Done: append([]int64{}, s.done[:]...), Failed: append([]int64{}, s.failed[:]...), Running: make([]int64, stripCells)}
 	for _, w := range workers {
 		done := min(w.Done, w.Records)
-		spread(shown.Done, s.size, w.First, done)
-		spread(shown.Running, s.size, w.First+done, w.Records-done)
+		spread(shown.Done, s.size, w.First-first, done)
+		spread(shown.Running, s.size, w.First-first+done, w.Records-done)
 	}
 	if total >= 0 {
 		used := (total + s.size - 1) / s.size

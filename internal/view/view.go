@@ -40,7 +40,7 @@ type View struct {
 	Segments orchestrator.Histogram `json:"segment_durations"`
 	Workers  []Worker               `json:"workers"`
 	Devices  []Device               `json:"devices"`
-	// Failures are the failed records of this run by cause, most frequent first;
+	// Failures are the failed records by cause, most frequent first;
 	// FailuresByKind counts them all.
 	Failures       []Failure        `json:"failures"`
 	FailuresByKind map[string]int64 `json:"failures_by_kind"`

@@ -1,0 +1,155 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// clock is a time that tests move.
+type clock struct{ now time.Time }
+
+func newClock() *clock                { return &clock{time.Unix(1_700_000_000, 0)} }
+func (c *clock) pass(d time.Duration) { c.now = c.now.Add(d) }
+
+func plan(records int64, devices int) orchestrator.Planned {
+	p := orchestrator.Plan{Records: records, BatchSize: 10}
+	for i := range devices {
+		d := gpu.Device{Kind: gpu.GPU, Index: i, UUID: fmt.Sprint("GPU-", i)}
+		p.Slots = append(p.Slots, orchestrator.Slot{Number: i, Name: d.String(), Devices: []gpu.Device{d}})
+	}
+	return orchestrator.Planned{Plan: p}
+}
+
+func sum(cells []int64) (n int64) {
+	for _, c := range cells {
+		n += c
+	}
+	return n
+}
+
+// The cells of a strip always add up to what was counted, whatever the order and however
+// often cells are merged.
+func TestStrip(t *testing.T) {
+	for _, total := range []int64{-1, 1, 239, 240, 241, 100_000, 1_000_000_007} {
+		var s strip
+		s.total(total)
+		end := total
+		if total < 0 {
+			end = 50_000
+		}
+		pieces := min(end, 997) // prime: every position occurs once
+		size := end / pieces
+		var done, failed int64
+		for i := range pieces {
+			bad := min(i%3, size)
+			s.add((i*7919)%pieces*size, size, bad)
+			done, failed = done+size, failed+bad
+		}
+		shown := s.show(total, 0, []Worker{{First: 0, Records: 0}})
+		if sum(shown.Done) != done || sum(shown.Failed) != failed {
+			t.Errorf("%d records: %d done of %d, %d failed of %d", total, sum(shown.Done), done, sum(shown.Failed), failed)
+		}
+		for i := range shown.Done {
+			if shown.Done[i] > shown.Size || shown.Failed[i] > shown.Done[i] {
+				t.Errorf("%d records: cell %d of %d: %d done, %d failed", total, i, shown.Size, shown.Done[i], shown.Failed[i])
+				break
+			}
+		}
+	}
+}
+
+// A job that was killed and resumed shows what earlier runs have done, where it is.
+func TestResuming(t *testing.T) {
+	c := NewCollector(newClock().get)
+	planned := plan(240, 1)
+	planned.First = 1000 // --offset
+	c.Event(planned)
+	c.Event(orchestrator.Resuming{
+		Done: 40, Total: 240, Job: chunk.Tally{Counts: chunk.Counts{Records: 40, Succeeded: 39, Failed: 1}},
+		Ranges: []orchestrator.Range{{First: 1100, Records: 40, Failed: 1}},
+	})
+	c.Event(orchestrator.ChunkStarted{Slot: 0, First: 1000, Records: 10})
+	v := c.View()
+	if v.Done.Records != 40 || v.Resumed != 40 || sum(v.Strip.Done) != 40 || v.Strip.Done[100] != 1 || v.Strip.Running[9] != 1 || v.Strip.Running[10] != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func (c *clock) get() time.Time { return c.now }
+
+func TestRates(t *testing.T) {
+	clock := newClock()
+	c := NewCollector(clock.get)
+	c.Event(plan(10_000, 2))
+	for i := int64(1); i <= 60; i++ { // 100 records a second, GPU 0 three quarters of them
+		clock.pass(time.Second)
+		c.Event(orchestrator.Progress{Slot: 0, Chunk: chunk.Counts{Records: 75 * i}, Records: 8000, Job: chunk.Counts{Records: 100 * i}, Total: 10_000})
+		c.Event(orchestrator.Progress{Slot: 1, Chunk: chunk.Counts{Records: 25 * i}, Records: 8000, Job: chunk.Counts{Records: 100 * i}, Total: 10_000})
+	}
+	v := c.View()
+	if v.Rate < 99 || v.Rate > 101 || v.AverageRate < 99 || v.AverageRate > 101 || v.ETA == nil || *v.ETA < 39 || *v.ETA > 41 {
+		t.Errorf("rate %g, average %g, ETA %v", v.Rate, v.AverageRate, v.ETA)
+	}
+	if r := v.Devices[0].Rate; r < 72 || r > 78 {
+		t.Errorf("GPU 0: %g records/s", r)
+	}
+	c.Event(orchestrator.Paused{})
+	if v := c.View(); v.Phase != orchestrator.PhasePaused || v.ETA != nil {
+		t.Errorf("paused: %s, %v", v.Phase, v.ETA)
+	}
+}
+
+// A day of a busy job and a million events take as much memory as a minute.
+func TestMemoryIsFlat(t *testing.T) {
+	clock := newClock()
+	c := NewCollector(clock.get)
+	c.Event(plan(100_000_000, 8))
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	var latency orchestrator.Histogram
+	latency.Add(20 * time.Millisecond)
+	run := func(events int) {
+		for i := range events {
+			clock.pass(86 * time.Millisecond) // a day in a million
+			slot := i % 8
+			switch {
+			case i%100 == 0:
+				first := int64(i) * 90
+				tally := chunk.Tally{Counts: chunk.Counts{Records: 90, Failed: 1}, Causes: map[string]chunk.KindStats{fmt.Sprint("batch: ", i): {Count: 1}}}
+				c.Event(orchestrator.ChunkDone{Slot: slot, First: first, Counts: tally, Total: 100_000_000, Stats: orchestrator.SegmentStats{Latency: &latency}})
+			case i%35 == 0:
+				c.Event(orchestrator.DeviceSample{Device: fmt.Sprint("GPU ", slot), Temperature: gpu.Some(60 + i%20)})
+			default:
+				c.Event(orchestrator.Progress{Slot: slot, Records: 1000, Total: 100_000_000, Latency: &latency})
+			}
+		}
+	}
+	run(20_000)
+	before := heap()
+	run(1_000_000)
+	after := heap()
+	if grown := int64(after) - int64(before); grown > 1<<20 {
+		t.Errorf("grew by %d bytes, from %d", grown, before)
+	}
+	if n := len(c.History().Time); n > maxPoints || n < maxPoints/3 {
+		t.Errorf("%d points", n)
+	}
+	if n := len(c.View().Failures); n > 100 {
+		t.Errorf("%d causes", n)
+	}
+	data, err := json.Marshal(c.View())
+	if err != nil || len(data) > 100_000 {
+		t.Errorf("%d bytes of JSON, %v", len(data), err)
+	}
+}
