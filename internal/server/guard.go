@@ -39,7 +39,7 @@ func (a Access) guard(next http.Handler) http.Handler {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch {
 		case !a.knownHost(r.Host):
-			fail(w, http.StatusMisdirectedRequest, "this server does not serve the host %q; allow it with --allow-host", r.Host)
+			fail(w, http.StatusMisdirectedRequest, "this server does not serve the host %q: the person who started it can allow the name", r.Host)
 		case !sameOrigin(r):
 			fail(w, http.StatusForbidden, "requests from other sites are refused")
 		case (!reads || a.ReadToken && !public(r.URL.Path)) && !a.authorized(r):
