@@ -15,6 +15,7 @@ type chunkRun struct {
 	cancel      context.CancelFunc
 	reader      *batchReader
 	out         *partWriter
+	windows     []*window   // that are not complete, in order
 	first       int64       // the chunk's first record
 	number      int64       // counts the worker's chunks, from 1
 	ended       bool        // no further batch is submitted
@@ -49,8 +50,16 @@ func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, erro
 	return r, nil
 }
 
-// pass sends a finished batch to the writer.
+// pass takes a finished batch.
 func (r *chunkRun) pass(task *batchTask) error {
+	if task.window != nil {
+		return r.settle(task)
+	}
+	return r.write(task)
+}
+
+// write sends a finished batch, or window, to the writer.
+func (r *chunkRun) write(task *batchTask) error {
 	r.rest = task.batch.Rest()
 	select {
 	case r.out.tasks <- task:
@@ -73,6 +82,9 @@ func (r *chunkRun) addBusy(took time.Duration) {
 func (r *chunkRun) close(err error) (wire.Done, error) {
 	defer r.cancel()
 	defer r.reader.stop()
+	if err == nil && len(r.windows) > 0 {
+		err = r.endWindow()
+	}
 	end := r.rest
 	if r.elsewhere != nil {
 		end = *r.elsewhere

@@ -69,6 +69,11 @@ func (w *Worker) run() (wire.Done, error) {
 type batchTask struct {
 	run   *chunkRun // of the batch's chunk
 	batch *input.Batch
+	// window is what the batch is a part of; nil if records are not grouped. at are the
+	// positions of its records in the window, costs what they cost.
+	window *window
+	at     []int
+	costs  []int
 	// refused holds, for each record, why it is not sent to the kernel. Records with a nil
 	// entry are sent; if refused is nil, all are. Records that failed upstream are refused
 	// with kind Upstream.
@@ -85,7 +90,8 @@ type batchTask struct {
 	load    load             // of records
 	took    time.Duration    // how long the device took for the batch
 	results *plugins.Results // of the batch as a whole
-	// verdicts are those of sent if the batch was isolated; nil: they are in results.
+	// verdicts are those of sent if the batch was isolated or grouped; nil: they are in
+	// results.
 	verdicts []verdict
 }
 
@@ -100,6 +106,27 @@ type verdict struct {
 func (t *batchTask) toCompute(lo, hi int) plugins.Batch {
 	each := 2 * len(t.inputs)
 	return plugins.NewBatch(t.records[lo:hi]).WithInputs(t.inputs, t.spans[lo*each:hi*each])
+}
+
+// loadOf returns the load of the records sent[lo:hi].
+func (t *batchTask) loadOf(lo, hi int) load {
+	l := loadOf(t.records[lo:hi])
+	if t.costs != nil {
+		l.cost = padded(t.costs[lo:hi])
+	}
+	return l
+}
+
+// good records that the kernel has computed the batch at the first attempt.
+func (t *batchTask) good(took time.Duration) {
+	sizes := &t.run.worker.sizes
+	if t.window == nil {
+		sizes.good(len(t.batch.Records), took)
+		return
+	}
+	sizes.goodCost(t.load.cost)
+	t.window.batches++
+	t.window.took += took
 }
 
 // verdict returns the verdict on record i of those sent, once it is known.
@@ -149,7 +176,7 @@ func (c *computing) loop() error {
 		if stopping {
 			c.handBack(c.inFlight(c.current))
 		}
-		if c.current.ended && !c.inFlight(c.current) {
+		if c.current.ended && !c.inFlight(c.current) && !c.current.open() {
 			return nil
 		}
 		trimming := len(w.trims) > 0
@@ -171,12 +198,11 @@ func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c
 // reports the remainder at once, so that other workers can have it before they finish.
 func (c *computing) handBack(inFlight bool) {
 	run := c.current
-	if run.ended {
+	if !run.leave() {
 		return
 	}
-	run.ended = true
 	rest := run.unsubmitted
-	if !inFlight || rest.Records == 0 {
+	if !inFlight || rest.Records == 0 || run.handedBack != nil {
 		return // the chunk ends now, and its end reports the remainder
 	}
 	run.handedBack = &rest
@@ -188,7 +214,7 @@ func (c *computing) handBack(inFlight bool) {
 // reading returns the chunk to take batches from, or nil if there is none.
 func (c *computing) reading() *chunkRun {
 	switch {
-	case !c.current.ended:
+	case !c.current.ended, c.current.open():
 		return c.current
 	case c.next != nil && !c.next.ended:
 		return c.next
@@ -202,11 +228,15 @@ func (c *computing) step(stopping bool) error {
 	var rested <-chan time.Time
 	run := c.reading()
 	if run != nil && !stopping && len(c.flight) < c.window() {
-		batches = run.reader.batches
-		if wait := c.batchDelay(); wait > 0 {
+		switch wait := c.batchDelay(); {
+		case wait > 0:
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
-			batches, rested = nil, timer.C
+			rested = timer.C
+		case run.open():
+			return c.send(run, run.nextOf(run.windows[len(run.windows)-1]))
+		default:
+			batches = run.reader.batches
 		}
 	}
 	var assigned <-chan wire.Assign
@@ -281,8 +311,17 @@ func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
 		return batch.err
 	}
 	task := batch.task
-	run.unsubmitted = task.batch.Rest()
-	task.run, task.results, task.load = run, plugins.NewResults(len(task.records)), loadOf(task.records)
+	task.run, run.unsubmitted = run, task.batch.Rest()
+	if batch.window != nil {
+		run.windows = append(run.windows, batch.window)
+		task = run.nextOf(batch.window)
+	}
+	return c.send(run, task)
+}
+
+// send submits a batch to the kernel.
+func (c *computing) send(run *chunkRun, task *batchTask) error {
+	task.results, task.load = plugins.NewResults(len(task.records)), task.loadOf(0, len(task.records))
 	if len(c.flight) == 0 {
 		c.headSince = time.Now()
 	}
@@ -330,7 +369,7 @@ func (c *computing) finishHead(err error) error {
 		c.worker.host.good(took, task.load)
 		c.worker.keepControl(task, 0)
 		c.worker.proof.given = true
-		c.worker.sizes.good(len(task.batch.Records), took)
+		task.good(took)
 		c.headSince = time.Now()
 		c.restUntil = c.headSince.Add(c.worker.pace.rest(took))
 		return task.run.pass(task)
@@ -352,6 +391,9 @@ func (c *computing) recover(task *batchTask, err error) error {
 		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.run != task.run })
 		c.share()
 	}
+	if task.window != nil {
+		task.window.failed = true
+	}
 	if err := task.run.isolate(task, err); err != nil {
 		return err
 	}
@@ -365,6 +407,9 @@ func (c *computing) recover(task *batchTask, err error) error {
 		if err := other.run.handleInFlight(other, outcomes[i]); err != nil {
 			return err
 		}
+	}
+	if err := task.run.finishWindow(); err != nil {
+		return err
 	}
 	c.headSince = time.Now()
 	return nil

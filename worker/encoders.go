@@ -44,11 +44,10 @@ func newEncoders(options wire.Records, threads int, seen *columnNames) *encoders
 // begin encodes the batch in parallel if it is large enough.
 func (e *encoders) begin(task *batchTask) {
 	e.ready, e.places = e.ready[:0], &task.places
-	// A batch that was isolated is rare, and its results come from many calls.
-	if len(e.all) == 1 || task.verdicts != nil || task.results == nil || numbersIn(task.results) < parallelValues {
+	n := len(task.sent)
+	if len(e.all) == 1 || n == 0 || task.numbers() < parallelValues {
 		return
 	}
-	n := len(task.sent)
 	share := (n + len(e.all) - 1) / len(e.all)
 	for first := 0; first < n; first += share {
 		e.ready = append(e.ready, encoded{first: first})
@@ -69,11 +68,14 @@ func (e *encoders) nulls() int64 {
 	return n
 }
 
-// numbersIn returns how many numbers the columns of a batch hold.
-func numbersIn(results *plugins.Results) int {
+// numbers returns about how many numbers the columns of a batch hold: every call of a
+// kernel usually returns the same columns.
+func (t *batchTask) numbers() int {
 	n := 0
-	for _, column := range results.ColumnList() {
-		n += results.Len() * max(1, column.Width)
+	if results := t.verdict(0).results; results != nil {
+		for _, column := range results.ColumnList() {
+			n += len(t.sent) * max(1, column.Width)
+		}
 	}
 	return n
 }
@@ -83,10 +85,8 @@ func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 	e.buffer = e.buffer[:0]
 	out.ends = make([]int, 0, count)
 	for i := out.first; i < out.first+count; i++ {
-		switch task.results.At(i).Verdict {
-		case plugins.Dropped, plugins.Failed: // no lines
-		default:
-			if refusal := e.append(source{task.records[i], i, &task.places}, task.results, i); refusal != nil {
+		if v := task.verdict(i); v.hasLines() {
+			if refusal := e.append(source{task.records[i], i, &task.places}, v.results, v.index); refusal != nil {
 				if out.refused == nil {
 					out.refused = make(map[int]*fault.Error)
 				}
@@ -96,6 +96,15 @@ func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 		out.ends = append(out.ends, len(e.buffer))
 	}
 	out.text = e.buffer
+}
+
+// hasLines reports whether the record has lines in the output that the kernel decides.
+func (v verdict) hasLines() bool {
+	if v.fault != nil {
+		return false
+	}
+	verdict := v.results.At(v.index).Verdict
+	return verdict != plugins.Dropped && verdict != plugins.Failed
 }
 
 // encode returns the lines of the i-th record sent to the kernel. They are valid until the

@@ -36,6 +36,9 @@ func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 	if r.elsewhere != nil || r.interrupted { // the chunk ended before this batch
 		return nil
 	}
+	if len(r.windows) > 0 && r.windows[0].suspect >= 0 && task.window != r.windows[0] { // it will
+		return nil
+	}
 	if outcome == nil {
 		return r.pass(task)
 	}
@@ -88,6 +91,11 @@ func (r *chunkRun) endBefore(task *batchTask, e *elsewhereError) error {
 	at := task.sent[e.at]
 	suspect, after := task.batch.Alone(at)
 	task.ready, task.sent, task.verdicts = at, task.sent[:e.at], task.verdicts[:e.at]
+	if w := task.window; w != nil { // records of other batches may come before this one
+		w.endBefore(task.at[e.at])
+		r.ended = true
+		return r.pass(task)
+	}
 	if err := r.pass(task); err != nil {
 		return err
 	}
@@ -132,7 +140,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		if !s.fresh {
 			return s.settle(lo, hi, nil)
 		}
-		s.run.worker.sizes.shrink(hi - lo)
+		s.shrink(lo, hi)
 		if hi-lo == 1 {
 			failure = outOfMemory("out of host memory, even alone in a fresh process", failure)
 		}
@@ -140,7 +148,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		if hi-lo == 1 && !s.run.final {
 			return &elsewhereError{failure, lo}
 		}
-		s.run.worker.sizes.shrink(hi - lo)
+		s.shrink(lo, hi)
 		// With less fragmentation the next, smaller batch may fit. A failure only costs
 		// time.
 		_ = s.run.worker.host.trim(s.run.ctx)
@@ -177,6 +185,16 @@ func (s *search) yield(failure *fault.Error) error {
 		_ = s.run.worker.host.trim(s.run.ctx) // a failure only costs time
 	}
 	return errCrowded
+}
+
+// shrink makes further batches smaller than the records from lo to hi.
+func (s *search) shrink(lo, hi int) {
+	sizes := &s.run.worker.sizes
+	if s.task.window != nil {
+		sizes.shrinkCost(padded(s.task.costs[lo:hi]))
+	} else {
+		sizes.shrink(hi - lo)
+	}
 }
 
 // pass assigns results to the records from lo to hi.
@@ -260,7 +278,7 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 		return nil, s.unlessOverdue(err)
 	}
 	s.fresh = !host.warm
-	of := loadOf(s.task.records[lo:hi])
+	of := s.task.loadOf(lo, hi)
 	limit := host.limits.piece(of, !host.warm)
 	if whole := hi-lo == len(s.task.sent); whole || hi-lo == 1 {
 		limit = host.limits.batch(of, !host.warm)

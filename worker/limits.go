@@ -54,6 +54,7 @@ func newLimits(setup wire.Setup) limits {
 // load is the size of a batch.
 type load struct {
 	records, bytes int
+	cost           int64 // of grouped records, padding included
 }
 
 func loadOf(records [][]byte) load {
@@ -87,7 +88,7 @@ func (l *limits) good(took time.Duration, of load, first bool) {
 	}
 	l.warm = max(l.warm, took)
 	l.batches++
-	l.most.records, l.most.bytes = max(l.most.records, of.records), max(l.most.bytes, of.bytes)
+	l.most.records, l.most.bytes, l.most.cost = max(l.most.records, of.records), max(l.most.bytes, of.bytes), max(l.most.cost, of.cost)
 }
 
 // batch returns how long a batch may take. first means that its process has not computed
@@ -115,6 +116,9 @@ func (l *limits) scaled(of load) time.Duration {
 	scale := 1.0
 	if l.most.records > 0 && l.most.bytes > 0 {
 		scale = max(scale, float64(of.records)/float64(l.most.records), float64(of.bytes)/float64(l.most.bytes))
+	}
+	if l.most.cost > 0 {
+		scale = max(scale, float64(of.cost)/float64(l.most.cost))
 	}
 	return multiple(scale, l.warm)
 }

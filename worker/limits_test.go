@@ -52,11 +52,11 @@ func TestBatchLimit(t *testing.T) {
 		"slow":                          {experienced(byDefault(), 6*second, 6*second, usual), usual, false, 2 * minute},
 		"slower":                        {experienced(byDefault(), minute, minute, usual), usual, false, 20 * minute},
 		"a language model":              {experienced(byDefault(), 8*minute, 8*minute, usual), usual, false, 160 * minute},
-		"slow, and twice the records":   {experienced(byDefault(), 6*second, 6*second, usual), load{2048, 1 << 20}, false, 4 * minute},
-		"slow, and twice the bytes":     {experienced(byDefault(), 6*second, 6*second, usual), load{1024, 2 << 20}, false, 4 * minute},
-		"slow, and a thousand times it": {experienced(byDefault(), 6*second, 6*second, usual), load{1024, 1000 << 20}, false, 2000 * minute},
-		"slow, beyond a Duration":       {experienced(byDefault(), 6*second, 240*time.Hour, usual), load{1024, 1 << 50}, false, math.MaxInt64},
-		"slow, and smaller":             {experienced(byDefault(), 6*second, 6*second, usual), load{1, 10}, false, 2 * minute},
+		"slow, and twice the records":   {experienced(byDefault(), 6*second, 6*second, usual), load{records: 2048, bytes: 1 << 20}, false, 4 * minute},
+		"slow, and twice the bytes":     {experienced(byDefault(), 6*second, 6*second, usual), load{records: 1024, bytes: 2 << 20}, false, 4 * minute},
+		"slow, and a thousand times it": {experienced(byDefault(), 6*second, 6*second, usual), load{records: 1024, bytes: 1000 << 20}, false, 2000 * minute},
+		"slow, beyond a Duration":       {experienced(byDefault(), 6*second, 240*time.Hour, usual), load{records: 1024, bytes: 1 << 50}, false, math.MaxInt64},
+		"slow, and smaller":             {experienced(byDefault(), 6*second, 6*second, usual), load{records: 1, bytes: 10}, false, 2 * minute},
 		"set by the user":               {experienced(fixed, second, 5*time.Millisecond, usual), usual, false, 90 * second},
 		"set by the user, first":        {experienced(fixed, second, 5*time.Millisecond, usual), usual, true, 90 * second},
 		"set, and it compiles":          {experienced(fixed, minute, 5*time.Millisecond, usual), usual, true, 90 * second},
@@ -97,7 +97,7 @@ func TestWorstHang(t *testing.T) {
 			l := experienced(byDefault(), test.cold, test.warm, usual)
 			total, hangs := l.batch(usual, false), 1
 			for size := 256; size >= 1; size /= 4 {
-				of := load{size, size << 10}
+				of := load{records: size, bytes: size << 10}
 				limit := l.piece(of, true)
 				if size == 1 {
 					limit = l.batch(of, true)
@@ -115,7 +115,7 @@ func TestWorstHang(t *testing.T) {
 
 // TestPieceLimit: a piece gets less time than a batch, but as much as it needs.
 func TestPieceLimit(t *testing.T) {
-	piece := load{256, 256 << 10}
+	piece := load{records: 256, bytes: 256 << 10}
 	fixed := limits{timeout: 2 * second, open: 30 * minute}
 	for name, test := range map[string]struct {
 		limits limits

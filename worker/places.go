@@ -47,21 +47,45 @@ const maxWanted = 64
 // lookFor makes the reader scan for the columns too, if that helps. With --keep they are
 // spliced into a different line, and with --no-validate lines are not scanned here.
 func (b *batchReader) lookFor(columns []string) {
-	if len(b.options.Keep) > 0 || b.options.NoValidate || 1+len(b.inputs)+len(columns) > maxWanted {
+	if len(b.options.Keep) > 0 || b.options.NoValidate || b.fixed()+len(columns) > maxWanted {
 		columns = nil
 	}
 	if b.check != nil && slices.Equal(columns, b.columns) {
 		return
 	}
 	b.columns = columns
-	b.check = jsonline.Want(slices.Concat([]string{record.ErrorMember}, b.inputs, columns)...)
+	names := slices.Concat([]string{record.ErrorMember}, b.inputs)
+	if b.options.GroupBy != "" {
+		names = append(names, b.options.GroupBy)
+	}
+	b.check = jsonline.Want(append(names, columns...)...)
+}
+
+// fixed returns how many members every line is scanned for: the mark, the inputs, and the
+// one to group by.
+func (b *batchReader) fixed() int {
+	n := 1 + len(b.inputs)
+	if b.options.GroupBy != "" {
+		n++
+	}
+	return n
+}
+
+// cost returns what a record costs in a batch. info is of the scan that validated it. A
+// line that was not validated is scanned here; it costs nothing if it is not valid.
+func (b *batchReader) cost(line []byte, info *jsonline.Info) int {
+	if b.trusts(line) && b.check.Scan(line, info) != nil {
+		return 0
+	}
+	span := info.Spans[1+len(b.inputs)]
+	return costOf(line[span.ValueStart:span.ValueEnd])
 }
 
 // notePlaces stores the positions found while validating a record. spans provides the
 // memory.
 func (b *batchReader) notePlaces(p *places, info *jsonline.Info, spans []jsonline.Span) []jsonline.Span {
 	from := len(spans)
-	spans = append(spans, info.Spans[1+len(b.inputs):]...)
+	spans = append(spans, info.Spans[b.fixed():]...)
 	p.infos = append(p.infos, jsonline.Info{
 		Object: info.Object, Close: info.Close, Empty: info.Empty, Spans: spans[from:len(spans):len(spans)],
 	})

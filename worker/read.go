@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
@@ -33,11 +34,15 @@ type batchReader struct {
 	inputs  []string
 	columns []string
 	seen    *columnNames
+	// windows and draining decide the size of a window, if records are grouped.
+	windows  *windowSizes
+	draining *atomic.Bool
 }
 
 type readBatch struct {
-	task *batchTask
-	err  error
+	task   *batchTask
+	window *window // nil if records are not grouped
+	err    error
 }
 
 func (w *Worker) startReading(ctx context.Context, c chunk.Chunk) (*batchReader, error) {
@@ -57,9 +62,13 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		return nil, err
 	}
 	reader.AllocateWith(w.host.alloc)
+	prefetched := ahead
+	if options.GroupBy != "" {
+		prefetched = 0 // the one that waits to be taken is a whole window
+	}
 	return &batchReader{
-		reader: reader, options: options, sizes: &w.sizes,
-		batches: make(chan readBatch, ahead), done: make(chan struct{}),
+		reader: reader, options: options, sizes: &w.sizes, windows: &w.windows, draining: &w.draining,
+		batches: make(chan readBatch, prefetched), done: make(chan struct{}),
 		free:   make(chan *input.Batch, 4*ahead),
 		inputs: w.host.info.Inputs, seen: &w.columns,
 		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{}}) }),
@@ -80,7 +89,9 @@ func (b *batchReader) run(ctx context.Context) {
 	defer close(b.batches)
 	for {
 		batch := b.take()
-		err := b.reader.Read(batch, b.sizes.size(), b.options.BatchBytes)
+		size := b.sizes.size()
+		records, bytes := b.limits(size)
+		err := b.reader.Read(batch, records, bytes)
 		if errors.Is(err, io.EOF) {
 			b.reportReadComplete()
 			return
@@ -88,6 +99,9 @@ func (b *batchReader) run(ctx context.Context) {
 		item := readBatch{err: err}
 		if err == nil {
 			item.task = b.prepare(batch)
+			if b.options.GroupBy != "" {
+				item.window = newWindow(item.task, item.task.costs, size)
+			}
 		}
 		select {
 		case b.batches <- item:
@@ -98,6 +112,16 @@ func (b *batchReader) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// limits returns how much to read at once: a batch of size records, or a window of such
+// batches.
+func (b *batchReader) limits(size int) (records, bytes int) {
+	if b.options.GroupBy == "" {
+		return size, b.options.BatchBytes
+	}
+	n := b.windows.batches(size, b.sizes.tuning(), b.draining.Load())
+	return n * size, min(n, windowShare) * b.options.BatchBytes
 }
 
 // take returns an empty batch, reusing memory if possible.
@@ -153,6 +177,9 @@ func (b *batchReader) prepare(batch *input.Batch) *batchTask {
 		}
 		if len(b.columns) > 0 {
 			places = b.notePlaces(&task.places, &info, places)
+		}
+		if b.options.GroupBy != "" {
+			task.costs = append(task.costs, b.cost(record.Data, &info))
 		}
 	}
 	task.inputs = b.inputs

@@ -14,6 +14,7 @@ type batchSizes struct {
 	limit int    // 0: none
 	since int    // good batches since the last change
 	auto  *tuner // nil unless the size is tuned automatically
+	cost  costLimit
 }
 
 // growAfter good batches, the limit is raised by an eighth.
@@ -45,11 +46,45 @@ func (b *batchSizes) found() int {
 	return b.auto.best.size
 }
 
+// budget returns the limits of the next batch of a window.
+func (b *batchSizes) budget(bytes int) budget {
+	records := b.size()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return budget{records, bytes, b.cost.cost()}
+}
+
 // tuning reports whether sizes are still being tried.
 func (b *batchSizes) tuning() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.auto != nil && !b.auto.done
+}
+
+// shrinkCost records that a batch of a window did not fit.
+func (b *batchSizes) shrinkCost(cost int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cost.shrink(cost)
+	if b.auto != nil && !b.auto.done {
+		b.auto.settle()
+	}
+}
+
+// goodCost records that a batch of a window fit.
+func (b *batchSizes) goodCost(cost int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cost.good(cost)
+}
+
+// goodWindow records a window of good batches.
+func (b *batchSizes) goodWindow(of trial) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.auto != nil {
+		b.auto.good(of)
+	}
 }
 
 // shrink records that a batch of n records did not fit.
@@ -74,7 +109,7 @@ func (b *batchSizes) good(n int, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.auto != nil {
-		b.auto.good(n, took)
+		b.auto.good(trial{n, 1, n, took})
 	}
 	if b.limit == 0 {
 		return

@@ -50,26 +50,27 @@ const (
 
 func newTuner(size int) *tuner { return &tuner{size: size} }
 
-// good records a batch of n records and how long it took.
-func (t *tuner) good(n int, took time.Duration) {
+// good records a batch, or the batches of a window: only whole windows of grouped records
+// can be compared, because their batches differ in length by design.
+func (t *tuner) good(of trial) {
 	if t.done {
 		return
 	}
-	t.elapsed += took
-	if n != t.size {
+	t.elapsed += of.took
+	if of.size != t.size {
 		if t.odd++; t.odd >= tuneOdd || t.elapsed >= tuneTime {
 			t.settle()
 		}
 		return
 	}
 	t.odd = 0
-	if t.current.size != n {
-		t.current = trial{size: n}
+	if t.current.size != of.size {
+		t.current = trial{size: of.size}
 		return
 	}
-	t.current.batches++
-	t.current.records += n
-	t.current.took += took
+	t.current.batches += of.batches
+	t.current.records += of.records
+	t.current.took += of.took
 	if t.current.batches >= tuneBatches && t.current.took >= tuneLeast || t.elapsed >= tuneTime {
 		t.judge()
 	}

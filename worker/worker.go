@@ -42,6 +42,7 @@ type Worker struct {
 	setup          wire.Setup
 	host           *kernelHost
 	sizes          batchSizes
+	windows        windowSizes
 	columns        columnNames
 	judged         bool        // enough of the first records have been judged
 	first          judge.First // the verdict on them so far
@@ -86,6 +87,7 @@ func run(builtins []string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w.sizes.want = w.setup.Records.BatchSize
+	w.sizes.cost.want = w.setup.Records.BatchCost
 	if w.setup.Records.AutoBatch {
 		w.sizes.auto = newTuner(w.sizes.want)
 	}

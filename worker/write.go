@@ -221,11 +221,11 @@ func (t *batchTask) nulls() (n int64) {
 	if t.results != nil {
 		n = t.results.Nulls()
 	}
-	counted := t.results
+	counted := map[*plugins.Results]bool{t.results: true, nil: true}
 	for _, v := range t.verdicts {
-		if v.results != nil && v.results != counted {
-			counted = v.results
-			n += counted.Nulls()
+		if !counted[v.results] {
+			counted[v.results] = true
+			n += v.results.Nulls()
 		}
 	}
 	return n

@@ -85,6 +85,9 @@ func (b *Batch) Alone(i int) (record, after chunk.Chunk) {
 	return b.from(b.Records[i]).Head(after.Start(), after.First), after
 }
 
+// From returns what remains of the chunk from record i of the batch on.
+func (b *Batch) From(i int) chunk.Chunk { return b.from(b.Records[i]) }
+
 // from returns the chunk starting at a record of the batch.
 func (b *Batch) from(r Record) chunk.Chunk {
 	c := b.rest

@@ -75,6 +75,10 @@ func FuzzScan(f *testing.F) {
 			if span.Present() != present || string(line[span.ValueStart:span.ValueEnd]) != string(want) {
 				t.Fatalf("Scan(%q): %q is %v, want %q", line, names[k], span, want)
 			}
+			var text string
+			if len(want) > 0 && want[0] == '"' && json.Unmarshal(want, &text) == nil && TextLen(want) != len(text) {
+				t.Fatalf("TextLen(%s) = %d, want %d", want, TextLen(want), len(text))
+			}
 			if present && line[span.KeyStart] != '"' {
 				t.Fatalf("Scan(%q): key of %q at %d", line, names[k], span.KeyStart)
 			}
@@ -161,6 +165,9 @@ func FuzzAppendString(f *testing.F) {
 		}
 		if string(appendUnquoted(nil, got[1:len(got)-1])) != back || !unquotesTo(got[1:len(got)-1], back) {
 			t.Fatalf("%q does not unquote to %q", got, back)
+		}
+		if n := TextLen(got); n != len(back) {
+			t.Fatalf("TextLen(%q) = %d, want %d", got, n, len(back))
 		}
 		var w strings.Builder
 		if err := WriteString(&w, []byte(s)); err != nil || w.String() != string(got) {

@@ -59,6 +59,22 @@ func AppendUnquoted(dst, value []byte) []byte {
 	return appendUnquoted(dst, value[1:len(value)-1])
 }
 
+// TextLen returns the length in bytes of the text of value, which must be a valid JSON
+// string with its quotes: that of AppendUnquoted, without making it.
+func TextLen(value []byte) int {
+	s := value[1 : len(value)-1]
+	n := len(s)
+	for {
+		plain := bytes.IndexByte(s, '\\')
+		if plain < 0 {
+			return n
+		}
+		r, size := unescape(s[plain:])
+		n += utf8.RuneLen(r) - size
+		s = s[plain+size:]
+	}
+}
+
 // WriteUnquoted writes the text of value, which must be a valid JSON string with its
 // quotes, in constant memory.
 func WriteUnquoted(w io.Writer, value []byte) error {

@@ -134,6 +134,8 @@ type Records struct {
 	BatchSize   int      `json:"batch_size"`
 	AutoBatch   bool     `json:"auto_batch,omitempty"` // BatchSize is the initial size
 	BatchBytes  int      `json:"batch_bytes"`
+	GroupBy     string   `json:"group_by,omitempty"`   // a member; empty: batches in input order
+	BatchCost   int64    `json:"batch_cost,omitempty"` // the most that a batch may cost; 0: no limit
 	MaxBytes    int64    `json:"max_bytes"`
 	Keep        []string `json:"keep,omitempty"`
 	Reprocess   bool     `json:"reprocess,omitempty"`

@@ -1,0 +1,35 @@
+package worker
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWindowSizes(t *testing.T) {
+	for name, test := range map[string]struct {
+		records          int           // of the first window,
+		took             time.Duration // 0: none was measured
+		size             int
+		tuning, draining bool
+		want             int
+	}{
+		"nothing is known":    {size: 8, want: 1},
+		"fast":                {records: 8, took: time.Millisecond, size: 8, want: windowBatches},
+		"infinitely fast":     {records: 8, took: 1, size: 8, want: windowBatches},
+		"ten seconds of work": {records: 8, took: 2 * time.Second, size: 8, want: 5},
+		"slow":                {records: 8, took: time.Minute, size: 8, want: 1},
+		"larger batches":      {records: 8, took: 2 * time.Second, size: 16, want: 2},
+		"trials of sizes":     {records: 8, took: time.Millisecond, size: 8, tuning: true, want: tuneBatches},
+		"the end of the job":  {records: 8, took: 300 * time.Millisecond, size: 8, draining: true, want: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w windowSizes
+			if test.took > 0 {
+				w.done(test.records, test.took)
+			}
+			if got := w.batches(test.size, test.tuning, test.draining); got != test.want {
+				t.Errorf("%d batches, want %d", got, test.want)
+			}
+		})
+	}
+}
