@@ -42,7 +42,7 @@ var roles = map[string]role{
 
 	"IOWorkers": effort, "GPUs": effort, "GPUsPerWorker": effort, "WorkersPerGPU": effort, "Stagger": effort,
 	"PinUUID": effort, "NoAffinity": effort, "Profile": effort, "Monitor": effort, "NoMonitor": effort,
-	"BatchSize": effort, "AutoBatch": effort, "BatchBytes": effort, "ChunksPerGPU": effort, "Split": effort,
+	"BatchSize": effort, "AutoBatch": effort, "BatchBytes": effort, "GroupBy": effort, "BatchCost": effort, "ChunksPerGPU": effort, "Split": effort,
 	"ChunkRecords": effort, "Flush": effort, "Timeout": effort, "OpenTimeout": effort, "Retries": effort,
 	"Checkpoint": effort, "DrainTimeout": effort, "MaxTime": effort, "Halt": effort, "GiveUpMark": effort,
 

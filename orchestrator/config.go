@@ -130,6 +130,14 @@ type Config struct {
 	// BatchBytes limits the size of a batch; default 32 MiB. A longer record forms its
 	// own batch.
 	BatchBytes int
+	// GroupBy is a member of a record. Batches then hold records of similar size: by the
+	// length of a text or array, or by the value of a number; a record without the member
+	// has size 0. Default what the kernel asks for, else batches in input order; NoGrouping
+	// for the latter. The output is in input order either way.
+	GroupBy string
+	// BatchCost limits the size of the grouped records of a batch, padding included: the
+	// largest times their number. 0 for no limit. A larger record forms its own batch.
+	BatchCost int64
 	// ChunksPerGPU is the number of chunks per slot that the input is cut into; default
 	// 16, so that fast devices can take work from slow ones. 1 is the static split,
 	// ceil(n / slots).
@@ -226,6 +234,9 @@ type Config struct {
 	// stallAfter is how long a silent first batch goes unreported.
 	stallAfter time.Duration
 }
+
+// NoGrouping, as GroupBy, forms batches in input order even if the kernel asks for groups.
+const NoGrouping = "none"
 
 // AutoWorkers, as WorkersPerGPU, lets gpurun choose the number.
 const AutoWorkers = -1
@@ -333,7 +344,7 @@ func (c Config) check() error {
 		value int64
 	}{
 		{"gpus-per-worker", int64(c.GPUsPerWorker)}, {"workers-per-gpu", int64(c.WorkersPerGPU)},
-		{"batch-size", int64(c.BatchSize)}, {"batch-bytes", int64(c.BatchBytes)},
+		{"batch-size", int64(c.BatchSize)}, {"batch-bytes", int64(c.BatchBytes)}, {"batch-cost", c.BatchCost},
 		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"chunk-records", c.ChunkRecords},
 		{"max-record-bytes", c.MaxRecordBytes}, {"limit", c.Limit}, {"offset", c.Offset},
 		{"timeout", int64(c.Timeout)}, {"open-timeout", int64(c.OpenTimeout)}, {"flush", int64(c.Flush)},

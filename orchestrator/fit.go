@@ -25,6 +25,10 @@ func (p *prepared) fitKernel(recut bool) error {
 		p.plan.BatchSize, recut = info.BatchSize, true
 	}
 	setDefault(&p.plan.BatchSize, DefaultBatchSize)
+	if err := p.fitGroups(); err != nil {
+		return err
+	}
+	recut = recut || p.plan.GroupBy != ""
 	if !recut || p.earlier != nil { // it is already cut
 		return nil
 	}
@@ -32,7 +36,7 @@ func (p *prepared) fitKernel(recut bool) error {
 	if !ok { // a stream is not cut yet
 		return nil
 	}
-	if err := planner.Recut(p.chunks(), p.plan.BatchSize); err != nil {
+	if err := planner.Recut(p.chunks()); err != nil {
 		return err
 	}
 	p.cut = planner.Cut()

@@ -34,6 +34,7 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 		report: Report{
 			Input: c.Input, Output: c.Output, Errors: c.Errors, Streamed: isStream(c.Output),
 			Kernel: c.Kernel, Started: started, Folder: folder, BatchSize: p.plan.BatchSize,
+			GroupBy: p.plan.GroupBy,
 		},
 	}
 	if p.earlier != nil {
@@ -104,6 +105,8 @@ func (l *ledger) finish(slot int, t task, done wire.Done) {
 	defer l.mu.Unlock()
 	delete(l.live, slot)
 	l.report.Nulls += done.Stats.Nulls
+	l.report.cost += done.Stats.Cost
+	l.report.padded += done.Stats.Padded
 	l.report.addLatency(done.Stats.Latency)
 	counts := done.Segment.Tally.Counts
 	if _, streamed := l.source.(input.Streamed); l.computed == nil && !streamed && counts.Failed == 0 && counts.Records > 0 {

@@ -36,6 +36,8 @@ type Plan struct {
 	Chunks       int64 `json:"chunks"`
 	ChunkRecords int64 `json:"chunk_records"`
 	BatchSize    int   `json:"batch_size"`
+	// GroupBy is the member by whose size records are grouped into batches, empty for none.
+	GroupBy string `json:"group_by,omitempty"`
 	// Resumed is how many records earlier runs have done.
 	Resumed int64 `json:"resumed"`
 	// Notes are lines for the user.
@@ -282,8 +284,9 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 		return err
 	}
 	setDefault(&batch, DefaultBatchSize)
+	chunks, _ := p.chunks()
 	options := input.CutOptions{
-		Limits: p.limits(), Chunks: p.chunks(), BatchSize: batch, Split: p.config.Split,
+		Limits: p.limits(), Chunks: chunks, BatchSize: batch, Split: p.config.Split,
 	}
 	if p.earlier != nil {
 		return p.reopenInput(ctx, options)
@@ -321,9 +324,6 @@ func (p *prepared) reopenInput(ctx context.Context, options input.CutOptions) er
 	p.source = commit.Remaining(source, p.earlier.state)
 	return nil
 }
-
-// chunks returns the desired number of chunks.
-func (p *prepared) chunks() int { return p.config.ChunksPerGPU * len(p.plan.Slots) }
 
 // openStream starts reading standard input into spool files in dir.
 func (p *prepared) openStream(dir string) error {
@@ -367,7 +367,8 @@ func (p *prepared) describeChunks() {
 		p.plan.Resumed = p.earlier.state.Done()
 		return
 	}
-	p.plan.ChunkRecords = chunk.Size(total, p.chunks(), p.plan.BatchSize)
+	chunks, unit := p.chunks()
+	p.plan.ChunkRecords = chunk.Size(total, chunks, unit)
 	if p.plan.ChunkRecords > 0 {
 		p.plan.Chunks = (total + p.plan.ChunkRecords - 1) / p.plan.ChunkRecords
 	}

@@ -353,7 +353,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
 			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
-			NoValidate:  p.config.NoValidate,
+			NoValidate: p.config.NoValidate, GroupBy: p.plan.GroupBy, BatchCost: p.config.BatchCost,
 			ErrorsApart: p.config.Errors != "", Framed: p.config.framed, Step: p.config.Kernel,
 			NaNFails: p.config.NaN == NaNError, AutoBatch: p.config.AutoBatch,
 		},

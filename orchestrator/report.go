@@ -53,6 +53,11 @@ type Report struct {
 
 	BatchSize int     `json:"batch_size"`
 	Rate      float64 `json:"records_per_second"`
+	// GroupBy is the member by whose size records were grouped, empty if they were not.
+	// Padding is the share of the batches' size that padding took in this run: each record
+	// is padded to the largest of its batch.
+	GroupBy string  `json:"group_by,omitempty"`
+	Padding float64 `json:"padding_share,omitempty"`
 	// Latency is that of this run's batches; nil if there were none.
 	Latency *Latency `json:"batch_latency,omitempty"`
 	// Workers are the slots.
@@ -78,6 +83,8 @@ type Report struct {
 	Unresumable string `json:"unresumable,omitempty"`
 
 	latency Histogram
+	// cost and padded are what the grouped records cost, without and with padding.
+	cost, padded int64
 }
 
 // WorkerReport is one slot's share of the job.
@@ -132,6 +139,9 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Pending = r.In - done.Records
 	r.Rate = rate(done.Records-r.Resumed, r.Elapsed)
 	r.Latency = Summarize(r.latency)
+	if r.padded > 0 {
+		r.Padding = 1 - float64(r.cost)/float64(r.padded)
+	}
 	r.Failures, r.Causes = failureReports(done.Kinds), failureReports(done.Causes)
 	if r.Workers == nil {
 		r.Workers = []WorkerReport{} // never null in JSON

@@ -224,6 +224,7 @@ func packInfo(info Info) *kernelpb.Info {
 		BatchSize: uint32(min(max(info.BatchSize, 0), math.MaxInt32)), InFlight: uint32(inFlight(info)),
 		NeedsGpu: info.NeedsGPU, Frameworks: allValid(info.Frameworks), Inputs: allValid(info.Inputs),
 		MinMemory: info.MinMemory, CanTrim: info.CanTrim, MaxWorkers: uint32(min(max(info.MaxWorkers, 0), math.MaxInt32)),
+		GroupBy: valid(info.GroupBy),
 	}
 }
 
@@ -246,6 +247,7 @@ func unpackInfo(info *kernelpb.Info) Info {
 		BatchSize: int(min(info.GetBatchSize(), math.MaxInt32)), InFlight: int(min(info.GetInFlight(), maxInFlight)),
 		NeedsGPU: info.GetNeedsGpu(), Frameworks: info.GetFrameworks(),
 		MinMemory: info.GetMinMemory(), CanTrim: info.GetCanTrim(), Inputs: info.GetInputs(), MaxWorkers: int(min(info.GetMaxWorkers(), math.MaxInt32)),
+		GroupBy: info.GetGroupBy(),
 	}
 }
 

@@ -31,8 +31,8 @@ type Kernel interface {
 	Open(ctx context.Context, device Device, config Config) error
 
 	// Process computes one batch and gives every record in it exactly one verdict in
-	// results. Batches arrive in order. After a failure, a record may arrive again, alone
-	// or with others.
+	// results. Batches arrive in order, unless records are grouped (see Info.GroupBy).
+	// After a failure, a record may arrive again, alone or with others.
 	//
 	// The memory of batch belongs to the caller and is valid until the results are
 	// complete. Until then, the kernel must not change anything it has passed to results.
@@ -76,6 +76,11 @@ type Info struct {
 	// kernel process. 1 makes the kernel exclusive: gpurun never adds a second worker.
 	// 0 means no limit. A number of workers that the user sets takes precedence.
 	MaxWorkers int `json:"max_workers,omitempty"`
+	// GroupBy is a member of a record, for example "text". Batches then hold records of
+	// similar size: by the length of a text or array, or by the value of a number. That
+	// saves what a kernel computes on padding. The user's setting takes precedence; empty
+	// means batches in input order. The output is in input order either way.
+	GroupBy string `json:"group_by,omitempty"`
 }
 
 // maxInputs is the most that one scan can look for, less what the worker itself needs.

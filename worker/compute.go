@@ -89,6 +89,7 @@ type batchTask struct {
 	places  places
 	load    load             // of records
 	took    time.Duration    // how long the device took for the batch
+	batches []time.Duration  // the same for each batch of a window
 	results *plugins.Results // of the batch as a whole
 	// verdicts are those of sent if the batch was isolated or grouped; nil: they are in
 	// results.
@@ -124,6 +125,10 @@ func (t *batchTask) good(took time.Duration) {
 		sizes.good(len(t.batch.Records), took)
 		return
 	}
+	for _, cost := range t.costs {
+		t.run.stats.Cost += int64(cost)
+	}
+	t.run.stats.Padded += t.load.cost
 	sizes.goodCost(t.load.cost)
 	t.window.batches++
 	t.window.took += took

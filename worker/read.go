@@ -62,17 +62,22 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		return nil, err
 	}
 	reader.AllocateWith(w.host.alloc)
-	prefetched := ahead
-	if options.GroupBy != "" {
-		prefetched = 0 // the one that waits to be taken is a whole window
-	}
 	return &batchReader{
 		reader: reader, options: options, sizes: &w.sizes, windows: &w.windows, draining: &w.draining,
-		batches: make(chan readBatch, prefetched), done: make(chan struct{}),
+		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
 		free:   make(chan *input.Batch, 4*ahead),
 		inputs: w.host.info.Inputs, seen: &w.columns,
 		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{}}) }),
 	}, nil
+}
+
+// prefetched returns how many batches may wait between reading, computing and writing. A
+// window counts as one, and one is ready at each end anyway.
+func (w *Worker) prefetched() int {
+	if w.setup.Records.GroupBy != "" {
+		return 0
+	}
+	return ahead
 }
 
 // one reads a single record.

@@ -53,6 +53,7 @@ func (w *window) settle(task *batchTask) {
 		w.task.verdicts[task.at[i]] = task.verdict(i)
 	}
 	w.unsettled -= len(task.sent)
+	w.task.batches = append(w.task.batches, task.took)
 }
 
 // prefix returns how many records of task.sent are settled before the first that is not.

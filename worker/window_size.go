@@ -14,19 +14,22 @@ const (
 	windowTime = 10 * time.Second
 	// lastWindowTime is the same at the end of the job, when other workers may wait for it.
 	lastWindowTime = time.Second
+	// maxUnsure is how many batches a window holds while nothing is known about their speed.
+	maxUnsure = 4
 	// windowShare is how many times --batch-bytes a window may hold.
 	windowShare = 2
 )
 
-// windowSizes decides how many records the next window holds (--group-by). Until the first
-// one is measured, windows are single batches: a kernel that fails on everything, or takes
-// minutes for a batch, is then noticed as soon as without windows.
+// windowSizes decides how many records the next window holds (--group-by). The first one
+// is a single batch: a kernel that fails on everything is then noticed as soon as without
+// windows. The next ones, until one is measured, are small.
 type windowSizes struct {
-	mu   sync.Mutex
-	rate float64 // records per second
+	mu     sync.Mutex
+	rate   float64 // records per second; 0 if unknown
+	unsure int     // the size of the next window while it is
 }
 
-// batches returns the size in batches of the given number of records.
+// batches returns the size of the next window in batches of the given number of records.
 func (w *windowSizes) batches(size int, tuning, draining bool) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,6 +40,10 @@ func (w *windowSizes) batches(size int, tuning, draining bool) int {
 	most := windowBatches
 	if tuning { // one trial of a batch size
 		most = tuneBatches
+	}
+	if w.rate == 0 {
+		w.unsure = min(max(1, 2*w.unsure), maxUnsure)
+		return min(most, w.unsure)
 	}
 	return max(1, min(most, int(min(w.rate*limit.Seconds()/float64(size), windowBatches))))
 }

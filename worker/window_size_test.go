@@ -7,13 +7,16 @@ import (
 
 func TestWindowSizes(t *testing.T) {
 	for name, test := range map[string]struct {
-		records          int           // of the first window,
+		windows          int           // before
+		records          int           // of the one measured,
 		took             time.Duration // 0: none was measured
 		size             int
 		tuning, draining bool
 		want             int
 	}{
 		"nothing is known":    {size: 8, want: 1},
+		"little is known":     {windows: 1, size: 8, want: 2},
+		"much is in flight":   {windows: 9, size: 8, want: maxUnsure},
 		"fast":                {records: 8, took: time.Millisecond, size: 8, want: windowBatches},
 		"infinitely fast":     {records: 8, took: 1, size: 8, want: windowBatches},
 		"ten seconds of work": {records: 8, took: 2 * time.Second, size: 8, want: 5},
@@ -26,6 +29,9 @@ func TestWindowSizes(t *testing.T) {
 			var w windowSizes
 			if test.took > 0 {
 				w.done(test.records, test.took)
+			}
+			for range test.windows {
+				w.batches(test.size, test.tuning, test.draining)
 			}
 			if got := w.batches(test.size, test.tuning, test.draining); got != test.want {
 				t.Errorf("%d batches, want %d", got, test.want)

@@ -51,7 +51,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
 		verbatim: len(w.setup.Records.Keep) == 0 && !w.setup.Records.Framed && !w.setup.Records.Reprocess,
-		tasks:    make(chan *batchTask, ahead), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
+		tasks:    make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
@@ -100,8 +100,10 @@ func (p *partWriter) run() {
 			}
 		}
 		p.idle <- next.lines
-		if task.took > 0 {
-			p.latency.Add(task.took)
+		for _, took := range append(task.batches, task.took) {
+			if took > 0 {
+				p.latency.Add(took)
+			}
 		}
 		p.release(task.batch)
 		if time.Since(p.reportedAt) >= progressInterval || p.first != nil {

@@ -22,7 +22,7 @@ var flagGroups = []struct {
 		"gpus", "num-gpus", "gpu-memory", "gpus-per-worker", "workers-per-gpu", "wait", "no-lease", "services", "name",
 		"stagger", "pin", "profile", "monitor-config", "no-monitor", "no-affinity",
 	}},
-	{"Batching", []string{"batch-size", "batch-bytes", "chunks-per-gpu"}},
+	{"Batching", []string{"batch-size", "batch-bytes", "group-by", "batch-cost", "chunks-per-gpu"}},
 	{"Input", []string{"limit", "offset", "reprocess", "max-record-bytes", "no-validate", "split", "chunk-records", "flush"}},
 	{"Stopping and resuming", []string{
 		"fresh", "accept-changes", "max-time", "drain-timeout", "checkpoint", "work-dir", "clean",

@@ -30,6 +30,7 @@ type jobFlags struct {
 	monitor      string
 	split        string
 	batchBytes   byteSize
+	batchCost    byteSize
 	maxRecord    byteSize
 	partBytes    byteSize
 	batchSize    batchSize
@@ -75,6 +76,8 @@ func (f *jobFlags) registerBatches(flags *pflag.FlagSet) {
 	f.batchSize.records = orchestrator.DefaultBatchSize
 	flags.Var(&f.batchSize, "batch-size", "records per batch, or auto to find the fastest size in the first 30 s; a size that the kernel asks for replaces the default")
 	flags.Var(&f.batchBytes, "batch-bytes", "maximum bytes per batch, so that long records do not exhaust memory")
+	flags.StringVar(&c.GroupBy, "group-by", "", "form batches of records with similar size of this `MEMBER`, which saves padding; the output stays in input order; none: in input order, even if the kernel asks for groups")
+	flags.Var(&f.batchCost, "batch-cost", "with --group-by: maximum size of a batch, padding included (records times the size of the largest; 0: no limit)")
 	flags.IntVar(&c.ChunksPerGPU, "chunks-per-gpu", orchestrator.DefaultChunksPerGPU, "chunks per worker; more balance unequal GPUs better, 1 splits statically into ceil(n/workers)")
 	flags.Var(&f.maxRecord, "max-record-bytes", "maximum record length; longer lines are kept as failed records")
 }
@@ -130,7 +133,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if c.AutoBatch = f.batchSize.auto; cmd.Flags().Changed("batch-size") && !c.AutoBatch {
 		c.BatchSize = f.batchSize.records
 	}
-	c.BatchBytes, c.PartBytes = int(f.batchBytes), int64(f.partBytes)
+	c.BatchBytes, c.BatchCost, c.PartBytes = int(f.batchBytes), int64(f.batchCost), int64(f.partBytes)
 	if cmd.Flags().Changed("max-record-bytes") {
 		c.MaxRecordBytes = int64(f.maxRecord)
 	}

@@ -90,11 +90,15 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 	if needs := needsText(plan); needs != "" {
 		fmt.Fprintf(table, "needs\t%s\t\n", needs)
 	}
+	grouped := ""
+	if plan.GroupBy != "" {
+		grouped = ", grouped by " + plan.GroupBy
+	}
 	if plan.ChunkRecords > 0 {
-		fmt.Fprintf(table, "chunks\t%s of %s records\tbatches of %s\n",
-			progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords), progress.Count(int64(plan.BatchSize)))
+		fmt.Fprintf(table, "chunks\t%s of %s records\tbatches of %s%s\n",
+			progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords), progress.Count(int64(plan.BatchSize)), grouped)
 	} else {
-		fmt.Fprintf(table, "batches\tof %s records\t\n", progress.Count(int64(plan.BatchSize)))
+		fmt.Fprintf(table, "batches\tof %s records%s\t\n", progress.Count(int64(plan.BatchSize)), grouped)
 	}
 	for i, slot := range plan.Slots {
 		fmt.Fprintf(table, "worker %d\t%s\t%s\n", i, slot.Name, slotText(slot))

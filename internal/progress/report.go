@@ -38,6 +38,9 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 		fmt.Fprintf(w, "  %s became null, since JSON has no NaN or infinity; such records can fail instead%s\n", plural(r.Nulls, "number"), setting(hints, "nan error"))
 	}
 	writeWorkers(w, r)
+	if r.GroupBy != "" && r.Padding > 0 {
+		fmt.Fprintf(w, "  batches were grouped by %s: %.0f %% padding\n", plain(r.GroupBy), 100*r.Padding)
+	}
 	if l := r.Latency; l != nil && l.Batches > 1 {
 		fmt.Fprintf(w, "  batches took %s (median), %s (99 %%), at most %s\n", latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
 	}

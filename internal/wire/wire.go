@@ -248,6 +248,7 @@ type Info struct {
 	CanTrim    bool     `json:"can_trim,omitempty"`
 	Inputs     []string `json:"inputs,omitempty"`
 	MaxWorkers int      `json:"max_workers,omitempty"`
+	GroupBy    string   `json:"group_by,omitempty"`
 }
 
 // Progress reports the progress on the chunk.
@@ -322,6 +323,10 @@ type Stats struct {
 	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON cannot represent
 	// BatchSize is the fastest batch size found, 0 if none was.
 	BatchSize int `json:"batch_size,omitempty"`
+	// Cost is what the grouped records cost, Padded the same including padding; 0 if
+	// records are not grouped.
+	Cost   int64 `json:"cost,omitempty"`
+	Padded int64 `json:"padded,omitempty"`
 	// Latency is that of the batches since the last Progress.
 	Latency *histogram.Histogram `json:"latency,omitempty"`
 	// Figures are further counts by name, such as tokens; they appear in metrics.

@@ -182,6 +182,8 @@ type Info struct {
 	CanTrim    bool                   `protobuf:"varint,8,opt,name=can_trim,json=canTrim,proto3" json:"can_trim,omitempty"`
 	// The members of a record that the kernel reads.
 	Inputs []string `protobuf:"bytes,9,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	// The member by whose size records are grouped into batches; empty for none.
+	GroupBy string `protobuf:"bytes,10,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	// The most workers that may share a device; 0 for no limit.
 	MaxWorkers    uint32 `protobuf:"varint,11,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -279,6 +281,13 @@ func (x *Info) GetInputs() []string {
 		return x.Inputs
 	}
 	return nil
+}
+
+func (x *Info) GetGroupBy() string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return ""
 }
 
 func (x *Info) GetMaxWorkers() uint32 {
@@ -1325,7 +1334,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xa0\x02\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xbb\x02\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1339,7 +1348,9 @@ const file_kernel_proto_rawDesc = "" +
 	"\n" +
 	"min_memory\x18\a \x01(\x04R\tminMemory\x12\x19\n" +
 	"\bcan_trim\x18\b \x01(\bR\acanTrim\x12\x16\n" +
-	"\x06inputs\x18\t \x03(\tR\x06inputs\x12\x1f\n" +
+	"\x06inputs\x18\t \x03(\tR\x06inputs\x12\x19\n" +
+	"\bgroup_by\x18\n" +
+	" \x01(\tR\agroupBy\x12\x1f\n" +
 	"\vmax_workers\x18\v \x01(\rR\n" +
 	"maxWorkers\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +

@@ -128,6 +128,7 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 			info.InFlight = 5 + k.ioWorkers(runtime.GOMAXPROCS(0)) // the worker sets it to its share
 		}
 		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
+		info.GroupBy = reply.GroupBy
 		k.names = fieldNames(reply.Inputs)
 	}
 	return nil

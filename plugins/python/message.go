@@ -119,6 +119,7 @@ type description struct {
 	MinMemory  uint64   `json:"min_memory_mb"`
 	MaxWorkers int      `json:"max_workers"`
 	BatchSize  int      `json:"batch_size"`
+	GroupBy    string   `json:"group_by"`
 	Inputs     []string `json:"inputs"`
 	Prepare    bool     `json:"prepare"`
 	// SetupPrepare: prepare runs in processes.

@@ -25,6 +25,7 @@ SETTINGS = {
     "min_memory_mb": ("an integer of 0 or more", lambda v: type(v) is int and v >= 0),
     "batch_size": ("an integer above 0", lambda v: type(v) is int and v > 0),
     "max_workers": ("an integer above 0", lambda v: type(v) is int and v > 0),
+    "group_by": ("the name of a member", lambda v: isinstance(v, str) and v != ""),
 }
 
 
