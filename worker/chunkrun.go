@@ -24,7 +24,7 @@ type chunkRun struct {
 	// elsewhere is the record just before rest, if another device must compute it.
 	elsewhere *chunk.Chunk
 	// interrupted is set when the job stops during a search. The chunk then ends before the
-	// batch that was being searched.
+	// batch that was being searched, or in the middle of its window.
 	interrupted bool
 	// handedBack is the remainder that was handed back while batches were in flight.
 	handedBack *chunk.Chunk
@@ -48,6 +48,12 @@ func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, erro
 	}
 	r.out = w.startWriting(assign, r.reader.recycle)
 	return r, nil
+}
+
+// interrupt ends the chunk before the batches that are not finished.
+func (r *chunkRun) interrupt() {
+	r.leave()
+	r.interrupted = true
 }
 
 // pass takes a finished batch.

@@ -284,7 +284,7 @@ func (c *computing) abandon() {
 	c.worker.log.Warn("abandoned the batches in flight: the job is stopping and the drain timeout expired", "batches", len(c.flight))
 	c.worker.host.kill()
 	c.flight = nil
-	c.current.interrupted, c.current.ended = true, true
+	c.current.interrupt()
 }
 
 // watch returns a channel that fires when the oldest batch reaches its limit. It reuses one

@@ -71,10 +71,11 @@ func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
 	case errors.As(err, &elsewhere):
 		return r.endBefore(task, elsewhere)
 	case errors.Is(err, errCrowded):
-		r.crowded, r.interrupted, r.ended = true, true, true
+		r.crowded = true
+		r.interrupt()
 		return nil
 	case errors.Is(err, errInterrupted):
-		r.interrupted, r.ended = true, true
+		r.interrupt()
 		return nil
 	}
 	return err

@@ -49,6 +49,9 @@ func (members) Process(_ context.Context, batch plugins.Batch, results *plugins.
 			return plugins.OutOfMemory(errors.New("no room"))
 		case `"hang"`:
 			time.Sleep(time.Hour)
+		case `"slow"`:
+			times(0)
+			time.Sleep(100 * time.Millisecond)
 		case `"short"`:
 			return fmt.Errorf("%d values for %d records", batch.Len()-1, batch.Len())
 		case `"kill"`:

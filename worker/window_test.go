@@ -1,0 +1,157 @@
+package worker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// newGroupingWorker returns a worker that groups by text in full windows.
+func newGroupingWorker(t *testing.T, batchSize int) *Worker {
+	w := newWorker(t, "members", batchSize)
+	w.setup.Records.GroupBy = "text"
+	w.windows.rate = 1e12
+	return w
+}
+
+// unequal returns n records with texts of random lengths.
+func unequal(n int) string {
+	random := rand.New(rand.NewPCG(1, uint64(n)))
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"id":%d,"text":"%s"}`+"\n", i, strings.Repeat("x", random.IntN(50)))
+	}
+	return b.String()
+}
+
+// TestGroupedOutcome: grouping changes neither the output nor what is left to others,
+// whatever happens in a window.
+func TestGroupedOutcome(t *testing.T) {
+	do := func(what string) string { return `{"do":"` + what + `","text":"xxxxxxxxxx"}` + "\n" }
+	in := func(what ...string) string {
+		text := unequal(30)
+		for _, one := range what {
+			text += do(one) + unequal(11)
+		}
+		return text
+	}
+	for name, lines := range map[string]string{
+		"plain": in(), "short": unequal(1), "error": in("error"), "exit": in("exit"),
+		"kill": in("killed twice"), "host memory": in("huge"), "leak": in("leak", "leak", "leak"),
+		"oom": in("oom"), "oom in many places": in("oom", "oom", "oom"), "oom at once": do("oom") + unequal(20),
+		"everything":           in("error", "exit", "huge in Go", "error", "exit"),
+		"oom after others":     in("error", "oom", "exit"),
+		"no JSON, blank lines": unequal(9) + "no\n\n" + unequal(9) + strings.Repeat("no\n", 20) + unequal(3),
+		"nothing to compute":   strings.Repeat("no\n", 70),
+		"too long":             unequal(9) + `{"text":"` + strings.Repeat("y", 2<<20) + `"}` + "\n" + unequal(9),
+		"not objects":          "1\n\"a\"\n[1,2]\n" + unequal(40) + "null\n",
+		"no member":            strings.Repeat(`{"id":1}`+"\n", 50),
+	} {
+		for _, final := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, final %t", name, final), func(t *testing.T) {
+				var outcomes [2]outcome
+				for i, w := range []*Worker{newWorker(t, "members", 4), newGroupingWorker(t, 4)} {
+					a := assign(t, lines)
+					a.Final = final
+					done, err := w.compute(t.Context(), a)
+					if err != nil {
+						t.Fatal(err)
+					}
+					outcomes[i] = outcomeOf(t, a, done)
+				}
+				same := cmp.Options{
+					cmpopts.IgnoreFields(wire.Done{}, "Stats", "First"),
+					cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".File" }, cmp.Ignore()),
+				}
+				if diff := cmp.Diff(outcomes[0], outcomes[1], same); diff != "" {
+					t.Errorf("(-in input order +grouped)\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// TestWindowsAreGrouped: batches are cut from whole windows, which the figures show.
+func TestWindowsAreGrouped(t *testing.T) {
+	w := newGroupingWorker(t, 4)
+	done, err := w.compute(t.Context(), assign(t, unequal(4*windowBatches+2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := done.Stats; s.Batches != windowBatches+1 || s.Cost == 0 || float64(s.Padded) > 1.2*float64(s.Cost) {
+		t.Errorf("%d batches, cost %d, padded %d", s.Batches, s.Cost, s.Padded)
+	}
+}
+
+// TestStopInAWindow: a stop ends the chunk before the first record without a verdict and
+// computes nothing more.
+func TestStopInAWindow(t *testing.T) {
+	const n = 64
+	for name, test := range map[string]struct {
+		length func(i int) int
+		commit bool // something
+	}{
+		"equal texts":    {func(int) int { return 7 }, true},
+		"longest first":  {func(i int) int { return n - i }, true},
+		"longest last":   {func(i int) int { return i }, false},
+		"longest halves": {func(i int) int { return i % 2 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGroupingWorker(t, 4)
+			var b strings.Builder
+			for i := range n {
+				do := ""
+				if i%4 == 1 {
+					do = `"do":"slow",`
+				}
+				fmt.Fprintf(&b, `{%s"text":"%s"}`+"\n", do, strings.Repeat("x", test.length(i)))
+			}
+			a := assign(t, b.String())
+			run, err := w.begin(t.Context(), a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { // stop in the third batch
+				for t.Context().Err() == nil {
+					if info, err := os.Stat(filepath.Join(w.setup.Dir, "times")); err == nil && info.Size() >= 3 {
+						break
+					}
+					time.Sleep(time.Millisecond)
+				}
+				w.stops.take(wire.Stop{Job: true})
+				w.pace.nudge()
+			}()
+			done, err := w.finish(t.Context(), run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			committed, left := done.Segment.Tally.Records, int64(0)
+			next := committed
+			for _, rest := range []*chunk.Chunk{done.Rest, run.handedBack} {
+				if rest == nil {
+					continue
+				}
+				if rest.First != next {
+					t.Errorf("record %d follows record %d", rest.First, next)
+				}
+				next, left = next+rest.Records, left+rest.Records
+			}
+			if (committed > 0) != test.commit || left == 0 || committed+left != n || done.Stats.Batches > 10 {
+				t.Errorf("%d records committed, %d left, %d batches computed", committed, left, done.Stats.Batches)
+			}
+			if lines := strings.Count(outcomeOf(t, a, done).Files[".out"], "\n"); int64(lines) != committed {
+				t.Errorf("%d lines for %d records", lines, committed)
+			}
+		})
+	}
+}
