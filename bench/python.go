@@ -36,7 +36,32 @@ func (b *bench) python() error {
 		b.remove("copy.jsonl")
 	}
 	b.addRatio("a pool of Python processes with json, against a Python kernel", times, "pool", "gpurun", ">=", 5)
+	if err := b.pythonPrepare(); err != nil {
+		return err
+	}
 	return b.pythonStart()
+}
+
+// pythonPrepare compares prepare in threads and in processes, for a tokenizer in pure
+// Python with one worker. With two cores, the best possible ratio is 2.
+func (b *bench) pythonPrepare() error {
+	input, err := b.makeInput("python.jsonl", b.size(200_000, 5_000), 1000)
+	if err != nil {
+		return err
+	}
+	defer b.remove("python.jsonl")
+	times := map[string][]time.Duration{}
+	for range min(b.rounds, 3) {
+		for _, how := range []string{"threads", "processes"} {
+			took, err := b.job(input, "-k", "bench/prepare_"+how+".py", "--gpus", "cpu:1")
+			if err != nil {
+				return err
+			}
+			times[how] = append(times[how], took)
+		}
+	}
+	b.addRatio("prepare of a Python kernel in threads, against processes", times, "threads", "processes", ">=", 1.3)
+	return nil
 }
 
 // pythonStart measures the time from starting the interpreter to the results of the

@@ -218,14 +218,22 @@ func alive(pid int) bool {
 
 // kernelOf returns the kernel process of a worker, 0 if it has none.
 func kernelOf(worker int) int {
+	if pids := childrenOf(worker); len(pids) > 0 {
+		return pids[0]
+	}
+	return 0
+}
+
+// childrenOf returns the children of a process that have not exited.
+func childrenOf(parent int) (pids []int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range paths {
 		pid, _ := strconv.Atoi(filepath.Base(path))
-		if _, parent := processStat(pid); parent == worker && alive(pid) {
-			return pid
+		if _, of := processStat(pid); of == parent && alive(pid) {
+			pids = append(pids, pid)
 		}
 	}
-	return 0
+	return pids
 }
 
 // processStat returns the state and parent of a process; 0 if it has exited.

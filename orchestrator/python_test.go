@@ -1,6 +1,9 @@
 package orchestrator_test
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -17,4 +20,46 @@ func TestTooFewValuesNamesTheBatch(t *testing.T) {
 	c.BatchSize = 128
 	_, err := run(t, c)
 	wantFault(t, err, fault.Incompatible, "process returned 127 values in column 'x' for 128 records")
+}
+
+// Prepare processes, and processes that they start, end with the job, whichever process is
+// killed and even if they hang.
+func TestPrepareProcessesEndWithJob(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	for _, victim := range []string{"orchestrator", "worker, then orchestrator", "worker and orchestrator"} {
+		t.Run(victim, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, numbered(100000))
+			d.write("kernel.py", `
+import subprocess, time
+def setup_prepare(ctx):
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+def prepare(batch):
+    if batch["id"][0] > 100: time.sleep(1000)
+    return batch["id"]
+def process(ids): return {"x": ids}
+`)
+			c := d.config(d.join("kernel.py"))
+			c.BatchSize, c.GPUs = 1, "cpu:1"
+			mark := fmt.Sprintf("%s-prepare-%d", strings.ReplaceAll(victim, " ", "-"), os.Getpid())
+			job := startDriver(t, driverOf(t, c), mark, "TMPDIR="+shortTemp(t))
+			workers := job.awaitWorkers(t, 1)
+			job.await(t, "progress")
+			// Orchestrator, guard, worker, kernel, Python, prepare processes and their children.
+			if n := len(markedProcesses(mark)); n < 7 {
+				t.Fatalf("only %d processes run: this test shows nothing", n)
+			}
+			switch victim {
+			case "worker, then orchestrator":
+				killAll(workers)
+				job.await(t, "worker_lost")
+			case "worker and orchestrator":
+				killAll(workers)
+			}
+			_ = job.cmd.Process.Kill()
+			job.wait(t)
+			awaitGone(t, mark)
+		})
+	}
 }

@@ -24,7 +24,7 @@ import (
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
-	// soakOnlyVariable names the only variant to run: parts, module, stray lines.
+	// soakOnlyVariable names the only variant to run: parts, module, prepare processes, stray lines.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
@@ -61,9 +61,9 @@ func TestSoak(t *testing.T) {
 	t.Logf("%s=%d", soakSeedVariable, seed)
 	s := &soak{random: rand.New(rand.NewPCG(seed, 0)), killed: make(map[string]int)}
 	started := time.Now()
-	some := slices.DeleteFunc(append(slices.Clone(variants), withModule, withStrayLines), func(v *variant) bool {
+	some := slices.DeleteFunc(append(slices.Clone(variants), withModule, withPrepareProcesses, withStrayLines), func(v *variant) bool {
 		only := os.Getenv(soakOnlyVariable)
-		return only != "" && v.name != only || (v == withModule || v == withStrayLines) && !hasPython()
+		return only != "" && v.name != only || (v == withModule || v == withPrepareProcesses || v == withStrayLines) && !hasPython()
 	})
 	for s.kills < kills && time.Now().Before(until) && !t.Failed() {
 		s.job(t, some[s.random.IntN(len(some))])
@@ -91,6 +91,23 @@ def setup(ctx):
 def process(batch):
     time.sleep(pause)
     return [helper.compute(record) for record in batch]
+`)
+	d.write("helper.py", soakHelper)
+	c.Kernel, c.Dir = "kernel.py", d.path
+}}
+
+// withPrepareProcesses has a Python kernel that computes in prepare processes.
+var withPrepareProcesses = &variant{name: "prepare processes", records: 800, change: func(d jobDir, c *orchestrator.Config) {
+	d.write("kernel.py", `
+import time, helper
+def setup_prepare(ctx):
+    global pause
+    pause = ctx.config.get("Milliseconds", 0) / 1000
+def prepare(batch):
+    time.sleep(pause)
+    return [helper.compute(dict(record)) for record in batch]
+def process(results):
+    return results
 `)
 	d.write("helper.py", soakHelper)
 	c.Kernel, c.Dir = "kernel.py", d.path
@@ -342,6 +359,10 @@ func (h *soakHunt) kill() {
 		}
 		if h.victim == "kernel" {
 			pid = kernelOf(pid)
+			// Or a process of a Python kernel: the interpreter, or one that runs prepare.
+			if below := childrenOf(pid); len(below) > 0 && h.soak.random.IntN(2) == 0 {
+				pid = below[h.soak.random.IntN(len(below))]
+			}
 		}
 		if !alive(pid) || syscall.Kill(pid, syscall.SIGKILL) != nil {
 			continue

@@ -124,7 +124,7 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 	}
 	if first { // later steps see what it returns, not the input
 		info.InFlight = 3
-		if k.processes = reply.SetupPrepare; reply.Prepare {
+		if k.processes = reply.SetupPrepare; reply.Prepare || k.processes {
 			info.InFlight = 5 + k.ioWorkers(runtime.GOMAXPROCS(0)) // the worker sets it to its share
 		}
 		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
