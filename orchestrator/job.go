@@ -92,7 +92,7 @@ func (j *job) work(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { j.stopBy(ctx) })()
 	go j.obeyAbort(rootCtx)
-	stopMonitor, err := j.monitor.start(rootCtx, j.config, j.folder)
+	stopMonitor, err := j.monitor.start(rootCtx, j.config)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,4 @@ func TestFrameworkMemory(t *testing.T) {
 		await(2 * 10)
 	}()
 	mustRun(t, d, config)
-	if kept := d.read("out.jsonl.gpurun/samples"); !strings.Contains(kept, `"device":"GPU 0","state":"OPTIMAL"`) {
-		t.Errorf("samples: %q", kept)
-	}
 }

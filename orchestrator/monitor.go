@@ -23,19 +23,18 @@ type deviceMonitor struct {
 	fleet   *fleet
 	events  *emitter
 	monitor *gpu.Monitor // nil: nothing is monitored
-	samples samples      // used by the monitor only
 	sampled bool         // devices were sampled once; used by the monitor only
 }
 
 // start watches the job's GPUs until ctx ends. The returned function waits for the end.
-func (m *deviceMonitor) start(ctx context.Context, config Config, f *folder) (wait func(), err error) {
+func (m *deviceMonitor) start(ctx context.Context, config Config) (wait func(), err error) {
 	var all sync.WaitGroup
 	devices := m.fleet.gpus()
 	if len(devices) == 0 {
 		return all.Wait, nil
 	}
 	if !config.NoMonitor {
-		if err := m.sample(ctx, &all, devices, config, f); err != nil {
+		if err := m.sample(ctx, &all, devices, config); err != nil {
 			return nil, err
 		}
 	}
@@ -45,8 +44,8 @@ func (m *deviceMonitor) start(ctx context.Context, config Config, f *folder) (wa
 	return all.Wait, nil
 }
 
-// sample starts sampling the GPUs and keeps samples in the job folder.
-func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices []gpu.Device, config Config, f *folder) (err error) {
+// sample starts sampling the GPUs.
+func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices []gpu.Device, config Config) (err error) {
 	self := os.Getpid()
 	m.monitor, err = gpu.NewMonitor(devices, gpu.MonitorOptions{
 		Options: config.devices, Config: config.Monitor, Profile: gpu.Profile(config.Profile),
@@ -61,13 +60,9 @@ func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices
 		return err
 	}
 	m.monitor.OnAny(m.takeEvent)
-	if f != nil {
-		m.samples.path = f.join(samplesFile)
-	}
 	all.Go(func() {
 		m.monitor.Run(ctx)
 		m.monitor.Close()
-		m.samples.close()
 	})
 	return nil
 }
@@ -90,7 +85,6 @@ func (m *deviceMonitor) takeSamples(all []gpu.Health) {
 		}
 	}
 	m.sampled = true
-	m.samples.take(all, time.Now())
 	m.fleet.setPaces(paces)
 }
 

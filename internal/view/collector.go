@@ -17,14 +17,14 @@ import (
 type Collector struct {
 	now func() time.Time
 
-	mu      sync.Mutex
-	view    View // without what View computes
-	tally   chunk.Tally
-	strip   strip
-	history history
-	paused  bool
-	run     int64 // records at the start of this run
-	first   int64 // the number of the job's first record
+	mu     sync.Mutex
+	view   View // without what View computes
+	tally  chunk.Tally
+	strip  strip
+	course course
+	paused bool
+	run    int64 // records at the start of this run
+	first  int64 // the number of the job's first record
 }
 
 // NewCollector returns the collector of a job that has not been planned yet. now is the
@@ -42,6 +42,7 @@ func (c *Collector) Event(event orchestrator.Event) {
 	case orchestrator.Planned:
 		c.first = e.First
 		c.planned(e.Plan, now)
+		c.course.begin(e.Folder)
 	case orchestrator.Resuming:
 		c.resuming(e)
 	case orchestrator.WorkerStarted, orchestrator.WorkerReady, orchestrator.WorkerLost, orchestrator.WorkerLeft, orchestrator.ChunkStarted:
@@ -63,9 +64,10 @@ func (c *Collector) Event(event orchestrator.Event) {
 	case orchestrator.Finished:
 		c.finished(e.Report)
 	}
-	if c.history.due(now) && !c.view.Started.IsZero() {
-		c.history.add(c.point(now))
+	if c.course.history.due(now) && !c.view.Started.IsZero() {
+		c.course.add(c.point(now))
 	}
+	c.course.note(event, now)
 }
 
 func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
@@ -212,10 +214,12 @@ func (c *Collector) finished(report orchestrator.Report) {
 func (c *Collector) point(now time.Time) point {
 	p := point{time: now, done: c.view.Done.Records, failed: c.view.Done.Failed}
 	for _, d := range c.view.Devices {
-		p.devices = append(p.devices, devicePoint{
+		i := c.course.history.index(d.Device)
+		p.devices = append(p.devices, make([]devicePoint, max(0, i+1-len(p.devices)))...)
+		p.devices[i] = devicePoint{
 			records: c.deviceRecords(d.Device), pace: d.Pace,
 			sample: sampled{d.Temperature, d.Utilization, d.Memory, d.Power},
-		})
+		}
 	}
 	return p
 }
@@ -243,6 +247,7 @@ func (c *Collector) View() View {
 		v.Devices[i].Batches = v.Devices[i].Batches.Clone()
 	}
 	v.Latency = orchestrator.Summarize(v.Batches)
+	v.Timeline = c.course.timeline.show()
 	v.Strip = c.strip.show(v.Total, c.first, v.Workers)
 	v.Failures, v.FailuresByKind = failures(c.tally)
 	v.Figures = maps.Clone(v.Figures)
@@ -272,12 +277,12 @@ func (c *Collector) addRates(v *View, now time.Time) {
 	if v.Phase == orchestrator.PhaseEnded {
 		return
 	}
-	if before, ok := c.history.since(now); ok {
+	if before, ok := c.course.history.since(now); ok {
 		elapsed := now.Sub(before.time)
 		v.Rate = rate(v.Done.Records-before.done, elapsed)
 		for i := range v.Devices {
-			if i < len(before.devices) {
-				v.Devices[i].Rate = rate(v.Devices[i].Records-before.devices[i].records, elapsed)
+			if at := c.course.history.index(v.Devices[i].Device); at < len(before.devices) {
+				v.Devices[i].Rate = rate(v.Devices[i].Records-before.devices[at].records, elapsed)
 			}
 		}
 	}
@@ -291,11 +296,7 @@ func (c *Collector) addRates(v *View, now time.Time) {
 func (c *Collector) History() History {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	names := make([]string, len(c.view.Devices))
-	for i, d := range c.view.Devices {
-		names[i] = d.Device
-	}
-	return c.history.show(names)
+	return c.course.history.show()
 }
 
 // failures lists a tally by cause, with the traceback of the kind's first failure.

@@ -47,6 +47,8 @@ type View struct {
 	// Figures are further counts by name, such as tokens.
 	Figures map[string]float64 `json:"figures"`
 	Strip   Strip              `json:"strip"`
+	// Timeline is what happened besides progress, oldest first, also in earlier runs.
+	Timeline []Moment `json:"timeline"`
 	// Report is that of the ended job.
 	Report *orchestrator.Report `json:"report,omitempty"`
 }

@@ -28,7 +28,7 @@ export class Chart {
     const text = () => color("--muted");
     return {
       legend: { show: false },
-      padding: [6, 4, 0, 0],
+      padding: [6, 14, 0, 0],
       cursor: { sync: { key: "time" }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
       scales: {
         x: { time: true, range: (u, min, max) => this.range?.() ?? [min, max] },

@@ -20,7 +20,7 @@ export class Failures {
   update(view) {
     const groups = view.failures ?? [];
     this.failed = view.done.failed;
-    setText(this.title, groups.length ? `Failures · ${count(this.failed)} in ${plural(groups.length, "group")}` : "Failures");
+    setText(this.title, this.failed ? `Failures · ${count(this.failed)}` : "Failures");
     this.empty.hidden = groups.length > 0;
     setText(this.empty, this.failed ? `${plural(this.failed, "failed record")}; the messages follow with the next commit.` : "No failed records.");
     this.more.hidden = !this.load || !this.failed;

@@ -36,7 +36,7 @@ export class Timeline {
 }
 
 function make(event) {
-  const times = event.count > 1 ? ` (${count(event.count)} times)` : "";
+  const text = event.text.replace(/\d{5,}/g, (digits) => count(Number(digits)));
   return el("li", { class: mood(event.kind) }, el("time", { datetime: event.time }, clock(new Date(event.time))), el("i", { "aria-hidden": "true" }),
-    el("span", {}, event.device && el("b", {}, `${event.device} `), event.text + times));
+    el("span", {}, event.device && el("b", {}, `${event.device} `), text));
 }
