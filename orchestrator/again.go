@@ -11,9 +11,9 @@ import (
 // again returns the Config of the job that recomputes the failed records. Everything
 // that shapes its results is as in the first job unless the user overrides it.
 // TestRetryRestoresWhatShapesResults lists how each field of Config is treated.
-func (r *retry) again() (Config, error) {
+func (r *rerun) again() (Config, error) {
 	was, c := r.manifest.Fingerprint, r.config
-	c.Input, c.Output = r.folder.join(retryDir, "in.jsonl"), r.folder.join(retryDir, "out.jsonl")
+	c.Input, c.Output = r.job.Input(), r.job.Results()
 	c.Errors, c.WorkDir, c.Clean = "", "", false
 	c.Offset, c.Limit, c.framed = 0, 0, true
 	// A failed record that came in with an _error was reprocessed; no other has one.
@@ -37,7 +37,7 @@ func (r *retry) again() (Config, error) {
 
 // restoreKernel restores the job's kernel and the place it was started from. A kernel
 // named by the user is resolved from the current folder instead.
-func (r *retry) restoreKernel(c *Config) error {
+func (r *rerun) restoreKernel(c *Config) error {
 	was, start := r.manifest.Fingerprint.Kernel, r.manifest.Launch
 	c.Kernel = was.Name
 	setDefault(&c.ExecMode, was.Mode)
@@ -55,7 +55,7 @@ func (r *retry) restoreKernel(c *Config) error {
 // all of them with the same kernel and settings but stopped before the merge, its
 // results are used. If it stopped earlier, it is resumed. If anything the results
 // depend on has changed, config starts over: results of two kernels must not be mixed.
-func (r *retry) reuse(ctx context.Context, config *Config) (Report, bool) {
+func (r *rerun) reuse(ctx context.Context, config *Config) (Report, bool) {
 	f := &folder{path: config.Output + folderSuffix}
 	m, err := readManifest(f.join(manifestFile))
 	if err == nil && len((&earlier{manifest: m}).changes(*config)) == 0 {

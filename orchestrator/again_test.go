@@ -80,7 +80,7 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := (&retry{folder: f, manifest: m, config: Config{Output: job.Output}}).again()
+	again, err := (&rerun{folder: f, manifest: m, config: Config{Output: job.Output}}).again()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestEveryPrintedSettingIsRestored(t *testing.T) {
 		default:
 			t.Fatalf("outputPrint.%s is of kind %s: teach this test", field.Name, field.Type.Kind())
 		}
-		again, err := (&retry{folder: &folder{}, manifest: &m, config: Config{Kernel: "echo"}}).again()
+		again, err := (&rerun{folder: &folder{}, manifest: &m, config: Config{Kernel: "echo"}}).again()
 		if err != nil {
 			t.Fatal(err)
 		}

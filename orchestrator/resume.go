@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/retry"
 )
 
 // earlier is a job that was started in this folder and not finished.
@@ -149,7 +149,7 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 	if c.Fresh || c.Force || !resumable(c) {
 		return Report{}, false
 	}
-	if _, err := os.Stat(f.join(retryMarker)); !errors.Is(err, os.ErrNotExist) {
+	if retry.Committed(f.path) {
 		return Report{}, false // a retry is half merged, or its state is unknown
 	}
 	m, err := readManifest(f.join(manifestFile))

@@ -1,0 +1,175 @@
+// Package retry keeps the files of a retry in the folder of a finished job: its failed
+// records, which another job computes again, and the new result files until they replace
+// the old ones. The process may be killed at any moment; the next retry continues.
+package retry
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/amend"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+// Job is the finished job.
+type Job struct {
+	// Folder is the job folder, Output and Errors are the result files; Output ends with
+	// a slash if it is a folder.
+	Folder, Output, Errors string
+	// CRC is the checksum of an output that is a file; nil if unknown.
+	CRC *chunk.CRC
+	// Parts is the manifest of an output that is a folder; nil for a file.
+	Parts *commit.Manifest
+}
+
+// dir is where the failed records are computed again. marker means that the new files are
+// complete and only need to be renamed.
+const (
+	dir    = "retry"
+	marker = "retry.json"
+)
+
+func (j Job) join(names ...string) string {
+	return filepath.Join(append([]string{j.Folder}, names...)...)
+}
+
+// Input is the file of failed records, Results the output of the job that computes them.
+func (j Job) Input() string { return j.join(dir, "in.jsonl") }
+
+// Results is the output of the job that computes Input, with its job folder next to it.
+func (j Job) Results() string { return j.join(dir, "out.jsonl") }
+
+// Collect writes the failed records to Input, unless an earlier retry did, and returns how
+// many there are, or 1 in that case.
+func (j Job) Collect() (count int64, err error) {
+	before, err := os.Stat(j.join(commit.FailuresFile))
+	if err != nil {
+		return 0, fault.New(fault.Conflict, "read failures: %w", err)
+	}
+	made, err := os.Stat(j.Input())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, fault.New(fault.Storage, "look for an earlier retry: %w; nothing was changed", err)
+	}
+	if err == nil && made.ModTime().After(before.ModTime()) && j.results().CheckFailed() == nil {
+		return 1, nil
+	}
+	if err := os.RemoveAll(j.join(dir)); err != nil {
+		return 0, fault.New(fault.Storage, "clear retry folder: %w", err)
+	}
+	if err := os.Mkdir(j.join(dir), 0o700); err != nil {
+		return 0, fault.New(fault.Storage, "make retry folder: %w", err)
+	}
+	if count, err = j.results().CopyFailed(j.Input() + ".tmp"); err != nil {
+		return 0, err
+	}
+	if count == 0 {
+		return 0, os.RemoveAll(j.join(dir))
+	}
+	if err := os.Rename(j.Input()+".tmp", j.Input()); err != nil {
+		return 0, fault.New(fault.Storage, "make retry input: %w", err)
+	}
+	return count, nil
+}
+
+// results describes the job's result files and the new results.
+func (j Job) results() amend.Retried {
+	r := amend.Retried{
+		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC,
+		Failed: j.Input(), Again: j.Results(), AgainFailures: j.join(dir, "out.jsonl.gpurun", commit.FailuresFile),
+		Dir: j.Folder,
+	}
+	if j.Parts != nil {
+		r.Parts = j.Parts.Parts
+	}
+	return r
+}
+
+// Merge builds the new files from the old ones and the results of the kernel named step.
+func (j Job) Merge(step string) (amend.Merged, error) {
+	r := j.results()
+	r.Step = step
+	return r.Merge()
+}
+
+// merged is the content of the marker: the state after the files are renamed.
+type merged struct {
+	Report json.RawMessage  `json:"report"`
+	Parts  *commit.Manifest `json:"parts,omitempty"`
+}
+
+// Commit makes the new files the job's: a crash from here on only delays their renaming.
+// report is the job's new report, parts the manifest of an output that is a folder.
+func (j Job) Commit(report any, parts *commit.Manifest) error {
+	encoded, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(merged{Report: encoded, Parts: parts})
+	if err != nil {
+		return err
+	}
+	if err := files.WriteDurably(j.join(marker), data, files.PrivateMode); err != nil {
+		return fault.New(fault.Storage, "write %s: %w", marker, err)
+	}
+	crash.Point("retry-merged")
+	return nil
+}
+
+// Committed reports whether new files may wait in a job folder to be renamed.
+func Committed(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, marker))
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// Replace renames the new files over the old ones and decodes the new report. The caller
+// must save the report and call Clear.
+func (j Job) Replace(report any) error {
+	var result merged
+	data, err := os.ReadFile(j.join(marker))
+	if err == nil {
+		err = json.Unmarshal(data, &result)
+	}
+	if err == nil {
+		err = json.Unmarshal(result.Report, report)
+	}
+	if err != nil {
+		return fault.New(fault.Conflict, "read %s: %w", j.join(marker), err)
+	}
+	finals := [3]string{j.Output, j.Errors, j.join(commit.FailuresFile)}
+	for i, next := range amend.NextFiles {
+		if finals[i] != "" {
+			finals[i] = files.RealPath(finals[i]) // a link stays one
+		}
+		if err := rename(j.join(next), finals[i], result.Parts); err != nil {
+			return err
+		}
+		crash.Point("retry-renamed")
+	}
+	return nil
+}
+
+// rename renames a new file, unless that has already happened or the file is not needed.
+func rename(next, final string, parts *commit.Manifest) error {
+	info, err := os.Stat(next)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err == nil && info.IsDir() && parts != nil:
+		return commit.NameFolder(next, final, *parts, true)
+	case final == "":
+		return os.Remove(next)
+	}
+	return commit.NameFile(next, final, true)
+}
+
+// Clear removes the files of the retry when the job's report is saved.
+func (j Job) Clear() error {
+	_ = os.RemoveAll(j.join(dir))
+	return os.Remove(j.join(marker))
+}

@@ -1,0 +1,85 @@
+package retry
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+type report struct{ Retried int }
+
+// testJob is a job whose new files are complete and committed.
+func testJob(t *testing.T) Job {
+	t.Helper()
+	folder := t.TempDir()
+	j := Job{Folder: folder, Output: filepath.Join(folder, "out.jsonl")}
+	for name, text := range map[string]string{
+		"out.jsonl": "old\n", "failures.jsonl": "old failures\n",
+		"output.next": "new\n", "errors.next": "not needed\n", "failures.next": "new failures\n",
+	} {
+		if err := os.WriteFile(j.join(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if Committed(folder) {
+		t.Error("committed before Commit")
+	}
+	if err := j.Commit(report{Retried: 3}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !Committed(folder) {
+		t.Error("not committed after Commit")
+	}
+	return j
+}
+
+// TestReplaceContinues: whichever of the new files an earlier process has renamed, Replace
+// leaves the same files.
+func TestReplaceContinues(t *testing.T) {
+	for name, renamed := range map[string]map[string]string{
+		"none renamed":       {},
+		"the output renamed": {"output.next": "out.jsonl"},
+		"all renamed":        {"output.next": "out.jsonl", "failures.next": "failures.jsonl", "errors.next": "gone"},
+	} {
+		j := testJob(t)
+		for from, to := range renamed {
+			if err := os.Rename(j.join(from), j.join(to)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var r report
+		if err := j.Replace(&r); err != nil || r.Retried != 3 {
+			t.Fatalf("%s: %+v, %v", name, r, err)
+		}
+		for file, want := range map[string]string{"out.jsonl": "new\n", "failures.jsonl": "new failures\n"} {
+			if text, err := os.ReadFile(j.join(file)); err != nil || string(text) != want {
+				t.Errorf("%s: %s has %q, %v", name, file, text, err)
+			}
+		}
+		if _, err := os.Stat(j.join("errors.next")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the file that is not needed remains: %v", name, err)
+		}
+		if err := j.Clear(); err != nil || Committed(j.Folder) {
+			t.Errorf("%s: not cleared: %v", name, err)
+		}
+	}
+}
+
+// TestReplaceDamaged: a damaged marker changes nothing.
+func TestReplaceDamaged(t *testing.T) {
+	for name, text := range map[string]string{"empty": "", "cut": `{"report":{"Retr`, "no report": "{}"} {
+		j := testJob(t)
+		if err := os.WriteFile(j.join(marker), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Replace(new(report)); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("%s: %v", name, err)
+		}
+		if text, err := os.ReadFile(j.Output); err != nil || string(text) != "old\n" {
+			t.Errorf("%s: the output has %q, %v", name, text, err)
+		}
+	}
+}
