@@ -7,7 +7,7 @@ import "strings"
 
 var userWords = []string{
 	"set Options.Tolerance", "pass --tolerance",
-	"set Options.Neighbours", "pass --neighbours",
+	"set Options.Neighbors", "pass --neighbors",
 	"set Options.Timeout", "pass --timeout",
 	"set Options.LargeBatch", "pass --large-batch",
 	"set Options.Records to records that the kernel can compute", "pass a file of records that the kernel can compute: gpurun plugin check KERNEL SAMPLE.jsonl",

@@ -38,11 +38,11 @@ kernel, the interpreter and its frameworks are shown too.`
 // checkFlags are the flags of plugin check.
 type checkFlags struct {
 	jobFlags
-	timeout    time.Duration
-	neighbours bool
-	tolerance  float64
-	large      int
-	verbose    bool
+	timeout   time.Duration
+	neighbors bool
+	tolerance float64
+	large     int
+	verbose   bool
 }
 
 // maxSamples limits how many sample records are used: each check processes all of them.
@@ -65,7 +65,9 @@ func newPluginCheck() *cobra.Command {
 	}
 	flags.StringVar(&f.config.GPUs, "gpus", "all", "device to check on, the first if several match: all, 1, cpu:1")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "time limit per check, including loading the model")
-	flags.BoolVar(&f.neighbours, "neighbours", false, "allow a result to depend on other records of its batch")
+	flags.BoolVar(&f.neighbors, "neighbors", false, "allow a result to depend on other records of its batch")
+	flags.BoolVar(&f.neighbors, "neighbours", false, "")
+	_ = flags.MarkDeprecated("neighbours", "use --neighbors")
 	flags.Float64Var(&f.tolerance, "tolerance", 0, "relative difference up to which two numbers count as equal (default 0.0001)")
 	flags.IntVar(&f.large, "large-batch", 0, "size of the large batch, in records (default 1000)")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show the kernel's output")
@@ -97,7 +99,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	checks := kerneltest.Options{
-		Config: named.Config, Device: device, Neighbours: f.neighbours, Tolerance: f.tolerance,
+		Config: named.Config, Device: device, Neighbors: f.neighbors, Tolerance: f.tolerance,
 		LargeBatch: f.large, Timeout: f.timeout, Advise: adviseUser,
 	}
 	if len(args) == 2 {

@@ -15,9 +15,9 @@ import (
 // useFail is the advice for most errors from Process.
 const useFail = "An error fails the whole batch: to reject a single record, call results.Fail(i, message) and return nil."
 
-// neighboursHint is the advice when results differ between batches.
-const neighboursHint = "A record's result must depend on that record alone: gpurun may split a batch anywhere, and may recompute a record together with others. " +
-	"If the numbers differ only slightly, set Options.Tolerance; if the dependence is intended, set Options.Neighbours."
+// neighborsHint is the advice when results differ between batches.
+const neighborsHint = "A record's result must depend on that record alone: gpurun may split a batch anywhere, and may recompute a record together with others. " +
+	"If the numbers differ only slightly, set Options.Tolerance; if the dependence is intended, set Options.Neighbors."
 
 // newBatch copies the records, so that no two checks share memory.
 func newBatch(records []string) plugins.Batch {
@@ -121,8 +121,8 @@ func checkRepeatable(ctx context.Context, k plugins.Kernel, o Options) error {
 }
 
 func checkAlone(ctx context.Context, k plugins.Kernel, o Options) error {
-	if o.Neighbours {
-		return skipped("results may depend on neighbours")
+	if o.Neighbors {
+		return skipped("results may depend on neighbors")
 	}
 	together, err := compute(ctx, k, o.Records, "the batch of sample records")
 	if err != nil {
@@ -136,12 +136,12 @@ func checkAlone(ctx context.Context, k plugins.Kernel, o Options) error {
 		}
 		alone = append(alone, one...)
 	}
-	return compare(o, o.Records, together, alone, "in a batch", "alone", neighboursHint)
+	return compare(o, o.Records, together, alone, "in a batch", "alone", neighborsHint)
 }
 
 func checkOrder(ctx context.Context, k plugins.Kernel, o Options) error {
-	if o.Neighbours {
-		return skipped("results may depend on neighbours")
+	if o.Neighbors {
+		return skipped("results may depend on neighbors")
 	}
 	forward, err := compute(ctx, k, o.Records, "the batch of sample records")
 	if err != nil {
@@ -155,7 +155,7 @@ func checkOrder(ctx context.Context, k plugins.Kernel, o Options) error {
 	}
 	slices.Reverse(backward)
 	return compare(o, o.Records, forward, backward, "in order", "in the reversed batch",
-		"Results belong to records by their index: if the kernel sorts, buckets or computes records in parallel, restore their order. "+neighboursHint)
+		"Results belong to records by their index: if the kernel sorts, buckets or computes records in parallel, restore their order. "+neighborsHint)
 }
 
 func checkLargeBatch(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -164,7 +164,7 @@ func checkLargeBatch(ctx context.Context, k plugins.Kernel, o Options) error {
 		records[i] = o.Records[i%len(o.Records)]
 	}
 	got, err := compute(ctx, k, records, fmt.Sprintf("a batch of %d records", len(records)))
-	if err != nil || o.Neighbours {
+	if err != nil || o.Neighbors {
 		return err
 	}
 	small, err := compute(ctx, k, o.Records, "the batch of sample records")
@@ -175,7 +175,7 @@ func checkLargeBatch(ctx context.Context, k plugins.Kernel, o Options) error {
 	for i := range expected {
 		expected[i] = small[i%len(small)]
 	}
-	return compare(o, records, expected, got, "in a small batch", "in a large batch", neighboursHint)
+	return compare(o, records, expected, got, "in a small batch", "in a large batch", neighborsHint)
 }
 
 // unicodeRecords are all valid JSON.
@@ -255,7 +255,7 @@ func checkMemory(ctx context.Context, k plugins.Kernel, o Options) error {
 		}
 	}
 	second, err := compute(ctx, k, o.Records, "the same batch again")
-	if err != nil || o.Neighbours {
+	if err != nil || o.Neighbors {
 		return err
 	}
 	return compare(o, o.Records, first, second, "the first time", "after the memory of the first batch was reused",

@@ -19,9 +19,9 @@ type Options struct {
 	// Records are sample inputs, each a JSON value. They should differ from each
 	// other. The default is a set of objects with the members "id" and "text".
 	Records []string
-	// Neighbours allows the result for a record to depend on the other records of its
+	// Neighbors allows the result for a record to depend on the other records of its
 	// batch. Results from different batches are then not compared.
-	Neighbours bool
+	Neighbors bool
 	// Tolerance is the largest relative difference at which two numbers still count as
 	// equal: devices sum in a different order when the batch size changes. 0 means
 	// 0.0001; a negative value requires exact equality.

@@ -284,14 +284,14 @@ func TestBadKernels(t *testing.T) {
 				results.Line(i, fmt.Appendf(nil, "%d", n))
 			}))
 		}, "repeatable", []string{"the second time", "seed"}},
-		{"depends on neighbours", func() plugins.Kernel {
+		{"depends on neighbors", func() plugins.Kernel {
 			return broken(func(batch plugins.Batch, results *plugins.Results) error {
 				for i := range batch.Len() {
 					results.Line(i, fmt.Appendf(nil, "%d", batch.Len()))
 				}
 				return nil
 			})
-		}, "alone-or-together", []string{"Options.Neighbours"}},
+		}, "alone-or-together", []string{"Options.Neighbors"}},
 		{"sorts", func() plugins.Kernel {
 			return broken(func(batch plugins.Batch, results *plugins.Results) error {
 				var records [][]byte
