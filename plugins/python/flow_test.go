@@ -118,6 +118,33 @@ func TestPrepareFails(t *testing.T) {
 	expect(t, k, []string{`{"n":0}`}, []string{"unchanged"})
 }
 
+// Many batches pass in every way to run a kernel.
+func TestManyBatches(t *testing.T) {
+	for name, source := range map[string]string{
+		"plain":     "def process(batch): return {'x': batch['n']}",
+		"threads":   "def prepare(batch): return batch['n']\ndef process(n): return {'x': n}",
+		"processes": "def setup_prepare(ctx): pass\ndef prepare(batch): return batch['n']\ndef process(n): return {'x': n}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := start(t, source)
+			var flight []*plugins.Results
+			for i := range 1000 {
+				flight = append(flight, plugins.Submit(t.Context(), k, batch(fmt.Sprintf(`{"n":%d}`, i))))
+				if i >= 10 {
+					wait(t, flight[i-10])
+				}
+			}
+			for i, results := range flight {
+				wait(t, results)
+				if got := texts(results)[0]; got != fmt.Sprintf("x=%d", i) {
+					t.Fatalf("batch %d: %s", i, got)
+				}
+			}
+		})
+	}
+}
+
 // Settings are read from the source without running it.
 func TestDescribe(t *testing.T) {
 	needPython(t)

@@ -42,7 +42,7 @@ type kernel struct {
 	space   *space
 	extract extractor
 	pool    *pool         // nil unless processes run prepare
-	pace    *pace         // of the threads that run prepare; used by the listening goroutine
+	pace    *pace         // of the threads that run prepare; nil if none do
 	ended   chan struct{} // closed when Python sends nothing more
 	// abandoned: the caller stopped waiting for the last response, so Python may be
 	// stuck and never read another request.
@@ -226,15 +226,15 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	}
 	k.python.printer.name(device.Name)
 	workers := k.ioWorkers(device.Threads)
-	if err := k.planPrepare(workers, device); err != nil {
-		return err
-	}
 	req := request{
 		Type: "open", Steps: k.steps(), Device: &device,
-		IOWorkers: workers, Wanted: k.pace.wanted, NaN: k.config.NaN,
+		IOWorkers: workers, Wanted: fewestAhead, NaN: k.config.NaN,
 	}
 	ready := func(context.Context) error { return nil }
-	if k.pool != nil {
+	if k.processes {
+		if err := k.makePool(workers, device); err != nil {
+			return err
+		}
 		req.PreparedMemory = k.pool.memory.path()
 		ready = k.pool.openFirst()
 	}
@@ -247,18 +247,17 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if reply.Ahead {
+		k.pace = newPace(workers, time.Now)
+	}
 	k.learn(reply.Inputs, false)
 	return nil
 }
 
-// planPrepare decides what runs prepare: a pool of processes, or threads.
-func (k *kernel) planPrepare(workers int, device plugins.Device) (err error) {
+func (k *kernel) makePool(workers int, device plugins.Device) (err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.pace = newPace(workers, time.Now)
-	if k.processes {
-		k.pool, err = newPool(k, workers, device)
-	}
+	k.pool, err = newPool(k, workers, device)
 	return err
 }
 

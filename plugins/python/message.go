@@ -89,6 +89,8 @@ type response struct {
 	Step    string `json:"step"` // of a chain; also set on a result with messages
 
 	description // described; opened sets only Inputs
+	// Ahead: threads run prepare. Sent with opened.
+	Ahead bool `json:"ahead"`
 
 	// devices: those that each framework sees
 	Devices map[string]string `json:"devices"`

@@ -230,6 +230,9 @@ func (k *kernel) decode(python *child, b *inFlight, r *response) error {
 // adjust updates the pace of the threads that run prepare, and tells Python if it has
 // changed.
 func (k *kernel) adjust(update func(*pace)) error {
+	if k.pace == nil {
+		return nil
+	}
 	before := k.pace.wanted
 	update(k.pace)
 	if k.pace.wanted == before {

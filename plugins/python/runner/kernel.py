@@ -337,7 +337,7 @@ class Program:
             self.receiver = Receiver(request["prepared_memory"])
         elif self.steps[0].prepare is not None:
             self.ahead = Ahead(self, request["io_workers"], request["wanted"])
-        return {"inputs": self.steps[0].fields}
+        return {"inputs": self.steps[0].fields, "ahead": self.ahead is not None}
 
     def do_trim(self, request):
         self.answer("trimmed", self.trim)
