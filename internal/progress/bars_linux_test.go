@@ -114,7 +114,7 @@ func TestBars(t *testing.T) {
 			eventually(t, "the lost worker", func() bool {
 				lines := term.look()
 				return slices.ContainsFunc(lines, func(line string) bool {
-					return strings.HasPrefix(line, "GPU 3 ") && strings.HasSuffix(line, "restarting")
+					return strings.HasPrefix(line, "GPU 3 ") && strings.Contains(line, "  retrying ")
 				})
 			})
 

@@ -74,7 +74,7 @@ func (s *state) widen(now time.Time) {
 	s.statusWidth = max(s.statusWidth, len(opening), textWidth(whole.tail()))
 	s.countWidth = max(s.countWidth, textWidth(countText(max(whole.done, whole.size), whole.size, false)))
 	for _, device := range s.devices { // a chunk of a stream can exceed the total so far
-		if device.hottest().known {
+		if device.hottest().known || s.retrying(device, now) > 0 {
 			s.statusWidth = max(s.statusWidth, textWidth(s.deviceRow(device, now).status))
 		}
 		_, size := s.chunkOf(device)
@@ -178,6 +178,9 @@ func (s *state) deviceRow(d *deviceState, now time.Time) row {
 	r := row{name: d.name, status: string(shown)}
 	if n < len(d.slots) {
 		r.status = fmt.Sprintf("%s %d/%d", shown, n, len(d.slots))
+	}
+	if again := s.retrying(d, now); again > 0 {
+		r.status = "retrying " + plural(again, "record")
 	}
 	r.status = d.hottest().over(r.status)
 	r.done, r.size = s.chunkOf(d)

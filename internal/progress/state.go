@@ -34,6 +34,8 @@ type slotState struct {
 	since  time.Time // of the phase
 	done   int64     // of the current or the last chunk
 	size   int64
+	first  int64 // record of that chunk
+	again  int64 // records that its lost worker had computed, which are computed again
 }
 
 // deviceState is all slots of one device.
@@ -106,7 +108,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		s.warm(e)
 	case orchestrator.ChunkStarted:
 		slot := s.enter(e.Slot, computing, now)
-		slot.done, slot.size = 0, e.Records
+		slot.done, slot.size, slot.first = 0, e.Records, e.First
 		// Start measuring here: the time to load a model says nothing about its speed.
 		s.measure(slot.device, now)
 	case orchestrator.Progress:
@@ -117,9 +119,15 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.ChunkDone:
 		slot := s.enter(e.Slot, ready, now)
 		slot.device.sum += e.Counts.Records
-		slot.done = e.Counts.Records
+		slot.done, slot.again = e.Counts.Records, 0
 		s.job, s.total = e.Job, e.Total
 		s.measure(slot.device, now)
+	case orchestrator.ChunkGivenUp:
+		for i := range s.slots {
+			if s.slots[i].first == e.First {
+				s.slots[i].again = 0
+			}
+		}
 	case orchestrator.Paused:
 		s.asked = true
 	case orchestrator.Resumed:
@@ -153,14 +161,14 @@ func (s *state) enter(n int, p phase, now time.Time) *slotState {
 // workerLost records a lost worker. Its progress on the chunk will be repeated, but it was
 // work: the rate stays the same.
 func (s *state) workerLost(e orchestrator.WorkerLost, now time.Time) {
-	next := restarting
-	if e.Retired {
-		next = lost
-	}
-	slot := s.slot(e.Slot)
+	next, slot := restarting, s.slot(e.Slot)
 	if slot.phase == computing {
 		s.pace.lower(slot.done)
 		slot.device.pace.lower(slot.done)
+		slot.again = slot.done
+	}
+	if e.Retired {
+		next, slot.again = lost, 0 // other workers compute them
 	}
 	s.enter(e.Slot, next, now)
 	slot.done, slot.size = 0, 0
@@ -236,6 +244,19 @@ func (s *state) chunkOf(d *deviceState) (done, size int64) {
 	}
 	return done, size
 }
+
+// retrying is how many records the slots of a device compute again, after a loss that set
+// back their bars. The user sees it until they have been computing for a while.
+func (s *state) retrying(d *deviceState, now time.Time) (records int64) {
+	for _, i := range d.slots {
+		if slot := &s.slots[i]; slot.phase != computing || now.Sub(slot.since) < retryShown {
+			records += slot.again
+		}
+	}
+	return records
+}
+
+const retryShown = 5 * time.Second
 
 // phaseOf is the most relevant phase of a device's slots, and how many are in it.
 func (s *state) phaseOf(d *deviceState, now time.Time) (phase, int) {

@@ -91,7 +91,7 @@ total  [               ]    2 %     200/10,000     100/s  ETA 1m38s   20 failed`
 	s.at(65, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone")})
 	s.rows(79, `
 GPU 0  [=====>         ]   40 %      400/1,000    80.0/s  computing
-GPU 1  [               ]                                  restarting
+GPU 1  [               ]                                  retrying 200 records
 total  [               ]    6 %     600/10,000     120/s  ETA 1m18s   20 failed`)
 	s.at(66, orchestrator.WorkerStarted{Slot: 1}, orchestrator.WorkerReady{Slot: 1},
 		progressed(0, counts(580, 20), counts(580, 20), 10_000))
@@ -126,6 +126,36 @@ total  [=>          ]   20 %   2,000/10,000     100/s  stopping    1,020 failed`
 GPU 0  [============]  100 %    1,000/1,000    76.9/s  ready
 GPU 1  [            ]                                  lost
 total  [=>          ]   20 %   2,000/10,000    27.4/s  stopped     1,020 failed`)
+}
+
+// A bar that jumps back says why, until the worker has been computing again for a while. A
+// chunk that was given up, and one that had not come far, is not retried.
+func TestStateRetrying(t *testing.T) {
+	s := &script{T: t}
+	status := func(want string) {
+		t.Helper()
+		if got := s.state.deviceRow(s.state.devices[0], s.now).status; got != want {
+			t.Errorf("status %q, want %q", got, want)
+		}
+	}
+	gone := fault.New(fault.Worker, "gone")
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 1)}},
+		orchestrator.ChunkStarted{Slot: 0, Records: 1000}, orchestrator.WorkerLost{Slot: 0, Fault: gone})
+	status("restarting")
+	s.at(1, orchestrator.ChunkStarted{Slot: 0, Records: 1000}, progressed(0, counts(1, 0), counts(1, 0), 10_000),
+		orchestrator.WorkerLost{Slot: 0, Fault: gone}, orchestrator.WorkerStarted{Slot: 0})
+	status("retrying 1 record")
+	s.at(60) // loading a model takes long
+	status("retrying 1 record")
+	s.at(61, orchestrator.WorkerReady{Slot: 0}, orchestrator.ChunkStarted{Slot: 0, Records: 1000})
+	status("retrying 1 record")
+	s.at(70, progressed(0, counts(500, 0), counts(500, 0), 10_000))
+	status("computing")
+	s.at(71, orchestrator.WorkerLost{Slot: 0, Fault: gone}, orchestrator.ChunkGivenUp{First: 0, Records: 1000, Fault: gone})
+	status("restarting")
+	s.at(72, orchestrator.ChunkStarted{Slot: 0, First: 1000, Records: 1000}, progressed(0, counts(500, 0), counts(1500, 0), 10_000),
+		orchestrator.WorkerLost{Slot: 0, Fault: gone, Retired: true})
+	status("lost")
 }
 
 // A finished job is shown with full bars and the figures of the report.
