@@ -33,6 +33,10 @@ type Status struct {
 	// Report is that of the finished job or, for an unfinished one, what is committed
 	// so far.
 	Report Report `json:"report"`
+	// First is the number of the job's first record, Ranges what is committed of an
+	// unfinished job.
+	First  int64   `json:"-"`
+	Ranges []Range `json:"-"`
 }
 
 // Inspect returns the status of the job that writes, or wrote, this output. It changes
@@ -56,7 +60,7 @@ func Inspect(output, workDir string) (Status, error) {
 	if err := f.checkOwner(Config{Output: output}); err != nil {
 		return Status{}, err
 	}
-	s := Status{Folder: path}
+	s := Status{Folder: path, First: m.Fingerprint.Input.Offset}
 	_, statErr := os.Stat(f.join(journalFile))
 	if held, holder := lockHeld(f.join("lock")); held {
 		s.State, s.Holder = Running, holder.String()
@@ -68,7 +72,7 @@ func Inspect(output, workDir string) (Status, error) {
 	if s.State == Done {
 		s.Report, err = readReport(f.join(reportFile))
 	} else {
-		s.Report, err = committed(f, m)
+		s.Report, s.Ranges, err = committed(f, m)
 	}
 	s.Report.Output, s.Report.Folder = output, path // as seen from here
 	return s, err
@@ -92,19 +96,19 @@ func readReport(path string) (Report, error) {
 	return r, nil
 }
 
-// committed returns a report of what an unfinished job has in its journal.
-func committed(f *folder, m *manifest) (Report, error) {
+// committed returns what an unfinished job has in its journal.
+func committed(f *folder, m *manifest) (Report, []Range, error) {
 	r := Report{
 		Input: m.Input, Output: m.Output, Errors: m.Errors, Kernel: m.Kernel,
 		Started: m.Created, Folder: f.path, Blank: m.Cut.Blank,
 	}
 	entries, err := commit.ReadJournal(f.join(journalFile))
 	if err != nil {
-		return r, err
+		return r, nil, err
 	}
 	state, err := commit.Replay(entries)
 	if err != nil {
-		return r, err
+		return r, nil, err
 	}
 	tally := state.Durable.Tally
 	for _, segment := range state.Segments {
@@ -117,7 +121,7 @@ func committed(f *folder, m *manifest) (Report, error) {
 	}
 	r.close(time.Now(), tally)
 	r.Rate = 0 // how long it computed is unknown
-	return r, nil
+	return r, finishedRanges(state), nil
 }
 
 // lockHeld reports whether a folder's lock is held, and by which process.

@@ -67,11 +67,12 @@ type Options struct {
 	DurableEvery time.Duration
 }
 
-// Names in the job folder: FailuresFile describes each failed record, PartsDir holds the parts
-// that wait to be appended.
+// Names in the job folder: FailuresFile describes each failed record, PartialFailures those
+// of an unfinished job, PartsDir holds the parts that wait to be appended.
 const (
-	FailuresFile = "failures.jsonl"
-	PartsDir     = "parts"
+	FailuresFile    = "failures.jsonl"
+	PartialFailures = "failures.partial"
+	PartsDir        = "parts"
 )
 
 // replaces reports whether a file may replace an existing one. Files in the job folder
@@ -81,7 +82,7 @@ func (o Options) replaces(kind int) bool { return o.Replace || kind == chunk.Fai
 // paths returns the final and temporary names of the output's files.
 func (o Options) paths() (final, temporary [chunk.PartFiles]string) {
 	final = [chunk.PartFiles]string{o.Path, o.Errors, filepath.Join(o.WorkDir, FailuresFile)}
-	for i, name := range [chunk.PartFiles]string{"output.partial", "errors.partial", "failures.partial"} {
+	for i, name := range [chunk.PartFiles]string{"output.partial", "errors.partial", PartialFailures} {
 		temporary[i] = filepath.Join(o.WorkDir, name)
 	}
 	return final, temporary

@@ -16,13 +16,17 @@ the same gpurun run command to resume an interrupted job.
 
   gpurun report out.jsonl
   gpurun report --json out.jsonl
+  gpurun report --html report.html out.jsonl
   gpurun report --verify out.jsonl
+
+--html writes one file that a browser shows without a server or a network: charts of
+every device, the input, failures with tracebacks, and a timeline of all runs.
 
 --verify reads the output of a finished job and compares it with the checksums
 recorded when it was written. The exit status is 6 if they differ.`
 
 func newReport() *cobra.Command {
-	workDir, asJSON, verify := "", false, false
+	workDir, html, asJSON, verify := "", "", false, false
 	cmd := &cobra.Command{
 		Use:   "report OUTPUT",
 		Short: "Show the state and report of a job",
@@ -38,6 +42,11 @@ func newReport() *cobra.Command {
 			}
 			if verify && status.State == orchestrator.Done {
 				if err := orchestrator.Verify(cmd.Context(), args[0], status.Report); err != nil {
+					return err
+				}
+			}
+			if html != "" {
+				if err := writeHTML(html, status); err != nil {
 					return err
 				}
 			}
@@ -62,6 +71,7 @@ func newReport() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&workDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&html, "html", "", "also write the report with charts to this `FILE`, for a browser")
 	cmd.Flags().BoolVar(&verify, "verify", false, "verify the checksums of a finished job's output")
 	return cmd
 }

@@ -3,11 +3,9 @@ package server
 import (
 	"encoding/json"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -192,5 +190,5 @@ func (j *Job) failures(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, Page{Failures: []json.RawMessage{}, Next: "0"})
 		return
 	}
-	servePage(w, r, filepath.Join(folder, commit.FailuresFile))
+	servePage(w, r, view.FailuresPath(folder))
 }

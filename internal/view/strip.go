@@ -57,6 +57,13 @@ func (s *strip) add(first, records, failed int64) {
 	}
 }
 
+// fail marks one finished record as failed.
+func (s *strip) fail(at int64) {
+	if at >= 0 && s.size > 0 && at/s.size < stripCells {
+		s.failed[at/s.size]++
+	}
+}
+
 // spread adds a run of records to the cells that it covers.
 func spread(cells []int64, size, first, records int64) {
 	for end := first + records; first >= 0 && first < end && first/size < int64(len(cells)); {

@@ -50,7 +50,7 @@ class Card {
 
   update(device, workers, series, range) {
     const pace = device.pace < 1 ? (device.pace > 0 ? ` · ${Math.round(device.pace * 100)} % pace` : " · paused") : "";
-    const state = device.state || (device.gpu ? "UNKNOWN" : "");
+    const state = device.state ?? "";
     this.state.hidden = !state;
     setText(this.state, state.toLowerCase() + pace);
     setClass(this.state, `pill ${moods[state] ?? "idle"}`);
@@ -75,8 +75,9 @@ function makeWorker(worker) {
 
 function updateWorker(node, w) {
   const [, bar, phase] = node.children;
+  bar.hidden = w.phase === "ended";
   bar.value = w.chunk_records ? w.chunk_done / w.chunk_records : 0;
-  setText(phase, w.phase);
+  setText(phase, w.phase === "ended" ? plural(w.records, "record") : w.phase);
   setClass(phase, `phase ${w.phase}`);
   const trouble = [w.lost && plural(w.lost, "loss").replace("losss", "losses"), w.restarts && plural(w.restarts, "restart"), w.retries && `${count(w.retries)} retried`];
   node.title = [w.pid && `process ${w.pid}`, w.chunk_records && `${count(w.chunk_done)} of ${count(w.chunk_records)} records of its chunk`,

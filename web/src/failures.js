@@ -1,15 +1,19 @@
-// Failed records grouped by message, with an example and its traceback.
+// Failed records grouped by message, with examples and their tracebacks.
 import { el, keyed, setText } from "./dom.js";
 import { count, plural } from "./format.js";
 
+const most = 3; // examples of a group
+const pages = 5; // to look through for them
+
 export class Failures {
-  // load(after) returns a page of failed records from a cursor; without it there is no
-  // list.
-  constructor(load) {
+  // load(after, limit) returns a page of failed records from a cursor. listsAll: these are
+  // all of them, not only examples.
+  constructor(load, listsAll) {
     this.load = load;
+    this.listsAll = listsAll;
     this.next = "0";
     this.title = el("h2", {}, "Failures");
-    this.empty = el("p", { class: "empty" }, "No failed records.");
+    this.empty = el("p", { class: "empty" });
     this.groups = el("div", { class: "groups" });
     this.rows = el("ol", { class: "records" });
     this.more = el("button", { type: "button", hidden: true, onclick: () => this.page() }, "List failed records");
@@ -19,19 +23,47 @@ export class Failures {
 
   update(view) {
     const groups = view.failures ?? [];
-    this.failed = view.done.failed;
-    setText(this.title, this.failed ? `Failures · ${count(this.failed)}` : "Failures");
+    const { failed } = view.done;
+    setText(this.title, failed ? `Failures · ${count(failed)}` : "Failures");
     this.empty.hidden = groups.length > 0;
-    setText(this.empty, this.failed ? `${plural(this.failed, "failed record")}; the messages follow with the next commit.` : "No failed records.");
-    this.more.hidden = !this.load || !this.failed;
-    keyed(this.groups, groups, (f) => `${f.kind} ${f.line} ${shape(f.example)}`, make, update);
+    setText(this.empty, failed ? `${plural(failed, "failed record")}; the messages follow with the next commit.` : "No failed records.");
+    this.more.hidden = !this.listsAll || !failed;
+    keyed(this.groups, groups, (f) => `${f.kind} ${shape(f.example)}`, (f) => this.make(f), update);
   }
 
+  make(failure) {
+    const examples = el("ol", { class: "examples" }, example({ ...failure, message: failure.example }));
+    const node = el("details", { class: "group" },
+      el("summary", {}, el("span", { class: "count" }), el("span", { class: "kind" }, failure.kind), el("span", { class: "message" })), examples);
+    node.addEventListener("toggle", async () => {
+      if (!node.open || node.dataset.loaded) return;
+      node.dataset.loaded = "yes";
+      const found = await this.find(failure).catch(() => []);
+      if (found.length) examples.replaceChildren(...found.map(example));
+      else delete node.dataset.loaded; // not committed yet
+    });
+    return node;
+  }
+
+  // find returns examples of a group.
+  async find(group) {
+    const found = [];
+    let after = "0";
+    for (let i = 0; i < pages && found.length < most; i++) {
+      const { failures, next, more } = await this.load(after, 500);
+      found.push(...failures.filter((f) => f.kind === group.kind && shape(f.message) === shape(group.example)));
+      after = next;
+      if (!more) break;
+    }
+    return found.slice(0, most);
+  }
+
+  // page lists more failed records in input order.
   async page() {
     this.more.disabled = true;
     try {
-      const { failures, next, more } = await this.load(this.next);
-      this.rows.append(...failures.map(record));
+      const { failures, next, more } = await this.load(this.next, 20);
+      this.rows.append(...failures.map(row));
       this.next = next;
       setText(this.more, more ? "List more failed records" : "Look for more failed records");
     } catch (error) {
@@ -41,29 +73,24 @@ export class Failures {
   }
 }
 
-// shape is a message without numbers, so that a group keeps its place.
-const shape = (text) => text.replace(/\d+/g, "#").slice(0, 80);
-
-function make() {
-  return el("details", { class: "group" },
-    el("summary", {}, el("span", { class: "count" }), el("span", { class: "kind" }), el("span", { class: "message" })),
-    el("div", { class: "example" }, el("p", { class: "full" }), el("p", { class: "muted where" }), el("pre", { tabindex: "0", hidden: true })));
-}
+// shape is a message without numbers and quoted texts, in which messages of a group differ.
+const shape = (text) => text.slice(0, 280).replace(/'[^']*'|"[^"]*"/g, "…").replace(/\d+/g, "#");
 
 function update(node, failure) {
-  const [summary, example] = node.children;
-  const [number, kind, message] = summary.children;
-  const [full, where, trace] = example.children;
+  const [number, , message] = node.firstElementChild.children;
   setText(number, count(failure.count));
-  setText(kind, failure.kind);
   setText(message, failure.example);
-  setText(full, failure.example);
-  setText(where, `first at line ${count(failure.line)}`);
-  trace.hidden = !failure.detail;
-  setText(trace, failure.detail ?? "");
 }
 
-function record(f) {
+const where = (f) => [`line ${count(f.line)}`, f.step, f.device].filter(Boolean).join(" · ");
+
+const trace = (f) => f.detail && el("pre", { tabindex: "0", "aria-label": `Traceback of line ${f.line}` }, f.detail);
+
+function example(f) {
+  return el("li", {}, el("p", {}, el("span", { class: "muted" }, `${where(f)}: `), f.message), trace(f));
+}
+
+function row(f) {
   return el("li", {}, el("details", {}, el("summary", {}, el("span", { class: "kind" }, f.kind), el("span", { class: "message" }, `line ${count(f.line)}: ${f.message}`)),
-    el("p", { class: "muted where" }, [f.step, f.device].filter(Boolean).join(" · ")), f.detail && el("pre", { tabindex: "0" }, f.detail)));
+    el("p", { class: "muted where" }, where(f)), trace(f)));
 }

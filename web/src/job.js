@@ -15,7 +15,8 @@ const phases = { running: "good", paused: "warn", stopping: "warn", ended: "idle
 
 export class JobPage {
   // controls is a node for the header, back a link above the title; both are optional.
-  constructor({ controls = null, back = null, loadFailures = null } = {}) {
+  // loadFailures and listsAll are as in Failures.
+  constructor({ controls = null, back = null, loadFailures, listsAll = true }) {
     this.series = new Series();
     this.phase = el("span", { class: "pill", role: "status" });
     this.title = el("h1", {}, "gpurun");
@@ -23,7 +24,7 @@ export class JobPage {
     this.summary = new Summary();
     this.strip = new Strip();
     this.timeline = new Timeline();
-    this.failures = new Failures(loadFailures);
+    this.failures = new Failures(loadFailures, listsAll);
     this.devices = new Devices();
     this.speed = new Chart({ title: "Records/s", tint: "--done", format: short, height: 150, marks: () => this.timeline.marks });
     this.span = Infinity;
@@ -80,6 +81,6 @@ export class JobPage {
 function outcome(view) {
   const { report } = view;
   if (view.phase !== "ended" || !report) return [view.phase, phases[view.phase] ?? "idle"];
-  if (report.stop) return ["stopped", "bad"];
+  if (report.stop || report.pending) return ["interrupted", "bad"];
   return report.failed ? ["finished with failures", "warn"] : ["finished", "good"];
 }

@@ -20,7 +20,7 @@ class Follower {
     this.controls = new Controls(() => this.turn().catch(() => {}));
     this.page = new JobPage({
       controls: this.controls.node, back,
-      loadFailures: (after) => get(jobPath(this.id, `/failures?limit=20&after=${after}`)),
+      loadFailures: (after, limit) => get(jobPath(this.id, `/failures?limit=${limit}&after=${after}`)),
     });
     root.replaceChildren(this.page.node);
     this.loaded = -Infinity;

@@ -10,8 +10,9 @@ export class Summary {
     this.bar = el("progress", { max: "1", value: "0", "aria-label": "Progress" });
     this.share = el("strong", { class: "share" });
     this.records = el("span", {});
+    this.hints = el("ul", { class: "hints", hidden: true });
     this.node = el("section", { class: "card summary", "aria-label": "Summary" },
-      el("div", { class: "progress-line" }, this.share, this.records), this.bar, this.figures);
+      el("div", { class: "progress-line" }, this.share, this.records), this.bar, this.figures, this.hints);
     this.cells = new Map();
   }
 
@@ -21,6 +22,9 @@ export class Summary {
     setText(this.share, total < 0 ? "streaming" : percent(done.records, total) || "–");
     setText(this.records, total < 0 ? plural(done.records, "record") : `${count(done.records)} of ${plural(total, "record")}`);
     for (const [name, value, note] of figures(view)) this.show(name, value, note);
+    const hints = view.report?.recommendations ?? [];
+    this.hints.hidden = !hints.length;
+    if (this.hints.children.length !== hints.length) this.hints.replaceChildren(...hints.map((hint) => el("li", {}, hint)));
   }
 
   show(name, value, note) {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/view"
+	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/web"
+)
+
+// writeHTML writes the report of a job as one HTML file, aside first, so that an error
+// leaves an earlier report as it was.
+func writeHTML(path string, status orchestrator.Status) error {
+	if err := checkHTML(path); err != nil {
+		return err
+	}
+	aside, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return usagef("--html: %w", err)
+	}
+	defer os.Remove(aside.Name()) // unless it has been renamed
+	data := struct {
+		Job map[string]string `json:"job"`
+		view.Recorded
+	}{map[string]string{
+		"kernel": status.Report.Kernel, "input": status.Report.Input, "output": status.Report.Output,
+	}, view.Record(status)}
+	err = web.WriteReport(aside, filepath.Base(status.Report.Output)+" – gpurun", data)
+	if closed := aside.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(aside.Name(), path)
+	}
+	if err != nil {
+		return usagef("--html: %w", err)
+	}
+	return nil
+}
+
+// checkHTML rejects a path whose file is not HTML: it may be the output, or anything else
+// that the user did not mean.
+func checkHTML(path string) error {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return usagef("--html: %w", err)
+	}
+	defer file.Close()
+	head := make([]byte, 15)
+	_, _ = io.ReadFull(file, head)
+	if !strings.EqualFold(string(head), "<!doctype html>") {
+		return usagef("--html %s exists and is not an HTML file, so it is not overwritten; choose another file", path)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package view
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/record"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// Recorded is a job as its folder describes it: finished, interrupted, or running in
+// another process.
+type Recorded struct {
+	View    View    `json:"view"`
+	History History `json:"history"`
+	// Examples are failed records, the first few of each cause.
+	Examples []record.Failure `json:"examples"`
+}
+
+const (
+	// maxFailuresRead limits how many failed records are read for examples and positions.
+	maxFailuresRead = 100_000
+	causeExamples   = 3
+	maxCausesShown  = 64
+	maxDetail       = 8 << 10
+)
+
+// FailuresPath returns the file of a job folder that describes the failed records.
+func FailuresPath(folder string) string {
+	path := filepath.Join(folder, commit.PartialFailures)
+	if _, err := os.Lstat(path); err != nil {
+		return filepath.Join(folder, commit.FailuresFile)
+	}
+	return path
+}
+
+// Record returns a job as its folder describes it.
+func Record(s orchestrator.Status) Recorded {
+	h, t := load(s.Folder)
+	report := s.Report
+	r := Recorded{History: h.show(), Examples: []record.Failure{}, View: View{
+		Time: time.Now(), Phase: orchestrator.PhaseEnded, Started: report.Started, Total: report.In, Resumed: report.Resumed,
+		Done:      chunk.Counts{Records: report.In - report.Pending, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped},
+		BatchSize: report.BatchSize, Latency: report.Latency, Timeline: t.show(), Report: &report, Figures: map[string]float64{},
+		Workers: []Worker{}, Devices: []Device{}, Failures: []Failure{}, FailuresByKind: map[string]int64{},
+	}}
+	v := &r.View
+	if s.State == orchestrator.Running {
+		v.Phase = orchestrator.PhaseRunning
+	}
+	if report.Uncounted {
+		v.Total = -1
+	}
+	v.Elapsed = report.Elapsed.Seconds()
+	if computed := h.computed(); computed > 0 {
+		v.Elapsed = computed.Seconds()
+		v.AverageRate = rate(v.Done.Records, computed)
+	}
+	v.addReported(report, h.names)
+	strip := recordedStrip(s)
+	r.readFailures(s, &strip)
+	v.Strip = strip.show(v.Total, s.First, nil)
+	v.addCauses(report, r.Examples)
+	return r
+}
+
+// computed is how long the job's runs took together.
+func (h *history) computed() (d time.Duration) {
+	for i := range h.points {
+		if !h.points[i].gap {
+			d += h.points[i].time.Sub(h.before(i).time)
+		}
+	}
+	return d
+}
+
+// addReported adds the workers and devices of a report, and the devices of its history.
+func (v *View) addReported(report orchestrator.Report, names []string) {
+	for _, w := range report.Workers {
+		device, _, _ := strings.Cut(w.Device, " #")
+		v.Workers = append(v.Workers, Worker{
+			Slot: w.Slot, Name: w.Device, Device: device, Phase: orchestrator.PhaseEnded, Total: w.Records,
+			Batches: w.Batches, Restarts: w.Restarts, Retries: w.Retries, Lost: w.Lost, Busy: w.Busy,
+		})
+		if !slices.Contains(names, device) {
+			names = append(slices.Clone(names), device)
+		}
+	}
+	for i, name := range names {
+		d := Device{Device: name, Index: i, Pace: 1}
+		for _, reported := range report.Devices {
+			if reported.Device == name {
+				d.GPU, d.Name, d.Problem = true, reported.Name, reported.Problem
+			}
+		}
+		v.Devices = append(v.Devices, d)
+	}
+}
+
+// recordedStrip returns what is done; where records failed is read from their file.
+func recordedStrip(s orchestrator.Status) strip {
+	var cells strip
+	cells.total(s.Report.In)
+	if s.State == orchestrator.Done {
+		cells.add(0, s.Report.In-s.Report.Pending, 0)
+		return cells
+	}
+	for _, r := range s.Ranges {
+		cells.add(r.First-s.First, r.Records, 0)
+	}
+	return cells
+}
+
+var errEnough = errors.New("enough failures")
+
+// readFailures takes examples and the positions of failed records. A damaged file, or one
+// that another process is writing to, ends the list.
+func (r *Recorded) readFailures(s orchestrator.Status, cells *strip) {
+	seen, read := make(map[string]int), 0
+	_ = record.ReadFailures(FailuresPath(s.Folder), func(f record.Failure) error {
+		if read++; read > maxFailuresRead {
+			return errEnough
+		}
+		cells.fail(f.Record - s.First)
+		cause := f.Kind.String() + ": " + fault.Shape(f.Message)
+		if n, known := seen[cause]; n < causeExamples && (known || len(seen) < maxCausesShown) {
+			seen[cause]++
+			f.Detail = f.Detail[max(0, len(f.Detail)-maxDetail):]
+			r.Examples = append(r.Examples, f)
+		}
+		return nil
+	})
+}
+
+// addCauses lists the failed records by cause, with the traceback of an example.
+func (v *View) addCauses(report orchestrator.Report, examples []record.Failure) {
+	for _, c := range report.Causes {
+		f := Failure{Kind: c.Kind, Count: c.Count, Example: c.Example, Line: c.Line, Detail: c.Detail}
+		for _, e := range examples {
+			if f.Detail == "" && e.Line == c.Line && e.Kind.String() == c.Kind {
+				f.Detail = e.Detail
+			}
+		}
+		v.Failures = append(v.Failures, f)
+		v.FailuresByKind[c.Kind] += c.Count
+	}
+}
