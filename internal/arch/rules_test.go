@@ -48,7 +48,7 @@ var rules = []rule{
 	{"plugins/chain", "the built-in kernel that runs several as steps (`--step`); it calls them as a worker does",
 		[]string{"plugins", "internal/fault"}, "it calls other kernels as a worker does"},
 	{"plugins/python", "the built-in kernel that hosts a Python file: an interpreter, the memory shared with it, and `runner/*.py` inside it",
-		[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline", "internal/rawnum"}, "it starts an interpreter, and reads and writes records for it"},
+		[]string{"plugins", "internal/proc", "internal/fault", "internal/jsonline", "internal/rawnum", "internal/resources"}, "it starts an interpreter, and reads and writes records for it"},
 	{"plugins/builtin", "the list of built-ins",
 		[]string{"plugins", "plugins/chain", "plugins/echo", "plugins/exec", "plugins/minhash", "plugins/python"}, "the list of built-ins"},
 	{"plugins/kerneltest", "the checks that every kernel must pass, for authors",

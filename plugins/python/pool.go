@@ -55,6 +55,7 @@ type pool struct {
 type preparer struct {
 	*child
 	batch *inFlight // the one that it prepares
+	leave func()    // gives up its seat
 }
 
 // maxPassed is how many batches the main process has: the one it computes, the one whose
@@ -98,6 +99,7 @@ func (p *pool) openFirst() (ready func(context.Context) error) {
 	for range count {
 		p.start(func(err error) { outcomes <- err })
 	}
+	count = p.starting
 	return func(ctx context.Context) error {
 		for range count {
 			select {
@@ -113,14 +115,25 @@ func (p *pool) openFirst() (ready func(context.Context) error) {
 	}
 }
 
-// start starts a process and calls done with the outcome. The caller must hold p.mu.
-func (p *pool) start(done func(error)) {
+// start starts a process and calls done with the outcome. It returns false if all seats are
+// taken and the pool can do without. The caller must hold p.mu.
+func (p *pool) start(done func(error)) bool {
+	leave, ok := takeSeat()
+	switch {
+	case !ok && len(p.running)+p.starting > 0:
+		return false
+	case !ok:
+		leave = func() {}
+	}
 	p.starting++
 	p.children.Go(func() {
 		one, err := p.open()
 		p.mu.Lock()
 		p.starting--
-		if err == nil {
+		if err != nil {
+			leave()
+		} else {
+			one.leave = leave
 			p.running[one] = true
 			p.idle = append(p.idle, one)
 			if p.ctx.Err() != nil { // close has not seen it
@@ -134,6 +147,7 @@ func (p *pool) start(done func(error)) {
 			p.listen(one)
 		}
 	})
+	return true
 }
 
 // open starts a process and waits until its setup_prepare has returned.
@@ -213,8 +227,7 @@ func (p *pool) next() (*channel, request) {
 
 // grow starts as many processes as the pace wants. The caller must hold p.mu.
 func (p *pool) grow() {
-	for len(p.running)+p.starting < min(p.limit, p.pace.wanted) {
-		p.start(p.grown)
+	for len(p.running)+p.starting < min(p.limit, p.pace.wanted) && p.start(p.grown) {
 	}
 }
 
@@ -324,6 +337,7 @@ func (p *pool) lose(one *preparer, err error) {
 		err = one.explain(err)
 	}
 	one.kill()
+	one.leave()
 	p.mu.Lock()
 	delete(p.running, one)
 	p.idle = slices.DeleteFunc(p.idle, func(other *preparer) bool { return other == one })

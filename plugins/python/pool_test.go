@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/resources"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
 )
@@ -362,5 +363,46 @@ func TestPrepareProcessesInChain(t *testing.T) {
 	const want = "kernel second.py: setup_prepare(ctx) works only in the first step of a chain"
 	if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {
 		t.Error(err)
+	}
+}
+
+// The workers of a job together run no more prepare processes than there are cores, apart
+// from the first of each.
+func TestPrepareProcessesShareCores(t *testing.T) {
+	pids := t.TempDir()
+	t.Setenv("PIDS", pids)
+	t.Setenv("GPURUN_WORKER_MARK", fmt.Sprintf("test-%d", os.Getpid()))
+	const source = `
+import os, time
+def setup_prepare(ctx): open(os.path.join(os.environ["PIDS"], str(os.getpid())), "w").close()
+def prepare(batch):
+    time.sleep(0.01)
+    return 1
+def process(one): return {"x": [one]}
+`
+	count := func() int {
+		entries, err := os.ReadDir(pids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	first := start(t, source)
+	submit(t, first, numbered(60)...)
+	if n := count(); n > resources.Cores() {
+		t.Errorf("%d processes", n)
+	}
+	before := count()
+	second := start(t, source)
+	submit(t, second, numbered(60)...)
+	if n := count() - before; n != 1+min(1, resources.Cores()-before) {
+		t.Errorf("%d and %d processes on %d cores", before, n, resources.Cores())
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, second, numbered(60)...)
+	if n := count() - before; resources.Cores() > 1 && n < 2 {
+		t.Errorf("%d processes, although others have ended", n)
 	}
 }
