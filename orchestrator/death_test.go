@@ -66,8 +66,14 @@ var variants = []*variant{
 			d.t.Fatal(err)
 		}
 	}},
+	grouped,
 	inParts,
 }
+
+// grouped computes records in groups of similar size, in batches of any order.
+var grouped = &variant{name: "grouped", records: 600, change: func(_ jobDir, c *orchestrator.Config) {
+	c.GroupBy, c.BatchCost, c.Checkpoint = "text", 400, 150*time.Millisecond
+}}
 
 // inParts writes the output in parts over an older one, with a separate errors file.
 var inParts = &variant{name: "parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
@@ -97,7 +103,8 @@ func (v *variant) undisturbed(t *testing.T) map[string]string {
 	t.Helper()
 	v.once.Do(func() {
 		d, c := v.start(t)
-		c.KernelConfig = nil // without its pauses
+		c.KernelConfig = nil           // without its pauses,
+		c.GroupBy, c.BatchCost = "", 0 // and in input order
 		mustRun(t, d, c)
 		v.expected = results(d, c)
 	})
@@ -227,6 +234,9 @@ func TestInvariant3DeathMatrix(t *testing.T) {
 		}
 		if !death.parts {
 			try(variants[i%(len(variants)-1)])
+		}
+		if death.victim != "orchestrator" { // what is in flight is the worker's work
+			try(grouped)
 		}
 		// What is on the disk is the orchestrator's work. A finished job would have to
 		// be forced to start over.

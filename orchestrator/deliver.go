@@ -23,6 +23,10 @@ func (s *slotRun) progress(t task, p wire.Progress) {
 // handBack requeues the part of a task that the worker will not reach, while the worker
 // finishes the rest.
 func (s *slotRun) handBack(t *task, left wire.Remainder) error {
+	if left.Rest.Records == 0 {
+		s.job.fleet.handedBack(s.slot, t.chunk.Records)
+		return nil
+	}
 	tasks, err := s.job.share(s.slot, task{chunk: left.Rest, attempts: t.attempts, tried: t.tried}, left.InFlight)
 	t.chunk = t.chunk.Before(left.Rest)
 	s.job.fleet.handedBack(s.slot, t.chunk.Records)

@@ -54,7 +54,7 @@ func (f *fleet) notifyEnd() {
 }
 
 // endSlowest asks the worker that would finish last to end its chunk at the next batch
-// boundary. The part it has not started comes back at once and is shared.
+// boundary, or after the window that it has begun. The part it has not started comes back at once and is shared.
 func (f *fleet) endSlowest(batch int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *fleet) endSlowest(batch int64) {
 		return
 	}
 	slowest.endAsked = true
-	slowest.worker.endChunk()
+	slowest.worker.shareChunk()
 }
 
 // timeLeft estimates how long a slot needs for the rest of its chunk, not counting the

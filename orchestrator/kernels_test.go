@@ -35,6 +35,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
 	kernels["test-tenants"] = func() plugins.Kernel { return &tenants{} }
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
+	kernels["test-volume"] = func() plugins.Kernel { return &volume{} }
 	kernels["test-hoarder"] = func() plugins.Kernel { return &hoarder{} }
 	kernels["test-every"] = func() plugins.Kernel { return every{} }
 	kernels["test-gone"] = func() plugins.Kernel { return &gone{} }
@@ -529,6 +530,33 @@ func (m *memory) Process(_ context.Context, batch plugins.Batch, results *plugin
 	}
 	time.Sleep(2 * time.Millisecond)
 	return nil
+}
+
+// volume has room for a number of records times the length of the longest text, and logs
+// the size of each batch and whether it fit.
+type volume struct{ memory }
+
+func (v *volume) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	longest := 0
+	for i := range batch.Len() {
+		text, err := batch.Text(nil, i, "text")
+		if err != nil {
+			return err
+		}
+		longest = max(longest, len(text))
+		results.Unchanged(i)
+	}
+	fits := longest*batch.Len() <= v.config.Room
+	log, err := os.OpenFile(v.config.Log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "%d\n", batch.Len())
+	if !fits {
+		fmt.Fprintln(log, "false")
+		err = plugins.OutOfMemory(errors.New("out of memory"))
+	}
+	return errors.Join(err, log.Close())
 }
 
 // tenants share a device, represented by files in a folder; a record that says "wide"

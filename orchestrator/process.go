@@ -183,6 +183,9 @@ var errWorkerExited = errors.New("the worker process exited")
 // endChunk asks the worker to end whatever it is computing at the next batch boundary.
 func (w *workerProcess) endChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{}}) }
 
+// shareChunk asks the worker to hand back what it has not begun.
+func (w *workerProcess) shareChunk() { _ = w.conn.Send(wire.Message{Stop: &wire.Stop{Share: true}}) }
+
 // endJob is endChunk for a stopping job: the batches in flight may take up to drain.
 func (w *workerProcess) endJob(drain time.Duration) {
 	_ = w.conn.Send(wire.Message{Stop: &wire.Stop{Job: true, Drain: drain}})

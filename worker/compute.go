@@ -177,10 +177,7 @@ func (c *computing) loop() error {
 		if w.pace.mustHandBack() {
 			w.stops.endThrough(w.begun)
 		}
-		stopping := w.stops.mustEnd(c.current)
-		if stopping {
-			c.handBack(c.inFlight(c.current))
-		}
+		stopping := c.stopping(c.inFlight(c.current))
 		if c.current.ended && !c.inFlight(c.current) && !c.current.open() {
 			return nil
 		}
@@ -196,6 +193,21 @@ func (c *computing) loop() error {
 	}
 }
 
+// stopping follows the stop requests for the current chunk, and reports whether it must end
+// without another batch.
+func (c *computing) stopping(inFlight bool) bool {
+	w := c.worker
+	share, grouped := w.stops.mustShare(c.current), w.setup.Records.GroupBy != ""
+	switch {
+	case w.stops.mustEnd(c.current) || share && !grouped:
+		c.handBack(inFlight)
+		return true
+	case share:
+		c.endAfterWindow(inFlight)
+	}
+	return false
+}
+
 // inFlight reports whether the kernel has batches of a chunk.
 func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c.flight[0].run == run }
 
@@ -203,13 +215,23 @@ func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c
 // reports the remainder at once, so that other workers can have it before they finish.
 func (c *computing) handBack(inFlight bool) {
 	run := c.current
-	if !run.leave() {
-		return
+	if run.leave() && inFlight && run.unsubmitted.Records > 0 && run.handedBack == nil {
+		c.reportRemainder()
+	} // otherwise the end of the chunk reports it
+}
+
+// endAfterWindow ends the chunk after the window that is being computed, if one is.
+func (c *computing) endAfterWindow(inFlight bool) {
+	c.current.ended = true
+	if (inFlight || c.current.open()) && c.current.handedBack == nil {
+		c.reportRemainder()
 	}
+}
+
+// reportRemainder hands back what is not submitted.
+func (c *computing) reportRemainder() {
+	run := c.current
 	rest := run.unsubmitted
-	if !inFlight || rest.Records == 0 || run.handedBack != nil {
-		return // the chunk ends now, and its end reports the remainder
-	}
 	run.handedBack = &rest
 	c.worker.send(wire.Message{Remainder: &wire.Remainder{Rest: rest, InFlight: rest.First - run.rest.First}})
 	crash.Point("worker-handed-back")
@@ -319,6 +341,7 @@ func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
 	task.run, run.unsubmitted = run, task.batch.Rest()
 	if batch.window != nil {
 		run.windows = append(run.windows, batch.window)
+		c.worker.kept.reuse(batch.window)
 		task = run.nextOf(batch.window)
 	}
 	return c.send(run, task)
@@ -447,9 +470,7 @@ func (c *computing) share() {
 	if given {
 		c.worker.send(wire.Message{ReturnPrefetched: &wire.ReturnPrefetched{}})
 	}
-	if c.worker.stops.mustEnd(c.current) {
-		c.handBack(true)
-	}
+	c.stopping(true)
 }
 
 var errGivenBack = errors.New("given back")

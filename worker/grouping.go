@@ -76,9 +76,9 @@ func roundUp(cost int) int {
 	return (cost + step - 1) / step * step
 }
 
-// without removes the records from `at` on: they will not be computed here.
-func (g *grouping) without(at int) {
-	g.order = slices.DeleteFunc(g.order, func(i int) bool { return i >= at })
+// only removes the records that are not wanted.
+func (g *grouping) only(wanted func(i int) bool) {
+	g.order = slices.DeleteFunc(g.order, func(i int) bool { return !wanted(i) })
 }
 
 // first returns the first record in input order that is not in a batch yet. There must be

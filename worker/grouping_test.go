@@ -61,7 +61,7 @@ func TestGroupingFollowsTheBudget(t *testing.T) {
 	if got := g.next(budget{records: 3, bytes: 100, cost: 8}); len(got) != 1 {
 		t.Errorf("after shrinking: %v", got)
 	}
-	g.without(5)
+	g.only(func(i int) bool { return i < 5 })
 	if got := g.next(budget{records: 3, bytes: 100}); !slices.Equal(got, []int{4}) {
 		t.Errorf("without record 5: %v", got)
 	}

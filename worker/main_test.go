@@ -51,7 +51,7 @@ func (members) Process(_ context.Context, batch plugins.Batch, results *plugins.
 			time.Sleep(time.Hour)
 		case `"slow"`:
 			times(0)
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(30 * time.Millisecond)
 		case `"short"`:
 			return fmt.Errorf("%d values for %d records", batch.Len()-1, batch.Len())
 		case `"kill"`:

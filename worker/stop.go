@@ -14,6 +14,7 @@ import (
 type stops struct {
 	assigned  atomic.Int64 // number of chunks assigned; only the listener changes it
 	lastChunk atomic.Int64 // chunks up to this number end after the current batch
+	shared    atomic.Int64 // chunks up to this number hand back what they have not begun
 	onlyChunk atomic.Int64 // first record + 1 of a single chunk that ends after the current batch; 0: none
 
 	jobStopped chan struct{} // closed when the job stops
@@ -36,6 +37,9 @@ func (s *stops) take(request wire.Stop) {
 	case request.Only != nil:
 		s.onlyChunk.Store(*request.Only + 1)
 		return
+	case request.Share:
+		s.shared.Store(s.assigned.Load())
+		return
 	case request.Job && !closed(s.jobStopped):
 		close(s.jobStopped)
 		if request.Drain > 0 {
@@ -54,6 +58,9 @@ func (s *stops) endThrough(number int64) {
 func (s *stops) mustEnd(run *chunkRun) bool {
 	return closed(s.jobStopped) || run.number <= s.lastChunk.Load() || s.onlyChunk.Load() == run.first+1
 }
+
+// mustShare reports whether a chunk must hand back what it has not begun.
+func (s *stops) mustShare(run *chunkRun) bool { return run.number <= s.shared.Load() }
 
 // untilOverdue returns a context that also ends when the job is stopping and the drain
 // timeout for batches in flight expires.

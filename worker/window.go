@@ -18,6 +18,7 @@ type window struct {
 	batches int // good ones
 	took    time.Duration
 	failed  bool // a batch failed
+	reused  bool // some verdicts are kept ones
 }
 
 // newWindow makes a window of a batch as it was read.
@@ -72,7 +73,7 @@ func (w *window) endBefore(at int) {
 	if w.suspect < 0 || at < w.suspect {
 		w.suspect = at
 	}
-	w.group.without(w.suspect)
+	w.group.only(func(i int) bool { return i < w.suspect })
 }
 
 // trial returns the window as a trial of its batch size. A size other than that asked for
@@ -123,7 +124,7 @@ func (r *chunkRun) settle(task *batchTask) error {
 		return nil
 	}
 	r.windows = r.windows[1:] // batches end in the order of their windows
-	if len(w.task.sent) > 0 {
+	if len(w.task.sent) > 0 && !w.reused {
 		r.worker.windows.done(len(w.task.batch.Records), w.took)
 		r.worker.sizes.goodWindow(w.trial())
 	}
@@ -139,6 +140,7 @@ func (r *chunkRun) endWindow() error {
 	at := w.task.sent[n]
 	elsewhere, after := w.task.batch.Alone(at)
 	rest := w.task.batch.From(at)
+	r.worker.kept.keep(w, n)
 	w.task.ready, w.task.sent, w.task.verdicts = at, w.task.sent[:n], w.task.verdicts[:n]
 	if err := r.write(w.task); err != nil {
 		return err

@@ -93,8 +93,33 @@ func TestWindowsAreGrouped(t *testing.T) {
 	}
 }
 
+// slowly returns n records with texts of the given lengths, of which every fourth takes
+// 30 ms, and the stop that follows when the third of those is being computed.
+func slowly(t *testing.T, w *Worker, n int, length func(i int) int, stop wire.Stop) string {
+	var b strings.Builder
+	for i := range n {
+		do := ""
+		if i%4 == 1 {
+			do = `"do":"slow",`
+		}
+		fmt.Fprintf(&b, `{%s"text":"%s"}`+"\n", do, strings.Repeat("x", length(i)))
+	}
+	go func() {
+		for t.Context().Err() == nil {
+			if info, err := os.Stat(filepath.Join(w.setup.Dir, "times")); err == nil && info.Size() >= 3 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		w.stops.take(stop)
+		w.pace.nudge()
+	}()
+	return b.String()
+}
+
 // TestStopInAWindow: a stop ends the chunk before the first record without a verdict and
-// computes nothing more.
+// computes nothing more. If the rest comes back to the same worker, nothing is computed
+// twice.
 func TestStopInAWindow(t *testing.T) {
 	const n = 64
 	for name, test := range map[string]struct {
@@ -108,50 +133,68 @@ func TestStopInAWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newGroupingWorker(t, 4)
-			var b strings.Builder
-			for i := range n {
-				do := ""
-				if i%4 == 1 {
-					do = `"do":"slow",`
-				}
-				fmt.Fprintf(&b, `{%s"text":"%s"}`+"\n", do, strings.Repeat("x", test.length(i)))
-			}
-			a := assign(t, b.String())
+			first := int64(0)
+			a := assign(t, slowly(t, w, n, test.length, wire.Stop{Only: &first}))
 			run, err := w.begin(t.Context(), a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			go func() { // stop in the third batch
-				for t.Context().Err() == nil {
-					if info, err := os.Stat(filepath.Join(w.setup.Dir, "times")); err == nil && info.Size() >= 3 {
-						break
-					}
-					time.Sleep(time.Millisecond)
-				}
-				w.stops.take(wire.Stop{Job: true})
-				w.pace.nudge()
-			}()
 			done, err := w.finish(t.Context(), run)
 			if err != nil {
 				t.Fatal(err)
 			}
-			committed, left := done.Segment.Tally.Records, int64(0)
+			committed, batches := done.Segment.Tally.Records, done.Stats.Batches
 			next := committed
 			for _, rest := range []*chunk.Chunk{done.Rest, run.handedBack} {
-				if rest == nil {
-					continue
-				}
-				if rest.First != next {
+				if rest != nil && rest.First != next {
 					t.Errorf("record %d follows record %d", rest.First, next)
 				}
-				next, left = next+rest.Records, left+rest.Records
+				if rest != nil {
+					next += rest.Records
+				}
 			}
-			if (committed > 0) != test.commit || left == 0 || committed+left != n || done.Stats.Batches > 10 {
-				t.Errorf("%d records committed, %d left, %d batches computed", committed, left, done.Stats.Batches)
+			if (committed > 0) != test.commit || committed == n || next != n || batches > 10 {
+				t.Errorf("%d records committed, the rest ends at %d, %d batches computed", committed, next, batches)
 			}
-			if lines := strings.Count(outcomeOf(t, a, done).Files[".out"], "\n"); int64(lines) != committed {
+			out := outcomeOf(t, a, done).Files[".out"]
+			if lines := strings.Count(out, "\n"); int64(lines) != committed {
 				t.Errorf("%d lines for %d records", lines, committed)
 			}
+
+			b := a
+			b.Chunk, b.Part = a.Chunk.Tail(done.Segment.Next, committed), a.Part+"-rest"
+			w.stops.assign(b.Chunk.First)
+			if done, err = w.compute(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			if batches += done.Stats.Batches; batches > windowBatches+1 {
+				t.Errorf("%d batches for %d records", batches, n)
+			}
+			out += outcomeOf(t, b, done).Files[".out"]
+			data, _ := os.ReadFile(a.Chunk.File)
+			if want := computed(t, newWorker(t, "members", 4), string(data)); out != want {
+				t.Error(cmp.Diff(want, out))
+			}
 		})
+	}
+}
+
+// TestShareInAWindow: a worker that should share finishes its window and hands back what
+// follows.
+func TestShareInAWindow(t *testing.T) {
+	const n = 4*windowBatches + 100
+	w := newGroupingWorker(t, 4)
+	a := assign(t, slowly(t, w, n, func(i int) int { return i }, wire.Stop{Share: true}))
+	w.stops.assign(0)
+	run, err := w.begin(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := w.finish(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.Rest != nil || done.Segment.Tally.Records != 4*windowBatches || run.handedBack == nil || run.handedBack.Records != 100 {
+		t.Errorf("%d records committed, handed back %+v, rest %+v", done.Segment.Tally.Records, run.handedBack, done.Rest)
 	}
 }

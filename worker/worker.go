@@ -43,6 +43,7 @@ type Worker struct {
 	host           *kernelHost
 	sizes          batchSizes
 	windows        windowSizes
+	kept           kept
 	columns        columnNames
 	judged         bool        // enough of the first records have been judged
 	first          judge.First // the verdict on them so far

@@ -175,6 +175,9 @@ type Assign struct {
 type Stop struct {
 	// Only limits the request to the chunk that starts with this record.
 	Only *int64 `json:"only,omitempty"`
+	// Share: other workers are idle. A worker that groups records finishes the window that
+	// it has begun, since its batches cannot be shared, and hands back what follows.
+	Share bool `json:"share,omitempty"`
 	// Job: the whole job stops. That also ends bisecting, which may restart the kernel
 	// as many times as there are records.
 	Job bool `json:"job,omitempty"`
@@ -288,7 +291,8 @@ type ReadComplete struct{}
 type ReturnPrefetched struct{}
 
 // Remainder is the response to Stop from a worker with batches in flight: the remainder that it
-// will not compute, so that others can start on it at once. Done then omits it.
+// will not compute, so that others can start on it at once. Done then omits it. Without
+// records, it means that there is nothing to share.
 type Remainder struct {
 	Rest chunk.Chunk `json:"rest"`
 	// InFlight is how many records its kernel is still computing.
