@@ -22,6 +22,15 @@ type Host struct {
 	PressureIO     Optional[float64] `json:"pressure_io_percent,omitzero"`
 }
 
+// HostReader reads the condition of the machine. It is not safe for concurrent use.
+type HostReader struct{ reader hostReader }
+
+// NewHostReader returns a reader of this machine.
+func NewHostReader() *HostReader { return &HostReader{hostReader{proc: "/proc"}} }
+
+// Read returns the current condition; CPU is that since the previous call.
+func (r *HostReader) Read() Host { return r.reader.read() }
+
 // hostReader reads /proc. It keeps the previous CPU times.
 type hostReader struct {
 	proc        string // "/proc"

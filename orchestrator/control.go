@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -14,10 +15,11 @@ import (
 // Its methods are safe to call from any goroutine, also before the job starts and after
 // it ends. To stop a job, cancel Run's context.
 type Control struct {
-	mu     sync.Mutex
-	job    *job          // nil before and after the job
-	resume chan struct{} // closed by Resume; nil unless paused
-	last   Snapshot      // of a job that has ended
+	mu      sync.Mutex
+	job     *job          // nil before and after the job
+	resume  chan struct{} // closed by Resume; nil unless paused
+	last    Snapshot      // of a job that has ended
+	monitor *gpu.Monitor  // nil unless GPUs are monitored
 	// trimming allows one Trim at a time: responses carry no number.
 	trimming sync.Mutex
 }
@@ -131,6 +133,39 @@ func (c *Control) Snapshot() Snapshot {
 		return last
 	}
 	return j.snapshot(paused)
+}
+
+// MonitorSettings returns the settings of the job's monitor by their names in the
+// configuration file; nil if no GPU is monitored.
+func (c *Control) MonitorSettings() map[string]any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.monitor == nil {
+		return nil
+	}
+	return c.monitor.Config().Settings()
+}
+
+// ConfigureMonitor changes settings of the job's monitor, all of them or, on error, none.
+// They apply from the next sample on. Errors are KindUsage, or KindConflict if no GPU is
+// monitored.
+func (c *Control) ConfigureMonitor(changes map[string]any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.monitor == nil {
+		return fault.New(fault.Conflict, "the job monitors no GPU")
+	}
+	return c.monitor.Configure(changes)
+}
+
+// watch gives access to the monitor.
+func (c *Control) watch(m *gpu.Monitor) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.monitor = m
 }
 
 // Trimmed is the result of asking one worker's kernel to free memory.

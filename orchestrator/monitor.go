@@ -60,6 +60,7 @@ func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices
 		return err
 	}
 	m.monitor.OnAny(m.takeEvent)
+	config.Control.watch(m.monitor)
 	all.Go(func() {
 		m.monitor.Run(ctx)
 		m.monitor.Close()

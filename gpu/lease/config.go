@@ -19,6 +19,9 @@ import (
 //	  memory_threshold: 0.85
 //	  allocation_timeout: 30      # seconds
 //	  deallocation_timeout: 10
+//	monitor:
+//	  update_interval: 30         # seconds, for gpurun serve
+//	  metrics_retention: 3600
 //	services:
 //	  embedding_service:
 //	    min_memory_mb: 2048
@@ -31,6 +34,7 @@ type Config struct {
 	// memory that no request accounts for.
 	MemoryReserveMB int64             `yaml:"memory_reserve_mb"`
 	Optimization    Optimization      `yaml:"optimization"`
+	Monitor         Monitor           `yaml:"monitor"`
 	Services        map[string]*Quota `yaml:"services"`
 }
 
@@ -40,6 +44,14 @@ type Optimization struct {
 	MemoryThreshold     float64 `yaml:"memory_threshold"`
 	AllocationTimeout   float64 `yaml:"allocation_timeout"`
 	DeallocationTimeout float64 `yaml:"deallocation_timeout"`
+}
+
+// Monitor says what gpurun serve keeps of the GPUs' past.
+type Monitor struct {
+	// UpdateInterval is how many seconds apart the kept samples are, MetricsRetention for
+	// how many seconds they are kept.
+	UpdateInterval   float64 `yaml:"update_interval"`
+	MetricsRetention float64 `yaml:"metrics_retention"`
 }
 
 // Quota bounds what one service may hold; 0 means unlimited.
@@ -57,6 +69,7 @@ func DefaultConfig() Config {
 	return Config{
 		MemoryReserveMB: 512,
 		Optimization:    Optimization{Interval: 300, MemoryThreshold: 0.85, AllocationTimeout: 30, DeallocationTimeout: 10},
+		Monitor:         Monitor{UpdateInterval: 30, MetricsRetention: 3600},
 	}
 }
 
@@ -99,6 +112,7 @@ func (c Config) check() error {
 	for name, value := range map[string]float64{
 		"interval": c.Optimization.Interval, "allocation_timeout": c.Optimization.AllocationTimeout,
 		"deallocation_timeout": c.Optimization.DeallocationTimeout,
+		"update_interval":      c.Monitor.UpdateInterval, "metrics_retention": c.Monitor.MetricsRetention,
 	} {
 		if !(value >= 0 && value <= 1e9) {
 			return fmt.Errorf("%s is %v: it must be a number of seconds", name, value)

@@ -64,22 +64,45 @@ func (c *Client) do(ctx context.Context, method, what string) (s Status, err err
 	return s, err
 }
 
-func (c *Client) ask(ctx context.Context, method, what string, answer any) error {
-	request, err := http.NewRequestWithContext(ctx, method, "http://job/v1/"+what, nil)
+// Transport sends requests to the job, whatever their host.
+func (c *Client) Transport() http.RoundTripper { return c.http.Transport }
+
+// Get reads a path of the job's API.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
+	return c.send(ctx, http.MethodGet, path, nil)
+}
+
+// Put writes JSON to a path of the job's API.
+func (c *Client) Put(ctx context.Context, path string, body []byte) error {
+	_, err := c.send(ctx, http.MethodPut, path, body)
+	return err
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://job"+path, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		return c.trouble(ctx, err)
+		return nil, c.trouble(ctx, err)
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return c.trouble(ctx, err)
+		return nil, c.trouble(ctx, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return fault.New(fault.Conflict, "job %s: %s", c.entry.ID, bytes.TrimSpace(data))
+		return nil, fault.New(fault.Conflict, "job %s: %s", c.entry.ID, bytes.TrimSpace(data))
+	}
+	return data, nil
+}
+
+func (c *Client) ask(ctx context.Context, method, what string, answer any) error {
+	data, err := c.send(ctx, method, "/v1/"+what, nil)
+	if err != nil {
+		return err
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
 		return fault.New(fault.Conflict, "job %s sent a response that this gpurun does not understand (a different version?): %w", c.entry.ID, err)

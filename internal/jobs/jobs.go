@@ -42,6 +42,9 @@ func readEntry(path string) (e Entry, lives bool) {
 	}
 	damaged := json.Unmarshal(data, &e) != nil
 	if !lives {
+		if !damaged {
+			remember(filepath.Dir(path), Ended{Entry: e, Ended: time.Now(), Error: "its process was killed"})
+		}
 		id := strings.TrimSuffix(filepath.Base(path), entrySuffix)
 		_ = os.Remove(filepath.Join(filepath.Dir(path), id+".sock"))
 		_ = os.Remove(filepath.Join(filepath.Dir(path), id+".token"))

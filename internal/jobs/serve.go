@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"net/http"
+	"path/filepath"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/httpserve"
 )
@@ -15,6 +17,9 @@ func (r *Registration) Serve(job Job, api http.Handler) (end func()) {
 	stop := httpserve.Serve(r.listener, MaxConnections, newHandler(r.Entry, job, api))
 	return func() {
 		stop()
+		if last := job.Snapshot(); !last.Started.IsZero() {
+			remember(filepath.Dir(r.path), Ended{Entry: r.Entry, Ended: time.Now(), Status: last})
+		}
 		r.Close()
 	}
 }

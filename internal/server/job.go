@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -14,7 +16,9 @@ import (
 // Job is a job of this process: it follows the job's events and serves its API.
 type Job struct {
 	entry   jobs.Entry
-	control jobs.Job
+	control Control
+	gpus    *gpuAPI
+	devices map[string]gpu.Device // by label; used by Event only
 	view    *view.Collector
 	feed    *Feed
 	// state and history are encoded once a second for all clients.
@@ -67,9 +71,18 @@ func (s JobState) Summary() JobSummary {
 	return JobSummary{Job: s.Job, Phase: s.Phase, Total: s.Total, Done: s.Done, Rate: s.Rate, ETA: s.ETA, Trouble: s.Trouble}
 }
 
+// Control is how a job of this process is controlled.
+type Control interface {
+	jobs.Job
+	// MonitorSettings and ConfigureMonitor are those of orchestrator.Control.
+	MonitorSettings() map[string]any
+	ConfigureMonitor(map[string]any) error
+}
+
 // NewJob returns the API of a job of this process.
-func NewJob(entry jobs.Entry, control jobs.Job) *Job {
-	j := &Job{entry: entry, control: control, view: view.NewCollector(time.Now), feed: NewFeed(entry.ID)}
+func NewJob(entry jobs.Entry, control Control) *Job {
+	j := &Job{entry: entry, control: control, view: view.NewCollector(time.Now), feed: NewFeed(entry.ID), devices: make(map[string]gpu.Device)}
+	j.gpus = &gpuAPI{book: newBook(), settings: control.MonitorSettings, configure: control.ConfigureMonitor}
 	j.state = newCached(func() []byte { return encode(j.State()) })
 	j.history = newCached(func() []byte { return encode(j.view.History()) })
 	return j
@@ -87,6 +100,19 @@ func encode(value any) []byte {
 func (j *Job) Event(e orchestrator.Event) {
 	j.view.Event(e)
 	j.feed.Event(e)
+	switch e := e.(type) {
+	case orchestrator.Planned:
+		for _, slot := range e.Plan.Slots {
+			for _, d := range slot.Devices {
+				j.devices[d.String()] = d
+			}
+		}
+	case orchestrator.DeviceSample:
+		r := newReading(time.Now(), j.devices[e.Device], e.State.String())
+		r.setSample(e.Utilization, e.Memory, e.Temperature, e.Power)
+		r.pace, r.Problem = e.Pace, e.Problem
+		j.gpus.book.add(r)
+	}
 }
 
 // Close sends listeners the last events and ends them.
@@ -105,7 +131,9 @@ func (j *Job) routes() []route {
 	}
 	state := func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, j.state.get()) }
 	history := func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, j.history.get()) }
-	return jobRoutes(map[string]http.HandlerFunc{
+	system := route{pattern: "GET /api/system/status", summary: "Get the host as a whole", answer: success[SystemStatus]{},
+		handler: systemStatus(j.gpus, func() *host.Overview { return nil })}
+	return append(append(jobRoutes(map[string]http.HandlerFunc{
 		"":         list,
 		"state":    j.only(state),
 		"history":  j.only(history),
@@ -114,7 +142,7 @@ func (j *Job) routes() []route {
 		"pause":    j.steer(func() { j.control.Pause() }),
 		"resume":   j.steer(func() { j.control.Resume() }),
 		"cancel":   j.steer(j.control.Cancel),
-	})
+	}), j.gpus.routes()...), system)
 }
 
 // jobRoutes are the routes of jobs, with their handlers by name.

@@ -69,6 +69,13 @@ func (c *controlled) Cancel() {
 	c.canceled++
 }
 
+func (c *controlled) MonitorSettings() map[string]any { return gpu.DefaultConfig().Settings() }
+
+func (c *controlled) ConfigureMonitor(changes map[string]any) error {
+	_, err := gpu.DefaultConfig().With(changes)
+	return err
+}
+
 func (c *controlled) Trim(context.Context) []orchestrator.Trimmed { return nil }
 
 // changed reports whether anything was done to the job.

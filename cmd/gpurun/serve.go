@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/internal/server"
+)
+
+const serveHelp = `Serve a page, an API and Prometheus metrics of this host: its GPUs, who leases them,
+and your jobs, running and past.
+
+  gpurun serve
+  gpurun serve --listen 0.0.0.0:8000 --listen-token token --tls-cert cert.pem --tls-key key.pem
+
+It prints the address of the page with a token after #. On a loopback address anyone on
+this machine can read, and the token is needed to change anything. On any other address
+the token is needed to read as well, and TLS, unless you pass --insecure.
+
+Memory that is leased through the API is held by this process, until it is deallocated,
+expires, or gpurun serve ends. docs/api.md describes the API, /openapi.json its details.`
+
+func newServe() *cobra.Command {
+	f := &listenFlags{}
+	services := ""
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve a page, an API and metrics of this host",
+		Long:  serveHelp,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnvironment(cmd); err != nil {
+				return err
+			}
+			rules, err := lease.ReadConfig(services)
+			if err != nil {
+				return err
+			}
+			return f.serveHost(cmd.Context(), rules)
+		},
+	}
+	f.register(cmd.Flags(), "127.0.0.1:8000", "`ADDRESS` and port to serve at")
+	registerServices(cmd.Flags(), &services)
+	return cmd
+}
+
+// serveHost serves until a signal arrives.
+func (f *listenFlags) serveHost(ctx context.Context, rules lease.Config) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	token := ""
+	if f.tokenFile == "" {
+		folder, err := jobs.Folder()
+		if err != nil {
+			return err
+		}
+		token = tokenPath(folder, "serve")
+	}
+	l, err := f.listen(token)
+	if err != nil {
+		return err
+	}
+	host := server.NewHost(rules)
+	m := metrics.New(host.Metrics())
+	host.CountAllocations(m.Allocations)
+	end := l.serve(server.New(l.access, host, m))
+	fmt.Println(l.url())
+	var watching sync.WaitGroup
+	watching.Go(func() { host.Run(ctx) })
+	<-ctx.Done()
+	end()
+	watching.Wait()
+	return nil
+}

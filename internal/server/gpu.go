@@ -1,0 +1,179 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// gpuAPI is the API below /api/gpu.
+type gpuAPI struct {
+	book *book
+	// settings returns the monitor's settings, nil if nothing is monitored; configure
+	// changes some, or nothing on error.
+	settings  func() map[string]any
+	configure func(map[string]any) error
+	// leases allocate memory; nil where a server offers none.
+	leases *Leases
+}
+
+// success is the body of a successful response.
+type success[T any] struct {
+	Success bool   `json:"success"` // always true
+	Message string `json:"message,omitempty"`
+	Data    T      `json:"data"`
+}
+
+func succeed[T any](w http.ResponseWriter, message string, data T) {
+	answer(w, http.StatusOK, success[T]{true, message, data})
+}
+
+// GPUStatus is everything about one GPU.
+type GPUStatus struct {
+	Available   bool           `json:"available"`
+	ID          int            `json:"gpu_id"`
+	UUID        string         `json:"uuid,omitempty"`
+	Name        string         `json:"name,omitempty"`
+	State       string         `json:"state"`
+	Load        *float64       `json:"load_percent"`
+	Temperature *float64       `json:"temperature_celsius"`
+	Power       *float64       `json:"power_watts"`
+	Memory      GPUMemory      `json:"memory"`
+	Thresholds  map[string]any `json:"thresholds"`
+	Throttling  Throttling     `json:"throttling"`
+	Time        time.Time      `json:"timestamp,omitzero"`
+	Message     string         `json:"message,omitempty"`
+}
+
+// GPUMemory is the memory of one GPU.
+type GPUMemory struct {
+	Used       *float64         `json:"used_mb"`
+	Total      *float64         `json:"total_mb"`
+	Share      *float64         `json:"percent"`
+	Allocation *AllocationStats `json:"allocation_stats"`
+}
+
+// Throttling is how far a GPU, or the slowest of several, is slowed down.
+type Throttling struct {
+	Should  bool    `json:"should_throttle"`
+	Is      bool    `json:"is_throttled"`
+	Speed   float64 `json:"speed_multiplier"`
+	Current string  `json:"current_state"`
+}
+
+func (r Reading) throttling() Throttling {
+	return Throttling{Should: r.pace < 1, Is: r.pace < 1, Speed: r.pace, Current: r.State}
+}
+
+// status returns everything about a GPU.
+func (a *gpuAPI) status(r Reading) GPUStatus {
+	thresholds := make(map[string]any)
+	settings := a.settings()
+	for _, name := range []string{"temp_optimal", "temp_normal", "temp_throttle", "temp_critical"} {
+		thresholds[name] = settings[name] // 0: the card's own
+	}
+	return GPUStatus{
+		Available: r.State != gpu.Unavailable.String(), ID: r.ID, UUID: r.UUID, Name: r.Name, State: r.State, Load: r.Load,
+		Temperature: r.Temperature, Power: r.Power, Thresholds: thresholds, Throttling: r.throttling(), Time: r.Time,
+		Memory: GPUMemory{r.MemoryUsed, r.MemoryTotal, r.MemoryShare, r.leases}, Message: r.Problem,
+	}
+}
+
+// AllGPUs is the status of all GPUs.
+type AllGPUs struct {
+	Count int         `json:"gpu_count"`
+	GPUs  []GPUStatus `json:"gpus"`
+}
+
+func (a *gpuAPI) all() AllGPUs {
+	list := []GPUStatus{}
+	for _, r := range a.book.all() {
+		list = append(list, a.status(r))
+	}
+	return AllGPUs{len(list), list}
+}
+
+// Readings are past readings, oldest first.
+type Readings struct {
+	Count   int       `json:"count"`
+	Metrics []Reading `json:"metrics"`
+}
+
+// Trend is how a temperature has changed.
+type Trend struct {
+	Minutes int64   `json:"duration_minutes"`
+	Samples int     `json:"sample_count"`
+	Current float64 `json:"current_temp"`
+	Min     float64 `json:"min_temp"`
+	Max     float64 `json:"max_temp"`
+	Average float64 `json:"avg_temp"`
+	Trend   string  `json:"trend"` // rising, falling, stable
+	Stable  bool    `json:"is_stable"`
+}
+
+// trendStep is the smallest change in °C that counts.
+const trendStep = 2
+
+// trendOf compares the first third of the temperatures with the last third; nil if there
+// are none.
+func trendOf(readings []Reading, minutes int64, now time.Time) *Trend {
+	var values []float64
+	for _, r := range readings {
+		if r.Temperature != nil && now.Sub(r.Time) <= time.Duration(minutes)*time.Minute {
+			values = append(values, *r.Temperature)
+		}
+	}
+	n := len(values)
+	if n == 0 {
+		return nil
+	}
+	t := &Trend{Minutes: minutes, Samples: n, Current: values[n-1], Min: values[0], Max: values[0], Trend: string(gpu.Stable)}
+	for _, v := range values {
+		t.Min, t.Max = min(t.Min, v), max(t.Max, v)
+	}
+	t.Average = mean(values)
+	third := max(1, n/3)
+	switch change := mean(values[n-third:]) - mean(values[:third]); {
+	case change >= trendStep:
+		t.Trend = string(gpu.Rising)
+	case change <= -trendStep:
+		t.Trend = string(gpu.Falling)
+	}
+	t.Stable = t.Trend == string(gpu.Stable)
+	return t
+}
+
+func mean(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
+// which returns the GPU that a request means: by its index, 0 unless given, or its UUID. If
+// it returns false, it has responded with an error.
+func (a *gpuAPI) which(w http.ResponseWriter, r *http.Request) (Reading, bool) {
+	id := r.URL.Query().Get("gpu_id")
+	if id == "" {
+		id = "0"
+	}
+	for _, reading := range a.book.all() {
+		if strconv.Itoa(reading.ID) == id || reading.UUID == id {
+			return reading, true
+		}
+	}
+	fail(w, http.StatusNotFound, "there is no GPU %q here", id)
+	return Reading{}, false
+}
+
+// failWith responds with the error of a library.
+func failWith(w http.ResponseWriter, err error) {
+	status := http.StatusBadRequest
+	if fault.KindOf(err) == fault.Conflict {
+		status = http.StatusConflict
+	}
+	fail(w, status, "%v", err)
+}

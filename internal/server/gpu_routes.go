@@ -1,0 +1,128 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Empty is no data.
+type Empty struct{}
+
+// routes are the routes of the GPUs.
+func (a *gpuAPI) routes() []route {
+	id := parameter{"gpu_id", "index or UUID of the GPU, 0 unless given", "string"}
+	return []route{
+		{pattern: "GET /api/gpu/status", summary: "Get the status of a GPU", query: []parameter{id}, answer: success[GPUStatus]{}, handler: a.getStatus},
+		{pattern: "GET /api/gpu/status/all", summary: "Get the status of all GPUs", answer: success[AllGPUs]{},
+			handler: func(w http.ResponseWriter, _ *http.Request) { succeed(w, "", a.all()) }},
+		{pattern: "GET /api/gpu/metrics", summary: "Get the last reading of a GPU", query: []parameter{id}, answer: success[Reading]{}, handler: a.getMetrics},
+		{pattern: "GET /api/gpu/metrics/history", summary: "Get past readings, oldest first", answer: success[Readings]{}, handler: a.getHistory,
+			query: []parameter{{"gpu_id", "index or UUID of a GPU; all unless given", "string"}, {"limit", "at most this many, 100 unless given", "integer"}}},
+		{pattern: "GET /api/gpu/temperature/trend", summary: "Get how a GPU's temperature has changed", answer: success[*Trend]{}, handler: a.getTrend,
+			query: []parameter{id, {"duration", "minutes, 5 unless given", "integer"}}},
+		{pattern: "GET /api/gpu/throttle/status", summary: "Get how far GPUs are slowed down", answer: success[ThrottleStatus]{}, handler: a.getThrottle},
+		{pattern: "GET /api/gpu/memory/available", summary: "Get the memory of a GPU that can be allocated", query: []parameter{id}, answer: success[Available]{}, handler: a.getAvailable},
+		{pattern: "POST /api/gpu/memory/allocate", summary: "Lease memory of a GPU for a time", body: AllocateRequest{}, answer: success[Allocated]{}, handler: a.allocate},
+		{pattern: "POST /api/gpu/memory/deallocate", summary: "End a lease that was allocated here", body: DeallocateRequest{}, answer: success[Allocated]{}, handler: a.deallocate},
+		{pattern: "POST /api/gpu/monitoring/start", summary: "Record the GPUs' history", answer: success[Empty]{}, handler: a.monitoring(true, "GPU monitoring started")},
+		{pattern: "POST /api/gpu/monitoring/stop", summary: "Stop recording the GPUs' history; jobs still protect hot GPUs", answer: success[Empty]{}, handler: a.monitoring(false, "GPU monitoring stopped")},
+		{pattern: "GET /api/gpu/config", summary: "Get the monitor's settings", answer: success[map[string]any]{},
+			handler: func(w http.ResponseWriter, _ *http.Request) { succeed(w, "", a.settings()) }},
+		{pattern: "PUT /api/gpu/config", summary: "Change the monitor's settings, all that are given or none", body: map[string]any{}, answer: success[map[string]any]{}, handler: a.putConfig},
+	}
+}
+
+func (a *gpuAPI) getStatus(w http.ResponseWriter, r *http.Request) {
+	if reading, ok := a.which(w, r); ok {
+		succeed(w, "", a.status(reading))
+	}
+}
+
+func (a *gpuAPI) getMetrics(w http.ResponseWriter, r *http.Request) {
+	if reading, ok := a.which(w, r); ok {
+		succeed(w, "", reading)
+	}
+}
+
+func (a *gpuAPI) getHistory(w http.ResponseWriter, r *http.Request) {
+	limit, err := number(r, "limit", 100, 100_000)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "limit must be a number")
+		return
+	}
+	match := func(Reading) bool { return true }
+	if r.URL.Query().Get("gpu_id") != "" {
+		one, ok := a.which(w, r)
+		if !ok {
+			return
+		}
+		match = func(other Reading) bool { return other.ID == one.ID && other.UUID == one.UUID }
+	}
+	all := a.book.history(match)
+	all = all[max(0, len(all)-int(limit)):]
+	succeed(w, "", Readings{len(all), all})
+}
+
+func (a *gpuAPI) getTrend(w http.ResponseWriter, r *http.Request) {
+	minutes, err := number(r, "duration", 5, 7*24*60)
+	if err != nil || minutes < 1 {
+		fail(w, http.StatusBadRequest, "duration must be a number of minutes, at least 1")
+		return
+	}
+	if one, ok := a.which(w, r); ok {
+		readings := a.book.history(func(other Reading) bool { return other.ID == one.ID && other.UUID == one.UUID })
+		succeed(w, "", trendOf(readings, minutes, time.Now()))
+	}
+}
+
+// ThrottleStatus is the throttling of the slowest GPU, and of each.
+type ThrottleStatus struct {
+	Throttling
+	GPUs []GPUThrottling `json:"gpus"`
+}
+
+// GPUThrottling is the throttling of one GPU.
+type GPUThrottling struct {
+	ID int `json:"gpu_id"`
+	Throttling
+}
+
+func (a *gpuAPI) getThrottle(w http.ResponseWriter, _ *http.Request) {
+	status := ThrottleStatus{GPUs: []GPUThrottling{}, Throttling: Throttling{Speed: 1, Current: "UNAVAILABLE"}}
+	for i, r := range a.book.all() {
+		t := r.throttling()
+		status.GPUs = append(status.GPUs, GPUThrottling{r.ID, t})
+		if i == 0 || t.Speed < status.Speed {
+			status.Throttling = t
+		}
+	}
+	slices.SortFunc(status.GPUs, func(a, b GPUThrottling) int { return a.ID - b.ID })
+	succeed(w, "", status)
+}
+
+// monitoring turns the history on or off.
+func (a *gpuAPI) monitoring(on bool, message string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if drain(w, r) {
+			a.book.record(on)
+			succeed(w, message, Empty{})
+		}
+	}
+}
+
+func (a *gpuAPI) putConfig(w http.ResponseWriter, r *http.Request) {
+	var changes map[string]any
+	if !decode(w, r, &changes) {
+		return
+	}
+	if len(changes) == 0 {
+		fail(w, http.StatusBadRequest, "no settings given")
+		return
+	}
+	if err := a.configure(changes); err != nil {
+		failWith(w, err)
+		return
+	}
+	succeed(w, "configuration updated", a.settings())
+}

@@ -1,0 +1,310 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/gpu/lease/claim"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/metrics"
+)
+
+const (
+	// defaultTTL is how long a lease lasts unless the request says so, maxTTL the longest.
+	defaultTTL = time.Hour
+	maxTTL     = 24 * time.Hour
+	// maxLeases is how many leases a server holds.
+	maxLeases = 1000
+)
+
+// Leases holds the leases that were allocated through the API. They end when they expire,
+// when they are deallocated, and with this process.
+type Leases struct {
+	// Rules are the quotas and limits, Devices the GPUs of the host.
+	Rules   lease.Config
+	Devices func(context.Context) ([]gpu.Device, error)
+	// Count counts requests.
+	Count *metrics.Allocations
+
+	mu   sync.Mutex
+	held map[string]*heldLease
+}
+
+type heldLease struct {
+	*lease.Held
+	expiry *time.Timer
+}
+
+// AllocateRequest asks for memory of one GPU.
+type AllocateRequest struct {
+	ID       string   `json:"allocation_id"`
+	Required int64    `json:"required_mb"`
+	GPU      *int     `json:"gpu_id,omitempty"`
+	TTL      *float64 `json:"ttl_seconds,omitempty"`
+}
+
+// DeallocateRequest ends a lease.
+type DeallocateRequest struct {
+	ID  string `json:"allocation_id"`
+	GPU *int   `json:"gpu_id,omitempty"`
+}
+
+// Allocated is the result of both.
+type Allocated struct {
+	ID        string     `json:"allocation_id"`
+	GPU       int        `json:"gpu_id"`
+	Allocated float64    `json:"allocated_mb,omitempty"`
+	Available *float64   `json:"available_mb"`
+	Expires   *time.Time `json:"expires,omitempty"`
+}
+
+// Available is how much memory of a GPU can be allocated.
+type Available struct {
+	ID        int      `json:"gpu_id"`
+	Available *float64 `json:"available_mb"`
+}
+
+// AllocationStats is who holds how much of a GPU's memory.
+type AllocationStats struct {
+	Total       float64      `json:"total_mb"`
+	Allocated   float64      `json:"allocated_mb"`
+	Available   float64      `json:"available_mb"`
+	Count       int          `json:"allocation_count"`
+	Allocations []Allocation `json:"allocations"`
+}
+
+// Allocation is one lease.
+type Allocation struct {
+	Name      string  `json:"allocation_id"`
+	Memory    float64 `json:"memory_mb"`
+	Exclusive bool    `json:"exclusive"`
+	User      string  `json:"user"`
+}
+
+func newAllocationStats(a lease.Account) *AllocationStats {
+	s := &AllocationStats{
+		Total: megabytes(a.Total), Allocated: megabytes(a.Leased), Available: megabytes(a.Free),
+		Count: len(a.Leases), Allocations: []Allocation{},
+	}
+	for _, l := range a.Leases {
+		s.Allocations = append(s.Allocations, Allocation{l.Name, megabytes(l.Memory), l.Exclusive, l.User})
+	}
+	return s
+}
+
+// offered responds with 409 where there are no leases.
+func (a *gpuAPI) offered(w http.ResponseWriter) bool {
+	switch scheduler := claim.Scheduler(); {
+	case scheduler != "":
+		fail(w, http.StatusConflict, "leases are off: %s has allocated the GPUs", scheduler)
+	case a.leases == nil:
+		fail(w, http.StatusConflict, "this server shows one job and leases nothing: use gpurun serve or gpurun gpus")
+	default:
+		return true
+	}
+	return false
+}
+
+func (a *gpuAPI) getAvailable(w http.ResponseWriter, r *http.Request) {
+	one, ok := a.which(w, r)
+	if !ok {
+		return
+	}
+	available := Available{ID: one.ID}
+	switch {
+	case one.leases != nil:
+		available.Available = &one.leases.Available
+	case one.MemoryTotal != nil:
+		free := *one.MemoryTotal - *one.MemoryUsed
+		available.Available = &free
+	}
+	succeed(w, "", available)
+}
+
+func (a *gpuAPI) allocate(w http.ResponseWriter, r *http.Request) {
+	var request AllocateRequest
+	if !decode(w, r, &request) || !a.offered(w) {
+		return
+	}
+	started := time.Now()
+	result, err := a.leases.allocate(r.Context(), request)
+	if lease.CheckName(request.ID) == nil {
+		a.leases.Count.Count(request.ID, time.Since(started), err == nil)
+	}
+	if err != nil {
+		failWith(w, err)
+		return
+	}
+	succeed(w, "", result)
+}
+
+// allocate leases what a request asks for, or nothing.
+func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, error) {
+	ttl := defaultTTL
+	if r.TTL != nil {
+		ttl = time.Duration(*r.TTL * float64(time.Second))
+	}
+	quota := l.Rules.QuotaOf(r.ID)
+	switch {
+	case r.Required < 1 || r.Required > 1<<40:
+		return Allocated{}, fault.New(fault.Usage, "required_mb must be at least 1")
+	case ttl <= 0 || ttl > maxTTL:
+		return Allocated{}, fault.New(fault.Usage, "ttl_seconds must be more than 0 and at most %d", int(maxTTL.Seconds()))
+	}
+	memory := uint64(r.Required) * lease.MiB
+	for _, err := range []error{lease.CheckName(r.ID), quota.Check(r.ID, memory)} {
+		if err != nil {
+			return Allocated{}, err
+		}
+	}
+	devices, err := l.choose(ctx, r.GPU)
+	if err != nil {
+		return Allocated{}, err
+	}
+	folder, err := lease.Open("")
+	if err != nil {
+		return Allocated{}, err
+	}
+	held, err := folder.Acquire(ctx, lease.Request{
+		Name: r.ID, Number: 1, Named: r.GPU != nil,
+		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return claim.Cards(ctx, devices, gpu.Options{}) },
+		Memory: memory, Prefer: quota.Prefer(), Owned: true, TTL: ttl, OneOfAName: true, Limits: l.Rules.Limits(), Quota: quota,
+	})
+	if err != nil {
+		return Allocated{}, err
+	}
+	if !l.keep(r.ID, held, ttl) {
+		held.Release()
+		return Allocated{}, fault.New(fault.Conflict, "this server already holds %d leases", maxLeases)
+	}
+	got := held.Leases()[0]
+	result := Allocated{ID: r.ID, GPU: got.Index, Allocated: megabytes(got.Memory), Expires: &got.Expires}
+	result.Available = l.available(ctx, devices, folder, got.GPU)
+	return result, nil
+}
+
+// choose returns the GPUs that a request may get.
+func (l *Leases) choose(ctx context.Context, index *int) ([]gpu.Device, error) {
+	devices, err := l.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if index != nil {
+		for _, d := range devices {
+			if d.Index == *index {
+				return []gpu.Device{d}, claim.CheckLeasable([]gpu.Device{d})
+			}
+		}
+		return nil, fault.New(fault.Usage, "there is no GPU %d", *index)
+	}
+	if len(devices) == 0 {
+		return nil, fault.New(fault.NoDevice, "there is no GPU to lease")
+	}
+	return devices, claim.CheckLeasable(devices)
+}
+
+// available is how much of a GPU is left; nil if unknown.
+func (l *Leases) available(ctx context.Context, devices []gpu.Device, folder *lease.Folder, key string) *float64 {
+	cards, err := claim.Cards(ctx, devices, gpu.Options{})
+	if err != nil {
+		return nil
+	}
+	leases, err := folder.List()
+	if err != nil {
+		return nil
+	}
+	for _, account := range lease.Count(cards, leases, l.Rules.Limits()) {
+		if account.GPU.Key == key {
+			free := megabytes(account.Free)
+			return &free
+		}
+	}
+	return nil
+}
+
+// keep holds a lease until it expires.
+func (l *Leases) keep(id string, held *lease.Held, ttl time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.held) >= maxLeases {
+		return false
+	}
+	if l.held == nil {
+		l.held = make(map[string]*heldLease)
+	}
+	key := leaseKey(id, held.Leases()[0].Index)
+	l.held[key] = &heldLease{held, time.AfterFunc(ttl, func() { l.release(key) })}
+	return true
+}
+
+func leaseKey(id string, index int) string { return id + " " + strconv.Itoa(index) }
+
+// release ends a lease; false if there is none.
+func (l *Leases) release(key string) bool {
+	l.mu.Lock()
+	held := l.held[key]
+	delete(l.held, key)
+	l.mu.Unlock()
+	if held == nil {
+		return false
+	}
+	held.expiry.Stop()
+	held.Release()
+	return true
+}
+
+func (a *gpuAPI) deallocate(w http.ResponseWriter, r *http.Request) {
+	var request DeallocateRequest
+	if !decode(w, r, &request) || !a.offered(w) {
+		return
+	}
+	l := a.leases
+	for key, index := range l.named(request.ID) {
+		if request.GPU != nil && *request.GPU != index {
+			continue
+		}
+		if l.release(key) {
+			result := Allocated{ID: request.ID, GPU: index}
+			if devices, err := l.choose(r.Context(), &index); err == nil {
+				if folder, err := lease.Open(""); err == nil {
+					result.Available = l.available(r.Context(), devices, folder, claim.Key(devices[0]))
+				}
+			}
+			succeed(w, "", result)
+			return
+		}
+	}
+	fail(w, http.StatusNotFound, "%q holds nothing that was allocated here", request.ID)
+}
+
+// named returns the GPUs by key on which a name holds a lease.
+func (l *Leases) named(id string) map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := make(map[string]int)
+	for key, held := range l.held {
+		for _, one := range held.Leases() {
+			if one.Name == id {
+				found[key] = one.Index
+			}
+		}
+	}
+	return found
+}
+
+// Close releases all leases.
+func (l *Leases) Close() {
+	l.mu.Lock()
+	held := l.held
+	l.held = nil
+	l.mu.Unlock()
+	for _, h := range held {
+		h.expiry.Stop()
+		h.Release()
+	}
+}

@@ -1,0 +1,154 @@
+package server
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+)
+
+// Reading is what is known about a GPU at one moment. Figures that the card does not
+// report are null, never 0.
+type Reading struct {
+	Time        time.Time `json:"timestamp"`
+	ID          int       `json:"gpu_id"`
+	UUID        string    `json:"uuid"`
+	Name        string    `json:"gpu_name"`
+	Load        *float64  `json:"load_percent"`
+	MemoryUsed  *float64  `json:"memory_used_mb"`
+	MemoryTotal *float64  `json:"memory_total_mb"`
+	MemoryShare *float64  `json:"memory_percent"`
+	Temperature *float64  `json:"temperature_celsius"`
+	Power       *float64  `json:"power_watts"`
+	State       string    `json:"state"`
+	Problem     string    `json:"problem,omitempty"`
+
+	// pace is the share of time in which the GPU may compute; leases are unknown where
+	// they are off.
+	pace   float64
+	leases *AllocationStats
+}
+
+func newReading(at time.Time, d gpu.Device, state string) Reading {
+	return Reading{Time: at, ID: d.Index, UUID: d.UUID, Name: d.Name, State: state, pace: 1}
+}
+
+// setSample sets the figures of a sample.
+func (r *Reading) setSample(load gpu.Optional[int], memory gpu.Optional[gpu.Memory], temperature gpu.Optional[int], power gpu.Optional[gpu.Watt]) {
+	r.Load, r.Temperature, r.Power = numeric(load), numeric(temperature), numeric(power)
+	if m, known := memory.Get(); known && m.Total > 0 {
+		used, total := megabytes(m.Used), megabytes(m.Total)
+		share := 100 * used / total
+		r.MemoryUsed, r.MemoryTotal, r.MemoryShare = &used, &total, &share
+	}
+}
+
+func numeric[T ~int | ~float64](o gpu.Optional[T]) *float64 {
+	value, known := o.Get()
+	if !known {
+		return nil
+	}
+	number := float64(value)
+	return &number
+}
+
+// megabytes converts to the MiB that the documents call MB.
+func megabytes(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
+
+// book keeps the readings of GPUs: the last of each always, earlier ones while recording.
+type book struct {
+	mu   sync.Mutex
+	gpus []*pages
+	// off: history is not recorded.
+	off bool
+	// recent is how many readings are kept as they come; beyond those, one per interval is
+	// kept for the retention.
+	recent              int
+	interval, retention time.Duration
+}
+
+// pages are the readings of one GPU, oldest first.
+type pages struct {
+	last         Reading
+	recent, past []Reading
+}
+
+func newBook() *book { return &book{recent: gpu.DefaultConfig().HistorySize} }
+
+// add takes a new reading.
+func (b *book) add(r Reading) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.gpus, func(p *pages) bool { return p.last.UUID == r.UUID && p.last.ID == r.ID })
+	if i < 0 {
+		i = len(b.gpus)
+		b.gpus = append(b.gpus, &pages{})
+	}
+	p := b.gpus[i]
+	p.last = r
+	if b.off {
+		return
+	}
+	p.recent = append(p.recent, r)
+	for len(p.recent) > b.recent {
+		p.keep(p.recent[0], b.interval)
+		p.recent = slices.Delete(p.recent, 0, 1)
+	}
+	for len(p.past) > 0 && r.Time.Sub(p.past[0].Time) > b.retention {
+		p.past = slices.Delete(p.past, 0, 1)
+	}
+}
+
+// keep keeps a reading that is no longer recent, unless the one before is close.
+func (p *pages) keep(r Reading, interval time.Duration) {
+	if n := len(p.past); n == 0 || r.Time.Sub(p.past[n-1].Time) >= interval {
+		p.past = append(p.past, r)
+	}
+}
+
+// forget removes GPUs that no longer exist.
+func (b *book) forget(exists func(Reading) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gpus = slices.DeleteFunc(b.gpus, func(p *pages) bool { return !exists(p.last) })
+}
+
+// all returns the last reading of each GPU.
+func (b *book) all() []Reading {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := make([]Reading, len(b.gpus))
+	for i, p := range b.gpus {
+		list[i] = p.last
+	}
+	return list
+}
+
+// history returns the readings of all GPUs, or of those that match, oldest first.
+func (b *book) history(match func(Reading) bool) []Reading {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := []Reading{}
+	for _, p := range b.gpus {
+		if match(p.last) {
+			list = append(append(list, p.past...), p.recent...)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Reading) int { return a.Time.Compare(b.Time) })
+	return list
+}
+
+// resize sets how many recent readings are kept.
+func (b *book) resize(recent int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recent = recent
+}
+
+// record turns the history on or off.
+func (b *book) record(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.off = !on
+}
