@@ -22,6 +22,7 @@ type job struct {
 	ledger    *ledger    // what has become of it
 	committer *committer // the way into the output
 	monitor   *deviceMonitor
+	sources   *sources
 	state     state
 	abort     context.CancelFunc // ends what the job is doing
 	stagger   *stagger           // nil: all kernels open at once
@@ -30,7 +31,6 @@ type job struct {
 	searchNotice sync.Once // that a whole batch failed
 	warnings     warnings
 	stuck        stuckList
-	sourcing     sync.Mutex // guards print.Kernel, which grows as kernels load files
 }
 
 func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
@@ -43,6 +43,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 		segments: make(chan chunk.Segment, 64),
 	}
 	j.monitor = &deviceMonitor{fleet: j.fleet, events: j.emitter}
+	j.sources = &sources{prepared: p, folder: f, events: j.emitter}
 	for _, slot := range p.plan.Slots {
 		j.fleet.join(slot)
 	}

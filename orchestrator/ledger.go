@@ -112,20 +112,16 @@ func (l *ledger) finish(slot int, t task, done wire.Done) {
 	if _, streamed := l.source.(input.Streamed); l.computed == nil && !streamed && counts.Failed == 0 && counts.Records > 0 {
 		l.computed = &t.chunk // its file stays
 	}
-	l.holdBack(done.Segment)
+	if counts.Records > 0 {
+		l.held = append(l.held, done.Segment)
+	}
 }
 
 // hold takes a segment without a worker: a chunk that was given up.
 func (l *ledger) hold(s chunk.Segment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.holdBack(s)
-}
-
-func (l *ledger) holdBack(s chunk.Segment) {
-	if s.Tally.Records > 0 {
-		l.held = append(l.held, s)
-	}
+	l.held = append(l.held, s)
 }
 
 // release returns the held segments to be committed, unless it is still unknown whether

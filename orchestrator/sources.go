@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/filesum"
@@ -15,36 +16,44 @@ import (
 // is binding from then on, also after a resume: it is in job.json before anything that
 // depends on it is committed.
 
-// noteSources records the files that a worker reports. A file that has changed since
+// sources are the files that the kernels of a job load, as its fingerprint lists them.
+type sources struct {
+	*prepared
+	folder *folder
+	events *emitter
+	mu     sync.Mutex // guards print.Kernel, which grows as kernels load files
+}
+
+// note records the files that a worker reports. A file that has changed since
 // the job first loaded it stops the job, and results that depend on it must not be
 // committed: the caller then gets a fault.
-func (j *job) noteSources(list []wire.Source) *fault.Error {
+func (s *sources) note(list []wire.Source) *fault.Error {
 	if len(list) == 0 {
 		return nil
 	}
-	j.sourcing.Lock()
-	defer j.sourcing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	added := false
 	for _, source := range list {
-		file := j.print.Kernel.file(source.Path)
+		file := s.print.Kernel.file(source.Path)
 		switch {
 		case file == nil && source.Sum != "":
-			j.print.Kernel.Modules = append(j.print.Kernel.Modules, filePrint(source))
+			s.print.Kernel.Modules = append(s.print.Kernel.Modules, filePrint(source))
 			added = true
 		case file == nil || file.Sum == source.Sum:
-		case !slices.Contains(j.config.AcceptChanges, "kernel"):
-			return j.mixed(source)
+		case !slices.Contains(s.config.AcceptChanges, "kernel"):
+			return s.mixed(source)
 		default:
-			j.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Code: CodeSetting, Value: "accept-changes"})
+			s.events.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Code: CodeSetting, Value: "accept-changes"})
 			if source.Sum != "" {
 				file.Sum, added = source.Sum, true
 			}
 		}
 	}
-	if !added || !resumable(j.config) {
+	if !added || !resumable(s.config) {
 		return nil
 	}
-	return fault.As(j.folder.save(j.manifest(j.created)))
+	return fault.As(s.folder.save(s.manifest(s.created)))
 }
 
 // file returns what is known about a file of the kernel, or nil if it has not been
@@ -60,13 +69,13 @@ func (k *kernelPrint) file(path string) *filePrint {
 
 // mixed is the fault that stops a job before it mixes results of two versions of a
 // file.
-func (j *job) mixed(source wire.Source) *fault.Error {
+func (s *sources) mixed(source wire.Source) *fault.Error {
 	how := "has changed since the job loaded it"
 	if source.Sum == "" {
 		how = "can no longer be read"
 	}
 	e := fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s", source.Path, how).By(errAdvised)
-	if !resumable(j.config) {
+	if !resumable(s.config) {
 		return fault.New(e.Kind, "%w; start the job again", e)
 	}
 	return e.WithCode(fault.Edited, "")

@@ -181,7 +181,8 @@ def process(batch):
         try: os.mkdir("{DIR}/first"); first = True
         except FileExistsError: first = False; os.makedirs("{DIR}/second", exist_ok=True)
         while first and not os.path.exists("{DIR}/second"): time.sleep(0.01)
-        while not first and os.path.exists("{DIR}/new.py"): time.sleep(0.01)
+        # The first one's results, and with them the module, are reported before.
+        while not first and "helper.py" not in open("{DIR}/out.jsonl.gpurun/job.json").read(): time.sleep(0.01)
     import helper
     if first and os.path.exists("{DIR}/new.py"): os.replace("{DIR}/new.py", "{DIR}/helper.py")
     return {"v": [helper.version()] * len(batch)}
