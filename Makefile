@@ -2,7 +2,7 @@
 # make test       run all tests
 # make check      check formatting, vet, staticcheck, generated code, imports, other platforms
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
-# make web        build the page of jobs from web/src
+# make web        build the page of jobs from web/src; make browser-test tests it in Chromium
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 #
 # Go, git and make are required. Other missing tools are installed with apt when possible;
@@ -20,7 +20,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web clean
+.PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -101,6 +101,12 @@ generate: tools
 # Builds the page of jobs, web/dist, which is committed: go build does not need npm.
 web:
 	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run build
+
+# Tests the page in a real browser, in all sizes; make test does so in a few. With
+# GPURUN_SHOTS=FOLDER it keeps pictures.
+browser-test: tools
+	@./scripts/tools.sh chromium:chromium
+	GPURUN_BROWSER=all $(GO) test -count=1 -v -run Browser ./web
 
 # Runs each fuzz target for a minute; FUZZTIME=10s is shorter.
 fuzz:

@@ -64,8 +64,13 @@ func (c *Collector) Event(event orchestrator.Event) {
 	case orchestrator.Finished:
 		c.finished(e.Report)
 	}
-	if c.course.history.due(now) && !c.view.Started.IsZero() {
-		c.course.add(c.point(now))
+	switch event.(type) {
+	case orchestrator.Planned, orchestrator.Resuming, orchestrator.Notice:
+		// What earlier runs have done may not be counted yet.
+	default:
+		if c.course.history.due(now) && !c.view.Started.IsZero() {
+			c.course.add(c.point(now))
+		}
 	}
 	c.course.note(event, now)
 }

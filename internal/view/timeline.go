@@ -34,8 +34,8 @@ const (
 	momentRecover  = "recover"  // a device may compute at full speed again
 	momentPaused   = "paused"   // the job was paused
 	momentResumed  = "resumed"  // a paused job continues
-	momentStopping = "stopping" // the job was asked to stop
-	momentFinished = "finished" // the job ended
+	momentStopping = "stopping" // the job was asked to stop, or has stopped early
+	momentFinished = "finished" // all records are done
 )
 
 const (
@@ -66,7 +66,11 @@ type timeline struct{ moments []Moment }
 // add adds a moment and returns it as it is now kept: one with a count may join another.
 func (t *timeline) add(m Moment) Moment {
 	for i := len(t.moments) - 1; m.Count > 0 && i >= 0 && m.Time.Sub(t.moments[i].Time) < momentSpan; i-- {
-		if known := &t.moments[i]; known.Kind == m.Kind && known.Device == m.Device {
+		known := &t.moments[i]
+		if known.Kind == momentRun {
+			break // those before belong to another run
+		}
+		if known.Kind == m.Kind && known.Device == m.Device {
 			known.Count += m.Count
 			known.describe()
 			return *known
@@ -135,7 +139,7 @@ func moments(event orchestrator.Event, now time.Time) []Moment {
 		return one(momentStopping, "", "stopping")
 	case orchestrator.Finished:
 		if e.Report.Stop != nil {
-			return one(momentFinished, "", "stopped: %s", e.Report.Stop.Message)
+			return one(momentStopping, "", "%s", e.Report.Stop.Message)
 		}
 		return one(momentFinished, "", "finished")
 	}

@@ -32,14 +32,14 @@ async function request(method, path, body) {
   try {
     response = await fetch(path, { method, headers, body, cache: "no-store", signal: AbortSignal.timeout(limit) });
   } catch {
-    throw new Failure(0, "no connection to gpurun");
+    throw new Failure(0, "No connection to gpurun");
   }
   const text = await response.text().catch(() => "");
   if (!response.ok) throw new Failure(response.status, explain(text) || response.statusText);
   try {
     return JSON.parse(text);
   } catch {
-    throw new Failure(0, "gpurun closed the connection");
+    throw new Failure(0, "The connection to gpurun broke");
   }
 }
 

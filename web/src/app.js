@@ -7,6 +7,7 @@ import { showJob } from "./live.js";
 
 startTheme();
 takeToken();
+addEventListener("hashchange", takeToken); // the URL of the next run, pasted into the same tab
 const root = document.getElementById("app");
 const banner = el("p", { class: "banner", role: "alert", hidden: true });
 document.body.prepend(banner);

@@ -31,6 +31,10 @@ export class Controls {
     setText(this.pause, this.paused ? "Resume" : "Pause");
   }
 
+  disconnect() {
+    this.pause.disabled = this.cancel.disabled = true;
+  }
+
   async send(action) {
     this.sending = true;
     this.pause.disabled = this.cancel.disabled = true;

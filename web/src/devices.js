@@ -43,7 +43,7 @@ class Card {
     this.workers = el("ul", { class: "workers" });
     this.problem = el("p", { class: "problem", hidden: true });
     this.node = el("article", { class: "card device", "aria-label": device.device },
-      el("div", { class: "head" }, el("h3", {}, device.device), el("span", { class: "muted model", title: device.name ?? "" }, device.name ?? ""), this.state),
+      el("div", { class: "head" }, el("h3", {}, device.device), el("span", { class: "muted model", title: device.name ?? "" }, device.gpu ? device.name : ""), this.state),
       this.problem, this.plots, this.workers);
     this.node.addEventListener("removed", () => this.charts.forEach(({ chart }) => chart.node.dispatchEvent(new Event("removed"))));
   }

@@ -69,6 +69,12 @@ export class JobPage {
     this.draw();
   }
 
+  // disconnect says that what is shown may be old.
+  disconnect() {
+    setText(this.phase, "not connected");
+    setClass(this.phase, "pill idle");
+  }
+
   draw() {
     if (!this.view) return;
     const range = () => this.range();

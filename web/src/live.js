@@ -27,13 +27,21 @@ class Follower {
   }
 
   async turn() {
-    let state;
     try {
-      state = await get(jobPath(this.id));
+      await this.load();
+      this.lost = false;
     } catch (error) {
-      if (error.status !== 404) throw error;
-      state = await this.refind(error);
+      this.lost = true;
+      this.page.disconnect();
+      this.controls.disconnect();
+      throw error;
     }
+  }
+
+  async load() {
+    // After a break, the next run of the job may be there, under another id.
+    if (this.lost) await this.refind();
+    let state = await get(jobPath(this.id));
     if (state.phase === "ended") state = (await this.successor(state)) ?? state;
     const stale = performance.now() - this.loaded > reload || this.page.series.full;
     if (stale) {
@@ -47,11 +55,11 @@ class Follower {
   }
 
   // refind looks for the job under the id of its next run, which has the same output.
-  async refind(error) {
+  async refind() {
     const { jobs } = await get("/api/jobs");
-    const next = jobs.find((j) => j.job.output === this.output && j.job.id !== this.id) ?? (this.output ? null : jobs[0]);
-    if (!next) throw error;
-    return this.adopt(next.job.id);
+    if (jobs.some((j) => j.job.id === this.id)) return;
+    const next = jobs.find((j) => j.job.output === this.output);
+    if (next) this.adopt(next.job.id);
   }
 
   // successor is the run that resumed an ended one, if there is one.
@@ -59,14 +67,15 @@ class Follower {
     if (!state.report?.stop) return null;
     const { jobs } = await get("/api/jobs");
     const next = jobs.find((j) => j.job.output === state.job.output && j.job.id !== this.id && j.phase !== "ended");
-    return next && this.adopt(next.job.id);
+    if (!next) return null;
+    this.adopt(next.job.id);
+    return get(jobPath(this.id));
   }
 
   adopt(id) {
     this.id = id;
     this.loaded = -Infinity;
     if (new URLSearchParams(location.search).has("job")) history.replaceState(null, "", `?job=${encodeURIComponent(id)}`);
-    return get(jobPath(id));
   }
 }
 

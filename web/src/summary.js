@@ -53,8 +53,7 @@ function figures(view) {
     ["Elapsed", duration(view.elapsed_seconds), view.resumed ? `${short(view.resumed)} records resumed` : view.started ? `since ${clock(new Date(view.started), false)}` : ""],
     ["Failed", count(view.done.failed), view.done.failed ? percent(view.done.failed, view.done.records) : "no failures"],
     ["Retries", count(sum(view.workers, "retries")), `${plural(restarts, "restart")}`],
-    ["Batch", view.batch_latency ? latency(view.batch_latency.p50_ns) : "–",
-      view.batch_latency ? `p99 ${latency(view.batch_latency.p99_ns)}` : `of ${plural(view.batch_size, "record")}`],
+    ["Batch", view.batch_latency ? latency(view.batch_latency.p50_ns) : null, view.batch_latency && `p99 ${latency(view.batch_latency.p99_ns)}`],
     ...Object.entries(view.figures ?? {}).map(([name, n]) =>
       [name[0].toUpperCase() + name.slice(1), short(n), `${digits(n / Math.max(1, view.elapsed_seconds))}/s on average`]),
   ];

@@ -36,7 +36,7 @@ export class Timeline {
 }
 
 function make(event) {
-  const text = event.text.replace(/\d{5,}/g, (digits) => count(Number(digits)));
+  const text = event.kind === "run" ? event.text.replace(/\d+/g, (digits) => count(Number(digits))) : event.text;
   return el("li", { class: mood(event.kind) }, el("time", { datetime: event.time }, clock(new Date(event.time))), el("i", { "aria-hidden": "true" }),
     el("span", {}, event.device && el("b", {}, `${event.device} `), text));
 }
