@@ -74,6 +74,7 @@ func (b *bench) run(only, out string) error {
 	}{
 		{"scan", b.scan}, {"plane", b.plane}, {"start", b.start}, {"echo", b.echo}, {"python", b.python}, {"memory", b.memory},
 		{"one", b.oneWorker}, {"eight", b.eightDevices}, {"many", b.manyDevices},
+		{"grouping", b.grouping},
 	} {
 		if !wanted.MatchString(m.name) {
 			continue

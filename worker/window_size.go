@@ -7,7 +7,7 @@ import (
 
 const (
 	// windowBatches is how many batches a window holds at most. With that many, batches of
-	// natural texts are padded by about a tenth; more would gain little.
+	// texts of 3 to 250 words cost 1.1 times as much as if all were sorted at once.
 	windowBatches = 16
 	// windowTime is how long computing a window may take: a stop loses what is computed of
 	// it behind the first record that is not.

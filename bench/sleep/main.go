@@ -17,6 +17,9 @@ import (
 type config struct {
 	// Milliseconds to sleep per batch.
 	Milliseconds float64 `json:"ms"`
+	// KilobyteNS is how many nanoseconds to sleep for 1,000 bytes of the longest text times
+	// the records: the cost of a model that pads its batches.
+	KilobyteNS int `json:"kilobyte_ns"`
 	// Stamp is the file to write the time of the first batch to, in nanoseconds.
 	Stamp string `json:"stamp"`
 	// Copy returns records as new lines.
@@ -31,7 +34,12 @@ type kernel struct {
 }
 
 func (k *kernel) Describe(_ context.Context, c plugins.Config) (plugins.Info, error) {
-	return plugins.Info{Name: "sleep"}, c.Decode(&k.config)
+	err := c.Decode(&k.config)
+	info := plugins.Info{Name: "sleep"}
+	if k.KilobyteNS > 0 {
+		info.Inputs = []string{"text"}
+	}
+	return info, err
 }
 
 func (k *kernel) Open(context.Context, plugins.Device, plugins.Config) (err error) {
@@ -46,7 +54,7 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 		}
 		k.Stamp = ""
 	}
-	if err := k.clock.sleep(time.Duration(k.Milliseconds * float64(time.Millisecond))); err != nil {
+	if err := k.clock.sleep(time.Duration(k.Milliseconds*float64(time.Millisecond)) + k.padded(batch)); err != nil {
 		return err
 	}
 	k.copies = k.copies[:0]
@@ -60,6 +68,20 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 		}
 	}
 	return nil
+}
+
+// padded returns how long to sleep for the padded texts of a batch.
+func (k *kernel) padded(batch plugins.Batch) time.Duration {
+	if k.KilobyteNS == 0 {
+		return 0
+	}
+	longest := 0
+	for i := range batch.Len() {
+		if text, present := batch.Member(i, "text"); present {
+			longest = max(longest, len(text)-2) // without its quotes
+		}
+	}
+	return time.Duration(longest * batch.Len() * k.KilobyteNS / 1000)
 }
 
 // loop sleeps the given number of times and prints how many nanoseconds that took: the
