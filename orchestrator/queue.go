@@ -288,7 +288,9 @@ func (q *queue) rest(ctx context.Context, each func(task) error) error {
 		if len(q.returned) > 0 {
 			t := q.returned[0]
 			q.returned = q.returned[1:]
-			if err := each(t); err != nil {
+			q.mu.Unlock()
+			err := each(t)
+			if q.mu.Lock(); err != nil {
 				return err
 			}
 			continue

@@ -19,40 +19,31 @@ type Case struct {
 	// other may wait for a record's result.
 	Streamed bool
 
-	workers []witness
+	workers []witness // by slot
 }
 
 // witness is a worker whose first records are evidence.
 type witness struct {
-	slot    int
 	first   *First // nil: it has not reported
 	excused bool   // it was lost
 }
 
-// Await makes the case wait for the first records of a slot's worker.
-func (c *Case) Await(slot int) { c.workers = append(c.workers, witness{slot: slot}) }
+// Await makes the case wait for the first records of the workers of the slots below n. Those
+// of other slots are no evidence.
+func (c *Case) Await(n int) { c.workers = make([]witness, n) }
 
 // Excuse stops waiting for a slot's worker, because it was lost, or waits for it again.
 func (c *Case) Excuse(slot int, excused bool) {
-	if w := c.worker(slot); w != nil {
-		w.excused = excused
+	if slot < len(c.workers) {
+		c.workers[slot].excused = excused
 	}
 }
 
 // Hear adds what a slot's worker reports. One success is enough for good.
 func (c *Case) Hear(slot int, first *First) {
-	if w := c.worker(slot); w != nil && first != nil && (w.first == nil || w.first.Failed != nil) {
-		w.first = first
+	if slot < len(c.workers) && (c.workers[slot].first == nil || c.workers[slot].first.Failed != nil) {
+		c.workers[slot].first = first
 	}
-}
-
-func (c *Case) worker(slot int) *witness {
-	for i := range c.workers {
-		if c.workers[i].slot == slot {
-			return &c.workers[i]
-		}
-	}
-	return nil
 }
 
 // evidence is what the workers say together.

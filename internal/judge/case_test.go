@@ -64,8 +64,8 @@ func TestVerdict(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := Case{Before: chunk.Counts{Succeeded: test.before}, BatchSize: 10, Streamed: test.stream}
+			c.Await(len(test.firsts))
 			for i, first := range test.firsts {
-				c.Await(i)
 				c.Hear(i, first)
 				c.Excuse(i, test.retired != nil && test.retired[i])
 			}
