@@ -1,15 +1,16 @@
-// A card per device: its state, its charts and its workers.
+// A card per device: its state, its charts and its workers or its users.
 import { el, keyed, setClass, setText } from "./dom.js";
 import { Chart } from "./chart.js";
 import { count, digits, plural, short } from "./format.js";
 
 // top(device) is the end of the vertical axis, if it is fixed.
-const charts = [
-  { figure: "rate", title: "Records/s", tint: "--done", format: short },
-  { figure: "temperature", title: "Temperature °C", tint: "--hot", format: count, top: () => 100 },
-  { figure: "memory", title: "Memory GiB", tint: "--memory", format: digits, top: (d) => (d.memory?.total ?? 0) / 2 ** 30 },
-  { figure: "power", title: "Power W", tint: "--power", format: count },
-];
+const figures = {
+  rate: { title: "Records/s", tint: "--done", format: short },
+  utilization: { title: "Load %", tint: "--done", format: count, top: () => 100 },
+  temperature: { title: "Temperature °C", tint: "--hot", format: count, top: () => 100 },
+  memory: { title: "Memory GiB", tint: "--memory", format: digits, top: (d) => (d.memory?.total ?? 0) / 2 ** 30 },
+  power: { title: "Power W", tint: "--power", format: count },
+};
 const moods = { OPTIMAL: "good", NORMAL: "good", THROTTLED: "warn", CRITICAL: "bad", UNAVAILABLE: "idle" };
 
 export class Devices {
@@ -23,32 +24,34 @@ export class Devices {
   update(view, series, range) {
     setText(this.title, view.devices.length ? `${plural(view.devices.length, "device")} · ${plural(view.workers.length, "worker")}` : "Devices");
     keyed(this.list, view.devices, (d) => d.device, (d) => this.make(d), (node, d) => {
-      const workers = view.workers.filter((w) => w.device === d.device);
-      this.cards.get(d.device).update(d, workers, series, range);
+      const card = this.cards.get(d.device);
+      card.update(d, series, range);
+      keyed(card.users, view.workers.filter((w) => w.device === d.device), (w) => w.slot, makeWorker, updateWorker);
     });
   }
 
   make(device) {
-    const card = new Card(device);
+    const card = new DeviceCard(device, ["rate", "temperature", "memory", "power"]);
     this.cards.set(device.device, card);
     return card.node;
   }
 }
 
-class Card {
-  constructor(device) {
+// DeviceCard shows the named figures of a device as charts, the first even without data.
+export class DeviceCard {
+  constructor(device, names) {
     this.state = el("span", { class: "pill" });
-    this.charts = charts.map((options) => ({ ...options, chart: new Chart(options) }));
+    this.charts = names.map((figure) => ({ figure, top: figures[figure].top, chart: new Chart(figures[figure]) }));
     this.plots = el("div", { class: "charts" }, ...this.charts.map(({ chart }) => chart.node));
-    this.workers = el("ul", { class: "workers" });
+    this.users = el("ul", { class: "workers" });
     this.problem = el("p", { class: "problem", hidden: true });
     this.node = el("article", { class: "card device", "aria-label": device.device },
       el("div", { class: "head" }, el("h3", {}, device.device), el("span", { class: "muted model", title: device.name ?? "" }, device.gpu ? device.name : ""), this.state),
-      this.problem, this.plots, this.workers);
+      this.problem, this.plots, this.users);
     this.node.addEventListener("removed", () => this.charts.forEach(({ chart }) => chart.node.dispatchEvent(new Event("removed"))));
   }
 
-  update(device, workers, series, range) {
+  update(device, series, range) {
     const pace = device.pace < 1 ? (device.pace > 0 ? ` · ${Math.round(device.pace * 100)} % pace` : " · paused") : "";
     const state = device.state ?? "";
     this.state.hidden = !state;
@@ -60,11 +63,10 @@ class Card {
     for (const { figure, chart, top } of this.charts) {
       const values = columns?.[figure] ?? [];
       // A CPU has no temperature, and some cards report no power.
-      chart.node.hidden = figure !== "rate" && !values.some((v) => v != null);
+      chart.node.hidden = figure !== this.charts[0].figure && !values.some((v) => v != null);
       chart.update(series.time, values, range, top?.(device));
     }
     setClass(this.plots, this.charts.filter(({ chart }) => !chart.node.hidden).length > 1 ? "charts" : "charts one");
-    keyed(this.workers, workers, (w) => w.slot, makeWorker, updateWorker);
   }
 }
 

@@ -9,9 +9,12 @@ import { poll } from "./poll.js";
 // reload is how often the history is loaded again in ms, to replace what polling missed.
 const reload = 300_000;
 
-export async function showJob(root, banner, id, back = null) {
+// hint explains a lost connection.
+const hint = "The job has ended or was stopped. This page continues when it is resumed at the same address.";
+
+export function showJob(root, banner, id, back = null) {
   const follow = new Follower(root, id, back);
-  poll(() => follow.turn(), (trouble) => report(banner, trouble));
+  poll(() => follow.turn(), (trouble) => report(banner, trouble, hint));
 }
 
 class Follower {
@@ -79,15 +82,13 @@ class Follower {
   }
 }
 
-// report shows whether the page is connected.
-export function report(banner, trouble) {
+// report shows whether the page is connected; hint says what a lost connection means.
+export function report(banner, trouble, hint) {
   banner.hidden = !trouble;
   if (!trouble) return;
   const { error, seconds } = trouble;
-  const hint = error.status === 401 ? "Open the URL that gpurun printed: it carries the token."
-    : error.status === 0 ? "The job has ended or was stopped. This page continues when it is resumed at the same address."
-    : "";
-  setText(banner, `${error.message}. ${hint} Trying again in ${Math.round(seconds)} s.`);
+  const why = error.status === 401 ? "Open the URL that gpurun printed: it carries the token." : error.status === 0 ? hint : "";
+  setText(banner, `${error.message}. ${why} Trying again in ${Math.round(seconds)} s.`);
 }
 
 export const backLink = () => el("a", { href: "/" }, "← All jobs");

@@ -53,6 +53,13 @@ export class Series {
     for (const column of this.devices.values()) this.pad(column, this.time.length);
   }
 
+  // drop forgets the oldest points.
+  drop(count) {
+    this.time.splice(0, count);
+    this.rate.splice(0, count);
+    for (const column of this.devices.values()) for (const figure of figures) column[figure].splice(0, count);
+  }
+
   device(name) {
     if (!this.devices.has(name)) {
       const column = Object.fromEntries(figures.map((figure) => [figure, []]));

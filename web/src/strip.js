@@ -24,9 +24,9 @@ export class Strip {
   }
 
   update(strip, total) {
-    this.strip = strip;
+    this.strip = strip?.done ? strip : { cell_records: 1, done: [], failed: [], running: [] };
     this.total = total;
-    this.canvas.setAttribute("aria-valuemax", strip.done.length);
+    this.canvas.setAttribute("aria-valuemax", this.strip.done.length);
     this.describe();
     this.draw();
   }
