@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"unsafe"
+
+	"github.com/gpurun/gpurun/internal/shmem"
 )
 
 // arena is memory that a worker and its kernel process share. It holds records and
@@ -72,7 +74,7 @@ func (b *Memory) Bytes() []byte {
 func (b *Memory) Free() {
 	a := b.arena
 	if b.region.size >= outsized {
-		dropPages(b.Bytes())
+		shmem.Drop(b.Bytes(), 0, len(b.Bytes()))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -21,16 +21,13 @@ package wire
 
 import (
 	"encoding/binary"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/judge"
 )
@@ -365,58 +362,17 @@ const maxMessage = 16 << 20
 
 // Conn sends and receives messages. Send is safe for concurrent use; Receive must be
 // called from one goroutine at a time.
-type Conn struct {
-	rw io.ReadWriter
-	mu sync.Mutex
-	// broken is the error of the first failed write: after a partial frame, the peer
-	// could not parse any further message.
-	broken error
-}
+type Conn struct{ frames *frame.Conn }
 
 // NewConn returns a Conn on rw. The caller must close rw.
-func NewConn(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
+func NewConn(rw io.ReadWriter) *Conn { return &Conn{frame.NewConn(rw, maxMessage)} }
 
-// Send writes one message.
-func (c *Conn) Send(m Message) error {
-	body, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("encode message: %w", err)
-	}
-	if len(body) > maxMessage {
-		return fmt.Errorf("message of %d bytes exceeds the limit of %d", len(body), maxMessage)
-	}
-	frame := make([]byte, 4, 4+len(body))
-	binary.LittleEndian.PutUint32(frame, uint32(len(body)))
-	frame = append(frame, body...)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.broken == nil {
-		_, c.broken = c.rw.Write(frame)
-	}
-	return c.broken
-}
+// Send writes one message. After a failed write, all others fail too.
+func (c *Conn) Send(m Message) error { return c.frames.Send(m) }
 
 // Receive reads one message. io.EOF means that the peer closed the connection,
 // io.ErrUnexpectedEOF that it did so in the middle of a message.
-func (c *Conn) Receive() (Message, error) {
-	var m Message
-	var head [4]byte
-	if _, err := io.ReadFull(c.rw, head[:]); err != nil {
-		return m, err
-	}
-	size := binary.LittleEndian.Uint32(head[:])
-	if size > maxMessage {
-		return m, fmt.Errorf("message of %d bytes exceeds the limit of %d", size, maxMessage)
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(c.rw, body); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return m, err
-	}
-	if err := json.Unmarshal(body, &m); err != nil {
-		return m, fmt.Errorf("decode message: %w", err)
-	}
-	return m, nil
+func (c *Conn) Receive() (m Message, err error) {
+	err = c.frames.Receive(&m)
+	return m, err
 }

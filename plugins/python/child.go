@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -63,7 +64,7 @@ type child struct {
 	version     string
 	process     *proc.Process
 	control     *os.File
-	channel     *channel
+	channel     *frame.Conn
 	memory      *memory // nil in a prepare process, which does not own any
 	words       *proc.Tail
 	printer     *printer
@@ -142,7 +143,7 @@ func (c *child) launch(args, env []string, files []*os.File) error {
 		output.Close()
 		return fault.New(fault.Incompatible, "start Python: %w", err)
 	}
-	c.control, c.channel = ours, &channel{rw: ours}
+	c.control, c.channel = ours, frame.NewConn(ours, maxFrame)
 	go func() {
 		defer close(c.drained)
 		defer output.Close()

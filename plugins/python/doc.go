@@ -14,7 +14,7 @@
 //	                        extract.go    shared     runner/*.py ──► embed.py
 //	       ◄─columns──      answer.go  ◄──memory──
 //
-// They share anonymous memory (memory_linux.go) and exchange small messages over a
+// They share anonymous memory (memory.go) and exchange small messages over a
 // socket pair; runner/wire.py describes the protocol. Fields are learned: once the
 // kernel has asked for a field, every later batch includes it, so only the first
 // batch waits for a round trip.

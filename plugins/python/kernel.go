@@ -303,7 +303,7 @@ func (k *kernel) ask(ctx context.Context, req request, want string) (response, e
 	case <-k.replies: // discard the response to an abandoned request
 	default:
 	}
-	if err := k.python.channel.send(req); err != nil {
+	if err := k.python.channel.Send(req); err != nil {
 		<-k.ended
 		return response{}, k.brokenBy()
 	}

@@ -1,13 +1,9 @@
 package python
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"sync"
 
+	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -134,40 +130,7 @@ type description struct {
 // maxFrame bounds a message from Python: bulk data goes through shared memory.
 const maxFrame = 64 << 20
 
-// channel sends and receives messages. Sending is safe for concurrent use.
-type channel struct {
-	rw io.ReadWriter
-	mu sync.Mutex
-}
-
-func (c *channel) send(req request) error {
-	body, err := json.Marshal(req)
-	if err != nil {
-		return fmt.Errorf("encode message: %w", err)
-	}
-	frame := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, err = c.rw.Write(append(frame, body...))
-	return err
-}
-
-func (c *channel) receive() (response, error) {
-	var r response
-	var head [4]byte
-	if _, err := io.ReadFull(c.rw, head[:]); err != nil {
-		return r, err
-	}
-	size := binary.LittleEndian.Uint32(head[:])
-	if size > maxFrame {
-		return r, errors.New("message from Python is too long")
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(c.rw, body); err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(body, &r); err != nil {
-		return r, fmt.Errorf("decode message: %w", err)
-	}
-	return r, nil
+func receive(channel *frame.Conn) (r response, err error) {
+	err = channel.Receive(&r)
+	return r, err
 }

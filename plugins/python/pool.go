@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -161,8 +162,8 @@ func (p *pool) open() (*preparer, error) {
 	one.printer.device.Store(main.printer.device.Load())
 	stop := context.AfterFunc(p.ctx, one.process.KillGroup)
 	defer stop()
-	_ = one.channel.send(p.setup) // receive reports why it failed
-	reply, err := one.channel.receive()
+	_ = one.channel.Send(p.setup) // receive reports why it failed
+	reply, err := receive(one.channel)
 	switch {
 	case err != nil:
 		err = one.explain(err)
@@ -194,12 +195,12 @@ func (p *pool) advance() {
 		if to == nil {
 			return
 		}
-		_ = to.send(req) // if the connection is broken, its reader notices and reports why
+		_ = to.Send(req) // if the connection is broken, its reader notices and reports why
 	}
 }
 
 // next returns the next message to send, and to which process; nil if there is none.
-func (p *pool) next() (*channel, request) {
+func (p *pool) next() (*frame.Conn, request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.pending) > 0 && p.pending[0].request.Prepared != nil && p.passed < maxPassed {
@@ -276,7 +277,7 @@ func (p *pool) answered() {
 func (p *pool) listen(one *preparer) {
 	asked := extractor{}
 	for {
-		r, err := one.channel.receive()
+		r, err := receive(one.channel)
 		if err == nil {
 			err = p.take(one, r, &asked)
 		}
@@ -297,7 +298,7 @@ func (p *pool) take(one *preparer, r response, asked *extractor) error {
 		if err != nil {
 			at = -1
 		}
-		return one.channel.send(request{Type: "fields", Ask: r.Ask, At: &at})
+		return one.channel.Send(request{Type: "fields", Ask: r.Ask, At: &at})
 	}
 	p.mu.Lock()
 	b := one.batch

@@ -34,7 +34,7 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 		return nil
 	}
 	// If the connection is broken, its reader notices and reports why.
-	_ = k.python.channel.send(b.request)
+	_ = k.python.channel.Send(b.request)
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (k *kernel) listen(python *child) {
 	defer close(k.ended)
 	asked := extractor{}
 	for {
-		r, err := python.channel.receive()
+		r, err := receive(python.channel)
 		if err == nil {
 			err = k.take(python, r, &asked)
 		}
@@ -137,7 +137,7 @@ func (k *kernel) take(python *child, r response, asked *extractor) error {
 	case r.Type == "ask":
 		return k.supply(python, r, asked)
 	case r.Type == "space": // all earlier results have been consumed
-		return python.channel.send(request{Type: "taken", Taken: k.taken.Load()})
+		return python.channel.Send(request{Type: "taken", Taken: k.taken.Load()})
 	case r.Type == "waits": // process, for a batch that prepare has not finished
 		return k.adjust((*pace).waits)
 	case r.Type == "result", r.Type == "failed" && r.Batch > 0:
@@ -159,7 +159,7 @@ func (k *kernel) supply(python *child, r response, e *extractor) error {
 	if index < 0 {
 		k.mu.Unlock()
 		req.Error = "this batch is already finished"
-		return python.channel.send(req)
+		return python.channel.Send(req)
 	}
 	b := k.batches[index]
 	k.learn(r.Names, r.WantLines)
@@ -174,7 +174,7 @@ func (k *kernel) supply(python *child, r response, e *extractor) error {
 			req.Error = err.Error()
 		}
 	}
-	return python.channel.send(req)
+	return python.channel.Send(req)
 }
 
 // learn notes fields to send with later batches. The caller must hold k.mu.
@@ -238,7 +238,7 @@ func (k *kernel) adjust(update func(*pace)) error {
 	if k.pace.wanted == before {
 		return nil
 	}
-	return k.python.channel.send(request{Type: "pace", Wanted: k.pace.wanted})
+	return k.python.channel.Send(request{Type: "pace", Wanted: k.pace.wanted})
 }
 
 // fail completes all batches in flight, and all later ones, with err.

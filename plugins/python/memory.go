@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-
-	"golang.org/x/sys/unix"
+	"runtime"
+	"syscall"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/shmem"
 )
 
 // memorySizes are tried in turn. Address space is free, but some systems limit it, or
@@ -31,42 +32,34 @@ func newMemory(sizes []int) (*memory, error) {
 		}
 		failed = err // the error for the smallest size is the most telling
 	}
+	if runtime.GOOS != "linux" {
+		return nil, fault.New(fault.Incompatible, "Python kernels need Linux, but this is %s; run the file as a program that reads and writes lines", runtime.GOOS).WithCode(fault.NotAKernel, "python3 …")
+	}
 	return nil, fault.New(fault.Usage, "create the memory shared with Python: %w%s", failed, limitHint(failed))
 }
 
 // limitHint names the limit that caused a failure.
 func limitHint(err error) string {
 	switch {
-	case errors.Is(err, unix.EFBIG):
+	case errors.Is(err, syscall.EFBIG):
 		return "; the file size is limited (ulimit -f): raise the limit to 64 MiB or more"
-	case errors.Is(err, unix.ENOMEM):
+	case errors.Is(err, syscall.ENOMEM):
 		return "; the address space is probably limited (ulimit -v): raise the limit"
 	}
 	return ""
 }
 
 func mapMemory(size int) (*memory, error) {
-	fd, err := unix.MemfdCreate("gpurun-python", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	file, err := shmem.Create("gpurun-python", size)
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return nil, err
 	}
-	m := &memory{file: os.NewFile(uintptr(fd), "gpurun-python")}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		m.close()
-		return nil, fmt.Errorf("size %d: %w", size, err)
+	data, err := shmem.Map(int(file.Fd()), 0, size, true)
+	if err != nil {
+		file.Close()
+		return nil, err
 	}
-	// If a kernel shrank it, this process would crash on its next access.
-	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		m.close()
-		return nil, fmt.Errorf("seal: %w", err)
-	}
-	if m.data, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
-		m.close()
-		return nil, fmt.Errorf("map %d bytes: %w", size, err)
-	}
-	_ = unix.Madvise(m.data, unix.MADV_DONTDUMP) // a core dump would contain all of it, holes included
-	return m, nil
+	return &memory{file, data}, nil
 }
 
 // keepBytes is the size below which a freed block keeps its pages.
@@ -74,12 +67,9 @@ const keepBytes = 64 << 20
 
 // release returns the pages of an outsized block to the system.
 func (m *memory) release(start, end int) {
-	if end-start < keepBytes {
-		return
+	if end-start >= keepBytes {
+		shmem.Drop(m.data, start, end)
 	}
-	const page = 4096
-	start, end = (start+page-1)/page*page, end/page*page
-	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(start), int64(end-start))
 }
 
 // path is where other processes of this user can open the memory while it exists.
@@ -91,9 +81,6 @@ func filePath(pid, descriptor int) string { return fmt.Sprintf("/proc/%d/fd/%d",
 func (m *memory) readOnly() (*os.File, error) { return os.Open(m.path()) }
 
 func (m *memory) close() {
-	if m.data != nil {
-		_ = unix.Munmap(m.data)
-		m.data = nil
-	}
+	shmem.Unmap(m.data)
 	m.file.Close()
 }
