@@ -3,6 +3,7 @@
 # make check      check formatting, vet, staticcheck, generated code, imports, other platforms
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
+# make deploy-test  run the alert rules, the dashboard and the manifests in deploy/
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 #
 # Go, git and make are required. Other missing tools are installed with apt when possible;
@@ -20,7 +21,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 
-.PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test clean
+.PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -131,6 +132,15 @@ bench-floats:
 bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk/... ./internal/jsonline ./plugins ./plugins/chain
 	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
+
+# Tests deploy/: alert rules and dashboard with a real Prometheus, manifests against the
+# types of the Kubernetes API.
+deploy-test: tools
+	@./scripts/tools.sh prometheus:promtool
+	@if command -v promtool >/dev/null; then promtool test rules deploy/prometheus/gpurun.test.yml; \
+		else echo "SKIPPED: promtool is not installed: cannot test the alert rules"; fi
+	$(GO) test -count=1 -run 'TestPrometheus$$' ./cmd/gpurun
+	cd deploy/check && $(GO) test -count=1 .
 
 # Benchmarks that need a GPU; without Go they use binaries built elsewhere.
 gpu-bench:

@@ -224,7 +224,7 @@ func TestServeJob(t *testing.T) {
 		return later.Count > history.Count
 	})
 
-	if _, text := s.ask("GET", "/metrics", ""); !strings.Contains(text, "gpurun_records_total{job=\""+id+"\"") {
+	if _, text := s.ask("GET", "/metrics", ""); !strings.Contains(text, "gpurun_records_total{job_id=\""+id+"\"") {
 		t.Error("the job is not in the metrics")
 	}
 	if err := os.WriteFile(h.join("go"), nil, 0o666); err != nil {

@@ -12,24 +12,24 @@ type histogram = orchestrator.Histogram
 // job sends the metrics of one job.
 func (s sink) job(job Job) {
 	v, id := job.View, job.ID
-	s.gauge("gpurun_job_info", "The job; always 1.", 1, labels{"job", id, "name", job.Name, "kernel", job.Kernel})
-	s.gauge("gpurun_job_phase", "The phase of the job; always 1.", 1, labels{"job", id, "phase", string(v.Phase)})
+	s.gauge("gpurun_job_info", "The job; always 1.", 1, labels{"job_id", id, "name", job.Name, "kernel", job.Kernel})
+	s.gauge("gpurun_job_phase", "The phase of the job; always 1.", 1, labels{"job_id", id, "phase", string(v.Phase)})
 	if v.Total >= 0 {
-		s.gauge("gpurun_records", "Records of the input; absent while unknown.", float64(v.Total), labels{"job", id})
-		s.gauge("gpurun_queue_records", "Records that no worker has started.", float64(queued(job)), labels{"job", id})
+		s.gauge("gpurun_records", "Records of the input; absent while unknown.", float64(v.Total), labels{"job_id", id})
+		s.gauge("gpurun_queue_records", "Records that no worker has started.", float64(queued(job)), labels{"job_id", id})
 	}
 	const records = "Finished records by verdict, including those of earlier runs."
-	s.counter("gpurun_records_total", records, float64(v.Done.Succeeded), labels{"job", id, "verdict", "succeeded"})
-	s.counter("gpurun_records_total", records, float64(v.Done.Failed), labels{"job", id, "verdict", "failed"})
-	s.counter("gpurun_records_total", records, float64(v.Done.Dropped), labels{"job", id, "verdict", "dropped"})
+	s.counter("gpurun_records_total", records, float64(v.Done.Succeeded), labels{"job_id", id, "verdict", "succeeded"})
+	s.counter("gpurun_records_total", records, float64(v.Done.Failed), labels{"job_id", id, "verdict", "failed"})
+	s.counter("gpurun_records_total", records, float64(v.Done.Dropped), labels{"job_id", id, "verdict", "dropped"})
 	for kind, n := range v.FailuresByKind {
-		s.counter("gpurun_failures_total", "Failed records by kind, including those of earlier runs.", float64(n), labels{"job", id, "kind", kind})
+		s.counter("gpurun_failures_total", "Failed records by kind, including those of earlier runs.", float64(n), labels{"job_id", id, "kind", kind})
 	}
-	s.gauge("gpurun_records_per_second", "Records per second in the last half minute.", v.Rate, labels{"job", id})
-	s.histogram("gpurun_batch_duration_seconds", "How long batches took on their devices.", v.Batches, labels{"job", id})
-	s.histogram("gpurun_segment_duration_seconds", "How long the kernel computed for a committed segment.", v.Segments, labels{"job", id})
+	s.gauge("gpurun_records_per_second", "Records per second in the last half minute.", v.Rate, labels{"job_id", id})
+	s.histogram("gpurun_batch_duration_seconds", "How long batches took on their devices.", v.Batches, labels{"job_id", id})
+	s.histogram("gpurun_segment_duration_seconds", "How long the kernel computed for a committed segment.", v.Segments, labels{"job_id", id})
 	for name, n := range v.Figures {
-		s.counter("gpurun_"+metricName(name)+"_total", "A count that the job's kernels report: "+name+".", n, labels{"job", id})
+		s.counter("gpurun_"+metricName(name)+"_total", "A count that the job's kernels report: "+name+".", n, labels{"job_id", id})
 	}
 	s.workers(job)
 	s.devices(job)
@@ -51,20 +51,20 @@ func (s sink) workers(job Job) {
 		restarts, retries, lost = restarts+w.Restarts, retries+w.Retries, lost+w.Lost
 		phases[w.Phase]++
 		s.gauge("gpurun_kernel_load_seconds", "How long a worker's kernel last took to open.", w.Load.Seconds(),
-			labels{"job", job.ID, "slot", strconv.Itoa(w.Slot), "device", w.Device})
+			labels{"job_id", job.ID, "slot", strconv.Itoa(w.Slot), "device", w.Device})
 	}
-	s.counter("gpurun_kernel_restarts_total", "Kernel processes started after one died.", float64(restarts), labels{"job", job.ID})
-	s.counter("gpurun_batch_retries_total", "Batches computed again, whole or in parts.", float64(retries), labels{"job", job.ID})
-	s.counter("gpurun_workers_lost_total", "Workers that were lost.", float64(lost), labels{"job", job.ID})
+	s.counter("gpurun_kernel_restarts_total", "Kernel processes started after one died.", float64(restarts), labels{"job_id", job.ID})
+	s.counter("gpurun_batch_retries_total", "Batches computed again, whole or in parts.", float64(retries), labels{"job_id", job.ID})
+	s.counter("gpurun_workers_lost_total", "Workers that were lost.", float64(lost), labels{"job_id", job.ID})
 	for phase, n := range phases {
-		s.gauge("gpurun_workers", "Workers by phase.", float64(n), labels{"job", job.ID, "phase", string(phase)})
+		s.gauge("gpurun_workers", "Workers by phase.", float64(n), labels{"job_id", job.ID, "phase", string(phase)})
 	}
 }
 
 // devices sends what the job does on each device. The GPUs themselves come from GPUs.
 func (s sink) devices(job Job) {
 	for _, d := range job.View.Devices {
-		l := append(labels{"job", job.ID}, deviceLabels(d.GPU, d.Index, d.UUID, d.Device, d.Name)...)
+		l := append(labels{"job_id", job.ID}, deviceLabels(d.GPU, d.Index, d.UUID, d.Device, d.Name)...)
 		s.gauge("gpurun_pace", "The share of time in which a device may compute.", d.Pace, l)
 		s.counter("gpu_throughput_ops_total", "Records that a device has computed.", float64(d.Records), l)
 		s.histogram("gpu_operation_latency_seconds", "How long a device took for a batch.", d.Batches, l)

@@ -37,7 +37,7 @@ func ReadToken(path string) (string, error) {
 	if err != nil {
 		return "", fault.New(fault.Usage, "read the token file: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if info.Mode().Perm()&forbidden(info) != 0 {
 		return "", fault.New(fault.Usage, "other users can read the token file %s (mode %o): chmod 600 %s", path, info.Mode().Perm(), path)
 	}
 	data, err := os.ReadFile(path)
@@ -49,4 +49,14 @@ func ReadToken(path string) (string, error) {
 		return "", fault.New(fault.Usage, "the token file %s must hold one word of at least %d characters; remove the file to get a new token", path, minToken)
 	}
 	return token, nil
+}
+
+// forbidden returns the permissions that a token file must not grant. A file of root's is
+// provided by the system, and may be readable by the group that was given to this process:
+// Kubernetes mounts secrets that way.
+func forbidden(info os.FileInfo) os.FileMode {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == 0 && os.Getuid() != 0 {
+		return 0o037
+	}
+	return 0o077
 }
