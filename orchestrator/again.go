@@ -13,24 +13,24 @@ import (
 // TestRetryRestoresWhatShapesResults lists how each field of Config is treated.
 func (r *rerun) again() (Config, error) {
 	was, c := r.manifest.Fingerprint, r.config
-	c.Input, c.Output = r.job.Input(), r.job.Results()
-	c.Errors, c.WorkDir, c.Clean = "", "", false
-	c.Offset, c.Limit, c.framed = 0, 0, true
+	c.Input.Path, c.Output.Path = r.job.Input(), r.job.Results()
+	c.Output.Errors, c.Resume.WorkDir, c.Resume.Clean = "", "", false
+	c.Input.Offset, c.Input.Limit, c.framed = 0, 0, true
 	// A failed record that came in with an _error was reprocessed; no other has one.
-	c.Reprocess = true
-	c.Keep, c.NoValidate = was.Output.Keep, was.Output.Unchecked
-	setDefault(&c.MaxRecordBytes, was.Output.MaxRecord)
-	setDefault(&c.NaN, was.Output.NaN)
-	if strings.Contains(c.Python, "/") {
-		c.Python = absolute(c.Python)
+	c.Input.Reprocess = true
+	c.Output.Keep, c.Input.NoValidate = was.Output.Keep, was.Output.Unchecked
+	setDefault(&c.Input.MaxRecordBytes, was.Output.MaxRecord)
+	setDefault(&c.Kernel.NaN, was.Output.NaN)
+	if strings.Contains(c.Kernel.Python, "/") {
+		c.Kernel.Python = absolute(c.Kernel.Python)
 	}
-	if c.Kernel == "" {
+	if c.Kernel.Name == "" {
 		if err := r.restoreKernel(&c); err != nil {
 			return c, err
 		}
 	}
-	if c.KernelConfig == nil {
-		c.KernelConfig = was.Config
+	if c.Kernel.Config == nil {
+		c.Kernel.Config = was.Config
 	}
 	return c, nil
 }
@@ -39,14 +39,14 @@ func (r *rerun) again() (Config, error) {
 // named by the user is resolved from the current folder instead.
 func (r *rerun) restoreKernel(c *Config) error {
 	was, start := r.manifest.Fingerprint.Kernel, r.manifest.Launch
-	c.Kernel = was.Name
-	setDefault(&c.ExecMode, was.Mode)
-	setDefault(&c.ExecID, was.ID)
+	c.Kernel.Name = was.Name
+	setDefault(&c.Kernel.ExecMode, was.Mode)
+	setDefault(&c.Kernel.ExecID, was.ID)
 	setDefault(&c.Dir, start.Dir)
-	setDefault(&c.Python, start.Python)
+	setDefault(&c.Kernel.Python, start.Python)
 	setDefault(&c.pluginPath, start.PluginPath)
 	if c.Dir != "" && !files.IsFolder(c.Dir) {
-		return fault.New(fault.Usage, "the job's working folder %s no longer exists; name the kernel to run it from the current folder", c.Dir).WithCode(fault.NoKernel, c.Kernel)
+		return fault.New(fault.Usage, "the job's working folder %s no longer exists; name the kernel to run it from the current folder", c.Dir).WithCode(fault.NoKernel, c.Kernel.Name)
 	}
 	return nil
 }
@@ -56,17 +56,17 @@ func (r *rerun) restoreKernel(c *Config) error {
 // results are used. If it stopped earlier, it is resumed. If anything the results
 // depend on has changed, config starts over: results of two kernels must not be mixed.
 func (r *rerun) reuse(ctx context.Context, config *Config) (Report, bool) {
-	f := &folder{path: config.Output + folderSuffix}
+	f := &folder{path: config.Output.Path + folderSuffix}
 	m, err := readManifest(f.join(manifestFile))
 	if err == nil && len((&earlier{manifest: m}).changes(*config)) == 0 {
 		if begun, err := f.unfinished(); err == nil && begun != nil {
 			return Report{}, false
 		}
 		report, err := readReport(f.join(reportFile))
-		if err == nil && report.Stop == nil && compareOutput(ctx, config.Output, report) == nil {
+		if err == nil && report.Stop == nil && compareOutput(ctx, config.Output.Path, report) == nil {
 			return report, true
 		}
 	}
-	config.Fresh, config.Force = true, true
+	config.Resume.Fresh, config.Output.Force = true, true
 	return Report{}, false
 }

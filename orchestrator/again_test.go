@@ -32,23 +32,39 @@ const (
 // roles lists every field of Config. When adding a field, decide here whether a retry
 // must restore it: then it belongs in the fingerprint or in launch, and in retry.again.
 var roles = map[string]role{
-	"Input": selecting, "Stdin": selecting, "Limit": selecting, "Offset": selecting,
-	"Output": output, "PartBytes": output, "Stdout": output, "Errors": output, "WorkDir": output, "Clean": output,
-	"Force": resuming, "Fresh": resuming, "AcceptChanges": resuming,
+	"Input.Path": selecting, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting,
+	"Output.Path": output, "Output.PartBytes": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
+	"Output.Force": resuming, "Resume.Fresh": resuming, "Resume.AcceptChanges": resuming,
 
-	"Kernel": restored, "KernelConfig": restored, "ExecMode": restored, "ExecID": restored, "Python": restored, "Dir": restored,
-	"pluginPath": restored, "NaN": restored, "MaxRecordBytes": restored, "Keep": restored, "NoValidate": restored,
-	"Reprocess": forced, "framed": forced,
+	"Kernel.Name": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
+	"pluginPath": restored, "Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Input.NoValidate": restored,
+	"Input.Reprocess": forced, "framed": forced,
 
-	"IOWorkers": effort, "GPUs": effort, "GPUsPerWorker": effort, "WorkersPerGPU": effort, "Stagger": effort,
-	"PinUUID": effort, "NoAffinity": effort, "Profile": effort, "Monitor": effort, "NoMonitor": effort,
-	"BatchSize": effort, "AutoBatch": effort, "BatchBytes": effort, "GroupBy": effort, "BatchCost": effort, "ChunksPerGPU": effort, "Split": effort,
-	"ChunkRecords": effort, "Flush": effort, "Timeout": effort, "OpenTimeout": effort, "Retries": effort,
-	"Checkpoint": effort, "DrainTimeout": effort, "MaxTime": effort, "Halt": effort, "GiveUpMark": effort,
+	"Kernel.IOWorkers": effort, "Devices.GPUs": effort, "Devices.GPUsPerWorker": effort, "Devices.WorkersPerGPU": effort, "Devices.Stagger": effort,
+	"Devices.PinUUID": effort, "Devices.NoAffinity": effort, "Devices.Profile": effort, "Devices.Monitor": effort, "Devices.NoMonitor": effort,
+	"Batching.Size": effort, "Batching.Auto": effort, "Batching.Bytes": effort, "Batching.GroupBy": effort, "Batching.Cost": effort, "Batching.ChunksPerGPU": effort, "Input.Split": effort,
+	"Input.ChunkRecords": effort, "Input.Flush": effort, "Failures.Timeout": effort, "Failures.OpenTimeout": effort, "Failures.Retries": effort,
+	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
-	"WorkerBinary": program, "LogLevel": program, "OnEvent": program, "Control": program, "Claim": program, "Abort": program,
+	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Devices.Claim": program, "Abort": program,
 	"noDurable": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
 	"handBack": program, "stallAfter": program, "checkWait": program, "checkAll": program,
+}
+
+// flatten returns the members of a Config by name, those of its groups as Group.Member.
+func flatten(config reflect.Value) map[string]reflect.Value {
+	members := make(map[string]reflect.Value)
+	for i := range config.NumField() {
+		field := config.Type().Field(i)
+		if field.Type.Name() != field.Name { // groups are named like their types
+			members[field.Name] = config.Field(i)
+			continue
+		}
+		for j := range field.Type.NumField() {
+			members[field.Name+"."+field.Type.Field(j).Name] = config.Field(i).Field(j)
+		}
+	}
+	return members
 }
 
 // TestRetryRestoresWhatShapesResults: a job starts with a distinct value in every field
@@ -60,15 +76,15 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := Config{
-		Input: in, Output: filepath.Join(dir, "out.jsonl"),
-		Kernel: "embed.py", KernelConfig: []byte(`4711`), ExecMode: "batch", ExecID: "id", Python: "/opt/python", Dir: dir,
-		pluginPath: "/opt/plugins", NaN: NaNError, MaxRecordBytes: 4711, Keep: []string{"id"}, NoValidate: true,
+		Input: Input{Path: in, MaxRecordBytes: 4711, NoValidate: true}, Output: Output{Path: filepath.Join(dir, "out.jsonl"), Keep: []string{"id"}},
+		Kernel: Kernel{Name: "embed.py", Config: []byte(`4711`), ExecMode: "batch", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
+		pluginPath: "/opt/plugins",
 	}
 	print, err := takeFingerprint(job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &prepared{config: job, print: print, interpreter: job.Python}
+	p := &prepared{config: job, print: print, interpreter: job.Kernel.Python}
 	f := &folder{path: filepath.Join(dir, "out.jsonl.gpurun")}
 	if err := f.begin(); err == nil || os.Mkdir(f.path, 0o777) != nil {
 		t.Fatal("the job folder was there")
@@ -80,33 +96,34 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := (&rerun{folder: f, manifest: m, config: Config{Output: job.Output}}).again()
+	again, err := (&rerun{folder: f, manifest: m, config: Config{Output: Output{Path: job.Output.Path}}}).again()
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	was, is := reflect.ValueOf(job), reflect.ValueOf(again)
-	for i := range was.NumField() {
-		name := was.Type().Field(i).Name
+	was, is := flatten(reflect.ValueOf(job)), flatten(reflect.ValueOf(again))
+	for name, before := range was {
+		after := is[name]
 		switch roles[name] {
 		case "":
 			t.Errorf("Config.%s has no role: decide in this test whether a retry restores it", name)
 		case restored:
-			if was.Field(i).IsZero() {
+			if before.IsZero() {
 				t.Errorf("this test gives Config.%s no value", name)
 			}
-			if !reflect.DeepEqual(valueOf(was.Field(i)), valueOf(is.Field(i))) {
-				t.Errorf("Config.%s was %v, and is %v in a retry", name, was.Field(i), is.Field(i))
+			if !reflect.DeepEqual(valueOf(before), valueOf(after)) {
+				t.Errorf("Config.%s was %v, and is %v in a retry", name, before, after)
 			}
 		case forced:
-			if is.Field(i).IsZero() {
+			if after.IsZero() {
 				t.Errorf("a retry does not set Config.%s", name)
 			}
 		}
-		delete(roles, name)
 	}
 	for name := range roles {
-		t.Errorf("Config has no %s any more", name)
+		if _, exists := was[name]; !exists {
+			t.Errorf("Config has no %s any more", name)
+		}
 	}
 }
 
@@ -156,11 +173,11 @@ func TestEveryPrintedSettingIsRestored(t *testing.T) {
 		default:
 			t.Fatalf("outputPrint.%s is of kind %s: teach this test", field.Name, field.Type.Kind())
 		}
-		again, err := (&rerun{folder: &folder{}, manifest: &m, config: Config{Kernel: "echo"}}).again()
+		again, err := (&rerun{folder: &folder{}, manifest: &m, config: Config{Kernel: Kernel{Name: "echo"}}}).again()
 		if err != nil {
 			t.Fatal(err)
 		}
-		again.Input = "-"
+		again.Input.Path = "-"
 		print, err := takeFingerprint(again, nil)
 		if err != nil {
 			t.Fatal(err)

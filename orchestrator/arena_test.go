@@ -104,7 +104,7 @@ func TestInlineIsTheSame(t *testing.T) {
 		t.Setenv("GPURUN_INLINE", inline)
 		d := newJobDir(t, input)
 		c := d.config("test-every")
-		c.BatchSize, c.MaxRecordBytes = 32, 200_000
+		c.Batching.Size, c.Input.MaxRecordBytes = 32, 200_000
 		report := mustRun(t, d, c)
 		if report.Failed == 0 || report.Dropped == 0 || report.Succeeded == 0 {
 			t.Errorf("report: %+v", report)
@@ -134,7 +134,7 @@ func TestKernelWritesToRecords(t *testing.T) {
 	}
 	d := newJobDir(t, strings.Join(lines, ""))
 	c := d.config("test-every")
-	c.BatchSize = 64
+	c.Batching.Size = 64
 	report := mustRun(t, d, c)
 	output := d.read("out.jsonl")
 	if diff := cmp.Diff(want, marks(t, output)); diff != "" || report.Failed != 3 {

@@ -39,7 +39,7 @@ func BenchmarkCommit(b *testing.B) {
 	once := func(change func(orchestrator.Config) orchestrator.Config) time.Duration {
 		started := time.Now()
 		report, err := orchestrator.Run(context.Background(), change(orchestrator.Config{
-			Input: input, Output: dir + "/out.jsonl", Kernel: "echo", GPUs: "cpu:2", Fresh: true, Force: true, Clean: true,
+			Input: orchestrator.Input{Path: input}, Output: orchestrator.Output{Path: dir + "/out.jsonl", Force: true}, Kernel: orchestrator.Kernel{Name: "echo"}, Devices: orchestrator.Devices{GPUs: "cpu:2"}, Resume: orchestrator.Resume{Fresh: true, Clean: true},
 		}))
 		if err != nil || report.Succeeded != records {
 			b.Fatal(err, report)
@@ -90,8 +90,8 @@ func BenchmarkResume(b *testing.B) {
 		b.Fatal(err)
 	}
 	c := orchestrator.Config{
-		Input: dir + "/in.jsonl", Output: dir + "/out.jsonl", Kernel: "test-work", GPUs: "cpu:2",
-		BatchSize: 4, Checkpoint: time.Microsecond, KernelConfig: []byte(`{"Milliseconds":1}`),
+		Input: orchestrator.Input{Path: dir + "/in.jsonl"}, Output: orchestrator.Output{Path: dir + "/out.jsonl"}, Kernel: orchestrator.Kernel{Name: "test-work", Config: []byte(`{"Milliseconds":1}`)}, Devices: orchestrator.Devices{GPUs: "cpu:2"},
+		Batching: orchestrator.Batching{Size: 4}, Resume: orchestrator.Resume{Checkpoint: time.Microsecond},
 	}
 	until := func(event string, passing int) (segments int, took time.Duration) {
 		abort := make(chan struct{})

@@ -23,7 +23,7 @@ func CheckBeside(config Config, read []NamedFile, written ...NamedFile) error {
 		return err
 	}
 	read = append(read, kernelFiles(folder, config)...)
-	for _, file := range []NamedFile{{"the output", config.Output}, {"the errors file", config.Errors}} {
+	for _, file := range []NamedFile{{"the output", config.Output.Path}, {"the errors file", config.Output.Errors}} {
 		if file.Path == "" || file.Path == "-" {
 			continue
 		}
@@ -57,7 +57,7 @@ func checkBeside(config Config, folder string, file NamedFile, taken []NamedFile
 	if err := checkNotOf(file, taken); err != nil {
 		return false, err
 	}
-	for _, dir := range []NamedFile{{"job", folder}, {"output", config.Output}} {
+	for _, dir := range []NamedFile{{"job", folder}, {"output", config.Output.Path}} {
 		if (dir.Path == folder || keepsParts(dir.Path)) && isInside(file.Path, dir.Path) {
 			return false, fault.New(fault.Usage, "%s %s is inside the %s folder; choose another place", file.Name, file.Path, dir.Name)
 		}
@@ -94,7 +94,7 @@ func isJSON(path string) bool {
 // before.
 func kernelFiles(folder string, c Config) (files []NamedFile) {
 	m, err := readManifest(filepath.Join(folder, manifestFile))
-	if err != nil || c.Kernel != "" && c.Kernel != m.Kernel {
+	if err != nil || c.Kernel.Name != "" && c.Kernel.Name != m.Kernel {
 		return nil
 	}
 	for _, file := range append(m.Fingerprint.Kernel.Files, m.Fingerprint.Kernel.Modules...) {
@@ -106,7 +106,7 @@ func kernelFiles(folder string, c Config) (files []NamedFile) {
 // checkApart rejects an input or errors file inside the job folder, which is cleared
 // when a job starts.
 func checkApart(c Config, folder string) error {
-	for _, file := range []NamedFile{{"input", c.Input}, {"errors file", c.Errors}} {
+	for _, file := range []NamedFile{{"input", c.Input.Path}, {"errors file", c.Output.Errors}} {
 		if file.Path != "" && file.Path != "-" && isInside(file.Path, folder) {
 			return fault.New(fault.Usage, "the %s %s is in the job folder %s, which gpurun clears; move it to another place", file.Name, file.Path, folder)
 		}
@@ -117,11 +117,11 @@ func checkApart(c Config, folder string) error {
 // files returns the files that the job reads and writes. For a retry, they are those of
 // the job being retried.
 func (c Config) files(folder string) (files []NamedFile) {
-	input, errorsFile := c.Input, c.Errors
+	input, errorsFile := c.Input.Path, c.Output.Errors
 	if m, err := readManifest(filepath.Join(folder, manifestFile)); err == nil && input == "" {
 		input, errorsFile = m.Input, m.Errors
 	}
-	for _, file := range []NamedFile{{"input", input}, {"output", c.Output}, {"failed records", errorsFile}} {
+	for _, file := range []NamedFile{{"input", input}, {"output", c.Output.Path}, {"failed records", errorsFile}} {
 		switch {
 		case file.Path == "":
 			continue

@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// ClaimRequest is what a job asks of Config.Claim.
+// ClaimRequest is what a job asks of Config.Devices.Claim.
 type ClaimRequest struct {
 	// Devices are the devices the job may use, in selection order; at least one.
 	Devices []gpu.Device
@@ -18,7 +18,7 @@ type ClaimRequest struct {
 	// Most is how many devices the job has work for, a multiple of GPUsPerWorker. A job
 	// of one chunk must not keep eight GPUs from others.
 	Most int
-	// PerWorker is Config.GPUsPerWorker.
+	// PerWorker is Config.Devices.GPUsPerWorker.
 	PerWorker int
 	// Preview asks what the job would get, without taking devices or waiting.
 	Preview bool
@@ -27,7 +27,7 @@ type ClaimRequest struct {
 }
 
 // Claim holds the devices that a job may use of those it selected, when several jobs
-// share a machine. Config.Claim creates it.
+// share a machine. Config.Devices.Claim creates it.
 type Claim struct {
 	// Devices are the ones that the job has to itself or shares.
 	Devices []gpu.Device
@@ -43,10 +43,10 @@ type Claim struct {
 // fill a group stay idle, and the plan reports them.
 func (p *prepared) useDevices(devices []gpu.Device) error {
 	p.idle = nil
-	if rest := len(devices) % p.config.GPUsPerWorker; p.selection.IsAll() && len(devices) > rest {
+	if rest := len(devices) % p.config.Devices.GPUsPerWorker; p.selection.IsAll() && len(devices) > rest {
 		devices, p.idle = devices[:len(devices)-rest], devices[len(devices)-rest:]
 	}
-	groups, err := gpu.Group(devices, p.config.GPUsPerWorker)
+	groups, err := gpu.Group(devices, p.config.Devices.GPUsPerWorker)
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func (p *prepared) useDevices(devices []gpu.Device) error {
 // gets. It may wait for another user's job to end.
 func (p *prepared) claimDevices(ctx context.Context) error {
 	most := p.usefulDevices()
-	if p.config.Claim == nil || most == 0 {
+	if p.config.Devices.Claim == nil || most == 0 {
 		return nil
 	}
-	claim, err := p.config.Claim(ctx, ClaimRequest{
-		Devices: p.candidates(), Named: !p.selection.IsAll(), Most: most, PerWorker: p.config.GPUsPerWorker, Preview: p.preview, Notice: p.notice,
+	claim, err := p.config.Devices.Claim(ctx, ClaimRequest{
+		Devices: p.candidates(), Named: !p.selection.IsAll(), Most: most, PerWorker: p.config.Devices.GPUsPerWorker, Preview: p.preview, Notice: p.notice,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -106,12 +106,12 @@ func (p *prepared) slotDevices() (devices []gpu.Device) {
 // usefulDevices returns how many devices there is work for: slots are spread over all
 // devices before any gets a second.
 func (p *prepared) usefulDevices() int {
-	return min(p.usefulSlots()*p.config.GPUsPerWorker, len(p.slotDevices()))
+	return min(p.usefulSlots()*p.config.Devices.GPUsPerWorker, len(p.slotDevices()))
 }
 
 func (p *prepared) notice(text string) {
-	if p.config.OnEvent != nil {
-		p.config.OnEvent(Notice{Text: text})
+	if p.config.Display.OnEvent != nil {
+		p.config.Display.OnEvent(Notice{Text: text})
 	}
 }
 
@@ -120,7 +120,7 @@ func (p *prepared) noteIdle() {
 	if len(p.idle) > 0 {
 		all := len(p.slotDevices()) + len(p.idle)
 		p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("using %d of %d GPUs: %s",
-			all-len(p.idle), all, IdleText(p.idle, p.config.GPUsPerWorker)))
+			all-len(p.idle), all, IdleText(p.idle, p.config.Devices.GPUsPerWorker)))
 	}
 }
 

@@ -89,7 +89,7 @@ const lastWrite = time.Second
 // last waits for the end of run in an aborted job. A write to a file completes; if a
 // stream has no reader, run is abandoned.
 func (c *committer) last(committed <-chan error) error {
-	if !isStream(c.config.Output) && (c.config.Errors == "" || !isStream(c.config.Errors)) {
+	if !isStream(c.config.Output.Path) && (c.config.Output.Errors == "" || !isStream(c.config.Output.Errors)) {
 		return <-committed
 	}
 	select {

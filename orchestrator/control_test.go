@@ -28,7 +28,7 @@ func steer(t *testing.T, config orchestrator.Config, control *orchestrator.Contr
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &steered{t: t, control: control, cancel: cancel, done: make(chan error, 1)}
 	config.Control = control
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.events = append(s.events, e.EventName())
@@ -78,7 +78,7 @@ func computing(s orchestrator.Snapshot) bool { return s.Done.Records > 0 }
 
 func slowConfig(d jobDir) orchestrator.Config {
 	config := d.config("test-slow")
-	config.KernelConfig, config.BatchSize = []byte(`{"milliseconds":2}`), 2
+	config.Kernel.Config, config.Batching.Size = []byte(`{"milliseconds":2}`), 2
 	return config
 }
 
@@ -173,7 +173,7 @@ func TestTrim(t *testing.T) {
 func TestClaim(t *testing.T) {
 	d := newJobDir(t, numbered(8))
 	config := d.config("echo")
-	config.GPUs, config.BatchSize = "cpu:4", 4 // two chunks: two devices are enough
+	config.Devices.GPUs, config.Batching.Size = "cpu:4", 4 // two chunks: two devices are enough
 	var asked, kept, notices []string
 	released := 0
 	names := func(devices []gpu.Device) (list []string) {
@@ -182,12 +182,12 @@ func TestClaim(t *testing.T) {
 		}
 		return list
 	}
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if notice, ok := e.(orchestrator.Notice); ok {
 			notices = append(notices, notice.Text)
 		}
 	}
-	config.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+	config.Devices.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 		asked = names(r.Devices)
 		if r.Most != 2 || r.Preview {
 			t.Errorf("asked for %d of them, preview %v", r.Most, r.Preview)
@@ -217,7 +217,7 @@ func TestClaim(t *testing.T) {
 func TestClaimIsNotWaitedFor(t *testing.T) {
 	d := newJobDir(t, numbered(1))
 	config := d.config("no-such-kernel")
-	config.Claim = func(ctx context.Context, _ orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+	config.Devices.Claim = func(ctx context.Context, _ orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 		<-ctx.Done() // another job never releases them
 		return nil, fault.New(fault.Canceled, "wait: %w", context.Cause(ctx))
 	}
@@ -226,13 +226,13 @@ func TestClaimIsNotWaitedFor(t *testing.T) {
 
 	refused := errors.New("all are taken")
 	config = d.config("echo")
-	config.Claim = func(context.Context, orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+	config.Devices.Claim = func(context.Context, orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 		return nil, fault.New(fault.NoDevice, "%w", refused)
 	}
 	if _, err := run(t, config); !errors.Is(err, refused) {
 		t.Errorf("got %v", err)
 	}
-	config.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+	config.Devices.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 		if !r.Preview {
 			t.Error("a plan claims devices")
 		}
@@ -248,9 +248,9 @@ func TestResumedJobClaimsOnlyWhatItCanUse(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(60))
 	config := slowJob(d) // 12 batches
-	config.GPUs = "cpu:16"
+	config.Devices.GPUs = "cpu:16"
 	var most []int
-	config.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+	config.Devices.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 		most = append(most, r.Most)
 		return &orchestrator.Claim{Devices: r.Devices[:1], Keep: func([]gpu.Device) {}, Release: func() {}}, nil
 	}

@@ -55,14 +55,14 @@ type variant struct {
 // variants are run once undisturbed and often disturbed.
 var variants = []*variant{
 	{name: "plain", records: 600, change: func(jobDir, *orchestrator.Config) {}},
-	{name: "errors apart", records: 600, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }},
-	{name: "some of it", records: 800, change: func(_ jobDir, c *orchestrator.Config) { c.Offset, c.Limit = 101, 603 }},
+	{name: "errors apart", records: 600, change: func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors.jsonl") }},
+	{name: "some of it", records: 800, change: func(_ jobDir, c *orchestrator.Config) { c.Input.Offset, c.Input.Limit = 101, 603 }},
 	{name: "cut by bytes", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-		c.Split, c.Errors = input.SplitBytes, d.join("errors.jsonl")
+		c.Input.Split, c.Output.Errors = input.SplitBytes, d.join("errors.jsonl")
 	}},
 	{name: "work folder", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-		c.WorkDir = d.join("work")
-		if err := os.MkdirAll(c.WorkDir, 0o777); err != nil {
+		c.Resume.WorkDir = d.join("work")
+		if err := os.MkdirAll(c.Resume.WorkDir, 0o777); err != nil {
 			d.t.Fatal(err)
 		}
 	}},
@@ -72,14 +72,14 @@ var variants = []*variant{
 
 // grouped computes records in groups of similar size, in batches of any order.
 var grouped = &variant{name: "grouped", records: 600, change: func(_ jobDir, c *orchestrator.Config) {
-	c.GroupBy, c.BatchCost, c.Checkpoint = "text", 400, 150*time.Millisecond
+	c.Batching.GroupBy, c.Batching.Cost, c.Resume.Checkpoint = "text", 400, 150*time.Millisecond
 }}
 
 // inParts writes the output in parts over an older one, with a separate errors file.
 var inParts = &variant{name: "parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	c.Output, c.PartBytes, c.Errors, c.Force = d.join("out")+"/", 6000, d.join("errors.jsonl"), true
+	c.Output.Path, c.Output.PartBytes, c.Output.Errors, c.Output.Force = d.join("out")+"/", 6000, d.join("errors.jsonl"), true
 	older := `{"format":"gpurun-parts","version":1,"records":0,"parts":[]}`
-	if err := os.MkdirAll(c.Output, 0o777); err != nil {
+	if err := os.MkdirAll(c.Output.Path, 0o777); err != nil {
 		d.t.Fatal(err)
 	}
 	if err := os.WriteFile(d.join("out/manifest.json"), []byte(older), 0o666); err != nil {
@@ -92,8 +92,8 @@ func (v *variant) start(t *testing.T) (jobDir, orchestrator.Config) {
 	t.Helper()
 	d := newJobDir(t, mixed(v.records))
 	c := d.config("test-work")
-	c.BatchSize, c.ChunksPerGPU, c.Checkpoint = 8, 4, 50*time.Millisecond
-	c.KernelConfig = []byte(`{"Milliseconds":6}`)
+	c.Batching.Size, c.Batching.ChunksPerGPU, c.Resume.Checkpoint = 8, 4, 50*time.Millisecond
+	c.Kernel.Config = []byte(`{"Milliseconds":6}`)
 	v.change(d, &c)
 	return d, c
 }
@@ -103,8 +103,8 @@ func (v *variant) undisturbed(t *testing.T) map[string]string {
 	t.Helper()
 	v.once.Do(func() {
 		d, c := v.start(t)
-		c.KernelConfig = nil           // without its pauses,
-		c.GroupBy, c.BatchCost = "", 0 // and in input order
+		c.Kernel.Config = nil                       // without its pauses,
+		c.Batching.GroupBy, c.Batching.Cost = "", 0 // and in input order
 		mustRun(t, d, c)
 		v.expected = results(d, c)
 	})
@@ -118,7 +118,7 @@ func (v *variant) undisturbed(t *testing.T) map[string]string {
 func results(d jobDir, c orchestrator.Config) map[string]string {
 	d.t.Helper()
 	files := outputFiles(d, c)
-	if c.Errors != "" {
+	if c.Output.Errors != "" {
 		files["errors.jsonl"] = d.read("errors.jsonl")
 	}
 	// Where a record failed, and on which device, is not part of its result.
@@ -131,7 +131,7 @@ func results(d jobDir, c orchestrator.Config) map[string]string {
 // outputFiles returns the output: a file, or the files of a folder.
 func outputFiles(d jobDir, c orchestrator.Config) map[string]string {
 	d.t.Helper()
-	if !strings.HasSuffix(c.Output, "/") {
+	if !strings.HasSuffix(c.Output.Path, "/") {
 		return map[string]string{"out.jsonl": d.read("out.jsonl")}
 	}
 	files := make(map[string]string)
@@ -250,7 +250,7 @@ func (x death) test(t *testing.T, number int, v *variant) {
 	want := v.undisturbed(t)
 	d, c := v.start(t)
 	if x.stop {
-		c.Checkpoint = 0 // or it would make workers stop
+		c.Resume.Checkpoint = 0 // or it would make workers stop
 	}
 	mark := fmt.Sprintf("death-%d-%d-%d", number, v.records+len(v.name), os.Getpid())
 	temp := shortTemp(t)

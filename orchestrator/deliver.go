@@ -100,7 +100,7 @@ func (j *job) releaseHeld(ctx context.Context, end bool) {
 func (j *job) checkFailures() {
 	done, before := j.ledger.done(), j.ledger.before
 	failed, records := done.Failed-before.Failed, done.Records-before.Records
-	if j.config.Halt.reached(failed, records, j.ledger.total()) {
+	if j.config.Failures.Halt.reached(failed, records, j.ledger.total()) {
 		j.drain(fault.New(fault.Stopped, "stopped because %d of %d records failed", failed, records).Set("halt"))
 	}
 }

@@ -24,7 +24,7 @@ func (c *committer) warnOfDisk() {
 		return
 	}
 	free := float64(stat.Bavail) * float64(stat.Bsize)
-	left := float64(c.config.Offset + total - next)
+	left := float64(c.config.Input.Offset + total - next)
 	needed := float64(c.output.Size()) / float64(tally.Records) * left
 	if needed > free {
 		c.events.emit(Notice{Text: fmt.Sprintf(

@@ -37,11 +37,11 @@ func TestDiskFull(t *testing.T) {
 				_, c := big.start(t)
 				switch form {
 				case "file":
-					c.Output = filepath.Join(disk, "out.jsonl")
+					c.Output.Path = filepath.Join(disk, "out.jsonl")
 				case "parts":
-					c.Output, c.PartBytes = filepath.Join(disk, "out")+"/", 20_000
+					c.Output.Path, c.Output.PartBytes = filepath.Join(disk, "out")+"/", 20_000
 				case "work folder":
-					c.WorkDir = disk
+					c.Resume.WorkDir = disk
 				}
 				ballast := filepath.Join(disk, "ballast")
 				fill(t, ballast, test.free)
@@ -52,7 +52,7 @@ func TestDiskFull(t *testing.T) {
 						break
 					}
 					wantFault(t, err, fault.Storage, "no space left on device")
-					if exists(c.Output) || fulls > 10 {
+					if exists(c.Output.Path) || fulls > 10 {
 						t.Fatalf("after %d times: %+v", fulls, report)
 					}
 					if fulls == 0 { // nothing changed
@@ -79,7 +79,7 @@ func TestDiskFull(t *testing.T) {
 
 // big writes some 230 KB.
 var big = &variant{name: "big", records: 4000, change: func(_ jobDir, c *orchestrator.Config) {
-	c.BatchSize, c.KernelConfig, c.Checkpoint = 50, []byte(`{"Milliseconds":1}`), 10*time.Millisecond
+	c.Batching.Size, c.Kernel.Config, c.Resume.Checkpoint = 50, []byte(`{"Milliseconds":1}`), 10*time.Millisecond
 }}
 
 // fill leaves only this much free on a disk.
@@ -185,7 +185,7 @@ func TestOtherFileSystem(t *testing.T) {
 			t.Parallel()
 			want := v.undisturbed(t)
 			d, c := v.start(t)
-			c.WorkDir = disktest.Mount(t, "4m")
+			c.Resume.WorkDir = disktest.Mount(t, "4m")
 			mark := fmt.Sprintf("otherfs-%d-%d", i, os.Getpid())
 			temp := shortTemp(t)
 			if end := startDriver(t, driverOf(t, c), mark, crash.Variable+"="+point, "TMPDIR="+temp).wait(t); !end.killed {
@@ -200,7 +200,7 @@ func TestOtherFileSystem(t *testing.T) {
 					t.Errorf("%s differs", name)
 				}
 			}
-			for _, name := range append(tree(d.path), tree(c.WorkDir)...) {
+			for _, name := range append(tree(d.path), tree(c.Resume.WorkDir)...) {
 				if strings.Contains(name, "partial") || strings.HasSuffix(name, "journal") {
 					t.Errorf("left: %s", name)
 				}

@@ -9,12 +9,14 @@
 //
 // It is a library: [Run] keeps no global state, writes nothing to the terminal, and may
 // be called any number of times, also concurrently, in one process. Progress is
-// reported through Config.OnEvent.
+// reported through Config.Display.OnEvent.
 //
 //	func main() {
 //		worker.Init(builtin.Kernels()) // first: workers are this program, started again
 //		report, err := orchestrator.Run(ctx, orchestrator.Config{
-//			Input: "in.jsonl", Output: "out.jsonl", Kernel: "echo",
+//			Input:  orchestrator.Input{Path: "in.jsonl"},
+//			Output: orchestrator.Output{Path: "out.jsonl"},
+//			Kernel: orchestrator.Kernel{Name: "echo"},
 //		})
 //		…
 //	}

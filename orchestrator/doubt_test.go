@@ -41,7 +41,7 @@ func TestRecordThatSpeaksOfALostDevice(t *testing.T) {
 			}
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := onMachine(d, gputest.New(test.gpus), "test-poison")
-			c.BatchSize = test.size
+			c.Batching.Size = test.size
 			report, err := run(t, c)
 			if len(test.at) > 20 && fault.KindOf(err) == fault.Incompatible {
 				return // that many at the start may well be the kernel's fault
@@ -77,11 +77,11 @@ func TestResumeAtARecordThatSpeaksOfALostDevice(t *testing.T) {
 	}
 	d := newJobDir(t, strings.Join(lines, ""))
 	c := onMachine(d, gputest.New(1), "test-poison")
-	c.ChunksPerGPU = 10 // of twenty records each
+	c.Batching.ChunksPerGPU = 10 // of twenty records each
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	first := c
-	first.OnEvent = func(e orchestrator.Event) {
+	first.Display.OnEvent = func(e orchestrator.Event) {
 		if _, ok := e.(orchestrator.ChunkDone); ok {
 			cancel()
 		}
@@ -110,9 +110,9 @@ func TestDeviceLostInWords(t *testing.T) {
 			in := strings.Join(lines, "")
 			d := newJobDir(t, in)
 			c := onMachine(d, gputest.New(2), "test-gone")
-			c.KernelConfig = fmt.Appendf(nil, "{\"Lost\":%q}", d.join("lost"))
+			c.Kernel.Config = fmt.Appendf(nil, "{\"Lost\":%q}", d.join("lost"))
 			var losses []orchestrator.WorkerLost
-			c.OnEvent = func(e orchestrator.Event) {
+			c.Display.OnEvent = func(e orchestrator.Event) {
 				if e, ok := e.(orchestrator.WorkerLost); ok {
 					losses = append(losses, e)
 				}

@@ -15,7 +15,7 @@ func (j *job) conclude(ctx context.Context, err error) error {
 	if err == nil {
 		err = j.unfinished(ctx)
 	}
-	if fault.KindOf(err) == fault.NoDevice && j.config.GiveUpMark {
+	if fault.KindOf(err) == fault.NoDevice && j.config.Failures.GiveUpMark {
 		j.emit(Notice{Text: "no device is left: marking the remaining records as failed: " + err.Error(), Code: CodeSetting, Value: "give-up mark"})
 		if err = j.markRest(ctx, fault.As(err)); err == nil {
 			err = j.unfinished(ctx)
@@ -34,7 +34,7 @@ func (j *job) conclude(ctx context.Context, err error) error {
 func (j *job) unfinished(ctx context.Context) error {
 	_, next := j.committer.output.Appended()
 	total, known := j.source.Total()
-	all := known && next == j.config.Offset+total // even if no slot has asked for more
+	all := known && next == j.config.Input.Offset+total // even if no slot has asked for more
 	if why := j.state.reason(); why != nil && (j.queue.unfinished() && !all || why.Kind == fault.Incompatible) {
 		return why
 	}
@@ -43,7 +43,7 @@ func (j *job) unfinished(ctx context.Context) error {
 	}
 	if !j.queue.unfinished() {
 		if known {
-			return fault.New(fault.Unknown, "bug: the output has %d of %d records", next-j.config.Offset, total)
+			return fault.New(fault.Unknown, "bug: the output has %d of %d records", next-j.config.Input.Offset, total)
 		}
 		return nil
 	}
@@ -85,7 +85,7 @@ func (j *job) finish(err error) Report {
 		return report // the job runs again
 	}
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
-	if err == nil && j.config.Input == "-" && !isStream(j.config.Output) {
+	if err == nil && j.config.Input.Path == "-" && !isStream(j.config.Output.Path) {
 		// The job cannot be resumed, only retried: job.json without a journal describes
 		// a finished job.
 		if err := j.folder.save(j.prepared.manifest(report.Started.UTC())); err != nil {
@@ -97,7 +97,7 @@ func (j *job) finish(err error) Report {
 		j.folder.finish(clean)
 	}
 	if report.Resume == ResumesNever {
-		j.folder.discard(j.config.Output)
+		j.folder.discard(j.config.Output.Path)
 	}
 	j.noteStuck()
 	j.emit(Finished{Report: report})

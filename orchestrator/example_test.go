@@ -10,7 +10,7 @@ import (
 
 // What to do about an error depends on its kind.
 func ExampleFault() {
-	_, err := orchestrator.Run(context.Background(), orchestrator.Config{Kernel: "echo", Output: "out.jsonl"})
+	_, err := orchestrator.Run(context.Background(), orchestrator.Config{Kernel: orchestrator.Kernel{Name: "echo"}, Output: orchestrator.Output{Path: "out.jsonl"}})
 	var fault *orchestrator.Fault
 	if errors.As(err, &fault) {
 		switch fault.Kind {

@@ -21,11 +21,11 @@ func TestLostWorkerCostsNothing(t *testing.T) {
 	in := numbered(200)
 	d := newJobDir(t, in)
 	config := d.config("test-slow")
-	config.BatchSize, config.KernelConfig = 5, []byte(`{"Milliseconds":10}`)
+	config.Batching.Size, config.Kernel.Config = 5, []byte(`{"Milliseconds":10}`)
 	pids := make(map[int]int)
 	var once sync.Once
 	lost := 0
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		switch e := e.(type) {
 		case orchestrator.WorkerStarted:
 			pids[e.Slot] = e.PID
@@ -50,9 +50,9 @@ func TestGivenUpChunkIsKept(t *testing.T) {
 	in := numbered(10) + `{"id":10,"poison":"worker"}` + "\n" + `{"id":11,"_error":"old"}` + "\n" + numbered(8)
 	d := newJobDir(t, in)
 	config := d.config("test-poison")
-	config.BatchSize, config.ChunksPerGPU, config.Retries = 5, 2, 1
+	config.Batching.Size, config.Batching.ChunksPerGPU, config.Failures.Retries = 5, 2, 1
 	given := 0
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if _, ok := e.(orchestrator.ChunkGivenUp); ok {
 			given++
 		}
@@ -73,7 +73,7 @@ func TestInvariant6LostDeviceCostsNoRecord(t *testing.T) {
 	in := numbered(100)
 	d := newJobDir(t, in)
 	config := d.config("test-open")
-	config.BatchSize, config.KernelConfig = 5, []byte(`"first-only"`)
+	config.Batching.Size, config.Kernel.Config = 5, []byte(`"first-only"`)
 	report := mustRun(t, d, config)
 	if d.read("out.jsonl") != in || report.Succeeded != 100 {
 		t.Errorf("report: %+v", report)
@@ -91,9 +91,9 @@ func TestKernelThatDoesNotOpen(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, numbered(100))
 			config := d.config("test-open")
-			config.KernelConfig = fmt.Appendf(nil, "%q", how)
+			config.Kernel.Config = fmt.Appendf(nil, "%q", how)
 			if how == "hang" {
-				config.OpenTimeout = time.Second
+				config.Failures.OpenTimeout = time.Second
 			}
 			report, err := run(t, config)
 			wantFault(t, err, fault.Incompatible, texts...)
@@ -132,7 +132,7 @@ exec %[3]s gpurun-kernel echo
 				t.Fatal(err)
 			}
 			c := d.config(d.join("kernel"))
-			c.GPUs = "cpu:1"
+			c.Devices.GPUs = "cpu:1"
 			report, err := run(t, c)
 			if test.fails {
 				wantFault(t, err, fault.Incompatible, "SIGKILL")
@@ -149,9 +149,9 @@ exec %[3]s gpurun-kernel echo
 func TestRemovedJobFolder(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	config := d.config("test-slow")
-	config.BatchSize, config.KernelConfig = 5, []byte(`{"Milliseconds":5}`)
+	config.Batching.Size, config.Kernel.Config = 5, []byte(`{"Milliseconds":5}`)
 	var once sync.Once
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if _, ok := e.(orchestrator.Progress); ok {
 			once.Do(func() { _ = os.RemoveAll(d.join("out.jsonl.gpurun")) })
 		}

@@ -73,26 +73,26 @@ func (i *inputPrint) note(info os.FileInfo) {
 // takeFingerprint reads the files that the configuration names. files are the kernel's.
 func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
-		Input:  inputPrint{Path: c.Input, Offset: c.Offset, Limit: c.Limit},
-		Kernel: kernelPrint{Name: c.Kernel, Mode: c.ExecMode, ID: c.ExecID},
+		Input:  inputPrint{Path: c.Input.Path, Offset: c.Input.Offset, Limit: c.Input.Limit},
+		Kernel: kernelPrint{Name: c.Kernel.Name, Mode: c.Kernel.ExecMode, ID: c.Kernel.ExecID},
 		Output: outputPrint{
-			Parts: keepsParts(c.Output), Keep: c.Keep,
-			Reprocess: c.Reprocess, Unchecked: c.NoValidate, MaxRecord: c.MaxRecordBytes, NaN: c.NaN,
+			Parts: keepsParts(c.Output.Path), Keep: c.Output.Keep,
+			Reprocess: c.Input.Reprocess, Unchecked: c.Input.NoValidate, MaxRecord: c.Input.MaxRecordBytes, NaN: c.Kernel.NaN,
 		},
 	}
-	if c.Errors != "" {
-		f.Output.Errors = absolute(c.Errors)
+	if c.Output.Errors != "" {
+		f.Output.Errors = absolute(c.Output.Errors)
 	}
-	if len(c.KernelConfig) > 0 {
+	if len(c.Kernel.Config) > 0 {
 		var compact bytes.Buffer
-		if err := json.Compact(&compact, c.KernelConfig); err != nil {
+		if err := json.Compact(&compact, c.Kernel.Config); err != nil {
 			return f, fault.New(fault.Usage, "the kernel configuration is not valid JSON: %w", err)
 		}
 		f.Config = compact.Bytes()
 	}
-	if c.Input != "-" {
-		f.Input.Path = absolute(c.Input)
-		info, err := os.Stat(c.Input)
+	if c.Input.Path != "-" {
+		f.Input.Path = absolute(c.Input.Path)
+		info, err := os.Stat(c.Input.Path)
 		if err != nil {
 			return f, fault.New(fault.Usage, "input: %w", err)
 		}

@@ -50,10 +50,10 @@ func TestRetryRefusesAnOutputOfTheSameSize(t *testing.T) {
 		"file":     {func(jobDir, *orchestrator.Config) {}, "out.jsonl", `"id":4`, `"id":5`, true},
 		"upstream": {func(jobDir, *orchestrator.Config) {}, "out.jsonl", "old", "odd", true},
 		"part": {func(d jobDir, c *orchestrator.Config) {
-			c.Output, c.PartBytes, c.ChunksPerGPU = d.join("out")+"/", 1, 4
+			c.Output.Path, c.Output.PartBytes, c.Batching.ChunksPerGPU = d.join("out")+"/", 1, 4
 		},
 			"out/part-00000.jsonl", `"id":1`, `"id":9`, true},
-		"errors apart": {func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") },
+		"errors apart": {func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors.jsonl") },
 			"errors.jsonl", "old", "odd", true},
 		"nothing": {func(jobDir, *orchestrator.Config) {}, "in.jsonl", `"id":4`, `"id":5`, false},
 	} {
@@ -71,8 +71,8 @@ func TestRetryRefusesAnOutputOfTheSameSize(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The retry recorded checksums of what it wrote, too.
-				editInPlace(t, config.Output, `"id":2`, `"id":8`)
-				_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: config.Output, GPUs: "cpu:1"})
+				editInPlace(t, config.Output.Path, `"id":2`, `"id":8`)
+				_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: orchestrator.Output{Path: config.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:1"}})
 				wantFault(t, err, fault.Conflict, "checksum")
 				return
 			}
@@ -90,11 +90,11 @@ func TestRetryOfAResumedJobKnowsItsOutput(t *testing.T) {
 	d, c := variants[0].start(t)
 	interrupt(t, c, "chunk_done", 3)
 	resumes(t, d, c)
-	again := orchestrator.Config{Output: c.Output, GPUs: "cpu:1"}
+	again := orchestrator.Config{Output: orchestrator.Output{Path: c.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:1"}}
 	if _, err := orchestrator.Retry(context.Background(), again); err != nil {
 		t.Fatal(err)
 	}
-	editInPlace(t, c.Output, `"id":0`, `"id":1`)
+	editInPlace(t, c.Output.Path, `"id":0`, `"id":1`)
 	_, err := orchestrator.Retry(context.Background(), again)
 	wantFault(t, err, fault.Conflict, "checksum")
 }
@@ -107,7 +107,7 @@ func TestEditedOutputIsNotFinished(t *testing.T) {
 		d := newJobDir(t, numbered(10))
 		c, edited := d.config("echo"), d.join("out.jsonl")
 		if parts {
-			c.Output, edited = d.join("out")+"/", d.join("out/part-00000.jsonl")
+			c.Output.Path, edited = d.join("out")+"/", d.join("out/part-00000.jsonl")
 		}
 		mustRun(t, d, c)
 		if report := mustRun(t, d, c); report.Resumed != 10 {
@@ -121,11 +121,11 @@ func TestEditedOutputIsNotFinished(t *testing.T) {
 		editInPlace(t, edited, `"id":3`, `"id":4`)
 		_, err := run(t, c)
 		wantFault(t, err, fault.Usage, "already exists")
-		status, err := orchestrator.Inspect(c.Output, "")
+		status, err := orchestrator.Inspect(c.Output.Path, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantFault(t, orchestrator.Verify(context.Background(), c.Output, status.Report), fault.Conflict, "checksum")
+		wantFault(t, orchestrator.Verify(context.Background(), c.Output.Path, status.Report), fault.Conflict, "checksum")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestRetryWithAnotherKernelComputesAgain(t *testing.T) {
 	t.Run("another", func(t *testing.T) {
 		t.Parallel()
 		d, c := start(t)
-		report, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: c.Output, GPUs: "cpu:1", Kernel: "echo"})
+		report, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: orchestrator.Output{Path: c.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:1"}, Kernel: orchestrator.Kernel{Name: "echo"}})
 		if err != nil || report.Failed != 0 || strings.Contains(d.read("out.jsonl"), "again") {
 			t.Errorf("%v, %d failed, output %q", err, report.Failed, d.read("out.jsonl"))
 		}
@@ -165,12 +165,12 @@ func TestRetryWithAnotherKernelComputesAgain(t *testing.T) {
 		d, c := start(t)
 		worked := false
 		_, err := orchestrator.Retry(context.Background(), orchestrator.Config{
-			Output: c.Output, GPUs: "cpu:1", KernelConfig: []byte(`{"Repaired":true}`),
-			OnEvent: func(e orchestrator.Event) {
+			Output: orchestrator.Output{Path: c.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:1"}, Kernel: orchestrator.Kernel{Config: []byte(`{"Repaired":true}`)},
+			Display: orchestrator.Display{OnEvent: func(e orchestrator.Event) {
 				if _, ok := e.(orchestrator.WorkerStarted); ok {
 					worked = true
 				}
-			},
+			}},
 		})
 		if err != nil || worked || !strings.Contains(d.read("out.jsonl"), "again") {
 			t.Errorf("%v, computed again %t, output %q", err, worked, d.read("out.jsonl"))
@@ -189,7 +189,7 @@ func TestInterruptedRetryResumesOrStartsOver(t *testing.T) {
 			c := d.config("test-mending")
 			mustRun(t, d, c)
 			again := orchestrator.Config{
-				Output: c.Output, GPUs: "cpu:2", Kernel: "test-slow", KernelConfig: []byte(`{"Milliseconds":5}`), BatchSize: 5, ChunksPerGPU: 8,
+				Output: orchestrator.Output{Path: c.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:2"}, Kernel: orchestrator.Kernel{Name: "test-slow", Config: []byte(`{"Milliseconds":5}`)}, Batching: orchestrator.Batching{Size: 5, ChunksPerGPU: 8},
 			}
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -205,7 +205,7 @@ func TestInterruptedRetryResumesOrStartsOver(t *testing.T) {
 				t.Errorf("the report says %q", report.Resume)
 			}
 			if other {
-				again.Kernel, again.KernelConfig = "test-mending", []byte(`{"Repaired":true}`)
+				again.Kernel.Name, again.Kernel.Config = "test-mending", []byte(`{"Repaired":true}`)
 			}
 			var resumed int64
 			watch(&again, func(_ string, _ int, e orchestrator.Event) {

@@ -20,7 +20,7 @@ func (p *prepared) fitKernel(recut bool) error {
 	}
 	info := p.plan.Info
 	recut = recut || len(p.plan.Slots) != before
-	p.plan.BatchSize = p.config.BatchSize
+	p.plan.BatchSize = p.config.Batching.Size
 	if p.plan.BatchSize == 0 && info.BatchSize > 0 {
 		p.plan.BatchSize, recut = info.BatchSize, true
 	}
@@ -67,7 +67,7 @@ func (p *prepared) fitDevices() error {
 	if len(left) == 0 {
 		return nil
 	}
-	why := fmt.Sprintf("kernel %s needs %d MiB of GPU memory; %s", p.config.Kernel, info.MinMemory>>20, strings.Join(left, ", "))
+	why := fmt.Sprintf("kernel %s needs %d MiB of GPU memory; %s", p.config.Kernel.Name, info.MinMemory>>20, strings.Join(left, ", "))
 	if len(kept) == 0 {
 		return fault.New(fault.Incompatible, "%s", why).WithCode(fault.SmallGPUs, "")
 	}
@@ -80,9 +80,9 @@ func (p *prepared) fitDevices() error {
 
 // needsGPU is the fault of a slot without the GPU that the kernel needs.
 func (p *prepared) needsGPU(slot Slot) error {
-	e := fault.New(fault.Incompatible, "kernel %s needs a GPU, but none is available (%s)", p.config.Kernel, slot.Name)
-	if strings.HasPrefix(p.config.GPUs, "cpu:") {
-		return fault.New(e.Kind, "%w: select GPUs, not %s", e, p.config.GPUs).Set("gpus")
+	e := fault.New(fault.Incompatible, "kernel %s needs a GPU, but none is available (%s)", p.config.Kernel.Name, slot.Name)
+	if strings.HasPrefix(p.config.Devices.GPUs, "cpu:") {
+		return fault.New(e.Kind, "%w: select GPUs, not %s", e, p.config.Devices.GPUs).Set("gpus")
 	}
 	return fault.New(e.Kind, "%w: this machine has no NVIDIA driver (Debian: apt install nvidia-driver; Ubuntu: ubuntu-drivers install; a container: docker run --gpus all)", e)
 }
@@ -91,7 +91,7 @@ func (p *prepared) needsGPU(slot Slot) error {
 // together; 0 if unknown.
 func (p *prepared) usableMemory(slot Slot) (sum uint64) {
 	for _, device := range slot.Devices {
-		usable := p.config.Monitor.UsableMemory(device.Memory)
+		usable := p.config.Devices.Monitor.UsableMemory(device.Memory)
 		if usable == 0 {
 			return 0
 		}
@@ -103,8 +103,8 @@ func (p *prepared) usableMemory(slot Slot) (sum uint64) {
 // workersPerGPU returns how many workers each group of devices gets, as far as that is
 // known before the kernel is asked.
 func (p *prepared) workersPerGPU(groups [][]gpu.Device) int {
-	if p.config.WorkersPerGPU != AutoWorkers {
-		return p.config.WorkersPerGPU
+	if p.config.Devices.WorkersPerGPU != AutoWorkers {
+		return p.config.Devices.WorkersPerGPU
 	}
 	if len(groups) > 0 && groups[0][0].Kind == gpu.CPU {
 		return 1 // their number already follows from the cores

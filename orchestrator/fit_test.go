@@ -32,8 +32,8 @@ func TestKernelNeedsAndDevices(t *testing.T) {
 	})
 	plan := func(needMiB, workers, group int, gpus string) (orchestrator.Plan, error) {
 		config := onMachine(d, machine, "test-wishes")
-		config.KernelConfig = fmt.Appendf(nil, `{"min_memory":%d}`, needMiB<<20)
-		config.WorkersPerGPU, config.GPUsPerWorker, config.GPUs = workers, group, gpus
+		config.Kernel.Config = fmt.Appendf(nil, `{"min_memory":%d}`, needMiB<<20)
+		config.Devices.WorkersPerGPU, config.Devices.GPUsPerWorker, config.Devices.GPUs = workers, group, gpus
 		return orchestrator.MakePlan(t.Context(), config)
 	}
 	for name, test := range map[string]struct {
@@ -67,16 +67,16 @@ func TestKernelNeedsAndDevices(t *testing.T) {
 func TestAutoWorkers(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	config := onMachine(d, gputest.New(1), "echo")
-	config.WorkersPerGPU = orchestrator.AutoWorkers
+	config.Devices.WorkersPerGPU = orchestrator.AutoWorkers
 	plan, err := orchestrator.MakePlan(t.Context(), config)
 	if err != nil || len(plan.Slots) != runtime.NumCPU() {
 		t.Errorf("%d slots, %v", len(plan.Slots), err)
 	}
-	config.Kernel, config.KernelConfig = "test-wishes", fmt.Appendf(nil, `{"min_memory":%d}`, 60*gputest.GiB)
+	config.Kernel.Name, config.Kernel.Config = "test-wishes", fmt.Appendf(nil, `{"min_memory":%d}`, 60*gputest.GiB)
 	if plan, err = orchestrator.MakePlan(t.Context(), config); err != nil || len(plan.Slots) != 1 {
 		t.Errorf("60 of 80 GiB for each: %d slots, %v", len(plan.Slots), err)
 	}
-	config.WorkersPerGPU = -2
+	config.Devices.WorkersPerGPU = -2
 	_, err = orchestrator.MakePlan(t.Context(), config)
 	wantFault(t, err, fault.Usage, "workers per gpu must not be negative", "[setting workers-per-gpu]")
 }
@@ -96,7 +96,7 @@ func TestFewChunksGoToTheRoomiest(t *testing.T) {
 func TestUnknownProfile(t *testing.T) {
 	d := newJobDir(t, numbered(1))
 	config := d.config("echo")
-	config.Profile = "laptop"
+	config.Devices.Profile = "laptop"
 	_, err := orchestrator.MakePlan(t.Context(), config)
 	wantFault(t, err, fault.Usage, "neither datacenter nor workstation")
 }

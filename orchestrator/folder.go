@@ -101,8 +101,8 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 		return nil, err
 	}
 	tell := func(text string) {
-		if c.OnEvent != nil {
-			c.OnEvent(Notice{Text: text})
+		if c.Display.OnEvent != nil {
+			c.Display.OnEvent(Notice{Text: text})
 		}
 	}
 	if f.lock, err = takeLock(ctx, f.join("lock"), tell); err != nil {
@@ -120,7 +120,7 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 
 // elsewhere suggests another folder if the user named none.
 func elsewhere(c Config) (fault.Code, string) {
-	if c.WorkDir == "" && isStream(c.Output) {
+	if c.Resume.WorkDir == "" && isStream(c.Output.Path) {
 		return fault.Setting, "work-dir"
 	}
 	return "", ""
@@ -269,7 +269,7 @@ func (f *folder) finish(clean bool) {
 
 // cleans reports whether the folder of a finished job can be removed. If records
 // failed, it holds their details, and a retry needs it.
-func cleans(c Config, r Report) bool { return c.Clean && r.Failed == 0 }
+func cleans(c Config, r Report) bool { return c.Resume.Clean && r.Failed == 0 }
 
 // close unlocks the folder, and removes it if it is new and the job never started.
 func (f *folder) close(begun bool) {

@@ -61,21 +61,21 @@ def process(batch):
 		"Python":            {kernel: kernel, input: unequal(300, shaped)},
 		"Python, asks":      {kernel: columns, input: unequal(300, map[int]string{8: "[1]"}), by: "kernel"},
 		"not validated": {kernel: "echo", input: unequal(400, map[int]string{9: "no JSON"}), change: func(c *orchestrator.Config) {
-			c.NoValidate = true
+			c.Input.NoValidate = true
 		}},
 		"batch size by trial": {kernel: "test-work", input: unequal(4000, nil), change: func(c *orchestrator.Config) {
-			c.BatchSize, c.AutoBatch = 2, true
+			c.Batching.Size, c.Batching.Auto = 2, true
 		}},
 		"kept members": {kernel: "test-work", input: unequal(400, shaped), change: func(c *orchestrator.Config) {
-			c.Keep = []string{"id"}
+			c.Output.Keep = []string{"id"}
 		}},
 		"a cost": {kernel: "test-work", input: unequal(400, shaped), change: func(c *orchestrator.Config) {
-			if c.GroupBy != orchestrator.NoGrouping {
-				c.BatchCost = 90
+			if c.Batching.GroupBy != orchestrator.NoGrouping {
+				c.Batching.Cost = 90
 			}
 		}},
 		"a long record": {kernel: "echo", input: unequal(100, map[int]string{50: `{"text":"` + strings.Repeat("x", 300<<10) + `"}`}), change: func(c *orchestrator.Config) {
-			c.BatchBytes, c.MaxRecordBytes = 1000, 200<<10
+			c.Batching.Bytes, c.Input.MaxRecordBytes = 1000, 200<<10
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,9 +94,9 @@ def process(batch):
 				c := d.config(test.kernel)
 				if python {
 					d.write("kernel.py", test.kernel)
-					c.Kernel, c.Dir = "kernel.py", d.path
+					c.Kernel.Name, c.Dir = "kernel.py", d.path
 				}
-				c.BatchSize, c.GroupBy = 8, by
+				c.Batching.Size, c.Batching.GroupBy = 8, by
 				if test.change != nil {
 					test.change(&c)
 				}
@@ -118,7 +118,7 @@ func TestOutOfMemoryShrinksTheCost(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, unequal(600, nil))
 	c := d.config("test-volume")
-	c.GPUs, c.BatchSize, c.GroupBy, c.KernelConfig = "cpu:1", 32, "text", fmt.Appendf(nil, `{"Room":1200,"Log":%q}`, d.join("log"))
+	c.Devices.GPUs, c.Batching.Size, c.Batching.GroupBy, c.Kernel.Config = "cpu:1", 32, "text", fmt.Appendf(nil, `{"Room":1200,"Log":%q}`, d.join("log"))
 	report := mustRun(t, d, c)
 	if report.Failed > 0 || d.read("out.jsonl") != d.read("in.jsonl") {
 		t.Errorf("%d failed", report.Failed)
@@ -147,10 +147,10 @@ func TestStopDoesNotWaitForAWindow(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, unequal(400, nil))
 			c := d.config("test-work")
-			c.GPUs, c.BatchSize, c.GroupBy, c.KernelConfig = "cpu:1", 4, "text", []byte(`{"Milliseconds":40}`)
+			c.Devices.GPUs, c.Batching.Size, c.Batching.GroupBy, c.Kernel.Config = "cpu:1", 4, "text", []byte(`{"Milliseconds":40}`)
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			c.OnEvent = func(e orchestrator.Event) {
+			c.Display.OnEvent = func(e orchestrator.Event) {
 				if p, ok := e.(orchestrator.Progress); ok && p.Job.Records >= 4 {
 					time.AfterFunc(100*time.Millisecond, cancel) // in the next window, of 640 ms
 				}
@@ -159,8 +159,8 @@ func TestStopDoesNotWaitForAWindow(t *testing.T) {
 			if fault.KindOf(err) != fault.Canceled || report.Pending == 0 || report.Pending == 400 {
 				t.Fatalf("%v, %d pending", err, report.Pending)
 			}
-			c.OnEvent, c.GroupBy, c.KernelConfig = nil, next, []byte(`{}`)
-			c.AcceptChanges = []string{"config"}
+			c.Display.OnEvent, c.Batching.GroupBy, c.Kernel.Config = nil, next, []byte(`{}`)
+			c.Resume.AcceptChanges = []string{"config"}
 			if report = mustRun(t, d, c); report.Resumed == 0 {
 				t.Error("it did not resume")
 			}
@@ -180,7 +180,7 @@ func TestGroupsInThePlan(t *testing.T) {
 	d := newJobDir(t, unequal(3000, nil))
 	plan := func(change func(c *orchestrator.Config)) (orchestrator.Plan, error) {
 		c := d.config("echo")
-		c.BatchSize = 4
+		c.Batching.Size = 4
 		change(&c)
 		return orchestrator.MakePlan(t.Context(), c)
 	}
@@ -188,15 +188,15 @@ func TestGroupsInThePlan(t *testing.T) {
 	if err != nil || none.GroupBy != "" || none.ChunkRecords != 96 {
 		t.Errorf("without: %q, chunks of %d, %v", none.GroupBy, none.ChunkRecords, err)
 	}
-	some, err := plan(func(c *orchestrator.Config) { c.GroupBy = "text" })
+	some, err := plan(func(c *orchestrator.Config) { c.Batching.GroupBy = "text" })
 	if err != nil || some.GroupBy != "text" || some.ChunkRecords != 128 {
 		t.Errorf("with: %q, chunks of %d, %v", some.GroupBy, some.ChunkRecords, err)
 	}
-	few, err := plan(func(c *orchestrator.Config) { c.GroupBy, c.Limit = "text", 300 })
+	few, err := plan(func(c *orchestrator.Config) { c.Batching.GroupBy, c.Input.Limit = "text", 300 })
 	if err != nil || few.Chunks != 4 {
 		t.Errorf("few: %d chunks, %v", few.Chunks, err)
 	}
-	if _, err := plan(func(c *orchestrator.Config) { c.BatchCost = 7 }); fault.KindOf(err) != fault.Usage {
+	if _, err := plan(func(c *orchestrator.Config) { c.Batching.Cost = 7 }); fault.KindOf(err) != fault.Usage {
 		t.Errorf("a cost without groups: %v", err)
 	}
 	if hasPython() {
@@ -204,7 +204,7 @@ func TestGroupsInThePlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		for by, want := range map[string]string{"": "text", "id": "id", orchestrator.NoGrouping: ""} {
-			got, err := plan(func(c *orchestrator.Config) { c.Kernel, c.GroupBy = d.join("k.py"), by })
+			got, err := plan(func(c *orchestrator.Config) { c.Kernel.Name, c.Batching.GroupBy = d.join("k.py"), by })
 			if err != nil || got.GroupBy != want {
 				t.Errorf("with %q: %q, %v", by, got.GroupBy, err)
 			}

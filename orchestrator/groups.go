@@ -4,13 +4,13 @@ import "github.com/gpurun/gpurun/internal/fault"
 
 // fitGroups decides by which member records are grouped.
 func (p *prepared) fitGroups() error {
-	switch p.plan.GroupBy = p.config.GroupBy; p.plan.GroupBy {
+	switch p.plan.GroupBy = p.config.Batching.GroupBy; p.plan.GroupBy {
 	case "":
 		p.plan.GroupBy = p.plan.Info.GroupBy
 	case NoGrouping:
 		p.plan.GroupBy = ""
 	}
-	if p.config.BatchCost > 0 && p.plan.GroupBy == "" {
+	if p.config.Batching.Cost > 0 && p.plan.GroupBy == "" {
 		return fault.New(fault.Usage, "a batch cost limits batches of grouped records, and these are not grouped: name the member to group by").Set("group-by")
 	}
 	return nil
@@ -24,7 +24,7 @@ const windowBatches = 16
 // reach into the next chunk; but every slot should get a chunk. A slow slot's remainder is
 // shared anyway.
 func (p *prepared) chunks() (n, unit int) {
-	slots, each, unit := len(p.plan.Slots), p.config.ChunksPerGPU, p.plan.BatchSize
+	slots, each, unit := len(p.plan.Slots), p.config.Batching.ChunksPerGPU, p.plan.BatchSize
 	if p.plan.GroupBy == "" || p.source == nil || slots == 0 {
 		return slots * each, unit
 	}

@@ -42,7 +42,7 @@ func (d jobDir) join(name string) string { return filepath.Join(d.path, name) }
 
 func (d jobDir) config(kernel string) orchestrator.Config {
 	return orchestrator.Config{
-		Input: d.join("in.jsonl"), Output: d.join("out.jsonl"), Kernel: kernel, GPUs: "cpu:2",
+		Input: orchestrator.Input{Path: d.join("in.jsonl")}, Output: orchestrator.Output{Path: d.join("out.jsonl")}, Kernel: orchestrator.Kernel{Name: kernel}, Devices: orchestrator.Devices{GPUs: "cpu:2"},
 	}
 }
 

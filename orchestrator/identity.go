@@ -21,16 +21,16 @@ const folderSuffix = ".gpurun"
 
 // folderPath returns where this job's folder is or will be created.
 func folderPath(c Config) (string, error) {
-	if isStream(c.Output) {
+	if isStream(c.Output.Path) {
 		return streamFolderPath(c), nil
 	}
-	beside := absolute(c.Output) + folderSuffix
-	if c.WorkDir == "" || samePath(c.WorkDir, filepath.Dir(beside)) {
+	beside := absolute(c.Output.Path) + folderSuffix
+	if c.Resume.WorkDir == "" || samePath(c.Resume.WorkDir, filepath.Dir(beside)) {
 		return beside, nil
 	}
-	dir, base := absolute(c.WorkDir), filepath.Base(beside)
-	named := filepath.Join(dir, hashedName(c.Output))
-	if old := filepath.Join(dir, base); !files.IsFolder(named) && recordsOutput(old, c.Output) {
+	dir, base := absolute(c.Resume.WorkDir), filepath.Base(beside)
+	named := filepath.Join(dir, hashedName(c.Output.Path))
+	if old := filepath.Join(dir, base); !files.IsFolder(named) && recordsOutput(old, c.Output.Path) {
 		return old, nil // of an earlier version, which did not hash
 	}
 	return named, nil
@@ -53,20 +53,20 @@ func (m *manifest) writes(output string) bool { return realPath(m.Output) == rea
 
 // checkOwner refuses a folder in a work folder that records another output.
 func (f *folder) checkOwner(c Config) error {
-	if isStream(c.Output) || f.path == absolute(c.Output)+folderSuffix {
+	if isStream(c.Output.Path) || f.path == absolute(c.Output.Path)+folderSuffix {
 		return nil
 	}
 	m, err := readManifest(f.join(manifestFile))
-	if err != nil || m.writes(c.Output) {
+	if err != nil || m.writes(c.Output.Path) {
 		return nil // an unreadable manifest is reported where it is needed
 	}
 	return fault.New(fault.Conflict, "the job folder %s belongs to the output %s, not to %s; move it or use another work folder",
-		f.path, m.Output, c.Output)
+		f.path, m.Output, c.Output.Path)
 }
 
 // streamFolderPath returns a new name each time: a stream is never resumed.
 func streamFolderPath(c Config) string {
-	state := c.WorkDir
+	state := c.Resume.WorkDir
 	if state == "" {
 		state = stateDir()
 	}

@@ -27,16 +27,16 @@ func inWorkDir(t *testing.T, kernel string) (d jobDir, a, b orchestrator.Config)
 		t.Fatal(err)
 	}
 	a = d.config(kernel)
-	a.WorkDir = d.join("work")
+	a.Resume.WorkDir = d.join("work")
 	b = a
-	a.Output, b.Output = d.join("a/out.jsonl"), d.join("b/out.jsonl")
+	a.Output.Path, b.Output.Path = d.join("a/out.jsonl"), d.join("b/out.jsonl")
 	return d, a, b
 }
 
 func retryRepaired(t *testing.T, c orchestrator.Config) (orchestrator.Report, error) {
 	t.Helper()
 	return orchestrator.Retry(context.Background(), orchestrator.Config{
-		Output: c.Output, WorkDir: c.WorkDir, GPUs: "cpu:1", KernelConfig: []byte(`{"Repaired":true}`),
+		Output: orchestrator.Output{Path: c.Output.Path}, Resume: orchestrator.Resume{WorkDir: c.Resume.WorkDir}, Devices: orchestrator.Devices{GPUs: "cpu:1"}, Kernel: orchestrator.Kernel{Config: []byte(`{"Repaired":true}`)},
 	})
 }
 
@@ -50,7 +50,7 @@ func TestOneWorkDirServesOutputsOfTheSameName(t *testing.T) {
 		t.Errorf("the second job resumed %d records of the first", report.Resumed)
 	}
 	other := b
-	other.Input, other.Output = d.join("other.jsonl"), d.join("a/../b/third/../third.jsonl")
+	other.Input.Path, other.Output.Path = d.join("other.jsonl"), d.join("a/../b/third/../third.jsonl")
 	if err := os.Mkdir(d.join("b/third"), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestOneWorkDirServesOutputsOfTheSameName(t *testing.T) {
 	if d.read("a/out.jsonl") != failing || d.read("b/out.jsonl") != before {
 		t.Errorf("a is %q, b is %q", d.read("a/out.jsonl"), d.read("b/out.jsonl"))
 	}
-	if status, err := orchestrator.Inspect(b.Output, b.WorkDir); err != nil || status.Report.Failed != 1 {
+	if status, err := orchestrator.Inspect(b.Output.Path, b.Resume.WorkDir); err != nil || status.Report.Failed != 1 {
 		t.Errorf("status of b: %v, %+v", err, status)
 	}
 }
@@ -87,10 +87,10 @@ func oldName(t *testing.T, d jobDir) string {
 func TestWorkDirOfAnEarlierVersionIsFound(t *testing.T) {
 	t.Parallel()
 	d, a, b := inWorkDir(t, "test-slow")
-	a.KernelConfig, a.BatchSize = []byte(`{"Milliseconds":2}`), 5
-	b.KernelConfig = a.KernelConfig
+	a.Kernel.Config, a.Batching.Size = []byte(`{"Milliseconds":2}`), 5
+	b.Kernel.Config = a.Kernel.Config
 	input := numbered(200)
-	if err := os.WriteFile(a.Input, []byte(input), 0o666); err != nil {
+	if err := os.WriteFile(a.Input.Path, []byte(input), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	interrupt(t, a, "chunk_done", 2)
@@ -99,7 +99,7 @@ func TestWorkDirOfAnEarlierVersionIsFound(t *testing.T) {
 		t.Errorf("b resumed %d records of a", report.Resumed)
 	}
 	resumes(t, d, a)
-	if status, err := orchestrator.Inspect(a.Output, a.WorkDir); err != nil || status.Folder != old {
+	if status, err := orchestrator.Inspect(a.Output.Path, a.Resume.WorkDir); err != nil || status.Folder != old {
 		t.Errorf("status of a: %v, %+v", err, status)
 	}
 	if d.read("a/out.jsonl") != input || d.read("b/out.jsonl") != input {
@@ -149,16 +149,16 @@ func TestRetryOfACopyRewritesTheCopy(t *testing.T) {
 	t.Parallel()
 	for _, apart := range []bool{false, true} {
 		d, a, b := inWorkDir(t, "test-mending")
-		a.WorkDir, b.WorkDir = "", ""
+		a.Resume.WorkDir, b.Resume.WorkDir = "", ""
 		if apart {
-			a.Errors = d.join("a/errors.jsonl")
+			a.Output.Errors = d.join("a/errors.jsonl")
 		}
 		mustRun(t, d, a)
 		if err := os.CopyFS(d.join("copy"), os.DirFS(d.join("a"))); err != nil {
 			t.Fatal(err)
 		}
 		before := d.read("a/out.jsonl")
-		b.Output = d.join("copy/out.jsonl")
+		b.Output.Path = d.join("copy/out.jsonl")
 		_, err := retryRepaired(t, b)
 		if apart {
 			wantFault(t, err, fault.Conflict, "errors.jsonl", "a/out.jsonl")
@@ -183,7 +183,7 @@ func TestRetryThroughALinkKeepsTheLink(t *testing.T) {
 	if _, err := retryRepaired(t, c); err != nil {
 		t.Fatal(err)
 	}
-	if link, err := os.Readlink(c.Output); err != nil || link != "real.jsonl" || d.read("real.jsonl") != failing {
+	if link, err := os.Readlink(c.Output.Path); err != nil || link != "real.jsonl" || d.read("real.jsonl") != failing {
 		t.Errorf("%v, link %q, real.jsonl is %q", err, link, d.read("real.jsonl"))
 	}
 }

@@ -47,23 +47,25 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 		{name: "stopped at once", in: numbered(400), kernel: "test-slow", stop: "progress", abort: true, kind: fault.Canceled, pending: true},
 		{name: "stopped before the first batch", in: numbered(400), kernel: "test-slow", stop: "worker_started", kind: fault.Canceled, pending: true},
 		{name: "stopped while it is counted", in: numbered(400), kernel: "test-slow", stop: "progress", kind: fault.Canceled, pending: true, uncounted: true,
-			config: func(c *orchestrator.Config) { c.Split, c.ChunksPerGPU = input.SplitBytes, 40 }},
+			config: func(c *orchestrator.Config) { c.Input.Split, c.Batching.ChunksPerGPU = input.SplitBytes, 40 }},
 		{name: "device lost while it is counted", in: poisoned("device"), kernel: "test-poison", kind: fault.NoDevice, pending: true, uncounted: true,
-			config: func(c *orchestrator.Config) { c.Split, c.ChunksPerGPU, c.GPUs = input.SplitBytes, 40, "cpu:1" }},
+			config: func(c *orchestrator.Config) {
+				c.Input.Split, c.Batching.ChunksPerGPU, c.Devices.GPUs = input.SplitBytes, 40, "cpu:1"
+			}},
 		{name: "stream stopped", in: numbered(4000), kernel: "test-slow", stop: "progress", kind: fault.Canceled, pending: true, uncounted: true,
 			config: func(c *orchestrator.Config) {
-				file, _ := os.Open(c.Input)
-				c.Input, c.Stdin, c.ChunkRecords = "-", file, 10
+				file, _ := os.Open(c.Input.Path)
+				c.Input.Path, c.Input.Stdin, c.Input.ChunkRecords = "-", file, 10
 			}},
 		{name: "output is full", in: numbered(400), kernel: "echo", kind: fault.Storage,
-			config: func(c *orchestrator.Config) { c.Output = "/dev/full" }},
+			config: func(c *orchestrator.Config) { c.Output.Path = "/dev/full" }},
 		{name: "kernel does not open", in: numbered(40), kernel: "test-open", kind: fault.Incompatible, pending: true,
-			config: func(c *orchestrator.Config) { c.KernelConfig = []byte(`"error"`) }},
+			config: func(c *orchestrator.Config) { c.Kernel.Config = []byte(`"error"`) }},
 		{name: "input shrinks", in: numbered(4000), kernel: "test-slow", kind: fault.Conflict, pending: true,
 			config: func(c *orchestrator.Config) {
-				c.OnEvent = func(e orchestrator.Event) {
+				c.Display.OnEvent = func(e orchestrator.Event) {
 					if _, ok := e.(orchestrator.Planned); ok {
-						_ = os.Truncate(c.Input, 10)
+						_ = os.Truncate(c.Input.Path, 10)
 					}
 				}
 			}},
@@ -73,9 +75,9 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 			t.Setenv("XDG_STATE_HOME", t.TempDir())
 			d := newJobDir(t, test.in)
 			config := d.config(test.kernel)
-			config.BatchSize = 5
+			config.Batching.Size = 5
 			if test.kernel == "test-slow" {
-				config.KernelConfig = []byte(`{"Milliseconds":20}`)
+				config.Kernel.Config = []byte(`{"Milliseconds":20}`)
 			}
 			if test.config != nil {
 				test.config(&config)
@@ -85,7 +87,7 @@ func TestInvariant1CountsAddUp(t *testing.T) {
 			if test.stop != "" {
 				abort := make(chan struct{})
 				config.Abort = abort
-				config.OnEvent = func(e orchestrator.Event) {
+				config.Display.OnEvent = func(e orchestrator.Event) {
 					if e.EventName() == test.stop && ctx.Err() == nil {
 						cancel()
 						if test.abort {
@@ -121,10 +123,10 @@ func TestInvariant2OrderIsInputOrder(t *testing.T) {
 	in := numbered(1999)
 	d := newJobDir(t, in)
 	config := d.config("test-slow")
-	config.GPUs, config.BatchSize, config.ChunksPerGPU = "cpu:4", 16, 8
-	config.KernelConfig = []byte(`{"Milliseconds":2}`)
+	config.Devices.GPUs, config.Batching.Size, config.Batching.ChunksPerGPU = "cpu:4", 16, 8
+	config.Kernel.Config = []byte(`{"Milliseconds":2}`)
 	var finished []int64
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if done, ok := e.(orchestrator.ChunkDone); ok {
 			finished = append(finished, done.First)
 		}
@@ -162,9 +164,9 @@ func TestInvariant5BadRecordCostsOnlyItself(t *testing.T) {
 			}
 			d := newJobDir(t, in.String())
 			config := d.config("test-poison")
-			config.BatchSize, config.ChunksPerGPU = 32, 1
+			config.Batching.Size, config.Batching.ChunksPerGPU = 32, 1
 			if kind == "timeout" {
-				config.Timeout, config.OpenTimeout = 1500*time.Millisecond, 1500*time.Millisecond
+				config.Failures.Timeout, config.Failures.OpenTimeout = 1500*time.Millisecond, 1500*time.Millisecond
 			}
 			report := mustRun(t, d, config)
 			output := d.read("out.jsonl")
@@ -210,12 +212,12 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 		workers   int      // default one for each of those
 	}{
 		{name: "all", want: []string{"0", "1", "2", "3"}},
-		{name: "some", change: func(c *orchestrator.Config) { c.GPUs = "1,3" }, want: []string{"1", "3"}},
-		{name: "two for each", change: func(c *orchestrator.Config) { c.GPUsPerWorker = 2 }, want: []string{"0,1", "2,3"}},
-		{name: "two on each", change: func(c *orchestrator.Config) { c.GPUs, c.WorkersPerGPU = "0,1", 2 }, want: []string{"0", "1"}, workers: 4},
-		{name: "by uuid", change: func(c *orchestrator.Config) { c.GPUs, c.PinUUID = "2", true }, want: []string{"GPU-2"}},
+		{name: "some", change: func(c *orchestrator.Config) { c.Devices.GPUs = "1,3" }, want: []string{"1", "3"}},
+		{name: "two for each", change: func(c *orchestrator.Config) { c.Devices.GPUsPerWorker = 2 }, want: []string{"0,1", "2,3"}},
+		{name: "two on each", change: func(c *orchestrator.Config) { c.Devices.GPUs, c.Devices.WorkersPerGPU = "0,1", 2 }, want: []string{"0", "1"}, workers: 4},
+		{name: "by uuid", change: func(c *orchestrator.Config) { c.Devices.GPUs, c.Devices.PinUUID = "2", true }, want: []string{"GPU-2"}},
 		{name: "inherited", inherited: "2,3", want: []string{"2", "3"}},
-		{name: "CPU", change: func(c *orchestrator.Config) { c.GPUs = "cpu:2" }, want: []string{""}, workers: 2},
+		{name: "CPU", change: func(c *orchestrator.Config) { c.Devices.GPUs = "cpu:2" }, want: []string{""}, workers: 2},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -227,8 +229,8 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 			}
 			d := newJobDir(t, numbered(64))
 			config := d.config("test-where")
-			config.GPUs, config.BatchSize = "all", 1
-			config.KernelConfig = fmt.Appendf(nil, `{"Folder":%q,"Workers":%d}`, t.TempDir(), max(test.workers, len(test.want)))
+			config.Devices.GPUs, config.Batching.Size = "all", 1
+			config.Kernel.Config = fmt.Appendf(nil, `{"Folder":%q,"Workers":%d}`, t.TempDir(), max(test.workers, len(test.want)))
 			if test.change != nil {
 				test.change(&config)
 			}
@@ -285,7 +287,7 @@ func TestInvariant9RunsWithoutGPU(t *testing.T) {
 	}
 	d := newJobDir(t, numbered(10))
 	config := d.config("echo")
-	config.GPUs = ""
+	config.Devices.GPUs = ""
 	report := mustRun(t, d, config)
 	if len(report.Workers) == 0 || !strings.HasPrefix(report.Workers[0].Device, "CPU") {
 		t.Errorf("workers: %+v", report.Workers)
@@ -309,7 +311,7 @@ func TestInvariant4NoProcessSurvives(t *testing.T) {
 			}
 			d := newJobDir(t, numbered(records))
 			config := d.config("test-nursery")
-			config.BatchSize, config.GPUs, config.KernelConfig = 1, "cpu:2", fmt.Appendf(nil, "%q", daemon)
+			config.Batching.Size, config.Devices.GPUs, config.Kernel.Config = 1, "cpu:2", fmt.Appendf(nil, "%q", daemon)
 			temp := shortTemp(t)
 			job := startDriver(t, driverOf(t, config), mark, "TMPDIR="+temp)
 			workers := job.awaitWorkers(t, 2)
@@ -363,7 +365,7 @@ func TestNextJobReapsWhatAMassKillLeft(t *testing.T) {
 	start := func(name string) (*driver, string) {
 		d := newJobDir(t, numbered(100000))
 		config := d.config("test-nursery")
-		config.BatchSize = 1
+		config.Batching.Size = 1
 		mark := fmt.Sprintf("%s-%d", name, os.Getpid())
 		job := startDriver(t, driverOf(t, config), mark)
 		job.await(t, "progress")
@@ -386,7 +388,7 @@ func TestNextJobReapsWhatAMassKillLeft(t *testing.T) {
 	d := newJobDir(t, numbered(1))
 	config := d.config("echo")
 	var notices []string
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if notice, ok := e.(orchestrator.Notice); ok {
 			notices = append(notices, notice.Text)
 		}

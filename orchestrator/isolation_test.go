@@ -25,7 +25,7 @@ func TestPoisonRecord(t *testing.T) {
 			lines[1024+at] = `{"poison":"kill"}` + "\n"
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := d.config("test-poison")
-			c.GPUs, c.BatchSize, c.ChunksPerGPU = "cpu:1", 1024, 1
+			c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = "cpu:1", 1024, 1
 			report := mustRun(t, d, c)
 			w := report.Workers[0]
 			most := int64(2*math.Log2(1024) + 2)
@@ -54,7 +54,7 @@ func TestHangingRecord(t *testing.T) {
 			lines[batches*1024+at] = `{"poison":"hang"}` + "\n"
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := orchestrator.WithLeastTimeout(d.config("test-poison"), 4*time.Second)
-			c.GPUs, c.BatchSize, c.ChunksPerGPU = "cpu:1", 1024, 1
+			c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = "cpu:1", 1024, 1
 			started := time.Now()
 			report := mustRun(t, d, c)
 			t.Logf("%s, %d restarts", time.Since(started).Round(time.Millisecond), report.Workers[0].Restarts)
@@ -76,7 +76,7 @@ func TestTimeoutAppliesToTheFirstBatch(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, `{"poison":"hang"}`+"\n"+numbered(1))
 	c := d.config("test-poison")
-	c.GPUs, c.BatchSize, c.Timeout = "cpu:1", 1, time.Second
+	c.Devices.GPUs, c.Batching.Size, c.Failures.Timeout = "cpu:1", 1, time.Second
 	mustRun(t, d, c)
 	out := d.read("out.jsonl")
 	if marks(t, out)[0] != "timeout" || !strings.Contains(out, "did not respond within 1s") {
@@ -94,7 +94,7 @@ func TestTenPoisonRecords(t *testing.T) {
 	}
 	d := newJobDir(t, strings.Join(lines, ""))
 	c := d.config("test-poison")
-	c.BatchSize = 1024
+	c.Batching.Size = 1024
 	report := mustRun(t, d, c)
 	var marked []int
 	for i, kind := range marks(t, d.read("out.jsonl")) {
@@ -123,11 +123,11 @@ func TestKernelThatDoesNotReopen(t *testing.T) {
 	lines[100] = `{"id":"die"}` + "\n"
 	d := newJobDir(t, strings.Join(lines, ""))
 	c := d.config("test-work")
-	c.BatchSize, c.GPUs = 16, "cpu:1"
-	c.KernelConfig = fmt.Appendf(nil, `{"Milliseconds":5,"FailOpen":%q}`, d.join("gone"))
+	c.Batching.Size, c.Devices.GPUs = 16, "cpu:1"
+	c.Kernel.Config = fmt.Appendf(nil, `{"Milliseconds":5,"FailOpen":%q}`, d.join("gone"))
 	report, err := run(t, c)
 	wantFault(t, err, fault.NoDevice, "the model is gone")
-	if report.Failed > 0 || exists(c.Output) {
+	if report.Failed > 0 || exists(c.Output.Path) {
 		t.Errorf("report: %+v", report)
 	}
 	// The kernel is repaired; only the one record suffers.
@@ -162,11 +162,11 @@ func TestKernelFailsOnEverything(t *testing.T) {
 				t.Parallel()
 				d := newJobDir(t, strings.Repeat(fmt.Sprintf("{\"poison\":%q}\n", how), 400))
 				c := d.config("test-poison")
-				c.GPUs, c.BatchSize, c.ChunksPerGPU, c.Checkpoint = workers, 4, 8, 20*time.Millisecond
+				c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU, c.Resume.Checkpoint = workers, 4, 8, 20*time.Millisecond
 				report, err := run(t, c)
 				text := map[string]string{"error": "cannot compute this batch", "exit": "exit status 7", "fail": "rejected"}[how]
 				wantFault(t, err, fault.Incompatible, text)
-				if exists(c.Output) || journalled(t, c) > 0 || report.Failed > 0 || report.Pending != 400 {
+				if exists(c.Output.Path) || journalled(t, c) > 0 || report.Failed > 0 || report.Pending != 400 {
 					t.Errorf("%d segments committed, report %+v", journalled(t, c), report)
 				}
 			})
@@ -206,8 +206,8 @@ func TestJobThatFailsEntirelyLeavesNoOutput(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, test.input)
 			c := d.config("test-poison")
-			if c.BatchSize = 4; test.stream {
-				c.Input, c.Stdin = "-", strings.NewReader(test.input)
+			if c.Batching.Size = 4; test.stream {
+				c.Input.Path, c.Input.Stdin = "-", strings.NewReader(test.input)
 			}
 			report, err := run(t, c)
 			if test.fails == "" {
@@ -217,10 +217,10 @@ func TestJobThatFailsEntirelyLeavesNoOutput(t *testing.T) {
 				return
 			}
 			wantFault(t, err, fault.Incompatible, "the kernel fails on everything", test.fails)
-			if exists(c.Output) || report.Failed > 0 {
+			if exists(c.Output.Path) || report.Failed > 0 {
 				t.Errorf("report: %+v", report)
 			}
-			c.Kernel, c.Stdin = "echo", strings.NewReader(test.input)
+			c.Kernel.Name, c.Input.Stdin = "echo", strings.NewReader(test.input)
 			mustRun(t, d, c)
 		})
 	}
@@ -237,10 +237,10 @@ func TestDifferingMessagesStopTheJobToo(t *testing.T) {
 	}
 	d := newJobDir(t, b.String())
 	c := d.config("test-poison")
-	c.BatchSize, c.ChunksPerGPU = 64, 1
+	c.Batching.Size, c.Batching.ChunksPerGPU = 64, 1
 	report, err := run(t, c)
 	wantFault(t, err, fault.Incompatible, "the kernel fails on everything", "records failed, the last of them with: cannot compute")
-	if exists(c.Output) || report.Failed > 0 || report.Pending != 4000 || journalled(t, c) > 0 {
+	if exists(c.Output.Path) || report.Failed > 0 || report.Pending != 4000 || journalled(t, c) > 0 {
 		t.Errorf("report: %+v", report)
 	}
 }
@@ -251,7 +251,7 @@ func TestBadBeginning(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, strings.Repeat(`{"poison":"fail"}`+"\n", 50)+numbered(350))
 	c := d.config("test-poison")
-	c.BatchSize, c.ChunksPerGPU, c.Checkpoint = 5, 2, 20*time.Millisecond
+	c.Batching.Size, c.Batching.ChunksPerGPU, c.Resume.Checkpoint = 5, 2, 20*time.Millisecond
 	if report := mustRun(t, d, c); report.Failed != 50 || report.Succeeded != 350 {
 		t.Errorf("report: %+v", report)
 	}
@@ -268,8 +268,8 @@ func TestGiveUpMark(t *testing.T) {
 			lines[40], lines[160] = `{"poison":"device"}`+"\n", `{"poison":"device"}`+"\n"
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := d.config("test-poison")
-			c.BatchSize, c.ChunksPerGPU = 5, 40
-			c.GiveUpMark = name != "stop"
+			c.Batching.Size, c.Batching.ChunksPerGPU = 5, 40
+			c.Failures.GiveUpMark = name != "stop"
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			watched := c
@@ -286,13 +286,13 @@ func TestGiveUpMark(t *testing.T) {
 				}
 			case "stop":
 				wantFault(t, err, fault.NoDevice, "fallen off the bus")
-				if exists(c.Output) || report.Pending == 0 {
+				if exists(c.Output.Path) || report.Pending == 0 {
 					t.Errorf("report: %+v", report)
 				}
 				return
 			case "stop while marking":
 				wantFault(t, err, fault.Canceled)
-				if exists(c.Output) || report.Pending == 0 {
+				if exists(c.Output.Path) || report.Pending == 0 {
 					t.Fatalf("half an output got its name: %+v", report)
 				}
 				report = mustRun(t, d, c)
@@ -330,8 +330,8 @@ func TestOutOfMemory(t *testing.T) {
 	const room = 10
 	d := newJobDir(t, numbered(2000))
 	c := d.config("test-memory")
-	c.BatchSize = 128
-	c.KernelConfig = fmt.Appendf(nil, `{"Room":%d,"Log":%q}`, room, d.join("memory.log"))
+	c.Batching.Size = 128
+	c.Kernel.Config = fmt.Appendf(nil, `{"Room":%d,"Log":%q}`, room, d.join("memory.log"))
 	report := mustRun(t, d, c)
 	if report.Failed > 0 || d.read("out.jsonl") != numbered(2000) {
 		t.Errorf("report: %+v", report)
@@ -372,8 +372,8 @@ func TestRecordTooLarge(t *testing.T) {
 	set("not on 1", 36, 212)
 	d := newJobDir(t, strings.Join(lines, ""))
 	c := d.config("test-memory")
-	c.BatchSize, c.ChunksPerGPU = 16, 2
-	c.KernelConfig = fmt.Appendf(nil, `{"Room":16,"Log":%q}`, d.join("memory.log"))
+	c.Batching.Size, c.Batching.ChunksPerGPU = 16, 2
+	c.Kernel.Config = fmt.Appendf(nil, `{"Room":16,"Log":%q}`, d.join("memory.log"))
 	report := mustRun(t, d, c)
 	for i, line := range slices.Collect(strings.Lines(d.read("out.jsonl"))) {
 		want := ""
@@ -438,8 +438,8 @@ func straggle(t testing.TB, dir string, chunks int) straggling {
 		t.Fatal(err)
 	}
 	c := orchestrator.Config{
-		Input: dir + "/in.jsonl", Output: dir + "/out.jsonl", Force: true, Kernel: "test-work", GPUs: "cpu:2",
-		BatchSize: 32, ChunksPerGPU: chunks, KernelConfig: fmt.Appendf(nil, `{"Micros":%d,"Slow":%d}`, micros, slow),
+		Input: orchestrator.Input{Path: dir + "/in.jsonl"}, Output: orchestrator.Output{Path: dir + "/out.jsonl", Force: true}, Kernel: orchestrator.Kernel{Name: "test-work", Config: fmt.Appendf(nil, `{"Micros":%d,"Slow":%d}`, micros, slow)}, Devices: orchestrator.Devices{GPUs: "cpu:2"},
+		Batching: orchestrator.Batching{Size: 32, ChunksPerGPU: chunks},
 	}
 	var ready, last time.Time
 	watch(&c, func(name string, passing int, _ orchestrator.Event) {
@@ -476,10 +476,10 @@ func TestSharedStream(t *testing.T) {
 	}
 	defer input.Close()
 	c := d.config("test-work")
-	c.Input, c.Stdin = "-", input
-	c.BatchSize, c.ChunkRecords = 4, 1200 // one chunk for two workers
-	c.Checkpoint = 50 * time.Millisecond  // so that it is opened again and again
-	c.KernelConfig = []byte(`{"Milliseconds":5,"Slow":4}`)
+	c.Input.Path, c.Input.Stdin = "-", input
+	c.Batching.Size, c.Input.ChunkRecords = 4, 1200 // one chunk for two workers
+	c.Resume.Checkpoint = 50 * time.Millisecond     // so that it is opened again and again
+	c.Kernel.Config = []byte(`{"Milliseconds":5,"Slow":4}`)
 	report := mustRun(t, d, c)
 	for _, w := range report.Workers {
 		if w.Records == 0 {

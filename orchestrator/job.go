@@ -35,7 +35,7 @@ type job struct {
 
 func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
 	j := &job{
-		prepared: p, emitter: &emitter{to: p.config.OnEvent}, folder: f, queue: newQueue(p.source),
+		prepared: p, emitter: &emitter{to: p.config.Display.OnEvent}, folder: f, queue: newQueue(p.source),
 		fleet: newFleet(p.registry, p.config.handBack), ledger: newLedger(p, f.path, started),
 	}
 	j.committer = &committer{
@@ -47,7 +47,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 	for _, slot := range p.plan.Slots {
 		j.fleet.join(slot)
 	}
-	if p.config.Stagger {
+	if p.config.Devices.Stagger {
 		j.stagger = newStagger()
 	}
 	return j
@@ -66,7 +66,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 // announce emits what is known before the work starts.
 func (j *job) announce() {
 	if !j.config.checkAll { // otherwise it was already emitted
-		j.emit(Planned{Plan: j.plan, Folder: j.folder.path, First: j.config.Offset})
+		j.emit(Planned{Plan: j.plan, Folder: j.folder.path, First: j.config.Input.Offset})
 	}
 	for _, note := range j.plan.Notes {
 		j.emit(Notice{Text: note})

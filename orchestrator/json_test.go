@@ -20,7 +20,7 @@ func TestJSONTellsNothingFromZero(t *testing.T) {
 			config := onMachine(d, machine, "echo")
 			var mu sync.Mutex
 			var texts []string
-			config.OnEvent = func(e orchestrator.Event) {
+			config.Display.OnEvent = func(e orchestrator.Event) {
 				text, err := json.Marshal(e)
 				if err != nil {
 					t.Error(err)

@@ -12,8 +12,8 @@ func TestLatency(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	var seen orchestrator.Histogram
 	config := d.config("echo")
-	config.BatchSize, config.GPUs = 10, "cpu:2"
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Batching.Size, config.Devices.GPUs = 10, "cpu:2"
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		var latency *orchestrator.Histogram
 		switch e := e.(type) {
 		case orchestrator.Progress:

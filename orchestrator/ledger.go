@@ -32,8 +32,8 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 	l := &ledger{
 		source: p.source, live: make(map[int]chunk.Counts),
 		report: Report{
-			Input: c.Input, Output: c.Output, Errors: c.Errors, Streamed: isStream(c.Output),
-			Kernel: c.Kernel, Started: started, Folder: folder, BatchSize: p.plan.BatchSize,
+			Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Streamed: isStream(c.Output.Path),
+			Kernel: c.Kernel.Name, Started: started, Folder: folder, BatchSize: p.plan.BatchSize,
 			GroupBy: p.plan.GroupBy,
 		},
 	}
@@ -45,7 +45,7 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 		}
 		l.before, l.report.Resumed = l.tally.Counts, l.tally.Records
 	}
-	l.kernel = judge.Case{Exempt: c.framed, Before: l.before, BatchSize: p.plan.BatchSize, Streamed: isStream(c.Output)}
+	l.kernel = judge.Case{Exempt: c.framed, Before: l.before, BatchSize: p.plan.BatchSize, Streamed: isStream(c.Output.Path)}
 	l.kernel.Await(len(p.plan.Slots))
 	return l
 }

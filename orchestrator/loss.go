@@ -99,7 +99,7 @@ func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless b
 		t.attempts++
 	}
 	t.tried = addDevice(t.tried, s.slot.key())
-	if t.attempts <= max(0, s.job.config.Retries) {
+	if t.attempts <= max(0, s.job.config.Failures.Retries) {
 		s.job.queue.giveBack(t)
 		return nil
 	}
@@ -120,8 +120,8 @@ func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless b
 func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	segment, err := commit.GiveUp(t.chunk, commit.PartOptions{
 		Path:        j.partPath(t),
-		ErrorsApart: j.config.Errors != "", Framed: j.config.framed, Step: j.config.Kernel,
-	}, j.config.MaxRecordBytes, why)
+		ErrorsApart: j.config.Output.Errors != "", Framed: j.config.framed, Step: j.config.Kernel.Name,
+	}, j.config.Input.MaxRecordBytes, why)
 	if err != nil {
 		return segment, err
 	}

@@ -73,7 +73,7 @@ func drive(encoded string) int {
 	if job.Victim != "" {
 		crash.Hook = func(point string) { hunt.passed(job, point) }
 	}
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		hunt.note(e)
 		tell(e.EventName(), e)
 		crash.Point("event-" + e.EventName())

@@ -16,12 +16,12 @@ import (
 func TestFrameworkMemory(t *testing.T) {
 	d := newJobDir(t, strings.Repeat("{}\n", 20_000))
 	config := onMachine(d, gputest.New(1), "test-hoarder")
-	config.WorkersPerGPU = 2
+	config.Devices.WorkersPerGPU = 2
 	until := d.join("until")
-	config.KernelConfig = fmt.Appendf(nil, `{"Until":%q}`, until)
+	config.Kernel.Config = fmt.Appendf(nil, `{"Until":%q}`, until)
 	control := &orchestrator.Control{}
 	cached := make(chan uint64, 1_000_000)
-	config.Control, config.OnEvent = control, func(e orchestrator.Event) {
+	config.Control, config.Display.OnEvent = control, func(e orchestrator.Event) {
 		if sample, ok := e.(orchestrator.DeviceSample); ok {
 			if memory, known := sample.Framework.Get(); known && memory.Library == "torch" {
 				cached <- memory.Cached

@@ -33,13 +33,13 @@ func (m *deviceMonitor) start(ctx context.Context, config Config) (wait func(), 
 	if len(devices) == 0 {
 		return all.Wait, nil
 	}
-	if !config.NoMonitor {
+	if !config.Devices.NoMonitor {
 		if err := m.sample(ctx, &all, devices, config); err != nil {
 			return nil, err
 		}
 	}
 	options := config.devices
-	options.PinUUID = config.PinUUID
+	options.PinUUID = config.Devices.PinUUID
 	all.Go(func() { m.watchDriver(ctx, devices, options) })
 	return all.Wait, nil
 }
@@ -48,7 +48,7 @@ func (m *deviceMonitor) start(ctx context.Context, config Config) (wait func(), 
 func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices []gpu.Device, config Config) (err error) {
 	self := os.Getpid()
 	m.monitor, err = gpu.NewMonitor(devices, gpu.MonitorOptions{
-		Options: config.devices, Config: config.Monitor, Profile: gpu.Profile(config.Profile),
+		Options: config.devices, Config: config.Devices.Monitor, Profile: gpu.Profile(config.Devices.Profile),
 		Own:      func(pid int) bool { return proc.IsDescendant(pid, self) },
 		OnSample: m.takeSamples,
 		OnLost: func(d gpu.Device) {

@@ -26,7 +26,7 @@ func quickConfig() gpu.Config {
 // onMachine returns a job of many short batches on a machine with GPUs.
 func onMachine(d jobDir, machine *gputest.Machine, kernel string) orchestrator.Config {
 	config := d.config(kernel)
-	config.GPUs, config.BatchSize, config.Monitor = "all", 4, quickConfig()
+	config.Devices.GPUs, config.Batching.Size, config.Devices.Monitor = "all", 4, quickConfig()
 	config = orchestrator.WithDevices(config, gpu.Options{NVML: machine, Env: gputest.NoEnv})
 	return orchestrator.WithHandBack(config, time.Millisecond)
 }
@@ -36,8 +36,8 @@ func onMachine(d jobDir, machine *gputest.Machine, kernel string) orchestrator.C
 func gated(t *testing.T, config *orchestrator.Config, workers int) (open func()) {
 	t.Helper()
 	arrived := t.TempDir()
-	config.Kernel = "test-tenants"
-	config.KernelConfig = fmt.Appendf(nil, `{"Dir":%q,"Arrived":%q,"All":%d}`, t.TempDir(), arrived, workers+1)
+	config.Kernel.Name = "test-tenants"
+	config.Kernel.Config = fmt.Appendf(nil, `{"Dir":%q,"Arrived":%q,"All":%d}`, t.TempDir(), arrived, workers+1)
 	return sync.OnceFunc(func() {
 		if err := os.WriteFile(filepath.Join(arrived, "open"), nil, 0o666); err != nil {
 			t.Error(err)
@@ -108,7 +108,7 @@ func TestHotDevicePausesAndResumes(t *testing.T) {
 	open := gated(t, &config, 1)
 	var heat, cool sync.Once
 	paused := 0
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		seen.add(e)
 		switch e := e.(type) {
 		case orchestrator.ChunkStarted:
@@ -151,9 +151,9 @@ func TestOverheatedDeviceGivesItsWorkBack(t *testing.T) {
 	config := onMachine(d, machine, "")
 	open := gated(t, &config, 2)
 	config = orchestrator.WithHandBack(config, time.Hour) // the pause alone would let it keep its chunk
-	config.ChunksPerGPU = 1
+	config.Batching.ChunksPerGPU = 1
 	var heat sync.Once
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		seen.add(e)
 		if c, ok := e.(orchestrator.ChunkStarted); ok && c.Device == "GPU 1" {
 			heat.Do(func() { machine.Change(1, func(c *gputest.Card) { c.Temperature(91) }) })
@@ -179,7 +179,7 @@ func TestSlowedDeviceFinishes(t *testing.T) {
 	machine.Change(0, func(c *gputest.Card) { c.Temperature(80) })
 	config := onMachine(d, machine, "")
 	open := gated(t, &config, 1)
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if sample, ok := e.(orchestrator.DeviceSample); ok && sample.Pace == 0.5 {
 			open()
 		}
@@ -200,9 +200,9 @@ func TestDeviceLostInASample(t *testing.T) {
 	machine, seen := gputest.EightGPUs(), &story{}
 	config := onMachine(d, machine, "")
 	open := gated(t, &config, 2)
-	config.GPUs = "0,4"
+	config.Devices.GPUs = "0,4"
 	var lose sync.Once
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		seen.add(e)
 		if c, ok := e.(orchestrator.ChunkStarted); ok && c.Device == "GPU 4" {
 			lose.Do(func() { machine.Change(gputest.Dying, func(c *gputest.Card) { c.Lost = true }) })
@@ -229,7 +229,7 @@ func TestDeviceLostBeforeTheStart(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	machine := gputest.New(2)
 	config := onMachine(d, machine, "test-work")
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if _, ok := e.(orchestrator.Planned); ok {
 			machine.Lose(1)
 		}
@@ -245,8 +245,8 @@ func TestAllDevicesLostBeforeTheStart(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	machine := gputest.New(2)
 	config := onMachine(d, machine, "test-open")
-	config.KernelConfig = []byte(`{"open":"hang"}`)
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Kernel.Config = []byte(`{"open":"hang"}`)
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if _, ok := e.(orchestrator.WorkerStarted); ok {
 			machine.Lose(0)
 			machine.Lose(1)
@@ -264,7 +264,7 @@ func TestHungDriverDoesNotHoldUpAJob(t *testing.T) {
 	machine := gputest.New(1)
 	config := onMachine(d, machine, "test-work")
 	var release func()
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if _, ok := e.(orchestrator.Planned); ok {
 			release = machine.Hang()
 		}
@@ -281,7 +281,7 @@ func TestNoMonitor(t *testing.T) {
 	machine := gputest.New(1)
 	machine.Change(0, func(c *gputest.Card) { c.Temperature(99) })
 	config := onMachine(d, machine, "echo")
-	config.NoMonitor = true
+	config.Devices.NoMonitor = true
 	if report := mustRun(t, d, config); report.Devices != nil {
 		t.Errorf("%+v", report.Devices)
 	}
@@ -295,8 +295,8 @@ func TestOutOfMemoryOnASharedDevice(t *testing.T) {
 	seen := &story{}
 	config := onMachine(d, gputest.New(1), "")
 	gated(t, &config, 2) // they wait for the third
-	config.WorkersPerGPU = 3
-	config.OnEvent = seen.add
+	config.Devices.WorkersPerGPU = 3
+	config.Display.OnEvent = seen.add
 	report := mustRun(t, d, config)
 	if report.Succeeded != 300 || d.read("out.jsonl") != input {
 		t.Errorf("%+v\n%s", report, d.logs())

@@ -11,25 +11,25 @@ import (
 // once, into something the job can use: <(zcat in.jsonl.gz), a named pipe, /dev/stdin.
 // Workers open a file by name, and for them /dev/stdin is a different input.
 func (c Config) withInput() Config {
-	info, err := os.Stat(c.Input)
-	if c.Input == "-" || err != nil || info.IsDir() {
+	info, err := os.Stat(c.Input.Path)
+	if c.Input.Path == "-" || err != nil || info.IsDir() {
 		return c // checkInput reports what is wrong with it
 	}
 	if info.Mode().IsRegular() {
-		if !isOwnName(c.Input) {
+		if !isOwnName(c.Input.Path) {
 			return c
 		}
-		if path, ok := commonName(c.Input, info); ok {
-			c.Input = path
+		if path, ok := commonName(c.Input.Path, info); ok {
+			c.Input.Path = path
 			return c
 		}
 	}
 	if stdin, err := os.Stdin.Stat(); err == nil && os.SameFile(stdin, info) {
-		c.Stdin = os.Stdin // a socket cannot be reopened by name
+		c.Input.Stdin = os.Stdin // a socket cannot be reopened by name
 	} else {
-		c.Stdin = &lateFile{path: c.Input}
+		c.Input.Stdin = &lateFile{path: c.Input.Path}
 	}
-	c.Input = "-"
+	c.Input.Path = "-"
 	return c
 }
 
@@ -39,8 +39,8 @@ var stdoutNames = []string{"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 
 // withOutput replaces the names of standard output with -.
 func (c Config) withOutput() Config {
-	if slices.Contains(stdoutNames, filepath.Clean(c.Output)) {
-		c.Output = "-"
+	if slices.Contains(stdoutNames, filepath.Clean(c.Output.Path)) {
+		c.Output.Path = "-"
 	}
 	return c
 }

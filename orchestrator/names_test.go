@@ -15,20 +15,20 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(d jobDir, c *orchestrator.Config){
 		"input": func(d jobDir, c *orchestrator.Config) {
-			c.Input = d.join("\xffin")
+			c.Input.Path = d.join("\xffin")
 			appendTo(d, "\xffin", numbered(3))
 		},
-		"output": func(d jobDir, c *orchestrator.Config) { c.Output = d.join("\xffout") },
-		"parts":  func(d jobDir, c *orchestrator.Config) { c.Output = d.join("\xffout") + "/" },
-		"errors": func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("\xfferrors") },
+		"output": func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("\xffout") },
+		"parts":  func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("\xffout") + "/" },
+		"errors": func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("\xfferrors") },
 		"work folder": func(d jobDir, c *orchestrator.Config) {
-			c.WorkDir = d.join("\xffwork")
-			if err := os.Mkdir(c.WorkDir, 0o777); err != nil {
+			c.Resume.WorkDir = d.join("\xffwork")
+			if err := os.Mkdir(c.Resume.WorkDir, 0o777); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"working folder": func(d jobDir, c *orchestrator.Config) { c.Dir = d.join("\xff") },
-		"kernel":         func(d jobDir, c *orchestrator.Config) { c.Kernel = "exec:\xff" },
+		"kernel":         func(d jobDir, c *orchestrator.Config) { c.Kernel.Name = "exec:\xff" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,9 +48,9 @@ func TestNamesThatAreNotUTF8(t *testing.T) {
 	// A link with another name works.
 	d := newJobDir(t, numbered(3))
 	c := d.config("echo")
-	c.Input = d.join("link")
+	c.Input.Path = d.join("link")
 	appendTo(d, "\xffin", numbered(2))
-	if err := os.Symlink("\xffin", c.Input); err != nil {
+	if err := os.Symlink("\xffin", c.Input.Path); err != nil {
 		t.Fatal(err)
 	}
 	mustRun(t, d, c)

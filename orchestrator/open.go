@@ -68,7 +68,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 
 // cpus returns the CPUs near the slot's devices.
 func (s *slotRun) cpus() []int {
-	if s.job.config.NoAffinity {
+	if s.job.config.Devices.NoAffinity {
 		return nil
 	}
 	var cpus []int

@@ -52,10 +52,10 @@ func partsText(t *testing.T, dir string) string {
 // outputText returns what a job wrote, in parts or not.
 func outputText(t *testing.T, c orchestrator.Config) string {
 	t.Helper()
-	if strings.HasSuffix(c.Output, "/") {
-		return partsText(t, c.Output)
+	if strings.HasSuffix(c.Output.Path, "/") {
+		return partsText(t, c.Output.Path)
 	}
-	data, err := os.ReadFile(c.Output)
+	data, err := os.ReadFile(c.Output.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +68,11 @@ func TestPartsAreTheOutput(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, mixed(900))
 	whole := d.config("test-work")
-	whole.BatchSize, whole.ChunksPerGPU = 8, 10
+	whole.Batching.Size, whole.Batching.ChunksPerGPU = 8, 10
 	mustRun(t, d, whole)
 
 	c := whole
-	c.Output, c.PartBytes = d.join("out")+"/", 5000
+	c.Output.Path, c.Output.PartBytes = d.join("out")+"/", 5000
 	mustRun(t, d, c)
 	if concatenated(d) != d.read("out.jsonl") {
 		t.Error("the parts are not the output")
@@ -82,7 +82,7 @@ func TestPartsAreTheOutput(t *testing.T) {
 		t.Errorf("parts: %v", first)
 	}
 	once := outputFiles(d, c)
-	c.Force, c.KernelConfig = true, []byte(`{"Milliseconds":3,"Slow":7}`)
+	c.Output.Force, c.Kernel.Config = true, []byte(`{"Milliseconds":3,"Slow":7}`)
 	mustRun(t, d, c)
 	if diff := cmp.Diff(once, outputFiles(d, c)); diff != "" {
 		t.Errorf("another run gives other parts: %s", diff)
@@ -98,8 +98,8 @@ func TestPartsFromStream(t *testing.T) {
 	d := newJobDir(t, "")
 	in := numbered(1000)
 	mustRun(t, d, orchestrator.Config{
-		Input: "-", Stdin: strings.NewReader(in), Output: d.join("out") + "/", Kernel: "echo", GPUs: "cpu:2",
-		BatchSize: 10, ChunkRecords: 50, PartBytes: 1000,
+		Input: orchestrator.Input{Path: "-", Stdin: strings.NewReader(in), ChunkRecords: 50}, Output: orchestrator.Output{Path: d.join("out") + "/", PartBytes: 1000}, Kernel: orchestrator.Kernel{Name: "echo"}, Devices: orchestrator.Devices{GPUs: "cpu:2"},
+		Batching: orchestrator.Batching{Size: 10},
 	})
 	if concatenated(d) != in {
 		t.Error("the parts are not the output")
@@ -116,27 +116,27 @@ func TestPartFolderIsRefused(t *testing.T) {
 		kind   fault.Kind
 		texts  []string
 	}{
-		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Fresh = true }, fault.Usage, []string{"already exists", "[exists ]"}},
+		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Resume.Fresh = true }, fault.Usage, []string{"already exists", "[exists ]"}},
 		{"not ours", func(d jobDir, c *orchestrator.Config) {
-			c.Force = true
+			c.Output.Force = true
 			appendTo(d, "out/notes.txt", "mine")
 		}, fault.Usage, []string{"notes.txt", "move it away"}},
 		{"without a manifest", func(d jobDir, c *orchestrator.Config) {
-			c.Force = true
+			c.Output.Force = true
 			_ = os.Remove(d.join("out/manifest.json"))
 		}, fault.Usage, []string{"no manifest.json"}},
 		{"without the slash", func(d jobDir, c *orchestrator.Config) {
-			c.Output = strings.TrimSuffix(c.Output, "/")
+			c.Output.Path = strings.TrimSuffix(c.Output.Path, "/")
 		}, fault.Usage, []string{"is a folder", "out/ for the output in parts"}},
 		{"a file", func(d jobDir, c *orchestrator.Config) {
 			appendTo(d, "file", "mine")
-			c.Output = d.join("file") + "/"
+			c.Output.Path = d.join("file") + "/"
 		}, fault.Usage, []string{"not a directory"}},
 		{"input inside", func(d jobDir, c *orchestrator.Config) {
-			c.Input, c.Force = d.join("out/part-00000.jsonl"), true
+			c.Input.Path, c.Output.Force = d.join("out/part-00000.jsonl"), true
 		}, fault.Usage, []string{"is in the output folder"}},
 		{"errors inside", func(d jobDir, c *orchestrator.Config) {
-			c.Errors, c.Force = d.join("out/errors.jsonl"), true
+			c.Output.Errors, c.Output.Force = d.join("out/errors.jsonl"), true
 		}, fault.Usage, []string{"is in the output folder"}},
 	}
 	for _, test := range tests {
@@ -144,7 +144,7 @@ func TestPartFolderIsRefused(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, numbered(20))
 			c := d.config("echo")
-			c.Output = d.join("out") + "/"
+			c.Output.Path = d.join("out") + "/"
 			mustRun(t, d, c)
 			test.change(d, &c)
 			before := tree(d.path)
@@ -164,10 +164,10 @@ func TestPartFolderIsFilledMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(40))
 	c := d.config("test-slow")
-	c.Output = d.join("out") + "/"
-	c.Limit = 20
+	c.Output.Path = d.join("out") + "/"
+	c.Input.Limit = 20
 	mustRun(t, d, c)
-	c.Force, c.BatchSize, c.Limit = true, 10, 0
+	c.Output.Force, c.Batching.Size, c.Input.Limit = true, 10, 0
 	watched := c
 	watch(&watched, func(name string, passing int, _ orchestrator.Event) {
 		if name == "chunk_done" && passing == 1 {
@@ -192,9 +192,9 @@ func TestRetryOfParts(t *testing.T) {
 	prepare := func(t *testing.T) (jobDir, orchestrator.Config) {
 		d := newJobDir(t, in)
 		c := d.config("test-mending")
-		c.Output, c.PartBytes, c.BatchSize = d.join("out")+"/", 800, 10
+		c.Output.Path, c.Output.PartBytes, c.Batching.Size = d.join("out")+"/", 800, 10
 		mustRun(t, d, c)
-		return d, orchestrator.Config{Output: d.join("out"), GPUs: "cpu:2", KernelConfig: []byte(`{"Repaired":true}`)}
+		return d, orchestrator.Config{Output: orchestrator.Output{Path: d.join("out")}, Devices: orchestrator.Devices{GPUs: "cpu:2"}, Kernel: orchestrator.Kernel{Config: []byte(`{"Repaired":true}`)}}
 	}
 	t.Run("untouched parts stay", func(t *testing.T) {
 		t.Parallel()

@@ -19,45 +19,45 @@ import (
 // JSON, which would change them.
 func checkNames(config Config) error {
 	for _, one := range []struct{ what, name string }{
-		{"input", config.Input}, {"output", config.Output}, {"errors file", config.Errors},
-		{"work folder", config.WorkDir}, {"working folder", config.Dir},
+		{"input", config.Input.Path}, {"output", config.Output.Path}, {"errors file", config.Output.Errors},
+		{"work folder", config.Resume.WorkDir}, {"working folder", config.Dir},
 	} {
 		if one.name != "" && one.name != "-" && !utf8.ValidString(absolute(one.name)) {
 			return fault.New(fault.Usage, "the %s %q is not valid UTF-8; rename it or use a link to it", one.what, absolute(one.name))
 		}
 	}
-	if !utf8.ValidString(config.Kernel) {
-		return fault.New(fault.Usage, "the kernel %q is not valid UTF-8", config.Kernel)
+	if !utf8.ValidString(config.Kernel.Name) {
+		return fault.New(fault.Usage, "the kernel %q is not valid UTF-8", config.Kernel.Name)
 	}
 	return nil
 }
 
 func checkInput(config Config) error {
-	if config.Input == "-" {
+	if config.Input.Path == "-" {
 		return nil
 	}
-	info, err := os.Stat(config.Input)
+	info, err := os.Stat(config.Input.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fault.New(fault.Usage, "input %s does not exist", config.Input)
+		return fault.New(fault.Usage, "input %s does not exist", config.Input.Path)
 	case err != nil:
 		return fault.New(fault.Usage, "input: %w", err)
 	case info.IsDir():
-		return fault.New(fault.Usage, "input %s is a folder; name a file in it", config.Input)
+		return fault.New(fault.Usage, "input %s is a folder; name a file in it", config.Input.Path)
 	case !info.Mode().IsRegular():
 		return nil // reading a pipe would consume its data
 	}
-	return checkFormat(config.Input)
+	return checkFormat(config.Input.Path)
 }
 
 // checkOutputFolders catches a mistyped path before the job folder is created.
 func checkOutputFolders(config Config) error {
-	if config.WorkDir != "" {
-		if !files.IsFolder(config.WorkDir) {
-			return fault.New(fault.Usage, "the work folder %s does not exist: mkdir -p %s", config.WorkDir, config.WorkDir)
+	if config.Resume.WorkDir != "" {
+		if !files.IsFolder(config.Resume.WorkDir) {
+			return fault.New(fault.Usage, "the work folder %s does not exist: mkdir -p %s", config.Resume.WorkDir, config.Resume.WorkDir)
 		}
 	}
-	for _, path := range []string{config.Output, config.Errors} {
+	for _, path := range []string{config.Output.Path, config.Output.Errors} {
 		if path == "" || path == "-" {
 			continue
 		}
@@ -73,20 +73,20 @@ func checkOutputFolders(config Config) error {
 }
 
 func checkOutputs(config Config) error {
-	if config.Output == "" {
+	if config.Output.Path == "" {
 		return nil // a plan needs none; Run requires one
 	}
 	check := checkOutput
-	if keepsParts(config.Output) {
+	if keepsParts(config.Output.Path) {
 		check = checkPartFolder
 	}
-	if err := check(config, "output", config.Output); err != nil || config.Errors == "" {
+	if err := check(config, "output", config.Output.Path); err != nil || config.Output.Errors == "" {
 		return err
 	}
-	if config.Errors == "-" || samePath(config.Errors, config.Output) {
+	if config.Output.Errors == "-" || samePath(config.Output.Errors, config.Output.Path) {
 		return fault.New(fault.Usage, "the errors file must not be the output").Set("errors")
 	}
-	return checkOutput(config, "errors file", config.Errors)
+	return checkOutput(config, "errors file", config.Output.Errors)
 }
 
 func checkOutput(config Config, what, path string) error {
@@ -96,7 +96,7 @@ func checkOutput(config Config, what, path string) error {
 	if err := checkName(what, path); err != nil && !isStream(path) {
 		return err
 	}
-	if config.Input != "-" && samePath(path, config.Input) {
+	if config.Input.Path != "-" && samePath(path, config.Input.Path) {
 		return fault.New(fault.Usage, "the %s %s is the input itself; name another file", what, path)
 	}
 	info, err := os.Stat(path)
@@ -107,7 +107,7 @@ func checkOutput(config Config, what, path string) error {
 			hint = fmt.Sprintf(", or write %s/ for the output in parts", strings.TrimSuffix(path, "/"))
 		}
 		return fault.New(fault.Usage, "the %s %s is a folder; name a file in it%s", what, path, hint)
-	case err == nil && info.Mode().IsRegular() && !config.Force:
+	case err == nil && info.Mode().IsRegular() && !config.Output.Force:
 		return fault.New(fault.Usage, "the %s %s already exists", what, path).WithCode(fault.Exists, "")
 	case err == nil:
 		return nil
@@ -124,7 +124,7 @@ func checkPartFolder(config Config, what, path string) error {
 		return err
 	}
 	dir := filepath.Clean(path)
-	for name, other := range map[string]string{"input": config.Input, "errors file": config.Errors, "work folder": config.WorkDir} {
+	for name, other := range map[string]string{"input": config.Input.Path, "errors file": config.Output.Errors, "work folder": config.Resume.WorkDir} {
 		if other != "" && other != "-" && isInside(other, dir) {
 			return fault.New(fault.Usage, "the %s %s is in the %s folder %s, which is replaced as a whole; choose another place", name, other, what, path)
 		}
@@ -137,7 +137,7 @@ func checkPartFolder(config Config, what, path string) error {
 		return fault.New(fault.Usage, "%s %s: %w", what, path, err)
 	case len(entries) == 0:
 		return nil // an empty folder is fine
-	case !config.Force:
+	case !config.Output.Force:
 		return fault.New(fault.Usage, "the %s folder %s already exists", what, path).WithCode(fault.Exists, "")
 	}
 	if err := commit.Replaceable(dir); err != nil {

@@ -70,7 +70,7 @@ func (s Slot) device() wire.Device {
 }
 
 // MakePlan returns what Run would do with the same Config, using the same decisions. It
-// starts the kernel once, without a device, to ask what it needs, asks Config.Claim for
+// starts the kernel once, without a device, to ask what it needs, asks Config.Devices.Claim for
 // a preview, and leaves nothing behind.
 func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	config, err := config.withDefaults()
@@ -113,7 +113,7 @@ type prepared struct {
 	preview   bool // only a plan is wanted
 	selection gpu.Selection
 	idle      []gpu.Device  // selected or claimed, but not filling a group
-	claim     *Claim        // nil without Config.Claim
+	claim     *Claim        // nil without Config.Devices.Claim
 	registry  *gpu.Registry // of the slots' devices; every slot of the plan is acquired
 }
 
@@ -145,7 +145,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 			p.close()
 		}
 	}()
-	p.plan = Plan{Input: config.Input, Output: config.Output, Kernel: config.Kernel, Records: -1, Notes: streamNote(config)}
+	p.plan = Plan{Input: config.Input.Path, Output: config.Output.Path, Kernel: config.Kernel.Name, Records: -1, Notes: streamNote(config)}
 	var short string
 	if p.runDir, short, err = makeRunDir(note); err != nil {
 		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)
@@ -160,7 +160,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	// only if the kernel asks for another batch size.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.askKernel(groupCtx) })
-	group.Go(func() error { return p.openInput(groupCtx, config.BatchSize) })
+	group.Go(func() error { return p.openInput(groupCtx, config.Batching.Size) })
 	var notes []string
 	if !preview {
 		group.Go(func() error { notes = killAbandoned(); return nil })
@@ -221,19 +221,19 @@ func (p *prepared) compare() (err error) {
 		p.earlier.notes = append(p.earlier.notes, touchedNote)
 	}
 	if p.earlier.computedAny() { // otherwise nothing depends on it
-		err = checkChanges(now.changes(p.earlier.manifest.Fingerprint), p.config.AcceptChanges)
+		err = checkChanges(now.changes(p.earlier.manifest.Fingerprint), p.config.Resume.AcceptChanges)
 	}
 	p.print.Kernel.Modules = present(modules)
 	return err
 }
 
 func (p *prepared) selectDevices(ctx context.Context) (err error) {
-	if p.selection, err = gpu.ParseSelection(p.config.GPUs); err != nil {
+	if p.selection, err = gpu.ParseSelection(p.config.Devices.GPUs); err != nil {
 		return p.gpusError(err)
 	}
 	options := p.config.devices
 	options.Slow = p.notice
-	options.PinUUID = p.config.PinUUID
+	options.PinUUID = p.config.Devices.PinUUID
 	inventory, err := gpu.Select(ctx, p.selection, options)
 	if err != nil {
 		return p.gpusError(err)
@@ -249,7 +249,7 @@ func (p *prepared) gpusError(err error) error {
 	if fault.KindOf(err) != fault.Usage {
 		return err
 	}
-	return fault.New(fault.Usage, "devices %s: %w", p.config.GPUs, err).Set("gpus")
+	return fault.New(fault.Usage, "devices %s: %w", p.config.Devices.GPUs, err).Set("gpus")
 }
 
 func makeSlots(groups [][]gpu.Device, workers int) []Slot {
@@ -276,7 +276,7 @@ func makeSlots(groups [][]gpu.Device, workers int) []Slot {
 // openInput opens a file; batch is the batch size if already known. A stream is opened
 // only when the job starts, since it can be read only once.
 func (p *prepared) openInput(ctx context.Context, batch int) error {
-	if p.config.Input == "-" {
+	if p.config.Input.Path == "-" {
 		return nil
 	}
 	var err error
@@ -286,12 +286,12 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 	setDefault(&batch, DefaultBatchSize)
 	chunks, _ := p.chunks()
 	options := input.CutOptions{
-		Limits: p.limits(), Chunks: chunks, BatchSize: batch, Split: p.config.Split,
+		Limits: p.limits(), Chunks: chunks, BatchSize: batch, Split: p.config.Input.Split,
 	}
 	if p.earlier != nil {
 		return p.reopenInput(ctx, options)
 	}
-	source, err := input.Open(ctx, p.config.Input, options)
+	source, err := input.Open(ctx, p.config.Input.Path, options)
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func (p *prepared) reopenInput(ctx context.Context, options input.CutOptions) er
 	if p.cut.Bytes > 0 {
 		options.Bytes = p.cut.Bytes
 		var err error
-		if source, err = input.Open(ctx, p.config.Input, options); err != nil {
+		if source, err = input.Open(ctx, p.config.Input.Path, options); err != nil {
 			return err
 		}
 		if planner, ok := source.(input.Planner); ok {
@@ -327,11 +327,11 @@ func (p *prepared) reopenInput(ctx context.Context, options input.CutOptions) er
 
 // openStream starts reading standard input into spool files in dir.
 func (p *prepared) openStream(dir string) error {
-	records := p.config.ChunkRecords
+	records := p.config.Input.ChunkRecords
 	setDefault(&records, int64(chunkBatches*p.plan.BatchSize))
-	source, err := input.Spool(&sniffedStream{Reader: p.config.Stdin}, input.SpoolOptions{
+	source, err := input.Spool(&sniffedStream{Reader: p.config.Input.Stdin}, input.SpoolOptions{
 		Limits: p.limits(), Dir: dir,
-		ChunkRecords: records, Flush: p.config.Flush, Ahead: 2*len(p.plan.Slots) + 2,
+		ChunkRecords: records, Flush: p.config.Input.Flush, Ahead: 2*len(p.plan.Slots) + 2,
 	})
 	if err != nil {
 		return err
@@ -341,7 +341,7 @@ func (p *prepared) openStream(dir string) error {
 }
 
 func (p *prepared) limits() input.Limits {
-	return input.Limits{Offset: p.config.Offset, Limit: p.config.Limit}
+	return input.Limits{Offset: p.config.Input.Offset, Limit: p.config.Input.Limit}
 }
 
 func (p *prepared) askKernel(ctx context.Context) error {

@@ -62,9 +62,9 @@ func TestJobFolderIsPrivate(t *testing.T) {
 		t.Run(fmt.Sprintf("parts %t", parts), func(t *testing.T) {
 			t.Parallel()
 			v := &variant{name: "private", records: 480, change: func(d jobDir, c *orchestrator.Config) {
-				c.Errors = d.join("errors.jsonl")
+				c.Output.Errors = d.join("errors.jsonl")
 				if parts {
-					c.Output, c.PartBytes = d.join("out")+"/", 500
+					c.Output.Path, c.Output.PartBytes = d.join("out")+"/", 500
 				}
 			}}
 			d, c := v.start(t)
@@ -74,9 +74,9 @@ func TestJobFolderIsPrivate(t *testing.T) {
 				t.Fatal(err)
 			}
 			resumes(t, d, c)
-			outputs := []string{c.Output, c.Errors}
+			outputs := []string{c.Output.Path, c.Output.Errors}
 			if parts {
-				outputs = append(outputs, c.Output+"part-00000.jsonl", c.Output+"manifest.json")
+				outputs = append(outputs, c.Output.Path+"part-00000.jsonl", c.Output.Path+"manifest.json")
 			}
 			checkModes(t, c, outputs...)
 		})

@@ -349,16 +349,16 @@ func unusable(err error) error {
 func (p *prepared) setup(socketDir string) wire.Setup {
 	return wire.Setup{
 		Proven: p.proven(), Programs: p.programs,
-		Kernel: p.config.Kernel, KernelConfig: p.config.KernelConfig, ExecMode: p.config.ExecMode, ExecID: p.config.ExecID,
-		Python: wire.Python{Interpreter: p.config.Python, IOWorkers: p.config.IOWorkers, NaN: p.config.NaN},
+		Kernel: p.config.Kernel.Name, KernelConfig: p.config.Kernel.Config, ExecMode: p.config.Kernel.ExecMode, ExecID: p.config.Kernel.ExecID,
+		Python: wire.Python{Interpreter: p.config.Kernel.Python, IOWorkers: p.config.Kernel.IOWorkers, NaN: p.config.Kernel.NaN},
 		Dir:    p.config.Dir, PluginPath: p.config.pluginPath, SocketDir: socketDir,
-		OpenTimeout: p.config.OpenTimeout, Timeout: p.config.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.LogLevel,
+		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.Display.LogLevel,
 		Records: wire.Records{
-			BatchSize: p.plan.BatchSize, BatchBytes: p.config.BatchBytes,
-			MaxBytes: p.config.MaxRecordBytes, Keep: p.config.Keep, Reprocess: p.config.Reprocess,
-			NoValidate: p.config.NoValidate, GroupBy: p.plan.GroupBy, BatchCost: p.config.BatchCost,
-			ErrorsApart: p.config.Errors != "", Framed: p.config.framed, Step: p.config.Kernel,
-			NaNFails: p.config.NaN == NaNError, AutoBatch: p.config.AutoBatch,
+			BatchSize: p.plan.BatchSize, BatchBytes: p.config.Batching.Bytes,
+			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.Keep, Reprocess: p.config.Input.Reprocess,
+			NoValidate: p.config.Input.NoValidate, GroupBy: p.plan.GroupBy, BatchCost: p.config.Batching.Cost,
+			ErrorsApart: p.config.Output.Errors != "", Framed: p.config.framed, Step: p.config.Kernel.Name,
+			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto,
 		},
 	}
 }

@@ -17,7 +17,7 @@ func TestTooFewValuesNamesTheBatch(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	d.write("kernel.py", "def process(batch): return {'x': [1] * (len(batch) - 1)}\n")
 	c := d.config(d.join("kernel.py"))
-	c.BatchSize = 128
+	c.Batching.Size = 128
 	_, err := run(t, c)
 	wantFault(t, err, fault.Incompatible, "process returned 127 values in column 'x' for 128 records")
 }
@@ -41,7 +41,7 @@ def prepare(batch):
 def process(ids): return {"x": ids}
 `)
 			c := d.config(d.join("kernel.py"))
-			c.BatchSize, c.GPUs = 1, "cpu:1"
+			c.Batching.Size, c.Devices.GPUs = 1, "cpu:1"
 			mark := fmt.Sprintf("%s-prepare-%d", strings.ReplaceAll(victim, " ", "-"), os.Getpid())
 			job := startDriver(t, driverOf(t, c), mark, "TMPDIR="+shortTemp(t))
 			workers := job.awaitWorkers(t, 1)

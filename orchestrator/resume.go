@@ -34,7 +34,7 @@ func (e *earlier) close() {
 
 // findEarlier returns the job to resume, nil for a new one.
 func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err error) {
-	if c.Fresh || !resumable(c) {
+	if c.Resume.Fresh || !resumable(c) {
 		return nil, nil
 	}
 	m, err := f.unfinished()
@@ -76,8 +76,8 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 			return nil, err
 		}
 	}
-	if e.state.Durable.Next < c.Offset { // nothing was durable yet
-		e.state.Durable.Next = c.Offset
+	if e.state.Durable.Next < c.Input.Offset { // nothing was durable yet
+		e.state.Durable.Next = c.Input.Offset
 	}
 	resumes = true
 	return e, nil
@@ -89,19 +89,19 @@ func (e *earlier) computedAny() bool { return e.state.Done() > 0 || e.state.Comp
 // keepsPlan reports whether a job that has computed nothing keeps its plan: if the
 // output is a folder, the plan determines where its parts end.
 func (e *earlier) keepsPlan(c Config) bool {
-	return keepsParts(c.Output) && e.manifest.Cut.PartBytes == c.PartBytes && len(e.changes(c)) == 0
+	return keepsParts(c.Output.Path) && e.manifest.Cut.PartBytes == c.Output.PartBytes && len(e.changes(c)) == 0
 }
 
 // finishEarlier finishes a job that was killed when only the final renames were
 // missing.
 func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	defer e.close()
-	if err := checkChanges(e.changes(c), c.AcceptChanges); err != nil {
+	if err := checkChanges(e.changes(c), c.Resume.AcceptChanges); err != nil {
 		return Report{}, err
 	}
 	tally := e.state.Durable.Tally
 	report := Report{
-		Input: c.Input, Output: c.Output, Errors: c.Errors, Kernel: c.Kernel, Folder: f.path,
+		Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Kernel: c.Kernel.Name, Folder: f.path,
 		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
 	}
 	report.noteOutput(e.state.ResultSum())
@@ -115,9 +115,9 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 		return report, err
 	}
 	f.finish(cleans(c, report))
-	if c.OnEvent != nil {
-		c.OnEvent(Notice{Text: "the job was already complete; only its files had not been renamed yet"})
-		c.OnEvent(Finished{Report: report})
+	if c.Display.OnEvent != nil {
+		c.Display.OnEvent(Notice{Text: "the job was already complete; only its files had not been renamed yet"})
+		c.Display.OnEvent(Finished{Report: report})
 	}
 	return report, nil
 }
@@ -146,7 +146,7 @@ func (e *earlier) changes(c Config) []change {
 // findFinished returns the report of this job if it is already finished and its output
 // is unchanged. Running a finished job again reports that it is complete.
 func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
-	if c.Fresh || c.Force || !resumable(c) {
+	if c.Resume.Fresh || c.Output.Force || !resumable(c) {
 		return Report{}, false
 	}
 	if retry.Committed(f.path) {
@@ -157,16 +157,16 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 		return Report{}, false
 	}
 	report, err := readReport(f.join(reportFile))
-	if err != nil || report.Stop != nil || !f.outputUnchanged(ctx, c.Output, report) {
+	if err != nil || report.Stop != nil || !f.outputUnchanged(ctx, c.Output.Path, report) {
 		return Report{}, false
 	}
 	if _, err := os.Stat(m.Errors); m.Errors != "" && err != nil {
 		return Report{}, false
 	}
 	report.Resumed = report.In
-	if c.OnEvent != nil {
-		c.OnEvent(Notice{Text: "the job is already finished", Code: CodeFinished})
-		c.OnEvent(Finished{Report: report})
+	if c.Display.OnEvent != nil {
+		c.Display.OnEvent(Notice{Text: "the job is already finished", Code: CodeFinished})
+		c.Display.OnEvent(Finished{Report: report})
 	}
 	return report, true
 }
@@ -190,11 +190,11 @@ func outputBytes(path string) int64 {
 
 func outputOptions(c Config, f *folder) commit.Options {
 	options := commit.Options{
-		Path: c.Output, Errors: c.Errors, Replace: c.Force, WorkDir: f.path, First: c.Offset,
-		Stdout: c.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
+		Path: c.Output.Path, Errors: c.Output.Errors, Replace: c.Output.Force, WorkDir: f.path, First: c.Input.Offset,
+		Stdout: c.Output.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
 	}
-	if keepsParts(c.Output) {
-		options.PartBytes = c.PartBytes
+	if keepsParts(c.Output.Path) {
+		options.PartBytes = c.Output.PartBytes
 	}
 	return options
 }
@@ -237,12 +237,12 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, *c
 func (p *prepared) manifest(created time.Time) manifest {
 	m := manifest{
 		Version: manifestVersion, Created: created,
-		Input: p.print.Input.Path, Output: absolute(p.config.Output), Errors: p.print.Output.Errors,
-		Kernel: p.config.Kernel, Fingerprint: p.print, Cut: p.cut, Launch: p.launch(),
+		Input: p.print.Input.Path, Output: absolute(p.config.Output.Path), Errors: p.print.Output.Errors,
+		Kernel: p.config.Kernel.Name, Fingerprint: p.print, Cut: p.cut, Launch: p.launch(),
 	}
-	if keepsParts(p.config.Output) {
+	if keepsParts(p.config.Output.Path) {
 		m.Output += "/"
-		m.Cut.PartBytes = p.config.PartBytes
+		m.Cut.PartBytes = p.config.Output.PartBytes
 	}
 	return m
 }
@@ -268,7 +268,7 @@ func (p *prepared) proven() *chunk.Chunk {
 	}
 	s := p.earlier.state.Proven
 	return &chunk.Chunk{
-		File: absolute(p.config.Input), First: s.First, Records: s.Tally.Records,
+		File: absolute(p.config.Input.Path), First: s.First, Records: s.Tally.Records,
 		Offset: s.Start.Offset, Line: s.Start.Line, Length: s.Next.Offset - s.Start.Offset,
 	}
 }

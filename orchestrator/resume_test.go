@@ -23,7 +23,7 @@ import (
 // watch counts events and runs a function at each.
 func watch(c *orchestrator.Config, at func(name string, passing int, e orchestrator.Event)) {
 	passed := make(map[string]int)
-	c.OnEvent = func(e orchestrator.Event) {
+	c.Display.OnEvent = func(e orchestrator.Event) {
 		passed[e.EventName()]++
 		at(e.EventName(), passed[e.EventName()], e)
 	}
@@ -74,14 +74,14 @@ func TestStopAndResume(t *testing.T) {
 			t.Parallel()
 			d, c := v.start(t)
 			first := interrupt(t, c, "chunk_done", 2+i%3) // of eight, so that enough remains
-			if first.Pending == 0 && !first.Uncounted || exists(c.Output) && !c.Force {
+			if first.Pending == 0 && !first.Uncounted || exists(c.Output.Path) && !c.Output.Force {
 				t.Fatalf("report: %+v", first)
 			}
 			second := interrupt(t, c, "chunk_done", 2)
 			if second.Resumed < first.In-first.Pending {
 				t.Errorf("%d records were done, and the next run found %d", first.In-first.Pending, second.Resumed)
 			}
-			c.GPUs, c.BatchSize = "cpu:1", 5+i
+			c.Devices.GPUs, c.Batching.Size = "cpu:1", 5+i
 			last := resumes(t, d, c)
 			if last.Resumed <= second.Resumed {
 				t.Errorf("resumed %d, then %d", second.Resumed, last.Resumed)
@@ -130,26 +130,26 @@ func TestOtherJobIsRefused(t *testing.T) {
 			appendTo(d, "in.jsonl", "{}\n")
 		}, []string{"the input's size was", "[changed ]"}},
 		{"input edited in place", func(d jobDir, c *orchestrator.Config) {
-			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
+			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return b })
 		}, []string{"the input's content", "different bytes between offsets 0 and"}},
 		{"input edited in place, with its old time", func(d jobDir, c *orchestrator.Config) {
-			info, _ := os.Stat(c.Input)
-			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
-			_ = os.Chtimes(c.Input, info.ModTime(), info.ModTime())
+			info, _ := os.Stat(c.Input.Path)
+			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return b })
+			_ = os.Chtimes(c.Input.Path, info.ModTime(), info.ModTime())
 		}, []string{"the input's content", "different bytes"}},
 		{"input edited in place and longer", func(d jobDir, c *orchestrator.Config) {
-			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return append(b, "{}\n"...) })
+			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return append(b, "{}\n"...) })
 		}, []string{"the input's size was"}},
 		{"another input", func(d jobDir, c *orchestrator.Config) {
-			c.Input = d.join("other.jsonl")
+			c.Input.Path = d.join("other.jsonl")
 			appendTo(d, "other.jsonl", "{}\n")
 		}, []string{"other.jsonl"}},
-		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Limit = 77 }, []string{"the input's limit was not set and is now 77"}},
-		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "echo" }, []string{"the kernel was", "[changed kernel]"}},
+		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Input.Limit = 77 }, []string{"the input's limit was not set and is now 77"}},
+		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "echo" }, []string{"the kernel was", "[changed kernel]"}},
 		{"kernel file", func(d jobDir, c *orchestrator.Config) { appendTo(d, "kernel.sh", "# changed\n") },
 			[]string{"kernel.sh", "[changed kernel]"}},
-		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors") }, []string{"the output's errors file was not set"}},
-		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Keep = []string{"id"} }, []string{"the output's members to keep was not set"}},
+		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors") }, []string{"the output's errors file was not set"}},
+		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Output.Keep = []string{"id"} }, []string{"the output's members to keep was not set"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestOtherJobIsRefused(t *testing.T) {
 			test.change(d, &c)
 			_, err := run(t, c)
 			wantFault(t, err, fault.Conflict, append(test.texts, "the job has changed since it began")...)
-			if exists(c.Output) {
+			if exists(c.Output.Path) {
 				t.Error("there is an output")
 			}
 			if diff := cmp.Diff(before, tree(jobFolder(c))); diff != "" {
@@ -194,7 +194,7 @@ func TestTouchedInputIsResumed(t *testing.T) {
 			t.Parallel()
 			d, c := execJob(t)
 			interrupt(t, c, "chunk_done", 3)
-			if err := change(c.Input); err != nil {
+			if err := change(c.Input.Path); err != nil {
 				t.Fatal(err)
 			}
 			notices, err := resumedWith(t, c)
@@ -204,7 +204,7 @@ func TestTouchedInputIsResumed(t *testing.T) {
 			if d.read("out.jsonl") != numbered(300) {
 				t.Error("output differs")
 			}
-			if err := change(c.Input); err != nil {
+			if err := change(c.Input.Path); err != nil {
 				t.Fatal(err)
 			}
 			if report := mustRun(t, d, c); report.Resumed != 300 { // already finished
@@ -221,7 +221,7 @@ func TestTouchedByteCutInput(t *testing.T) {
 	t.Parallel()
 	touchInput := func(c orchestrator.Config) {
 		now := time.Now().Add(time.Hour)
-		_ = os.Chtimes(c.Input, now, now)
+		_ = os.Chtimes(c.Input.Path, now, now)
 	}
 	for name, test := range map[string]struct {
 		change func(c orchestrator.Config)
@@ -229,7 +229,7 @@ func TestTouchedByteCutInput(t *testing.T) {
 	}{
 		"touched": {touchInput, ""},
 		"edited": {func(c orchestrator.Config) {
-			edit(t, c.Input, func(b []byte) []byte { b[6] = 'x'; return b })
+			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return b })
 		}, "different bytes between offsets 0 and"},
 		"touched, without sums": {func(c orchestrator.Config) {
 			touchInput(c)
@@ -243,7 +243,7 @@ func TestTouchedByteCutInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, c := execJob(t)
-			c.Split = "bytes"
+			c.Input.Split = "bytes"
 			interrupt(t, c, "chunk_done", 3)
 			interrupt(t, c, "chunk_done", 1)
 			test.change(c)
@@ -281,7 +281,7 @@ func execJob(t *testing.T) (jobDir, orchestrator.Config) {
 	d := newJobDir(t, numbered(300))
 	appendTo(d, "kernel.sh", "while read -r line; do echo \"$line\"; sleep 0.002; done\n")
 	c := d.config("exec:bash kernel.sh")
-	c.Dir, c.BatchSize, c.ChunksPerGPU, c.Checkpoint = d.path, 5, 4, 50*time.Millisecond
+	c.Dir, c.Batching.Size, c.Batching.ChunksPerGPU, c.Resume.Checkpoint = d.path, 5, 4, 50*time.Millisecond
 	return d, c
 }
 
@@ -292,9 +292,9 @@ func TestAcceptChanges(t *testing.T) {
 	d, c := execJob(t)
 	interrupt(t, c, "chunk_done", 3)
 	appendTo(d, "kernel.sh", "# changed\n")
-	c.AcceptChanges = []string{"kernel"}
+	c.Resume.AcceptChanges = []string{"kernel"}
 	interrupt(t, c, "chunk_done", 2)
-	c.AcceptChanges = nil // the job now has the new kernel
+	c.Resume.AcceptChanges = nil // the job now has the new kernel
 	resumes(t, d, c)
 	if d.read("out.jsonl") != numbered(300) {
 		t.Error("output differs")
@@ -305,10 +305,10 @@ func TestFresh(t *testing.T) {
 	t.Parallel()
 	d, c := execJob(t)
 	interrupt(t, c, "chunk_done", 3)
-	if err := os.WriteFile(c.Input, []byte(numbered(40)), 0o666); err != nil {
+	if err := os.WriteFile(c.Input.Path, []byte(numbered(40)), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	c.Fresh = true
+	c.Resume.Fresh = true
 	if report := mustRun(t, d, c); report.Resumed != 0 || d.read("out.jsonl") != numbered(40) {
 		t.Errorf("report: %+v", report)
 	}
@@ -327,10 +327,10 @@ func TestCompleteJobOfAnother(t *testing.T) {
 	appendTo(d, "in.jsonl", "{}\n")
 	_, err := run(t, c)
 	wantFault(t, err, fault.Conflict, "the input's")
-	if err := os.WriteFile(c.Input, []byte(numbered(30)), 0o666); err != nil {
+	if err := os.WriteFile(c.Input.Path, []byte(numbered(30)), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	c.Fresh = true
+	c.Resume.Fresh = true
 	mustRun(t, d, c)
 	if d.read("out.jsonl") != numbered(30) {
 		t.Error("not started over")
@@ -341,15 +341,15 @@ func TestWorkDirAndClean(t *testing.T) {
 	t.Parallel()
 	start := func() (jobDir, orchestrator.Config) {
 		d, c := variants[4].start(t)
-		c.Clean = true
-		if err := os.WriteFile(c.Input, []byte(numbered(600)), 0o666); err != nil { // of which none fails
+		c.Resume.Clean = true
+		if err := os.WriteFile(c.Input.Path, []byte(numbered(600)), 0o666); err != nil { // of which none fails
 			t.Fatal(err)
 		}
 		return d, c
 	}
 	d, c := start()
 	interrupt(t, c, "chunk_done", 3)
-	if exists(c.Output+".gpurun") || !exists(jobFolder(c)) {
+	if exists(c.Output.Path+".gpurun") || !exists(jobFolder(c)) {
 		t.Errorf("the job folder is elsewhere: %v", tree(d.path))
 	}
 	resumes(t, d, c)
@@ -369,8 +369,8 @@ func TestTinyCheckpoint(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(60))
 	c := d.config("test-slow")
-	c.BatchSize, c.Checkpoint, c.KernelConfig = 5, time.Nanosecond, []byte(`{"Milliseconds":1}`)
-	c.GPUs = "cpu:1" // so that no other worker takes work away
+	c.Batching.Size, c.Resume.Checkpoint, c.Kernel.Config = 5, time.Nanosecond, []byte(`{"Milliseconds":1}`)
+	c.Devices.GPUs = "cpu:1" // so that no other worker takes work away
 	watch(&c, func(_ string, _ int, e orchestrator.Event) {
 		if e, ok := e.(orchestrator.ChunkDone); ok && e.Counts.Records == 0 {
 			t.Error("a checkpoint of nothing")
@@ -387,8 +387,8 @@ func TestMaxTime(t *testing.T) {
 	t.Parallel()
 	v := variants[0]
 	d, c := v.start(t)
-	c.MaxTime = 700 * time.Millisecond
-	c.KernelConfig = []byte(`{"Milliseconds":30}`)
+	c.Resume.MaxTime = 700 * time.Millisecond
+	c.Kernel.Config = []byte(`{"Milliseconds":30}`)
 	stops := 0
 	for ; ; stops++ {
 		report, err := run(t, c)
@@ -415,7 +415,7 @@ func TestHalt(t *testing.T) {
 			t.Parallel()
 			v := variants[0] // 7.5 % of 600 fail
 			d, c := v.start(t)
-			c.Halt = halt
+			c.Failures.Halt = halt
 			stops := 0
 			for ; ; stops++ {
 				report, err := run(t, c)
@@ -466,7 +466,7 @@ func edit(t *testing.T, path string, change func(data []byte) []byte) {
 // correctly, started over correctly, or refused. Its output is never wrong.
 func TestDamage(t *testing.T) {
 	t.Parallel()
-	v := &variant{name: "damage", records: 480, change: func(d jobDir, c *orchestrator.Config) { c.Errors = d.join("errors.jsonl") }}
+	v := &variant{name: "damage", records: 480, change: func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors.jsonl") }}
 	want := v.undisturbed(t)
 	d, c, parts := killedWithParts(t, v)
 	folder := jobFolder(c)
@@ -537,21 +537,21 @@ func TestDamage(t *testing.T) {
 	refused := 0
 	for name, damage := range damages {
 		putBack()
-		_ = os.Remove(c.Output)
-		_ = os.Remove(c.Errors)
+		_ = os.Remove(c.Output.Path)
+		_ = os.Remove(c.Output.Errors)
 		damage()
 		_, err := run(t, c)
 		if err != nil {
 			refused++
-			if fault.KindOf(err) != fault.Conflict || fault.As(err).Code != fault.Damaged || exists(c.Output) {
-				t.Errorf("%s: %v; output: %t", name, err, exists(c.Output))
+			if fault.KindOf(err) != fault.Conflict || fault.As(err).Code != fault.Damaged || exists(c.Output.Path) {
+				t.Errorf("%s: %v; output: %t", name, err, exists(c.Output.Path))
 			}
 			if name == "none" {
 				t.Errorf("%s: %v", name, err)
 			}
 			if wrong := strings.HasSuffix(name, "a folder") || strings.HasSuffix(name, "a file"); wrong {
 				fresh := c
-				fresh.Fresh = true
+				fresh.Resume.Fresh = true
 				if _, err := run(t, fresh); err != nil {
 					t.Errorf("%s, started over: %v", name, err)
 				}
@@ -583,7 +583,7 @@ func killedWithParts(t *testing.T, v *variant) (d jobDir, c orchestrator.Config,
 	t.Helper()
 	for attempt := range 20 {
 		d, c = v.start(t)
-		c.Checkpoint = 20 * time.Millisecond
+		c.Resume.Checkpoint = 20 * time.Millisecond
 		job := driverOf(t, c)
 		job.DurableEvery = 150 * time.Millisecond
 		mark := fmt.Sprintf("damage-%d-%d", os.Getpid(), attempt)

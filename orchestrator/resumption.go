@@ -55,9 +55,9 @@ func resumable(c Config) bool { return unresumable(c) == "" }
 // unresumable returns why a job cannot resume, "" if it can.
 func unresumable(c Config) string {
 	switch {
-	case c.Input == "-":
+	case c.Input.Path == "-":
 		return "its input is a stream"
-	case isStream(c.Output):
+	case isStream(c.Output.Path):
 		return "its output is a stream"
 	}
 	return ""

@@ -33,10 +33,10 @@ func undisturbed(jobDir, context.CancelFunc) error { return nil }
 var stops = map[string]stop{
 	"signal": {unchanged, canceled, orchestrator.ResumesAtOnce, false},
 	"max time": {func(_ jobDir, c *orchestrator.Config) {
-		c.MaxTime, c.KernelConfig = time.Second, []byte(`{"Milliseconds":40}`) // far longer than that
+		c.Resume.MaxTime, c.Kernel.Config = time.Second, []byte(`{"Milliseconds":40}`) // far longer than that
 	}, undisturbed, orchestrator.ResumesAtOnce, false},
 	"halt": {func(d jobDir, c *orchestrator.Config) {
-		c.Halt = orchestrator.Halt{Records: 1}
+		c.Failures.Halt = orchestrator.Halt{Records: 1}
 		appendTo(d, "in.jsonl", "no JSON\n"+numbered(200))
 	}, undisturbed, orchestrator.ResumesAtOnce, false},
 	"input truncated": {unchanged, func(d jobDir, _ context.CancelFunc) error { return os.Truncate(d.join("in.jsonl"), 1000) },
@@ -53,22 +53,22 @@ var stops = map[string]stop{
 		orchestrator.ResumesWhenFixed, true},
 	"kernel edited": {func(d jobDir, c *orchestrator.Config) {
 		d.write("kernel.sh", "sleep 0.02\ncat\n")
-		c.Kernel, c.KernelConfig, c.Dir, c.ExecMode = "exec:sh kernel.sh", nil, d.path, "batch"
+		c.Kernel.Name, c.Kernel.Config, c.Dir, c.Kernel.ExecMode = "exec:sh kernel.sh", nil, d.path, "batch"
 	}, func(d jobDir, _ context.CancelFunc) error {
 		d.write("edited", "sleep 0.02\ncat\n# edited\n")
 		return os.Rename(d.join("edited"), d.join("kernel.sh"))
 	}, orchestrator.ResumesAsAdvised, false},
 	"stream in": {func(d jobDir, c *orchestrator.Config) {
-		c.Input, c.Stdin, c.ChunkRecords = "-", strings.NewReader(numbered(400)), 20
+		c.Input.Path, c.Input.Stdin, c.Input.ChunkRecords = "-", strings.NewReader(numbered(400)), 20
 	}, canceled, orchestrator.ResumesNever, false},
 	"stream out": {func(d jobDir, c *orchestrator.Config) {
-		c.Output, c.Stdout, c.WorkDir = "-", io.Discard, d.join("work")
+		c.Output.Path, c.Output.Stdout, c.Resume.WorkDir = "-", io.Discard, d.join("work")
 	}, canceled, orchestrator.ResumesNever, false},
 	"stream out, input truncated": {func(d jobDir, c *orchestrator.Config) {
-		c.Output, c.Stdout, c.WorkDir = "-", io.Discard, d.join("work")
+		c.Output.Path, c.Output.Stdout, c.Resume.WorkDir = "-", io.Discard, d.join("work")
 	}, func(d jobDir, _ context.CancelFunc) error { return os.Truncate(d.join("in.jsonl"), 1000) }, orchestrator.ResumesNever, false},
 	"reader gone": {func(d jobDir, c *orchestrator.Config) {
-		c.Output, c.Stdout, c.WorkDir = "-", &closedSoon{}, d.join("work")
+		c.Output.Path, c.Output.Stdout, c.Resume.WorkDir = "-", &closedSoon{}, d.join("work")
 	}, undisturbed, orchestrator.ResumesNever, false},
 }
 
@@ -144,7 +144,7 @@ func stopped(t *testing.T, d jobDir, c orchestrator.Config, s stop) orchestrator
 // keepsPromise runs the same command again.
 func (s stop) keepsPromise(t *testing.T, d jobDir, c orchestrator.Config) {
 	t.Helper()
-	c.OnEvent, c.MaxTime, c.Halt = nil, 0, orchestrator.Halt{} // they would only stop it again
+	c.Display.OnEvent, c.Resume.MaxTime, c.Failures.Halt = nil, 0, orchestrator.Halt{} // they would only stop it again
 	switch s.promised {
 	case orchestrator.ResumesNever:
 		checkNoData(t, d)

@@ -13,13 +13,13 @@ import (
 )
 
 // Retry computes the failed records of a finished job again and puts the results in
-// their place. Config.Output names the job; Input is ignored, and Kernel and
-// KernelConfig default to those of the job. The output is replaced in one step when all
+// their place. Config.Output.Path names the job; Input is ignored, and Kernel and
+// its Config default to those of the job. The output is replaced in one step when all
 // results are ready. If Retry is interrupted before that, the next Retry resumes.
 //
 // Records that came in with an _error are not the job's failures and stay.
 func Retry(ctx context.Context, config Config) (Report, error) {
-	if config.Output == "" || isStream(config.Output) {
+	if config.Output.Path == "" || isStream(config.Output.Path) {
 		return Report{}, fault.New(fault.Usage, "name the output of a finished job")
 	}
 	if err := checkOpenFiles(1); err != nil {
@@ -30,14 +30,14 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 		return Report{}, err
 	}
 	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil {
-		return Report{}, noJob(config.Output, path)
+		return Report{}, noJob(config.Output.Path, path)
 	}
 	f, err := openFolder(ctx, config)
 	if err != nil {
 		return Report{}, err
 	}
 	defer f.close(true)
-	r := &rerun{config: config, folder: f, job: retry.Job{Folder: absolute(f.path), Output: absolute(config.Output)}}
+	r := &rerun{config: config, folder: f, job: retry.Job{Folder: absolute(f.path), Output: absolute(config.Output.Path)}}
 	report, err := r.run(ctx)
 	return report, byContext(ctx, err)
 }
@@ -84,8 +84,8 @@ func (r *rerun) compute(ctx context.Context) (Report, error) {
 		return report, nil
 	}
 	report, err := Run(ctx, config)
-	if fault.KindOf(err) == fault.Conflict && !config.Fresh { // what the earlier retry left is of no use
-		config.Fresh, config.Force = true, true
+	if fault.KindOf(err) == fault.Conflict && !config.Resume.Fresh { // what the earlier retry left is of no use
+		config.Resume.Fresh, config.Output.Force = true, true
 		return Run(ctx, config)
 	}
 	return report, err
@@ -96,7 +96,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if m, err := r.folder.unfinished(); err != nil {
 		return err
 	} else if m != nil {
-		return fault.New(fault.Conflict, "the job of %s is not finished: run the same gpurun run command again first", r.config.Output)
+		return fault.New(fault.Conflict, "the job of %s is not finished: run the same gpurun run command again first", r.config.Output.Path)
 	}
 	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
 		return fault.Wrap(fault.Conflict, err)
@@ -107,7 +107,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	r.job.Errors = r.manifest.Errors
 	if r.manifest.Errors != "" && !r.manifest.writes(r.job.Output) {
 		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its failed records are in %s, which may belong to that one; retry it there",
-			r.config.Output, r.manifest.Output, r.manifest.Errors)
+			r.config.Output.Path, r.manifest.Output, r.manifest.Errors)
 	}
 	if retry.Committed(r.folder.path) {
 		if err := r.replace(); err != nil {
@@ -117,7 +117,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if r.report, err = readReport(r.folder.join(reportFile)); err != nil {
 		return err
 	}
-	r.report.Output, r.report.Folder = r.config.Output, r.folder.path // as seen from here
+	r.report.Output, r.report.Folder = r.config.Output.Path, r.folder.path // as seen from here
 	r.job.CRC = r.report.OutputCRC32C
 	return r.unchanged(ctx)
 }
@@ -186,7 +186,7 @@ func (r *rerun) replace() error {
 }
 
 func (r *rerun) emit(event Event) {
-	if r.config.OnEvent != nil {
-		r.config.OnEvent(event)
+	if r.config.Display.OnEvent != nil {
+		r.config.Display.OnEvent(event)
 	}
 }

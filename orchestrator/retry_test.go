@@ -83,28 +83,28 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			}
 			d := newJobDir(t, in.String())
 			config := d.config("test-mending")
-			config.BatchSize = 7
+			config.Batching.Size = 7
 			want := config
-			want.Output = d.join("want.jsonl")
-			want.KernelConfig = []byte(`{"Repaired":true}`)
+			want.Output.Path = d.join("want.jsonl")
+			want.Kernel.Config = []byte(`{"Repaired":true}`)
 			if apart {
-				config.Errors, want.Errors = d.join("errors.jsonl"), d.join("want-errors.jsonl")
+				config.Output.Errors, want.Output.Errors = d.join("errors.jsonl"), d.join("want-errors.jsonl")
 			}
 			output := func() string { return d.read("out.jsonl") }
 			if form.parts {
-				config.Output, config.PartBytes = d.join("out")+"/", 900
+				config.Output.Path, config.Output.PartBytes = d.join("out")+"/", 900
 				output = func() string { return concatenated(d) }
 			}
 			wanted := mustRun(t, d, want)
 			if form.stream {
-				config.Input, config.Stdin, config.ChunkRecords = "-", strings.NewReader(in.String()), 100
+				config.Input.Path, config.Input.Stdin, config.Input.ChunkRecords = "-", strings.NewReader(in.String()), 100
 			}
 			mustRun(t, d, config)
 			if err := os.Remove(d.join("in.jsonl")); err != nil { // it is not needed
 				t.Fatal(err)
 			}
 
-			again := orchestrator.Config{Output: config.Output, GPUs: "cpu:2", BatchSize: 5, KernelConfig: []byte(`{"Repaired":true}`)}
+			again := orchestrator.Config{Output: orchestrator.Output{Path: config.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:2"}, Batching: orchestrator.Batching{Size: 5}, Kernel: orchestrator.Kernel{Config: []byte(`{"Repaired":true}`)}}
 			report, err := orchestrator.Retry(context.Background(), again)
 			if err != nil {
 				t.Fatal(err)
@@ -139,9 +139,9 @@ func TestStreamInPieces(t *testing.T) {
 	input := numbered(2000)
 	var out bytes.Buffer
 	_, err := run(t, orchestrator.Config{
-		Input: "-", Stdin: strings.NewReader(input), Output: "-", Stdout: &out,
-		Kernel: "test-slow", KernelConfig: []byte(`{"Milliseconds":2}`), GPUs: "cpu:3",
-		ChunkRecords: 700, BatchSize: 10, Checkpoint: 30e6,
+		Input: orchestrator.Input{Path: "-", Stdin: strings.NewReader(input), ChunkRecords: 700}, Output: orchestrator.Output{Path: "-", Stdout: &out},
+		Kernel: orchestrator.Kernel{Name: "test-slow", Config: []byte(`{"Milliseconds":2}`)}, Devices: orchestrator.Devices{GPUs: "cpu:3"},
+		Batching: orchestrator.Batching{Size: 10}, Resume: orchestrator.Resume{Checkpoint: 30e6},
 	})
 	if err != nil || out.String() != input {
 		t.Errorf("%v, same %t", err, out.String() == input)
@@ -171,7 +171,7 @@ func TestRetryOfChangedFailures(t *testing.T) {
 			config, kept := d.config("test-mending"), "out.jsonl"
 			if c.apart {
 				kept = "errors.jsonl"
-				config.Errors = d.join(kept)
+				config.Output.Errors = d.join(kept)
 			}
 			mustRun(t, d, config)
 			changed := c.change(d.read(kept))
@@ -179,7 +179,7 @@ func TestRetryOfChangedFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 			output := d.read("out.jsonl")
-			_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: config.Output, GPUs: "cpu:1", KernelConfig: []byte(`{"Repaired":true}`)})
+			_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: orchestrator.Output{Path: config.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:1"}, Kernel: orchestrator.Kernel{Config: []byte(`{"Repaired":true}`)}})
 			wantFault(t, err, fault.Conflict, kept, "was changed")
 			if d.read("out.jsonl") != output || d.read(kept) != changed {
 				t.Error("a file was changed")
@@ -200,7 +200,7 @@ func TestRetryOfALostCopy(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, "{\"id\":1}\n{\"id\":2,\"do\":\"fail\"}\n")
 			config := d.config("test-mending")
-			config.Errors = d.join("errors.jsonl")
+			config.Output.Errors = d.join("errors.jsonl")
 			mustRun(t, d, config)
 			kept := d.read("errors.jsonl")
 			if err := os.Mkdir(d.join("out.jsonl.gpurun/retry"), 0o777); err != nil {
@@ -209,7 +209,7 @@ func TestRetryOfALostCopy(t *testing.T) {
 			if err := os.WriteFile(d.join("out.jsonl.gpurun/retry/in.jsonl"), []byte(copied), 0o666); err != nil {
 				t.Fatal(err)
 			}
-			_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: config.Output, GPUs: "cpu:1"})
+			_, err := orchestrator.Retry(context.Background(), orchestrator.Config{Output: orchestrator.Output{Path: config.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:1"}})
 			if err != nil || d.read("errors.jsonl") != kept {
 				t.Errorf("%v, errors are now %q", err, d.read("errors.jsonl"))
 			}

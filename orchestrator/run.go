@@ -25,7 +25,7 @@ func Run(ctx context.Context, config Config) (Report, error) {
 }
 
 func runJob(ctx context.Context, config Config) (Report, error) {
-	if config.Output == "" {
+	if config.Output.Path == "" {
 		return Report{}, fault.New(fault.Usage, "no output: name a file, or - for standard output").WithCode(fault.NoOutput, "")
 	}
 	started := time.Now()
@@ -54,7 +54,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if before != nil {
 		begun = true
 		if bytes := before.manifest.Cut.PartBytes; bytes > 0 {
-			config.PartBytes = bytes // cut the rest of the output as before
+			config.Output.PartBytes = bytes // cut the rest of the output as before
 		}
 		if before.state.Complete {
 			return finishEarlier(config, f, before)

@@ -66,7 +66,7 @@ func TestBadLines(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			d := newJobDir(t, test.in+"\n{\"ok\":true}\n")
 			config := d.config("echo")
-			config.MaxRecordBytes = 1000
+			config.Input.MaxRecordBytes = 1000
 			report := mustRun(t, d, config)
 			if diff := cmp.Diff(test.out+"\n{\"ok\":true}\n", d.read("out.jsonl")); diff != "" {
 				t.Error(diff)
@@ -92,7 +92,7 @@ func TestReprocessTakesTheMarkOff(t *testing.T) {
 	} {
 		d := newJobDir(t, in)
 		config := d.config(kernel)
-		config.Reprocess = true
+		config.Input.Reprocess = true
 		if report := mustRun(t, d, config); report.Succeeded != 4 || d.read("out.jsonl") != want {
 			t.Errorf("%s: %+v\n%s", kernel, report, d.read("out.jsonl"))
 		}
@@ -124,7 +124,7 @@ func TestErrorMemberDecides(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, in)
 			c := d.config(one.kernel)
-			c.BatchSize = 3
+			c.Batching.Size = 3
 			report := mustRun(t, d, c)
 			want := `{"id":0,"_error":null}` + "\n" + `{"id":1,"_error":null}` + "\n" +
 				failed(2, `"bad"`, "bad", one.step) +
@@ -155,7 +155,7 @@ func TestShapes(t *testing.T) {
 `
 	d := newJobDir(t, in)
 	config := d.config("test-shapes")
-	config.GPUs = "cpu:1"
+	config.Devices.GPUs = "cpu:1"
 	report := mustRun(t, d, config)
 	want := `{"one":1}
 {"two":2}
@@ -177,7 +177,7 @@ func TestShapes(t *testing.T) {
 func TestKeep(t *testing.T) {
 	d := newJobDir(t, "{\"id\":1,\"text\":\"x\",\"do\":\"same\"}\n{\"text\":\"y\",\"id\":2}\n[3]\n")
 	config := d.config("test-shapes")
-	config.GPUs, config.Keep = "cpu:1", []string{"id", "url"}
+	config.Devices.GPUs, config.Output.Keep = "cpu:1", []string{"id", "url"}
 	mustRun(t, d, config)
 	want := `{"id":1}
 {"id":2,"vector":[0.5,1.0],"name":"n\"b","n":0}
@@ -190,7 +190,7 @@ func TestKeep(t *testing.T) {
 func TestErrorsApart(t *testing.T) {
 	d := newJobDir(t, "{\"a\":1}\nbad\n{\"poison\":\"fail\"}\n{\"a\":2}\n")
 	config := d.config("test-poison")
-	config.Errors = d.join("errors.jsonl")
+	config.Output.Errors = d.join("errors.jsonl")
 	report := mustRun(t, d, config)
 	if got := d.read("out.jsonl"); got != "{\"a\":1}\n{\"a\":2}\n" {
 		t.Errorf("output: %s", got)
@@ -203,7 +203,7 @@ func TestErrorsApart(t *testing.T) {
 func TestLimitAndOffset(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	config := d.config("echo")
-	config.Offset, config.Limit = 40, 3
+	config.Input.Offset, config.Input.Limit = 40, 3
 	mustRun(t, d, config)
 	if got := d.read("out.jsonl"); got != "{\"id\":40}\n{\"id\":41}\n{\"id\":42}\n" {
 		t.Errorf("got %s", got)
@@ -217,8 +217,8 @@ func TestStreams(t *testing.T) {
 	var out bytes.Buffer
 	input := numbered(5000)
 	report, err := run(t, orchestrator.Config{
-		Input: "-", Stdin: strings.NewReader(input), Output: "-", Stdout: &out,
-		Kernel: "echo", GPUs: "cpu:2", ChunkRecords: 100,
+		Input: orchestrator.Input{Path: "-", Stdin: strings.NewReader(input), ChunkRecords: 100}, Output: orchestrator.Output{Path: "-", Stdout: &out},
+		Kernel: orchestrator.Kernel{Name: "echo"}, Devices: orchestrator.Devices{GPUs: "cpu:2"},
 	})
 	if err != nil || out.String() != input || report.Succeeded != 5000 {
 		t.Errorf("err %v, report %+v, same %t", err, report, out.String() == input)
@@ -228,7 +228,7 @@ func TestStreams(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	d := newJobDir(t, numbered(500))
 	config := d.config("test-late")
-	config.BatchSize = 10
+	config.Batching.Size = 10
 	mustRun(t, d, config)
 	if got := d.read("out.jsonl"); got != numbered(500) {
 		t.Error("output differs from input")
@@ -245,7 +245,7 @@ func TestLibrary(t *testing.T) {
 			defer group.Done()
 			names := make(map[string]int)
 			config := d.config("echo")
-			config.OnEvent = func(e orchestrator.Event) { names[e.EventName()]++ }
+			config.Display.OnEvent = func(e orchestrator.Event) { names[e.EventName()]++ }
 			report, err := orchestrator.Run(context.Background(), config)
 			if err != nil || report.Succeeded != int64(200+i) {
 				t.Errorf("job %d: %v, %+v", i, err, report)
@@ -267,31 +267,31 @@ func TestRefusedBeforeAnyWork(t *testing.T) {
 		kind   fault.Kind
 		texts  []string
 	}{
-		{"no input", func(_ jobDir, c *orchestrator.Config) { c.Input = "" }, fault.Usage, []string{"no input"}},
-		{"missing input", func(d jobDir, c *orchestrator.Config) { c.Input = d.join("nope") }, fault.Usage, []string{"does not exist"}},
-		{"folder as input", func(d jobDir, c *orchestrator.Config) { c.Input = d.path }, fault.Usage, []string{"folder"}},
-		{"no output", func(_ jobDir, c *orchestrator.Config) { c.Output = "" }, fault.Usage, []string{"-o"}},
-		{"output is the input", func(_ jobDir, c *orchestrator.Config) { c.Output = c.Input; c.Force = true }, fault.Usage, []string{"input itself"}},
-		{"output exists", func(d jobDir, c *orchestrator.Config) { c.Output = d.join("in2"); touch(c.Output) }, fault.Usage, []string{"[exists ]"}},
-		{"output's folder missing", func(d jobDir, c *orchestrator.Config) { c.Output = d.join("no/out") }, fault.Usage, []string{"mkdir -p"}},
-		{"output is a folder", func(d jobDir, c *orchestrator.Config) { c.Output = d.path }, fault.Usage, []string{"folder"}},
-		{"output where nothing can be made", func(_ jobDir, c *orchestrator.Config) { c.Output = "/proc/out.jsonl" }, fault.Usage, []string{"/proc/out.jsonl.gpurun"}},
-		{"errors is the output", func(_ jobDir, c *orchestrator.Config) { c.Errors = c.Output }, fault.Usage, []string{"[setting errors]"}},
-		{"unknown kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "ecko" }, fault.Incompatible, []string{"did you mean echo?"}},
-		{"no kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "" }, fault.Usage, []string{"-k"}},
-		{"kernel is no plugin", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "/bin/true" }, fault.Incompatible, []string{"plugins.Serve"}},
-		{"kernel refuses its configuration", func(_ jobDir, c *orchestrator.Config) { c.KernelConfig = []byte(`{"x":1}`) }, fault.Incompatible, []string{"unknown field"}},
-		{"configuration is no JSON", func(_ jobDir, c *orchestrator.Config) { c.KernelConfig = []byte(`{x`) }, fault.Usage, []string{"JSON"}},
+		{"no input", func(_ jobDir, c *orchestrator.Config) { c.Input.Path = "" }, fault.Usage, []string{"no input"}},
+		{"missing input", func(d jobDir, c *orchestrator.Config) { c.Input.Path = d.join("nope") }, fault.Usage, []string{"does not exist"}},
+		{"folder as input", func(d jobDir, c *orchestrator.Config) { c.Input.Path = d.path }, fault.Usage, []string{"folder"}},
+		{"no output", func(_ jobDir, c *orchestrator.Config) { c.Output.Path = "" }, fault.Usage, []string{"-o"}},
+		{"output is the input", func(_ jobDir, c *orchestrator.Config) { c.Output.Path = c.Input.Path; c.Output.Force = true }, fault.Usage, []string{"input itself"}},
+		{"output exists", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("in2"); touch(c.Output.Path) }, fault.Usage, []string{"[exists ]"}},
+		{"output's folder missing", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("no/out") }, fault.Usage, []string{"mkdir -p"}},
+		{"output is a folder", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.path }, fault.Usage, []string{"folder"}},
+		{"output where nothing can be made", func(_ jobDir, c *orchestrator.Config) { c.Output.Path = "/proc/out.jsonl" }, fault.Usage, []string{"/proc/out.jsonl.gpurun"}},
+		{"errors is the output", func(_ jobDir, c *orchestrator.Config) { c.Output.Errors = c.Output.Path }, fault.Usage, []string{"[setting errors]"}},
+		{"unknown kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "ecko" }, fault.Incompatible, []string{"did you mean echo?"}},
+		{"no kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "" }, fault.Usage, []string{"-k"}},
+		{"kernel is no plugin", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "/bin/true" }, fault.Incompatible, []string{"plugins.Serve"}},
+		{"kernel refuses its configuration", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Config = []byte(`{"x":1}`) }, fault.Incompatible, []string{"unknown field"}},
+		{"configuration is no JSON", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Config = []byte(`{x`) }, fault.Usage, []string{"JSON"}},
 		{"kernel fails to describe itself", func(_ jobDir, c *orchestrator.Config) {
-			c.Kernel, c.KernelConfig = "test-open", []byte(`"describe"`)
+			c.Kernel.Name, c.Kernel.Config = "test-open", []byte(`"describe"`)
 		}, fault.Incompatible, []string{"the model has no name"}},
 		{"kernel needs a GPU", func(_ jobDir, c *orchestrator.Config) {
-			c.Kernel, c.KernelConfig = "test-wishes", []byte(`{"needs_gpu":true}`)
+			c.Kernel.Name, c.Kernel.Config = "test-wishes", []byte(`{"needs_gpu":true}`)
 		}, fault.Incompatible, []string{"needs a GPU"}},
-		{"no such device", func(_ jobDir, c *orchestrator.Config) { c.GPUs = "cpu:0" }, fault.Usage, []string{"cpu:0"}},
-		{"exec program missing", func(_ jobDir, c *orchestrator.Config) { c.Kernel = "exec:./nope" }, fault.Incompatible, []string{"not found"}},
-		{"exec mode unknown", func(_ jobDir, c *orchestrator.Config) { c.Kernel, c.ExecMode = "exec:cat", "fast" }, fault.Usage, []string{"per-record"}},
-		{"negative limit", func(_ jobDir, c *orchestrator.Config) { c.Limit = -1 }, fault.Usage, []string{"[setting limit]"}},
+		{"no such device", func(_ jobDir, c *orchestrator.Config) { c.Devices.GPUs = "cpu:0" }, fault.Usage, []string{"cpu:0"}},
+		{"exec program missing", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "exec:./nope" }, fault.Incompatible, []string{"not found"}},
+		{"exec mode unknown", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name, c.Kernel.ExecMode = "exec:cat", "fast" }, fault.Usage, []string{"per-record"}},
+		{"negative limit", func(_ jobDir, c *orchestrator.Config) { c.Input.Limit = -1 }, fault.Usage, []string{"[setting limit]"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestForce(t *testing.T) {
 	d := newJobDir(t, numbered(3))
 	touch(d.join("out.jsonl"))
 	config := d.config("echo")
-	config.Force = true
+	config.Output.Force = true
 	mustRun(t, d, config)
 	if d.read("out.jsonl") != numbered(3) {
 		t.Error("not replaced")
@@ -328,10 +328,10 @@ func TestForce(t *testing.T) {
 func TestSecondJobOfOneOutput(t *testing.T) {
 	d := newJobDir(t, numbered(50))
 	config := d.config("test-slow")
-	config.KernelConfig, config.BatchSize = []byte(`{"Milliseconds":20}`), 5
+	config.Kernel.Config, config.Batching.Size = []byte(`{"Milliseconds":20}`), 5
 	var second error
 	var once sync.Once
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if _, ok := e.(orchestrator.ChunkStarted); ok {
 			once.Do(func() { _, second = orchestrator.Run(context.Background(), d.config("echo")) })
 		}
@@ -365,8 +365,8 @@ func TestNothingIsLeft(t *testing.T) {
 func TestPlan(t *testing.T) {
 	d := newJobDir(t, numbered(1000))
 	config := d.config("test-wishes")
-	config.KernelConfig = []byte(`{"batch_size":10}`)
-	config.ChunksPerGPU = 4
+	config.Kernel.Config = []byte(`{"batch_size":10}`)
+	config.Batching.ChunksPerGPU = 4
 	plan, err := orchestrator.MakePlan(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)

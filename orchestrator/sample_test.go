@@ -25,10 +25,10 @@ func TestKernelThatAlwaysDies(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, strings.Repeat(`{"poison":"exit"}`+"\n", records))
 			c := d.config("test-poison")
-			c.BatchSize, c.ChunksPerGPU = 1024, 1
+			c.Batching.Size, c.Batching.ChunksPerGPU = 1024, 1
 			report, err := run(t, c)
 			wantFault(t, err, fault.Incompatible, "fails on everything", "tried alone", "exit status 7", "my last words")
-			if report.Failed > 0 || report.Pending != int64(records) || exists(c.Output) {
+			if report.Failed > 0 || report.Pending != int64(records) || exists(c.Output.Path) {
 				t.Errorf("report: %+v", report)
 			}
 			// Each worker: the batch twice and eight records, plus what it was
@@ -52,7 +52,7 @@ func TestKernelThatMostlyDies(t *testing.T) {
 			lines[good] = "{}\n"
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := d.config("test-poison")
-			c.GPUs, c.BatchSize = "cpu:1", 64
+			c.Devices.GPUs, c.Batching.Size = "cpu:1", 64
 			report := mustRun(t, d, c)
 			if kinds := marks(t, d.read("out.jsonl")); report.Succeeded != 1 || kinds[good] != "" || report.Failed != int64(len(lines)-1) {
 				t.Errorf("report: %+v", report)
@@ -76,12 +76,12 @@ func TestResumeWithADeadKernel(t *testing.T) {
 			}
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := d.config("test-breakable")
-			c.GPUs, c.BatchSize, c.ChunksPerGPU = "cpu:1", 32, 16
-			c.KernelConfig = fmt.Appendf(nil, `{"Broken":%q}`, d.join("broken"))
+			c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = "cpu:1", 32, 16
+			c.Kernel.Config = fmt.Appendf(nil, `{"Broken":%q}`, d.join("broken"))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			first := c
-			first.OnEvent = func(e orchestrator.Event) {
+			first.Display.OnEvent = func(e orchestrator.Event) {
 				if _, ok := e.(orchestrator.ChunkDone); ok {
 					cancel()
 				}
@@ -118,8 +118,8 @@ func TestSampleThatCannotReopen(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(200))
 	c := d.config("test-reopen")
-	c.GPUs, c.BatchSize = "cpu:1", 100
-	c.KernelConfig = fmt.Appendf(nil, `{"Opened":%q}`, d.join("opened"))
+	c.Devices.GPUs, c.Batching.Size = "cpu:1", 100
+	c.Kernel.Config = fmt.Appendf(nil, `{"Opened":%q}`, d.join("opened"))
 	report, err := run(t, c)
 	wantFault(t, err, fault.NoDevice, "the memory is not free yet")
 	if report.Failed > 0 {
@@ -141,7 +141,7 @@ func TestShareWhileSearching(t *testing.T) {
 			}
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := d.config("test-poison")
-			c.BatchSize, c.ChunksPerGPU, c.Timeout, c.OpenTimeout = batch, 1, time.Second, 8*time.Second
+			c.Batching.Size, c.Batching.ChunksPerGPU, c.Failures.Timeout, c.Failures.OpenTimeout = batch, 1, time.Second, 8*time.Second
 			report := mustRun(t, d, c)
 			if report.Failed != int64(bad) || report.Succeeded != int64(2*chunk-bad) {
 				t.Errorf("report: %+v", report)
@@ -163,10 +163,10 @@ func TestStopWhileSearching(t *testing.T) {
 	lines[0] = "{}\n" // so that it is not one that always dies
 	d := newJobDir(t, strings.Join(lines, ""))
 	c := d.config("test-poison")
-	c.GPUs, c.BatchSize = "cpu:1", records
+	c.Devices.GPUs, c.Batching.Size = "cpu:1", records
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c.OnEvent = func(e orchestrator.Event) {
+	c.Display.OnEvent = func(e orchestrator.Event) {
 		if n, ok := e.(orchestrator.Notice); ok && strings.Contains(n.Text, "bisecting it") {
 			cancel()
 		}
@@ -179,7 +179,7 @@ func TestStopWhileSearching(t *testing.T) {
 	if n := d.deaths(); n == 0 || n > records {
 		t.Errorf("%d deaths before it stopped", n)
 	}
-	c.OnEvent = nil
+	c.Display.OnEvent = nil
 	if report := mustRun(t, d, c); report.Succeeded != 1 || report.Failed != records-1 {
 		t.Errorf("resumed: %+v", report)
 	}

@@ -93,7 +93,7 @@ def process(batch):
     return [helper.compute(record) for record in batch]
 `)
 	d.write("helper.py", soakHelper)
-	c.Kernel, c.Dir = "kernel.py", d.path
+	c.Kernel.Name, c.Dir = "kernel.py", d.path
 }}
 
 // withPrepareProcesses has a Python kernel that computes in prepare processes.
@@ -110,7 +110,7 @@ def process(results):
     return results
 `)
 	d.write("helper.py", soakHelper)
-	c.Kernel, c.Dir = "kernel.py", d.path
+	c.Kernel.Name, c.Dir = "kernel.py", d.path
 }}
 
 // withStrayLines has an exec: program that prints one extra line in each of its lives,
@@ -136,7 +136,7 @@ for number, line in enumerate(sys.stdin):
     if how == "late":
         threading.Timer(0.03, stray).start()
 `)
-	c.Kernel, c.Dir = "exec:python3 stray.py", d.path
+	c.Kernel.Name, c.Dir = "exec:python3 stray.py", d.path
 }}
 
 const soakHelper = `
@@ -175,7 +175,7 @@ func (s *soak) job(t *testing.T, v *variant) {
 	mark := fmt.Sprintf("soak-%d-%d", os.Getpid(), s.jobs)
 	want := v.undisturbed(t)
 	d, c := v.start(t)
-	c.GPUs = "cpu:2"
+	c.Devices.GPUs = "cpu:2"
 	temp := shortTemp(t)
 	for life := 0; ; life++ {
 		if life == 200 {

@@ -41,7 +41,7 @@ func (s *sources) note(list []wire.Source) *fault.Error {
 			s.print.Kernel.Modules = append(s.print.Kernel.Modules, filePrint(source))
 			added = true
 		case file == nil || file.Sum == source.Sum:
-		case !slices.Contains(s.config.AcceptChanges, "kernel"):
+		case !slices.Contains(s.config.Resume.AcceptChanges, "kernel"):
 			return s.mixed(source)
 		default:
 			s.events.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Code: CodeSetting, Value: "accept-changes"})

@@ -35,7 +35,7 @@ func pythonJob(t *testing.T, files map[string]string) (jobDir, orchestrator.Conf
 		d.write(name, strings.ReplaceAll(source, "{DIR}", d.path))
 	}
 	c := d.config(d.join("kernel.py"))
-	c.BatchSize, c.ChunksPerGPU = 8, 4
+	c.Batching.Size, c.Batching.ChunksPerGPU = 8, 4
 	return d, c
 }
 
@@ -80,7 +80,7 @@ func TestEditedModuleRefusesResume(t *testing.T) {
 			t.Parallel()
 			d, c := pythonJob(t, map[string]string{"kernel.py": files.kernel, files.module: helperOne, "inner.py": "import helper\n"})
 			if name == "chain" { // of processes
-				c.Kernel += " → echo"
+				c.Kernel.Name += " → echo"
 			}
 			interrupt(t, c, "chunk_done", 2)
 			d.write(files.module, helperTwo)
@@ -110,7 +110,7 @@ func TestEditedModuleAccepted(t *testing.T) {
 	d, c := pythonJob(t, map[string]string{"kernel.py": helperKernel, "helper.py": helperOne})
 	interrupt(t, c, "chunk_done", 2)
 	d.write("helper.py", helperTwo)
-	c.AcceptChanges = []string{"kernel"}
+	c.Resume.AcceptChanges = []string{"kernel"}
 	resumes(t, d, c)
 	if out := d.read("out.jsonl"); !strings.Contains(out, `"v":1}`) || !strings.Contains(out, `"v":2}`) {
 		t.Error("the output is not of both versions")
@@ -150,7 +150,7 @@ func TestRestartLoadsTheSameSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, c := pythonJob(t, map[string]string{"kernel.py": test.kernel, "helper.py": helperOne, "new/" + test.changed: test.newFile})
-			c.GPUs = "cpu:1"
+			c.Devices.GPUs = "cpu:1"
 			old := d.read(test.changed)
 			report, err := run(t, c)
 			wantFault(t, err, fault.Stopped, d.join(test.changed), "[edited ]")
@@ -215,7 +215,7 @@ func TestProgramsStayTheSame(t *testing.T) {
 			old := strings.ReplaceAll(test.script, "{DIR}", d.path)
 			d.write("kernel.sh", old)
 			c := d.config(test.kernel)
-			c.Dir, c.GPUs, c.BatchSize, c.ChunksPerGPU, c.ExecMode = d.path, "cpu:1", 4, 8, test.mode
+			c.Dir, c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU, c.Kernel.ExecMode = d.path, "cpu:1", 4, 8, test.mode
 			done := false
 			watch(&c, func(name string, _ int, _ orchestrator.Event) {
 				if name == "chunk_done" && !done {
@@ -236,7 +236,7 @@ func TestProgramsStayTheSame(t *testing.T) {
 				t.Errorf("%+v", report)
 			}
 			d.write("kernel.sh", old)
-			c.OnEvent = nil
+			c.Display.OnEvent = nil
 			mustRun(t, d, c)
 		})
 	}
@@ -253,7 +253,7 @@ func TestRetryUsesTheModulesOfNow(t *testing.T) {
 		t.Fatalf("%+v", report)
 	}
 	d.write("helper.py", "def compute(r): return {'id': r['id'], 'v': 1}\n")
-	report, err := orchestrator.Retry(t.Context(), orchestrator.Config{Output: c.Output, GPUs: "cpu:1"})
+	report, err := orchestrator.Retry(t.Context(), orchestrator.Config{Output: orchestrator.Output{Path: c.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:1"}})
 	if err != nil || report.Failed != 0 || d.read("out.jsonl") != versioned(1) {
 		t.Errorf("%+v, %v", report, err)
 	}

@@ -11,10 +11,10 @@ import (
 func TestStagger(t *testing.T) {
 	dir := newJobDir(t, numbered(400))
 	config := dir.config("test-slow")
-	config.KernelConfig, config.GPUs, config.BatchSize = []byte(`{"Milliseconds":20}`), "cpu:3", 1
-	config.Stagger = true
+	config.Kernel.Config, config.Devices.GPUs, config.Batching.Size = []byte(`{"Milliseconds":20}`), "cpu:3", 1
+	config.Devices.Stagger = true
 	var order []string
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		switch e.(type) {
 		case orchestrator.WorkerStarted:
 			order = append(order, "started")
@@ -34,10 +34,10 @@ func TestStagger(t *testing.T) {
 func TestStaggerStops(t *testing.T) {
 	dir := newJobDir(t, numbered(400))
 	config := dir.config("test-open")
-	config.KernelConfig, config.GPUs, config.BatchSize = []byte(`"error"`), "cpu:4", 1
-	config.Stagger = true
+	config.Kernel.Config, config.Devices.GPUs, config.Batching.Size = []byte(`"error"`), "cpu:4", 1
+	config.Devices.Stagger = true
 	started := 0
-	config.OnEvent = func(e orchestrator.Event) {
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		if _, is := e.(orchestrator.WorkerStarted); is {
 			started++
 		}
@@ -51,8 +51,8 @@ func TestStaggerStops(t *testing.T) {
 func TestStaggerPassesTheTurn(t *testing.T) {
 	dir := newJobDir(t, numbered(40))
 	config := dir.config("test-open")
-	config.KernelConfig, config.GPUs, config.BatchSize = []byte(`"first-only"`), "cpu:3", 1
-	config.Stagger = true
+	config.Kernel.Config, config.Devices.GPUs, config.Batching.Size = []byte(`"first-only"`), "cpu:3", 1
+	config.Devices.Stagger = true
 	report, err := run(t, config)
 	if err != nil || report.Succeeded != 40 {
 		t.Errorf("%+v, %v", report, err)

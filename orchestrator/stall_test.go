@@ -14,7 +14,7 @@ func notices(t *testing.T, d jobDir, config orchestrator.Config) []string {
 	t.Helper()
 	var mu sync.Mutex
 	var texts []string
-	config.OnEvent = func(event orchestrator.Event) {
+	config.Display.OnEvent = func(event orchestrator.Event) {
 		if notice, ok := event.(orchestrator.Notice); ok {
 			mu.Lock()
 			defer mu.Unlock()
@@ -33,7 +33,7 @@ func TestStallIsReported(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(4))
 	config := d.config("exec:echo I wait for the end >&2; sleep 2; cat")
-	config.BatchSize = 1
+	config.Batching.Size = 1
 	config = orchestrator.WithStallAfter(config, 500*time.Millisecond)
 	reported := 0
 	for _, text := range notices(t, d, config) {
@@ -54,7 +54,7 @@ func TestNoStallOnceAnswered(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(2))
 	config := d.config("exec:read line; echo \"$line\"; sleep 3; cat")
-	config.BatchSize, config.GPUs, config.Checkpoint = 1, "cpu:1", time.Hour
+	config.Batching.Size, config.Devices.GPUs, config.Resume.Checkpoint = 1, "cpu:1", time.Hour
 	config = orchestrator.WithStallAfter(config, 2*time.Second)
 	for _, text := range notices(t, d, config) {
 		if strings.Contains(text, "no response to the first batch") {

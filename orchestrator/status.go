@@ -45,7 +45,7 @@ func Inspect(output, workDir string) (Status, error) {
 	if isStream(output) {
 		return Status{}, fault.New(fault.Usage, "%s is a stream; name an output file", output)
 	}
-	path, err := folderPath(Config{Output: output, WorkDir: workDir})
+	path, err := folderPath(Config{Output: Output{Path: output}, Resume: Resume{WorkDir: workDir}})
 	if err != nil {
 		return Status{}, err
 	}
@@ -57,7 +57,7 @@ func Inspect(output, workDir string) (Status, error) {
 	if err != nil {
 		return Status{}, fault.Wrap(fault.Conflict, err)
 	}
-	if err := f.checkOwner(Config{Output: output}); err != nil {
+	if err := f.checkOwner(Config{Output: Output{Path: output}}); err != nil {
 		return Status{}, err
 	}
 	s := Status{Folder: path, First: m.Fingerprint.Input.Offset}

@@ -10,12 +10,12 @@ import (
 
 var errMaxTime = errors.New("time limit reached")
 
-// limitTime ends ctx after Config.MaxTime.
+// limitTime ends ctx after Config.Resume.MaxTime.
 func (j *job) limitTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	if j.config.MaxTime <= 0 {
+	if j.config.Resume.MaxTime <= 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, j.config.MaxTime, errMaxTime)
+	return context.WithTimeoutCause(ctx, j.config.Resume.MaxTime, errMaxTime)
 }
 
 // obeyAbort stops the job at once when Config.Abort is closed.
@@ -30,7 +30,7 @@ func (j *job) obeyAbort(ctx context.Context) {
 // stopBy drains the job for the reason its context ended.
 func (j *job) stopBy(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), errMaxTime) {
-		j.drain(fault.New(fault.Stopped, "stopped after %s", j.config.MaxTime).Set("max-time"))
+		j.drain(fault.New(fault.Stopped, "stopped after %s", j.config.Resume.MaxTime).Set("max-time"))
 		return
 	}
 	j.drain(nil)
@@ -42,7 +42,7 @@ func (j *job) drain(why *fault.Error) {
 	if !j.state.drain(why) {
 		return
 	}
-	timeout := j.config.DrainTimeout
+	timeout := j.config.Resume.DrainTimeout
 	j.emit(Stopping{Drain: timeout})
 	j.queue.close()
 	for _, w := range j.fleet.workers() {

@@ -43,7 +43,7 @@ func TestStoppedByContext(t *testing.T) {
 			defer cancel()
 			d := newJobDir(t, numbered(2000))
 			config := d.config("exec:while read line; do sleep 0.1; echo \"$line\"; done")
-			config.BatchSize = 1
+			config.Batching.Size = 1
 			_, err := orchestrator.Run(ctx, config)
 			if fault.KindOf(err) != fault.Canceled {
 				t.Fatalf("error %v is a fault of kind %s", err, fault.KindOf(err))
@@ -77,8 +77,8 @@ func TestStopAbandonsBatchThatHangs(t *testing.T) {
 			lines[test.at] = fmt.Sprintf("{\"do\":%q}\n", test.do)
 			d := newJobDir(t, strings.Join(lines, ""))
 			c := d.config("test-hangs")
-			c.GPUs, c.BatchSize, c.ChunksPerGPU, c.DrainTimeout = "cpu:1", 4, 1, 300*time.Millisecond
-			c.KernelConfig = fmt.Appendf(nil, "{\"Dir\":%q}", d.path)
+			c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU, c.Resume.DrainTimeout = "cpu:1", 4, 1, 300*time.Millisecond
+			c.Kernel.Config = fmt.Appendf(nil, "{\"Dir\":%q}", d.path)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			go func() {

@@ -20,9 +20,9 @@ func TestUnkillableKernelCostsItsDevice(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(200))
 	config := d.config("test-stuck")
-	config.GPUs, config.BatchSize = "cpu:2", 4
-	config.Timeout, config.OpenTimeout = 2*time.Second, 2*time.Second
-	config.KernelConfig = fmt.Appendf(nil, `{"Pid":%q}`, d.join("pid"))
+	config.Devices.GPUs, config.Batching.Size = "cpu:2", 4
+	config.Failures.Timeout, config.Failures.OpenTimeout = 2*time.Second, 2*time.Second
+	config.Kernel.Config = fmt.Appendf(nil, `{"Pid":%q}`, d.join("pid"))
 	job := driverOf(t, config)
 	job.KillWait = 300 * time.Millisecond
 	driver := startDriver(t, job, fmt.Sprintf("stuck-%d", os.Getpid()))
@@ -77,7 +77,7 @@ func TestDoubleForksLeaveNoZombies(t *testing.T) {
 	config := d.config(`exec:n=0; while read -r line; do n=$((n+1)); (sleep 0 &)
 		if [ $n = 150 ]; then touch forked; while [ ! -e done ]; do sleep 0.02; done; fi
 		echo "$line"; done`)
-	config.BatchSize, config.GPUs, config.Dir = 1, "cpu:1", d.path
+	config.Batching.Size, config.Devices.GPUs, config.Dir = 1, "cpu:1", d.path
 	driver := startDriver(t, driverOf(t, config), fmt.Sprintf("orphans-%d", os.Getpid()))
 	worker := driver.awaitWorkers(t, 1)[0]
 	await := func(what string, is func() bool) {

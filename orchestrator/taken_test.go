@@ -43,9 +43,9 @@ func TestNameTakenMeanwhile(t *testing.T) {
 				t.Parallel()
 				d := newJobDir(t, in)
 				c := slowJob(d)
-				c.Errors = d.join("errors.jsonl")
+				c.Output.Errors = d.join("errors.jsonl")
 				if test.parts {
-					c.Output = d.join("out") + "/"
+					c.Output.Path = d.join("out") + "/"
 				}
 				output := func() string {
 					if test.parts {
@@ -64,7 +64,7 @@ func TestNameTakenMeanwhile(t *testing.T) {
 				if got := d.read(mine); got != "mine\n" {
 					t.Fatalf("replaced by %q", got)
 				}
-				if c.Force = force; !force {
+				if c.Output.Force = force; !force {
 					if err := os.Rename(d.join(test.taken), d.join("away")); err != nil {
 						t.Fatal(err)
 					}
@@ -84,8 +84,8 @@ func TestTwoJobsOneOutput(t *testing.T) {
 	d := newJobDir(t, numbered(400))
 	c := slowJob(d)
 	other := d.config("echo")
-	other.WorkDir, other.Limit = d.join("work"), 30
-	if err := os.Mkdir(other.WorkDir, 0o777); err != nil {
+	other.Resume.WorkDir, other.Input.Limit = d.join("work"), 30
+	if err := os.Mkdir(other.Resume.WorkDir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := disturbed(t, c, func() { mustRun(t, d, other) })
@@ -93,7 +93,7 @@ func TestTwoJobsOneOutput(t *testing.T) {
 	if d.read("out.jsonl") != numbered(30) {
 		t.Error("the first one's output was removed")
 	}
-	c.Force = true
+	c.Output.Force = true
 	if report := mustRun(t, d, c); report.Resumed != 400 || d.read("out.jsonl") != numbered(400) {
 		t.Errorf("report: %+v", report)
 	}

@@ -28,11 +28,11 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 	// A stop or pause may have been sent to the worker before this chunk: repeat it.
 	switch {
 	case !s.job.state.running():
-		s.worker.endJob(s.job.config.DrainTimeout)
+		s.worker.endJob(s.job.config.Resume.DrainTimeout)
 	case s.idles():
 		s.worker.endChunk()
 	}
-	checkpoint := newCheckpoint(s.job.config.Checkpoint, func() { worker.endOnly(first) })
+	checkpoint := newCheckpoint(s.job.config.Resume.Checkpoint, func() { worker.endOnly(first) })
 	defer checkpoint.stop()
 	defer s.watchFirst()()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})

@@ -39,7 +39,7 @@ func TestUnwritableTempFolder(t *testing.T) {
 // its files; the message says how to name another place.
 func TestUnwritableStateFolder(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/proc/none")
-	_, err := openFolder(t.Context(), Config{Output: "-"})
+	_, err := openFolder(t.Context(), Config{Output: Output{Path: "-"}})
 	if e := fault.As(err); e == nil || e.Code != fault.Setting || e.Value != "work-dir" {
 		t.Errorf("error %v", err)
 	}

@@ -20,7 +20,7 @@ func durableJob(t *testing.T, parts bool) (d jobDir, c orchestrator.Config, want
 	t.Helper()
 	v := &variant{name: "durable", records: 480, change: func(d jobDir, c *orchestrator.Config) {
 		if parts {
-			c.Output, c.PartBytes = d.join("out")+"/", 500
+			c.Output.Path, c.Output.PartBytes = d.join("out")+"/", 500
 		}
 	}}
 	want = v.undisturbed(t)
@@ -73,7 +73,7 @@ func TestDamagedOutputIsComputedAgain(t *testing.T) {
 			} {
 				for _, c := range []orchestrator.Config{c, orchestrator.WithOutputCheckBeside(c)} {
 					putBack()
-					_ = os.RemoveAll(c.Output)
+					_ = os.RemoveAll(c.Output.Path)
 					if err := damage(durableFiles(t, c)[0]); err != nil {
 						t.Fatal(err)
 					}
@@ -140,7 +140,7 @@ func TestJournalGapIsReported(t *testing.T) {
 	v := &variant{name: "gap", records: 480, change: func(jobDir, *orchestrator.Config) {}}
 	want := v.undisturbed(t)
 	d, c := v.start(t)
-	c.Checkpoint = 20 * time.Millisecond
+	c.Resume.Checkpoint = 20 * time.Millisecond
 	job := driverOf(t, c)
 	job.DurableEvery = time.Hour // so that nothing is synced
 	mark := fmt.Sprintf("gap-%d", os.Getpid())
@@ -173,7 +173,7 @@ func TestOutputRemovedMeanwhile(t *testing.T) {
 			d := newJobDir(t, in)
 			c := slowJob(d)
 			if parts {
-				c.Output, c.PartBytes = d.join("out")+"/", 300
+				c.Output.Path, c.Output.PartBytes = d.join("out")+"/", 300
 			}
 			_, _, err := disturbed(t, c, func() { _ = os.Remove(durableFiles(t, c)[0]) })
 			wantFault(t, err, fault.Storage, "was removed while the job ran")
@@ -194,10 +194,10 @@ func TestOutputRemovedMeanwhile(t *testing.T) {
 }
 
 func finishedFiles(c orchestrator.Config) []string {
-	if parts, _ := filepath.Glob(c.Output + "part-*"); strings.HasSuffix(c.Output, "/") {
+	if parts, _ := filepath.Glob(c.Output.Path + "part-*"); strings.HasSuffix(c.Output.Path, "/") {
 		return parts
 	}
-	return []string{c.Output}
+	return []string{c.Output.Path}
 }
 
 // TestPartBordersSurviveAnEarlyKill: once a job is planned its parts keep their
@@ -206,7 +206,7 @@ func finishedFiles(c orchestrator.Config) []string {
 func TestPartBordersSurviveAnEarlyKill(t *testing.T) {
 	t.Parallel()
 	v := &variant{name: "borders", records: 480, change: func(d jobDir, c *orchestrator.Config) {
-		c.Output, c.PartBytes = d.join("out")+"/", 1 // each chunk is a part
+		c.Output.Path, c.Output.PartBytes = d.join("out")+"/", 1 // each chunk is a part
 	}}
 	want := v.undisturbed(t)
 	d, c := v.start(t)
@@ -218,7 +218,7 @@ func TestPartBordersSurviveAnEarlyKill(t *testing.T) {
 	if journalled(t, c) > 0 {
 		t.Fatal("something was computed: this test shows nothing")
 	}
-	c.GPUs = "cpu:1"
+	c.Devices.GPUs = "cpu:1"
 	mustRun(t, d, c)
 	if diff := cmp.Diff(want, results(d, c)); diff != "" {
 		t.Error(diff)

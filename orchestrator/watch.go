@@ -34,7 +34,7 @@ type inputWatch struct {
 const tailBytes = 4 << 10
 
 func watchInput(c Config) (*inputWatch, error) {
-	path := c.Input
+	path := c.Input.Path
 	if err := input.CheckRegular(path); err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func disturbed(t *testing.T, c orchestrator.Config, happens func()) (orchestrato
 
 func slowJob(d jobDir) orchestrator.Config {
 	c := d.config("test-slow")
-	c.BatchSize, c.ChunksPerGPU, c.KernelConfig = 5, 8, []byte(`{"Milliseconds":5}`)
+	c.Batching.Size, c.Batching.ChunksPerGPU, c.Kernel.Config = 5, 8, []byte(`{"Milliseconds":5}`)
 	return c
 }
 
@@ -76,15 +76,15 @@ func TestInputChangedMeanwhile(t *testing.T) {
 			d := newJobDir(t, in)
 			c := slowJob(d)
 			_, _, err := disturbed(t, c, func() {
-				if err := change(c.Input); err != nil {
+				if err := change(c.Input.Path); err != nil {
 					t.Error(err)
 				}
 			})
-			wantFault(t, err, fault.Conflict, c.Input, "changed while the job was reading it", "[input-changed ]")
-			if exists(c.Output) {
+			wantFault(t, err, fault.Conflict, c.Input.Path, "changed while the job was reading it", "[input-changed ]")
+			if exists(c.Output.Path) {
 				t.Fatal("there is an output")
 			}
-			if err := os.WriteFile(c.Input, []byte(in), 0o666); err != nil {
+			if err := os.WriteFile(c.Input.Path, []byte(in), 0o666); err != nil {
 				t.Fatal(err)
 			}
 			resumes(t, d, c)

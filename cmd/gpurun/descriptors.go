@@ -14,9 +14,9 @@ func (f *runFlags) checkDescriptors(config orchestrator.Config) error {
 		what, path string
 		dash       int // the descriptor that - stands for
 	}{
-		{"the input", config.Input, stdfd.Stdin},
-		{"the output", config.Output, stdfd.Stdout},
-		{"--errors", config.Errors, stdfd.Stdout},
+		{"the input", config.Input.Path, stdfd.Stdin},
+		{"the output", config.Output.Path, stdfd.Stdout},
+		{"--errors", config.Output.Errors, stdfd.Stdout},
 		{"--json-events", f.events, stdfd.Stderr},
 		{"--report", f.report, stdfd.Stdout},
 	} {

@@ -46,28 +46,28 @@ func (f *jobFlags) register(flags *pflag.FlagSet) {
 
 func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVarP(&c.Kernel, "kernel", "k", "", "kernel: a Python file (embed.py), exec:COMMAND, a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH")
+	flags.StringVarP(&c.Kernel.Name, "kernel", "k", "", "kernel: a Python file (embed.py), exec:COMMAND, a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "", "kernel configuration: a JSON `FILE` or inline JSON")
 	flags.StringArrayVar(&f.steps, "step", nil, "run a chain of kernels instead of -k (repeatable): each `KERNEL` processes the results of the previous one on the same GPU")
 	flags.StringArrayVar(&f.stepConfigs, "step-config", nil, "configuration of a step: `STEP=JSON` or STEP=FILE, where STEP is its name or its number, counting from 1")
-	flags.StringVar(&c.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all batches), batch (one per batch), per-record (default stream)")
-	flags.StringVar(&c.ExecID, "exec-id", "", "check that each line an exec: program prints repeats this `MEMBER` (a string or number) of its record")
-	flags.StringVar(&c.Python, "python", "", "`PATH` of the interpreter for Python kernels (default: that of the active venv or conda environment, else python3)")
-	flags.IntVar(&c.IOWorkers, "io-workers", 0, "maximum number of threads that run a Python kernel's prepare(batch) ahead of process (default 4), or of processes if it defines setup_prepare (default the worker's share of the cores)")
-	flags.StringVar(&c.NaN, "nan", "", "handle NaN and infinity, which JSON lacks: null replaces them, error fails their records (default null)")
+	flags.StringVar(&c.Kernel.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all batches), batch (one per batch), per-record (default stream)")
+	flags.StringVar(&c.Kernel.ExecID, "exec-id", "", "check that each line an exec: program prints repeats this `MEMBER` (a string or number) of its record")
+	flags.StringVar(&c.Kernel.Python, "python", "", "`PATH` of the interpreter for Python kernels (default: that of the active venv or conda environment, else python3)")
+	flags.IntVar(&c.Kernel.IOWorkers, "io-workers", 0, "maximum number of threads that run a Python kernel's prepare(batch) ahead of process (default 4), or of processes if it defines setup_prepare (default the worker's share of the cores)")
+	flags.StringVar(&c.Kernel.NaN, "nan", "", "handle NaN and infinity, which JSON lacks: null replaces them, error fails their records (default null)")
 }
 
 func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVar(&c.GPUs, "gpus", "all", "devices: all, indices (0,2 or 0-3), UUIDs, MIG instances (2:0), or cpu:4 for four CPU workers; to request a number of GPUs, use --num-gpus")
-	flags.IntVar(&c.GPUsPerWorker, "gpus-per-worker", 1, "GPUs per worker, for models that span several GPUs")
+	flags.StringVar(&c.Devices.GPUs, "gpus", "all", "devices: all, indices (0,2 or 0-3), UUIDs, MIG instances (2:0), or cpu:4 for four CPU workers; to request a number of GPUs, use --num-gpus")
+	flags.IntVar(&c.Devices.GPUsPerWorker, "gpus-per-worker", 1, "GPUs per worker, for models that span several GPUs")
 	flags.StringVar(&f.workers, "workers-per-gpu", "1", "workers per GPU; 2 to 4 can speed up small models that leave the GPU partly idle; auto: as many as CPU cores and memory allow")
-	flags.BoolVar(&c.Stagger, "stagger", false, "let the first worker load its model before the others start, and stop if it fails")
+	flags.BoolVar(&c.Devices.Stagger, "stagger", false, "let the first worker load its model before the others start, and stop if it fails")
 	flags.StringVar(&f.pin, "pin", "index", "set CUDA_VISIBLE_DEVICES by index or uuid; some frameworks do not accept UUIDs")
-	flags.StringVar(&c.Profile, "profile", "datacenter", "when to slow down a hot GPU: datacenter, or workstation (earlier)")
+	flags.StringVar(&c.Devices.Profile, "profile", "datacenter", "when to slow down a hot GPU: datacenter, or workstation (earlier)")
 	flags.StringVar(&f.monitor, "monitor-config", "", "YAML `FILE` with the monitor's temperature, memory and timing thresholds")
-	flags.BoolVar(&c.NoMonitor, "no-monitor", false, "do not monitor temperature and memory, and never slow down a GPU")
-	flags.BoolVar(&c.NoAffinity, "no-affinity", false, "let workers use all CPUs instead of only those close to their GPU")
+	flags.BoolVar(&c.Devices.NoMonitor, "no-monitor", false, "do not monitor temperature and memory, and never slow down a GPU")
+	flags.BoolVar(&c.Devices.NoAffinity, "no-affinity", false, "let workers use all CPUs instead of only those close to their GPU")
 }
 
 func (f *jobFlags) registerBatches(flags *pflag.FlagSet) {
@@ -76,22 +76,22 @@ func (f *jobFlags) registerBatches(flags *pflag.FlagSet) {
 	f.batchSize.records = orchestrator.DefaultBatchSize
 	flags.Var(&f.batchSize, "batch-size", "records per batch, or auto to find the fastest size in the first 30 s; a size that the kernel asks for replaces the default")
 	flags.Var(&f.batchBytes, "batch-bytes", "maximum bytes per batch, so that long records do not exhaust memory")
-	flags.StringVar(&c.GroupBy, "group-by", "", "form batches of records with similar size of this `MEMBER`, which saves padding; the output stays in input order; none: in input order, even if the kernel asks for groups")
+	flags.StringVar(&c.Batching.GroupBy, "group-by", "", "form batches of records with similar size of this `MEMBER`, which saves padding; the output stays in input order; none: in input order, even if the kernel asks for groups")
 	flags.Var(&f.batchCost, "batch-cost", "with --group-by: maximum size of a batch, padding included (records times the size of the largest; 0: no limit)")
-	flags.IntVar(&c.ChunksPerGPU, "chunks-per-gpu", orchestrator.DefaultChunksPerGPU, "chunks per worker; more balance unequal GPUs better, 1 splits statically into ceil(n/workers)")
+	flags.IntVar(&c.Batching.ChunksPerGPU, "chunks-per-gpu", orchestrator.DefaultChunksPerGPU, "chunks per worker; more balance unequal GPUs better, 1 splits statically into ceil(n/workers)")
 	flags.Var(&f.maxRecord, "max-record-bytes", "maximum record length; longer lines are kept as failed records")
 }
 
 func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	c := &f.config
 	flags.StringVar(&f.split, "split", "auto", "split a file by records (equal counts, counts the input first) or bytes (starts immediately); auto: by records up to 16 GiB")
-	flags.Int64Var(&c.ChunkRecords, "chunk-records", 0, "records per chunk when reading a stream (default 16 batches)")
-	flags.DurationVar(&c.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
-	flags.Int64Var(&c.Limit, "limit", 0, "process at most this many records (0: all)")
-	flags.Int64Var(&c.Offset, "offset", 0, "skip this many records first")
-	flags.StringSliceVar(&c.Keep, "keep", nil, "keep only these members of the input records, in addition to the kernel's results: id,url")
-	flags.BoolVar(&c.NoValidate, "no-validate", false, "do not check that each line is valid JSON; saves about 0.2 s of CPU time per GB")
-	flags.BoolVar(&c.Reprocess, "reprocess", false, "process input records that carry an \"_error\" and remove it, instead of passing them through")
+	flags.Int64Var(&c.Input.ChunkRecords, "chunk-records", 0, "records per chunk when reading a stream (default 16 batches)")
+	flags.DurationVar(&c.Input.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
+	flags.Int64Var(&c.Input.Limit, "limit", 0, "process at most this many records (0: all)")
+	flags.Int64Var(&c.Input.Offset, "offset", 0, "skip this many records first")
+	flags.StringSliceVar(&c.Output.Keep, "keep", nil, "keep only these members of the input records, in addition to the kernel's results: id,url")
+	flags.BoolVar(&c.Input.NoValidate, "no-validate", false, "do not check that each line is valid JSON; saves about 0.2 s of CPU time per GB")
+	flags.BoolVar(&c.Input.Reprocess, "reprocess", false, "process input records that carry an \"_error\" and remove it, instead of passing them through")
 }
 
 // minCheckpoint is the shortest --checkpoint: below it, a job would do little else.
@@ -107,38 +107,38 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		flag  string
 		value int64
 	}{
-		{"gpus-per-worker", int64(c.GPUsPerWorker)},
+		{"gpus-per-worker", int64(c.Devices.GPUsPerWorker)},
 		{"batch-size", int64(f.batchSize.records)}, {"batch-bytes", int64(f.batchBytes)},
-		{"chunks-per-gpu", int64(c.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
+		{"chunks-per-gpu", int64(c.Batching.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
 		{"part-bytes", int64(f.partBytes)},
-		{"open-timeout", int64(c.OpenTimeout)},
-		{"checkpoint", int64(c.Checkpoint)}, {"drain-timeout", int64(c.DrainTimeout)},
+		{"open-timeout", int64(c.Failures.OpenTimeout)},
+		{"checkpoint", int64(c.Resume.Checkpoint)}, {"drain-timeout", int64(c.Resume.DrainTimeout)},
 	} {
 		if one.value <= 0 && cmd.Flags().Lookup(one.flag) != nil {
 			return c, usagef("--%s must be at least 1, not %s", one.flag, cmd.Flags().Lookup(one.flag).Value)
 		}
 	}
-	if cmd.Flags().Lookup("checkpoint") != nil && c.Checkpoint < minCheckpoint {
-		return c, usagef("--checkpoint %s is too short: must be at least %s, since each checkpoint ends a chunk and starts another", c.Checkpoint, minCheckpoint)
+	if cmd.Flags().Lookup("checkpoint") != nil && c.Resume.Checkpoint < minCheckpoint {
+		return c, usagef("--checkpoint %s is too short: must be at least %s, since each checkpoint ends a chunk and starts another", c.Resume.Checkpoint, minCheckpoint)
 	}
-	if cmd.Flags().Changed("timeout") && c.Timeout <= 0 {
-		return c, usagef("--timeout must be longer than 0s, not %s", c.Timeout)
+	if cmd.Flags().Changed("timeout") && c.Failures.Timeout <= 0 {
+		return c, usagef("--timeout must be longer than 0s, not %s", c.Failures.Timeout)
 	}
-	if cmd.Flags().Changed("gpus") && strings.TrimSpace(c.GPUs) == "" {
+	if cmd.Flags().Changed("gpus") && strings.TrimSpace(c.Devices.GPUs) == "" {
 		return c, usagef("--gpus is empty: name devices, or use all")
 	}
 	if err := f.resolveDevices(&c); err != nil {
 		return c, err
 	}
-	if c.AutoBatch = f.batchSize.auto; cmd.Flags().Changed("batch-size") && !c.AutoBatch {
-		c.BatchSize = f.batchSize.records
+	if c.Batching.Auto = f.batchSize.auto; cmd.Flags().Changed("batch-size") && !c.Batching.Auto {
+		c.Batching.Size = f.batchSize.records
 	}
-	c.BatchBytes, c.BatchCost, c.PartBytes = int(f.batchBytes), int64(f.batchCost), int64(f.partBytes)
+	c.Batching.Bytes, c.Batching.Cost, c.Output.PartBytes = int(f.batchBytes), int64(f.batchCost), int64(f.partBytes)
 	if cmd.Flags().Changed("max-record-bytes") {
-		c.MaxRecordBytes = int64(f.maxRecord)
+		c.Input.MaxRecordBytes = int64(f.maxRecord)
 	}
 	if f.split != "auto" && f.split != "" {
-		c.Split = input.Split(f.split)
+		c.Input.Split = input.Split(f.split)
 	}
 	return f.resolveKernel(c)
 }
@@ -147,10 +147,10 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 func (f *jobFlags) resolveKernel(c orchestrator.Config) (orchestrator.Config, error) {
 	var err error
 	if len(f.steps) > 0 || len(f.stepConfigs) > 0 {
-		c.Kernel, c.KernelConfig, err = chainOf(c.Kernel, f.kernelConfig, f.steps, f.stepConfigs)
+		c.Kernel.Name, c.Kernel.Config, err = chainOf(c.Kernel.Name, f.kernelConfig, f.steps, f.stepConfigs)
 		return c, err
 	}
-	c.KernelConfig, err = readConfig("--kernel-config", f.kernelConfig)
+	c.Kernel.Config, err = readConfig("--kernel-config", f.kernelConfig)
 	return c, err
 }
 
@@ -159,19 +159,19 @@ func (f *jobFlags) resolveDevices(c *orchestrator.Config) (err error) {
 	switch f.pin {
 	case "index":
 	case "uuid":
-		c.PinUUID = true
+		c.Devices.PinUUID = true
 	default:
 		return usagef("--pin %q: must be index or uuid", f.pin)
 	}
 	if f.workers == "auto" {
-		c.WorkersPerGPU = orchestrator.AutoWorkers
-	} else if c.WorkersPerGPU, err = strconv.Atoi(f.workers); err != nil || c.WorkersPerGPU < 1 {
+		c.Devices.WorkersPerGPU = orchestrator.AutoWorkers
+	} else if c.Devices.WorkersPerGPU, err = strconv.Atoi(f.workers); err != nil || c.Devices.WorkersPerGPU < 1 {
 		return usagef("--workers-per-gpu must be at least 1, or auto, not %s", f.workers)
 	}
 	if f.monitor == "" {
 		return nil
 	}
-	c.Monitor, err = gpu.LoadConfig(f.monitor)
+	c.Devices.Monitor, err = gpu.LoadConfig(f.monitor)
 	return err
 }
 
@@ -205,8 +205,8 @@ func (f *jobFlags) reads(c orchestrator.Config) (files []orchestrator.NamedFile)
 			files = append(files, orchestrator.NamedFile{Name: name, Path: path})
 		}
 	}
-	if r, err := resolver(plugins.PythonOptions{}); err == nil && c.Kernel != "" {
-		named, _ := r.Resolve(c.Kernel, nil)
+	if r, err := resolver(plugins.PythonOptions{}); err == nil && c.Kernel.Name != "" {
+		named, _ := r.Resolve(c.Kernel.Name, nil)
 		for _, path := range named.Files {
 			add("kernel", path)
 		}

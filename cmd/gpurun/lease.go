@@ -44,8 +44,8 @@ func (f *leaseFlags) check(flags *pflag.FlagSet, c orchestrator.Config) error {
 		return lease.CheckName(f.name)
 	case f.numGPUs < 1 && flags.Changed("num-gpus"):
 		return usagef("--num-gpus must be at least 1, not %d; omit it to use all free GPUs", f.numGPUs)
-	case c.GPUsPerWorker > 0 && f.numGPUs%c.GPUsPerWorker != 0:
-		return usagef("--num-gpus %d is not a multiple of --gpus-per-worker %d", f.numGPUs, c.GPUsPerWorker)
+	case c.Devices.GPUsPerWorker > 0 && f.numGPUs%c.Devices.GPUsPerWorker != 0:
+		return usagef("--num-gpus %d is not a multiple of --gpus-per-worker %d", f.numGPUs, c.Devices.GPUsPerWorker)
 	case f.memory > 0 && f.memory < lease.MiB:
 		return usagef("--gpu-memory %s is less than 1 MiB: use a size such as 20G", &f.memory)
 	case f.wait < 0:
@@ -54,7 +54,7 @@ func (f *leaseFlags) check(flags *pflag.FlagSet, c orchestrator.Config) error {
 	return nil
 }
 
-// claim returns the Config.Claim of a job with this id.
+// claim returns the Config.Devices.Claim of a job with this id.
 func (f *leaseFlags) claim(flags *pflag.FlagSet, id string) func(context.Context, orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 	policy := claim.Policy{
 		Name: f.name, NumGPUs: f.numGPUs, Memory: uint64(f.memory), NoLease: f.noLease, Services: f.services,

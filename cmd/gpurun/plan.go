@@ -50,8 +50,8 @@ func newPlan() *cobra.Command {
 			if len(args) == 0 {
 				return usagef("no input: name a JSON Lines file; see gpurun plan --help")
 			}
-			config.Input = args[0]
-			config.Claim = f.claim(cmd.Flags(), "")
+			config.Input.Path = args[0]
+			config.Devices.Claim = f.claim(cmd.Flags(), "")
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			plan, err := orchestrator.MakePlan(ctx, config)

@@ -63,7 +63,7 @@ func newPluginCheck() *cobra.Command {
 	for _, name := range []string{"kernel", "step", "step-config"} {
 		flags.Lookup(name).Hidden = true // the kernel is an argument
 	}
-	flags.StringVar(&f.config.GPUs, "gpus", "all", "device to check on, the first if several match: all, 1, cpu:1")
+	flags.StringVar(&f.config.Devices.GPUs, "gpus", "all", "device to check on, the first if several match: all, 1, cpu:1")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "time limit per check, including loading the model")
 	flags.BoolVar(&f.neighbors, "neighbors", false, "allow a result to depend on other records of its batch")
 	flags.BoolVar(&f.neighbors, "neighbours", false, "")
@@ -79,22 +79,22 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	config, err := f.config, error(nil)
-	if config.KernelConfig, err = readConfig("--kernel-config", f.kernelConfig); err != nil {
+	if config.Kernel.Config, err = readConfig("--kernel-config", f.kernelConfig); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	options := plugins.PythonOptions{Interpreter: config.Python, IOWorkers: config.IOWorkers, NaN: config.NaN}
+	options := plugins.PythonOptions{Interpreter: config.Kernel.Python, IOWorkers: config.Kernel.IOWorkers, NaN: config.Kernel.NaN}
 	r, err := resolver(options)
 	if err != nil {
 		return err
 	}
-	r.Exec = plugins.ExecOptions{Mode: config.ExecMode, ID: config.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
-	named, err := r.Resolve(args[0], config.KernelConfig)
+	r.Exec = plugins.ExecOptions{Mode: config.Kernel.ExecMode, ID: config.Kernel.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
+	named, err := r.Resolve(args[0], config.Kernel.Config)
 	if err != nil {
 		return err
 	}
-	device, env, err := checkDevice(ctx, config.GPUs)
+	device, env, err := checkDevice(ctx, config.Devices.GPUs)
 	if err != nil {
 		return err
 	}

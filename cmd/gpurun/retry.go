@@ -32,7 +32,7 @@ func newRetry() *cobra.Command {
 		Long:  retryHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.config.Output = args[0]
+			f.config.Output.Path = args[0]
 			return f.execute(cmd, orchestrator.Retry)
 		},
 	}
@@ -42,6 +42,6 @@ func newRetry() *cobra.Command {
 	f.registerDevices(flags)
 	f.registerBatches(flags)
 	f.registerRunning(flags)
-	flags.StringVar(&f.config.WorkDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
+	flags.StringVar(&f.config.Resume.WorkDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
 	return cmd
 }

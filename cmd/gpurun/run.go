@@ -82,27 +82,27 @@ func newRun() *cobra.Command {
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	c := &f.config
 	f.jobFlags.register(flags)
-	flags.StringVarP(&c.Output, "output", "o", "", "output `FILE`, FOLDER/ for output in parts with a manifest.json, or - for standard output")
+	flags.StringVarP(&c.Output.Path, "output", "o", "", "output `FILE`, FOLDER/ for output in parts with a manifest.json, or - for standard output")
 	f.partBytes = commit.DefaultPartBytes
 	flags.Var(&f.partBytes, "part-bytes", "with -o FOLDER/, start a new part once the current one reaches this size; parts end at chunk boundaries")
-	flags.BoolVar(&c.Force, "force", false, "overwrite an existing output")
-	flags.BoolVar(&c.Fresh, "fresh", false, "start over instead of resuming an interrupted job")
-	flags.StringSliceVar(&c.AcceptChanges, "accept-changes", nil, "resume even if these have changed: kernel,config")
-	flags.StringVar(&c.WorkDir, "work-dir", "", "create the job folder in this `FOLDER` instead of next to the output; several jobs can share it")
-	flags.BoolVar(&c.Clean, "clean", false, "remove the job folder if every record succeeds (exit status 0)")
-	flags.StringVar(&c.Errors, "errors", "", "write failed records to this `FILE` instead of the output")
+	flags.BoolVar(&c.Output.Force, "force", false, "overwrite an existing output")
+	flags.BoolVar(&c.Resume.Fresh, "fresh", false, "start over instead of resuming an interrupted job")
+	flags.StringSliceVar(&c.Resume.AcceptChanges, "accept-changes", nil, "resume even if these have changed: kernel,config")
+	flags.StringVar(&c.Resume.WorkDir, "work-dir", "", "create the job folder in this `FOLDER` instead of next to the output; several jobs can share it")
+	flags.BoolVar(&c.Resume.Clean, "clean", false, "remove the job folder if every record succeeds (exit status 0)")
+	flags.StringVar(&c.Output.Errors, "errors", "", "write failed records to this `FILE` instead of the output")
 	f.registerRunning(flags)
 }
 
 // registerRunning adds the flags that run and retry share: limits and output options.
 func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.DurationVar(&c.Timeout, "timeout", 0, "time limit per batch, including the first; a kernel that exceeds it is killed and the batch is bisected to isolate the record that hangs (default 20 times the slowest good batch, at least 1m, at least 5m until enough batches have been measured)")
-	flags.DurationVar(&c.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "time limit for a kernel to load its model, and for its first batch unless --timeout is set")
-	flags.IntVar(&c.Retries, "retries", orchestrator.DefaultRetries, "retry a chunk whose worker was lost up to this many times before marking its records as failed")
-	flags.DurationVar(&c.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "commit each worker's results at least this often; a kill loses at most this much work per worker")
-	flags.DurationVar(&c.DrainTimeout, "drain-timeout", orchestrator.DefaultDrainTimeout, "when the job stops (signal, cancel, --max-time, --halt), wait this long for batches in flight; the next run computes the others")
-	flags.DurationVar(&c.MaxTime, "max-time", 0, "stop after this time, for example before a scheduler's limit; run the same command to resume (0: no limit)")
+	flags.DurationVar(&c.Failures.Timeout, "timeout", 0, "time limit per batch, including the first; a kernel that exceeds it is killed and the batch is bisected to isolate the record that hangs (default 20 times the slowest good batch, at least 1m, at least 5m until enough batches have been measured)")
+	flags.DurationVar(&c.Failures.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "time limit for a kernel to load its model, and for its first batch unless --timeout is set")
+	flags.IntVar(&c.Failures.Retries, "retries", orchestrator.DefaultRetries, "retry a chunk whose worker was lost up to this many times before marking its records as failed")
+	flags.DurationVar(&c.Resume.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "commit each worker's results at least this often; a kill loses at most this much work per worker")
+	flags.DurationVar(&c.Resume.DrainTimeout, "drain-timeout", orchestrator.DefaultDrainTimeout, "when the job stops (signal, cancel, --max-time, --halt), wait this long for batches in flight; the next run computes the others")
+	flags.DurationVar(&c.Resume.MaxTime, "max-time", 0, "stop after this time, for example before a scheduler's limit; run the same command to resume (0: no limit)")
 	flags.StringVar(&f.halt, "halt", "never", "stop when this many records have failed: never, fail=100, fail=5%; run the same command to resume")
 	flags.StringVar(&f.giveUp, "give-up", "stop", "when no usable device remains: stop (run the same command to resume), or mark the remaining records as failed")
 	f.leaseFlags.register(flags)
@@ -122,9 +122,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usagef("no input: name a JSON Lines file, or - for standard input; see gpurun run --help")
 	}
-	f.config.Input = args[0]
-	if f.config.Output == "" {
-		return usagef("no output: add -o %s", suggestOutput(f.config.Input))
+	f.config.Input.Path = args[0]
+	if f.config.Output.Path == "" {
+		return usagef("no output: add -o %s", suggestOutput(f.config.Input.Path))
 	}
 	return f.execute(cmd, orchestrator.Run)
 }
@@ -138,19 +138,19 @@ func (f *runFlags) configure(cmd *cobra.Command) (orchestrator.Config, error) {
 	if err := checkLogLevel(f.logLevel); err != nil {
 		return config, err
 	}
-	config.LogLevel = f.logLevel
-	if config.Halt, err = parseHalt(f.halt); err != nil {
+	config.Display.LogLevel = f.logLevel
+	if config.Failures.Halt, err = parseHalt(f.halt); err != nil {
 		return config, err
 	}
 	switch f.giveUp {
 	case "stop":
 	case "mark":
-		config.GiveUpMark = true
+		config.Failures.GiveUpMark = true
 	default:
 		return config, usagef("--give-up %q: must be stop or mark", f.giveUp)
 	}
-	if config.Retries == 0 {
-		config.Retries = -1 // zero means the default in Config
+	if config.Failures.Retries == 0 {
+		config.Failures.Retries = -1 // zero means the default in Config
 	}
 	return config, f.leaseFlags.check(cmd.Flags(), config)
 }
@@ -175,20 +175,20 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	// With events on standard error, a program reads it: write nothing else there.
 	silent := f.quiet || f.events == "-"
 	display := progress.New(progress.Options{
-		Stderr: os.Stderr, Records: []string{config.Output, config.Errors}, Quiet: silent, Events: events,
+		Stderr: os.Stderr, Records: []string{config.Output.Path, config.Output.Errors}, Quiet: silent, Events: events,
 	})
 	defer display.Close()
-	config.OnEvent = showHints(display.Event)
+	config.Display.OnEvent = showHints(display.Event)
 
 	ctx, stops := listen(cmd.Context())
 	defer stops.stop()
 	config.Abort = stops.abort
-	config.Stdout = proc.Unsignaled(os.Stdout) // a closed pipe ends the job cleanly, not by SIGPIPE
+	config.Output.Stdout = proc.Unsignaled(os.Stdout) // a closed pipe ends the job cleanly, not by SIGPIPE
 	id, closeServers, err := f.openServers(&config, display, stops)
 	if err != nil {
 		return err
 	}
-	config.Claim = f.claim(cmd.Flags(), id)
+	config.Devices.Claim = f.claim(cmd.Flags(), id)
 	report, err := do(ctx, config)
 	closeServers()
 	display.Close()

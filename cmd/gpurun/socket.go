@@ -28,13 +28,13 @@ func (j runningJob) Cancel() { j.stops.cancel() }
 // --listen and --metrics-file, to browsers and Prometheus. Without a socket the job runs
 // anyway: id is "" and the display shows a notice.
 func (f *runFlags) openServers(config *orchestrator.Config, display progress.Display, stops *stops) (id string, end func(), err error) {
-	output := config.Output
+	output := config.Output.Path
 	if output != "-" {
 		if full, err := filepath.Abs(output); err == nil {
 			output = full
 		}
 	}
-	entry := jobs.Entry{Name: f.name, Kernel: config.Kernel, Input: config.Input, Output: output, Command: commandLine()}
+	entry := jobs.Entry{Name: f.name, Kernel: config.Kernel.Name, Input: config.Input.Path, Output: output, Command: commandLine()}
 	registration, err := jobs.Register(entry)
 	if err != nil {
 		display.Event(orchestrator.Notice{Text: "gpurun status cannot show this job: " + err.Error()})
@@ -46,8 +46,8 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 	config.Control = &orchestrator.Control{}
 	control := runningJob{config.Control, stops}
 	job := server.NewJob(entry, control)
-	show := config.OnEvent
-	config.OnEvent = func(e orchestrator.Event) {
+	show := config.Display.OnEvent
+	config.Display.OnEvent = func(e orchestrator.Event) {
 		show(e)
 		job.Event(e)
 	}

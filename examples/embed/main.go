@@ -48,12 +48,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	report, err := orchestrator.Run(ctx, orchestrator.Config{
-		Input: os.Args[1], Output: os.Args[2], Kernel: "words",
-		OnEvent: func(event orchestrator.Event) {
+		Input:  orchestrator.Input{Path: os.Args[1]},
+		Output: orchestrator.Output{Path: os.Args[2]},
+		Kernel: orchestrator.Kernel{Name: "words"},
+		Display: orchestrator.Display{OnEvent: func(event orchestrator.Event) {
 			if done, ok := event.(orchestrator.ChunkDone); ok {
 				fmt.Printf("%s: %d of %d records\n", done.Device, done.Job.Records, done.Total)
 			}
-		},
+		}},
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "embed:", err)

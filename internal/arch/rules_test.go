@@ -57,7 +57,7 @@ var rules = []rule{
 		[]string{"internal/fault", "internal/resources", "internal/nearest"}, "devices know nothing of kernels or jobs"},
 	{"gpu/lease", "who holds which GPU and how much of its memory, on one host, without a daemon",
 		[]string{"internal/fault", "internal/owned"}, "leases are files and figures: it queries no driver and knows no jobs"},
-	{"gpu/lease/claim", "by which policy a job leases its GPUs; an embedding program passes it as `orchestrator.Config.Claim`",
+	{"gpu/lease/claim", "by which policy a job leases its GPUs; an embedding program passes it as `orchestrator.Config.Devices.Claim`",
 		[]string{"orchestrator", "gpu", "gpu/lease", "internal/fault"}, "it connects devices, leases and jobs, which do not know each other"},
 	{"gpu/gputest", "a simulated machine with GPUs, for tests",
 		[]string{"gpu"}, "a simulated machine with GPUs, for tests"},

@@ -2,7 +2,7 @@
 // share a machine:
 //
 //	policy := claim.Policy{Name: "nightly", NumGPUs: 2}
-//	report, err := orchestrator.Run(ctx, orchestrator.Config{…, Claim: policy.Claim})
+//	report, err := orchestrator.Run(ctx, orchestrator.Config{…, Devices: orchestrator.Devices{Claim: policy.Claim}})
 //
 // It connects three packages that do not know each other: the devices of gpu become cards
 // of gpu/lease, and leases become an orchestrator.Claim.

@@ -45,7 +45,7 @@ func Scheduler() string {
 	return ""
 }
 
-// Claim implements orchestrator.Config.Claim. If leases are unusable on this host, the job
+// Claim implements orchestrator.Config.Devices.Claim. If leases are unusable on this host, the job
 // runs without them, with a notice.
 func (p Policy) Claim(ctx context.Context, wanted orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 	switch onGPU := wanted.Devices[0].Kind == gpu.GPU; {

@@ -16,8 +16,8 @@ var (
 	cpu   = []gpu.Device{{Kind: gpu.CPU}}
 )
 
-// An embedding program passes a policy as Config.Claim.
-var _ = orchestrator.Config{Claim: claim.Policy{}.Claim}
+// An embedding program passes a policy as Config.Devices.Claim.
+var _ = orchestrator.Config{Devices: orchestrator.Devices{Claim: claim.Policy{}.Claim}}
 
 func TestClaimWithoutLeases(t *testing.T) {
 	for name, test := range map[string]struct {
