@@ -19,7 +19,7 @@ type Options struct {
 	NVML API
 	// Env looks up CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Default: os.LookupEnv.
 	Env func(string) (string, bool)
-	// CPUs is the number of cores. Without a driver, half of them become CPU devices.
+	// CPUs is the number of cores. Without a driver, each becomes a CPU device.
 	// Default: those that affinity and control groups allow.
 	CPUs int
 	// DriverPresent reports whether the NVIDIA driver is installed. It is called only
@@ -104,7 +104,7 @@ type Inventory struct {
 }
 
 // Discover returns every GPU this process may use. Without an NVIDIA driver it
-// returns max(1, cores/2) CPU devices and a Note that says so.
+// returns a CPU device per core and a Note that says so.
 //
 // Errors are fault.NoDevice (a driver that fails or hangs, no usable GPU, a
 // CUDA_VISIBLE_DEVICES that hides them all) or, if ctx ends, fault.Canceled.
@@ -161,7 +161,7 @@ func withoutNVML(selection Selection, opts Options, cause error) (Inventory, err
 	case len(selection.terms) > 0:
 		return Inventory{}, fault.New(fault.NoDevice, "devices %s: this machine has no NVIDIA driver", selection).WithCode(fault.NoGPU, "")
 	}
-	n := max(1, opts.CPUs/2)
+	n := opts.CPUs
 	note := fmt.Sprintf("no NVIDIA driver: using %d CPU workers", n)
 	if n == 1 {
 		note = "no NVIDIA driver: using 1 CPU worker"

@@ -93,8 +93,8 @@ func TestDiscoverUnsupportedFieldsStayZero(t *testing.T) {
 func TestDiscoverWithoutDriver(t *testing.T) {
 	for cores, want := range map[int]string{
 		1: "no NVIDIA driver: using 1 CPU worker",
-		3: "no NVIDIA driver: using 1 CPU worker",
-		8: "no NVIDIA driver: using 4 CPU workers",
+		3: "no NVIDIA driver: using 3 CPU workers",
+		8: "no NVIDIA driver: using 8 CPU workers",
 	} {
 		for _, cause := range []error{ErrNoLibrary, ErrNotBuilt} {
 			m := newFake(t)
@@ -103,7 +103,7 @@ func TestDiscoverWithoutDriver(t *testing.T) {
 			opts := options(m, "CUDA_VISIBLE_DEVICES=0")
 			opts.CPUs = cores
 			inv, err := Discover(t.Context(), opts)
-			if err != nil || inv.Note != want || len(inv.Devices) != max(1, cores/2) || inv.Devices[0].String() != "CPU 0" || tokens(inv) != strings.Repeat(",", len(inv.Devices)-1) {
+			if err != nil || inv.Note != want || len(inv.Devices) != cores || inv.Devices[0].String() != "CPU 0" || tokens(inv) != strings.Repeat(",", len(inv.Devices)-1) {
 				t.Errorf("%d cores: %+v, %v, want note %q", cores, inv, err, want)
 			}
 		}

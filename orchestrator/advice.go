@@ -40,15 +40,23 @@ func (r *Recommendation) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// takeHealth adds the monitor's figures and the recommendations derived from them to
-// the report.
+// takeHealth adds the monitor's figures to the report.
 func (r *Report) takeHealth(all []gpu.Health) {
 	for _, h := range all {
 		r.Devices = append(r.Devices, DeviceReport{
 			Device: h.Device.String(), Name: h.Device.Name, Totals: h.Total, Xids: h.Xids, Problem: h.Problem,
 		})
 	}
-	r.Recommendations = r.advice()
+}
+
+// chosen is what needs no advice, because gpurun searches for it or the user or the kernel
+// has chosen it.
+type chosen struct{ batchSize, workers bool }
+
+// diagnose adds the bottleneck and the recommendations that follow from the figures.
+func (r *Report) diagnose(cores int, python bool, c chosen) {
+	r.Bottleneck = r.bottleneck(cores, python)
+	r.Recommendations = r.advice(c)
 }
 
 const (
@@ -64,7 +72,7 @@ const (
 )
 
 // advice returns recommendations derived from the figures, most useful first.
-func (r *Report) advice() []Recommendation {
+func (r *Report) advice(c chosen) []Recommendation {
 	list := r.memoryErrors()
 	if r.Elapsed < adviceTime {
 		return list
@@ -75,7 +83,12 @@ func (r *Report) advice() []Recommendation {
 				d.Device, 100*share, d.PeakTemperature))
 		}
 	}
-	if memory, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.PeakMemory }); known && memory > 0 && memory < lowMemory && !r.shrunk() {
+	if r.Bottleneck == nil {
+		return list
+	}
+	limit := r.Bottleneck.Kind
+	larger := !c.batchSize && (limit == OfGPU || limit == OfKernel) // batches cost the CPU the same however large
+	if memory, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.PeakMemory }); larger && known && memory > 0 && memory < lowMemory && !r.shrunk() {
 		// The model's share does not grow with the batch, so the next power of two
 		// fits. If it does not, batches shrink.
 		factor := 1 << int(math.Ceil(math.Log2(roomToFill/memory)))
@@ -83,7 +96,8 @@ func (r *Report) advice() []Recommendation {
 		list = append(list, recommend(fmt.Sprintf("batch-size %d", size), "%.0f %% of memory used: try batches of %d", memory, size))
 	}
 	load, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.Utilization })
-	if busy := r.busy(); known && load < lowLoad && busy > lowBusy {
+	more := !c.workers && (limit == OfLock || limit == OfKernel)
+	if busy := r.busy(); more && known && load < lowLoad && busy > lowBusy {
 		list = append(list, recommend("workers-per-gpu auto", "the GPUs computed %.0f %% of the time while their kernels were %.0f %% busy: try several workers per GPU", load, busy))
 	}
 	return list

@@ -19,6 +19,8 @@ func TestAdvice(t *testing.T) {
 		elapsed time.Duration
 		busy    float64
 		retries int64
+		cpu     float64 // cores of the worker
+		chosen  chosen
 		health  gpu.Health
 		want    []string
 	}{
@@ -29,6 +31,10 @@ func TestAdvice(t *testing.T) {
 		"memory ran out before":  {health: health(31, 95, 0), retries: 3},
 		"hot":                    {health: health(80, 95, 20*time.Second), want: []string{"GPU 0 was throttled or paused for 20 % of the time (up to 91 °C): improve its cooling"}},
 		"gaps between launches":  {health: health(80, 40, 0), busy: 0.9, want: []string{"computed 40 % of the time while their kernels were 90 % busy: try several workers per GPU (workers-per-gpu auto)"}},
+		"gaps, workers chosen":   {health: health(80, 40, 0), busy: 0.9, chosen: chosen{workers: true}},
+		"gaps, all cores busy":   {health: health(80, 40, 0), busy: 0.9, cpu: 7.9},
+		"batch size chosen":      {health: health(31, 95, 0), chosen: chosen{batchSize: true}},
+		"small batches, but CPU": {health: health(31, 27, 0), cpu: 7.9, busy: 0.9, chosen: chosen{workers: true}},
 		"idle for want of input": {health: health(80, 40, 0), busy: 0.3},
 		"too short to tell":      {health: health(31, 40, 20*time.Second), elapsed: 20 * time.Second},
 		"nothing is known":       {health: gpu.Health{}},
@@ -38,11 +44,14 @@ func TestAdvice(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := Report{Elapsed: 100 * time.Second, BatchSize: 128, Workers: []WorkerReport{{Batches: 1, BusyShare: test.busy, Retries: test.retries}}}
+			r := Report{Elapsed: 100 * time.Second, BatchSize: 128, Workers: []WorkerReport{{
+				Batches: 1, BusyShare: test.busy, Retries: test.retries, alive: 100 * time.Second, CPU: time.Duration(test.cpu * float64(100*time.Second)),
+			}}}
 			if test.elapsed > 0 {
 				r.Elapsed = test.elapsed
 			}
 			r.takeHealth([]gpu.Health{test.health})
+			r.diagnose(8, false, test.chosen)
 			if len(r.Recommendations) != len(test.want) {
 				t.Fatalf("%q, want %q", r.Recommendations, test.want)
 			}
@@ -53,5 +62,38 @@ func TestAdvice(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestBottleneck(t *testing.T) {
+	const all = 100 * time.Second
+	some := func(share float64) time.Duration { return time.Duration(share * float64(all)) }
+	for name, test := range map[string]struct {
+		worker WorkerReport
+		gpu    float64
+		python bool
+		kind   BottleneckKind
+		text   string
+	}{
+		"GPU":              {worker: WorkerReport{CPU: some(1)}, gpu: 92, kind: OfGPU, text: "the GPU, which was 92 % busy"},
+		"input":            {worker: WorkerReport{WaitedInput: some(0.6)}, gpu: 20, kind: OfInput, text: "waited for records 60 % of the time; the GPU was 20 % busy"},
+		"output":           {worker: WorkerReport{WaitedOutput: some(0.4)}, kind: OfOutput, text: "waited to write results 40 %"},
+		"all cores":        {worker: WorkerReport{CPU: some(7.6)}, gpu: 27, kind: OfCPU, text: "kernels used 7.6 of 8 cores; the GPU was 27 % busy"},
+		"interpreter lock": {worker: WorkerReport{CPU: some(1.1)}, gpu: 3, python: true, kind: OfLock, text: "each Python kernel used 1.1 cores, all used 1.1 of 8"},
+		"one core":         {worker: WorkerReport{CPU: some(1.1)}, gpu: 3, kind: OfCPU, text: "the CPU in the kernel: each used 1.1 cores"},
+		"a kernel waits":   {worker: WorkerReport{CPU: some(0.1)}, gpu: 3, kind: OfKernel, text: "the kernel, which waits: each used 0.1 of 8 cores"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.worker.alive = all
+			r := Report{Elapsed: all, Workers: []WorkerReport{test.worker}, Devices: []DeviceReport{{Totals: gpu.Totals{Utilization: gpu.Some(test.gpu)}}}}
+			b := r.bottleneck(8, test.python)
+			if b == nil || b.Kind != test.kind || !strings.Contains(b.Text, test.text) {
+				t.Errorf("%+v", b)
+			}
+		})
+	}
+	short := Report{Elapsed: time.Second, Workers: []WorkerReport{{alive: time.Second}}}
+	if b := short.bottleneck(8, false); b != nil {
+		t.Errorf("a job of a second: %+v", b)
 	}
 }

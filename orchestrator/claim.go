@@ -33,6 +33,11 @@ type Claim struct {
 	Devices []gpu.Device
 	// Notes are lines for the user.
 	Notes []string
+	// Memory is how many bytes of each device the job holds; 0 for all of it. More acquires
+	// further bytes of a device before gpurun adds a worker that would exceed them; nil
+	// means that there are none.
+	Memory uint64
+	More   func(ctx context.Context, device gpu.Device, bytes uint64) error
 	// Keep returns all devices but these, since a small input needs fewer. Release
 	// returns all of them. Neither may be nil.
 	Keep    func([]gpu.Device)
@@ -50,7 +55,7 @@ func (p *prepared) useDevices(devices []gpu.Device) error {
 	if err != nil {
 		return err
 	}
-	p.plan.Slots = makeSlots(groups, p.workersPerGPU(groups))
+	p.plan.Slots = makeSlots(groups, p.workersPerGPU(groups), p.config.cores(), p.config.Devices.WorkersPerGPU == AutoWorkers)
 	return nil
 }
 

@@ -80,6 +80,9 @@ type Config struct {
 	clock   gpu.Clock
 	// handBack is how long a paused worker keeps its chunk.
 	handBack time.Duration
+	// scaleSpeed makes the time of the scaler run faster in tests, which ignore how busy
+	// the host is.
+	scaleSpeed float64
 	// stallAfter is how long a silent first batch goes unreported.
 	stallAfter time.Duration
 }
@@ -165,8 +168,8 @@ type Devices struct {
 	// GPUsPerWorker is the number of GPUs each worker gets, for models that span several;
 	// default 1. The number of GPUs must be a multiple of it.
 	GPUsPerWorker int
-	// WorkersPerGPU is the number of workers on each device; default 1. AutoWorkers
-	// starts as many as keep the CPUs busy and fit in the device's memory.
+	// WorkersPerGPU is the number of workers on each device. The default, AutoWorkers,
+	// starts one and adds more while that makes the device faster; see package scaling.
 	WorkersPerGPU int
 	// Claim is called to reserve the devices before they are used, and may wait until
 	// they are free. With nil, the job uses them as if it had them to itself. MakePlan

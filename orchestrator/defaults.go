@@ -21,7 +21,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	setDefault(&c.Devices.GPUs, "all")
 	setDefault(&c.Devices.GPUsPerWorker, 1)
-	setDefault(&c.Devices.WorkersPerGPU, 1)
+	setDefault(&c.Devices.WorkersPerGPU, AutoWorkers)
 	setDefault(&c.Batching.Bytes, DefaultBatchBytes)
 	setDefault(&c.Batching.ChunksPerGPU, DefaultChunksPerGPU)
 	setDefault(&c.Input.MaxRecordBytes, DefaultMaxRecordBytes)
@@ -120,4 +120,9 @@ func setDefault[T comparable](member *T, value T) {
 }
 
 // cores returns the number of CPUs that this process may use.
-func cores() int { return resources.Cores() }
+func (c Config) cores() int {
+	if c.devices.CPUs > 0 {
+		return c.devices.CPUs
+	}
+	return resources.Cores()
+}

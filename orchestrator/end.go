@@ -69,8 +69,9 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 
 // finish completes the report, cleans up and emits Finished.
 func (j *job) finish(err error) Report {
-	report := j.ledger.close(j.fleet.reports(), j.committer.unread)
+	report := j.ledger.close(j.fleet.reports(), j.fleet.loaded(j.ledger.report.Started), j.committer.unread)
 	report.Uncounted = report.Uncounted && err != nil
+	report.Scaling = j.scaler.report()
 	report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
 	if report.Resume = resumption(j.config, err); report.Resume == ResumesNever {
 		report.Unresumable = unresumable(j.config)
@@ -81,6 +82,10 @@ func (j *job) finish(err error) Report {
 	if monitor := j.monitor.monitor; monitor != nil {
 		report.takeHealth(monitor.Status())
 	}
+	report.diagnose(j.config.cores(), j.interpreter != "", chosen{
+		batchSize: j.config.Batching.Auto || j.config.Batching.Size > 0 || j.plan.Info.BatchSize > 0,
+		workers:   j.config.Devices.WorkersPerGPU == AutoWorkers || j.plan.Info.MaxWorkers == 1,
+	})
 	if errors.Is(err, errOutputDamaged) {
 		return report // the job runs again
 	}

@@ -63,6 +63,16 @@ type WorkerLeft struct {
 	Device string `json:"device"`
 }
 
+// WorkersScaled: gpurun has changed the number of workers of a device, or found that it
+// should not.
+type WorkersScaled struct {
+	ScalingReport
+	// From is how many workers there were.
+	From int `json:"from"`
+	// Settled means that the number stays until something changes.
+	Settled bool `json:"settled"`
+}
+
 // ChunkStarted: a worker started computing a chunk.
 type ChunkStarted struct {
 	Slot    int    `json:"slot"`
@@ -136,6 +146,7 @@ func (WorkerStarted) EventName() string { return "worker_started" }
 func (WorkerReady) EventName() string   { return "worker_ready" }
 func (WorkerLost) EventName() string    { return "worker_lost" }
 func (WorkerLeft) EventName() string    { return "worker_left" }
+func (WorkersScaled) EventName() string { return "workers_scaled" }
 func (ChunkStarted) EventName() string  { return "chunk_started" }
 func (Progress) EventName() string      { return "progress" }
 func (ChunkDone) EventName() string     { return "chunk_done" }

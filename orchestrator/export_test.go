@@ -42,6 +42,13 @@ func WithHandBack(c Config, d time.Duration) Config {
 	return c
 }
 
+// WithScaling makes gpurun choose the number of workers, as on a machine with so many
+// cores, and its time run faster.
+func WithScaling(c Config, cores int, speed float64) Config {
+	c.Devices.WorkersPerGPU, c.devices.CPUs, c.scaleSpeed = AutoWorkers, cores, speed
+	return c
+}
+
 // FolderPath returns where the job folder of a Config is.
 func FolderPath(c Config) string {
 	path, err := folderPath(c)

@@ -51,6 +51,9 @@ func (p *prepared) fitDevices() error {
 	var left []string
 	taken := make(map[string]uint64) // memory, by device
 	for _, slot := range p.plan.Slots {
+		if p.auto() && info.MaxWorkers > 0 && p.sharers(kept, slot) >= info.MaxWorkers {
+			continue
+		}
 		device := slot.device()
 		if info.NeedsGPU && !device.GPU {
 			return p.needsGPU(slot)
@@ -58,6 +61,9 @@ func (p *prepared) fitDevices() error {
 		usable := p.usableMemory(slot)
 		taken[slot.key()] += info.MinMemory
 		if device.GPU && usable > 0 && taken[slot.key()] > usable {
+			if p.auto() && slot.rank > 0 {
+				continue // it would have been added only if it fits
+			}
 			left = append(left, fmt.Sprintf("%s has %d MiB available", slot.Name, (usable-min(usable, taken[slot.key()]-info.MinMemory))>>20))
 			continue
 		}
@@ -65,6 +71,7 @@ func (p *prepared) fitDevices() error {
 		kept = append(kept, slot)
 	}
 	if len(left) == 0 {
+		p.plan.Slots = kept
 		return nil
 	}
 	why := fmt.Sprintf("kernel %s needs %d MiB of GPU memory; %s", p.config.Kernel.Name, info.MinMemory>>20, strings.Join(left, ", "))
@@ -76,6 +83,16 @@ func (p *prepared) fitDevices() error {
 	}
 	p.plan.Slots = kept
 	return nil
+}
+
+// sharers returns how many slots share a slot's device. All CPU devices are one machine.
+func (p *prepared) sharers(slots []Slot, slot Slot) (n int) {
+	for _, other := range slots {
+		if other.key() == slot.key() || slot.Devices[0].Kind == gpu.CPU {
+			n++
+		}
+	}
+	return n
 }
 
 // needsGPU is the fault of a slot without the GPU that the kernel needs.
@@ -109,7 +126,7 @@ func (p *prepared) workersPerGPU(groups [][]gpu.Device) int {
 	if len(groups) > 0 && groups[0][0].Kind == gpu.CPU {
 		return 1 // their number already follows from the cores
 	}
-	return gpu.AutoCapacity(cores(), len(groups), 0, 0)
+	return gpu.AutoCapacity(p.config.cores(), len(groups), 0, 0)
 }
 
 // keepSlots reduces the slots to n: the least loaded devices keep theirs; ties go to

@@ -69,8 +69,8 @@ func TestAutoWorkers(t *testing.T) {
 	config := onMachine(d, gputest.New(1), "echo")
 	config.Devices.WorkersPerGPU = orchestrator.AutoWorkers
 	plan, err := orchestrator.MakePlan(t.Context(), config)
-	if err != nil || len(plan.Slots) != runtime.NumCPU() {
-		t.Errorf("%d slots, %v", len(plan.Slots), err)
+	if err != nil || len(plan.Slots) != 1 || plan.Scaling[0].Workers != 1 || plan.Scaling[0].Most != runtime.NumCPU() || plan.Chunks < 16*int64(runtime.NumCPU())*9/10 {
+		t.Errorf("%d slots, %d chunks, %+v, %v", len(plan.Slots), plan.Chunks, plan.Scaling, err)
 	}
 	config.Kernel.Name, config.Kernel.Config = "test-wishes", fmt.Appendf(nil, `{"min_memory":%d}`, 60*gputest.GiB)
 	if plan, err = orchestrator.MakePlan(t.Context(), config); err != nil || len(plan.Slots) != 1 {

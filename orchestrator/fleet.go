@@ -20,6 +20,7 @@ type fleet struct {
 	members     []*member               // by slot number
 	retired     map[string]*fault.Error // why devices were lost, by name
 	opened      bool                    // some worker's kernel has been ready
+	openedAt    time.Time               // when the first was
 	last        *fault.Error            // why the last worker was lost
 	unusable    *fault.Error            // why the last worker that did not lose its device was lost
 	paceChanged chan struct{}           // closed and replaced when a slot's pace changes
@@ -34,6 +35,15 @@ type member struct {
 	pace    float64 // the share of time in which it may compute
 	memory  wire.FrameworkMemory
 	report  WorkerReport
+	sharing bool // added workers share its device's memory
+
+	bytes       int64         // of the input of its finished segments
+	recordBytes float64       // of its current chunk
+	batches     int64         // finished
+	busy        time.Duration // in which its worker's kernel had work
+	busyBefore  time.Duration // the same for earlier workers
+	load        time.Duration // how long its kernel took to open
+	tuning      bool          // its worker is searching for its batch size
 
 	size     int64          // of its current chunk; 0 for none
 	done     int64          // records of that chunk
@@ -74,6 +84,9 @@ func (f *fleet) started(slot Slot, w *workerProcess) {
 	if m.pace < 1 {
 		w.setPace(m.pace, f.handBack)
 	}
+	if m.sharing {
+		m.sendSharing()
+	}
 }
 
 // ready records that a slot has an open kernel and its device works.
@@ -81,7 +94,9 @@ func (f *fleet) ready(slot Slot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
-	f.opened = true
+	if !f.opened {
+		f.opened, f.openedAt = true, time.Now()
+	}
 	m.retired, m.report.Retired, m.report.ready = false, false, time.Now()
 	f.takeSlot(m)
 	for _, device := range slot.Devices {
@@ -90,11 +105,13 @@ func (f *fleet) ready(slot Slot) {
 }
 
 // exited records that a slot's worker process has ended.
-func (f *fleet) exited(slot Slot) {
+func (f *fleet) exited(slot Slot, cpu time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
 	m.worker, m.size, m.done = nil, 0, 0
+	m.busyBefore, m.busy, m.tuning = m.busyBefore+m.busy, 0, false
+	m.report.CPU += cpu
 	m.report.rest(time.Now())
 }
 

@@ -15,6 +15,7 @@ func (f *fleet) assigned(slot Slot, t task) {
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
 	m.done, m.size, m.since, m.endAsked, m.ending = 0, t.chunk.Records, time.Now(), false, false
+	m.recordBytes = float64(t.chunk.Length) / float64(max(1, t.chunk.Records))
 }
 
 // progressed records how many records of its chunk a slot has computed.
@@ -38,6 +39,10 @@ func (f *fleet) finished(slot Slot, counts chunk.Counts, stats wire.Stats) {
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
 	m.done, m.size = 0, 0
+	m.bytes += int64(float64(counts.Records) * m.recordBytes)
+	if stats.Latency != nil {
+		m.batches += stats.Latency.Count()
+	}
 	m.report.add(counts, stats)
 }
 

@@ -26,6 +26,7 @@ type job struct {
 	state     state
 	abort     context.CancelFunc // ends what the job is doing
 	stagger   *stagger           // nil: all kernels open at once
+	scaler    *scaler            // nil: the number of workers is fixed
 
 	stall        stall
 	searchNotice sync.Once // that a whole batch failed
@@ -50,6 +51,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 	if p.config.Devices.Stagger {
 		j.stagger = newStagger()
 	}
+	j.scaler = newScaler(j)
 	return j
 }
 
@@ -104,16 +106,24 @@ func (j *job) work(ctx context.Context) error {
 	for _, slot := range j.plan.Slots {
 		j.queue.join(slot.key())
 	}
-	for _, slot := range j.plan.Slots {
+	start := func(slot Slot) *slotRun {
+		run := newSlotRun(j, slot)
 		slots.Add(1)
 		workers.Add(1)
 		group.Go(func() error {
 			defer workers.Done()
-			run := newSlotRun(j, slot)
 			defer run.release(abortCtx)
 			defer slots.Done()
 			return run.run(abortCtx)
 		})
+		return run
+	}
+	for _, slot := range j.plan.Slots {
+		j.scaler.started(start(slot))
+	}
+	if j.scaler != nil {
+		j.scaler.start = start
+		slots.Go(func() { j.scaler.run(abortCtx) }) // it may add slots
 	}
 	group.Go(j.committer.run)
 	if j.earlier != nil && j.earlier.check != nil {

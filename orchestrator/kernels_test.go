@@ -40,6 +40,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-every"] = func() plugins.Kernel { return every{} }
 	kernels["test-gone"] = func() plugins.Kernel { return &gone{} }
 	kernels["test-hangs"] = func() plugins.Kernel { return &hangs{} }
+	kernels["test-crowd"] = func() plugins.Kernel { return &crowd{} }
 	kernels["test-reopen"] = func() plugins.Kernel { return &reopen{} }
 	return kernels
 }

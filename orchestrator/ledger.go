@@ -194,10 +194,11 @@ func (l *ledger) snapshot() Snapshot {
 
 // close returns the report of the ended job. unread: the reader of the output has
 // stopped reading, and only what was appended counts.
-func (l *ledger) close(workers []WorkerReport, unread bool) Report {
+func (l *ledger) close(workers []WorkerReport, load time.Duration, unread bool) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.report
+	r.Load = load
 	total, known := l.source.Total()
 	r.In, r.Blank, r.Uncounted, r.Workers = max(total, l.tally.Records), l.source.Blank(), !known, workers
 	tally := l.tally

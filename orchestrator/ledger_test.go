@@ -58,7 +58,7 @@ func TestLedgerCountsEveryRecordOnce(t *testing.T) {
 		t.Errorf("a record succeeded, but %d segments are released, stopped by %v", len(released), why)
 	}
 	want("released", 50, 0)
-	if report := l.close(nil, false); report.Succeeded != 30 || report.Failed != 20 || report.Pending != 950 {
+	if report := l.close(nil, 0, false); report.Succeeded != 30 || report.Failed != 20 || report.Pending != 950 {
 		t.Errorf("report: %+v", report)
 	}
 }
@@ -85,7 +85,7 @@ func TestLedgerOfAnUnreadOutput(t *testing.T) {
 	l := testLedger()
 	l.commit(chunk.Tally{Counts: chunk.Counts{Records: 30, Succeeded: 30}})
 	l.setAppended(chunk.Tally{Counts: chunk.Counts{Records: 10, Succeeded: 10}})
-	if report := l.close(nil, true); report.Succeeded != 10 || report.Pending != 990 {
+	if report := l.close(nil, 0, true); report.Succeeded != 10 || report.Pending != 990 {
 		t.Errorf("report: %+v", report)
 	}
 }

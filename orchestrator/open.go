@@ -15,6 +15,13 @@ import (
 func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	ctx, cancel := s.job.queue.whileOpen(abortCtx)
 	defer cancel()
+	go func() {
+		select {
+		case <-s.dismissed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	s.staggerDone = s.job.stagger.begin(ctx)
 	if ctx.Err() != nil {
 		return fault.New(fault.Canceled, "nothing left to do")
@@ -26,6 +33,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	}
 	setup := s.job.setup(socketDir)
 	setup.Device = s.slot.device()
+	s.job.scaler.tuned(s.slot, &setup)
 	if setup.Proven == nil {
 		setup.Proven = s.job.ledger.proof()
 	}
@@ -62,7 +70,9 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	s.probes = 0
 	s.job.fleet.ready(s.slot)
 	s.job.ledger.excuse(s.slot.Number, false)
-	s.job.emit(WorkerReady{Slot: s.slot.Number, Device: s.slot.Name, Took: time.Since(started)})
+	took := time.Since(started)
+	s.job.fleet.openedIn(s.slot, took)
+	s.job.emit(WorkerReady{Slot: s.slot.Number, Device: s.slot.Name, Took: took})
 	return nil
 }
 
@@ -84,7 +94,7 @@ func (s *slotRun) drop() {
 		s.worker.kill()
 		s.stuck = append(s.stuck, s.worker.stuck...)
 		s.job.stuck.add(s.worker.stuck)
-		s.job.fleet.exited(s.slot)
+		s.job.fleet.exited(s.slot, s.worker.guard.Exit().CPU)
 		s.job.ledger.withdraw(s.slot.Number)
 		s.worker = nil
 	}

@@ -38,6 +38,9 @@ type Plan struct {
 	BatchSize    int   `json:"batch_size"`
 	// GroupBy is the member by whose size records are grouped into batches, empty for none.
 	GroupBy string `json:"group_by,omitempty"`
+	// Scaling is how many workers each device starts with and may get, if gpurun
+	// chooses their number.
+	Scaling []PlannedScaling `json:"scaling,omitempty"`
 	// Resumed is how many records earlier runs have done.
 	Resumed int64 `json:"resumed"`
 	// Notes are lines for the user.
@@ -54,6 +57,17 @@ type Slot struct {
 	Pin []string `json:"pin"`
 	// Threads is the slot's share of the CPU cores.
 	Threads int `json:"threads"`
+
+	rank  int  // among the slots of its device, from 0
+	added bool // gpurun may remove it, because others on its device work
+}
+
+// DeviceOf returns the name of the first device of a slot with this name: "GPU 0" for
+// "GPU 0+1 #2".
+func DeviceOf(slotName string) string {
+	name, _, _ := strings.Cut(slotName, " #")
+	name, _, _ = strings.Cut(name, "+")
+	return name
 }
 
 // key is the name of the device, the same for all slots on it.
@@ -112,9 +126,12 @@ type prepared struct {
 	earlier   *earlier
 	preview   bool // only a plan is wanted
 	selection gpu.Selection
-	idle      []gpu.Device  // selected or claimed, but not filling a group
-	claim     *Claim        // nil without Config.Devices.Claim
-	registry  *gpu.Registry // of the slots' devices; every slot of the plan is acquired
+	idle      []gpu.Device // selected or claimed, but not filling a group
+	reserve   []Slot       // slots that the plan allows beyond those that start
+	// resumedWorkers is how many workers an earlier run found to be best.
+	resumedWorkers map[string]savedWorkers
+	claim          *Claim        // nil without Config.Devices.Claim
+	registry       *gpu.Registry // of the slots' devices; every slot of the plan is acquired
 }
 
 func (p *prepared) close() {
@@ -140,6 +157,9 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 		return nil, err
 	}
 	p := &prepared{config: config, earlier: before, preview: preview}
+	if before != nil {
+		p.resumedWorkers = before.workers
+	}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -187,6 +207,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	}
 	p.noteIdle()
 	p.keepSlots(p.usefulSlots())
+	p.reserveSlots()
 	p.keepClaimed()
 	if err := checkOpenFiles(len(p.plan.Slots)); err != nil {
 		return nil, err
@@ -252,21 +273,23 @@ func (p *prepared) gpusError(err error) error {
 	return fault.New(fault.Usage, "devices %s: %w", p.config.Devices.GPUs, err).Set("gpus")
 }
 
-func makeSlots(groups [][]gpu.Device, workers int) []Slot {
+// makeSlots returns slots for so many workers on each group of devices. If gpurun chooses
+// how many there are, the first is named like its device.
+func makeSlots(groups [][]gpu.Device, workers, cores int, auto bool) []Slot {
 	var slots []Slot
-	threads := max(1, cores()/(len(groups)*workers))
+	threads := max(1, cores/(len(groups)*workers))
 	for round := range workers {
 		for _, group := range groups {
 			name := group[0].String()
 			for _, more := range group[1:] {
 				name += "+" + strings.TrimPrefix(more.String(), "GPU ")
 			}
-			if workers > 1 {
+			if workers > 1 && (round > 0 || !auto) {
 				name = fmt.Sprintf("%s #%d", name, round+1)
 			}
 			slots = append(slots, Slot{
 				Number: len(slots), Name: name, Devices: group,
-				Pin: gpu.PinEnv(group), Threads: threads,
+				Pin: gpu.PinEnv(group), Threads: threads, rank: round,
 			})
 		}
 	}
@@ -331,7 +354,7 @@ func (p *prepared) openStream(dir string) error {
 	setDefault(&records, int64(chunkBatches*p.plan.BatchSize))
 	source, err := input.Spool(&sniffedStream{Reader: p.config.Input.Stdin}, input.SpoolOptions{
 		Limits: p.limits(), Dir: dir,
-		ChunkRecords: records, Flush: p.config.Input.Flush, Ahead: 2*len(p.plan.Slots) + 2,
+		ChunkRecords: records, Flush: p.config.Input.Flush, Ahead: 2*(len(p.plan.Slots)+len(p.reserve)) + 2,
 	})
 	if err != nil {
 		return err

@@ -310,7 +310,7 @@ func describeKernel(ctx context.Context, p *prepared, name string) (wire.Ready, 
 	setup.DescribeOnly = true
 	w, err := startWorker(workerOptions{
 		binary: p.config.WorkerBinary, label: name, setup: setup,
-		env: workerEnv([]string{"CUDA_VISIBLE_DEVICES="}, cores()),
+		env: workerEnv([]string{"CUDA_VISIBLE_DEVICES="}, p.config.cores()),
 		log: log,
 	})
 	if err != nil {

@@ -32,17 +32,18 @@ func (t task) fresh() bool { return t.attempts == 0 && len(t.tried) == 0 && !t.a
 type queue struct {
 	source input.Source
 
-	mu       sync.Mutex
-	changed  *sync.Cond
-	returned []task
-	held     int
-	waiting  []waiter       // slots that have nothing to do
-	devices  map[string]int // slots that may still take tasks, by device
-	reading  bool           // a slot is waiting for the source
-	ended    bool           // the source has no more
-	err      error          // of the source
-	closed   bool
-	done     chan struct{} // closed when no task will be handed out any more
+	mu        sync.Mutex
+	changed   *sync.Cond
+	returned  []task
+	held      int
+	waiting   []waiter       // slots that have nothing to do
+	devices   map[string]int // slots that may still take tasks, by device
+	reading   bool           // a slot is waiting for the source
+	ended     bool           // the source has no more
+	err       error          // of the source
+	dismissed map[int]bool   // slots that must leave
+	closed    bool
+	done      chan struct{} // closed when no task will be handed out any more
 }
 
 // waiter is a slot that waits for a task, and its device.
@@ -52,7 +53,7 @@ type waiter struct {
 }
 
 func newQueue(source input.Source) *queue {
-	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int)}
+	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int), dismissed: make(map[int]bool)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -72,6 +73,14 @@ func (q *queue) leave(device string) (left int) {
 	}
 	q.broadcast()
 	return q.slots()
+}
+
+// dismiss makes a slot get no more tasks.
+func (q *queue) dismiss(slot int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dismissed[slot] = true
+	q.broadcast()
 }
 
 // slots returns the number of participating slots. The caller must hold q.mu.
@@ -95,7 +104,7 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		if q.closed || q.err != nil {
+		if q.closed || q.err != nil || q.dismissed[slot] {
 			return task{}, false, q.err
 		}
 		if i := slices.IndexFunc(q.returned, func(t task) bool { return q.suits(t, device, slot) }); i >= 0 {
@@ -121,7 +130,7 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.err != nil || len(q.waiting) > 0 {
+	if q.closed || q.err != nil || len(q.waiting) > 0 || q.dismissed[slot] {
 		return task{}, false
 	}
 	suits := func(t task) bool { return t.fresh() && q.suits(t, device, slot) }

@@ -51,8 +51,10 @@ type Report struct {
 	// Nulls counts numbers, NaN and infinity, that became null in this run.
 	Nulls int64 `json:"null_numbers"`
 
-	BatchSize int     `json:"batch_size"`
-	Rate      float64 `json:"records_per_second"`
+	BatchSize int `json:"batch_size"`
+	// Load is the time until the first kernel was open. Rate leaves it out.
+	Load time.Duration `json:"load_ns"`
+	Rate float64       `json:"records_per_second"`
 	// GroupBy is the member by whose size records were grouped, empty if they were not.
 	// Padding is the share of the batches' size that padding took in this run: each record
 	// is padded to the largest of its batch.
@@ -62,8 +64,12 @@ type Report struct {
 	Latency *Latency `json:"batch_latency,omitempty"`
 	// Workers are the slots.
 	Workers []WorkerReport `json:"workers"`
+	// Scaling is how many workers each device got, if gpurun chose that.
+	Scaling []ScalingReport `json:"scaling,omitempty"`
 	// Devices are the GPUs that were monitored.
 	Devices []DeviceReport `json:"devices,omitempty"`
+	// Bottleneck is what limited the job's speed; nil if it was too short to tell.
+	Bottleneck *Bottleneck `json:"bottleneck,omitempty"`
 	// Recommendations are derived from the figures.
 	Recommendations []Recommendation `json:"recommendations,omitempty"`
 	// Failures are the failed records by kind, most frequent first.
@@ -98,9 +104,16 @@ type WorkerReport struct {
 	BatchSize int `json:"best_batch_size,omitempty"`
 	// Busy is how long the slot's kernel was computing; BusyShare is that as a share of
 	// the time since it was ready.
-	Busy      time.Duration `json:"busy_ns"`
-	BusyShare float64       `json:"busy_share"`
-	Rate      float64       `json:"records_per_second"`
+	Busy time.Duration `json:"busy_ns"`
+	// Load is how long the slot's kernels took to open. CPU is the CPU time of all its
+	// processes. WaitedInput and WaitedOutput are how long its kernel had no work for want
+	// of records, and because results were not written yet.
+	Load         time.Duration `json:"load_ns"`
+	CPU          time.Duration `json:"cpu_ns"`
+	WaitedInput  time.Duration `json:"waited_input_ns"`
+	WaitedOutput time.Duration `json:"waited_output_ns"`
+	BusyShare    float64       `json:"busy_share"`
+	Rate         float64       `json:"records_per_second"`
 	// Restarts counts kernel processes started after one died, Retries batches that
 	// were computed again, Lost workers that had to be replaced.
 	Restarts int64 `json:"restarts"`
@@ -129,6 +142,8 @@ func (w *WorkerReport) add(c chunk.Counts, stats wire.Stats) {
 	w.Busy += stats.Busy
 	w.Restarts += stats.Restarts
 	w.Retries += stats.Retries
+	w.WaitedInput += stats.Input
+	w.WaitedOutput += stats.Output
 	w.BatchSize = max(w.BatchSize, stats.BatchSize)
 }
 
@@ -137,7 +152,7 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Elapsed = now.Sub(r.Started)
 	r.Succeeded, r.Failed, r.Dropped = done.Succeeded, done.Failed, done.Dropped
 	r.Pending = r.In - done.Records
-	r.Rate = rate(done.Records-r.Resumed, r.Elapsed)
+	r.Rate = rate(done.Records-r.Resumed, r.Elapsed-r.Load)
 	r.Latency = Summarize(r.latency)
 	if r.padded > 0 {
 		r.Padding = 1 - float64(r.cost)/float64(r.padded)

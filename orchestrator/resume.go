@@ -22,9 +22,10 @@ type earlier struct {
 	manifest *manifest
 	journal  *commit.Journal
 	state    commit.State
-	check    *outputCheck // that runs alongside the work; nil if it has ended
-	notes    []string     // for the user
-	sums     input.Sums   // of an input that is cut while it is read
+	check    *outputCheck            // that runs alongside the work; nil if it has ended
+	notes    []string                // for the user
+	sums     input.Sums              // of an input that is cut while it is read
+	workers  map[string]savedWorkers // as it left them in scalingFile
 }
 
 func (e *earlier) close() {
@@ -45,7 +46,7 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	if err != nil {
 		return nil, err
 	}
-	e := &earlier{manifest: m, journal: journal}
+	e := &earlier{manifest: m, journal: journal, workers: readSaved(f.join(scalingFile))}
 	resumes := false
 	defer func() {
 		if !resumes {

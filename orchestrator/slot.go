@@ -2,6 +2,8 @@ package orchestrator
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/proc"
@@ -21,9 +23,14 @@ type slotRun struct {
 	prefetched     *task           // what the worker was given in addition to its current task
 	prefetchedRead bool            // the worker has read that, too
 	staggerDone    func(open bool) // ends the turn that stagger gave
+	threads        atomic.Int32    // the share of the cores that its worker must be restarted for; 0 for none
+	dismissed      chan struct{}   // closed when the slot must leave
+	dismissOnce    sync.Once
 }
 
-func newSlotRun(j *job, slot Slot) *slotRun { return &slotRun{job: j, slot: slot} }
+func newSlotRun(j *job, slot Slot) *slotRun {
+	return &slotRun{job: j, slot: slot, dismissed: make(chan struct{})}
+}
 
 // run gives its worker tasks until none remain. The caller must then release the
 // worker. It returns an error only for what must stop the whole job.
@@ -32,6 +39,10 @@ func (s *slotRun) run(ctx context.Context) error {
 		retired, err := s.runUntilRetired(ctx)
 		if err != nil || !retired {
 			return err
+		}
+		if s.mustLeave() {
+			s.depart(ctx)
+			return nil
 		}
 		// The device is lost. It may come back while others compute.
 		if !s.awaitProbe(ctx) {
@@ -43,6 +54,11 @@ func (s *slotRun) run(ctx context.Context) error {
 // runUntilRetired works until no tasks remain or the slot is retired.
 func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error) {
 	for {
+		if s.mustLeave() {
+			s.depart(ctx)
+			return false, nil
+		}
+		s.renew(ctx)
 		if e := s.job.fleet.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker on its device
 			s.drop()
 			s.reportLoss(e, true)
@@ -50,6 +66,12 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 		}
 		if s.worker == nil {
 			if e := s.open(ctx); e != nil {
+				if s.refuses(e) {
+					s.staggerDone(false)
+					s.drop()
+					s.depart(ctx)
+					return false, nil
+				}
 				retired, err := s.handleLoss(ctx, nil, e, true)
 				if err != nil {
 					return false, err // and no other kernel is opened: the job ends
@@ -61,6 +83,9 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 			}
 		}
 		t, ok, err := s.nextTask(ctx)
+		if err == nil && !ok && s.mustLeave() {
+			continue
+		}
 		if err != nil || !ok {
 			return false, err
 		}
@@ -85,7 +110,9 @@ func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
 	for {
 		s.job.fleet.awaitPace(ctx, s.slot, s.job.queue.done)
 		s.job.awaitResume(ctx)
+		waiting := time.Now()
 		t, ok, err := s.job.queue.take(ctx, s.slot.key(), s.slot.Number)
+		s.job.fleet.waited(s.slot, time.Since(waiting))
 		if err != nil || !ok {
 			return t, ok, err
 		}
@@ -115,6 +142,9 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 			s.job.queue.join(s.slot.key())
 			return true
 		case <-s.job.queue.done:
+		case <-s.dismissed:
+			s.job.fleet.leave(s.slot)
+			s.job.scaler.departed(s)
 		case <-ctx.Done():
 		}
 		timer.Stop()

@@ -73,7 +73,11 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 			checkpoint.stop() // or it would end the next chunk
 			s.noteFirst(ctx, message.Done.First)
 			again := message.Done.Elsewhere != nil && s.makeRoom(ctx)
-			return false, s.deliver(ctx, t, *message.Done, again)
+			err := s.deliver(ctx, t, *message.Done, again)
+			if message.Done.Crowded && err == nil {
+				s.job.scaler.crowded(ctx, s)
+			}
+			return false, err
 		case message.Failed != nil:
 			return s.handleLoss(ctx, &t, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
 		}
@@ -98,7 +102,7 @@ func (s *slotRun) prefetch(ctx context.Context, t task) {
 // idles reports whether the worker should not get more work for now.
 func (s *slotRun) idles() bool {
 	paused, _ := s.job.fleet.paused(s.slot)
-	return paused || !s.job.state.running() || s.job.config.Control.paused() != nil
+	return paused || s.mustLeave() || s.threads.Load() > 0 || !s.job.state.running() || s.job.config.Control.paused() != nil
 }
 
 // checkSources checks the files that the worker reports. If they differ from the job's,

@@ -70,6 +70,13 @@ func (r *chunkRun) write(task *batchTask) error {
 	select {
 	case r.out.tasks <- task:
 		return nil
+	default:
+	}
+	waiting := time.Now()
+	defer func() { r.stats.Output += time.Since(waiting) }()
+	select {
+	case r.out.tasks <- task:
+		return nil
 	case <-r.out.broken:
 		return r.out.err()
 	case <-r.ctx.Done():

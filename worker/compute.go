@@ -277,8 +277,12 @@ func (c *computing) step(stopping bool) error {
 		limit := c.worker.host.limit(c.flight[0].load)
 		expired = c.watch(time.Until(c.headSince.Add(limit)))
 	}
+	waiting := time.Now()
 	select {
 	case batch, ok := <-batches:
+		if len(c.flight) == 0 {
+			run.stats.Input += time.Since(waiting)
+		}
 		return c.submit(run, batch, ok)
 	case assign, more := <-assigned:
 		return c.beginNext(assign, more)

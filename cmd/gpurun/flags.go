@@ -61,7 +61,7 @@ func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 	c := &f.config
 	flags.StringVar(&c.Devices.GPUs, "gpus", "all", "devices: all, indices (0,2 or 0-3), UUIDs, MIG instances (2:0), or cpu:4 for four CPU workers; to request a number of GPUs, use --num-gpus")
 	flags.IntVar(&c.Devices.GPUsPerWorker, "gpus-per-worker", 1, "GPUs per worker, for models that span several GPUs")
-	flags.StringVar(&f.workers, "workers-per-gpu", "1", "workers per GPU; 2 to 4 can speed up small models that leave the GPU partly idle; auto: as many as CPU cores and memory allow")
+	flags.StringVar(&f.workers, "workers-per-gpu", "auto", "workers per GPU; auto starts with one and adds more while that makes the GPU faster and fits in memory")
 	flags.BoolVar(&c.Devices.Stagger, "stagger", false, "let the first worker load its model before the others start, and stop if it fails")
 	flags.StringVar(&f.pin, "pin", "index", "set CUDA_VISIBLE_DEVICES by index or uuid; some frameworks do not accept UUIDs")
 	flags.StringVar(&c.Devices.Profile, "profile", "datacenter", "when to slow down a hot GPU: datacenter, or workstation (earlier)")

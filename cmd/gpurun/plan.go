@@ -103,6 +103,9 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 	for i, slot := range plan.Slots {
 		fmt.Fprintf(table, "worker %d\t%s\t%s\n", i, slot.Name, slotText(slot))
 	}
+	for _, s := range plan.Scaling {
+		fmt.Fprintf(table, "workers\t%s\t%d at first, at most %d: as many as make it faster\n", s.Device, s.Workers, s.Most)
+	}
 	if len(plan.Slots) == 0 {
 		fmt.Fprintf(table, "workers\tnone\tnothing to do\n")
 	}

@@ -64,6 +64,8 @@ type Exit struct {
 	Stuck bool
 	// MaxRSS is its peak resident memory in bytes, 0 if unknown.
 	MaxRSS int64
+	// CPU is the CPU time of it and of the descendants that were waited for.
+	CPU time.Duration
 }
 
 // String returns a phrase for messages that is the same in every run.
@@ -239,7 +241,7 @@ func exitOf(state *os.ProcessState) Exit {
 	if state == nil {
 		return Exit{Code: -1}
 	}
-	e := Exit{Code: state.ExitCode()}
+	e := Exit{Code: state.ExitCode(), CPU: state.UserTime() + state.SystemTime()}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		e.Signal = status.Signal()
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -25,7 +26,7 @@ type Hints interface {
 
 // WriteReport writes the report as text.
 func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
-	fmt.Fprintf(w, "\n%s in %s (%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), retryResult(r))
+	fmt.Fprintf(w, "\n%s in %s (%s%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), loading(r), retryResult(r))
 	fmt.Fprintf(w, "  %s in = %s succeeded + %s failed + %s dropped + %s pending\n",
 		Count(r.In), Count(r.Succeeded), Count(r.Failed), Count(r.Dropped), Count(r.Pending))
 	if r.Uncounted {
@@ -41,13 +42,29 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 	if r.GroupBy != "" && r.Padding > 0 {
 		fmt.Fprintf(w, "  batches were grouped by %s: %.0f %% padding\n", plain(r.GroupBy), 100*r.Padding)
 	}
+	for _, s := range r.Scaling {
+		if s.Workers > 1 || s.Reason != "" {
+			fmt.Fprintf(w, "  %s\n", s)
+		}
+	}
 	if l := r.Latency; l != nil && l.Batches > 1 {
 		fmt.Fprintf(w, "  batches took %s (median), %s (99 %%), at most %s\n", latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
+	}
+	if r.Bottleneck != nil {
+		fmt.Fprintf(w, "  bottleneck: %s\n", r.Bottleneck.Text)
 	}
 	writeDevices(w, r, hints)
 	writeFailures(w, r, hints)
 	writeAdvice(w, r, hints)
 	writeNext(w, r, hints)
+}
+
+// loading is how long the kernel took to open, if that is worth mentioning.
+func loading(r orchestrator.Report) string {
+	if r.Load < time.Second || r.Rate == 0 {
+		return ""
+	}
+	return " after loading for " + durationText(r.Load)
 }
 
 // setting returns the hint to change a setting.

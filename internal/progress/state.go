@@ -96,6 +96,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.Resuming:
 		s.job, s.total = e.Job.Counts, e.Total
 	case orchestrator.WorkerStarted:
+		s.join(e, now)
 		s.enter(e.Slot, opening, now)
 	case orchestrator.WorkerReady:
 		s.enter(e.Slot, ready, now)
@@ -142,6 +143,29 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		}
 	}
 }
+
+// join adds the slot of a worker that was not planned: gpurun added it.
+func (s *state) join(e orchestrator.WorkerStarted, now time.Time) {
+	name, _, _ := strings.Cut(e.Device, " #")
+	for _, device := range s.devices {
+		if device.name == name && e.Slot >= len(s.slots) && e.Slot < len(s.slots)+maxJoin {
+			for len(s.slots) < e.Slot { // that join in another order
+				s.slots = append(s.slots, slotState{device: &deviceState{}, phase: yielded, since: now})
+			}
+			device.slots = append(device.slots, e.Slot)
+			s.slots = append(s.slots, slotState{device: device, since: now})
+			return
+		}
+		if device.name == name && e.Slot < len(s.slots) && s.slots[e.Slot].device.name == "" {
+			device.slots = append(device.slots, e.Slot)
+			s.slots[e.Slot] = slotState{device: device, since: now}
+			return
+		}
+	}
+}
+
+// maxJoin is how far a slot's number may be ahead.
+const maxJoin = 1024
 
 // slot returns the slot of an event. For a slot that was not planned, it returns one that
 // is never shown: a display must not crash a job.

@@ -28,6 +28,8 @@ func notice(event orchestrator.Event) string {
 		return fmt.Sprintf("resuming: %s of %s records done", Count(e.Done), Count(e.Total))
 	case orchestrator.DeviceEvent:
 		return heatNotice(e)
+	case orchestrator.WorkersScaled:
+		return scaledText(e)
 	}
 	return alarm(event)
 }
@@ -59,6 +61,15 @@ func alarm(event orchestrator.Event) string {
 		return fmt.Sprintf("stopping: waiting up to %s for batches in flight (the second SIGINT or SIGTERM stops immediately)", e.Drain)
 	}
 	return ""
+}
+
+// scaledText reports a change of a device's workers, and why it has no more. A device that
+// keeps its only worker is not worth a line.
+func scaledText(e orchestrator.WorkersScaled) string {
+	if e.Workers == 1 && e.From == 1 {
+		return ""
+	}
+	return e.String()
 }
 
 // lastWords is the end of a dead process's output, indented below the line that reports

@@ -125,11 +125,20 @@ func (c *Collector) device(label string) *Device {
 	return nil
 }
 
+// joined returns the worker that was started, which may not have been planned.
+func (c *Collector) joined(e orchestrator.WorkerStarted) *Worker {
+	known := slices.ContainsFunc(c.view.Workers, func(w Worker) bool { return w.Slot == e.Slot })
+	if !known && !c.view.Started.IsZero() {
+		c.view.Workers = append(c.view.Workers, Worker{Slot: e.Slot, Name: e.Device, Device: orchestrator.DeviceOf(e.Device)})
+	}
+	return c.slot(e.Slot)
+}
+
 // worker takes an event about a worker's life.
 func (c *Collector) worker(event orchestrator.Event) {
 	switch e := event.(type) {
 	case orchestrator.WorkerStarted:
-		w := c.slot(e.Slot)
+		w := c.joined(e)
 		w.PID, w.Phase = e.PID, orchestrator.PhaseOpening
 	case orchestrator.WorkerReady:
 		w := c.slot(e.Slot)

@@ -317,8 +317,12 @@ type Done struct {
 
 // Stats are the statistics of a chunk.
 type Stats struct {
-	Batches  int64         `json:"batches"`
-	Busy     time.Duration `json:"busy"` // time in which the kernel had work
+	Batches int64         `json:"batches"`
+	Busy    time.Duration `json:"busy"` // time in which the kernel had work
+	// Input and Output are the times in which the kernel had none because no batch was
+	// read yet, or because results were not written yet.
+	Input    time.Duration `json:"input,omitempty"`
+	Output   time.Duration `json:"output,omitempty"`
 	Restarts int64         `json:"restarts,omitempty"`
 	Retries  int64         `json:"retries,omitempty"` // batches run again, whole or in parts
 	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON cannot represent

@@ -21,9 +21,11 @@ type Figures struct {
 	// Records, Bytes and Batches are finished by the device's workers since the job
 	// began.
 	Records, Bytes, Batches int64
-	// GPUBusy is the share of the last interval in which the GPU computed, and Fed the
-	// share in which the workers' kernels had a batch; negative if unknown.
-	GPUBusy, Fed float64
+	// Busy is how long the workers' kernels have had a batch, all together.
+	Busy time.Duration
+	// GPUBusy is the share of the last interval in which the GPU computed; negative if
+	// unknown.
+	GPUBusy float64
 	// Cores are those this job may use, IdleCores those of them that no process used in
 	// the last interval; negative if unknown. Runnable is the number of this job's
 	// threads that ran or wanted to.
@@ -40,9 +42,14 @@ type Figures struct {
 	Load, Remaining time.Duration
 	// OOMs counts the batches and kernels of this device that did not fit in its memory.
 	OOMs int
+	// Refused counts the kernels that could not be opened next to others for another
+	// reason.
+	Refused int
 	// Unsteady means that rates mean nothing now: the job is paused, the device slowed
 	// down, or the batch size is being searched for.
 	Unsteady bool
+
+	fed float64 // the share of a window in which the kernels had a batch
 }
 
 // Decision is what to do with a device.
@@ -68,8 +75,8 @@ const (
 	busyGPU  = 1 / (1 + keepGain)
 	busyHost = 1 / (1 + keepGain)
 	unfed    = 0.70
-	// margin is added to the memory of each new worker.
-	margin = 1.15
+	// Margin is the factor by which a worker may exceed the memory that others use.
+	Margin = 1.15
 	// leastFree is the host memory below which a worker is removed.
 	leastFree = 256 << 20
 	// A step must cost less than 1/payOff of the remaining time, and no job scales that

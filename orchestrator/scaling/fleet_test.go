@@ -46,7 +46,7 @@ func (m fleet) run(s *Search) result {
 	for range wanted {
 		loads = append(loads, m.load)
 	}
-	f := Figures{GPUBusy: -1, Fed: -1, IdleCores: -1, Cores: m.cores, Limit: m.limit, Load: m.load}
+	f := Figures{GPUBusy: -1, IdleCores: -1, Cores: m.cores, Limit: m.limit, Load: m.load}
 	done, bytes, ooms := 0.0, 0.0, 0
 	for now := time.Duration(0); ; now += tick {
 		waiting := loads[:0:0]
@@ -84,6 +84,7 @@ func (m fleet) run(s *Search) result {
 		}
 		bytes += step * each
 		f.Time, f.Workers, f.Loading = now+tick, ready, len(loads)
+		f.Busy = time.Duration(active * float64(f.Time))
 		f.Records, f.Bytes, f.Batches = int64(done), int64(bytes), int64(done/m.batch)
 		f.Remaining = -1
 		if speed > 0 {

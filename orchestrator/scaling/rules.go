@@ -11,6 +11,9 @@ type rule func(f Figures, more int) string
 // growRules are checked in this order; the first that objects gives the reason.
 var growRules = []rule{atLimit, noTime, starved, gpuBusy, hostBusy, noMemory}
 
+// ruleTime is the number of noTime, counted from 1.
+const ruleTime = 2
+
 // objection returns the number, from 1, of the rule that forbids growth to more workers,
 // and why; 0 if none does.
 func objection(f Figures, more int) (number int, why string) {
@@ -47,10 +50,10 @@ func remaining(f Figures) time.Duration {
 }
 
 func starved(f Figures, _ int) string {
-	if f.Fed < 0 || f.Fed >= unfed {
+	if f.fed >= unfed {
 		return ""
 	}
-	return fmt.Sprintf("kernels wait for input or output %.0f %% of the time", 100*(1-f.Fed))
+	return fmt.Sprintf("kernels wait for input or output %.0f %% of the time", 100*(1-f.fed))
 }
 
 func gpuBusy(f Figures, _ int) string {
@@ -83,7 +86,7 @@ func fitting(free, each uint64, wanted int) int {
 	if each == 0 {
 		return wanted
 	}
-	return min(wanted, int(float64(free)/(margin*float64(each))))
+	return min(wanted, int(float64(free)/(Margin*float64(each))))
 }
 
 // target returns the next step: a doubling, less if the limit or memory allows only

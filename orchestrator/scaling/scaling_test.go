@@ -99,7 +99,7 @@ func figures(workers int, now time.Duration) Figures {
 	done := int64(100 * now.Seconds() * float64(workers))
 	return Figures{
 		Time: now, Workers: workers, Limit: 8, Records: done, Bytes: 1000 * done, Batches: done / 10,
-		GPUBusy: -1, Fed: -1, Cores: 8, IdleCores: -1, Remaining: time.Hour,
+		Busy: time.Duration(workers) * now, GPUBusy: -1, Cores: 8, IdleCores: -1, Remaining: time.Hour,
 	}
 }
 

@@ -23,14 +23,14 @@ type Search struct {
 	middle  bool    // the midpoint is being tried
 	settled bool
 
-	ooms   int
-	others uint64
-	rested time.Duration // when the search settled
-	found  rate          // at that time
-	odd    int           // windows since then that looked different
-	lost   time.Duration // since when workers are missing
-	held   int           // the rule, counted from 1, that forbids growth for now; 0 for none
-	free   int           // windows since no rule did
+	ooms, refused int
+	others        uint64
+	rested        time.Duration // when the search settled
+	found         rate          // at that time
+	odd           int           // windows since then that looked different
+	lost          time.Duration // since when workers are missing
+	held          int           // the rule, counted from 1, that forbids growth for now; 0 for none
+	free          int           // windows since no rule did
 }
 
 // Up returns a search that starts with this many workers and adds more. If it is
@@ -52,13 +52,14 @@ func (s *Search) Step(f Figures) Decision {
 		return s.keep()
 	}
 	var base rate
-	if n := len(s.seen); n > 0 && !s.down && !s.middle {
+	if n := len(s.seen); n > 0 && !s.down && !s.middle && s.seen[n-1].workers != f.Workers {
 		base = s.seen[n-1].rate
 	}
 	measured, known := s.window.add(f, base)
 	if !known {
 		return s.keep()
 	}
+	f = s.window.average()
 	if s.settled {
 		return s.watch(f, measured)
 	}
@@ -68,18 +69,36 @@ func (s *Search) Step(f Figures) Decision {
 // Workers returns how many workers the device should have, and whether that is final.
 func (s *Search) Workers() (wanted int, settled bool) { return s.wanted, s.settled }
 
+// Good returns the number of workers that was best so far, and whether it is final: where
+// a resumed job starts.
+func (s *Search) Good() (workers int, settled bool) {
+	if s.settled || len(s.seen) == 0 {
+		return s.wanted, s.settled
+	}
+	return s.best(nearly).workers, false
+}
+
+// Refuse takes back the last decision to add workers, and settles.
+func (s *Search) Refuse(f Figures, why string) Decision {
+	s.wanted = max(1, f.Workers)
+	return s.settle(f, rate{}, why)
+}
+
 func (s *Search) keep() Decision { return Decision{Workers: s.wanted, Settled: s.settled} }
 
 // relieve removes workers when memory runs out.
 func (s *Search) relieve(f Figures) (Decision, bool) {
-	failed := f.OOMs - s.ooms
-	s.ooms = f.OOMs
+	failed, why := f.OOMs-s.ooms+f.Refused-s.refused, "memory ran out with more"
+	if f.Refused > s.refused {
+		why = "the kernel does not open more often"
+	}
+	s.ooms, s.refused = f.OOMs, f.Refused
 	have := f.Workers + f.Loading
 	switch {
 	case failed > 0 && s.wanted > 1:
 		s.wanted = max(1, min(s.wanted, have)-failed)
 		s.cap = s.wanted
-		return s.settle(f, rate{}, "device memory ran out with more"), true
+		return s.settle(f, rate{}, why), true
 	case f.HostFree > 0 && f.HostFree < leastFree && f.Loading == 0 && f.Workers == s.wanted && s.wanted > 1:
 		s.wanted--
 		s.cap = s.wanted
@@ -99,7 +118,7 @@ func (s *Search) complete(f Figures) bool {
 		return true
 	}
 	s.window.reset()
-	if f.Workers == 0 || f.Loading > 0 || f.Workers > s.wanted {
+	if f.Workers == 0 || f.Loading > 0 || f.Workers > s.wanted { // those will leave
 		s.lost = 0
 		return false
 	}
@@ -108,12 +127,16 @@ func (s *Search) complete(f Figures) bool {
 	}
 	if f.Time-s.lost >= lostAfter {
 		s.wanted, s.cap, s.lost = f.Workers, f.Workers, 0
+		s.seen = nil
 	}
 	return false
 }
 
 // judge decides after the current count has been measured.
 func (s *Search) judge(f Figures, measured rate) Decision {
+	if n := len(s.seen); n > 0 && s.seen[n-1].workers == f.Workers { // measured again
+		s.seen = s.seen[:n-1]
+	}
 	s.seen = append(s.seen, point{f.Workers, measured})
 	if s.down {
 		return s.judgeDown(f)
@@ -136,11 +159,11 @@ func (s *Search) judge(f Figures, measured rate) Decision {
 
 // hold keeps the current count for as long as a rule forbids growth.
 func (s *Search) hold(f Figures, number int, why string) Decision {
-	if number == s.held {
-		why = "" // known
+	if number == s.held || s.held > 0 && number == ruleTime {
+		why = "" // known; that time runs out is not the reason
+	} else {
+		s.held = number
 	}
-	s.held = number
-	s.seen = s.seen[:len(s.seen)-1] // it is measured again
 	s.window.next(f)
 	return Decision{Workers: s.wanted, Reason: why, Settled: true}
 }

@@ -84,6 +84,30 @@ func (w *window) add(f Figures, base rate) (rate, bool) {
 	return measured, length >= windowMost || length >= windowLeast && w.even()
 }
 
+// average returns the last figures with those that vary averaged over the window.
+func (w *window) average() Figures {
+	last := w.points[len(w.points)-1]
+	if last.GPUBusy >= 0 {
+		last.GPUBusy = w.mean(func(f Figures) float64 { return f.GPUBusy })
+	}
+	if last.IdleCores >= 0 {
+		last.IdleCores = w.mean(func(f Figures) float64 { return f.IdleCores })
+	}
+	last.Runnable = w.mean(func(f Figures) float64 { return f.Runnable })
+	last.fed = min(1, (last.Busy-w.from.Busy).Seconds()/(last.Time-w.from.Time).Seconds()/float64(last.Workers))
+	return last
+}
+
+// mean returns the mean of a figure, leaving out the first: it is about the time before
+// the window.
+func (w *window) mean(figure func(Figures) float64) float64 {
+	sum := 0.0
+	for _, f := range w.points[1:] {
+		sum += figure(f)
+	}
+	return sum / float64(len(w.points)-1)
+}
+
 // even reports whether both halves of the window have about the same rate.
 func (w *window) even() bool {
 	last := len(w.points) - 1

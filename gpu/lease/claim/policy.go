@@ -82,7 +82,7 @@ func (p Policy) Claim(ctx context.Context, wanted orchestrator.ClaimRequest) (*o
 	if err != nil {
 		return nil, err
 	}
-	return p.leased(ctx, held, wanted, request), nil
+	return p.leased(ctx, folder, held, wanted, request), nil
 }
 
 // request translates the policy for leases.
@@ -130,12 +130,17 @@ func (p Policy) unleased(wanted orchestrator.ClaimRequest) *orchestrator.Claim {
 }
 
 // leased returns the claim for the leases held.
-func (p Policy) leased(ctx context.Context, held *lease.Held, wanted orchestrator.ClaimRequest, request lease.Request) *orchestrator.Claim {
+func (p Policy) leased(ctx context.Context, folder *lease.Folder, held *lease.Held, wanted orchestrator.ClaimRequest, request lease.Request) *orchestrator.Claim {
 	leases := held.Leases()
 	claim := p.selected(ctx, wanted, request, held.Missing(), func(key string) bool {
 		return slices.ContainsFunc(leases, func(l lease.Lease) bool { return l.GPU == key })
 	})
-	claim.Release = held.Release
+	more := &further{folder: folder, request: request}
+	claim.Memory, claim.More = p.Memory, more.acquire
+	claim.Release = func() {
+		more.release()
+		held.Release()
+	}
 	claim.Keep = func(used []gpu.Device) {
 		held.Keep(func(l lease.Lease) bool {
 			return slices.ContainsFunc(used, func(d gpu.Device) bool { return l.GPU == Key(d) })

@@ -1,0 +1,94 @@
+package orchestrator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// crowd is a kernel on a device that computes so many batches at a time (Lanes) and has
+// memory for so many kernels (Fit, 0 for any number).
+type crowd struct {
+	plugins.Base
+	open   *os.File
+	config struct {
+		Dir        string // shared by all kernels
+		Lanes, Fit int
+		Batch      time.Duration
+		Most       int // Info.MaxWorkers
+	}
+}
+
+func (c *crowd) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
+	err := config.Decode(&c.config)
+	return plugins.Info{MaxWorkers: c.config.Most}, err
+}
+
+func (c *crowd) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+	if err := config.Decode(&c.config); err != nil {
+		return err
+	}
+	name := filepath.Join(c.config.Dir, fmt.Sprintf("open-%d-threads-%s", os.Getpid(), os.Getenv("OMP_NUM_THREADS")))
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	c.open = file // and locked until the process ends
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+}
+
+// living returns how many kernels are open.
+func (c *crowd) living() (n int) {
+	names, _ := filepath.Glob(filepath.Join(c.config.Dir, "open-*"))
+	for _, name := range names {
+		file, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil {
+			n++
+		}
+		file.Close()
+	}
+	return n
+}
+
+func (c *crowd) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	if c.config.Fit > 0 && c.living() > c.config.Fit {
+		return plugins.OutOfMemory(errors.New("no room"))
+	}
+	lane, err := c.lane()
+	if err != nil {
+		return err
+	}
+	time.Sleep(c.config.Batch)
+	lane.Close()
+	for i := range batch.Len() {
+		results.Line(i, batch.Record(i))
+	}
+	return nil
+}
+
+// lane waits until one of the device's lanes is free.
+func (c *crowd) lane() (*os.File, error) {
+	for {
+		for i := range c.config.Lanes {
+			file, err := os.OpenFile(filepath.Join(c.config.Dir, "lane-"+strconv.Itoa(i)), os.O_CREATE|os.O_RDWR, 0o666)
+			if err != nil {
+				return nil, err
+			}
+			if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+				return file, nil
+			}
+			file.Close()
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}

@@ -1,0 +1,176 @@
+package orchestrator_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu/gputest"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// crowded returns a job of many batches of 25 ms on a device of so many lanes, with room
+// for so many kernels, on a machine with eight cores.
+func crowded(t *testing.T, records, lanes, fit int) (jobDir, orchestrator.Config, *scales) {
+	d := newJobDir(t, numbered(records))
+	config := onMachine(d, gputest.New(1), "test-crowd")
+	config.Batching.Size = 1
+	config.Kernel.Config = fmt.Appendf(nil, `{"Dir":%q,"Lanes":%d,"Fit":%d,"Batch":25000000}`, t.TempDir(), lanes, fit)
+	config = orchestrator.WithScaling(config, 8, 20)
+	seen := &scales{}
+	config.Display.OnEvent = seen.take
+	return d, config, seen
+}
+
+// scales records what was decided about workers.
+type scales struct {
+	mu     sync.Mutex
+	list   []orchestrator.WorkersScaled
+	ready  int // kernels opened
+	on     func(orchestrator.WorkersScaled)
+	notice []string
+}
+
+func (s *scales) take(event orchestrator.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch e := event.(type) {
+	case orchestrator.WorkersScaled:
+		s.list = append(s.list, e)
+		if s.on != nil {
+			s.on(e)
+		}
+	case orchestrator.WorkerReady:
+		s.ready++
+	case orchestrator.Notice:
+		s.notice = append(s.notice, e.Text)
+	}
+}
+
+func (s *scales) String() string {
+	var lines []string
+	for _, e := range s.list {
+		lines = append(lines, fmt.Sprintf("%d → %s (settled %t)", e.From, e.ScalingReport, e.Settled))
+	}
+	return strings.Join(append(lines, s.notice...), "\n")
+}
+
+// most returns the most workers that there were.
+func (s *scales) most() (n int) {
+	for _, e := range s.list {
+		n = max(n, e.Workers)
+	}
+	return n
+}
+
+// A device that computes four batches at a time gets about four workers.
+func TestJobGrowsToItsBestNumber(t *testing.T) {
+	d, config, seen := crowded(t, 1600, 4, 0)
+	report := mustRun(t, d, config)
+	if d.read("out.jsonl") != numbered(1600) {
+		t.Error("the output differs from the input")
+	}
+	if len(report.Scaling) != 1 || report.Scaling[0].Workers < 3 || report.Scaling[0].Workers > 6 {
+		t.Errorf("%+v\n%s", report.Scaling, seen)
+	}
+}
+
+// A batch that does not fit next to added workers removes workers, and costs neither a
+// record nor a smaller batch.
+func TestJobShrinksWhenMemoryRunsOut(t *testing.T) {
+	d, config, seen := crowded(t, 1000, 8, 3)
+	report := mustRun(t, d, config)
+	if d.read("out.jsonl") != numbered(1000) {
+		t.Errorf("the output differs from the input\n%s", seen)
+	}
+	// A kernel that is slow to exit may cost another worker.
+	if n := report.Scaling[0].Workers; n < 2 || n > 3 || seen.most() != 4 || report.Failed != 0 {
+		t.Errorf("%+v\n%s", report.Scaling, seen)
+	}
+}
+
+// A resumed job starts with the last good number of workers.
+func TestResumedJobStartsWithItsWorkers(t *testing.T) {
+	d, config, seen := crowded(t, 2500, 4, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	grown := 0
+	seen.on = func(e orchestrator.WorkersScaled) {
+		if e.Settled && e.Workers > 1 {
+			grown = e.Workers
+			time.AfterFunc(300*time.Millisecond, cancel)
+		}
+	}
+	if _, err := runContext(t, ctx, config); err == nil || grown == 0 {
+		t.Fatalf("it was not stopped after it had grown: %v\n%s", err, seen)
+	}
+	again := &scales{}
+	var planned []orchestrator.PlannedScaling
+	config.Display.OnEvent = func(e orchestrator.Event) {
+		if p, ok := e.(orchestrator.Planned); ok {
+			planned = p.Plan.Scaling
+		}
+		again.take(e)
+	}
+	mustRun(t, d, config)
+	if d.read("out.jsonl") != numbered(2500) {
+		t.Error("the output differs from the input")
+	}
+	if len(planned) != 1 || planned[0].Workers != grown || planned[0].Most != 8 {
+		t.Errorf("planned %+v after %d\n%s", planned, grown, seen)
+	}
+}
+
+// A kernel that wants to be alone stays alone, and so does one whose number is fixed.
+func TestFixedNumberOfWorkers(t *testing.T) {
+	for name, change := range map[string]func(*orchestrator.Config){
+		"kernel": func(c *orchestrator.Config) {
+			c.Kernel.Config = []byte(strings.Replace(string(c.Kernel.Config), "{", `{"Most":1,`, 1))
+		},
+		"user": func(c *orchestrator.Config) { c.Devices.WorkersPerGPU = 1 },
+	} {
+		d, config, seen := crowded(t, 240, 4, 0)
+		change(&config)
+		mustRun(t, d, config)
+		if seen.ready != 1 {
+			t.Errorf("%s: %d kernels were opened\n%s", name, seen.ready, seen)
+		}
+	}
+}
+
+// The number of threads of a worker follows from the number of workers when it starts;
+// those that started with far more are restarted.
+func TestThreadsFollowTheNumberOfWorkers(t *testing.T) {
+	d, config, seen := crowded(t, 2500, 8, 0)
+	mustRun(t, d, config)
+	var options struct{ Dir string }
+	if _, err := fmt.Sscanf(string(config.Kernel.Config), `{"Dir":%q`, &options.Dir); err != nil {
+		t.Fatal(err)
+	}
+	threads := make(map[string]int)
+	names, _ := filepath.Glob(filepath.Join(options.Dir, "open-*"))
+	for _, name := range names {
+		_, count, _ := strings.Cut(filepath.Base(name), "threads-")
+		threads[count]++
+	}
+	if seen.most() < 8 || threads["8"] != 1 || threads["4"] != 1 || threads["2"] != 2 || threads["1"] < 6 {
+		t.Errorf("kernels by threads %v\n%s", threads, seen)
+	}
+}
+
+// A job that ends within seconds keeps one worker.
+func TestShortJobDoesNotScale(t *testing.T) {
+	d, config, seen := crowded(t, 24, 4, 0)
+	mustRun(t, d, config)
+	if seen.ready != 1 {
+		t.Errorf("%d kernels were opened\n%s", seen.ready, seen)
+	}
+	if _, err := os.Stat(orchestrator.FolderPath(config)); err != nil {
+		t.Error(err)
+	}
+}
