@@ -42,16 +42,16 @@ const (
 	maxCauseExample = 300
 )
 
-// FailureTally returns the tally of one failed record.
-func FailureTally(kind fault.Kind, message, detail string, line int64) Tally {
+// FailureTally returns the tally of one failed record. The kind is that of its mark.
+func FailureTally(kind, message, detail string, line int64) Tally {
 	stats := KindStats{Count: 1, Example: cutEnd(message, maxExample), Detail: detail, Line: line}
 	if n := len(stats.Detail); n > maxDetail { // the end of a traceback is the most useful
 		stats.Detail = "…" + strings.ToValidUTF8(stats.Detail[n-maxDetail:], "")
 	}
 	cause := KindStats{Count: 1, Example: cutEnd(message, maxCauseExample), Line: line}
 	return Tally{
-		Kinds:  map[string]KindStats{kind.String(): stats},
-		Causes: map[string]KindStats{kind.String() + ": " + fault.Shape(message): cause},
+		Kinds:  map[string]KindStats{kind: stats},
+		Causes: map[string]KindStats{kind + ": " + fault.Shape(message): cause},
 	}
 }
 

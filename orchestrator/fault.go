@@ -21,6 +21,10 @@ const (
 	KindCanceled     = fault.Canceled     // the context ended; see Report.Resume
 )
 
+// Sign is how a failure was recognized, where that affects its handling: a process killed
+// from outside, host memory instead of device memory, a kind inferred from a text.
+type Sign = fault.Sign
+
 // Code identifies what a user can do about a Fault or a Notice.
 type Code = fault.Code
 

@@ -25,7 +25,7 @@ type Plan struct {
 	Output string `json:"output,omitempty"`
 	Kernel string `json:"kernel"`
 	// Info is how the kernel describes itself.
-	Info wire.Info `json:"info"`
+	Info KernelInfo `json:"info"`
 	// Slots are the workers with their devices.
 	Slots []Slot `json:"slots"`
 	// Records is the number of records, -1 for a stream or for a file that is counted
@@ -373,7 +373,7 @@ func (p *prepared) askKernel(ctx context.Context) error {
 	case fault.Worker, fault.Crash: // possibly by chance; the kernel reports its own failures
 		ready, err = describeKernel(ctx, p, "plan-again")
 	}
-	p.plan.Info, p.files, p.interpreter = ready.Info, ready.Files, ready.Interpreter
+	p.plan.Info, p.files, p.interpreter = KernelInfo(ready.Info), ready.Files, ready.Interpreter
 	return unusable(err)
 }
 

@@ -6,29 +6,25 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Classify determines the kind of an error from its text: [fault.OOM] if device memory
-// ran out, [fault.Device] if the device is lost, [fault.Crash] if the device works but
-// the process can no longer use it. It returns false if it does not recognize the text.
+// Kind is a kind of failure. Kernels choose one with [OutOfMemory] and [DeviceLost].
+type Kind = fault.Kind
+
+// Sign is the evidence for a kind of failure.
+type Sign = fault.Sign
+
+// Diagnose determines the kind of an error from its text, and the evidence for it:
+// [fault.OOM] if device memory ran out, with [fault.HostMemory] if host memory did;
+// [fault.Device] if the device is lost, always with [fault.Text], because the text may be
+// part of a record; [fault.Crash] if the device works but the process can no longer use
+// it; [fault.Unknown] if it does not recognize the text.
 //
 // Kernels need not call it: gpurun applies it to every unclassified error. The message
-// may have many lines; later lines take precedence. In Python tracebacks, Classify
+// may have many lines; later lines take precedence. In Python tracebacks, Diagnose
 // considers only the exceptions and not the source lines, and only the last chain of
 // exceptions, so that an error that was caught and printed earlier is not mistaken for
 // the cause. It ignores quoted text, which is data: a record that mentions a lost GPU
 // must not cost one.
-func Classify(message string) (fault.Kind, bool) {
-	kind, sign := Diagnose(message)
-	if sign == fault.HostMemory {
-		kind = fault.Unknown
-	}
-	return kind, kind != fault.Unknown
-}
-
-// Diagnose is like Classify, but also returns the evidence for the kind. It also
-// recognizes exhausted host memory: [fault.OOM] with [fault.HostMemory]. A lost device
-// always comes with [fault.Text], because the text may be part of a record. It returns
-// [fault.Unknown] if it does not recognize the text.
-func Diagnose(message string) (fault.Kind, fault.Sign) {
+func Diagnose(message string) (Kind, Sign) {
 	for _, line := range causeLines(message) {
 		s := findSymptom(line)
 		switch {

@@ -56,7 +56,7 @@
 //
 // Wrap an error with [OutOfMemory] or [DeviceLost] if that is its cause: gpurun then
 // makes the batch smaller, or moves the records to another device. gpurun recognizes the
-// messages of CUDA and the common frameworks by itself (see [Classify]), so a PyTorch
+// messages of CUDA and the common frameworks by itself (see [Diagnose]), so a PyTorch
 // "CUDA out of memory" traceback needs no wrapping. After an error that destroys the
 // process's CUDA context, such as "an illegal memory access was encountered", gpurun
 // restarts the process.

@@ -39,7 +39,7 @@ type Kernel interface {
 	// They are complete when Process returns, unless the kernel called [Results.Defer].
 	//
 	// An error fails the whole batch and discards all of its verdicts. gpurun tries to
-	// classify an error by its text if the kernel has not done so: see [Classify]. When
+	// classify an error by its text if the kernel has not done so: see [Diagnose]. When
 	// ctx is done, the caller no longer waits for the results.
 	Process(ctx context.Context, batch Batch, results *Results) error
 

@@ -162,7 +162,7 @@ func (p *Part) failed() *partFile {
 // note writes a line of failures.jsonl and tallies the failure. at is the record's position
 // in the results, or the position it would have; replaced is the mark it had in the input.
 func (p *Part) note(r input.Record, e *fault.Error, at int64, replaced string) error {
-	p.tally.Add(chunk.FailureTally(e.Kind, e.Message, e.Detail, r.Line))
+	p.tally.Add(chunk.FailureTally(e.Kind.String(), e.Message, e.Detail, r.Line))
 	line, err := record.Failure{
 		At: at, Size: p.files[chunk.Results].sum.Bytes - at,
 		Record: r.Index, Line: r.Line, File: p.options.Chunk.File, Offset: r.Offset,

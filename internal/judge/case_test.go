@@ -87,9 +87,9 @@ func TestFinal(t *testing.T) {
 		}
 		return all
 	}
-	raised := chunk.FailureTally(fault.Batch, "KeyError: 'a'", "a traceback", 1)
-	other := chunk.FailureTally(fault.Batch, "ValueError", "", 2)
-	rejected := chunk.FailureTally(fault.Record, "no text", "", 1)
+	raised := chunk.FailureTally("batch", "KeyError: 'a'", "a traceback", 1)
+	other := chunk.FailureTally("batch", "ValueError", "", 2)
+	rejected := chunk.FailureTally("record", "no text", "", 1)
 	for name, test := range map[string]struct {
 		kernel Case
 		all    chunk.Tally

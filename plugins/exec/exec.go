@@ -17,7 +17,7 @@
 //
 // The program's standard error goes to the log; the last line also goes into the error
 // if the program fails. From these last lines the kernel recognizes a program that ran
-// out of device memory or lost the device (see [plugins.Classify]). A program killed by
+// out of device memory or lost the device (see [plugins.Diagnose]). A program killed by
 // a signal has crashed. Because the signal may have come from outside, no record is
 // blamed until it crashes a program again, alone. Any other exit fails the batch.
 package exec

@@ -1,0 +1,23 @@
+package orchestrator
+
+// KernelInfo is how a kernel describes itself; plugins.Info has the details.
+type KernelInfo struct {
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	// BatchSize is the batch size that the kernel prefers, 0 for any.
+	BatchSize int `json:"batch_size,omitempty"`
+	// InFlight is how many batches it computes at a time.
+	InFlight int `json:"in_flight,omitempty"`
+	// NeedsGPU and MinMemory, in bytes, are what it needs; Frameworks are what it uses.
+	NeedsGPU   bool     `json:"needs_gpu,omitempty"`
+	Frameworks []string `json:"frameworks,omitempty"`
+	MinMemory  uint64   `json:"min_memory,omitempty"`
+	// CanTrim: it can release unused device memory.
+	CanTrim bool `json:"can_trim,omitempty"`
+	// Inputs are the members of a record that it reads; nil if it reads the whole record.
+	Inputs []string `json:"inputs,omitempty"`
+	// MaxWorkers is how many workers may share its device, 0 for any number.
+	MaxWorkers int `json:"max_workers,omitempty"`
+	// GroupBy is the member by whose size batches are formed; empty for none.
+	GroupBy string `json:"group_by,omitempty"`
+}
