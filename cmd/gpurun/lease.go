@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/gpu/lease/claim"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -54,8 +55,9 @@ func (f *leaseFlags) check(flags *pflag.FlagSet, c orchestrator.Config) error {
 	return nil
 }
 
-// claim returns the Config.Devices.Claim of a job with this id.
-func (f *leaseFlags) claim(flags *pflag.FlagSet, id string) func(context.Context, orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+// claim returns the Config.Devices.Claim of a job with this id. count, which may be nil, is called
+// with the outcome of a claim of GPUs.
+func (f *leaseFlags) claim(flags *pflag.FlagSet, id string, count func(name string, took time.Duration, ok bool)) func(context.Context, orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 	policy := claim.Policy{
 		Name: f.name, NumGPUs: f.numGPUs, Memory: uint64(f.memory), NoLease: f.noLease, Services: f.services,
 	}
@@ -68,7 +70,11 @@ func (f *leaseFlags) claim(flags *pflag.FlagSet, id string) func(context.Context
 		}
 	}
 	return func(ctx context.Context, wanted orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+		started := time.Now()
 		claimed, err := policy.Claim(ctx, wanted)
+		if count != nil && wanted.Devices[0].Kind == gpu.GPU {
+			count(policy.Name, time.Since(started), err == nil)
+		}
 		if errors.Is(err, claim.ErrNotLeasable) {
 			err = fault.New(fault.NoDevice, "%w; or pass --no-lease to use GPUs without leasing them", err)
 		}

@@ -51,7 +51,7 @@ func newPlan() *cobra.Command {
 				return usagef("no input: name a JSON Lines file; see gpurun plan --help")
 			}
 			config.Input.Path = args[0]
-			config.Devices.Claim = f.claim(cmd.Flags(), "")
+			config.Devices.Claim = f.claim(cmd.Flags(), "", nil)
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			plan, err := orchestrator.MakePlan(ctx, config)

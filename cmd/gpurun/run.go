@@ -184,11 +184,11 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	defer stops.stop()
 	config.Abort = stops.abort
 	config.Output.Stdout = proc.Unsignaled(os.Stdout) // a closed pipe ends the job cleanly, not by SIGPIPE
-	id, closeServers, err := f.openServers(&config, display, stops)
+	id, counted, closeServers, err := f.openServers(&config, display, stops)
 	if err != nil {
 		return err
 	}
-	config.Devices.Claim = f.claim(cmd.Flags(), id)
+	config.Devices.Claim = f.claim(cmd.Flags(), id, counted.Allocations.Count)
 	report, err := do(ctx, config)
 	closeServers()
 	display.Close()

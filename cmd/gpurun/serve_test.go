@@ -128,6 +128,11 @@ func TestServeLeases(t *testing.T) {
 		!strings.Contains(text, `gpu_allocation_requests_total{service="embedding",status="failed"} 1`) || !strings.Contains(text, `gpu_memory_total_mb{device="nvidia1"`) {
 		t.Error("the requests are not in the metrics")
 	}
+	h.gpurun("gpus", "allocate", "outside", "100", "--gpu", "0")
+	await(t, "the request of another process to be counted", func() bool {
+		_, text := s.ask("GET", "/metrics", "")
+		return strings.Contains(text, `gpu_allocation_requests_total{service="outside",status="success"} 1`)
+	})
 	s.stop()
 	if list := leases(); strings.Contains(list, "held") {
 		t.Errorf("after the server has ended: %s", list)
@@ -242,5 +247,14 @@ func TestServeJob(t *testing.T) {
 	}
 	if err := json.NewDecoder(bytes.NewReader([]byte(body))).Decode(&past); err != nil || status != http.StatusOK || past.Done.Records != 2000 || past.Report == nil || past.Report.Succeeded != 2000 {
 		t.Errorf("%d %s", status, body)
+	}
+	for path, want := range map[string]int{"/history": 200, "/failures": 200, "/events": 409, "/pause": 409} {
+		method := "GET"
+		if path == "/pause" {
+			method = "POST"
+		}
+		if status, body := s.ask(method, "/api/jobs/"+id+path, ""); status != want {
+			t.Errorf("%s of a past job: %d %s", path, status, body)
+		}
 	}
 }

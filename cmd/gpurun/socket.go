@@ -27,7 +27,7 @@ func (j runningJob) Cancel() { j.stops.cancel() }
 // openServers makes the job visible until end is called: through its socket and, with
 // --listen and --metrics-file, to browsers and Prometheus. Without a socket the job runs
 // anyway: id is "" and the display shows a notice.
-func (f *runFlags) openServers(config *orchestrator.Config, display progress.Display, stops *stops) (id string, end func(), err error) {
+func (f *runFlags) openServers(config *orchestrator.Config, display progress.Display, stops *stops) (id string, m *metrics.Metrics, end func(), err error) {
 	output := config.Output.Path
 	if output != "-" {
 		if full, err := filepath.Abs(output); err == nil {
@@ -60,7 +60,7 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 	if registration != nil {
 		ends = append(ends, registration.Serve(control, server.NewSocket(job)))
 	}
-	m := metrics.New(job.Metrics())
+	m = metrics.New(job.Metrics())
 	if f.metricsFile != "" {
 		ends = append(ends, f.writeMetrics(m))
 	}
@@ -68,11 +68,11 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 		stop, err := f.openPage(entry.ID, job, m, display)
 		if err != nil {
 			end()
-			return "", nil, err
+			return "", nil, nil, err
 		}
 		ends = append(ends, stop)
 	}
-	return id, end, nil
+	return id, m, end, nil
 }
 
 // openPage serves the job at --listen and shows the address.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,15 +115,6 @@ func TestSteering(t *testing.T) {
 	if err != nil || len(answers) != 2 || answers[0].Fault != nil || answers[1].Fault.Kind != fault.Timeout {
 		t.Errorf("trim: %+v %v", answers, err)
 	}
-}
-
-func get(t *testing.T, r *Registration, path string) *http.Response {
-	t.Helper()
-	response, err := NewClient(r.Entry).http.Get("http://job" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response
 }
 
 // A misbehaving client, malicious or not, does not affect others.

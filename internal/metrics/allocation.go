@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -32,8 +33,17 @@ func newAllocations() *Allocations {
 	}
 }
 
-// Count counts one request.
+// Count counts a request of this process.
 func (a *Allocations) Count(service string, took time.Duration, ok bool) {
+	a.CountOther(service, ok)
+	a.duration.Observe(took.Seconds())
+}
+
+// CountOther counts a request of another process, whose duration is unknown.
+func (a *Allocations) CountOther(service string, ok bool) {
+	if strings.HasPrefix(service, "run-") {
+		service = "run" // jobs without a name have their id in it
+	}
 	a.mu.Lock()
 	if !a.services[service] && len(a.services) >= maxServices {
 		service = "other"
@@ -45,5 +55,4 @@ func (a *Allocations) Count(service string, took time.Duration, ok bool) {
 		status = "failed"
 	}
 	a.requests.WithLabelValues(status, service).Inc()
-	a.duration.Observe(took.Seconds())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -30,11 +31,15 @@ type Host struct {
 	// entries are the running jobs, jobs their states.
 	entries *cached[[]jobs.Entry]
 	jobs    *cached[[]JobState]
+	// recorded is the past job that was asked for last.
+	recorded recordings
+	// counted is up to when the allocations of other processes are counted.
+	counted time.Time
 }
 
 // NewHost returns the backend of gpurun serve. Run must be called.
 func NewHost(rules lease.Config) *Host {
-	h := &Host{rules: rules}
+	h := &Host{rules: rules, counted: time.Now()}
 	config := gpu.DefaultConfig()
 	h.config.Store(&config)
 	b := newBook()
@@ -75,6 +80,7 @@ func (h *Host) look(ctx context.Context) {
 		o.Jobs[i].Job.Command, o.Jobs[i].Job.Socket = "", ""
 	}
 	h.overview.Store(&o)
+	h.countAllocations(folder)
 	paces := make(map[string]float64)
 	for _, job := range h.jobs.get() {
 		for _, d := range job.Devices {
@@ -103,6 +109,30 @@ func (h *Host) look(ctx context.Context) {
 		return slices.ContainsFunc(o.GPUs, func(g host.GPU) bool { return g.UUID == r.UUID && g.Index == r.ID })
 	})
 }
+
+// countAllocations counts the requests of other processes; those of this one are counted
+// with their duration. Errors are ignored: metrics are not worth a failure.
+func (h *Host) countAllocations(folder *lease.Folder) {
+	count := h.gpus.leases.Count
+	if folder == nil || count == nil {
+		return
+	}
+	events, _ := folder.History(maxCounted)
+	for _, e := range events {
+		if !e.Time.After(h.counted) || e.Lease.PID == os.Getpid() {
+			continue
+		}
+		if e.Event == lease.Allocated || e.Event == lease.Refused {
+			count.CountOther(e.Lease.Name, e.Event == lease.Allocated)
+		}
+	}
+	if n := len(events); n > 0 && events[n-1].Time.After(h.counted) {
+		h.counted = events[n-1].Time
+	}
+}
+
+// maxCounted is more than processes allocate between two readings.
+const maxCounted = 1000
 
 // devices returns the GPUs that can be leased.
 func (h *Host) devices(context.Context) (list []gpu.Device, err error) {

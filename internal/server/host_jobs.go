@@ -9,10 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/view"
-	"github.com/gpurun/gpurun/orchestrator"
 )
 
 // jobTime is how long a job may take to respond before it is shown without a state.
@@ -22,9 +20,12 @@ const jobTime = 2 * time.Second
 func (h *Host) routes() []route {
 	system := route{pattern: "GET /api/system/status", summary: "Get the host as a whole", answer: success[SystemStatus]{},
 		handler: systemStatus(h.gpus, h.overview.Load)}
-	handlers := map[string]http.HandlerFunc{"": h.list, "state": h.state}
-	for _, name := range []string{"history", "failures", "events", "pause", "resume", "cancel"} {
-		handlers[name] = h.forward
+	handlers := map[string]http.HandlerFunc{"": h.list}
+	for name, past := range map[string]pastHandler{
+		"state": h.pastState, "history": h.pastHistory, "failures": pastFailures,
+		"events": pastNothing, "pause": pastNothing, "resume": pastNothing, "cancel": pastNothing,
+	} {
+		handlers[name] = h.running(past)
 	}
 	return append(append(jobRoutes(handlers), h.gpus.routes()...), system)
 }
@@ -59,56 +60,33 @@ func (h *Host) list(w http.ResponseWriter, _ *http.Request) {
 	past := jobs.Past()
 	slices.Reverse(past)
 	for _, p := range past {
-		all.Jobs = append(all.Jobs, pastState(p).Summary())
+		all.Jobs = append(all.Jobs, newPastState(p).Summary())
 	}
 	answer(w, http.StatusOK, all)
 }
 
-// pastState is what is known about a job that has ended.
-func pastState(p jobs.Ended) JobState {
-	s := JobState{Job: infoOf(p.Entry), Trouble: p.Error}
-	s.Phase, s.Total, s.Done = orchestrator.PhaseEnded, p.Status.Total, p.Status.Done
-	if p.Error != "" {
-		s.Total = -1
-	}
-	s.Time, s.Started = p.Ended, p.Started
-	s.Elapsed = p.Ended.Sub(p.Started).Seconds()
-	s.Workers, s.Devices, s.Failures = []view.Worker{}, []view.Device{}, []view.Failure{}
-	s.FailuresByKind, s.Figures = map[string]int64{}, map[string]float64{}
-	return s
-}
-
-// state serves a running job's state, or the report of a past one.
-func (h *Host) state(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("id")
-	for _, p := range jobs.Past() {
-		if p.ID != id {
-			continue
-		}
-		s := pastState(p)
-		if status, err := orchestrator.Inspect(p.Output, ""); err == nil && status.Report.Started.Sub(p.Started).Abs() < time.Minute {
-			s.Report = &status.Report
-			s.Latency = status.Report.Latency
-			s.Done = chunk.Counts{
-				Records: status.Report.In - status.Report.Pending, Succeeded: status.Report.Succeeded,
-				Failed: status.Report.Failed, Dropped: status.Report.Dropped,
+// running passes requests about running jobs on to them; past serves those about others.
+func (h *Host) running(past pastHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		id := r.PathValue("id")
+		for _, e := range h.entries.get() {
+			if e.ID == id {
+				forward(w, r, e)
+				return
 			}
 		}
-		answer(w, http.StatusOK, s)
-		return
+		for _, p := range jobs.Past() {
+			if p.ID == id {
+				past(w, r, p)
+				return
+			}
+		}
+		fail(w, http.StatusNotFound, "no job %q here", id)
 	}
-	h.forward(w, r)
 }
 
-// forward passes a request about a running job on to the job.
-func (h *Host) forward(w http.ResponseWriter, r *http.Request) {
-	entries := h.entries.get()
-	i := slices.IndexFunc(entries, func(e jobs.Entry) bool { return e.ID == r.PathValue("id") })
-	if i < 0 {
-		fail(w, http.StatusNotFound, "no job %q is running", r.PathValue("id"))
-		return
-	}
-	e := entries[i]
+// forward passes a request on to a job.
+func forward(w http.ResponseWriter, r *http.Request, e jobs.Entry) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // an event stream has no end
 	proxy := &httputil.ReverseProxy{

@@ -21,7 +21,8 @@ type Job struct {
 	devices map[string]gpu.Device // by label; used by Event only
 	view    *view.Collector
 	feed    *Feed
-	// state and history are encoded once a second for all clients.
+	// current is for metrics; state and history are encoded for all clients.
+	current *cached[JobState]
 	state   *cached[[]byte]
 	history *cached[[]byte]
 }
@@ -83,6 +84,7 @@ type Control interface {
 func NewJob(entry jobs.Entry, control Control) *Job {
 	j := &Job{entry: entry, control: control, view: view.NewCollector(time.Now), feed: NewFeed(entry.ID), devices: make(map[string]gpu.Device)}
 	j.gpus = &gpuAPI{book: newBook(), settings: control.MonitorSettings, configure: control.ConfigureMonitor}
+	j.current = newCached(j.State)
 	j.state = newCached(func() []byte { return encode(j.State()) })
 	j.history = newCached(func() []byte { return encode(j.view.History()) })
 	return j
@@ -116,7 +118,10 @@ func (j *Job) Event(e orchestrator.Event) {
 }
 
 // Close sends listeners the last events and ends them.
-func (j *Job) Close() { j.feed.Close() }
+func (j *Job) Close() {
+	j.feed.Close()
+	j.current.drop()
+}
 
 // State returns the job's current state.
 func (j *Job) State() JobState { return JobState{Job: infoOf(j.entry), View: j.view.View()} }

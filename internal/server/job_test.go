@@ -349,3 +349,21 @@ func TestFailuresPages(t *testing.T) {
 		}
 	}
 }
+
+// eightGPUs is the beginning of a job on eight GPUs, with a sample of each.
+func eightGPUs() (events []orchestrator.Event) {
+	var plan orchestrator.Plan
+	var latency orchestrator.Histogram
+	for i := range 100 {
+		latency.Add(time.Duration(i) * time.Millisecond)
+	}
+	for i := range 8 {
+		d := gpu.Device{Kind: gpu.GPU, Index: i, UUID: fmt.Sprint("GPU-", i), Name: "NVIDIA H200"}
+		plan.Slots = append(plan.Slots, orchestrator.Slot{Number: i, Name: d.String(), Devices: []gpu.Device{d}})
+		events = append(events, orchestrator.Progress{Slot: i, Latency: &latency}, orchestrator.DeviceSample{
+			Device: d.String(), State: gpu.Optimal, Pace: 1, Temperature: gpu.Some(60), Utilization: gpu.Some(90),
+			Memory: gpu.Some(gpu.Memory{Total: 1 << 37, Used: 1 << 36, Free: 1 << 36}), Power: gpu.Some(gpu.Watt(400)),
+		})
+	}
+	return append([]orchestrator.Event{orchestrator.Planned{Plan: plan}}, events...)
+}

@@ -4,10 +4,9 @@ import "github.com/gpurun/gpurun/internal/metrics"
 
 // Metrics returns the source of a job's metrics and of its GPUs'.
 func (j *Job) Metrics() metrics.Source {
-	state := newCached(j.State)
 	return metrics.Source{
-		Jobs: func() []metrics.Job { return []metrics.Job{state.get().metrics()} },
-		GPUs: func() []metrics.GPU { return state.get().gpus() },
+		Jobs: func() []metrics.Job { return []metrics.Job{j.current.get().metrics()} },
+		GPUs: func() []metrics.GPU { return j.current.get().gpus() },
 	}
 }
 
