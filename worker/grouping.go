@@ -9,14 +9,20 @@ import (
 // grouping cuts the records of a window into batches of similar cost. It is a pure value:
 // costs go in, batches come out.
 //
-// The largest records come first. A framework then takes its largest block of device memory
-// at once and reuses it, and a batch that does not fit, or hangs, is found before the others
-// of its window are computed. The batches are cut one at a time, so that each follows the
-// budget of its moment: that shrinks when device memory runs out.
+// The largest records of the first window come first. A framework then takes its largest
+// block of device memory at once and reuses it, and a batch that does not fit, or hangs, is
+// found before the others of its window are computed. The next window begins with the
+// smallest, and so on in turn: a batch then takes about as long as the one before it, and
+// what is prepared ahead of the device suffices. If each window began with the largest, the
+// device would wait for those while it has computed the small ones before them in no time.
+//
+// The batches are cut one at a time, so that each follows the budget of its moment: that
+// shrinks when device memory runs out.
 type grouping struct {
-	costs []int // of every record
-	sizes []int // the bytes of every record
-	order []int // the records that are not in a batch yet, the most costly first
+	costs    []int // of every record
+	sizes    []int // the bytes of every record
+	order    []int // the records that are not in a batch yet, the most costly first
+	smallest bool  // the smallest come first
 }
 
 // budget limits a batch.
@@ -26,8 +32,8 @@ type budget struct {
 	cost    int64 // the most, padding included; 0: no limit
 }
 
-func newGrouping(costs, sizes []int) grouping {
-	g := grouping{costs: costs, sizes: sizes, order: make([]int, len(costs))}
+func newGrouping(costs, sizes []int, smallest bool) grouping {
+	g := grouping{costs: costs, sizes: sizes, order: make([]int, len(costs)), smallest: smallest}
 	for i := range g.order {
 		g.order[i] = i
 	}
@@ -40,17 +46,24 @@ func newGrouping(costs, sizes []int) grouping {
 // next removes the next batch and returns its records in input order. It is empty if no
 // record is left.
 func (g *grouping) next(limit budget) []int {
-	most := min(limit.records, len(g.order))
-	if limit.cost > 0 && most > 0 {
-		most = min(most, countFor(limit.cost, g.costs[g.order[0]]))
-	}
 	n, size := 0, 0
-	for n < most && (n == 0 || size+g.sizes[g.order[n]] <= limit.bytes) {
-		size += g.sizes[g.order[n]]
+	for n < min(limit.records, len(g.order)) {
+		first, last := 0, n // of the batch with another record, the most costly first
+		if g.smallest {
+			first, last = len(g.order)-n-1, len(g.order)-n-1
+		}
+		size += g.sizes[g.order[last]]
+		if n > 0 && (size > limit.bytes || limit.cost > 0 && n >= countFor(limit.cost, g.costs[g.order[first]])) {
+			break
+		}
 		n++
 	}
-	batch := slices.Clone(g.order[:n])
-	g.order = g.order[n:]
+	from := 0
+	if g.smallest {
+		from = len(g.order) - n
+	}
+	batch := slices.Clone(g.order[from : from+n])
+	g.order = slices.Delete(g.order, from, from+n)
 	slices.Sort(batch)
 	return batch
 }

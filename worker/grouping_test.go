@@ -25,7 +25,9 @@ func TestGrouping(t *testing.T) {
 		costs []int
 		sizes []int // default 1 each
 		limit budget
-		want  [][]int
+
+		smallest bool
+		want     [][]int
 	}{
 		"nothing":                {limit: budget{records: 2, bytes: much}},
 		"longest first":          {costs: []int{1, 9, 2, 8, 3}, limit: budget{records: 2, bytes: much}, want: [][]int{{1, 3}, {2, 4}, {0}}},
@@ -36,14 +38,23 @@ func TestGrouping(t *testing.T) {
 		},
 		"bytes limit records":               {costs: []int{3, 2, 1}, sizes: []int{6, 5, 5}, limit: budget{records: 9, bytes: 10}, want: [][]int{{0}, {1, 2}}},
 		"a record above the bytes is alone": {costs: []int{1, 1}, sizes: []int{20, 20}, limit: budget{records: 9, bytes: 10}, want: [][]int{{0}, {1}}},
-		"no cost at all":                    {costs: []int{0, 0, 0}, limit: budget{records: 9, bytes: much, cost: 2}, want: [][]int{{0, 1}, {2}}},
+		"smallest first": {
+			costs: []int{1, 9, 2, 8, 3}, limit: budget{records: 2, bytes: much}, smallest: true, want: [][]int{{0, 2}, {3, 4}, {1}},
+		},
+		"smallest first, cost limits records": {
+			costs: []int{4, 4, 1, 1, 1, 1, 1}, limit: budget{records: 9, bytes: much, cost: 4}, smallest: true, want: [][]int{{3, 4, 5, 6}, {2}, {1}, {0}},
+		},
+		"smallest first, bytes limit records": {
+			costs: []int{3, 2, 1}, sizes: []int{5, 5, 6}, limit: budget{records: 9, bytes: 10}, smallest: true, want: [][]int{{2}, {0, 1}},
+		},
+		"no cost at all": {costs: []int{0, 0, 0}, limit: budget{records: 9, bytes: much, cost: 2}, want: [][]int{{0, 1}, {2}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sizes := test.sizes
 			if sizes == nil {
 				sizes = slices.Repeat([]int{1}, len(test.costs))
 			}
-			if diff := cmp.Diff(test.want, batchesOf(newGrouping(test.costs, sizes), test.limit)); diff != "" {
+			if diff := cmp.Diff(test.want, batchesOf(newGrouping(test.costs, sizes, test.smallest), test.limit)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -51,7 +62,7 @@ func TestGrouping(t *testing.T) {
 }
 
 func TestGroupingFollowsTheBudget(t *testing.T) {
-	g := newGrouping([]int{8, 8, 8, 8, 8, 8}, []int{1, 1, 1, 1, 1, 1})
+	g := newGrouping([]int{8, 8, 8, 8, 8, 8}, []int{1, 1, 1, 1, 1, 1}, false)
 	if got := g.next(budget{records: 3, bytes: 100}); len(got) != 3 {
 		t.Fatalf("first batch %v", got)
 	}
@@ -83,7 +94,8 @@ func TestRoundUp(t *testing.T) {
 }
 
 // FuzzGrouping: every record is in exactly one batch, every batch is within its budget, and
-// no batch has a record that is larger than one of an earlier batch.
+// no batch has a record that is larger than one of an earlier batch, or smaller, if the
+// smallest come first.
 func FuzzGrouping(f *testing.F) {
 	f.Add(uint64(1), uint16(100), 8, 1000, int64(500), 40)
 	f.Add(uint64(2), uint16(3), 1, 1, int64(0), 1)
@@ -98,8 +110,13 @@ func FuzzGrouping(f *testing.F) {
 			costs[i], sizes[i] = random.IntN(largest), 1+random.IntN(100)
 		}
 		var seen []int
+		smallest := random.IntN(2) == 0
+		batches := batchesOf(newGrouping(costs, sizes, smallest), budget{records, bytes, cost})
+		if smallest {
+			slices.Reverse(batches)
+		}
 		least := maxCost
-		for _, batch := range batchesOf(newGrouping(costs, sizes), budget{records, bytes, cost}) {
+		for _, batch := range batches {
 			var of []int
 			size := 0
 			for _, i := range batch {

@@ -105,7 +105,7 @@ func (b *batchReader) run(ctx context.Context) {
 		if err == nil {
 			item.task = b.prepare(batch)
 			if b.options.GroupBy != "" {
-				item.window = newWindow(item.task, item.task.costs, size)
+				item.window = newWindow(item.task, item.task.costs, size, b.windows.turn())
 			}
 		}
 		select {

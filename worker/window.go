@@ -21,14 +21,15 @@ type window struct {
 	reused  bool // some verdicts are kept ones
 }
 
-// newWindow makes a window of a batch as it was read.
-func newWindow(task *batchTask, costs []int, size int) *window {
+// newWindow makes a window of a batch as it was read. Its smallest records come first, or
+// its largest.
+func newWindow(task *batchTask, costs []int, size int, smallest bool) *window {
 	sizes := make([]int, len(task.records))
 	for i, record := range task.records {
 		sizes[i] = len(record)
 	}
 	task.verdicts = make([]verdict, len(task.sent))
-	return &window{task: task, group: newGrouping(costs, sizes), unsettled: len(task.sent), suspect: -1, size: size}
+	return &window{task: task, group: newGrouping(costs, sizes, smallest), unsettled: len(task.sent), suspect: -1, size: size}
 }
 
 // next returns the next batch to compute. It is empty if there is none.

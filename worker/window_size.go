@@ -27,6 +27,15 @@ type windowSizes struct {
 	mu     sync.Mutex
 	rate   float64 // records per second; 0 if unknown
 	unsure int     // the size of the next window while it is
+	turns  int     // windows so far
+}
+
+// turn reports whether the next window begins with its smallest records: every other one.
+func (w *windowSizes) turn() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turns++
+	return w.turns%2 == 0
 }
 
 // batches returns the size of the next window in batches of the given number of records.

@@ -25,6 +25,7 @@ class Preparer(Program):
         self.file = None  # holds the last result, if it is large
 
     def run(self):
+        os.nice(5)  # the interpreter that feeds the device comes first, and never waits for a core
         # Another thread reads, so that this process exits as soon as gpurun has, even
         # while prepare runs.
         threading.Thread(target=self.read, daemon=True).start()
