@@ -35,7 +35,7 @@ export class Chart {
         y: { range: (u, min, max) => [0, this.top || (max > 0 ? max * 1.12 : 1)] },
       },
       axes: [
-        { stroke: text, font, size: 22, gap: 4, space: 64, grid: { show: false }, ticks: { show: false }, values: ticks },
+        { stroke: text, font, size: 24, gap: 7, space: 64, grid: { show: false }, ticks: { show: false }, values: ticks },
         { stroke: text, font, size: 46, gap: 4, space: 26, grid: { stroke: line, width: 1 }, ticks: { show: false },
           values: (u, splits) => splits.map((v) => tick(v)) },
       ],

@@ -22,7 +22,8 @@ export class Devices {
   }
 
   update(view, series, range) {
-    setText(this.title, view.devices.length ? `${plural(view.devices.length, "device")} · ${plural(view.workers.length, "worker")}` : "Devices");
+    this.node.hidden = !view.devices.length;
+    setText(this.title, `${plural(view.devices.length, "device")} · ${plural(view.workers.length, "worker")}`);
     keyed(this.list, view.devices, (d) => d.device, (d) => this.make(d), (node, d) => {
       const card = this.cards.get(d.device);
       card.update(d, series, range);

@@ -2,6 +2,7 @@
 import { el, keyed, setText } from "./dom.js";
 import { count, plural } from "./format.js";
 
+const shown = 10; // groups, until the reader asks for all
 const most = 3; // examples of a group
 const pages = 5; // to look through for them
 
@@ -15,20 +16,30 @@ export class Failures {
     this.title = el("h2", {}, "Failures");
     this.empty = el("p", { class: "empty" });
     this.groups = el("div", { class: "groups" });
+    this.all = el("button", { type: "button", hidden: true, onclick: () => this.showAll() });
     this.rows = el("ol", { class: "records" });
     this.more = el("button", { type: "button", hidden: true, onclick: () => this.page() }, "List failed records");
     this.node = el("section", { class: "card", "aria-label": "Failures" },
-      el("div", { class: "head" }, this.title), this.empty, this.groups, this.rows, this.more);
+      el("div", { class: "head" }, this.title), this.empty, this.groups, this.rows, el("div", { class: "buttons start" }, this.all, this.more));
   }
 
   update(view) {
-    const groups = view.failures ?? [];
+    this.view = view;
+    const every = view.failures ?? [];
+    const groups = every.slice(0, this.open ? undefined : shown);
+    this.all.hidden = every.length === groups.length;
+    setText(this.all, `Show all ${count(every.length)} groups`);
     const { failed } = view.done;
     setText(this.title, failed ? `Failures · ${count(failed)}` : "Failures");
     this.empty.hidden = groups.length > 0;
     setText(this.empty, failed ? `${plural(failed, "failed record")}; the messages follow with the next commit.` : "No failed records.");
     this.more.hidden = !this.listsAll || !failed;
     keyed(this.groups, groups, (f) => `${f.kind} ${shape(f.example)}`, (f) => this.make(f), update);
+  }
+
+  showAll() {
+    this.open = true;
+    this.update(this.view);
   }
 
   make(failure) {

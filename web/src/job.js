@@ -64,7 +64,7 @@ export class JobPage {
     setClass(this.phase, `pill ${mood}`);
     this.summary.update(view);
     this.strip.update(view.strip, view.total);
-    this.timeline.update(view.timeline);
+    this.timeline.update(view.timeline ?? []);
     this.failures.update(view);
     this.draw();
   }

@@ -7,7 +7,7 @@ export class LeaseTable {
     this.empty = el("p", { class: "empty" }, "No GPU is leased.");
     this.rows = el("tbody", {});
     this.table = el("table", {}, el("thead", {}, el("tr", {}, ...["GPU", "Holder", "Memory", "Since"].map((name) => el("th", { scope: "col" }, name)))), this.rows);
-    this.node = el("section", { class: "card", "aria-label": "Leases" }, el("div", { class: "head" }, el("h2", {}, "Leases")), this.empty, this.table);
+    this.node = el("section", { class: "card leases", "aria-label": "Leases" }, el("div", { class: "head" }, el("h2", {}, "Leases")), this.empty, this.table);
   }
 
   update(leases) {

@@ -42,9 +42,9 @@ export class Strip {
   }
 
   describe() {
-    const n = this.strip?.done.length ?? 0;
+    const n = this.strip.done.length;
     if (this.picked < 0 || this.picked >= n) {
-      const text = !n ? "nothing to show yet" : this.total < 0 ? "a stream: its end is not known yet" : `records 1 – ${count(this.total)}`;
+      const text = !this.strip.done.some(Boolean) && this.total < 0 ? "nothing to show yet" : this.total < 0 ? "a stream: its end is not known yet" : `records 1 – ${count(this.total)}`;
       setText(this.note, text);
       this.canvas.setAttribute("aria-valuetext", text);
       return;

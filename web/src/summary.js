@@ -19,7 +19,7 @@ export class Summary {
   update(view) {
     const { done, total } = view;
     this.bar.value = total > 0 ? done.records / total : 0;
-    setText(this.share, total < 0 ? "streaming" : percent(done.records, total) || "–");
+    setText(this.share, view.phase === "preparing" ? "preparing" : total < 0 ? "streaming" : percent(done.records, total) || "–");
     setText(this.records, total < 0 ? plural(done.records, "record") : `${count(done.records)} of ${plural(total, "record")}`);
     for (const [name, value, note] of figures(view)) this.show(name, value, note);
     const hints = view.report?.recommendations ?? [];
@@ -61,7 +61,7 @@ function figures(view) {
 
 // remaining explains why there is no estimate.
 function remaining(view) {
-  if (view.phase === "paused") return "paused";
+  if (view.phase === "paused" || view.phase === "preparing") return view.phase;
   if (view.total < 0) return "length unknown";
   return "measuring";
 }

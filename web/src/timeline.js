@@ -19,7 +19,7 @@ export class Timeline {
     this.marks = [];
   }
 
-  update(events = []) {
+  update(events) {
     this.events = events;
     this.marks = events.filter((e) => mood(e.kind) !== "idle" && e.kind !== "ready").map((e) => ({ time: Date.parse(e.time) / 1000, tint: tints[mood(e.kind)] }));
     this.empty.hidden = events.length > 0;
