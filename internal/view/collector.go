@@ -116,6 +116,15 @@ func (c *Collector) slot(number int) *Worker {
 	return new(Worker) // an event before Planned changes nothing
 }
 
+// added returns a worker that has started; it may be one that the plan did not have.
+func (c *Collector) added(e orchestrator.WorkerStarted) *Worker {
+	if !slices.ContainsFunc(c.view.Workers, func(w Worker) bool { return w.Slot == e.Slot }) && !c.view.Started.IsZero() {
+		device, _, _ := strings.Cut(e.Device, " #")
+		c.view.Workers = append(c.view.Workers, Worker{Slot: e.Slot, Name: e.Device, Device: device})
+	}
+	return c.slot(e.Slot)
+}
+
 func (c *Collector) device(label string) *Device {
 	for i := range c.view.Devices {
 		if c.view.Devices[i].Device == label {
@@ -152,7 +161,7 @@ func (c *Collector) worker(event orchestrator.Event) {
 		}
 	case orchestrator.WorkerLeft:
 		w := c.slot(e.Slot)
-		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, orchestrator.PhaseRetired
+		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseLeft
 	case orchestrator.ChunkStarted:
 		w := c.slot(e.Slot)
 		w.First, w.Records, w.Done, w.Phase = e.First, e.Records, 0, orchestrator.PhaseComputing

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
@@ -26,7 +27,7 @@ const (
 	momentRun      = "run"      // the job started or was resumed
 	momentReady    = "ready"    // a worker is ready
 	momentLost     = "lost"     // a worker was lost
-	momentScaled   = "scaled"   // a worker left or was added
+	momentScaled   = "scaled"   // the number of workers changed
 	momentRestart  = "restart"  // kernel processes were started again
 	momentRetry    = "retry"    // batches were computed again
 	momentFailed   = "failed"   // records were given up
@@ -125,6 +126,10 @@ func moments(event orchestrator.Event, now time.Time) []Moment {
 		return one(momentLost, e.Device, "%s", text)
 	case orchestrator.WorkerLeft:
 		return one(momentScaled, e.Device, "worker left to make room on its device")
+	case orchestrator.WorkersScaled:
+		if e.Workers > 1 || e.From > 1 { // a device that keeps its only worker is no news
+			return one(momentScaled, e.Device, "%s", strings.TrimPrefix(e.String(), e.Device+": "))
+		}
 	case orchestrator.ChunkDone:
 		return repeats(e, now)
 	case orchestrator.ChunkGivenUp:

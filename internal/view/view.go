@@ -53,6 +53,10 @@ type View struct {
 	Report *orchestrator.Report `json:"report,omitempty"`
 }
 
+// PhaseLeft is the phase of a worker that left the job because its device is better off
+// without it.
+const PhaseLeft orchestrator.Phase = "left"
+
 // Worker is one slot.
 type Worker struct {
 	Slot int `json:"slot"`

@@ -3,7 +3,7 @@ import { el, keyed, setText } from "./dom.js";
 import { clock, count } from "./format.js";
 
 const shown = 12;
-const moods = { lost: "bad", failed: "bad", paused: "warn", slowed: "warn", restart: "warn", stopping: "warn", run: "accent", ready: "good", resumed: "good", finished: "good" };
+const moods = { scaled: "accent", lost: "bad", failed: "bad", paused: "warn", slowed: "warn", restart: "warn", stopping: "warn", run: "accent", ready: "good", resumed: "good", finished: "good" };
 const tints = { bad: "--failed", warn: "--warn", accent: "--done", good: "--good", idle: "--muted" };
 
 export const mood = (kind) => moods[kind] ?? "idle";
