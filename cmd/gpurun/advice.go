@@ -1,31 +1,50 @@
 package main
 
-import "strings"
+import (
+	"cmp"
+	"errors"
 
-// kerneltest addresses its advice to authors of Go tests. The command line has flags
-// instead of options, and Python kernels do not use the Go API.
+	"github.com/gpurun/gpurun/plugins/kerneltest"
+)
 
-var userWords = []string{
-	"set Options.Tolerance", "pass --tolerance",
-	"set Options.Neighbors", "pass --neighbors",
-	"set Options.Timeout", "pass --timeout",
-	"set Options.LargeBatch", "pass --large-batch",
-	"set Options.Records to records that the kernel can compute", "pass a file of records that the kernel can compute: gpurun plugin check KERNEL SAMPLE.jsonl",
-	"set Options.Config", "pass it with --kernel-config",
-	"set Options.Device and Options.Config", "pass --gpus and --kernel-config",
+// userAdvice is advice for users of the command line, which has flags instead of options.
+var userAdvice = map[kerneltest.Advice]string{
+	kerneltest.SmallerBatch: "The batch is too large for this device: set Info.BatchSize, and pass --large-batch for the large-batch check.",
+	kerneltest.OtherSamples: "The other checks prove little without results: pass a file of records that the kernel can compute: gpurun plugin check KERNEL SAMPLE.jsonl.",
+	kerneltest.RecordAlone: "A record's result must depend on that record alone: gpurun may split a batch anywhere, and may recompute a record together with others. " +
+		"If the numbers differ only slightly, pass --tolerance; if the dependence is intended, pass --neighbors.",
+	kerneltest.NeedsConfig: "If the kernel needs a configuration, pass it with --kernel-config.",
+	kerneltest.NeedsDevice: "If the kernel needs another device or configuration, pass --gpus and --kernel-config.",
+	kerneltest.MoreTime:    "Find out what the kernel is waiting for; if it only needs more time, pass --timeout.",
 }
 
-var pythonWords = append([]string{
-	"to reject a single record, call results.Fail(i, message) and return nil",
-	"to reject a single record, return an Exception in place of its result",
-	"set Info.BatchSize", "set batch_size in the file",
-	"load models and import frameworks in Open", "load models in setup",
-	"Run the program by hand to see whether it starts", "Run the file with python3 to see whether it loads",
-	"make Close a no-op in that case", "make close() a no-op in that case",
-	"Return an error only if the user must know about it: it is logged", "Check what close() raises",
-	"copy a record before changing it (bytes.Clone)", "copy an array before changing it",
-}, userWords...)
+// pythonAdvice is advice for Python kernels, which do not use the Go API.
+var pythonAdvice = map[kerneltest.Advice]string{
+	kerneltest.RejectRecord:  "An error fails the whole batch: to reject a single record, return an Exception in place of its result.",
+	kerneltest.SmallerBatch:  "The batch is too large for this device: set batch_size in the file, and pass --large-batch for the large-batch check.",
+	kerneltest.LoadInOpen:    "gpurun calls it when planning, without a device: load models in setup.",
+	kerneltest.StartByHand:   "Run the file with python3 to see whether it loads.",
+	kerneltest.CloseUnopened: "Planning describes and closes a kernel without opening it: make close() a no-op in that case.",
+	kerneltest.CloseQuietly:  "Check what close() raises.",
+	kerneltest.CopyToChange:  "The memory of a batch belongs to the caller: copy an array before changing it.",
+}
 
-func adviseUser(advice string) string { return strings.NewReplacer(userWords...).Replace(advice) }
+// adviser returns the words for the authors of a kernel.
+func adviser(python bool) func(kerneltest.Advice) string {
+	return func(a kerneltest.Advice) string {
+		own := ""
+		if python {
+			own = pythonAdvice[a]
+		}
+		return cmp.Or(own, userAdvice[a], a.String())
+	}
+}
 
-func advisePython(advice string) string { return strings.NewReplacer(pythonWords...).Replace(advice) }
+// advised returns the outcome with its advice in the given words.
+func advised(outcome kerneltest.Outcome, words func(kerneltest.Advice) string) kerneltest.Outcome {
+	var failure *kerneltest.Failure
+	if errors.As(outcome.Err, &failure) {
+		outcome.Err = errors.New(failure.Text(words))
+	}
+	return outcome
+}

@@ -100,7 +100,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	checks := kerneltest.Options{
 		Config: named.Config, Device: device, Neighbors: f.neighbors, Tolerance: f.tolerance,
-		LargeBatch: f.large, Timeout: f.timeout, Advise: adviseUser,
+		LargeBatch: f.large, Timeout: f.timeout,
 	}
 	if len(args) == 2 {
 		if checks.Records, err = readSample(args[1]); err != nil {
@@ -109,13 +109,13 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	defer proc.KillChildren() // processes that the kernel left behind
 	fmt.Printf("%s on %s\n", args[0], device.Name)
-	if strings.HasSuffix(args[0], ".py") {
+	isPython := strings.HasSuffix(args[0], ".py")
+	if isPython {
 		showPython(ctx, named.Config)
-		checks.Advise = advisePython
 	}
 	log := &tailLog{verbose: f.verbose}
 	command := plugins.Command{Path: named.Path, Args: named.Args, Env: env, Dir: r.Dir, Log: log}
-	return runChecks(ctx, kerneltest.Binary(command), checks, log)
+	return runChecks(ctx, kerneltest.NewSession(kerneltest.Binary(command), checks), adviser(isPython), log)
 }
 
 // checkDevice returns the first device of a selection and the environment that pins it.
@@ -195,12 +195,11 @@ func showPython(ctx context.Context, config plugins.Config) {
 }
 
 // runChecks runs all checks and prints the outcome of each.
-func runChecks(ctx context.Context, start kerneltest.Starter, options kerneltest.Options, log *tailLog) error {
-	session := kerneltest.NewSession(start, options)
+func runChecks(ctx context.Context, session *kerneltest.Session, words func(kerneltest.Advice) string, log *tailLog) error {
 	defer session.Close()
 	passed, failed := 0, 0
 	for _, check := range kerneltest.Checks() {
-		outcome := session.Run(ctx, check)
+		outcome := advised(session.Run(ctx, check), words)
 		if ctx.Err() != nil {
 			return fault.New(fault.Canceled, "stopped")
 		}

@@ -12,13 +12,6 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// useFail is the advice for most errors from Process.
-const useFail = "An error fails the whole batch: to reject a single record, call results.Fail(i, message) and return nil."
-
-// neighborsHint is the advice when results differ between batches.
-const neighborsHint = "A record's result must depend on that record alone: gpurun may split a batch anywhere, and may recompute a record together with others. " +
-	"If the numbers differ only slightly, set Options.Tolerance; if the dependence is intended, set Options.Neighbors."
-
 // newBatch copies the records, so that no two checks share memory.
 func newBatch(records []string) plugins.Batch {
 	list := make([][]byte, len(records))
@@ -38,20 +31,16 @@ func compute(ctx context.Context, k plugins.Kernel, records []string, what strin
 }
 
 func processError(what string, err error) error {
+	advice, how := RejectRecord, "failed"
 	switch fault.KindOf(err) {
 	case fault.Crash:
-		return fail("The kernel process must survive every record: see what it printed last.\n"+detail(err), "%s crashed the kernel: %w", what, err)
+		advice, how = ProcessDied, "crashed the kernel"
 	case fault.OOM:
-		return fail("The batch is too large for this device: set Info.BatchSize, and set Options.LargeBatch for the large-batch check.", "%s: %w", what, err)
+		return fail(SmallerBatch, "%s: %w", what, err)
 	}
-	return fail(useFail+detail(err), "%s failed: %w", what, err)
-}
-
-func detail(err error) string {
-	if e := fault.As(err); e != nil && e.Detail != "" {
-		return "\n" + e.Detail
-	}
-	return ""
+	f := fail(advice, "%s %s: %w", what, how, err)
+	f.Detail = detail(err)
+	return f
 }
 
 func checkVerdicts(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -69,7 +58,7 @@ func checkUseful(ctx context.Context, k plugins.Kernel, o Options) error {
 			return nil
 		}
 	}
-	return fail("The other checks prove little without results: set Options.Records to records that the kernel can compute.",
+	return fail(OtherSamples,
 		"the kernel rejected every sample record, the first with %q", got[0].message)
 }
 
@@ -82,7 +71,7 @@ func checkValidJSON(ctx context.Context, k plugins.Kernel, o Options) error {
 		for i, a := range answers(results) {
 			for _, value := range a.values {
 				if err := valid(value.json); err != nil {
-					return fail("Return each line and each encoded value as one JSON value without a line break.",
+					return fail(OneValue,
 						"the result for %s is not valid JSON%s: %w: %s", short(records[i]), value.column(), err, short(value.json))
 				}
 			}
@@ -116,8 +105,7 @@ func checkRepeatable(ctx context.Context, k plugins.Kernel, o Options) error {
 	if err != nil {
 		return err
 	}
-	return compare(o, o.Records, first, second, "the first time", "the second time",
-		"gpurun recomputes records after a failure and on resume, and must get the same results: seed random numbers from the record.")
+	return compare(o, o.Records, first, second, "the first time", "the second time", SeedByRecord)
 }
 
 func checkAlone(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -136,7 +124,7 @@ func checkAlone(ctx context.Context, k plugins.Kernel, o Options) error {
 		}
 		alone = append(alone, one...)
 	}
-	return compare(o, o.Records, together, alone, "in a batch", "alone", neighborsHint)
+	return compare(o, o.Records, together, alone, "in a batch", "alone", RecordAlone)
 }
 
 func checkOrder(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -154,8 +142,7 @@ func checkOrder(ctx context.Context, k plugins.Kernel, o Options) error {
 		return err
 	}
 	slices.Reverse(backward)
-	return compare(o, o.Records, forward, backward, "in order", "in the reversed batch",
-		"Results belong to records by their index: if the kernel sorts, buckets or computes records in parallel, restore their order. "+neighborsHint)
+	return compare(o, o.Records, forward, backward, "in order", "in the reversed batch", RestoreOrder, RecordAlone)
 }
 
 func checkLargeBatch(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -175,7 +162,7 @@ func checkLargeBatch(ctx context.Context, k plugins.Kernel, o Options) error {
 	for i := range expected {
 		expected[i] = small[i%len(small)]
 	}
-	return compare(o, records, expected, got, "in a small batch", "in a large batch", neighborsHint)
+	return compare(o, records, expected, got, "in a small batch", "in a large batch", RecordAlone)
 }
 
 // unicodeRecords are all valid JSON.
@@ -247,7 +234,7 @@ func checkMemory(ctx context.Context, k plugins.Kernel, o Options) error {
 	first := answers(results)
 	for i, record := range o.Records {
 		if !bytes.Equal(batch.Record(i), []byte(record)) {
-			return fail("The memory of a batch belongs to the caller: copy a record before changing it (bytes.Clone).",
+			return fail(CopyToChange,
 				"the kernel changed the record %s to %s", short(record), short(string(batch.Record(i))))
 		}
 		for j := range batch.Record(i) {
@@ -258,8 +245,7 @@ func checkMemory(ctx context.Context, k plugins.Kernel, o Options) error {
 	if err != nil || o.Neighbors {
 		return err
 	}
-	return compare(o, o.Records, first, second, "the first time", "after the memory of the first batch was reused",
-		"Copy whatever the kernel keeps of a batch after its results are complete.")
+	return compare(o, o.Records, first, second, "the first time", "after the memory of the first batch was reused", CopyToKeep)
 }
 
 func checkInFlight(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -283,7 +269,7 @@ func checkInFlight(ctx context.Context, k plugins.Kernel, o Options) error {
 		select {
 		case <-results.Done():
 		default:
-			return fail("Call finish for the batches in the order in which Process received them.",
+			return fail(FinishInOrder,
 				"batch %d of %d in flight was completed before batch %d", len(open), len(open), i+1)
 		}
 		if err := results.Wait(ctx); err != nil {

@@ -66,11 +66,13 @@ func (a answer) String() string {
 }
 
 // compare finds the first record whose two answers differ.
-func compare(o Options, records []string, first, second []answer, firstWhen, secondWhen, todo string) error {
+func compare(o Options, records []string, first, second []answer, firstWhen, secondWhen string, advice ...Advice) error {
 	for i := range records {
 		if !same(first[i], second[i], o.Tolerance) {
-			return fail(todo, "the record %s gave\n  %s: %s\n  %s: %s",
+			f := fail(advice[0], "the record %s gave\n  %s: %s\n  %s: %s",
 				short(records[i]), firstWhen, first[i], secondWhen, second[i])
+			f.Advice = advice
+			return f
 		}
 	}
 	return nil

@@ -2,8 +2,6 @@ package kerneltest
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
@@ -30,9 +28,6 @@ type Options struct {
 	LargeBatch int
 	// Timeout limits each check, including Open; 0 means one minute.
 	Timeout time.Duration
-	// Advise rewords the advice of a failed check, which addresses authors who write
-	// tests in Go. nil leaves it unchanged.
-	Advise func(advice string) string
 }
 
 const (
@@ -81,7 +76,7 @@ type Check struct {
 	// leave it open: such checks share one kernel, so that a model is loaded once.
 	// Otherwise Run gets a fresh kernel and closes what it opens.
 	Opened bool
-	// Run returns nil, or an error that reports what is wrong and how to fix it.
+	// Run returns nil, or a [*Failure] that reports what is wrong and how to fix it.
 	Run func(ctx context.Context, k plugins.Kernel, o Options) error
 }
 
@@ -113,25 +108,3 @@ func Checks() []Check {
 type skipped string
 
 func (s skipped) Error() string { return "skipped: " + string(s) }
-
-// failure is a check's error: what is wrong and how to fix it.
-type failure struct {
-	what error
-	todo string
-	// unusable means that the kernel failed in a step that every check needs.
-	unusable bool
-}
-
-func (f *failure) Error() string {
-	return strings.TrimRight(fmt.Sprintf("%s.\n%s", f.what, f.todo), "\n")
-}
-func (f *failure) Unwrap() error { return f.what }
-
-func fail(todo, format string, args ...any) error {
-	return &failure{what: fmt.Errorf(format, args...), todo: todo}
-}
-
-// unusable is fail for a kernel that cannot be started, described or opened.
-func unusable(todo, format string, args ...any) error {
-	return &failure{what: fmt.Errorf(format, args...), todo: todo, unusable: true}
-}

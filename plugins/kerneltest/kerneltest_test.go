@@ -369,6 +369,10 @@ func TestBadKernels(t *testing.T) {
 				if outcome.Err == nil {
 					t.Fatal("it passed")
 				}
+				var failure *kerneltest.Failure
+				if !errors.As(outcome.Err, &failure) || len(failure.Advice) == 0 || failure.Advice[0].String() == "" {
+					t.Errorf("no advice: %v", outcome.Err)
+				}
 				for _, word := range test.says {
 					if !strings.Contains(outcome.String(), word) {
 						t.Errorf("no %q in:\n%s", word, outcome)

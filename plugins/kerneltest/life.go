@@ -25,25 +25,25 @@ func checkDescribe(ctx context.Context, k plugins.Kernel, o Options) error {
 			return describeError(err)
 		}
 		if took := time.Since(start); took > describeLimit {
-			return fail("gpurun calls it when planning, without a device: load models and import frameworks in Open.",
+			return fail(LoadInOpen,
 				"Describe took %s", took.Round(time.Millisecond))
 		}
 		if i == 0 {
 			first = info
 		} else if !reflect.DeepEqual(info, first) {
-			return fail("gpurun may call it more than once: let the answer depend on the configuration alone.",
+			return fail(SameAnswer,
 				"Describe returned %+v first, then %+v", first, info)
 		}
 	}
 	if first.BatchSize < 0 || first.InFlight < 0 || first.InFlight > maxInFlight {
-		return fail("Leave BatchSize and InFlight at 0 for no preference; InFlight is at most 64.",
+		return fail(NoPreference,
 			"Describe asks for batches of %d records and %d batches in flight", first.BatchSize, first.InFlight)
 	}
 	return nil
 }
 
 func describeError(err error) error {
-	return unusable("If the kernel needs a configuration, set Options.Config."+detail(err), "Describe failed: %w", err)
+	return unusable(NeedsConfig, "Describe failed: %w", err)
 }
 
 func checkCloseUnopened(ctx context.Context, k plugins.Kernel, o Options) error {
@@ -51,7 +51,7 @@ func checkCloseUnopened(ctx context.Context, k plugins.Kernel, o Options) error 
 		return describeError(err)
 	}
 	if err := k.Close(); err != nil {
-		return fail("Planning describes and closes a kernel without opening it: make Close a no-op in that case.",
+		return fail(CloseUnopened,
 			"Close failed on a kernel that was never opened: %w", err)
 	}
 	return nil
@@ -62,7 +62,7 @@ func checkOpenClose(ctx context.Context, k plugins.Kernel, o Options) error {
 		return err
 	}
 	if err := k.Close(); err != nil {
-		return fail("Return an error only if the user must know about it: it is logged.", "Close failed: %w", err)
+		return fail(CloseQuietly, "Close failed: %w", err)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func checkCloseTwice(ctx context.Context, k plugins.Kernel, o Options) error {
 		return err
 	}
 	if err := k.Close(); err != nil {
-		return fail("Return an error only if the user must know about it: it is logged.", "Close failed: %w", err)
+		return fail(CloseQuietly, "Close failed: %w", err)
 	}
 	// An error is fine; the session catches a panic or a hang.
 	_ = k.Close()
@@ -85,7 +85,7 @@ func open(ctx context.Context, k plugins.Kernel, o Options) error {
 		return describeError(err)
 	}
 	if err := k.Open(ctx, o.Device, o.Config); err != nil {
-		return unusable("If the kernel needs another device or configuration, set Options.Device and Options.Config."+detail(err),
+		return unusable(NeedsDevice,
 			"Open failed on %s: %w", o.Device.Name, err)
 	}
 	return nil

@@ -44,7 +44,7 @@ func Binary(command plugins.Command) Starter {
 // Outcome is the result of one check.
 type Outcome struct {
 	Check Check
-	// Err reports what is wrong and how to fix it; nil if the check passed or was
+	// Err is a [*Failure], which reports what is wrong and how to fix it; nil if the check passed or was
 	// skipped.
 	Err error
 	// Skipped is why the check did not run; empty if it ran.
@@ -87,20 +87,12 @@ func (s *Session) Run(ctx context.Context, c Check) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	err := s.run(ctx, c)
-	outcome := Outcome{Check: c, Err: s.advise(err), Took: time.Since(begin)}
+	outcome := Outcome{Check: c, Err: err, Took: time.Since(begin)}
 	var skip skipped
 	if errors.As(err, &skip) {
 		outcome.Err, outcome.Skipped = nil, string(skip)
 	}
 	return outcome
-}
-
-// advise rewords a failure's advice with Options.Advise.
-func (s *Session) advise(err error) error {
-	if f := (*failure)(nil); s.options.Advise != nil && errors.As(err, &f) {
-		return &failure{what: f.what, todo: s.options.Advise(f.todo)}
-	}
-	return err
 }
 
 // run runs a check, or skips it if the kernel is known to be unusable: it would fail
@@ -110,7 +102,7 @@ func (s *Session) run(ctx context.Context, c Check) error {
 		return skipped("the kernel could not be started or opened")
 	}
 	err := s.check(ctx, c)
-	if f := (*failure)(nil); errors.As(err, &f) {
+	if f := (*Failure)(nil); errors.As(err, &f) {
 		s.refused = f.unusable
 	}
 	return err
@@ -137,7 +129,7 @@ func (s *Session) check(ctx context.Context, c Check) error {
 }
 
 func startError(err error) error {
-	return unusable("Run the program by hand to see whether it starts.", "the kernel did not start: %w", err)
+	return unusable(StartByHand, "the kernel did not start: %w", err)
 }
 
 // ready opens the kernel that checks share.
@@ -164,7 +156,9 @@ func (s *Session) attempt(ctx context.Context, k plugins.Kernel, f func(context.
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
-				done <- fail("Return an error instead: in a job, a panic ends the kernel process.\n"+string(debug.Stack()), "the kernel panicked: %v", p)
+				f := fail(ReturnNotPanic, "the kernel panicked: %v", p)
+				f.Detail = string(debug.Stack())
+				done <- f
 			}
 		}()
 		done <- f(ctx, k, s.options)
@@ -181,7 +175,7 @@ func (s *Session) attempt(ctx context.Context, k plugins.Kernel, f func(context.
 		}
 	case <-time.After(100 * time.Millisecond):
 	}
-	return fail("Find out what the kernel is waiting for; if it only needs more time, set Options.Timeout.",
+	return fail(MoreTime,
 		"the check did not finish within %s: %w", s.options.Timeout, context.Cause(ctx))
 }
 
