@@ -258,7 +258,7 @@ func (f *folder) save(m manifest) error {
 // finish removes what only an unfinished job needs. The journal goes last: its absence
 // marks the job as finished. With clean, finish then removes the whole folder.
 func (f *folder) finish(clean bool) {
-	for _, name := range []string{commit.PartsDir, "spool", sumsFile, journalFile} {
+	for _, name := range []string{commit.PartsDir, "spool", sumsFile, scalingFile, journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
 	}

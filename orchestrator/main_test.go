@@ -63,7 +63,7 @@ func drive(encoded string) int {
 	if err := json.Unmarshal(job.Config, &config); err != nil {
 		panic(err)
 	}
-	config = orchestrator.WithDurableEvery(config, job.DurableEvery)
+	config = orchestrator.WithDurableEvery(adapted(config), job.DurableEvery)
 	if job.KillWait > 0 {
 		proc.SetKillWait(job.KillWait)
 	}

@@ -24,7 +24,7 @@ import (
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
-	// soakOnlyVariable names the only variant to run: parts, module, prepare processes, stray lines.
+	// soakOnlyVariable names the only variant to run: parts, adaptive, module, prepare processes, stray lines.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
@@ -175,7 +175,9 @@ func (s *soak) job(t *testing.T, v *variant) {
 	mark := fmt.Sprintf("soak-%d-%d", os.Getpid(), s.jobs)
 	want := v.undisturbed(t)
 	d, c := v.start(t)
-	c.Devices.GPUs = "cpu:2"
+	if v != adaptive {
+		c.Devices.GPUs = "cpu:2"
+	}
 	temp := shortTemp(t)
 	for life := 0; ; life++ {
 		if life == 200 {
