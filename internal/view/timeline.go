@@ -157,7 +157,7 @@ func repeats(e orchestrator.ChunkDone, now time.Time) (list []Moment) {
 		list = append(list, Moment{Time: now, Kind: momentRestart, Device: e.Device, Count: n})
 	}
 	if n := e.Stats.Retries; n > 0 {
-		list = append(list, Moment{Time: now, Kind: momentRetry, Device: e.Device, Count: n})
+		list = append(list, Moment{Time: now, Kind: momentRetry, Count: n}) // of all devices: there may be many
 	}
 	return list
 }

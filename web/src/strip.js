@@ -114,7 +114,7 @@ export class Strip {
       y -= h;
     }
     if (cell.failed) {
-      const h = Math.max(10, (height * cell.failed) / size);
+      const h = Math.max(6, (height * cell.failed) / size);
       ctx.fillStyle = failed;
       ctx.fillRect(x, 0, Math.max(2, w), Math.min(height, h));
     }
