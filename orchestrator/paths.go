@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -47,7 +48,7 @@ func checkInput(config Config) error {
 	case !info.Mode().IsRegular():
 		return nil // reading a pipe would consume its data
 	}
-	return checkFormat(config.Input.Path)
+	return input.CheckFormat(config.Input.Path)
 }
 
 // checkOutputFolders catches a mistyped path before the job folder is created.
@@ -93,7 +94,7 @@ func checkOutput(config Config, what, path string) error {
 	if path == "-" {
 		return nil
 	}
-	if err := checkName(what, path); err != nil && !isStream(path) {
+	if err := commit.CheckName(what, path); err != nil && !isStream(path) {
 		return err
 	}
 	if config.Input.Path != "-" && samePath(path, config.Input.Path) {
@@ -120,7 +121,7 @@ func checkOutput(config Config, what, path string) error {
 // checkPartFolder refuses a folder of parts that would replace files gpurun did not
 // write.
 func checkPartFolder(config Config, what, path string) error {
-	if err := checkName(what, path); err != nil {
+	if err := commit.CheckName(what, path); err != nil {
 		return err
 	}
 	dir := filepath.Clean(path)

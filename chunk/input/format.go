@@ -1,20 +1,17 @@
-package orchestrator
+package input
 
 import (
 	"bytes"
 	"encoding/json"
 	"io"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Formats that gpurun neither reads nor writes. An input in one of them would become a
-// file of failed records, and an output named after one would be rejected by its
-// readers. Both are refused before any work.
+// Formats that gpurun does not read. An input in one of them would become a file of failed
+// records, so it is refused before any work.
 
 // sniffBytes is how much of an input is inspected.
 const sniffBytes = 64 << 10
@@ -118,9 +115,9 @@ func isTable(lines [][]byte, separator byte) bool {
 	return columns > 0
 }
 
-// checkFormat refuses a file that is not JSON lines. Other problems are reported when
+// CheckFormat refuses a file that is not JSON lines. Other problems are reported when
 // the file is read.
-func checkFormat(path string) error {
+func CheckFormat(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil
@@ -147,6 +144,10 @@ func (f *foreign) refuse(what, path string) error {
 		what, f.format, strings.ReplaceAll(f.convert, "%s", path))
 }
 
+// Sniffed returns standard input, which is refused on its first Read if it is not JSON
+// lines.
+func Sniffed(stdin io.Reader) io.Reader { return &sniffedStream{Reader: stdin} }
+
 // sniffedStream is a stream whose first bytes are inspected as they are read.
 type sniffedStream struct {
 	io.Reader
@@ -163,22 +164,4 @@ func (s *sniffedStream) Read(p []byte) (int, error) {
 		return 0, f.refuse("standard input", "")
 	}
 	return n, err
-}
-
-// foreignNames are file name extensions that imply another format. .json is not among
-// them: JSON lines files often have it.
-var foreignNames = []string{
-	".gz", ".tgz", ".bgz", ".zst", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".zip", ".tar", ".7z",
-	".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc", ".orc", ".avro",
-	".npy", ".npz", ".h5", ".hdf5", ".pt", ".safetensors", ".pkl", ".pickle",
-	".xls", ".xlsx", ".sqlite", ".db", ".duckdb", ".xml", ".yaml", ".yml",
-}
-
-// checkName refuses an output whose name implies a format that it would not have.
-func checkName(what, path string) error {
-	ending := strings.ToLower(filepath.Ext(strings.TrimRight(path, "/")))
-	if !slices.Contains(foreignNames, ending) {
-		return nil
-	}
-	return fault.New(fault.Usage, "the %s %s would contain JSON lines, but its name ends in %s; use .jsonl, or convert the output of a pipe", what, path, ending)
 }
