@@ -1,10 +1,18 @@
 // Package gpu discovers the devices a job can run on, pins workers to them and
 // monitors them. It is the only package that uses NVML.
 //
-//	--gpus 0,2 ──► ParseSelection ─┐
+// # Selecting devices
+//
+// [ParseSelection] reads what a user writes: all, 0,2, 0-3, GPU-…, cpu:4. [Select] returns
+// the devices that match, as an [Inventory] with notes for the user. [Group] gives each
+// worker its devices, and [PinEnv] returns the variables that let a process see no others.
+//
+//	"0,2" ──────► ParseSelection ─┐
 //	NVML ──────► machine ──► visible ──► pick ──► Inventory ──► Group ──► PinEnv
 //	             (PCI order)    ▲                 []Device               CUDA_VISIBLE_DEVICES=…
 //	                            └─ inherited CUDA_VISIBLE_DEVICES
+//
+// # Watching devices
 //
 // While a job runs, a [Monitor] samples its devices and sets the pace of each,
 // [WatchXids] reports the driver's critical errors, and a [Registry] counts worker
@@ -14,6 +22,11 @@
 //	         (a thread      └─► history, trend, totals           └─► events
 //	         per device)
 //
+// A pace of 1 is full speed, and 0 pauses the device after the current batch. [Look] is a
+// snapshot of every GPU, for programs that run no job.
+//
+// # Rules
+//
 // The package follows three rules:
 //
 //   - Never run on the CPU silently. Discover returns CPU devices only if there is no
@@ -21,7 +34,7 @@
 //     fault.NoDevice.
 //   - An inherited CUDA_VISIBLE_DEVICES is a boundary set by a scheduler, a container
 //     or a user. Its entries are passed on unchanged, and no device outside it can be
-//     selected. As in CUDA, `--gpus 0,2` then counts positions among the visible
+//     selected. As in CUDA, the selection 0,2 then counts positions among the visible
 //     devices: with CUDA_VISIBLE_DEVICES=4,5,6 it selects the tokens 4 and 6.
 //   - A hung driver must not hang the job, and one hung GPU must not cost the job the
 //     others. All NVML calls of an inventory run on one dedicated thread; if a GPU
@@ -32,5 +45,6 @@
 //
 // The package does not use CUDA, starts no process and sets no variable: it returns
 // what to set. Each MIG instance is a device; a GPU in MIG mode is the sum of its
-// instances. Look is a snapshot of every GPU. Package lease records who holds which.
+// instances. Package lease records who holds which. Package gputest simulates a machine
+// for tests.
 package gpu

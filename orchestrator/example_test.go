@@ -4,21 +4,77 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// What to do about an error depends on its kind.
-func ExampleFault() {
-	_, err := orchestrator.Run(context.Background(), orchestrator.Config{Kernel: orchestrator.Kernel{Name: "echo"}, Output: orchestrator.Output{Path: "out.jsonl"}})
-	var fault *orchestrator.Fault
-	if errors.As(err, &fault) {
-		switch fault.Kind {
-		case orchestrator.KindStorage, orchestrator.KindStopped, orchestrator.KindCanceled:
-			fmt.Println("once more:", err)
-		default:
-			fmt.Printf("%s: %v\n", fault.Kind, err)
-		}
+// A job reads a file, computes its records with a kernel, and writes the results in the
+// order of the input. The main function of such a program first calls worker.Init: workers
+// are the program itself, started again. Here that is the test binary.
+func ExampleRun() {
+	folder, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	// Output: usage: no input: name a file of JSON lines, or - for standard input
+	defer os.RemoveAll(folder)
+	in, out := filepath.Join(folder, "in.jsonl"), filepath.Join(folder, "out.jsonl")
+	if err := os.WriteFile(in, []byte(`{"id":1}`+"\n"+`{"id":2}`+"\n"+`not JSON`+"\n"), 0o666); err != nil {
+		fmt.Println(err)
+		return
+	}
+	report, err := orchestrator.Run(context.Background(), orchestrator.Config{
+		Input:   orchestrator.Input{Path: in},
+		Output:  orchestrator.Output{Path: out},
+		Kernel:  orchestrator.Kernel{Name: "echo"},
+		Devices: orchestrator.Devices{GPUs: "cpu:2"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%d in = %d succeeded + %d failed + %d dropped + %d pending\n", report.In, report.Succeeded, report.Failed, report.Dropped, report.Pending)
+	data, err := os.ReadFile(out)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	records := strings.Split(string(data), "\n")
+	fmt.Println(records[0], records[1])
+	for _, failure := range report.Causes {
+		fmt.Printf("line %d: %s\n", failure.Line, failure.Kind)
+	}
+	// Output:
+	// 3 in = 2 succeeded + 1 failed + 0 dropped + 0 pending
+	// {"id":1} {"id":2}
+	// line 3: record
+}
+
+// The kind of an error decides what a program does, its code what it tells the user.
+func ExampleFault() {
+	_, err := orchestrator.Run(context.Background(), orchestrator.Config{
+		Input:  orchestrator.Input{Path: "in.jsonl", Limit: -1},
+		Output: orchestrator.Output{Path: "out.jsonl"},
+		Kernel: orchestrator.Kernel{Name: "echo"},
+	})
+	var fault *orchestrator.Fault
+	if !errors.As(err, &fault) {
+		fmt.Println("no fault:", err)
+		return
+	}
+	switch fault.Kind {
+	case orchestrator.KindStorage, orchestrator.KindStopped, orchestrator.KindCanceled:
+		fmt.Println("run the job again:", fault)
+	default:
+		fmt.Printf("%s: %v\n", fault.Kind, fault)
+	}
+	if fault.Code == orchestrator.CodeSetting {
+		fmt.Println("change the setting", fault.Value)
+	}
+	// Output:
+	// usage: limit must not be negative
+	// change the setting limit
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -41,6 +42,43 @@ func Example() {
 	// Output:
 	// {"TEXT":"ONE"}
 	// {"TEXT":"TWO"}
+}
+
+// upperMain is the main function of a kernel program.
+func upperMain() { plugins.Serve(upper{}) }
+
+func init() { plugins.AddProgram("upper", upperMain) }
+
+// The main function of a kernel program is plugins.Serve(upper{}). A worker starts the
+// program, opens the kernel once, and sends it batch after batch. Here the test binary is
+// the program.
+func ExampleServe() {
+	ctx := context.Background()
+	program, err := os.Executable()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	kernel, err := plugins.Start(ctx, plugins.Command{Path: program, Env: append(os.Environ(), plugins.KernelVariable+"=upper")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer kernel.Kill()
+	if err := kernel.Open(ctx, plugins.Device{Name: "CPU 0"}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	results, err := plugins.Call(ctx, kernel, plugins.NewBatch([][]byte{[]byte(`{"text":"one"}`)}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%s\n", results.At(0).Lines[0])
+	fmt.Println(kernel.Close())
+	// Output:
+	// {"TEXT":"ONE"}
+	// <nil>
 }
 
 // scores gives every record a number and rejects a record without text. The worker gets
