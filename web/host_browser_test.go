@@ -1,0 +1,58 @@
+package web_test
+
+import (
+	"bufio"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// The page of gpurun serve lists a running job, leads to its page and back, and shows it
+// among the past ones when it has ended.
+func TestBrowserHost(t *testing.T) {
+	b := openBrowser(t, 1400)
+	j := newJob(t)
+	serve := j.command("serve", "--listen", "127.0.0.1:0")
+	stdout, err := serve.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve.Stderr = serve.Stdout
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
+	address := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if found := regexp.MustCompile(`http://\S+`).FindString(lines.Text()); found != "" {
+				address <- found
+				return
+			}
+		}
+	}()
+	j.start()
+	select {
+	case url := <-address:
+		b.open(url)
+	case <-time.After(patience):
+		t.Fatal("gpurun serve printed no address")
+	}
+	const link = `document.querySelector("section[aria-label='Jobs'] a")`
+	b.await("the job", link+`.textContent === "out.jsonl"`)
+	eval[any](b, link+`.click()`)
+	b.await("its page", `document.querySelector("h1").textContent === "out.jsonl" && `+pill+` === "running"`)
+	b.await("progress", done+" > 0")
+	b.press("Pause")
+	b.await("the pause", pill+` === "paused"`)
+	b.press("Cancel")
+	b.press("Cancel the job")
+	j.ends()
+	b.await("the end", pill+` === "interrupted"`)
+	b.await("its charts", `document.querySelectorAll(".plot canvas").length >= 2`)
+	b.shot("past")
+	eval[any](b, `document.querySelector(".names a").click()`)
+	b.await("the past job", `document.querySelector("section[aria-label='Past jobs'] a").textContent === "out.jsonl"`)
+	b.shot("host")
+	b.noErrors()
+}
