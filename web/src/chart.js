@@ -90,10 +90,11 @@ const tick = (v) => (v >= 10_000 ? short(v) : String(Number(v.toPrecision(3))));
 // ticks are times without dates: a job rarely takes more than a day.
 function ticks(u, splits) {
   const span = u.scales.x.max - u.scales.x.min;
+  const seconds = (splits[1] - splits[0]) % 60 ? "2-digit" : undefined;
   return splits.map((t) => {
     const date = new Date(t * 1000);
     if (span > 2 * 86400) return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-    return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: span < 300 ? "2-digit" : undefined });
+    return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: seconds });
   });
 }
 

@@ -102,8 +102,8 @@ export class Strip {
     }
   }
 
-  // drawCell stacks a cell's records from the bottom. A single failure among many records
-  // is still visible.
+  // drawCell stacks a cell's records from the bottom. A few failures among many records are
+  // a mark, more of them fill the cell from the top.
   drawCell(ctx, cell, x, w, [done, running, failed]) {
     const size = cell.end - cell.first || 1;
     let y = height;
@@ -114,9 +114,9 @@ export class Strip {
       y -= h;
     }
     if (cell.failed) {
-      const h = Math.max(6, (height * cell.failed) / size);
+      const few = cell.failed / size < 0.02;
       ctx.fillStyle = failed;
-      ctx.fillRect(x, 0, Math.max(2, w), Math.min(height, h));
+      ctx.fillRect(x, 0, few ? Math.min(2, w) : Math.max(2, w), Math.min(height, Math.max(8, (height * cell.failed) / size)));
     }
   }
 }
