@@ -1,10 +1,13 @@
 package main
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/gpurun/gpurun/orchestrator"
 )
 
 func TestEveryFlagOfRunHasAHeading(t *testing.T) {
@@ -29,5 +32,29 @@ func TestEveryFlagOfRunHasAHeading(t *testing.T) {
 	}
 	if help := groupedFlags(cmd); strings.Contains(help, "Other:") || !strings.HasPrefix(help, "Kernel:\n  -k, --kernel") {
 		t.Errorf("the help begins with %.100s", help)
+	}
+}
+
+// The groups of orchestrator.Config are the headings of the flags.
+func TestHeadingsAreGroupsOfConfig(t *testing.T) {
+	headings := make(map[string]bool)
+	for _, group := range flagGroups {
+		switch group.title {
+		case "Stopping and resuming":
+			headings["Resume"] = true
+		case "Page, API and metrics": // of the command, not of the job
+		default:
+			headings[group.title] = true
+		}
+	}
+	config := reflect.TypeFor[orchestrator.Config]()
+	for i := range config.NumField() {
+		if field := config.Field(i); field.Type.Name() == field.Name && !headings[field.Name] {
+			t.Errorf("Config.%s is a group without a heading", field.Name)
+		}
+		delete(headings, config.Field(i).Name)
+	}
+	for title := range headings {
+		t.Errorf("the heading %q is no group of Config", title)
 	}
 }
