@@ -265,6 +265,10 @@ func TestInvariant3DeathMatrix(t *testing.T) {
 			try(grouped)
 			try(adaptive)
 		}
+		// The points of kernels are those of the test's own.
+		if hasPython() && (death.victim == "kernel" && death.orchestrator || death.at == "worker-mid-batch") {
+			try(withPrepareProcesses)
+		}
 		// What is on the disk is the orchestrator's work. A finished job would have to
 		// be forced to start over.
 		if death.victim == "orchestrator" && death.at != "event-finished" {
