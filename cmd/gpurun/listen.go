@@ -24,7 +24,7 @@ type listenFlags struct {
 
 func (f *listenFlags) register(flags *pflag.FlagSet, address, usage string) {
 	flags.StringVar(&f.address, "listen", address, usage)
-	flags.StringVar(&f.tokenFile, "listen-token", "", "`FILE` with the token that requests must carry, created if missing; required, for reads too, unless --listen is a loopback address")
+	flags.StringVar(&f.tokenFile, "listen-token", "", "`FILE` with the token, created if missing, which every request must then carry; required unless --listen is a loopback address, where only changes need a token by default")
 	flags.StringVar(&f.cert, "tls-cert", "", "serve HTTPS with this certificate `FILE` (PEM)")
 	flags.StringVar(&f.key, "tls-key", "", "private key `FILE` of --tls-cert")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow --listen on other than loopback addresses without TLS: the token and all data can be read on the network")
@@ -56,7 +56,7 @@ func (f *listenFlags) listen(token string) (*listener, error) {
 	case f.tokenFile != "":
 		token = f.tokenFile
 	}
-	l := &listener{scheme: "http", access: server.Access{ReadToken: !loopback, Hosts: f.hosts}}
+	l := &listener{scheme: "http", access: server.Access{ReadToken: !loopback || f.tokenFile != "", Hosts: f.hosts}}
 	if host != "" {
 		l.access.Hosts = append(l.access.Hosts, host)
 	}
