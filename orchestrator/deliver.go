@@ -11,7 +11,7 @@ import (
 
 // progress records how far a task has come.
 func (s *slotRun) progress(t task, p wire.Progress) {
-	s.job.fleet.progressed(s.slot, p.Counts.Records)
+	s.job.fleet.progressed(s.slot, p.Counts.Records+p.Ahead)
 	s.job.fleet.measured(s.slot, p)
 	s.job.ledger.progress(s.slot.Number, p)
 	s.job.emit(Progress{

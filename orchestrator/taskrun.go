@@ -46,7 +46,9 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 			return s.handleLoss(ctx, &t, s.worker.lost(err), false)
 		case message.Progress != nil:
 			s.job.stall.answered.Store(true)
-			checkpoint.batchDone()
+			if message.Progress.Counts.Records > 0 {
+				checkpoint.batchDone()
+			}
 			s.progress(t, *message.Progress)
 			s.job.monitor.noteMemory(s.slot, message.Progress.Memory)
 			s.noteFirst(ctx, message.Progress.First)

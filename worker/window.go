@@ -121,6 +121,7 @@ func (r *chunkRun) leave() bool {
 func (r *chunkRun) settle(task *batchTask) error {
 	w := task.window
 	w.settle(task)
+	r.out.computed(len(task.sent))
 	if w.unsettled > 0 {
 		return nil
 	}

@@ -3,7 +3,6 @@ package worker
 import (
 	"iter"
 	"sync"
-	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -15,10 +14,6 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// progressInterval is how often to report a chunk's progress: as often as the eye can
-// follow.
-const progressInterval = 100 * time.Millisecond
-
 // partWriter turns verdicts into output lines while the kernel computes the next batches.
 type partWriter struct {
 	worker  *Worker
@@ -27,13 +22,13 @@ type partWriter struct {
 	tasks   chan *batchTask
 	// idle holds the available encoders. There are two: one batch is encoded while the
 	// previous one is written.
-	idle       chan *encoders
-	encoded    chan encodedTask
-	done       chan struct{}
-	broken     chan struct{} // closed at the first error
-	once       sync.Once
-	failure    error
-	reportedAt time.Time
+	idle     chan *encoders
+	encoded  chan encodedTask
+	done     chan struct{}
+	broken   chan struct{} // closed at the first error
+	once     sync.Once
+	failure  error
+	progress progress
 	// verbatim: a record that the kernel leaves unchanged is copied byte for byte.
 	verbatim bool
 	first    *judge.First // not reported yet
@@ -106,13 +101,7 @@ func (p *partWriter) run() {
 			}
 		}
 		p.release(task.batch)
-		if time.Since(p.reportedAt) >= progressInterval || p.first != nil {
-			p.reportedAt = time.Now()
-			p.worker.send(wire.Message{Progress: &wire.Progress{
-				Counts: p.part.Counts(), First: p.takeFirst(), Memory: p.worker.host.memory(), Latency: p.takeLatency(),
-				Busy: time.Duration(p.worker.busy.Load()), Tuning: p.worker.sizes.tuning(),
-			}})
-		}
+		p.wrote()
 	}
 }
 

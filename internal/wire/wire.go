@@ -254,6 +254,9 @@ type Info struct {
 // Progress reports the progress on the chunk.
 type Progress struct {
 	Counts chunk.Counts `json:"counts"`
+	// Ahead is how many further records are computed, but not yet written because records
+	// before them are not: those of a window of grouped records.
+	Ahead int64 `json:"ahead,omitempty"`
 	// First is set once in a worker's life: the outcome of its first batch.
 	First *judge.First `json:"first,omitempty"`
 	// Busy is how long the worker's kernel has had work since it was ready. Tuning means
