@@ -1,6 +1,9 @@
 package orchestrator
 
-import "github.com/gpurun/gpurun/internal/fault"
+import (
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+)
 
 // fitGroups decides by which member records are grouped.
 func (p *prepared) fitGroups() error {
@@ -16,8 +19,9 @@ func (p *prepared) fitGroups() error {
 	return nil
 }
 
-// windowBatches is how many batches of records a worker groups at a time.
-const windowBatches = 16
+// manyWindows is how many windows a slot must have so that its chunks are whole ones: with
+// fewer, the slots would get unequal shares.
+const manyWindows = 4
 
 // chunks returns the desired number of chunks, and what their size should be a multiple
 // of. If records are grouped, a chunk should hold whole windows, because a window does not
@@ -29,13 +33,12 @@ func (p *prepared) chunks() (n, unit int) {
 		return slots * each, unit
 	}
 	total, known := p.source.Total()
-	windows := total / int64(slots*windowBatches*unit) // for each slot
-	switch {
-	case !known:
-	case windows < int64(each):
-		each = max(1, int(windows))
-	default:
-		unit *= windowBatches
+	if !known {
+		return slots * each, unit
 	}
-	return slots * each, unit
+	windows := total / int64(slots*wire.WindowBatches*unit) // for each slot
+	if windows >= manyWindows {
+		unit *= wire.WindowBatches
+	}
+	return slots * max(1, int(min(int64(each), windows))), unit
 }

@@ -423,9 +423,6 @@ func (c *computing) recover(task *batchTask, err error) error {
 		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.run != task.run })
 		c.share()
 	}
-	if task.window != nil {
-		task.window.failed = true
-	}
 	if err := task.run.isolate(task, err); err != nil {
 		return err
 	}

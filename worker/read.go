@@ -126,6 +126,7 @@ func (b *batchReader) limits(size int) (records, bytes int) {
 		return size, b.options.BatchBytes
 	}
 	n := b.windows.batches(size, b.sizes.tuning(), b.draining.Load())
+	n = evenly(n, int((b.reader.Remaining()+int64(size)-1)/int64(size)))
 	return n * size, min(n, windowShare) * b.options.BatchBytes
 }
 

@@ -17,7 +17,6 @@ type window struct {
 	size    int // records per batch, when it was read
 	batches int // good ones
 	took    time.Duration
-	failed  bool // a batch failed
 	reused  bool // some verdicts are kept ones
 }
 
@@ -82,7 +81,7 @@ func (w *window) endBefore(at int) {
 func (w *window) trial() trial {
 	n := len(w.task.batch.Records)
 	of := trial{w.size, w.batches, n, w.took}
-	if w.failed || n != w.batches*w.size {
+	if n != w.batches*w.size {
 		of.size = 0
 	}
 	return of

@@ -3,12 +3,12 @@ package worker
 import (
 	"sync"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/wire"
 )
 
 const (
-	// windowBatches is how many batches a window holds at most. With that many, batches of
-	// texts of 3 to 250 words cost 1.1 times as much as if all were sorted at once.
-	windowBatches = 16
+	windowBatches = wire.WindowBatches
 	// windowTime is how long computing a window may take: a stop loses what is computed of
 	// it behind the first record that is not.
 	windowTime = 10 * time.Second
@@ -55,6 +55,15 @@ func (w *windowSizes) batches(size int, tuning, draining bool) int {
 		return min(most, w.unsure)
 	}
 	return max(1, min(most, int(min(w.rate*limit.Seconds()/float64(size), windowBatches))))
+}
+
+// evenly returns the size of a window of at most n batches, when so many remain of a chunk:
+// the last two are of equal size.
+func evenly(n, remaining int) int {
+	if n < remaining && remaining < 2*n {
+		return (remaining + 1) / 2
+	}
+	return n
 }
 
 // done records how long a window took to compute.

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+func TestEvenly(t *testing.T) {
+	for _, test := range [][3]int{{16, 100, 16}, {16, 32, 16}, {16, 31, 16}, {16, 18, 9}, {16, 17, 9}, {16, 16, 16}, {16, 3, 16}, {1, 2, 1}} {
+		if got := evenly(test[0], test[1]); got != test[2] {
+			t.Errorf("evenly(%d, %d) = %d, want %d", test[0], test[1], got, test[2])
+		}
+	}
+}
+
 func TestWindowSizes(t *testing.T) {
 	for name, test := range map[string]struct {
 		windows          int           // before

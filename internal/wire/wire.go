@@ -144,6 +144,11 @@ type Records struct {
 	NaNFails bool `json:"nan_fails,omitempty"`
 }
 
+// WindowBatches is how many batches of records a worker groups at a time, at most. With
+// that many, batches of texts of 3 to 250 words cost 1.1 times as much as if all were sorted
+// at once.
+const WindowBatches = 16
+
 // Device describes the device to the kernel.
 type Device struct {
 	Name    string `json:"name"`
