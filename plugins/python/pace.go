@@ -2,16 +2,23 @@ package python
 
 import "time"
 
-// pace decides how many batches to prepare concurrently: only as many as help. Threads
-// share one interpreter, and too many of them take it away from the one that feeds the
-// GPU. (With a multithreaded tokenizer, four concurrent batches were an eighth slower than
-// two; with a single-threaded one, two were too few.) Processes share the cores. So the
-// number grows whenever process waits, up to the limit. After that, one fewer or one more
-// is tried from time to time, and kept if fewer are as fast or more are faster.
+// pace decides how many batches to prepare concurrently. The number grows whenever process
+// waits, up to the limit.
+//
+// Threads share one interpreter, and too many of them take it away from the one that feeds
+// the GPU. (With a multithreaded tokenizer, four concurrent batches were an eighth slower
+// than two; with a single-threaded one, two were too few.) So for threads, after the number
+// has grown, one fewer or one more is tried from time to time, and kept if fewer are as
+// fast or more are faster.
+//
+// Processes have a core each, and take nothing away. Their number never shrinks: where
+// batches are of unequal length, the trials would be decided by chance, and one fewer would
+// be kept too often.
 type pace struct {
-	wanted int // batches that may be started and not taken by process yet
-	most   int
-	clock  func() time.Time
+	threads bool
+	wanted  int // batches that may be started and not taken by process yet
+	most    int
+	clock   func() time.Time
 
 	growing bool
 	calm    int // batches taken since process last waited
@@ -33,8 +40,14 @@ const (
 	longestRest = 32 // most windows between two trials
 )
 
+// newPace returns the pace of threads.
 func newPace(limit int, clock func() time.Time) *pace {
-	return &pace{wanted: fewestAhead, most: limit + fewestAhead, clock: clock, growing: true, step: -1, patience: 1}
+	return &pace{threads: true, wanted: fewestAhead, most: limit + fewestAhead, clock: clock, growing: true, step: -1, patience: 1}
+}
+
+// newProcessPace returns the pace of processes.
+func newProcessPace(limit int) *pace {
+	return &pace{wanted: fewestAhead, most: limit + fewestAhead, growing: true}
 }
 
 // waits notes that process waits for a batch while more batches could be started.
@@ -47,6 +60,9 @@ func (p *pace) waits() {
 
 // taken notes that process has taken a batch.
 func (p *pace) taken() {
+	if !p.threads {
+		return
+	}
 	if p.growing {
 		p.calm++
 		p.growing = p.wanted < p.most && p.calm <= calmBatches

@@ -68,3 +68,25 @@ func TestPace(t *testing.T) {
 		})
 	}
 }
+
+// TestProcessPace: the number of processes grows while process waits, up to the limit, and
+// stays there however rates vary.
+func TestProcessPace(t *testing.T) {
+	p := newProcessPace(6)
+	for range 100 {
+		p.taken()
+	}
+	if p.wanted != fewestAhead {
+		t.Errorf("%d wanted although process never waited", p.wanted)
+	}
+	for range 20 {
+		p.waits()
+		p.taken()
+	}
+	for range 10000 {
+		p.taken()
+	}
+	if p.wanted != 6+fewestAhead {
+		t.Errorf("%d wanted; want the limit", p.wanted)
+	}
+}

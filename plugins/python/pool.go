@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
@@ -71,7 +70,7 @@ func newPool(k *kernel, limit int, device plugins.Device) (_ *pool, err error) {
 	device.GPU, device.Count, device.Memory = false, 0, 0
 	device.Threads = max(1, device.Threads/limit)
 	p := &pool{
-		kernel: k, limit: limit, pace: newPace(limit, time.Now), running: map[*preparer]bool{},
+		kernel: k, limit: limit, pace: newProcessPace(limit), running: map[*preparer]bool{},
 		setup: request{Type: "open", Steps: k.steps()[:1], Device: &device},
 		env:   preparerEnvironment(device.Threads),
 	}
