@@ -23,7 +23,8 @@ import (
 // goes through a second shared memory, from which the main process copies it. The messages
 // about both carry only descriptions.
 //
-// A process that dies costs the batch that it had, and is replaced.
+// A process that dies with a batch fails it as a crash, and the worker restarts the kernel,
+// as after any crash. One that dies idle is replaced.
 type pool struct {
 	kernel  *kernel
 	memory  *memory // for what prepare returns
