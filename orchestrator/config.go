@@ -176,8 +176,9 @@ type Devices struct {
 	// calls it for a preview.
 	Claim func(context.Context, ClaimRequest) (*Claim, error)
 	// Stagger lets the first worker open its kernel alone before the others start: if the
-	// model does not load, only one device tried.
-	Stagger bool
+	// model cannot be loaded, the job stops before every GPU has tried. By default it does
+	// so only if files must be read from a network file system.
+	Stagger Stagger
 	// PinUUID pins devices by UUID instead of index, which some frameworks reject.
 	PinUUID bool
 	// Profile sets how early a hot GPU is throttled: datacenter (default) acts just

@@ -8,6 +8,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/resources"
 )
 
 // fitKernel matches the kernel's needs with the devices: it drops unsuitable devices
@@ -51,7 +52,7 @@ func (p *prepared) fitDevices() error {
 	var left []string
 	taken := make(map[string]uint64) // memory, by device
 	for _, slot := range p.plan.Slots {
-		if p.auto() && info.MaxWorkers > 0 && p.sharers(kept, slot) >= info.MaxWorkers {
+		if p.auto() && (info.MaxWorkers > 0 && p.sharers(kept, slot) >= info.MaxWorkers || p.exceedsHost(kept, slot)) {
 			continue
 		}
 		device := slot.device()
@@ -83,6 +84,16 @@ func (p *prepared) fitDevices() error {
 	}
 	p.plan.Slots = kept
 	return nil
+}
+
+// leastHost is the host memory that each CPU worker needs at least.
+const leastHost = 512 << 20
+
+// exceedsHost reports whether the host has no memory for another CPU worker.
+func (p *prepared) exceedsHost(kept []Slot, slot Slot) bool {
+	available := resources.System{}.Available()
+	needed := max(leastHost, p.plan.Info.MinMemory)
+	return slot.Devices[0].Kind == gpu.CPU && available > 0 && len(kept) > 0 && uint64(len(kept)+1)*needed > available
 }
 
 // sharers returns how many slots share a slot's device. All CPU devices are one machine.

@@ -48,7 +48,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 	for _, slot := range p.plan.Slots {
 		j.fleet.join(slot)
 	}
-	if p.config.Devices.Stagger {
+	if p.staggers() {
 		j.stagger = newStagger()
 	}
 	j.scaler = newScaler(j)

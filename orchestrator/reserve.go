@@ -24,7 +24,13 @@ func (p *prepared) auto() bool {
 // each GPU or, in a resumed job, as many as the last run found to be best. The input has
 // been cut for all of them. CPU devices all start.
 func (p *prepared) reserveSlots() {
-	if !p.auto() || p.plan.Slots[0].Devices[0].Kind == gpu.CPU {
+	if !p.auto() {
+		return
+	}
+	if p.plan.Slots[0].Devices[0].Kind == gpu.CPU {
+		for i := range p.plan.Slots { // a small job or the kernel may want fewer than cores
+			p.plan.Slots[i].Threads = max(1, p.config.cores()/len(p.plan.Slots))
+		}
 		return
 	}
 	most := make(map[string]int)

@@ -12,7 +12,7 @@ func TestStagger(t *testing.T) {
 	dir := newJobDir(t, numbered(400))
 	config := dir.config("test-slow")
 	config.Kernel.Config, config.Devices.GPUs, config.Batching.Size = []byte(`{"Milliseconds":20}`), "cpu:3", 1
-	config.Devices.Stagger = true
+	config.Devices.Stagger = orchestrator.StaggerOn
 	var order []string
 	config.Display.OnEvent = func(e orchestrator.Event) {
 		switch e.(type) {
@@ -35,7 +35,7 @@ func TestStaggerStops(t *testing.T) {
 	dir := newJobDir(t, numbered(400))
 	config := dir.config("test-open")
 	config.Kernel.Config, config.Devices.GPUs, config.Batching.Size = []byte(`"error"`), "cpu:4", 1
-	config.Devices.Stagger = true
+	config.Devices.Stagger = orchestrator.StaggerOn
 	started := 0
 	config.Display.OnEvent = func(e orchestrator.Event) {
 		if _, is := e.(orchestrator.WorkerStarted); is {
@@ -52,7 +52,7 @@ func TestStaggerPassesTheTurn(t *testing.T) {
 	dir := newJobDir(t, numbered(40))
 	config := dir.config("test-open")
 	config.Kernel.Config, config.Devices.GPUs, config.Batching.Size = []byte(`"first-only"`), "cpu:3", 1
-	config.Devices.Stagger = true
+	config.Devices.Stagger = orchestrator.StaggerOn
 	report, err := run(t, config)
 	if err != nil || report.Succeeded != 40 {
 		t.Errorf("%+v, %v", report, err)

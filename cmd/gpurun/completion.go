@@ -27,6 +27,7 @@ var complete = map[string][]string{
 	"pin":             {"index", "uuid"},
 	"profile":         {"datacenter", "workstation"},
 	"split":           {"auto", "records", "bytes"},
+	"stagger":         {"auto", "true", "false"},
 	"workers-per-gpu": {"auto", "1", "2", "4"},
 }
 

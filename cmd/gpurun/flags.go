@@ -62,7 +62,8 @@ func (f *jobFlags) registerDevices(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Devices.GPUs, "gpus", "all", "devices: all, indices (0,2 or 0-3), UUIDs, MIG instances (2:0), or cpu:4 for four CPU workers; to request a number of GPUs, use --num-gpus")
 	flags.IntVar(&c.Devices.GPUsPerWorker, "gpus-per-worker", 1, "GPUs per worker, for models that span several GPUs")
 	flags.StringVar(&f.workers, "workers-per-gpu", "auto", "workers per GPU; auto starts with one and adds more while that makes the GPU faster and fits in memory")
-	flags.BoolVar(&c.Devices.Stagger, "stagger", false, "let the first worker load its model before the others start, and stop if it fails")
+	flags.Var((*staggerFlag)(&c.Devices.Stagger), "stagger", "let the first worker load its model before the others start, and stop if it fails; auto: if the files are on a network file system")
+	flags.Lookup("stagger").NoOptDefVal = "true"
 	flags.StringVar(&f.pin, "pin", "index", "set CUDA_VISIBLE_DEVICES by index or uuid; some frameworks do not accept UUIDs")
 	flags.StringVar(&c.Devices.Profile, "profile", "datacenter", "when to slow down a hot GPU: datacenter, or workstation (earlier)")
 	flags.StringVar(&f.monitor, "monitor-config", "", "YAML `FILE` with the monitor's temperature, memory and timing thresholds")
@@ -221,6 +222,37 @@ func (f *jobFlags) reads(c orchestrator.Config) (files []orchestrator.NamedFile)
 }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// staggerFlag is a flag value: true, false or auto.
+type staggerFlag orchestrator.Stagger
+
+func (s *staggerFlag) Type() string { return "bool|auto" }
+
+func (s *staggerFlag) String() string {
+	switch orchestrator.Stagger(*s) {
+	case orchestrator.StaggerOn:
+		return "true"
+	case orchestrator.StaggerOff:
+		return "false"
+	}
+	return "auto"
+}
+
+func (s *staggerFlag) Set(text string) error {
+	if text == "auto" {
+		*s = staggerFlag(orchestrator.StaggerAuto)
+		return nil
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return fmt.Errorf("%q: must be true, false or auto", text)
+	}
+	*s = staggerFlag(orchestrator.StaggerOff)
+	if on {
+		*s = staggerFlag(orchestrator.StaggerOn)
+	}
+	return nil
+}
 
 // batchSize is a flag value: a number of records, or auto.
 type batchSize struct {
