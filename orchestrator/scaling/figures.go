@@ -75,6 +75,8 @@ const (
 	busyGPU  = 1 / (1 + keepGain)
 	busyHost = 1 / (1 + keepGain)
 	unfed    = 0.70
+	// idleGPU is the share below which four times the workers leave the GPU partly idle.
+	idleGPU = 0.20
 	// Margin is the factor by which a worker may exceed the memory that others use.
 	Margin = 1.15
 	// leastFree is the host memory below which a worker is removed.

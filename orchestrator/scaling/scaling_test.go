@@ -243,3 +243,29 @@ func TestUnknownLength(t *testing.T) {
 		t.Errorf("grew after %s", grown)
 	}
 }
+
+// TestTarget: a step is a doubling; it is two of them at once where that leaves the GPU
+// and the cores idle for a part of the time.
+func TestTarget(t *testing.T) {
+	for name, test := range map[string]struct {
+		f    Figures
+		cap  int
+		want int
+	}{
+		"busy enough":           {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 10, GPUBusy: 0.1}, want: 4},
+		"mostly idle":           {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: 0.1}, want: 8},
+		"a GPU that is used":    {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: 0.3}, want: 4},
+		"the GPU is not seen":   {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: -1}, want: 4},
+		"the host is not seen":  {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: -1, GPUBusy: 0.1}, want: 4},
+		"the limit is nearer":   {f: Figures{Workers: 2, Limit: 5, Cores: 16, IdleCores: 13, GPUBusy: 0.1}, want: 5},
+		"more did not fit once": {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: 0.1}, cap: 3, want: 3},
+		"memory for two more": {
+			f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: 0.1, DeviceFree: 25 << 30, DeviceEach: 10 << 30}, want: 4,
+		},
+		"at the limit": {f: Figures{Workers: 16, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: 0.1}, want: 16},
+	} {
+		if got := target(test.f, test.cap); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
