@@ -13,7 +13,7 @@ type History struct {
 	Time     []float64 `json:"time"` // Unix seconds
 	Done     []*int64  `json:"done"`
 	Failed   []*int64  `json:"failed"`
-	// Rate is in records per second since the point before.
+	// Rate is in records per second since the point before, or those of the last 5 s.
 	Rate    []*float64      `json:"records_per_second"`
 	Devices []DeviceHistory `json:"devices"`
 }
@@ -44,7 +44,7 @@ func (h *history) show() History {
 			shown.addGap()
 			continue
 		}
-		before := h.before(i)
+		before := h.earlier(i)
 		elapsed := p.time.Sub(before.time)
 		shown.Done = append(shown.Done, &p.done)
 		shown.Failed = append(shown.Failed, &p.failed)
@@ -62,6 +62,18 @@ func (h *history) show() History {
 		}
 	}
 	return shown
+}
+
+// smoothTime is what a rate looks back at least: results come in batches.
+const smoothTime = 5 * time.Second
+
+// earlier returns the point that a rate at i is measured from.
+func (h *history) earlier(i int) point {
+	first := i
+	for first > 0 && !h.points[first-1].gap && h.points[i].time.Sub(h.points[first].time) < smoothTime {
+		first--
+	}
+	return h.points[first]
 }
 
 // before returns the point before the one at i, or that one if it is the first of its run.

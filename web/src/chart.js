@@ -28,7 +28,7 @@ export class Chart {
     const text = () => color("--muted");
     return {
       legend: { show: false },
-      padding: [6, 14, 0, 0],
+      padding: [6, 16, 0, 0],
       cursor: { sync: { key: "time" }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
       scales: {
         x: { time: true, range: (u, min, max) => this.range?.() ?? [min, max] },
@@ -92,6 +92,8 @@ function ticks(u, splits) {
   const span = u.scales.x.max - u.scales.x.min;
   const seconds = (splits[1] - splits[0]) % 60 ? "2-digit" : undefined;
   return splits.map((t) => {
+    const left = ((u.scales.x.max - t) / span) * (u.width - 60);
+    if (left < (seconds ? 12 : 2)) return ""; // it would be cut off
     const date = new Date(t * 1000);
     if (span > 2 * 86400) return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
     return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: seconds });
