@@ -178,6 +178,9 @@ func TestServeJob(t *testing.T) {
 	if status, body := s.ask("POST", "/api/jobs/"+id+"/pause", "{}"); status != http.StatusOK || !strings.Contains(body, `"phase":"paused"`) {
 		t.Errorf("pause: %d %.200s", status, body)
 	}
+	if status, body := s.ask("GET", "/api/jobs/"+id, ""); status != http.StatusOK || !strings.Contains(body, `"phase":"paused"`) {
+		t.Errorf("after the pause: %d %.200s", status, body)
+	}
 	if status, body := s.ask("POST", "/api/jobs/"+id+"/resume", ""); status != http.StatusOK || !strings.Contains(body, `"phase":"running"`) {
 		t.Errorf("resume: %d %.200s", status, body)
 	}

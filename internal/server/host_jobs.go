@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/view"
+	"github.com/gpurun/gpurun/orchestrator"
 )
 
 // jobTime is how long a job may take to respond before it is shown without a state.
@@ -27,6 +28,7 @@ func (h *Host) routes() []route {
 	} {
 		handlers[name] = h.running(past)
 	}
+	handlers["state"] = h.state(handlers["state"])
 	return append(append(jobRoutes(handlers), h.gpus.routes()...), system)
 }
 
@@ -65,6 +67,20 @@ func (h *Host) list(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, all)
 }
 
+// state serves the state of a running job as this server last read it, so that many clients
+// cost the job no more than one; otherwise serves the others.
+func (h *Host) state(otherwise http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for _, s := range h.jobs.get() {
+			if s.Job.ID == r.PathValue("id") && s.Trouble == "" && s.Phase != orchestrator.PhaseEnded {
+				answer(w, http.StatusOK, s)
+				return
+			}
+		}
+		otherwise(w, r)
+	}
+}
+
 // running passes requests about running jobs on to them; past serves those about others.
 func (h *Host) running(past pastHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -72,6 +88,9 @@ func (h *Host) running(past pastHandler) http.HandlerFunc {
 		for _, e := range h.entries.get() {
 			if e.ID == id {
 				forward(w, r, e)
+				if r.Method != http.MethodGet {
+					h.jobs.drop() // it shows the change at once
+				}
 				return
 			}
 		}
