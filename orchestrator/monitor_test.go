@@ -23,10 +23,12 @@ func quickConfig() gpu.Config {
 	return c
 }
 
-// onMachine returns a job of many short batches on a machine with GPUs.
+// onMachine returns a job of many short batches on a machine with GPUs, with one worker on
+// each.
 func onMachine(d jobDir, machine *gputest.Machine, kernel string) orchestrator.Config {
 	config := d.config(kernel)
 	config.Devices.GPUs, config.Batching.Size, config.Devices.Monitor = "all", 4, quickConfig()
+	config.Devices.WorkersPerGPU = 1
 	config = orchestrator.WithDevices(config, gpu.Options{NVML: machine, Env: gputest.NoEnv})
 	return orchestrator.WithHandBack(config, time.Millisecond)
 }

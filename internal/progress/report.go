@@ -43,7 +43,7 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 		fmt.Fprintf(w, "  batches were grouped by %s: %.0f %% padding\n", plain(r.GroupBy), 100*r.Padding)
 	}
 	for _, s := range r.Scaling {
-		if s.Workers > 1 || s.Reason != "" {
+		if s.Reason != "" {
 			fmt.Fprintf(w, "  %s\n", s)
 		}
 	}
