@@ -115,9 +115,7 @@ func (p *prepared) usefulDevices() int {
 }
 
 func (p *prepared) notice(text string) {
-	if p.config.Display.OnEvent != nil {
-		p.config.Display.OnEvent(Notice{Text: text})
-	}
+	p.emit(Notice{Text: text})
 }
 
 // noteIdle reports the GPUs that do not fill a group.

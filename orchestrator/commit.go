@@ -17,7 +17,6 @@ type committer struct {
 	folder   *folder
 	output   *commit.Output
 	ledger   *ledger
-	events   *emitter
 	segments chan chunk.Segment
 
 	diskChecked bool
@@ -80,7 +79,7 @@ func (c *committer) commit(segment chunk.Segment) error {
 
 // checkInput checks bytes from..to of the input if the file looks modified.
 func (c *committer) checkInput(from, to int64) error {
-	return c.input.check(from, to, func(text string) { c.events.emit(Notice{Text: text}) })
+	return c.input.check(from, to, c.notice)
 }
 
 // lastWrite is how long an aborted job waits for the reader of its output.

@@ -27,7 +27,7 @@ func (c *committer) warnOfDisk() {
 	left := float64(c.config.Input.Offset + total - next)
 	needed := float64(c.output.Size()) / float64(tally.Records) * left
 	if needed > free {
-		c.events.emit(Notice{Text: fmt.Sprintf(
+		c.emit(Notice{Text: fmt.Sprintf(
 			"not enough disk space: about %s of output remains and %s is free in %s; free some space, or the job stops when the disk is full (the same command resumes it)",
 			sizeText(needed), sizeText(free), c.folder.path)})
 	}

@@ -15,7 +15,6 @@ import (
 // own lock.
 type job struct {
 	*prepared
-	*emitter
 	folder    *folder
 	queue     *queue     // what is to be computed
 	fleet     *fleet     // who computes it
@@ -36,15 +35,15 @@ type job struct {
 
 func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
 	j := &job{
-		prepared: p, emitter: &emitter{to: p.config.Display.OnEvent}, folder: f, queue: newQueue(p.source),
+		prepared: p, folder: f, queue: newQueue(p.source),
 		fleet: newFleet(p.registry, p.config.handBack), ledger: newLedger(p, f.path, started),
 	}
 	j.committer = &committer{
-		prepared: p, folder: f, output: output, ledger: j.ledger, events: j.emitter,
+		prepared: p, folder: f, output: output, ledger: j.ledger,
 		segments: make(chan chunk.Segment, 64),
 	}
-	j.monitor = &deviceMonitor{fleet: j.fleet, events: j.emitter}
-	j.sources = &sources{prepared: p, folder: f, events: j.emitter}
+	j.monitor = &deviceMonitor{fleet: j.fleet, events: p.emitter}
+	j.sources = &sources{prepared: p, folder: f}
 	for _, slot := range p.plan.Slots {
 		j.fleet.join(slot)
 	}

@@ -107,6 +107,7 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 
 // prepared is a job that is ready to start.
 type prepared struct {
+	*emitter
 	config Config
 	plan   Plan
 	source input.Source
@@ -156,7 +157,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	if err := checkInput(config); err != nil {
 		return nil, err
 	}
-	p := &prepared{config: config, earlier: before, preview: preview}
+	p := &prepared{emitter: &emitter{to: config.Display.OnEvent}, config: config, earlier: before, preview: preview}
 	if before != nil {
 		p.resumedWorkers = before.workers
 	}

@@ -63,7 +63,7 @@ func (r *rerun) run(ctx context.Context) (Report, error) {
 		}
 	}
 	if count == 0 {
-		r.emit(Notice{Text: "nothing to retry: no record failed"})
+		(&emitter{to: r.config.Display.OnEvent}).emit(Notice{Text: "nothing to retry: no record failed"})
 		return r.report, nil
 	}
 	again, err := r.compute(ctx)
@@ -183,10 +183,4 @@ func (r *rerun) replace() error {
 		return err
 	}
 	return r.job.Clear()
-}
-
-func (r *rerun) emit(event Event) {
-	if r.config.Display.OnEvent != nil {
-		r.config.Display.OnEvent(event)
-	}
 }

@@ -20,7 +20,6 @@ import (
 type sources struct {
 	*prepared
 	folder *folder
-	events *emitter
 	mu     sync.Mutex // guards print.Kernel, which grows as kernels load files
 }
 
@@ -44,7 +43,7 @@ func (s *sources) note(list []wire.Source) *fault.Error {
 		case !slices.Contains(s.config.Resume.AcceptChanges, "kernel"):
 			return s.mixed(source)
 		default:
-			s.events.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Code: CodeSetting, Value: "accept-changes"})
+			s.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Code: CodeSetting, Value: "accept-changes"})
 			if source.Sum != "" {
 				file.Sum, added = source.Sum, true
 			}
