@@ -99,18 +99,14 @@ func (j Job) Merge(step string) (amend.Merged, error) {
 
 // merged is the content of the marker: the state after the files are renamed.
 type merged struct {
-	Report json.RawMessage  `json:"report"`
+	Report any              `json:"report"`
 	Parts  *commit.Manifest `json:"parts,omitempty"`
 }
 
 // Commit makes the new files the job's: a crash from here on only delays their renaming.
 // report is the job's new report, parts the manifest of an output that is a folder.
 func (j Job) Commit(report any, parts *commit.Manifest) error {
-	encoded, err := json.Marshal(report)
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(merged{Report: encoded, Parts: parts})
+	data, err := json.Marshal(merged{report, parts})
 	if err != nil {
 		return err
 	}
@@ -130,13 +126,10 @@ func Committed(folder string) bool {
 // Replace renames the new files over the old ones and decodes the new report. The caller
 // must save the report and call Clear.
 func (j Job) Replace(report any) error {
-	var result merged
+	result := merged{Report: report}
 	data, err := os.ReadFile(j.join(marker))
 	if err == nil {
 		err = json.Unmarshal(data, &result)
-	}
-	if err == nil {
-		err = json.Unmarshal(result.Report, report)
 	}
 	if err != nil {
 		return fault.New(fault.Conflict, "read %s: %w", j.join(marker), err)

@@ -70,7 +70,7 @@ func TestReplaceContinues(t *testing.T) {
 
 // TestReplaceDamaged: a damaged marker changes nothing.
 func TestReplaceDamaged(t *testing.T) {
-	for name, text := range map[string]string{"empty": "", "cut": `{"report":{"Retr`, "no report": "{}"} {
+	for name, text := range map[string]string{"empty": "", "cut": `{"report":{"Retr`, "other": `{"report":3}`} {
 		j := testJob(t)
 		if err := os.WriteFile(j.join(marker), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
