@@ -59,7 +59,7 @@ func passable(v reflect.Value) map[string]any {
 		}
 		switch {
 		case !field.IsExported() || v.Field(i).IsZero():
-		case field.Type.Name() == field.Name: // a group is named like its type
+		case field.Type.Kind() == reflect.Struct && field.Type.Name() == field.Name: // a group is named like its type
 			members[field.Name] = passable(v.Field(i))
 		default:
 			members[field.Name] = v.Field(i).Interface()
