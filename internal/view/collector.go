@@ -106,23 +106,14 @@ func (c *Collector) resuming(e orchestrator.Resuming) {
 	}
 }
 
-// slot returns a worker, nil if its number is unknown.
+// slot returns a worker; for an unknown number, one that is shown nowhere.
 func (c *Collector) slot(number int) *Worker {
 	for i := range c.view.Workers {
 		if c.view.Workers[i].Slot == number {
 			return &c.view.Workers[i]
 		}
 	}
-	return new(Worker) // an event before Planned changes nothing
-}
-
-// added returns a worker that has started; it may be one that the plan did not have.
-func (c *Collector) added(e orchestrator.WorkerStarted) *Worker {
-	if !slices.ContainsFunc(c.view.Workers, func(w Worker) bool { return w.Slot == e.Slot }) && !c.view.Started.IsZero() {
-		device, _, _ := strings.Cut(e.Device, " #")
-		c.view.Workers = append(c.view.Workers, Worker{Slot: e.Slot, Name: e.Device, Device: device})
-	}
-	return c.slot(e.Slot)
+	return new(Worker)
 }
 
 func (c *Collector) device(label string) *Device {
