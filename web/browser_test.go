@@ -16,7 +16,7 @@ import (
 )
 
 // patience limits how long a test waits for something to appear in the page.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // browser is a tab of a real browser. Errors in its console fail the test.
 type browser struct {

@@ -18,12 +18,16 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
+// programDir is the folder of the program that tests have built.
+var programDir string
+
 // program builds gpurun once and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "gpurun-browser-")
 	if err != nil {
 		return "", err
 	}
+	programDir = dir
 	path := filepath.Join(dir, "gpurun")
 	if out, err := exec.Command("go", "build", "-o", path, "../cmd/gpurun").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build gpurun: %w: %s", err, out)
@@ -33,8 +37,8 @@ var program = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := program(); err == nil && strings.Contains(path, "gpurun-browser-") {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if programDir != "" {
+		_ = os.RemoveAll(programDir)
 	}
 	os.Exit(code)
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -84,7 +83,7 @@ func (h *history) computed() (d time.Duration) {
 // addReported adds the workers and devices of a report, and the devices of its history.
 func (v *View) addReported(report orchestrator.Report, names []string) {
 	for _, w := range report.Workers {
-		device, _, _ := strings.Cut(w.Device, " #")
+		device := orchestrator.DeviceOf(w.Device)
 		v.Workers = append(v.Workers, Worker{
 			Slot: w.Slot, Name: w.Device, Device: device, Phase: orchestrator.PhaseEnded, Total: w.Records,
 			Batches: w.Batches, Restarts: w.Restarts, Retries: w.Retries, Lost: w.Lost, Busy: w.Busy,
