@@ -26,14 +26,15 @@ func cpuTime(t *testing.T, pid int) time.Duration {
 }
 
 // TestListenLoad measures what 200 clients, each with an event stream and a request a
-// second, cost the process that runs the job: at most 5 % of a core.
+// second, cost the process that runs the job: at most 5 % of a core, directly or through
+// gpurun serve.
 func TestListenLoad(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("SKIPPED: measures CPU time")
 	}
 	const clients, seconds = 200, 10
 	h := newHost(t, 0)
-	h.start("busy", `exec:while read -r line; do sleep 0.12; echo "$line"; done`, "--gpus", "cpu:8", "--listen", "127.0.0.1:0")
+	h.start("busy", `exec:while read -r line; do sleep 0.3; echo "$line"; done`, "--gpus", "cpu:8", "--listen", "127.0.0.1:0")
 	url := ""
 	await(t, "the address", func() bool {
 		_, url, _ = strings.Cut(h.said("busy"), "watch this job at ")
@@ -61,8 +62,8 @@ func TestListenLoad(t *testing.T) {
 	defer client.CloseIdleConnections()
 	var mu sync.Mutex
 	answers, bytes := 0, int64(0)
-	get := func(ctx context.Context, path string) {
-		r, _ := http.NewRequestWithContext(ctx, "GET", url+path, nil)
+	get := func(ctx context.Context, url string) {
+		r, _ := http.NewRequestWithContext(ctx, "GET", url, nil)
 		response, err := client.Do(r)
 		if err != nil {
 			return
@@ -73,28 +74,33 @@ func TestListenLoad(t *testing.T) {
 		defer mu.Unlock()
 		answers, bytes = answers+1, bytes+n
 	}
-	watched := measure(func(ctx context.Context) {
-		var all sync.WaitGroup
-		for range clients {
-			all.Go(func() { get(ctx, "/api/jobs/"+id+"/events") })
-			all.Go(func() {
-				for ctx.Err() == nil {
-					get(ctx, "/api/jobs/"+id)
-					select {
-					case <-time.After(time.Second):
-					case <-ctx.Done():
+	s := serve(t, h)
+	defer s.stop()
+	for name, url := range map[string]string{"directly": url, "through gpurun serve": s.url} {
+		answers, bytes = 0, 0
+		watched := measure(func(ctx context.Context) {
+			var all sync.WaitGroup
+			for range clients {
+				all.Go(func() { get(ctx, url+"/api/jobs/"+id+"/events") })
+				all.Go(func() {
+					for ctx.Err() == nil {
+						get(ctx, url+"/api/jobs/"+id)
+						select {
+						case <-time.After(time.Second):
+						case <-ctx.Done():
+						}
 					}
-				}
-			})
+				})
+			}
+			all.Wait()
+		})
+		share := 100 * (watched - alone).Seconds() / seconds
+		t.Logf("%s: the job alone %s, with %d clients %s: %.1f %% of a core; %d answers, %d bytes", name, alone, clients, watched, share, answers, bytes)
+		if answers < clients*seconds/2 {
+			t.Errorf("%s: only %d answers", name, answers)
 		}
-		all.Wait()
-	})
-	share := 100 * (watched - alone).Seconds() / seconds
-	t.Logf("the job alone %s, with %d clients %s: %.1f %% of a core; %d answers, %d bytes", alone, clients, watched, share, answers, bytes)
-	if answers < clients*seconds/2 {
-		t.Errorf("only %d answers", answers)
-	}
-	if share > 5 {
-		t.Errorf("%d clients cost %.1f %% of a core", clients, share)
+		if share > 5 {
+			t.Errorf("%s: %d clients cost %.1f %% of a core", name, clients, share)
+		}
 	}
 }
