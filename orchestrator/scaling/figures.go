@@ -71,9 +71,11 @@ const (
 	// nearlyDown is the same where workers are removed, not added, to find out.
 	nearlyDown = 0.02
 	// busyGPU, busyHost and unfed are the shares at which another worker cannot bring
-	// keepGain: the GPU computes, the cores are busy, the kernels wait for input.
+	// keepGain: the GPU computes, the cores are busy, the kernels wait for input. Cores
+	// may be busy with little use, with threads that wait for each other, so that only a
+	// host without idle cores counts.
 	busyGPU  = 1 / (1 + keepGain)
-	busyHost = 1 / (1 + keepGain)
+	busyHost = 0.97
 	unfed    = 0.70
 	// idleGPU is the share below which four times the workers leave the GPU partly idle.
 	idleGPU = 0.20

@@ -77,7 +77,7 @@ func TestWhatForbidsGrowth(t *testing.T) {
 		"nothing":         {func(m *fleet) {}, 8, "CPU cores"},
 		"the GPU is busy": {func(m *fleet) { m.busy = func(float64) float64 { return 0.97 } }, 1, "the GPU is 97 % busy"},
 		"half busy":       {func(m *fleet) { m.busy = func(n float64) float64 { return 0.49 * n } }, 2, "the GPU is 98 % busy"},
-		"cores are busy":  {func(m *fleet) { m.cores, m.each = 8, 1.9 }, 4, "7.6 of 8 CPU cores are busy"},
+		"cores are busy":  {func(m *fleet) { m.cores, m.each = 8, 2 }, 4, "8.0 of 8 CPU cores are busy"},
 		"a short job":     {func(m *fleet) { m.work = 100 * 20 }, 1, "would not pay off"},
 		"slow loading":    {func(m *fleet) { m.work, m.load = 100*100, 60*time.Second }, 1, "loading more takes 1m0s"},
 		"memory for five": {func(m *fleet) { m.memory, m.used = 60<<30, 10<<30 }, 5, "of device memory are left"},
