@@ -45,6 +45,8 @@ demo: build
 # The race detector needs cgo. It is too slow for ten million lines, so that test runs
 # again without it.
 test: tools venv
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
 	@echo "running all tests; compiling them with the race detector takes a few minutes the first time"
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) test -race -timeout 20m ./... && \
