@@ -112,10 +112,10 @@ func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
 		s.job.awaitResume(ctx)
 		waiting := time.Now()
 		t, ok, err := s.job.queue.take(ctx, s.slot.key(), s.slot.Number)
-		s.job.fleet.waited(s.slot, time.Since(waiting))
 		if err != nil || !ok {
 			return t, ok, err
 		}
+		s.job.fleet.waited(s.slot, time.Since(waiting))
 		if s.job.config.Control.paused() == nil {
 			s.assign(t)
 			return t, true, nil
