@@ -22,13 +22,14 @@ type crowd struct {
 		Dir        string // shared by all kernels
 		Lanes, Fit int
 		Batch      time.Duration
-		Most       int // Info.MaxWorkers
+		Most       int    // Info.MaxWorkers
+		Memory     uint64 // Info.MinMemory
 	}
 }
 
 func (c *crowd) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
 	err := config.Decode(&c.config)
-	return plugins.Info{MaxWorkers: c.config.Most}, err
+	return plugins.Info{MaxWorkers: c.config.Most, MinMemory: c.config.Memory}, err
 }
 
 func (c *crowd) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {

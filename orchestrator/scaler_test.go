@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/gputest"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -140,6 +142,33 @@ func TestFixedNumberOfWorkers(t *testing.T) {
 		if seen.ready != 1 {
 			t.Errorf("%s: %d kernels were opened\n%s", name, seen.ready, seen)
 		}
+	}
+}
+
+// Before a worker is added that would exceed the leased memory, the job leases more; if it
+// cannot, it adds none.
+func TestAddedWorkersAreLeased(t *testing.T) {
+	d, config, seen := crowded(t, 900, 8, 0)
+	config.Kernel.Config = []byte(strings.Replace(string(config.Kernel.Config), "{", fmt.Sprintf(`{"Memory":%d,`, uint64(6*gputest.GiB)), 1))
+	var leased []uint64
+	config.Devices.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
+		return &orchestrator.Claim{
+			Devices: r.Devices, Memory: 10 * gputest.GiB, Keep: func([]gpu.Device) {}, Release: func() {},
+			More: func(_ context.Context, _ gpu.Device, bytes uint64) error {
+				if len(leased) > 0 {
+					return errors.New("none is left")
+				}
+				leased = append(leased, bytes)
+				return nil
+			},
+		}, nil
+	}
+	report := mustRun(t, d, config)
+	if len(leased) != 1 || leased[0] < 2*gputest.GiB || leased[0] > 5*gputest.GiB {
+		t.Errorf("leased %v\n%s", leased, seen)
+	}
+	if s := report.Scaling[0]; s.Workers != 2 || !strings.Contains(s.Reason, "no further lease: none is left") {
+		t.Errorf("%+v\n%s", s, seen)
 	}
 }
 
