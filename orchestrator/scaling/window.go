@@ -9,14 +9,14 @@ const (
 	// warmUp and warmBatches per worker pass before rates count: frameworks compile and
 	// cache during the first batches.
 	warmUp      = 2 * time.Second
-	warmBatches = 2
+	warmBatches = 1
 	// A window has at least this length and this many batches per worker. If its halves
 	// differ by more than uneven, it is extended up to windowMost.
 	windowLeast   = 4 * time.Second
 	windowMost    = 16 * time.Second
 	windowBatches = 4
 	uneven        = 0.08
-	// windowClear suffices if the gain is at least clearGain.
+	// windowClear and half the batches suffice if the gain is at least clearGain.
 	windowClear = 2 * time.Second
 	clearGain   = 6 * keepGain
 	// windowClose is needed if the gain is close to keepGain.
@@ -74,10 +74,12 @@ func (w *window) add(f Figures, base rate) (rate, bool) {
 	w.points = append(w.points, f)
 	length, measured := f.Time-w.from.Time, between(w.from, f)
 	switch {
-	case f.Batches-w.from.Batches < int64(windowBatches*f.Workers), length < windowClear:
+	case f.Batches-w.from.Batches < int64(windowBatches/2*f.Workers), length < windowClear:
 		return rate{}, false
 	case base.gain(measured) >= clearGain:
 		return measured, true
+	case f.Batches-w.from.Batches < int64(windowBatches*f.Workers):
+		return rate{}, false
 	case length < windowClose && math.Abs(base.gain(measured)-keepGain) < keepGain && base != (rate{}):
 		return rate{}, false
 	}
