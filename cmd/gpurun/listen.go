@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -82,7 +84,7 @@ func (f *listenFlags) listen(token string) (*listener, error) {
 
 // url is the address of the page with its token, which browsers do not send to servers.
 func (l *listener) url() string {
-	return fmt.Sprintf("%s://%s/#%s", l.scheme, l.Addr(), l.access.Token)
+	return fmt.Sprintf("%s://%s/#%s", l.scheme, reachable(l.Addr()), l.access.Token)
 }
 
 // serve serves until end is called.
@@ -92,3 +94,14 @@ func (l *listener) serve(h http.Handler) (end func()) {
 
 // tokenPath is the default token file, in a private folder.
 func tokenPath(folder, name string) string { return filepath.Join(folder, name+".token") }
+
+// reachable returns an address that a browser can open: this host's name instead of the
+// unspecified address.
+func reachable(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	name, err := os.Hostname()
+	if !ok || !tcp.IP.IsUnspecified() || err != nil {
+		return address.String()
+	}
+	return net.JoinHostPort(name, strconv.Itoa(tcp.Port))
+}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -77,13 +79,13 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 
 // openPage serves the job at --listen and shows the address.
 func (f *runFlags) openPage(id string, job *server.Job, m *metrics.Metrics, display progress.Display) (end func(), err error) {
-	token := ""
+	token, own := "", false
 	if f.tokenFile == "" {
 		folder, err := jobs.Folder()
 		if err != nil {
 			return nil, err
 		}
-		token = tokenPath(folder, id)
+		token, own = f.pageToken(folder, id)
 	}
 	l, err := f.listenFlags.listen(token)
 	if err != nil {
@@ -97,10 +99,21 @@ func (f *runFlags) openPage(id string, job *server.Job, m *metrics.Metrics, disp
 	}
 	return func() {
 		stop()
-		if token != "" {
+		if own {
 			_ = os.Remove(token)
 		}
 	}, nil
+}
+
+// pageToken returns the default token file of a job's page, and whether it is this run's
+// own. Jobs at the same address share one, so that a page that stays open while a job is
+// killed and resumed can still control it.
+func (f *runFlags) pageToken(folder, id string) (path string, own bool) {
+	host, port, err := net.SplitHostPort(f.listenFlags.address)
+	if err != nil || port == "0" {
+		return tokenPath(folder, id), true
+	}
+	return tokenPath(folder, "page-"+url.PathEscape(host)+"-"+port), false
 }
 
 // metricsInterval is how often --metrics-file is written: node_exporter reads it when it is
