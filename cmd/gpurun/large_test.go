@@ -77,7 +77,7 @@ func TestVeryLongLine(t *testing.T) {
 	if _, err := file.ReadAt(end, info.Size()-200); err != nil && err != io.EOF {
 		t.Fatal(err)
 	}
-	want := `x","_error":{"kind":"record","message":"the line has 209715208 bytes, more than --max-record-bytes 16777216","step":"echo","line":2}}` + "\n" + `{"c":3}` + "\n"
+	want := `x","_error":{"kind":"record","message":"the line has 209715208 bytes, more than max-record-bytes 16777216","step":"echo","line":2}}` + "\n" + `{"c":3}` + "\n"
 	if !strings.HasSuffix(string(end), want) {
 		t.Errorf("the output ends with %s", end)
 	}
