@@ -95,7 +95,7 @@ func adapted(c orchestrator.Config) orchestrator.Config {
 }
 
 // grouped computes records in groups of similar size, in batches of any order.
-var grouped = &variant{name: "grouped", records: 600, change: func(_ jobDir, c *orchestrator.Config) {
+var grouped = &variant{name: "grouped", records: 1200, change: func(_ jobDir, c *orchestrator.Config) {
 	c.Batching.GroupBy, c.Batching.Cost, c.Resume.Checkpoint = "text", 400, 150*time.Millisecond
 }}
 
@@ -263,7 +263,10 @@ func TestInvariant3DeathMatrix(t *testing.T) {
 		}
 		if death.victim != "orchestrator" { // what is in flight is the worker's work
 			try(grouped)
-			try(adaptive)
+			// With one GPU, chunks are handed back only at the end, and not always twice.
+			if death.at != "worker-handed-back" {
+				try(adaptive)
+			}
 		}
 		// The points of kernels are those of the test's own.
 		if hasPython() && (death.victim == "kernel" && death.orchestrator || death.at == "worker-mid-batch") {

@@ -73,11 +73,11 @@ func TestStopAndResume(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			d, c := v.start(t)
-			first := interrupt(t, c, "chunk_done", 2+i%3) // of eight, so that enough remains
+			first := interrupt(t, adapted(c), "chunk_done", 2+i%3) // of eight, so that enough remains
 			if first.Pending == 0 && !first.Uncounted || exists(c.Output.Path) && !c.Output.Force {
 				t.Fatalf("report: %+v", first)
 			}
-			second := interrupt(t, c, "chunk_done", 2)
+			second := interrupt(t, adapted(c), "chunk_done", 2)
 			if second.Resumed < first.In-first.Pending {
 				t.Errorf("%d records were done, and the next run found %d", first.In-first.Pending, second.Resumed)
 			}
