@@ -1,0 +1,115 @@
+// Package npy writes NumPy arrays whose number of rows is known only at the end.
+//
+// The header has a fixed length, so a file can be begun with the header of an empty array,
+// get its rows appended, and its header be replaced at the end. All values are little-endian.
+package npy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Array describes an array: one row for each record.
+type Array struct {
+	// DType is NumPy's name of the type: "<f2", "<f4", "<f8", "<i8", "|b1" or "|u1".
+	DType string
+	// Width is the number of values in a row; 0 means that the array has one dimension.
+	Width int
+}
+
+// HeaderBytes is the length of every header. It fits any number of rows, and aligns the
+// data.
+const HeaderBytes = 128
+
+const magic = "\x93NUMPY\x01\x00"
+
+// sizes are the sizes of the types that can be written.
+var sizes = map[string]int{"<f2": 2, "<f4": 4, "<f8": 8, "<i8": 8, "|b1": 1, "|u1": 1}
+
+// Header returns the header of an array with the given number of rows.
+func (a Array) Header(rows int64) []byte {
+	shape := strconv.FormatInt(rows, 10) + ","
+	if a.Width > 0 {
+		shape = fmt.Sprintf("%d, %d", rows, a.Width)
+	}
+	header := make([]byte, 0, HeaderBytes)
+	header = append(header, magic...)
+	header = binary.LittleEndian.AppendUint16(header, HeaderBytes-uint16(len(magic))-2)
+	header = fmt.Appendf(header, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", a.DType, shape)
+	for len(header) < HeaderBytes-1 {
+		header = append(header, ' ')
+	}
+	return append(header, '\n')
+}
+
+// RowBytes returns the number of bytes of a row.
+func (a Array) RowBytes() int { return sizes[a.DType] * max(a.Width, 1) }
+
+// Validate checks that an array of this kind can be written.
+func (a Array) Validate() error {
+	if sizes[a.DType] == 0 {
+		return fmt.Errorf("arrays of type %q cannot be written", a.DType)
+	}
+	if a.Width < 0 {
+		return fmt.Errorf("an array with rows of %d values", a.Width)
+	}
+	return nil
+}
+
+// Parse reads a header that Header wrote.
+func Parse(header []byte) (a Array, rows int64, err error) {
+	if len(header) < HeaderBytes || string(header[:len(magic)]) != magic {
+		return a, 0, errors.New("not a NumPy array written by gpurun")
+	}
+	text := string(header[len(magic)+2 : HeaderBytes])
+	_, text, _ = strings.Cut(text, "'descr': '")
+	a.DType, text, _ = strings.Cut(text, "'")
+	_, text, _ = strings.Cut(text, "'shape': (")
+	text, _, _ = strings.Cut(text, ")")
+	first, second, _ := strings.Cut(text, ",")
+	rows, err = strconv.ParseInt(first, 10, 64)
+	if second = strings.TrimSpace(second); err == nil && second != "" {
+		a.Width, err = strconv.Atoi(second)
+	}
+	if err != nil || a.Validate() != nil || string(a.Header(rows)) != string(header[:HeaderBytes]) {
+		return Array{}, 0, errors.New("the header of the NumPy array is damaged")
+	}
+	return a, rows, nil
+}
+
+// Float16 appends numbers in half precision, rounded to the nearest, ties to even. What is
+// too large becomes infinite. NaN stays NaN.
+func Float16(dst []byte, src []float32) []byte {
+	for _, f := range src {
+		dst = binary.LittleEndian.AppendUint16(dst, half(f))
+	}
+	return dst
+}
+
+// half converts a number to half precision.
+func half(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign := uint16(b >> 16 & 0x8000)
+	exponent := int(b>>23&0xff) - 127
+	fraction := b & 0x7fffff
+	switch {
+	case exponent == 128 && fraction != 0:
+		return sign | 0x7e00 | uint16(fraction>>13) // NaN, quiet
+	case exponent > 15:
+		return sign | 0x7c00
+	case exponent >= -14:
+		return sign + uint16(round(uint32(exponent+15)<<23|fraction, 13))
+	case exponent >= -25:
+		return sign + uint16(round(fraction|1<<23, uint(-exponent-1)))
+	}
+	return sign
+}
+
+// round returns x / 2^bits, rounded to the nearest, ties to even.
+func round(x uint32, bits uint) uint32 {
+	return (x + (1<<(bits-1) - 1) + x>>bits&1) >> bits
+}

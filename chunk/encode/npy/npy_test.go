@@ -1,0 +1,100 @@
+package npy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestHeader(t *testing.T) {
+	for _, a := range []Array{{"<f4", 384}, {"<f2", 1}, {"<i8", 0}, {"|b1", 3}} {
+		for _, rows := range []int64{0, 1, math.MaxInt64} {
+			header := a.Header(rows)
+			if len(header) != HeaderBytes || header[HeaderBytes-1] != '\n' {
+				t.Fatalf("%d bytes: %q", len(header), header)
+			}
+			got, n, err := Parse(header)
+			if err != nil || got != a || n != rows {
+				t.Errorf("%v, %d, %v", got, n, err)
+			}
+			for i := range header {
+				header[i] ^= 1
+				if got, n, err := Parse(header); err == nil && (got != a && n != rows) {
+					t.Errorf("byte %d damaged: %v, %d", i, got, n)
+				}
+				header[i] ^= 1
+			}
+		}
+	}
+	if a := (Array{"<f4", 384}); a.RowBytes() != 1536 {
+		t.Error(a.RowBytes())
+	}
+	if (Array{"<U4", 0}).Validate() == nil || (Array{"<f4", -1}).Validate() == nil {
+		t.Error("no error")
+	}
+	if _, _, err := Parse([]byte("\x93NUMPY")); err == nil {
+		t.Error("no error")
+	}
+}
+
+// halves are numbers whose half is easily wrong.
+func halves() (values []float32) {
+	for h := range 1 << 16 { // every half, and the floats around the middle between two
+		b := uint32(h&0x8000)<<16 | uint32(h&0x7fff)<<13 + 112<<23
+		values = append(values, math.Float32frombits(b), math.Float32frombits(b+1<<12-1), math.Float32frombits(b+1<<12), math.Float32frombits(b+1<<12+1))
+	}
+	for e := range uint32(256) { // every exponent
+		for _, fraction := range []uint32{0, 1, 1 << 12, 3 << 12, 1 << 22, 1<<23 - 1} {
+			values = append(values, math.Float32frombits(e<<23|fraction), math.Float32frombits(1<<31|e<<23|fraction))
+		}
+	}
+	return values
+}
+
+// TestNumPy: NumPy loads the arrays, and converts to half precision the same way.
+func TestNumPy(t *testing.T) {
+	python := os.Getenv("GPURUN_TEST_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if err := exec.Command(python, "-c", "import numpy").Run(); err != nil {
+		t.Skip("numpy is not installed (GPURUN_TEST_PYTHON names the interpreter)")
+	}
+	folder := t.TempDir()
+	values := halves()
+	var raw []byte
+	for _, v := range values {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+	}
+	const width = 4
+	rows := int64(len(values) / width)
+	for name, data := range map[string][]byte{
+		"single.npy": append(Array{"<f4", width}.Header(rows), raw...),
+		"half.npy":   append(Array{"<f2", width}.Header(rows), Float16(nil, values)...),
+		"mask.npy":   append(Array{"|u1", 0}.Header(3), 0, 1, 0),
+		"none.npy":   Array{"<f8", 7}.Header(0),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.Command(python, "-c", `
+import json, sys, warnings
+import numpy as np
+warnings.simplefilter("ignore")
+single, half = np.load("single.npy", mmap_mode="r"), np.load("half.npy")
+want = single.astype(np.float16)
+same = (half.view(np.uint16) == want.view(np.uint16)) | (np.isnan(half) & np.isnan(want))
+json.dump([list(single.shape), bool(same.all()), np.load("mask.npy").tolist(), list(np.load("none.npy").shape)], sys.stdout)
+`)
+	command.Dir = folder
+	got, err := command.CombinedOutput()
+	want := fmt.Sprintf("[[%d, 4], true, [0, 1, 0], [0, 7]]", rows)
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}

@@ -1,0 +1,322 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	library "github.com/parquet-go/parquet-go"
+)
+
+// sample is a table with all types, in row groups.
+type sample struct {
+	schema Schema
+	groups []Rows
+	lines  []string // what readers must find
+}
+
+func floats32(values []float32) (raw []byte) {
+	for _, v := range values {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+	}
+	return raw
+}
+
+// newSample makes row groups with the given numbers of rows.
+func newSample(sizes ...int) *sample {
+	const width = 5
+	s := &sample{schema: Schema{Columns: []Column{
+		{Name: "id", Type: Int64}, {Name: "text", Type: String}, {Name: "score", Type: Float64},
+		{Name: "ok", Type: Bool}, {Name: "doc", Type: JSON}, {Name: "small", Type: Float32},
+		{Name: "vector", Type: Float32, Width: width, Typed: true}, {Name: "label", Type: Int64, Typed: true},
+		{Name: "flag", Type: Bool, Typed: true}, {Name: "flags", Type: Bool, Width: 3, Typed: true},
+	}}}
+	random := rand.New(rand.NewPCG(1, 2))
+	id := 0
+	for _, size := range sizes {
+		rows := Rows{Count: size, Typed: make([][]byte, 4), Valid: make([]bool, size)}
+		for i := range size {
+			rows.Valid[i] = id%7 != 3
+			line := fmt.Sprintf(`{"id":%d,"text":"text é \"%d\"","score":%v,"ok":%v,"doc":{"a": [%d]},"small":0.1`, id-5, id, random.Float64(), id%2 == 0, id)
+			if id%5 == 0 {
+				line = fmt.Sprintf(`{"id":null,"text":"","score":%d,"other":1`, id)
+			}
+			expected := line
+			vector := make([]float32, width)
+			if rows.Valid[i] {
+				for k := range vector {
+					vector[k] = float32(random.NormFloat64())
+				}
+				if id%11 == 0 {
+					vector[1] = float32(math.NaN())
+				}
+				expected += fmt.Sprintf(`,"vector":%s,"label":%d,"flag":%v,"flags":[true,%v,false]`, pythonList(vector), -id, id%3 == 0, id%2 == 0)
+				rows.Typed[1] = binary.LittleEndian.AppendUint64(rows.Typed[1], uint64(-id))
+				rows.Typed[2] = append(rows.Typed[2], truth(id%3 == 0))
+				rows.Typed[3] = append(rows.Typed[3], 1, truth(id%2 == 0), 0)
+			} else {
+				line += `,"_error":{"kind":"batch","message":"no"}`
+				expected += `,"_error":"{\"kind\":\"batch\",\"message\":\"no\"}"`
+				rows.Typed[1] = append(rows.Typed[1], make([]byte, 8)...)
+				rows.Typed[2] = append(rows.Typed[2], 0)
+				rows.Typed[3] = append(rows.Typed[3], 0, 0, 0)
+			}
+			rows.Typed[0] = append(rows.Typed[0], floats32(vector)...)
+			rows.Lines = append(rows.Lines, []byte(line+"}"))
+			expected = strings.Replace(expected, `{"a": [`+fmt.Sprint(id)+`]}`, `"{\"a\": [`+fmt.Sprint(id)+`]}"`, 1)
+			expected = strings.Replace(expected, `,"other":1`, "", 1)
+			s.lines = append(s.lines, expected+"}")
+			id++
+		}
+		s.groups = append(s.groups, rows)
+	}
+	return s
+}
+
+func truth(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func pythonList(values []float32) string {
+	var parts []string
+	for _, v := range values {
+		parts = append(parts, fmt.Sprint(v))
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+// file returns the encoded file.
+func (s *sample) file(t testing.TB) []byte {
+	t.Helper()
+	if err := s.schema.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	file := bytes.NewBuffer(s.schema.Head())
+	var placed []Placed
+	for _, rows := range s.groups {
+		offset := int64(file.Len())
+		meta, n, err := s.schema.EncodeGroup(file, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int64(file.Len()) != offset+n {
+			t.Fatalf("%d bytes, not %d", n, int64(file.Len())-offset)
+		}
+		placed = append(placed, Placed{Offset: offset, Meta: meta})
+	}
+	tail, err := s.schema.Tail(placed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Write(tail)
+	return file.Bytes()
+}
+
+// TestPython: pyarrow, DuckDB and pandas read what was written.
+func TestPython(t *testing.T) {
+	python := os.Getenv("GPURUN_TEST_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if err := exec.Command(python, "-c", "import pyarrow, pandas, duckdb").Run(); err != nil {
+		t.Skip("pyarrow, pandas and duckdb are not installed (GPURUN_TEST_PYTHON names the interpreter)")
+	}
+	for name, s := range map[string]*sample{
+		"rows": newSample(10, 1, 500), "none": newSample(), "empty-group": newSample(3, 0, 2), "pages": newSample(60_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := filepath.Join(t.TempDir(), "out")
+			schema, err := json.Marshal(s.schema.Columns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for end, data := range map[string][]byte{
+				".parquet": s.file(t), ".schema.json": schema, ".jsonl": []byte(strings.Join(append(s.lines, ""), "\n")),
+			} {
+				if err := os.WriteFile(base+end, data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if out, err := exec.Command(python, "testdata/check.py", base+".parquet").CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestLibrary reads a file with parquet-go, which checks page checksums.
+func TestLibrary(t *testing.T) {
+	s := newSample(10, 300)
+	data := s.file(t)
+	f, err := library.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.NumRows() != 310 || len(f.RowGroups()) != 2 {
+		t.Errorf("%d rows, %d row groups", f.NumRows(), len(f.RowGroups()))
+	}
+	want := `message schema {
+	optional int64 id (INT(64,true));
+	optional binary text (STRING);
+	optional double score;
+	optional boolean ok;
+	optional binary doc (JSON);
+	optional float small;
+	optional group vector (LIST) {
+		repeated group list {
+			required float element;
+		}
+	}
+	optional int64 label (INT(64,true));
+	optional boolean flag;
+	optional group flags (LIST) {
+		repeated group list {
+			required boolean element;
+		}
+	}
+	optional binary _error (JSON);
+}`
+	if diff := cmp.Diff(want, f.Schema().String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestDeterministic: the bytes of a row group depend on its rows alone.
+func TestDeterministic(t *testing.T) {
+	s := newSample(50, 50)
+	var first, alone, again bytes.Buffer
+	for range 2 {
+		if _, _, err := s.schema.EncodeGroup(&first, s.groups[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := s.schema.EncodeGroup(&alone, s.groups[1])
+	if _, _, errAgain := newSample(50, 50).schema.EncodeGroup(&again, newSample(50, 50).groups[1]); err != nil || errAgain != nil {
+		t.Fatal(err, errAgain)
+	}
+	if !bytes.Equal(alone.Bytes(), again.Bytes()) || !bytes.Equal(first.Bytes()[:first.Len()/2], first.Bytes()[first.Len()/2:]) {
+		t.Error("the same rows give different bytes")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	s := Schema{Columns: []Column{
+		{Name: "id", Type: Int64}, {Name: "f", Type: Float64}, {Name: "g", Type: Float32}, {Name: "s", Type: String},
+		{Name: "b", Type: Bool}, {Name: "x", Type: Bytes}, {Name: "j", Type: JSON},
+	}}
+	for line, want := range map[string]string{
+		`{"id":1,"f":1,"g":1e-3,"s":"a","b":true,"x":"YQ==","j":[1]}`: "",
+		`{"id":null,"other":1}`:       "",
+		`{}`:                          "",
+		`{"id":1.0}`:                  "",
+		`{"id":-9223372036854775808}`: "",
+		`{"id":9223372036854775808}`:  `column "id": 9223372036854775808 is not an int64`,
+		`{"id":1.5}`:                  `column "id": 1.5 is not an int64`,
+		`{"id":"1"}`:                  `column "id": "1" is not an int64`,
+		`{"f":"1"}`:                   `column "f": "1" is not a float64`,
+		`{"f":1e999}`:                 `column "f": 1e999 is not a float64`,
+		`{"g":1e39}`:                  `column "g": 1e39 is not a float32`,
+		`{"s":1}`:                     `column "s": 1 is not a string`,
+		`{"b":0}`:                     `column "b": 0 is not a bool`,
+		`{"x":"%"}`:                   `column "x": "%" is not a bytes`,
+		`{"s":["` + strings.Repeat("a", 50) + `"]}`: `column "s": ["` + strings.Repeat("a", 38) + `… is not a string`,
+	} {
+		got := ""
+		if err := s.Check([]byte(line)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+	s.Closed = true
+	if err := s.Check([]byte(`{"other":1}`)); err == nil || err.Error() != `"other" is not a column of the output` {
+		t.Error(err)
+	}
+	if err := s.Check([]byte(`{"_error":{}}`)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInfer(t *testing.T) {
+	got, err := Infer([][]byte{
+		[]byte(`{"id":1,"f":1,"s":"a","b":true,"n":null,"mixed":1,"list":[1],"big":18446744073709551615}`),
+		[]byte(`{"id":2,"f":0.5,"s":null,"b":false,"mixed":"a","late":1,"_error":{}}`),
+	})
+	want := Schema{Closed: true, Columns: []Column{
+		{Name: "id", Type: Int64}, {Name: "f", Type: Float64}, {Name: "s", Type: String}, {Name: "b", Type: Bool},
+		{Name: "n", Type: JSON}, {Name: "mixed", Type: JSON}, {Name: "list", Type: JSON}, {Name: "big", Type: JSON},
+		{Name: "late", Type: Int64},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if _, err := Infer([][]byte{[]byte(`{`)}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for want, columns := range map[string][]Column{
+		`two columns have the name "a"`:                             {{Name: "a", Type: Int64}, {Name: "a", Type: Int64}},
+		"_error is the column of errors, and there already":         {{Name: "_error", Type: JSON}},
+		`column "a": unknown type "int"`:                            {{Name: "a", Type: "int"}},
+		`column "a": a kernel's values cannot have the type string`: {{Name: "a", Type: String, Typed: true}},
+		"a column has no name":                                      {{Type: Int64}},
+	} {
+		if err := (Schema{Columns: columns}).Validate(); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestMisfits: a failed record may not fit, another is an error.
+func TestMisfits(t *testing.T) {
+	s := Schema{Columns: []Column{{Name: "id", Type: Int64}}}
+	_, _, err := s.EncodeGroup(new(bytes.Buffer), Rows{Count: 1, Lines: [][]byte{[]byte(`{"id":"x"}`)}})
+	if err == nil || err.Error() != `line 1 of the row group: column "id": "x" is not an int64` {
+		t.Error(err)
+	}
+	_, _, err = s.EncodeGroup(new(bytes.Buffer), Rows{Count: 1, Lines: [][]byte{[]byte(`{"id":"x","_error":{}}`)}})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, rows := range []Rows{{Count: 1}, {Count: 1, Lines: [][]byte{[]byte("[]")}}, {Count: 1, Lines: [][]byte{[]byte("{}")}, Valid: []bool{}}} {
+		if _, _, err := s.EncodeGroup(new(bytes.Buffer), rows); err == nil {
+			t.Errorf("%v: no error", rows)
+		}
+	}
+}
+
+// BenchmarkVectors encodes vectors of 384 floats.
+func BenchmarkVectors(b *testing.B) {
+	const rows, width = 2048, 384
+	random := rand.New(rand.NewPCG(1, 2))
+	values := make([]float32, rows*width)
+	for i := range values {
+		values[i] = float32(random.NormFloat64())
+	}
+	s := Schema{Columns: []Column{{Name: "id", Type: Int64}, {Name: "embedding", Type: Float32, Width: width, Typed: true}}}
+	r := Rows{Count: rows, Typed: [][]byte{floats32(values)}}
+	for i := range rows {
+		r.Lines = append(r.Lines, fmt.Appendf(nil, `{"id":%d}`, i))
+	}
+	b.SetBytes(int64(len(r.Typed[0])))
+	for b.Loop() {
+		if _, _, err := s.EncodeGroup(new(bytes.Buffer), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package parquet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// Infer returns the columns of a sample of records, in the order in which they first occur.
+// A member that is always a boolean, a number or a string gets that type. Everything else,
+// also a member that is always null, becomes JSON, into which any value fits.
+func Infer(lines [][]byte) (Schema, error) {
+	s := Schema{Closed: true}
+	for i, line := range lines {
+		if !jsonline.Valid(line) {
+			return Schema{}, fmt.Errorf("record %d of the sample is not valid JSON", i+1)
+		}
+		jsonline.Members(line, func(_ []byte, name string, value []byte) bool {
+			if name == ErrorColumn || name == "" {
+				return true
+			}
+			at := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
+			if at < 0 {
+				at = len(s.Columns)
+				s.Columns = append(s.Columns, Column{Name: name})
+			}
+			c := &s.Columns[at]
+			c.Type = widen(c.Type, typeOf(value))
+			return true
+		})
+	}
+	for i := range s.Columns {
+		if s.Columns[i].Type == "" {
+			s.Columns[i].Type = JSON
+		}
+	}
+	return s, nil
+}
+
+// typeOf returns the narrowest type of a value, "" for null.
+func typeOf(value []byte) Type {
+	switch c := value[0]; {
+	case c == 'n':
+		return ""
+	case c == 't' || c == 'f':
+		return Bool
+	case c == '"':
+		return String
+	case c == '-' || c >= '0' && c <= '9':
+		if _, err := strconv.ParseInt(string(value), 10, 64); err == nil {
+			return Int64
+		}
+		if slices.ContainsFunc(value, func(c byte) bool { return c == '.' || c == 'e' || c == 'E' }) {
+			return Float64
+		}
+	}
+	return JSON // also an integer that is too large
+}
+
+// widen returns the type into which values of both types fit.
+func widen(a, b Type) Type {
+	switch {
+	case a == "" || a == b:
+		return b
+	case b == "":
+		return a
+	case (a == Int64 || a == Float64) && (b == Int64 || b == Float64):
+		return Float64
+	}
+	return JSON
+}

@@ -1,0 +1,129 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// Type is the type of a column's values.
+type Type string
+
+// The types of columns.
+const (
+	Bool    Type = "bool"
+	Int64   Type = "int64"
+	Float32 Type = "float32"
+	Float64 Type = "float64"
+	String  Type = "string"
+	// JSON is any value, as its JSON text.
+	JSON Type = "json"
+	// Bytes is binary data, in base64 in a line.
+	Bytes Type = "bytes"
+)
+
+// Types lists all types.
+var Types = []Type{Bool, Int64, Float32, Float64, String, JSON, Bytes}
+
+// ParseType returns the type with the given name.
+func ParseType(name string) (Type, error) {
+	if t := Type(name); slices.Contains(Types, t) {
+		return t, nil
+	}
+	var names []string
+	for _, t := range Types {
+		names = append(names, string(t))
+	}
+	return "", fmt.Errorf("unknown column type %q; the types are %s", name, strings.Join(names, ", "))
+}
+
+// Column is a column of the file.
+type Column struct {
+	Name string `json:"name"`
+	Type Type   `json:"type"`
+	// Width is the number of values in each row, as a list; 0 means a single value.
+	Width int `json:"width,omitempty"`
+	// Typed: the values are not in the lines, but in Rows.Typed. Only bool, int64, float32
+	// and float64 can be; only they can have a width.
+	Typed bool `json:"typed,omitempty"`
+}
+
+// size returns the number of bytes of a typed value.
+func (c Column) size() int {
+	switch c.Type {
+	case Bool:
+		return 1
+	case Float32:
+		return 4
+	case Int64, Float64:
+		return 8
+	}
+	return 0
+}
+
+// rowBytes returns the number of bytes of a typed row.
+func (c Column) rowBytes() int { return c.size() * max(c.Width, 1) }
+
+// ErrorColumn is the last column of every file: why a record failed, as JSON.
+const ErrorColumn = "_error"
+
+// Schema describes the rows of a file. Every value may be null.
+type Schema struct {
+	Columns []Column `json:"columns"`
+	// Closed: a member of a line that is not a column does not fit. Otherwise it is left
+	// out.
+	Closed bool `json:"closed,omitempty"`
+}
+
+// Validate checks that a file can have this schema.
+func (s Schema) Validate() error {
+	names := make(map[string]bool)
+	for _, c := range s.Columns {
+		switch {
+		case c.Name == "":
+			return errors.New("a column has no name")
+		case c.Name == ErrorColumn:
+			return fmt.Errorf("%s is the column of errors, and there already", ErrorColumn)
+		case names[c.Name]:
+			return fmt.Errorf("two columns have the name %q", c.Name)
+		case !slices.Contains(Types, c.Type):
+			return fmt.Errorf("column %q: unknown type %q", c.Name, c.Type)
+		case c.Typed && c.size() == 0:
+			return fmt.Errorf("column %q: a kernel's values cannot have the type %s", c.Name, c.Type)
+		case c.Width < 0 || c.Width > 0 && !c.Typed:
+			return fmt.Errorf("column %q: %d values per row", c.Name, c.Width)
+		}
+		names[c.Name] = true
+	}
+	return nil
+}
+
+// all returns the columns of the file.
+func (s Schema) all() []Column {
+	return append(slices.Clip(s.Columns), Column{Name: ErrorColumn, Type: JSON})
+}
+
+// Check returns an error if a line, the JSON of a result, does not fit in the schema. The
+// message depends on the line alone.
+func (s Schema) Check(line []byte) error {
+	var failed error
+	jsonline.Members(line, func(_ []byte, name string, value []byte) bool {
+		at := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
+		switch {
+		case name == ErrorColumn:
+		case at < 0:
+			if s.Closed {
+				failed = fmt.Errorf("%q is not a column of the output", name)
+			}
+		case !s.Columns[at].Typed:
+			if _, err := s.Columns[at].Type.parse(nil, value); err != nil {
+				failed = fmt.Errorf("column %q: %w", name, err)
+			}
+		}
+		return failed == nil
+	})
+	return failed
+}

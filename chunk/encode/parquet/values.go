@@ -1,0 +1,135 @@
+package parquet
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// parsed is a value of a line. The bytes of strings, JSON and Bytes are appended to the
+// buffer given to parse.
+type parsed struct {
+	null bool
+	bits uint64 // of a boolean or a number
+	text []byte
+}
+
+// parse reads a JSON value of a column.
+func (t Type) parse(buffer, value []byte) (p parsed, err error) {
+	if string(value) == "null" {
+		return parsed{null: true}, nil
+	}
+	switch t {
+	case Bool:
+		return parseBool(value)
+	case Int64:
+		return parseInt(value)
+	case Float64:
+		return parseFloat(value, 64)
+	case Float32:
+		return parseFloat(value, 32)
+	case String:
+		if value[0] != '"' {
+			return p, misfit(value, t)
+		}
+		return parsed{text: jsonline.AppendUnquoted(buffer, value)}, nil
+	case Bytes:
+		if value[0] != '"' {
+			return p, misfit(value, t)
+		}
+		text, err := base64.StdEncoding.AppendDecode(buffer, jsonline.AppendUnquoted(nil, value))
+		if err != nil {
+			return p, misfit(value, t)
+		}
+		return parsed{text: text}, nil
+	}
+	return parsed{text: append(buffer, value...)}, nil
+}
+
+func parseBool(value []byte) (parsed, error) {
+	switch string(value) {
+	case "true":
+		return parsed{bits: 1}, nil
+	case "false":
+		return parsed{}, nil
+	}
+	return parsed{}, misfit(value, Bool)
+}
+
+// maxExact is the largest number up to which a float64 is exact for every integer.
+const maxExact = 1 << 53
+
+func parseInt(value []byte) (parsed, error) {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err == nil {
+		return parsed{bits: uint64(n)}, nil
+	}
+	// A whole number may be written as 1.0 or 1e3.
+	f, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > maxExact || value[0] == '"' {
+		return parsed{}, misfit(value, Int64)
+	}
+	return parsed{bits: uint64(int64(f))}, nil
+}
+
+func parseFloat(value []byte, bits int) (parsed, error) {
+	t := Float64
+	if bits == 32 {
+		t = Float32
+	}
+	if c := value[0]; c != '-' && (c < '0' || c > '9') {
+		return parsed{}, misfit(value, t)
+	}
+	f, err := strconv.ParseFloat(string(value), bits)
+	if err != nil {
+		return parsed{}, misfit(value, t)
+	}
+	if bits == 32 {
+		return parsed{bits: uint64(math.Float32bits(float32(f)))}, nil
+	}
+	return parsed{bits: math.Float64bits(f)}, nil
+}
+
+// misfit reports that a value does not have the type of its column.
+func misfit(value []byte, t Type) error {
+	const most = 40
+	if len(value) > most {
+		value = append(value[:most:most], "…"...)
+	}
+	return fmt.Errorf("%s is not %s %s", value, article(t), t)
+}
+
+func article(t Type) string {
+	if t == Int64 {
+		return "an"
+	}
+	return "a"
+}
+
+// appendPlain appends a value in the encoding PLAIN. Booleans are packed in bits, which
+// page does.
+func (t Type) appendPlain(dst []byte, p parsed) []byte {
+	switch t {
+	case Bool:
+		return append(dst, byte(p.bits))
+	case Float32:
+		return binary.LittleEndian.AppendUint32(dst, uint32(p.bits))
+	case Int64, Float64:
+		return binary.LittleEndian.AppendUint64(dst, p.bits)
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(p.text)))
+	return append(dst, p.text...)
+}
+
+// packBits packs booleans, a byte each, into bits.
+func packBits(values []byte) []byte {
+	packed := make([]byte, (len(values)+7)/8)
+	for i, v := range values {
+		packed[i/8] |= (v & 1) << (i % 8)
+	}
+	return packed
+}

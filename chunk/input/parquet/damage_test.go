@@ -1,0 +1,90 @@
+package parquet
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// checkDamaged reads bytes that may be damaged. It must neither panic nor use much memory;
+// what it returns are JSON objects.
+func checkDamaged(t testing.TB, data []byte) {
+	t.Helper()
+	text, _ := readBytes(data)
+	for line := range strings.Lines(text) {
+		var members map[string]json.RawMessage
+		if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &members) != nil {
+			t.Fatalf("not an object: %.300q", line)
+		}
+	}
+}
+
+// damageFiles are the files that are damaged byte by byte.
+var damageFiles = []string{"nested", "nested-v2", "plain", "gzip", "brotli", "encodings", "duckdb", "int96", "scalars"}
+
+// TestDamage changes bytes of a file in turn, and cuts it off: everywhere with
+// GPURUN_DAMAGE=all, which takes minutes, else at every 13th byte.
+func TestDamage(t *testing.T) {
+	for _, name := range damageFiles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(filepath.Join("testdata", name+".parquet"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			step := 13
+			if os.Getenv("GPURUN_DAMAGE") == "all" {
+				step = 1
+			}
+			for i := 0; i < len(data); i += step {
+				before := data[i]
+				for _, value := range []byte{before ^ 1, before ^ 0x80, 0, 0xff} {
+					data[i] = value
+					checkDamaged(t, data)
+				}
+				data[i] = before
+				if i/step%7 == 0 {
+					checkDamaged(t, data[:i])
+				}
+			}
+		})
+	}
+}
+
+// TestDamagedMemory: damage does not make the reader allocate much more than the intact
+// file needs.
+func TestDamagedMemory(t *testing.T) {
+	data, err := os.ReadFile("testdata/pages.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := uint64(0)
+	for i := 0; i < len(data); i += 101 {
+		before := data[i]
+		data[i] ^= 0xff
+		var from, to runtime.MemStats
+		runtime.ReadMemStats(&from)
+		checkDamaged(t, data)
+		runtime.ReadMemStats(&to)
+		most = max(most, to.TotalAlloc-from.TotalAlloc)
+		data[i] = before
+	}
+	if most > 256<<20 {
+		t.Errorf("%d MiB were allocated for a file of %d KiB", most>>20, len(data)>>10)
+	}
+}
+
+// FuzzFile: whatever the bytes, reading ends, without a panic.
+func FuzzFile(f *testing.F) {
+	for _, name := range damageFiles {
+		data, err := os.ReadFile(filepath.Join("testdata", name+".parquet"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { checkDamaged(t, data) })
+}

@@ -1,0 +1,192 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// read returns the rows of a file as lines.
+func read(t testing.TB, path string, members ...string) (string, error) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readBytes(data, members...)
+}
+
+func readBytes(data []byte, members ...string) (string, error) {
+	f, err := OpenFile(bytes.NewReader(data), int64(len(data)), members, 2)
+	if err != nil {
+		return "", err
+	}
+	lines := f.Lines(context.Background())
+	defer lines.Close()
+	text, err := io.ReadAll(lines)
+	return string(text), err
+}
+
+// TestGolden compares files of several writers with what testdata/write.py expects.
+func TestGolden(t *testing.T) { compareFolder(t, "testdata") }
+
+// TestLive does the same with files that the installed versions of the writers make.
+func TestLive(t *testing.T) {
+	python := os.Getenv("GPURUN_TEST_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if err := exec.Command(python, "-c", "import pyarrow, pandas, duckdb").Run(); err != nil {
+		t.Skip("pyarrow, pandas and duckdb are not installed (GPURUN_TEST_PYTHON names the interpreter)")
+	}
+	folder := t.TempDir()
+	if out, err := exec.Command(python, "testdata/write.py", folder).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	compareFolder(t, folder)
+}
+
+func compareFolder(t *testing.T, folder string) {
+	expected, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
+	if err != nil || len(expected) < 10 {
+		t.Fatalf("%d files, %v", len(expected), err)
+	}
+	for _, path := range expected {
+		name := strings.TrimSuffix(filepath.Base(path), ".jsonl")
+		t.Run(name, func(t *testing.T) {
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := read(t, strings.TrimSuffix(path, ".jsonl")+".parquet")
+			if err != nil {
+				t.Fatal(err)
+			}
+			compareLines(t, string(want), got)
+		})
+	}
+}
+
+// compareLines compares JSON by value, in which the order of members does not matter, and
+// the names of the members by their order.
+func compareLines(t *testing.T, want, got string) {
+	t.Helper()
+	wanted, lines := strings.SplitAfter(want, "\n"), strings.SplitAfter(got, "\n")
+	if len(wanted) != len(lines) {
+		t.Fatalf("%d lines, want %d: %.300s", len(lines)-1, len(wanted)-1, got)
+	}
+	for i := range wanted {
+		if wanted[i] == lines[i] {
+			continue
+		}
+		if diff := cmp.Diff(decode(t, wanted[i]), decode(t, lines[i]), cmp.Comparer(sameNumber)); diff != "" {
+			t.Fatalf("line %d: %s\n%s", i+1, diff, lines[i])
+		}
+	}
+}
+
+func decode(t *testing.T, line string) (value any) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(line))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return value
+}
+
+func sameNumber(a, b json.Number) bool {
+	x, ok := new(big.Rat).SetString(string(a))
+	y, okToo := new(big.Rat).SetString(string(b))
+	return ok && okToo && x.Cmp(y) == 0
+}
+
+func TestMembers(t *testing.T) {
+	got, err := read(t, "testdata/plain.parquet", "label", "id")
+	if want := `{"label":null,"id":0}` + "\n" + `{"label":"label-1","id":1}` + "\n"; err != nil || !strings.HasPrefix(got, want) {
+		t.Errorf("%.200s, %v", got, err)
+	}
+	for member, want := range map[string]string{
+		"lable": `there is no column "lable"; did you mean "label"?`,
+		"other": `there is no column "other"; the columns are id, text, label, vector, tags`,
+	} {
+		if _, err := read(t, "testdata/plain.parquet", member); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestLZ4: a damaged page would exhaust memory, so no LZ4 column is read. Others are.
+func TestLZ4(t *testing.T) {
+	_, err := read(t, "testdata/lz4.parquet")
+	if want := `row group 0: column "id": it is compressed with LZ4, which is not supported; write the file again with zstd`; err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestOrder: row groups are decoded in parallel and arrive in order.
+func TestOrder(t *testing.T) {
+	data, err := os.ReadFile("testdata/groups.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	for _, threads := range []int{1, 3, 8} {
+		f, err := OpenFile(bytes.NewReader(data), int64(len(data)), nil, threads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Groups() != 15 || f.Rows() != 100 {
+			t.Fatalf("%d row groups, %d rows", f.Groups(), f.Rows())
+		}
+		lines := f.Lines(context.Background())
+		text, err := io.ReadAll(lines)
+		if err := lines.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			want = string(text)
+		}
+		if err != nil || string(text) != want || strings.Count(want, "\n") != 100 {
+			t.Fatalf("%d threads: %v, %.200s", threads, err, text)
+		}
+	}
+}
+
+// TestCancel: after the end of the context, and after Close, Read fails instead of
+// reporting a shorter file.
+func TestCancel(t *testing.T) {
+	data, err := os.ReadFile("testdata/groups.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := OpenFile(bytes.NewReader(data), int64(len(data)), nil, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	lines := f.Lines(ctx)
+	if _, err := lines.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := io.ReadAll(lines); err == nil {
+		t.Error("no error after the end of the context")
+	}
+	lines.Close()
+
+	lines = f.Lines(context.Background())
+	lines.Close()
+	if _, err := io.ReadAll(lines); err == nil {
+		t.Error("no error after Close")
+	}
+}

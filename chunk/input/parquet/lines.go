@@ -1,0 +1,147 @@
+package parquet
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"sync"
+)
+
+const (
+	// aheadBytes limits the lines that wait for their turn, in all row groups together.
+	aheadBytes = 64 << 20
+	// maxThreads limits the row groups that are decoded at the same time, each of which
+	// has the current pages of all its columns in memory.
+	maxThreads = 8
+)
+
+// lines are the rows of a file as JSON lines, in order.
+type lines struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	groups  chan chan block // in order
+	stopped chan struct{}
+	free    chan []byte
+
+	current chan block // the row group being read
+	unread  []byte
+	buffer  []byte // that unread is part of
+	err     error
+}
+
+// block is some lines of a row group, or the error that ended it.
+type block struct {
+	lines []byte
+	err   error
+}
+
+// Lines returns the rows as JSON lines, in order. Row groups are decoded in parallel, ahead
+// of the reader. An error names the row group and, where it is known, row and column.
+func (f *File) Lines(ctx context.Context) io.ReadCloser {
+	ctx, cancel := context.WithCancel(ctx)
+	threads := min(f.threads, maxThreads)
+	depth := max(aheadBytes/blockBytes/(2*threads), 1)
+	l := &lines{
+		ctx: ctx, cancel: cancel, groups: make(chan chan block, threads), stopped: make(chan struct{}),
+		free: make(chan []byte, 4*threads),
+	}
+	go func() {
+		defer close(l.stopped)
+		defer close(l.groups)
+		var running sync.WaitGroup
+		defer running.Wait()
+		slots := make(chan struct{}, threads)
+		for i := range f.Groups() {
+			blocks := make(chan block, depth)
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			running.Go(func() {
+				defer func() { <-slots }()
+				l.decode(ctx, f, i, blocks)
+			})
+			select {
+			case l.groups <- blocks:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return l
+}
+
+// decode decodes a row group into blocks, and closes the channel.
+func (l *lines) decode(ctx context.Context, f *File, group int, blocks chan<- block) {
+	defer close(blocks)
+	err := f.decode(ctx, group, func(lines []byte) ([]byte, error) {
+		select {
+		case blocks <- block{lines: lines}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		select {
+		case buffer := <-l.free:
+			return buffer[:0], nil
+		default:
+			return nil, nil
+		}
+	})
+	if err != nil {
+		select {
+		case blocks <- block{err: err}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (l *lines) Read(p []byte) (int, error) {
+	for len(l.unread) == 0 {
+		if l.err == nil {
+			l.err = l.fill()
+		}
+		if l.err != nil {
+			return 0, l.err
+		}
+	}
+	n := copy(p, l.unread)
+	l.unread = l.unread[n:]
+	return n, nil
+}
+
+// fill gets the next block.
+func (l *lines) fill() error {
+	if l.buffer != nil && cap(l.buffer) <= 4*blockBytes {
+		select {
+		case l.free <- l.buffer:
+		default:
+		}
+	}
+	l.buffer = nil
+	for {
+		if l.current == nil {
+			next, ok := <-l.groups
+			if !ok {
+				return cmp.Or(l.ctx.Err(), io.EOF)
+			}
+			l.current = next
+		}
+		b, ok := <-l.current
+		if ok {
+			l.buffer, l.unread = b.lines, b.lines
+			return b.err
+		}
+		if err := l.ctx.Err(); err != nil { // the row group may be incomplete
+			return err
+		}
+		l.current = nil
+	}
+}
+
+// Close stops decoding and waits until that has happened.
+func (l *lines) Close() error {
+	l.cancel()
+	<-l.stopped
+	return nil
+}

@@ -1,0 +1,143 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// rowWriter turns the values of a row group into JSON.
+type rowWriter struct {
+	members []*node
+	cursors []*cursor // by column; nil for those that are not read
+	dst     []byte
+	row     int64  // in the file, from 0
+	badText string // a column of the row with text that is not UTF-8
+}
+
+// errColumns means that the columns of a row group do not have the same rows.
+var errColumns = errors.New("its values do not match those of other columns")
+
+// write appends the next row as a line.
+func (w *rowWriter) write() error {
+	w.badText = ""
+	w.dst = append(w.dst, '{')
+	for i, n := range w.members {
+		if i > 0 {
+			w.dst = append(w.dst, ',')
+		}
+		for _, c := range w.cursors[n.from:n.to] {
+			if c.ended || c.rep() != 0 {
+				return w.failed(n, c.err)
+			}
+		}
+		w.dst = append(w.dst, n.prefix...)
+		w.value(n)
+		for _, c := range w.cursors[n.from:n.to] {
+			if c.err != nil {
+				return w.failed(n, c.err)
+			}
+		}
+	}
+	w.row++
+	if w.badText != "" {
+		w.markBad()
+	}
+	w.dst = append(w.dst, '}', '\n')
+	return nil
+}
+
+func (w *rowWriter) failed(n *node, err error) error {
+	if err == nil {
+		err = errColumns
+	}
+	return fmt.Errorf("row %d: column %q: %w", w.row+1, n.name, err)
+}
+
+// markBad marks the row as failed: its text cannot be kept.
+func (w *rowWriter) markBad() {
+	message := fmt.Sprintf("row %d: column %q is not valid UTF-8", w.row, w.badText)
+	w.dst = append(w.dst, `,"_error":{"kind":"record","message":`...)
+	w.dst = jsonline.AppendString(w.dst, message)
+	w.dst = append(w.dst, '}')
+}
+
+// value appends the current value of a node and steps over it.
+func (w *rowWriter) value(n *node) {
+	first := w.cursors[n.from]
+	if n.optional && first.def() < n.def {
+		w.dst = append(w.dst, "null"...)
+		w.skip(n)
+		return
+	}
+	switch n.kind {
+	case scalarNode:
+		w.scalar(n, first)
+	case objectNode:
+		w.dst = append(w.dst, '{')
+		for i, member := range n.children {
+			if i > 0 {
+				w.dst = append(w.dst, ',')
+			}
+			w.dst = append(w.dst, member.prefix...)
+			w.value(member)
+		}
+		w.dst = append(w.dst, '}')
+	case listNode:
+		w.dst = append(w.dst, '[')
+		w.elements(n, first, func() { w.value(n.children[0]) })
+		w.dst = append(w.dst, ']')
+	case mapNode:
+		w.dst = append(w.dst, '{')
+		w.elements(n, first, func() { w.pair(n) })
+		w.dst = append(w.dst, '}')
+	}
+}
+
+func (w *rowWriter) scalar(n *node, c *cursor) {
+	v := c.value()
+	if v.IsNull() {
+		w.dst = append(w.dst, "null"...)
+	} else {
+		var ok bool
+		if w.dst, ok = n.format(w.dst, v); !ok {
+			w.badText = n.name
+		}
+	}
+	c.next()
+}
+
+// elements writes the elements of a list or map, if it has any.
+func (w *rowWriter) elements(n *node, first *cursor, write func()) {
+	if first.def() < n.elementDef {
+		w.skip(n)
+		return
+	}
+	for {
+		write()
+		if first.ended || first.rep() != n.elementRep {
+			return
+		}
+		w.dst = append(w.dst, ',')
+	}
+}
+
+// pair writes key and value of a map's element. Keys that are not text become text.
+func (w *rowWriter) pair(n *node) {
+	start := len(w.dst)
+	w.value(n.children[0])
+	if w.dst[start] != '"' {
+		key := string(w.dst[start:])
+		w.dst = jsonline.AppendString(w.dst[:start], key)
+	}
+	w.dst = append(w.dst, ':')
+	w.value(n.children[1])
+}
+
+// skip steps over a node that is null or empty: one value of each of its columns.
+func (w *rowWriter) skip(n *node) {
+	for _, c := range w.cursors[n.from:n.to] {
+		c.next()
+	}
+}

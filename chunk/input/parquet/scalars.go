@@ -1,0 +1,214 @@
+package parquet
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// scalar appends a value that is not null as JSON. It returns false if the value is text
+// that is not UTF-8.
+type scalar func(dst []byte, v parquet.Value) ([]byte, bool)
+
+// The physical types.
+const (
+	physicalBoolean = 0
+	physicalInt32   = 1
+	physicalInt64   = 2
+	physicalInt96   = 3
+	physicalFloat   = 4
+	physicalDouble  = 5
+	physicalBytes   = 6
+	physicalFixed   = 7
+)
+
+// scalarOf returns how the values of a leaf are written.
+func scalarOf(e *element) (scalar, error) {
+	if e.logical.kind == logicalNull {
+		return func(dst []byte, _ parquet.Value) ([]byte, bool) { return append(dst, "null"...), true }, nil
+	}
+	switch e.physical {
+	case physicalBoolean:
+		return exact(func(dst []byte, v parquet.Value) []byte { return strconv.AppendBool(dst, v.Boolean()) }), nil
+	case physicalInt32, physicalInt64:
+		return integerScalar(e)
+	case physicalInt96:
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendInt96(dst, v.Int96()) }), nil
+	case physicalFloat:
+		return exact(func(dst []byte, v parquet.Value) []byte {
+			dst, _ = jsonline.AppendFloat32(dst, v.Float())
+			return dst
+		}), nil
+	case physicalDouble:
+		return exact(func(dst []byte, v parquet.Value) []byte {
+			dst, _ = jsonline.AppendFloat64(dst, v.Double())
+			return dst
+		}), nil
+	case physicalBytes, physicalFixed:
+		return bytesScalar(e)
+	}
+	return nil, fmt.Errorf("column %q has the unknown type %d", e.name, e.physical)
+}
+
+func exact(f func(dst []byte, v parquet.Value) []byte) scalar {
+	return func(dst []byte, v parquet.Value) ([]byte, bool) { return f(dst, v), true }
+}
+
+// integerScalar returns how the values of an integer column are written: many types are
+// stored as integers.
+func integerScalar(e *element) (scalar, error) {
+	value := func(v parquet.Value) int64 { return v.Int64() }
+	if e.physical == physicalInt32 {
+		value = func(v parquet.Value) int64 { return int64(v.Int32()) }
+	}
+	t := e.meaning()
+	switch t.kind {
+	case logicalDecimal:
+		if err := checkScale(e, t.scale); err != nil {
+			return nil, err
+		}
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendDecimal64(dst, value(v), int(t.scale)) }), nil
+	case logicalDate:
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendDate(dst, value(v)) }), nil
+	case logicalTime:
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendTime(dst, value(v), t.unit) }), nil
+	case logicalTimestamp:
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendTimestamp(dst, value(v), t.unit, t.utc) }), nil
+	case logicalInteger:
+		if !t.signed && e.physical == physicalInt32 {
+			return exact(func(dst []byte, v parquet.Value) []byte { return strconv.AppendUint(dst, uint64(v.Uint32()), 10) }), nil
+		}
+		if !t.signed {
+			return exact(func(dst []byte, v parquet.Value) []byte { return strconv.AppendUint(dst, v.Uint64(), 10) }), nil
+		}
+	}
+	return exact(func(dst []byte, v parquet.Value) []byte { return jsonline.AppendInt(dst, value(v)) }), nil
+}
+
+// meaning returns the logical type, also of an older file that has only a converted type.
+func (e *element) meaning() logical {
+	if e.logical.kind != 0 {
+		return e.logical
+	}
+	switch e.converted {
+	case convertedUTF8:
+		return logical{kind: logicalString}
+	case convertedEnum:
+		return logical{kind: logicalEnum}
+	case convertedJSON:
+		return logical{kind: logicalJSON}
+	case convertedDecimal:
+		return logical{kind: logicalDecimal, scale: e.scale}
+	case convertedDate:
+		return logical{kind: logicalDate}
+	case convertedTimeMillis:
+		return logical{kind: logicalTime, unit: unitMillis, utc: true}
+	case convertedTimeMicros:
+		return logical{kind: logicalTime, unit: unitMicros, utc: true}
+	case convertedTimestampMillis:
+		return logical{kind: logicalTimestamp, unit: unitMillis, utc: true}
+	case convertedTimestampMicros:
+		return logical{kind: logicalTimestamp, unit: unitMicros, utc: true}
+	}
+	if e.converted >= convertedUint8 && e.converted <= convertedUint64 {
+		return logical{kind: logicalInteger}
+	}
+	return logical{}
+}
+
+// bytesScalar returns how the values of a column of bytes are written.
+func bytesScalar(e *element) (scalar, error) {
+	t := e.meaning()
+	fixed := e.physical == physicalFixed
+	switch {
+	case t.kind == logicalString || t.kind == logicalEnum:
+		return appendText, nil
+	case t.kind == logicalJSON:
+		return appendJSON, nil
+	case t.kind == logicalDecimal:
+		if err := checkScale(e, t.scale); err != nil {
+			return nil, err
+		}
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendDecimal(dst, v.ByteArray(), int(t.scale)) }), nil
+	case t.kind == logicalUUID && fixed && e.length == 16:
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendUUID(dst, v.ByteArray()) }), nil
+	case t.kind == logicalFloat16 && fixed && e.length == 2:
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendFloat16(dst, v.ByteArray()) }), nil
+	case e.converted == convertedInterval && fixed && e.length == 12:
+		return exact(func(dst []byte, v parquet.Value) []byte { return appendInterval(dst, v.ByteArray()) }), nil
+	}
+	return exact(func(dst []byte, v parquet.Value) []byte { return appendBase64(dst, v.ByteArray()) }), nil
+}
+
+func appendText(dst []byte, v parquet.Value) ([]byte, bool) {
+	text := v.ByteArray()
+	return jsonline.AppendStringBytes(dst, text), utf8.Valid(text)
+}
+
+// appendJSON writes a JSON document as the value that it is.
+func appendJSON(dst []byte, v parquet.Value) ([]byte, bool) {
+	text := v.ByteArray()
+	if !jsonline.Valid(text) {
+		return appendText(dst, v)
+	}
+	for _, c := range text { // outside strings, a line end is white space
+		if c == '\n' || c == '\r' {
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return dst, true
+}
+
+func appendBase64(dst, data []byte) []byte {
+	dst = append(dst, '"')
+	dst = base64.StdEncoding.AppendEncode(dst, data)
+	return append(dst, '"')
+}
+
+func appendUUID(dst, id []byte) []byte {
+	dst = append(dst, '"')
+	for i, part := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:16]} {
+		if i > 0 {
+			dst = append(dst, '-')
+		}
+		dst = hex.AppendEncode(dst, part)
+	}
+	return append(dst, '"')
+}
+
+func appendInterval(dst, data []byte) []byte {
+	for i, name := range []string{`{"months":`, `,"days":`, `,"milliseconds":`} {
+		dst = append(dst, name...)
+		dst = strconv.AppendUint(dst, uint64(binary.LittleEndian.Uint32(data[4*i:])), 10)
+	}
+	return append(dst, '}')
+}
+
+// appendFloat16 writes a half-precision number.
+func appendFloat16(dst, data []byte) []byte {
+	h := uint32(binary.LittleEndian.Uint16(data))
+	sign, exponent, fraction := h>>15, h>>10&0x1f, h&0x3ff
+	var f float64
+	switch exponent {
+	case 0x1f:
+		return append(dst, "null"...) // infinite, or not a number
+	case 0:
+		f = math.Ldexp(float64(fraction), -24)
+	default:
+		f = math.Ldexp(float64(fraction|1<<10), int(exponent)-25)
+	}
+	if sign != 0 {
+		f = -f
+	}
+	dst, _ = jsonline.AppendFloat32(dst, float32(f))
+	return dst
+}

@@ -1,0 +1,252 @@
+package parquet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/internal/nearest"
+)
+
+// kind is what a node becomes in JSON.
+type kind int
+
+const (
+	scalarNode kind = iota
+	objectNode
+	listNode
+	mapNode
+)
+
+// node is a value in a row: a member of the row, or something inside one.
+//
+// A column's values carry two levels. The definition level tells how much of the path to
+// the value exists; the repetition level, which list continues with it. So one value of the
+// node's first leaf decides whether the node is null, and when a list ends.
+type node struct {
+	kind   kind
+	name   string
+	prefix []byte // `"name":`
+	// def is the definition level from which on the node exists; optional: below it, the
+	// node is null.
+	optional bool
+	def      int
+	// For a list or a map: the levels at which an element exists, and continues the list.
+	elementDef, elementRep int
+	// children are the members of an object, the element of a list, or key and value of a
+	// map.
+	children []*node
+	// from and to delimit the leaves of the node, as indexes of columns.
+	from, to int
+	format   scalar // of a scalar
+}
+
+// The values of repetition in a schema.
+const (
+	optionalField = 1
+	repeatedField = 2
+)
+
+// The logical types, and the older converted types, that are treated specially.
+const (
+	logicalString    = 1
+	logicalMap       = 2
+	logicalList      = 3
+	logicalEnum      = 4
+	logicalDecimal   = 5
+	logicalDate      = 6
+	logicalTime      = 7
+	logicalTimestamp = 8
+	logicalInteger   = 10
+	logicalNull      = 11
+	logicalJSON      = 12
+	logicalUUID      = 14
+	logicalFloat16   = 15
+
+	convertedUTF8            = 0
+	convertedMap             = 1
+	convertedMapKeyValue     = 2
+	convertedList            = 3
+	convertedEnum            = 4
+	convertedDecimal         = 5
+	convertedDate            = 6
+	convertedTimeMillis      = 7
+	convertedTimeMicros      = 8
+	convertedTimestampMillis = 9
+	convertedTimestampMicros = 10
+	convertedUint8           = 11
+	convertedUint64          = 14
+	convertedJSON            = 19
+	convertedInterval        = 21
+)
+
+// schemaBuilder turns the elements of a checked schema into nodes.
+type schemaBuilder struct {
+	elements []element
+	next     int // the next element
+	leaf     int // the number of its first leaf
+}
+
+// nodes returns the members of a row.
+func (m *metadata) nodes() ([]*node, error) {
+	b := &schemaBuilder{elements: m.schema, next: 1}
+	var members []*node
+	for range m.schema[0].children {
+		n, err := b.field(0, 0)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(members, func(other *node) bool { return other.name == n.name }) {
+			return nil, fmt.Errorf("two columns have the name %q", n.name)
+		}
+		members = append(members, n)
+	}
+	return members, nil
+}
+
+// field builds the node of the next element, inside something at the given levels.
+func (b *schemaBuilder) field(def, rep int) (*node, error) {
+	e := &b.elements[b.next]
+	if e.repeated != repeatedField {
+		return b.single(def, rep)
+	}
+	// A repeated field that is not in a list or map is a list that cannot be null.
+	list := newNode(e.name, listNode, b.leaf)
+	list.def, list.elementDef, list.elementRep = def, def+1, rep+1
+	element, err := b.value(def+1, rep+1)
+	list.children = []*node{element}
+	list.to = b.leaf
+	return list, err
+}
+
+// single builds the node of an element that is not repeated.
+func (b *schemaBuilder) single(def, rep int) (*node, error) {
+	optional := b.elements[b.next].repeated == optionalField
+	if optional {
+		def++
+	}
+	n, err := b.value(def, rep)
+	if err == nil {
+		n.optional = optional
+	}
+	return n, err
+}
+
+// value builds the node of the next element, whose own levels are given.
+func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
+	e := &b.elements[b.next]
+	n = newNode(e.name, scalarNode, b.leaf)
+	n.def = def
+	switch {
+	case e.children == 0:
+		b.next++
+		b.leaf++
+		n.format, err = scalarOf(e)
+	case e.isList() && b.wraps(e):
+		b.next++
+		err = b.list(n, e.name, def, rep)
+	case e.isMap() && b.wraps(e) && b.isPair(b.next+1):
+		b.next++
+		err = b.mapping(n, def, rep)
+	default:
+		b.next++
+		n.kind = objectNode
+		err = b.members(n, e.children, def, rep)
+	}
+	n.to = b.leaf
+	return n, err
+}
+
+func (e *element) isList() bool {
+	return e.logical.kind == logicalList || e.logical.kind == 0 && e.converted == convertedList
+}
+
+func (e *element) isMap() bool {
+	return e.logical.kind == logicalMap ||
+		e.logical.kind == 0 && (e.converted == convertedMap || e.converted == convertedMapKeyValue)
+}
+
+// wraps reports whether the next element is a group around one repeated field.
+func (b *schemaBuilder) wraps(e *element) bool {
+	return e.children == 1 && b.elements[b.next+1].repeated == repeatedField
+}
+
+// isPair reports whether element i is a group of a key and a value.
+func (b *schemaBuilder) isPair(i int) bool { return b.elements[i].children == 2 }
+
+// list builds the node of a list from its repeated field. The field is a group around the
+// element; in files of old writers, it is the element itself.
+func (b *schemaBuilder) list(n *node, name string, def, rep int) error {
+	n.kind, n.elementDef, n.elementRep = listNode, def+1, rep+1
+	repeated := &b.elements[b.next]
+	isElement := repeated.children != 1 || repeated.name == "array" || repeated.name == name+"_tuple"
+	var element *node
+	var err error
+	if isElement {
+		element, err = b.value(def+1, rep+1)
+	} else {
+		b.next++
+		element, err = b.field(def+1, rep+1)
+	}
+	n.children = []*node{element}
+	return err
+}
+
+// mapping builds the node of a map from its repeated pair.
+func (b *schemaBuilder) mapping(n *node, def, rep int) error {
+	n.kind, n.elementDef, n.elementRep = mapNode, def+1, rep+1
+	b.next++
+	if err := b.members(n, 2, def+1, rep+1); err != nil {
+		return err
+	}
+	if n.children[0].kind != scalarNode { // JSON has no such keys: a list of objects
+		n.kind = listNode
+		pair := newNode("", objectNode, n.from)
+		pair.def, pair.to, pair.children = def+1, b.leaf, n.children
+		n.children = []*node{pair}
+	}
+	return nil
+}
+
+func (b *schemaBuilder) members(n *node, count int64, def, rep int) error {
+	for range count {
+		member, err := b.field(def, rep)
+		if err != nil {
+			return err
+		}
+		n.children = append(n.children, member)
+	}
+	return nil
+}
+
+func newNode(name string, k kind, leaf int) *node {
+	return &node{kind: k, name: name, from: leaf, prefix: append(jsonline.AppendString(nil, name), ':')}
+}
+
+// choose returns the members with the given names, in that order; all if there are none.
+func choose(members []*node, names []string) ([]*node, error) {
+	if len(names) == 0 {
+		return members, nil
+	}
+	var chosen []*node
+	for _, name := range names {
+		at := slices.IndexFunc(members, func(n *node) bool { return n.name == name })
+		if at < 0 {
+			return nil, noColumn(name, members)
+		}
+		chosen = append(chosen, members[at])
+	}
+	return chosen, nil
+}
+
+func noColumn(name string, members []*node) error {
+	var names []string
+	for _, n := range members {
+		names = append(names, n.name)
+	}
+	if similar := nearest.Of(name, names, 3); similar != "" {
+		return fmt.Errorf("there is no column %q; did you mean %q?", name, similar)
+	}
+	return fmt.Errorf("there is no column %q; the columns are %s", name, strings.Join(names, ", "))
+}
