@@ -35,7 +35,10 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	setup.Device = s.slot.device()
 	s.job.scaler.tuned(s.slot, &setup)
 	if setup.Proven == nil {
-		setup.Proven = s.job.ledger.proof()
+		if proof := s.job.ledger.proof(); proof != nil {
+			located := s.job.forWorker(*proof)
+			setup.Proven = &located
+		}
 	}
 	s.job.monitor.hold(s.slot)
 	started := time.Now()

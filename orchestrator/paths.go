@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -165,6 +166,14 @@ func samePath(a, b string) bool {
 
 // realPath resolves a name to an absolute path, even if the file does not exist yet.
 func realPath(path string) string { return files.RealPath(absolute(path)) }
+
+// forWorker returns a chunk as a worker finds it, which may run in another folder.
+func (p *prepared) forWorker(c chunk.Chunk) chunk.Chunk {
+	if absolute(p.config.Dir) != absolute(".") {
+		c.File = absolute(c.File)
+	}
+	return c
+}
 
 func absolute(path string) string {
 	if full, err := filepath.Abs(path); err == nil {

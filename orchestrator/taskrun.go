@@ -15,7 +15,7 @@ import (
 func (s *slotRun) assign(t task) {
 	key := s.slot.key()
 	_ = s.worker.conn.Send(wire.Message{Assign: &wire.Assign{
-		Chunk: t.chunk, Part: s.job.partPath(t), Final: s.job.queue.final(t, key) && !s.job.registry.Shared(key),
+		Chunk: s.job.forWorker(t.chunk), Part: s.job.partPath(t), Final: s.job.queue.final(t, key) && !s.job.registry.Shared(key),
 		Blame: t.blame,
 	}})
 }

@@ -33,7 +33,7 @@ var complete = map[string][]string{
 
 // completeFiles lists the file extensions that flags accept.
 var completeFiles = map[string][]string{
-	"kernel-config": {"json"}, "monitor-config": {"yaml", "yml"}, "services": {"yaml", "yml"},
+	"job-file": {"yaml", "yml"}, "kernel-config": {"json"}, "monitor-config": {"yaml", "yml"}, "services": {"yaml", "yml"},
 	"errors": {"jsonl"}, "report": {"json"},
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -22,25 +21,12 @@ func variable(f *pflag.Flag) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }
 
-// fromEnvironment sets flags that are missing on the command line from GPURUN_*. A
-// variable that looks misspelled is an error, since it would silently have no effect.
+// fromEnvironment sets flags that are missing on the command line from GPURUN_*.
 func fromEnvironment(cmd *cobra.Command) error {
-	if err := checkVariables(os.Environ(), knownVariables(cmd.Root())); err != nil {
-		return err
+	if mistakes := noteOrigins(cmd.Flags()).fromEnvironment(cmd); len(mistakes) > 0 {
+		return &usageError{mistakes}
 	}
-	flags := cmd.Flags()
-	var failed error
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := variable(f)
-		value, set := os.LookupEnv(name)
-		if !set || f.Changed || f.Name == "help" || failed != nil {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			failed = &usageError{fmt.Errorf("environment variable %s: %w", name, err)}
-		}
-	})
-	return failed
+	return nil
 }
 
 // knownVariables returns the variables of all commands' flags and those without a flag.
@@ -58,19 +44,20 @@ func knownVariables(root *cobra.Command) []string {
 	return slices.Compact(known)
 }
 
-// checkVariables rejects a variable that resembles a known one. It ignores others: a
-// script may well define its own GPURUN_BIN.
-func checkVariables(environment, known []string) error {
+// misspelled returns a message for each variable that resembles a known one. It ignores
+// others: a script may well define its own GPURUN_BIN.
+func misspelled(environment, known []string) (messages []string) {
 	for _, entry := range environment {
 		name, _, _ := strings.Cut(entry, "=")
 		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) {
 			continue
 		}
 		if meant := meantVariable(name, known); meant != "" {
-			return usagef("environment variable %s has no effect; did you mean %s?", name, meant)
+			messages = append(messages, fmt.Sprintf("environment variable %s has no effect; did you mean %s?", name, meant))
 		}
 	}
-	return nil
+	slices.Sort(messages)
+	return messages
 }
 
 // shortName is the length below which names resemble each other by chance: BIN and PIN.

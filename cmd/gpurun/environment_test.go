@@ -26,8 +26,8 @@ func TestOwnVariablesAreNoMisspellings(t *testing.T) {
 		"GPURUN_ARENA", "GPURUN_INLINE", "GPURUN_KERNEL", "GPURUN_KERNEL_CONFIG", "GPURUN_WORKER_MARK",
 		"GPURUN_CRASH_AT", "GPURUN_CRASH_ONCE", "GPURUN_TEST_COMMAND", "GPURUN_SOAK_KILLS", "GPURUN_PROGRAM",
 	} {
-		if err := checkVariables([]string{name + "=1"}, known); err != nil {
-			t.Error(err)
+		for _, message := range misspelled([]string{name + "=1"}, known) {
+			t.Error(message)
 		}
 	}
 }

@@ -16,6 +16,7 @@ var flagGroups = []struct {
 	title string
 	names []string
 }{
+	{"Job file", []string{"job-file"}},
 	{"Kernel", []string{"kernel", "kernel-config", "step", "step-config", "python", "io-workers", "exec-mode", "exec-id", "nan"}},
 	{"Output", []string{"output", "errors", "keep", "force", "part-bytes"}},
 	{"Devices", []string{

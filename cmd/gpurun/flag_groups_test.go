@@ -30,7 +30,7 @@ func TestEveryFlagOfRunHasAHeading(t *testing.T) {
 	if known != 0 {
 		t.Errorf("%d flags too many or too few: some flag has two headings", known)
 	}
-	if help := groupedFlags(cmd); strings.Contains(help, "Other:") || !strings.HasPrefix(help, "Kernel:\n  -k, --kernel") {
+	if help := groupedFlags(cmd); strings.Contains(help, "Other:") || !strings.HasPrefix(help, "Job file:\n  -f, --job-file") {
 		t.Errorf("the help begins with %.100s", help)
 	}
 }
@@ -42,7 +42,7 @@ func TestHeadingsAreGroupsOfConfig(t *testing.T) {
 		switch group.title {
 		case "Stopping and resuming":
 			headings["Resume"] = true
-		case "Page, API and metrics": // of the command, not of the job
+		case "Job file", "Page, API and metrics": // of the command, not of the job
 		default:
 			headings[group.title] = true
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -100,9 +101,6 @@ const minCheckpoint = time.Second
 
 // resolve builds a Config from the flags.
 func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
-	if err := fromEnvironment(cmd); err != nil {
-		return f.config, err
-	}
 	c := f.config
 	for _, one := range []struct {
 		flag  string
@@ -184,7 +182,7 @@ func readConfig(flag, value string) ([]byte, error) {
 	if json.Valid([]byte(value)) {
 		return []byte(value), nil
 	}
-	if strings.HasPrefix(strings.TrimSpace(value), "{") {
+	if !namesFile(value) {
 		return nil, usagef("%s is not valid JSON: %s", flag, value)
 	}
 	data, err := os.ReadFile(value)
@@ -198,6 +196,11 @@ func readConfig(flag, value string) ([]byte, error) {
 	return data, nil
 }
 
+// namesFile reports whether a configuration is the name of a file, not JSON itself.
+func namesFile(config string) bool {
+	return !json.Valid([]byte(config)) && !strings.HasPrefix(strings.TrimSpace(config), "{")
+}
+
 // reads lists the files that the job depends on besides the input; nothing it writes may
 // overwrite them. A kernel that cannot be found is reported later.
 func (f *jobFlags) reads(c orchestrator.Config) (files []orchestrator.NamedFile) {
@@ -207,6 +210,7 @@ func (f *jobFlags) reads(c orchestrator.Config) (files []orchestrator.NamedFile)
 		}
 	}
 	if r, err := resolver(plugins.PythonOptions{}); err == nil && c.Kernel.Name != "" {
+		r.Dir = cmp.Or(c.Dir, r.Dir)
 		named, _ := r.Resolve(c.Kernel.Name, nil)
 		for _, path := range named.Files {
 			add("kernel", path)

@@ -22,6 +22,7 @@ starts no worker and writes nothing. Leaves out GPUs that others hold, as run do
 but neither leases GPUs nor waits for them.
 
   gpurun plan -k echo in.jsonl
+  gpurun plan -f job.yaml --print
 
 Accepts every flag of gpurun run; flags that do not affect the plan are not listed
 here.`
@@ -36,16 +37,23 @@ var planIdle = []string{
 
 func newPlan() *cobra.Command {
 	f := &runFlags{}
-	asJSON := false
+	asJSON, asJobFile := false, false
 	cmd := &cobra.Command{
 		Use:   "plan -k KERNEL INPUT",
 		Short: "Show what run would do, without running it",
 		Long:  planHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := f.settle(cmd, args, inputSetting)
+			if err != nil {
+				return err
+			}
 			config, err := f.configure(cmd)
 			if err != nil {
 				return err
+			}
+			if asJobFile {
+				return f.printJobFile(os.Stdout, cmd.Flags(), args)
 			}
 			if len(args) == 0 {
 				return usagef("no input: name a JSON Lines file; see gpurun plan --help")
@@ -56,7 +64,7 @@ func newPlan() *cobra.Command {
 			defer stop()
 			plan, err := orchestrator.MakePlan(ctx, config)
 			if err != nil {
-				return err
+				return f.job.origins.explain(err)
 			}
 			if asJSON {
 				encoder := json.NewEncoder(os.Stdout)
@@ -73,6 +81,7 @@ func newPlan() *cobra.Command {
 		_ = cmd.Flags().MarkHidden(name) // fails for a flag that does not exist
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asJobFile, "print", false, "print all settings as a job file, each with its origin, instead of the plan")
 	return cmd
 }
 

@@ -13,6 +13,7 @@ interrupted, run the same command to resume.
   gpurun retry out.jsonl
   gpurun retry out.jsonl -k ./fixed-kernel --timeout 30m
   gpurun retry out/
+  gpurun retry -f job.yaml
 
 The kernel, its configuration and every setting that affects results (--nan, --keep,
 --exec-mode, …) default to those of the job. The job's kernel runs in the folder
@@ -30,14 +31,22 @@ func newRetry() *cobra.Command {
 		Use:   "retry OUTPUT",
 		Short: "Retry the failed records of a finished job",
 		Long:  retryHelp,
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := f.settle(cmd, args, "output")
+			if err != nil {
+				return err
+			}
+			if err := usageArgs(cobra.ExactArgs(1))(cmd, args); err != nil {
+				return err
+			}
 			f.config.Output.Path = args[0]
 			return f.execute(cmd, orchestrator.Retry)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
+	f.job.register(flags)
 	f.registerKernel(flags)
 	f.registerDevices(flags)
 	f.registerBatches(flags)

@@ -17,7 +17,8 @@ is lost: one that fails stays in the output, marked with the reason.
   gpurun plan -k echo in.jsonl
 
 Every flag can also be set in the environment: GPURUN_BATCH_SIZE sets --batch-size.
-Flags on the command line take precedence.`
+Flags on the command line take precedence. A job file (run -f job.yaml) holds the
+settings of a job: gpurun help job-file.`
 
 // helpFooter is appended to the help of every command.
 const helpFooter = `{{if .Runnable}}
@@ -46,7 +47,8 @@ func newRoot() *cobra.Command {
 	for _, cmd := range root.Commands() {
 		cmd.Args = usageArgs(cmd.Args)
 	}
-	root.AddCommand(newExitCodes())
+	root.AddCommand(newExitCodes(), newJobFileHelp())
+	offerSchema(root)
 	root.SetHelpTemplate(root.HelpTemplate() + helpFooter)
 	groupFlags(root)
 	registerCompletions(root)

@@ -30,6 +30,7 @@ and write the results to OUTPUT in input order.
   gpurun run -k embed.py in.jsonl -o out.jsonl
   gpurun run -k ./my-kernel --kernel-config model.json in.jsonl -o out.jsonl
   gpurun run -k 'exec:./score --fast' --gpus 0-3 in.jsonl -o out.jsonl
+  gpurun run -f job.yaml
   zcat in.jsonl.gz | gpurun run -k echo - -o - | head
 
 Each line is one record. Records pass through byte for byte unless the kernel
@@ -55,6 +56,7 @@ type runFlags struct {
 	jobFlags
 	leaseFlags
 	listenFlags
+	job         jobFile
 	events      string
 	report      string
 	metricsFile string
@@ -81,6 +83,7 @@ func newRun() *cobra.Command {
 // register adds all flags of run.
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	c := &f.config
+	f.job.register(flags)
 	f.jobFlags.register(flags)
 	flags.StringVarP(&c.Output.Path, "output", "o", "", "output `FILE`, FOLDER/ for output in parts with a manifest.json, or - for standard output")
 	f.partBytes = commit.DefaultPartBytes
@@ -116,7 +119,8 @@ func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 }
 
 func (f *runFlags) run(cmd *cobra.Command, args []string) error {
-	if err := fromEnvironment(cmd); err != nil {
+	args, err := f.settle(cmd, args, inputSetting)
+	if err != nil {
 		return err
 	}
 	if len(args) == 0 {
@@ -131,8 +135,16 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 
 // configure builds the Config from all flags and rejects what run would reject.
 func (f *runFlags) configure(cmd *cobra.Command) (orchestrator.Config, error) {
+	config, err := f.combine(cmd)
+	return config, f.job.origins.explain(err)
+}
+
+func (f *runFlags) combine(cmd *cobra.Command) (orchestrator.Config, error) {
 	config, err := f.resolve(cmd)
 	if err != nil {
+		return config, err
+	}
+	if config.Dir, err = f.job.kernelDir(); err != nil {
 		return config, err
 	}
 	if err := checkLogLevel(f.logLevel); err != nil {
@@ -190,6 +202,7 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	}
 	config.Devices.Claim = f.claim(cmd.Flags(), id, counted.Allocations.Count)
 	report, err := do(ctx, config)
+	err = f.job.origins.explain(err)
 	closeServers()
 	display.Close()
 	err = f.conclude(report, err, stops, silent)

@@ -111,6 +111,8 @@ var rules = []rule{
 		nil, "checksums of code files, for any package"},
 	{"internal/histogram", "durations, counted in buckets of growing size",
 		nil, "figures, for any package"},
+	{"internal/jobfile", "job files: the settings of a job as YAML, their mistakes, their schema",
+		[]string{"internal/nearest"}, "a table of settings says what a file may contain: it knows no flags and no jobs"},
 	{"internal/nearest", "suggesting a name for one that does not exist",
 		nil, "suggestions for misspelled names, for any package"},
 	{"internal/stdfd", "which standard descriptors were closed when the process started; the only C code besides NVML's",
