@@ -8,6 +8,8 @@ type KernelInfo struct {
 	BatchSize int `json:"batch_size,omitempty"`
 	// InFlight is how many batches it computes at a time.
 	InFlight int `json:"in_flight,omitempty"`
+	// Ahead is how many more it prepares meanwhile.
+	Ahead int `json:"ahead,omitempty"`
 	// NeedsGPU and MinMemory, in bytes, are what it needs; Frameworks are what it uses.
 	NeedsGPU   bool     `json:"needs_gpu,omitempty"`
 	Frameworks []string `json:"frameworks,omitempty"`

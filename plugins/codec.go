@@ -221,7 +221,7 @@ func unpackColumn(a *arena, message *kernelpb.Column) (Column, error) {
 func packInfo(info Info) *kernelpb.Info {
 	return &kernelpb.Info{
 		Name: valid(info.Name), Version: valid(info.Version),
-		BatchSize: uint32(min(max(info.BatchSize, 0), math.MaxInt32)), InFlight: uint32(inFlight(info)),
+		BatchSize: uint32(min(max(info.BatchSize, 0), math.MaxInt32)), InFlight: uint32(inFlight(info)), Ahead: uint32(ahead(info)),
 		NeedsGpu: info.NeedsGPU, Frameworks: allValid(info.Frameworks), Inputs: allValid(info.Inputs),
 		MinMemory: info.MinMemory, CanTrim: info.CanTrim, MaxWorkers: uint32(min(max(info.MaxWorkers, 0), math.MaxInt32)),
 		GroupBy: valid(info.GroupBy),
@@ -236,15 +236,19 @@ func allValid(texts []string) []string {
 	return out
 }
 
-// maxInFlight bounds the memory that a kernel can make both sides hold.
-const maxInFlight = 64
+// maxInFlight and maxAhead bound the memory that a kernel can make both sides hold.
+const (
+	maxInFlight = 64
+	maxAhead    = 128
+)
 
 func inFlight(info Info) int { return min(max(info.InFlight, 0), maxInFlight) }
+func ahead(info Info) int    { return min(max(info.Ahead, 0), maxAhead) }
 
 func unpackInfo(info *kernelpb.Info) Info {
 	return Info{
 		Name: info.GetName(), Version: info.GetVersion(),
-		BatchSize: int(min(info.GetBatchSize(), math.MaxInt32)), InFlight: int(min(info.GetInFlight(), maxInFlight)),
+		BatchSize: int(min(info.GetBatchSize(), math.MaxInt32)), InFlight: int(min(info.GetInFlight(), maxInFlight)), Ahead: int(min(info.GetAhead(), maxAhead)),
 		NeedsGPU: info.GetNeedsGpu(), Frameworks: info.GetFrameworks(),
 		MinMemory: info.GetMinMemory(), CanTrim: info.GetCanTrim(), Inputs: info.GetInputs(), MaxWorkers: int(min(info.GetMaxWorkers(), math.MaxInt32)),
 		GroupBy: info.GetGroupBy(),

@@ -60,6 +60,11 @@ type Info struct {
 	// InFlight is how many batches the kernel accepts before it must complete the first
 	// of them (see Results.Defer). 0 and 1 mean one at a time; the maximum is 64.
 	InFlight int `json:"in_flight,omitempty"`
+	// Ahead is how many batches beyond InFlight the kernel accepts, to prepare them while it
+	// computes. They help where batches take unequally long to prepare. A stop has to wait
+	// for them, so gpurun submits only as many as the kernel completes within about two
+	// seconds. The maximum is 128.
+	Ahead int `json:"ahead,omitempty"`
 	// NeedsGPU means that the kernel cannot run on a CPU device.
 	NeedsGPU bool `json:"needs_gpu,omitempty"`
 	// Frameworks lists the frameworks that the kernel imports ("torch"), for the plan.

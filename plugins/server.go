@@ -44,7 +44,7 @@ func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest
 	if err != nil {
 		return &kernelpb.DescribeReply{Failure: packFailure(err)}, nil
 	}
-	s.inFlight, s.inputs = max(1, inFlight(info)), info.Inputs
+	s.inFlight, s.inputs = max(1, inFlight(info))+ahead(info), info.Inputs
 	return &kernelpb.DescribeReply{Info: packInfo(info), Arena: s.arena != nil}, nil
 }
 

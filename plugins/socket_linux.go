@@ -11,8 +11,10 @@ import (
 // quietConn is a unix socket that makes its system calls without notifying Go's
 // scheduler. The calls are short: the socket never blocks, and a message is a few hundred
 // bytes. Each notification would wake the scheduler's monitor thread in an idle process,
-// which then polls for a while. That cost a fifth of the CPU time of a small batch in
-// worker and kernel, and caused most of the thread switches.
+// which then polls for a while. With 64 devices on two cores, jobs without this and without
+// input's readCached used 11 % more CPU per batch (475 µs, not 433) and took 10 % longer,
+// with 12 thread switches per batch instead of 9 (medians of 4 alternating rounds). The
+// target for 64 devices, 90 % of the rate of bare sleeps, does not hold without them.
 type quietConn struct {
 	*net.UnixConn
 	raw syscall.RawConn

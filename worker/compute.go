@@ -27,9 +27,10 @@ type computing struct {
 
 	flight    []*batchTask // submitted, oldest first; those of current come before those of next
 	headSince time.Time
-	watcher   *time.Timer // of the oldest
-	restUntil time.Time   // when the device may compute again
-	quick     bool        // the last batch took almost no time
+	watcher   *time.Timer   // of the oldest
+	restUntil time.Time     // when the device may compute again
+	quick     bool          // the last batch took almost no time
+	usual     time.Duration // how long a batch takes; 0 if unknown
 }
 
 // compute processes a chunk and returns the outcome, which includes its bad records. An
@@ -167,7 +168,29 @@ func (c *computing) window() int {
 	case !c.worker.draining.Load():
 		window++
 	}
-	return window
+	return window + c.ahead(window)
+}
+
+// aheadTime is how long the batches in flight may take together if some of them are only
+// there to be prepared (plugins.Info.Ahead).
+const aheadTime = 2 * time.Second
+
+// ahead returns how many batches beyond the usual window to submit.
+func (c *computing) ahead(window int) int {
+	most := c.worker.host.info.Ahead
+	if most == 0 || c.usual == 0 || c.worker.draining.Load() {
+		return 0
+	}
+	return min(most, max(0, int(aheadTime/c.usual)-window))
+}
+
+// noteTime updates the usual time of a batch.
+func (c *computing) noteTime(took time.Duration) {
+	const share = 32 // about how many batches to average
+	if c.usual == 0 {
+		c.usual = took
+	}
+	c.usual = max(1, c.usual+(took-c.usual)/share)
 }
 
 // loop computes until nothing remains of the current chunk.
@@ -398,6 +421,7 @@ func (c *computing) finishHead(err error) error {
 	task.run.addBusy(took)
 	c.quick = took < quickBatch
 	if err == nil {
+		c.noteTime(took)
 		c.worker.host.good(took, task.load)
 		c.worker.keepControl(task, 0)
 		c.worker.proof.given = true

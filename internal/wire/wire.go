@@ -247,6 +247,7 @@ type Info struct {
 	Version    string   `json:"version,omitempty"`
 	BatchSize  int      `json:"batch_size,omitempty"`
 	InFlight   int      `json:"in_flight,omitempty"`
+	Ahead      int      `json:"ahead,omitempty"`
 	NeedsGPU   bool     `json:"needs_gpu,omitempty"`
 	Frameworks []string `json:"frameworks,omitempty"`
 	MinMemory  uint64   `json:"min_memory,omitempty"`

@@ -42,7 +42,7 @@ type kernel struct {
 type step struct {
 	plugins.ChainStep
 	process *plugins.Process
-	// inFlight is how many batches it computes at a time.
+	// inFlight is how many batches it accepts at a time.
 	inFlight int
 }
 
@@ -71,7 +71,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 			return plugins.Info{}, inStep(err, one.Name)
 		}
 		needs.InFlight = max(1, needs.InFlight)
-		k.steps[i].inFlight = needs.InFlight
+		k.steps[i].inFlight = needs.InFlight + needs.Ahead
 		info = add(info, needs, i == 0)
 	}
 	k.info = info
@@ -99,6 +99,7 @@ func add(a, b plugins.Info, first bool) plugins.Info {
 	a.CanTrim = a.CanTrim || b.CanTrim
 	a.MinMemory += b.MinMemory
 	a.InFlight += b.InFlight
+	a.Ahead += b.Ahead
 	if !first {
 		a.InFlight++ // one batch in transit, so that the step never waits
 	}

@@ -185,7 +185,9 @@ type Info struct {
 	// The member by whose size records are grouped into batches; empty for none.
 	GroupBy string `protobuf:"bytes,10,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	// The most workers that may share a device; 0 for no limit.
-	MaxWorkers    uint32 `protobuf:"varint,11,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
+	MaxWorkers uint32 `protobuf:"varint,11,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
+	// How many batches beyond in_flight the kernel accepts, to prepare them.
+	Ahead         uint32 `protobuf:"varint,13,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -293,6 +295,13 @@ func (x *Info) GetGroupBy() string {
 func (x *Info) GetMaxWorkers() uint32 {
 	if x != nil {
 		return x.MaxWorkers
+	}
+	return 0
+}
+
+func (x *Info) GetAhead() uint32 {
+	if x != nil {
+		return x.Ahead
 	}
 	return 0
 }
@@ -1334,7 +1343,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xbb\x02\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xd1\x02\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1352,7 +1361,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\bgroup_by\x18\n" +
 	" \x01(\tR\agroupBy\x12\x1f\n" +
 	"\vmax_workers\x18\v \x01(\rR\n" +
-	"maxWorkers\"\x86\x01\n" +
+	"maxWorkers\x12\x14\n" +
+	"\x05ahead\x18\r \x01(\rR\x05ahead\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +

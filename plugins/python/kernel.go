@@ -127,8 +127,11 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 		if k.processes = reply.SetupPrepare; reply.Prepare || k.processes {
 			info.InFlight = 5 + k.ioWorkers(runtime.GOMAXPROCS(0)) // the worker sets it to its share
 		}
-		if k.processes && info.MaxWorkers == 0 {
-			info.MaxWorkers = 1 // its prepare processes may use all of the worker's cores
+		if k.processes {
+			info.Ahead = aheadEach * k.ioWorkers(runtime.GOMAXPROCS(0))
+			if info.MaxWorkers == 0 {
+				info.MaxWorkers = 1 // its prepare processes may use all of the worker's cores
+			}
 		}
 		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
 		info.GroupBy = reply.GroupBy

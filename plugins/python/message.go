@@ -74,6 +74,18 @@ type prepared struct {
 	Refused json.RawMessage `json:"refused,omitempty"`
 }
 
+// bytes returns how large the value is.
+func (p *prepared) bytes() int {
+	if p == nil {
+		return 0
+	}
+	total := 0
+	for _, size := range p.Sizes {
+		total += size
+	}
+	return total
+}
+
 // response is a message from Python.
 type response struct {
 	Type string `json:"type"`

@@ -38,6 +38,10 @@ const (
 	calmBatches = 64 // batches without waiting after which the number is high enough
 	paceWindow  = 32 // batches per rate measurement
 	longestRest = 32 // most windows between two trials
+	// aheadEach is how many further batches are prepared ahead for each process. In a group
+	// of records of unequal size, the largest batch takes as long to prepare as the device
+	// needs for 30 average ones.
+	aheadEach = 2
 )
 
 // newPace returns the pace of threads.
@@ -47,7 +51,7 @@ func newPace(limit int, clock func() time.Time) *pace {
 
 // newProcessPace returns the pace of processes.
 func newProcessPace(limit int) *pace {
-	return &pace{wanted: fewestAhead, most: limit + fewestAhead, growing: true}
+	return &pace{wanted: fewestAhead, most: (1+aheadEach)*limit + fewestAhead, growing: true}
 }
 
 // waits notes that process waits for a batch while more batches could be started.

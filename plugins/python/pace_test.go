@@ -69,8 +69,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestProcessPace: the number of processes grows while process waits, up to the limit, and
-// stays there however rates vary.
+// TestProcessPace: the number of batches prepared ahead grows while process waits, up to
+// the limit, and stays there however rates vary.
 func TestProcessPace(t *testing.T) {
 	p := newProcessPace(6)
 	for range 100 {
@@ -86,7 +86,7 @@ func TestProcessPace(t *testing.T) {
 	for range 10000 {
 		p.taken()
 	}
-	if p.wanted != 6+fewestAhead {
+	if p.wanted != 6+aheadEach*6+fewestAhead {
 		t.Errorf("%d wanted; want the limit", p.wanted)
 	}
 }

@@ -47,6 +47,7 @@ type pool struct {
 	pending  []*inFlight // not yet sent to the main process, oldest first
 	begun    int         // how many of them, the oldest ones, a process has begun
 	passed   int         // sent to the main process and not answered
+	ready    int         // bytes that are prepared and not sent to it
 	idle     []*preparer
 	running  map[*preparer]bool
 	starting int
@@ -62,6 +63,10 @@ type preparer struct {
 // maxPassed is how many batches the main process has: the one it computes, the one whose
 // results are being copied from the device, and the next.
 const maxPassed = 3
+
+// maxReady is how many bytes may be prepared before no further batch is, beyond one for
+// each process.
+const maxReady = 512 << 20
 
 // preparedSizes are tried in turn.
 var preparedSizes = memorySizes
@@ -206,13 +211,14 @@ func (p *pool) next() (*frame.Conn, request) {
 	if len(p.pending) > 0 && p.pending[0].request.Prepared != nil && p.passed < maxPassed {
 		req := p.pending[0].request
 		p.pending = p.pending[1:]
+		p.ready -= req.Prepared.bytes()
 		p.begun--
 		p.passed++
 		p.pace.taken()
 		req.Taken = p.kernel.taken.Load()
 		return p.kernel.python.channel, req
 	}
-	if p.begun == len(p.pending) || p.begun >= p.pace.wanted {
+	if p.begun == len(p.pending) || p.begun >= p.pace.wanted || p.begun > p.limit && p.ready > maxReady {
 		return nil, request{}
 	}
 	if len(p.idle) == 0 {
@@ -326,6 +332,9 @@ func (p *pool) take(one *preparer, r response, asked *extractor) error {
 func (p *pool) free(one *preparer, result *prepared) {
 	p.mu.Lock()
 	one.batch.request.Prepared = result
+	if slices.Contains(p.pending, one.batch) { // it was not dropped meanwhile
+		p.ready += result.bytes()
+	}
 	one.batch = nil
 	p.idle = append(p.idle, one)
 	p.mu.Unlock()
@@ -371,7 +380,7 @@ func (p *pool) fail(b *inFlight, err error) {
 func (p *pool) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pending, p.begun, p.passed = nil, 0, 0
+	p.pending, p.begun, p.passed, p.ready = nil, 0, 0, 0
 }
 
 // close ends the processes.
