@@ -21,7 +21,6 @@ var onlyIn = map[string][]string{
 	"github.com/spf13/cobra":              {"cmd/gpurun"},
 	"google.golang.org/grpc":              {"plugins", "plugins/kernelpb"},
 	"github.com/goccy/go-yaml":            {"gpu", "gpu/lease", "internal/jobfile"},
-	"github.com/parquet-go/parquet-go":    {"chunk/input/parquet"},
 }
 
 type goPackage struct {

@@ -27,7 +27,7 @@ var rules = []rule{
 		[]string{"internal/fault"}, "chunks know no file format, no process and no device"},
 	{"chunk/input", "reading: files and streams become chunks, chunks become records",
 		[]string{"chunk", "internal/fault", "internal/files"}, "reading the input knows nothing of output"},
-	{"chunk/input/parquet", "the rows of a Parquet file as JSON lines; the only package that uses parquet-go",
+	{"chunk/input/parquet", "the rows of a Parquet file as JSON lines",
 		[]string{"internal/jsonline", "internal/nearest"}, "a format turns bytes into lines and knows no jobs"},
 	{"chunk/input/csv", "the rows of a CSV or TSV file as JSON lines",
 		[]string{"chunk/record", "internal/fault", "internal/jsonline", "internal/nearest"}, "a format turns bytes into lines and knows no jobs; a broken row is a failed record"},

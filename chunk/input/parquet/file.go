@@ -5,25 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
-
-	"github.com/parquet-go/parquet-go"
 )
 
 // File is an open Parquet file. Its methods may be called concurrently.
 type File struct {
 	reader   io.ReaderAt
 	metadata *metadata
+	leaves   []leaf
 	members  []*node // those that are read
-	columns  []bool  // which columns are read
-	file     *parquet.File
 	threads  int
 }
 
 // OpenFile reads and checks the footer of a file. Members are the columns to read, all if
 // there are none; threads is how many row groups may be decoded at the same time.
-func OpenFile(r io.ReaderAt, size int64, members []string, threads int) (_ *File, err error) {
-	defer recovered(&err)
+func OpenFile(r io.ReaderAt, size int64, members []string, threads int) (*File, error) {
 	m, err := readMetadata(r, size)
 	if err != nil {
 		return nil, err
@@ -32,56 +27,28 @@ func OpenFile(r io.ReaderAt, size int64, members []string, threads int) (_ *File
 		return nil, err
 	}
 	f := &File{reader: r, metadata: m, threads: max(threads, 1)}
-	all, err := m.nodes()
-	if err != nil {
+	var all []*node
+	if all, f.leaves, err = m.nodes(); err != nil {
 		return nil, err
 	}
 	if f.members, err = choose(all, members); err != nil {
 		return nil, err
 	}
-	f.file, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
-	if err != nil {
-		return nil, err
-	}
-	return f, f.checkColumns()
+	return f, f.checkCodecs()
 }
 
-// checkColumns checks the columns that are read, and notes which they are.
-func (f *File) checkColumns() error {
-	f.columns = make([]bool, len(f.file.Schema().Columns()))
-	for _, n := range f.members {
-		for i := n.from; i < n.to; i++ {
-			f.columns[i] = true
-		}
-	}
+// checkCodecs checks that the columns that are read can be decompressed.
+func (f *File) checkCodecs() error {
 	for i, group := range f.metadata.groups {
-		chunks := f.file.RowGroups()[i].ColumnChunks()
 		for _, n := range f.members {
-			for leaf := n.from; leaf < n.to; leaf++ {
-				if err := checkCodec(group.columns[leaf].codec); err != nil {
+			for _, chunk := range group.columns[n.from:n.to] {
+				if err := checkCodec(chunk.codec); err != nil {
 					return fmt.Errorf("row group %d: column %q: %w", i, n.name, err)
-				}
-				if e := f.element(leaf); i == 0 && e.logical.kind != logicalNull && int64(chunks[leaf].Type().Kind()) != e.physical {
-					return fmt.Errorf("column %q is annotated with a type that it cannot have", n.name)
 				}
 			}
 		}
 	}
 	return nil
-}
-
-// element returns the element of a leaf.
-func (f *File) element(leaf int) (e element) {
-	for _, e = range f.metadata.schema {
-		if e.children > 0 {
-			continue
-		}
-		if leaf == 0 {
-			break
-		}
-		leaf--
-	}
-	return e
 }
 
 // Rows returns the number of rows.
@@ -111,26 +78,11 @@ func (f *File) decode(ctx context.Context, group int, emit func(lines []byte) ([
 		}
 	}()
 	defer recovered(&err)
-	// parquet-go decodes in assembly. A read outside of memory that it may miss in a
-	// damaged page is a panic then, and not the end of the process.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-
 	g := &f.metadata.groups[group]
-	w := &rowWriter{members: f.members, cursors: make([]*cursor, len(f.columns)), row: f.firstRow(group)}
-	defer func() {
-		for _, c := range w.cursors {
-			if c != nil {
-				c.close()
-			}
-		}
-	}()
-	chunks := f.file.RowGroups()[group].ColumnChunks()
+	w := &rowWriter{members: f.members, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
 		for i := n.from; i < n.to && g.rows > 0; i++ {
-			if err := checkPages(f.reader, &g.columns[i]); err != nil {
-				return fmt.Errorf("column %q: %w", n.name, err)
-			}
-			w.cursors[i] = newCursor(chunks[i])
+			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.columns[i])
 		}
 	}
 	for range g.rows {
@@ -150,7 +102,7 @@ func (f *File) decode(ctx context.Context, group int, emit func(lines []byte) ([
 	return err
 }
 
-// recovered turns a panic into an error. parquet-go panics on some damaged files.
+// recovered turns a panic into an error: whatever a damaged file causes costs only the file.
 func recovered(err *error) {
 	switch r := recover().(type) {
 	case nil:

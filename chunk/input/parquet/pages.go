@@ -1,7 +1,6 @@
 package parquet
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +11,15 @@ type pageHeader struct {
 	kind     int64
 	unpacked int64
 	packed   int64
+	summed   bool
+	sum      uint32 // CRC-32, if there is one
 	values   int64
-	levels   int64 // bytes of uncompressed levels, in a page of version 2
-	plain    bool  // a page of version 2 that is not compressed
+	encoding int64
+	// Of a page of version 1: how levels are encoded.
+	defEncoding, repEncoding int64
+	// Of a page of version 2: the bytes of levels, and whether values are not compressed.
+	defBytes, repBytes int64
+	plain              bool
 }
 
 // The kinds of pages.
@@ -39,36 +44,6 @@ const (
 	// maxHeader limits a header, which may contain the smallest and largest values.
 	maxHeader = 64 << 20
 )
-
-// checkPages reads the headers of all pages of a column chunk and rejects one whose sizes
-// do not fit.
-func checkPages(r io.ReaderAt, c *columnChunk) error {
-	at, end := c.begin(), c.begin()+c.packed
-	values := int64(0)
-	var buffer []byte
-	for values < c.values {
-		if at >= end {
-			return fmt.Errorf("%d of %d values are missing", c.values-values, c.values)
-		}
-		header, length, err := readPageHeader(r, at, end, &buffer)
-		if err != nil {
-			return fmt.Errorf("page at offset %d: %w", at, err)
-		}
-		if err := header.check(c, end-at-length); err != nil {
-			return fmt.Errorf("page at offset %d: %w", at, err)
-		}
-		if c.codec == codecSnappy {
-			if err := checkSnappy(r, at+length, header); err != nil {
-				return fmt.Errorf("page at offset %d: %w", at, err)
-			}
-		}
-		at += length + header.packed
-		if header.kind == dataPage || header.kind == dataPageV2 {
-			values += header.values
-		}
-	}
-	return nil
-}
 
 // readPageHeader reads the header at an offset and returns its length.
 func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader, length int64, err error) {
@@ -99,8 +74,14 @@ func parsePageHeader(data []byte) (h pageHeader, length int64, err error) {
 			h.unpacked = r.integer(kind)
 		case id == 3:
 			h.packed = r.integer(kind)
-		case (id == 5 || id == 7 || id == 8) && kind == thriftStruct:
-			h.readCounts(r, id == 8)
+		case id == 4:
+			h.summed, h.sum = true, uint32(r.integer(kind))
+		case id == 5 && kind == thriftStruct:
+			h.readData(r)
+		case id == 7 && kind == thriftStruct:
+			h.readDictionary(r)
+		case id == 8 && kind == thriftStruct:
+			h.readDataV2(r)
 		default:
 			return false
 		}
@@ -109,19 +90,46 @@ func parsePageHeader(data []byte) (h pageHeader, length int64, err error) {
 	return h, int64(r.at), r.err
 }
 
-// readCounts reads the struct of a page's kind. All begin with the number of values.
-func (h *pageHeader) readCounts(r *thriftReader, v2 bool) {
+func (h *pageHeader) readData(r *thriftReader) {
 	r.fields(func(id int64, kind byte) bool {
-		switch {
-		case id == 1:
+		switch id {
+		case 1:
 			h.values = r.integer(kind)
-		case v2 && (id == 5 || id == 6):
-			n := r.integer(kind)
-			if n < 0 || n > maxPage {
-				r.fail(errThrift)
-			}
-			h.levels += n
-		case v2 && id == 7:
+		case 2:
+			h.encoding = r.integer(kind)
+		case 3:
+			h.defEncoding = r.integer(kind)
+		case 4:
+			h.repEncoding = r.integer(kind)
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+func (h *pageHeader) readDictionary(r *thriftReader) {
+	r.fields(func(id int64, kind byte) bool {
+		if id != 1 {
+			return false
+		}
+		h.values = r.integer(kind)
+		return true
+	})
+}
+
+func (h *pageHeader) readDataV2(r *thriftReader) {
+	r.fields(func(id int64, kind byte) bool {
+		switch id {
+		case 1:
+			h.values = r.integer(kind)
+		case 4:
+			h.encoding = r.integer(kind)
+		case 5:
+			h.defBytes = r.integer(kind)
+		case 6:
+			h.repBytes = r.integer(kind)
+		case 7:
 			h.plain = kind == thriftFalse
 			return false
 		default:
@@ -132,7 +140,7 @@ func (h *pageHeader) readCounts(r *thriftReader, v2 bool) {
 }
 
 // check rejects a page that does not fit in the rest of its chunk, or is too large.
-func (h *pageHeader) check(c *columnChunk, rest int64) error {
+func (h *pageHeader) check(c *columnChunk, left, rest int64) error {
 	switch {
 	case h.kind < dataPage || h.kind > dataPageV2:
 		return fmt.Errorf("unknown kind %d", h.kind)
@@ -142,28 +150,10 @@ func (h *pageHeader) check(c *columnChunk, rest int64) error {
 		return fmt.Errorf("%d bytes uncompressed, more than the column has", h.unpacked)
 	case h.values < 0 || h.values > maxPageValues:
 		return fmt.Errorf("%d values", h.values)
-	case h.kind != dictionaryPage && h.values > c.values:
-		return fmt.Errorf("%d values, but the column has only %d", h.values, c.values)
-	case h.levels > h.packed:
-		return fmt.Errorf("%d bytes of levels in a page of %d", h.levels, h.packed)
-	case c.codec == codecNone && h.packed != h.unpacked:
-		return fmt.Errorf("%d bytes, but %d uncompressed", h.packed, h.unpacked)
-	}
-	return nil
-}
-
-// checkSnappy compares the length at the start of a Snappy block with the header's: the
-// decoder allocates it.
-func checkSnappy(r io.ReaderAt, at int64, h pageHeader) error {
-	if h.plain || h.kind == indexPage || h.packed == h.levels {
-		return nil
-	}
-	data := make([]byte, min(binary.MaxVarintLen64, h.packed-h.levels))
-	if _, err := r.ReadAt(data, at+h.levels); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if n, width := binary.Uvarint(data); width <= 0 || n > uint64(h.unpacked) {
-		return errors.New("the compressed data does not match its header")
+	case h.kind != dictionaryPage && h.values > left:
+		return fmt.Errorf("%d values, but the column has only %d more", h.values, left)
+	case h.defBytes < 0 || h.repBytes < 0 || h.defBytes > h.packed || h.repBytes > h.packed-h.defBytes || h.defBytes+h.repBytes > h.unpacked:
+		return fmt.Errorf("%d and %d bytes of levels in a page of %d", h.defBytes, h.repBytes, h.packed)
 	}
 	return nil
 }

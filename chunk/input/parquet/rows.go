@@ -96,11 +96,9 @@ func (w *rowWriter) value(n *node) {
 }
 
 func (w *rowWriter) scalar(n *node, c *cursor) {
-	v := c.value()
-	if v.IsNull() {
+	if v, ok := c.value(); !ok {
 		w.dst = append(w.dst, "null"...)
 	} else {
-		var ok bool
 		if w.dst, ok = n.format(w.dst, v); !ok {
 			w.badText = n.name
 		}

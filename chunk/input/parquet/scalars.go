@@ -9,14 +9,12 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/parquet-go/parquet-go"
-
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
 // scalar appends a value that is not null as JSON. It returns false if the value is text
-// that is not UTF-8.
-type scalar func(dst []byte, v parquet.Value) ([]byte, bool)
+// that is not UTF-8. The value has the size that its type demands.
+type scalar func(dst, v []byte) ([]byte, bool)
 
 // The physical types.
 const (
@@ -30,44 +28,52 @@ const (
 	physicalFixed   = 7
 )
 
+// maxFixed limits the size of fixed-length values.
+const maxFixed = 1 << 20
+
 // scalarOf returns how the values of a leaf are written.
 func scalarOf(e *element) (scalar, error) {
 	if e.logical.kind == logicalNull {
-		return func(dst []byte, _ parquet.Value) ([]byte, bool) { return append(dst, "null"...), true }, nil
+		return func(dst, _ []byte) ([]byte, bool) { return append(dst, "null"...), true }, nil
 	}
 	switch e.physical {
 	case physicalBoolean:
-		return exact(func(dst []byte, v parquet.Value) []byte { return strconv.AppendBool(dst, v.Boolean()) }), nil
+		return exact(func(dst, v []byte) []byte { return strconv.AppendBool(dst, v[0] != 0) }), nil
 	case physicalInt32, physicalInt64:
 		return integerScalar(e)
 	case physicalInt96:
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendInt96(dst, v.Int96()) }), nil
+		return exact(func(dst, v []byte) []byte { return appendInt96(dst, v) }), nil
 	case physicalFloat:
-		return exact(func(dst []byte, v parquet.Value) []byte {
-			dst, _ = jsonline.AppendFloat32(dst, v.Float())
+		return exact(func(dst, v []byte) []byte {
+			dst, _ = jsonline.AppendFloat32(dst, math.Float32frombits(binary.LittleEndian.Uint32(v)))
 			return dst
 		}), nil
 	case physicalDouble:
-		return exact(func(dst []byte, v parquet.Value) []byte {
-			dst, _ = jsonline.AppendFloat64(dst, v.Double())
+		return exact(func(dst, v []byte) []byte {
+			dst, _ = jsonline.AppendFloat64(dst, math.Float64frombits(binary.LittleEndian.Uint64(v)))
 			return dst
 		}), nil
-	case physicalBytes, physicalFixed:
+	case physicalBytes:
+		return bytesScalar(e)
+	case physicalFixed:
+		if e.length <= 0 || e.length > maxFixed {
+			return nil, fmt.Errorf("column %q has values of %d bytes", e.name, e.length)
+		}
 		return bytesScalar(e)
 	}
 	return nil, fmt.Errorf("column %q has the unknown type %d", e.name, e.physical)
 }
 
-func exact(f func(dst []byte, v parquet.Value) []byte) scalar {
-	return func(dst []byte, v parquet.Value) ([]byte, bool) { return f(dst, v), true }
+func exact(f func(dst, v []byte) []byte) scalar {
+	return func(dst, v []byte) ([]byte, bool) { return f(dst, v), true }
 }
 
 // integerScalar returns how the values of an integer column are written: many types are
 // stored as integers.
 func integerScalar(e *element) (scalar, error) {
-	value := func(v parquet.Value) int64 { return v.Int64() }
+	value := func(v []byte) int64 { return int64(binary.LittleEndian.Uint64(v)) }
 	if e.physical == physicalInt32 {
-		value = func(v parquet.Value) int64 { return int64(v.Int32()) }
+		value = func(v []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(v))) }
 	}
 	t := e.meaning()
 	switch t.kind {
@@ -75,22 +81,22 @@ func integerScalar(e *element) (scalar, error) {
 		if err := checkScale(e, t.scale); err != nil {
 			return nil, err
 		}
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendDecimal64(dst, value(v), int(t.scale)) }), nil
+		return exact(func(dst, v []byte) []byte { return appendDecimal64(dst, value(v), int(t.scale)) }), nil
 	case logicalDate:
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendDate(dst, value(v)) }), nil
+		return exact(func(dst, v []byte) []byte { return appendDate(dst, value(v)) }), nil
 	case logicalTime:
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendTime(dst, value(v), t.unit) }), nil
+		return exact(func(dst, v []byte) []byte { return appendTime(dst, value(v), t.unit) }), nil
 	case logicalTimestamp:
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendTimestamp(dst, value(v), t.unit, t.utc) }), nil
+		return exact(func(dst, v []byte) []byte { return appendTimestamp(dst, value(v), t.unit, t.utc) }), nil
 	case logicalInteger:
 		if !t.signed && e.physical == physicalInt32 {
-			return exact(func(dst []byte, v parquet.Value) []byte { return strconv.AppendUint(dst, uint64(v.Uint32()), 10) }), nil
+			return exact(func(dst, v []byte) []byte { return strconv.AppendUint(dst, uint64(binary.LittleEndian.Uint32(v)), 10) }), nil
 		}
 		if !t.signed {
-			return exact(func(dst []byte, v parquet.Value) []byte { return strconv.AppendUint(dst, v.Uint64(), 10) }), nil
+			return exact(func(dst, v []byte) []byte { return strconv.AppendUint(dst, binary.LittleEndian.Uint64(v), 10) }), nil
 		}
 	}
-	return exact(func(dst []byte, v parquet.Value) []byte { return jsonline.AppendInt(dst, value(v)) }), nil
+	return exact(func(dst, v []byte) []byte { return jsonline.AppendInt(dst, value(v)) }), nil
 }
 
 // meaning returns the logical type, also of an older file that has only a converted type.
@@ -137,27 +143,25 @@ func bytesScalar(e *element) (scalar, error) {
 		if err := checkScale(e, t.scale); err != nil {
 			return nil, err
 		}
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendDecimal(dst, v.ByteArray(), int(t.scale)) }), nil
+		return exact(func(dst, v []byte) []byte { return appendDecimal(dst, v, int(t.scale)) }), nil
 	case t.kind == logicalUUID && fixed && e.length == 16:
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendUUID(dst, v.ByteArray()) }), nil
+		return exact(func(dst, v []byte) []byte { return appendUUID(dst, v) }), nil
 	case t.kind == logicalFloat16 && fixed && e.length == 2:
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendFloat16(dst, v.ByteArray()) }), nil
+		return exact(func(dst, v []byte) []byte { return appendFloat16(dst, v) }), nil
 	case e.converted == convertedInterval && fixed && e.length == 12:
-		return exact(func(dst []byte, v parquet.Value) []byte { return appendInterval(dst, v.ByteArray()) }), nil
+		return exact(func(dst, v []byte) []byte { return appendInterval(dst, v) }), nil
 	}
-	return exact(func(dst []byte, v parquet.Value) []byte { return appendBase64(dst, v.ByteArray()) }), nil
+	return exact(func(dst, v []byte) []byte { return appendBase64(dst, v) }), nil
 }
 
-func appendText(dst []byte, v parquet.Value) ([]byte, bool) {
-	text := v.ByteArray()
+func appendText(dst, text []byte) ([]byte, bool) {
 	return jsonline.AppendStringBytes(dst, text), utf8.Valid(text)
 }
 
 // appendJSON writes a JSON document as the value that it is.
-func appendJSON(dst []byte, v parquet.Value) ([]byte, bool) {
-	text := v.ByteArray()
+func appendJSON(dst, text []byte) ([]byte, bool) {
 	if !jsonline.Valid(text) {
-		return appendText(dst, v)
+		return appendText(dst, text)
 	}
 	for _, c := range text { // outside strings, a line end is white space
 		if c == '\n' || c == '\r' {

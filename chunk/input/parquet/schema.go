@@ -85,24 +85,23 @@ const (
 type schemaBuilder struct {
 	elements []element
 	next     int // the next element
-	leaf     int // the number of its first leaf
+	leaves   []leaf
 }
 
-// nodes returns the members of a row.
-func (m *metadata) nodes() ([]*node, error) {
+// nodes returns the members of a row, and all columns.
+func (m *metadata) nodes() (members []*node, leaves []leaf, err error) {
 	b := &schemaBuilder{elements: m.schema, next: 1}
-	var members []*node
 	for range m.schema[0].children {
 		n, err := b.field(0, 0)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if slices.ContainsFunc(members, func(other *node) bool { return other.name == n.name }) {
-			return nil, fmt.Errorf("two columns have the name %q", n.name)
+			return nil, nil, fmt.Errorf("two columns have the name %q", n.name)
 		}
 		members = append(members, n)
 	}
-	return members, nil
+	return members, b.leaves, nil
 }
 
 // field builds the node of the next element, inside something at the given levels.
@@ -112,11 +111,11 @@ func (b *schemaBuilder) field(def, rep int) (*node, error) {
 		return b.single(def, rep)
 	}
 	// A repeated field that is not in a list or map is a list that cannot be null.
-	list := newNode(e.name, listNode, b.leaf)
+	list := newNode(e.name, listNode, len(b.leaves))
 	list.def, list.elementDef, list.elementRep = def, def+1, rep+1
 	element, err := b.value(def+1, rep+1)
 	list.children = []*node{element}
-	list.to = b.leaf
+	list.to = len(b.leaves)
 	return list, err
 }
 
@@ -136,12 +135,12 @@ func (b *schemaBuilder) single(def, rep int) (*node, error) {
 // value builds the node of the next element, whose own levels are given.
 func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 	e := &b.elements[b.next]
-	n = newNode(e.name, scalarNode, b.leaf)
+	n = newNode(e.name, scalarNode, len(b.leaves))
 	n.def = def
 	switch {
 	case e.children == 0:
 		b.next++
-		b.leaf++
+		b.leaves = append(b.leaves, leaf{physical: e.physical, length: e.length, maxDef: def, maxRep: rep})
 		n.format, err = scalarOf(e)
 	case e.isList() && b.wraps(e):
 		b.next++
@@ -154,7 +153,7 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 		n.kind = objectNode
 		err = b.members(n, e.children, def, rep)
 	}
-	n.to = b.leaf
+	n.to = len(b.leaves)
 	return n, err
 }
 
@@ -203,7 +202,7 @@ func (b *schemaBuilder) mapping(n *node, def, rep int) error {
 	if n.children[0].kind != scalarNode { // JSON has no such keys: a list of objects
 		n.kind = listNode
 		pair := newNode("", objectNode, n.from)
-		pair.def, pair.to, pair.children = def+1, b.leaf, n.children
+		pair.def, pair.to, pair.children = def+1, len(b.leaves), n.children
 		n.children = []*node{pair}
 	}
 	return nil

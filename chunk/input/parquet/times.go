@@ -1,10 +1,9 @@
 package parquet
 
 import (
+	"encoding/binary"
 	"strconv"
 	"time"
-
-	"github.com/parquet-go/parquet-go/deprecated"
 )
 
 // The units of times.
@@ -56,11 +55,11 @@ func appendMoment(dst []byte, seconds, rest int64, digits int, utc bool) []byte 
 
 // appendInt96 writes a timestamp of old versions of Spark, Hive and Impala: nanoseconds of
 // a day, and the number of the day. It has no zone, as for other readers.
-func appendInt96(dst []byte, v deprecated.Int96) []byte {
+func appendInt96(dst, v []byte) []byte {
 	const unixEpoch = 2440588 // as a Julian day
-	nanos := int64(uint64(v[1])<<32 | uint64(v[0]))
-	seconds, rest := split(nanos, 1e9)
-	return appendMoment(dst, (int64(v[2])-unixEpoch)*86400+seconds, rest, 9, false)
+	seconds, rest := split(int64(binary.LittleEndian.Uint64(v)), 1e9)
+	day := int64(int32(binary.LittleEndian.Uint32(v[8:])))
+	return appendMoment(dst, (day-unixEpoch)*86400+seconds, rest, 9, false)
 }
 
 // appendDate writes a number of days since 1970.

@@ -1,11 +1,14 @@
 package parquet
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
-
-	"github.com/parquet-go/parquet-go/deprecated"
 )
+
+func int96(nanos uint64, day uint32) []byte {
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, nanos), day)
+}
 
 func TestTimes(t *testing.T) {
 	for want, got := range map[string][]byte{
@@ -17,8 +20,8 @@ func TestTimes(t *testing.T) {
 		`"+10000-01-01"`:                  appendDate(nil, 2932897),
 		`"23:59:59.000000001"`:            appendTime(nil, 86399000000001, unitNanos),
 		`-1`:                              appendTime(nil, -1, unitMillis),
-		`"1970-01-01T00:00:00.000000001"`: appendInt96(nil, deprecated.Int96{1, 0, 2440588}),
-		`"2026-01-02T03:04:05"`:           appendInt96(nil, deprecated.Int96{2639081984, 2571, 2461043}),
+		`"1970-01-01T00:00:00.000000001"`: appendInt96(nil, int96(1, 2440588)),
+		`"2026-01-02T03:04:05"`:           appendInt96(nil, int96(11045e9, 2461043)),
 	} {
 		if string(got) != want {
 			t.Errorf("%s, want %s", got, want)

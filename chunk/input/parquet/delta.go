@@ -1,0 +1,142 @@
+package parquet
+
+import "encoding/binary"
+
+// decodeDeltas decodes n integers in the encoding DELTA_BINARY_PACKED and returns what
+// follows them.
+func decodeDeltas(n int, data []byte) (values []int64, rest []byte, err error) {
+	d := deltaReader{data: data}
+	block, minis, total := d.uvarint(), d.uvarint(), d.uvarint()
+	value := d.varint()
+	if d.failed || total != uint64(n) || minis == 0 || block == 0 || block > 1<<20 || block%minis != 0 || block/minis%8 != 0 {
+		return nil, nil, errRuns
+	}
+	size := int(block / minis)
+	// Each block of values takes at least a byte.
+	if uint64(n)/block > uint64(len(d.data)) {
+		return nil, nil, errRuns
+	}
+	values = make([]int64, 0, n)
+	if n > 0 {
+		values = append(values, value)
+	}
+	for len(values) < n {
+		least := d.varint()
+		widths := d.take(int(minis))
+		for _, width := range widths {
+			if len(values) == n {
+				break // no data follows for blocks that are not used
+			}
+			count := min(size, n-len(values))
+			packed := d.packed(size, count, uint(width))
+			for i := range count {
+				if d.failed {
+					break
+				}
+				value += least + int64(bitsAt(packed, uint(i)*uint(width), uint(width)))
+				values = append(values, value)
+			}
+		}
+		if d.failed {
+			return nil, nil, errRuns
+		}
+	}
+	return values, d.data, nil
+}
+
+type deltaReader struct {
+	data   []byte
+	failed bool
+}
+
+func (d *deltaReader) uvarint() uint64 {
+	v, n := binary.Uvarint(d.data)
+	if n <= 0 {
+		d.failed = true
+		return 0
+	}
+	d.data = d.data[n:]
+	return v
+}
+
+func (d *deltaReader) varint() int64 {
+	v := d.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+func (d *deltaReader) take(n int) []byte {
+	if n > len(d.data) {
+		d.failed = true
+		return nil
+	}
+	taken := d.data[:n]
+	d.data = d.data[n:]
+	return taken
+}
+
+// packed takes the data of size values, of which count are used. The end of the last ones
+// may be missing.
+func (d *deltaReader) packed(size, count int, width uint) []byte {
+	if width > 64 || uint(len(d.data)) < (uint(count)*width+7)/8 {
+		d.failed = true
+		return nil
+	}
+	return d.take(min(size*int(width)/8, len(d.data)))
+}
+
+// bitsAt returns the value of width bits at an offset in bits.
+func bitsAt(data []byte, offset, width uint) (value uint64) {
+	for got := uint(0); got < width; {
+		bit := (offset + got) % 8
+		value |= uint64(data[(offset+got)/8]>>bit) << got
+		got += 8 - bit
+	}
+	if width < 64 {
+		value &= 1<<width - 1
+	}
+	return value
+}
+
+// decodeDeltaLengths decodes n texts in the encoding DELTA_LENGTH_BYTE_ARRAY.
+func decodeDeltaLengths(n int, data []byte) (texts [][]byte, rest []byte, err error) {
+	lengths, data, err := decodeDeltas(n, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	texts = make([][]byte, n)
+	for i, length := range lengths {
+		if length < 0 || length > int64(len(data)) {
+			return nil, nil, errRuns
+		}
+		texts[i], data = data[:length], data[length:]
+	}
+	return texts, data, nil
+}
+
+// decodeDeltaTexts decodes n texts in the encoding DELTA_BYTE_ARRAY: each is a beginning of
+// the one before it and more.
+func decodeDeltaTexts(n int, data []byte) ([][]byte, error) {
+	prefixes, data, err := decodeDeltas(n, data)
+	if err != nil {
+		return nil, err
+	}
+	texts, _, err := decodeDeltaLengths(n, data)
+	if err != nil {
+		return nil, err
+	}
+	var before []byte
+	total := int64(0)
+	for i, prefix := range prefixes {
+		if prefix < 0 || prefix > int64(len(before)) {
+			return nil, errRuns
+		}
+		if total += prefix + int64(len(texts[i])); total > maxPage {
+			return nil, errRuns
+		}
+		if prefix > 0 {
+			texts[i] = append(before[:prefix:prefix], texts[i]...)
+		}
+		before = texts[i]
+	}
+	return texts, nil
+}
