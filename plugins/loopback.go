@@ -15,8 +15,9 @@ import (
 const loopbackBuffer = 1 << 20
 
 // Loopback returns a proxy that calls k through the real gRPC protocol, as a worker does,
-// but within this process. It is for tests of a kernel. The caller opens and closes the
-// kernel through the proxy. end frees the connection; the caller must call it last.
+// but within this process. It is for tests of a kernel, and for trying one out. The caller
+// opens and closes the kernel through the proxy. end frees the connection; the caller must
+// call it last.
 func Loopback(k Kernel) (proxy Kernel, end func()) {
 	host, kernel := pairedArenas(smallArenaSize)
 	client, disconnect := loopback(k, host, kernel)

@@ -26,11 +26,14 @@ type PythonOptions struct {
 }
 
 // PythonConfig is the configuration of the built-in kernel python, which hosts every
-// kernel whose name ends in .py.
+// kernel whose name is that of a Python file: embed.py, or embed.py:function.
 type PythonConfig struct {
 	PythonOptions
 	// File is the absolute path of the kernel's file.
 	File string `json:"file"`
+	// Function is the function or class in the file that computes a batch; empty means
+	// process.
+	Function string `json:"function,omitempty"`
 	// Config is the user's configuration, ctx.config in setup.
 	Config json.RawMessage `json:"config,omitempty"`
 	// Then are the steps that follow in the same process. If there are any, Name is set.
@@ -43,9 +46,26 @@ type PythonConfig struct {
 
 // PythonStep is a further Python file of a chain.
 type PythonStep struct {
-	Name   string          `json:"name"`
-	File   string          `json:"file"`
-	Config json.RawMessage `json:"config,omitempty"`
+	Name     string          `json:"name"`
+	File     string          `json:"file"`
+	Function string          `json:"function,omitempty"`
+	Config   json.RawMessage `json:"config,omitempty"`
+}
+
+// CutPython splits the name of a Python kernel, embed.py or embed.py:function, into the file
+// and the function, which is empty if the name has none. ok is false for other kernels.
+func CutPython(name string) (file, function string, ok bool) {
+	if strings.HasPrefix(name, "exec:") { // exec:python3 score.py
+		return "", "", false
+	}
+	if strings.HasSuffix(name, ".py") {
+		return name, "", true
+	}
+	at := strings.LastIndex(name, ".py:")
+	if at < 0 || strings.Contains(name[at:], "/") {
+		return "", "", false
+	}
+	return name[:at+len(".py")], name[at+len(".py:"):], true
 }
 
 // resolvePython resolves a Python file, which the built-in kernel python hosts.
@@ -61,15 +81,15 @@ func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Nam
 	config := PythonConfig{PythonOptions: r.Python, Later: r.later}
 	var files []string
 	for i, name := range names {
-		path, err := r.findPython(name)
+		path, function, err := r.findPython(name)
 		if err != nil {
 			return Named{}, err
 		}
 		files = append(files, path)
 		if i == 0 {
-			config.File, config.Config = path, configs[i]
+			config.File, config.Function, config.Config = path, function, configs[i]
 		} else {
-			config.Then = append(config.Then, PythonStep{Name: name, File: path, Config: configs[i]})
+			config.Then = append(config.Then, PythonStep{Name: name, File: path, Function: function, Config: configs[i]})
 			config.Name = names[0]
 		}
 	}
@@ -80,17 +100,21 @@ func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Nam
 	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: files, Python: true}, nil
 }
 
-// findPython finds a Python file by the name that the user gave.
-func (r Resolver) findPython(name string) (string, error) {
-	path := r.pythonFile(name)
+// findPython finds a Python file, and the function in it, by the name that the user gave.
+func (r Resolver) findPython(name string) (path, function string, err error) {
+	file, function, _ := CutPython(name)
+	if file != name && function == "" {
+		return "", "", fault.New(fault.Incompatible, "kernel %s names no function after the colon: write %s, or %s:function", name, file, file)
+	}
+	path = r.pythonFile(file)
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return "", noFile(name, path, err)
+		return "", "", noFile(file, path, err)
 	case info.IsDir():
-		return "", fault.New(fault.Incompatible, "kernel %s is a folder; pass a file in it", name)
+		return "", "", fault.New(fault.Incompatible, "kernel %s is a folder; pass a file in it", file)
 	}
-	return path, nil
+	return path, function, nil
 }
 
 // pythonFile returns the path of a file: relative to the user's working folder or, for a

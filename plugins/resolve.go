@@ -28,7 +28,7 @@ type Resolver struct {
 	SearchPath string
 	// Dir is the user's working folder; relative paths start there.
 	Dir string
-	// Python applies to kernels whose name ends in .py.
+	// Python applies to kernels that are Python files.
 	Python PythonOptions
 	// Exec applies to kernels whose name begins with exec:.
 	Exec ExecOptions
@@ -79,6 +79,7 @@ type ExecOptions struct {
 //
 //	exec:COMMAND          any program, one line in and one line out
 //	embed.py, dir/e.py    a Python file, hosted by the built-in kernel python
+//	embed.py:function     a function or class in a Python file
 //	./dir/file, /file     a kernel program
 //	echo                  a built-in
 //	other                 a file of that name in $GPURUN_PLUGIN_PATH
@@ -98,11 +99,11 @@ func (r Resolver) Resolve(name string, config Config) (Named, error) {
 		return r.resolveExec(command, config)
 	case name == "":
 		return Named{}, fault.New(fault.Usage, "no kernel: name one (available: %s)", r.available()).WithCode(fault.NoKernel, "echo")
+	case isPython(name):
+		return r.resolvePython(name, config)
 	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
 		scheme, _, _ := strings.Cut(name, ":")
 		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; the only scheme is exec:", scheme+":")
-	case strings.HasSuffix(name, ".py"):
-		return r.resolvePython(name, config)
 	case strings.Contains(name, "/"):
 		return r.resolveFile(name, config)
 	case slices.Contains(r.Builtins, name):

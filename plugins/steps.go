@@ -69,7 +69,10 @@ func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files, Data: data, Reread: reread, Python: python}, nil
 }
 
-func isPython(name string) bool { return strings.HasSuffix(name, ".py") }
+func isPython(name string) bool {
+	_, _, ok := CutPython(name)
+	return ok
+}
 
 // resolveStep resolves one step, or several Python files that share a process.
 func (r Resolver) resolveStep(names []string, configs []json.RawMessage) (Named, error) {

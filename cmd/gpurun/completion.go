@@ -54,6 +54,7 @@ var completeArguments = map[string]cobra.CompletionFunc{
 	"gpurun cancel":       completeJobs,
 	"gpurun plugin new":   cobra.FixedCompletions([]string{"go", "python", "cuda"}, cobra.ShellCompDirectiveDefault),
 	"gpurun plugin check": kernels,
+	"gpurun try":          kernels,
 }
 
 // registerCompletions adds completions to a command and its subcommands.

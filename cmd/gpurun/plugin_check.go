@@ -109,7 +109,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	defer proc.KillChildren() // processes that the kernel left behind
 	fmt.Printf("%s on %s\n", args[0], device.Name)
-	isPython := strings.HasSuffix(args[0], ".py")
+	_, _, isPython := plugins.CutPython(args[0])
 	if isPython {
 		showPython(ctx, named.Config)
 	}

@@ -33,13 +33,20 @@ type Command struct {
 	// BlockStopSignals starts the child with SIGINT, SIGTERM and SIGHUP blocked, for a
 	// program that unblocks them once it has handlers. Linux only.
 	BlockStopSignals bool
+	// Foreground starts the child in this process's group, so that it may read the
+	// terminal. It then receives the signals that a terminal sends, and KillGroup kills
+	// only the child itself: the caller must kill its descendants.
+	Foreground bool
 }
 
 // Process is a started child.
 type Process struct {
-	pid  int
-	done chan struct{}
-	exit Exit
+	pid int
+	// group is what KillGroup kills: the negative pid, or the pid of a child in this
+	// process's group.
+	group int
+	done  chan struct{}
+	exit  Exit
 
 	// mu keeps KillGroup from running while the process is reaped: afterwards its pid may
 	// be reused. It also guards exit until done is closed.
@@ -95,8 +102,8 @@ func (e Exit) Foreign() bool {
 	return true
 }
 
-// Start starts c in its own process group. When the process exits, the rest of its group
-// is killed before Done is closed.
+// Start starts c in its own process group, unless c is a foreground command. When the
+// process exits, the rest of its group is killed before Done is closed.
 func Start(c Command) (*Process, error) {
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = c.Env, c.Dir, c.ExtraFiles
@@ -134,7 +141,10 @@ func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 	starting.RLock()
 	err := cmd.Start()
 	if err == nil {
-		p.pid = cmd.Process.Pid
+		p.pid, p.group = cmd.Process.Pid, -cmd.Process.Pid
+		if c.Foreground {
+			p.group = p.pid
+		}
 		owned.Store(p.pid, p)
 	}
 	starting.RUnlock()
@@ -148,10 +158,10 @@ func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if exited {
-		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		_ = syscall.Kill(p.group, syscall.SIGKILL)
 	}
 	_ = cmd.Wait() // the state below has the result
-	if exited {
+	if exited && !c.Foreground {
 		reapGroup(p.pid)
 	}
 	owned.Delete(p.pid)
@@ -191,7 +201,8 @@ func reapGroup(group int) {
 	}
 }
 
-// Pid returns the process id, which is also the id of its group.
+// Pid returns the process id, which is also the id of its group unless it is a foreground
+// command.
 func (p *Process) Pid() int { return p.pid }
 
 // Done is closed when the process has exited; then Exit may be called. It is also closed
@@ -211,7 +222,7 @@ func (p *Process) KillGroup() {
 	select {
 	case <-p.done:
 	default:
-		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+		_ = syscall.Kill(p.group, syscall.SIGKILL)
 		if p.giveUp == nil {
 			p.giveUp = time.AfterFunc(KillWait(), func() {
 				p.mu.Lock()

@@ -9,7 +9,7 @@ import (
 )
 
 func attributes(c Command) *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{Setpgid: true}
+	attr := &syscall.SysProcAttr{Setpgid: !c.Foreground}
 	if c.DieWithParent {
 		attr.Pdeathsig = syscall.SIGKILL
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: !c.Foreground} }
 
 // waitExited is not available here: there is no portable wait that does not reap.
 func waitExited(int) bool { return false }

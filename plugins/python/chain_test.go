@@ -86,7 +86,7 @@ func TestStepFailures(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = try(t, "def process(batch): return batch", then(t, "def proces(batch): return batch"))
-	if err == nil || err.Error() != "kernel second.py: the file defines no process(batch) function" {
+	if err == nil || !strings.HasPrefix(err.Error(), "kernel second.py: the file defines no process(batch) function; to use another one") {
 		t.Error(err)
 	}
 	for body, want := range map[string]string{

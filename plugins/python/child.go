@@ -69,10 +69,12 @@ type child struct {
 	words       *proc.Tail
 	printer     *printer
 	drained     chan struct{} // closed when all of its output has been read
+	// terminal: it uses this process's standard input and output instead of the log.
+	terminal bool
 }
 
 // startChild starts the interpreter that runs process.
-func startChild(ctx context.Context, interpreter string) (*child, error) {
+func startChild(ctx context.Context, interpreter string, terminal bool) (*child, error) {
 	memory, err := newMemory(memorySizes)
 	if err != nil {
 		return nil, err
@@ -82,7 +84,7 @@ func startChild(ctx context.Context, interpreter string) (*child, error) {
 		memory.close()
 		return nil, err
 	}
-	c := &child{what: "the Python process", interpreter: interpreter}
+	c := &child{what: "the Python process", interpreter: interpreter, terminal: terminal}
 	err = c.start(ctx, []string{strconv.Itoa(size), "4", "kernel"}, environment(), memory.file)
 	if err != nil {
 		memory.close()
@@ -126,37 +128,57 @@ func (c *child) launch(args, env []string, files []*os.File) error {
 		return fmt.Errorf("make socket pair: %w", err)
 	}
 	defer theirs.Close()
-	output, outputChild, err := os.Pipe()
+	command := proc.Command{
+		Path: c.interpreter, Args: append([]string{"-c", bootstrap}, args...), Env: env,
+		ExtraFiles:    append([]*os.File{theirs}, files...),
+		DieWithParent: true, BlockStopSignals: true, Foreground: c.terminal,
+	}
+	stopReading, err := c.connectOutput(&command)
+	if err == nil {
+		if c.process, err = proc.Start(command); err != nil {
+			err = fault.New(fault.Incompatible, "start Python: %w", err)
+		}
+		if !c.terminal {
+			command.Stdout.Close()
+		}
+	}
 	if err != nil {
 		ours.Close()
+		if stopReading != nil {
+			stopReading(time.Now())
+		}
 		return err
 	}
-	defer outputChild.Close()
-	c.process, err = proc.Start(proc.Command{
-		Path: c.interpreter, Args: append([]string{"-c", bootstrap}, args...), Env: env,
-		Stdout: outputChild, Stderr: outputChild,
-		ExtraFiles:    append([]*os.File{theirs}, files...),
-		DieWithParent: true, BlockStopSignals: true,
-	})
-	if err != nil {
-		ours.Close()
-		output.Close()
-		return fault.New(fault.Incompatible, "start Python: %w", err)
-	}
 	c.control, c.channel = ours, frame.NewConn(ours, maxFrame)
+	go func() {
+		<-c.process.Done()
+		// Its children may hold the other ends open forever.
+		deadline := time.Now().Add(drainTime)
+		stopReading(deadline)
+		_ = ours.SetReadDeadline(deadline)
+	}()
+	return nil
+}
+
+// connectOutput connects the standard streams of a process: to the terminal, or its output
+// to the log. The returned function ends the reading of its output at a deadline.
+func (c *child) connectOutput(command *proc.Command) (stopReading func(time.Time), err error) {
+	if c.terminal {
+		command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+		close(c.drained)
+		return func(time.Time) {}, nil
+	}
+	output, outputChild, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	command.Stdout, command.Stderr = outputChild, outputChild
 	go func() {
 		defer close(c.drained)
 		defer output.Close()
 		c.printer.copy(c.words, output)
 	}()
-	go func() {
-		<-c.process.Done()
-		// Its children may hold the other ends open forever.
-		deadline := time.Now().Add(drainTime)
-		_ = output.SetReadDeadline(deadline)
-		_ = ours.SetReadDeadline(deadline)
-	}()
-	return nil
+	return func(deadline time.Time) { _ = output.SetReadDeadline(deadline) }, nil
 }
 
 // mallocVariables keep glibc from returning the memory of a batch's strings to the

@@ -37,7 +37,7 @@ func Inspect(ctx context.Context, config plugins.Config) (Facts, error) {
 	if err := k.start(ctx, config); err != nil {
 		return Facts{}, err
 	}
-	reply, err := k.ask(ctx, request{Type: "describe", File: k.config.File, Frameworks: Frameworks}, "described")
+	reply, err := k.ask(ctx, request{Type: "describe", File: k.config.File, Function: k.config.Function, Frameworks: Frameworks}, "described")
 	if err != nil {
 		return Facts{}, err
 	}

@@ -31,10 +31,16 @@ const (
 // New returns the kernel.
 func New() plugins.Kernel { return &kernel{} }
 
+// NewInTerminal returns a kernel whose interpreter uses this process's standard input and
+// output, so that a person can read what it prints and debug it. prepare runs in one
+// thread or process.
+func NewInTerminal() plugins.Kernel { return &kernel{terminal: true} }
+
 type kernel struct {
-	config plugins.PythonConfig
-	info   plugins.Info
-	asked  bool // info is known
+	terminal bool
+	config   plugins.PythonConfig
+	info     plugins.Info
+	asked    bool // info is known
 	// processes: the first step defines setup_prepare.
 	processes bool
 	python    *child // nil before the first Describe or Open, and after Close
@@ -98,7 +104,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 
 // describe adds what one file declares to the info of the files before it.
 func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *plugins.Info, first bool) error {
-	reply, err := k.ask(ctx, request{Type: "describe", File: step.File}, "described")
+	reply, err := k.ask(ctx, request{Type: "describe", File: step.File, Function: step.Function}, "described")
 	if err != nil {
 		return unusable(step.File, err)
 	}
@@ -142,7 +148,7 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 
 // steps are the files, in order.
 func (k *kernel) steps() []plugins.PythonStep {
-	first := plugins.PythonStep{Name: k.config.Name, File: k.config.File, Config: k.config.Config}
+	first := plugins.PythonStep{Name: k.config.Name, File: k.config.File, Function: k.config.Function, Config: k.config.Config}
 	return append([]plugins.PythonStep{first}, k.config.Then...)
 }
 
@@ -151,6 +157,8 @@ func (k *kernel) steps() []plugins.PythonStep {
 func (k *kernel) ioWorkers(share int) int {
 	wanted := k.config.IOWorkers
 	switch {
+	case k.terminal:
+		return 1 // two debuggers cannot share a terminal
 	case k.processes && wanted <= 0:
 		wanted = share
 	case k.processes:
@@ -212,7 +220,7 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 	if err != nil {
 		return err
 	}
-	if k.python, err = startChild(ctx, interpreter); err != nil {
+	if k.python, err = startChild(ctx, interpreter, k.terminal); err != nil {
 		return err
 	}
 	k.space = newSpace(len(k.python.memory.data)/2, k.python.memory.release)

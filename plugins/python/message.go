@@ -30,6 +30,7 @@ type request struct {
 
 	// describe
 	File       string   `json:"file,omitempty"`
+	Function   string   `json:"function,omitempty"`
 	Frameworks []string `json:"frameworks,omitempty"`
 
 	// open

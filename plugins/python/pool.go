@@ -159,7 +159,7 @@ func (p *pool) start(done func(error)) bool {
 // open starts a process and waits until its setup_prepare has returned.
 func (p *pool) open() (*preparer, error) {
 	main := p.kernel.python
-	one := &preparer{child: &child{what: "a prepare process", interpreter: main.interpreter}}
+	one := &preparer{child: &child{what: "a prepare process", interpreter: main.interpreter, terminal: main.terminal}}
 	err := one.start(p.ctx, []string{fmt.Sprint(p.modules), "5", "prepare"}, p.env, p.records, p.memory.file)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import itertools
 import json
 import sys
 
-from gpurun_runner.failure import kind_of
+from gpurun_runner.failure import kind_of, plural
 
 # Lengths that mark a value as null or missing; see extract.go.
 NULL, MISSING = 0xFFFFFFFF, 0xFFFFFFFE
@@ -149,6 +149,16 @@ class MissingField(KeyError):
         self.batch, self.positions = batch, positions
 
 
+class Name(str):
+    """The name of a column as keys() returns it. The column has None for a record without
+    that member: such a record must not fail because another record of the batch has it."""
+
+    __slots__ = ()
+
+    def __reduce__(self):
+        return str, (str(self),)  # another process may not know this class
+
+
 class Batch(collections.abc.Sequence):
     """A batch of records: a sequence of records, and a table of their members.
 
@@ -156,6 +166,8 @@ class Batch(collections.abc.Sequence):
         batch[3]["text"]
         batch["text"]              all texts; a record without one fails
         batch.get("text", "")      all texts; "" for a record without one
+        dict(batch)                all columns; None for a record without the member
+        batch["length"] = values   add a column; return batch then adds it to the records
     """
 
     def __init__(self, source, step, rows=None, extra=None, items=None):
@@ -165,16 +177,25 @@ class Batch(collections.abc.Sequence):
         self._items = items  # records returned by earlier steps; None if they are unchanged
         self._columns = {}
         self._records = None
+        self._assigned = {}  # columns that the kernel has set
 
     def __len__(self):
         return self._source.count if self._rows is None else len(self._rows)
 
     def __getitem__(self, key):
+        if isinstance(key, Name):
+            return self.get(str(key))
         if isinstance(key, str):
-            return self._column(key)
+            return self._assigned[key] if key in self._assigned else self._column(key)
         if self._records is None:
             self._records = [self._record(i, row) for i, row in enumerate(self._all_rows())]
         return self._records[key]
+
+    def __setitem__(self, name, values):
+        """Set a column. It becomes part of the result if process returns the batch."""
+        if not isinstance(name, str):
+            raise TypeError("set a column by its name, not by %s: to change a record, set its members" % kind_of(name))
+        self._assigned[str(name)] = values
 
     def __iter__(self):
         return iter(self[:])
@@ -182,10 +203,47 @@ class Batch(collections.abc.Sequence):
     def __contains__(self, key):
         if not isinstance(key, str):
             return any(record == key for record in self)
-        return key in self._extra or len(self._absent(key)) < len(self)
+        return key in self._assigned or key in self._extra or len(self._absent(key)) < len(self)
+
+    def keys(self):
+        """The names of the members that the records have, in order of appearance. Reads
+        whole records, which takes longer than reading some columns by name."""
+        names = dict.fromkeys(self._extra)
+        for i, row in enumerate(self._all_rows()):
+            names.update(dict.fromkeys(self._names(i, row)))
+        names.update(dict.fromkeys(self._assigned))
+        return [Name(name) for name in names]
+
+    def values(self):
+        """The columns, in the order of keys()."""
+        return [self[name] for name in self.keys()]
+
+    def items(self):
+        """Pairs of a name and its column, in the order of keys()."""
+        return [(str(name), self[name]) for name in self.keys()]
+
+    def to_pandas(self):
+        """The batch as a pandas.DataFrame."""
+        pandas = needed("pandas", "to_pandas")
+        return pandas.DataFrame({str(name): one_each(self[name]) for name in self.keys()}, index=range(len(self)))
+
+    def to_arrow(self):
+        """The batch as a pyarrow.Table."""
+        pyarrow = needed("pyarrow", "to_arrow")
+        return pyarrow.table({str(name): pyarrow.array(one_each(self[name])) for name in self.keys()})
+
+    def __repr__(self):
+        count = plural(len(self), "record")
+        try:
+            names = self.keys()
+        except RuntimeError:  # the batch is finished, or this is a forked process
+            return "<Batch of %s>" % count
+        return "<Batch of %s with %s>" % (count, ", ".join(names) or "no members")
 
     def get(self, name, default=None):
         """The column, with default for a record that has no such member."""
+        if name in self._assigned:
+            return self._assigned[name]
         absent = () if name in self._extra else self._absent(name)
         if not absent:
             return self._column(name)
@@ -196,6 +254,14 @@ class Batch(collections.abc.Sequence):
 
     def __reduce__(self):
         raise TypeError("a batch cannot be copied or sent to another process: send one of its columns, or list(batch)")
+
+    def _names(self, i, row):
+        """The names of the members of one record."""
+        item = self._items[i] if self._items else ()
+        if self._items and not isinstance(item, Record):
+            return item
+        record = json.loads(self._source.line(row))
+        return [*(record if isinstance(record, dict) else ()), *(item._given if item else ())]
 
     def _all_rows(self):
         return range(self._source.count) if self._rows is None else self._rows
@@ -264,6 +330,31 @@ class Batch(collections.abc.Sequence):
         """The batch without the records at these positions."""
         removed = set(positions)
         return self._only([i for i in range(len(self)) if i not in removed])
+
+
+def needed(package, method):
+    """Import a package that only one method of a batch needs."""
+    import importlib
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise ModuleNotFoundError("batch.%s() needs %s, which %s does not have; install it with: %s -m pip install %s"
+                                  % (method, package, sys.executable, sys.executable, package), name=package) from None
+
+
+def one_each(values):
+    """A column with one value per record in a form that pandas and pyarrow accept: vectors
+    as rows, tensors on the host."""
+    if not hasattr(values, "shape") or hasattr(values, "iloc"):
+        return values
+    if not hasattr(values, "__array_interface__"):
+        for name in ("detach", "cpu", "get"):  # torch; cupy
+            values = getattr(values, name)() if hasattr(values, name) else values
+        import numpy
+        values = numpy.asarray(values)
+    return values if len(values.shape) == 1 else list(values)
 
 
 def array_of_numbers(numpy, values):

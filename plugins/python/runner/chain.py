@@ -12,6 +12,16 @@ from gpurun_runner.failure import ERROR, ResultError, first_line, kind_of, plura
 from gpurun_runner.reply import Reply, check_names
 
 
+def set_columns(result):
+    """The columns that the kernel has set in a batch that it returns; otherwise the result
+    itself."""
+    if not isinstance(result, Batch) or not result._assigned:
+        return result
+    if result._records and any(isinstance(record, Record) and record.touched() for record in result._records):
+        raise ResultError("process returned a batch in which it set both columns and members of records: set one or the other")
+    return result._assigned
+
+
 def is_columns(result):
     return isinstance(result, collections.abc.Mapping) and not isinstance(result, Record)
 
@@ -21,6 +31,8 @@ def as_list(result, count):
     if result is None:
         raise ResultError("process returned None: return a dict of columns, or a list with one result per record")
     if not isinstance(result, (list, tuple, Batch)):
+        if hasattr(result, "iloc") or hasattr(result, "to_pandas"):
+            raise ResultError('process returned %s: return the columns to add, like {"name": table["name"]}' % kind_of(result))
         raise ResultError('process returned %s: return a dict of columns, like {"name": values}, '
                           "or a list with one result per record" % kind_of(result))
     if len(result) != count:
@@ -33,6 +45,7 @@ def as_list(result, count):
 
 def advance(task, result, following):
     """The batch for the next step. Failed and dropped records are noted in task."""
+    result = set_columns(result)
     if is_columns(result):
         return add_columns(task, result, following)
     return replace(task, as_list(result, len(task.batch)), following)
@@ -131,7 +144,7 @@ def as_item(item, source):
 
 def last_reply(task, result):
     """The reply for the result of the last step."""
-    batch = task.batch
+    batch, result = task.batch, set_columns(result)
     rows = batch._all_rows()
     one_each = batch._rows is None or len(set(rows)) == len(rows)
     if is_columns(result):

@@ -15,6 +15,9 @@ DISTRIBUTIONS = {
 FRAMEWORKS = ["torch", "cupy", "tensorflow", "jax", "pyclesperanto"]
 ARRAYS = ["numpy"] + FRAMEWORKS  # valid values in inputs = {...}
 
+PROCESS = "process"  # what computes a batch, unless the user names something else
+OTHERS = ("setup", "setup_prepare", "prepare", "trim", "close")  # what else gpurun calls
+
 # The settings of a kernel, and what each one must be.
 SETTINGS = {
     "requires": ("a list of strings", lambda v: isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v)),
@@ -29,8 +32,9 @@ SETTINGS = {
 }
 
 
-def describe(path, frameworks):
-    """A kernel's settings, imports and inputs, from its source."""
+def describe(path, frameworks, function=PROCESS):
+    """A kernel's settings, imports and inputs, from its source. function is what
+    computes a batch: a function, or a class whose instances can be called."""
     import ast
     with open(path, "rb") as file:
         tree = compile(file.read(), path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
@@ -47,8 +51,8 @@ def describe(path, frameworks):
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             known.update(dict.fromkeys(node.names, COMPUTED))
-    if "process" not in known and "*" not in known:
-        raise ResultError("the file defines no process(batch) function")
+    if function not in known and "*" not in known:
+        raise ResultError(not_defined(function, callables(ast, tree)))
     imported = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
     settings["imported"] = [name for name in FRAMEWORKS if name in imported]
@@ -60,17 +64,45 @@ def describe(path, frameworks):
     settings["setup_prepare"] = "setup_prepare" in known
     if settings["setup_prepare"] and not settings["prepare"] and "*" not in known:
         raise ResultError("the file defines setup_prepare(ctx) but no prepare(batch) function")
-    settings["inputs"] = list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), fields_read(ast, tree))))
+    settings["inputs"] = list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), fields_read(ast, tree, function))))
     return settings
 
 
-def fields_read(ast, tree):
-    """The fields that prepare, or else process, reads from its batch by a constant
-    name: gpurun sends them along from the first batch on."""
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    for function in [functions.get("prepare") or functions.get("process")]:
-        if function is not None and function.args.args:
-            batch = function.args.args[0].arg
+def callables(ast, tree):
+    """What the file defines that can compute a batch: functions other than those that gpurun
+    calls for other purposes, and classes whose instances can be called."""
+    names = []
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in OTHERS and not node.name.startswith("_") \
+                or isinstance(node, ast.ClassDef) and method(ast, node, "__call__"):
+            names.append(node.name)
+    return names
+
+
+def not_defined(function, names):
+    """The message for a function that the file does not define, with those that it does."""
+    if function != PROCESS:
+        return "the file defines no function or class %s; it defines %s" % (function, ", ".join(names) or "none")
+    if not names:
+        return "the file defines no process(batch) function"
+    return "the file defines no process(batch) function; to use another one, name it after the file, as in FILE.py:%s (it defines %s)" % (names[0], ", ".join(names))
+
+
+def method(ast, node, name):
+    """A method of a class, by its name; None if it has none."""
+    return next((part for part in node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == name), None)
+
+
+def fields_read(ast, tree, name):
+    """The fields that prepare, or else the function that computes a batch, reads from its
+    batch by a constant name: gpurun sends them along from the first batch on."""
+    functions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+    for function in [functions.get("prepare") or functions.get(name)]:
+        first = 0
+        if isinstance(function, ast.ClassDef):
+            function, first = method(ast, function, "__call__"), 1  # after self
+        if function is not None and len(function.args.args) > first:
+            batch = function.args.args[first].arg
             for node in ast.walk(function):
                 if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == batch \
                         and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):

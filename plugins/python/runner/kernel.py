@@ -12,7 +12,7 @@ from gpurun_runner.ahead import Ahead
 from gpurun_runner.batch import Batch, MissingField, Source
 from gpurun_runner.chain import advance, last_reply
 from gpurun_runner.columns import listed
-from gpurun_runner.describe import describe
+from gpurun_runner.describe import PROCESS, describe, not_defined
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain, first_line
@@ -79,19 +79,41 @@ def call(name, function, *arguments):
     return result
 
 
+def make(kind, context):
+    """An instance of a class that is a kernel. The parameter ctx gets the context; others
+    get the members of the kernel's configuration with their names."""
+    import inspect
+    if not any("__call__" in base.__dict__ for base in kind.__mro__):
+        raise ResultError("class %s has no method __call__(self, batch)" % kind.__name__)
+    given, config = {}, context.config if isinstance(context.config, dict) else {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if name == "ctx":
+            given[name] = context
+        elif name in config:
+            given[name] = config[name]
+        elif parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ResultError("%s(…) needs %r, which the kernel's configuration does not have" % (kind.__name__, name))
+    return kind(**given)
+
+
 class Step:
     """One kernel file. A chain has several, in one process."""
 
     def __init__(self, request, step, sources, setup_name="setup"):
         self.name = step.get("name", "")  # "" unless there are several
         self.context = Context(request, step.get("config"))
-        self.module = load(step["file"], sources)
-        self.process = self.function("process")
+        self.module = step.get("module") or load(step["file"], sources)  # a test has made the module
+        name = step.get("function") or PROCESS
+        self.instance = None  # of a kernel that is a class
+        self.process = self.function(name)
         if self.process is None:
-            raise ResultError("the file defines no process(batch) function")
+            raise ResultError(not_defined(name, []))
         setup = self.function(setup_name)
         if setup is not None:
             call(setup_name, setup, *([self.context] if takes_argument(setup) else []))
+        if isinstance(self.process, type) and setup_name == "setup":
+            self.instance = make(self.process, self.context)
+            self.process = self.instance.__call__
         self.prepare = self.function("prepare")
         self.wants_batch = required_arguments(self.process) == 2
         inputs = getattr(self.module, "inputs", ())
@@ -99,7 +121,10 @@ class Step:
         self.fields = [name for name in inputs if isinstance(name, str)] if isinstance(inputs, (list, tuple, dict)) else []
 
     def function(self, name):
+        """A function of the kernel, by its name; of a class, its trim and close come first."""
         function = getattr(self.module, name, None)
+        if name in ("trim", "close") and callable(getattr(self.instance, name, None)):
+            function = getattr(self.instance, name)
         return function if callable(function) else None
 
     def prepared(self, batch):
@@ -319,7 +344,7 @@ class Program:
             self.send(type="failed", step=self.opening, **explain(error))
 
     def do_describe(self, request):
-        self.answer("described", lambda: describe(request["file"], request.get("frameworks") or ()))
+        self.answer("described", lambda: describe(request["file"], request.get("frameworks") or (), request.get("function") or PROCESS))
 
     def do_devices(self, request):
         self.answer("devices", lambda: devices(request.get("frameworks") or ()))
