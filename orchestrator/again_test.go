@@ -48,7 +48,7 @@ var roles = map[string]role{
 
 	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Devices.Claim": program, "Abort": program,
 	"noDurable": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
-	"handBack": program, "scaleSpeed": program, "stallAfter": program, "checkWait": program, "checkAll": program,
+	"handBack": program, "scaleSpeed": program, "stallAfter": program, "checkWait": program, "checkAll": program, "streaming": program,
 }
 
 // flatten returns the members of a Config by name, those of its groups as Group.Member.

@@ -71,6 +71,8 @@ type Config struct {
 	pluginPath string
 	// framed makes Retry able to tell which lines belong to which record.
 	framed bool
+	// streaming: the input is a feed and the output consists of frames; see Stream.
+	streaming bool
 	// checkWait is how long workers wait for the check of an earlier run's output,
 	// default outputCheckWait; with checkAll they wait until it ends.
 	checkWait time.Duration

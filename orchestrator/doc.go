@@ -29,6 +29,22 @@
 //
 // [MakePlan] shows what a job would do: its input, its chunks, its devices.
 //
+// # Records from a program
+//
+// [Stream] runs a job without files: records come from an iterator, and results go to one.
+//
+//	for result, err := range orchestrator.Stream(ctx, config, records) {
+//		if err != nil {
+//			return err // the job has ended
+//		}
+//		if result.Failure != nil {
+//			… // result.Failed is the record
+//		}
+//		for _, record := range result.Records {
+//			…
+//		}
+//	}
+//
 // # What happened to the records
 //
 // [Report] counts the records: In = Succeeded + Failed + Dropped + Pending, however the job

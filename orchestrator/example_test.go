@@ -53,6 +53,35 @@ func ExampleRun() {
 	// line 3: record
 }
 
+// A stream needs no files. Each record has one result, in the order of the records.
+func ExampleStream() {
+	records := func(yield func(orchestrator.Record, error) bool) {
+		for _, record := range []string{`{"id":1}`, `{"id":2}`, `not JSON`} {
+			if !yield(orchestrator.Record(record), nil) {
+				return // the job has ended
+			}
+		}
+	}
+	config := orchestrator.Config{
+		Kernel:  orchestrator.Kernel{Name: "echo"},
+		Devices: orchestrator.Devices{GPUs: "cpu:2"},
+	}
+	for result, err := range orchestrator.Stream(context.Background(), config, records) {
+		switch {
+		case err != nil:
+			fmt.Println("the job ended:", err)
+		case result.Failure != nil:
+			fmt.Printf("record %d failed (%s): %s\n", result.Index, result.Failure.Kind, result.Failed)
+		default:
+			fmt.Printf("record %d: %s\n", result.Index, result.Records[0])
+		}
+	}
+	// Output:
+	// record 0: {"id":1}
+	// record 1: {"id":2}
+	// record 2 failed (record): not JSON
+}
+
 // The kind of an error decides what a program does, its code what it tells the user.
 func ExampleFault() {
 	_, err := orchestrator.Run(context.Background(), orchestrator.Config{

@@ -120,7 +120,7 @@ func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless b
 func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	segment, err := commit.GiveUp(t.chunk, commit.PartOptions{
 		Path:        j.partPath(t),
-		ErrorsApart: j.config.Output.Errors != "", Framed: j.config.framed, Step: j.config.Kernel.Name,
+		ErrorsApart: j.config.Output.Errors != "", Framed: j.config.framed || j.config.streaming, FrameFailures: j.config.streaming, Step: j.config.Kernel.Name,
 	}, j.config.Input.MaxRecordBytes, why)
 	if err != nil {
 		return segment, err

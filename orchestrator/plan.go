@@ -353,7 +353,11 @@ func (p *prepared) reopenInput(ctx context.Context, options input.CutOptions) er
 func (p *prepared) openStream(dir string) error {
 	records := p.config.Input.ChunkRecords
 	setDefault(&records, int64(chunkBatches*p.plan.BatchSize))
-	source, err := input.Spool(input.Sniffed(p.config.Input.Stdin), input.SpoolOptions{
+	stdin := p.config.Input.Stdin
+	if !p.config.streaming { // else it consists of records
+		stdin = input.Sniffed(stdin)
+	}
+	source, err := input.Spool(stdin, input.SpoolOptions{
 		Limits: p.limits(), Dir: dir,
 		ChunkRecords: records, Flush: p.config.Input.Flush, Ahead: 2*(len(p.plan.Slots)+len(p.reserve)) + 2,
 	})

@@ -42,7 +42,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 		worker: w, release: release,
 		part: commit.NewPart(commit.PartOptions{
 			Path: assign.Part, Chunk: assign.Chunk,
-			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed,
+			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed, FrameFailures: w.setup.Records.FrameFailures,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
 		verbatim: len(w.setup.Records.Keep) == 0 && !w.setup.Records.Framed && !w.setup.Records.Reprocess,

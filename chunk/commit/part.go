@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -53,6 +55,9 @@ type PartOptions struct {
 	// Framed writes the number of bytes before each record's lines, and FailedFrame for a
 	// failed record, so that a reader can tell which lines belong to which record.
 	Framed bool
+	// FrameFailures, with Framed, adds two more frames after FailedFrame: the failure as
+	// JSON, and the record.
+	FrameFailures bool
 	// Step and Device are recorded in marks and failures.
 	Step   string
 	Device string
@@ -101,6 +106,28 @@ func (p *Part) frame(size int) error {
 	return err
 }
 
+// frameFailed writes the frames of a failed record.
+func (p *Part) frameFailed(r input.Record, e *fault.Error) error {
+	if err := p.frame(FailedFrame); err != nil || !p.options.FrameFailures {
+		return err
+	}
+	described := *e
+	described.Step = p.step(e)
+	encoded, err := json.Marshal(&described)
+	if err != nil {
+		return err
+	}
+	for _, data := range [][]byte{encoded, r.Data} {
+		if err := p.frame(len(data)); err != nil {
+			return err
+		}
+		if _, err := p.files[chunk.Results].Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Drop counts a record without a line.
 func (p *Part) Drop() error {
 	p.tally.Records++
@@ -117,7 +144,7 @@ func (p *Part) Fail(r input.Record, e *fault.Error) error {
 	mark := record.Mark{Kind: e.Kind, Message: e.Message, Step: p.step(e), Line: r.Line}
 	var err error
 	if p.options.Framed {
-		err = p.frame(FailedFrame)
+		err = p.frameFailed(r, e)
 	} else {
 		err = record.WriteMarked(p.failed(), r.Data, mark)
 	}
@@ -140,14 +167,25 @@ func (p *Part) Pass(r input.Record) error {
 	p.tally.Records++
 	p.tally.Failed++
 	at := p.files[chunk.Results].sum.Bytes
-	to := p.failed()
-	if _, err := to.Write(r.Data); err != nil {
+	e := fault.New(fault.Upstream, "the record already has an _error in the input")
+	var err error
+	if p.options.FrameFailures {
+		err = p.frameFailed(r, e)
+	} else {
+		err = writeLine(p.failed(), r.Data)
+	}
+	if err != nil {
 		return storage(err)
 	}
-	if _, err := to.Write(newline); err != nil {
-		return storage(err)
+	return p.note(r, e, at, "")
+}
+
+func writeLine(to io.Writer, line []byte) error {
+	if _, err := to.Write(line); err != nil {
+		return err
 	}
-	return p.note(r, fault.New(fault.Upstream, "the record already has an _error in the input"), at, "")
+	_, err := to.Write(newline)
+	return err
 }
 
 // failed returns the file for the line of a failed record.

@@ -1,7 +1,8 @@
-// Command embed uses gpurun as a library: it defines its own kernel, runs a job with it,
-// and prints a summary of the report.
+// Command embed uses gpurun as a library: it defines its own kernel and runs a job with
+// it, from a file to a file, or from its standard input to its standard output.
 //
 //	go run ./examples/embed in.jsonl out.jsonl
+//	echo one two three | go run ./examples/embed
 package main
 
 import (
@@ -41,15 +42,29 @@ func main() {
 	kernels["words"] = func() plugins.Kernel { return words{} }
 	worker.Init(kernels)
 
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: embed in.jsonl out.jsonl")
-		os.Exit(2)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	var err error
+	switch len(os.Args) {
+	case 1:
+		err = stream(ctx, os.Stdin, os.Stdout)
+	case 3:
+		err = files(ctx, os.Args[1], os.Args[2])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: embed [in.jsonl out.jsonl]")
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "embed:", err)
+		os.Exit(1)
+	}
+}
+
+// files runs a job from a file to a file and prints a summary of the report.
+func files(ctx context.Context, in, out string) error {
 	report, err := orchestrator.Run(ctx, orchestrator.Config{
-		Input:  orchestrator.Input{Path: os.Args[1]},
-		Output: orchestrator.Output{Path: os.Args[2]},
+		Input:  orchestrator.Input{Path: in},
+		Output: orchestrator.Output{Path: out},
 		Kernel: orchestrator.Kernel{Name: "words"},
 		Display: orchestrator.Display{OnEvent: func(event orchestrator.Event) {
 			if done, ok := event.(orchestrator.ChunkDone); ok {
@@ -58,8 +73,8 @@ func main() {
 		}},
 	})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "embed:", err)
-		os.Exit(1)
+		return err
 	}
 	fmt.Printf("%d records, %d failed\n", report.In, report.Failed)
+	return nil
 }

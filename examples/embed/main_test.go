@@ -38,4 +38,10 @@ func TestEmbed(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got %s", got)
 	}
+	stream := exec.Command(program)
+	stream.Stdin = strings.NewReader("one two three\n\nfour\n")
+	out, err = stream.CombinedOutput()
+	if want := "{\"text\":\"one two three\",\"words\":3}\n{\"text\":\"\",\"words\":0}\n{\"text\":\"four\",\"words\":1}\n"; err != nil || string(out) != want {
+		t.Errorf("%v: %s", err, out)
+	}
 }

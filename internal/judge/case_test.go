@@ -44,6 +44,7 @@ func TestVerdict(t *testing.T) {
 		{name: "few, by many", firsts: []*First{few, few}, records: 1000, trips: true},
 		{name: "too few to tell, of a stream", firsts: []*First{few}, records: -1, open: true},
 		{name: "too few to tell, of a stream to a stream", firsts: []*First{few}, records: -1, stream: true},
+		{name: "one not heard, of a stream to a stream", firsts: []*First{failed, nil}, records: -1, stream: true},
 		{name: "raised on all", firsts: []*First{raised, quoted}, records: 1000, trips: true},
 		{name: "raised on all, and little is left", firsts: []*First{raised, quoted}, records: 20, open: true},
 		{name: "raised by different messages", firsts: []*First{raised, otherwise}, records: 5000, open: true},

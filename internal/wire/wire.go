@@ -139,7 +139,9 @@ type Records struct {
 	NoValidate  bool     `json:"no_validate,omitempty"`
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
 	Framed      bool     `json:"framed,omitempty"`
-	Step        string   `json:"step"`
+	// FrameFailures: see commit.PartOptions.
+	FrameFailures bool   `json:"frame_failures,omitempty"`
+	Step          string `json:"step"`
 	// NaNFails: NaN and infinity fail their record instead of becoming null.
 	NaNFails bool `json:"nan_fails,omitempty"`
 }
