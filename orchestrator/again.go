@@ -14,6 +14,7 @@ import (
 func (r *rerun) again() (Config, error) {
 	was, c := r.manifest.Fingerprint, r.config
 	c.Input.Path, c.Output.Path = r.job.Input(), r.job.Results()
+	c.Output.Format = ""
 	c.Output.Errors, c.Resume.WorkDir, c.Resume.Clean = "", "", false
 	c.Input.Offset, c.Input.Limit, c.framed = 0, 0, true
 	// A failed record that came in with an _error was reprocessed; no other has one.

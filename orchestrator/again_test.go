@@ -33,7 +33,7 @@ const (
 // must restore it: then it belongs in the fingerprint or in launch, and in retry.again.
 var roles = map[string]role{
 	"Input.Path": selecting, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting,
-	"Output.Path": output, "Output.PartBytes": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
+	"Output.Path": output, "Output.PartBytes": output, "Output.Format": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
 	"Output.Force": resuming, "Resume.Fresh": resuming, "Resume.AcceptChanges": resuming,
 
 	"Kernel.Name": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
@@ -47,8 +47,13 @@ var roles = map[string]role{
 	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
 	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Devices.Claim": program, "Abort": program,
+<<<<<<< HEAD
 	"noDurable": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
 	"handBack": program, "scaleSpeed": program, "stallAfter": program, "checkWait": program, "checkAll": program, "streaming": program,
+=======
+	"noDurable": program, "unitBytes": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
+	"handBack": program, "scaleSpeed": program, "stallAfter": program, "checkWait": program, "checkAll": program,
+>>>>>>> da403bd (outputs by name: .jsonl.gz and .jsonl.zst, in units whose borders do not depend on kills)
 }
 
 // flatten returns the members of a Config by name, those of its groups as Group.Member.
@@ -151,8 +156,8 @@ func valueOf(v reflect.Value) any {
 // TestEveryPrintedSettingIsRestored: the output settings in the fingerprint are there
 // because results depend on them, so a retry must have the same.
 func TestEveryPrintedSettingIsRestored(t *testing.T) {
-	// Set by a retry, or not relevant to it: Parts and Errors are where results go.
-	other := map[string]bool{"Parts": true, "Errors": true, "Reprocess": true}
+	// Set by a retry, or not relevant to it: Parts, Format and Errors are where results go.
+	other := map[string]bool{"Parts": true, "Format": true, "Errors": true, "Reprocess": true}
 	kind := reflect.TypeFor[outputPrint]()
 	for i := range kind.NumField() {
 		field := kind.Field(i)

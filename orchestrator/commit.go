@@ -54,6 +54,8 @@ func (c *committer) run() error {
 			}
 			err = c.commit(segment)
 			c.warnOfDisk()
+		case <-c.output.Encoded():
+			err = c.output.Land()
 		case <-ticker.C:
 			err = c.output.Checkpoint(false)
 		}

@@ -65,6 +65,8 @@ type Config struct {
 	noDurable bool
 	// durableEvery is the interval between durable points, for tests that want many.
 	durableEvery time.Duration
+	// unitBytes is the size of a unit of an encoded output, for tests that want many.
+	unitBytes int64
 	// leastTimeout is the minimum a batch gets unless Timeout is set.
 	leastTimeout time.Duration
 	// pluginPath overrides $GPURUN_PLUGIN_PATH, so that Retry uses the job's.
@@ -124,6 +126,9 @@ type Output struct {
 	Path string
 	// Stdout is written if Path is "-"; nil means os.Stdout.
 	Stdout io.Writer
+	// Format is how the output is stored: jsonl, jsonl.gz or jsonl.zst. Default what the
+	// name of the output says, else jsonl. It must not contradict the name.
+	Format string
 	// Errors is a file for the failed records; if empty, they stay in their place in the
 	// output. It must not be the output.
 	Errors string
@@ -132,8 +137,8 @@ type Output struct {
 	Keep []string
 	// Force replaces an existing output, which is an error otherwise.
 	Force bool
-	// PartBytes is the minimum size of a part in an output folder; default 64 MiB. A part
-	// ends where a chunk ends.
+	// PartBytes is the minimum size of a part in an output folder, before encoding; default
+	// 64 MiB. A part ends where a chunk ends.
 	PartBytes int64
 }
 

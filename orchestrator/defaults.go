@@ -45,6 +45,9 @@ func (c Config) withDefaults() (Config, error) {
 		c.Input.Stdin = os.Stdin
 	}
 	c = c.withInput().withOutput()
+	if _, err := c.chooseFormat(); err != nil {
+		return c, err
+	}
 	if c.Dir == "" {
 		dir, err := os.Getwd()
 		if err != nil {

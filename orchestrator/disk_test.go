@@ -29,7 +29,7 @@ func TestDiskFull(t *testing.T) {
 		{"nearly all", 160 << 10},
 	}
 	for i, test := range tests {
-		for _, form := range []string{"file", "parts", "work folder"} { // what is on the disk
+		for _, form := range []string{"file", "parts", "work folder", "compressed"} { // what is on the disk
 			t.Run(test.name+" "+form, func(t *testing.T) {
 				t.Parallel()
 				want := big.undisturbed(t)
@@ -40,6 +40,9 @@ func TestDiskFull(t *testing.T) {
 					c.Output.Path = filepath.Join(disk, "out.jsonl")
 				case "parts":
 					c.Output.Path, c.Output.PartBytes = filepath.Join(disk, "out")+"/", 20_000
+				case "compressed":
+					c.Output.Path = filepath.Join(disk, "out.jsonl.zst")
+					c = orchestrator.WithUnitBytes(c, 10_000)
 				case "work folder":
 					c.Resume.WorkDir = disk
 				}

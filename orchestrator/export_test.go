@@ -18,6 +18,12 @@ func WithDurableEvery(c Config, d time.Duration) Config {
 	return c
 }
 
+// WithUnitBytes sets the size of a unit of an encoded output.
+func WithUnitBytes(c Config, bytes int64) Config {
+	c.unitBytes = bytes
+	return c
+}
+
 // WithLeastTimeout sets the minimum timeout of a batch.
 func WithLeastTimeout(c Config, d time.Duration) Config {
 	c.leastTimeout = d

@@ -56,7 +56,8 @@ type filePrint struct {
 }
 
 type outputPrint struct {
-	Parts     bool     `json:"parts,omitempty"` // the output is a folder of parts
+	Parts     bool     `json:"parts,omitempty"`  // the output is a folder of parts
+	Format    string   `json:"format,omitempty"` // of an encoded output
 	Errors    string   `json:"errors,omitempty"`
 	Keep      []string `json:"keep,omitempty"`
 	Reprocess bool     `json:"reprocess,omitempty"`
@@ -79,6 +80,9 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 			Parts: keepsParts(c.Output.Path), Keep: c.Output.Keep,
 			Reprocess: c.Input.Reprocess, Unchecked: c.Input.NoValidate, MaxRecord: c.Input.MaxRecordBytes, NaN: c.Kernel.NaN,
 		},
+	}
+	if format := c.format(); format.Encodes() {
+		f.Output.Format = format.Name
 	}
 	if c.Output.Errors != "" {
 		f.Output.Errors = absolute(c.Output.Errors)

@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -19,6 +21,27 @@ import (
 func concatenated(d jobDir) string {
 	d.t.Helper()
 	return partsText(d.t, d.join("out"))
+}
+
+// decoded returns the lines of an encoded output.
+func decoded(t *testing.T, format, data string) string {
+	t.Helper()
+	f, err := encode.ByName(format)
+	if err == nil && !f.Encodes() {
+		return data
+	}
+	var lines []byte
+	if err == nil {
+		var in io.ReadCloser
+		if in, err = f.Codec.Decode(strings.NewReader(data)); err == nil {
+			defer in.Close()
+			lines, err = io.ReadAll(in)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(lines)
 }
 
 func partsText(t *testing.T, dir string) string {
@@ -37,11 +60,12 @@ func partsText(t *testing.T, dir string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.First != next || p.Lines != int64(strings.Count(string(data), "\n")) {
-			t.Errorf("part %+v begins at record %d and has %d lines", p, next, strings.Count(string(data), "\n"))
+		text := decoded(t, m.Encoding, string(data))
+		if p.First != next || p.Lines != int64(strings.Count(text, "\n")) {
+			t.Errorf("part %+v begins at record %d and has %d lines", p, next, strings.Count(text, "\n"))
 		}
 		next += p.Records
-		all.Write(data)
+		all.WriteString(text)
 	}
 	if next-m.Parts[0].First != m.Records || m.Records != m.Succeeded+m.Failed+m.Dropped {
 		t.Errorf("the manifest does not add up: %+v", m)
@@ -59,7 +83,11 @@ func outputText(t *testing.T, c orchestrator.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(data)
+	format, err := encode.Choose(c.Output.Path, c.Output.Format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded(t, format.Name, string(data))
 }
 
 // TestPartsAreTheOutput: the output in parts equals that in one file, and where it is

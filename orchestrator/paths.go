@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -50,6 +51,20 @@ func checkInput(config Config) error {
 		return nil // reading a pipe would consume its data
 	}
 	return input.CheckFormat(config.Input.Path)
+}
+
+// format is that of the output, once checkFormat has passed.
+func (c Config) format() encode.Format {
+	format, _ := c.chooseFormat()
+	return format
+}
+
+// chooseFormat returns the format of the output. The name of a pipe or device says nothing.
+func (c Config) chooseFormat() (encode.Format, error) {
+	if c.Output.Path == "" || isStream(c.Output.Path) {
+		return encode.ByName(c.Output.Format)
+	}
+	return encode.Choose(c.Output.Path, c.Output.Format)
 }
 
 // checkOutputFolders catches a mistyped path before the job folder is created.
@@ -95,8 +110,10 @@ func checkOutput(config Config, what, path string) error {
 	if path == "-" {
 		return nil
 	}
-	if err := commit.CheckName(what, path); err != nil && !isStream(path) {
-		return err
+	if what != "output" && !isStream(path) {
+		if format, _, err := encode.ByPath(what, path); err != nil || format.Encodes() {
+			return fault.New(fault.Usage, "the %s %s would contain JSON lines; name it *%s", what, path, encode.Lines().Ending())
+		}
 	}
 	if config.Input.Path != "-" && samePath(path, config.Input.Path) {
 		return fault.New(fault.Usage, "the %s %s is the input itself; name another file", what, path)
@@ -122,9 +139,6 @@ func checkOutput(config Config, what, path string) error {
 // checkPartFolder refuses a folder of parts that would replace files gpurun did not
 // write.
 func checkPartFolder(config Config, what, path string) error {
-	if err := commit.CheckName(what, path); err != nil {
-		return err
-	}
 	dir := filepath.Clean(path)
 	for name, other := range map[string]string{"input": config.Input.Path, "errors file": config.Output.Errors, "work folder": config.Resume.WorkDir} {
 		if other != "" && other != "-" && isInside(other, dir) {

@@ -87,10 +87,12 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 // computedAny reports whether the earlier run has computed anything.
 func (e *earlier) computedAny() bool { return e.state.Done() > 0 || e.state.Complete }
 
-// keepsPlan reports whether a job that has computed nothing keeps its plan: if the
-// output is a folder, the plan determines where its parts end.
+// keepsPlan reports whether a job that has computed nothing keeps its plan: it determines
+// where the parts of a folder and the units of an encoded output end.
 func (e *earlier) keepsPlan(c Config) bool {
-	return keepsParts(c.Output.Path) && e.manifest.Cut.PartBytes == c.Output.PartBytes && len(e.changes(c)) == 0
+	planned := keepsParts(c.Output.Path) && e.manifest.Cut.PartBytes == c.Output.PartBytes ||
+		!keepsParts(c.Output.Path) && c.format().Encodes()
+	return planned && len(e.changes(c)) == 0
 }
 
 // finishEarlier finishes a job that was killed when only the final renames were
@@ -192,7 +194,7 @@ func outputBytes(path string) int64 {
 func outputOptions(c Config, f *folder) commit.Options {
 	options := commit.Options{
 		Path: c.Output.Path, Errors: c.Output.Errors, Replace: c.Output.Force, WorkDir: f.path, First: c.Input.Offset,
-		Stdout: c.Output.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
+		Format: c.format(), UnitBytes: c.unitBytes, Stdout: c.Output.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
 	}
 	if keepsParts(c.Output.Path) {
 		options.PartBytes = c.Output.PartBytes
@@ -217,7 +219,7 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, *c
 		return output, nil, err
 	}
 	// Create the journal first: the job exists from the moment job.json does.
-	journal, err := commit.CreateJournal(f.join(journalFile))
+	journal, err := commit.CreateJournal(f.join(journalFile), options)
 	if err != nil {
 		return nil, nil, err
 	}

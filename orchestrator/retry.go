@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/retry"
 )
@@ -101,6 +102,9 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
 		return fault.Wrap(fault.Conflict, err)
 	}
+	if r.job.Format, err = encode.ByName(r.manifest.Fingerprint.Output.Format); err != nil {
+		return fault.Wrap(fault.Conflict, err)
+	}
 	if keepsParts(r.manifest.Output) {
 		r.job.Output += "/"
 	}
@@ -156,7 +160,7 @@ func (r *rerun) merge(again Report) (Report, error) {
 	done := chunk.Tally{Kinds: merged.Tally.Kinds, Causes: merged.Tally.Causes, Counts: chunk.Counts{
 		Records: report.In, Succeeded: report.Succeeded, Dropped: report.Dropped, Failed: merged.Tally.Failed,
 	}}
-	parts := commit.NewManifest(merged.Parts, done.Counts)
+	parts := commit.NewManifest(merged.Parts, done.Counts, r.job.Format)
 	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
 	report.close(time.Now(), done)
 	report.Elapsed, report.Rate, report.Nulls = again.Elapsed, again.Rate, again.Nulls

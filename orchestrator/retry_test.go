@@ -54,11 +54,16 @@ func (m *mending) Process(_ context.Context, batch plugins.Batch, results *plugi
 // TestRetryIsAsIfItHadNeverFailed: a job and a retry with a repaired kernel produce the
 // same bytes as the repaired kernel alone.
 func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
-	forms := []struct{ apart, parts, stream bool }{
+	forms := []struct {
+		apart, parts, stream bool
+		format               string
+	}{
 		{}, {apart: true}, {parts: true}, {apart: true, parts: true}, {stream: true}, {apart: true, stream: true}, {parts: true, stream: true},
+		{format: "jsonl.gz"}, {apart: true, format: "jsonl.zst"}, {parts: true, format: "jsonl.zst"},
+		{apart: true, parts: true, format: "jsonl.gz"}, {stream: true, format: "jsonl.zst"},
 	}
 	for _, form := range forms {
-		t.Run(fmt.Sprintf("errors apart %t, parts %t, a stream %t", form.apart, form.parts, form.stream), func(t *testing.T) {
+		t.Run(fmt.Sprintf("errors apart %t, parts %t, a stream %t, %s", form.apart, form.parts, form.stream, form.format), func(t *testing.T) {
 			t.Parallel()
 			apart := form.apart
 			seed := rand.Uint64()
@@ -91,6 +96,10 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				config.Output.Errors, want.Output.Errors = d.join("errors.jsonl"), d.join("want-errors.jsonl")
 			}
 			output := func() string { return d.read("out.jsonl") }
+			if form.format != "" {
+				config.Output.Format, config.Output.Path = form.format, d.join("out."+form.format)
+				output = func() string { return decoded(t, form.format, d.read("out."+form.format)) }
+			}
 			if form.parts {
 				config.Output.Path, config.Output.PartBytes = d.join("out")+"/", 900
 				output = func() string { return concatenated(d) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -65,7 +66,10 @@ func (c *outputCheck) close() {
 // checkOutput checks the output of the earlier run and truncates it to the good part.
 // If that takes long, the check continues in the background as e.check.
 func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
-	options := e.outputOptions(f)
+	options, err := e.outputOptions(f)
+	if err != nil {
+		return err
+	}
 	good, err := e.state.CheckSizes(options)
 	if err != nil {
 		return err
@@ -94,11 +98,12 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 }
 
 // outputOptions returns those of the earlier run, regardless of this one's.
-func (e *earlier) outputOptions(f *folder) commit.Options {
+func (e *earlier) outputOptions(f *folder) (commit.Options, error) {
+	format, err := encode.ByName(e.manifest.Fingerprint.Output.Format)
 	return commit.Options{
-		Path: e.manifest.Output, Errors: e.manifest.Errors, WorkDir: f.path,
+		Path: e.manifest.Output, Errors: e.manifest.Errors, WorkDir: f.path, Format: format,
 		First: e.manifest.Fingerprint.Input.Offset, PartBytes: e.manifest.Cut.PartBytes,
-	}
+	}, fault.Wrap(fault.Conflict, err)
 }
 
 // cutBack discards everything after the first good segments.

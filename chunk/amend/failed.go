@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -99,17 +100,20 @@ type keptLines struct {
 
 	apart *bufio.Reader // the separate file, read up to at
 	at    int64
+
+	format  encode.Format
+	decoded *decodedFile // the current file, if it is encoded
 }
 
 func (r Retried) openKept() (*keptLines, error) {
-	k := &keptLines{paths: []string{r.Output}}
+	k := &keptLines{paths: []string{r.Output}, format: r.Format}
 	switch {
 	case r.Errors != "":
-		k.paths[0] = r.Errors
+		k.paths[0], k.format = r.Errors, encode.Lines()
 	case r.Parts != nil:
 		k.paths = nil
 		for _, part := range r.Parts {
-			k.paths, k.sizes = append(k.paths, filepath.Join(r.Output, part.Name)), append(k.sizes, part.Bytes)
+			k.paths, k.sizes = append(k.paths, filepath.Join(r.Output, part.Name)), append(k.sizes, lengthOf(part, r.Format))
 		}
 	}
 	if len(k.paths) == 0 {
@@ -128,7 +132,17 @@ func (k *keptLines) open() (err error) {
 	if k.file, err = os.Open(k.paths[k.number]); err != nil {
 		return fault.New(fault.Usage, "open failed records: %w", err)
 	}
+	if k.format.Encodes() {
+		k.decoded.close()
+		if k.decoded, err = decodeFile(k.file, k.format); err != nil {
+			return k.unreadable(err)
+		}
+	}
 	return nil
+}
+
+func (k *keptLines) unreadable(err error) error {
+	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", k.paths[k.number], err)
 }
 
 // line returns the line of a failed record, without its newline. It is valid until the next
@@ -145,13 +159,24 @@ func (k *keptLines) line(f record.Failure) (line []byte, err error) {
 	} else if at, err = k.reach(f); err != nil {
 		return nil, err
 	}
+	if k.decoded != nil {
+		if k.mapped, err = k.decoded.read(at, size); err != nil {
+			return nil, k.unreadable(err)
+		}
+		return k.checked(f, size)
+	}
 	if info, err := k.file.Stat(); err != nil || at < 0 || size < 1 || at+size > info.Size() {
 		return nil, k.changed(f)
 	}
 	if k.mapped, err = files.Map(k.file, at, size); err != nil {
 		return nil, fault.New(fault.Storage, "read failed records: %w", err)
 	}
-	line = k.mapped.Data[:size-1]
+	return k.checked(f, size)
+}
+
+// checked returns the mapped line if it is a whole one.
+func (k *keptLines) checked(f record.Failure, size int64) ([]byte, error) {
+	line := k.mapped.Data[:size-1]
 	// A record with a mark in the input is kept unchanged, so its checksum can be compared
 	// here. The others are compared when their mark is removed.
 	passed := f.Kind == fault.Upstream
@@ -211,6 +236,7 @@ func (k *keptLines) changed(f record.Failure) error {
 
 func (k *keptLines) close() {
 	k.mapped.Unmap()
+	k.decoded.close()
 	if k.file != nil {
 		k.file.Close()
 	}

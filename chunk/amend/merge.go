@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -25,6 +26,8 @@ type Retried struct {
 	Output, Errors, Failures string
 	// Parts are those of an output that is a folder; nil for a file.
 	Parts []commit.ManifestPart
+	// Format is that of the output.
+	Format encode.Format
 	// CRC is the checksum of an output that is a file; nil if unknown.
 	CRC *chunk.CRC
 	// Failed is the file of failed records that CopyFailed wrote.
@@ -127,8 +130,8 @@ func (m *merger) open() (err error) {
 	}); err != nil {
 		return err
 	}
-	if m.errors, err = createNext(filepath.Join(m.Dir, NextFiles[chunk.FailedRecords]), files.PublicMode); err == nil {
-		m.out, err = createNext(filepath.Join(m.Dir, NextFiles[chunk.Failures]), files.PrivateMode)
+	if m.errors, err = createNext(filepath.Join(m.Dir, NextFiles[chunk.FailedRecords]), files.PublicMode, encode.Lines()); err == nil {
+		m.out, err = createNext(filepath.Join(m.Dir, NextFiles[chunk.Failures]), files.PrivateMode, encode.Lines())
 	}
 	return err
 }
@@ -225,12 +228,14 @@ func (m *merger) skipMark(f record.Failure, data []byte) error {
 	if f.Size == 0 {
 		return nil
 	}
-	same := &comparer{with: bufio.NewReader(m.results.section(f.Size))}
-	if err := record.WriteMarked(same, data, f.Mark()); err != nil || same.size != f.Size {
-		return fault.New(fault.Conflict, "%s was changed since the job wrote it: byte %d is not the start of the failed record of line %d",
-			m.Output, f.At, f.Line)
-	}
-	return m.results.skip(f.Size)
+	return m.results.skip(f.Size, func(old io.Reader) error {
+		same := &comparer{with: bufio.NewReader(old)}
+		if err := record.WriteMarked(same, data, f.Mark()); err != nil || same.size != f.Size {
+			return fault.New(fault.Conflict, "%s was changed since the job wrote it: byte %d is not the start of the failed record of line %d",
+				m.Output, f.At, f.Line)
+		}
+		return nil
+	})
 }
 
 // comparer is a writer that fails if the written data differs from what it reads.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -23,23 +25,24 @@ import (
 type rewriter struct {
 	from, to string
 	parts    []commit.ManifestPart // the old ones; a file is one part
+	format   encode.Format
 	folder   bool
 	summed   bool // the old checksums are known
 
-	number   int           // of the current part
-	old      *os.File      // the current part
-	start    int64         // its offset in the old results
-	position int64         // offset in the old results up to which all is done
-	read     chunk.FileSum // of what was read of the current part
-	next     *nextFile     // nil while the part is unchanged
-	before   int64         // bytes of the new parts before it
+	// Offsets and sizes are those before encoding.
+	number   int       // of the current part
+	start    int64     // its offset in the old results
+	position int64     // offset in the old results up to which all is done
+	old      *oldFile  // the current part, read up to position; nil while it is unchanged
+	next     *nextFile // what replaces it; nil while it is unchanged
+	before   int64     // bytes of the new parts before it
 	written  []commit.ManifestPart
 }
 
 // openRewriter begins at the first record of the job's output.
 func openRewriter(job Retried, to string) (*rewriter, error) {
 	from := job.Output
-	w := &rewriter{from: from, to: to, parts: job.Parts, folder: job.Parts != nil, summed: true}
+	w := &rewriter{from: from, to: to, parts: job.Parts, format: job.Format, folder: job.Parts != nil, summed: true}
 	if w.folder {
 		commit.RemoveParts(to) // left by a killed attempt
 		if err := os.MkdirAll(to, 0o777); err != nil {
@@ -51,6 +54,9 @@ func openRewriter(job Retried, to string) (*rewriter, error) {
 			return nil, fault.New(fault.Usage, "open output: %w", err)
 		}
 		w.parts = []commit.ManifestPart{{Records: math.MaxInt64, Bytes: info.Size()}}
+		if w.format.Encodes() {
+			w.parts[0].Unencoded = unknownLength
+		}
 		if w.summed = job.CRC != nil; w.summed {
 			w.parts[0].CRC32C = *job.CRC
 		}
@@ -66,11 +72,10 @@ func (w *rewriter) path(dir string) string {
 	return filepath.Join(dir, w.parts[w.number].Name)
 }
 
-func (w *rewriter) begin() (err error) {
-	if w.old, err = os.Open(w.path(w.from)); err != nil {
-		return fault.New(fault.Usage, "open output: %w", err)
-	}
-	w.read = chunk.FileSum{}
+// unknownLength is that of an encoded file.
+const unknownLength = math.MaxInt64
+
+func (w *rewriter) begin() error {
 	if w.folder {
 		return nil
 	}
@@ -96,18 +101,18 @@ func (w *rewriter) reach(f record.Failure) error {
 }
 
 func (w *rewriter) damaged(format string, args ...any) error {
-	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %s", w.path(w.from), fmt.Sprintf(format, args...))
+	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", w.path(w.from), fmt.Errorf(format, args...))
 }
 
 // end returns the offset in the old results at which the current part ends.
-func (w *rewriter) end() int64 { return w.start + w.parts[w.number].Bytes }
+func (w *rewriter) end() int64 { return w.start + lengthOf(w.parts[w.number], w.format) }
 
 // at returns the size of the new results so far.
 func (w *rewriter) at() int64 {
 	if w.next == nil {
 		return w.before + w.position - w.start
 	}
-	return w.before + w.next.sum.Bytes
+	return w.before + w.next.length
 }
 
 // keep takes over the old results up to an offset.
@@ -116,7 +121,7 @@ func (w *rewriter) keep(to int64) error {
 		return w.damaged("no record ends at byte %d", to)
 	}
 	if w.next != nil {
-		if err := w.copy(w.position, to); err != nil {
+		if err := w.copy(to - w.position); err != nil {
 			return err
 		}
 	}
@@ -124,27 +129,34 @@ func (w *rewriter) keep(to int64) error {
 	return nil
 }
 
-func (w *rewriter) copy(from, to int64) error {
-	n, err := io.Copy(io.MultiWriter(w.next, &w.read), io.NewSectionReader(w.old, from-w.start, to-from))
-	if err == nil && n < to-from {
+// copy takes over the next bytes of the current part.
+func (w *rewriter) copy(size int64) error {
+	n, err := io.CopyN(w.next, w.old, size)
+	return w.copied(n, size, err)
+}
+
+func (w *rewriter) copied(n, size int64, err error) error {
+	switch {
+	case w.old.err != nil:
+		return w.damaged("%w", w.old.err)
+	case errors.Is(err, io.EOF) || err == nil && n < size:
 		return w.damaged("it is too short")
 	}
 	return storage(err)
 }
 
-// section reads the next bytes of the old results.
-func (w *rewriter) section(size int64) io.Reader {
-	return io.NewSectionReader(w.old, w.position-w.start, size)
-}
-
-// skip leaves out the next size bytes of the old results.
-func (w *rewriter) skip(size int64) error {
+// skip leaves out the next size bytes of the old results, after check has read them.
+func (w *rewriter) skip(size int64, check func(io.Reader) error) error {
 	if err := w.touch(); err != nil { // including everything before it
 		return err
 	}
-	_, err := io.Copy(&w.read, w.section(size))
+	old := io.LimitReader(w.old, size)
+	if err := check(old); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, old)
 	w.position += size
-	return storage(err)
+	return w.copied(size, size, err)
 }
 
 // touch creates a new file for the current part, with what has been taken over so far.
@@ -152,10 +164,13 @@ func (w *rewriter) touch() (err error) {
 	if w.next != nil {
 		return nil
 	}
-	if w.next, err = createNext(w.path(w.to), files.PublicMode); err != nil {
+	if w.old, err = openOld(w.path(w.from), w.format); err != nil {
 		return err
 	}
-	return w.copy(w.start, w.position)
+	if w.next, err = createNext(w.path(w.to), files.PublicMode, w.format); err != nil {
+		return err
+	}
+	return w.copy(w.position - w.start)
 }
 
 // Write appends new results.
@@ -171,26 +186,49 @@ func (w *rewriter) Write(data []byte) (int, error) {
 
 // endPart takes over the rest of the current part and makes the new one durable.
 func (w *rewriter) endPart() error {
-	if err := w.keep(w.end()); err != nil {
+	if err := w.keepRest(); err != nil {
 		return err
 	}
 	p := w.parts[w.number]
-	if w.next != nil && w.summed && chunk.CRC(w.read.CRC) != p.CRC32C {
-		return w.damaged("it has checksum %s instead of %s", chunk.CRC(w.read.CRC), p.CRC32C)
-	}
+	w.start = w.end()
 	var err error
 	if w.next == nil {
 		err = commit.LinkFile(w.path(w.from), w.path(w.to))
 	} else {
-		p.Lines, p.Bytes, p.CRC32C = w.next.lines, w.next.sum.Bytes, chunk.CRC(w.next.sum.CRC)
 		err = cmp.Or(w.next.finish(), w.next.file.Close())
-		w.next = nil
+		p.Lines, p.Bytes, p.CRC32C = w.next.lines, w.next.sum.Bytes, chunk.CRC(w.next.sum.CRC)
+		if w.format.Encodes() {
+			p.Unencoded = w.next.length
+		}
+		w.old.close()
+		w.old, w.next = nil, nil
 	}
-	w.old.Close()
-	w.start = w.end()
-	w.before += p.Bytes
+	w.before += lengthOf(p, w.format)
 	w.written = append(w.written, p)
 	return storage(err)
+}
+
+// keepRest takes over the rest of the current part and checks that all of it is what the job
+// wrote.
+func (w *rewriter) keepRest() error {
+	p := w.parts[w.number]
+	if lengthOf(p, w.format) != unknownLength {
+		if err := w.keep(w.end()); err != nil {
+			return err
+		}
+	} else if n, err := io.Copy(w.next, w.old); err != nil || w.old.err != nil {
+		return w.copied(n, n, err)
+	}
+	if w.next == nil {
+		return nil
+	}
+	if err := w.old.drain(); err != nil {
+		return w.damaged("%w", err)
+	}
+	if sum := w.old.sum; w.summed && chunk.CRC(sum.CRC) != p.CRC32C {
+		return w.damaged("it has checksum %s instead of %s", chunk.CRC(sum.CRC), p.CRC32C)
+	}
+	return nil
 }
 
 // finish takes over everything that remains.
@@ -213,9 +251,7 @@ func (w *rewriter) finish() error {
 }
 
 func (w *rewriter) close() {
-	if w.old != nil {
-		w.old.Close()
-	}
+	w.old.close()
 	if w.next != nil {
 		w.next.file.Close()
 	}
@@ -223,30 +259,45 @@ func (w *rewriter) close() {
 
 // nextFile is a new file that counts and sums what is written to it.
 type nextFile struct {
-	file  *os.File
-	out   *bufio.Writer
-	sum   chunk.FileSum
-	lines int64
+	file    *os.File
+	out     *bufio.Writer
+	encoder *encode.Writer // nil for plain lines
+	sum     chunk.FileSum  // of the file
+	length  int64          // before encoding
+	lines   int64
 }
 
 // createNext creates it. It removes a file left by a killed attempt instead of truncating
 // it, because it may be a link to another file.
-func createNext(path string, mode os.FileMode) (*nextFile, error) {
+func createNext(path string, mode os.FileMode, format encode.Format) (*nextFile, error) {
 	_ = os.Remove(path)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return nil, fault.New(fault.Storage, "create output: %w", err)
 	}
-	return &nextFile{file: file, out: bufio.NewWriterSize(file, 1<<20)}, nil
+	n := &nextFile{file: file, out: bufio.NewWriterSize(file, 1<<20)}
+	if format.Encodes() {
+		n.encoder = encode.NewWriter(io.MultiWriter(n.out, &n.sum), format.Codec)
+	}
+	return n, nil
 }
 
 func (n *nextFile) Write(p []byte) (int, error) {
-	_, _ = n.sum.Write(p)
 	n.lines += int64(bytes.Count(p, []byte("\n")))
+	n.length += int64(len(p))
+	if n.encoder != nil {
+		return n.encoder.Write(p)
+	}
+	_, _ = n.sum.Write(p)
 	return n.out.Write(p)
 }
 
 func (n *nextFile) finish() error {
+	if n.encoder != nil {
+		if err := n.encoder.Close(); err != nil {
+			return err
+		}
+	}
 	if err := n.out.Flush(); err != nil {
 		return err
 	}

@@ -33,13 +33,17 @@ func (s State) CheckOutput(ctx context.Context, options Options) (good int, err 
 			continue
 		}
 		in := &filesReader{files: files}
-		good, err = s.checkFile(ctx, in, kind, good)
+		if kind == chunk.Results && s.Encoded != nil {
+			good, err = s.checkUnits(ctx, in, good)
+		} else {
+			good, err = s.checkFile(ctx, in, kind, good)
+		}
 		in.Close()
 		if err != nil {
 			return 0, fault.New(fault.Storage, "check output: %w", err)
 		}
 	}
-	return good, nil
+	return s.floor(good), nil
 }
 
 // CheckSizes is like CheckOutput but only compares file sizes.
@@ -60,6 +64,10 @@ func (s State) CheckSizes(options Options) (good int, err error) {
 		if len(files) == 0 {
 			continue
 		}
+		if kind == chunk.Results && s.Encoded != nil {
+			good = min(good, s.unitsWithin(have))
+			continue
+		}
 		var end int64
 		for i, segment := range s.Output[:good] {
 			if end += segment.Files[kind].Bytes; end > have {
@@ -68,7 +76,7 @@ func (s State) CheckSizes(options Options) (good int, err error) {
 			}
 		}
 	}
-	return good, nil
+	return s.floor(good), nil
 }
 
 // sizeOf returns the size of a file, or 0 if there is no regular file.
@@ -114,8 +122,8 @@ func (s State) files(options Options) (all [chunk.PartFiles][]sizedFile) {
 			all[kind] = []sizedFile{{path, s.Durable.Sizes[kind]}}
 			continue
 		}
-		parts := cutParts(options.PartBytes, options.First, chunk.Runs(s.Output)).parts
-		if s.Complete && NewManifest(parts, s.Durable.Tally.Counts).heldBy(files.RealPath(filepath.Clean(final[kind]))) {
+		parts := s.cutParts(options).parts
+		if s.Complete && NewManifest(parts, s.Durable.Tally.Counts, options.Format).heldBy(files.RealPath(filepath.Clean(final[kind]))) {
 			continue // the temporary folder is the one it replaced
 		}
 		for _, p := range parts {
@@ -234,6 +242,7 @@ func (s *State) CutBack(n int, journal *Journal) error {
 			s.Durable.Sizes[i] += segment.Files[i].Bytes
 		}
 	}
+	s.cutUnits()
 	return journal.rewrite(s.entries())
 }
 
@@ -242,6 +251,9 @@ func (s State) entries() []Entry {
 	var all []Entry
 	for i := range s.Output {
 		all = append(all, Entry{Segment: &s.Output[i]})
+	}
+	for i := range s.Encoded {
+		all = append(all, Entry{Encoded: &s.Encoded[i]})
 	}
 	if len(s.Output) > 0 {
 		all = append(all, Entry{Durable: &s.Durable})

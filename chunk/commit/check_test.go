@@ -108,7 +108,7 @@ func TestDamagedOutputIsComputedAgain(t *testing.T) {
 				if partBytes > 0 {
 					got["out.jsonl"] = ""
 					for i := range 3 {
-						got["out.jsonl"] += contents(t, options.Path)[partName(i)]
+						got["out.jsonl"] += contents(t, options.Path)[linesPart(i)]
 					}
 				}
 				if got["out.jsonl"] != out || got["err.jsonl"] != errs {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/disktest"
@@ -29,12 +30,16 @@ type trialSpec struct {
 	Dir     string
 	Apart   bool
 	Parts   int64
+	Format  string
 	Replace bool // an existing output
 	Link    bool // the file system cannot rename without replacing
 	Batch   int
 	Planned []chunk.Chunk
 	Seed    uint64
 }
+
+// trialUnit is the size of units in trials.
+const trialUnit = 120
 
 func TestMain(m *testing.M) {
 	spec := os.Getenv(trialVariable)
@@ -53,10 +58,14 @@ func runTrial(spec string) error {
 		return err
 	}
 	durableBytes = 200
+	format, err := encode.ByName(s.Format)
+	if err != nil {
+		return err
+	}
 	if s.Link {
 		renameToNew = func(string, string) error { return syscall.EINVAL }
 	}
-	tr := trial{r: rand.New(rand.NewPCG(s.Seed, 0)), dir: s.Dir, apart: s.Apart, parts: s.Parts, replace: s.Replace, planned: s.Planned, batch: s.Batch}
+	tr := trial{r: rand.New(rand.NewPCG(s.Seed, 0)), dir: s.Dir, apart: s.Apart, parts: s.Parts, replace: s.Replace, format: format, unit: trialUnit, planned: s.Planned, batch: s.Batch}
 	if err := tr.open(); err != nil || tr.done {
 		return err
 	}
@@ -89,7 +98,8 @@ func (s trialSpec) run(t *testing.T, point string) (died bool) {
 
 // newCalm returns a trial without disturbances.
 func newCalm(r *rand.Rand, s trialSpec) *trial {
-	return &trial{r: r, apart: s.Apart, parts: s.Parts, planned: s.Planned, batch: s.Batch}
+	format, _ := encode.ByName(s.Format)
+	return &trial{r: r, apart: s.Apart, parts: s.Parts, format: format, unit: trialUnit, planned: s.Planned, batch: s.Batch}
 }
 
 // olderParts creates a folder of parts that another job left.
@@ -97,10 +107,10 @@ func olderParts(t testing.TB, dir string) {
 	t.Helper()
 	chunktest.Must(t, os.MkdirAll(dir, 0o777))
 	old := []byte("old\n")
-	chunktest.Write(t, filepath.Join(dir, partName(0)), old)
-	sum, err := chunk.SumFile(t.Context(), filepath.Join(dir, partName(0)))
+	chunktest.Write(t, filepath.Join(dir, linesPart(0)), old)
+	sum, err := chunk.SumFile(t.Context(), filepath.Join(dir, linesPart(0)))
 	chunktest.Must(t, err)
-	m := NewManifest([]ManifestPart{{Name: partName(0), Records: 1, Lines: 1, Bytes: sum.Bytes, CRC32C: chunk.CRC(sum.CRC)}}, chunk.Counts{Records: 1, Succeeded: 1})
+	m := NewManifest([]ManifestPart{{Name: linesPart(0), Records: 1, Lines: 1, Bytes: sum.Bytes, CRC32C: chunk.CRC(sum.CRC)}}, chunk.Counts{Records: 1, Succeeded: 1}, encode.Lines())
 	chunktest.Must(t, m.write(dir))
 }
 
@@ -112,17 +122,23 @@ func TestCrashPoints(t *testing.T) {
 	planned := plan(t, path, input.CutOptions{Chunks: 4, BatchSize: 3})
 	spec := trialSpec{Batch: 3, Planned: planned}
 	points := []string{"part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "copied", "moved", "linked"}
-	for _, point := range append(points, "part-begun", "exchanged") {
+	unitPoints := []string{"unit-appended", "encoded"}
+	for _, point := range append(append(points, "part-begun", "exchanged"), unitPoints...) {
 		t.Run(point, func(t *testing.T) {
 			for _, how := range []struct {
 				passing int
 				parts   int64
-			}{{1, 0}, {4, 0}, {1, 150}, {4, 150}} {
-				if !slices.Contains(points, point) && how.parts == 0 || point == "linked" && how.parts > 0 {
+				format  string
+			}{
+				{1, 0, ""}, {4, 0, ""}, {1, 150, ""}, {4, 150, ""},
+				{1, 0, "jsonl.zst"}, {4, 0, "jsonl.gz"}, {1, 150, "jsonl.gz"}, {4, 150, "jsonl.zst"},
+			} {
+				ofFolder, ofUnit := point == "part-begun" || point == "exchanged", slices.Contains(unitPoints, point)
+				if ofFolder && how.parts == 0 || point == "linked" && how.parts > 0 || ofUnit && how.format == "" {
 					continue
 				}
 				passing, spec := how.passing, spec
-				spec.Dir, spec.Seed, spec.Apart, spec.Parts = t.TempDir(), r.Uint64(), passing%2 == 0, how.parts
+				spec.Dir, spec.Seed, spec.Apart, spec.Parts, spec.Format = t.TempDir(), r.Uint64(), passing%2 == 0, how.parts, how.format
 				spec.Link, spec.Replace = point == "linked", point == "exchanged"
 				if spec.Replace {
 					olderParts(t, filepath.Join(spec.Dir, "out"))

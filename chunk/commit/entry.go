@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/gpurun/gpurun/chunk"
 )
 
-// Entry is one line of a journal. Exactly one member is set.
+// Entry is one line of a journal. Exactly one member is set, or none if the entry is of a
+// kind that a reader may skip.
 type Entry struct {
 	// Segment: a part is closed and complete.
 	Segment *chunk.Segment `json:"segment,omitempty"`
 	// Drop: a part was missing or damaged; its records are computed again.
 	Drop *Drop `json:"drop,omitempty"`
+	// Encoded: segments were encoded and appended to the output. Only in version 2.
+	Encoded *Encoded `json:"encoded,omitempty"`
 	// Durable: the output up to here is on disk.
 	Durable *Durable `json:"durable,omitempty"`
 	// Complete: everything is durable; only renaming the files remains.
@@ -28,12 +32,28 @@ type Drop struct {
 	Part  string `json:"part"`
 }
 
+// Encoded is the units that hold the results of the records First to Next. A later entry
+// with the same First replaces it.
+type Encoded struct {
+	First int64  `json:"first"`
+	Next  int64  `json:"next"`
+	Units []Unit `json:"units"`
+}
+
+// sum returns the checksum of the units.
+func (e Encoded) sum() (sum chunk.FileSum) {
+	for _, u := range e.Units {
+		sum = sum.Join(u.sum())
+	}
+	return sum
+}
+
 // Durable is how much of the output is on disk.
 type Durable struct {
 	// Next is the first record that is not in the output, Place its position in the input.
 	Next  int64       `json:"next"`
 	Place chunk.Place `json:"place"`
-	// Sizes are the bytes of results, errors and failures.
+	// Sizes are the bytes of results, errors and failures: encoded, if they are.
 	Sizes [chunk.PartFiles]int64 `json:"sizes"`
 	// Tally counts the records in them.
 	Tally chunk.Tally `json:"tally"`
@@ -41,7 +61,10 @@ type Durable struct {
 
 var errCut = errors.New("truncated line")
 
-func parseEntry(line []byte) (Entry, error) {
+// skippable is how the name of an entry starts that a reader of version 2 may skip.
+const skippable = "x-"
+
+func parseEntry(line []byte, version int) (Entry, error) {
 	var entry Entry
 	sum, payload, ok := bytes.Cut(line, []byte(" "))
 	if !ok || len(sum) != 8 {
@@ -57,17 +80,31 @@ func parseEntry(line []byte) (Entry, error) {
 	if err := json.Unmarshal(payload, &entry); err != nil {
 		return entry, fmt.Errorf("invalid entry: %w", err)
 	}
-	switch entry.members() {
-	case 0:
-		return entry, errors.New("unknown entry")
-	case 1:
+	switch n := entry.members(); {
+	case n == 0 && version > plainJournal && maySkip(payload):
 		return entry, nil
+	case n == 0, entry.Encoded != nil && version == plainJournal:
+		return entry, errors.New("unknown entry")
+	case n > 1:
+		return entry, errors.New("more than one entry on the line")
 	}
-	return entry, errors.New("more than one entry on the line")
+	return entry, nil
+}
+
+// maySkip reports whether an entry of an unknown kind may be skipped.
+func maySkip(payload []byte) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(payload, &members) != nil || len(members) != 1 {
+		return false
+	}
+	for name := range members {
+		return strings.HasPrefix(name, skippable)
+	}
+	return false
 }
 
 func (e Entry) members() (n int) {
-	for _, set := range []bool{e.Segment != nil, e.Drop != nil, e.Durable != nil, e.Complete != nil} {
+	for _, set := range []bool{e.Segment != nil, e.Drop != nil, e.Encoded != nil, e.Durable != nil, e.Complete != nil} {
 		if set {
 			n++
 		}
@@ -78,7 +115,7 @@ func (e Entry) members() (n int) {
 // goodLines counts the lines that are intact, or that end with an intact line because the
 // newline before it is missing. It stops at the first line that records that everything
 // before it is on disk.
-func goodLines(data []byte) (n int, durable bool) {
+func goodLines(data []byte, version int) (n int, durable bool) {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, newline)
 		for at := 0; whole && at < len(line); at++ {
@@ -87,7 +124,7 @@ func goodLines(data []byte) (n int, durable bool) {
 				break
 			}
 			at += brace
-			if entry, err := parseEntry(line[max(0, at-8):]); err == nil {
+			if entry, err := parseEntry(line[max(0, at-8):], version); err == nil {
 				n++
 				if entry.Durable != nil || entry.Complete != nil {
 					return n, true

@@ -18,6 +18,9 @@ func (o *Output) Finish() error {
 	if o.failed != nil {
 		return o.failed
 	}
+	if err := o.endUnits(); err != nil {
+		return err
+	}
 	if err := o.settle(); err != nil {
 		return err
 	}
@@ -63,7 +66,7 @@ func (o *Output) partsPresent() error {
 // finish gives a file, or the folder of parts, its final name.
 func (o *Output) finish(i int) error {
 	if i == chunk.Results && o.cutter != nil {
-		return o.targets[i].finishFolder(NewManifest(o.cutter.parts, o.tally.Counts), o.options.replaces(i))
+		return o.targets[i].finishFolder(NewManifest(o.cutter.parts, o.tally.Counts, o.options.Format), o.options.replaces(i))
 	}
 	return o.targets[i].finish(o.options.replaces(i))
 }
@@ -77,8 +80,7 @@ func Complete(options Options, state State) error {
 	final, temporary := options.paths()
 	for _, i := range finishOrder {
 		if i == chunk.Results && options.PartBytes > 0 {
-			parts := cutParts(options.PartBytes, options.First, chunk.Runs(state.Output))
-			m := NewManifest(parts.parts, state.Durable.Tally.Counts)
+			m := NewManifest(state.cutParts(options).parts, state.Durable.Tally.Counts, options.Format)
 			if err := NameFolder(temporary[i], final[i], m, options.replaces(i)); err != nil {
 				return err
 			}
@@ -117,6 +119,9 @@ func (o *Output) Abandon() {
 
 func (o *Output) close() {
 	o.closed = true
+	if o.units != nil {
+		o.units.drop()
+	}
 	_ = o.settle() // errors were reported before
 	o.writeback.end()
 	for i := range o.targets {

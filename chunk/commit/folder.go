@@ -198,7 +198,9 @@ func copyParts(from, to string, m Manifest) error {
 func RemoveParts(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
-		if part, _ := filepath.Match("part-*.jsonl", entry.Name()); part || entry.Name() == ManifestFile {
+		plain, _ := filepath.Match("part-*.jsonl", entry.Name())
+		encoded, _ := filepath.Match("part-*.jsonl.*", entry.Name())
+		if plain || encoded || entry.Name() == ManifestFile {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -46,11 +47,11 @@ func TestPartFolder(t *testing.T) {
 	chunktest.Must(t, err)
 	out := contents(t, filepath.Join(j.dir, "out"))
 	part := func(n int, first, records, lines int64, data string) ManifestPart {
-		if out[partName(n)] != data {
-			t.Errorf("part %d is %q", n, out[partName(n)])
+		if out[linesPart(n)] != data {
+			t.Errorf("part %d is %q", n, out[linesPart(n)])
 		}
 		return ManifestPart{
-			Name: partName(n), First: first, Records: records, Lines: lines, Bytes: int64(len(data)),
+			Name: linesPart(n), First: first, Records: records, Lines: lines, Bytes: int64(len(data)),
 			CRC32C: chunk.Checksum([]byte(data)),
 		}
 	}
@@ -95,11 +96,11 @@ func TestReplaceable(t *testing.T) {
 		"absent":  {func(dir string) error { return os.RemoveAll(dir) }, ""},
 		"empty":   {func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o777)) }, ""},
 		"ours":    {func(string) error { return nil }, ""},
-		"changed": {func(dir string) error { return os.WriteFile(filepath.Join(dir, partName(0)), nil, 0o600) }, ""},
+		"changed": {func(dir string) error { return os.WriteFile(filepath.Join(dir, linesPart(0)), nil, 0o600) }, ""},
 		"foreign": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o600) }, "notes.txt"},
 		"part too many": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, partName(1)), nil, 0o600)
-		}, partName(1)},
+			return os.WriteFile(filepath.Join(dir, linesPart(1)), nil, 0o600)
+		}, linesPart(1)},
 		"no manifest": {func(dir string) error { return os.Remove(filepath.Join(dir, ManifestFile)) }, "no manifest.json"},
 		"another's manifest": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, ManifestFile), []byte(`{"name":"web app"}`), 0o600)
@@ -132,10 +133,10 @@ func newFolder(t *testing.T) (temporary, path string, m Manifest) {
 	dir := t.TempDir()
 	temporary, path = filepath.Join(dir, "output.partial"), filepath.Join(dir, "out")
 	chunktest.Must(t, os.Mkdir(temporary, 0o777))
-	chunktest.Write(t, filepath.Join(temporary, partName(0)), []byte("new\n"))
-	sum, err := chunk.SumFile(t.Context(), filepath.Join(temporary, partName(0)))
+	chunktest.Write(t, filepath.Join(temporary, linesPart(0)), []byte("new\n"))
+	sum, err := chunk.SumFile(t.Context(), filepath.Join(temporary, linesPart(0)))
 	chunktest.Must(t, err)
-	m = NewManifest([]ManifestPart{{Name: partName(0), Records: 1, Lines: 1, Bytes: 4, CRC32C: chunk.CRC(sum.CRC)}}, chunk.Counts{Records: 1, Succeeded: 1})
+	m = NewManifest([]ManifestPart{{Name: linesPart(0), Records: 1, Lines: 1, Bytes: 4, CRC32C: chunk.CRC(sum.CRC)}}, chunk.Counts{Records: 1, Succeeded: 1}, encode.Lines())
 	return temporary, path, m
 }
 
@@ -165,7 +166,7 @@ func TestNameFolder(t *testing.T) {
 		"killed after the older parts were set aside": func(t *testing.T, _, path string) { olderParts(t, path+oldSuffix) },
 		"killed while copying from another file system": func(t *testing.T, _, path string) {
 			chunktest.Must(t, os.Mkdir(path+asideSuffix, 0o777))
-			chunktest.Write(t, filepath.Join(path+asideSuffix, partName(0)), []byte("ne"))
+			chunktest.Write(t, filepath.Join(path+asideSuffix, linesPart(0)), []byte("ne"))
 		},
 		"killed after the exchange": func(t *testing.T, temporary, path string) {
 			_, _, m := newFolder(t)
@@ -177,7 +178,7 @@ func TestNameFolder(t *testing.T) {
 			_, _, m := newFolder(t)
 			chunktest.Must(t, os.CopyFS(path, os.DirFS(temporary)))
 			chunktest.Must(t, m.write(path))
-			chunktest.Write(t, filepath.Join(path, partName(0)), []byte("bad\n"))
+			chunktest.Write(t, filepath.Join(path, linesPart(0)), []byte("bad\n"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,19 +212,19 @@ func TestNameFolderRefuses(t *testing.T) {
 	chunktest.Must(t, NameFolder(temporary, path, m, true))
 
 	temporary, path, m = newFolder(t)
-	chunktest.Must(t, os.Truncate(filepath.Join(temporary, partName(0)), 2))
+	chunktest.Must(t, os.Truncate(filepath.Join(temporary, linesPart(0)), 2))
 	chunktest.WantKind(t, NameFolder(temporary, path, m, true), fault.Conflict)
 }
 
 // TestPartFolderResumeRefuses: parts do not match the durable point.
 func TestPartFolderResumeRefuses(t *testing.T) {
 	for name, damage := range map[string]func(dir string) error{
-		"finished part missing": func(dir string) error { return os.Remove(filepath.Join(dir, partName(0))) },
-		"finished part cut":     func(dir string) error { return os.Truncate(filepath.Join(dir, partName(0)), 3) },
-		"last part cut":         func(dir string) error { return os.Truncate(filepath.Join(dir, partName(1)), 1) },
-		"last part missing":     func(dir string) error { return os.Remove(filepath.Join(dir, partName(1))) },
+		"finished part missing": func(dir string) error { return os.Remove(filepath.Join(dir, linesPart(0))) },
+		"finished part cut":     func(dir string) error { return os.Truncate(filepath.Join(dir, linesPart(0)), 3) },
+		"last part cut":         func(dir string) error { return os.Truncate(filepath.Join(dir, linesPart(1)), 1) },
+		"last part missing":     func(dir string) error { return os.Remove(filepath.Join(dir, linesPart(1))) },
 		"last part a folder": func(dir string) error {
-			return errors.Join(os.Remove(filepath.Join(dir, partName(1))), os.Mkdir(filepath.Join(dir, partName(1)), 0o700))
+			return errors.Join(os.Remove(filepath.Join(dir, linesPart(1))), os.Mkdir(filepath.Join(dir, linesPart(1)), 0o700))
 		},
 		"a file": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) },
 	} {
@@ -289,7 +290,7 @@ func TestPartFolderFull(t *testing.T) {
 func TestManifestDocument(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "journal-format.md"))
 	chunktest.Must(t, err)
-	data, err := json.Marshal(NewManifest([]ManifestPart{{Name: partName(0)}}, chunk.Counts{}))
+	data, err := json.Marshal(NewManifest([]ManifestPart{{Name: linesPart(0)}}, chunk.Counts{}, encode.Lines()))
 	chunktest.Must(t, err)
 	for _, field := range fields(string(data)) {
 		if !strings.Contains(string(document), "`"+field+"`") {

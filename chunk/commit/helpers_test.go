@@ -1,14 +1,40 @@
 package commit
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"testing"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/input"
 )
+
+// linesPart returns the name of a part of plain lines.
+func linesPart(number int) string { return partName(number, encode.Lines()) }
+
+// readLines returns the entries of a journal, the size of their lines, and how many intact
+// lines after them are lost.
+func readLines(r io.Reader, path string) ([]Entry, int64, int, error) {
+	c, err := readJournal(r, path)
+	return c.entries, c.size, c.lost, err
+}
+
+// decoded returns the lines of an encoded file.
+func decoded(t testing.TB, format encode.Format, data []byte) []byte {
+	t.Helper()
+	if !format.Encodes() {
+		return data
+	}
+	in, err := format.Codec.Decode(bytes.NewReader(data))
+	chunktest.Must(t, err)
+	defer in.Close()
+	lines, err := io.ReadAll(in)
+	chunktest.Must(t, err)
+	return lines
+}
 
 // plan returns the chunks of a file.
 func plan(t testing.TB, path string, options input.CutOptions) []chunk.Chunk {

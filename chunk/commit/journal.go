@@ -25,8 +25,14 @@ import (
 // refused. After the last durable line nothing is guaranteed: the journal ends before the
 // first bad line, and everything from there on is ignored.
 
-// JournalVersion is the version in the header.
-const JournalVersion = 1
+// JournalVersion is the newest version of the format. A journal of plain results has version
+// 1, which older programs can resume too; that of encoded results has version 2.
+const (
+	JournalVersion = encodedJournal
+
+	plainJournal   = 1
+	encodedJournal = 2
+)
 
 const journalMagic = "gpurun-journal "
 
@@ -43,8 +49,9 @@ func (e *CorruptError) Error() string {
 
 // Journal is an open journal.
 type Journal struct {
-	file *os.File
-	path string
+	file    *os.File
+	path    string
+	version int
 
 	mu     sync.Mutex
 	size   int64 // of whole lines
@@ -56,16 +63,20 @@ type Journal struct {
 // They were discarded with it, and the work they record is repeated.
 func (j *Journal) Lost() int { return j.lost }
 
-// CreateJournal durably creates a new journal.
-func CreateJournal(path string) (*Journal, error) {
-	return newJournal(path, journalHeader())
+// CreateJournal durably creates a new journal for an output.
+func CreateJournal(path string, output Options) (*Journal, error) {
+	version := plainJournal
+	if output.Format.Encodes() {
+		version = encodedJournal
+	}
+	return newJournal(path, version, journalHeader(version))
 }
 
-func journalHeader() []byte { return fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion) }
+func journalHeader(version int) []byte { return fmt.Appendf(nil, "%s%d\n", journalMagic, version) }
 
 // newJournal durably creates a journal with these lines. It atomically replaces an older
 // one.
-func newJournal(path string, data []byte) (*Journal, error) {
+func newJournal(path string, version int, data []byte) (*Journal, error) {
 	if err := files.WriteDurably(path, data, files.PrivateMode); err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
@@ -73,7 +84,7 @@ func newJournal(path string, data []byte) (*Journal, error) {
 	if err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
-	j := &Journal{file: file, path: path, size: int64(len(data))}
+	j := &Journal{file: file, path: path, version: version, size: int64(len(data))}
 	if err := j.cut(); err != nil {
 		file.Close()
 		return nil, err
@@ -83,7 +94,7 @@ func newJournal(path string, data []byte) (*Journal, error) {
 
 // rewrite replaces all lines.
 func (j *Journal) rewrite(entries []Entry) error {
-	data := journalHeader()
+	data := journalHeader(j.version)
 	for _, e := range entries {
 		line, err := e.line()
 		if err != nil {
@@ -91,7 +102,7 @@ func (j *Journal) rewrite(entries []Entry) error {
 		}
 		data = append(data, line...)
 	}
-	next, err := newJournal(j.path, data)
+	next, err := newJournal(j.path, j.version, data)
 	if err != nil {
 		return err
 	}
@@ -111,7 +122,9 @@ func OpenJournal(path string) (*Journal, []Entry, error) {
 	}
 	j := &Journal{file: file, path: path}
 	var entries []Entry
-	if entries, j.size, j.lost, err = readJournal(file, path); err == nil {
+	content, err := readJournal(file, path)
+	if err == nil {
+		entries, j.version, j.size, j.lost = content.entries, content.version, content.size, content.lost
 		err = j.cut()
 	}
 	if err != nil {
@@ -128,8 +141,8 @@ func ReadJournal(path string) ([]Entry, error) {
 		return nil, fault.New(fault.Conflict, "open journal: %w", err)
 	}
 	defer file.Close()
-	entries, _, _, err := readJournal(file, path)
-	return entries, err
+	content, err := readJournal(file, path)
+	return content.entries, err
 }
 
 // cut truncates the journal after its last complete line and seeks there.
@@ -143,12 +156,18 @@ func (j *Journal) cut() error {
 	return nil
 }
 
-// readJournal returns the entries, the length of their lines, and how many intact lines
-// after that are lost.
-func readJournal(r io.Reader, path string) (entries []Entry, size int64, lost int, err error) {
+// journalContent is what a journal holds.
+type journalContent struct {
+	version int
+	entries []Entry
+	size    int64 // of their lines
+	lost    int   // how many intact lines follow the first bad one
+}
+
+func readJournal(r io.Reader, path string) (c journalContent, err error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return nil, 0, 0, fault.New(fault.Conflict, "read journal: %w", err)
+		return c, fault.New(fault.Conflict, "read journal: %w", err)
 	}
 	corrupt := func(offset int, format string, args ...any) error {
 		return fault.New(fault.Conflict, "%w", &CorruptError{Path: path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)}).
@@ -158,26 +177,32 @@ func readJournal(r io.Reader, path string) (entries []Entry, size int64, lost in
 	version, isJournal := bytes.CutPrefix(header, []byte(journalMagic))
 	switch {
 	case !ok || !isJournal:
-		return nil, 0, 0, corrupt(0, "it has no journal header")
-	case string(version) != strconv.Itoa(JournalVersion):
-		return nil, 0, 0, corrupt(len(journalMagic), "it has version %q, but this gpurun writes version %d", version, JournalVersion)
+		return c, corrupt(0, "it has no journal header")
+	case !knownVersion(string(version)):
+		return c, corrupt(len(journalMagic), "it has version %q, but this gpurun writes version %d", version, JournalVersion)
 	}
+	c.version, _ = strconv.Atoi(string(version))
 	offset := len(header) + 1
 	for len(rest) > 0 {
 		line, after, whole := bytes.Cut(rest, newline)
-		entry, err := parseEntry(line)
+		entry, err := parseEntry(line, c.version)
 		if err != nil || !whole {
 			durable := false
-			if lost, durable = goodLines(rest[1:]); durable {
-				return nil, 0, 0, corrupt(offset, "%v", err)
+			if c.lost, durable = goodLines(rest[1:], c.version); durable {
+				return journalContent{}, corrupt(offset, "%v", err)
 			}
 			break
 		}
-		entries = append(entries, entry)
+		c.entries = append(c.entries, entry)
 		offset += len(line) + 1
 		rest = after
 	}
-	return entries, int64(offset), lost, nil
+	c.size = int64(offset)
+	return c, nil
+}
+
+func knownVersion(version string) bool {
+	return version == strconv.Itoa(plainJournal) || version == strconv.Itoa(encodedJournal)
 }
 
 // Append writes an entry. The entry survives the death of this process, but is not on disk

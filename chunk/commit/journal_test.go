@@ -47,7 +47,7 @@ func story() []Entry {
 // end of the journal.
 func journalBytes(t testing.TB, entries []Entry) (data []byte, starts []int) {
 	t.Helper()
-	data = fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion)
+	data = fmt.Appendf(nil, "%s%d\n", journalMagic, plainJournal)
 	for _, e := range entries {
 		starts = append(starts, len(data))
 		line, err := e.line()
@@ -110,7 +110,7 @@ func checkRefused(t *testing.T, data []byte, offset int) {
 
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
-	j, err := CreateJournal(path)
+	j, err := CreateJournal(path, Options{})
 	chunktest.Must(t, err)
 	entries := story()
 	for _, e := range entries {
@@ -124,7 +124,7 @@ func TestJournal(t *testing.T) {
 	}
 	checkRepaired(t, path, entries)
 	// Creating it again discards everything.
-	j, err = CreateJournal(path)
+	j, err = CreateJournal(path, Options{})
 	chunktest.Must(t, err)
 	chunktest.Must(t, j.Close())
 	checkRepaired(t, path, nil)
@@ -141,7 +141,7 @@ func TestJournalTorn(t *testing.T) {
 	last := len(entries) - 1
 	path := filepath.Join(t.TempDir(), "journal")
 	for size := starts[last]; size < len(data); size++ {
-		got, good, _, err := readJournal(bytes.NewReader(data[:size]), "journal")
+		got, good, _, err := readLines(bytes.NewReader(data[:size]), "journal")
 		if err != nil || len(got) != last || good != int64(starts[last]) {
 			t.Errorf("cut at %d: %d entries, %d bytes are good: %v", size, len(got), good, err)
 		}
@@ -170,7 +170,7 @@ func TestJournalFlipped(t *testing.T) {
 	for _, line := range []int{0, 3, lastPoint, last} { // a segment, a drop, a durable point
 		for at := starts[line]; at < starts[line+1]; at++ {
 			bit := at % 8
-			got, good, lost, err := readJournal(bytes.NewReader(flip(at, bit)), "journal")
+			got, good, lost, err := readLines(bytes.NewReader(flip(at, bit)), "journal")
 			var corrupt *CorruptError
 			switch {
 			case line >= lastPoint && (err != nil || good != int64(starts[line]) || len(got) != line || lost != last-line):
@@ -187,7 +187,7 @@ func TestJournalFlipped(t *testing.T) {
 		}
 	}
 	for at := range starts[0] {
-		if _, _, _, err := readJournal(bytes.NewReader(flip(at, at%8)), "journal"); fault.KindOf(err) != fault.Conflict {
+		if _, _, _, err := readLines(bytes.NewReader(flip(at, at%8)), "journal"); fault.KindOf(err) != fault.Conflict {
 			t.Errorf("byte %d of the header: %v", at, err)
 		}
 	}
@@ -242,7 +242,7 @@ func TestJournalDamage(t *testing.T) {
 		"zeroes":                {make([]byte, 4096), 0, 0},
 		"header missing":        {data[starts[0]:], 0, 0},
 		"header twice":          {append(bytes.Clone(data[:starts[0]]), data...), 0, starts[0]},
-		"another version":       {bytes.Replace(data, []byte(" 1\n"), []byte(" 2\n"), 1), 0, len(journalMagic)},
+		"another version":       {bytes.Replace(data, []byte(" 1\n"), []byte(" 3\n"), 1), 0, len(journalMagic)},
 		"version like ours":     {bytes.Replace(data, []byte(" 1\n"), []byte(" 01\n"), 1), 0, len(journalMagic)},
 		"no version":            {bytes.Replace(data, []byte(" 1\n"), []byte(" \n"), 1), 0, len(journalMagic)},
 		"line feeds of Windows": {bytes.ReplaceAll(data, newline, []byte("\r\n")), 0, len(journalMagic)},
@@ -285,7 +285,7 @@ func TestJournalDoubled(t *testing.T) {
 	for i, e := range entries {
 		next := append(append(append([]Entry{}, entries[:i+1]...), e), entries[i+1:]...)
 		data, _ := journalBytes(t, next)
-		read, _, _, err := readJournal(bytes.NewReader(data), "journal")
+		read, _, _, err := readLines(bytes.NewReader(data), "journal")
 		chunktest.Must(t, err)
 		for name, doubled := range map[string][]Entry{"next": read, "last": append(entries[:len(entries):len(entries)], e)} {
 			if name == "last" && e.Segment != nil && e.Segment.Part == "b" {
@@ -310,14 +310,14 @@ func TestOpenJournalFails(t *testing.T) {
 		}
 		chunktest.WantKind(t, err, fault.Conflict)
 	}
-	_, err := CreateJournal(filepath.Join(dir, "none", "journal"))
+	_, err := CreateJournal(filepath.Join(dir, "none", "journal"), Options{})
 	chunktest.WantKind(t, err, fault.Storage)
 }
 
 // TestJournalWhileWritten: a reader sees a prefix of what is written, never damage.
 func TestJournalWhileWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
-	j, err := CreateJournal(path)
+	j, err := CreateJournal(path, Options{})
 	chunktest.Must(t, err)
 	defer j.Close()
 	const n = 2000
@@ -361,7 +361,7 @@ func TestJournalFull(t *testing.T) {
 	dir := chunktest.TinyDisk(t)
 	filler := chunktest.Write(t, filepath.Join(dir, "filler"), make([]byte, 40<<10))
 	path := filepath.Join(dir, "journal")
-	j, err := CreateJournal(path)
+	j, err := CreateJournal(path, Options{})
 	chunktest.Must(t, err)
 	defer j.Close()
 	var want []Entry
@@ -396,7 +396,7 @@ func TestJournalFull(t *testing.T) {
 // TestSyncFailsForGood: after a failed sync the next one would succeed without the data
 // that was to be written.
 func TestSyncFailsForGood(t *testing.T) {
-	j, err := CreateJournal(filepath.Join(t.TempDir(), "journal"))
+	j, err := CreateJournal(filepath.Join(t.TempDir(), "journal"), Options{})
 	chunktest.Must(t, err)
 	whole := j.file
 	defer whole.Close()
@@ -448,7 +448,7 @@ func FuzzJournal(f *testing.F) {
 		if sum { // otherwise hardly any line would be valid
 			data = summed(data)
 		}
-		entries, good, _, err := readJournal(bytes.NewReader(data), "journal")
+		entries, good, _, err := readLines(bytes.NewReader(data), "journal")
 		if err != nil {
 			var corrupt *CorruptError
 			if fault.KindOf(err) != fault.Conflict || !errors.As(err, &corrupt) {
@@ -456,13 +456,13 @@ func FuzzJournal(f *testing.F) {
 			}
 			return
 		}
-		again, same, _, err := readJournal(bytes.NewReader(data[:good]), "journal")
+		again, same, _, err := readLines(bytes.NewReader(data[:good]), "journal")
 		chunktest.Must(t, err)
 		if diff := cmp.Diff(entries, again); diff != "" || same != good {
 			t.Fatalf("of %d bytes %d are good, of those %d: %s", len(data), good, same, diff)
 		}
 		written, _ := journalBytes(t, entries)
-		again, good, _, err = readJournal(bytes.NewReader(written), "journal")
+		again, good, _, err = readLines(bytes.NewReader(written), "journal")
 		chunktest.Must(t, err)
 		if diff := cmp.Diff(entries, again, cmpopts.EquateEmpty()); diff != "" || good != int64(len(written)) {
 			t.Fatalf("written again: %d of %d bytes are good: %s", good, len(written), diff)

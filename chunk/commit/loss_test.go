@@ -91,7 +91,7 @@ func loseParts(t testing.TB, tr *trial, durable []Entry) {
 	t.Helper()
 	state, err := Replay(durable)
 	chunktest.Must(t, err)
-	parts := cutParts(tr.parts, tr.options().First, chunk.Runs(state.Output)).parts
+	parts := state.cutParts(tr.options()).parts
 	for i, name := range chunktest.Files(t, tr.path("output.partial")) {
 		path := tr.path("output.partial", name)
 		switch {

@@ -11,13 +11,15 @@ import (
 	"slices"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode"
 )
 
 // ManifestFile is the name of the manifest in a folder of parts.
 const ManifestFile = "manifest.json"
 
-// ManifestVersion is the version of the manifest format.
-const ManifestVersion = 1
+// ManifestVersion is the version of the manifest format. Parts of plain lines have version 1,
+// encoded ones version 2.
+const ManifestVersion = 2
 
 const manifestFormat = "gpurun-parts"
 
@@ -27,6 +29,8 @@ type Manifest struct {
 	// Format is gpurun-parts, Version is the version of the format.
 	Format  string `json:"format"`
 	Version int    `json:"version"`
+	// Encoding is the format of encoded parts; omitted for plain lines.
+	Encoding string `json:"encoding,omitempty"`
 	// Counts are those of the job; Lines and Bytes are the totals of all parts.
 	chunk.Counts
 	Lines int64          `json:"lines"`
@@ -44,14 +48,24 @@ type ManifestPart struct {
 	Lines   int64     `json:"lines"`
 	Bytes   int64     `json:"bytes"`
 	CRC32C  chunk.CRC `json:"crc32c"`
+	// Unencoded is the number of bytes before encoding; omitted for plain lines.
+	Unencoded int64 `json:"unencoded_bytes,omitempty"`
 }
 
 // partName returns the name of the part with this number.
-func partName(number int) string { return fmt.Sprintf("part-%05d.jsonl", number) }
+func partName(number int, format encode.Format) string {
+	if !format.Encodes() {
+		format = encode.Lines()
+	}
+	return fmt.Sprintf("part-%05d%s", number, format.Ending())
+}
 
 // NewManifest returns the manifest of parts that hold the outcome of the counted records.
-func NewManifest(parts []ManifestPart, counts chunk.Counts) Manifest {
-	m := Manifest{Format: manifestFormat, Version: ManifestVersion, Counts: counts, Parts: parts}
+func NewManifest(parts []ManifestPart, counts chunk.Counts, format encode.Format) Manifest {
+	m := Manifest{Format: manifestFormat, Version: 1, Counts: counts, Parts: parts}
+	if format.Encodes() {
+		m.Version, m.Encoding = ManifestVersion, format.Name
+	}
 	for _, p := range parts {
 		m.Lines += p.Lines
 		m.Bytes += p.Bytes
@@ -70,12 +84,16 @@ func ReadManifest(dir string) (Manifest, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return m, fmt.Errorf("%s is damaged: %w", path, err)
 	}
-	if m.Format != manifestFormat || m.Version != ManifestVersion {
+	if m.Format != manifestFormat || m.Version < 1 || m.Version > ManifestVersion {
 		return m, fmt.Errorf("%s has format %q version %d, but this gpurun writes format %q version %d",
 			path, m.Format, m.Version, manifestFormat, ManifestVersion)
 	}
+	format, err := encode.ByName(m.Encoding)
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", path, err)
+	}
 	for i, p := range m.Parts {
-		if p.Name != partName(i) {
+		if p.Name != partName(i, format) {
 			return m, fmt.Errorf("%s is damaged: part %d is named %q", path, i, p.Name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -27,7 +28,10 @@ type Output struct {
 	sum     chunk.FileSum // of the results up to next, as computed by their writers
 	targets [chunk.PartFiles]target
 	cutter  *partCutter // for a folder; nil for a file
-	failed  error       // an append failed: nothing may be appended after it
+	raw     int64       // bytes of the results up to next, before they are encoded
+	units   *units      // of an encoded output; nil for plain lines
+	landed  landed
+	failed  error // an append failed: nothing may be appended after it
 	closed  bool
 
 	// Appended since the last durable point.
@@ -47,6 +51,11 @@ type Options struct {
 	PartBytes int64
 	// Errors is the file for failed records; if empty, they stay in place in Path.
 	Errors string
+	// Format is how the results are stored; the zero value is plain lines.
+	Format encode.Format
+	// UnitBytes is the size of a unit of an encoded output; default encode.UnitBytes. It must
+	// be the same when a job resumes.
+	UnitBytes int64
 	// Replace lets finished files replace existing ones.
 	Replace bool
 	// WorkDir is the job folder. Unfinished output is written there and renamed when it is
@@ -115,8 +124,11 @@ func openOutput(options Options, state State) (*Output, error) {
 		options: options, next: state.Durable.Next, place: state.Durable.Place, sizes: state.Durable.Sizes,
 		tally: state.Durable.Tally.Clone(), sum: state.ResultSum(), waiting: make(map[int64]chunk.Segment), durableAt: time.Now(),
 	}
+	for _, s := range state.Output {
+		o.raw += s.Files[chunk.Results].Bytes
+	}
 	if options.PartBytes > 0 {
-		o.cutter = cutParts(options.PartBytes, options.First, chunk.Runs(state.Output))
+		o.cutter = state.cutParts(options)
 	}
 	final, temporary := options.paths()
 	for i := range o.targets {
@@ -134,6 +146,7 @@ func openOutput(options Options, state State) (*Output, error) {
 			return nil, err
 		}
 	}
+	o.openUnits(state)
 	if options.Journal != nil { // it will refer to files that must exist
 		if err := files.SyncDir(options.WorkDir); err != nil {
 			o.Abandon()
@@ -141,6 +154,20 @@ func openOutput(options Options, state State) (*Output, error) {
 		}
 	}
 	return o, nil
+}
+
+// openUnits prepares the encoding of results.
+func (o *Output) openUnits(state State) {
+	if !o.options.Format.Encodes() {
+		return
+	}
+	direct := o.targets[chunk.Results].temporary == ""
+	begun := len(state.Encoded) > 0 && o.targets[chunk.Results].size > o.targets[chunk.Results].begun
+	o.units = newUnits(o.options, direct, o.next, begun)
+	o.landed = landed{durable: state.Durable, raw: o.raw}
+	if o.cutter != nil {
+		o.landed.part = len(o.cutter.parts) - 1
+	}
 }
 
 // Commit journals a finished segment and appends it, together with segments that waited for
@@ -176,6 +203,9 @@ func (o *Output) take(s chunk.Segment) error {
 			return o.failed
 		}
 		crash.Point("appended")
+		if err := o.land(false); err != nil {
+			return err
+		}
 		// Check here too, because many segments may have waited for one: the amount of data
 		// stored twice, as parts and as output, must stay bounded.
 		if err := o.Checkpoint(false); err != nil {
@@ -187,17 +217,19 @@ func (o *Output) take(s chunk.Segment) error {
 // append appends a whole segment. A partial append does not count.
 func (o *Output) append(s chunk.Segment) error {
 	path := o.partPath(s)
-	base := o.targets[chunk.Results].size // offset of the part in the results
+	base := o.raw // offset of the part in the results
 	if o.cutter != nil && o.cutter.next(s.First) {
-		if err := o.settle(); err != nil { // it covers the part that ends
+		if err := o.beginPart(o.cutter.last().Name); err != nil {
 			return err
 		}
-		if err := o.targets[chunk.Results].nextPart(o.cutter.last().Name); err != nil {
-			return err
-		}
-		crash.Point("part-begun")
 	}
 	for i := range o.targets {
+		if i == chunk.Results && o.units != nil {
+			if err := o.units.take(path+suffixes[i], s, func() error { return o.land(false) }); err != nil {
+				return err
+			}
+			continue
+		}
 		copyPart := o.targets[i].copyPart
 		if i == chunk.Failures {
 			copyPart = func(part *os.File, _ int64) (int64, error) {
@@ -211,20 +243,51 @@ func (o *Output) append(s chunk.Segment) error {
 	}
 	for i := range o.targets {
 		o.sizes[i] = o.targets[i].size
-		o.bytes += s.Files[i].Bytes
 	}
 	delete(o.waiting, s.First)
 	o.next, o.place = s.End(), s.Next
+	o.raw += s.Files[chunk.Results].Bytes
 	o.tally.Add(s.Tally)
-	o.sum = o.sum.Join(s.Files[chunk.Results])
 	if o.cutter != nil {
 		o.cutter.add(s.Run())
+	}
+	o.appended(s)
+	return nil
+}
+
+// appended notes a segment that has been appended. If the output is encoded, the segment is
+// in a unit now, and is appended with it.
+func (o *Output) appended(s chunk.Segment) {
+	if o.units != nil {
+		if !s.Inner && o.units.endChunk(o.cutter != nil && o.cutter.full) {
+			o.units.reach(*o.head())
+		}
+		return
+	}
+	o.sum = o.sum.Join(s.Files[chunk.Results])
+	for i := range s.Files {
+		o.bytes += s.Files[i].Bytes
 	}
 	if o.options.Journal == nil {
 		removePart(o.partPath(s))
 	} else {
 		o.parts = append(o.parts, s)
 	}
+}
+
+// beginPart begins the next part of a folder.
+func (o *Output) beginPart(name string) error {
+	if o.units != nil {
+		o.units.beginPart(name)
+		return nil
+	}
+	if err := o.settle(); err != nil { // it covers the part that ends
+		return err
+	}
+	if err := o.targets[chunk.Results].nextPart(name); err != nil {
+		return err
+	}
+	crash.Point("part-begun")
 	return nil
 }
 
@@ -235,14 +298,21 @@ func (o *Output) partPath(s chunk.Segment) string {
 // Appended returns the tally of the output so far and the first record that is not in it.
 func (o *Output) Appended() (chunk.Tally, int64) { return o.tally.Clone(), o.next }
 
-// ResultSum returns the checksum of the results, as computed by their writers. It does not
-// read the results back.
+// ResultSum returns the checksum of the results in the output. It does not read them back.
 func (o *Output) ResultSum() chunk.FileSum { return o.sum }
 
-// Size returns the size of the whole output so far.
+// Size returns the size of the whole output so far. It estimates that of results that are
+// not encoded yet.
 func (o *Output) Size() (bytes int64) {
 	for i := range o.targets {
 		bytes += o.targets[i].size
 	}
-	return bytes
+	if o.units == nil {
+		return bytes
+	}
+	unencoded, ratio := float64(o.raw-o.landed.raw), 1.0
+	if o.landed.raw > 0 {
+		ratio = float64(o.targets[chunk.Results].size) / float64(o.landed.raw)
+	}
+	return bytes + int64(unencoded*ratio)
 }

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode"
 )
 
 // DefaultPartBytes is the minimum size of a part in a folder, except for the last one: many
@@ -15,16 +16,35 @@ type partCutter struct {
 	bytes int64
 	parts []ManifestPart
 	full  bool // the last part is full
+	// format is that of the parts. The size of encoded parts counts before encoding: where
+	// they end is decided before their units are encoded.
+	format encode.Format
 }
 
-// cutParts returns the parts of an output so far.
-func cutParts(bytes, first int64, runs []chunk.Run) *partCutter {
-	c := &partCutter{bytes: bytes, parts: []ManifestPart{{Name: partName(0), First: first}}}
-	for _, r := range runs {
+// cutParts returns the parts of the durable output.
+func (s State) cutParts(options Options) *partCutter {
+	c := &partCutter{bytes: options.PartBytes, format: options.Format}
+	c.begin(options.First)
+	for _, r := range chunk.Runs(s.Output) {
 		c.next(r.First)
 		c.add(r)
 	}
+	part := 0
+	for _, e := range s.Encoded {
+		for part+1 < len(c.parts) && c.parts[part+1].First <= e.First {
+			part++
+		}
+		for _, u := range e.Units {
+			c.addUnit(part, u)
+		}
+	}
 	return c
+}
+
+// begin begins a part.
+func (c *partCutter) begin(first int64) {
+	c.parts = append(c.parts, ManifestPart{Name: partName(len(c.parts), c.format), First: first})
+	c.full = false
 }
 
 // next begins a new part at a record if the last part is full, and reports whether it did.
@@ -32,19 +52,34 @@ func (c *partCutter) next(first int64) bool {
 	if !c.full {
 		return false
 	}
-	c.parts = append(c.parts, ManifestPart{Name: partName(len(c.parts)), First: first})
-	c.full = false
+	c.begin(first)
 	return true
 }
 
 // add appends a run to the last part.
 func (c *partCutter) add(r chunk.Run) {
 	p := &c.parts[len(c.parts)-1]
-	sum := chunk.FileSum{Bytes: p.Bytes, CRC: uint32(p.CRC32C)}.Join(r.Sum)
 	p.Records += r.Records
 	p.Lines += r.Lines
+	if c.format.Encodes() {
+		p.Unencoded += r.Sum.Bytes
+	} else {
+		p.join(r.Sum)
+	}
+	size := p.Bytes
+	if c.format.Encodes() {
+		size = p.Unencoded
+	}
+	c.full = !r.Inner && size >= c.bytes
+}
+
+// addUnit appends a unit to a part.
+func (c *partCutter) addUnit(part int, u Unit) { c.parts[part].join(u.sum()) }
+
+// join appends bytes to a part.
+func (p *ManifestPart) join(next chunk.FileSum) {
+	sum := chunk.FileSum{Bytes: p.Bytes, CRC: uint32(p.CRC32C)}.Join(next)
 	p.Bytes, p.CRC32C = sum.Bytes, chunk.CRC(sum.CRC)
-	c.full = !r.Inner && p.Bytes >= c.bytes
 }
 
 // last returns the part that is being written.

@@ -27,6 +27,11 @@ func (o *Output) Checkpoint(now bool) error {
 	if o.options.Journal == nil || o.closed || !now && (!due || o.options.NoDurable) {
 		return nil
 	}
+	if now && o.failed == nil {
+		if err := o.land(true); err != nil {
+			return err
+		}
+	}
 	if err := o.settle(); err != nil {
 		return err
 	}
@@ -77,8 +82,19 @@ func (o *Output) settle() error {
 	return err
 }
 
-// durable describes what has been appended.
+// durable describes what may become durable: what has been appended, up to the last mark if
+// the output is encoded.
 func (o *Output) durable() *Durable {
+	if o.units != nil {
+		d := o.landed.durable
+		d.Tally = d.Tally.Clone()
+		return &d
+	}
+	return o.head()
+}
+
+// head describes what has been taken.
+func (o *Output) head() *Durable {
 	return &Durable{Next: o.next, Place: o.place, Sizes: o.sizes, Tally: o.tally.Clone()}
 }
 

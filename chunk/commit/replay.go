@@ -19,6 +19,8 @@ type State struct {
 	Durable Durable
 	// Output are the segments in the durable output, in order.
 	Output []chunk.Segment
+	// Encoded are the units that hold their results, in order; nil if they are plain.
+	Encoded []Encoded
 	// Segments follow Durable.Next, in order, without overlap.
 	Segments []chunk.Segment
 	// Complete is set when only renaming remained.
@@ -29,13 +31,13 @@ type State struct {
 
 // Replay computes the state. Contradictory entries count as damage.
 func Replay(entries []Entry) (State, error) {
-	r := replay{live: make(map[int64]chunk.Segment)}
+	r := replay{live: make(map[int64]chunk.Segment), encoded: make(map[int64]Encoded)}
 	for i, e := range entries {
 		if err := r.apply(e); err != nil {
 			return State{}, fault.New(fault.Conflict, "journal entry %d: %w", i+1, err).WithCode(fault.Damaged, "")
 		}
 	}
-	s := State{Durable: r.durable, Output: r.output, Complete: r.complete, Proven: r.proven}
+	s := State{Durable: r.durable, Output: r.output, Encoded: r.units, Complete: r.complete, Proven: r.proven}
 	for _, segment := range r.live {
 		s.Segments = append(s.Segments, segment)
 	}
@@ -60,7 +62,9 @@ type replay struct {
 	live     map[int64]chunk.Segment // not in the durable output
 	durable  Durable
 	output   []chunk.Segment
-	begun    bool // there was a durable point
+	encoded  map[int64]Encoded // by their first record, not in the durable output
+	units    []Encoded         // in it
+	begun    bool              // there was a durable point
 	complete bool
 	proven   *chunk.Segment
 }
@@ -73,6 +77,8 @@ func (r *replay) apply(e Entry) error {
 		if known, ok := r.live[e.Drop.First]; ok && known.Part == e.Drop.Part {
 			delete(r.live, e.Drop.First)
 		}
+	case e.Encoded != nil:
+		return r.encode(*e.Encoded)
 	case e.Durable != nil:
 		return r.advance(*e.Durable)
 	case e.Complete != nil:
@@ -101,6 +107,43 @@ func (r *replay) add(s chunk.Segment) error {
 	return nil
 }
 
+// encode notes units. They count once a durable point covers them: until then they may be
+// encoded again.
+func (r *replay) encode(e Encoded) error {
+	if e.First < 0 || e.Next < e.First {
+		return fmt.Errorf("invalid units of records %d to %d", e.First, e.Next)
+	}
+	for _, u := range e.Units {
+		if u.Raw < 0 || u.Bytes <= 0 {
+			return fmt.Errorf("invalid unit of %d bytes", u.Bytes)
+		}
+	}
+	r.encoded[e.First] = e
+	return nil
+}
+
+// takeUnits moves the units that a durable point covers to the output, and returns their
+// size.
+func (r *replay) takeUnits(from, to int64) (bytes int64, err error) {
+	at := from
+	for {
+		e, ok := r.encoded[at]
+		if !ok || e.Next > to {
+			break
+		}
+		delete(r.encoded, at)
+		r.units = append(r.units, e)
+		bytes += e.sum().Bytes
+		if at = e.Next; e.Next == e.First {
+			break
+		}
+	}
+	if at != to {
+		return 0, fmt.Errorf("the durable output includes record %d, which no unit holds", at)
+	}
+	return bytes, nil
+}
+
 // advance moves the segments that a durable point covers to the output, which must hold
 // exactly those. A durable point stays valid, so an older one after a newer one is ignored.
 func (r *replay) advance(d Durable) error {
@@ -111,6 +154,8 @@ func (r *replay) advance(d Durable) error {
 	if !r.begun { // the start of the output is not recorded
 		at.Next = d.Next - d.Tally.Records
 	}
+	from := at.Next
+	plain := at.Sizes[chunk.Results]
 	for at.Next < d.Next {
 		s, ok := r.live[at.Next]
 		if !ok {
@@ -124,6 +169,13 @@ func (r *replay) advance(d Durable) error {
 			at.Sizes[i] += s.Files[i].Bytes
 		}
 	}
+	if len(r.encoded) > 0 || len(r.units) > 0 {
+		bytes, err := r.takeUnits(from, d.Next)
+		if err != nil {
+			return err
+		}
+		at.Sizes[chunk.Results] = plain + bytes
+	}
 	if at.Next != d.Next || at.Place != d.Place || at.Sizes != d.Sizes || at.Tally.Counts != d.Tally.Counts {
 		return fmt.Errorf("the durable output ends at record %d with sizes %v, but its segments end at record %d with sizes %v",
 			d.Next, d.Sizes, at.Next, at.Sizes)
@@ -135,6 +187,12 @@ func (r *replay) advance(d Durable) error {
 // ResultSum returns what the checksum of the durable results must be.
 func (s State) ResultSum() chunk.FileSum {
 	var sum chunk.FileSum
+	for _, e := range s.Encoded {
+		sum = sum.Join(e.sum())
+	}
+	if s.Encoded != nil {
+		return sum
+	}
 	for _, segment := range s.Output {
 		sum = sum.Join(segment.Files[chunk.Results])
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -44,6 +45,12 @@ func newTrial(t testing.TB, r *rand.Rand) (*trial, map[string]string) {
 	if r.IntN(2) == 0 {
 		tr.parts = 1 + r.Int64N(300)
 	}
+	if r.IntN(2) == 0 {
+		tr.unit = 1 + r.Int64N(300)
+		var err error
+		tr.format, err = encode.ByName([]string{"jsonl.gz", "jsonl.zst"}[r.IntN(2)])
+		chunktest.Must(t, err)
+	}
 	calm := t.TempDir()
 	chunktest.Must(t, tr.undisturbed(calm))
 	return tr, outcome(t, calm)
@@ -67,7 +74,7 @@ func TestResume(t *testing.T) {
 	for round := range rounds {
 		manyPoints(t, []int64{50, 500, 256 << 20}[r.IntN(3)])
 		tr, want := newTrial(t, r)
-		what := fmt.Sprintf("round %d, %d chunks, apart %v, parts of %d", round, len(tr.planned), tr.apart, tr.parts)
+		what := fmt.Sprintf("round %d, %d chunks, apart %v, parts of %d, %s", round, len(tr.planned), tr.apart, tr.parts, tr.format.Name)
 		chunktest.Must(t, tr.open())
 		for crashes := 0; !tr.done; {
 			if len(tr.todo) == 0 && (crashes > 5 || r.IntN(2) == 0) {
@@ -109,7 +116,7 @@ func checkParts(t testing.TB, tr *trial) {
 	chunktest.Must(t, err)
 	chunktest.Must(t, m.Check(t.Context(), dir))
 	whole := *tr
-	whole.parts = 0
+	whole.parts, whole.format = 0, encode.Format{}
 	calm := t.TempDir()
 	chunktest.Must(t, whole.undisturbed(calm))
 	var all []byte
@@ -117,6 +124,10 @@ func checkParts(t testing.TB, tr *trial) {
 	for _, p := range m.Parts {
 		data, err := os.ReadFile(filepath.Join(dir, p.Name))
 		chunktest.Must(t, err)
+		data = decoded(t, tr.format, data)
+		if tr.format.Encodes() && p.Unencoded != int64(len(data)) {
+			t.Errorf("part %+v has %d bytes before encoding", p, len(data))
+		}
 		all = append(all, data...)
 		if p.First != next || p.Lines != int64(bytes.Count(data, newline)) {
 			t.Errorf("part %+v begins at record %d and has %d lines", p, next, bytes.Count(data, newline))
@@ -259,7 +270,7 @@ func TestResumeFull(t *testing.T) {
 			apart := where == "errors"
 			switch where {
 			case "journal too":
-				journal, err := CreateJournal(filepath.Join(tiny, "journal"))
+				journal, err := CreateJournal(filepath.Join(tiny, "journal"), Options{})
 				chunktest.Must(t, err)
 				defer journal.Close()
 				options.Journal = journal

@@ -148,6 +148,13 @@ func (t *target) appendFile(path string, size int64, copyPart func(part *os.File
 	return nil
 }
 
+// Write appends an encoded unit, or a piece of one.
+func (t *target) Write(data []byte) (int, error) {
+	n, err := t.writer.Write(data)
+	t.size += int64(n)
+	return n, err
+}
+
 // copyPart copies a part as it is.
 func (t *target) copyPart(part *os.File, size int64) (int64, error) {
 	if t.temporary == "" { // a pipe, or the caller's writer

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -24,6 +25,8 @@ type trial struct {
 	apart   bool
 	parts   int64 // bytes of a part, 0 for one file
 	replace bool  // an existing output
+	format  encode.Format
+	unit    int64
 	planned []chunk.Chunk
 	batch   int
 
@@ -34,7 +37,7 @@ type trial struct {
 }
 
 func (tr *trial) options() Options {
-	options := Options{Path: filepath.Join(tr.dir, "out.jsonl"), WorkDir: filepath.Join(tr.dir, "work"), Journal: tr.journal, Replace: tr.replace}
+	options := Options{Path: filepath.Join(tr.dir, "out.jsonl"), WorkDir: filepath.Join(tr.dir, "work"), Journal: tr.journal, Replace: tr.replace, Format: tr.format, UnitBytes: tr.unit}
 	if tr.parts > 0 {
 		options.Path, options.PartBytes = filepath.Join(tr.dir, "out")+"/", tr.parts
 	}
@@ -57,7 +60,7 @@ func (tr *trial) open() error {
 		return err
 	}
 	if _, err := os.Stat(tr.path("journal")); err != nil {
-		if tr.journal, err = CreateJournal(tr.path("journal")); err != nil {
+		if tr.journal, err = CreateJournal(tr.path("journal"), tr.options()); err != nil {
 			return err
 		}
 		tr.todo = append([]chunk.Chunk{}, tr.planned...)

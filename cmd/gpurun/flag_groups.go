@@ -18,7 +18,7 @@ var flagGroups = []struct {
 }{
 	{"Job file", []string{"job-file"}},
 	{"Kernel", []string{"kernel", "kernel-config", "step", "step-config", "python", "io-workers", "exec-mode", "exec-id", "nan"}},
-	{"Output", []string{"output", "errors", "keep", "force", "part-bytes"}},
+	{"Output", []string{"output", "output-format", "errors", "keep", "force", "part-bytes"}},
 	{"Devices", []string{
 		"gpus", "num-gpus", "gpu-memory", "gpus-per-worker", "workers-per-gpu", "wait", "no-lease", "services", "name",
 		"stagger", "pin", "profile", "monitor-config", "no-monitor", "no-affinity",

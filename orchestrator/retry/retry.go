@@ -12,6 +12,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/amend"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -24,6 +25,8 @@ type Job struct {
 	Folder, Output, Errors string
 	// CRC is the checksum of an output that is a file; nil if unknown.
 	CRC *chunk.CRC
+	// Format is that of the output.
+	Format encode.Format
 	// Parts is the manifest of an output that is a folder; nil for a file.
 	Parts *commit.Manifest
 }
@@ -80,7 +83,7 @@ func (j Job) Collect() (count int64, err error) {
 // results describes the job's result files and the new results.
 func (j Job) results() amend.Retried {
 	r := amend.Retried{
-		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC,
+		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC, Format: j.Format,
 		Failed: j.Input(), Again: j.Results(), AgainFailures: j.join(dir, "out.jsonl.gpurun", commit.FailuresFile),
 		Dir: j.Folder,
 	}

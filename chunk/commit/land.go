@@ -1,0 +1,137 @@
+package commit
+
+import (
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// landed is the state of an encoded output up to which it may become durable, and what was
+// appended after it.
+type landed struct {
+	durable Durable
+	part    int           // number of the part that is being written
+	raw     int64         // bytes of the results before they were encoded
+	read    chunk.FileSum // of the results since the last mark, as they were encoded
+	units   []Unit        // since the last mark
+}
+
+// Encoded is signaled when a unit is encoded, for Land to append it; nil if the output is
+// not encoded.
+func (o *Output) Encoded() <-chan struct{} {
+	if o.units == nil {
+		return nil
+	}
+	return o.units.finished
+}
+
+// Land appends the encoded units whose turn it is.
+func (o *Output) Land() error {
+	if err := o.land(false); err != nil {
+		return err
+	}
+	return o.Checkpoint(false)
+}
+
+// land performs the steps that are ready, or all with wait.
+func (o *Output) land(wait bool) error {
+	for o.units != nil && o.failed == nil {
+		s, ok := o.units.next(wait)
+		if !ok {
+			break
+		}
+		o.failed = o.perform(s)
+	}
+	return o.failed
+}
+
+func (o *Output) perform(s step) error {
+	switch {
+	case s.unit != nil:
+		return o.landUnit(s.unit)
+	case s.mark != nil:
+		return o.landMark(*s.mark)
+	}
+	if err := o.settle(); err != nil { // it covers the part that ends
+		return err
+	}
+	if err := o.targets[chunk.Results].nextPart(s.part); err != nil {
+		return err
+	}
+	o.landed.part++
+	crash.Point("part-begun")
+	return nil
+}
+
+// landUnit appends a unit.
+func (o *Output) landUnit(u *pendingUnit) error {
+	t := &o.targets[chunk.Results]
+	err := u.err
+	if err == nil {
+		if u.data == nil {
+			err = u.encode(t)
+		} else if _, failed := t.Write(u.data.Bytes()); failed != nil {
+			err = fault.New(fault.Storage, "write output %s: %w", t.path, failed)
+		}
+	}
+	if u.data != nil {
+		unitBuffers.Put(u.data)
+		u.data = nil
+	}
+	if err != nil {
+		return err
+	}
+	o.writeback.begin(t, u.sum.Bytes)
+	o.sum = o.sum.Join(u.sum)
+	unit := Unit{Raw: u.raw, Bytes: u.sum.Bytes, CRC: u.sum.CRC}
+	if o.cutter != nil {
+		o.cutter.addUnit(o.landed.part, unit)
+	}
+	l := &o.landed
+	l.raw += u.raw
+	l.read = l.read.Join(u.read)
+	l.units = append(l.units, unit)
+	crash.Point("unit-appended")
+	return nil
+}
+
+// landMark records that everything up to a mark is appended.
+func (o *Output) landMark(m mark) error {
+	l := &o.landed
+	if l.read != m.results {
+		return errPartChanged(m.results, l.read)
+	}
+	m.Sizes[chunk.Results] = o.targets[chunk.Results].size
+	encoded := Encoded{First: m.first, Next: m.Next, Units: l.units}
+	l.durable, l.read, l.units = m.Durable, chunk.FileSum{}, nil
+	if o.options.Journal == nil {
+		for _, s := range m.segments {
+			removePart(o.partPath(s))
+		}
+		return nil
+	}
+	if err := o.options.Journal.Append(Entry{Encoded: &encoded}); err != nil {
+		return err
+	}
+	o.parts = append(o.parts, m.segments...)
+	for _, s := range m.segments {
+		for _, f := range s.Files {
+			o.bytes += f.Bytes
+		}
+	}
+	crash.Point("encoded")
+	return nil
+}
+
+// endUnits ends the last unit. A file of no lines gets an empty unit: without one, readers
+// would take it for a truncated file.
+func (o *Output) endUnits() error {
+	if o.units == nil {
+		return nil
+	}
+	if o.units.open.raw > 0 || !o.units.begun {
+		o.units.end()
+		o.units.reach(*o.head())
+	}
+	return o.land(true)
+}

@@ -1,0 +1,145 @@
+package commit
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// An encoded output consists of units: runs of whole lines, each encoded as a frame of its
+// own. A unit ends with the first line that brings it to Options.UnitBytes, and where a
+// planned chunk ends if it then has a quarter of that. Where units end therefore depends on
+// the plan and on the results, never on checkpoints, kills, or who computed what when.
+const leastShare = 4
+
+// heldUnit is the size up to which an encoded unit is held in memory until everything before
+// it is written. A longer one, which is a single line, is encoded when its turn comes. It is a
+// variable so that tests can lower it.
+var heldUnit int64 = 64 << 20
+
+// Unit is an encoded run of lines in the output.
+type Unit struct {
+	// Raw is the number of bytes before encoding.
+	Raw int64 `json:"raw"`
+	// Bytes and CRC are those of the encoded unit.
+	Bytes int64  `json:"bytes"`
+	CRC   uint32 `json:"crc"`
+}
+
+func (u Unit) sum() chunk.FileSum { return chunk.FileSum{Bytes: u.Bytes, CRC: u.CRC} }
+
+// piece is a range of a part that holds results.
+type piece struct {
+	path           string
+	offset, length int64
+}
+
+// pendingUnit is a unit that is being encoded.
+type pendingUnit struct {
+	pieces []piece
+	raw    int64
+	codec  encode.Codec
+
+	// Valid when done is closed.
+	done chan struct{}
+	data *bytes.Buffer // the encoded unit; nil if it is too long to be held
+	sum  chunk.FileSum // of data
+	read chunk.FileSum // of the lines
+	err  error
+}
+
+// add appends a range of a part.
+func (u *pendingUnit) add(p piece) {
+	u.raw += p.length
+	u.pieces = append(u.pieces, p)
+}
+
+// encode writes the unit to w and sums both sides.
+func (u *pendingUnit) encode(w io.Writer) error {
+	in := &piecesReader{pieces: u.pieces}
+	defer in.close()
+	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
+	err := u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read), u.raw)
+	if err != nil && fault.As(err) == nil {
+		err = fault.New(fault.Storage, "encode output: %w", err)
+	}
+	return err
+}
+
+// piecesReader reads ranges of parts, one after another.
+type piecesReader struct {
+	pieces []piece
+	file   *os.File
+	unread int64
+}
+
+func (r *piecesReader) Read(p []byte) (int, error) {
+	for r.unread == 0 {
+		r.close()
+		if len(r.pieces) == 0 {
+			return 0, io.EOF
+		}
+		next := r.pieces[0]
+		r.pieces = r.pieces[1:]
+		file, err := os.Open(next.path)
+		if err == nil {
+			_, err = file.Seek(next.offset, io.SeekStart)
+		}
+		if err != nil {
+			return 0, fault.New(fault.Storage, "read part: %w", err)
+		}
+		r.file, r.unread = file, next.length
+	}
+	n, err := r.file.Read(p[:min(int64(len(p)), r.unread)])
+	r.unread -= int64(n)
+	switch {
+	case err == io.EOF && r.unread > 0:
+		return n, fault.New(fault.Storage, "read part: %s is shorter than it was when it was written", r.file.Name())
+	case err == io.EOF:
+		return n, nil
+	case err != nil:
+		return n, fault.New(fault.Storage, "read part: %w", err)
+	}
+	return n, nil
+}
+
+func (r *piecesReader) close() {
+	if r.file != nil {
+		r.file.Close()
+		r.file = nil
+	}
+}
+
+// lineEnd returns the offset after the first newline at or after an offset of a file of
+// whole lines.
+func lineEnd(path string, at, size int64) (int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, fault.New(fault.Storage, "read part: %w", err)
+	}
+	defer file.Close()
+	buffer := make([]byte, 64<<10)
+	for at < size {
+		n, err := file.ReadAt(buffer[:min(int64(len(buffer)), size-at)], at)
+		if i := bytes.IndexByte(buffer[:n], '\n'); i >= 0 {
+			return at + int64(i) + 1, nil
+		}
+		at += int64(n)
+		if err != nil {
+			return 0, fault.New(fault.Storage, "read part: %w", err)
+		}
+	}
+	return size, nil
+}
+
+// errPartChanged is the fault of a part that is not what its writer wrote. A resume finds
+// out which, and computes its records again.
+func errPartChanged(want, got chunk.FileSum) error {
+	return fault.New(fault.Storage, "encode output: a part was damaged before it was encoded: its %d bytes have checksum %08x instead of %08x",
+		want.Bytes, got.CRC, want.CRC).WithDetail(fmt.Sprintf("read %d bytes", got.Bytes))
+}

@@ -1,0 +1,115 @@
+package encode
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Format is how an output stores its lines. The zero value is not a format.
+type Format struct {
+	// Name is jsonl, jsonl.gz or jsonl.zst, which is also the ending of file names.
+	Name string
+	// Codec encodes units; nil for plain lines.
+	Codec Codec
+	// pack is the last ending of its file names, if that names a compression.
+	pack string
+}
+
+// formats are those that gpurun writes. A format of an object store or a table belongs here
+// too.
+var formats = []Format{
+	{Name: "jsonl"},
+	{Name: "jsonl.gz", Codec: gzipCodec{}, pack: ".gz"},
+	{Name: "jsonl.zst", Codec: newZstd(), pack: ".zst"},
+}
+
+// Lines is the format of plain JSON lines.
+func Lines() Format { return formats[0] }
+
+// Ending is that of the format's file names.
+func (f Format) Ending() string { return "." + f.Name }
+
+// Encodes reports whether the format differs from plain lines.
+func (f Format) Encodes() bool { return f.Codec != nil }
+
+// Names lists the names of all formats.
+func Names() (names []string) {
+	for _, f := range formats {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// Endings lists the endings of the file names that gpurun writes, for messages.
+func Endings() string {
+	var all []string
+	for _, f := range formats {
+		all = append(all, f.Ending())
+	}
+	return strings.Join(all, ", ")
+}
+
+// ByName returns the format of that name; "" is plain lines.
+func ByName(name string) (Format, error) {
+	if name == "" {
+		return Lines(), nil
+	}
+	for _, f := range formats {
+		if f.Name == name {
+			return f, nil
+		}
+	}
+	return Format{}, fault.New(fault.Usage, "gpurun does not write the format %q; it writes %s", name, strings.Join(Names(), ", "))
+}
+
+// foreign are endings of formats that gpurun does not write. Readers would reject an output
+// with such a name. .json is not among them: files of JSON lines often have it.
+var foreign = []string{
+	".tgz", ".bgz", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".zip", ".tar", ".7z", ".snappy",
+	".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc", ".orc", ".avro",
+	".npy", ".npz", ".h5", ".hdf5", ".pt", ".safetensors", ".pkl", ".pickle", ".tfrecord",
+	".xls", ".xlsx", ".sqlite", ".db", ".duckdb", ".xml", ".yaml", ".yml",
+}
+
+// ByPath returns the format that a file name implies. named is false if it implies none:
+// then the format is plain lines unless another is chosen. A name of a format that gpurun
+// does not write is an error; what is what the file is for.
+func ByPath(what, path string) (f Format, named bool, err error) {
+	path = strings.ToLower(strings.TrimRight(path, "/"))
+	ending := filepath.Ext(path)
+	inner := ending
+	f = Lines()
+	for _, candidate := range formats {
+		if candidate.pack != "" && candidate.pack == ending {
+			f, named, inner = candidate, true, filepath.Ext(strings.TrimSuffix(path, ending))
+		}
+	}
+	if slices.Contains(foreign, inner) || named && slices.ContainsFunc(formats, func(f Format) bool { return f.pack == inner && inner != "" }) {
+		if named {
+			ending = inner + ending
+		}
+		return f, true, fault.New(fault.Usage, "the name of the %s %s ends in %s, a format that gpurun does not write; it writes %s",
+			what, path, ending, Endings())
+	}
+	return f, named || ending == ".jsonl", nil
+}
+
+// Choose returns the format of an output from its path and the format that the user chose,
+// which may be empty. A name that contradicts the choice is an error.
+func Choose(path, chosen string) (Format, error) {
+	implied, named, err := ByPath("output", path)
+	if err != nil {
+		return implied, err
+	}
+	if chosen == "" {
+		return implied, nil
+	}
+	f, err := ByName(chosen)
+	if err == nil && named && f.Name != implied.Name {
+		return f, fault.New(fault.Usage, "the output %s would contain %s, but its name says %s; name it *%s", path, f.Name, implied.Name, f.Ending())
+	}
+	return f, err
+}
