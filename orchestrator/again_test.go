@@ -47,13 +47,8 @@ var roles = map[string]role{
 	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
 	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Devices.Claim": program, "Abort": program,
-<<<<<<< HEAD
-	"noDurable": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
-	"handBack": program, "scaleSpeed": program, "stallAfter": program, "checkWait": program, "checkAll": program, "streaming": program,
-=======
 	"noDurable": program, "unitBytes": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
-	"handBack": program, "scaleSpeed": program, "stallAfter": program, "checkWait": program, "checkAll": program,
->>>>>>> da403bd (outputs by name: .jsonl.gz and .jsonl.zst, in units whose borders do not depend on kills)
+	"handBack": program, "scaleSpeed": program, "stallAfter": program, "checkWait": program, "checkAll": program, "streaming": program,
 }
 
 // flatten returns the members of a Config by name, those of its groups as Group.Member.
