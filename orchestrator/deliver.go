@@ -49,6 +49,9 @@ func (s *slotRun) deliver(ctx context.Context, t task, done wire.Done, again boo
 	s.job.checkFailures()
 	var tasks []task
 	var err error
+	if done.Rest != nil && done.Begun > 0 && s.keep(&t, &done) {
+		s.job.queue.hold() // what is kept: giveBack below ends only the task
+	}
 	if done.Rest != nil {
 		tasks, err = s.job.share(s.slot, task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried}, 0)
 	}

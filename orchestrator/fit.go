@@ -25,6 +25,12 @@ func (p *prepared) fitKernel(recut bool) error {
 	if p.plan.BatchSize == 0 && info.BatchSize > 0 {
 		p.plan.BatchSize, recut = info.BatchSize, true
 	}
+	if info.Concurrency > 0 {
+		if err := p.fitConcurrency(); err != nil {
+			return err
+		}
+		recut = true
+	}
 	setDefault(&p.plan.BatchSize, DefaultBatchSize)
 	if err := p.fitGroups(); err != nil {
 		return err

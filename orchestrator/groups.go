@@ -29,6 +29,9 @@ const manyWindows = 4
 // shared anyway.
 func (p *prepared) chunks() (n, unit int) {
 	slots, each, unit := len(p.plan.Slots), p.config.Batching.ChunksPerGPU, p.plan.BatchSize
+	if p.oneChunk {
+		each = 1
+	}
 	if p.plan.GroupBy == "" || p.source == nil || slots == 0 {
 		return slots * each, unit
 	}

@@ -22,4 +22,7 @@ type KernelInfo struct {
 	MaxWorkers int `json:"max_workers,omitempty"`
 	// GroupBy is the member by whose size batches are formed; empty for none.
 	GroupBy string `json:"group_by,omitempty"`
+	// Concurrency is how many records it computes at a time, each on its own; 0 if it
+	// computes batches.
+	Concurrency int `json:"concurrency,omitempty"`
 }

@@ -126,6 +126,7 @@ type prepared struct {
 	// earlier is the job being resumed, nil for a new one.
 	earlier   *earlier
 	preview   bool // only a plan is wanted
+	oneChunk  bool // each slot gets one chunk
 	selection gpu.Selection
 	idle      []gpu.Device // selected or claimed, but not filling a group
 	reserve   []Slot       // slots that the plan allows beyond those that start
@@ -352,7 +353,7 @@ func (p *prepared) reopenInput(ctx context.Context, options input.CutOptions) er
 // openStream starts reading standard input into spool files in dir.
 func (p *prepared) openStream(dir string) error {
 	records := p.config.Input.ChunkRecords
-	setDefault(&records, int64(chunkBatches*p.plan.BatchSize))
+	setDefault(&records, max(int64(chunkBatches*p.plan.BatchSize), int64(chunkRounds*p.plan.Info.Concurrency)))
 	stdin := p.config.Input.Stdin
 	if !p.config.streaming { // else it consists of records
 		stdin = input.Sniffed(stdin)

@@ -352,7 +352,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		Kernel: p.config.Kernel.Name, KernelConfig: p.config.Kernel.Config, ExecMode: p.config.Kernel.ExecMode, ExecID: p.config.Kernel.ExecID,
 		Python: wire.Python{Interpreter: p.config.Kernel.Python, IOWorkers: p.config.Kernel.IOWorkers, NaN: p.config.Kernel.NaN},
 		Dir:    p.config.Dir, PluginPath: p.config.pluginPath, SocketDir: socketDir,
-		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, LeastTimeout: p.config.leastTimeout, LogLevel: p.config.Display.LogLevel,
+		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, LeastTimeout: p.config.leastTimeout, Retries: max(0, p.config.Failures.Retries), LogLevel: p.config.Display.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.Batching.Bytes,
 			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.Keep, Reprocess: p.config.Input.Reprocess,

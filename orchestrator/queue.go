@@ -240,6 +240,13 @@ func (q *queue) giveBack(tasks ...task) {
 	q.mu.Unlock()
 }
 
+// hold counts a task that a slot has without taking it from the queue.
+func (q *queue) hold() {
+	q.mu.Lock()
+	q.held++
+	q.mu.Unlock()
+}
+
 // add queues the remainder of a task whose first part is still being computed.
 func (q *queue) add(tasks ...task) {
 	q.mu.Lock()

@@ -59,7 +59,7 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	if e.sums, err = input.ReadSumsLog(f.join(sumsFile)); err != nil {
 		return nil, err
 	}
-	if !e.computedAny() && !e.keepsPlan(c) {
+	if !e.computedAny() && !e.keepsPlan(c) && !e.keepsAnswers(c, f) {
 		return nil, nil // there is nothing to resume
 	}
 	if lost := journal.Lost(); lost > 0 {
@@ -93,6 +93,12 @@ func (e *earlier) keepsPlan(c Config) bool {
 	planned := keepsParts(c.Output.Path) && e.manifest.Cut.PartBytes == c.Output.PartBytes ||
 		!keepsParts(c.Output.Path) && c.format().Encodes()
 	return planned && len(e.changes(c)) == 0
+}
+
+// keepsAnswers reports whether a job that has committed nothing is resumed nevertheless,
+// because workers have logged answers of its kernel.
+func (e *earlier) keepsAnswers(c Config, f *folder) bool {
+	return commit.HasEarly(f.join(commit.PartsDir)) && len(e.changes(c)) == 0
 }
 
 // finishEarlier finishes a job that was killed when only the final renames were

@@ -22,6 +22,7 @@ type slotRun struct {
 	stuck          []proc.Stuck    // processes of its workers that cannot be killed
 	prefetched     *task           // what the worker was given in addition to its current task
 	prefetchedRead bool            // the worker has read that, too
+	kept           *task           // what only this worker should get: it has begun its records
 	staggerDone    func(open bool) // ends the turn that stagger gave
 	threads        atomic.Int32    // the share of the cores that its worker must be restarted for; 0 for none
 	dismissed      chan struct{}   // closed when the slot must leave
@@ -53,12 +54,16 @@ func (s *slotRun) run(ctx context.Context) error {
 
 // runUntilRetired works until no tasks remain or the slot is retired.
 func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error) {
+	defer s.giveUpKept()
 	for {
 		if s.mustLeave() {
 			s.depart(ctx)
 			return false, nil
 		}
 		s.renew(ctx)
+		if s.worker == nil || s.idles() {
+			s.giveUpKept()
+		}
 		if e := s.job.fleet.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker on its device
 			s.drop()
 			s.reportLoss(e, true)
@@ -105,6 +110,12 @@ func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
 			s.prefetchedRead = false
 			s.prefetch(ctx, t)
 		}
+		return t, true, nil
+	}
+	if s.kept != nil {
+		t := *s.kept
+		s.kept = nil
+		s.assign(t)
 		return t, true, nil
 	}
 	for {

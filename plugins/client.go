@@ -37,6 +37,8 @@ type client struct {
 	arena  *arena // nil if there is none
 	shared bool   // the kernel process has mapped the arena
 	inputs []string
+
+	asking asking // records of a concurrent kernel
 }
 
 type awaited struct {
@@ -62,6 +64,9 @@ func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
 	info := unpackInfo(reply.GetInfo())
 	if len(info.Inputs) > maxInputs {
 		return info, fault.New(fault.Incompatible, "the kernel declares %d inputs; the limit is %d", len(info.Inputs), maxInputs)
+	}
+	if err := checkConcurrency(info, true); err != nil {
+		return info, err
 	}
 	c.mu.Lock()
 	c.shared, c.inputs = reply.GetArena(), info.Inputs
@@ -105,6 +110,9 @@ func (c *client) close(ctx context.Context) error {
 		c.broken = errClosed
 	}
 	c.mu.Unlock()
+	if err := c.asking.close(ctx); err != nil {
+		return err
+	}
 	if stream != nil {
 		stream.close()
 		// The kernel handles one call at a time: wait for the batches in flight first.
@@ -300,6 +308,7 @@ func (c *client) fail(err error) {
 	for _, p := range pending {
 		p.complete(err)
 	}
+	c.asking.fail(err)
 }
 
 // Broken reports whether no further batch can be sent: the process has exited, or has

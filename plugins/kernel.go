@@ -86,6 +86,11 @@ type Info struct {
 	// saves what a kernel computes on padding. The user's setting takes precedence; empty
 	// means batches in input order. The output is in input order either way.
 	GroupBy string `json:"group_by,omitempty"`
+	// Concurrency is how many records the kernel computes at a time, each on its own; see
+	// [Concurrent], which it must implement then. 0 means that it computes batches. It
+	// does not combine with InFlight and GroupBy. Such a kernel is exclusive unless it
+	// sets MaxWorkers.
+	Concurrency int `json:"concurrency,omitempty"`
 }
 
 // maxInputs is the most that one scan can look for, less what the worker itself needs.

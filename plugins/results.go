@@ -25,9 +25,11 @@ const (
 	Dropped Verdict = 4
 	// Failed means that the kernel rejects the record, which is kept and marked.
 	Failed Verdict = 5
+	// Retry means that the kernel asks for another attempt. Only an [Answer] can have it.
+	Retry Verdict = 7
 )
 
-var verdictNames = [...]string{"no verdict", "unchanged", "lines", "columns", "drop", "fail"}
+var verdictNames = [...]string{"no verdict", "unchanged", "lines", "columns", "drop", "fail", "verdict 6", "retry"}
 
 // String returns the verdict's name.
 func (v Verdict) String() string {

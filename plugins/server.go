@@ -41,6 +41,9 @@ func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	info, err := s.kernel.Describe(ctx, Config(request.GetConfig()))
+	if _, is := s.kernel.(Concurrent); err == nil {
+		err = checkConcurrency(info, is)
+	}
 	if err != nil {
 		return &kernelpb.DescribeReply{Failure: packFailure(err)}, nil
 	}

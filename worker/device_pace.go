@@ -35,6 +35,13 @@ func (p *pacer) nudge() {
 	}
 }
 
+// share returns the share of the time, or of the records in flight, that is allowed.
+func (p *pacer) share() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pace.Share
+}
+
 // slowed reports whether the device must rest between batches.
 func (p *pacer) slowed() bool {
 	p.mu.Lock()

@@ -59,6 +59,12 @@ func (s *stops) mustEnd(run *chunkRun) bool {
 	return closed(s.jobStopped) || run.number <= s.lastChunk.Load() || s.onlyChunk.Load() == run.first+1
 }
 
+// mustCut reports whether only this chunk must end, and the records in flight may go on: a
+// checkpoint.
+func (s *stops) mustCut(run *chunkRun) bool {
+	return s.onlyChunk.Load() == run.first+1 && !closed(s.jobStopped) && run.number > s.lastChunk.Load()
+}
+
 // mustShare reports whether a chunk must hand back what it has not begun.
 func (s *stops) mustShare(run *chunkRun) bool { return run.number <= s.shared.Load() }
 

@@ -201,6 +201,10 @@ func (w *Worker) serve(ctx context.Context) {
 	}
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
 	w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Sources: w.host.takeSources()}})
+	if info.Concurrency > 0 {
+		w.serveRecords(ctx)
+		return
+	}
 	for {
 		run, err := w.nextRun(ctx)
 		if err == nil && run == nil {

@@ -269,7 +269,7 @@ func (o *Output) appended(s chunk.Segment) {
 		o.bytes += s.Files[i].Bytes
 	}
 	if o.options.Journal == nil {
-		removePart(o.partPath(s))
+		removeCommitted(o.partPath(s))
 	} else {
 		o.parts = append(o.parts, s)
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -245,6 +246,22 @@ func removePart(path string) {
 	for _, suffix := range suffixes {
 		_ = os.Remove(path + suffix)
 	}
+}
+
+// EarlySuffix is that of the names of logs in which workers keep answers before they are
+// committed; see worker/early.
+const EarlySuffix = ".early"
+
+// HasEarly reports whether a folder of parts has such logs.
+func HasEarly(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(entry os.DirEntry) bool { return filepath.Ext(entry.Name()) == EarlySuffix })
+}
+
+// removeCommitted deletes a part that is in the output, and the log of its answers.
+func removeCommitted(path string) {
+	removePart(path)
+	_ = os.Remove(path + EarlySuffix)
 }
 
 // checkPart reads a part and returns an error if it does not match its segment.

@@ -60,7 +60,7 @@ func (o *Output) makePoint() {
 		if err == nil {
 			crash.Point("durable")
 			for _, s := range p.parts {
-				removePart(o.partPath(s))
+				removeCommitted(o.partPath(s))
 			}
 		}
 		p.result <- err

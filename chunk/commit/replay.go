@@ -276,7 +276,7 @@ func (s *State) Verify(dir string, journal *Journal) error {
 	}
 	for _, entry := range entries {
 		name := strings.TrimSuffix(entry.Name(), filepath.Ext(entry.Name()))
-		if !known[name] {
+		if !known[name] && filepath.Ext(entry.Name()) != EarlySuffix {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -99,13 +99,19 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 	if needs := needsText(plan); needs != "" {
 		fmt.Fprintf(table, "needs\t%s\t\n", needs)
 	}
+	of := "batches of " + progress.Count(int64(plan.BatchSize))
+	if plan.Info.Concurrency > 0 {
+		of = "concurrency " + progress.Count(int64(plan.Info.Concurrency))
+	}
 	grouped := ""
 	if plan.GroupBy != "" {
 		grouped = ", grouped by " + plan.GroupBy
 	}
 	if plan.ChunkRecords > 0 {
-		fmt.Fprintf(table, "chunks\t%s of %s records\tbatches of %s%s\n",
-			progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords), progress.Count(int64(plan.BatchSize)), grouped)
+		fmt.Fprintf(table, "chunks\t%s of %s records\t%s%s\n",
+			progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords), of, grouped)
+	} else if plan.Info.Concurrency > 0 {
+		fmt.Fprintf(table, "records\t%s\t\n", of)
 	} else {
 		fmt.Fprintf(table, "batches\tof %s records%s\t\n", progress.Count(int64(plan.BatchSize)), grouped)
 	}

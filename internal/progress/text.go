@@ -93,7 +93,11 @@ func planned(plan orchestrator.Plan) string {
 	if plan.Chunks > 0 {
 		chunks = fmt.Sprintf(" in %s", plural(plan.Chunks, "chunk"))
 	}
-	return fmt.Sprintf("%s%s, batches of %s, %s: %s", records, chunks, Count(int64(plan.BatchSize)),
+	of := "batches of " + Count(int64(plan.BatchSize))
+	if plan.Info.Concurrency > 0 {
+		of = Count(int64(plan.Info.Concurrency)) + " in flight"
+	}
+	return fmt.Sprintf("%s%s, %s, %s: %s", records, chunks, of,
 		plural(int64(len(plan.Slots)), "worker"), slotNames(plan.Slots))
 }
 

@@ -102,8 +102,10 @@ type Setup struct {
 	// successful batches. Until enough are known, Timeout is the minimum. 0 if the user
 	// has set Timeout, which then is the limit.
 	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
-	LogLevel     string        `json:"log_level,omitempty"`
-	Records      Records       `json:"records"`
+	// Retries is how many further attempts a record gets if its kernel asks for them.
+	Retries  int     `json:"retries,omitempty"`
+	LogLevel string  `json:"log_level,omitempty"`
+	Records  Records `json:"records"`
 	// Programs are the kernel's files as the orchestrator has read them, so that each
 	// worker need not read them again.
 	Programs []Program `json:"programs,omitempty"`
@@ -257,6 +259,8 @@ type Info struct {
 	Inputs     []string `json:"inputs,omitempty"`
 	MaxWorkers int      `json:"max_workers,omitempty"`
 	GroupBy    string   `json:"group_by,omitempty"`
+	// Concurrency is how many records it computes at a time, 0 if it computes batches.
+	Concurrency int `json:"concurrency,omitempty"`
 }
 
 // Progress reports the progress on the chunk.
@@ -311,8 +315,11 @@ type Remainder struct {
 type Done struct {
 	Segment chunk.Segment `json:"segment"`
 	// Rest is the remainder that was neither computed nor sent in Remainder; nil if none.
-	Rest  *chunk.Chunk `json:"rest,omitempty"`
-	Stats Stats        `json:"stats"`
+	Rest *chunk.Chunk `json:"rest,omitempty"`
+	// Begun is how many records at the beginning of Rest this worker still computes, or has
+	// computed: only it should get them. A concurrent kernel does not stop for a checkpoint.
+	Begun int64 `json:"begun,omitempty"`
+	Stats Stats `json:"stats"`
 	// Elsewhere is a record before Rest that needs another device.
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
 	// Crowded: the chunk ended before a batch that did not fit in memory; see Sharing.

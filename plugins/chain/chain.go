@@ -70,6 +70,10 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		if err != nil {
 			return plugins.Info{}, inStep(err, one.Name)
 		}
+		if needs.Concurrency > 0 {
+			return plugins.Info{}, fault.New(fault.Usage, "kernel %s computes records one by one (concurrency %d), which does not work as a step of a chain: "+
+				"run it as a job of its own", one.Name, needs.Concurrency).InStep(one.Name)
+		}
 		needs.InFlight = max(1, needs.InFlight)
 		k.steps[i].inFlight = needs.InFlight + needs.Ahead
 		info = add(info, needs, i == 0)

@@ -186,6 +186,9 @@ type Info struct {
 	GroupBy string `protobuf:"bytes,10,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	// The most workers that may share a device; 0 for no limit.
 	MaxWorkers uint32 `protobuf:"varint,11,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
+	// How many records the kernel computes at a time, each on its own; 0 if it computes
+	// batches.
+	Concurrency uint32 `protobuf:"varint,12,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	// How many batches beyond in_flight the kernel accepts, to prepare them.
 	Ahead         uint32 `protobuf:"varint,13,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -295,6 +298,13 @@ func (x *Info) GetGroupBy() string {
 func (x *Info) GetMaxWorkers() uint32 {
 	if x != nil {
 		return x.MaxWorkers
+	}
+	return 0
+}
+
+func (x *Info) GetConcurrency() uint32 {
+	if x != nil {
+		return x.Concurrency
 	}
 	return 0
 }
@@ -1329,6 +1339,254 @@ func (*Column_Strings) isColumn_Values() {}
 
 func (*Column_Json) isColumn_Values() {}
 
+type StreamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the first record; the others follow it. Numbers start at 1 and are used
+	// once per process.
+	First   uint64 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Records *Block `protobuf:"bytes,2,opt,name=records,proto3" json:"records,omitempty"`
+	// As in ProcessRequest.
+	Spans []uint32 `protobuf:"varint,3,rep,packed,name=spans,proto3" json:"spans,omitempty"`
+	// The records that the kernel should give up. It answers them too, with any verdict.
+	Cancel        []uint64 `protobuf:"varint,4,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamRequest) Reset() {
+	*x = StreamRequest{}
+	mi := &file_kernel_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamRequest) ProtoMessage() {}
+
+func (x *StreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kernel_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
+func (*StreamRequest) Descriptor() ([]byte, []int) {
+	return file_kernel_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *StreamRequest) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *StreamRequest) GetRecords() *Block {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *StreamRequest) GetSpans() []uint32 {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+func (x *StreamRequest) GetCancel() []uint64 {
+	if x != nil {
+		return x.Cancel
+	}
+	return nil
+}
+
+type StreamReply struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Answers []*Answer              `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	// As in ProcessReply.
+	Memory        *Memory   `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	Sources       []*Source `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
+	Warnings      []string  `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamReply) Reset() {
+	*x = StreamReply{}
+	mi := &file_kernel_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamReply) ProtoMessage() {}
+
+func (x *StreamReply) ProtoReflect() protoreflect.Message {
+	mi := &file_kernel_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamReply.ProtoReflect.Descriptor instead.
+func (*StreamReply) Descriptor() ([]byte, []int) {
+	return file_kernel_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *StreamReply) GetAnswers() []*Answer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *StreamReply) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *StreamReply) GetSources() []*Source {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *StreamReply) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// Answer is the verdict on one record.
+type Answer struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// plugins.Verdict.
+	Verdict uint32 `protobuf:"varint,2,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// The lines that replace the record, if the verdict is Lines.
+	Lines [][]byte `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
+	// Why the kernel rejects the record, or wants to try it again.
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Detail  string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Set if the record failed by an error of the kernel instead of being rejected.
+	Failure *Failure `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
+	// For the verdict Retry: how long to wait at least.
+	AfterMilliseconds uint64 `protobuf:"varint,7,opt,name=after_milliseconds,json=afterMilliseconds,proto3" json:"after_milliseconds,omitempty"`
+	// As in ProcessReply.
+	Nulls         uint32 `protobuf:"varint,8,opt,name=nulls,proto3" json:"nulls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answer) Reset() {
+	*x = Answer{}
+	mi := &file_kernel_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answer) ProtoMessage() {}
+
+func (x *Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_kernel_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answer.ProtoReflect.Descriptor instead.
+func (*Answer) Descriptor() ([]byte, []int) {
+	return file_kernel_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Answer) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Answer) GetVerdict() uint32 {
+	if x != nil {
+		return x.Verdict
+	}
+	return 0
+}
+
+func (x *Answer) GetLines() [][]byte {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *Answer) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Answer) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Answer) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *Answer) GetAfterMilliseconds() uint64 {
+	if x != nil {
+		return x.AfterMilliseconds
+	}
+	return 0
+}
+
+func (x *Answer) GetNulls() uint32 {
+	if x != nil {
+		return x.Nulls
+	}
+	return 0
+}
+
 var File_kernel_proto protoreflect.FileDescriptor
 
 const file_kernel_proto_rawDesc = "" +
@@ -1343,7 +1601,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xd1\x02\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xf3\x02\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1361,7 +1619,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\bgroup_by\x18\n" +
 	" \x01(\tR\agroupBy\x12\x1f\n" +
 	"\vmax_workers\x18\v \x01(\rR\n" +
-	"maxWorkers\x12\x14\n" +
+	"maxWorkers\x12 \n" +
+	"\vconcurrency\x18\f \x01(\rR\vconcurrency\x12\x14\n" +
 	"\x05ahead\x18\r \x01(\rR\x05ahead\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
@@ -1436,11 +1695,31 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04size\x18\n" +
 	" \x01(\x04R\x04sizeB\b\n" +
 	"\x06valuesB\t\n" +
-	"\a_offset2\xf8\x02\n" +
+	"\a_offset\"\x86\x01\n" +
+	"\rStreamRequest\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x04R\x05first\x121\n" +
+	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x14\n" +
+	"\x05spans\x18\x03 \x03(\rR\x05spans\x12\x16\n" +
+	"\x06cancel\x18\x04 \x03(\x04R\x06cancel\"\xc3\x01\n" +
+	"\vStreamReply\x122\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.gpurun.kernel.v1.AnswerR\aanswers\x120\n" +
+	"\x06memory\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x122\n" +
+	"\asources\x18\x03 \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\x12\x1a\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\xfc\x01\n" +
+	"\x06Answer\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
+	"\averdict\x18\x02 \x01(\rR\averdict\x12\x14\n" +
+	"\x05lines\x18\x03 \x03(\fR\x05lines\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x123\n" +
+	"\afailure\x18\x06 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12-\n" +
+	"\x12after_milliseconds\x18\a \x01(\x04R\x11afterMilliseconds\x12\x14\n" +
+	"\x05nulls\x18\b \x01(\rR\x05nulls2\xc6\x03\n" +
 	"\x06Kernel\x12N\n" +
 	"\bDescribe\x12!.gpurun.kernel.v1.DescribeRequest\x1a\x1f.gpurun.kernel.v1.DescribeReply\x12B\n" +
 	"\x04Open\x12\x1d.gpurun.kernel.v1.OpenRequest\x1a\x1b.gpurun.kernel.v1.OpenReply\x12O\n" +
-	"\aProcess\x12 .gpurun.kernel.v1.ProcessRequest\x1a\x1e.gpurun.kernel.v1.ProcessReply(\x010\x01\x12B\n" +
+	"\aProcess\x12 .gpurun.kernel.v1.ProcessRequest\x1a\x1e.gpurun.kernel.v1.ProcessReply(\x010\x01\x12L\n" +
+	"\x06Stream\x12\x1f.gpurun.kernel.v1.StreamRequest\x1a\x1d.gpurun.kernel.v1.StreamReply(\x010\x01\x12B\n" +
 	"\x04Trim\x12\x1d.gpurun.kernel.v1.TrimRequest\x1a\x1b.gpurun.kernel.v1.TrimReply\x12E\n" +
 	"\x05Close\x12\x1e.gpurun.kernel.v1.CloseRequest\x1a\x1c.gpurun.kernel.v1.CloseReplyB+Z)github.com/gpurun/gpurun/plugins/kernelpbb\x06proto3"
 
@@ -1456,7 +1735,7 @@ func file_kernel_proto_rawDescGZIP() []byte {
 	return file_kernel_proto_rawDescData
 }
 
-var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_kernel_proto_goTypes = []any{
 	(*Failure)(nil),         // 0: gpurun.kernel.v1.Failure
 	(*DescribeRequest)(nil), // 1: gpurun.kernel.v1.DescribeRequest
@@ -1475,6 +1754,9 @@ var file_kernel_proto_goTypes = []any{
 	(*ProcessRequest)(nil),  // 14: gpurun.kernel.v1.ProcessRequest
 	(*ProcessReply)(nil),    // 15: gpurun.kernel.v1.ProcessReply
 	(*Column)(nil),          // 16: gpurun.kernel.v1.Column
+	(*StreamRequest)(nil),   // 17: gpurun.kernel.v1.StreamRequest
+	(*StreamReply)(nil),     // 18: gpurun.kernel.v1.StreamReply
+	(*Answer)(nil),          // 19: gpurun.kernel.v1.Answer
 }
 var file_kernel_proto_depIdxs = []int32{
 	0,  // 0: gpurun.kernel.v1.DescribeReply.failure:type_name -> gpurun.kernel.v1.Failure
@@ -1494,21 +1776,28 @@ var file_kernel_proto_depIdxs = []int32{
 	7,  // 14: gpurun.kernel.v1.ProcessReply.sources:type_name -> gpurun.kernel.v1.Source
 	13, // 15: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
 	13, // 16: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
-	1,  // 17: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
-	5,  // 18: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
-	14, // 19: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
-	8,  // 20: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
-	11, // 21: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
-	3,  // 22: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
-	6,  // 23: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
-	15, // 24: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
-	9,  // 25: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
-	12, // 26: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
-	22, // [22:27] is the sub-list for method output_type
-	17, // [17:22] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	13, // 17: gpurun.kernel.v1.StreamRequest.records:type_name -> gpurun.kernel.v1.Block
+	19, // 18: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
+	10, // 19: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
+	7,  // 20: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
+	0,  // 21: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
+	1,  // 22: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
+	5,  // 23: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
+	14, // 24: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
+	17, // 25: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
+	8,  // 26: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
+	11, // 27: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
+	3,  // 28: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
+	6,  // 29: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
+	15, // 30: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
+	18, // 31: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
+	9,  // 32: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
+	12, // 33: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
+	28, // [28:34] is the sub-list for method output_type
+	22, // [22:28] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_kernel_proto_init() }
@@ -1531,7 +1820,7 @@ func file_kernel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernel_proto_rawDesc), len(file_kernel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

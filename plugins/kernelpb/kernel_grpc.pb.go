@@ -28,6 +28,7 @@ const (
 	Kernel_Describe_FullMethodName = "/gpurun.kernel.v1.Kernel/Describe"
 	Kernel_Open_FullMethodName     = "/gpurun.kernel.v1.Kernel/Open"
 	Kernel_Process_FullMethodName  = "/gpurun.kernel.v1.Kernel/Process"
+	Kernel_Stream_FullMethodName   = "/gpurun.kernel.v1.Kernel/Stream"
 	Kernel_Trim_FullMethodName     = "/gpurun.kernel.v1.Kernel/Trim"
 	Kernel_Close_FullMethodName    = "/gpurun.kernel.v1.Kernel/Close"
 )
@@ -43,7 +44,12 @@ type KernelClient interface {
 	// Process streams batches in and results out, in the same order. The host may have
 	// several batches in flight.
 	Process(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProcessRequest, ProcessReply], error)
-	// Trim releases cached device memory between two batches.
+	// Stream computes records independently of each other: records go in, and the kernel
+	// answers each of them once, in any order. The host calls it instead of Process if the
+	// kernel has declared a concurrency, and has at most that many records unanswered.
+	Stream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamRequest, StreamReply], error)
+	// Trim releases cached device memory between two batches. A kernel with a concurrency
+	// gets it at any time.
 	Trim(ctx context.Context, in *TrimRequest, opts ...grpc.CallOption) (*TrimReply, error)
 	// Close releases the resources that Open acquired.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*CloseReply, error)
@@ -90,6 +96,19 @@ func (c *kernelClient) Process(ctx context.Context, opts ...grpc.CallOption) (gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Kernel_ProcessClient = grpc.BidiStreamingClient[ProcessRequest, ProcessReply]
 
+func (c *kernelClient) Stream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[StreamRequest, StreamReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Kernel_ServiceDesc.Streams[1], Kernel_Stream_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StreamRequest, StreamReply]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Kernel_StreamClient = grpc.BidiStreamingClient[StreamRequest, StreamReply]
+
 func (c *kernelClient) Trim(ctx context.Context, in *TrimRequest, opts ...grpc.CallOption) (*TrimReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TrimReply)
@@ -121,7 +140,12 @@ type KernelServer interface {
 	// Process streams batches in and results out, in the same order. The host may have
 	// several batches in flight.
 	Process(grpc.BidiStreamingServer[ProcessRequest, ProcessReply]) error
-	// Trim releases cached device memory between two batches.
+	// Stream computes records independently of each other: records go in, and the kernel
+	// answers each of them once, in any order. The host calls it instead of Process if the
+	// kernel has declared a concurrency, and has at most that many records unanswered.
+	Stream(grpc.BidiStreamingServer[StreamRequest, StreamReply]) error
+	// Trim releases cached device memory between two batches. A kernel with a concurrency
+	// gets it at any time.
 	Trim(context.Context, *TrimRequest) (*TrimReply, error)
 	// Close releases the resources that Open acquired.
 	Close(context.Context, *CloseRequest) (*CloseReply, error)
@@ -143,6 +167,9 @@ func (UnimplementedKernelServer) Open(context.Context, *OpenRequest) (*OpenReply
 }
 func (UnimplementedKernelServer) Process(grpc.BidiStreamingServer[ProcessRequest, ProcessReply]) error {
 	return status.Error(codes.Unimplemented, "method Process not implemented")
+}
+func (UnimplementedKernelServer) Stream(grpc.BidiStreamingServer[StreamRequest, StreamReply]) error {
+	return status.Error(codes.Unimplemented, "method Stream not implemented")
 }
 func (UnimplementedKernelServer) Trim(context.Context, *TrimRequest) (*TrimReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Trim not implemented")
@@ -214,6 +241,13 @@ func _Kernel_Process_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Kernel_ProcessServer = grpc.BidiStreamingServer[ProcessRequest, ProcessReply]
 
+func _Kernel_Stream_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(KernelServer).Stream(&grpc.GenericServerStream[StreamRequest, StreamReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Kernel_StreamServer = grpc.BidiStreamingServer[StreamRequest, StreamReply]
+
 func _Kernel_Trim_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TrimRequest)
 	if err := dec(in); err != nil {
@@ -278,6 +312,12 @@ var Kernel_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Process",
 			Handler:       _Kernel_Process_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Stream",
+			Handler:       _Kernel_Stream_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

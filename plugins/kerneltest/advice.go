@@ -35,6 +35,8 @@ const (
 	StartByHand    Advice = "start-by-hand"
 	ReturnNotPanic Advice = "return-not-panic"
 	MoreTime       Advice = "more-time"
+	AnswerAlone    Advice = "answer-alone"
+	ObeyContext    Advice = "obey-context"
 )
 
 var advice = map[Advice]string{
@@ -58,6 +60,8 @@ var advice = map[Advice]string{
 	CloseQuietly:   "Return an error only if the user must know about it: it is logged.",
 	StartByHand:    "Run the program by hand to see whether it starts.",
 	ReturnNotPanic: "Return an error instead: in a job, a panic ends the kernel process.",
+	AnswerAlone:    "Answer is called from many goroutines at a time: protect what they share, and let an answer depend on its record alone.",
+	ObeyContext:    "When ctx is done, Answer must return: pass ctx to every call that waits. Otherwise gpurun must restart the process.",
 	MoreTime:       "Find out what the kernel is waiting for; if it only needs more time, set Options.Timeout.",
 }
 

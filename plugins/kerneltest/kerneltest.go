@@ -101,6 +101,8 @@ func Checks() []Check {
 		{Name: "odd-records", About: "Records that are not objects, or lack members, are computed or rejected without affecting others.", Opened: true, Run: checkOddRecords},
 		{Name: "memory", About: "The kernel does not modify a batch, nor read it after its results are complete.", Opened: true, Run: checkMemory},
 		{Name: "in-flight", About: "A kernel with several batches in flight completes them in order.", Opened: true, Run: checkInFlight},
+		{Name: "concurrent", About: "A concurrent kernel answers records at the same time as it does one by one.", Opened: true, Run: checkConcurrent},
+		{Name: "give-up", About: "A concurrent kernel gives up a record when asked to.", Opened: true, Run: checkGiveUp},
 	}
 }
 

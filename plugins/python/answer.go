@@ -230,23 +230,10 @@ func (d *decoder) verdicts(a *answer) error {
 // patch sets the members of an encoded object in the record and leaves its other
 // bytes unchanged.
 func (d *decoder) patch(row int, object []byte) {
-	var names []string
-	var members []jsonline.Member
-	jsonline.Members(object, func(_ []byte, name string, value []byte) bool {
-		names = append(names, name)
-		members = append(members, jsonline.Member{Name: name, Value: value})
-		return true
-	})
-	line := d.batch.Record(row)
-	for len(members) > 0 {
-		n := min(len(members), maxFields)
-		var info jsonline.Info
-		if err := jsonline.Want(names[:n]...).Scan(line, &info); err != nil || !info.Object {
-			d.results.FailIn(row, d.step, "the record is not a JSON object, so the kernel's members cannot be added to it")
-			return
-		}
-		line = jsonline.Splice(nil, line, &info, members[:n])
-		names, members = names[n:], members[n:]
+	line, ok := patchLine(d.batch.Record(row), object)
+	if !ok {
+		d.results.FailIn(row, d.step, notAnObject)
+		return
 	}
 	d.results.Line(row, line)
 }

@@ -23,7 +23,7 @@ import (
 var sources embed.FS
 
 // modules are the runner's modules, each after those that it imports.
-var modules = []string{"failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "signals", "sources", "handover", "kernel", "prepare"}
+var modules = []string{"api", "failure", "wire", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "signals", "sources", "handover", "concurrent", "kernel", "prepare"}
 
 // bootstrap starts the runner. Any Python must be able to parse it, so that gpurun
 // can tell an old interpreter from something that is not Python. Its arguments are the
@@ -40,6 +40,7 @@ package.__path__ = []
 for name, source in json.loads(os.pread(int(sys.argv[2]), int(sys.argv[1]), 0)):
     module = sys.modules["gpurun_runner." + name] = types.ModuleType("gpurun_runner." + name)
     exec(compile(source, "<gpurun " + name + ".py>", "exec"), module.__dict__)
+sys.modules["gpurun"] = sys.modules["gpurun_runner.api"]
 sys.modules["gpurun_runner." + sys.argv[3]].main()
 `
 

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,10 +38,12 @@ func New() plugins.Kernel { return &kernel{} }
 func NewInTerminal() plugins.Kernel { return &kernel{terminal: true} }
 
 type kernel struct {
-	terminal bool
-	config   plugins.PythonConfig
-	info     plugins.Info
-	asked    bool // info is known
+	terminal  bool
+	config    plugins.PythonConfig
+	info      plugins.Info
+	described bool // info is known
+	// async: process is async.
+	async bool
 	// processes: the first step defines setup_prepare.
 	processes bool
 	python    *child // nil before the first Describe or Open, and after Close
@@ -64,6 +67,7 @@ type kernel struct {
 	names   []string // fields sent with every batch
 	lines   bool     // whole records are sent too
 	broken  error    // why no more batches can be computed
+	asked   asked    // records of an async kernel
 	sources []plugins.Source
 	closing bool
 
@@ -86,7 +90,7 @@ type inFlight struct {
 // Describe parses the kernel's source in the interpreter that will run it, without
 // running it. The process is kept for Open, because an interpreter is slow to start.
 func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.Info, error) {
-	if k.asked {
+	if k.described {
 		return k.info, nil
 	}
 	if err := k.start(ctx, config); err != nil {
@@ -98,9 +102,12 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 			return plugins.Info{}, err
 		}
 	}
-	k.info, k.asked = info, true
+	k.info, k.described = info, true
 	return info, nil
 }
+
+// defaultConcurrency is how many records an async kernel gets at a time.
+const defaultConcurrency = 64
 
 // describe adds what one file declares to the info of the files before it.
 func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *plugins.Info, first bool) error {
@@ -121,6 +128,10 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 		return fault.New(fault.Incompatible, "kernel %s: setup_prepare(ctx) works only in the first step of a chain, "+
 			"because prepare cannot run ahead of an earlier step: rename it to setup, or make this the first step", filepath.Base(step.File)).InStep(step.Name)
 	}
+	if reply.Async && (!first || k.config.Later || len(k.config.Then) > 0) {
+		return fault.New(fault.Usage, "kernel %s: async def process(record) does not work as a step of a chain: "+
+			"run it as a job of its own", filepath.Base(step.File)).InStep(step.Name)
+	}
 	info.NeedsGPU = info.NeedsGPU || reply.NeedsGPU
 	info.MinMemory += reply.MinMemory << 20
 	for _, framework := range frameworks(reply.Versions) {
@@ -130,6 +141,9 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 	}
 	if first { // later steps see what it returns, not the input
 		info.InFlight = 3
+		if k.async = reply.Async; k.async {
+			info.InFlight, info.Concurrency = 0, cmp.Or(reply.Concurrency, defaultConcurrency)
+		}
 		if k.processes = reply.SetupPrepare; reply.Prepare || k.processes {
 			info.InFlight = 5 + k.ioWorkers(runtime.GOMAXPROCS(0)) // the worker sets it to its share
 		}
@@ -242,7 +256,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	workers := k.ioWorkers(device.Threads)
 	req := request{
 		Type: "open", Steps: k.steps(), Device: &device,
-		IOWorkers: workers, Wanted: fewestAhead, NaN: k.config.NaN,
+		IOWorkers: workers, Wanted: fewestAhead, NaN: k.config.NaN, Async: k.async,
 	}
 	ready := func(context.Context) error { return nil }
 	if k.processes {

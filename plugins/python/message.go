@@ -60,6 +60,11 @@ type request struct {
 	// Sent with batch and taken.
 	Taken uint64 `json:"taken,omitempty"`
 	Error string `json:"error,omitempty"`
+
+	// Async: process is async. Sent with open.
+	Async bool `json:"async,omitempty"`
+	// Data is where the line of a record is. Sent with record; Batch is its number.
+	Data *area `json:"data,omitempty"`
 }
 
 // prepared is where the value that prepare returned is: its pickle and the buffers that
@@ -120,6 +125,9 @@ type response struct {
 	Memory *plugins.FrameworkMemory `json:"memory"`
 
 	answer // result
+
+	Answers []recordAnswer `json:"answers"` // answers
+	blocked                // blocked; Batch is the number of the record, 0 if unknown
 }
 
 // description is what a kernel's source declares.
@@ -134,8 +142,11 @@ type description struct {
 	Inputs     []string `json:"inputs"`
 	Prepare    bool     `json:"prepare"`
 	// SetupPrepare: prepare runs in processes.
-	SetupPrepare bool              `json:"setup_prepare"`
-	Versions     map[string]string `json:"versions"`
+	SetupPrepare bool `json:"setup_prepare"`
+	// Async: process gets one record at a time. Concurrency is how many, 0 for the default.
+	Async       bool              `json:"async"`
+	Concurrency int               `json:"concurrency"`
+	Versions    map[string]string `json:"versions"`
 	// Imported are the frameworks that the source imports.
 	Imported []string `json:"imported"`
 }

@@ -10,7 +10,10 @@ import (
 
 // Process sends a batch to Python and does not wait for the result, so that its
 // fields are written while Python computes the batch before it.
-func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
+	if k.async {
+		return plugins.ProcessEach(ctx, k, k.info.Concurrency, batch, results)
+	}
 	finish := results.Defer()
 	k.mu.Lock()
 	if k.broken != nil {
@@ -140,6 +143,11 @@ func (k *kernel) take(python *child, r response, asked *extractor) error {
 		return python.channel.Send(request{Type: "taken", Taken: k.taken.Load()})
 	case r.Type == "waits": // process, for a batch that prepare has not finished
 		return k.adjust((*pace).waits)
+	case r.Type == "answers":
+		return k.takeAnswers(r)
+	case r.Type == "blocked":
+		k.noteBlocked(r)
+		return nil
 	case r.Type == "result", r.Type == "failed" && r.Batch > 0:
 		return k.complete(python, r)
 	}
@@ -255,4 +263,5 @@ func (k *kernel) fail(err error) {
 	for _, b := range batches {
 		b.finish(err)
 	}
+	k.failRecords(err)
 }

@@ -28,6 +28,7 @@ SETTINGS = {
     "min_memory_mb": ("an integer of 0 or more", lambda v: type(v) is int and v >= 0),
     "batch_size": ("an integer above 0", lambda v: type(v) is int and v > 0),
     "max_workers": ("an integer above 0", lambda v: type(v) is int and v > 0),
+    "concurrency": ("an integer from 1 to 65536", lambda v: type(v) is int and 0 < v <= 65536),
     "group_by": ("the name of a member", lambda v: isinstance(v, str) and v != ""),
 }
 
@@ -39,7 +40,10 @@ def describe(path, frameworks, function=PROCESS):
     with open(path, "rb") as file:
         tree = compile(file.read(), path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     known, settings = {}, {}  # the value of each module-level name, where it is a constant
+    concurrent = False  # process is async
     for node, certain in statements(ast, tree.body):
+        if getattr(node, "name", "") == function:
+            concurrent = isinstance(method(ast, node, "__call__") if isinstance(node, ast.ClassDef) else node, ast.AsyncFunctionDef)
         for name, value in bindings(ast, node):
             value = evaluate(ast, value, known)
             if not certain and known.get(name, value) != value:
@@ -64,7 +68,12 @@ def describe(path, frameworks, function=PROCESS):
     settings["setup_prepare"] = "setup_prepare" in known
     if settings["setup_prepare"] and not settings["prepare"] and "*" not in known:
         raise ResultError("the file defines setup_prepare(ctx) but no prepare(batch) function")
-    settings["inputs"] = list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), fields_read(ast, tree, function))))
+    settings["async"] = concurrent
+    if concurrent:
+        check_concurrent(settings, known)
+    elif "concurrency" in settings:
+        raise ResultError("concurrency = %d needs async def process(record), but process is not async" % settings["concurrency"])
+    settings["inputs"] = [] if concurrent else list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), fields_read(ast, tree, function))))
     return settings
 
 
@@ -91,6 +100,16 @@ def not_defined(function, names):
 def method(ast, node, name):
     """A method of a class, by its name; None if it has none."""
     return next((part for part in node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == name), None)
+
+
+def check_concurrent(settings, known):
+    """Refuse what does not combine with async def process(record)."""
+    for name in ("prepare", "setup_prepare"):
+        if name in known:
+            raise ResultError("%s does not combine with async def process(record): call it from process instead" % name)
+    for name in ("batch_size", "group_by", "inputs"):
+        if name in settings:
+            raise ResultError("%s does not combine with async def process(record), which gets one record at a time: remove it" % name)
 
 
 def fields_read(ast, tree, name):

@@ -2,6 +2,8 @@
 
 import os
 
+from gpurun_runner.api import Fail, Retry
+
 OURS = "<gpurun "  # prefix of the runner's own file names
 
 
@@ -38,8 +40,10 @@ def first_line(error):
     name = kind.__qualname__
     if kind.__module__ not in ("builtins", "__main__", None):
         name = "%s.%s" % (kind.__module__, name)
-    if isinstance(error, ResultError):
+    if isinstance(error, (ResultError, Fail)):
         name = ""
+    if isinstance(error, Retry):
+        return "gpurun.Retry works only in async def process(record): %s" % error.message()
     if isinstance(error, SystemExit):
         return "the kernel called sys.exit(%s)" % ("" if error.code is None else repr(error.code))
     try:
@@ -74,7 +78,7 @@ def cut(trace):
 
 def explain(error):
     """The message and detail that gpurun reports for an exception."""
-    if isinstance(error, ResultError):
+    if isinstance(error, (ResultError, Fail)):
         return {"message": first_line(error), "detail": ""}
     import traceback
     trace = traceback.TracebackException(type(error), error, error.__traceback__)

@@ -12,6 +12,7 @@ from gpurun_runner.ahead import Ahead
 from gpurun_runner.batch import Batch, MissingField, Source
 from gpurun_runner.chain import advance, last_reply
 from gpurun_runner.columns import listed
+from gpurun_runner.concurrent import Concurrent
 from gpurun_runner.describe import PROCESS, describe, not_defined
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
@@ -69,13 +70,21 @@ def required_arguments(function):
     return code.co_argcount - len(getattr(function, "__defaults__", None) or ()) - hasattr(function, "__self__")
 
 
-def call(name, function, *arguments):
-    """Call one of the kernel's functions. Reject an async one: it returns without running."""
+def is_async(function):
+    return bool(getattr(getattr(function, "__code__", None), "co_flags", 0) & 0x80)  # inspect.CO_COROUTINE
+
+
+def call(name, function, *arguments, loop=None):
+    """Call one of the kernel's functions. An async one needs a loop: without, it returns
+    without running and is rejected."""
     result = function(*arguments)
+    if loop is not None and isinstance(result, types.CoroutineType):
+        return loop.run_until_complete(result)
     if isinstance(result, (types.CoroutineType, types.AsyncGeneratorType)):
         if isinstance(result, types.CoroutineType):
             result.close()  # otherwise Python warns that it was never awaited
-        raise ResultError("%s is async, but gpurun does not await it: make it a plain function; it may call asyncio.run()" % name)
+        raise ResultError("%s is async, but gpurun does not await it: make it a plain function; it may call asyncio.run(). "
+                          "Only a file that defines async def process(record) may have async functions" % name)
     return result
 
 
@@ -108,9 +117,14 @@ class Step:
         self.process = self.function(name)
         if self.process is None:
             raise ResultError(not_defined(name, []))
+        self.loop = None
+        if is_async(self.process.__call__ if isinstance(self.process, type) else self.process):
+            import asyncio
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
         setup = self.function(setup_name)
         if setup is not None:
-            call(setup_name, setup, *([self.context] if takes_argument(setup) else []))
+            call(setup_name, setup, *([self.context] if takes_argument(setup) else []), loop=self.loop)
         if isinstance(self.process, type) and setup_name == "setup":
             self.instance = make(self.process, self.context)
             self.process = self.instance.__call__
@@ -248,6 +262,7 @@ class Program:
         self.sources = Sources()
         self.memory_due = 0.0
         self.opening = ""  # the step that is being opened
+        self.concurrent = None  # set if process is async
 
     def run(self):
         waiting = None  # a task whose results are still being copied from the device
@@ -268,6 +283,8 @@ class Program:
                 if waiting:
                     waiting = self.finish(*waiting)
                 getattr(self, "do_" + request["type"])(request)
+                if self.concurrent is not None:
+                    self.concurrent.run()
 
     def next(self, at_once):
         if self.ahead is not None:
@@ -358,6 +375,15 @@ class Program:
         for step in request["steps"]:
             self.opening = step.get("name", "")
             self.steps.append(Step(request, step, self.sources))
+        first = self.steps[0]
+        if request.get("async") and getattr(getattr(first.process, "__code__", None), "co_flags", 0) & 0x200:  # inspect.CO_ASYNC_GENERATOR
+            raise ResultError("async def process(record) must return its result, not yield it: return a list for several lines")
+        if (first.loop is not None) != bool(request.get("async")):
+            raise ResultError("gpurun cannot tell from the source whether process is async: define it with %s in the kernel file itself"
+                              % ("async def process(record)" if first.loop is not None else "def process(batch)"))
+        if first.loop is not None:
+            self.concurrent = Concurrent(self, first, first.loop)
+            return {"inputs": []}
         if "prepared_memory" in request:
             self.receiver = Receiver(request["prepared_memory"])
         elif self.steps[0].prepare is not None:

@@ -1,0 +1,34 @@
+"""The module gpurun, as a kernel imports it. It needs no installation: the bootstrap
+registers it under that name, and it takes precedence over an installed package."""
+
+
+class Retry(Exception):
+    """Raise it in async def process(record) to ask for another attempt, for example when a
+    server is busy. after is how many seconds to wait at least; without it, gpurun waits
+    longer each time."""
+
+    def __init__(self, reason="", *, after=None):
+        if after is None and isinstance(reason, (int, float)) and not isinstance(reason, bool):
+            raise TypeError("gpurun.Retry(after=%r) names the seconds; the first argument is the reason" % (reason,))
+        if after is not None and not (isinstance(after, (int, float)) and after >= 0):
+            raise ValueError("gpurun.Retry(after=%r): the seconds to wait must be a number of 0 or more" % (after,))
+        super().__init__(reason)
+        self.reason, self.after = str(reason), after
+
+    def message(self):
+        """Why the record fails if its attempts are used up."""
+        cause = self.__cause__ or self.__context__
+        if self.reason or cause is None:
+            return self.reason or "the kernel asked for another attempt"
+        from gpurun_runner.failure import first_line
+        return first_line(cause)
+
+
+class Fail(Exception):
+    """Raise or return it to reject a record: the message is all that is reported."""
+
+
+for kind in (Retry, Fail):
+    kind.__module__ = "gpurun"
+
+__all__ = ["Retry", "Fail"]

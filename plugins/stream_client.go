@@ -1,0 +1,327 @@
+package plugins
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins/kernelpb"
+)
+
+// giveUpGrace is how long a kernel may take to answer a record that it was asked to give
+// up.
+const giveUpGrace = 2 * time.Second
+
+// ErrUnresponsive is the error of an answer for a record that the kernel did not give up
+// when asked to. Its process no longer works as it should and must be ended.
+var ErrUnresponsive error = fault.New(fault.Timeout, "the kernel did not give up a record that took too long")
+
+// asking is the stream of records to a concurrent kernel.
+type asking struct {
+	mu        sync.Mutex
+	stream    kernelpb.Kernel_StreamClient // nil before the first record
+	cancel    context.CancelFunc
+	wake      chan struct{}
+	ended     chan struct{} // closed when the last reply has been received
+	last      uint64        // number of the last record
+	unsent    []asked
+	giveUp    []uint64
+	unheard   map[uint64]chan<- Answer
+	abandoned map[uint64]bool // that nobody waits for
+	closed    bool
+}
+
+// asked is a record to send.
+type asked struct {
+	number uint64
+	record Record
+}
+
+// Answer sends a record to the kernel process and waits for its answer. If ctx is done
+// first, it asks the kernel to give the record up and waits for the answer to that. The
+// error of the answer is a fault of kind Crash if the process ends meanwhile, and
+// [ErrUnresponsive] if the kernel does not give the record up.
+func (c *client) Answer(ctx context.Context, record Record) Answer {
+	answer := make(chan Answer, 1)
+	number, err := c.ask(record, answer)
+	if err != nil {
+		return FailedBy(err)
+	}
+	select {
+	case a := <-answer:
+		return a
+	case <-ctx.Done():
+	}
+	c.asking.revoke(number)
+	timer := time.NewTimer(giveUpGrace)
+	defer timer.Stop()
+	select {
+	case a := <-answer:
+		return a
+	case <-timer.C:
+		c.asking.abandon(number)
+		return FailedBy(ErrUnresponsive)
+	}
+}
+
+// ask queues a record. The answer may arrive at once.
+func (c *client) ask(record Record, answer chan<- Answer) (uint64, error) {
+	c.mu.Lock()
+	broken := c.broken
+	c.mu.Unlock()
+	if broken != nil {
+		return 0, broken
+	}
+	a := &c.asking
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return 0, errClosed
+	}
+	if a.stream == nil {
+		if err := c.openAsking(); err != nil {
+			return 0, err
+		}
+	}
+	a.last++
+	a.unheard[a.last] = answer
+	a.unsent = append(a.unsent, asked{a.last, record})
+	a.signal()
+	return a.last, nil
+}
+
+// openAsking starts the stream. The caller must hold the lock.
+func (c *client) openAsking() error {
+	if !c.arena.hold() {
+		return errClosed
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := c.rpc.Stream(ctx)
+	if err != nil {
+		cancel()
+		c.arena.drop()
+		return c.explain(err)
+	}
+	a := &c.asking
+	a.stream, a.cancel, a.wake, a.ended = stream, cancel, make(chan struct{}, 1), make(chan struct{})
+	a.unheard, a.abandoned = make(map[uint64]chan<- Answer), make(map[uint64]bool)
+	go c.sendAsked(stream)
+	go c.receiveAnswers(stream)
+	return nil
+}
+
+func (a *asking) signal() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // a signal is already pending
+	}
+}
+
+// revoke asks the kernel to give a record up.
+func (a *asking) revoke(number uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.giveUp = append(a.giveUp, number)
+	a.signal()
+}
+
+// abandon stops waiting for a record's answer.
+func (a *asking) abandon(number uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, waits := a.unheard[number]; waits {
+		delete(a.unheard, number)
+		a.abandoned[number] = true
+	}
+}
+
+// close ends the stream and waits for the answers on their way.
+func (a *asking) close(ctx context.Context) error {
+	a.mu.Lock()
+	a.closed = true
+	ended := a.ended
+	if a.stream != nil {
+		a.signal()
+	}
+	a.mu.Unlock()
+	if ended == nil {
+		return nil
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fail answers all records with err.
+func (a *asking) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for number, answer := range a.unheard {
+		answer <- FailedBy(err)
+		delete(a.unheard, number)
+	}
+}
+
+// sendAsked sends records and cancellations until the stream ends.
+func (c *client) sendAsked(stream kernelpb.Kernel_StreamClient) {
+	a := &c.asking
+	for {
+		a.mu.Lock()
+		records, giveUp, closed := a.unsent, a.giveUp, a.closed
+		a.unsent, a.giveUp = nil, nil
+		a.mu.Unlock()
+		for len(records) > 0 {
+			request, n := c.packAsked(records)
+			if stream.Send(request) != nil {
+				return // receiveAnswers finds the cause
+			}
+			records = records[n:]
+		}
+		if len(giveUp) > 0 && stream.Send(&kernelpb.StreamRequest{Cancel: giveUp}) != nil {
+			return
+		}
+		if closed {
+			_ = stream.CloseSend()
+			return
+		}
+		select {
+		case <-a.wake:
+		case <-stream.Context().Done():
+			return
+		}
+	}
+}
+
+const (
+	// askedTogether is the most records of one message.
+	askedTogether = 256
+	// askedInline is the size from which no further record goes into a message.
+	askedInline = 4 << 20
+)
+
+// packAsked puts the first n records into one message: those that are in the arena in
+// order, or else the first alone or with others inline.
+func (c *client) packAsked(records []asked) (request *kernelpb.StreamRequest, n int) {
+	records = records[:min(len(records), askedTogether)]
+	shared := c.sharedArena()
+	end, inPlace := uint64(0), false
+	size := 0
+	for n < len(records) {
+		data := records[n].record.Bytes()
+		at, in := shared.offsetOf(data)
+		if n > 0 && (in != inPlace || in && (at < end || at-end > math.MaxUint32) || !in && size > askedInline) {
+			break
+		}
+		inPlace, end, size = in, at+uint64(len(data)), size+len(data)
+		n++
+	}
+	items := make([][]byte, n)
+	for i := range items {
+		items[i] = records[i].record.Bytes()
+	}
+	request = &kernelpb.StreamRequest{First: records[0].number, Spans: c.spansAsked(records[:n])}
+	if inPlace {
+		request.Records = packInPlace(&carrier{arena: shared}, items)
+	} else {
+		request.Records = packBlock(&carrier{}, items)
+	}
+	return request, n
+}
+
+// spansAsked returns the spans of the records, or nil if one has none for the members that
+// the kernel reads.
+func (c *client) spansAsked(records []asked) (spans []uint32) {
+	c.mu.Lock()
+	inputs := c.inputs
+	c.mu.Unlock()
+	each := 2 * len(inputs)
+	for _, one := range records {
+		b, i := one.record.batch, one.record.i
+		if each == 0 || len(b.spans) == 0 || !slices.Equal(b.inputs, inputs) {
+			return nil
+		}
+		spans = append(spans, b.spans[i*each:(i+1)*each]...)
+	}
+	return spans
+}
+
+// receiveAnswers passes answers on until the stream ends.
+func (c *client) receiveAnswers(stream kernelpb.Kernel_StreamClient) {
+	defer c.arena.drop()
+	defer close(c.asking.ended)
+	defer c.asking.cancel()
+	for {
+		reply, err := stream.Recv()
+		if err == nil {
+			err = c.takeAnswers(reply)
+		} else {
+			err = c.streamEnd(err)
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+	}
+}
+
+// streamEnd is streamError for the stream of records.
+func (c *client) streamEnd(err error) error {
+	c.asking.mu.Lock()
+	quiet := c.asking.closed && len(c.asking.unheard) == 0
+	c.asking.mu.Unlock()
+	if quiet {
+		return errClosed
+	}
+	return c.explain(err)
+}
+
+// takeAnswers passes the answers of a reply on. An error means that the process must not
+// be used any more.
+func (c *client) takeAnswers(reply *kernelpb.StreamReply) error {
+	c.noteSources(reply.GetSources())
+	c.noteWarnings(reply.GetWarnings())
+	if reply.GetMemory() != nil {
+		c.mu.Lock()
+		c.memory = unpackMemory(reply.GetMemory())
+		c.mu.Unlock()
+	}
+	for _, message := range reply.GetAnswers() {
+		a := c.unpackAnswer(message)
+		unfit := makesUnfit(a.Err)
+		if unfit {
+			c.markUnfit(a.Err)
+		}
+		if err := c.asking.deliver(message.GetNumber(), a); err != nil {
+			return err
+		}
+		if unfit {
+			return a.Err
+		}
+	}
+	return nil
+}
+
+// deliver passes an answer to the caller that waits for it.
+func (a *asking) deliver(number uint64, answer Answer) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if to, waits := a.unheard[number]; waits {
+		delete(a.unheard, number)
+		to <- answer
+		return nil
+	}
+	if a.abandoned[number] {
+		delete(a.abandoned, number)
+		return nil
+	}
+	if number > 0 && number <= a.last {
+		return fault.New(fault.Crash, "kernel answered a record twice")
+	}
+	return fault.New(fault.Crash, "kernel answered a record that was not sent")
+}

@@ -1,0 +1,34 @@
+package plugins
+
+import (
+	"math"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins/kernelpb"
+)
+
+func packAnswer(number uint64, a Answer) *kernelpb.Answer {
+	return &kernelpb.Answer{
+		Number: number, Verdict: uint32(a.Verdict), Lines: a.Lines,
+		Message: valid(a.Message), Detail: valid(a.Detail), Failure: packFailure(a.Err),
+		AfterMilliseconds: uint64(max(a.After, 0).Milliseconds()), Nulls: uint32(min(max(a.Nulls, 0), math.MaxUint32)),
+	}
+}
+
+// unpackAnswer returns an answer from the other process, as the contract allows it.
+func (c *client) unpackAnswer(message *kernelpb.Answer) Answer {
+	c.mu.Lock()
+	onCPU := c.onCPU
+	c.mu.Unlock()
+	a := Answer{
+		Verdict: Verdict(min(message.GetVerdict(), math.MaxUint8)), Lines: message.GetLines(),
+		Message: message.GetMessage(), Detail: message.GetDetail(), Nulls: int64(message.GetNulls()),
+		Err:   c.unpackComputing(message.GetFailure(), fault.Batch),
+		After: time.Duration(min(message.GetAfterMilliseconds(), maxAfter)) * time.Millisecond,
+	}
+	return a.checked(onCPU)
+}
+
+// maxAfter is the longest time, in milliseconds, that a kernel can ask to wait: a day.
+const maxAfter = 24 * 60 * 60 * 1000

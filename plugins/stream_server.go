@@ -1,0 +1,166 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime/debug"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/gpurun/gpurun/plugins/kernelpb"
+)
+
+// Stream calls the kernel for each record, concurrently, and sends the answers as they
+// come. Like Process it does not recover from a panic.
+func (s *server) Stream(stream kernelpb.Kernel_StreamServer) error {
+	s.plain.Do(restoreStderr)
+	kernel, ok := s.kernel.(Concurrent)
+	if !ok {
+		return status.Error(codes.Unimplemented, "the kernel computes batches")
+	}
+	s.calls.Lock()
+	calls := &answerCalls{server: s, kernel: kernel, inputs: s.inputs, onCPU: s.onCPU, cancels: make(map[uint64]context.CancelFunc), wake: make(chan struct{}, 1)}
+	s.calls.Unlock()
+	sent := make(chan error, 1)
+	go func() { sent <- calls.send(stream, newWarningFeed(s.kernel)) }()
+	err := calls.receive(stream)
+	calls.running.Wait()
+	calls.end()
+	return errors.Join(err, <-sent)
+}
+
+// answerCalls is the kernel's side of a stream of records.
+type answerCalls struct {
+	server  *server
+	kernel  Concurrent
+	inputs  []string
+	onCPU   bool
+	running sync.WaitGroup
+	wake    chan struct{} // signals answers and the end
+
+	mu      sync.Mutex
+	cancels map[uint64]context.CancelFunc // of the records in flight
+	unsent  []*kernelpb.Answer
+	ended   bool
+}
+
+func (a *answerCalls) receive(stream kernelpb.Kernel_StreamServer) error {
+	for {
+		request, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		records, err := unpackInPlace(request.GetRecords(), a.server.arena)
+		if err != nil {
+			return err
+		}
+		batch, err := NewBatch(records).withSpans(a.inputs, request.GetSpans())
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			a.start(stream.Context(), request.GetFirst()+uint64(i), batch.At(i))
+		}
+		for _, number := range request.GetCancel() {
+			a.giveUp(number)
+		}
+	}
+}
+
+// start calls the kernel for one record.
+func (a *answerCalls) start(ctx context.Context, number uint64, record Record) {
+	ctx, cancel := context.WithCancel(ctx)
+	a.mu.Lock()
+	a.cancels[number] = cancel
+	a.mu.Unlock()
+	a.running.Go(func() {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer a.server.explainFault()
+		answer := a.kernel.Answer(ctx, record).checked(a.onCPU)
+		cancel()
+		a.answer(number, answer)
+	})
+}
+
+func (a *answerCalls) giveUp(number uint64) {
+	a.mu.Lock()
+	cancel := a.cancels[number]
+	a.mu.Unlock()
+	if cancel != nil { // otherwise it has just been answered
+		cancel()
+	}
+}
+
+func (a *answerCalls) answer(number uint64, answer Answer) {
+	a.mu.Lock()
+	delete(a.cancels, number)
+	a.unsent = append(a.unsent, packAnswer(number, answer))
+	a.mu.Unlock()
+	a.signal()
+}
+
+func (a *answerCalls) signal() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// end ends send after the last answer.
+func (a *answerCalls) end() {
+	a.mu.Lock()
+	a.ended = true
+	a.mu.Unlock()
+	a.signal()
+}
+
+// answersBytes is the size from which no further answer goes into a message.
+const answersBytes = 4 << 20
+
+// send sends the answers, as many as there are at a time.
+func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer, warnings *warningFeed) error {
+	reporter := reporterOf(a.server.kernel)
+	for {
+		a.mu.Lock()
+		answers, ended := a.unsent, a.ended
+		a.unsent = nil
+		a.mu.Unlock()
+		for len(answers) > 0 {
+			reply := &kernelpb.StreamReply{Sources: a.server.sources.next(), Warnings: warnings.next()}
+			if reporter != nil {
+				reply.Memory = packMemory(reporter.Memory())
+			}
+			n := together(answers)
+			reply.Answers, answers = answers[:n], answers[n:]
+			if err := stream.Send(reply); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-a.wake:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// together returns how many of the answers go into the next message, at least one.
+func together(answers []*kernelpb.Answer) (n int) {
+	size := 0
+	for n < len(answers) && (n == 0 || size < answersBytes) {
+		for _, line := range answers[n].GetLines() {
+			size += len(line)
+		}
+		n++
+	}
+	return n
+}

@@ -1,0 +1,257 @@
+package worker
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/judge"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/worker/early"
+)
+
+// concurrent drives a kernel that computes records independently of each other. It keeps a
+// number of records in flight, across groups and chunks, restores their order, and logs each
+// answer at once. One goroutine owns it; only Answer runs in others, one for each record.
+//
+//	reader ──► groups ──► records in flight ──► answers ──► early log
+//	              └── complete, in input order ──► writer
+type concurrent struct {
+	worker *Worker
+	ctx    context.Context
+	lane   *lane // the chunk that is being computed; nil between two
+	next   *lane // the one after it, nil until one is assigned
+
+	flights map[int64]*flight // records at the kernel, by number
+	landed  chan landing
+	queue   []*flight         // to be sent again, before any new record, by number
+	waiting []*flight         // for another attempt, the first due first
+	parked  map[int64]*flight // sent before, of a chunk that is not read again yet
+	search  suspicion
+	ceiling int // the most records in flight; less than the kernel's number after it ran out of memory
+
+	log      *early.Log // nil before the first chunk
+	first    judge.First
+	judged   bool
+	outside  int  // records in a row that were blamed for a signal from outside
+	deaths   int  // records in a row that killed a kernel which has never computed anything
+	cut      bool // the current chunk ends with records in flight
+	busy     bool
+	busyFrom time.Time
+}
+
+// serveRecords computes the assigned chunks with a concurrent kernel.
+func (w *Worker) serveRecords(ctx context.Context) {
+	c := &concurrent{
+		worker: w, ctx: ctx, flights: make(map[int64]*flight), parked: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
+		landed: make(chan landing, w.host.info.Concurrency),
+	}
+	w.judged = true // the writer would judge in input order: here the first answers count
+	for {
+		more, err := c.nextLane()
+		if err == nil && !more {
+			c.end()
+			return
+		}
+		var done wire.Done
+		if err == nil {
+			done, err = c.run()
+		}
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		done.Sources, done.Warnings = w.host.takeSources(), w.host.takeWarnings()
+		crash.Point("worker-part-closed")
+		w.send(wire.Message{Done: &done})
+	}
+}
+
+// end closes the kernel. Records that it still computes belong to nobody any more.
+func (c *concurrent) end() {
+	if len(c.flights) > 0 {
+		c.worker.host.kill()
+	}
+	c.worker.host.close()
+	if c.log != nil {
+		c.log.Close()
+	}
+}
+
+// nextLane takes the chunk that was begun during the last one, or waits for the next. It
+// returns false when there are no more. Answers that arrive meanwhile are logged.
+func (c *concurrent) nextLane() (more bool, err error) {
+	c.lane, c.next = c.next, nil
+	for c.lane == nil {
+		select {
+		case <-c.worker.trims:
+			c.worker.trim(c.ctx)
+		case l := <-c.landed:
+			if err := c.land(l); err != nil {
+				return false, err
+			}
+		case assign, more := <-c.worker.assigned:
+			if !more {
+				return false, nil
+			}
+			if c.lane, err = c.begin(assign); err != nil {
+				return false, err
+			}
+		case <-c.ctx.Done():
+			return false, c.ctx.Err()
+		}
+	}
+	return true, nil
+}
+
+// begin starts reading a chunk, and imports the answers that are logged for it.
+func (c *concurrent) begin(assign wire.Assign) (*lane, error) {
+	if c.log == nil {
+		c.log = early.New(filepath.Dir(assign.Part))
+	}
+	if err := c.log.Import(assign.Chunk.First, assign.Chunk.First+assign.Chunk.Records); err != nil {
+		return nil, fault.Wrap(fault.Storage, err)
+	}
+	run, err := c.worker.begin(c.ctx, assign)
+	if err != nil {
+		return nil, err
+	}
+	return &lane{run: run, part: assign.Part}, nil
+}
+
+// run computes until the current chunk is finished or must end.
+func (c *concurrent) run() (wire.Done, error) {
+	c.cut = false
+	ended, err := false, error(nil)
+	for err == nil && !ended {
+		c.countBusy()
+		if ended = c.stop(); !ended {
+			err = c.step()
+		}
+	}
+	var begun int64
+	if err == nil {
+		begun, err = c.close(c.cut)
+	}
+	done, err := c.lane.run.close(err)
+	done.Begun = begun
+	if err == nil {
+		return done, nil
+	}
+	if c.next != nil {
+		_, _ = c.next.run.close(err)
+	}
+	return done, err
+}
+
+// countBusy counts the time in which the kernel had work.
+func (c *concurrent) countBusy() {
+	now := time.Now()
+	if c.busy {
+		c.lane.run.addBusy(now.Sub(c.busyFrom))
+	}
+	c.busy, c.busyFrom = len(c.flights) > 0, now
+}
+
+// step sends records to the kernel, and then waits for something to happen.
+func (c *concurrent) step() error {
+	if err := c.feed(); err != nil {
+		return err
+	}
+	var batches <-chan readBatch
+	reading := c.reading()
+	if reading != nil && reading.unfed() == 0 && c.hasRoom() {
+		batches = reading.run.reader.batches
+	}
+	var assigned <-chan wire.Assign
+	if c.next == nil {
+		assigned = c.worker.assigned
+	}
+	timer := time.NewTimer(c.nextEvent())
+	defer timer.Stop()
+	waited := time.Now()
+	select {
+	case batch, ok := <-batches:
+		if len(c.flights) == 0 {
+			c.lane.run.stats.Input += time.Since(waited)
+		}
+		return c.take(reading, batch, ok)
+	case l := <-c.landed:
+		return c.landAll(l)
+	case assign, more := <-assigned:
+		if !more {
+			return fault.New(fault.Canceled, "the worker is exiting")
+		}
+		var err error
+		c.next, err = c.begin(assign)
+		return err
+	case <-timer.C:
+	case <-c.worker.pace.wake: // a stop request or a new pace
+	case <-c.worker.trims:
+		c.worker.trim(c.ctx)
+	case <-c.worker.stops.overdue:
+		c.abandon()
+	case <-c.lane.run.out.broken:
+		return c.lane.run.out.err()
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+	return nil
+}
+
+// landAll takes an answer and those that have arrived with it, so that the next records go
+// out together.
+func (c *concurrent) landAll(l landing) error {
+	for {
+		if err := c.land(l); err != nil {
+			return err
+		}
+		select {
+		case l = <-c.landed:
+		default:
+			return nil
+		}
+	}
+}
+
+// idleTurn is how long to wait at most when nothing is due.
+const idleTurn = time.Minute
+
+// nextEvent returns how long nothing is due: a record to try again, or the end of a pause.
+func (c *concurrent) nextEvent() time.Duration {
+	wait := idleTurn
+	if len(c.waiting) > 0 {
+		wait = min(wait, time.Until(c.waiting[0].due))
+	}
+	if handBack, paused := c.worker.pace.paused(); paused {
+		wait = min(wait, time.Until(handBack))
+	}
+	return max(wait, time.Millisecond)
+}
+
+// judge adds an answer to the first ones: does the kernel fail on everything?
+func (c *concurrent) judge(failure *fault.Error) {
+	if c.judged {
+		return
+	}
+	before := c.first
+	c.first = before.Extend(func(yield func(*fault.Error) bool) { yield(failure) })
+	c.first.Sampled = c.deaths >= sampledDeaths
+	c.judged = c.first.Settled()
+	if c.first.Matters(before) {
+		first := c.first
+		c.worker.send(wire.Message{Search: &wire.Search{First: &first}})
+	}
+}
+
+// sampledDeaths records must kill a kernel that has never computed anything before that
+// counts as a sample of all: each costs several starts.
+const sampledDeaths = 3
+
+// answerOf returns the verdict of a logged or new answer.
+func answerOf(a early.Answer) plugins.Answer {
+	return plugins.Answer{Verdict: plugins.Verdict(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}
+}

@@ -1,0 +1,281 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/worker/early"
+)
+
+// flight is a record that was or will be sent to a concurrent kernel.
+type flight struct {
+	number int64
+	record plugins.Record
+	// group is what the record belongs to, and at its position there; nil if the chunk ended
+	// before the record's answer came, and is not read again yet.
+	group *group
+	at    int
+	// holder is the group whose memory the kernel reads while the record flies.
+	holder *group
+
+	sent    bool
+	started time.Time
+	retries int       // attempts that the kernel asked for
+	due     time.Time // when the next one may begin
+	final   verdict   // of a record whose chunk ended
+
+	suspect bool
+	crashes int // how often the process was lost with it
+	alone   int // how often it was then the only one
+}
+
+// landing is the end of a flight.
+type landing struct {
+	flight  *flight
+	answer  plugins.Answer
+	expired bool // the record reached its time limit
+	limit   time.Duration
+	took    time.Duration
+}
+
+// capacity returns how many records may be at the kernel now.
+func (c *concurrent) capacity() int {
+	n := c.ceiling
+	switch share := c.worker.pace.share(); {
+	case share <= 0:
+		return 0
+	case share < 1:
+		n = min(n, max(1, int(share*float64(c.worker.host.info.Concurrency))))
+	}
+	if c.search.limit > 0 {
+		n = min(n, c.search.limit)
+	}
+	return n
+}
+
+// feed sends records until the kernel has as many as it may.
+func (c *concurrent) feed() error {
+	if process := c.worker.host.process; process != nil && c.lane.run.dead() {
+		if len(c.flights) > 0 {
+			return nil // they land first, with the cause
+		}
+		c.worker.host.kill()
+	}
+	c.queueDue(time.Now())
+	for {
+		f := c.nextFlight()
+		if f == nil || len(c.flights) >= c.capacity() {
+			return nil
+		}
+		if c.worker.host.process == nil {
+			if open, err := c.reopen(); !open {
+				return err
+			}
+		}
+		c.send(f)
+	}
+}
+
+// nextFlight returns the next record to send, or nil if there is none: suspects alone while
+// a search lasts, then those that were sent before, then new ones.
+func (c *concurrent) nextFlight() *flight {
+	if c.search.limit > 0 {
+		if i := slices.IndexFunc(c.queue, func(f *flight) bool { return f.suspect && !f.group.lane.halted }); i >= 0 {
+			return c.queue[i]
+		}
+		if c.suspectsFly() {
+			return nil
+		}
+		c.search.limit = 0
+	}
+	for _, f := range c.queue {
+		if !f.group.lane.halted {
+			return f
+		}
+	}
+	for _, l := range []*lane{c.lane, c.next} {
+		if l == nil || l.ended || l.halted {
+			continue
+		}
+		if f := l.nextUnsent(); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// send sends a record to the kernel.
+func (c *concurrent) send(f *flight) {
+	c.queue = without(c.queue, func(other *flight) bool { return other == f })
+	host := c.worker.host
+	limit := host.limit(load{records: 1, bytes: len(f.record.Bytes())})
+	f.sent, f.started, f.holder = true, time.Now(), f.group
+	f.holder.flying++
+	c.flights[f.number] = f
+	process := host.process
+	go func() {
+		ctx, cancel := context.WithTimeout(c.ctx, limit)
+		answer := process.Answer(ctx, f.record)
+		l := landing{flight: f, answer: answer, expired: ctx.Err() != nil, limit: limit, took: time.Since(f.started)}
+		cancel()
+		select {
+		case c.landed <- l:
+		case <-c.ctx.Done():
+		}
+	}()
+	crash.Point("worker-mid-batch")
+}
+
+// reopen starts the kernel. If it returns false, there is none; the error is nil if the job
+// is stopping and its drain timeout has expired.
+func (c *concurrent) reopen() (open bool, err error) {
+	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
+	defer cancel()
+	c.lane.run.stats.Restarts++
+	if _, err = c.worker.host.alive(ctx); err != nil && closed(c.worker.stops.overdue) {
+		c.abandon()
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// down ends a flight, and releases memory that only it needed.
+func (c *concurrent) down(f *flight) {
+	delete(c.flights, f.number)
+	f.holder.flying--
+	if f.holder.left && f.holder.flying == 0 {
+		f.holder.task.batch.Release()
+	}
+	if f.group == nil { // its memory may be gone: the next reader has it again
+		f.record = plugins.Record{}
+	}
+}
+
+// land takes the answer for a record.
+func (c *concurrent) land(l landing) error {
+	f := l.flight
+	if c.flights[f.number] != f {
+		return nil // it was abandoned
+	}
+	if failure := l.failure(); l.lost(failure) {
+		return c.lose(l, failure)
+	}
+	c.down(f)
+	return c.conclude(l)
+}
+
+// lost reports whether the record landed because the process was lost, or must be ended.
+func (l *landing) lost(failure *fault.Error) bool {
+	return failure != nil && (failure.Kind == fault.Crash || failure.Sign == fault.HostMemory) || errors.Is(l.answer.Err, plugins.ErrUnresponsive)
+}
+
+// failure returns why the record failed, or nil.
+func (l *landing) failure() *fault.Error {
+	switch {
+	case l.answer.Verdict != plugins.Failed:
+		return nil
+	case errors.Is(l.answer.Err, plugins.ErrUnresponsive):
+		return unresponsive(l.limit)
+	case l.answer.Err != nil:
+		return fault.As(fault.Wrap(fault.Batch, l.answer.Err)).Bounded()
+	}
+	e := fault.Error{Kind: fault.Record, Message: l.answer.Message, Detail: l.answer.Detail}
+	return e.Bounded()
+}
+
+// conclude decides what an answer means for its record, which is down.
+func (c *concurrent) conclude(l landing) error {
+	f, failure := l.flight, l.failure()
+	switch {
+	case l.answer.Verdict == plugins.Retry:
+		return c.retry(f, l.answer)
+	case failure == nil:
+		return c.succeed(l)
+	case l.expired && failure.Kind != fault.Record && failure.Kind != fault.Timeout:
+		return c.fail(f, c.worker.host.expired(l.limit))
+	case failure.Kind == fault.OOM:
+		return c.shrink(f, failure)
+	case failure.Kind == fault.Device && failure.Sign == fault.Text && c.lane != nil && c.lane.run.blame:
+		failure = failure.Signed("")
+		failure.Kind = fault.Batch
+	case noRecords(failure):
+		return failure
+	}
+	return c.fail(f, failure)
+}
+
+// succeed logs an answer and settles its record.
+func (c *concurrent) succeed(l landing) error {
+	f, a := l.flight, l.answer
+	c.worker.host.good(l.took, load{records: 1, bytes: max(1, f.size())})
+	c.outside, c.deaths = 0, 0
+	if err := c.log.Add(f.number, early.Answer{Verdict: uint8(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}); err != nil {
+		return fault.Wrap(fault.Storage, err)
+	}
+	crash.Point("worker-answered")
+	c.judge(nil)
+	return c.settle(f, answered(a), l.took)
+}
+
+func (f *flight) size() int {
+	if f.group == nil {
+		return 0
+	}
+	return len(f.record.Bytes())
+}
+
+// fail settles a record that failed.
+func (c *concurrent) fail(f *flight, failure *fault.Error) error {
+	c.worker.log.Warn("record failed", "record", f.number, "kind", failure.Kind, "error", failure.Message)
+	c.judge(failure)
+	return c.settle(f, verdict{fault: failure}, 0)
+}
+
+// settle gives a record its verdict, or keeps it until the record's chunk is read again.
+func (c *concurrent) settle(f *flight, v verdict, took time.Duration) error {
+	f.suspect = false
+	g := f.group
+	if g == nil {
+		if v.fault != nil { // others are in the log
+			f.final = v
+			c.parked[f.number] = f
+		}
+		return nil
+	}
+	g.settle(f.at, v)
+	if took > 0 {
+		g.task.batches = append(g.task.batches, took)
+	}
+	return c.advance(g.lane)
+}
+
+// unpark returns a record to where it was before its chunk ended.
+func (c *concurrent) unpark(f *flight) {
+	delete(c.parked, f.number)
+	switch {
+	case f.final != (verdict{}):
+		f.group.settle(f.at, f.final)
+	case !f.due.IsZero():
+		c.wait(f)
+	default:
+		c.enqueue(f)
+	}
+}
+
+// enqueue adds a record to those that are sent again, in input order.
+func (c *concurrent) enqueue(f *flight) {
+	at, _ := slices.BinarySearchFunc(c.queue, f.number, func(other *flight, number int64) int { return int(other.number - number) })
+	c.queue = slices.Insert(c.queue, at, f)
+}
+
+func without(list []*flight, drop func(*flight) bool) []*flight {
+	return slices.DeleteFunc(list, drop)
+}
+
+// answered is the verdict of an answer that settles its record.
+func answered(a plugins.Answer) verdict { return verdict{results: a.Results()} }

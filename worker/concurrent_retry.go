@@ -1,0 +1,75 @@
+package worker
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+const (
+	// firstWait is the wait before the first of the attempts that a kernel asks for, and
+	// longestWait the longest that gpurun chooses. A kernel may ask for more.
+	firstWait   = time.Second
+	longestWait = time.Minute
+	// jitter is the share of a wait that is left to chance, so that records which failed
+	// together do not come back together.
+	jitter = 0.25
+)
+
+// backOff returns how long to wait before attempt n, counted from 1. after is what the kernel
+// asks for, 0 if it does not say. chance is between 0 and 1.
+func backOff(n int, after time.Duration, chance float64) time.Duration {
+	if after <= 0 {
+		after = min(longestWait, firstWait<<min(max(n-1, 0), 16))
+	}
+	return after + time.Duration(chance*jitter*float64(after))
+}
+
+// retry lets a record wait for another attempt, without a place at the kernel, or fails it
+// if its attempts are used up.
+func (c *concurrent) retry(f *flight, a plugins.Answer) error {
+	f.suspect = false
+	if f.retries >= c.worker.setup.Retries {
+		message := a.Message
+		if message == "" {
+			message = "the kernel asked for another attempt"
+		}
+		return c.fail(f, fault.New(fault.Record, "gave up after %s: %s", attempts(f.retries+1), message).WithDetail(a.Detail).Bounded())
+	}
+	f.retries++
+	f.due = time.Now().Add(backOff(f.retries, a.After, rand.Float64()))
+	if f.group == nil {
+		c.parked[f.number] = f
+		return nil
+	}
+	f.group.lane.run.stats.Retries++
+	c.wait(f)
+	return nil
+}
+
+func attempts(n int) string {
+	if n == 1 {
+		return "1 attempt"
+	}
+	return fmt.Sprintf("%d attempts", n)
+}
+
+// wait adds a record to those that wait, the first due first.
+func (c *concurrent) wait(f *flight) {
+	at, _ := slices.BinarySearchFunc(c.waiting, f.due, func(other *flight, due time.Time) int { return other.due.Compare(due) })
+	c.waiting = slices.Insert(c.waiting, at, f)
+}
+
+// queueDue queues the records whose wait is over.
+func (c *concurrent) queueDue(now time.Time) {
+	for len(c.waiting) > 0 && !c.waiting[0].due.After(now) {
+		f := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		f.due = time.Time{}
+		c.enqueue(f)
+	}
+}

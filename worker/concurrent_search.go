@@ -1,0 +1,155 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// suspicion is the search for the record that ends the kernel's process. All records that
+// were at the kernel are suspects. They are sent again, and nothing else is, with half as
+// many in flight each time the process is lost: in the end the record is alone. Answered
+// records are never sent again.
+type suspicion struct {
+	limit int // records in flight meanwhile; 0: there is no search
+}
+
+// suspectsFly reports whether suspects are at the kernel.
+func (c *concurrent) suspectsFly() bool {
+	for _, f := range c.flights {
+		if f.suspect {
+			return true
+		}
+	}
+	return false
+}
+
+// lose handles the loss of the process. first is the first record that landed by it.
+func (c *concurrent) lose(first landing, failure *fault.Error) error {
+	c.worker.host.kill() // it may still run, but must not be used
+	suspects, err := c.landRest(first)
+	if err != nil {
+		return err
+	}
+	c.worker.log.Warn("the kernel was lost", "records in flight", len(suspects), "error", failure.Message)
+	for _, f := range c.queue {
+		f.suspect = false
+	}
+	if len(suspects) == 1 {
+		return c.accuse(suspects[0], failure)
+	}
+	c.search.limit = max(1, len(suspects)/2)
+	if !c.worker.host.computed { // it probably fails on everything: find out soon
+		c.search.limit = 1
+	}
+	for _, f := range suspects {
+		c.suspect(f)
+	}
+	return nil
+}
+
+// suspect queues a record that the process was lost with.
+func (c *concurrent) suspect(f *flight) {
+	f.suspect = true
+	if f.group == nil {
+		c.parked[f.number] = f
+		return
+	}
+	f.group.lane.run.stats.Retries++
+	c.enqueue(f)
+}
+
+// landWait is how long the other records may take to land after the process was lost.
+const landWait = 10 * time.Second
+
+// landRest takes the landings of all records that were at the kernel. Those that have an
+// answer are concluded; the others are returned.
+func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
+	ctx, cancel := context.WithTimeout(c.ctx, landWait)
+	defer cancel()
+	for l := first; ; {
+		if f := l.flight; c.flights[f.number] == f {
+			c.down(f)
+			if l.lost(l.failure()) {
+				f.crashes++
+				suspects = append(suspects, f)
+			} else if err := c.conclude(l); err != nil {
+				return nil, err
+			}
+		}
+		if len(c.flights) == 0 {
+			return suspects, nil
+		}
+		select {
+		case l = <-c.landed:
+		case <-ctx.Done():
+			return nil, fault.New(fault.Worker, "%d records did not return from a kernel process that ended", len(c.flights))
+		}
+	}
+}
+
+// accuse decides about a record that was alone when the process was lost. Once may be a
+// coincidence, and a signal from outside needs more.
+func (c *concurrent) accuse(f *flight, failure *fault.Error) error {
+	f.alone++
+	enough := 1
+	if failure.Sign == fault.Outside {
+		enough = outsideTries + 1
+	}
+	if f.crashes < 2 || f.alone < enough {
+		c.search.limit = 1
+		c.suspect(f)
+		return nil
+	}
+	c.search.limit = 0
+	if failure.Sign == fault.Outside {
+		if c.outside++; c.outside > 1 {
+			return fault.New(fault.Worker, "the kernel process is killed from outside, whatever it computes: %s", failure.Message).WithDetail(failure.Detail)
+		}
+	}
+	if !c.worker.host.computed {
+		c.deaths++
+		c.search.limit = 1
+	}
+	if failure.Sign == fault.HostMemory {
+		failure = outOfMemory("out of host memory, even alone in a fresh process", failure)
+	}
+	return c.fail(f, failure)
+}
+
+// shrink handles a record for which the device's memory did not suffice: it is sent again
+// with fewer others from then on, and fails if it was alone.
+func (c *concurrent) shrink(f *flight, failure *fault.Error) error {
+	if len(c.flights) == 0 && c.ceiling == 1 {
+		c.ceiling = c.worker.host.info.Concurrency // it was this record, not their number
+		return c.fail(f, outOfMemory("out of device memory, even alone", failure))
+	}
+	c.ceiling = max(1, min(c.ceiling, len(c.flights)+1)/2)
+	c.worker.log.Warn("a record did not fit in memory next to the others", "concurrency", c.ceiling, "error", failure.Message)
+	if f.group == nil {
+		c.parked[f.number] = f
+		return nil
+	}
+	f.group.lane.run.stats.Retries++
+	c.enqueue(f)
+	return nil
+}
+
+// unresponsive is the failure of a record that the kernel did not give up.
+func unresponsive(limit time.Duration) *fault.Error {
+	return fault.New(fault.Timeout, "the kernel did not respond in time").Set("timeout").
+		WithDetail(fmt.Sprintf("gpurun waited %s for this record, and the kernel did not give it up", limit))
+}
+
+// expired returns the failure of a record that reached its limit. As in tooLong, the message
+// must not vary between runs.
+func (h *kernelHost) expired(limit time.Duration) *fault.Error {
+	message := "the kernel did not answer in time"
+	if h.limits.timeout > 0 {
+		message = fmt.Sprintf("the kernel did not answer within %s", h.limits.timeout)
+	}
+	return fault.New(fault.Timeout, "%s", message).Set("timeout").
+		WithDetail(fmt.Sprintf("gpurun waited %s for this record", limit))
+}

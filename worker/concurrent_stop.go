@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// stop follows the stop requests. It reports whether the current chunk has ended.
+func (c *concurrent) stop() (ended bool) {
+	w := c.worker
+	if w.pace.mustHandBack() {
+		w.stops.endThrough(w.begun)
+	}
+	if c.next != nil && w.stops.mustEnd(c.next.run) {
+		c.next.halted = true
+	}
+	l := c.lane
+	switch {
+	case l.finished():
+		return true
+	case w.stops.mustCut(l.run):
+		c.cut = true
+		return true
+	case w.stops.mustEnd(l.run):
+		l.halted = true
+		return !c.flies(l)
+	case w.stops.mustShare(l.run):
+		c.share()
+	}
+	return l.ended && !c.flies(l) && !c.returns(l)
+}
+
+// flies reports whether the kernel has records of a lane.
+func (c *concurrent) flies(l *lane) bool {
+	for _, f := range c.flights {
+		if f.group != nil && f.group.lane == l {
+			return true
+		}
+	}
+	return false
+}
+
+// returns reports whether records of a lane will be sent again.
+func (c *concurrent) returns(l *lane) bool {
+	for _, list := range [][]*flight{c.queue, c.waiting} {
+		for _, f := range list {
+			if f.group.lane == l {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// share hands back what was never sent, at once if records are in flight, so that other
+// workers can have it.
+func (c *concurrent) share() {
+	l := c.lane
+	if l.ended {
+		return
+	}
+	l.ended = true
+	rest := l.unsent()
+	if rest.Records == 0 || l.run.handedBack != nil || !c.flies(l) && !c.returns(l) {
+		return // the end of the chunk reports it
+	}
+	l.run.handedBack = &rest
+	c.worker.send(wire.Message{Remainder: &wire.Remainder{Rest: rest, InFlight: rest.First - l.run.rest.First}})
+	crash.Point("worker-handed-back")
+	l.run.reader.reportReadComplete()
+}
+
+// abandon gives up the records at the kernel: the job is stopping and their drain timeout
+// has expired. The next run computes them.
+func (c *concurrent) abandon() {
+	c.worker.log.Warn("abandoned the records in flight: the job is stopping and the drain timeout expired", "records", len(c.flights))
+	c.worker.host.kill()
+	for _, f := range c.flights {
+		c.down(f)
+	}
+	for _, l := range []*lane{c.lane, c.next} {
+		if l != nil {
+			l.halted = true
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package early
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+func answerFor(n int64) Answer {
+	return Answer{Verdict: 2, Lines: [][]byte{fmt.Appendf(nil, `{"id":%d}`, n), []byte(`"ü"`)}, Nulls: n % 3}
+}
+
+// filled returns a log with answers for the records from first to before end.
+func filled(t *testing.T, dir string, first, end int64) *Log {
+	t.Helper()
+	l := New(dir)
+	t.Cleanup(l.Close)
+	for n := first; n < end; n++ {
+		if err := l.Add(n, answerFor(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func check(t *testing.T, l *Log, first, end int64) {
+	t.Helper()
+	for n := first; n < end; n++ {
+		got, err := l.Get(n)
+		if err != nil || !reflect.DeepEqual(got, answerFor(n)) {
+			t.Errorf("record %d: %+v, %v", n, got, err)
+		}
+	}
+	if int64(len(l.entries)) != end-first {
+		t.Errorf("%d entries, want %d", len(l.entries), end-first)
+	}
+}
+
+func logs(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func TestImport(t *testing.T) {
+	dir := t.TempDir()
+	dead := filled(t, dir, 10, 20)
+	dead.Close()
+	l := filled(t, dir, 8, 12)
+	if err := l.Import(8, 20); err != nil {
+		t.Fatal(err)
+	}
+	check(t, l, 8, 20)
+	if got := logs(t, dir); len(got) != 1 {
+		t.Errorf("the log of the dead worker is still there: %v", got)
+	}
+}
+
+// A log that a worker uses, or that holds answers for others, stays.
+func TestImportLeaves(t *testing.T) {
+	dir := t.TempDir()
+	alive := filled(t, dir, 10, 20)
+	other := filled(t, dir, 15, 30)
+	other.Close()
+	l := New(dir)
+	defer l.Close()
+	if err := l.Import(10, 20); err != nil {
+		t.Fatal(err)
+	}
+	check(t, l, 10, 20)
+	if got := logs(t, dir); len(got) != 3 {
+		t.Errorf("logs are gone: %v", got)
+	}
+	check(t, alive, 10, 20)
+}
+
+func TestRotate(t *testing.T) {
+	dir := t.TempDir()
+	l := filled(t, dir, 0, 10)
+	part := filepath.Join(dir, "000000000000-part")
+	if err := l.Rotate(7, part); err != nil {
+		t.Fatal(err)
+	}
+	check(t, l, 7, 10)
+	again := New(dir)
+	defer again.Close()
+	if err := again.Import(0, 10); err != nil {
+		t.Fatal(err)
+	}
+	check(t, again, 0, 10)
+	if _, err := os.Stat(part + Suffix); !os.IsNotExist(err) { // its worker has closed it, and all of it was imported
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRotateWithoutAnswers(t *testing.T) {
+	dir := t.TempDir()
+	l := New(dir)
+	if err := l.Rotate(5, filepath.Join(dir, "part")); err != nil || len(logs(t, dir)) != 0 {
+		t.Errorf("%v, %v", err, logs(t, dir))
+	}
+}
+
+// TestDamaged: whatever happened to a log, its intact beginning is used and nothing else.
+func TestDamaged(t *testing.T) {
+	whole := func() []byte {
+		dir := t.TempDir()
+		filled(t, dir, 0, 3)
+		data, err := os.ReadFile(logs(t, dir)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}()
+	one := len(whole) / 3
+	tests := map[string]struct {
+		damage func([]byte) []byte
+		intact int64
+	}{
+		"intact":             {func(b []byte) []byte { return b }, 3},
+		"empty":              {func([]byte) []byte { return nil }, 0},
+		"torn header":        {func(b []byte) []byte { return b[:2*one+5] }, 2},
+		"torn entry":         {func(b []byte) []byte { return b[:len(b)-1] }, 2},
+		"flipped byte":       {func(b []byte) []byte { b[one+headerSize+4] ^= 1; return b }, 1},
+		"flipped number":     {func(b []byte) []byte { b[one+8] ^= 1; return b }, 1},
+		"huge length":        {func(b []byte) []byte { b[one+3] = 0xff; return b }, 1},
+		"zeros at the end":   {func(b []byte) []byte { return append(b, make([]byte, 100)...) }, 3},
+		"garbage at the end": {func(b []byte) []byte { return append(b, bytes.Repeat([]byte("x"), 100)...) }, 3},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "1-a"+Suffix), test.damage(bytes.Clone(whole)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			l := New(dir)
+			defer l.Close()
+			if err := l.Import(0, 100); err != nil {
+				t.Fatal(err)
+			}
+			check(t, l, 0, test.intact)
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(answerFor(1).encode(nil))
+	f.Add([]byte{2, 0, 255, 255, 255, 255, 15})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if a, err := decode(data); err == nil {
+			if again, err := decode(a.encode(nil)); err != nil || !reflect.DeepEqual(a, again) {
+				t.Errorf("%+v, %+v, %v", a, again, err)
+			}
+		}
+	})
+}
