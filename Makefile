@@ -1,5 +1,7 @@
 # make demo       build gpurun, run it on a small sample, show the result
 # make test       run all tests
+# make install    install gpurun below PREFIX (/usr/local)
+# make dist       build wheels for pip in dist/, for x86_64 and aarch64
 # make check      check formatting, vet, staticcheck, generated code, imports, other platforms
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
@@ -20,8 +22,9 @@ export GORACE := atexit_sleep_ms=0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
+PREFIX ?= /usr/local
 
-.PHONY: build demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test clean
+.PHONY: build install dist demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -32,6 +35,15 @@ build: tools
 		echo "NOTE: no C compiler found: building gpurun without NVML, for CPU devices only"; \
 		CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpurun ./cmd/gpurun; \
 	fi
+
+install: build
+	install -D -m 755 bin/gpurun $(DESTDIR)$(PREFIX)/bin/gpurun
+
+# Builds wheels whose program lands on PATH. They depend on the commit and the compilers
+# alone: two builds are identical. GPUs need NVML, which needs a C compiler for the target.
+dist: tools
+	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
+	@GO='$(GO)' VERSION='$(VERSION)' ./scripts/dist.sh
 
 demo: build
 	@rm -rf demo && mkdir -p demo
@@ -93,6 +105,8 @@ check: tools
 		else echo "SKIPPED: protoc is not installed: cannot check whether the generated code is up to date"; fi
 	@if command -v npm >/dev/null; then ./web/check.sh; \
 		else echo "SKIPPED: npm is not installed: cannot check whether web/dist is up to date"; fi
+	@if .venv/bin/python -c 'import mypy' 2>/dev/null; then cd python && ../.venv/bin/python -m mypy --strict tests/typed.py; \
+		else echo "SKIPPED: mypy is not in .venv: cannot check the types of the Python package"; fi
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/gpurun
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...

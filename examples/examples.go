@@ -7,5 +7,5 @@ import "embed"
 // CUDA is the folder cuda-kernel: a CUDA kernel with a plugin in Go that builds without
 // CUDA.
 //
-//go:embed cuda-kernel/*.go cuda-kernel/cuda/*.go cuda-kernel/kernel.cu cuda-kernel/kernel.ptx cuda-kernel/Makefile
+//go:embed cuda-kernel/*.go cuda-kernel/cuda/*.go cuda-kernel/kernel.cu cuda-kernel/kernel.ptx cuda-kernel/Makefile cuda-kernel/sample.jsonl
 var CUDA embed.FS

@@ -26,16 +26,18 @@ func newPluginNew() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new go|python|cuda DIR",
 		Short: "Create a working kernel to start from",
-		Long: `Create a small working kernel in DIR, with a test and sample records. DIR must be
-empty or not exist.
+		Long: `Create a small working kernel in DIR, with sample records and, in Python and Go,
+a test. DIR must be empty or not exist.
 
   gpurun plugin new python my-kernel
-  gpurun plugin check my-kernel/kernel.py my-kernel/sample.jsonl
+  gpurun try my-kernel/kernel.py my-kernel/sample.jsonl
+  python -m pytest my-kernel            # needs pytest and the package gpurun
 
   gpurun plugin new go my-kernel
   cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl
 
-  gpurun plugin new cuda my-kernel     # a Go kernel that uses CUDA`,
+  gpurun plugin new cuda my-kernel      # a Go kernel that uses CUDA
+  cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error { return scaffold(args[0], args[1], source) },
 	}
@@ -52,9 +54,9 @@ type language struct {
 }
 
 var languages = map[string]language{
-	"python": {scaffolds, "scaffold/python", "gpurun plugin check %[1]s/kernel.py %[1]s/sample.jsonl", false},
+	"python": {scaffolds, "scaffold/python", "gpurun try %[1]s/kernel.py %[1]s/sample.jsonl", false},
 	"go":     {scaffolds, "scaffold/go", "cd %[1]s && go build && gpurun plugin check ./%[2]s sample.jsonl", true},
-	"cuda":   {examples.CUDA, "cuda-kernel", "cd %[1]s && go build && gpurun plugin check ./%[2]s", true},
+	"cuda":   {examples.CUDA, "cuda-kernel", "cd %[1]s && go build && gpurun plugin check ./%[2]s sample.jsonl", true},
 }
 
 func scaffold(name, dir, source string) error {

@@ -135,6 +135,8 @@ var rules = []rule{
 		[]string{"..."}, "measurements"},
 	{"bench/sleep", "a kernel for the benchmarks",
 		[]string{"plugins"}, "a kernel like any author's"},
+	{"python/wheel", "packing the program and the Python package into a wheel (`make dist`)",
+		nil, "a build tool: it knows files only"},
 	{"examples", "the sources that `gpurun plugin new` copies",
 		nil, "source for gpurun plugin new"},
 	{"examples/embed", "a Go program that embeds gpurun",

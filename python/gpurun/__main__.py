@@ -1,0 +1,10 @@
+"""python -m gpurun: the gpurun program."""
+
+import os
+import sys
+
+from gpurun._job import binary
+
+if __name__ == "__main__":
+    path = binary()
+    os.execv(path, [path, *sys.argv[1:]])

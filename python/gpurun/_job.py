@@ -1,0 +1,279 @@
+"""Run a job with the gpurun program."""
+
+import collections
+import collections.abc
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import weakref
+
+from gpurun._progress import progress_of
+
+
+class JobError(Exception):
+    """A job did not finish. exit_code is that of the program."""
+
+    exit_code = 1
+
+    def __init__(self, message, exit_code=None, result=None):
+        super().__init__(message)
+        self.exit_code = self.exit_code if exit_code is None else exit_code
+        self.result = result
+
+
+class UsageError(JobError):
+    """A wrong option, a missing input, or an output that exists."""
+
+    exit_code = 2
+
+
+class RecordsFailed(JobError):
+    """The job finished, and some records failed: they are in the output, marked with
+    "_error". result is the result of the job."""
+
+    exit_code = 3
+
+
+class NoDevice(JobError):
+    """There is no usable device."""
+
+    exit_code = 4
+
+
+class KernelError(JobError):
+    """The kernel is unusable, or fails on everything."""
+
+    exit_code = 5
+
+
+class Conflict(JobError):
+    """The job's folder is in use, damaged, or belongs to another job."""
+
+    exit_code = 6
+
+
+class Stopped(JobError):
+    """The job stopped and can be resumed: run it again."""
+
+    exit_code = 7
+
+
+class Interrupted(Stopped):
+    """A signal stopped the job."""
+
+    exit_code = 130
+
+
+ERRORS = {error.exit_code: error for error in (UsageError, RecordsFailed, NoDevice, KernelError, Conflict, Stopped, Interrupted)}
+ERRORS[143] = Interrupted
+
+
+def binary():
+    """The path of the gpurun program: the one installed with this package, else the one in
+    PATH."""
+    installed = os.path.join(sysconfig.get_path("scripts"), "gpurun")
+    path = installed if os.access(installed, os.X_OK) else shutil.which("gpurun")
+    if path is None:
+        raise FileNotFoundError("the gpurun program is neither in %s nor in PATH" % os.path.dirname(installed))
+    return path
+
+
+def run(kernel, input, output=None, *, progress=None, allow_failed=False, **options):
+    """Run a job and return its result.
+
+    kernel is what gpurun run -k accepts, or a list of steps. input is the path of a file,
+    or an iterable of records, which are streamed to the job. Without an output, the results
+    are in a temporary file, which result.records() reads. options are the flags of gpurun
+    run: batch_size=128 is --batch-size 128, and config is the kernel's configuration.
+
+    A job that ends with another status than 0 raises a JobError; with allow_failed, failed
+    records are no error. progress shows a bar: by default on terminals and in notebooks.
+    """
+    with start(kernel, input, output, **options) as job:
+        bar = progress_of(progress)
+        try:
+            for event in job:
+                bar.update(event)
+        except KeyboardInterrupt:
+            job.stop()
+            for event in job:
+                bar.update(event)
+        finally:
+            bar.close()
+        return job.wait(allow_failed=allow_failed)
+
+
+def start(kernel, input, output=None, **options):
+    """Start a job. The returned Job is an iterator of its events."""
+    return Job(kernel, input, output, options)
+
+
+class Job:
+    """A running job: an iterator of its events, each a dict with the member "event".
+    Leaving its with block stops a job that has not finished."""
+
+    def __init__(self, kernel, input, output, options):
+        self._temporary = None
+        if output is None:
+            self._temporary = _Folder()
+            output = os.path.join(self._temporary.path, "out.jsonl")
+        self.output = os.fspath(output)
+        streamed = not isinstance(input, (str, os.PathLike))
+        command = [binary(), "run", *_kernel_flags(kernel), *_flags(options), "--json-events", "-o", self.output,
+                   "--", "-" if streamed else os.fspath(input)]
+        # In a session of its own, the program does not see the terminal's ^C: stop passes it on once.
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE if streamed else subprocess.DEVNULL,
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+        self._report, self._error, self._feed_error = None, None, None
+        self._words = collections.deque(maxlen=20)  # what it printed besides events
+        self._feeder = None
+        if streamed:
+            self._feeder = threading.Thread(target=self._feed, args=(input,), daemon=True)
+            self._feeder.start()
+
+    def _feed(self, records):
+        try:
+            with self._process.stdin as stdin:
+                for record in records:
+                    stdin.write(_line(record))
+        except BrokenPipeError:
+            pass  # the job ended, and says why
+        except BaseException as error:
+            self._feed_error = error
+            self.stop()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        for line in self._process.stderr:
+            event = _event(line)
+            if event is None:
+                self._words.append(line.decode("utf-8", "replace").rstrip())
+                continue
+            if event["event"] == "finished":
+                self._report = event.get("report")
+            elif event["event"] == "error":
+                self._error = event
+            return event
+        raise StopIteration
+
+    def stop(self):
+        """Stop the job. Results that are committed stay, and a job on a file can be resumed."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def wait(self, *, allow_failed=False):
+        """Wait for the end of the job and return its result."""
+        collections.deque(self, maxlen=0)
+        code = self._process.wait()
+        if self._feeder is not None:
+            self._feeder.join()
+        if self._feed_error is not None:
+            raise self._feed_error
+        result = Result(self._report or {}, self.output, code, self._temporary)
+        if code == 0 or code == RecordsFailed.exit_code and allow_failed:
+            return result
+        kind = ERRORS.get(code, JobError)
+        raise kind(self._message(result, code), code, result)
+
+    def _message(self, result, code):
+        if self._error is not None:
+            return self._error["message"]
+        if code == RecordsFailed.exit_code:
+            return "%d of %d records failed; they are in the output, marked with \"_error\"" % (result.failed, result.report.get("in", 0))
+        return "\n".join(self._words) or "gpurun ended with exit status %d" % code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.stop()
+        self._process.wait()
+        self._process.stderr.close()
+
+
+class _Folder:
+    """A temporary folder that is removed with the last reference to it."""
+
+    def __init__(self):
+        self.path = tempfile.mkdtemp(prefix="gpurun-")
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+class Result:
+    """The result of a job."""
+
+    def __init__(self, report, output, exit_code, temporary=None):
+        self.report, self.output, self.exit_code = report, output, exit_code
+        self._temporary = temporary  # removed with the result
+
+    @property
+    def succeeded(self):
+        return self.report.get("succeeded", 0)
+
+    @property
+    def failed(self):
+        return self.report.get("failed", 0)
+
+    @property
+    def dropped(self):
+        return self.report.get("dropped", 0)
+
+    def records(self):
+        """The records of the output, in order."""
+        for path in self._files():
+            with open(path, "rb") as file:
+                for line in file:
+                    yield json.loads(line)
+
+    def _files(self):
+        if not os.path.isdir(self.output):
+            return [self.output]
+        return [os.path.join(self.output, name) for name in sorted(os.listdir(self.output)) if name.startswith("part-")]
+
+    def __repr__(self):
+        return "<Result of %s: %d succeeded, %d failed, %d dropped>" % (self.output, self.succeeded, self.failed, self.dropped)
+
+
+def _kernel_flags(kernel):
+    if not isinstance(kernel, (list, tuple)):
+        return ["--kernel=" + os.fspath(kernel)]
+    return ["--step=" + os.fspath(step) for step in kernel]
+
+
+def _flags(options):
+    """Options as flags."""
+    config = options.pop("config", None)
+    flags = [] if config is None else ["--kernel-config=" + json.dumps(config)]
+    options.setdefault("python", sys.executable)
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if one is not None:
+                flags.append("%s=%s" % (flag, str(one).lower() if isinstance(one, bool) else os.fspath(one) if isinstance(one, os.PathLike) else one))
+    return flags
+
+
+def _line(record):
+    if isinstance(record, (bytes, bytearray)):
+        return bytes(record).rstrip(b"\n") + b"\n"
+    if isinstance(record, str):
+        return record.rstrip("\n").encode() + b"\n"
+    if isinstance(record, collections.abc.Mapping):
+        record = dict(record)
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _event(line):
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None

@@ -1,0 +1,162 @@
+"""Run a kernel in this process, with the code that gpurun runs in its interpreters."""
+
+import collections.abc
+import json
+import os
+import sys
+import types
+
+from gpurun_runner.batch import Source
+from gpurun_runner.encode import Encoder
+from gpurun_runner.kernel import Step, Task, call, takes_argument
+from gpurun_runner.sources import Sources
+
+from gpurun import _answer, _fields
+
+
+def run_kernel(kernel, records, *, config=None, device="cpu", batch_size=None, nan="null"):
+    """The lines that a job with this kernel would write for these records, as dicts.
+
+    kernel is a file ("embed.py", "embed.py:function"), a function, a class, or a list of
+    them: a chain. records are dicts or JSON lines, or the path of a file of JSON lines. A
+    record that the kernel rejects is returned with the member "_error". An exception that
+    process raises for a whole batch is raised here: a job would bisect the batch.
+    """
+    with Kernel(kernel, config=config, device=device, nan=nan) as opened:
+        return opened.run(records, batch_size=batch_size)
+
+
+class Kernel:
+    """An open kernel, to run several times: opening it loads its model."""
+
+    def __init__(self, kernel, *, config=None, device="cpu", nan="null"):
+        if nan not in ("null", "error"):
+            raise ValueError("nan must be 'null' or 'error', not %r" % (nan,))
+        chain = list(kernel) if isinstance(kernel, (list, tuple)) else [kernel]
+        configs = config if isinstance(kernel, (list, tuple)) and isinstance(config, (list, tuple)) else [config] * len(chain)
+        self._program = _Program(nan)
+        self._argv, self._path = sys.argv, list(sys.path)
+        try:
+            for one, its in zip(chain, configs):
+                self._program.steps.append(_step(one, its, device, len(chain) > 1))
+        except BaseException:
+            self._restore()
+            raise
+
+    def run(self, records, *, batch_size=None):
+        """The lines that these records become."""
+        lines = _lines(records)
+        size = batch_size or len(lines) or 1
+        results = []
+        for first in range(0, len(lines), size):
+            results += self._program.compute(lines[first:first + size], first)
+        return results
+
+    def close(self):
+        """Call the kernel's close()."""
+        steps, self._program.steps = self._program.steps, []
+        try:
+            for step in steps:
+                function = step.function("close")
+                if function is not None:
+                    function()
+        finally:
+            self._restore()
+
+    def _restore(self):
+        sys.argv, sys.path[:] = self._argv, self._path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+
+def _step(kernel, config, device, named):
+    """Open one step."""
+    gpu = device.startswith("cuda")
+    request = {"device": {"gpu": gpu, "index": 0, "count": int(gpu), "name": "GPU 0" if gpu else "CPU 0",
+                          "threads": os.cpu_count() or 1}}
+    if callable(kernel):
+        module = types.ModuleType(getattr(kernel, "__module__", "kernel"))
+        module.process = kernel
+        step = {"module": module, "name": getattr(kernel, "__name__", "kernel")}
+    else:
+        name = os.fspath(kernel)
+        file, colon, function = name.partition(".py:")
+        step = {"file": os.path.abspath(file + ".py" if colon else file), "function": function, "name": name}
+    opened = Step(request, {**step, "config": config, "name": step["name"] if named else ""}, Sources())
+    opened.label = step["name"]
+    prepare = opened.function("setup_prepare")
+    if prepare is not None:  # in a job, it runs in processes of its own
+        call("setup_prepare", prepare, *([opened.context] if takes_argument(prepare) else []))
+    return opened
+
+
+def _lines(records):
+    """Records as JSON lines."""
+    if isinstance(records, (str, os.PathLike)):
+        with open(records, "rb") as file:
+            return [line.strip() for line in file if line.strip()]
+    return [record.encode() if isinstance(record, str) else bytes(record) if isinstance(record, (bytes, bytearray))
+            else json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "backslashreplace") for record in records]
+
+
+def _plain(record):
+    return dict(record) if isinstance(record, collections.abc.Mapping) else record
+
+
+def _value(line, i):
+    try:
+        return json.loads(line)
+    except ValueError:
+        raise ValueError("record %d is not valid JSON: %s" % (i + 1, line[:80].decode("utf-8", "replace"))) from None
+
+
+class _Local(Source):
+    """The records of a batch in this process."""
+
+    def __init__(self, lines, values, program):
+        self.encoded, self.values = lines, values
+        super().__init__({"batch": 0, "count": len(lines)}, program)
+
+    def ask(self, names=(), want_lines=False):
+        message, self.program.arena.memory = _fields.lay_out(self.values, names, self.encoded if want_lines else None)
+        self.add(message)
+
+
+class _Program:
+    """What steps and tasks need of the process that hosts them."""
+
+    def __init__(self, nan):
+        self.nan = nan
+        self.encoder, self.steps, self.receiver, self.arena = Encoder(nan == "error"), [], None, _Arena()
+        self.answer = None
+
+    def compute(self, lines, first):
+        values = [_value(line, first + i) for i, line in enumerate(lines)]
+        task = Task(_Local(lines, values, self), self)
+        reply = task.process()
+        reply.collect()
+        reply.send(self, task)
+        return _answer.lines(self.answer, self.arena.block, values, lines, first, self.steps[-1].label, self.nan)
+
+    def memory(self):
+        return None
+
+    def send(self, **message):
+        self.answer = message
+
+
+class _Arena:
+    """Stands in for the memory that is shared with gpurun."""
+
+    memory = block = b""
+
+    def allocate(self, size):
+        self.block = bytearray(size)
+        return 0
+
+    def write(self, at, data):
+        self.block[at:at + data.nbytes] = data.bytes() if hasattr(data, "bytes") else data

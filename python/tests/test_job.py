@@ -1,0 +1,123 @@
+"""gpurun.run and gpurun.start."""
+
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import gpurun
+from gpurun import _progress
+
+RECORDS = [{"id": i, "text": "x" * i} for i in range(100)]
+CPU = {"gpus": "cpu:1"}
+
+
+class Jobs(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.kernel = self.write("kernel.py", "def process(batch): return {'n': [len(t) for t in batch['text']]}")
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_records(self):
+        result = gpurun.run(self.kernel, iter(RECORDS), batch_size=7, **CPU)
+        self.assertEqual([record["n"] for record in result.records()], list(range(100)))
+        self.assertEqual((result.succeeded, result.failed, result.exit_code), (100, 0, 0))
+        self.assertIn("100 succeeded", repr(result))
+
+    def test_files(self):
+        path, out = self.write("in.jsonl", "".join(json.dumps(record) + "\n" for record in RECORDS)), os.path.join(self.folder, "out.jsonl")
+        result = gpurun.run([self.kernel, "echo"], path, out, **CPU)
+        self.assertEqual(result.output, out)
+        self.assertEqual(sum(1 for _ in open(out)), 100)
+        parts = gpurun.run(self.kernel, path, os.path.join(self.folder, "parts", ""), **CPU)
+        self.assertEqual(list(parts.records()), [dict(record, n=i) for i, record in enumerate(RECORDS)])
+        with self.assertRaises(gpurun.UsageError):  # it exists and belongs to no job with these settings
+            gpurun.run("echo", path, path, **CPU)
+
+    def test_events(self):
+        names = []
+        with gpurun.start(self.kernel, RECORDS, **CPU) as job:
+            names = [event["event"] for event in job]
+            self.assertEqual(job.wait().succeeded, 100)
+        self.assertEqual((names[0], names[-1]), ("planned", "finished"))
+
+    def test_errors(self):
+        for kernel, records, error, code in [
+            ("nosuch.py", RECORDS, gpurun.KernelError, 5),
+            (self.write("bad.py", "def process(batch): 1 / 0"), RECORDS, gpurun.KernelError, 5),
+            (self.write("some.py", "def process(batch): return [None if r['id'] else ValueError('no') for r in batch]"), RECORDS, gpurun.RecordsFailed, 3),
+            ("echo", os.path.join(self.folder, "missing.jsonl"), gpurun.UsageError, 2),
+        ]:
+            with self.subTest(kernel), self.assertRaises(error) as caught:
+                gpurun.run(kernel, records, **CPU)
+            self.assertEqual(caught.exception.exit_code, code)
+            self.assertTrue(str(caught.exception))
+        with self.assertRaises(gpurun.UsageError):
+            gpurun.run("echo", RECORDS, no_such_flag=1, **CPU)
+
+    def test_failing_input(self):
+        def records():
+            yield RECORDS[0]
+            raise LookupError("no more")
+
+        with self.assertRaisesRegex(LookupError, "no more"):
+            gpurun.run("echo", records(), **CPU)
+
+    def test_leaving_stops(self):
+        endless = ({"id": i} for i in iter(int, 1))
+        with gpurun.start("echo", endless, **CPU) as job:
+            next(job)
+        self.assertIsNotNone(job._process.returncode)
+
+    def test_config(self):
+        kernel = self.write("config.py", "def setup(ctx):\n  global x\n  x = ctx.config['x']\ndef process(batch): return {'x': [x] * len(batch)}")
+        self.assertEqual(next(gpurun.run(kernel, [{}], config={"x": [1, "ä"]}, **CPU).records()), {"x": [1, "ä"]})
+
+    def test_interpreter(self):
+        kernel = self.write("which.py", "import sys\ndef process(batch): return {'x': [sys.executable] * len(batch)}")
+        self.assertEqual(next(gpurun.run(kernel, [{}], **CPU).records())["x"], sys.executable)
+
+
+class Progress(unittest.TestCase):
+
+    EVENTS = [{"event": "planned"}, {"event": "progress", "job": {"records": 25, "failed": 1}, "total": 100},
+              {"event": "finished", "report": {"in": 100, "pending": 0, "failed": 1}}]
+
+    def test_terminal(self):
+        out = io.StringIO()
+        with mock.patch.object(sys, "stderr", out):
+            bar = _progress.progress_of(True)
+            for event in self.EVENTS:
+                bar.update(event)
+            bar.close()
+        self.assertIn("25/100", out.getvalue())
+        self.assertIn("[" + "=" * _progress.WIDTH + "] 100/100", out.getvalue())
+        self.assertIn("1 failed", out.getvalue())
+
+    def test_notebook(self):
+        bar = _progress.NotebookBar()
+        bar.show = lambda: None
+        for event in self.EVENTS[:2]:
+            bar.update(event)
+        self.assertIn("<progress value=0.250", bar._repr_html_())
+        self.assertIn("25 %", repr(bar))
+
+    def test_nothing(self):
+        self.assertIs(type(_progress.progress_of(False)), _progress.Bar)
+        with mock.patch.object(sys, "stderr", io.StringIO()):
+            self.assertIs(type(_progress.progress_of(None)), _progress.Bar)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,25 @@
+"""What a type checker must accept; mypy --strict checks it."""
+
+from typing import Any
+
+import gpurun
+
+
+def process(batch: gpurun.Batch) -> dict[str, Any]:
+    first: gpurun.Record = batch[0]
+    names: list[str] = batch.keys()
+    return {"n": [len(text) for text in batch["text"]], "first": [first["id"]] * len(batch), "names": [names] * len(batch)}
+
+
+def check() -> None:
+    lines: list[dict[str, Any]] = gpurun.run_kernel(process, [{"id": 1, "text": "a"}])
+    print(lines)
+    try:
+        result = gpurun.run("embed.py", "in.jsonl", "out.jsonl", batch_size=128)
+    except gpurun.RecordsFailed as error:
+        assert error.result is not None
+        result = error.result
+    print(result.succeeded, list(result.records()))
+    with gpurun.start("embed.py", lines) as job:
+        for event in job:
+            print(event["event"])

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// command runs a command in a folder and returns its output.
+func command(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	for _, entry := range env { // exec.Command would look in this process's PATH
+		if folders, isPath := strings.CutPrefix(entry, "PATH="); isPath && !filepath.IsAbs(name) {
+			name = lookUp(t, folders, name)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// lookUp finds a program in a PATH.
+func lookUp(t *testing.T, folders, name string) string {
+	t.Helper()
+	for _, folder := range filepath.SplitList(folders) {
+		if path, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
+			return path
+		}
+	}
+	t.Fatalf("%s is not in %s", name, folders)
+	return ""
+}
+
+// buildDist builds the wheel of this machine as make dist does.
+func buildDist(t *testing.T) string {
+	t.Helper()
+	out := t.TempDir()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, root, append(os.Environ(), "OUT="+out, "ARCHS="+runtime.GOARCH, "VERSION=v9.8.7"), filepath.Join(root, "scripts/dist.sh"))
+	wheels, _ := filepath.Glob(filepath.Join(out, "*.whl"))
+	if len(wheels) != 1 {
+		t.Fatalf("%q", wheels)
+	}
+	return wheels[0]
+}
+
+// TestInstalled installs the wheel into a fresh environment without Go in PATH and runs
+// the Python example of the README and the tests of the package.
+func TestInstalled(t *testing.T) {
+	if testing.Short() || runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: builds the whole program, for Linux")
+	}
+	if exec.Command("python3", "-c", "import venv, ensurepip").Run() != nil {
+		t.Skip("SKIPPED: no python3 with venv: the wheel is not installed")
+	}
+	wheel := buildDist(t)
+	work := t.TempDir()
+	command(t, work, nil, "python3", "-m", "venv", "env")
+	bin := filepath.Join(work, "env", "bin")
+	env := []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + work, "GPURUN_LEASE_DIR=" + filepath.Join(work, "leases"), "XDG_STATE_HOME=" + filepath.Join(work, "state")}
+	command(t, work, env, "pip", "install", "--no-index", "--quiet", "--disable-pip-version-check", wheel)
+	command(t, work, env, "pip", "check", "--disable-pip-version-check")
+
+	t.Run("version", func(t *testing.T) {
+		var facts struct {
+			Version  string
+			Arch     string
+			Settings map[string]string
+		}
+		out := command(t, work, env, "gpurun", "version", "--json")
+		if err := json.Unmarshal([]byte(out), &facts); err != nil || facts.Version != "v9.8.7" || facts.Arch != runtime.GOARCH || facts.Settings["-trimpath"] != "true" {
+			t.Errorf("%s, %v", out, err)
+		}
+		if again := command(t, work, env, "python", "-m", "gpurun", "version", "--json"); again != out {
+			t.Errorf("python -m gpurun: %s", again)
+		}
+	})
+	t.Run("readme", func(t *testing.T) { runReadme(t, work, env) })
+	t.Run("package", func(t *testing.T) {
+		tests, err := filepath.Abs("../tests")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := command(t, work, env, "python", "-W", "error::ResourceWarning", "-m", "unittest", "discover", "-s", tests, "-p", "test_*.py")
+		if !strings.Contains(out, "OK") {
+			t.Error(out)
+		}
+	})
+	t.Run("scaffold", func(t *testing.T) {
+		command(t, work, env, "gpurun", "plugin", "new", "python", "words")
+		// pytest may not be installed: call what it would call.
+		command(t, filepath.Join(work, "words"), env, "python", "-c",
+			"import test_kernel\nfor name in dir(test_kernel):\n    if name.startswith('test_'): getattr(test_kernel, name)()")
+		command(t, filepath.Join(work, "words"), env, "gpurun", "try", "kernel.py", "sample.jsonl")
+	})
+}
+
+// runReadme writes the Python files of the README's section about a kernel in Python, and
+// runs its commands and tests.
+func runReadme(t *testing.T, work string, env []string) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## A kernel in Python\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	input := `{"text":"ab"}` + "\n" + `{"text":""}` + "\n"
+	write(t, filepath.Join(work, "in.jsonl"), input)
+	files, commands := snippets(section)
+	for name, text := range files {
+		write(t, filepath.Join(work, name), text)
+	}
+	if len(files) < 2 || len(commands) < 2 {
+		t.Fatalf("the section has the files %q and the commands %q", files, commands)
+	}
+	for _, line := range commands {
+		command(t, work, env, "sh", "-ec", line)
+	}
+	for name := range files {
+		if module, isTest := strings.CutPrefix(strings.TrimSuffix(name, ".py"), "test_"); isTest {
+			command(t, work, env, "python", "-c", "import test_"+module+" as t\nfor n in dir(t):\n    if n.startswith('test_'): getattr(t, n)()")
+		}
+	}
+	out, err := os.ReadFile(filepath.Join(work, "out.jsonl"))
+	if want := `{"text":"ab","length":2}` + "\n" + `{"text":"","length":0}` + "\n"; err != nil || string(out) != want {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// snippets returns the Python files of a section, which start with a comment that names
+// them, and the commands that start with gpurun.
+func snippets(section string) (files map[string]string, commands []string) {
+	files = make(map[string]string)
+	file := ""
+	for line := range strings.SplitSeq(section, "\n") {
+		code, isCode := strings.CutPrefix(line, "    ")
+		name, isComment := strings.CutPrefix(code, "# ")
+		switch {
+		case line == "":
+			files[file] += "\n"
+		case !isCode:
+			file = ""
+		case isComment && strings.HasSuffix(name, ".py"):
+			file = name
+		case strings.HasPrefix(code, "gpurun "):
+			file, commands = "", append(commands, code)
+		default:
+			files[file] += code + "\n"
+		}
+	}
+	delete(files, "")
+	return files, commands
+}
+
+// TestReproducible: two builds of the same source are the same, from any folder.
+func TestReproducible(t *testing.T) {
+	if testing.Short() || runtime.GOOS != "linux" || os.Getenv("GPURUN_DIST") == "" {
+		t.Skip("SKIPPED: builds the program twice: set GPURUN_DIST=1")
+	}
+	first, second := buildDist(t), buildDist(t)
+	a, errA := os.ReadFile(first)
+	b, errB := os.ReadFile(second)
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		t.Errorf("two builds differ: %v, %v", errA, errB)
+	}
+}

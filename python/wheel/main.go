@@ -1,0 +1,61 @@
+// Command wheel packs the gpurun program and the Python package into a wheel:
+//
+//	go run ./python/wheel -binary bin/gpurun -version v1.2.3 -out dist
+//
+// The platform tag follows from the program itself: its architecture, and the newest
+// version of glibc that it needs. Two runs with the same files give the same bytes.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	binary := flag.String("binary", "bin/gpurun", "the gpurun program, for Linux")
+	version := flag.String("version", "", "the version, as git describe prints it")
+	source := flag.String("source", "python", "the folder with the Python packages")
+	out := flag.String("out", "dist", "the folder for the wheel")
+	flag.Parse()
+	path, err := build(*binary, *version, *source, *out)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "wheel: "+err.Error())
+		os.Exit(1)
+	}
+	fmt.Println(path)
+}
+
+// build writes the wheel and returns its path.
+func build(binary, version, source, out string) (string, error) {
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		return "", err
+	}
+	tag, err := platform(program)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", binary, err)
+	}
+	w := &wheel{version: pythonVersion(version), tag: "py3-none-" + tag}
+	for _, name := range []string{"gpurun", "gpurun_runner"} {
+		if err := w.addPackage(source, name); err != nil {
+			return "", err
+		}
+	}
+	w.add(w.data()+"/scripts/gpurun", program, 0o755)
+	license, err := os.ReadFile(filepath.Join(source, "..", "LICENSE"))
+	if err != nil {
+		return "", err
+	}
+	w.addMetadata(license)
+	path := filepath.Join(out, w.name())
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return "", err
+	}
+	data, err := w.encode()
+	if err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, data, 0o666)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// glibc is a version of the C library.
+type glibc struct{ major, minor int }
+
+func (g glibc) less(other glibc) bool {
+	return g.major < other.major || g.major == other.major && g.minor < other.minor
+}
+
+// oldest is the version for programs that need no newer one. It is the oldest that pip
+// has a tag for on both architectures.
+var oldest = glibc{2, 17}
+
+// newest is the version that machines must have at most. A program that needs a newer one
+// was built on a system that is too new.
+var newest = glibc{2, 34}
+
+var machines = map[elf.Machine]string{elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}
+
+// platform returns the tag of the machines that can run a program.
+func platform(program []byte) (string, error) {
+	file, err := elf.NewFile(bytes.NewReader(program))
+	if err != nil {
+		return "", err
+	}
+	machine, known := machines[file.Machine]
+	if !known {
+		return "", fmt.Errorf("no wheels for %s", file.Machine)
+	}
+	need, err := needed(file)
+	if err != nil {
+		return "", err
+	}
+	if newest.less(need) {
+		return "", fmt.Errorf("it needs glibc %d.%d; build it on a system with glibc %d.%d or older", need.major, need.minor, newest.major, newest.minor)
+	}
+	return fmt.Sprintf("manylinux_%d_%d_%s", need.major, need.minor, machine), nil
+}
+
+// needed returns the version of glibc that a program needs. A static program needs none.
+func needed(file *elf.File) (glibc, error) {
+	need := oldest
+	libraries, err := file.DynamicVersionNeeds()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return need, fmt.Errorf("read version needs: %w", err)
+	}
+	for _, library := range libraries {
+		for _, dependency := range library.Needs {
+			version, isGlibc := strings.CutPrefix(dependency.Dep, "GLIBC_")
+			if !isGlibc {
+				continue
+			}
+			one, err := parseGlibc(version)
+			if err != nil {
+				return need, fmt.Errorf("%s needs %s: %w", library.Name, dependency.Dep, err)
+			}
+			if need.less(one) {
+				need = one
+			}
+		}
+	}
+	return need, nil
+}
+
+func parseGlibc(text string) (g glibc, err error) {
+	major, minor, _ := strings.Cut(text, ".")
+	if g.major, err = strconv.Atoi(major); err != nil {
+		return g, err
+	}
+	minor, _, _ = strings.Cut(minor, ".") // 2.2.5
+	g.minor, err = strconv.Atoi(minor)
+	return g, err
+}
