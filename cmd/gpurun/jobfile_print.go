@@ -130,18 +130,21 @@ func (p *printer) configValue(text string) jobfile.Value {
 	return jobfile.Value{Texts: []string{text}}
 }
 
-// path returns a path relative to the printed file's folder. One outside of it is absolute,
-// as is one that is relative to another folder.
+// path returns a path relative to the printed file's folder; one outside of it is absolute,
+// unless it was written relative to that folder.
 func (p *printer) path(text string) string {
-	if text == "" || text == "-" || filepath.IsAbs(text) || p.base == p.cwd {
+	if text == "" || text == "-" || !filepath.IsAbs(text) && p.base == p.cwd {
 		return text
 	}
-	full := filepath.Join(p.cwd, text)
+	full := text
+	if !filepath.IsAbs(text) {
+		full = filepath.Join(p.cwd, text)
+	}
 	shown, err := filepath.Rel(p.base, full)
-	if err != nil || shown == ".." || strings.HasPrefix(shown, "../") {
+	if err != nil || !filepath.IsLocal(shown) {
 		shown = full
 	}
-	if strings.HasSuffix(text, "/") {
+	if strings.HasSuffix(text, "/") && !strings.HasSuffix(shown, "/") {
 		shown += "/"
 	}
 	return shown
