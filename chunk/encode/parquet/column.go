@@ -13,6 +13,7 @@ const pageBytes = 1 << 20
 // is a group that may be null, around a repeated group, around a required element.
 const (
 	presentValue   = 1
+	emptyList      = 1
 	presentElement = 2
 )
 
@@ -44,6 +45,40 @@ func (w *columnWriter) add(p parsed) {
 	w.endPage(pageBytes)
 }
 
+// addJSON adds a value of a line. On an error it adds nothing.
+func (w *columnWriter) addJSON(value []byte, buffer *[]byte) error {
+	if !w.column.Type.isList() {
+		p, err := w.column.Type.parse((*buffer)[:0], value)
+		if err != nil {
+			return err
+		}
+		if p.text != nil {
+			*buffer = p.text
+		}
+		w.add(p)
+		return nil
+	}
+	before, n := len(w.values), 0
+	err := w.column.Type.eachElement(value, func(p parsed) {
+		w.values = w.column.Type.element().appendPlain(w.values, p)
+		n++
+	})
+	switch {
+	case err != nil:
+		w.values = w.values[:before]
+		return err
+	case string(value) == "null":
+		w.addNull()
+	case n == 0:
+		w.count++
+		w.repetitions.add(0, 1)
+		w.definitions.add(emptyList, 1)
+	default:
+		w.addLevels(n)
+	}
+	return nil
+}
+
 // addTyped adds rows of raw values. valid reports which of them are there; nil means all.
 func (w *columnWriter) addTyped(raw []byte, rows int, valid []bool) {
 	size := w.column.rowBytes()
@@ -64,19 +99,23 @@ func (w *columnWriter) addNull() {
 	w.count++
 	w.meta.Nulls++
 	w.definitions.add(0, 1)
-	if w.column.Width > 0 {
+	if w.column.isList() {
 		w.repetitions.add(0, 1)
 	}
 }
 
 // addList adds a row of several values.
 func (w *columnWriter) addList(row []byte) {
-	width := w.column.Width
+	w.values = append(w.values, row...)
+	w.addLevels(w.column.Width)
+}
+
+// addLevels adds the levels of a list that is not empty, whose values have been added.
+func (w *columnWriter) addLevels(width int) {
 	w.count += width
 	w.repetitions.add(0, 1)
 	w.repetitions.add(1, width-1)
 	w.definitions.add(presentElement, width)
-	w.values = append(w.values, row...)
 	w.endPage(pageBytes)
 }
 
@@ -96,11 +135,11 @@ func (w *columnWriter) endPage(least int) {
 		return
 	}
 	var page []byte
-	if w.column.Width > 0 {
+	if w.column.isList() {
 		page = w.repetitions.appendTo(page)
 	}
 	page = w.definitions.appendTo(page)
-	if w.column.Type == Bool {
+	if w.column.Type.element() == Bool {
 		page = append(page, packBits(w.values)...)
 	} else {
 		page = append(page, w.values...)

@@ -25,7 +25,7 @@ var (
 )
 
 func compress(t Type, page []byte) []byte {
-	if t == Float32 || t == Float64 {
+	if t = t.element(); t == Float32 || t == Float64 {
 		return floatEncoder().EncodeAll(page, nil)
 	}
 	return textEncoder().EncodeAll(page, nil)

@@ -38,7 +38,7 @@ func newSample(sizes ...int) *sample {
 	const width = 5
 	s := &sample{schema: Schema{Columns: []Column{
 		{Name: "id", Type: Int64}, {Name: "text", Type: String}, {Name: "score", Type: Float64},
-		{Name: "ok", Type: Bool}, {Name: "doc", Type: JSON}, {Name: "small", Type: Float32},
+		{Name: "ok", Type: Bool}, {Name: "doc", Type: JSON}, {Name: "small", Type: Float32}, {Name: "words", Type: String.List()}, {Name: "numbers", Type: Float32.List()},
 		{Name: "vector", Type: Float32, Width: width, Typed: true}, {Name: "label", Type: Int64, Typed: true},
 		{Name: "flag", Type: Bool, Typed: true}, {Name: "flags", Type: Bool, Width: 3, Typed: true},
 	}}}
@@ -48,11 +48,12 @@ func newSample(sizes ...int) *sample {
 		rows := Rows{Count: size, Typed: make([][]byte, 4), Valid: make([]bool, size)}
 		for i := range size {
 			rows.Valid[i] = id%7 != 3
-			line := fmt.Sprintf(`{"id":%d,"text":"text é \"%d\"","score":%v,"ok":%v,"doc":{"a": [%d]},"small":0.1`, id-5, id, random.Float64(), id%2 == 0, id)
+			line := fmt.Sprintf(`{"id":%d,"text":"text é \"%d\"","score":%v,"ok":%v,"doc":{"a": [%d]},"small":0.1,"words":["a, \"b\" ]", "é"],"numbers":[ 1,NULL , 0.5]`, id-5, id, random.Float64(), id%2 == 0, id)
 			if id%5 == 0 {
-				line = fmt.Sprintf(`{"id":null,"text":"","score":%d,"other":1`, id)
+				line = fmt.Sprintf(`{"id":null,"text":"","score":%d,"words":[],"numbers":null,"other":1`, id)
 			}
-			expected := line
+			expected := strings.Replace(line, "NULL", "NaN", 1)
+			line = strings.Replace(line, "NULL", "null", 1)
 			vector := make([]float32, width)
 			if rows.Valid[i] {
 				for k := range vector {
@@ -226,7 +227,7 @@ func TestDeterministic(t *testing.T) {
 func TestCheck(t *testing.T) {
 	s := Schema{Columns: []Column{
 		{Name: "id", Type: Int64}, {Name: "f", Type: Float64}, {Name: "g", Type: Float32}, {Name: "s", Type: String},
-		{Name: "b", Type: Bool}, {Name: "x", Type: Bytes}, {Name: "j", Type: JSON},
+		{Name: "b", Type: Bool}, {Name: "x", Type: Bytes}, {Name: "j", Type: JSON}, {Name: "l", Type: Int64.List()},
 	}}
 	for line, want := range map[string]string{
 		`{"id":1,"f":1,"g":1e-3,"s":"a","b":true,"x":"YQ==","j":[1]}`: "",
@@ -242,6 +243,12 @@ func TestCheck(t *testing.T) {
 		`{"g":1e39}`:                  `column "g": 1e39 is not a float32`,
 		`{"s":1}`:                     `column "s": 1 is not a string`,
 		`{"b":0}`:                     `column "b": 0 is not a bool`,
+		`{"l":[1, 2]}`:                "",
+		`{"l":[]}`:                    "",
+		`{"l":null}`:                  "",
+		`{"l":1}`:                     `column "l": 1 is not an int64[]`,
+		`{"l":[1,"a"]}`:               `column "l": an element of the list: "a" is not an int64`,
+		`{"l":[null]}`:                `column "l": an element of the list is null, not an int64`,
 		`{"x":"%"}`:                   `column "x": "%" is not a bytes`,
 		`{"s":["` + strings.Repeat("a", 50) + `"]}`: `column "s": ["` + strings.Repeat("a", 38) + `… is not a string`,
 	} {
@@ -264,12 +271,12 @@ func TestCheck(t *testing.T) {
 
 func TestInfer(t *testing.T) {
 	got, err := Infer([][]byte{
-		[]byte(`{"id":1,"f":1,"s":"a","b":true,"n":null,"mixed":1,"list":[1],"big":18446744073709551615}`),
-		[]byte(`{"id":2,"f":0.5,"s":null,"b":false,"mixed":"a","late":1,"_error":{}}`),
+		[]byte(`{"id":1,"f":1,"s":"a","b":true,"n":null,"mixed":1,"list":[1],"lists":[[1]],"words":[],"floats":[1],"big":18446744073709551615}`),
+		[]byte(`{"id":2,"f":0.5,"s":null,"b":false,"mixed":"a","words":["a, ]","b"],"floats":[0.5],"list":[2, 3 ],"late":1,"_error":{}}`),
 	})
 	want := Schema{Closed: true, Columns: []Column{
 		{Name: "id", Type: Int64}, {Name: "f", Type: Float64}, {Name: "s", Type: String}, {Name: "b", Type: Bool},
-		{Name: "n", Type: JSON}, {Name: "mixed", Type: JSON}, {Name: "list", Type: JSON}, {Name: "big", Type: JSON},
+		{Name: "n", Type: JSON}, {Name: "mixed", Type: JSON}, {Name: "list", Type: Int64.List()}, {Name: "lists", Type: JSON}, {Name: "words", Type: String.List()}, {Name: "floats", Type: Float64.List()}, {Name: "big", Type: JSON},
 		{Name: "late", Type: Int64},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

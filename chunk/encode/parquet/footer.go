@@ -77,7 +77,7 @@ const (
 )
 
 func (t Type) physical() int64 {
-	switch t {
+	switch t.element() {
 	case Bool:
 		return physicalBool
 	case Int64:
@@ -94,7 +94,7 @@ func (t Type) physical() int64 {
 func (s Schema) writeSchema(t *thriftWriter) {
 	elements := 2 + len(s.Columns) // the root, and the column of errors
 	for _, c := range s.Columns {
-		if c.Width > 0 {
+		if c.isList() {
 			elements += 2
 		}
 	}
@@ -104,7 +104,7 @@ func (s Schema) writeSchema(t *thriftWriter) {
 	t.i32(5, int64(len(s.Columns)+1))
 	t.end()
 	for _, c := range s.all() {
-		if c.Width > 0 {
+		if c.isList() {
 			writeList(t, c)
 		} else {
 			writeLeaf(t, c.Name, c.Type, optionalField)
@@ -125,7 +125,7 @@ func writeList(t *thriftWriter, c Column) {
 	t.text(4, "list")
 	t.i32(5, 1)
 	t.end()
-	writeLeaf(t, "element", c.Type, requiredField)
+	writeLeaf(t, "element", c.Type.element(), requiredField)
 }
 
 func writeLeaf(t *thriftWriter, name string, typ Type, repetition int64) {
@@ -179,7 +179,7 @@ func writeChunk(t *thriftWriter, c Column, offset int64, m chunkMeta) {
 	t.list(2, thriftI32, 2)
 	t.data = append(t.data, 2*encodingPlain, 2*encodingRLE) // as variable-length integers
 	path := []string{c.Name}
-	if c.Width > 0 {
+	if c.isList() {
 		path = append(path, "list", "element")
 	}
 	t.list(3, thriftBinary, len(path))

@@ -129,20 +129,17 @@ func addMembers(columns []*columnWriter, lines [][]byte) error {
 		for k, c := range columns {
 			span := info.Spans[k]
 			if !span.Present() {
-				c.add(parsed{null: true})
+				c.addNull()
 				continue
 			}
-			p, err := c.column.Type.parse(buffer[:0], line[span.ValueStart:span.ValueEnd])
-			if err != nil {
-				if _ = failed.Scan(line, &mark); !mark.Spans[0].Present() {
-					return fmt.Errorf("line %d of the row group: column %q: %w", i+1, c.column.Name, err)
-				}
-				p = parsed{null: true}
+			err := c.addJSON(line[span.ValueStart:span.ValueEnd], &buffer)
+			if err == nil {
+				continue
 			}
-			if p.text != nil {
-				buffer = p.text
+			if _ = failed.Scan(line, &mark); !mark.Spans[0].Present() {
+				return fmt.Errorf("line %d of the row group: column %q: %w", i+1, c.column.Name, err)
 			}
-			c.add(p)
+			c.addNull()
 		}
 	}
 	return nil

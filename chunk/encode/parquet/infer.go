@@ -9,8 +9,9 @@ import (
 )
 
 // Infer returns the columns of a sample of records, in the order in which they first occur.
-// A member that is always a boolean, a number or a string gets that type. Everything else,
-// also a member that is always null, becomes JSON, into which any value fits.
+// A member that is always a boolean, a number, a string, or a list of numbers or of strings
+// gets that type. Everything else, also a member that is always null, becomes JSON, into
+// which any value fits.
 func Infer(lines [][]byte) (Schema, error) {
 	s := Schema{Closed: true}
 	for i, line := range lines {
@@ -32,7 +33,7 @@ func Infer(lines [][]byte) (Schema, error) {
 		})
 	}
 	for i := range s.Columns {
-		if s.Columns[i].Type == "" {
+		if t := s.Columns[i].Type; t == "" || t == anyList {
 			s.Columns[i].Type = JSON
 		}
 	}
@@ -48,6 +49,8 @@ func typeOf(value []byte) Type {
 		return Bool
 	case c == '"':
 		return String
+	case c == '[':
+		return listOf(value)
 	case c == '-' || c >= '0' && c <= '9':
 		if _, err := strconv.ParseInt(string(value), 10, 64); err == nil {
 			return Int64
@@ -59,6 +62,26 @@ func typeOf(value []byte) Type {
 	return JSON // also an integer that is too large
 }
 
+// anyList is the type of an empty list, into which every list type fits.
+const anyList Type = "[]"
+
+// listOf returns the type of an array: a list if its elements are all numbers or all
+// strings.
+func listOf(array []byte) Type {
+	var element Type
+	for rest := array[1:]; ; {
+		var value []byte
+		if value, rest = nextElement(rest); value == nil {
+			break
+		}
+		element = widen(element, typeOf(value))
+		if element != Int64 && element != Float64 && element != String {
+			return JSON
+		}
+	}
+	return element.List()
+}
+
 // widen returns the type into which values of both types fit.
 func widen(a, b Type) Type {
 	switch {
@@ -66,6 +89,14 @@ func widen(a, b Type) Type {
 		return b
 	case b == "":
 		return a
+	case a == anyList && b.isList():
+		return b
+	case b == anyList && a.isList():
+		return a
+	case a.isList() && b.isList():
+		if w := widen(a.element(), b.element()); w != JSON {
+			return w.List()
+		}
 	case (a == Int64 || a == Float64) && (b == Int64 || b == Float64):
 		return Float64
 	}

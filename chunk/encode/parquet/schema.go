@@ -25,19 +25,31 @@ const (
 	Bytes Type = "bytes"
 )
 
-// Types lists all types.
+// Types lists the types of single values.
 var Types = []Type{Bool, Int64, Float32, Float64, String, JSON, Bytes}
 
-// ParseType returns the type with the given name.
+// listSuffix follows the type of the elements of a list: "float32[]". In a line, a list is
+// an array. Its elements are never null, except that null among floats is NaN.
+const listSuffix = "[]"
+
+// List returns the type of lists of t.
+func (t Type) List() Type { return t + listSuffix }
+
+func (t Type) isList() bool { return strings.HasSuffix(string(t), listSuffix) }
+
+// element returns the type of a list's elements, or the type itself.
+func (t Type) element() Type { return Type(strings.TrimSuffix(string(t), listSuffix)) }
+
+// ParseType returns the type with the given name: one of Types, or a list, "float32[]".
 func ParseType(name string) (Type, error) {
-	if t := Type(name); slices.Contains(Types, t) {
+	if t := Type(name); slices.Contains(Types, t.element()) {
 		return t, nil
 	}
 	var names []string
 	for _, t := range Types {
 		names = append(names, string(t))
 	}
-	return "", fmt.Errorf("unknown column type %q; the types are %s", name, strings.Join(names, ", "))
+	return "", fmt.Errorf("unknown column type %q; the types are %s, and lists of them, such as float32[]", name, strings.Join(names, ", "))
 }
 
 // Column is a column of the file.
@@ -64,6 +76,9 @@ func (c Column) size() int {
 	return 0
 }
 
+// isList reports whether a row has a list of values.
+func (c Column) isList() bool { return c.Width > 0 || c.Type.isList() }
+
 // rowBytes returns the number of bytes of a typed row.
 func (c Column) rowBytes() int { return c.size() * max(c.Width, 1) }
 
@@ -89,7 +104,7 @@ func (s Schema) Validate() error {
 			return fmt.Errorf("%s is the column of errors, and there already", ErrorColumn)
 		case names[c.Name]:
 			return fmt.Errorf("two columns have the name %q", c.Name)
-		case !slices.Contains(Types, c.Type):
+		case !slices.Contains(Types, c.Type.element()):
 			return fmt.Errorf("column %q: unknown type %q", c.Name, c.Type)
 		case c.Typed && c.size() == 0:
 			return fmt.Errorf("column %q: a kernel's values cannot have the type %s", c.Name, c.Type)
@@ -119,7 +134,7 @@ func (s Schema) Check(line []byte) error {
 				failed = fmt.Errorf("%q is not a column of the output", name)
 			}
 		case !s.Columns[at].Typed:
-			if _, err := s.Columns[at].Type.parse(nil, value); err != nil {
+			if err := s.Columns[at].Type.check(value); err != nil {
 				failed = fmt.Errorf("column %q: %w", name, err)
 			}
 		}

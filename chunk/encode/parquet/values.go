@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -48,6 +49,90 @@ func (t Type) parse(buffer, value []byte) (p parsed, err error) {
 		return parsed{text: text}, nil
 	}
 	return parsed{text: append(buffer, value...)}, nil
+}
+
+// check returns an error if a JSON value is not of the type.
+func (t Type) check(value []byte) error {
+	if !t.isList() {
+		_, err := t.parse(nil, value)
+		return err
+	}
+	return t.eachElement(value, func(parsed) {})
+}
+
+// eachElement calls add for the elements of a JSON array, which is a value of a list type.
+// It does not call it for null. After an error, add may have been called.
+func (t Type) eachElement(array []byte, add func(parsed)) error {
+	if string(array) == "null" {
+		return nil
+	}
+	if array[0] != '[' {
+		return misfit(array, t)
+	}
+	element := t.element()
+	var buffer []byte
+	for rest := array[1:]; ; {
+		var value []byte
+		if value, rest = nextElement(rest); value == nil {
+			return nil
+		}
+		p, err := element.parse(buffer[:0], value)
+		switch {
+		case err != nil:
+			return fmt.Errorf("an element of the list: %w", err)
+		case p.null && element == Float32:
+			p = parsed{bits: uint64(math.Float32bits(float32(math.NaN())))}
+		case p.null && element == Float64:
+			p = parsed{bits: math.Float64bits(math.NaN())}
+		case p.null && element == JSON:
+			p = parsed{text: value}
+		case p.null:
+			return fmt.Errorf("an element of the list is null, not %s %s", article(element), element)
+		}
+		if p.text != nil {
+			buffer = p.text
+		}
+		add(p)
+	}
+}
+
+// nextElement returns the first element of the rest of a valid array, nil at its end, and
+// what follows it.
+func nextElement(rest []byte) (value, after []byte) {
+	start, depth := -1, 0
+	for i := 0; i < len(rest); i++ {
+		switch c := rest[i]; {
+		case c == '"':
+			if start < 0 {
+				start = i
+			}
+			for i++; rest[i] != '"'; i++ {
+				if rest[i] == '\\' {
+					i++
+				}
+			}
+		case depth == 0 && (c == ',' || c == ']'):
+			if start < 0 { // an empty array, or the end
+				return nil, nil
+			}
+			after = rest[i+1:]
+			if c == ']' {
+				after = nil
+			}
+			return bytes.TrimRight(rest[start:i], " \t\r\n"), after
+		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+		default:
+			if start < 0 {
+				start = i
+			}
+			if c == '[' || c == '{' {
+				depth++
+			} else if c == ']' || c == '}' {
+				depth--
+			}
+		}
+	}
+	return nil, nil
 }
 
 func parseBool(value []byte) (parsed, error) {
@@ -104,7 +189,7 @@ func misfit(value []byte, t Type) error {
 }
 
 func article(t Type) string {
-	if t == Int64 {
+	if t.element() == Int64 {
 		return "an"
 	}
 	return "a"

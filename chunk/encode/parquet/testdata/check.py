@@ -41,7 +41,7 @@ for line in open(base + ".jsonl", encoding="utf-8"):
     row = json.loads(line)
     for c in columns:
         value = row.get(c["name"])
-        if c["type"] == "float32" and value is not None:
+        if c["type"].startswith("float32") and value is not None:
             value = np.asarray(value, np.float32).tolist()
         row[c["name"]] = value
     expected.append(row)
@@ -53,8 +53,8 @@ types = {"bool": pa.bool_(), "int64": pa.int64(), "float32": pa.float32(), "floa
 for c in columns:
     if c["type"] == "json":
         continue
-    want = types[c["type"]]
-    if c.get("width"):
+    want = types[c["type"].removesuffix("[]")]
+    if c.get("width") or c["type"].endswith("[]"):
         want = pa.list_(pa.field("element", want, nullable=False))
     got = table.schema.field(c["name"]).type
     if got != want:
