@@ -1,0 +1,159 @@
+package orchestrator_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// Whichever process is killed, at several moments of a job of many checkpoints: the output
+// is the same, and only records that were at the kernel are sent again.
+func TestConcurrentDeaths(t *testing.T) {
+	t.Parallel()
+	const n, concurrency, kills = 900, 16, 2
+	for _, victim := range []string{"kernel", "worker", "orchestrator", "all but the orchestrator's files"} {
+		t.Run(victim, func(t *testing.T) {
+			t.Parallel()
+			d, c := callsJob(t, asks(n, func(i int) string { return fmt.Sprintf(`,"sleep":%d`, 10+i*31%40) }), concurrency)
+			c.Resume.Checkpoint = 250 * time.Millisecond
+			mark := fmt.Sprintf("concurrent-%s-%d", victim[:3], os.Getpid())
+			temp := shortTemp(t)
+			begin := func() *driver {
+				job := driverOf(t, c)
+				job.DurableEvery = 100 * time.Millisecond
+				return startDriver(t, job, mark, "TMPDIR="+temp)
+			}
+			job := begin()
+			for i := range kills {
+				worker := job.awaitWorkers(t, 1)[0]
+				awaitCalls(t, d, n*(i+1)/(kills+1))
+				switch victim {
+				case "kernel":
+					killAll([]int{kernelOf(worker)})
+					if i == 0 {
+						awaitCalls(t, d, n*(i+2)/(kills+1))
+						killAll([]int{kernelOf(worker)})
+					}
+				case "worker":
+					killAll([]int{worker})
+				default:
+					if victim != "orchestrator" {
+						killAll(append([]int{worker}, childrenOf(worker)...))
+					}
+					_ = job.cmd.Process.Kill()
+					job.wait(t)
+					awaitGone(t, mark)
+					job = begin()
+				}
+				if victim == "kernel" {
+					break
+				}
+			}
+			if end := job.wait(t); !end.done() {
+				t.Fatalf("%s\n%s", end, d.logs())
+			}
+			checkAnswers(t, d, n, nil)
+			checkCalls(t, d, n, kills, concurrency)
+		})
+	}
+}
+
+// checkCalls: every record was sent once, and again only if a kill cost its answer.
+func checkCalls(t *testing.T, d jobDir, n, kills, concurrency int) {
+	t.Helper()
+	counts := countCalls(d.join("calls"))
+	total := 0
+	for id, calls := range counts {
+		total += calls
+		if calls > 1+kills {
+			t.Errorf("record %d was sent %d times", id, calls)
+		}
+	}
+	if len(counts) != n || total > n+kills*concurrency {
+		t.Errorf("%d records were sent, in %d calls; with %d in flight and %d kills, at most %d are right", len(counts), total, concurrency, kills, n+kills*concurrency)
+	}
+	t.Logf("%d calls for %d records", total, n)
+}
+
+// awaitCalls waits until the kernel was called for so many records.
+func awaitCalls(t *testing.T, d jobDir, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(countCalls(d.join("calls"))) < n; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d calls, waiting for %d\n%s", len(countCalls(d.join("calls"))), n, d.logs())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A stop commits what is answered up to the first record that is not, and keeps the answers
+// behind it: the same command sends only the rest.
+func TestConcurrentStop(t *testing.T) {
+	t.Parallel()
+	for name, drain := range map[string]time.Duration{"drains": 20 * time.Second, "abandons": 50 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n, concurrency = 300, 16
+			// The second record takes long: at the stop, hundreds behind it are answered.
+			d, c := callsJob(t, asks(n, func(i int) string {
+				if i == 1 {
+					return `,"sleep":1500`
+				}
+				return `,"sleep":20`
+			}), concurrency)
+			c.Resume.DrainTimeout = drain
+			mark := fmt.Sprintf("concurrent-stop-%s-%d", name, os.Getpid())
+			job := startDriver(t, driverOf(t, c), mark, "TMPDIR="+shortTemp(t))
+			job.awaitWorkers(t, 1)
+			awaitCalls(t, d, n/2)
+			_ = job.cmd.Process.Signal(syscall.SIGTERM)
+			if end := job.wait(t); end.done() || end.killed {
+				t.Fatalf("the job did not stop: %s", end)
+			}
+			awaitGone(t, mark)
+			mustRun(t, d, c)
+			checkAnswers(t, d, n, nil)
+			lost := 0
+			if name == "abandons" {
+				lost = 1
+			}
+			checkCalls(t, d, n, lost, concurrency)
+		})
+	}
+}
+
+// A pause sends nothing, and a slower pace sends fewer at a time.
+func TestConcurrentPause(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	d, c := callsJob(t, asks(n, func(int) string { return `,"sleep":10` }), 8)
+	control := new(orchestrator.Control)
+	c.Control = control
+	done := make(chan error, 1)
+	go func() {
+		_, err := orchestrator.Run(t.Context(), c)
+		done <- err
+	}()
+	awaitCalls(t, d, 20)
+	control.Pause()
+	time.Sleep(500 * time.Millisecond) // what was in flight ends
+	before := len(countCalls(d.join("calls")))
+	time.Sleep(300 * time.Millisecond)
+	if after := len(countCalls(d.join("calls"))); after != before {
+		t.Errorf("%d records were sent during a pause", after-before)
+	}
+	control.Resume()
+	if err := <-done; err != nil {
+		t.Fatalf("%v\n%s", err, d.logs())
+	}
+	checkAnswers(t, d, n, nil)
+	if total := len(strings.Fields(d.read("calls"))); total != n {
+		t.Errorf("%d calls", total)
+	}
+}
+
