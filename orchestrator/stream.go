@@ -31,8 +31,8 @@ type Result struct {
 // ended the job, if any, as its last pair. Each iteration over the returned sequence is a
 // job of its own.
 //
-// config.Input.Path, Output.Path and Output.Errors must be empty: there are no files to
-// name. What waits for a worker or for the program is in the job folder, in
+// config.Input.Path, Output.Path, Output.Errors and Output.Format must be empty: there are
+// no files. What waits for a worker or for the program is in the job folder, in
 // config.Resume.WorkDir or the user's state folder, which is removed at the end. Memory
 // does not grow with the number of records.
 //
@@ -48,8 +48,8 @@ type Result struct {
 // yielded. If records is blocked when the job ends, Stream does not wait for it.
 func Stream(ctx context.Context, config Config, records iter.Seq2[Record, error]) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
-		if config.Input.Path != "" || config.Output.Path != "" || config.Output.Errors != "" {
-			yield(Result{}, fault.New(fault.Usage, "a stream of records has no input, output and errors files"))
+		if err := config.checkStream(); err != nil {
+			yield(Result{}, err)
 			return
 		}
 		s := startStream(ctx, config, records)
@@ -67,6 +67,18 @@ func Stream(ctx context.Context, config Config, records iter.Seq2[Record, error]
 			}
 		}
 	}
+}
+
+// checkStream refuses what only files have.
+func (c Config) checkStream() error {
+	for _, one := range []struct{ what, value string }{
+		{"input", c.Input.Path}, {"output", c.Output.Path}, {"errors file", c.Output.Errors}, {"output format", c.Output.Format},
+	} {
+		if one.value != "" {
+			return fault.New(fault.Usage, "a stream of records has no %s: %s", one.what, one.value)
+		}
+	}
+	return nil
 }
 
 // stream is a job that Stream runs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -327,8 +328,9 @@ func TestStreamErrors(t *testing.T) {
 		kind   fault.Kind
 		text   string
 	}{
-		"a path":          {func(c *orchestrator.Config) { c.Input.Path = "in.jsonl" }, fault.Usage, "has no input, output and errors files"},
-		"an errors file":  {func(c *orchestrator.Config) { c.Output.Errors = "errors.jsonl" }, fault.Usage, "has no input, output and errors files"},
+		"a path":          {func(c *orchestrator.Config) { c.Input.Path = "in.jsonl" }, fault.Usage, "a stream of records has no input: in.jsonl"},
+		"a format":        {func(c *orchestrator.Config) { c.Output.Format = "jsonl.gz" }, fault.Usage, "no output format: jsonl.gz"},
+		"an errors file":  {func(c *orchestrator.Config) { c.Output.Errors = "errors.jsonl" }, fault.Usage, "no errors file: errors.jsonl"},
 		"no kernel":       {func(c *orchestrator.Config) { c.Kernel.Name = "" }, fault.Usage, "no kernel"},
 		"unknown kernel":  {func(c *orchestrator.Config) { c.Kernel.Name = "ecko" }, fault.Incompatible, "did you mean echo"},
 		"failing kernel":  {func(c *orchestrator.Config) { c.Kernel.Name = "exec:exit 3" }, fault.Incompatible, ""},
@@ -377,6 +379,48 @@ func TestStreamCanceled(t *testing.T) {
 		t.Error(last)
 	}
 	workers.gone(t)
+	nothingLeft(t, work)
+}
+
+// TestStreamConcurrent: a kernel that answers records in any order gives results in theirs,
+// each as soon as it is its turn.
+func TestStreamConcurrent(t *testing.T) {
+	config, work := streamConfig(t, "test-calls")
+	config.Kernel.Config = fmt.Appendf(nil, `{"calls":%q}`, filepath.Join(t.TempDir(), "calls"))
+	const count = 60
+	turn := make(chan struct{}, count)
+	records := func(yield func(orchestrator.Record, error) bool) {
+		for i := range count {
+			record := fmt.Appendf(nil, `{"id":%d,"sleep":%d}`, i, 7*i%30)
+			if i == 20 {
+				record = []byte(`not JSON`)
+			}
+			if !yield(record, nil) {
+				return
+			}
+			if i >= count/2 { // one after another
+				<-turn
+			}
+		}
+	}
+	next := int64(0)
+	for result, err := range orchestrator.Stream(t.Context(), config, records) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Index != next || (result.Failure != nil) != (next == 20) {
+			t.Errorf("%s, want that of record %d", resultText(result), next)
+		}
+		if next == 20 && string(result.Failed) != "not JSON" || next != 20 && !strings.Contains(resultText(result), fmt.Sprintf(`"id":%d`, next)) {
+			t.Errorf("%s", resultText(result))
+		}
+		if next++; next > count/2 {
+			turn <- struct{}{}
+		}
+	}
+	if next != count {
+		t.Errorf("%d results", next)
+	}
 	nothingLeft(t, work)
 }
 
