@@ -75,6 +75,7 @@ func (b *bench) run(only, out string) error {
 		{"scan", b.scan}, {"plane", b.plane}, {"start", b.start}, {"echo", b.echo}, {"encoded", b.encoded}, {"python", b.python}, {"memory", b.memory},
 		{"one", b.oneWorker}, {"eight", b.eightDevices}, {"many", b.manyDevices},
 		{"grouping", b.grouping}, {"async", b.async},
+		{"compressed", b.compressed},
 		{"defaults", b.defaults},
 	} {
 		if !wanted.MatchString(m.name) {

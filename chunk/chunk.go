@@ -12,9 +12,11 @@ type Chunk struct {
 	First int64 `json:"first"`
 	// Records is the number of records.
 	Records int64 `json:"records"`
-	// Line is the number of the first line in the whole input, from 1. Blank lines count,
+	// Line is the number of the first line in its input file, from 1. Blank lines count,
 	// because editors count them.
 	Line int64 `json:"line"`
+	// Source is the name of the input file, unless that is File or a stream without a name.
+	Source string `json:"source,omitempty"`
 	// Inner means that the chunk ends before the source's chunk does. A folder of parts is
 	// only cut where the source's chunk ends, however that chunk was split.
 	Inner bool `json:"inner,omitempty"`

@@ -55,6 +55,21 @@ func FailureTally(kind, message, detail string, line int64) Tally {
 	}
 }
 
+// In returns the tally of a record of one of several files, so that examples name it. The
+// number of the record tells which example comes first.
+func (t Tally) In(file string, record int64) Tally {
+	if file == "" {
+		return t
+	}
+	for _, all := range []map[string]KindStats{t.Kinds, t.Causes} {
+		for name, stats := range all {
+			stats.File, stats.Record = file, record
+			all[name] = stats
+		}
+	}
+	return t
+}
+
 func cutEnd(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -69,6 +84,17 @@ type KindStats struct {
 	Example string `json:"example"`
 	Detail  string `json:"detail,omitempty"`
 	Line    int64  `json:"line"`
+	// File and Record say where that is if there are several inputs.
+	File   string `json:"file,omitempty"`
+	Record int64  `json:"record,omitempty"`
+}
+
+// before reports whether the example comes first in the input.
+func (s KindStats) before(t KindStats) bool {
+	if s.File != "" && t.File != "" {
+		return s.Record < t.Record
+	}
+	return s.Line < t.Line
 }
 
 // Add adds d to t. It keeps the example that comes first in the input, so that a report
@@ -94,8 +120,10 @@ func addStats(to, from map[string]KindStats) map[string]KindStats {
 	}
 	for name, more := range from {
 		known, ok := to[name]
-		if !ok || more.Line < known.Line {
-			known.Example, known.Detail, known.Line = more.Example, more.Detail, more.Line
+		if !ok || more.before(known) {
+			more.Count += known.Count
+			to[name] = more
+			continue
 		}
 		known.Count += more.Count
 		to[name] = known

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -106,7 +107,11 @@ func kernelFiles(folder string, c Config) (files []NamedFile) {
 // checkApart rejects an input or errors file inside the job folder, which is cleared
 // when a job starts.
 func checkApart(c Config, folder string) error {
-	for _, file := range []NamedFile{{"input", c.Input.Path}, {"errors file", c.Output.Errors}} {
+	files := []NamedFile{{"errors file", c.Output.Errors}}
+	for _, path := range c.inputPaths() {
+		files = append(files, NamedFile{"input", path})
+	}
+	for _, file := range files {
 		if file.Path != "" && file.Path != "-" && isInside(file.Path, folder) {
 			return fault.New(fault.Usage, "the %s %s is in the job folder %s, which gpurun clears; move it to another place", file.Name, file.Path, folder)
 		}
@@ -117,11 +122,20 @@ func checkApart(c Config, folder string) error {
 // files returns the files that the job reads and writes. For a retry, they are those of
 // the job being retried.
 func (c Config) files(folder string) (files []NamedFile) {
-	input, errorsFile := c.Input.Path, c.Output.Errors
-	if m, err := readManifest(filepath.Join(folder, manifestFile)); err == nil && input == "" {
-		input, errorsFile = m.Input, m.Errors
+	inputs, errorsFile := []string{c.Input.Path}, c.Output.Errors
+	if m, err := readManifest(filepath.Join(folder, manifestFile)); err == nil && c.Input.Path == "" {
+		inputs, errorsFile = []string{m.Input}, m.Errors
+	} else if found, err := expand.Files(c.Input.names()); err == nil { // else the job reports what is wrong
+		inputs = nil
+		for _, file := range found {
+			inputs = append(inputs, file.Name)
+		}
 	}
-	for _, file := range []NamedFile{{"input", input}, {"output", c.Output.Path}, {"failed records", errorsFile}} {
+	all := []NamedFile{{"output", c.Output.Path}, {"failed records", errorsFile}}
+	for _, path := range inputs {
+		all = append(all, NamedFile{"input", path})
+	}
+	for _, file := range all {
 		switch {
 		case file.Path == "":
 			continue

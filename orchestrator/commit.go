@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -67,21 +68,39 @@ func (c *committer) run() error {
 
 // commit commits a segment if the input it was read from is unchanged.
 func (c *committer) commit(segment chunk.Segment) error {
-	if err := c.checkInput(segment.Start.Offset, segment.Next.Offset); err != nil {
+	if err := c.checkSegment(segment); err != nil {
 		return err
 	}
 	if err := c.noteSums(); err != nil {
 		return err
 	}
 	err := c.output.Commit(segment)
+	if err == nil && c.keeper != nil {
+		c.keeper.Committed(segment.First, segment.Tally.Records)
+	}
 	appended, _ := c.output.Appended()
 	c.ledger.setAppended(appended)
 	return err
 }
 
-// checkInput checks bytes from..to of the input if the file looks modified.
-func (c *committer) checkInput(from, to int64) error {
-	return c.input.check(from, to, c.notice)
+// checkSegment checks the part of the input that a segment comes from, if the file looks
+// modified.
+func (c *committer) checkSegment(s chunk.Segment) error {
+	if c.watch == nil {
+		return c.input.check(s.Start.Offset, s.Next.Offset, c.notice)
+	}
+	if number, ok := c.located.SectionOf(s.First); ok {
+		return c.watch.check(number, c.notice)
+	}
+	return nil
+}
+
+// checkInput checks all of the input if a file looks modified.
+func (c *committer) checkInput() error {
+	if c.watch == nil {
+		return c.input.check(0, math.MaxInt64, c.notice)
+	}
+	return c.watch.checkAll(c.notice)
 }
 
 // lastWrite is how long an aborted job waits for the reader of its output.

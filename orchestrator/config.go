@@ -61,6 +61,8 @@ type Config struct {
 	// computed. Canceling Run's context waits for those, up to Resume.DrainTimeout.
 	Abort <-chan struct{}
 
+	// inputs are what Input names; nil if that is one file of plain lines.
+	inputs *inputs
 	// noDurable skips durable points, for the benchmark that measures their cost.
 	noDurable bool
 	// durableEvery is the interval between durable points, for tests that want many.
@@ -93,10 +95,17 @@ type Config struct {
 
 // Input is what a job reads, and which records of it.
 type Input struct {
-	// Path is a file of JSON lines, or - for Stdin. A pipe or device is streamed, like -.
-	// A job that reads a stream cannot be resumed.
+	// Path is a file of JSON lines, plain or compressed with gzip or zstd; or - for Stdin. A
+	// pipe or device is streamed, like -. It may also be what Paths may contain. A job that
+	// reads a stream resumes if the same bytes arrive again.
 	Path string
-	// Stdin is read if Path is "-"; nil means os.Stdin.
+	// Paths, if set, are read instead of Path, one after the other: files, globs (also with
+	// **), folders, @FILE for a list of names, - for Stdin.
+	Paths []string
+	// Format is that of all inputs: jsonl and others, see package decode. By default it is
+	// recognized by content.
+	Format string
+	// Stdin is read for "-"; nil means os.Stdin.
 	Stdin io.Reader
 	// Offset skips the first records; Limit caps how many are processed. Default 0: all.
 	Limit, Offset int64
@@ -112,10 +121,14 @@ type Input struct {
 	// Split is how a file is cut; default by records up to 16 GiB, by bytes above:
 	// counting records first would delay the start. It has no effect on a stream.
 	Split input.Split
-	// ChunkRecords is the number of records in a chunk of a stream; default 16 batches.
+	// ChunkRecords is the number of records in a chunk of a stream or of a compressed file;
+	// default 16 batches.
 	ChunkRecords int64
 	// Flush is how long a record of a stream may wait for its chunk to fill; default 1s.
 	Flush time.Duration
+	// SkipBad skips what cannot be read of a damaged file, and reports it. By default such a
+	// file stops the job.
+	SkipBad bool
 }
 
 // Output is where results go, and what they contain.
@@ -244,6 +257,9 @@ type Resume struct {
 	// WorkDir is where the job folder is created; default next to the output. A resume
 	// and a retry need the same.
 	WorkDir string
+	// Spool keeps a copy of a streamed input in the job folder until it is computed, so that
+	// the job resumes without the stream once that was read to its end.
+	Spool bool
 	// Clean removes the job folder after a job in which no record failed.
 	Clean bool
 }

@@ -44,7 +44,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Input.Stdin == nil {
 		c.Input.Stdin = os.Stdin
 	}
-	c = c.withInput().withOutput()
+	c, err := c.withInput()
+	if err != nil {
+		return c, err
+	}
+	c = c.withOutput()
 	if _, err := c.chooseFormat(); err != nil {
 		return c, err
 	}
@@ -65,7 +69,7 @@ func (c Config) withDefaults() (Config, error) {
 
 func (c Config) check() error {
 	switch {
-	case c.Input.Path == "":
+	case c.Input.Path == "" && len(c.Input.Paths) == 0:
 		return fault.New(fault.Usage, "no input: name a file of JSON lines, or - for standard input")
 	case c.Kernel.Name == "":
 		return fault.New(fault.Usage, "no kernel: name one, for example echo").WithCode(fault.NoKernel, "echo")

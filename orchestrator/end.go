@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -22,7 +21,7 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		}
 	}
 	if err == nil || fault.KindOf(err) == fault.Storage { // a changed input may be the cause
-		err = cmp.Or(j.committer.checkInput(0, math.MaxInt64), err)
+		err = cmp.Or(j.committer.checkInput(), err)
 	}
 	if err == nil {
 		err = j.outputChecked()
@@ -72,8 +71,9 @@ func (j *job) finish(err error) Report {
 	report := j.ledger.close(j.fleet.reports(), j.fleet.loaded(j.ledger.report.Started), j.committer.unread)
 	report.Uncounted = report.Uncounted && err != nil
 	report.Scaling = j.scaler.report()
+	report.SkippedInputs = j.skips.all()
 	report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
-	if report.Resume = resumption(j.config, err); report.Resume == ResumesNever {
+	if report.Resume = j.resumption(err); report.Resume == ResumesNever {
 		report.Unresumable = unresumable(j.config)
 	}
 	if !j.committer.unread {
@@ -90,13 +90,6 @@ func (j *job) finish(err error) Report {
 		return report // the job runs again
 	}
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
-	if err == nil && j.config.Input.Path == "-" && !isStream(j.config.Output.Path) {
-		// The job cannot be resumed, only retried: job.json without a journal describes
-		// a finished job.
-		if err := j.folder.save(j.prepared.manifest(report.Started.UTC())); err != nil {
-			j.emit(Notice{Text: "gpurun retry will not find this job: " + err.Error()})
-		}
-	}
 	clean := cleans(j.config, report)
 	if err == nil && (saved || clean || !resumable(j.config)) { // otherwise the same command can still finish it
 		j.folder.finish(clean)

@@ -34,8 +34,13 @@ type inputPrint struct {
 	Changed time.Time `json:"changed,omitzero"`
 	// Content is how its bytes differ; set only in comparisons.
 	Content string `json:"content,omitempty"`
-	Offset  int64  `json:"offset,omitempty"`
-	Limit   int64  `json:"limit,omitempty"`
+	// Files are those of an input that is not one plain file; Path is then what the user
+	// wrote, or - for a stream.
+	Files []fileState `json:"files,omitempty"`
+	// Format is what the user says that it is.
+	Format string `json:"format,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+	Limit  int64  `json:"limit,omitempty"`
 }
 
 type kernelPrint struct {
@@ -74,7 +79,7 @@ func (i *inputPrint) note(info os.FileInfo) {
 // takeFingerprint reads the files that the configuration names. files are the kernel's.
 func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
-		Input:  inputPrint{Path: c.Input.Path, Offset: c.Input.Offset, Limit: c.Input.Limit},
+		Input:  inputPrint{Path: c.Input.Path, Offset: c.Input.Offset, Limit: c.Input.Limit, Files: c.inputs.states()},
 		Kernel: kernelPrint{Name: c.Kernel.Name, Mode: c.Kernel.ExecMode, ID: c.Kernel.ExecID},
 		Output: outputPrint{
 			Parts: keepsParts(c.Output.Path), Keep: c.Output.Keep,
@@ -94,7 +99,10 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 		}
 		f.Config = compact.Bytes()
 	}
-	if c.Input.Path != "-" {
+	if c.inputs != nil {
+		f.Input.Format = c.Input.Format
+	}
+	if c.inputs == nil && c.Input.Path != "-" {
 		f.Input.Path = absolute(c.Input.Path)
 		info, err := os.Stat(c.Input.Path)
 		if err != nil {
@@ -126,7 +134,7 @@ func (f fingerprint) changes(old fingerprint) []change {
 			list = append(list, change{what, text})
 		}
 	}
-	add("input", differences("the input's", old.Input, f.Input)...)
+	add("input", inputDifferences(old.Input, f.Input)...)
 	add("kernel", difference("the kernel", old.Kernel.Name, f.Kernel.Name)...)
 	add("kernel", difference("the exec mode", old.Kernel.Mode, f.Kernel.Mode)...)
 	before, now := slices.Concat(old.Kernel.Files, old.Kernel.Modules), slices.Concat(f.Kernel.Files, f.Kernel.Modules)

@@ -28,7 +28,8 @@ import (
 //	  journal           which parts of it are done; removed when all are
 //	  lock              held while the job runs
 //	  parts/            finished segments that are not in the output yet
-//	  spool/            a streamed input
+//	  spool/            decoded or streamed records that are not computed yet
+//	  input.chunks      how such an input was split, with checksums
 //	  output.partial    the output up to the first gap: a file, or a folder of parts
 //	  failures.jsonl    details of each failed record
 //	  report.json
@@ -258,7 +259,7 @@ func (f *folder) save(m manifest) error {
 // finish removes what only an unfinished job needs. The journal goes last: its absence
 // marks the job as finished. With clean, finish then removes the whole folder.
 func (f *folder) finish(clean bool) {
-	for _, name := range []string{commit.PartsDir, "spool", sumsFile, scalingFile, journalFile} {
+	for _, name := range []string{commit.PartsDir, spoolDir, sumsFile, chunksFile, scalingFile, journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
 	}

@@ -26,6 +26,10 @@ func changeTime(info os.FileInfo) time.Time {
 // versions recorded none), only its size and modification time can be compared.
 func (i inputPrint) asBefore(e *earlier) (_ inputPrint, touched bool, err error) {
 	was, sums := e.manifest.Fingerprint.Input, e.inputSums()
+	if len(i.Files) > 0 {
+		i.Files, touched = filesAsBefore(i.Files, was.Files, e.chunkLog)
+		return i, touched, nil
+	}
 	sameChange := was.Changed.IsZero() || i.Changed.Equal(was.Changed)
 	switch {
 	case i.Path != was.Path || i.Size != was.Size || i.Modified.Equal(was.Modified) && sameChange || sums == nil:

@@ -7,32 +7,6 @@ import (
 	"strings"
 )
 
-// withInput converts an input that only this process can open, or that can be read only
-// once, into something the job can use: <(zcat in.jsonl.gz), a named pipe, /dev/stdin.
-// Workers open a file by name, and for them /dev/stdin is a different input.
-func (c Config) withInput() Config {
-	info, err := os.Stat(c.Input.Path)
-	if c.Input.Path == "-" || err != nil || info.IsDir() {
-		return c // checkInput reports what is wrong with it
-	}
-	if info.Mode().IsRegular() {
-		if !isOwnName(c.Input.Path) {
-			return c
-		}
-		if path, ok := commonName(c.Input.Path, info); ok {
-			c.Input.Path = path
-			return c
-		}
-	}
-	if stdin, err := os.Stdin.Stat(); err == nil && os.SameFile(stdin, info) {
-		c.Input.Stdin = os.Stdin // a socket cannot be reopened by name
-	} else {
-		c.Input.Stdin = &lateFile{path: c.Input.Path}
-	}
-	c.Input.Path = "-"
-	return c
-}
-
 // stdoutNames are the names of this process's standard output. If it is a file, it is
 // written at the position where the shell opened it and never replaced.
 var stdoutNames = []string{"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}

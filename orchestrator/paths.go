@@ -11,7 +11,6 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
-	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -22,7 +21,7 @@ import (
 // JSON, which would change them.
 func checkNames(config Config) error {
 	for _, one := range []struct{ what, name string }{
-		{"input", config.Input.Path}, {"output", config.Output.Path}, {"errors file", config.Output.Errors},
+		{"output", config.Output.Path}, {"errors file", config.Output.Errors},
 		{"work folder", config.Resume.WorkDir}, {"working folder", config.Dir},
 	} {
 		if one.name != "" && one.name != "-" && !utf8.ValidString(absolute(one.name)) {
@@ -35,22 +34,19 @@ func checkNames(config Config) error {
 	return nil
 }
 
+// checkInput reports an input that does not exist; withInput has reported everything else.
 func checkInput(config Config) error {
-	if config.Input.Path == "-" {
+	if config.inputs != nil {
 		return nil
 	}
-	info, err := os.Stat(config.Input.Path)
+	_, err := os.Stat(config.Input.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return fault.New(fault.Usage, "input %s does not exist", config.Input.Path)
 	case err != nil:
 		return fault.New(fault.Usage, "input: %w", err)
-	case info.IsDir():
-		return fault.New(fault.Usage, "input %s is a folder; name a file in it", config.Input.Path)
-	case !info.Mode().IsRegular():
-		return nil // reading a pipe would consume its data
 	}
-	return input.CheckFormat(config.Input.Path)
+	return nil
 }
 
 // format is that of the output, once checkFormat has passed.
@@ -115,8 +111,10 @@ func checkOutput(config Config, what, path string) error {
 			return fault.New(fault.Usage, "the %s %s would contain JSON lines; name it *%s", what, path, encode.Lines().Ending())
 		}
 	}
-	if config.Input.Path != "-" && samePath(path, config.Input.Path) {
-		return fault.New(fault.Usage, "the %s %s is the input itself; name another file", what, path)
+	for _, in := range config.inputPaths() {
+		if samePath(path, in) {
+			return fault.New(fault.Usage, "the %s %s is the input itself; name another file", what, path)
+		}
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -140,9 +138,13 @@ func checkOutput(config Config, what, path string) error {
 // write.
 func checkPartFolder(config Config, what, path string) error {
 	dir := filepath.Clean(path)
-	for name, other := range map[string]string{"input": config.Input.Path, "errors file": config.Output.Errors, "work folder": config.Resume.WorkDir} {
-		if other != "" && other != "-" && isInside(other, dir) {
-			return fault.New(fault.Usage, "the %s %s is in the %s folder %s, which is replaced as a whole; choose another place", name, other, what, path)
+	others := []NamedFile{{"errors file", config.Output.Errors}, {"work folder", config.Resume.WorkDir}}
+	for _, in := range config.inputPaths() {
+		others = append(others, NamedFile{"input", in})
+	}
+	for _, other := range others {
+		if other.Path != "" && other.Path != "-" && isInside(other.Path, dir) {
+			return fault.New(fault.Usage, "the %s %s is in the %s folder %s, which is replaced as a whole; choose another place", other.Name, other.Path, what, path)
 		}
 	}
 	entries, err := os.ReadDir(dir)

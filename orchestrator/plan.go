@@ -23,6 +23,8 @@ import (
 type Plan struct {
 	Input  string `json:"input"`
 	Output string `json:"output,omitempty"`
+	// Files is the number of input files; 0 if a stream is among them.
+	Files  int    `json:"files,omitempty"`
 	Kernel string `json:"kernel"`
 	// Info is how the kernel describes itself.
 	Info KernelInfo `json:"info"`
@@ -111,9 +113,15 @@ type prepared struct {
 	config Config
 	plan   Plan
 	source input.Source
-	input  *inputWatch    // nil for a stream
+	input  *inputWatch    // of one plain file, else nil
 	sums   *input.SumsLog // for an input that is cut while it is read, else nil
-	runDir string         // short-lived files with short names: sockets
+	// For an input that is not one plain file:
+	watch    *filesWatch
+	chunkLog *input.ChunkLog
+	keeper   input.Keeper
+	located  input.Located
+	skips    skips
+	runDir   string // short-lived files with short names: sockets
 	// print is the fingerprint and cut is how the input was cut; set only for a file.
 	print   fingerprint
 	cut     input.Cut
@@ -142,6 +150,7 @@ func (p *prepared) close() {
 	}
 	p.input.close()
 	_ = p.sums.Close()
+	_ = p.chunkLog.Close()
 	if p.claim != nil {
 		p.claim.Release()
 	}
@@ -167,7 +176,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 			p.close()
 		}
 	}()
-	p.plan = Plan{Input: config.Input.Path, Output: config.Output.Path, Kernel: config.Kernel.Name, Records: -1, Notes: streamNote(config)}
+	p.plan = Plan{Files: config.fileCount(), Input: config.Input.Path, Output: config.Output.Path, Kernel: config.Kernel.Name, Records: -1, Notes: streamNote(config)}
 	var short string
 	if p.runDir, short, err = makeRunDir(note); err != nil {
 		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)
@@ -298,10 +307,12 @@ func makeSlots(groups [][]gpu.Device, workers, cores int, auto bool) []Slot {
 	return slots
 }
 
-// openInput opens a file; batch is the batch size if already known. A stream is opened
-// only when the job starts, since it can be read only once.
+// openInput opens a plain file; batch is the batch size if already known. Anything else is
+// opened only when the job starts: a stream can be read only once, and what is decoded goes
+// to the job folder.
 func (p *prepared) openInput(ctx context.Context, batch int) error {
-	if p.config.Input.Path == "-" {
+	if p.config.inputs != nil {
+		p.watch = &filesWatch{files: p.config.inputs.files, resumable: resumable(p.config)}
 		return nil
 	}
 	var err error
@@ -347,25 +358,6 @@ func (p *prepared) reopenInput(ctx context.Context, options input.CutOptions) er
 		}
 	}
 	p.source = commit.Remaining(source, p.earlier.state)
-	return nil
-}
-
-// openStream starts reading standard input into spool files in dir.
-func (p *prepared) openStream(dir string) error {
-	records := p.config.Input.ChunkRecords
-	setDefault(&records, max(int64(chunkBatches*p.plan.BatchSize), int64(chunkRounds*p.plan.Info.Concurrency)))
-	stdin := p.config.Input.Stdin
-	if !p.config.streaming { // else it consists of records
-		stdin = input.Sniffed(stdin)
-	}
-	source, err := input.Spool(stdin, input.SpoolOptions{
-		Limits: p.limits(), Dir: dir,
-		ChunkRecords: records, Flush: p.config.Input.Flush, Ahead: 2*(len(p.plan.Slots)+len(p.reserve)) + 2,
-	})
-	if err != nil {
-		return err
-	}
-	p.source = source
 	return nil
 }
 

@@ -48,6 +48,9 @@ type Report struct {
 	// Blank lines were skipped; they do not count as records.
 	Blank int64 `json:"blank_lines"`
 
+	// SkippedInputs are the files of which a part could not be read.
+	SkippedInputs []SkippedInput `json:"skipped_inputs,omitempty"`
+
 	// Nulls counts numbers, NaN and infinity, that became null in this run.
 	Nulls int64 `json:"null_numbers"`
 
@@ -131,7 +134,9 @@ type FailureReport struct {
 	Count   int64  `json:"count"`
 	Example string `json:"example"`
 	Line    int64  `json:"line"`
-	Detail  string `json:"detail,omitempty"`
+	// File is where the example is, if there are several inputs.
+	File   string `json:"file,omitempty"`
+	Detail string `json:"detail,omitempty"`
 }
 
 // add adds a segment's cost.
@@ -170,7 +175,7 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 	for name, k := range by {
 		kind, _, _ := strings.Cut(name, ":")
-		list = append(list, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, Line: k.Line, Detail: k.Detail})
+		list = append(list, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, File: k.File, Line: k.Line, Detail: k.Detail})
 	}
 	slices.SortFunc(list, func(a, b FailureReport) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Line, b.Line))

@@ -25,6 +25,7 @@ type earlier struct {
 	check    *outputCheck            // that runs alongside the work; nil if it has ended
 	notes    []string                // for the user
 	sums     input.Sums              // of an input that is cut while it is read
+	chunkLog *input.ChunkLog         // of an input that is not one plain file
 	workers  map[string]savedWorkers // as it left them in scalingFile
 }
 
@@ -57,6 +58,9 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 		return nil, err
 	}
 	if e.sums, err = input.ReadSumsLog(f.join(sumsFile)); err != nil {
+		return nil, err
+	}
+	if e.chunkLog, err = input.ReadChunkLog(f.join(chunksFile)); err != nil {
 		return nil, err
 	}
 	if !e.computedAny() && !e.keepsPlan(c) && !e.keepsAnswers(c, f) {
@@ -157,6 +161,9 @@ func (e *earlier) changes(c Config) []change {
 func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 	if c.Resume.Fresh || c.Output.Force || !resumable(c) {
 		return Report{}, false
+	}
+	if c.inputs.streams() {
+		return Report{}, false // this stream may be another one
 	}
 	if retry.Committed(f.path) {
 		return Report{}, false // a retry is half merged, or its state is unknown
@@ -272,7 +279,7 @@ func (p *prepared) launch() launch {
 // proven returns records that a working kernel can compute because an earlier run did,
 // or nil.
 func (p *prepared) proven() *chunk.Chunk {
-	if p.earlier == nil || p.earlier.state.Proven == nil {
+	if p.earlier == nil || p.earlier.state.Proven == nil || p.config.inputs != nil {
 		return nil
 	}
 	s := p.earlier.state.Proven

@@ -22,13 +22,26 @@ const (
 	// ResumesAsAdvised: it is refused or stops in the same way; the stop message says
 	// what to do.
 	ResumesAsAdvised Resumption = "as-advised"
-	// ResumesNever: it starts over. The input or output is a stream, which cannot be
-	// read or written twice.
+	// ResumesSameStream: it resumes the job if its input, a stream, delivers the same bytes
+	// again, once the cause of the stop is fixed.
+	ResumesSameStream Resumption = "same-stream"
+	// ResumesNever: it starts over. The output is a stream, which cannot be written twice.
 	ResumesNever Resumption = "never"
 )
 
 // errAdvised marks a fault whose message says what to do before the job can resume.
 var errAdvised = errors.New("the message says how to resume")
+
+// resumption returns what the same command does after err stopped the job. A stream must
+// arrive again, unless the spool has all of it.
+func (j *job) resumption(err error) Resumption {
+	is := resumption(j.config, err)
+	_, whole := j.source.Total()
+	if j.config.inputs.streams() && (is == ResumesAtOnce || is == ResumesWhenFixed) && !(j.config.Resume.Spool && whole) {
+		return ResumesSameStream
+	}
+	return is
+}
 
 // resumption returns what the same command does after err stopped a job.
 func resumption(c Config, err error) Resumption {
@@ -49,15 +62,12 @@ func resumption(c Config, err error) Resumption {
 	return ResumesAsAdvised
 }
 
-// resumable reports whether a job can resume: a stream cannot be read or written twice.
+// resumable reports whether a job can resume: a stream cannot be written twice.
 func resumable(c Config) bool { return unresumable(c) == "" }
 
 // unresumable returns why a job cannot resume, "" if it can.
 func unresumable(c Config) string {
-	switch {
-	case c.Input.Path == "-":
-		return "its input is a stream"
-	case isStream(c.Output.Path):
+	if isStream(c.Output.Path) {
 		return "its output is a stream"
 	}
 	return ""
@@ -66,7 +76,10 @@ func unresumable(c Config) string {
 // streamNote warns the user before the work that an interruption loses all of it.
 func streamNote(c Config) []string {
 	why := unresumable(c)
-	if why == "" {
+	switch {
+	case why == "" && c.inputs.streams() && !c.Resume.Spool:
+		return []string{"if this job is interrupted, the same command resumes it only if the same bytes arrive again: its input is a stream"}
+	case why == "":
 		return []string{} // an empty list in JSON, not null
 	}
 	return []string{"this job cannot be resumed if it is interrupted: " + why}
@@ -74,7 +87,7 @@ func streamNote(c Config) []string {
 
 // discarded is what is useless in the folder of a job that cannot resume: copies of its
 // input, and results on their way to a stream.
-var discarded = []string{commit.PartsDir, "spool", partials}
+var discarded = []string{commit.PartsDir, spoolDir, partials}
 
 const partials = "*.partial"
 

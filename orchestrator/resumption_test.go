@@ -60,7 +60,7 @@ var stops = map[string]stop{
 	}, orchestrator.ResumesAsAdvised, false},
 	"stream in": {func(d jobDir, c *orchestrator.Config) {
 		c.Input.Path, c.Input.Stdin, c.Input.ChunkRecords = "-", strings.NewReader(numbered(400)), 20
-	}, canceled, orchestrator.ResumesNever, false},
+	}, canceled, orchestrator.ResumesSameStream, false},
 	"stream out": {func(d jobDir, c *orchestrator.Config) {
 		c.Output.Path, c.Output.Stdout, c.Resume.WorkDir = "-", io.Discard, d.join("work")
 	}, canceled, orchestrator.ResumesNever, false},
@@ -149,6 +149,8 @@ func (s stop) keepsPromise(t *testing.T, d jobDir, c orchestrator.Config) {
 	case orchestrator.ResumesNever:
 		checkNoData(t, d)
 		return
+	case orchestrator.ResumesSameStream:
+		c.Input.Stdin = strings.NewReader(numbered(400))
 	case orchestrator.ResumesAsAdvised:
 		if _, err := run(t, c); err == nil {
 			t.Error("the same command was not refused")

@@ -81,7 +81,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	}
 	// Open the files and run.
 	if p.source == nil {
-		if err := p.openStream(f.join("spool")); err != nil {
+		if err := p.openSequence(f); err != nil {
 			return Report{}, err
 		}
 	}

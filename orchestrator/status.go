@@ -115,7 +115,7 @@ func committed(f *folder, m *manifest) (Report, []Range, error) {
 		tally.Add(segment.Tally)
 	}
 	r.In = max(m.Cut.Records, tally.Records)
-	r.Uncounted = m.Cut.Bytes > 0 && !state.Complete
+	r.Uncounted = (m.Cut.Bytes > 0 || m.Cut.ChunkRecords > 0) && !state.Complete
 	if last, err := readReport(f.join(reportFile)); err == nil {
 		r.Stop, r.Workers, r.Resume = last.Stop, last.Workers, last.Resume
 	}

@@ -80,7 +80,8 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 		}
 	}
 	check := startOutputCheck(ctx, e.state, options)
-	if !c.checkAll && !e.state.Complete && !check.finishedWithin(c.checkWait) {
+	// Damage that is found later would need a stream from its start again.
+	if !c.checkAll && !c.inputs.streams() && !e.state.Complete && !check.finishedWithin(c.checkWait) {
 		e.check = check
 		return nil
 	}

@@ -208,6 +208,29 @@ func (s State) Done() int64 {
 	return done
 }
 
+// End returns the number of the record after the last one that the state holds.
+func (s State) End() int64 {
+	end := s.Durable.Next
+	for _, segment := range s.Segments {
+		end = max(end, segment.End())
+	}
+	return end
+}
+
+// Holds reports whether the state holds results for all of these records.
+func (s State) Holds(first, records int64) bool {
+	end := first + records
+	first = max(first, s.Durable.Next)
+	after := sort.Search(len(s.Segments), func(i int) bool { return s.Segments[i].End() > first })
+	for _, segment := range s.Segments[after:] {
+		if first >= end || segment.First > first {
+			break
+		}
+		first = segment.End()
+	}
+	return first >= end
+}
+
 // Reach returns the end offset of everything that the state holds results for.
 func (s State) Reach() (offset int64) {
 	for _, segments := range [][]chunk.Segment{s.Output, s.Segments} {

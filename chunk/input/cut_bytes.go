@@ -22,7 +22,7 @@ func (s *fileSource) startAhead() {
 			}
 			s.found(record+c.Records, false)
 			select {
-			case s.ahead <- cut{chunk: c.Chunk, err: err}:
+			case s.ahead <- cut{c.Chunk, c.sum, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -52,6 +52,7 @@ func (s *fileSource) found(records int64, all bool) {
 type countedChunk struct {
 	chunk.Chunk
 	lines int64
+	sum   chunk.FileSum
 }
 
 func (s *fileSource) cutBytes(ctx context.Context, at chunk.Place, record, target int64) (countedChunk, error) {
@@ -68,11 +69,15 @@ func (s *fileSource) cutBytes(ctx context.Context, at chunk.Place, record, targe
 		return countedChunk{}, err
 	}
 	all := sum(blocks)
+	var sum chunk.FileSum
+	for _, block := range blocks {
+		sum = sum.Join(block.sum)
+	}
 	s.mu.Lock()
 	s.blank += all.lines - all.records
 	s.sums.join(sumsOf(at.Offset, blocks, chunkStretches))
 	s.mu.Unlock()
-	return countedChunk{lines: all.lines, Chunk: chunk.Chunk{
+	return countedChunk{lines: all.lines, sum: sum, Chunk: chunk.Chunk{
 		File: s.path, Offset: at.Offset, Length: end - at.Offset,
 		First: record, Records: all.records, Line: at.Line,
 	}}, nil

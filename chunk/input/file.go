@@ -69,6 +69,7 @@ type fileSource struct {
 
 type cut struct {
 	chunk chunk.Chunk
+	sum   chunk.FileSum // of its bytes, if it was split by bytes
 	err   error
 }
 
@@ -166,18 +167,24 @@ func (s *fileSource) Next(ctx context.Context) (chunk.Chunk, error) {
 		s.given++
 		return s.chunks[s.given-1], nil
 	}
+	c := s.nextAhead(ctx)
+	return c.chunk, c.err
+}
+
+// nextAhead returns the next chunk of a file that is split by bytes.
+func (s *fileSource) nextAhead(ctx context.Context) cut {
 	for {
 		select {
 		case c, ok := <-s.ahead:
 			if !ok {
-				return chunk.Chunk{}, io.EOF
+				return cut{err: io.EOF}
 			}
 			if c.err == nil && c.chunk.Records == 0 {
 				continue // blank lines only
 			}
-			return c.chunk, c.err
+			return c
 		case <-ctx.Done():
-			return chunk.Chunk{}, ctx.Err()
+			return cut{err: ctx.Err()}
 		}
 	}
 }

@@ -36,6 +36,13 @@ type Streamed interface {
 	Ready() bool
 }
 
+// Located is a source that knows which of its sections a record belongs to.
+type Located interface {
+	Source
+	// SectionOf returns the number of the section, if the record has been returned by Next.
+	SectionOf(record int64) (number int, ok bool)
+}
+
 // Limits selects which records of the input to use.
 type Limits struct {
 	// Offset is the number of records to skip.
@@ -58,6 +65,10 @@ type Cut struct {
 	// Sums are checksums of the file, if it was counted; nil in jobs started by versions
 	// that did not compute them.
 	Sums *Sums `json:"sums,omitempty"`
+	// ChunkRecords and ChunkBytes are the chunk sizes of an input that is not one plain file:
+	// that of decoded sections, and that of plain files among them.
+	ChunkRecords int64 `json:"chunk_records,omitempty"`
+	ChunkBytes   int64 `json:"chunk_bytes,omitempty"`
 	// PartBytes is the part size of an output that is a folder.
 	PartBytes int64 `json:"part_bytes,omitempty"`
 }

@@ -6,34 +6,39 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
 
-// spoolWriter fills one spool file after another.
-type spoolWriter struct {
-	spool *spool
-	ctx   context.Context
+// longestHeld is how much of an unfinished line is kept in memory.
+const longestHeld = 1 << 20
 
-	number int
-	file   *os.File
-	out    *bufio.Writer
+// spoolWriter fills one spool file after another with the lines of a section.
+type spoolWriter struct {
+	*sectionReader
+	ctx context.Context
+
+	index int // of the chunk
+	begun bool
+	file  *os.File // nil for a chunk that is only compared
+	out   *bufio.Writer
 
 	held    []byte // the beginning of a line
 	inLine  bool   // the beginning of the line is already written
 	blank   bool   // the line is white space so far
-	skip    bool   // the line is before Limits.Offset
+	skipped bool   // the line is before Limits.Offset
 	seen    int64  // records, including skipped ones
 	line    int64  // number of the next line
 	current chunk.Chunk
-	lines   int64 // in the current chunk
+	sum     chunk.FileSum // of the current chunk
+	lines   int64         // in the current chunk
+	ended   bool          // the last line of the current chunk has a line feed
+	prefix  bool          // the current chunk begins with the bytes of the logged one
+	end     sectionEnd
 }
 
 func (w *spoolWriter) copy(in blocks) error {
@@ -50,14 +55,11 @@ func (w *spoolWriter) copy(in blocks) error {
 			}
 			if errors.Is(block.err, io.EOF) {
 				err := w.takeHeld()
-				w.endLine()
+				w.endLine(false)
 				return err
 			}
-			if fault.As(block.err) != nil { // the reader's fault is more precise
-				return block.err
-			}
 			if block.err != nil {
-				return fault.New(fault.Storage, "read input: %w", block.err)
+				return &readError{block.err}
 			}
 			if w.done() {
 				return nil
@@ -66,13 +68,13 @@ func (w *spoolWriter) copy(in blocks) error {
 			switch {
 			case w.current.Records == 0:
 				flush = nil
-			case (flush == nil || timed != w.number) && w.spool.options.Flush > 0:
-				flush, timed = time.After(w.spool.options.Flush), w.number
+			case (flush == nil || timed != w.index) && w.options.Flush > 0:
+				flush, timed = time.After(w.options.Flush), w.index
 			}
 		case <-flush:
 			flush = nil
-			if !w.inLine {
-				if err := w.cut(); err != nil {
+			if _, expected := w.expected(); !w.inLine && !expected {
+				if err := w.cut(false); err != nil {
 					return err
 				}
 			}
@@ -84,8 +86,8 @@ func (w *spoolWriter) copy(in blocks) error {
 
 // done reports whether the limit is reached. The rest of the stream is not read.
 func (w *spoolWriter) done() bool {
-	limit := w.spool.options.Limit
-	return limit > 0 && !w.inLine && w.seen-w.spool.options.Offset >= limit
+	limit := w.limits.Limit
+	return limit > 0 && !w.inLine && w.seen-w.limits.Offset >= limit
 }
 
 // take writes complete lines and holds the rest until its line is complete or too long to
@@ -126,6 +128,12 @@ func (w *spoolWriter) takeHeld() error {
 	return w.takeLines(line)
 }
 
+// dropHeld drops the beginning of a line whose end could not be read.
+func (w *spoolWriter) dropHeld() {
+	w.held = nil
+	w.endLine(false) // unless it is too long to be held
+}
+
 // takeLines writes lines. The first may have begun earlier and the last may end later. It
 // leaves out what exceeds the limit.
 func (w *spoolWriter) takeLines(data []byte) error {
@@ -140,66 +148,72 @@ func (w *spoolWriter) takeLines(data []byte) error {
 			at++
 		}
 		w.blank = w.blank && len(bytes.Trim(line, " \t\r")) == 0
-		if w.skip {
+		if w.skipped {
 			from = at
 		}
 		if !ended {
 			break
 		}
-		w.endLine()
-		if length := w.current.Length + int64(at-from); w.current.Records >= w.spool.options.ChunkRecords || length >= spoolBytes {
-			if err := w.write(data[from:at]); err != nil {
-				return spoolFault(err)
-			}
-			from = at
-			if err := w.cut(); err != nil {
-				return err
-			}
+		w.endLine(true)
+		if _, expected := w.expected(); !expected && !w.full(w.current.Length+int64(at-from)) {
+			continue
+		}
+		if err := w.write(data[from:at]); err != nil {
+			return spoolFault(err)
+		}
+		from = at
+		full, err := w.mustCut()
+		if err == nil && full {
+			err = w.cut(false)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return spoolFault(w.write(data[from:at]))
 }
 
-func spoolFault(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fault.New(fault.Storage, "spool input: %w", err)
+// full reports whether a chunk of this length ends here, because of its content.
+func (w *spoolWriter) full(length int64) bool {
+	return w.current.Records >= w.options.ChunkRecords || length >= spoolBytes
 }
 
-// beginLine opens a spool file if the line is the first of a chunk.
+// beginLine begins a chunk if the line is the first of one.
 func (w *spoolWriter) beginLine() error {
 	if w.inLine {
 		return nil
 	}
 	w.inLine, w.blank = true, true
-	w.skip = w.seen < w.spool.options.Offset
-	if w.skip || w.file != nil {
+	w.skipped = w.seen < w.limits.Offset
+	if w.skipped || w.begun {
 		return nil
 	}
-	path := filepath.Join(w.spool.options.Dir, fmt.Sprintf("spool-%06d.jsonl", w.number))
+	w.begun, w.lines, w.sum, w.prefix = true, 0, chunk.FileSum{}, false
+	w.current = chunk.Chunk{First: w.seen, Line: w.line, Source: w.Name}
+	if logged, ok := w.expected(); ok && w.options.Done(logged.First, logged.Records) {
+		return nil
+	}
+	path := w.spoolPath(w.index)
 	file, err := files.Create(path, files.PrivateMode)
 	if err != nil {
 		return err
 	}
-	w.number++
 	w.file, w.out = file, bufio.NewWriterSize(file, 256<<10)
-	w.current = chunk.Chunk{File: path, First: w.seen, Line: w.line}
-	w.lines = 0
+	w.current.File = path
 	return nil
 }
 
-// endLine counts the line, if one was begun.
-func (w *spoolWriter) endLine() {
+// endLine counts the line, if one was begun. fed: it ends with a line feed.
+func (w *spoolWriter) endLine(fed bool) {
 	if !w.inLine {
 		return
 	}
-	w.inLine = false
+	w.inLine, w.ended = false, fed
 	w.line++
 	if !w.blank {
 		w.seen++
 	}
-	if w.skip {
+	if w.skipped {
 		return
 	}
 	w.lines++
@@ -212,36 +226,55 @@ func (w *spoolWriter) write(data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
+	w.compare(data)
+	_, _ = w.sum.Write(data)
 	w.current.Length += int64(len(data))
+	if w.out == nil {
+		return nil
+	}
 	_, err := w.out.Write(data)
 	return err
 }
 
-// cut closes the spool file and passes it on as a chunk.
-func (w *spoolWriter) cut() error {
-	if w.file == nil {
+// finish passes on the last chunk, at the end of the section.
+func (w *spoolWriter) finish() error {
+	if err := w.cut(true); err != nil {
+		return err
+	}
+	if _, more := w.expected(); more && !w.done() {
+		return w.differs("it has fewer records")
+	}
+	return nil
+}
+
+// cut closes the spool file and passes it on as a chunk. last: the section ends with it.
+func (w *spoolWriter) cut(last bool) error {
+	w.end.Seen = w.seen
+	if !w.begun {
 		return nil
 	}
-	if err := cmp.Or(w.out.Flush(), w.file.Close()); err != nil {
-		return spoolFault(err)
+	if w.out != nil {
+		if err := cmp.Or(w.out.Flush(), w.file.Close()); err != nil {
+			return spoolFault(err)
+		}
 	}
-	c := w.current
-	w.file, w.current = nil, chunk.Chunk{}
-	w.spool.mu.Lock()
-	w.spool.records += c.Records
-	w.spool.unreleased[c.File] = c.Records
-	w.spool.blank += w.lines - c.Records
-	w.spool.mu.Unlock()
+	c, lines := w.current, w.lines
+	w.begun, w.file, w.out, w.current = false, nil, nil, chunk.Chunk{}
+	w.end.Blank += lines - c.Records
 	if c.Records == 0 {
-		_ = os.Remove(c.File) // otherwise Release or Close removes it
+		if c.File != "" {
+			_ = os.Remove(c.File) // otherwise Release or Close removes it
+		}
+		w.addBlank(lines)
 		return nil
 	}
-	select {
-	case w.spool.chunks <- cut{chunk: c}:
-		return nil
-	case <-w.ctx.Done():
-		return w.ctx.Err()
+	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, FileSum: w.sum, Last: last, Open: last && !w.ended}
+	if err := w.compareAll(&logged); err != nil {
+		return err
 	}
+	w.index++
+	w.end.Records += c.Records
+	return w.emit(w.ctx, c, logged, lines)
 }
 
 // discard closes a file that an error left open.

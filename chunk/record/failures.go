@@ -22,9 +22,11 @@ type Failure struct {
 	At   int64 `json:"-"`
 	Size int64 `json:"size"`
 
-	Record  int64      `json:"record"`
-	Line    int64      `json:"line"`
-	File    string     `json:"file"`
+	Record int64  `json:"record"`
+	Line   int64  `json:"line"`
+	File   string `json:"file"`
+	// Source is the input file that the mark names.
+	Source  string     `json:"source,omitempty"`
 	Offset  int64      `json:"offset"`
 	Length  int64      `json:"length"`
 	CRC32C  chunk.CRC  `json:"crc32c"`

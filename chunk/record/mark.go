@@ -22,6 +22,7 @@ type Mark struct {
 	Kind    fault.Kind
 	Message string
 	Step    string // the kernel's name, or the step's in a chain
+	File    string // of several or compressed inputs
 	Line    int64
 }
 
@@ -87,6 +88,10 @@ func (m Mark) appendJSON(dst []byte) []byte {
 	if m.Step != "" {
 		dst = append(dst, `,"step":`...)
 		dst = jsonline.AppendString(dst, m.Step)
+	}
+	if m.File != "" {
+		dst = append(dst, `,"file":`...)
+		dst = jsonline.AppendString(dst, m.File)
 	}
 	dst = append(dst, `,"line":`...)
 	dst = strconv.AppendInt(dst, m.Line, 10)

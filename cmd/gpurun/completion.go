@@ -20,6 +20,7 @@ var complete = map[string][]string{
 	"batch-size":      {"auto"},
 	"exec-mode":       {"stream", "batch", "per-record"},
 	"give-up":         {"stop", "mark"},
+	"bad-input":       {"fail", "skip"},
 	"gpus":            {"all", "cpu:1", "cpu:2", "cpu:4"},
 	"halt":            {"never", "fail=1", "fail=100", "fail=5%"},
 	"log-level":       {"debug", "info", "warn", "error"},

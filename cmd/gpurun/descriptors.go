@@ -10,16 +10,20 @@ import (
 // be empty. A closed descriptor that carries no data is fine, and so is /dev/null, which
 // is a deliberate choice.
 func (f *runFlags) checkDescriptors(config orchestrator.Config) error {
-	for _, one := range []struct {
+	type named struct {
 		what, path string
 		dash       int // the descriptor that - stands for
-	}{
-		{"the input", config.Input.Path, stdfd.Stdin},
+	}
+	all := []named{
 		{"the output", config.Output.Path, stdfd.Stdout},
 		{"--errors", config.Output.Errors, stdfd.Stdout},
 		{"--json-events", f.events, stdfd.Stderr},
 		{"--report", f.report, stdfd.Stdout},
-	} {
+	}
+	for _, path := range append([]string{config.Input.Path}, config.Input.Paths...) {
+		all = append(all, named{"the input", path, stdfd.Stdin})
+	}
+	for _, one := range all {
 		fd, ok := stdfd.Of(one.path)
 		if one.path == "-" {
 			fd, ok = one.dash, true

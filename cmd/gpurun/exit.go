@@ -20,7 +20,8 @@ const exitHelp = `Exit codes of all gpurun commands:
   0    success: every record succeeded or was dropped
   1    internal error: a bug in gpurun
   2    usage error, bad configuration, missing or unreadable input, output exists
-  3    finished, some records failed: they are kept, marked with "_error"
+  3    finished, some records failed: they are kept, marked with "_error"; or part of
+       a damaged input was skipped (--bad-input skip)
   4    no usable device
   5    the kernel is unusable or fails on every record
   6    conflict: the job folder is locked, damaged or belongs to another job; or the
@@ -31,8 +32,9 @@ const exitHelp = `Exit codes of all gpurun commands:
   141  the reader of the output closed it, as head does
   143  interrupted (SIGTERM or SIGHUP), resumable
 
-Run the same command again to resume a job. A job that reads from or writes to a
-stream cannot be resumed; gpurun warns when it starts and when it stops.`
+Run the same command again to resume a job. A job that reads a stream resumes if the
+same bytes arrive again; one that writes to a stream cannot be resumed. gpurun warns
+when such a job starts and when it stops.`
 
 // newExitCodes adds a help topic: a command that cannot be run.
 func newExitCodes() *cobra.Command {

@@ -24,9 +24,9 @@ var flagGroups = []struct {
 		"stagger", "pin", "profile", "monitor-config", "no-monitor", "no-affinity",
 	}},
 	{"Batching", []string{"batch-size", "batch-bytes", "group-by", "batch-cost", "chunks-per-gpu"}},
-	{"Input", []string{"limit", "offset", "reprocess", "max-record-bytes", "no-validate", "split", "chunk-records", "flush"}},
+	{"Input", []string{"input-format", "limit", "offset", "bad-input", "reprocess", "max-record-bytes", "no-validate", "split", "chunk-records", "flush"}},
 	{"Stopping and resuming", []string{
-		"fresh", "accept-changes", "max-time", "drain-timeout", "checkpoint", "work-dir", "clean",
+		"fresh", "accept-changes", "spool", "max-time", "drain-timeout", "checkpoint", "work-dir", "clean",
 	}},
 	{"Failures", []string{"timeout", "open-timeout", "retries", "halt", "give-up"}},
 	{"Display", []string{"quiet", "json-events", "report", "log-level"}},

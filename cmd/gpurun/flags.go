@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
@@ -30,6 +31,7 @@ type jobFlags struct {
 	workers      string
 	monitor      string
 	split        string
+	badInput     string
 	batchBytes   byteSize
 	batchCost    byteSize
 	maxRecord    byteSize
@@ -87,8 +89,10 @@ func (f *jobFlags) registerBatches(flags *pflag.FlagSet) {
 func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	c := &f.config
 	flags.StringVar(&f.split, "split", "auto", "split a file by records (equal counts, counts the input first) or bytes (starts immediately); auto: by records up to 16 GiB")
-	flags.Int64Var(&c.Input.ChunkRecords, "chunk-records", 0, "records per chunk when reading a stream (default 16 batches)")
+	flags.Int64Var(&c.Input.ChunkRecords, "chunk-records", 0, "records per chunk of a stream or a compressed file (default 16 batches)")
 	flags.DurationVar(&c.Input.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
+	flags.StringVar(&c.Input.Format, "input-format", "", "format of the input instead of recognizing it: "+strings.Join(decode.Names(), ", "))
+	flags.StringVar(&f.badInput, "bad-input", "fail", "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it")
 	flags.Int64Var(&c.Input.Limit, "limit", 0, "process at most this many records (0: all)")
 	flags.Int64Var(&c.Input.Offset, "offset", 0, "skip this many records first")
 	flags.StringSliceVar(&c.Output.Keep, "keep", nil, "keep only these members of the input records, in addition to the kernel's results: id,url")
@@ -135,6 +139,13 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	c.Batching.Bytes, c.Batching.Cost, c.Output.PartBytes = int(f.batchBytes), int64(f.batchCost), int64(f.partBytes)
 	if cmd.Flags().Changed("max-record-bytes") {
 		c.Input.MaxRecordBytes = int64(f.maxRecord)
+	}
+	switch f.badInput {
+	case "", "fail":
+	case "skip":
+		c.Input.SkipBad = true
+	default:
+		return c, usagef("--bad-input %q: must be fail or skip", f.badInput)
 	}
 	if f.split != "auto" && f.split != "" {
 		c.Input.Split = input.Split(f.split)

@@ -22,6 +22,7 @@ var hints = map[fault.Code]string{
 	fault.Changed:      "; undo that and run the same command again to resume, or pass --fresh to start over",
 	fault.Edited:       "; restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version",
 	fault.InputChanged: "; --fresh starts over; the same command resumes the job once the input is restored",
+	fault.BadInput:     "; re-create the file, or pass --bad-input skip to continue without the rest of it",
 	fault.NoJob:        "; pass the output given to gpurun run with -o, and its --work-dir if it had one",
 	fault.NoKernel:     " (-k %s)",
 	fault.NoOutput:     " (-o out.jsonl)",

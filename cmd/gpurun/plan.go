@@ -30,7 +30,7 @@ here.`
 // planIdle are the flags of run that do not affect a plan. They are accepted so that
 // users can replace run with plan in a command.
 var planIdle = []string{
-	"fresh", "accept-changes", "clean", "timeout", "retries", "checkpoint", "max-time", "halt", "give-up",
+	"fresh", "accept-changes", "clean", "spool", "timeout", "retries", "checkpoint", "max-time", "halt", "give-up",
 	"report", "json-events", "quiet", "log-level",
 	"listen", "listen-token", "tls-cert", "tls-key", "insecure", "allow-host", "metrics-file",
 }
@@ -39,14 +39,17 @@ func newPlan() *cobra.Command {
 	f := &runFlags{}
 	asJSON, asJobFile := false, false
 	cmd := &cobra.Command{
-		Use:   "plan -k KERNEL INPUT",
+		Use:   "plan -k KERNEL INPUT...",
 		Short: "Show what run would do, without running it",
 		Long:  planHelp,
-		Args:  cobra.MaximumNArgs(1),
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args, err := f.settle(cmd, args, inputSetting)
 			if err != nil {
 				return err
+			}
+			if len(args) > 0 {
+				f.setInputs(args)
 			}
 			config, err := f.configure(cmd)
 			if err != nil {
@@ -58,7 +61,6 @@ func newPlan() *cobra.Command {
 			if len(args) == 0 {
 				return usagef("no input: name a JSON Lines file; see gpurun plan --help")
 			}
-			config.Input.Path = args[0]
 			config.Devices.Claim = f.claim(cmd.Flags(), "", nil)
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

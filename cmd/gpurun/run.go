@@ -23,15 +23,20 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-const runHelp = `Run a kernel over INPUT, a JSON Lines file (- for standard input), on every GPU
-and write the results to OUTPUT in input order.
+const runHelp = `Run a kernel over INPUT, JSON Lines files (- for standard input), on every GPU and
+write the results to OUTPUT in input order.
 
   gpurun run -k echo in.jsonl -o out.jsonl
   gpurun run -k embed.py in.jsonl -o out.jsonl
   gpurun run -k ./my-kernel --kernel-config model.json in.jsonl -o out.jsonl
   gpurun run -k 'exec:./score --fast' --gpus 0-3 in.jsonl -o out.jsonl
   gpurun run -f job.yaml
-  zcat in.jsonl.gz | gpurun run -k echo - -o - | head
+  gpurun run -k echo 'data/**/part-*.jsonl.zst' -o out.jsonl
+  xzcat in.jsonl.xz | gpurun run -k echo - -o - | head
+
+INPUT may be files, patterns (** stands for any folders), folders (their data files,
+sorted), @FILE (a list of such names) and -. gzip and zstd are recognized by content.
+All of it is one sequence of records.
 
 Each line is one record. Records pass through byte for byte unless the kernel
 changes them; blank lines are skipped. A record that fails, is not valid JSON or
@@ -40,7 +45,8 @@ is too long keeps its place and gets the member
 Use --errors to write such records to a separate file instead.
 
 After a signal, crash, reboot or full disk, run the same command again to resume.
-At most --checkpoint of each worker's work is repeated. A job that reads from or
+At most --checkpoint of each worker's work is repeated. A job that reads a stream
+resumes if the same bytes arrive again, or from a copy with --spool. A job that
 writes to a stream cannot be resumed; gpurun warns when it starts.
 
 -o out/ writes the output in parts (out/part-00000.jsonl, …) with a manifest.json
@@ -69,10 +75,10 @@ type runFlags struct {
 func newRun() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
-		Use:   "run -k KERNEL INPUT -o OUTPUT",
-		Short: "Run a kernel over a JSON Lines file",
+		Use:   "run -k KERNEL INPUT... -o OUTPUT",
+		Short: "Run a kernel over JSON Lines files",
 		Long:  runHelp,
-		Args:  cobra.MaximumNArgs(1),
+		Args:  cobra.ArbitraryArgs,
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	cmd.Flags().SortFlags = false
@@ -93,6 +99,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Resume.Fresh, "fresh", false, "start over instead of resuming an interrupted job")
 	flags.StringSliceVar(&c.Resume.AcceptChanges, "accept-changes", nil, "resume even if these have changed: kernel,config")
 	flags.StringVar(&c.Resume.WorkDir, "work-dir", "", "create the job folder in this `FOLDER` instead of next to the output; several jobs can share it")
+	flags.BoolVar(&c.Resume.Spool, "spool", false, "copy a streamed input to the job folder as fast as it arrives, and resume from that copy")
 	flags.BoolVar(&c.Resume.Clean, "clean", false, "remove the job folder if every record succeeds (exit status 0)")
 	flags.StringVar(&c.Output.Errors, "errors", "", "write failed records to this `FILE` instead of the output")
 	f.registerRunning(flags)
@@ -127,11 +134,21 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usagef("no input: name a JSON Lines file, or - for standard input; see gpurun run --help")
 	}
-	f.config.Input.Path = args[0]
+	f.setInputs(args)
+	if _, err := os.Stat(args[0]); len(args) > 1 && f.events == "-" && os.IsNotExist(err) {
+		return usagef("input %s does not exist; to write events to a file, use --json-events=FILE", args[0])
+	}
 	if f.config.Output.Path == "" {
-		return usagef("no output: add -o %s", suggestOutput(f.config.Input.Path))
+		return usagef("no output: add -o %s", suggestOutput(args[0]))
 	}
 	return f.execute(cmd, orchestrator.Run)
+}
+
+// setInputs takes the positional arguments.
+func (f *jobFlags) setInputs(args []string) {
+	if f.config.Input.Path = args[0]; len(args) > 1 {
+		f.config.Input.Path, f.config.Input.Paths = strings.Join(args, " "), args
+	}
 }
 
 // configure builds the Config from all flags and rejects what run would reject.
@@ -239,7 +256,7 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 		return &stoppedBy{signal: *stops.got.Load(), err: err}
 	case err != nil:
 		return err
-	case report.Failed > 0:
+	case report.Failed > 0 || len(report.SkippedInputs) > 0:
 		return errSomeFailed
 	}
 	return nil

@@ -25,6 +25,8 @@ const (
 	Edited Code = "edited"
 	// InputChanged: the input was changed while the job ran.
 	InputChanged Code = "input-changed"
+	// BadInput: a file of the input is damaged. The job can skip the rest of it.
+	BadInput Code = "bad-input"
 	// NoJob: no job belongs to the output. It may keep its files in another folder.
 	NoJob Code = "no-job"
 	// NoKernel: no kernel is named. The value is an example.

@@ -181,8 +181,18 @@ func WriteCommitted(w io.Writer, r orchestrator.Report, hints Hints) {
 // shownCauses limits how many causes of failures are shown; failures.jsonl has all.
 const shownCauses = 5
 
-// writeFailures lists the causes of failures, the most frequent first.
+// shownSkips limits how many skipped inputs are shown; the report has all.
+const shownSkips = 5
+
+// writeFailures lists the inputs that were skipped, and the causes of failures, the most
+// frequent first.
 func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
+	for _, s := range r.SkippedInputs[:min(len(r.SkippedInputs), shownSkips)] {
+		fmt.Fprintf(w, "  skipped the rest of %s, from line %s on: %s\n", plain(s.File), Count(s.Line), shorten(plain(s.Message), exampleWidth))
+	}
+	if more := len(r.SkippedInputs) - shownSkips; more > 0 {
+		fmt.Fprintf(w, "  skipped the rest of %s more\n", plural(int64(more), "file"))
+	}
 	causes := r.Causes
 	if len(causes) == 0 { // a job started by an earlier version
 		causes = r.Failures
@@ -193,7 +203,11 @@ func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
 		if f.Kind == fault.Timeout.String() {
 			remedy = setting(hints, "timeout")
 		}
-		fmt.Fprintf(w, "  %s failed (%s), first at line %s: %s%s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), shorten(plain(f.Example), exampleWidth), remedy)
+		where := ""
+		if f.File != "" {
+			where = " of " + plain(f.File)
+		}
+		fmt.Fprintf(w, "  %s failed (%s), first at line %s%s: %s%s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), where, shorten(plain(f.Example), exampleWidth), remedy)
 		rest -= f.Count
 	}
 	if rest > 0 && len(causes) > 0 {
@@ -288,6 +302,8 @@ func AfterStop(r orchestrator.Report) string {
 		return "run the same command to resume"
 	case orchestrator.ResumesWhenFixed:
 		return "once that is fixed, run the same command to resume"
+	case orchestrator.ResumesSameStream:
+		return "run the same command to resume; its input is a stream, which must deliver the same bytes again"
 	case orchestrator.ResumesNever:
 		text := fmt.Sprintf("this job cannot be resumed: %s", r.Unresumable)
 		if !r.Streamed && r.OutputBytes > 0 {

@@ -86,8 +86,11 @@ func lastWords(detail string) string {
 
 func planned(plan orchestrator.Plan) string {
 	records := "a stream of records"
-	if plan.Records >= 0 {
+	switch {
+	case plan.Records >= 0:
 		records = plural(plan.Records, "record")
+	case plan.Files > 0:
+		records = "the records of " + plural(int64(plan.Files), "file")
 	}
 	chunks := ""
 	if plan.Chunks > 0 {

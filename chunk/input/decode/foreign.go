@@ -1,10 +1,8 @@
-package input
+package decode
 
 import (
 	"bytes"
 	"encoding/json"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -12,9 +10,6 @@ import (
 
 // Formats that gpurun does not read. An input in one of them would become a file of failed
 // records, so it is refused before any work.
-
-// sniffBytes is how much of an input is inspected.
-const sniffBytes = 64 << 10
 
 // foreign is the format of an input that is not JSON lines, and a command that converts
 // it; %s in the command is the file.
@@ -115,53 +110,12 @@ func isTable(lines [][]byte, separator byte) bool {
 	return columns > 0
 }
 
-// CheckFormat refuses a file that is not JSON lines. Other problems are reported when
-// the file is read.
-func CheckFormat(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	head := make([]byte, sniffBytes)
-	n, err := io.ReadFull(file, head)
-	if head = head[:n]; err != nil { // this is the whole file
-		head = append(head, '\n')
-	}
-	if f := sniff(head); f != nil {
-		return f.refuse("input "+path, path)
-	}
-	return nil
-}
-
 // refuse returns an error that names the input's format and, if known, a command that
 // converts it.
 func (f *foreign) refuse(what, path string) error {
 	if f.convert == "" || path == "" {
-		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it first", what, f.format)
+		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines, also compressed with gzip or zstd: convert it first", what, f.format)
 	}
 	return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it while piping: %s | gpurun run … -",
 		what, f.format, strings.ReplaceAll(f.convert, "%s", path))
-}
-
-// Sniffed returns standard input, which is refused on its first Read if it is not JSON
-// lines.
-func Sniffed(stdin io.Reader) io.Reader { return &sniffedStream{Reader: stdin} }
-
-// sniffedStream is a stream whose first bytes are inspected as they are read.
-type sniffedStream struct {
-	io.Reader
-	sniffed bool
-}
-
-func (s *sniffedStream) Read(p []byte) (int, error) {
-	n, err := s.Reader.Read(p)
-	if s.sniffed || n == 0 {
-		return n, err
-	}
-	s.sniffed = true
-	if f := sniff(p[:n]); f != nil {
-		return 0, f.refuse("standard input", "")
-	}
-	return n, err
 }

@@ -1,0 +1,138 @@
+package decode
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
+)
+
+// compression is a way to compress any content. Concatenated compressed files are one
+// file.
+type compression struct {
+	name  string
+	magic string
+	open  func(r io.Reader, threads int) (io.ReadCloser, error)
+}
+
+// compressions are those that gpurun undoes.
+var compressions = []*compression{
+	{"gzip", "\x1f\x8b\x08", openGzip},
+	{"zstd", "\x28\xb5\x2f\xfd", openZstd},
+	{"zstd", skippable, openZstd},
+}
+
+// skippable begins a frame of zstd without content, as some writers put first; its last
+// four bits are anything.
+const skippable = "\x50\x2a\x4d\x18"
+
+// compressionOf returns the compression of a file that begins with head, nil for none.
+func compressionOf(head []byte) *compression {
+	for _, c := range compressions {
+		if bytes.HasPrefix(head, []byte(c.magic)) {
+			return c
+		}
+		if c.magic == skippable && len(head) >= 4 && head[0]&0xf0 == skippable[0] && string(head[1:4]) == skippable[1:] {
+			return c
+		}
+	}
+	return nil
+}
+
+// head returns the first bytes of the content, as far as the first bytes of the file hold
+// them, and whether that is all. Errors come when the file is read.
+func (c *compression) head(compressed []byte) (head []byte, whole bool) {
+	r, err := c.open(bytes.NewReader(compressed), 1)
+	if err != nil {
+		return nil, false
+	}
+	defer r.Close()
+	head = make([]byte, format.SniffBytes)
+	n, err := io.ReadFull(r, head)
+	return head[:n], errors.Is(err, io.EOF)
+}
+
+// readAhead is how much of a compressed file is read at once.
+const readAhead = 256 << 10
+
+func openGzip(r io.Reader, _ int) (io.ReadCloser, error) {
+	z := &gunzip{in: bufio.NewReaderSize(r, readAhead)}
+	return z, nil
+}
+
+// gunzip opens the first member on the first Read, so that errors have one way.
+type gunzip struct {
+	in *bufio.Reader
+	z  *gzip.Reader
+}
+
+func (g *gunzip) Read(p []byte) (n int, err error) {
+	if g.z == nil {
+		if g.z, err = gzip.NewReader(g.in); err != nil {
+			g.z = nil
+			return 0, gzipError(err)
+		}
+	}
+	n, err = g.z.Read(p)
+	return n, gzipError(err)
+}
+
+// gzipError says what is wrong with the file.
+func gzipError(err error) error {
+	switch {
+	case err == nil || err == io.EOF:
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("truncated gzip file")
+	case errors.Is(err, gzip.ErrChecksum):
+		return errors.New("corrupt gzip file: checksum mismatch")
+	case errors.Is(err, gzip.ErrHeader):
+		return errors.New("corrupt gzip file: no gzip header where a member should begin")
+	}
+	return fmt.Errorf("corrupt gzip file: %w", err)
+}
+
+func (g *gunzip) Close() error { return nil }
+
+// maxWindow is the largest window of a zstd frame, and what the zstd program itself accepts
+// without being asked for more: it is in memory while the frame is decoded.
+const maxWindow = 128 << 20
+
+func openZstd(r io.Reader, threads int) (io.ReadCloser, error) {
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(max(1, min(threads, 4))),
+		zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, zstdError(err)
+	}
+	return &unzstd{z}, nil
+}
+
+type unzstd struct{ z *zstd.Decoder }
+
+func (u *unzstd) Read(p []byte) (int, error) {
+	n, err := u.z.Read(p)
+	return n, zstdError(err)
+}
+
+func (u *unzstd) Close() error { u.z.Close(); return nil }
+
+// zstdError says what is wrong with the file.
+func zstdError(err error) error {
+	switch {
+	case err == nil || err == io.EOF:
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("truncated zstd file")
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return fmt.Errorf("its zstd window is larger than %d MiB; compress it again with a smaller one", maxWindow>>20)
+	case errors.Is(err, zstd.ErrCRCMismatch):
+		return errors.New("corrupt zstd file: checksum mismatch")
+	}
+	return fmt.Errorf("corrupt zstd file: %w", err)
+}

@@ -1,0 +1,225 @@
+// Package decode turns the content of an input file into JSON lines: it recognizes the
+// compression and the format by content, and has the table of formats.
+//
+//	file ── gzip, zstd ──► content ── format ──► JSON lines
+//
+// A file of JSON lines that is not compressed needs no decoding ([Kind.Plain]): workers
+// read it directly.
+package decode
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Kind is what the content of a file is.
+type Kind struct {
+	compression *compression // nil for none
+	format      format.Format
+}
+
+// Plain reports whether the file consists of JSON lines as it is.
+func (k Kind) Plain() bool { return k.compression == nil && k.format.Name == jsonl.Name }
+
+// String describes the kind: "gzip-compressed csv".
+func (k Kind) String() string {
+	if k.compression == nil {
+		return k.format.Name
+	}
+	return k.compression.name + "-compressed " + k.format.Name
+}
+
+// Detect returns the kind of an open file. want is the name of its format, "" to recognize
+// it. Content that gpurun does not read is a usage fault. An unreadable compressed file
+// has the kind that its first bytes say; the error comes when it is read.
+func Detect(file format.File, want string) (Kind, error) {
+	head, whole, err := readHead(io.NewSectionReader(file, 0, file.Size()))
+	if err != nil {
+		return Kind{}, fault.New(fault.Usage, "read input %s: %w", file.Name(), err)
+	}
+	kind := Kind{compression: compressionOf(head)}
+	if kind.compression != nil {
+		head, whole = kind.compression.head(head)
+	}
+	if kind.format, err = formatOf(head, whole, want, "input "+file.Name(), file.Name()); err != nil {
+		return kind, err
+	}
+	if kind.compression != nil && kind.format.Stream == nil {
+		return kind, fault.New(fault.Usage, "input %s is %s around %s, which cannot be read from the middle of a stream; decompress it first",
+			file.Name(), kind.compression.name, kind.format.Name)
+	}
+	if kind.compression == nil && kind.format.Check != nil {
+		if err := kind.format.Check(file); err != nil {
+			return kind, fault.New(fault.Usage, "input %s: %w", file.Name(), err).WithCode(fault.BadInput, "")
+		}
+	}
+	return kind, nil
+}
+
+// readHead reads the first bytes, and reports whether they are all.
+func readHead(r io.Reader) (head []byte, whole bool, err error) {
+	head = make([]byte, format.SniffBytes)
+	n, err := io.ReadFull(r, head)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return head[:n], true, nil
+	}
+	return head[:n], false, err
+}
+
+// formatOf returns the format of content that begins with head.
+func formatOf(head []byte, whole bool, want, what, path string) (format.Format, error) {
+	if want != "" {
+		return byName(want)
+	}
+	for _, f := range formats {
+		if f.Name != jsonl.Name && f.Match(head, whole) {
+			return f, nil
+		}
+	}
+	if whole {
+		head = append(head[:len(head):len(head)], '\n')
+	}
+	if f := sniff(head); f != nil {
+		return jsonl, f.refuse(what, path)
+	}
+	return jsonl, nil
+}
+
+// Open decodes a file of a known kind. The caller closes the file after the lines.
+func Open(ctx context.Context, file format.File, kind Kind, options format.Options) (format.Lines, error) {
+	if kind.compression == nil && kind.format.Open != nil {
+		return kind.format.Open(ctx, file, options)
+	}
+	content := io.NopCloser(io.Reader(io.NewSectionReader(file, 0, file.Size())))
+	if kind.compression != nil {
+		var err error
+		if content, err = kind.compression.open(content, options.Threads); err != nil {
+			return format.Lines{}, err
+		}
+	}
+	lines, err := kind.format.Stream(ctx, content, options)
+	if err != nil {
+		content.Close()
+		return lines, err
+	}
+	lines.ReadCloser = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}
+	return lines, nil
+}
+
+// OpenStream decodes a stream. Its kind is known when its first bytes have arrived, so
+// everything that is wrong with it is an error of Read. name is what messages call it.
+// Close must not be called during a Read.
+func OpenStream(ctx context.Context, r io.Reader, name, want string, options format.Options) format.Lines {
+	s := &stream{open: func() (io.ReadCloser, error) { return openStream(ctx, r, name, want, options) }}
+	return format.Lines{ReadCloser: s, First: 1}
+}
+
+// stream is opened by its first Read.
+type stream struct {
+	open  func() (io.ReadCloser, error)
+	lines io.ReadCloser
+	err   error
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	if s.lines == nil && s.err == nil {
+		s.lines, s.err = s.open()
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	return s.lines.Read(p)
+}
+
+func (s *stream) Close() error {
+	if s.lines == nil {
+		return nil
+	}
+	return s.lines.Close()
+}
+
+func openStream(ctx context.Context, r io.Reader, name, want string, options format.Options) (io.ReadCloser, error) {
+	head, r := firstBytes(r)
+	content := io.NopCloser(r)
+	if c := compressionOf(head); c != nil {
+		unpacked, err := c.open(r, options.Threads)
+		if err != nil {
+			return nil, err
+		}
+		head, r = firstBytes(unpacked)
+		content = &closers{Reader: r, first: unpacked}
+	}
+	f, err := formatOf(head, false, want, name, "")
+	if err == nil && f.Stream == nil {
+		err = fault.New(fault.Usage, "%s is %s, which cannot be read from a stream; name a file", name, f.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines, err := f.Stream(ctx, content, options)
+	if err != nil {
+		return nil, err
+	}
+	return &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}, nil
+}
+
+// firstBytes returns what the first reads of a stream return, and a reader that returns
+// them again. A stream may pause after a few bytes, and must not be waited for.
+func firstBytes(r io.Reader) ([]byte, io.Reader) {
+	head := make([]byte, 0, format.SniffBytes)
+	var err error
+	for len(head) < leastBytes && err == nil {
+		var n int
+		n, err = r.Read(head[len(head):cap(head)])
+		head = head[:len(head)+n]
+		if bytes.IndexByte(head, '\n') >= 0 { // a record
+			break
+		}
+	}
+	again := io.Reader(bytes.NewReader(head))
+	if err != nil {
+		return head, io.MultiReader(again, failing{err})
+	}
+	return head, io.MultiReader(again, r)
+}
+
+// leastBytes is how much of a stream must have arrived to recognize a compression.
+const leastBytes = 4
+
+// failing returns an error.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// closers is a reader that closes one or two others.
+type closers struct {
+	io.Reader
+	first, second io.Closer
+}
+
+func (c *closers) Close() error {
+	err := c.first.Close()
+	if c.second != nil {
+		err = errors.Join(err, c.second.Close())
+	}
+	return err
+}
+
+// file is an open file on disk.
+type file struct {
+	*os.File
+	name string
+	size int64
+}
+
+func (f *file) Size() int64  { return f.size }
+func (f *file) Name() string { return f.name }
+
+// File returns an open file as a format reads it: as long as it is now.
+func File(opened *os.File, name string, size int64) format.File { return &file{opened, name, size} }

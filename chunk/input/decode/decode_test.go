@@ -1,0 +1,202 @@
+package decode
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+func gzipped(t testing.TB, pieces ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	for _, piece := range pieces {
+		w := gzip.NewWriter(&b)
+		if _, err := io.WriteString(w, piece); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+func zstandard(t testing.TB, pieces ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	for _, piece := range pieces {
+		w, err := zstd.NewWriter(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, piece); err != nil || w.Close() != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// writtenFile opens a file with content.
+func writtenFile(t testing.TB, data []byte) format.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close() })
+	return File(opened, "file", int64(len(data)))
+}
+
+// decodeFile detects and decodes a file.
+func decodeFile(t testing.TB, data []byte) (string, Kind, error) {
+	t.Helper()
+	file := writtenFile(t, data)
+	kind, err := Detect(file, "")
+	if err != nil {
+		return "", kind, err
+	}
+	lines, err := Open(t.Context(), file, kind, format.Options{Threads: 2})
+	if err != nil {
+		return "", kind, err
+	}
+	defer lines.Close()
+	got, err := io.ReadAll(lines)
+	return string(got), kind, err
+}
+
+func manyLines(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{\"id\":%d,\"text\":%q}\n", i, strings.Repeat("x", i%50))
+	}
+	return b.String()
+}
+
+func TestDecode(t *testing.T) {
+	text := manyLines(5000)
+	for name, test := range map[string]struct {
+		data []byte
+		kind string
+		want string
+	}{
+		"plain":                {[]byte(text), "jsonl", text},
+		"empty":                {nil, "jsonl", ""},
+		"gzip":                 {gzipped(t, text), "gzip-compressed jsonl", text},
+		"gzip members":         {gzipped(t, text[:1000], "", text[1000:]), "gzip-compressed jsonl", text},
+		"gzip empty":           {gzipped(t, ""), "gzip-compressed jsonl", ""},
+		"zstd":                 {zstandard(t, text), "zstd-compressed jsonl", text},
+		"zstd frames":          {zstandard(t, text[:1000], "", text[1000:]), "zstd-compressed jsonl", text},
+		"zstd skippable first": {append([]byte("\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"), zstandard(t, text)...), "zstd-compressed jsonl", text},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, kind, err := decodeFile(t, test.data)
+			if err != nil || got != test.want || kind.String() != test.kind {
+				t.Errorf("%s, %d bytes, %v", kind, len(got), err)
+			}
+			if kind.Plain() != (test.kind == "jsonl") {
+				t.Errorf("plain: %t", kind.Plain())
+			}
+			for cut, r := range map[string]io.Reader{"whole": bytes.NewReader(test.data), "bytes": iotest.OneByteReader(bytes.NewReader(test.data))} {
+				lines := OpenStream(t.Context(), r, "standard input", "", format.Options{Threads: 1})
+				if got, err := io.ReadAll(lines); err != nil || string(got) != test.want {
+					t.Errorf("streamed, %s: %d bytes, %v", cut, len(got), err)
+				}
+				lines.Close()
+			}
+		})
+	}
+}
+
+// TestDecodeDamaged: damage is an error, and what is decoded before it is right.
+func TestDecodeDamaged(t *testing.T) {
+	text := manyLines(3000)
+	for name, whole := range map[string][]byte{"gzip": gzipped(t, text[:2000], text[2000:]), "zstd": zstandard(t, text[:2000], text[2000:])} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			for i := range 200 {
+				data := bytes.Clone(whole)
+				if at := 4 + r.IntN(len(data)-4); i%2 == 0 {
+					data = data[:at]
+				} else {
+					data[at] ^= byte(1 + r.IntN(255))
+				}
+				got, _, err := decodeFile(t, data)
+				switch {
+				case err == nil && i%2 == 0 && got == text[:2000]: // cut between two members
+				case err == nil && got != text: // headers have bytes that mean nothing
+					t.Fatalf("damage was not noticed: %d bytes of %d", len(got), len(text))
+				case err != nil && i%2 == 0 && !strings.HasPrefix(text, got):
+					t.Fatalf("wrong bytes before the error %v", err)
+				case err != nil && !strings.Contains(err.Error(), name):
+					t.Fatalf("error without the format: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestDecodeWindow: a frame whose window would need much memory is refused.
+func TestDecodeWindow(t *testing.T) {
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b, zstd.WithWindowSize(256<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk := []byte(manyLines(20000))
+	for range 2 + (1<<20)/len(chunk) { // more than fits a single segment of unknown size
+		if _, err := w.Write(chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := decodeFile(t, b.Bytes()); err == nil || !strings.Contains(err.Error(), "window") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDetectRefuses(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"xz": []byte("\xfd7zXZ\x00rest"), "array in gzip": gzipped(t, "[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n"),
+		"UTF-16": []byte("\xff\xfe{\x00}\x00\n\x00"),
+	} {
+		_, _, err := decodeFile(t, data)
+		chunktest.WantKind(t, err, fault.Usage)
+		if err == nil || !strings.Contains(err.Error(), "file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Detect(writtenFile(t, nil), "xml"); err == nil || !strings.Contains(err.Error(), "jsonl") {
+		t.Errorf("an unknown format: %v", err)
+	}
+	kind, err := Detect(writtenFile(t, []byte("a,b\n1,2\n3,4\n")), "jsonl")
+	if err != nil || !kind.Plain() {
+		t.Errorf("what the user says: %v, %v", kind, err)
+	}
+}
+
+func TestStreamFails(t *testing.T) {
+	lines := OpenStream(context.Background(), iotest.ErrReader(io.ErrClosedPipe), "standard input", "", format.Options{Threads: 1})
+	if _, err := io.ReadAll(lines); err == nil {
+		t.Error("no error")
+	}
+	if err := lines.Close(); err != nil {
+		t.Error(err)
+	}
+}

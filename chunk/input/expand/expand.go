@@ -1,0 +1,218 @@
+// Package expand turns the names that a user gives as input into an ordered list of files:
+// globs, folders, lists of names, pipes and standard input. It opens no file but lists.
+package expand
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Stdin is the name of standard input.
+const Stdin = "-"
+
+// File is one input.
+type File struct {
+	// Name is how to open it, as short as the user wrote it; Stdin for standard input.
+	Name string
+	// Info describes it; nil for standard input.
+	Info os.FileInfo
+}
+
+// Regular reports whether it is a file that can be read more than once, at any place.
+func (f File) Regular() bool { return f.Info != nil && f.Info.Mode().IsRegular() }
+
+// Files returns the files that the names stand for, in order: those of a name in the order
+// of the names, those of a glob or folder sorted by name. A name that exists is never a
+// glob. Every mistake is a usage fault: a glob without a match, a missing file, a folder
+// without data, the same file twice.
+func Files(names []string) ([]File, error) {
+	e := &expansion{}
+	for _, name := range names {
+		if err := e.add(name); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.checkTwice(); err != nil {
+		return nil, err
+	}
+	return e.files, nil
+}
+
+type expansion struct {
+	files []File
+	lists int // that contain one another
+}
+
+func (e *expansion) add(name string) error {
+	if name == Stdin {
+		e.files = append(e.files, File{Name: Stdin})
+		return nil
+	}
+	if name == "" {
+		return fault.New(fault.Usage, "an input has an empty name")
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err == nil && info.IsDir():
+		return e.addFolder(name)
+	case err == nil:
+		e.files = append(e.files, File{Name: filepath.Clean(name), Info: info})
+		return nil
+	case strings.HasPrefix(name, "@"):
+		return e.addList(name[1:])
+	case isGlob(name):
+		return e.addGlob(name)
+	case errors.Is(err, os.ErrNotExist):
+		return fault.New(fault.Usage, "input %s does not exist", name)
+	}
+	return fault.New(fault.Usage, "input: %w", err)
+}
+
+// addFolder adds the data files below a folder.
+func (e *expansion) addFolder(name string) error {
+	found, err := walk(name, isData)
+	if err != nil {
+		return fault.New(fault.Usage, "input: %w", err)
+	}
+	if len(found) == 0 {
+		return fault.New(fault.Usage, "the input folder %s contains no data files (%s)", name, strings.Join(dataNames, ", "))
+	}
+	return e.addFound(found)
+}
+
+// addFound adds files that were found, which may be gone by now.
+func (e *expansion) addFound(names []string) error {
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil {
+			return fault.New(fault.Usage, "input: %w", err)
+		}
+		e.files = append(e.files, File{Name: name, Info: info})
+	}
+	return nil
+}
+
+// addList adds the names in a file, one per line.
+func (e *expansion) addList(path string) error {
+	if e.lists++; e.lists > maxLists {
+		return fault.New(fault.Usage, "the input list %s contains itself", path)
+	}
+	defer func() { e.lists-- }()
+	file := os.Stdin
+	if path != Stdin {
+		var err error
+		if file, err = os.Open(path); err != nil {
+			return fault.New(fault.Usage, "input list: %w", err)
+		}
+		defer file.Close()
+	}
+	before := len(e.files)
+	lines := bufio.NewScanner(file)
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := e.add(line); err != nil {
+			return fault.New(fault.Usage, "line %d of the input list %s: %w", number, path, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fault.New(fault.Usage, "read input list %s: %w", path, err)
+	}
+	if len(e.files) == before {
+		return fault.New(fault.Usage, "the input list %s names no files", path)
+	}
+	return nil
+}
+
+// maxLists is how deep lists may contain one another.
+const maxLists = 8
+
+// checkTwice refuses the same file under one name or several.
+func (e *expansion) checkTwice() error {
+	type id struct{ device, inode uint64 }
+	byID := make(map[id]string, len(e.files))
+	stdin := false
+	for _, f := range e.files {
+		if f.Info == nil {
+			if stdin {
+				return fault.New(fault.Usage, "standard input is named twice as input")
+			}
+			stdin = true
+			continue
+		}
+		device, inode, ok := inodeOf(f.Info)
+		if !ok {
+			continue
+		}
+		other, twice := byID[id{device, inode}]
+		switch {
+		case twice && other == f.Name:
+			return fault.New(fault.Usage, "the input %s is named twice", f.Name)
+		case twice:
+			return fault.New(fault.Usage, "the inputs %s and %s are the same file", other, f.Name)
+		}
+		byID[id{device, inode}] = f.Name
+	}
+	return nil
+}
+
+// dataNames are the endings by which a folder's data files are known. Files of other names
+// must be named, or matched by a glob.
+var dataNames = []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet"}
+
+// compressedNames may follow them.
+var compressedNames = []string{".gz", ".zst"}
+
+// isData reports whether a file in a folder is data. Files whose names begin with a dot or
+// an underscore are not: writers of folders use those for files of their own.
+func isData(name string) bool {
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+		return false
+	}
+	name = strings.ToLower(name)
+	for _, end := range compressedNames {
+		name = strings.TrimSuffix(name, end)
+	}
+	for _, end := range dataNames {
+		if strings.HasSuffix(name, end) {
+			return name != "manifest.json" // of a folder that gpurun wrote
+		}
+	}
+	return false
+}
+
+// walk returns the files below a folder whose names match, sorted. It does not enter
+// folders whose names begin with a dot or an underscore.
+func walk(root string, match func(name string) bool) (found []string, err error) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, err
+	}
+	sort.Slice(entries, func(i, j int) bool { return entries[i].Name() < entries[j].Name() })
+	for _, entry := range entries {
+		name := entry.Name()
+		path := filepath.Join(root, name)
+		switch {
+		case entry.IsDir(): // a link to a folder is not followed: it may lead back
+			if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || strings.HasSuffix(name, ".gpurun") {
+				continue
+			}
+			below, err := walk(path, match)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, below...)
+		case match(name):
+			found = append(found, path)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,58 @@
+// Package format is the contract of an input format: how the content of a file becomes JSON
+// lines. Package decode has the table of formats, recognizes them and undoes compression.
+package format
+
+import (
+	"context"
+	"io"
+)
+
+// SniffBytes is how much of a file's content Match gets to see, if there is so much.
+const SniffBytes = 64 << 10
+
+// Format is one entry of the table of formats. Its decoders are functions of the bytes and
+// the Options alone: a resumed job decodes a file again and compares checksums.
+type Format struct {
+	// Name is the value of the setting that selects the format: "csv".
+	Name string
+	// Unit is what a line number counts: "line" or "row".
+	Unit string
+	// Match recognizes the format by the first bytes of the decompressed content. If whole
+	// is set, that is all of it.
+	Match func(head []byte, whole bool) bool
+	// Stream decodes content that is read from start to end, such as that of a pipe; nil if
+	// the format needs random access.
+	Stream func(ctx context.Context, r io.Reader, o Options) (Lines, error)
+	// Open decodes a file; nil if Stream is all there is.
+	Open func(ctx context.Context, f File, o Options) (Lines, error)
+	// Check, if set, finds damage that a quick look can find, before any work starts.
+	Check func(f File) error
+}
+
+// File is an open input file that can be read at any place, concurrently.
+type File interface {
+	io.ReaderAt
+	Size() int64
+	// Name is the file's name as the user knows it.
+	Name() string
+}
+
+// Options are what a job knows about the records that it wants.
+type Options struct {
+	// Members are the only members of a record that the job needs; nil for all.
+	Members []string
+	// Threads is how many goroutines the decoder may use, at least 1.
+	Threads int
+}
+
+// Lines are the records of a file as JSON lines. Every line ends with a newline, except
+// perhaps the last.
+//
+// Read is not called concurrently. An error other than io.EOF means that the file is
+// damaged: it says what is wrong and where, and the caller adds the file's name. Close may
+// be called at any time, once, and stops everything that the decoder has started.
+type Lines struct {
+	io.ReadCloser
+	// First is the number of the first line in the file's own terms: 1 for the first row.
+	First int64
+}

@@ -1,0 +1,166 @@
+package orchestrator_test
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// writeGzip writes a compressed file.
+func writeGzip(t testing.TB, path, text string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(file)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil || file.Close() != nil {
+		t.Fatal(err)
+	}
+}
+
+// compressedInput is a variant of the input: a compressed file. Failed records name it, so they
+// are kept apart: its path has a different length in every run.
+var compressedInput = &variant{name: "compressed input", records: 600, change: func(d jobDir, c *orchestrator.Config) {
+	writeGzip(d.t, d.join("in.jsonl"), d.read("in.jsonl"))
+	c.Input.ChunkRecords, c.Output.Errors = 50, d.join("errors.jsonl")
+}}
+
+// severalFiles is a variant with plain and compressed files, and parts as output.
+var severalFiles = &variant{name: "several files", records: 600, change: func(d jobDir, c *orchestrator.Config) {
+	if err := os.Mkdir(d.join("data"), 0o777); err != nil {
+		d.t.Fatal(err)
+	}
+	lines := strings.SplitAfter(d.read("in.jsonl"), "\n")
+	for i := range 6 {
+		text := strings.Join(lines[i*len(lines)/6:(i+1)*len(lines)/6], "")
+		if i%2 == 0 {
+			d.write(fmt.Sprintf("data/%d.jsonl", i), text)
+		} else {
+			writeGzip(d.t, d.join(fmt.Sprintf("data/%d.jsonl.gz", i)), text)
+		}
+	}
+	c.Input.Path, c.Input.ChunkRecords = d.join("data/**/*.jsonl*"), 50
+	c.Output.Path, c.Output.PartBytes, c.Output.Errors = d.join("out")+"/", 6000, d.join("errors.jsonl")
+}}
+
+// interrupted runs a job and cancels it after some chunks.
+func interrupted(t *testing.T, c orchestrator.Config, chunks int) orchestrator.Report {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	watch(&c, func(name string, passing int, _ orchestrator.Event) {
+		if name == "chunk_done" && passing == chunks {
+			cancel()
+		}
+	})
+	report, err := runContext(t, ctx, c)
+	wantFault(t, err, fault.Canceled)
+	return report
+}
+
+// TestStreamResumes: a stream is resumed at every point if the same bytes arrive again, and
+// refused if others do.
+func TestStreamResumes(t *testing.T) {
+	t.Parallel()
+	text := mixed(400)
+	d := newJobDir(t, text)
+	c := slowJob(d)
+	want := c
+	want.Output.Path = d.join("want.jsonl")
+	mustRun(t, d, want)
+	c.Input.Path, c.Input.ChunkRecords = "-", 20
+	c.Input.Stdin = strings.NewReader(text)
+	for range 3 {
+		report := interrupted(t, c, 3)
+		if report.Resume != orchestrator.ResumesSameStream {
+			t.Fatalf("the report says %q", report.Resume)
+		}
+		c.Input.Stdin = strings.NewReader(strings.Replace(text, "id", "xx", 1))
+		_, err := run(t, c)
+		wantFault(t, err, fault.Conflict, "not what an earlier run read")
+		c.Input.Stdin = strings.NewReader(text[:200])
+		_, err = run(t, c)
+		wantFault(t, err, fault.Conflict, "fewer records")
+		c.Input.Stdin = strings.NewReader(text)
+	}
+	if report := mustRun(t, d, c); report.Resumed == 0 {
+		t.Error("nothing was resumed")
+	}
+	if d.read("out.jsonl") != d.read("want.jsonl") {
+		t.Error("the output differs from that of a file")
+	}
+}
+
+// TestFilesChange: a file that changes while it is read stops the job with its name.
+func TestFilesChange(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(path string) error{
+		"shrinks": func(path string) error { return os.Truncate(path, 20) },
+		"grows": func(path string) error {
+			file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			_, err = file.WriteString("more")
+			return err
+		},
+		"is replaced": func(path string) error {
+			if err := os.WriteFile(path+".new", []byte(numbered(70)), 0o666); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		},
+	} {
+		for _, file := range []string{"data/0.jsonl", "data/1.jsonl.gz"} {
+			t.Run(filepath.Base(file)+" "+name, func(t *testing.T) {
+				t.Parallel()
+				d := newJobDir(t, mixed(600))
+				c := slowJob(d)
+				severalFiles.change(d, &c)
+				watch(&c, func(event string, passing int, _ orchestrator.Event) {
+					if event == "chunk_done" && passing == 1 {
+						if err := change(d.join(file)); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+				_, err := run(t, c)
+				wantFault(t, err, fault.Conflict, file, "changed while the job was reading it")
+			})
+		}
+	}
+}
+
+// TestManyFiles: 2,000 files are one input, and job.json stays small.
+func TestManyFiles(t *testing.T) {
+	t.Parallel()
+	const files = 2000
+	d := newJobDir(t, "")
+	if err := os.Mkdir(d.join("data"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		d.write(fmt.Sprintf("data/%05d.jsonl", i), fmt.Sprintf("{\"id\":%d}\n", i))
+	}
+	c := d.config("test-work")
+	c.Input.Path = d.join("data")
+	mustRun(t, d, c)
+	if got := strings.Count(d.read("out.jsonl"), "\n"); got != files {
+		t.Errorf("%d records", got)
+	}
+	if size := len(d.read("out.jsonl.gpurun/job.json")); size > 250*files {
+		t.Errorf("job.json has %d bytes", size)
+	}
+}
