@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/internal/jobfile"
+	"github.com/gpurun/gpurun/orchestrator"
 )
 
 // jobFile is the job file of a command, and where every setting comes from.
@@ -52,7 +53,19 @@ func (f *runFlags) settle(cmd *cobra.Command, args []string, setting string) ([]
 	if len(mistakes) > 0 {
 		return nil, &usageError{mistakes}
 	}
+	if f.job.name == "-" && (slices.Contains(args, "-") || slices.Contains(args, "/dev/stdin")) {
+		return nil, usagef("standard input is the job file (-f -) and cannot be the input, too")
+	}
 	return args, cmd.Args(cmd, args) // the job file may have named too many
+}
+
+// reads lists the files that the job depends on, with the job file.
+func (f *runFlags) reads(c orchestrator.Config) []orchestrator.NamedFile {
+	files := f.jobFlags.reads(c)
+	if f.job.name != "" && f.job.name != "-" {
+		files = append(files, orchestrator.NamedFile{Name: "job file", Path: f.job.name})
+	}
+	return files
 }
 
 // readJobFile reads a job file, or standard input if its name is -.
