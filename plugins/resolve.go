@@ -75,9 +75,18 @@ type ExecOptions struct {
 	MaxLine int64
 }
 
+// OpenAIConfig is the configuration of the built-in kernel openai, which runs openai:URL.
+type OpenAIConfig struct {
+	// URL is the base URL of the server: http://127.0.0.1:8000/v1.
+	URL string `json:"url"`
+	// Config is the user's configuration; see package openai.
+	Config json.RawMessage `json:"config,omitempty"`
+}
+
 // Resolve finds the kernel called name:
 //
 //	exec:COMMAND          any program, one line in and one line out
+//	openai:URL            a server with OpenAI's API
 //	embed.py, dir/e.py    a Python file, hosted by the built-in kernel python
 //	embed.py:function     a function or class in a Python file
 //	./dir/file, /file     a kernel program
@@ -97,13 +106,15 @@ func (r Resolver) Resolve(name string, config Config) (Named, error) {
 		return r.resolveSteps(strings.Split(name, StepSeparator), config)
 	case isExec:
 		return r.resolveExec(command, config)
+	case strings.HasPrefix(name, "openai:"):
+		return r.resolveOpenAI(strings.TrimPrefix(name, "openai:"), config)
 	case name == "":
 		return Named{}, fault.New(fault.Usage, "no kernel: name one (available: %s)", r.available()).WithCode(fault.NoKernel, "echo")
 	case isPython(name):
 		return r.resolvePython(name, config)
 	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
 		scheme, _, _ := strings.Cut(name, ":")
-		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; the only scheme is exec:", scheme+":")
+		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; the schemes are exec: and openai:", scheme+":")
 	case strings.Contains(name, "/"):
 		return r.resolveFile(name, config)
 	case slices.Contains(r.Builtins, name):
@@ -148,6 +159,20 @@ func (r Resolver) searchDirs() []string {
 		dirs = append(dirs, dir)
 	}
 	return dirs
+}
+
+func (r Resolver) resolveOpenAI(url string, config Config) (Named, error) {
+	if strings.TrimSpace(url) == "" {
+		return Named{}, fault.New(fault.Usage, "openai: has no URL").WithCode(fault.NoKernel, "openai:http://127.0.0.1:8000/v1")
+	}
+	if !slices.Contains(r.Builtins, "openai") {
+		return Named{}, fault.New(fault.Incompatible, "this program has no openai kernel built in (available: %s)", r.available())
+	}
+	encoded, err := json.Marshal(OpenAIConfig{URL: url, Config: json.RawMessage(bytes.TrimSpace(config))})
+	if err != nil {
+		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+	}
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "openai"), Config: encoded}, nil
 }
 
 func (r Resolver) resolveExec(command string, config Config) (Named, error) {
@@ -269,6 +294,9 @@ func (r Resolver) available() string {
 	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "chain" }) // users name its steps instead
 	if i := slices.Index(names, "exec"); i >= 0 {
 		names[i] = "exec:COMMAND" // it needs a command
+	}
+	if i := slices.Index(names, "openai"); i >= 0 {
+		names[i] = "openai:URL"
 	}
 	if i := slices.Index(names, "python"); i >= 0 {
 		names[i] = "FILE.py"

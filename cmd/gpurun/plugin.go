@@ -55,6 +55,7 @@ var builtinAbout = map[string][2]string{
 	"chain":   {"A → B", "a chain of kernels: --step A --step B"},
 	"echo":    {"echo", "return every record unchanged"},
 	"exec":    {"exec:COMMAND", "any program that reads and writes lines"},
+	"openai":  {"openai:URL", "a model server or service with OpenAI's API"},
 	"minhash": {"minhash", "MinHash signatures of text, compatible with datasketch"},
 	"python":  {"FILE.py", "a Python function in your own environment"},
 }

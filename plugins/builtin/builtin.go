@@ -8,6 +8,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/echo"
 	"github.com/gpurun/gpurun/plugins/exec"
 	"github.com/gpurun/gpurun/plugins/minhash"
+	"github.com/gpurun/gpurun/plugins/openai"
 	"github.com/gpurun/gpurun/plugins/python"
 )
 
@@ -18,6 +19,7 @@ func Kernels() map[string]func() plugins.Kernel {
 		"echo":    echo.New,
 		"exec":    exec.New,
 		"minhash": minhash.New,
+		"openai":  openai.New,
 		"python":  python.New,
 	}
 }

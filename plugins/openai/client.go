@@ -1,0 +1,205 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// client sends requests to one server.
+type client struct {
+	*settings
+	http    *http.Client
+	limiter *limiter
+}
+
+func newClient(s *settings) *client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, s.Concurrency
+	transport.MaxConnsPerHost = s.Concurrency
+	return &client{settings: s, limiter: newLimiter(s.Concurrency), http: &http.Client{
+		Transport: transport,
+		// A server that redirects is the wrong one. Following it could send the key and
+		// the records elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// send sends a request and returns the server's good answer, or what becomes of the record
+// instead.
+func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
+	place, err := c.limiter.acquire(ctx)
+	if err != nil {
+		return reply{}, answer(plugins.RetryAfter(0, "the request was not sent: %s", err))
+	}
+	got, instead, seen, after := c.exchange(ctx, r)
+	c.limiter.release(place, seen, after)
+	return got, instead
+}
+
+func answer(a plugins.Answer) *plugins.Answer { return &a }
+
+func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.Answer, seen outcome, after time.Duration) {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	response, body, err := c.roundTrip(limited, r)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return reply{}, answer(plugins.RetryAfter(0, "the request was canceled")), other, 0
+	case errors.Is(err, context.DeadlineExceeded):
+		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within %s", c.timeout)), overloaded, 0
+	case errors.Is(err, errTooLarge):
+		return reply{}, answer(plugins.Rejected("%s", err)), other, 0
+	case isCertificate(err):
+		return reply{}, answer(plugins.FailedBy(fault.New(fault.Incompatible, "the certificate of %s: %w", c.base.Host, err))), other, 0
+	default:
+		return reply{}, answer(plugins.RetryAfter(0, "the connection failed: %s", c.redact(plain(err)))), other, 0
+	}
+	if retriable(response.StatusCode) {
+		seen = other
+		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
+			seen = overloaded
+		}
+		after = retryAfter(response.Header.Get("Retry-After"), time.Now())
+		return reply{}, answer(plugins.RetryAfter(after, "%s", c.problem(response, body))), seen, after
+	}
+	if response.StatusCode != http.StatusOK {
+		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), served, 0
+	}
+	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "application/json" {
+		return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), served, 0
+	}
+	if !json.Valid(body) {
+		return reply{}, answer(plugins.RetryAfter(0, "the server's answer is not valid JSON")), other, 0
+	}
+	return reply{response.StatusCode, response.Header.Get("X-Request-Id"), body}, nil, served, 0
+}
+
+var errTooLarge = errors.New("the server's answer is too large")
+
+func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, value := range c.Headers {
+		req.Header.Set(name, value)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	if c.key != "" && req.Header.Get("Authorization") == "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	response, err := c.http.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, c.MaxBody+1))
+	if err == nil && int64(len(body)) > c.MaxBody {
+		err = fmt.Errorf("%w: over %d bytes", errTooLarge, c.MaxBody)
+	}
+	return response, body, err
+}
+
+// retriable reports whether the same request may succeed later.
+func retriable(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
+// problem describes an answer that is not good: its status and the server's message.
+func (c *client) problem(response *http.Response, body []byte) string {
+	text := fmt.Sprintf("the server answered %d %s", response.StatusCode, http.StatusText(response.StatusCode))
+	if where := response.Header.Get("Location"); where != "" && response.StatusCode < 400 {
+		return c.redact(text + ": it redirects to " + where)
+	}
+	if said := serverMessage(body); said != "" {
+		text += ": " + said
+	}
+	return c.redact(text)
+}
+
+// serverMessage returns the message in the body of an error, in the forms that servers use.
+func serverMessage(body []byte) string {
+	var form struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+	}
+	if json.Unmarshal(body, &form) != nil {
+		return ""
+	}
+	var inner struct {
+		Message string `json:"message"`
+	}
+	var text string
+	switch {
+	case json.Unmarshal(form.Error, &inner) == nil && inner.Message != "":
+		text = inner.Message
+	case json.Unmarshal(form.Error, &text) == nil && text != "":
+	case form.Message != "":
+		text = form.Message
+	case len(form.Detail) > 0 && json.Unmarshal(form.Detail, &text) != nil:
+		text = string(form.Detail)
+	}
+	const most = 500
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + " …"
+	}
+	return text
+}
+
+// redact removes the API key from a text.
+func (c *client) redact(text string) string {
+	if c.key == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, c.key, "…")
+}
+
+// plain returns an error without the method and URL that net/http adds: the message then
+// is the same for every record.
+func plain(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+func isCertificate(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate)
+}
+
+// retryAfter reads a Retry-After header: seconds, or a date. It returns 0 if there is none.
+func retryAfter(text string, now time.Time) time.Duration {
+	const most = 10 * time.Minute
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 {
+		wait = time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
+	} else if date, err := http.ParseTime(text); err == nil {
+		wait = date.Sub(now)
+	}
+	return min(max(wait, 0), most)
+}

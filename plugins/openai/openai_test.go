@@ -1,0 +1,151 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// A template makes a request of each record; the answer becomes a member.
+func TestTemplates(t *testing.T) {
+	s := newServer(t)
+	for name, test := range map[string]struct{ config, record, path, want string }{
+		"chat":        {`{"model":"m","prompt":"Sum: {text}","system":"Be brief in {lang}.","output":"s","body":{"temperature":0}}`, `{"text":"a \"b\" & <c>","lang":"en","n":1}`, "/v1/chat/completions", `{"text":"a \"b\" & <c>","lang":"en","n":1,"s":"<Sum: a \"b\" & <c>>"}`},
+		"completions": {`{"model":"m","prompt":"{a.b} {n} {{x}}","endpoint":"completions"}`, `{"a":{"b":"c"},"n":1.50}`, "/v1/completions", `{"a":{"b":"c"},"n":1.50,"response":"<c 1.50 {x}>"}`},
+		"embeddings":  {`{"model":"m","prompt":"{text}","endpoint":"embeddings"}`, `{"text":"t"}`, "/v1/embeddings", `{"text":"t","embedding":[0.5,-1]}`},
+		"images":      {`{"model":"m","prompt":"What?","images":["pictures"]}`, `{"pictures":["data:image/png;base64,AA==","https://h.example/p.png"]}`, "/v1/chat/completions", `{"pictures":["data:image/png;base64,AA==","https://h.example/p.png"],"response":"<What?>"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := ask(t, open(t, s.URL+"/v1/", test.config), test.record)
+			if a.Verdict != plugins.Lines || string(a.Lines[0]) != test.want {
+				t.Errorf("%v %s %q", a.Verdict, a.Message, a.Lines)
+			}
+			last := s.requests[len(s.requests)-1]
+			if last.path != test.path || last.body["model"] != "m" || last.authorization != "" {
+				t.Errorf("sent %+v", last)
+			}
+		})
+	}
+}
+
+// Lines of a batch file are sent as they are, and answered as OpenAI does.
+func TestBatchLines(t *testing.T) {
+	s := newServer(t)
+	k := open(t, s.URL+"/v1", `{}`)
+	a := ask(t, k, `{"custom_id":"r-1","method":"POST","url":"/v1/completions","body":{"model":"m","prompt":"p","seed":1.0}}`)
+	var line struct {
+		ID       string `json:"id"`
+		CustomID string `json:"custom_id"`
+		Response struct {
+			StatusCode int             `json:"status_code"`
+			RequestID  string          `json:"request_id"`
+			Body       json.RawMessage `json:"body"`
+		} `json:"response"`
+		Error *struct{} `json:"error"`
+	}
+	if a.Verdict != plugins.Lines || json.Unmarshal(a.Lines[0], &line) != nil {
+		t.Fatalf("%v %s %q", a.Verdict, a.Message, a.Lines)
+	}
+	if line.CustomID != "r-1" || !strings.HasPrefix(line.ID, "batch_req_") || line.Response.StatusCode != 200 || line.Response.RequestID != "req-1" ||
+		string(line.Response.Body) != `{"choices":[{"text":"\u003cp\u003e"}]}` {
+		t.Errorf("%s", a.Lines[0])
+	}
+	for record, want := range map[string]string{
+		`{"text":"x"}`: "no custom_id",
+		`{"custom_id":"a","method":"GET","url":"/v1/models","body":{}}`:                             `method "GET"`,
+		`{"custom_id":"a","url":"/v1/completions"}`:                                                 "no body",
+		`{"custom_id":"a","url":"http://other.example/v1/x","body":{}}`:                             "must be a path",
+		`{"custom_id":"a","url":"/v1/../admin","body":{}}`:                                          "must be a path",
+		`{"custom_id":"a","url":"/v1/x?y=1","body":{}}`:                                             "must be a path",
+		`{"custom_id":"a","url":"/v1/completions","body":{"model":"m","prompt":"p","stream":true}}`: "asks for a stream",
+	} {
+		if a := ask(t, k, record); a.Verdict != plugins.Failed || !strings.Contains(a.Message, want) {
+			t.Errorf("%s: %v %q, want %q", record, a.Verdict, a.Message, want)
+		}
+	}
+	if len(s.requests) != 1 {
+		t.Errorf("%d requests, want 1", len(s.requests))
+	}
+}
+
+// Whatever a server does costs only the record, and the verdict tells whether to try again.
+func TestMisbehavingServer(t *testing.T) {
+	s := newServer(t)
+	t.Setenv("THE_KEY", "sk-secret")
+	k := open(t, s.URL+"/v1", `{"model":"m","prompt":"{text}","endpoint":"completions","timeout":0.5,"max_body":1048576,"api_key_env":"THE_KEY"}`)
+	for text, want := range map[string]struct {
+		verdict plugins.Verdict
+		message string
+		after   time.Duration
+	}{
+		"fine":          {plugins.Lines, "", 0},
+		"429 then fine": {plugins.Retry, "429 Too Many Requests: slow down", 2 * time.Second},
+		"500":           {plugins.Retry, "500 Internal Server Error: internal", 0},
+		"400":           {plugins.Failed, "400 Bad Request: max_tokens is too large", 0},
+		"422":           {plugins.Failed, `field required`, 0},
+		"401":           {plugins.Failed, "Incorrect API key provided: …", 0},
+		"html":          {plugins.Failed, `"text/html", not with JSON`, 0},
+		"truncated":     {plugins.Retry, "not valid JSON", 0},
+		"huge":          {plugins.Failed, "too large: over 1048576 bytes", 0},
+		"redirect":      {plugins.Failed, "redirects to http://elsewhere.example/", 0},
+		"hang":          {plugins.Retry, "did not answer within 500ms", 0},
+		"close":         {plugins.Retry, "the connection failed: EOF", 0},
+		"nothing":       {plugins.Failed, "has no choices", 0},
+	} {
+		t.Run(text, func(t *testing.T) {
+			k.client.limiter.hold = time.Time{}
+			a := ask(t, k, `{"text":"`+text+`"}`)
+			if a.Verdict != want.verdict || !strings.Contains(a.Message, want.message) || a.After != want.after || strings.Contains(a.Message, "secret") {
+				t.Errorf("%v %q after %s", a.Verdict, a.Message, a.After)
+			}
+		})
+	}
+	s.Close()
+	if a := ask(t, k, `{"text":"x"}`); a.Verdict != plugins.Retry || !strings.Contains(a.Message, "the connection failed: ") {
+		t.Errorf("%v %q", a.Verdict, a.Message)
+	}
+}
+
+// A certificate that does not verify is no fault of the record: the job cannot work.
+func TestCertificate(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(s.Close)
+	s.Config.ErrorLog = nil
+	a := ask(t, open(t, s.URL, `{"model":"m","prompt":"x"}`), `{}`)
+	if a.Err == nil || fault.KindOf(a.Err) != fault.Incompatible || !strings.Contains(a.Err.Error(), "certificate") {
+		t.Errorf("%+v", a)
+	}
+}
+
+// What is wrong with the configuration is reported before any work.
+func TestBadConfiguration(t *testing.T) {
+	t.Setenv("OPENAI_API_KEY", "")
+	for _, test := range [][3]string{
+		{"http://127.0.0.1/v1", `{"modle":"m"}`, `unknown field "modle"`},
+		{"http://127.0.0.1/v1", `{"model":"m"}`, "there is no prompt"},
+		{"http://127.0.0.1/v1", `{"prompt":"x"}`, "model is missing"},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"{text"}`, "unpaired"},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"a } b"}`, "unpaired"},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"{}"}`, "{} is not the name of a member"},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","endpoint":"audio"}`, `endpoint "audio"`},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","concurrency":0}`, "concurrency 0"},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","body":{"stream":true}}`, `body sets "stream"`},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","endpoint":"embeddings","system":"y"}`, "are for endpoint chat"},
+		{"127.0.0.1:8000", `{}`, "is not a URL"},
+		{"ftp://h/v1", `{}`, "is not a URL"},
+		{"http://u:p@h/v1", `{}`, "without a user"},
+		{"https://api.example/v1", `{}`, "set the environment variable OPENAI_API_KEY"},
+		{"https://api.example/v1", `{"api_key_env":"MY_KEY"}`, "set the environment variable MY_KEY"},
+	} {
+		data, _ := json.Marshal(plugins.OpenAIConfig{URL: test[0], Config: json.RawMessage(test[1])})
+		if _, err := New().Describe(t.Context(), data); err == nil || !strings.Contains(err.Error(), test[2]) {
+			t.Errorf("%s %s: %v, want %q", test[0], test[1], err, test[2])
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package openai
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// Endpoints that templates can use.
+const (
+	Chat        = "chat"
+	Completions = "completions"
+	Embeddings  = "embeddings"
+)
+
+// paths are those of the endpoints below the base URL.
+var paths = map[string]string{Chat: "/chat/completions", Completions: "/completions", Embeddings: "/embeddings"}
+
+const (
+	defaultConcurrency = 64
+	defaultTimeout     = 600 * time.Second
+	defaultMaxBody     = 64 << 20
+	defaultKeyVariable = "OPENAI_API_KEY"
+)
+
+// Options are the configuration of the kernel.
+type Options struct {
+	// Model is the model that templates ask for.
+	Model string `json:"model"`
+	// Endpoint is Chat (the default), Completions or Embeddings.
+	Endpoint string `json:"endpoint"`
+	// Prompt is the template of the request: {text} stands for the member text, {a.b} for
+	// a member of a member, {{ and }} for braces. Without it, records are lines of a batch
+	// file.
+	Prompt string `json:"prompt"`
+	// System is the template of a chat's system message; empty for none.
+	System string `json:"system"`
+	// Images are members that hold the URL of an image, or the image as a data URL, or a
+	// list of those. A chat's message contains them after the prompt.
+	Images []string `json:"images"`
+	// Body has further members of each request's body, for example {"temperature":0}.
+	Body map[string]json.RawMessage `json:"body"`
+	// Output is the member that gets the answer: by default response, or embedding.
+	Output string `json:"output"`
+	// Concurrency is how many requests are in flight at most.
+	Concurrency int `json:"concurrency"`
+	// Timeout is how many seconds a request may take.
+	Timeout float64 `json:"timeout"`
+	// APIKeyEnv names the environment variable with the API key. Without such a variable,
+	// requests carry no key; a remote server then is an error.
+	APIKeyEnv string `json:"api_key_env"`
+	// Headers are sent with every request. They are part of the job's settings, which are
+	// stored: use APIKeyEnv for secrets.
+	Headers map[string]string `json:"headers"`
+	// MaxBody is the largest answer in bytes.
+	MaxBody int64 `json:"max_body"`
+}
+
+// settings are options that have been checked.
+type settings struct {
+	Options
+	base    *url.URL
+	prompt  template
+	system  template
+	key     string
+	timeout time.Duration
+}
+
+// parse checks the configuration.
+func parse(config plugins.Config) (settings, error) {
+	c := plugins.OpenAIConfig{}
+	if err := config.Decode(&c); err != nil {
+		return settings{}, err
+	}
+	s := settings{Options: Options{
+		Endpoint: Chat, Concurrency: defaultConcurrency, Timeout: defaultTimeout.Seconds(), APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody,
+	}}
+	if err := plugins.Config(c.Config).Decode(&s.Options); err != nil {
+		return settings{}, err
+	}
+	var err error
+	if s.base, err = parseBase(c.URL); err != nil {
+		return settings{}, err
+	}
+	if s.prompt, err = parseTemplate(s.Prompt); err != nil {
+		return settings{}, bad("prompt: %w", err)
+	}
+	if s.system, err = parseTemplate(s.System); err != nil {
+		return settings{}, bad("system: %w", err)
+	}
+	if err := s.check(); err != nil {
+		return settings{}, err
+	}
+	s.timeout = time.Duration(s.Timeout * float64(time.Second))
+	if s.Output == "" {
+		s.Output = "response"
+		if s.Endpoint == Embeddings {
+			s.Output = "embedding"
+		}
+	}
+	return s, s.findKey()
+}
+
+func bad(format string, args ...any) error {
+	return fault.New(fault.Incompatible, "kernel configuration: "+format, args...)
+}
+
+// parseBase parses the URL after openai:.
+func parseBase(text string) (*url.URL, error) {
+	base, err := url.Parse(text)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fault.New(fault.Incompatible, "openai:%s is not a URL: write openai:http://HOST:PORT/v1", text)
+	}
+	if base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+		return nil, fault.New(fault.Incompatible, "openai: takes a URL without a user, a query or a fragment; put an API key in the environment")
+	}
+	base.Path = strings.TrimRight(base.Path, "/")
+	return base, nil
+}
+
+func (s *settings) check() error {
+	switch {
+	case paths[s.Endpoint] == "":
+		return bad("endpoint %q: use %s, %s or %s", s.Endpoint, Chat, Completions, Embeddings)
+	case s.Concurrency < 1 || s.Concurrency > plugins.MaxConcurrency:
+		return bad("concurrency %d: use a number from 1 to %d", s.Concurrency, plugins.MaxConcurrency)
+	case s.Timeout <= 0:
+		return bad("timeout %v: use a number of seconds", s.Timeout)
+	case s.MaxBody < 1:
+		return bad("max_body %d: use a number of bytes", s.MaxBody)
+	case s.Prompt == "" && (s.System != "" || len(s.Images) > 0 || s.Model != "" || s.Output != "" || len(s.Body) > 0):
+		return bad("there is no prompt, so records are lines of a batch file: model, system, images, output and body have no effect")
+	case s.Prompt != "" && s.Model == "":
+		return bad("model is missing")
+	case s.Endpoint != Chat && (s.System != "" || len(s.Images) > 0):
+		return bad("system and images are for endpoint %s", Chat)
+	}
+	for _, name := range []string{"model", "messages", "prompt", "input", "stream"} {
+		if _, ok := s.Body[name]; ok {
+			return bad("body sets %q, which gpurun sets itself", name)
+		}
+	}
+	for name := range s.Headers {
+		if slices.Contains([]string{"Content-Type", "Content-Length", "Host"}, http.CanonicalHeaderKey(name)) {
+			return bad("headers set %s, which gpurun sets itself", name)
+		}
+	}
+	return nil
+}
+
+// findKey reads the API key. Only a server on this machine may do without.
+func (s *settings) findKey() error {
+	s.key = strings.TrimSpace(os.Getenv(s.APIKeyEnv))
+	if s.key != "" || s.hasAuthorization() || isLocal(s.base.Hostname()) {
+		return nil
+	}
+	return fault.New(fault.Incompatible, "no API key for %s: set the environment variable %s", s.base.Host, s.APIKeyEnv)
+}
+
+func (s *settings) hasAuthorization() bool {
+	for name := range s.Headers {
+		if http.CanonicalHeaderKey(name) == "Authorization" {
+			return true
+		}
+	}
+	return false
+}
+
+// isLocal reports whether a host is on this machine or in a private network.
+func isLocal(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsPrivate())
+}

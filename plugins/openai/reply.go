@@ -1,0 +1,84 @@
+package openai
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// reply is a server's good answer.
+type reply struct {
+	status    int
+	requestID string
+	body      []byte // JSON
+}
+
+// answer turns a good answer into the result of the record.
+func (s *settings) answer(record plugins.Record, sent request, got reply) plugins.Answer {
+	if sent.id != nil {
+		return plugins.Replaced(batchResult(sent.id, got))
+	}
+	value, err := s.extract(got.body)
+	if err != nil {
+		return plugins.Rejected("the server's answer %s", err)
+	}
+	line, err := record.With(plugins.NewMember{Name: s.Output, Value: value})
+	if err != nil {
+		return plugins.Rejected("%s", err)
+	}
+	return plugins.Replaced(line)
+}
+
+// extract returns the part of an answer that Output gets, as JSON.
+func (s *settings) extract(body []byte) ([]byte, error) {
+	var answer struct {
+		Choices []struct {
+			Text    *string `json:"text"`
+			Message *struct {
+				Content *string `json:"content"`
+				Refusal *string `json:"refusal"`
+			} `json:"message"`
+		} `json:"choices"`
+		Data []struct {
+			Embedding json.RawMessage `json:"embedding"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("is not what %s gives: %w", s.Endpoint, err)
+	}
+	switch {
+	case s.Endpoint == Embeddings && len(answer.Data) > 0 && len(answer.Data[0].Embedding) > 0:
+		return answer.Data[0].Embedding, nil
+	case s.Endpoint == Embeddings:
+		return nil, errors.New("has no data[0].embedding")
+	case len(answer.Choices) == 0:
+		return nil, errors.New("has no choices")
+	case s.Endpoint == Completions && answer.Choices[0].Text != nil:
+		return encode(*answer.Choices[0].Text), nil
+	case s.Endpoint == Completions:
+		return nil, errors.New("has no choices[0].text")
+	case answer.Choices[0].Message != nil && answer.Choices[0].Message.Content != nil:
+		return encode(*answer.Choices[0].Message.Content), nil
+	case answer.Choices[0].Message != nil && answer.Choices[0].Message.Refusal != nil:
+		return nil, fmt.Errorf("is a refusal: %s", *answer.Choices[0].Message.Refusal)
+	}
+	return nil, errors.New("has no choices[0].message.content")
+}
+
+// batchResult returns a line as OpenAI writes them. The id depends on the custom_id alone,
+// so that the output is reproducible.
+func batchResult(id json.RawMessage, got reply) []byte {
+	sum := sha256.Sum256(id)
+	requestID := got.requestID
+	if requestID == "" {
+		requestID = "req_" + hex.EncodeToString(sum[:12])
+	}
+	return encode(map[string]any{
+		"id": "batch_req_" + hex.EncodeToString(sum[:12]), "custom_id": id, "error": nil,
+		"response": map[string]any{"status_code": got.status, "request_id": requestID, "body": json.RawMessage(got.body)},
+	})
+}

@@ -1,0 +1,135 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// request is what to send for a record.
+type request struct {
+	url  string
+	body []byte
+	id   json.RawMessage // the custom_id of a line of a batch file
+}
+
+// request makes the request for a record. An error rejects the record.
+func (s *settings) request(record plugins.Record) (request, error) {
+	if s.Prompt == "" {
+		return s.batchLine(record)
+	}
+	prompt, err := s.prompt.fill(record.Member)
+	if err != nil {
+		return request{}, err
+	}
+	body := map[string]any{"model": s.Model}
+	for name, value := range s.Body {
+		body[name] = value
+	}
+	switch s.Endpoint {
+	case Completions:
+		body["prompt"] = prompt
+	case Embeddings:
+		body["input"] = prompt
+	default:
+		if body["messages"], err = s.messages(record, prompt); err != nil {
+			return request{}, err
+		}
+	}
+	return request{url: s.base.String() + paths[s.Endpoint], body: encode(body)}, nil
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content any    `json:"content"`
+}
+
+func (s *settings) messages(record plugins.Record, prompt string) ([]message, error) {
+	var list []message
+	if s.System != "" {
+		text, err := s.system.fill(record.Member)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, message{"system", text})
+	}
+	if len(s.Images) == 0 {
+		return append(list, message{"user", prompt}), nil
+	}
+	content := []any{map[string]string{"type": "text", "text": prompt}}
+	for _, name := range s.Images {
+		urls, err := imageURLs(record, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range urls {
+			content = append(content, map[string]any{"type": "image_url", "image_url": map[string]string{"url": one}})
+		}
+	}
+	return append(list, message{"user", content}), nil
+}
+
+// imageURLs reads a member that holds one URL or a list of them.
+func imageURLs(record plugins.Record, name string) ([]string, error) {
+	value, ok := record.Member(name)
+	if !ok {
+		return nil, fmt.Errorf("the record has no member %q", name)
+	}
+	var one string
+	var list []string
+	if json.Unmarshal(value, &one) == nil {
+		list = []string{one}
+	} else if json.Unmarshal(value, &list) != nil {
+		return nil, fmt.Errorf("member %q is not a URL or a list of URLs", name)
+	}
+	for _, text := range list {
+		if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "data" {
+			return nil, fmt.Errorf("member %q is not an http, https or data URL", name)
+		}
+	}
+	return list, nil
+}
+
+// batchLine reads a line of a batch file.
+func (s *settings) batchLine(record plugins.Record) (request, error) {
+	var line struct {
+		ID     json.RawMessage `json:"custom_id"`
+		Method string          `json:"method"`
+		URL    string          `json:"url"`
+		Body   json.RawMessage `json:"body"`
+	}
+	if err := record.Decode(&line); err != nil {
+		return request{}, fmt.Errorf("not a line of a batch file: %w", err)
+	}
+	var id string
+	switch {
+	case json.Unmarshal(line.ID, &id) != nil || id == "":
+		return request{}, fmt.Errorf("the record has no custom_id: it is not a line of a batch file")
+	case line.Method != "" && line.Method != "POST":
+		return request{}, fmt.Errorf("method %q: only POST is supported", line.Method)
+	case len(line.Body) == 0 || line.Body[0] != '{':
+		return request{}, fmt.Errorf("the record has no body: it is not a line of a batch file")
+	}
+	var body struct {
+		Stream bool `json:"stream"`
+	}
+	if err := json.Unmarshal(line.Body, &body); err == nil && body.Stream {
+		return request{}, fmt.Errorf("the body asks for a stream; set stream to false")
+	}
+	address, err := s.address(line.URL)
+	return request{url: address, body: line.Body, id: line.ID}, err
+}
+
+// address returns where to send a request of a batch file, whose url is a path such as
+// /v1/chat/completions. It never leaves the server, nor what is below the base URL.
+func (s *settings) address(text string) (string, error) {
+	below, ok := strings.CutPrefix(text, "/v1/")
+	if !ok || below != path.Clean(below) || strings.ContainsAny(below, "?#%\\: ") || strings.HasPrefix(below, ".") {
+		return "", fmt.Errorf("url %q: it must be a path such as /v1/chat/completions", text)
+	}
+	return s.base.String() + "/" + below, nil
+}
