@@ -9,31 +9,35 @@ import (
 	"github.com/gpurun/gpurun/chunk/encode"
 )
 
-// encoded compares compressed output with a pipe into the compressor at the same level. The
-// compressor of a pipe is a program of its own, on a core of its own.
+// encodedWay is one way to get a compressed output.
+type encodedWay struct {
+	name string
+	run  func() (time.Duration, error)
+}
+
+// encoded compares compressed output with a pipe into the compressor at the same level, with
+// zstd also from compressed input. The compressor of a pipe is a program of its own.
 func (b *bench) encoded() error {
 	input, err := b.makeInput("encoded.jsonl", b.size(500_000, 20_000), 1000)
 	if err != nil {
 		return err
 	}
-	defer b.remove("encoded.jsonl")
-	type way struct {
-		name string
-		run  func() (time.Duration, error)
-	}
-	ways := []way{{"plain", func() (time.Duration, error) { return b.encodedJob(input, "out.jsonl") }}}
-	for _, c := range []struct{ program, level, ending string }{
-		{"zstd", strconv.Itoa(encode.ZstdLevel), ".zst"}, {"gzip", strconv.Itoa(encode.GzipLevel), ".gz"},
-	} {
-		if !has(c.program) {
-			continue
+	defer b.remove("encoded.jsonl", "encoded.jsonl.zst")
+	ways := []encodedWay{{"plain", func() (time.Duration, error) { return b.encodedJob(input, "out.jsonl") }}}
+	if has("zstd") {
+		if _, err := timed(nil, "zstd", "-q", input); err != nil {
+			return err
 		}
 		ways = append(ways,
-			way{c.program, func() (time.Duration, error) { return b.encodedJob(input, "out.jsonl"+c.ending) }},
-			way{c.program + " piped", func() (time.Duration, error) {
-				return timed(nil, "sh", "-c", `"$0" run "$1" -o - -q -k echo --gpus cpu:2 | "$2" -c -"$3" > "$4"`,
-					b.gpurun, input, c.program, c.level, filepath.Join(b.dir, "piped"))
+			encodedWay{"zstd in and out", func() (time.Duration, error) { return b.encodedJob(input+".zst", "out.jsonl.zst") }},
+			encodedWay{"zstd in and out piped", func() (time.Duration, error) {
+				return timed(nil, "sh", "-c", `zstd -dcq "$1" | "$0" run - -o - -q -k echo --gpus cpu:2 | zstd -cq -"$2" > "$3"`,
+					b.gpurun, input+".zst", strconv.Itoa(encode.ZstdLevel), filepath.Join(b.dir, "piped"))
 			}})
+		ways = append(ways, b.encodedWays(input, "zstd", encode.ZstdLevel, "out.jsonl.zst")...)
+	}
+	if has("gzip") {
+		ways = append(ways, b.encodedWays(input, "gzip", encode.GzipLevel, "out.jsonl.gz")...)
 	}
 	times, sizes := map[string][]time.Duration{}, map[string]int64{}
 	for range b.rounds {
@@ -51,16 +55,28 @@ func (b *bench) encoded() error {
 			}
 		}
 	}
-	for _, program := range []string{"zstd", "gzip"} {
-		if len(times[program]) == 0 {
+	for _, name := range []string{"zstd in and out", "zstd", "gzip"} {
+		if len(times[name]) == 0 {
 			continue
 		}
-		// The rate of the job against that of the pipe.
-		b.addRatio("rate of "+program+" output against a pipe into "+program+" at the same level", times, program+" piped", program, ">=", 0.8)
-		b.add("… its size against that of the pipe", "×", []float64{float64(sizes[program]) / float64(sizes[program+" piped"])}, "<=", 1.1, nil)
-		b.addRatio("… time against plain output", times, program, "plain", "", 0)
+		// The rate of the job against that of the pipe is the time of the pipe against that
+		// of the job.
+		b.addRatio("rate with "+name+", against pipes at the same level", times, name+" piped", name, ">=", 0.8)
+		b.add("… its size against that of the pipe", "×", []float64{float64(sizes[name]) / float64(sizes[name+" piped"])}, "<=", 1.1, nil)
+		b.addRatio("… time against plain lines", times, name, "plain", "", 0)
 	}
 	return nil
+}
+
+// encodedWays compress the output of a plain input.
+func (b *bench) encodedWays(input, program string, level int, output string) []encodedWay {
+	return []encodedWay{
+		{program, func() (time.Duration, error) { return b.encodedJob(input, output) }},
+		{program + " piped", func() (time.Duration, error) {
+			return timed(nil, "sh", "-c", `"$0" run "$1" -o - -q -k echo --gpus cpu:2 | "$2" -cq -"$3" > "$4"`,
+				b.gpurun, input, program, strconv.Itoa(level), filepath.Join(b.dir, "piped"))
+		}},
+	}
 }
 
 func (b *bench) encodedJob(input, name string) (time.Duration, error) {
