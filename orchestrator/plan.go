@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -343,6 +344,10 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 // with its earlier state later.
 func (p *prepared) reopenInput(ctx context.Context, options input.CutOptions) error {
 	p.cut = p.earlier.manifest.Cut
+	p.cut.Chunks = slices.Clone(p.cut.Chunks)
+	for i := range p.cut.Chunks { // the earlier run may have been started in another folder
+		p.cut.Chunks[i].File = p.config.Input.Path
+	}
 	source := input.FromCut(p.cut)
 	if sums := p.cut.Sums; sums != nil {
 		p.input.sums, p.input.whole = func() input.Sums { return *sums }, true
