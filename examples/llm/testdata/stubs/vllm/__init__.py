@@ -1,0 +1,3 @@
+"""A stub with the interface of vLLM's asynchronous engine that examples/llm uses, for tests."""
+
+from vllm.sampling_params import SamplingParams

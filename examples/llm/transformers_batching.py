@@ -1,0 +1,69 @@
+"""Generate text in this process with the continuous batching of Hugging Face transformers.
+
+    gpurun run -k transformers_batching.py --kernel-config '{"model": "Qwen/Qwen3-0.6B"}' prompts.jsonl -o texts.jsonl
+
+A record has a member "prompt"; the result has "text" and "tokens". Sequences join and leave
+the running batch one by one, so a long answer does not hold up short ones. concurrency is
+how many may be in the engine: enough to fill its batch, and some more.
+
+The tests run this file on a stub with the interface of transformers 5.22, not on transformers.
+"""
+
+import asyncio
+import itertools
+import os
+
+requires = ["torch", "transformers>=5.11"]
+concurrency = 256
+
+numbers = itertools.count()
+
+
+async def setup(ctx):
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+    global tokenizer, manager, watcher
+    name = ctx.config["model"]
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    model = AutoModelForCausalLM.from_pretrained(name, dtype="auto").to(ctx.device).eval()
+    manager = model.init_continuous_batching(generation_config=GenerationConfig(
+        max_new_tokens=ctx.config.get("max_new_tokens", 256), do_sample=False,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id))
+    manager.start()
+    watcher = asyncio.create_task(watch())
+
+
+async def watch():
+    """End the process when the engine has died: gpurun starts another, and sends it the
+    records without an answer."""
+    while True:
+        await asyncio.sleep(1)
+        if not manager.is_running():
+            print("the generation thread has ended")
+            os._exit(1)
+
+
+async def process(record):
+    done = asyncio.get_running_loop().create_future()
+
+    def finish(result):
+        if result.is_finished() and not done.done():
+            done.set_result(result)
+
+    number = "record-%d" % next(numbers)
+    manager.register_result_handler(number, finish)
+    if manager.add_request(tokenizer.encode(record["prompt"]), request_id=number) is None:
+        raise RuntimeError("the engine takes no more requests")
+    try:
+        result = await done
+    except asyncio.CancelledError:  # the record's time is over
+        manager.cancel_request(number)
+        raise
+    if result.error:
+        raise RuntimeError(result.error)
+    return {"text": tokenizer.decode(result.generated_tokens, skip_special_tokens=True), "tokens": len(result.generated_tokens)}
+
+
+def close():
+    watcher.cancel()
+    manager.stop(block=True, timeout=5)
