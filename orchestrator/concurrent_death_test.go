@@ -156,4 +156,3 @@ func TestConcurrentPause(t *testing.T) {
 		t.Errorf("%d calls", total)
 	}
 }
-

@@ -34,7 +34,7 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 		report: Report{
 			Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Streamed: isStream(c.Output.Path),
 			Kernel: c.Kernel.Name, Started: started, Folder: folder, BatchSize: p.plan.BatchSize,
-			GroupBy: p.plan.GroupBy,
+			GroupBy: p.plan.GroupBy, Concurrency: p.plan.Info.Concurrency,
 		},
 	}
 	if p.earlier != nil {

@@ -58,6 +58,9 @@ type Report struct {
 	// Load is the time until the first kernel was open. Rate leaves it out.
 	Load time.Duration `json:"load_ns"`
 	Rate float64       `json:"records_per_second"`
+	// Concurrency is how many records each kernel computed at a time, 0 if it computed
+	// batches. Latency is then that of records.
+	Concurrency int `json:"concurrency,omitempty"`
 	// GroupBy is the member by whose size records were grouped, empty if they were not.
 	// Padding is the share of the batches' size that padding took in this run: each record
 	// is padded to the largest of its batch.

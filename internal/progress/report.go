@@ -48,7 +48,11 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 		}
 	}
 	if l := r.Latency; l != nil && l.Batches > 1 {
-		fmt.Fprintf(w, "  batches took %s (median), %s (99 %%), at most %s\n", latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
+		what := "batches"
+		if r.Concurrency > 0 {
+			what = "records"
+		}
+		fmt.Fprintf(w, "  "+what+" took %s (median), %s (99 %%), at most %s\n", latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
 	}
 	if r.Bottleneck != nil {
 		fmt.Fprintf(w, "  bottleneck: %s\n", r.Bottleneck.Text)
