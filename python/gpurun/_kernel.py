@@ -1,17 +1,21 @@
 """Run a kernel in this process, with the code that gpurun runs in its interpreters."""
 
+import asyncio
 import collections.abc
+import concurrent.futures
 import json
 import os
 import sys
 import types
 
 from gpurun_runner.batch import Source
+from gpurun_runner.describe import PROCESS, describe
 from gpurun_runner.encode import Encoder
-from gpurun_runner.kernel import Step, Task, call, takes_argument
+from gpurun_runner.failure import ResultError
+from gpurun_runner.kernel import Step, Task, call, is_async, takes_argument
 from gpurun_runner.sources import Sources
 
-from gpurun import _answer, _fields
+from gpurun import _answer, _concurrent, _fields
 
 
 def run_kernel(kernel, records, *, config=None, device="cpu", batch_size=None, nan="null"):
@@ -20,7 +24,8 @@ def run_kernel(kernel, records, *, config=None, device="cpu", batch_size=None, n
     kernel is a file ("embed.py", "embed.py:function"), a function, a class, or a list of
     them: a chain. records are dicts or JSON lines, or the path of a file of JSON lines. A
     record that the kernel rejects is returned with the member "_error". An exception that
-    process raises for a whole batch is raised here: a job would bisect the batch.
+    process raises for a whole batch is raised here: a job would bisect the batch. With async
+    def process(record), records run concurrently, and one that asks for a retry fails.
     """
     with Kernel(kernel, config=config, device=device, nan=nan) as opened:
         return opened.run(records, batch_size=batch_size)
@@ -36,9 +41,12 @@ class Kernel:
         configs = config if isinstance(kernel, (list, tuple)) and isinstance(config, (list, tuple)) else [config] * len(chain)
         self._program = _Program(nan)
         self._argv, self._path = sys.argv, list(sys.path)
+        self._call = _caller(chain[0])
         try:
             for one, its in zip(chain, configs):
-                self._program.steps.append(_step(one, its, device, len(chain) > 1))
+                self._program.steps.append(self._call(_step, one, its, device, len(chain) > 1))
+            if len(chain) > 1 and any(step.loop is not None for step in self._program.steps):
+                raise ResultError("async def process(record) does not work as a step of a chain")
         except BaseException:
             self._restore()
             raise
@@ -49,7 +57,7 @@ class Kernel:
         size = batch_size or len(lines) or 1
         results = []
         for first in range(0, len(lines), size):
-            results += self._program.compute(lines[first:first + size], first)
+            results += self._call(self._program.compute, lines[first:first + size], first)
         return results
 
     def close(self):
@@ -57,9 +65,7 @@ class Kernel:
         steps, self._program.steps = self._program.steps, []
         try:
             for step in steps:
-                function = step.function("close")
-                if function is not None:
-                    function()
+                self._call(_close, step)
         finally:
             self._restore()
 
@@ -73,6 +79,41 @@ class Kernel:
         self.close()
 
 
+def _caller(kernel):
+    """How to call an open kernel: in this thread or, if an event loop runs in it (as in a
+    notebook) and the kernel needs one of its own, in another one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return lambda function, *arguments: function(*arguments)
+    if callable(kernel):
+        needed = is_async(kernel.__call__ if isinstance(kernel, type) else kernel)
+    else:
+        needed = describe(_file(kernel)[0], (), _file(kernel)[1] or PROCESS)["async"]
+    if not needed:
+        return lambda function, *arguments: function(*arguments)
+    thread = concurrent.futures.ThreadPoolExecutor(1)
+    return lambda function, *arguments: thread.submit(function, *arguments).result()
+
+
+def _close(step):
+    """Call a step's close()."""
+    function = step.function("close")
+    try:
+        if function is not None:
+            call("close", function, loop=step.loop)
+    finally:
+        if step.loop is not None:
+            step.loop.close()
+            asyncio.set_event_loop(None)
+
+
+def _file(kernel):
+    """The file and the function of a kernel's name."""
+    file, colon, function = os.fspath(kernel).partition(".py:")
+    return os.path.abspath(file + ".py" if colon else file), function
+
+
 def _step(kernel, config, device, named):
     """Open one step."""
     gpu = device.startswith("cuda")
@@ -83,9 +124,8 @@ def _step(kernel, config, device, named):
         module.process = kernel
         step = {"module": module, "name": getattr(kernel, "__name__", "kernel")}
     else:
-        name = os.fspath(kernel)
-        file, colon, function = name.partition(".py:")
-        step = {"file": os.path.abspath(file + ".py" if colon else file), "function": function, "name": name}
+        file, function = _file(kernel)
+        step = {"file": file, "function": function, "name": os.fspath(kernel)}
     opened = Step(request, {**step, "config": config, "name": step["name"] if named else ""}, Sources())
     opened.label = step["name"]
     prepare = opened.function("setup_prepare")
@@ -136,6 +176,8 @@ class _Program:
 
     def compute(self, lines, first):
         values = [_value(line, first + i) for i, line in enumerate(lines)]
+        if self.steps[0].loop is not None:
+            return _concurrent.lines(self.steps[0], self.encoder, lines, values, first)
         task = Task(_Local(lines, values, self), self)
         reply = task.process()
         reply.collect()

@@ -39,7 +39,8 @@ class Jobs(unittest.TestCase):
         path, out = self.write("in.jsonl", "".join(json.dumps(record) + "\n" for record in RECORDS)), os.path.join(self.folder, "out.jsonl")
         result = gpurun.run([self.kernel, "echo"], path, out, **CPU)
         self.assertEqual(result.output, out)
-        self.assertEqual(sum(1 for _ in open(out)), 100)
+        with open(out) as file:
+            self.assertEqual(len(file.readlines()), 100)
         parts = gpurun.run(self.kernel, path, os.path.join(self.folder, "parts", ""), **CPU)
         self.assertEqual(list(parts.records()), [dict(record, n=i) for i, record in enumerate(RECORDS)])
         with self.assertRaises(gpurun.UsageError):  # it exists and belongs to no job with these settings

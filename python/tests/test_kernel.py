@@ -1,5 +1,6 @@
 """gpurun.run_kernel, and that a job with the same kernel writes the same."""
 
+import asyncio
 import json
 import os
 import sys
@@ -109,6 +110,33 @@ class Kernels(unittest.TestCase):
             gpurun.run_kernel(self.kernel("def process(batch): 1 / 0"), [{}])
         with self.assertRaisesRegex(gpurun.ResultError, "process returned None"):
             gpurun.run_kernel(self.kernel("def process(batch): pass"), [{}])
+
+    def test_async(self):
+        path = self.kernel("import asyncio, gpurun\nasync def setup(ctx):\n  global lock\n  lock = asyncio.Lock()\n"
+                           "async def process(record):\n  async with lock: await asyncio.sleep(0)\n  n = record['n']\n"
+                           "  if n == 2: raise gpurun.Fail('too large')\n  if n == 3: raise gpurun.Retry('busy', after=1)\n"
+                           "  if n == 4: 1 / 0\n  return [{'x': n}, None, None, None, None, record][n]")
+
+        def check():
+            self.assertEqual(gpurun.run_kernel(path, [{"n": 0}, {"n": 1}, {"n": 5}]), [{"n": 0, "x": 0}, {"n": 5}])
+            failed = gpurun.run_kernel(path, [{"n": 2}, {"n": 3}])
+            self.assertEqual([line["_error"]["message"] for line in failed], ["too large", "busy"])
+            with self.assertRaises(ZeroDivisionError):
+                gpurun.run_kernel(path, [{"n": 4}])
+
+        check()
+
+        async def notebook():  # an event loop runs already
+            check()
+
+        asyncio.run(notebook())
+
+    def test_annotations(self):
+        path = self.kernel("import gpurun\nfrom gpurun import Batch, Fail\ndef process(batch: gpurun.Batch):\n"
+                           "  return [Fail('no') if record['n'] else record for record in batch]")
+        self.assertEqual(gpurun.run_kernel(path, [{"n": 0}, {"n": 1}])[1]["_error"]["message"], "no")
+        result = gpurun.run(path, [{"n": 0}, {"n": 1}], allow_failed=True, gpus="cpu:1")
+        self.assertEqual([record.get("_error", {}).get("message") for record in result.records()], [None, "no"])
 
     def test_inputs(self):
         seen = []

@@ -32,3 +32,11 @@ for kind in (Retry, Fail):
     kind.__module__ = "gpurun"
 
 __all__ = ["Retry", "Fail"]
+
+
+def __getattr__(name):
+    """Batch and Record, for annotations: they are loaded after this module."""
+    import sys
+    if name in ("Batch", "Record"):
+        return getattr(sys.modules["gpurun_runner.batch"], name)
+    raise AttributeError("a kernel has no gpurun.%s: it can use Batch, Record, Retry and Fail" % name)
