@@ -357,3 +357,17 @@ func TestConcurrentCheckpoints(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// Several workers share the work at the end, and cut chunks at checkpoints: none sends a
+// record that another has.
+func TestConcurrentWorkers(t *testing.T) {
+	t.Parallel()
+	const n = 600
+	d, c := callsJob(t, asks(n, func(i int) string { return fmt.Sprintf(`,"sleep":%d`, 5+i/200*40) }), 8)
+	c.Devices.GPUs, c.Resume.Checkpoint = "cpu:3", 150*time.Millisecond
+	mustRun(t, d, c)
+	checkAnswers(t, d, n, nil)
+	if got := len(strings.Fields(d.read("calls"))); got != n {
+		t.Errorf("%d calls for %d records", got, n)
+	}
+}
