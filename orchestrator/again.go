@@ -15,7 +15,7 @@ func (r *rerun) again() (Config, error) {
 	was, c := r.manifest.Fingerprint, r.config
 	c.Input.Path, c.Output.Path = r.job.Input(), r.job.Results()
 	c.Output.Format = ""
-	c.Input.Paths, c.Input.Format, c.Input.SkipBad, c.inputs = nil, "jsonl", false, nil
+	c.Input.Paths, c.Input.Format, c.Input.Columns, c.Input.SkipBad, c.inputs = nil, "jsonl", nil, false, nil
 	c.Output.Errors, c.Resume.WorkDir, c.Resume.Clean = "", "", false
 	c.Input.Offset, c.Input.Limit, c.framed = 0, 0, true
 	// A failed record that came in with an _error was reprocessed; no other has one.

@@ -105,6 +105,9 @@ type Input struct {
 	// Format is that of all inputs: jsonl and others, see package decode. By default it is
 	// recognized by content.
 	Format string
+	// Columns are the columns of Parquet and CSV files to read, in this order; the default
+	// is all. In a CSV file, a type may follow a name: "id:int64".
+	Columns []string
 	// Stdin is read for "-"; nil means os.Stdin.
 	Stdin io.Reader
 	// Offset skips the first records; Limit caps how many are processed. Default 0: all.

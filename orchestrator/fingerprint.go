@@ -38,9 +38,10 @@ type inputPrint struct {
 	// wrote, or - for a stream.
 	Files []fileState `json:"files,omitempty"`
 	// Format is what the user says that it is.
-	Format string `json:"format,omitempty"`
-	Offset int64  `json:"offset,omitempty"`
-	Limit  int64  `json:"limit,omitempty"`
+	Format  string   `json:"format,omitempty"`
+	Columns []string `json:"columns,omitempty"`
+	Offset  int64    `json:"offset,omitempty"`
+	Limit   int64    `json:"limit,omitempty"`
 }
 
 type kernelPrint struct {
@@ -100,7 +101,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 		f.Config = compact.Bytes()
 	}
 	if c.inputs != nil {
-		f.Input.Format = c.Input.Format
+		f.Input.Format, f.Input.Columns = c.Input.Format, c.Input.Columns
 	}
 	if c.inputs == nil && c.Input.Path != "-" {
 		f.Input.Path = absolute(c.Input.Path)

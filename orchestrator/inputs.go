@@ -107,7 +107,7 @@ func (c Config) openedInput(found expand.File) (inputFile, error) {
 		return file, fault.New(fault.Usage, "open input: %w", err)
 	}
 	defer opened.Close()
-	if file.kind, err = decode.Detect(decode.File(opened, file.name, file.info.Size()), c.Input.Format); err != nil {
+	if file.kind, err = decode.Detect(decode.File(opened, file.name, file.info.Size()), c.Input.Format, c.Input.Columns); err != nil {
 		return file, err
 	}
 	if file.sum, err = sampleSum(opened, file.info.Size()); err != nil {

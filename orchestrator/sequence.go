@@ -103,7 +103,7 @@ func (p *prepared) checkLog() error {
 func (p *prepared) sections() []input.Section {
 	files := p.config.inputs.files
 	sections := make([]input.Section, len(files))
-	options := format.Options{Members: p.members(), Threads: 1}
+	options := format.Options{Members: p.members(), Columns: p.config.Input.Columns, Threads: 1}
 	if len(files) == 1 {
 		options.Threads = p.config.cores()
 	}

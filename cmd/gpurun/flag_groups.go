@@ -24,7 +24,7 @@ var flagGroups = []struct {
 		"stagger", "pin", "profile", "monitor-config", "no-monitor", "no-affinity",
 	}},
 	{"Batching", []string{"batch-size", "batch-bytes", "group-by", "batch-cost", "chunks-per-gpu"}},
-	{"Input", []string{"input-format", "limit", "offset", "bad-input", "reprocess", "max-record-bytes", "no-validate", "split", "chunk-records", "flush"}},
+	{"Input", []string{"input-format", "columns", "limit", "offset", "bad-input", "reprocess", "max-record-bytes", "no-validate", "split", "chunk-records", "flush"}},
 	{"Stopping and resuming", []string{
 		"fresh", "accept-changes", "spool", "max-time", "drain-timeout", "checkpoint", "work-dir", "clean",
 	}},

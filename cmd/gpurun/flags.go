@@ -92,6 +92,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.Int64Var(&c.Input.ChunkRecords, "chunk-records", 0, "records per chunk of a stream or a compressed file (default 16 batches)")
 	flags.DurationVar(&c.Input.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
 	flags.StringVar(&c.Input.Format, "input-format", "", "format of the input instead of recognizing it: "+strings.Join(decode.Names(), ", "))
+	flags.StringSliceVar(&c.Input.Columns, "columns", nil, "read only these columns of Parquet and CSV files, in this order; in CSV files, with types: id:int64,text")
 	flags.StringVar(&f.badInput, "bad-input", "fail", "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it")
 	flags.Int64Var(&c.Input.Limit, "limit", 0, "process at most this many records (0: all)")
 	flags.Int64Var(&c.Input.Offset, "offset", 0, "skip this many records first")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpurun/gpurun/chunk/input/format"
 	input "github.com/gpurun/gpurun/chunk/input/parquet"
 )
 
@@ -163,7 +164,7 @@ func TestPython(t *testing.T) {
 func TestReadBack(t *testing.T) {
 	s := newSample(10, 300)
 	data := s.file(t)
-	f, err := input.OpenFile(bytes.NewReader(data), int64(len(data)), nil, 2)
+	f, err := input.OpenFile(bytes.NewReader(data), int64(len(data)), format.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

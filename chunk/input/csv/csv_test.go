@@ -9,12 +9,14 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
 )
 
 // read returns the JSON lines of a table.
-func read(t testing.TB, table string, separator byte, members ...string) (string, error) {
+func read(t testing.TB, table string, separator byte, columns ...string) (string, error) {
 	t.Helper()
-	r, err := NewReader(strings.NewReader(table), separator, members)
+	r, err := NewReader(strings.NewReader(table), separator, format.Options{Columns: columns})
 	if err != nil {
 		return "", err
 	}
@@ -64,18 +66,43 @@ func TestTabs(t *testing.T) {
 	}
 }
 
+func TestTypes(t *testing.T) {
+	got, err := read(t, "id,score,ok,doc,a:b\n1,0.5,TRUE,\"[1,\n2]\",x\n,,,,\n1.5,0,true,1,x\n1,NaN,true,1,x\n1,0x1p3,true,1,x\n1,0,yes,1,x\n1,0,true,{,x\n", ',',
+		"a:b", "id:int64", "score:float64", "ok:bool", "doc:json")
+	want := `{"a:b":"x","id":1,"score":0.5,"ok":true,"doc":[1, 2]}` + "\n" + `{"a:b":"","id":null,"score":null,"ok":null,"doc":null}` + "\n"
+	if err != nil || !strings.HasPrefix(got, want) {
+		t.Errorf("%s, %v", got, err)
+	}
+	for i, message := range []string{
+		`line 5: column \"id\" is not of type int64`, `line 6: column \"score\" is not of type float64`, `line 7: column \"score\" is not of type float64`,
+		`line 8: column \"ok\" is not of type bool`, `line 9: column \"doc\" is not of type json`,
+	} {
+		if line := strings.Split(got, "\n")[2+i]; !strings.Contains(line, message) {
+			t.Errorf("%s, want %s", line, message)
+		}
+	}
+}
+
 func TestMembers(t *testing.T) {
 	got, err := read(t, "id,text,other\n1,a,x\n", ',', "text", "id")
 	if want := `{"text":"a","id":"1"}` + "\n"; err != nil || got != want {
 		t.Errorf("%s, %v", got, err)
 	}
 	for member, want := range map[string]string{
-		"txt":   `there is no column "txt"; did you mean "text"?`,
-		"title": `there is no column "title"; the columns are id, text, other`,
+		"txt":    `there is no column "txt"; did you mean "text"?`,
+		"title":  `there is no column "title"; the columns are id, text, other`,
+		"id:int": `column "id": unknown type "int"; the types are bool, float64, int64, json and string`,
 	} {
 		if _, err := read(t, "id,text,other\n1,a,x\n", ',', member); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+	r, err := NewReader(strings.NewReader("id,text\n1,a\n"), ',', format.Options{Members: []string{"text", "score"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err != nil || string(got) != `{"text":"a"}`+"\n" {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 
@@ -96,7 +123,7 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	r, err := NewReader(iotest.TimeoutReader(strings.NewReader("a,b\n"+strings.Repeat("1,2\n", 1<<20))), ',', nil)
+	r, err := NewReader(iotest.TimeoutReader(strings.NewReader("a,b\n"+strings.Repeat("1,2\n", 1<<20))), ',', format.Options{})
 	if err == nil {
 		_, err = io.ReadAll(r)
 	}
@@ -118,6 +145,7 @@ func TestMatch(t *testing.T) {
 		{"JSON arrays", "[1,2]\n[3,4]\n[5,6]\n", true, false},
 		{"broken JSON first", "{\"a\":1,\n{\"a\":2,\n{\"a\":3,\n", true, false},
 		{"JSON strings", "\"a,b\"\n\"c,d\"\n\"e,f\"\n", true, false},
+		{"JSON lines after a broken one", "no, no\n" + strings.Repeat("{\"a\":1,\"b\":2}\n", 20), true, false},
 		{"numbers", "1\n2\n3\n", true, false},
 		{"text", "Hello, world\nThis is text\nwithout columns\n", true, false},
 		{"one column", "id\n1\n2\n", true, false},
@@ -125,7 +153,9 @@ func TestMatch(t *testing.T) {
 		{"one row", "id,text\n1,a\n", true, false},
 		{"empty", "", true, false},
 		{"binary", "a,b\n\x00,1\n\x00,2\n", true, false},
-		{"duplicate names", "a,a\n1,2\n3,4\n", true, false},
+		{"duplicate names, an error later", "a,a\n1,2\n3,4\n", true, true},
+		{"one broken row in ten", "a,b\n" + strings.Repeat("1,2\n", 9) + "3\n", true, true},
+		{"two broken rows in eleven", "a,b\n" + strings.Repeat("1,2\n", 9) + "3\n4\n", true, false},
 	} {
 		if got := Match([]byte(c.head), c.whole, ','); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
@@ -147,7 +177,7 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("%q", line)
 			}
 		}
-		r, slowErr := NewReader(iotest.OneByteReader(strings.NewReader(string(table))), ',', nil)
+		r, slowErr := NewReader(iotest.OneByteReader(strings.NewReader(string(table))), ',', format.Options{})
 		if slowErr == nil {
 			slow, err := io.ReadAll(r)
 			slowErr = err

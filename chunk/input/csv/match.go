@@ -8,9 +8,9 @@ import (
 // matchRows is how many rows must have as many values as the header.
 const matchRows = 2
 
-// Match reports whether content that starts with head looks like a table: a header whose
-// names are text, and rows with as many values, two or more. whole means that head is all of
-// the content. JSON lines are never a table.
+// Match reports whether content that starts with head looks like a table: a header, and
+// rows with as many values as it, two or more. One row in ten may be broken. whole means
+// that head is all of the content. JSON lines are never a table.
 func Match(head []byte, whole bool, separator byte) bool {
 	if !whole { // the last line may be incomplete
 		head = head[:bytes.LastIndexByte(head, '\n')+1]
@@ -20,24 +20,24 @@ func Match(head []byte, whole bool, separator byte) bool {
 		return false
 	}
 	rows := newRowReader(bytes.NewReader(head), separator)
-	if rows.next() != nil || len(rows.values) < 2 {
+	if rows.next() != nil || len(rows.values) < 2 || rows.broken != "" {
 		return false
 	}
-	names, err := rows.header()
-	if err != nil {
-		return false
-	}
-	found := 0
+	width, matching, others := len(rows.values), 0, 0
 	for rows.next() == nil {
-		if rows.broken != "" || len(rows.values) != len(names) {
+		switch {
+		case rows.text[0] == '{' || rows.text[0] == '[': // JSON lines whose first line is broken
 			return false
+		case rows.broken == "" && len(rows.values) == width:
+			matching++
+		default:
+			others++
 		}
-		found++
 	}
-	return found >= matchRows
+	return matching >= matchRows && others <= matching/9
 }
 
-// isJSON reports whether the first line begins like JSON, or is JSON.
+// isJSON reports whether the first line begins like a JSON object or array, or is JSON.
 func isJSON(head []byte) bool {
 	head = bytes.TrimLeft(head, " \t\r\n")
 	line, _, _ := bytes.Cut(head, []byte("\n"))

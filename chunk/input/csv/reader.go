@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/jsonline"
-	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // Reader reads the rows of a table as JSON lines.
 type Reader struct {
+	name   string // of the file
 	rows   *rowReader
 	width  int      // columns of the header
 	chosen []column // those that are read
@@ -26,19 +25,12 @@ type Reader struct {
 	err    error
 }
 
-// column is a column that is read.
-type column struct {
-	index  int
-	prefix []byte // `{"name":` or `,"name":`
-}
-
 // blockBytes is how many bytes of lines are prepared at a time.
 const blockBytes = 256 << 10
 
-// NewReader reads the header of a table. Members are the columns to read, all if there are
-// none. A table without a header, or with a header in which a name is empty or occurs
-// twice, is an error. Errors name the line.
-func NewReader(r io.Reader, separator byte, members []string) (*Reader, error) {
+// NewReader reads the header of a table. A table without a header, or with a header in
+// which a name is empty or occurs twice, is an error. Errors name the line.
+func NewReader(r io.Reader, separator byte, o format.Options) (*Reader, error) {
 	rows := newRowReader(r, separator)
 	if start, _ := rows.in.Peek(len(byteOrderMark)); string(start) == byteOrderMark {
 		_, _ = rows.in.Discard(len(byteOrderMark))
@@ -54,8 +46,11 @@ func NewReader(r io.Reader, separator byte, members []string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("line %d: %w", rows.begin, err)
 	}
-	c := &Reader{rows: rows, width: len(names)}
-	return c, c.choose(names, members)
+	chosen, err := choose(names, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{name: o.Name, rows: rows, width: len(names), chosen: chosen}, nil
 }
 
 const byteOrderMark = "\ufeff"
@@ -79,32 +74,6 @@ func (r *rowReader) header() (names []string, err error) {
 		names = append(names, name)
 	}
 	return names, nil
-}
-
-// choose selects the columns to read, in the order of the members.
-func (c *Reader) choose(names, members []string) error {
-	if len(members) == 0 {
-		members = names
-	}
-	for i, member := range members {
-		at := slices.Index(names, member)
-		if at < 0 {
-			return noColumn(member, names)
-		}
-		prefix := []byte(",")
-		if i == 0 {
-			prefix[0] = '{'
-		}
-		c.chosen = append(c.chosen, column{index: at, prefix: append(jsonline.AppendString(prefix, member), ':')})
-	}
-	return nil
-}
-
-func noColumn(name string, names []string) error {
-	if similar := nearest.Of(name, names, 3); similar != "" {
-		return fmt.Errorf("there is no column %q; did you mean %q?", name, similar)
-	}
-	return fmt.Errorf("there is no column %q; the columns are %s", name, strings.Join(names, ", "))
 }
 
 // Read reads JSON lines.
@@ -141,13 +110,25 @@ func (c *Reader) write() {
 	case !utf8.Valid(c.rows.text):
 		c.reject("not valid UTF-8")
 	default:
-		line := c.lines.AvailableBuffer()
-		for _, column := range c.chosen {
-			line = append(line, column.prefix...)
-			line = jsonline.AppendStringBytes(line, c.rows.values[column.index].unquoted())
-		}
-		c.lines.Write(append(line, '}', '\n'))
+		c.writeRecord()
 	}
+}
+
+// writeRecord writes a row that has as many values as the header.
+func (c *Reader) writeRecord() {
+	line := c.lines.AvailableBuffer()
+	if len(c.chosen) == 0 {
+		line = append(line, '{')
+	}
+	for _, column := range c.chosen {
+		line = append(line, column.prefix...)
+		var ok bool
+		if line, ok = column.write(line, c.rows.values[column.index].unquoted()); !ok {
+			c.reject("column %q is not of type %s", column.name, column.kind)
+			return
+		}
+	}
+	c.lines.Write(append(line, '}', '\n'))
 }
 
 // reject writes the current row as a failed record.
@@ -155,6 +136,7 @@ func (c *Reader) reject(format string, args ...any) {
 	_ = record.WriteMarked(&c.lines, c.rows.text, record.Mark{ // a buffer accepts everything
 		Kind:    fault.Record,
 		Message: fmt.Sprintf("line %d: ", c.rows.begin) + fmt.Sprintf(format, args...),
+		File:    c.name,
 		Line:    c.rows.begin,
 	})
 }

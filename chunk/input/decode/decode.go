@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -36,9 +37,9 @@ func (k Kind) String() string {
 }
 
 // Detect returns the kind of an open file. want is the name of its format, "" to recognize
-// it. Content that gpurun does not read is a usage fault. An unreadable compressed file
+// it; columns are those that it must have. Content that gpurun does not read is a usage fault. An unreadable compressed file
 // has the kind that its first bytes say; the error comes when it is read.
-func Detect(file format.File, want string) (Kind, error) {
+func Detect(file format.File, want string, columns []string) (Kind, error) {
 	head, whole, err := readHead(io.NewSectionReader(file, 0, file.Size()))
 	if err != nil {
 		return Kind{}, fault.New(fault.Usage, "read input %s: %w", file.Name(), err)
@@ -54,8 +55,11 @@ func Detect(file format.File, want string) (Kind, error) {
 		return kind, fault.New(fault.Usage, "input %s is %s around %s, which cannot be read from the middle of a stream; decompress it first",
 			file.Name(), kind.compression.name, kind.format.Name)
 	}
+	if len(columns) > 0 && kind.format.Name == jsonl.Name {
+		return kind, fault.New(fault.Usage, "input %s is JSON lines, which have no columns to choose", file.Name()).Set("columns")
+	}
 	if kind.compression == nil && kind.format.Check != nil {
-		if err := kind.format.Check(file); err != nil {
+		if err := kind.format.Check(file, format.Options{Columns: columns}); err != nil {
 			return kind, fault.New(fault.Usage, "input %s: %w", file.Name(), err).WithCode(fault.BadInput, "")
 		}
 	}
@@ -88,11 +92,28 @@ func formatOf(head []byte, whole bool, want, what, path string) (format.Format, 
 	if f := sniff(head); f != nil {
 		return jsonl, f.refuse(what, path)
 	}
-	return jsonl, nil
+	return byEnding(head, path), nil
+}
+
+// byEnding returns the format of a table that is too short to recognize, by its file's
+// name: x.csv, x.csv.gz. Everything else is JSON lines.
+func byEnding(head []byte, path string) format.Format {
+	content := bytes.TrimSpace(head)
+	if len(content) == 0 || content[0] == '{' || content[0] == '[' {
+		return jsonl
+	}
+	path = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(path), ".gz"), ".zst")
+	for _, f := range formats {
+		if f.Stream != nil && strings.HasSuffix(path, "."+f.Name) {
+			return f
+		}
+	}
+	return jsonl
 }
 
 // Open decodes a file of a known kind. The caller closes the file after the lines.
 func Open(ctx context.Context, file format.File, kind Kind, options format.Options) (format.Lines, error) {
+	options.Name = file.Name()
 	if kind.compression == nil && kind.format.Open != nil {
 		return kind.format.Open(ctx, file, options)
 	}

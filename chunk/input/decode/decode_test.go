@@ -66,7 +66,7 @@ func writtenFile(t testing.TB, data []byte) format.File {
 func decodeFile(t testing.TB, data []byte) (string, Kind, error) {
 	t.Helper()
 	file := writtenFile(t, data)
-	kind, err := Detect(file, "")
+	kind, err := Detect(file, "", nil)
 	if err != nil {
 		return "", kind, err
 	}
@@ -182,10 +182,10 @@ func TestDetectRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Detect(writtenFile(t, nil), "xml"); err == nil || !strings.Contains(err.Error(), "jsonl") {
+	if _, err := Detect(writtenFile(t, nil), "xml", nil); err == nil || !strings.Contains(err.Error(), "jsonl") {
 		t.Errorf("an unknown format: %v", err)
 	}
-	kind, err := Detect(writtenFile(t, []byte("a,b\n1,2\n3,4\n")), "jsonl")
+	kind, err := Detect(writtenFile(t, []byte("a,b\n1,2\n3,4\n")), "jsonl", nil)
 	if err != nil || !kind.Plain() {
 		t.Errorf("what the user says: %v, %v", kind, err)
 	}
@@ -198,5 +198,26 @@ func TestStreamFails(t *testing.T) {
 	}
 	if err := lines.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTables: tables are recognized by content, or by name if they are short.
+func TestTables(t *testing.T) {
+	for _, c := range []struct{ name, content, want string }{
+		{"x", "a,b\n1,2\n3,4\n", "csv"},
+		{"x", "a\tb\n1\t2\n3\t4\n", "tsv"},
+		{"x", "a,b\n1,2\n", "jsonl"},
+		{"x.csv", "a,b\n1,2\n", "csv"},
+		{"x.CSV.gz", "a\n1\n", "csv"},
+		{"x.tsv", "a\n1\n", "tsv"},
+		{"x.csv", "{\"a\":1}\n", "jsonl"},
+		{"x.csv", "", "jsonl"},
+		{"x.parquet", "{\"a\":1}\n", "jsonl"},
+		{"x", "PAR1", "parquet"},
+	} {
+		f, err := formatOf([]byte(c.content), true, "", "input", c.name)
+		if err != nil || f.Name != c.want {
+			t.Errorf("%s %q: %s, %v", c.name, c.content, f.Name, err)
+		}
 	}
 }

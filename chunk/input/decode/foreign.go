@@ -30,7 +30,6 @@ var magics = []struct {
 	{"\xfe\xff", foreign{"UTF-16 text", "iconv -f UTF-16 -t UTF-8 %s"}},
 	{"{\x00", foreign{"UTF-16 text", "iconv -f UTF-16LE -t UTF-8 %s"}},
 	{"\x00{", foreign{"UTF-16 text", "iconv -f UTF-16BE -t UTF-8 %s"}},
-	{"PAR1", foreign{"a Parquet file", `duckdb -c "COPY (FROM '%s') TO '/dev/stdout' (FORMAT json)"`}},
 	{"ARROW1", foreign{"an Arrow file", ""}},
 	{"ORC", foreign{"an ORC file", ""}},
 	{"Obj\x01", foreign{"an Avro file", ""}},
@@ -53,10 +52,6 @@ func sniff(head []byte) *foreign {
 		return &foreign{"one JSON array over several lines", "jq -c '.[]' %s"}
 	case isDocument(lines, '{'):
 		return &foreign{"JSON with one document over several lines", "jq -c . %s"}
-	case isTable(lines, ','):
-		return &foreign{"a CSV file", `duckdb -c "COPY (FROM read_csv('%s')) TO '/dev/stdout' (FORMAT json)"`}
-	case isTable(lines, '\t'):
-		return &foreign{"a TSV file", `duckdb -c "COPY (FROM read_csv('%s', delim='\t')) TO '/dev/stdout' (FORMAT json)"`}
 	}
 	return nil
 }
@@ -87,27 +82,6 @@ func isDocument(lines [][]byte, bracket byte) bool {
 		return lines[1][0] == '{' && bracket == '[' || lines[1][0] == '"' && bracket == '{'
 	}
 	return bracket == '[' && lines[0][1] == '{' && bytes.HasSuffix(lines[0], []byte(","))
-}
-
-// tableLines is how many lines must have the same number of columns.
-const tableLines = 3
-
-// isTable reports whether the lines all have the same number of columns, two or more,
-// and none of them is JSON.
-func isTable(lines [][]byte, separator byte) bool {
-	if len(lines) < tableLines {
-		return false
-	}
-	lines = lines[:min(len(lines), 10*tableLines)]
-	columns := bytes.Count(lines[0], []byte{separator})
-	for _, line := range lines {
-		count := bytes.Count(line, []byte{separator})
-		quoted := bytes.IndexByte(line, '"') >= 0 && count > columns // a separator within quotes
-		if count != columns && !quoted || json.Valid(line) || bytes.IndexByte([]byte("{["), line[0]) >= 0 {
-			return false
-		}
-	}
-	return columns > 0
 }
 
 // refuse returns an error that names the input's format and, if known, a command that

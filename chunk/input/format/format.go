@@ -25,8 +25,9 @@ type Format struct {
 	Stream func(ctx context.Context, r io.Reader, o Options) (Lines, error)
 	// Open decodes a file; nil if Stream is all there is.
 	Open func(ctx context.Context, f File, o Options) (Lines, error)
-	// Check, if set, finds damage that a quick look can find, before any work starts.
-	Check func(f File) error
+	// Check, if set, finds damage that a quick look can find, and columns that do not
+	// exist, before any work starts.
+	Check func(f File, o Options) error
 }
 
 // File is an open input file that can be read at any place, concurrently.
@@ -39,8 +40,15 @@ type File interface {
 
 // Options are what a job knows about the records that it wants.
 type Options struct {
-	// Members are the only members of a record that the job needs; nil for all.
+	// Name is the file's name as the user knows it, for the marks of failed records; "" if
+	// it has none.
+	Name string
+	// Members are the only members of a record that the job needs; nil for all. They need
+	// not exist.
 	Members []string
+	// Columns are the columns of a table to read, in this order; nil for all. They must
+	// exist. In a format without types, a column's type may follow its name: "id:int64".
+	Columns []string
 	// Threads is how many goroutines the decoder may use, at least 1.
 	Threads int
 }

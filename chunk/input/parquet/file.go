@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
 )
 
 // File is an open Parquet file. Its methods may be called concurrently.
 type File struct {
+	name     string
 	reader   io.ReaderAt
 	metadata *metadata
 	leaves   []leaf
@@ -16,9 +19,9 @@ type File struct {
 	threads  int
 }
 
-// OpenFile reads and checks the footer of a file. Members are the columns to read, all if
-// there are none; threads is how many row groups may be decoded at the same time.
-func OpenFile(r io.ReaderAt, size int64, members []string, threads int) (*File, error) {
+// OpenFile reads and checks the footer of a file. As many row groups as there may be
+// threads are decoded at the same time.
+func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 	m, err := readMetadata(r, size)
 	if err != nil {
 		return nil, err
@@ -26,12 +29,12 @@ func OpenFile(r io.ReaderAt, size int64, members []string, threads int) (*File, 
 	if err := m.check(size); err != nil {
 		return nil, err
 	}
-	f := &File{reader: r, metadata: m, threads: max(threads, 1)}
+	f := &File{name: o.Name, reader: r, metadata: m, threads: max(o.Threads, 1)}
 	var all []*node
 	if all, f.leaves, err = m.nodes(); err != nil {
 		return nil, err
 	}
-	if f.members, err = choose(all, members); err != nil {
+	if f.members, err = choose(all, o); err != nil {
 		return nil, err
 	}
 	return f, f.checkCodecs()
@@ -79,7 +82,7 @@ func (f *File) decode(ctx context.Context, group int, emit func(lines []byte) ([
 	}()
 	defer recovered(&err)
 	g := &f.metadata.groups[group]
-	w := &rowWriter{members: f.members, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
+	w := &rowWriter{name: f.name, members: f.members, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
 		for i := n.from; i < n.to && g.rows > 0; i++ {
 			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.columns[i])

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
 )
 
 // read returns the rows of a file as lines.
@@ -26,7 +28,7 @@ func read(t testing.TB, path string, members ...string) (string, error) {
 }
 
 func readBytes(data []byte, members ...string) (string, error) {
-	f, err := OpenFile(bytes.NewReader(data), int64(len(data)), members, 2)
+	f, err := OpenFile(bytes.NewReader(data), int64(len(data)), format.Options{Columns: members, Threads: 2})
 	if err != nil {
 		return "", err
 	}
@@ -110,17 +112,39 @@ func sameNumber(a, b json.Number) bool {
 	return ok && okToo && x.Cmp(y) == 0
 }
 
+// TestMembers: columns must exist and determine the order; members only leave out.
 func TestMembers(t *testing.T) {
 	got, err := read(t, "testdata/plain.parquet", "label", "id")
 	if want := `{"label":null,"id":0}` + "\n" + `{"label":"label-1","id":1}` + "\n"; err != nil || !strings.HasPrefix(got, want) {
 		t.Errorf("%.200s, %v", got, err)
 	}
 	for member, want := range map[string]string{
-		"lable": `there is no column "lable"; did you mean "label"?`,
-		"other": `there is no column "other"; the columns are id, text, label, vector, tags`,
+		"lable":    `there is no column "lable"; did you mean "label"?`,
+		"other":    `there is no column "other"; the columns are id, text, label, vector, tags`,
+		"id:int64": `column "id" has its type in the file; ask for it without one`,
 	} {
 		if _, err := read(t, "testdata/plain.parquet", member); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	data, err := os.ReadFile("testdata/plain.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, o := range map[string]format.Options{
+		`{"id":0,"label":null}`: {Members: []string{"label", "score", "id", "id"}},
+		`{"label":null}`:        {Members: []string{"label"}, Columns: []string{"id", "label"}},
+		`{}`:                    {Members: []string{}},
+	} {
+		f, err := OpenFile(bytes.NewReader(data), int64(len(data)), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := f.Lines(t.Context())
+		text, err := io.ReadAll(lines)
+		lines.Close()
+		if got, _, _ := strings.Cut(string(text), "\n"); err != nil || got != want || strings.Count(string(text), "\n") != 50 {
+			t.Errorf("%s, %v, want %s", got, err, want)
 		}
 	}
 }
@@ -133,6 +157,29 @@ func TestLZ4(t *testing.T) {
 	}
 }
 
+// TestBadText: a row with text that is not UTF-8 is a failed record.
+func TestBadText(t *testing.T) {
+	data, err := os.ReadFile("testdata/bad-text.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string]string{"": "", "x.parquet": `"file":"x.parquet",`} {
+		f, err := OpenFile(bytes.NewReader(data), int64(len(data)), format.Options{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := f.Lines(t.Context())
+		got, err := io.ReadAll(lines)
+		lines.Close()
+		want := `{"text":"fine","id":1}` + "\n" +
+			`{"text":"caf�","id":2,"_error":{"kind":"record","message":"row 2: column \"text\" is not valid UTF-8",` + file + `"line":2}}` + "\n" +
+			`{"text":"fine","id":3}` + "\n"
+		if err != nil || string(got) != want {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
+
 // TestOrder: row groups are decoded in parallel and arrive in order.
 func TestOrder(t *testing.T) {
 	data, err := os.ReadFile("testdata/groups.parquet")
@@ -141,7 +188,7 @@ func TestOrder(t *testing.T) {
 	}
 	want := ""
 	for _, threads := range []int{1, 3, 8} {
-		f, err := OpenFile(bytes.NewReader(data), int64(len(data)), nil, threads)
+		f, err := OpenFile(bytes.NewReader(data), int64(len(data)), format.Options{Threads: threads})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +216,7 @@ func TestCancel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenFile(bytes.NewReader(data), int64(len(data)), nil, 2)
+	f, err := OpenFile(bytes.NewReader(data), int64(len(data)), format.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 // rowWriter turns the values of a row group into JSON.
 type rowWriter struct {
+	name    string // of the file
 	members []*node
 	cursors []*cursor // by column; nil for those that are not read
 	dst     []byte
@@ -60,6 +61,12 @@ func (w *rowWriter) markBad() {
 	message := fmt.Sprintf("row %d: column %q is not valid UTF-8", w.row, w.badText)
 	w.dst = append(w.dst, `,"_error":{"kind":"record","message":`...)
 	w.dst = jsonline.AppendString(w.dst, message)
+	if w.name != "" {
+		w.dst = append(w.dst, `,"file":`...)
+		w.dst = jsonline.AppendString(w.dst, w.name)
+	}
+	w.dst = append(w.dst, `,"line":`...)
+	w.dst = jsonline.AppendInt(w.dst, w.row)
 	w.dst = append(w.dst, '}')
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/nearest"
 )
@@ -223,26 +224,36 @@ func newNode(name string, k kind, leaf int) *node {
 	return &node{kind: k, name: name, from: leaf, prefix: append(jsonline.AppendString(nil, name), ':')}
 }
 
-// choose returns the members with the given names, in that order; all if there are none.
-func choose(members []*node, names []string) ([]*node, error) {
-	if len(names) == 0 {
-		return members, nil
+// choose returns the members to read.
+func choose(all []*node, o format.Options) ([]*node, error) {
+	chosen := all
+	if len(o.Columns) > 0 {
+		chosen = nil
 	}
-	var chosen []*node
-	for _, name := range names {
-		at := slices.IndexFunc(members, func(n *node) bool { return n.name == name })
+	for _, name := range o.Columns {
+		at := slices.IndexFunc(all, func(n *node) bool { return n.name == name })
 		if at < 0 {
-			return nil, noColumn(name, members)
+			return nil, noColumn(name, all)
 		}
-		chosen = append(chosen, members[at])
+		if slices.Contains(chosen, all[at]) {
+			return nil, fmt.Errorf("column %q is asked for twice", name)
+		}
+		chosen = append(chosen, all[at])
 	}
-	return chosen, nil
+	if o.Members == nil {
+		return chosen, nil
+	}
+	return slices.DeleteFunc(slices.Clone(chosen), func(n *node) bool { return !slices.Contains(o.Members, n.name) }), nil
 }
 
-func noColumn(name string, members []*node) error {
+func noColumn(name string, all []*node) error {
 	var names []string
-	for _, n := range members {
+	for _, n := range all {
 		names = append(names, n.name)
+	}
+	plain, _, typed := strings.Cut(name, ":")
+	if typed && slices.Contains(names, plain) {
+		return fmt.Errorf("column %q has its type in the file; ask for it without one", plain)
 	}
 	if similar := nearest.Of(name, names, 3); similar != "" {
 		return fmt.Errorf("there is no column %q; did you mean %q?", name, similar)

@@ -180,6 +180,8 @@ def write_pyarrow(folder):
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(range(12), pa.float32()), 3)
     write("fixed-lists", pa.table({"vector": vectors}))
     pq.write_table(records(10), os.path.join(folder, "lz4.parquet"), compression="lz4")
+    bad = pa.array([b"fine", b"caf\xe9", b"fine"], pa.binary()).view(pa.string())  # not UTF-8
+    pq.write_table(pa.table({"text": bad, "id": [1, 2, 3]}), os.path.join(folder, "bad-text.parquet"), write_statistics=False)
     documents = ['{"a": [1, 2]}', "[]", None, "7", '"x"']
     write("json", pa.table({"doc": pa.array(documents, pa.json_())}), pa.table({"doc": documents}),
           {"doc": lambda s: s.as_py() or "null"})

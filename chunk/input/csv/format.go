@@ -1,0 +1,32 @@
+package csv
+
+import (
+	"context"
+	"io"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
+)
+
+// CSV and TSV are the formats of tables with a header, separated by commas and by tabs.
+var (
+	CSV = tables("csv", ',')
+	TSV = tables("tsv", '\t')
+)
+
+func tables(name string, separator byte) format.Format {
+	return format.Format{
+		Name: name, Unit: "row",
+		Match: func(head []byte, whole bool) bool { return Match(head, whole, separator) },
+		Stream: func(_ context.Context, r io.Reader, o format.Options) (format.Lines, error) {
+			lines, err := NewReader(r, separator, o)
+			if err != nil {
+				return format.Lines{}, err
+			}
+			return format.Lines{ReadCloser: io.NopCloser(lines), First: 1}, nil
+		},
+		Check: func(f format.File, o format.Options) error {
+			_, err := NewReader(io.NewSectionReader(f, 0, f.Size()), separator, o)
+			return err
+		},
+	}
+}

@@ -1,0 +1,25 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
+)
+
+// Parquet is the format of Parquet files.
+var Parquet = format.Format{
+	Name: "parquet", Unit: "row",
+	Match: func(head []byte, _ bool) bool { return bytes.HasPrefix(head, []byte(magic)) },
+	Open: func(ctx context.Context, f format.File, o format.Options) (format.Lines, error) {
+		file, err := OpenFile(f, f.Size(), o)
+		if err != nil {
+			return format.Lines{}, err
+		}
+		return format.Lines{ReadCloser: file.Lines(ctx), First: 1}, nil
+	},
+	Check: func(f format.File, o format.Options) error {
+		_, err := OpenFile(f, f.Size(), o)
+		return err
+	},
+}
