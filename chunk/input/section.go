@@ -186,6 +186,7 @@ func closeLines(lines format.Lines, in blocks, once bool) {
 	wait := func() {
 		for range in.filled { // until the reading goroutine exits
 		}
+		in.recycle()
 		_ = lines.Close()
 	}
 	if once {

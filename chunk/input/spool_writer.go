@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -16,6 +17,9 @@ import (
 
 // longestHeld is how much of an unfinished line is kept in memory.
 const longestHeld = 1 << 20
+
+// spoolWriters holds buffers of spool files.
+var spoolWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 256<<10) }}
 
 // spoolWriter fills one spool file after another with the lines of a section.
 type spoolWriter struct {
@@ -198,7 +202,8 @@ func (w *spoolWriter) beginLine() error {
 	if err != nil {
 		return err
 	}
-	w.file, w.out = file, bufio.NewWriterSize(file, 256<<10)
+	w.file, w.out = file, spoolWriters.Get().(*bufio.Writer)
+	w.out.Reset(file)
 	w.current.File = path
 	return nil
 }
@@ -257,6 +262,8 @@ func (w *spoolWriter) cut(last bool) error {
 		if err := cmp.Or(w.out.Flush(), w.file.Close()); err != nil {
 			return spoolFault(err)
 		}
+		w.out.Reset(nil)
+		spoolWriters.Put(w.out)
 	}
 	c, lines := w.current, w.lines
 	w.begun, w.file, w.out, w.current = false, nil, nil, chunk.Chunk{}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"sync"
 )
 
 // streamBlocks is how many blocks of a stream are in memory.
@@ -12,7 +13,7 @@ const streamBlocks = 4
 // blocks are what was read from a stream and not yet taken.
 type blocks struct {
 	filled <-chan block
-	empty  chan<- []byte // to be filled again
+	empty  chan []byte // to be filled again
 }
 
 // block is some bytes of a stream, or its end.
@@ -21,12 +22,35 @@ type block struct {
 	err  error
 }
 
+// blockPool holds buffers of blocks: there may be thousands of small files.
+var blockPool sync.Pool
+
+// newBlock returns a buffer for a block.
+func newBlock() []byte {
+	if pooled, ok := blockPool.Get().(*[]byte); ok && cap(*pooled) == readBytes {
+		return *pooled
+	}
+	return make([]byte, readBytes)
+}
+
+// recycle keeps the empty buffers of a stream that is no longer read.
+func (b blocks) recycle() {
+	for {
+		select {
+		case buffer := <-b.empty:
+			blockPool.Put(&buffer)
+		default:
+			return
+		}
+	}
+}
+
 // readBlocks reads in a separate goroutine, so that a paused stream does not delay data
 // that has already arrived. It removes a byte order mark at the start.
 func readBlocks(ctx context.Context, r io.Reader) blocks {
 	filled, empty := make(chan block), make(chan []byte, streamBlocks)
 	for range streamBlocks {
-		empty <- make([]byte, readBytes)
+		empty <- newBlock()
 	}
 	go func() {
 		defer close(filled)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -61,9 +63,13 @@ func (c *compression) head(compressed []byte) (head []byte, whole bool) {
 // readAhead is how much of a compressed file is read at once.
 const readAhead = 256 << 10
 
+// readers holds buffers: there may be thousands of small files.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readAhead) }}
+
 func openGzip(r io.Reader, _ int) (io.ReadCloser, error) {
-	z := &gunzip{in: bufio.NewReaderSize(r, readAhead)}
-	return z, nil
+	in := readers.Get().(*bufio.Reader)
+	in.Reset(r)
+	return &gunzip{in: in}, nil
 }
 
 // gunzip opens the first member on the first Read, so that errors have one way.
@@ -73,6 +79,9 @@ type gunzip struct {
 }
 
 func (g *gunzip) Read(p []byte) (n int, err error) {
+	if g.in == nil {
+		return 0, os.ErrClosed
+	}
 	if g.z == nil {
 		if g.z, err = gzip.NewReader(g.in); err != nil {
 			g.z = nil
@@ -98,7 +107,15 @@ func gzipError(err error) error {
 	return fmt.Errorf("corrupt gzip file: %w", err)
 }
 
-func (g *gunzip) Close() error { return nil }
+// Close must not be called during a Read.
+func (g *gunzip) Close() error {
+	if g.in != nil {
+		g.in.Reset(nil)
+		readers.Put(g.in)
+		g.in, g.z = nil, nil
+	}
+	return nil
+}
 
 // maxWindow is the largest window of a zstd frame, and what the zstd program itself accepts
 // without being asked for more: it is in memory while the frame is decoded.
