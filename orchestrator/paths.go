@@ -20,10 +20,15 @@ import (
 // checkNames refuses names that are not valid UTF-8: workers and job.json get them as
 // JSON, which would change them.
 func checkNames(config Config) error {
-	for _, one := range []struct{ what, name string }{
+	type named struct{ what, name string }
+	names := []named{
 		{"output", config.Output.Path}, {"errors file", config.Output.Errors},
 		{"work folder", config.Resume.WorkDir}, {"working folder", config.Dir},
-	} {
+	}
+	for _, path := range config.inputPaths() {
+		names = append(names, named{"input", path})
+	}
+	for _, one := range names {
 		if one.name != "" && one.name != "-" && !utf8.ValidString(absolute(one.name)) {
 			return fault.New(fault.Usage, "the %s %q is not valid UTF-8; rename it or use a link to it", one.what, absolute(one.name))
 		}
