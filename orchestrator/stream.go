@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -31,8 +32,8 @@ type Result struct {
 // ended the job, if any, as its last pair. Each iteration over the returned sequence is a
 // job of its own.
 //
-// config.Input.Path, Output.Path, Output.Errors and Output.Format must be empty: there are
-// no files. What waits for a worker or for the program is in the job folder, in
+// The paths and formats in config.Input and config.Output must be empty: there are no
+// files. What waits for a worker or for the program is in the job folder, in
 // config.Resume.WorkDir or the user's state folder, which is removed at the end. Memory
 // does not grow with the number of records.
 //
@@ -72,7 +73,7 @@ func Stream(ctx context.Context, config Config, records iter.Seq2[Record, error]
 // checkStream refuses what only files have.
 func (c Config) checkStream() error {
 	for _, one := range []struct{ what, value string }{
-		{"input", c.Input.Path}, {"output", c.Output.Path}, {"errors file", c.Output.Errors}, {"output format", c.Output.Format},
+		{"input", c.Input.Path + strings.Join(c.Input.Paths, " ")}, {"input format", c.Input.Format}, {"output", c.Output.Path}, {"errors file", c.Output.Errors}, {"output format", c.Output.Format},
 	} {
 		if one.value != "" {
 			return fault.New(fault.Usage, "a stream of records has no %s: %s", one.what, one.value)

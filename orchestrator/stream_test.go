@@ -329,6 +329,8 @@ func TestStreamErrors(t *testing.T) {
 		text   string
 	}{
 		"a path":          {func(c *orchestrator.Config) { c.Input.Path = "in.jsonl" }, fault.Usage, "a stream of records has no input: in.jsonl"},
+		"paths":           {func(c *orchestrator.Config) { c.Input.Paths = []string{"a.jsonl", "b.jsonl"} }, fault.Usage, "no input: a.jsonl b.jsonl"},
+		"an input format": {func(c *orchestrator.Config) { c.Input.Format = "csv" }, fault.Usage, "no input format: csv"},
 		"a format":        {func(c *orchestrator.Config) { c.Output.Format = "jsonl.gz" }, fault.Usage, "no output format: jsonl.gz"},
 		"an errors file":  {func(c *orchestrator.Config) { c.Output.Errors = "errors.jsonl" }, fault.Usage, "no errors file: errors.jsonl"},
 		"no kernel":       {func(c *orchestrator.Config) { c.Kernel.Name = "" }, fault.Usage, "no kernel"},

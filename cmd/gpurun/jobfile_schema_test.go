@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,12 +111,12 @@ func TestSchemaAgreesWithParser(t *testing.T) {
 		unchecked[i] = s
 	}
 	values := []string{
-		"1", "0", "-1", "1.5", "true", "text", `"1"`, `""`, "30s", "1h30m", "64K", "32MiB", "1 GiB", "auto", "null", "stream", "index", "datacenter", "stop", "info", "[]", "[a, b]", "[1]", "[true]", "[[a]]",
+		"1", "0", "-1", "1.5", "true", "text", `"1"`, `""`, "30s", "1h30m", "64K", "32MiB", "1 GiB", "auto", "null", "stream", "index", "[]", "[a, b]", "[1]", "[true]", "[[a]]",
 		"{}", "{a: 1}", "[{kernel: a}]", "[{kernel: a, config: {b: c}}]", "[{kernel: a, config: c.json}]", "[{config: {}}]", "[{kernel: ' '}]",
 	}
 	accepted := make(map[string]int)
 	for _, s := range settings {
-		for _, value := range values {
+		for _, value := range slices.Concat(values, s.Words) {
 			text := s.Name + ": " + value
 			_, strict := jobfile.Parse("job.yaml", []byte(text), settings)
 			_, loose := jobfile.Parse("job.yaml", []byte(text), unchecked)
