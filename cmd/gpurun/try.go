@@ -70,7 +70,7 @@ func (f *tryFlags) run(cmd *cobra.Command, kernel, path string) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	records, err := firstRecords(path, f.offset, f.records)
+	records, err := firstRecords(ctx, path, f.offset, f.records)
 	if err != nil {
 		return err
 	}

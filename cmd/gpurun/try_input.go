@@ -3,12 +3,15 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurun/gpurun/chunk/input/decode"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -19,18 +22,48 @@ type sampleRecord struct {
 	invalid string // why the line is not a record; empty if it is one
 }
 
-// firstRecords reads records from a file, or from standard input, as a job would.
-func firstRecords(path string, skip int64, count int) ([]sampleRecord, error) {
-	file := os.Stdin
-	if path != "-" {
-		var err error
-		if file, err = os.Open(path); err != nil {
-			return nil, usagef("open input: %w", err)
-		}
-		defer file.Close()
+// openLines opens a file, or standard input, as JSON lines, whatever its format.
+func openLines(ctx context.Context, path string) (lines io.Reader, end func(), err error) {
+	options := format.Options{Threads: 1}
+	if path == "-" {
+		stream := decode.OpenStream(ctx, os.Stdin, "standard input", "", options)
+		return stream, func() { _ = stream.Close() }, nil
 	}
+	opened, err := os.Open(path)
+	if err != nil {
+		return nil, nil, usagef("open input: %w", err)
+	}
+	info, err := opened.Stat()
+	if err != nil {
+		opened.Close()
+		return nil, nil, usagef("open input: %w", err)
+	}
+	file := decode.File(opened, path, info.Size())
+	kind, err := decode.Detect(file, "")
+	if err != nil {
+		opened.Close()
+		return nil, nil, err
+	}
+	decoded, err := decode.Open(ctx, file, kind, options)
+	if err != nil {
+		opened.Close()
+		return nil, nil, usagef("open input: %w", err)
+	}
+	return decoded, func() {
+		_ = decoded.Close()
+		opened.Close()
+	}, nil
+}
+
+// firstRecords reads records from a file, or from standard input, as a job would.
+func firstRecords(ctx context.Context, path string, skip int64, count int) ([]sampleRecord, error) {
+	content, end, err := openLines(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	var records []sampleRecord
-	lines := bufio.NewReader(file)
+	lines := bufio.NewReader(content)
 	for number := int64(1); len(records) < count; number++ {
 		line, err := lines.ReadBytes('\n')
 		if number == 1 {
