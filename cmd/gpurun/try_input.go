@@ -39,7 +39,7 @@ func openLines(ctx context.Context, path string) (lines io.Reader, end func(), e
 		return nil, nil, usagef("open input: %w", err)
 	}
 	file := decode.File(opened, path, info.Size())
-	kind, err := decode.Detect(file, "")
+	kind, err := decode.Detect(file, "", nil)
 	if err != nil {
 		opened.Close()
 		return nil, nil, err
