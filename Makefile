@@ -68,12 +68,13 @@ test: tools venv
 		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
 	fi
 
-# Tests of Python kernels need numpy. Torch is tested if it is installed.
+# Tests of Python kernels need numpy, those of the example with images Pillow. Torch is
+# tested if it is installed.
 venv: .venv/ready
 .venv/ready:
-	@echo "creating .venv with numpy for the tests of Python kernels"
+	@echo "creating .venv with numpy and Pillow for the tests of Python kernels"
 	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
-	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy; then \
+	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy pillow; then \
 		touch $@; \
 	else \
 		echo "NOTE: cannot create a Python environment with numpy: skipping the tests of its arrays"; \

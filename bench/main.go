@@ -77,6 +77,7 @@ func (b *bench) run(only, out string) error {
 		{"grouping", b.grouping}, {"async", b.async},
 		{"compressed", b.compressed},
 		{"defaults", b.defaults},
+		{"fetch", b.fetch},
 	} {
 		if !wanted.MatchString(m.name) {
 			continue

@@ -23,6 +23,7 @@ func (r *rerun) again() (Config, error) {
 	c.Output.Keep, c.Input.NoValidate = was.Output.Keep, was.Output.Unchecked
 	setDefault(&c.Input.MaxRecordBytes, was.Output.MaxRecord)
 	setDefault(&c.Kernel.NaN, was.Output.NaN)
+	r.restoreFetch(&c)
 	if strings.Contains(c.Kernel.Python, "/") {
 		c.Kernel.Python = absolute(c.Kernel.Python)
 	}

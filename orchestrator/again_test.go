@@ -38,8 +38,10 @@ var roles = map[string]role{
 
 	"Kernel.Name": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
 	"pluginPath": restored, "Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Input.NoValidate": restored,
+	"Fetch.Members": restored, "Fetch.Root": restored, "Fetch.MaxBytes": restored, "Fetch.AllowPrivate": restored,
 	"Input.Reprocess": forced, "framed": forced,
 
+	"Fetch.Concurrency": effort, "Fetch.PerHost": effort, "Fetch.Timeout": effort, "Fetch.Retries": effort,
 	"Kernel.IOWorkers": effort, "Devices.GPUs": effort, "Devices.GPUsPerWorker": effort, "Devices.WorkersPerGPU": effort, "Devices.Stagger": effort,
 	"Devices.PinUUID": effort, "Devices.NoAffinity": effort, "Devices.Profile": effort, "Devices.Monitor": effort, "Devices.NoMonitor": effort,
 	"Batching.Size": effort, "Batching.Auto": effort, "Batching.Bytes": effort, "Batching.GroupBy": effort, "Batching.Cost": effort, "Batching.ChunksPerGPU": effort, "Input.Split": effort,
@@ -78,6 +80,7 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	job := Config{
 		Input: Input{Path: in, MaxRecordBytes: 4711, NoValidate: true}, Output: Output{Path: filepath.Join(dir, "out.jsonl"), Keep: []string{"id"}},
 		Kernel: Kernel{Name: "embed.py", Config: []byte(`4711`), ExecMode: "batch", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
+		Fetch:      Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: "/opt/images", MaxBytes: 4711, AllowPrivate: true},
 		pluginPath: "/opt/plugins",
 	}
 	print, err := takeFingerprint(job, nil)

@@ -43,6 +43,7 @@ type Config struct {
 	Input    Input
 	Output   Output
 	Kernel   Kernel
+	Fetch    Fetch
 	Devices  Devices
 	Batching Batching
 	Resume   Resume
@@ -182,6 +183,39 @@ type Kernel struct {
 	// NaN is what happens to numbers that JSON cannot represent: NaNNull (default) writes
 	// null; NaNError fails the record.
 	NaN string
+}
+
+// Fetch is which files workers fetch for the records, ahead of the kernel; by default
+// none. docs/fetch.md describes what a record may name, and what is refused.
+type Fetch struct {
+	// Members are the members that name files, and the names under which the kernel gets
+	// those files.
+	Members []FetchMember
+	// Root is the folder that paths in records are relative to and must not leave; default
+	// the folder of the input file, or Dir for a stream.
+	Root string
+	// MaxBytes is the most that a file may have; default 64 MiB. A larger one fails its
+	// record.
+	MaxBytes int64
+	// Concurrency is how many files each worker fetches at a time, default 64; PerHost is
+	// how many of them from one host, default 32.
+	Concurrency, PerHost int
+	// Timeout is how long a file may take, with retries; default 1m.
+	Timeout time.Duration
+	// Retries is how often a fetch is retried after a failure that may pass; default 4,
+	// negative for never.
+	Retries int
+	// AllowPrivate permits URLs of addresses that are not public, and proxies. By default
+	// they are refused, because records could otherwise make a worker read what only its host
+	// can reach.
+	AllowPrivate bool
+}
+
+// FetchMember is a member of the records, Field, that names a file. The kernel gets the
+// file as Name.
+type FetchMember struct {
+	Name  string `json:"name"`
+	Field string `json:"field"`
 }
 
 // Devices is where kernels run, and how GPUs are kept healthy.

@@ -62,6 +62,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Dir = dir
 	}
+	c = c.withFetch()
 	if c.WorkerBinary == "" {
 		if c.WorkerBinary = wire.Self(); c.WorkerBinary == "" {
 			return c, fault.New(fault.Usage, "no program to start workers from: call worker.Init first in main, or name a gpurun binary in Config.WorkerBinary")
@@ -114,12 +115,14 @@ func (c Config) check() error {
 		{"checkpoint", int64(c.Resume.Checkpoint)}, {"max-time", int64(c.Resume.MaxTime)},
 		{"drain-timeout", int64(c.Resume.DrainTimeout)}, {"part-bytes", c.Output.PartBytes},
 		{"io-workers", int64(c.Kernel.IOWorkers)},
+		{"fetch-max-bytes", c.Fetch.MaxBytes}, {"fetch-concurrency", int64(c.Fetch.Concurrency)},
+		{"fetch-per-host", int64(c.Fetch.PerHost)}, {"fetch-timeout", int64(c.Fetch.Timeout)},
 	} {
 		if one.value < 0 && (one.name != "workers-per-gpu" || one.value != AutoWorkers) {
 			return fault.New(fault.Usage, "%s must not be negative", strings.ReplaceAll(one.name, "-", " ")).Set(one.name)
 		}
 	}
-	return nil
+	return c.checkFetch()
 }
 
 func setDefault[T comparable](member *T, value T) {

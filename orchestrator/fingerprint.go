@@ -24,6 +24,8 @@ type fingerprint struct {
 	// Config is the kernel's configuration.
 	Config json.RawMessage `json:"config,omitempty"`
 	Output outputPrint     `json:"output"`
+	// Fetch is nil if no files are fetched.
+	Fetch *fetchPrint `json:"fetch,omitempty"`
 }
 
 type inputPrint struct {
@@ -86,6 +88,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 			Parts: keepsParts(c.Output.Path), Keep: c.Output.Keep,
 			Reprocess: c.Input.Reprocess, Unchecked: c.Input.NoValidate, MaxRecord: c.Input.MaxRecordBytes, NaN: c.Kernel.NaN,
 		},
+		Fetch: takeFetchPrint(c),
 	}
 	if format := c.format(); format.Encodes() {
 		f.Output.Format = format.Name
@@ -144,6 +147,7 @@ func (f fingerprint) changes(old fingerprint) []change {
 	}
 	add("config", difference("the kernel's configuration", compactJSON(old.Config), compactJSON(f.Config))...)
 	add("output", differences("the output's", old.Output, f.Output)...)
+	add("fetch", differences("the fetched files'", old.Fetch, f.Fetch)...)
 	return list
 }
 
@@ -166,7 +170,7 @@ func difference(what, before, now string) []string {
 // labels are the names by which users know some fields.
 var labels = map[string]string{
 	"modified": "modification time", "changed": "change time", "max_record_bytes": "maximum record size",
-	"errors": "errors file", "keep": "members to keep", "nan": "value for NaN",
+	"max_bytes": "maximum size", "errors": "errors file", "keep": "members to keep", "nan": "value for NaN",
 }
 
 // times are fields that add nothing when others differ.

@@ -35,6 +35,9 @@ func (p *prepared) fitKernel(recut bool) error {
 	if err := p.fitGroups(); err != nil {
 		return err
 	}
+	if err := p.fitFetch(); err != nil {
+		return err
+	}
 	recut = recut || p.plan.GroupBy != ""
 	if !recut || p.earlier != nil { // it is already cut
 		return nil

@@ -58,7 +58,7 @@ type manifest struct {
 }
 
 // launch holds what a retry needs, besides the fingerprint, to start the job's kernel
-// from any folder. All paths are absolute.
+// from any folder and to give it the same records. All paths are absolute.
 type launch struct {
 	// Dir is the working folder of kernels.
 	Dir string `json:"dir,omitempty"`
@@ -66,6 +66,8 @@ type launch struct {
 	Python string `json:"python,omitempty"`
 	// PluginPath is $GPURUN_PLUGIN_PATH.
 	PluginPath string `json:"plugin_path,omitempty"`
+	// FetchPrivate is Config.Fetch.AllowPrivate. A resumed job may have another.
+	FetchPrivate bool `json:"fetch_private,omitempty"`
 }
 
 // sum computes the expected value of Sum.

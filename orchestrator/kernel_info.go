@@ -25,4 +25,6 @@ type KernelInfo struct {
 	// Concurrency is how many records it computes at a time, each on its own; 0 if it
 	// computes batches.
 	Concurrency int `json:"concurrency,omitempty"`
+	// ReadsFetched: it reads the files that are fetched for records.
+	ReadsFetched bool `json:"reads_fetched,omitempty"`
 }

@@ -41,6 +41,10 @@ type Plan struct {
 	BatchSize    int   `json:"batch_size"`
 	// GroupBy is the member by whose size records are grouped into batches, empty for none.
 	GroupBy string `json:"group_by,omitempty"`
+	// Fetch are the files that workers fetch for records, FetchRoot the folder of those
+	// that records name by path.
+	Fetch     []FetchMember `json:"fetch,omitempty"`
+	FetchRoot string        `json:"fetch_root,omitempty"`
 	// Scaling is how many workers each device starts with and may get, if gpurun
 	// chooses their number.
 	Scaling []PlannedScaling `json:"scaling,omitempty"`
@@ -178,6 +182,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 		}
 	}()
 	p.plan = Plan{Files: config.fileCount(), Input: config.Input.Path, Output: config.Output.Path, Kernel: config.Kernel.Name, Records: -1, Notes: streamNote(config)}
+	p.plan.Fetch, p.plan.FetchRoot = config.Fetch.Members, config.Fetch.Root
 	var short string
 	if p.runDir, short, err = makeRunDir(note); err != nil {
 		return nil, fault.New(fault.Storage, "make temporary folder: %w", err)

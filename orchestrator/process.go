@@ -360,5 +360,6 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 			ErrorsApart: p.config.Output.Errors != "", Framed: p.config.framed || p.config.streaming, FrameFailures: p.config.streaming, Step: p.config.Kernel.Name,
 			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto,
 		},
+		Fetch: p.config.fetchSetup(),
 	}
 }

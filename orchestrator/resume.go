@@ -264,7 +264,7 @@ func (p *prepared) manifest(created time.Time) manifest {
 }
 
 func (p *prepared) launch() launch {
-	l := launch{Dir: absolute(p.config.Dir), Python: p.interpreter}
+	l := launch{Dir: absolute(p.config.Dir), Python: p.interpreter, FetchPrivate: p.config.Fetch.AllowPrivate}
 	var path []string
 	for _, dir := range filepath.SplitList(cmp.Or(p.config.pluginPath, os.Getenv("GPURUN_PLUGIN_PATH"))) {
 		if dir != "" && !filepath.IsAbs(dir) {

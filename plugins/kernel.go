@@ -91,6 +91,9 @@ type Info struct {
 	// does not combine with InFlight and GroupBy. Such a kernel is exclusive unless it
 	// sets MaxWorkers.
 	Concurrency int `json:"concurrency,omitempty"`
+	// ReadsFetched means that the kernel reads the files that the worker fetches for
+	// records (see Batch.Fetched). A job that fetches files refuses any other kernel.
+	ReadsFetched bool `json:"reads_fetched,omitempty"`
 }
 
 // maxInputs is the most that one scan can look for, less what the worker itself needs.
@@ -188,6 +191,10 @@ type Batch struct {
 	// start and length for each of them, record by record.
 	inputs []string
 	spans  []uint32
+	// fetched are the names of the files that come with each record; files holds them,
+	// record by record.
+	fetched []string
+	files   [][]byte
 }
 
 // NewBatch returns a batch of records without copying them.

@@ -120,14 +120,18 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 	}
 }
 
-// unpackBatch does not copy the records: the worker does not change them until the
-// results are complete.
+// unpackBatch does not copy the records and files: the worker does not change them until
+// the results are complete.
 func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) (Batch, error) {
 	records, err := unpackInPlace(request.GetRecords(), s.arena)
 	if err != nil {
 		return Batch{}, err
 	}
-	return NewBatch(records).withSpans(inputs, request.GetSpans())
+	batch, err := NewBatch(records).withSpans(inputs, request.GetSpans())
+	if err != nil {
+		return Batch{}, err
+	}
+	return batch.withFetched(request.GetFetched(), s.arena)
 }
 
 func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *started {

@@ -113,6 +113,7 @@ func (r *chunkRun) close(err error) (wire.Done, error) {
 		return wire.Done{}, err
 	}
 	r.stats.Nulls, r.stats.BatchSize, r.stats.Latency = r.out.nulls(), r.worker.sizes.found(), r.out.takeLatency()
+	r.reader.fetch.addTo(&r.stats)
 	done := wire.Done{Segment: segment, Stats: r.stats, First: r.out.takeFirst(), Elsewhere: r.elsewhere, Crowded: r.crowded}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest

@@ -85,8 +85,11 @@ type batchTask struct {
 	ready   int
 	records [][]byte
 	// spans holds the position of each input in each of records.
-	inputs  []string
-	spans   []uint32
+	inputs []string
+	spans  []uint32
+	// files are those that were fetched for each of records, under the names in fetched.
+	fetched []string
+	files   [][]byte
 	places  places
 	load    load             // of records
 	took    time.Duration    // how long the device took for the batch
@@ -107,12 +110,33 @@ type verdict struct {
 // toCompute returns the records sent[lo:hi] as a batch.
 func (t *batchTask) toCompute(lo, hi int) plugins.Batch {
 	each := 2 * len(t.inputs)
-	return plugins.NewBatch(t.records[lo:hi]).WithInputs(t.inputs, t.spans[lo*each:hi*each])
+	batch := plugins.NewBatch(t.records[lo:hi]).WithInputs(t.inputs, t.spans[lo*each:hi*each])
+	if len(t.fetched) == 0 {
+		return batch
+	}
+	return batch.WithFetched(t.fetched, t.filesOf(lo, hi))
+}
+
+// filesOf returns the files of the records sent[lo:hi].
+func (t *batchTask) filesOf(lo, hi int) [][]byte {
+	return t.files[lo*len(t.fetched) : hi*len(t.fetched)]
+}
+
+// size returns the bytes of a record sent and of its files.
+func (t *batchTask) size(i int) int {
+	size := len(t.records[i])
+	for _, file := range t.filesOf(i, i+1) {
+		size += len(file)
+	}
+	return size
 }
 
 // loadOf returns the load of the records sent[lo:hi].
 func (t *batchTask) loadOf(lo, hi int) load {
-	l := loadOf(t.records[lo:hi])
+	l := load{records: hi - lo}
+	for i := lo; i < hi; i++ {
+		l.bytes += t.size(i)
+	}
 	if t.costs != nil {
 		l.cost = padded(t.costs[lo:hi])
 	}

@@ -12,19 +12,27 @@ type proof struct {
 	given   bool       // the kernel was shown to work, or that was tried
 }
 
-// maxControl limits the size of a record that is kept as a control.
-const maxControl = 64 << 10
+// maxControl limits the size of a record that is kept as a control, and maxControlFiles
+// that of its files.
+const (
+	maxControl      = 64 << 10
+	maxControlFiles = 1 << 20
+)
 
 // keepControl keeps a copy of the first record that the kernel computed. A kernel that can
 // compute it again still works, and so does its device.
 func (w *Worker) keepControl(task *batchTask, i int) {
-	if w.proof.control != nil || len(task.records[i]) > maxControl {
+	if w.proof.control != nil || len(task.records[i]) > maxControl || task.size(i)-len(task.records[i]) > maxControlFiles {
 		return
 	}
 	each := 2 * len(task.inputs)
 	w.proof.control = &batchTask{
 		sent: []int{0}, records: [][]byte{slices.Clone(task.records[i])},
 		inputs: task.inputs, spans: slices.Clone(task.spans[i*each : (i+1)*each]),
+		fetched: task.fetched,
+	}
+	for _, file := range task.filesOf(i, i+1) {
+		w.proof.control.files = append(w.proof.control.files, slices.Clone(file))
 	}
 }
 

@@ -57,14 +57,6 @@ type load struct {
 	cost           int64 // of grouped records, padding included
 }
 
-func loadOf(records [][]byte) load {
-	l := load{records: len(records)}
-	for _, record := range records {
-		l.bytes += len(record)
-	}
-	return l
-}
-
 const (
 	// enoughBatches must be known before they set the limit: frameworks compile for new
 	// shapes during the first few.

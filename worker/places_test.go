@@ -35,7 +35,7 @@ func TestPlacesAgree(t *testing.T) {
 		batch.Records = append(batch.Records, input.Record{Data: []byte(line)})
 	}
 	reader := &batchReader{inputs: []string{"a"}, seen: &columnNames{}}
-	first := reader.prepare(batch)
+	first := mustPrepare(t, reader, batch)
 	if len(first.places.infos) > 0 {
 		t.Fatal("columns were looked for before they were known")
 	}
@@ -45,7 +45,7 @@ func TestPlacesAgree(t *testing.T) {
 	}
 	want := encodedLines(first, reader.seen)
 
-	second := reader.prepare(batch)
+	second := mustPrepare(t, reader, batch)
 	if len(second.places.infos) != len(second.sent) {
 		t.Fatalf("places of %d records, and %d are sent", len(second.places.infos), len(second.sent))
 	}
@@ -69,4 +69,13 @@ func encodedLines(task *batchTask, seen *columnNames) (lines []string) {
 		lines = append(lines, string(line))
 	}
 	return lines
+}
+
+func mustPrepare(t *testing.T, b *batchReader, batch *input.Batch) *batchTask {
+	t.Helper()
+	task, err := b.prepare(t.Context(), batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
 }

@@ -37,6 +37,8 @@ type batchReader struct {
 	// windows and draining decide the size of a window, if records are grouped.
 	windows  *windowSizes
 	draining *atomic.Bool
+	// fetch fetches the files that records name; nil if none are fetched.
+	fetch *fetching
 }
 
 type readBatch struct {
@@ -51,6 +53,10 @@ func (w *Worker) startReading(ctx context.Context, c chunk.Chunk) (*batchReader,
 		return nil, err
 	}
 	ctx, b.cancel = context.WithCancel(ctx)
+	if b.fetch != nil {
+		b.fetch.done = make(chan struct{})
+		go b.fetch.scout(ctx, b.reportReadComplete)
+	}
 	go b.run(ctx)
 	return b, nil
 }
@@ -66,7 +72,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		reader: reader, options: options, sizes: &w.sizes, windows: &w.windows, draining: &w.draining,
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
 		free:   make(chan *input.Batch, 4*ahead),
-		inputs: w.host.info.Inputs, seen: &w.columns,
+		inputs: w.host.info.Inputs, seen: &w.columns, fetch: w.newFetching(c),
 		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{}}) }),
 	}, nil
 }
@@ -86,7 +92,12 @@ func (b *batchReader) one() (*batchTask, error) {
 	if err := b.reader.Read(batch, 1, b.options.BatchBytes); err != nil {
 		return nil, err
 	}
-	return b.prepare(batch), nil
+	if b.fetch != nil {
+		if err := b.fetch.one(context.Background(), batch.Records[0]); err != nil {
+			return nil, err
+		}
+	}
+	return b.prepare(context.Background(), batch)
 }
 
 func (b *batchReader) run(ctx context.Context) {
@@ -96,6 +107,13 @@ func (b *batchReader) run(ctx context.Context) {
 		batch := b.take()
 		size := b.sizes.size()
 		records, bytes := b.limits(size)
+		if b.fetch != nil {
+			n, err := b.fetch.gather(ctx, records, bytes)
+			if err != nil {
+				return // the chunk has ended
+			}
+			records = max(1, n) // without a record left, the reader finds the end
+		}
 		err := b.reader.Read(batch, records, bytes)
 		if errors.Is(err, io.EOF) {
 			b.reportReadComplete()
@@ -103,8 +121,8 @@ func (b *batchReader) run(ctx context.Context) {
 		}
 		item := readBatch{err: err}
 		if err == nil {
-			item.task = b.prepare(batch)
-			if b.options.GroupBy != "" {
+			item.task, item.err = b.prepare(ctx, batch)
+			if item.err == nil && b.options.GroupBy != "" {
 				item.window = newWindow(item.task, item.task.costs, size, b.windows.turn())
 			}
 		}
@@ -113,7 +131,7 @@ func (b *batchReader) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err != nil {
+		if item.err != nil {
 			return
 		}
 	}
@@ -153,8 +171,12 @@ func (b *batchReader) recycle(batch *input.Batch) {
 }
 
 // prepare sorts out the records that must not be sent to the kernel.
-func (b *batchReader) prepare(batch *input.Batch) *batchTask {
+func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTask, error) {
 	n := len(batch.Records)
+	fetched, err := b.fetchedFor(batch)
+	if err != nil {
+		return nil, err
+	}
 	task := &batchTask{
 		batch: batch, ready: n,
 		sent: make([]int, 0, n), records: make([][]byte, 0, n), spans: make([]uint32, 0, 2*n*len(b.inputs)),
@@ -168,7 +190,12 @@ func (b *batchReader) prepare(batch *input.Batch) *batchTask {
 	}
 	var info jsonline.Info
 	for i, record := range batch.Records {
-		if refusal := b.refuse(record, &info); refusal != nil {
+		refusal := b.refuse(record, &info)
+		var files [][]byte
+		if refusal == nil && b.fetch != nil {
+			files, refusal = b.fetch.files(ctx, &fetched[i], record.Data)
+		}
+		if refusal != nil {
 			if task.refused == nil {
 				task.refused = make([]*fault.Error, n)
 			}
@@ -177,6 +204,7 @@ func (b *batchReader) prepare(batch *input.Batch) *batchTask {
 		}
 		task.sent = append(task.sent, i)
 		task.records = append(task.records, record.Data)
+		task.files = append(task.files, files...)
 		for k := range b.inputs {
 			span := info.Spans[k+1] // zero if absent or if the record is not an object
 			task.spans = append(task.spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
@@ -189,7 +217,21 @@ func (b *batchReader) prepare(batch *input.Batch) *batchTask {
 		}
 	}
 	task.inputs = b.inputs
-	return task
+	if b.fetch != nil {
+		task.fetched = b.fetch.names
+	}
+	return task, nil
+}
+
+// fetchedFor returns what was fetched for the records of a batch, whose memory then lives
+// as long as the batch's.
+func (b *batchReader) fetchedFor(batch *input.Batch) ([]fetchRecord, error) {
+	if b.fetch == nil {
+		return nil, nil
+	}
+	fetched, err := b.fetch.take(batch)
+	b.taken.attach(batch, fetched)
+	return fetched, err
 }
 
 func (b *batchReader) refuse(record input.Record, info *jsonline.Info) *fault.Error {
@@ -231,36 +273,52 @@ func (b *batchReader) stop() {
 }
 
 func (b *batchReader) close() {
+	if b.fetch != nil {
+		b.fetch.stop()
+	}
 	_ = b.reader.Close()
 	b.taken.release()
 }
 
-// takenBatches are the batches that hold memory.
+// takenBatches are the batches that hold memory, each with the files of its records.
 type takenBatches struct {
 	mu      sync.Mutex
-	batches map[*input.Batch]bool
+	batches map[*input.Batch][]fetchRecord
 }
 
 func (t *takenBatches) add(batch *input.Batch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.batches == nil {
-		t.batches = make(map[*input.Batch]bool)
+		t.batches = make(map[*input.Batch][]fetchRecord)
 	}
-	t.batches[batch] = true
+	t.batches[batch] = nil
+}
+
+// attach makes files live as long as a batch.
+func (t *takenBatches) attach(batch *input.Batch, files []fetchRecord) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.batches[batch] = files
 }
 
 func (t *takenBatches) remove(batch *input.Batch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, r := range t.batches[batch] {
+		r.release()
+	}
 	delete(t.batches, batch)
 }
 
 func (t *takenBatches) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for batch := range t.batches {
+	for batch, files := range t.batches {
 		batch.Release()
+		for _, r := range files {
+			r.release()
+		}
 	}
 	clear(t.batches)
 }

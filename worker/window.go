@@ -24,8 +24,8 @@ type window struct {
 // its largest.
 func newWindow(task *batchTask, costs []int, size int, smallest bool) *window {
 	sizes := make([]int, len(task.records))
-	for i, record := range task.records {
-		sizes[i] = len(record)
+	for i := range task.records {
+		sizes[i] = task.size(i)
 	}
 	task.verdicts = make([]verdict, len(task.sent))
 	return &window{task: task, group: newGrouping(costs, sizes, smallest), unsettled: len(task.sent), suspect: -1, size: size}
@@ -36,7 +36,7 @@ func (w *window) next(limit budget) *batchTask {
 	at := w.group.next(limit)
 	whole := w.task
 	task := &batchTask{
-		run: whole.run, batch: whole.batch, window: w, at: at, inputs: whole.inputs,
+		run: whole.run, batch: whole.batch, window: w, at: at, inputs: whole.inputs, fetched: whole.fetched,
 		sent: make([]int, len(at)), records: make([][]byte, len(at)), costs: make([]int, len(at)),
 		spans: make([]uint32, 0, 2*len(at)*len(whole.inputs)),
 	}
@@ -44,6 +44,7 @@ func (w *window) next(limit budget) *batchTask {
 	for i, from := range at {
 		task.sent[i], task.records[i], task.costs[i] = whole.sent[from], whole.records[from], w.group.costs[from]
 		task.spans = append(task.spans, whole.spans[from*each:(from+1)*each]...)
+		task.files = append(task.files, whole.filesOf(from, from+1)...)
 	}
 	return task
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/worker/fetch"
 )
 
 // aliveInterval is how often a worker sends a heartbeat.
@@ -58,7 +59,8 @@ type Worker struct {
 	pace           *pacer
 	computing      computing
 	assigned       chan wire.Assign
-	trims          chan struct{} // requested, not done yet
+	trims          chan struct{}  // requested, not done yet
+	fetcher        *fetch.Fetcher // nil until a chunk is read whose records name files
 }
 
 // run is the whole life of a worker process. It returns the exit status.

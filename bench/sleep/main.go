@@ -35,7 +35,7 @@ type kernel struct {
 
 func (k *kernel) Describe(_ context.Context, c plugins.Config) (plugins.Info, error) {
 	err := c.Decode(&k.config)
-	info := plugins.Info{Name: "sleep"}
+	info := plugins.Info{Name: "sleep", ReadsFetched: true}
 	if k.KilobyteNS > 0 {
 		info.Inputs = []string{"text"}
 	}

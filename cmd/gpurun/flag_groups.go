@@ -18,6 +18,9 @@ var flagGroups = []struct {
 }{
 	{"Job file", []string{"job-file"}},
 	{"Kernel", []string{"kernel", "kernel-config", "step", "step-config", "python", "io-workers", "exec-mode", "exec-id", "nan"}},
+	{"Fetch", []string{
+		"fetch", "fetch-root", "fetch-max-bytes", "fetch-concurrency", "fetch-per-host", "fetch-timeout", "fetch-retries", "fetch-allow-private",
+	}},
 	{"Output", []string{"output", "output-format", "errors", "keep", "force", "part-bytes"}},
 	{"Devices", []string{
 		"gpus", "num-gpus", "gpu-memory", "gpus-per-worker", "workers-per-gpu", "wait", "no-lease", "services", "name",

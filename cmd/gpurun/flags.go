@@ -19,6 +19,7 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/worker/fetch"
 )
 
 // jobFlags are the flags that define a job; run and plan share them.
@@ -36,6 +37,8 @@ type jobFlags struct {
 	batchCost    byteSize
 	maxRecord    byteSize
 	partBytes    byteSize
+	fetch        []string
+	fetchMax     byteSize
 	batchSize    batchSize
 }
 
@@ -45,6 +48,8 @@ func (f *jobFlags) register(flags *pflag.FlagSet) {
 	f.registerDevices(flags)
 	f.registerBatches(flags)
 	f.registerRecords(flags)
+	flags.StringArrayVar(&f.fetch, "fetch", nil, "read the file that member FIELD of each record names, by path, URL or data: URI; the kernel gets its bytes as NAME: `NAME=FIELD` (repeatable)")
+	f.registerFetch(flags)
 }
 
 func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
@@ -101,6 +106,45 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Input.Reprocess, "reprocess", false, "process input records that carry an \"_error\" and remove it, instead of passing them through")
 }
 
+// registerFetch adds the flags that say how files are fetched.
+func (f *jobFlags) registerFetch(flags *pflag.FlagSet) {
+	c := &f.config
+	f.fetchMax = fetch.DefaultMaxBytes
+	flags.StringVar(&c.Fetch.Root, "fetch-root", "", "`FOLDER` that the paths of --fetch are relative to and must not leave (default: that of the input file, or the current one for a stream)")
+	flags.Var(&f.fetchMax, "fetch-max-bytes", "maximum size of a fetched file; a larger one fails its record")
+	flags.IntVar(&c.Fetch.Concurrency, "fetch-concurrency", fetch.DefaultConcurrency, "files that each worker fetches at a time")
+	flags.IntVar(&c.Fetch.PerHost, "fetch-per-host", fetch.DefaultPerHost, "files that each worker fetches at a time from one host")
+	flags.DurationVar(&c.Fetch.Timeout, "fetch-timeout", fetch.DefaultTimeout, "time limit for a file, retries included")
+	flags.IntVar(&c.Fetch.Retries, "fetch-retries", fetch.DefaultRetries, "retry a fetch up to this many times after a failure that may pass")
+	flags.BoolVar(&c.Fetch.AllowPrivate, "fetch-allow-private", false, "let records name URLs of private and local addresses, and use the proxy that the environment names")
+}
+
+// resolveFetch parses --fetch.
+func (f *jobFlags) resolveFetch(cmd *cobra.Command, c *orchestrator.Config) error {
+	for _, text := range f.fetch {
+		name, field, found := strings.Cut(text, "=")
+		if !found || name == "" || field == "" {
+			return usagef("--fetch %q: must be NAME=FIELD, for example --fetch image=url", text)
+		}
+		c.Fetch.Members = append(c.Fetch.Members, orchestrator.FetchMember{Name: name, Field: field})
+	}
+	if cmd.Flags().Changed("fetch-max-bytes") {
+		c.Fetch.MaxBytes = int64(f.fetchMax)
+	}
+	if c.Fetch.Retries == 0 {
+		c.Fetch.Retries = -1 // zero means the default in Config
+	}
+	if cmd.Flags().Lookup("fetch") == nil || len(f.fetch) > 0 {
+		return nil
+	}
+	for _, name := range []string{"fetch-root", "fetch-max-bytes", "fetch-concurrency", "fetch-per-host", "fetch-timeout", "fetch-retries", "fetch-allow-private"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("--%s needs --fetch NAME=FIELD", name)
+		}
+	}
+	return nil
+}
+
 // minCheckpoint is the shortest --checkpoint: below it, a job would do little else.
 const minCheckpoint = time.Second
 
@@ -115,6 +159,8 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		{"batch-size", int64(f.batchSize.records)}, {"batch-bytes", int64(f.batchBytes)},
 		{"chunks-per-gpu", int64(c.Batching.ChunksPerGPU)}, {"max-record-bytes", int64(f.maxRecord)},
 		{"part-bytes", int64(f.partBytes)},
+		{"fetch-max-bytes", int64(f.fetchMax)}, {"fetch-concurrency", int64(c.Fetch.Concurrency)},
+		{"fetch-per-host", int64(c.Fetch.PerHost)}, {"fetch-timeout", int64(c.Fetch.Timeout)},
 		{"open-timeout", int64(c.Failures.OpenTimeout)},
 		{"checkpoint", int64(c.Resume.Checkpoint)}, {"drain-timeout", int64(c.Resume.DrainTimeout)},
 	} {
@@ -147,6 +193,9 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 		c.Input.SkipBad = true
 	default:
 		return c, usagef("--bad-input %q: must be fail or skip", f.badInput)
+	}
+	if err := f.resolveFetch(cmd, &c); err != nil {
+		return c, err
 	}
 	if f.split != "auto" && f.split != "" {
 		c.Input.Split = input.Split(f.split)

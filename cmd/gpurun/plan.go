@@ -101,6 +101,9 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 	if needs := needsText(plan); needs != "" {
 		fmt.Fprintf(table, "needs\t%s\t\n", needs)
 	}
+	for _, m := range plan.Fetch {
+		fmt.Fprintf(table, "fetch\t%s\tthe file that %s names, paths below %s\n", m.Name, m.Field, plan.FetchRoot)
+	}
 	of := "batches of " + progress.Count(int64(plan.BatchSize))
 	if plan.Info.Concurrency > 0 {
 		of = "concurrency " + progress.Count(int64(plan.Info.Concurrency))

@@ -50,6 +50,7 @@ func newRetry() *cobra.Command {
 	f.registerKernel(flags)
 	f.registerDevices(flags)
 	f.registerBatches(flags)
+	f.registerFetch(flags)
 	f.registerRunning(flags)
 	flags.StringVar(&f.config.Resume.WorkDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
 	return cmd

@@ -59,6 +59,9 @@ const (
 	// Stopped: the job reached a limit set by the user (failures, time). It can be
 	// resumed.
 	Stopped Kind = 15
+	// Fetch: a file that the record names cannot be read. The record is marked; a retry of
+	// the failed records fetches it again.
+	Fetch Kind = 16
 )
 
 var names = map[Kind]string{
@@ -78,6 +81,7 @@ var names = map[Kind]string{
 	NoDevice:     "no-device",
 	Conflict:     "conflict",
 	Stopped:      "stopped",
+	Fetch:        "fetch",
 }
 
 // String returns the kind's name, as written to outputs and reports.

@@ -31,6 +31,7 @@ var golden = []struct {
 	{NoDevice, 13, "no-device"},
 	{Conflict, 14, "conflict"},
 	{Stopped, 15, "stopped"},
+	{Fetch, 16, "fetch"},
 }
 
 func TestKindsAreStable(t *testing.T) {

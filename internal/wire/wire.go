@@ -106,6 +106,7 @@ type Setup struct {
 	Retries  int     `json:"retries,omitempty"`
 	LogLevel string  `json:"log_level,omitempty"`
 	Records  Records `json:"records"`
+	Fetch    Fetch   `json:"fetch,omitzero"`
 	// Programs are the kernel's files as the orchestrator has read them, so that each
 	// worker need not read them again.
 	Programs []Program `json:"programs,omitempty"`
@@ -146,6 +147,26 @@ type Records struct {
 	Step          string `json:"step"`
 	// NaNFails: NaN and infinity fail their record instead of becoming null.
 	NaNFails bool `json:"nan_fails,omitempty"`
+}
+
+// Fetch configures the files that the worker fetches for records; see fetch.Options. It
+// fetches none without members.
+type Fetch struct {
+	Members      []FetchMember `json:"members,omitempty"`
+	Root         string        `json:"root,omitempty"`
+	MaxBytes     int64         `json:"max_bytes,omitempty"`
+	Concurrency  int           `json:"concurrency,omitempty"`
+	PerHost      int           `json:"per_host,omitempty"`
+	Timeout      time.Duration `json:"timeout,omitempty"`
+	Retries      int           `json:"retries,omitempty"` // negative for none
+	AllowPrivate bool          `json:"allow_private,omitempty"`
+}
+
+// FetchMember is a member of the records, Field, that names a file, and the name under
+// which the kernel gets that file.
+type FetchMember struct {
+	Name  string `json:"name"`
+	Field string `json:"field"`
 }
 
 // WindowBatches is how many batches of records a worker groups at a time, at most. With
@@ -261,6 +282,8 @@ type Info struct {
 	GroupBy    string   `json:"group_by,omitempty"`
 	// Concurrency is how many records it computes at a time, 0 if it computes batches.
 	Concurrency int `json:"concurrency,omitempty"`
+	// ReadsFetched: the kernel reads the files that are fetched for records.
+	ReadsFetched bool `json:"reads_fetched,omitempty"`
 }
 
 // Progress reports the progress on the chunk.

@@ -90,8 +90,8 @@ func start(ctx context.Context, one plugins.ChainStep) (*plugins.Process, error)
 	})
 }
 
-// add combines the requirements of two steps. Inputs and GroupBy are those of the first
-// step only, because no other sees the original records.
+// add combines the requirements of two steps. Inputs, GroupBy and ReadsFetched are
+// those of the first step only, because no other sees the original records.
 func add(a, b plugins.Info, first bool) plugins.Info {
 	if b.BatchSize > 0 && (a.BatchSize == 0 || b.BatchSize < a.BatchSize) {
 		a.BatchSize = b.BatchSize
@@ -113,7 +113,7 @@ func add(a, b plugins.Info, first bool) plugins.Info {
 		}
 	}
 	if first {
-		a.Inputs, a.GroupBy = b.Inputs, b.GroupBy
+		a.Inputs, a.GroupBy, a.ReadsFetched = b.Inputs, b.GroupBy, b.ReadsFetched
 	}
 	return a
 }

@@ -190,7 +190,9 @@ type Info struct {
 	// batches.
 	Concurrency uint32 `protobuf:"varint,12,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
 	// How many batches beyond in_flight the kernel accepts, to prepare them.
-	Ahead         uint32 `protobuf:"varint,13,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	Ahead uint32 `protobuf:"varint,13,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// The kernel reads the files that come with records (ProcessRequest.fetched).
+	ReadsFetched  bool `protobuf:"varint,20,opt,name=reads_fetched,json=readsFetched,proto3" json:"reads_fetched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,6 +316,13 @@ func (x *Info) GetAhead() uint32 {
 		return x.Ahead
 	}
 	return 0
+}
+
+func (x *Info) GetReadsFetched() bool {
+	if x != nil {
+		return x.ReadsFetched
+	}
+	return false
 }
 
 type DescribeReply struct {
@@ -948,7 +957,9 @@ type ProcessRequest struct {
 	Consumed uint64 `protobuf:"varint,3,opt,name=consumed,proto3" json:"consumed,omitempty"`
 	// For each record and each of Info.inputs, the offset of the member's value in the
 	// record and its length; length 0 means that the record has no such member.
-	Spans         []uint32 `protobuf:"varint,4,rep,packed,name=spans,proto3" json:"spans,omitempty"`
+	Spans []uint32 `protobuf:"varint,4,rep,packed,name=spans,proto3" json:"spans,omitempty"`
+	// The files that were fetched for the records.
+	Fetched       []*Fetched `protobuf:"bytes,20,rep,name=fetched,proto3" json:"fetched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1011,6 +1022,85 @@ func (x *ProcessRequest) GetSpans() []uint32 {
 	return nil
 }
 
+func (x *ProcessRequest) GetFetched() []*Fetched {
+	if x != nil {
+		return x.Fetched
+	}
+	return nil
+}
+
+// Fetched is one file for each record, under the name of a member that the records do not
+// have.
+type Fetched struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The files, one for each record, if they follow each other.
+	Files *Block `protobuf:"bytes,2,opt,name=files,proto3" json:"files,omitempty"`
+	// Otherwise the offset of each in the arena, and its length.
+	Offsets       []uint64 `protobuf:"varint,3,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
+	Lengths       []uint32 `protobuf:"varint,4,rep,packed,name=lengths,proto3" json:"lengths,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fetched) Reset() {
+	*x = Fetched{}
+	mi := &file_kernel_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fetched) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fetched) ProtoMessage() {}
+
+func (x *Fetched) ProtoReflect() protoreflect.Message {
+	mi := &file_kernel_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fetched.ProtoReflect.Descriptor instead.
+func (*Fetched) Descriptor() ([]byte, []int) {
+	return file_kernel_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Fetched) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Fetched) GetFiles() *Block {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *Fetched) GetOffsets() []uint64 {
+	if x != nil {
+		return x.Offsets
+	}
+	return nil
+}
+
+func (x *Fetched) GetLengths() []uint32 {
+	if x != nil {
+		return x.Lengths
+	}
+	return nil
+}
+
 type ProcessReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -1044,7 +1134,7 @@ type ProcessReply struct {
 
 func (x *ProcessReply) Reset() {
 	*x = ProcessReply{}
-	mi := &file_kernel_proto_msgTypes[15]
+	mi := &file_kernel_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1146,7 @@ func (x *ProcessReply) String() string {
 func (*ProcessReply) ProtoMessage() {}
 
 func (x *ProcessReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[15]
+	mi := &file_kernel_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1159,7 @@ func (x *ProcessReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessReply.ProtoReflect.Descriptor instead.
 func (*ProcessReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{15}
+	return file_kernel_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProcessReply) GetSequence() uint64 {
@@ -1180,7 +1270,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_kernel_proto_msgTypes[16]
+	mi := &file_kernel_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1282,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[16]
+	mi := &file_kernel_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1295,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{16}
+	return file_kernel_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Column) GetName() string {
@@ -1355,7 +1445,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_kernel_proto_msgTypes[17]
+	mi := &file_kernel_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1457,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[17]
+	mi := &file_kernel_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1470,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{17}
+	return file_kernel_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StreamRequest) GetFirst() uint64 {
@@ -1424,7 +1514,7 @@ type StreamReply struct {
 
 func (x *StreamReply) Reset() {
 	*x = StreamReply{}
-	mi := &file_kernel_proto_msgTypes[18]
+	mi := &file_kernel_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1526,7 @@ func (x *StreamReply) String() string {
 func (*StreamReply) ProtoMessage() {}
 
 func (x *StreamReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[18]
+	mi := &file_kernel_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1539,7 @@ func (x *StreamReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamReply.ProtoReflect.Descriptor instead.
 func (*StreamReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{18}
+	return file_kernel_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StreamReply) GetAnswers() []*Answer {
@@ -1503,7 +1593,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_kernel_proto_msgTypes[19]
+	mi := &file_kernel_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1605,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[19]
+	mi := &file_kernel_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1618,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{19}
+	return file_kernel_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Answer) GetNumber() uint64 {
@@ -1601,7 +1691,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xf3\x02\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\x98\x03\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1621,7 +1711,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\vmax_workers\x18\v \x01(\rR\n" +
 	"maxWorkers\x12 \n" +
 	"\vconcurrency\x18\f \x01(\rR\vconcurrency\x12\x14\n" +
-	"\x05ahead\x18\r \x01(\rR\x05ahead\"\x86\x01\n" +
+	"\x05ahead\x18\r \x01(\rR\x05ahead\x12#\n" +
+	"\rreads_fetched\x18\x14 \x01(\bR\freadsFetched\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +
@@ -1661,12 +1752,18 @@ const file_kernel_proto_rawDesc = "" +
 	"\alengths\x18\x02 \x03(\rR\alengths\x12\x1b\n" +
 	"\x06offset\x18\x03 \x01(\x04H\x00R\x06offset\x88\x01\x01\x12\x12\n" +
 	"\x04gaps\x18\x04 \x03(\rR\x04gapsB\t\n" +
-	"\a_offset\"\x91\x01\n" +
+	"\a_offset\"\xc6\x01\n" +
 	"\x0eProcessRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x1a\n" +
 	"\bconsumed\x18\x03 \x01(\x04R\bconsumed\x12\x14\n" +
-	"\x05spans\x18\x04 \x03(\rR\x05spans\"\xd8\x03\n" +
+	"\x05spans\x18\x04 \x03(\rR\x05spans\x123\n" +
+	"\afetched\x18\x14 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\"\x80\x01\n" +
+	"\aFetched\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
+	"\x05files\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\x05files\x12\x18\n" +
+	"\aoffsets\x18\x03 \x03(\x04R\aoffsets\x12\x18\n" +
+	"\alengths\x18\x04 \x03(\rR\alengths\"\xd8\x03\n" +
 	"\fProcessReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12\x1a\n" +
@@ -1735,7 +1832,7 @@ func file_kernel_proto_rawDescGZIP() []byte {
 	return file_kernel_proto_rawDescData
 }
 
-var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_kernel_proto_goTypes = []any{
 	(*Failure)(nil),         // 0: gpurun.kernel.v1.Failure
 	(*DescribeRequest)(nil), // 1: gpurun.kernel.v1.DescribeRequest
@@ -1752,11 +1849,12 @@ var file_kernel_proto_goTypes = []any{
 	(*CloseReply)(nil),      // 12: gpurun.kernel.v1.CloseReply
 	(*Block)(nil),           // 13: gpurun.kernel.v1.Block
 	(*ProcessRequest)(nil),  // 14: gpurun.kernel.v1.ProcessRequest
-	(*ProcessReply)(nil),    // 15: gpurun.kernel.v1.ProcessReply
-	(*Column)(nil),          // 16: gpurun.kernel.v1.Column
-	(*StreamRequest)(nil),   // 17: gpurun.kernel.v1.StreamRequest
-	(*StreamReply)(nil),     // 18: gpurun.kernel.v1.StreamReply
-	(*Answer)(nil),          // 19: gpurun.kernel.v1.Answer
+	(*Fetched)(nil),         // 15: gpurun.kernel.v1.Fetched
+	(*ProcessReply)(nil),    // 16: gpurun.kernel.v1.ProcessReply
+	(*Column)(nil),          // 17: gpurun.kernel.v1.Column
+	(*StreamRequest)(nil),   // 18: gpurun.kernel.v1.StreamRequest
+	(*StreamReply)(nil),     // 19: gpurun.kernel.v1.StreamReply
+	(*Answer)(nil),          // 20: gpurun.kernel.v1.Answer
 }
 var file_kernel_proto_depIdxs = []int32{
 	0,  // 0: gpurun.kernel.v1.DescribeReply.failure:type_name -> gpurun.kernel.v1.Failure
@@ -1769,35 +1867,37 @@ var file_kernel_proto_depIdxs = []int32{
 	10, // 7: gpurun.kernel.v1.TrimReply.after:type_name -> gpurun.kernel.v1.Memory
 	0,  // 8: gpurun.kernel.v1.CloseReply.failure:type_name -> gpurun.kernel.v1.Failure
 	13, // 9: gpurun.kernel.v1.ProcessRequest.records:type_name -> gpurun.kernel.v1.Block
-	0,  // 10: gpurun.kernel.v1.ProcessReply.failure:type_name -> gpurun.kernel.v1.Failure
-	13, // 11: gpurun.kernel.v1.ProcessReply.lines:type_name -> gpurun.kernel.v1.Block
-	16, // 12: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
-	10, // 13: gpurun.kernel.v1.ProcessReply.memory:type_name -> gpurun.kernel.v1.Memory
-	7,  // 14: gpurun.kernel.v1.ProcessReply.sources:type_name -> gpurun.kernel.v1.Source
-	13, // 15: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
-	13, // 16: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
-	13, // 17: gpurun.kernel.v1.StreamRequest.records:type_name -> gpurun.kernel.v1.Block
-	19, // 18: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
-	10, // 19: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
-	7,  // 20: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
-	0,  // 21: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
-	1,  // 22: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
-	5,  // 23: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
-	14, // 24: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
-	17, // 25: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
-	8,  // 26: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
-	11, // 27: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
-	3,  // 28: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
-	6,  // 29: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
-	15, // 30: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
-	18, // 31: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
-	9,  // 32: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
-	12, // 33: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
-	28, // [28:34] is the sub-list for method output_type
-	22, // [22:28] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	15, // 10: gpurun.kernel.v1.ProcessRequest.fetched:type_name -> gpurun.kernel.v1.Fetched
+	13, // 11: gpurun.kernel.v1.Fetched.files:type_name -> gpurun.kernel.v1.Block
+	0,  // 12: gpurun.kernel.v1.ProcessReply.failure:type_name -> gpurun.kernel.v1.Failure
+	13, // 13: gpurun.kernel.v1.ProcessReply.lines:type_name -> gpurun.kernel.v1.Block
+	17, // 14: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
+	10, // 15: gpurun.kernel.v1.ProcessReply.memory:type_name -> gpurun.kernel.v1.Memory
+	7,  // 16: gpurun.kernel.v1.ProcessReply.sources:type_name -> gpurun.kernel.v1.Source
+	13, // 17: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
+	13, // 18: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
+	13, // 19: gpurun.kernel.v1.StreamRequest.records:type_name -> gpurun.kernel.v1.Block
+	20, // 20: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
+	10, // 21: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
+	7,  // 22: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
+	0,  // 23: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
+	1,  // 24: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
+	5,  // 25: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
+	14, // 26: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
+	18, // 27: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
+	8,  // 28: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
+	11, // 29: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
+	3,  // 30: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
+	6,  // 31: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
+	16, // 32: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
+	19, // 33: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
+	9,  // 34: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
+	12, // 35: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
+	30, // [30:36] is the sub-list for method output_type
+	24, // [24:30] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_kernel_proto_init() }
@@ -1806,7 +1906,7 @@ func file_kernel_proto_init() {
 		return
 	}
 	file_kernel_proto_msgTypes[13].OneofWrappers = []any{}
-	file_kernel_proto_msgTypes[16].OneofWrappers = []any{
+	file_kernel_proto_msgTypes[17].OneofWrappers = []any{
 		(*Column_Float32S)(nil),
 		(*Column_Float64S)(nil),
 		(*Column_Int64S)(nil),
@@ -1820,7 +1920,7 @@ func file_kernel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernel_proto_rawDesc), len(file_kernel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const maxFields = 64
 // columns. It reuses its memory and is not safe for concurrent use.
 type extractor struct {
 	names  []string
+	files  []string // those of names under which files were fetched
 	wanted *jsonline.Wanted
 	info   jsonline.Info
 	values [][]byte // for each name, one per record; nil if missing
@@ -46,7 +47,9 @@ func (e *extractor) read(batch plugins.Batch, names []string) {
 	}
 	count := batch.Len()
 	e.values = slices.Grow(e.values[:0], count*len(names))[:count*len(names)]
-	if !slices.ContainsFunc(names, func(name string) bool { return !batch.Found(name) }) {
+	e.files = batch.FetchedNames()
+	defer e.takeFiles(batch)
+	if !slices.ContainsFunc(names, func(name string) bool { return !batch.Found(name) && !e.isFile(name) }) {
 		e.take(batch)
 		return
 	}
@@ -68,6 +71,9 @@ func (e *extractor) read(batch plugins.Batch, names []string) {
 func (e *extractor) take(batch plugins.Batch) {
 	count := batch.Len()
 	for k, name := range e.names {
+		if e.isFile(name) {
+			continue
+		}
 		for i := range count {
 			e.values[k*count+i] = nil
 			if value, present := batch.Member(i, name); present {
@@ -77,12 +83,38 @@ func (e *extractor) take(batch plugins.Batch) {
 	}
 }
 
+// isFile reports whether files were fetched under a name. They take precedence over a
+// member of that name.
+func (e *extractor) isFile(name string) bool { return slices.Contains(e.files, name) }
+
+// takeFiles takes the files that were fetched for the records.
+func (e *extractor) takeFiles(batch plugins.Batch) {
+	count := batch.Len()
+	for k, name := range e.names {
+		if !e.isFile(name) {
+			continue
+		}
+		for i := range count {
+			file, _ := batch.Fetched(i, name)
+			if file == nil {
+				file = []byte{} // nil means missing
+			}
+			e.values[k*count+i] = file
+		}
+	}
+}
+
 // layouts chooses how to write each member.
 func (e *extractor) layouts(count int) []layout {
 	list := make([]layout, len(e.names))
 	e.scan.reset()
 	for k, name := range e.names {
-		list[k] = e.layout(name, e.values[k*count:(k+1)*count])
+		values := e.values[k*count : (k+1)*count]
+		if e.isFile(name) {
+			list[k] = fileLayout(name, values)
+		} else {
+			list[k] = e.layout(name, values)
+		}
 	}
 	return list
 }
@@ -137,7 +169,7 @@ func kindOf(c byte) byte {
 // size is the most bytes that write needs.
 func (l *layout) size() int {
 	switch l.kind {
-	case "string", "json", "line":
+	case "string", "json", "line", "bytes":
 		return align(l.bytes) + align(4*len(l.values))
 	case "bool":
 		return align(len(l.values))
@@ -152,7 +184,7 @@ func align(n int) int { return (n + 7) &^ 7 }
 func (l *layout) write(memory []byte, at int) (field, int) {
 	f := field{Name: l.name, Kind: l.kind, Width: l.width, Missing: l.missing}
 	switch l.kind {
-	case "string", "json", "line":
+	case "string", "json", "line", "bytes":
 		return l.writeBytes(f, memory, at)
 	case "bool":
 		for i, value := range l.values {
@@ -211,6 +243,15 @@ func isASCII(data []byte) bool {
 		}
 	}
 	return true
+}
+
+// fileLayout is the layout of fetched files.
+func fileLayout(name string, files [][]byte) layout {
+	l := layout{name: name, kind: "bytes", values: files}
+	for _, file := range files {
+		l.bytes += len(file)
+	}
+	return l
 }
 
 // lineLayout is the layout of the whole records.

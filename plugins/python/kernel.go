@@ -96,7 +96,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	if err := k.start(ctx, config); err != nil {
 		return plugins.Info{}, err
 	}
-	info := plugins.Info{Name: "Python", Version: fmt.Sprintf("%s %s", k.python.version, k.python.interpreter), CanTrim: true}
+	info := plugins.Info{Name: "Python", Version: fmt.Sprintf("%s %s", k.python.version, k.python.interpreter), CanTrim: true, ReadsFetched: true}
 	for i, step := range k.steps() {
 		if err := k.describe(ctx, step, &info, i == 0); err != nil {
 			return plugins.Info{}, err

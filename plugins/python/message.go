@@ -13,7 +13,7 @@ type area [2]uint64
 // field is one member of every record of a batch.
 type field struct {
 	Name string `json:"name"`
-	Kind string `json:"kind"` // string, json, int, float, bool; line for whole records
+	Kind string `json:"kind"` // string, json, int, float, bool; bytes for files, line for whole records
 	// Width is the length of each array of numbers, 0 for plain values.
 	Width int `json:"width,omitempty"`
 	// Missing is the number of records without this member.
@@ -50,7 +50,9 @@ type request struct {
 	Count  int     `json:"count,omitempty"`
 	Fields []field `json:"fields,omitempty"`
 	Lines  *field  `json:"lines,omitempty"`
-	Ask    uint64  `json:"ask,omitempty"`
+	// Fetched are the names of the files that were fetched for the records.
+	Fetched []string `json:"fetched,omitempty"`
+	Ask     uint64   `json:"ask,omitempty"`
 	// Prepared is what a prepare process returned for the batch.
 	Prepared *prepared `json:"prepared,omitempty"`
 	// At is the offset of the reserved memory, -1 if there is no room. Sent with

@@ -27,7 +27,7 @@ func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plug
 	k.batches = append(k.batches, b)
 	k.mu.Unlock()
 
-	b.request = request{Type: "batch", Batch: b.number, Count: batch.Len(), Taken: k.taken.Load()}
+	b.request = request{Type: "batch", Batch: b.number, Count: batch.Len(), Fetched: batch.FetchedNames(), Taken: k.taken.Load()}
 	if err := k.fill(&b.request, &k.extract, b, names, lines, true); err != nil {
 		k.failBatch(b, err)
 		return nil

@@ -12,6 +12,12 @@ from gpurun_runner.failure import kind_of, plural
 NULL, MISSING = 0xFFFFFFFF, 0xFFFFFFFE
 
 
+def cut(memory, lengths):
+    """Copies of the parts of these lengths."""
+    ends = list(itertools.accumulate(lengths))
+    return [bytes(memory[a:b]) for a, b in zip(itertools.chain((0,), ends), ends)]
+
+
 class Field:
     """One member of every record, as gpurun extracted it from the lines."""
 
@@ -20,13 +26,16 @@ class Field:
     def __init__(self, message, count, memory):
         self.kind, self.width, self.count = message["kind"], message.get("width", 0), count
         self.missing, self.ascii = message.get("missing", 0), message.get("ascii", False)
-        at, size = message["data"]
-        # Copy it: gpurun reuses the memory once the batch is finished.
-        self.data = str(memory[at:at + size], "ascii") if self.ascii else bytearray(memory[at:at + size])
         self.lengths, self.list = None, None
         if "lengths" in message:
             at, size = message["lengths"]
             self.lengths = array.array("I", bytes(memory[at:at + size]))
+        at, size = message["data"]
+        # Copy it: gpurun reuses the memory once the batch is finished.
+        if self.kind == "bytes":
+            self.data, self.list = None, cut(memory[at:at + size], self.lengths)
+        else:
+            self.data = str(memory[at:at + size], "ascii") if self.ascii else bytearray(memory[at:at + size])
 
     def values(self):
         """All values as a list; None where a record has none."""
@@ -95,6 +104,7 @@ class Source:
     def __init__(self, message, program):
         self.number, self.count = message["batch"], message["count"]
         self.program, self.fields, self.lines, self.finished = program, {}, None, False
+        self.fetched = frozenset(message.get("fetched") or ())  # the names of files
         self.unread = None  # fields that are copied when the first one is read
         if "prepared" in message:
             self.unread = message
@@ -168,6 +178,7 @@ class Batch(collections.abc.Sequence):
         batch.get("text", "")      all texts; "" for a record without one
         dict(batch)                all columns; None for a record without the member
         batch["length"] = values   add a column; return batch then adds it to the records
+        batch["image"]             the files fetched for all records (--fetch image=url)
     """
 
     def __init__(self, source, step, rows=None, extra=None, items=None):
@@ -285,7 +296,7 @@ class Batch(collections.abc.Sequence):
 
     def _absent(self, name):
         """The positions of records that have no such member."""
-        if name in self._extra:
+        if name in self._extra or name in self._source.fetched:
             return ()
         if self._items:
             return [i for i, record in enumerate(self) if name not in record]
@@ -298,7 +309,7 @@ class Batch(collections.abc.Sequence):
         """The members as a list that the caller may change; None where a record has none."""
         if name in self._extra:
             return list(self._extra[name])
-        if self._items:
+        if self._items and name not in self._source.fetched:
             return [record.get(name) for record in self]
         values = self._source.field(name).own_values()
         return values if self._rows is None else [values[i] for i in self._rows]
@@ -384,8 +395,11 @@ def pick(values, positions):
 
 
 class Record(collections.abc.MutableMapping):
-    """One record. Members are fetched on first access. Changes are tracked, so that the
-    rest of the line can be written back unchanged."""
+    """One record. Members are read on first access. Changes are tracked, so that the
+    rest of the line can be written back unchanged.
+
+    A file that was fetched for the record is found by its name too, but is not a member:
+    dict(record) and json.dumps(record) do not contain it."""
 
     __slots__ = ("_source", "_row", "_values", "_given", "_changed", "_removed", "_whole")
 
@@ -395,6 +409,8 @@ class Record(collections.abc.MutableMapping):
         self._changed, self._removed, self._whole = set(), False, False
 
     def __getitem__(self, key):
+        if isinstance(key, str) and key in self._source.fetched and key not in self._given and key not in self._changed:
+            return self._source.field(key).values()[self._row]
         if key not in self._values and not self._whole and isinstance(key, str):
             field = self._source.field(key)
             if not field.absent(self._row):

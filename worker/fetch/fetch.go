@@ -1,0 +1,182 @@
+// Package fetch reads the files that records name, ahead of the kernel that needs them: a
+// path below a root folder, a file: URL, an http: or https: URL, or a data: URI.
+//
+// What a record names is not trusted. A path cannot leave the root folder, a URL cannot
+// reach a private address, and size, time, redirects and memory are limited. A file that
+// cannot be read is a *fault.Error of kind Fetch. Its message depends on the record alone
+// and never contains the query of a URL, which may hold a signature.
+//
+//	f := fetch.New(fetch.Options{Root: "/data"})
+//	item := f.Start(ctx, "images/1.png") // returns at once, unless all goroutines are busy
+//	…
+//	if failure := item.Wait(ctx); failure == nil {
+//		use(item.Bytes())
+//	}
+//	item.Release()
+package fetch
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxBytes    = 64 << 20
+	DefaultConcurrency = 64
+	DefaultPerHost     = 32
+	DefaultTimeout     = time.Minute
+	DefaultRetries     = 4
+	DefaultHoldBytes   = 128 << 20
+)
+
+// Options configure a Fetcher. The zero value of a field selects its default.
+type Options struct {
+	// Root is the folder that paths are relative to and must not leave. Without one, paths
+	// are refused.
+	Root string
+	// MaxBytes is the most that a file may have, after decompression.
+	MaxBytes int64
+	// Concurrency is how many files are fetched at a time, PerHost how many of them from
+	// the same host.
+	Concurrency, PerHost int
+	// Timeout is how long a file may take, retries included. Time in which a fetch waits
+	// for room in memory does not count.
+	Timeout time.Duration
+	// Retries is how many times a fetch is tried again; negative for never.
+	Retries int
+	// AllowPrivate permits URLs of private, loopback and other addresses that are not
+	// public, and the use of a proxy that the environment names: a proxy resolves names
+	// itself, so the address that it connects to cannot be checked.
+	AllowPrivate bool
+	// HoldBytes is the most bytes in memory: of files that are being fetched and of those
+	// that are not released. The file that a caller waits for is exempt.
+	HoldBytes int64
+	// Allocate returns memory of at least size bytes for a file, or nil; the file is then
+	// read into garbage-collected memory. It must be safe for concurrent use.
+	Allocate func(size int) Memory
+
+	permit func(netip.AddrPort) bool // for tests: addresses that are permitted
+	limits limits                    // for tests
+}
+
+// Memory holds a file.
+type Memory interface {
+	// Bytes returns the memory, always the same slice.
+	Bytes() []byte
+	// Free releases it.
+	Free()
+}
+
+// Fetcher fetches files. Its methods are safe for concurrent use.
+type Fetcher struct {
+	options Options
+	room    *room
+	root    root
+	web     *web
+
+	queue   chan *Item
+	mu      sync.Mutex
+	workers int
+	closed  chan struct{}
+	running sync.WaitGroup
+}
+
+// New returns a Fetcher. The caller must close it.
+func New(o Options) *Fetcher {
+	setDefault(&o.MaxBytes, DefaultMaxBytes)
+	setDefault(&o.Concurrency, DefaultConcurrency)
+	setDefault(&o.PerHost, DefaultPerHost)
+	setDefault(&o.Timeout, DefaultTimeout)
+	setDefault(&o.Retries, DefaultRetries)
+	setDefault(&o.HoldBytes, DefaultHoldBytes)
+	setDefault(&o.limits, defaultLimits)
+	return &Fetcher{
+		options: o, room: newRoom(o.HoldBytes), root: root{path: o.Root}, web: newWeb(o),
+		queue: make(chan *Item), closed: make(chan struct{}),
+	}
+}
+
+func setDefault[T comparable](member *T, value T) {
+	var zero T
+	if *member == zero {
+		*member = value
+	}
+}
+
+// Start begins to fetch what value names. Files are begun in the order of the calls; Start
+// waits while as many as may be fetched at a time are. Canceling ctx cancels the fetch.
+func (f *Fetcher) Start(ctx context.Context, value string) *Item {
+	item := f.newItem(ctx, value)
+	select {
+	case f.queue <- item: // a goroutine is idle
+		return item
+	default:
+	}
+	f.addWorker()
+	select {
+	case f.queue <- item:
+	case <-ctx.Done():
+		item.finish(canceled())
+	case <-f.closed:
+		item.finish(canceled())
+	}
+	return item
+}
+
+// Concurrency returns how many files are fetched at a time.
+func (f *Fetcher) Concurrency() int { return f.options.Concurrency }
+
+// Do fetches what value names in the calling goroutine, whatever else is being fetched.
+func (f *Fetcher) Do(ctx context.Context, value string) *Item {
+	item := f.newItem(ctx, value)
+	item.hurry()
+	item.run()
+	return item
+}
+
+// addWorker adds a goroutine, unless there are enough.
+func (f *Fetcher) addWorker() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-f.closed:
+		return
+	default:
+	}
+	if f.workers == f.options.Concurrency {
+		return
+	}
+	f.workers++
+	f.running.Go(func() {
+		for {
+			select {
+			case item := <-f.queue:
+				item.run()
+			case <-f.closed:
+				return
+			}
+		}
+	})
+}
+
+// Close waits for the fetches that have begun, which the caller should have canceled, and
+// closes all connections. Items stay valid.
+func (f *Fetcher) Close() {
+	f.mu.Lock()
+	close(f.closed)
+	f.mu.Unlock()
+	f.running.Wait()
+	f.web.close()
+	f.root.close()
+}
+
+// canceled is the failure of a fetch that nobody needs any more.
+func canceled() *fault.Error { return fault.New(fault.Canceled, "the fetch was canceled") }
+
+// failed returns the failure of a fetch.
+func failed(format string, args ...any) *fault.Error { return fault.New(fault.Fetch, format, args...) }

@@ -1,0 +1,121 @@
+package fetch
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// root is the folder whose files may be read. It is opened when the first path is read: a
+// job whose records only have URLs does not need it.
+type root struct {
+	path string
+
+	once     sync.Once
+	folder   *os.Root
+	err      error
+	prefixes []string // absolute names of the folder, without and with links resolved
+}
+
+func (r *root) open() {
+	if r.path == "" {
+		r.err = errors.New("there is no root folder")
+		return
+	}
+	absolute, err := filepath.Abs(r.path)
+	if err == nil {
+		r.folder, err = os.OpenRoot(absolute)
+	}
+	if r.err = err; err != nil {
+		return
+	}
+	r.prefixes = []string{absolute}
+	if real, err := filepath.EvalSymlinks(absolute); err == nil && real != absolute {
+		r.prefixes = append(r.prefixes, real)
+	}
+}
+
+func (r *root) close() {
+	r.once.Do(func() { r.err = os.ErrClosed })
+	if r.folder != nil {
+		r.folder.Close()
+	}
+}
+
+// read reads a file. A path may be absolute, but must not lead outside the root folder, not
+// even by a symbolic link.
+func (r *root) read(c *contents, path string) *fault.Error {
+	r.once.Do(r.open)
+	if r.err != nil {
+		return failed("open the root folder for %q: %w", path, inner(r.err))
+	}
+	name := path
+	if filepath.IsAbs(path) {
+		name = r.below(path)
+	}
+	if name == "" || !filepath.IsLocal(name) {
+		return failed("%q is outside the root folder", path)
+	}
+	// Without O_NONBLOCK, opening a named pipe would wait for its writer.
+	file, err := r.folder.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return failed("open %q: %w", path, inner(err))
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return failed("open %q: %w", path, inner(err))
+	case info.IsDir():
+		return failed("%q is a folder", path)
+	case !info.Mode().IsRegular():
+		return failed("%q is not a regular file", path)
+	}
+	return r.readFile(c, file, path, info.Size())
+}
+
+func (r *root) readFile(c *contents, file *os.File, path string, size int64) *fault.Error {
+	if size == 0 {
+		size = -1 // some file systems do not know the sizes of files that have contents
+	}
+	err := c.read(file, size)
+	var large *tooLarge
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &large):
+		return large.failure()
+	case errors.Is(err, errNoRoom):
+		return canceled()
+	}
+	return failed("read %q: %w", path, inner(err))
+}
+
+// below returns the name of an absolute path in the root folder, "" if it is not in it.
+func (r *root) below(path string) string {
+	path = filepath.Clean(path)
+	for _, prefix := range r.prefixes {
+		if path == prefix {
+			return "."
+		}
+		if name, in := strings.CutPrefix(path, strings.TrimSuffix(prefix, "/")+"/"); in {
+			return name
+		}
+	}
+	return ""
+}
+
+// inner returns an error without the path that it names: the message has it.
+func inner(err error) error {
+	var e *fs.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
