@@ -39,7 +39,7 @@ var completeFiles = map[string][]string{
 }
 
 // completeFolders lists the flags that take a folder.
-var completeFolders = []string{"work-dir", "source"}
+var completeFolders = []string{"work-dir", "source", "fetch-root"}
 
 // records are the extensions of JSON Lines files.
 var records = []string{"jsonl", "ndjson", "json"}

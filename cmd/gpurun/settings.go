@@ -20,7 +20,7 @@ const (
 // relative to itself. The kernel's own path is relative to the folder that it runs in.
 var pathFlags = []string{
 	"output", "errors", "work-dir", "report", "json-events", "metrics-file", "kernel-config", "monitor-config",
-	"services", "listen-token", "tls-cert", "tls-key", "python",
+	"services", "listen-token", "tls-cert", "tls-key", "python", "fetch-root",
 }
 
 // notInJobFile are the flags of run that a job file does not contain: steps replaces some,

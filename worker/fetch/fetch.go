@@ -54,7 +54,7 @@ type Options struct {
 	// itself, so the address that it connects to cannot be checked.
 	AllowPrivate bool
 	// HoldBytes is the most bytes in memory: of files that are being fetched and of those
-	// that are not released. The file that a caller waits for is exempt.
+	// that are not released. Files that a caller waits for are exempt.
 	HoldBytes int64
 	// Allocate returns memory of at least size bytes for a file, or nil; the file is then
 	// read into garbage-collected memory. It must be safe for concurrent use.
