@@ -88,7 +88,7 @@ func (w *Worker) newFetching(c chunk.Chunk) *fetching {
 // openFetcher returns the worker's fetcher, which lives as long as the worker.
 func (w *Worker) openFetcher() *fetch.Fetcher {
 	if w.fetcher == nil {
-		o, held := w.setup.Fetch, heldBatches+max(1, w.host.info.InFlight)
+		o, held := w.setup.Fetch, heldBatches+max(1, w.host.info.InFlight)+w.host.info.Ahead
 		w.fetcher = fetch.New(fetch.Options{
 			Root: o.Root, MaxBytes: o.MaxBytes, Concurrency: o.Concurrency, PerHost: o.PerHost,
 			Timeout: o.Timeout, Retries: o.Retries, AllowPrivate: o.AllowPrivate,
