@@ -70,7 +70,7 @@ func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 	}
 	task := batch.task
 	task.run, l.run.unsubmitted = l.run, task.batch.Rest()
-	task.load = loadOf(task.records)
+	task.load = task.loadOf(0, len(task.records))
 	task.load.records = len(task.batch.Records)
 	task.verdicts = make([]verdict, len(task.sent))
 	g := &group{lane: l, task: task, records: make([]*flight, len(task.sent)), open: len(task.sent)}
