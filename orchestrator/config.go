@@ -192,7 +192,8 @@ type Fetch struct {
 	// those files.
 	Members []FetchMember
 	// Root is the folder that paths in records are relative to and must not leave; default
-	// the folder of the input file, or Dir for a stream.
+	// the folder of the input files, or Dir for a stream. If the inputs are in different
+	// folders, there is none, and paths fail their records.
 	Root string
 	// MaxBytes is the most that a file may have; default 64 MiB. A larger one fails its
 	// record.

@@ -51,12 +51,26 @@ func (c Config) withFetch() Config {
 		c.Fetch.Root = ""
 	case c.Fetch.Root != "":
 		c.Fetch.Root = absolute(c.Fetch.Root)
-	case c.Input.Path != "-":
-		c.Fetch.Root = filepath.Dir(absolute(c.Input.Path))
 	default:
-		c.Fetch.Root = absolute(c.Dir)
+		c.Fetch.Root = c.inputFolder()
 	}
 	return c
+}
+
+// inputFolder returns the folder of the input's files, the working folder if there are only
+// streams, and "" if the files are in different folders: a path then has no root.
+func (c Config) inputFolder() string {
+	paths := c.inputPaths()
+	if len(paths) == 0 {
+		return absolute(c.Dir)
+	}
+	folder := filepath.Dir(absolute(paths[0]))
+	for _, path := range paths[1:] {
+		if filepath.Dir(absolute(path)) != folder {
+			return ""
+		}
+	}
+	return folder
 }
 
 // fitFetch refuses to fetch files for a kernel that does not read them.

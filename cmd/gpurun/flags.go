@@ -110,7 +110,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 func (f *jobFlags) registerFetch(flags *pflag.FlagSet) {
 	c := &f.config
 	f.fetchMax = fetch.DefaultMaxBytes
-	flags.StringVar(&c.Fetch.Root, "fetch-root", "", "`FOLDER` that the paths of --fetch are relative to and must not leave (default: that of the input file, or the current one for a stream)")
+	flags.StringVar(&c.Fetch.Root, "fetch-root", "", "`FOLDER` that the paths of --fetch are relative to and must not leave (default: that of the input files, or the current one for a stream)")
 	flags.Var(&f.fetchMax, "fetch-max-bytes", "maximum size of a fetched file; a larger one fails its record")
 	flags.IntVar(&c.Fetch.Concurrency, "fetch-concurrency", fetch.DefaultConcurrency, "files that each worker fetches at a time")
 	flags.IntVar(&c.Fetch.PerHost, "fetch-per-host", fetch.DefaultPerHost, "files that each worker fetches at a time from one host")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -102,7 +103,7 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 		fmt.Fprintf(table, "needs\t%s\t\n", needs)
 	}
 	for _, m := range plan.Fetch {
-		fmt.Fprintf(table, "fetch\t%s\tthe file that %s names, paths below %s\n", m.Name, m.Field, plan.FetchRoot)
+		fmt.Fprintf(table, "fetch\t%s\tthe file that %s names, paths below %s\n", m.Name, m.Field, cmp.Or(plan.FetchRoot, "no folder"))
 	}
 	of := "batches of " + progress.Count(int64(plan.BatchSize))
 	if plan.Info.Concurrency > 0 {

@@ -25,7 +25,7 @@ type root struct {
 
 func (r *root) open() {
 	if r.path == "" {
-		r.err = errors.New("there is no root folder")
+		r.err = errors.New("there is none (fetch-root)")
 		return
 	}
 	absolute, err := filepath.Abs(r.path)

@@ -110,7 +110,7 @@ func TestRootIsALink(t *testing.T) {
 }
 
 func TestNoRoot(t *testing.T) {
-	if got := get(t, open(t, Options{}), "a"); got != `! open the root folder for "a": there is no root folder` {
+	if got := get(t, open(t, Options{}), "a"); got != `! open the root folder for "a": there is none (fetch-root)` {
 		t.Error(got)
 	}
 	if got := get(t, open(t, Options{Root: "/nonexistent"}), "a"); got != `! open the root folder for "a": no such file or directory` {
