@@ -43,6 +43,8 @@ class Member:
 class Line:
     """One record, with the interface of batch.Source."""
 
+    fetched = frozenset()  # files are not fetched for kernels that compute records one by one
+
     def __init__(self, text):
         self.text, self.members, self.fields = text, None, self
 
