@@ -82,7 +82,7 @@ func TestStopAndResume(t *testing.T) {
 				t.Errorf("%d records were done, and the next run found %d", first.In-first.Pending, second.Resumed)
 			}
 			c.Devices.GPUs, c.Batching.Size = "cpu:1", 5+i
-			last := resumes(t, d, c)
+			last := resumes(t, d, adapted(c))
 			if last.Resumed <= second.Resumed {
 				t.Errorf("resumed %d, then %d", second.Resumed, last.Resumed)
 			}

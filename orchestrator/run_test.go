@@ -269,7 +269,10 @@ func TestRefusedBeforeAnyWork(t *testing.T) {
 	}{
 		{"no input", func(_ jobDir, c *orchestrator.Config) { c.Input.Path = "" }, fault.Usage, []string{"no input"}},
 		{"missing input", func(d jobDir, c *orchestrator.Config) { c.Input.Path = d.join("nope") }, fault.Usage, []string{"does not exist"}},
-		{"folder as input", func(d jobDir, c *orchestrator.Config) { c.Input.Path = d.path }, fault.Usage, []string{"folder"}},
+		{"empty folder as input", func(d jobDir, c *orchestrator.Config) {
+			c.Input.Path = d.join("empty")
+			_ = os.Mkdir(c.Input.Path, 0o777)
+		}, fault.Usage, []string{"folder"}},
 		{"no output", func(_ jobDir, c *orchestrator.Config) { c.Output.Path = "" }, fault.Usage, []string{"-o"}},
 		{"output is the input", func(_ jobDir, c *orchestrator.Config) { c.Output.Path = c.Input.Path; c.Output.Force = true }, fault.Usage, []string{"input itself"}},
 		{"output exists", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("in2"); touch(c.Output.Path) }, fault.Usage, []string{"[exists ]"}},
