@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -53,7 +52,7 @@ func open(t testing.TB, o Options) *Fetcher {
 }
 
 // memories counts the memory that is in use, and fills what is freed.
-type memories struct{ inUse, most atomic.Int64 }
+type memories struct{ inUse atomic.Int64 }
 
 type memory struct {
 	of    *memories
@@ -130,7 +129,7 @@ func body(n int) string {
 	for i := range text {
 		text[i] = byte('a' + i%26)
 	}
-	return fmt.Sprintf("%s", text)
+	return string(text)
 }
 
 func mustURL(t *testing.T, text string) *url.URL {

@@ -76,22 +76,22 @@ func (b *badWeb) serve(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, file)
 	case "much-later":
 		w.Header().Set("Retry-After", "3600")
-		http.Error(w, "later", 503)
+		http.Error(w, "later", http.StatusServiceUnavailable)
 	case "to-ok":
-		http.Redirect(w, r, "/ok?"+r.URL.RawQuery, 302)
+		http.Redirect(w, r, "/ok?"+r.URL.RawQuery, http.StatusFound)
 	case "to-same":
-		http.Redirect(w, r, "http://"+r.Host+"/ok", 302)
+		http.Redirect(w, r, "http://"+r.Host+"/ok", http.StatusFound)
 	case "loop":
-		http.Redirect(w, r, "/loop", 307)
+		http.Redirect(w, r, "/loop", http.StatusTemporaryRedirect)
 	case "to-file":
 		w.Header().Set("Location", "file:///etc/passwd")
 		w.WriteHeader(302)
 	case "to-nowhere":
 		w.WriteHeader(302)
 	case "to-private":
-		http.Redirect(w, r, "http://127.0.0.2:1/", 302)
+		http.Redirect(w, r, "http://127.0.0.2:1/", http.StatusFound)
 	case "to-mapped":
-		http.Redirect(w, r, "http://[::ffff:127.0.0.2]:1/", 302)
+		http.Redirect(w, r, "http://[::ffff:127.0.0.2]:1/", http.StatusFound)
 	case "drop":
 		connection, _, _ := w.(http.Hijacker).Hijack()
 		connection.Close()
