@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func attributes(Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: !c.Foreground} }
+func attributes(c Command) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: !c.Foreground} }
 
 // waitExited is not available here: there is no portable wait that does not reap.
 func waitExited(int) bool { return false }
