@@ -30,7 +30,7 @@ type asking struct {
 	unsent    []asked
 	giveUp    []uint64
 	unheard   map[uint64]chan<- Answer
-	abandoned map[uint64]bool // that nobody waits for
+	abandoned map[uint64]bool // whose callers have given up
 	closed    bool
 }
 

@@ -70,7 +70,7 @@ func (w *Worker) serveRecords(ctx context.Context) {
 	}
 }
 
-// end closes the kernel. Records that it still computes belong to nobody any more.
+// end closes the kernel and discards the records that it still computes.
 func (c *concurrent) end() {
 	if len(c.flights) > 0 {
 		c.worker.host.kill()

@@ -63,7 +63,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// Never more than the limit are in flight, and nobody waits forever.
+// At most as many requests as the limit are in flight, and every request ends.
 func TestLimiterUnderLoad(t *testing.T) {
 	l := newLimiter(5)
 	var group sync.WaitGroup

@@ -175,7 +175,7 @@ func (f *Fetcher) Close() {
 	f.root.close()
 }
 
-// canceled is the failure of a fetch that nobody needs any more.
+// canceled is the failure of a fetch whose result is no longer needed.
 func canceled() *fault.Error { return fault.New(fault.Canceled, "the fetch was canceled") }
 
 // failed returns the failure of a fetch.

@@ -81,7 +81,7 @@ func (g *globber) match(dir string, parts []string) error {
 	})
 }
 
-// step goes on with what a part of the pattern has matched.
+// step matches the rest of the pattern below what one part has matched.
 func (g *globber) step(path string, rest []string) error {
 	info, err := os.Stat(path)
 	switch {
