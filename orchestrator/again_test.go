@@ -32,7 +32,7 @@ const (
 // roles lists every field of Config. When adding a field, decide here whether a retry
 // must restore it: then it belongs in the fingerprint or in launch, and in retry.again.
 var roles = map[string]role{
-	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "inputs": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting,
+	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "inputs": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting, "Input.Place": selecting, "Input.Counts": selecting,
 	"Output.Path": output, "Output.PartBytes": output, "Output.Format": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
 	"Output.Force": resuming, "Resume.Fresh": resuming, "Resume.AcceptChanges": resuming,
 

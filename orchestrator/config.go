@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 )
@@ -113,6 +114,11 @@ type Input struct {
 	Stdin io.Reader
 	// Offset skips the first records; Limit caps how many are processed. Default 0: all.
 	Limit, Offset int64
+	// Place is where the records that Offset and Limit select are in an input that is one
+	// plain file, and Counts are the numbers of records in the files of any other input; nil
+	// if unknown. They save reading what precedes the records; see MakeSurvey.
+	Place  *chunk.Chunk
+	Counts []int64
 	// Reprocess also passes records that come in with an _error to the kernel; the
 	// _error is removed from those that succeed. By default they pass through unchanged.
 	Reprocess bool

@@ -328,7 +328,7 @@ func (p *prepared) openInput(ctx context.Context, batch int) error {
 	setDefault(&batch, DefaultBatchSize)
 	chunks, _ := p.chunks()
 	options := input.CutOptions{
-		Limits: p.limits(), Chunks: chunks, BatchSize: batch, Split: p.config.Input.Split,
+		Limits: p.limits(), Chunks: chunks, BatchSize: batch, Split: p.config.Input.Split, Window: p.config.Input.Place,
 	}
 	if p.earlier != nil {
 		return p.reopenInput(ctx, options)

@@ -107,15 +107,26 @@ func (p *prepared) sections() []input.Section {
 	if len(files) == 1 {
 		options.Threads = p.config.cores()
 	}
+	counts := p.config.Input.Counts
+	if len(counts) != len(files) {
+		counts = nil
+	}
+	var first int64 // of the file
 	for i, file := range files {
 		s := input.Section{Name: file.name}
+		whole := p.limits() == (input.Limits{})
+		if counts != nil {
+			s.Counted, s.Records = true, counts[i]
+			whole = whole || p.limits().Select(first, counts[i])
+			first += counts[i]
+		}
 		switch {
 		case file.stream != nil:
 			s.Once, s.Open = true, p.openStream(file, options)
 			if file.name == "-" {
 				s.Name = ""
 			}
-		case file.kind.Plain() && p.limits() == (input.Limits{}):
+		case file.kind.Plain() && whole:
 			s.Path, s.Same = file.name, p.unchanged(i)
 		default:
 			s.Open, s.Same = openDecoded(file, options), p.unchanged(i)

@@ -13,14 +13,14 @@ func (s *fileSource) startAhead() {
 	s.ahead = make(chan cut, 1)
 	go func() {
 		defer close(s.ahead)
-		at, record := chunk.Place{Offset: s.begin, Line: 1}, int64(0)
+		at, record := chunk.Place{Offset: s.begin, Line: s.before.lines + 1}, s.before.records
 		target := s.byteTarget()
 		for at.Offset < s.end {
 			c, err := s.cutBytes(ctx, at, record, target)
 			if err != nil {
 				err = s.scanFault(err)
 			}
-			s.found(record+c.Records, false)
+			s.found(record+c.Records-s.before.records, false)
 			select {
 			case s.ahead <- cut{c.Chunk, c.sum, err}:
 			case <-ctx.Done():
@@ -32,7 +32,7 @@ func (s *fileSource) startAhead() {
 			at = chunk.Place{Offset: c.Offset + c.Length, Line: c.Line + c.lines}
 			record += c.Records
 		}
-		s.found(record, true)
+		s.found(record-s.before.records, true)
 	}()
 }
 

@@ -76,7 +76,7 @@ func (s *fileSource) cutAt(borders []int64, all count) error {
 			if records > 0 {
 				s.chunks = append(s.chunks, chunk.Chunk{
 					File: s.path, Offset: previous.Offset, Length: at.Offset - previous.Offset,
-					First: borders[i-1], Records: records, Line: previous.Line,
+					First: s.before.records + borders[i-1], Records: records, Line: s.before.lines + previous.Line,
 				})
 			}
 		}

@@ -43,6 +43,9 @@ type CutOptions struct {
 	// Bytes, if set, splits by bytes into chunks of about this size, to repeat an earlier
 	// split.
 	Bytes int64
+	// Window, if set, is the only part of the file that is read, as an earlier count found
+	// it. Limits then do not apply.
+	Window *chunk.Chunk
 }
 
 var byteOrderMark = []byte{0xEF, 0xBB, 0xBF}
@@ -52,6 +55,7 @@ type fileSource struct {
 	path       string
 	file       *os.File
 	begin, end int64 // the byte range used: from after the byte order mark to the size at opening
+	before     count // what precedes a window
 	options    CutOptions
 
 	mu     sync.Mutex
@@ -119,6 +123,9 @@ func newFileSource(ctx context.Context, path string, file *os.File, options CutO
 	} else if n == len(head) && string(head[:]) == string(byteOrderMark) {
 		s.begin = int64(len(byteOrderMark))
 	}
+	if err := s.openWindow(); err != nil {
+		return nil, err
+	}
 	if s.cutsByBytes() {
 		s.startAhead()
 		return s, nil
@@ -130,6 +137,22 @@ func newFileSource(ctx context.Context, path string, file *os.File, options CutO
 		return nil, s.scanFault(err)
 	}
 	return s, s.cutRecords()
+}
+
+// openWindow restricts the source to its window.
+func (s *fileSource) openWindow() error {
+	w := s.options.Window
+	if w == nil {
+		return nil
+	}
+	if w.Offset < s.begin || w.Length < 0 || w.Offset+w.Length > s.end {
+		return fault.New(fault.Conflict, "the input %s has %d bytes, but its records %d to %d were at bytes %d to %d when it was counted",
+			s.path, s.end, w.First, w.First+w.Records-1, w.Offset, w.Offset+w.Length)
+	}
+	s.begin, s.end = w.Offset, w.Offset+w.Length
+	s.before = count{records: w.First, lines: w.Line - 1}
+	s.options.Limits = Limits{}
+	return nil
 }
 
 func (s *fileSource) scanFault(err error) error {
@@ -156,7 +179,7 @@ func (s *fileSource) cutsByBytes() bool {
 	if s.options.Offset > 0 || s.options.Limit > 0 {
 		return false
 	}
-	return s.options.Bytes > 0 || s.options.Split == SplitBytes || s.options.Split == SplitAuto && s.end > autoBytes
+	return s.options.Bytes > 0 || s.options.Split == SplitBytes || s.options.Split == SplitAuto && s.end-s.begin > autoBytes
 }
 
 func (s *fileSource) Next(ctx context.Context) (chunk.Chunk, error) {

@@ -17,7 +17,7 @@ func (s *sequence) readSections(ctx context.Context) {
 	for {
 		number := -1
 		window := sectionsAhead
-		if s.options.Limits != (Limits{}) {
+		if s.options.Limits != (Limits{}) && s.counted == nil {
 			window = 1
 		}
 		if !s.await(ctx, func() bool {
@@ -67,15 +67,28 @@ func (s *sequence) reader(number int) *sectionReader {
 	defer s.mu.Unlock()
 	r := &sectionReader{sequence: s, Section: s.sections[number], number: number, before: s.options.Log.section(number)}
 	if s.options.Limits != (Limits{}) {
-		r.limits.Offset = max(0, s.options.Offset-s.seen)
+		seen, used := s.seen, s.used
+		if s.counted != nil {
+			seen = s.counted[number]
+			used = max(0, seen-s.options.Offset)
+		}
+		r.limits.Offset = max(0, s.options.Offset-seen)
 		if s.options.Limit > 0 {
-			r.limits.Limit = s.options.Limit - s.used
+			r.limits.Limit = s.options.Limit - used
 		}
 	}
 	return r
 }
 
+// outside reports whether the limits are known to select nothing of the section.
+func (r *sectionReader) outside() bool {
+	return r.counted != nil && (r.limits.Offset > 0 && r.limits.Offset >= r.Records || r.options.Limit > 0 && r.limits.Limit <= 0)
+}
+
 func (r *sectionReader) read(ctx context.Context) (sectionEnd, error) {
+	if r.outside() {
+		return sectionEnd{Seen: r.Section.Records}, nil
+	}
 	end, done, err := r.skip(ctx)
 	switch {
 	case done || err != nil:

@@ -40,6 +40,10 @@ type Section struct {
 	// Same: this is the file that the log describes. It is not decoded again if everything
 	// in it is done.
 	Same bool
+	// Counted: the section is known to have so many Records. If all are counted, only those
+	// that the limits select are read.
+	Counted bool
+	Records int64
 }
 
 // SequenceOptions say how to split sections into chunks.
@@ -86,6 +90,7 @@ type Damage struct {
 type sequence struct {
 	sections []Section
 	options  SequenceOptions
+	counted  []int64 // the first record of each section, and the end; nil if unknown
 	cancel   context.CancelFunc
 	readers  sync.WaitGroup
 
@@ -138,7 +143,8 @@ func Sequence(sections []Section, options SequenceOptions) (Streamed, error) {
 	if options.Parallel <= 0 {
 		options.Parallel = runtime.GOMAXPROCS(0)
 	}
-	if options.Limits != (Limits{}) {
+	counted := countedStarts(sections)
+	if options.Limits != (Limits{}) && counted == nil {
 		options.Parallel = 1 // what a section may use depends on those before it
 	}
 	if options.Done == nil {
@@ -147,12 +153,25 @@ func Sequence(sections []Section, options SequenceOptions) (Streamed, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sequence{
 		sections: sections, options: options, cancel: cancel, changed: make(chan struct{}),
-		reading: make(map[int]*section), files: make(map[string]spoolFile),
+		reading: make(map[int]*section), files: make(map[string]spoolFile), counted: counted,
 	}
 	for range min(options.Parallel, len(sections)) {
 		s.readers.Go(func() { s.readSections(ctx) })
 	}
 	return s, nil
+}
+
+// countedStarts returns where sections start, and where the last one ends; nil if not all
+// are counted.
+func countedStarts(sections []Section) []int64 {
+	starts := make([]int64, 1, len(sections)+1)
+	for i, s := range sections {
+		if !s.Counted {
+			return nil
+		}
+		starts = append(starts, starts[i]+s.Records)
+	}
+	return starts
 }
 
 // broadcast wakes everyone who waits for a change. The caller must hold s.mu.

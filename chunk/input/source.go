@@ -51,6 +51,11 @@ type Limits struct {
 	Limit int64
 }
 
+// Select reports whether all of these records are used.
+func (l Limits) Select(first, records int64) bool {
+	return first >= l.Offset && (l.Limit == 0 || first+records <= l.Offset+l.Limit)
+}
+
 // Cut records how a file was split, so that a resumed job can split it the same way.
 type Cut struct {
 	// Chunks are all chunks of a file that was counted first; nil for a file that is split

@@ -31,6 +31,7 @@ var flagGroups = []struct {
 	{"Stopping and resuming", []string{
 		"fresh", "accept-changes", "spool", "max-time", "drain-timeout", "checkpoint", "work-dir", "clean",
 	}},
+	{"Several machines", []string{"shard", "no-claim", "claim-after", "merge"}},
 	{"Failures", []string{"timeout", "open-timeout", "retries", "halt", "give-up"}},
 	{"Display", []string{"quiet", "json-events", "report", "log-level"}},
 	{"Page, API and metrics", []string{"listen", "listen-token", "tls-cert", "tls-key", "insecure", "allow-host", "metrics-file"}},

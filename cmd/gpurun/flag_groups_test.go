@@ -42,7 +42,7 @@ func TestHeadingsAreGroupsOfConfig(t *testing.T) {
 		switch group.title {
 		case "Stopping and resuming":
 			headings["Resume"] = true
-		case "Job file", "Page, API and metrics": // of the command, not of the job
+		case "Job file", "Several machines", "Page, API and metrics": // of the command, not of the job
 		default:
 			headings[group.title] = true
 		}

@@ -29,6 +29,9 @@ var hints = map[fault.Code]string{
 	fault.NoGPU:        "; --gpus cpu:N runs on the CPU",
 	fault.SmallGPUs:    ": choose other GPUs with --gpus, or give each worker several with --gpus-per-worker",
 	fault.NotAKernel:   "; for any other program use -k 'exec:%s'",
+	fault.NoRun:        "; gpurun run --shard I/N divides it into N shards",
+	fault.OtherRun:     "; use the same command on all machines, or remove the folder to start over",
+	fault.BadShard:     "; remove %s and compute the shard again",
 	fault.Leased:       ": run gpurun gpus deallocate %s first, or name another GPU with --gpu",
 }
 

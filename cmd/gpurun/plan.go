@@ -32,7 +32,7 @@ here.`
 // users can replace run with plan in a command.
 var planIdle = []string{
 	"fresh", "accept-changes", "clean", "spool", "timeout", "retries", "checkpoint", "max-time", "halt", "give-up",
-	"report", "json-events", "quiet", "log-level",
+	"shard", "no-claim", "claim-after", "merge", "report", "json-events", "quiet", "log-level",
 	"listen", "listen-token", "tls-cert", "tls-key", "insecure", "allow-host", "metrics-file",
 }
 

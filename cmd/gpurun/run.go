@@ -62,6 +62,7 @@ type runFlags struct {
 	jobFlags
 	leaseFlags
 	listenFlags
+	shardFlags
 	job         jobFile
 	events      string
 	report      string
@@ -102,6 +103,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Resume.Spool, "spool", false, "copy a streamed input to the job folder as fast as it arrives, and resume from that copy")
 	flags.BoolVar(&c.Resume.Clean, "clean", false, "remove the job folder if every record succeeds (exit status 0)")
 	flags.StringVar(&c.Output.Errors, "errors", "", "write failed records to this `FILE` instead of the output")
+	f.shardFlags.register(flags)
 	f.registerRunning(flags)
 }
 
@@ -140,6 +142,12 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if f.config.Output.Path == "" {
 		return usagef("no output: add -o %s", suggestOutput(args[0]))
+	}
+	if f.shardFlags.shard != "" {
+		return f.executeShards(cmd)
+	}
+	if err := f.shardFlags.checkUnused(cmd.Flags()); err != nil {
+		return err
 	}
 	return f.execute(cmd, orchestrator.Run)
 }
@@ -185,8 +193,28 @@ func (f *runFlags) combine(cmd *cobra.Command) (orchestrator.Config, error) {
 	return config, f.leaseFlags.check(cmd.Flags(), config)
 }
 
+// runner runs a job: orchestrator.Run or orchestrator.Retry.
+type runner func(context.Context, orchestrator.Config) (orchestrator.Report, error)
+
 // execute runs a job with do and displays it as the flags request.
-func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestrator.Config) (orchestrator.Report, error)) error {
+func (f *runFlags) execute(cmd *cobra.Command, do runner) error {
+	return f.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
+		_, err := f.runJob(s, config, do, reportHints{})
+		return err
+	})
+}
+
+// jobSession is what the jobs of one command share: signals and where events go.
+type jobSession struct {
+	ctx    context.Context
+	flags  *pflag.FlagSet
+	stops  *stops
+	events io.Writer
+	silent bool
+}
+
+// inSession checks the settings and calls run with signals and events in place.
+func (f *runFlags) inSession(cmd *cobra.Command, run func(*jobSession, orchestrator.Config) error) error {
 	config, err := f.configure(cmd)
 	if err != nil {
 		return err
@@ -202,28 +230,11 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 		return err
 	}
 	defer func() { _ = closeEvents() }()
-	// With events on standard error, a program reads it: write nothing else there.
-	silent := f.quiet || f.events == "-"
-	display := progress.New(progress.Options{
-		Stderr: os.Stderr, Records: []string{config.Output.Path, config.Output.Errors}, Quiet: silent, Events: events,
-	})
-	defer display.Close()
-	config.Display.OnEvent = showHints(display.Event)
-
 	ctx, stops := listen(cmd.Context())
 	defer stops.stop()
-	config.Abort = stops.abort
-	config.Output.Stdout = proc.Unsignaled(os.Stdout) // a closed pipe ends the job cleanly, not by SIGPIPE
-	id, counted, closeServers, err := f.openServers(&config, display, stops)
-	if err != nil {
-		return err
-	}
-	config.Devices.Claim = f.claim(cmd.Flags(), id, counted.Allocations.Count)
-	report, err := do(ctx, config)
-	err = f.job.origins.explain(err)
-	closeServers()
-	display.Close()
-	err = f.conclude(report, err, stops, silent)
+	// With events on standard error, a program reads it: write nothing else there.
+	s := &jobSession{ctx: ctx, flags: cmd.Flags(), stops: stops, events: events, silent: f.quiet || f.events == "-"}
+	err = run(s, config)
 	if events != nil && f.events != "-" { // else Main writes it last
 		writeErrorEvent(events, err)
 	}
@@ -233,15 +244,41 @@ func (f *runFlags) execute(cmd *cobra.Command, do func(context.Context, orchestr
 	return err
 }
 
+// runJob runs one job and displays it.
+func (f *runFlags) runJob(s *jobSession, config orchestrator.Config, do runner, hints progress.Hints) (orchestrator.Report, error) {
+	display := progress.New(progress.Options{
+		Stderr: os.Stderr, Records: []string{config.Output.Path, config.Output.Errors}, Quiet: s.silent, Events: s.events,
+	})
+	defer display.Close()
+	observe := config.Display.OnEvent
+	config.Display.OnEvent = showHints(display.Event)
+	if observe != nil {
+		show := config.Display.OnEvent
+		config.Display.OnEvent = func(e orchestrator.Event) { observe(e); show(e) }
+	}
+	config.Abort = s.stops.abort
+	config.Output.Stdout = proc.Unsignaled(os.Stdout) // a closed pipe ends the job cleanly, not by SIGPIPE
+	id, counted, closeServers, err := f.openServers(&config, display, s.stops)
+	if err != nil {
+		return orchestrator.Report{}, err
+	}
+	config.Devices.Claim = f.claim(s.flags, id, counted.Allocations.Count)
+	report, err := do(s.ctx, config)
+	err = f.job.origins.explain(err)
+	closeServers()
+	display.Close()
+	return report, f.conclude(report, err, s, hints)
+}
+
 // conclude shows the report and returns the error that decides the exit status.
-func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops, silent bool) error {
+func (f *runFlags) conclude(report orchestrator.Report, err error, s *jobSession, hints progress.Hints) error {
 	started := !report.Started.IsZero()
 	switch {
-	case started && !silent:
-		progress.WriteReport(os.Stderr, report, reportHints{})
+	case started && !s.silent:
+		progress.WriteReport(os.Stderr, report, hints)
 	case err == nil && report.Failed > 0 && f.events != "-":
 		fmt.Fprint(os.Stderr, "gpurun: ")
-		progress.WriteFailed(os.Stderr, report, reportHints{})
+		progress.WriteFailed(os.Stderr, report, hints)
 	}
 	if f.report != "" && started {
 		if writeErr := report.WriteFile(f.report); writeErr != nil && err == nil {
@@ -252,8 +289,8 @@ func (f *runFlags) conclude(report orchestrator.Report, err error, stops *stops,
 		err = &hinted{err: withHint(err), hint: "; " + next}
 	}
 	switch {
-	case err != nil && stops.got.Load() != nil:
-		return &stoppedBy{signal: *stops.got.Load(), err: err}
+	case err != nil && s.stops.got.Load() != nil:
+		return &stoppedBy{signal: *s.stops.got.Load(), err: err}
 	case err != nil:
 		return err
 	case report.Failed > 0 || len(report.SkippedInputs) > 0:

@@ -93,6 +93,8 @@ var rules = []rule{
 		[]string{"orchestrator", "chunk", "chunk/commit", "chunk/record", "gpu", "internal/fault"}, "it is derived from events and from what a job leaves behind"},
 	{"internal/metrics", "jobs, GPUs and allocations as Prometheus metrics; the only package that uses client_golang",
 		[]string{"orchestrator", "gpu", "internal/view"}, "it reads views and samples; it counts nothing itself"},
+	{"internal/cluster", "sharing one job among machines: shards, claims, commits and the merge, in a shared folder",
+		[]string{"chunk", "chunk/commit", "chunk/encode", "internal/fault", "internal/files", "internal/crash", "internal/owned"}, "the core knows shards and a folder: no scheduler, no kernel, no job"},
 	{"internal/httpserve", "an HTTP server that a misbehaving client cannot exhaust",
 		nil, "connections and limits, for any server"},
 	{"internal/server", "a job or a host over HTTP: API, events, page; who may read and change what",

@@ -42,6 +42,14 @@ const (
 	NotAKernel Code = "not-a-kernel"
 	// Leased: the name already holds a lease. The value is the name.
 	Leased Code = "leased"
+	// NoRun: the output is not shared among machines.
+	NoRun Code = "no-run"
+	// OtherRun: the command differs from the one that divided the job. The value is the
+	// run's folder.
+	OtherRun Code = "other-run"
+	// BadShard: the output of a committed shard is damaged. The value is the file that
+	// commits it.
+	BadShard Code = "bad-shard"
 )
 
 // WithCode returns a copy of e with a code and its value.

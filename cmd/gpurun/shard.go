@@ -1,0 +1,383 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/internal/cluster"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// shardFlags make this process compute shards of a job that machines share.
+type shardFlags struct {
+	shard      string
+	noClaim    bool
+	merge      bool
+	claimAfter time.Duration
+	// outcome is what came of the work.
+	outcome cluster.Outcome
+}
+
+func (f *shardFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.shard, "shard", "", "compute shard `I/N` of the input, counted from 0, of a job that machines share through the output's folder; auto takes I from the scheduler (SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX) and N from the run that exists, auto+1000 adds to it, auto/16 names N")
+	flags.BoolVar(&f.noClaim, "no-claim", false, "with --shard, exit when the shard is done instead of claiming shards that no machine computes")
+	flags.DurationVar(&f.claimAfter, "claim-after", cluster.DefaultLostAfter, "with --shard, take a machine for lost that shows no sign of life for this long, and claim its shard; use the same value on all machines")
+	flags.BoolVar(&f.merge, "merge", false, "with --shard, merge the shards into the output when all are done (else: gpurun submit merge)")
+}
+
+// checkUnused refuses flags that mean nothing without --shard.
+func (f *shardFlags) checkUnused(flags *pflag.FlagSet) error {
+	for _, name := range []string{"no-claim", "merge"} {
+		if flag := flags.Lookup(name); flag != nil && flag.Changed && flag.Value.String() != flag.DefValue {
+			return usagef("--%s has no meaning without --shard", name)
+		}
+	}
+	return nil
+}
+
+// indexVariables are the variables in which schedulers number the tasks of a job.
+var indexVariables = []string{"SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"}
+
+// labelVariables are those by which people recognize a task.
+var labelVariables = []string{
+	"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT", "SLURMD_NODENAME",
+	"JOB_COMPLETION_INDEX", "POD_NAME", "NODE_NAME",
+}
+
+// shardLabels returns what the scheduler calls this process.
+func shardLabels() map[string]string {
+	labels := make(map[string]string)
+	for _, name := range labelVariables {
+		if value := os.Getenv(name); value != "" {
+			labels[name] = value
+		}
+	}
+	return labels
+}
+
+// parseShard parses I/N, auto, auto+K, auto/N and auto+K/N. n is 0 if it is not named.
+func parseShard(text string, getenv func(string) string) (index, n int, err error) {
+	which, of, named := strings.Cut(text, "/")
+	wrong := usagef("--shard %q: use I/N with I from 0 to N-1, such as 3/16, or auto", text)
+	if named {
+		if n, err = strconv.Atoi(of); err != nil || n < 1 {
+			return 0, 0, wrong
+		}
+	}
+	if rest, ok := strings.CutPrefix(which, "auto"); ok {
+		plus, added := strings.CutPrefix(rest, "+")
+		if added {
+			if index, err = strconv.Atoi(plus); err != nil || index < 0 {
+				return 0, 0, wrong
+			}
+		} else if rest != "" {
+			return 0, 0, wrong
+		}
+		task, err := taskIndex(getenv)
+		if err != nil {
+			return 0, 0, err
+		}
+		index += task
+	} else if index, err = strconv.Atoi(which); err != nil || index < 0 || !named {
+		return 0, 0, wrong
+	}
+	if named && index >= n {
+		return 0, 0, usagef("--shard %s: there is no shard %d of %d; shards count from 0", text, index, n)
+	}
+	return index, n, nil
+}
+
+// taskIndex returns the number that the scheduler gave this task.
+func taskIndex(getenv func(string) string) (int, error) {
+	var set []string
+	for _, name := range indexVariables {
+		if getenv(name) != "" {
+			set = append(set, name)
+		}
+	}
+	switch len(set) {
+	case 0:
+		return 0, usagef("--shard auto: neither %s is set; start it as a task of an array, or name the shard: --shard 3/16", strings.Join(indexVariables, " nor "))
+	case 1:
+		index, err := strconv.Atoi(getenv(set[0]))
+		if err != nil || index < 0 {
+			return 0, usagef("--shard auto: %s=%q is not a number of a shard", set[0], getenv(set[0]))
+		}
+		return index, nil
+	}
+	return 0, usagef("--shard auto: both %s are set; name the shard: --shard 3/16", strings.Join(set, " and "))
+}
+
+// executeShards computes shards until none is left for this process.
+func (f *runFlags) executeShards(cmd *cobra.Command) error {
+	index, n, err := parseShard(f.shard, os.Getenv)
+	if err != nil {
+		return err
+	}
+	return f.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
+		run, err := openRun(s.ctx, config, n, os.Args)
+		if err != nil {
+			return err
+		}
+		work := &shardWork{flags: f, session: s, config: config, run: run, started: time.Now()}
+		err = work.work(index)
+		if err == nil && f.merge && f.outcome.Complete {
+			err = work.merge()
+		}
+		return err
+	})
+}
+
+// openRun opens the run of an output, or creates it if n is not 0, and checks that this
+// command is part of it.
+func openRun(ctx context.Context, config orchestrator.Config, n int, command []string) (*cluster.Run, error) {
+	run, err := cluster.Open(config.Output.Path)
+	if e := fault.As(err); e != nil && e.Code == fault.NoRun && n > 0 {
+		run, err = createRun(ctx, config, n, command)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 && n != run.Shards {
+		return nil, fault.New(fault.Conflict, "the run %s has %d shards, not %d", run.Dir, run.Shards, n).WithCode(fault.OtherRun, run.Dir)
+	}
+	now, err := orchestrator.DescribeJob(config)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := orchestrator.ComparePrints(run.Print, now.Print, config.Resume.AcceptChanges)
+	if err != nil {
+		return nil, fault.New(fault.Conflict, "the manifest of the run %s is damaged: %w", run.Dir, err)
+	}
+	if len(texts) > 0 {
+		return nil, fault.New(fault.Conflict, "this command differs from the one that started the run %s: %s", run.Dir, strings.Join(texts, "; ")).
+			WithCode(fault.OtherRun, run.Dir)
+	}
+	return run, nil
+}
+
+// createRun counts the input and divides it.
+func createRun(ctx context.Context, config orchestrator.Config, n int, command []string) (*cluster.Run, error) {
+	survey, err := orchestrator.MakeSurvey(ctx, config, n)
+	if err != nil {
+		return nil, err
+	}
+	index, err := json.Marshal(survey.Index)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Create(cluster.Manifest{
+		Output: survey.Output, Errors: survey.Errors, Format: survey.Format, Parts: survey.Parts, Replace: config.Output.Force,
+		Shards: n, First: survey.First, Records: survey.Records, Command: command, Print: survey.Print, Index: index,
+	})
+}
+
+// shardWork is this process's part in a run.
+type shardWork struct {
+	flags   *runFlags
+	session *jobSession
+	config  orchestrator.Config
+	run     *cluster.Run
+	index   orchestrator.Index
+	started time.Time
+}
+
+func (w *shardWork) work(shard int) error {
+	if err := json.Unmarshal(w.run.Index, &w.index); err != nil {
+		return fault.New(fault.Conflict, "the manifest of the run %s is damaged: %w", w.run.Dir, err)
+	}
+	outcome, err := w.run.Work(w.session.ctx, cluster.Work{
+		Shard: shard, NoClaim: w.flags.noClaim, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
+		Compute: w.compute, Notice: w.notice,
+	})
+	w.flags.outcome = outcome
+	if stopped := w.session.stops.got.Load(); err != nil && stopped != nil {
+		var by *stoppedBy
+		if !errors.As(err, &by) {
+			err = &stoppedBy{signal: *stopped, err: err}
+		}
+	}
+	if err == nil && !w.session.silent {
+		w.notice(w.summary())
+	}
+	return err
+}
+
+// summary says what this process has done, and what to do next.
+func (w *shardWork) summary() string {
+	text := "no shard was left to compute"
+	if done := w.flags.outcome.Computed; len(done) > 0 {
+		slices.Sort(done)
+		text = fmt.Sprintf("computed %s: %s", plural(len(done), "shard"), cluster.ArrayText(done))
+	}
+	if w.flags.outcome.Complete {
+		text += fmt.Sprintf("; all %d are done", w.run.Shards)
+		if !w.flags.merge {
+			text += ": gpurun submit merge " + w.run.Output
+		}
+	}
+	return text
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// notice shows a line between jobs.
+func (w *shardWork) notice(text string) {
+	if w.flags.events == "-" || w.session.silent {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "gpurun: "+text)
+}
+
+// compute computes one shard, resuming from the best of the earlier attempts.
+func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Result, error) {
+	config := w.config
+	config.Input.Offset, config.Input.Limit = a.First, a.Records
+	if a.Shard < len(w.index.Places) {
+		config.Input.Place = &w.index.Places[a.Shard]
+	}
+	config.Input.Counts = w.index.Files
+	config.Output.Path, config.Output.Errors, config.Output.Force = a.Output(), a.Errors(), false
+	if limit := w.config.Resume.MaxTime; limit > 0 {
+		if config.Resume.MaxTime = limit - time.Since(w.started); config.Resume.MaxTime <= 0 {
+			return cluster.Result{}, fault.New(fault.Stopped, "the time limit of %s is reached", limit)
+		}
+	}
+	w.notice(fmt.Sprintf("shard %d of %d: records %d to %d", a.Shard, w.run.Shards, a.First, a.First+a.Records-1))
+	adopted := w.adopt(a.Earlier(), config)
+	config.Display.OnEvent = progressOf(a)
+	own := *w.session
+	own.ctx = ctx
+	started := time.Now()
+	report, err := w.flags.runJob(&own, config, orchestrator.Run, shardHints{})
+	if e := fault.As(err); adopted && e != nil && (e.Code == fault.Damaged || e.Code == fault.Exists) {
+		w.notice("what an earlier attempt has left cannot be used, and is computed again: " + e.Message)
+		for _, path := range []string{config.Output.Path, config.Output.Errors, filepath.Clean(config.Output.Path) + ".gpurun"} {
+			if err := os.RemoveAll(path); err != nil {
+				return cluster.Result{}, fault.Wrap(fault.Storage, err)
+			}
+		}
+		report, err = w.flags.runJob(&own, config, orchestrator.Run, shardHints{})
+	}
+	if err != nil && !errors.Is(err, errSomeFailed) {
+		return cluster.Result{}, err
+	}
+	return shardResult(ctx, report, config, time.Since(started))
+}
+
+// adopt continues from the earlier attempt that has committed the most.
+func (w *shardWork) adopt(earlier []string, config orchestrator.Config) bool {
+	type found struct {
+		output  string
+		records int64
+	}
+	var list []found
+	for _, output := range earlier {
+		if records := orchestrator.Committed(output); records > 0 {
+			list = append(list, found{output, records})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b found) int { return int(min(1, max(-1, b.records-a.records))) })
+	for _, one := range list {
+		err := orchestrator.Adopt(one.output, config)
+		if err == nil {
+			w.notice(fmt.Sprintf("resuming from an earlier attempt, which has committed %d records", one.records))
+			return true
+		}
+		w.notice("an earlier attempt cannot be resumed: " + err.Error())
+	}
+	return false
+}
+
+// progressOf shows other machines how far an attempt is.
+func progressOf(a *cluster.Attempt) func(orchestrator.Event) {
+	var begun time.Time
+	var before int64
+	note := func(job chunk.Counts) {
+		if begun.IsZero() {
+			begun, before = time.Now(), job.Records
+		}
+		rate := 0.0
+		if took := time.Since(begun).Seconds(); took > 0 {
+			rate = float64(job.Records-before) / took
+		}
+		a.Progress(job.Records, job.Failed, rate)
+	}
+	return func(event orchestrator.Event) {
+		switch e := event.(type) {
+		case orchestrator.Resuming:
+			note(e.Job.Counts)
+		case orchestrator.Progress:
+			note(e.Job)
+		case orchestrator.ChunkDone:
+			note(e.Job)
+		}
+	}
+}
+
+// shardResult describes a finished shard.
+func shardResult(ctx context.Context, report orchestrator.Report, config orchestrator.Config, took time.Duration) (cluster.Result, error) {
+	result := cluster.Result{
+		Counts:  chunk.Counts{Records: report.In, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped},
+		Skipped: len(report.SkippedInputs), Rate: report.Rate, Elapsed: took, Kinds: make(map[string]int64),
+	}
+	for _, kind := range report.Failures {
+		result.Kinds[kind.Kind] += kind.Count
+	}
+	path := config.Output.Path
+	if strings.HasSuffix(path, "/") {
+		path = filepath.Join(path, commit.ManifestFile)
+	}
+	var err error
+	if report.OutputCRC32C != nil && path == config.Output.Path { // as its writer computed it
+		result.Output = chunk.FileSum{Bytes: report.OutputBytes, CRC: uint32(*report.OutputCRC32C)}
+	} else if result.Output, err = chunk.SumFile(ctx, path); err != nil {
+		return result, fault.New(fault.Storage, "read the shard's output: %w", err)
+	}
+	if config.Output.Errors != "" {
+		if result.Errors, err = chunk.SumFile(ctx, config.Output.Errors); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return result, fault.New(fault.Storage, "read the shard's errors file: %w", err)
+		}
+	}
+	return result, nil
+}
+
+// merge merges the run, unless another process does.
+func (w *shardWork) merge() error {
+	merged, err := w.run.Merge(w.session.ctx, cluster.MergeOptions{
+		Force: w.run.Replace, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
+	})
+	switch {
+	case errors.Is(err, cluster.ErrMerging):
+		w.notice(err.Error())
+		return nil
+	case err == nil && !merged.Already:
+		w.notice(mergedText(merged))
+	}
+	return err
+}
+
+// shardHints are reportHints for a shard, whose failed records cannot be retried alone.
+type shardHints struct{ reportHints }
+
+// Retry implements progress.Hints.
+func (shardHints) Retry(orchestrator.Report) string { return "" }

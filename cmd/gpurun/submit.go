@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/internal/cluster"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/progress"
+)
+
+const submitHelp = `Run one job on several machines. Each computes shards of the input, which they share
+through the folder OUTPUT.shards; the merge makes one output of them, identical to that
+of a single machine.
+
+By hand, under any scheduler, on machines that share a file system:
+
+  gpurun run --shard 0/4 -k embed.py /shared/in.jsonl -o /shared/out.jsonl   # and 1/4, 2/4, 3/4
+  gpurun submit status /shared/out.jsonl
+  gpurun submit merge /shared/out.jsonl
+
+docs/cluster.md describes what happens when machines are lost.`
+
+func newSubmit() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "submit",
+		Short: "Run one job on several machines: its state, and the merge of its shards",
+		Long:  submitHelp,
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSubmitMerge(), newSubmitStatus())
+	for _, sub := range cmd.Commands() {
+		sub.Args = usageArgs(sub.Args)
+	}
+	return cmd
+}
+
+const mergeHelp = `Verify the shards of OUTPUT and merge them, in input order. The result is identical to
+that of a single machine, and appears when it is complete.
+
+  gpurun submit merge /shared/out.jsonl
+  gpurun submit merge --clean /shared/out/
+
+If shards are missing, it lists them with the command that computes them, and exits with
+status 7. The shards' outputs stay in OUTPUT.shards unless --clean is given. A folder of
+parts is merged without copying data.`
+
+func newSubmitMerge() *cobra.Command {
+	var options cluster.MergeOptions
+	cmd := &cobra.Command{
+		Use:   "merge OUTPUT",
+		Short: "Merge the shards of a job into its output",
+		Long:  mergeHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := fromEnvironment(cmd); err != nil {
+				return err
+			}
+			run, err := cluster.Open(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			options.Labels = shardLabels()
+			options.Force = options.Force || run.Replace
+			return mergeRun(ctx, run, options)
+		},
+	}
+	cmd.Flags().BoolVar(&options.Force, "force", false, "overwrite an existing output")
+	cmd.Flags().BoolVar(&options.Clean, "clean", false, "remove the outputs of the shards afterwards")
+	cmd.Flags().DurationVar(&options.LostAfter, "claim-after", cluster.DefaultLostAfter, "take a process for lost that shows no sign of life for this long, and merge in its place")
+	return cmd
+}
+
+// mergeRun merges a run and reports the result.
+func mergeRun(ctx context.Context, run *cluster.Run, options cluster.MergeOptions) error {
+	merged, err := run.Merge(ctx, options)
+	var missing *cluster.MissingError
+	switch {
+	case errors.As(err, &missing):
+		writeMissing(os.Stderr, run, missing)
+		return fault.New(fault.Stopped, "%w", err)
+	case err != nil:
+		return err
+	case merged.Already:
+		fmt.Printf("%s is already merged: %s\n", merged.Output, recordCounts(merged))
+	default:
+		fmt.Println(mergedText(merged))
+	}
+	if merged.Failed > 0 || merged.Skipped > 0 {
+		return errSomeFailed
+	}
+	return nil
+}
+
+// writeMissing lists the shards that are not done, and how to compute them.
+func writeMissing(w io.Writer, run *cluster.Run, missing *cluster.MissingError) {
+	for i, s := range missing.Shards {
+		if i == maxMissing {
+			fmt.Fprintf(w, "  and %d more\n", len(missing.Shards)-i)
+			break
+		}
+		fmt.Fprintf(w, "  shard %d: %s\n", s.Index, stateText(s))
+	}
+	fmt.Fprintf(w, "compute them with: %s\n", missingCommand(run, cluster.Missing(missing.Shards)))
+}
+
+// maxMissing is how many missing shards are described one by one.
+const maxMissing = 10
+
+// missingCommand returns the command that computes missing shards.
+func missingCommand(run *cluster.Run, missing []int) string {
+	if last, ok := run.LastSubmission(); ok && last.Resubmit != "" {
+		return strings.ReplaceAll(last.Resubmit, "%s", cluster.ArrayText(missing))
+	}
+	words := make([]string, 0, len(run.Command))
+	skip := false
+	for _, word := range run.Command {
+		switch {
+		case skip:
+			word, skip = fmt.Sprintf("%d/%d", missing[0], run.Shards), false
+		case word == "--shard":
+			skip = true
+		case strings.HasPrefix(word, "--shard="):
+			word = fmt.Sprintf("--shard=%d/%d", missing[0], run.Shards)
+		}
+		words = append(words, shellQuote(word))
+	}
+	return strings.Join(words, " ")
+}
+
+// shellQuote quotes a word for a shell if necessary.
+func shellQuote(word string) string {
+	if word != "" && strings.IndexFunc(word, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%", r)
+	}) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func mergedText(m cluster.Merged) string {
+	return fmt.Sprintf("merged %s: %s", m.Output, recordCounts(m))
+}
+
+func recordCounts(m cluster.Merged) string {
+	text := progress.Count(m.Counts.Records) + " records"
+	if m.Failed > 0 {
+		text += fmt.Sprintf(", %s failed", progress.Count(m.Failed))
+	}
+	if m.Dropped > 0 {
+		text += fmt.Sprintf(", %s dropped", progress.Count(m.Dropped))
+	}
+	return text
+}
+
+const submitStatusHelp = `Show every shard of OUTPUT: pending, running and where, done, failed; with records,
+rates and messages.
+
+  gpurun submit status /shared/out.jsonl
+  gpurun submit status --watch /shared/out.jsonl
+  gpurun submit status --json /shared/out.jsonl
+
+A machine counts as lost when this command has watched it for --claim-after without a
+sign of life: only --watch finds that out, unless the machine is this one.`
+
+func newSubmitStatus() *cobra.Command {
+	var asJSON, watch bool
+	var interval, lostAfter time.Duration
+	cmd := &cobra.Command{
+		Use:   "status OUTPUT",
+		Short: "Show the shards of a job",
+		Long:  submitStatusHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := fromEnvironment(cmd); err != nil {
+				return err
+			}
+			if interval <= 0 {
+				return usagef("--interval must be more than 0")
+			}
+			run, err := cluster.Open(args[0])
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return showRun(ctx, run.Watch(lostAfter), asJSON, watch, interval)
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "refresh until the run is merged, or until interrupted")
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between refreshes, with --watch")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().DurationVar(&lostAfter, "claim-after", cluster.DefaultLostAfter, "take a machine for lost that shows no sign of life for this long")
+	return cmd
+}
+
+// showRun shows the state of a run, once or repeatedly.
+func showRun(ctx context.Context, w *cluster.Watch, asJSON, watch bool, interval time.Duration) error {
+	for {
+		overview, err := w.Overview(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if watch && progress.IsTerminal(os.Stdout) {
+			fmt.Print("\x1b[H\x1b[2J")
+		}
+		if asJSON {
+			if err := writeJSON(overview); err != nil {
+				return err
+			}
+		} else {
+			writeRun(os.Stdout, overview)
+		}
+		if !watch || overview.Merged {
+			return nil
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

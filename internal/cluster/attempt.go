@@ -1,0 +1,181 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/owned"
+)
+
+const (
+	attemptFile = "attempt.json"
+	beatFile    = "beat.json"
+	endFile     = "end.json"
+	resultFile  = "result.json"
+)
+
+// Who is the process that makes an attempt.
+type Who struct {
+	Host string `json:"host"`
+	PID  int    `json:"pid"`
+	// Start, Namespace and Boot identify the process on its host.
+	Start     uint64 `json:"start,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Boot      string `json:"boot,omitempty"`
+	// Labels are what its scheduler calls it.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// self returns this process.
+func self(labels map[string]string) Who {
+	host, _ := os.Hostname()
+	p := owned.Self()
+	return Who{Host: host, PID: p.PID, Start: p.Start, Namespace: p.Namespace, Boot: bootID(), Labels: labels}
+}
+
+// ended reports whether the process is known to have exited, because it ran on this host.
+func (w Who) ended() bool {
+	if w.Boot == "" || w.Boot != bootID() {
+		return false
+	}
+	return owned.Process{PID: w.PID, Start: w.Start, Namespace: w.Namespace}.Ended()
+}
+
+// bootID identifies the running kernel; "" if the system provides no ID.
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}
+
+// attemptInfo is attempt.json.
+type attemptInfo struct {
+	Run     string    `json:"run"`
+	Attempt string    `json:"attempt"`
+	Started time.Time `json:"started"`
+	Who
+}
+
+// beat is beat.json. Sequence changes with each; the time is for people only, because the
+// clocks of hosts differ.
+type beat struct {
+	Sequence int64     `json:"sequence"`
+	Time     time.Time `json:"time"`
+	Done     int64     `json:"done"`
+	Failed   int64     `json:"failed"`
+	Rate     float64   `json:"records_per_second"`
+}
+
+// How an attempt can end.
+const (
+	endCommitted = "committed"
+	endDuplicate = "duplicate" // another attempt was first
+	endStopped   = "stopped"   // resumable
+	endFailed    = "failed"
+)
+
+// end is end.json.
+type end struct {
+	State   string `json:"state"`
+	Kind    string `json:"kind,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Attempt is one attempt of this process to compute a shard, or to merge.
+type Attempt struct {
+	// Shard is its number, -1 for the merge.
+	Shard int
+	// First and Records are the shard's range.
+	First, Records int64
+
+	run   *Run
+	info  attemptInfo
+	key   string
+	dir   string
+	claim int
+
+	mu   sync.Mutex
+	last beat
+}
+
+// newAttempt creates the folder of an attempt, which has claimed nothing yet.
+func (r *Run) newAttempt(shard int, key string, labels map[string]string) (*Attempt, error) {
+	a := &Attempt{Shard: shard, run: r, key: key}
+	if shard >= 0 {
+		a.First, a.Records = r.Range(shard)
+	}
+	a.info = attemptInfo{Run: r.ID, Attempt: key + "-" + randomName(), Started: time.Now().UTC(), Who: self(labels)}
+	a.dir = r.join(attemptsDir, a.info.Attempt)
+	if err := os.Mkdir(a.dir, 0o777); err != nil {
+		return nil, storage("create the attempt's folder", err)
+	}
+	if err := writeJSON(a.join(attemptFile), a.info); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Attempt) join(name string) string { return filepath.Join(a.dir, name) }
+
+// Output is where the attempt writes the shard.
+func (a *Attempt) Output() string { return joinOutput(a.dir, a.run.outputName()) }
+
+// Errors is where it writes the failed records; "" if they stay in the output.
+func (a *Attempt) Errors() string {
+	if a.run.Manifest.Errors == "" {
+		return ""
+	}
+	return a.join("errors.jsonl")
+}
+
+// Earlier returns the outputs of earlier attempts at the same shard, the newest claim
+// first. They may be unfinished, damaged, or still being written.
+func (a *Attempt) Earlier() (outputs []string) {
+	for number := a.claim - 1; number > 0; number-- {
+		var info attemptInfo
+		if err := readJSON(a.run.claimPath(a.key, number), &info); err == nil && info.Attempt != "" {
+			outputs = append(outputs, joinOutput(a.run.join(attemptsDir, filepath.Base(info.Attempt)), a.run.outputName()))
+		}
+	}
+	return outputs
+}
+
+// Progress notes how far the attempt is, for those who watch.
+func (a *Attempt) Progress(done, failed int64, rate float64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last.Done, a.last.Failed, a.last.Rate = done, failed, rate
+}
+
+// writeBeat shows that the attempt is alive. It is renamed into place, but not synced.
+func (a *Attempt) writeBeat() error {
+	a.mu.Lock()
+	a.last.Sequence++
+	a.last.Time = time.Now().UTC()
+	now := a.last
+	a.mu.Unlock()
+	crash.Point("beat")
+	return replaceJSON(a.join(beatFile), now)
+}
+
+// finish notes how the attempt ended.
+func (a *Attempt) finish(state string, err error) error {
+	e := end{State: state}
+	if err != nil {
+		e.Kind, e.Message = fault.KindOf(err).String(), err.Error()
+	}
+	return writeJSON(a.join(endFile), e)
+}
+
+// discard removes the output of an attempt that another one has beaten.
+func (a *Attempt) discard() {
+	for _, path := range []string{a.Output(), a.Errors(), filepath.Clean(a.Output()) + ".gpurun"} {
+		if path != "" {
+			_ = os.RemoveAll(path)
+		}
+	}
+}

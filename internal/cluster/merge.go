@@ -1,0 +1,259 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// MergeOptions say how to merge.
+type MergeOptions struct {
+	// Force replaces an existing output.
+	Force bool
+	// Clean removes the shards' outputs afterwards.
+	Clean bool
+	// LostAfter and Labels are as in Work.
+	LostAfter time.Duration
+	Labels    map[string]string
+	// Progress is told how many records are merged. It may be nil.
+	Progress func(records, of int64)
+}
+
+// Merged is a finished merge.
+type Merged struct {
+	Run     string `json:"run"`
+	Attempt string `json:"attempt"`
+	Output  string `json:"output"`
+	Errors  string `json:"errors,omitempty"`
+	chunk.Counts
+	// Sum is that of the output; of a folder of parts, of its manifest.
+	Sum chunk.FileSum `json:"sum"`
+	// Kinds are the failed records by kind.
+	Kinds map[string]int64 `json:"kinds,omitempty"`
+	// Skipped is how many input files could not be read to their end, counted once for each
+	// shard that read them.
+	Skipped  int       `json:"skipped_inputs,omitempty"`
+	Finished time.Time `json:"finished"`
+
+	// Already: an earlier merge has written the output.
+	Already bool `json:"-"`
+}
+
+// MissingError means that a run cannot be merged yet.
+type MissingError struct {
+	// Shards are those that are not committed; Of is how many the run has.
+	Shards []Shard
+	Of     int
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%d of %d shards are missing: %s", len(e.Shards), e.Of, ArrayText(Missing(e.Shards)))
+}
+
+// ErrMerging means that another process is merging the run.
+var ErrMerging = errors.New("another process is merging the run")
+
+// merge is a merge in progress.
+type merge struct {
+	MergeOptions
+	run     *Run
+	results []Result
+	attempt *Attempt
+	merged  Merged
+}
+
+// Merge verifies the shards and writes the output, in input order. It fails with a
+// MissingError if some are not committed, and with ErrMerging if another process is at it.
+// If it is interrupted, the next Merge starts over; the output appears when it is complete.
+func (r *Run) Merge(ctx context.Context, options MergeOptions) (Merged, error) {
+	if done, ok := r.alreadyMerged(); ok {
+		return done, nil
+	}
+	m := &merge{MergeOptions: options, run: r}
+	if m.Progress == nil {
+		m.Progress = func(int64, int64) {}
+	}
+	shards, err := r.Watch(options.LostAfter).Shards(ctx)
+	if err != nil {
+		return Merged{}, err
+	}
+	missing := &MissingError{Of: len(shards)}
+	for _, s := range shards {
+		if s.Unfinished() {
+			missing.Shards = append(missing.Shards, s)
+		}
+	}
+	if len(missing.Shards) > 0 {
+		return Merged{}, missing
+	}
+	if err := m.readResults(); err != nil {
+		return Merged{}, err
+	}
+	if err := m.claim(ctx); err != nil {
+		return Merged{}, err
+	}
+	return m.finish(ctx)
+}
+
+// alreadyMerged returns the finished merge, if its output is still there.
+func (r *Run) alreadyMerged() (Merged, bool) {
+	var m Merged
+	if err := readJSON(r.join(mergedFile), &m); err != nil || m.Run != r.ID {
+		return m, false
+	}
+	path := m.Output
+	if r.Parts {
+		path = filepath.Join(path, commit.ManifestFile)
+	}
+	info, err := os.Stat(path)
+	m.Already = err == nil && info.Size() == m.Sum.Bytes
+	return m, m.Already
+}
+
+// readResults reads the commits of all shards.
+func (m *merge) readResults() error {
+	m.merged = Merged{Run: m.run.ID, Output: m.run.Output, Errors: m.run.Manifest.Errors, Kinds: make(map[string]int64)}
+	for i := range m.run.Shards {
+		result, err := m.run.result(i)
+		if err != nil {
+			return err
+		}
+		m.merged.Counts.Add(result.Counts)
+		m.merged.Skipped += result.Skipped
+		for kind, n := range result.Kinds {
+			m.merged.Kinds[kind] += n
+		}
+		if result.Counts.Records > 0 {
+			m.results = append(m.results, result)
+		}
+	}
+	return nil
+}
+
+// claim claims the merge, once it is known that no other process is at it.
+func (m *merge) claim(ctx context.Context) (err error) {
+	watch := m.run.Watch(m.LostAfter)
+	for {
+		claims, err := m.run.claims()
+		if err != nil {
+			return err
+		}
+		s := Shard{Claims: claims[mergeKey], State: Pending}
+		if s.Claims > 0 {
+			if err := watch.claimed(&s, mergeKey); err != nil {
+				return err
+			}
+		}
+		switch {
+		case s.State == Running && s.seen:
+			return fault.New(fault.Conflict, "%w: pid %d on %s", ErrMerging, s.PID, s.Host)
+		case s.State == Running:
+			select {
+			case <-time.After(beatInterval(watch.lostAfter) / 2):
+				continue
+			case <-ctx.Done():
+				return fault.New(fault.Canceled, "stopped on request")
+			}
+		}
+		a, err := m.run.newAttempt(-1, mergeKey, m.Labels)
+		if err != nil {
+			return err
+		}
+		won, err := a.take(s.Claims)
+		if err != nil || !won {
+			a.drop()
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		m.attempt, m.merged.Attempt = a, a.info.Attempt
+		return nil
+	}
+}
+
+// finish writes the output in the attempt's folder and names it.
+func (m *merge) finish(ctx context.Context) (Merged, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := m.attempt.live(beatInterval(m.run.Watch(m.LostAfter).lostAfter), cancel, func(string) {})
+	defer stop()
+	err := m.write(ctx)
+	if err == nil {
+		m.merged.Finished = time.Now().UTC()
+		if err = writeJSON(m.attempt.join(resultFile), m.merged); err == nil {
+			crash.Point("merge-named")
+			_, err = publish(m.attempt.join(resultFile), m.run.join(mergedFile))
+		}
+	}
+	if err != nil {
+		if ctx.Err() != nil && fault.As(err) == nil {
+			err = fault.New(fault.Canceled, "stopped on request")
+		}
+		m.attempt.discard()
+		_ = m.attempt.finish(endState(err), err)
+		return Merged{}, err
+	}
+	_ = m.attempt.finish(endCommitted, nil)
+	if m.Clean {
+		m.clean()
+	}
+	return m.merged, nil
+}
+
+// clean removes the outputs of all attempts. What they were remains on record.
+func (m *merge) clean() {
+	entries, _ := os.ReadDir(m.run.join(attemptsDir))
+	for _, entry := range entries {
+		a := &Attempt{run: m.run, dir: m.run.join(attemptsDir, entry.Name())}
+		a.discard()
+	}
+}
+
+// output is where the attempt of a result wrote it.
+func (m *merge) output(r Result) string {
+	return joinOutput(m.run.join(attemptsDir, filepath.Base(r.Attempt)), m.run.outputName())
+}
+
+// errorsOf is where it wrote the failed records.
+func (m *merge) errorsOf(r Result) string {
+	return m.run.join(attemptsDir, filepath.Base(r.Attempt), "errors.jsonl")
+}
+
+// write writes the output, and before it the errors file.
+func (m *merge) write(ctx context.Context) error {
+	if path := m.run.Manifest.Errors; path != "" {
+		var pieces []piece
+		for _, r := range m.results {
+			pieces = append(pieces, piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: m.errorsOf(r), sum: r.Errors})
+		}
+		if _, err := m.concatenate(ctx, m.attempt.Errors(), pieces); err != nil {
+			return err
+		}
+		if err := commit.NameFile(m.attempt.Errors(), path, m.Force); err != nil {
+			return err
+		}
+	}
+	if m.run.Parts {
+		return m.writeParts(ctx)
+	}
+	var pieces []piece
+	for _, r := range m.results {
+		pieces = append(pieces, piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: m.output(r), sum: r.Output, records: r.Counts.Records})
+	}
+	sum, err := m.concatenate(ctx, m.attempt.Output(), pieces)
+	if err != nil {
+		return err
+	}
+	m.merged.Sum = sum
+	crash.Point("merge-written")
+	return commit.NameFile(m.attempt.Output(), m.run.Output, m.Force)
+}

@@ -1,0 +1,50 @@
+package cluster
+
+import "context"
+
+// States are all states of a shard, in the order in which people want to see them.
+var States = []State{Done, Running, Stopped, Lost, Failed, Pending}
+
+// Overview is a run as its shared folder shows it.
+type Overview struct {
+	Output  string `json:"output"`
+	Folder  string `json:"folder"`
+	Records int64  `json:"records"`
+	// Done records are computed, Failed of them have failed.
+	Done   int64 `json:"done"`
+	Failed int64 `json:"failed"`
+	// Rate is that of the running shards together, in records per second.
+	Rate float64 `json:"records_per_second"`
+	// Merged: the output is written.
+	Merged bool    `json:"merged"`
+	Shards []Shard `json:"shards"`
+}
+
+// Count returns how many shards are in a state.
+func (o Overview) Count(state State) (n int) {
+	for _, s := range o.Shards {
+		if s.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// Overview returns the state of the run and of its shards.
+func (w *Watch) Overview(ctx context.Context) (Overview, error) {
+	o := Overview{Output: w.run.Output, Folder: w.run.Dir, Records: w.run.Records}
+	shards, err := w.Shards(ctx)
+	if err != nil {
+		return o, err
+	}
+	o.Shards = shards
+	for _, s := range shards {
+		o.Done += s.Done
+		o.Failed += s.Failed
+		if s.State == Running {
+			o.Rate += s.Rate
+		}
+	}
+	_, o.Merged = w.run.alreadyMerged()
+	return o, nil
+}

@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Work is how a process takes part in a run.
+type Work struct {
+	// Shard is the one to compute first; -1 for none.
+	Shard int
+	// NoClaim computes that one only.
+	NoClaim bool
+	// LostAfter is how long an attempt may show no sign of life; 0 for DefaultLostAfter.
+	LostAfter time.Duration
+	// Labels describe this process to people.
+	Labels map[string]string
+	// Compute computes a shard: it writes Attempt.Output and Attempt.Errors, and returns
+	// their counts and checksums. Its context ends when the shard need not be computed any
+	// more.
+	Compute func(context.Context, *Attempt) (Result, error)
+	// Notice gets lines for the user.
+	Notice func(text string)
+}
+
+// Outcome is what came of the work.
+type Outcome struct {
+	// Computed are the shards that this process has committed.
+	Computed []int
+	// Complete: every shard of the run is committed.
+	Complete bool
+	// Unfinished: the process stopped before its shard was computed.
+	Unfinished bool
+}
+
+// errElsewhere ends an attempt whose shard another one has committed.
+var errElsewhere = errors.New("another attempt has committed the shard")
+
+// Work computes the process's own shard, then others that no process computes, until none
+// is left. It returns the first error of Compute: the shard is then left to others.
+func (r *Run) Work(ctx context.Context, w Work) (Outcome, error) {
+	if w.Shard >= r.Manifest.Shards {
+		return Outcome{}, fault.New(fault.Usage, "there is no shard %d: the run has %d, counted from 0", w.Shard, r.Manifest.Shards).Set("shard")
+	}
+	if w.Notice == nil {
+		w.Notice = func(string) {}
+	}
+	worker := &worker{Work: w, run: r, watch: r.Watch(w.LostAfter)}
+	err := worker.work(ctx)
+	return worker.outcome, err
+}
+
+// worker is this process's part in a run.
+type worker struct {
+	Work
+	run     *Run
+	watch   *Watch
+	outcome Outcome
+}
+
+func (w *worker) work(ctx context.Context) error {
+	for {
+		shards, err := w.watch.Shards(ctx)
+		if err != nil {
+			return w.stopped(ctx, err)
+		}
+		w.outcome.Complete = len(Missing(shards)) == 0
+		next := choose(shards, w.Shard, w.NoClaim)
+		switch {
+		case next.shard >= 0:
+			if err := w.attempt(ctx, shards[next.shard]); err != nil {
+				return w.stopped(ctx, err)
+			}
+		case next.wait:
+			select {
+			case <-time.After(beatInterval(w.watch.lostAfter) / 2):
+			case <-ctx.Done():
+				return w.stopped(ctx, nil)
+			}
+		default:
+			w.noteOwn(shards)
+			return nil
+		}
+	}
+}
+
+// stopped notes that the process's own shard may be unfinished.
+func (w *worker) stopped(ctx context.Context, err error) error {
+	w.outcome.Unfinished = true
+	if err == nil || ctx.Err() != nil && fault.As(err) == nil {
+		err = fault.New(fault.Canceled, "stopped on request")
+	}
+	return err
+}
+
+// noteOwn explains why a process ends although its shard is not done.
+func (w *worker) noteOwn(shards []Shard) {
+	if w.Shard >= 0 && shards[w.Shard].State == Running {
+		s := shards[w.Shard]
+		w.Notice(fmt.Sprintf("shard %d is being computed by %s (pid %d), and no other shard is free", s.Index, s.Host, s.PID))
+	}
+}
+
+// choice is what to do next.
+type choice struct {
+	shard int  // to compute; -1 for none
+	wait  bool // until it is known whether some attempt is alive
+}
+
+// choose decides what to do next: the process's own shard, else any that has no live
+// attempt, those first that others have begun.
+func choose(shards []Shard, own int, noClaim bool) choice {
+	if own >= 0 && shards[own].Unfinished() && shards[own].State != Running {
+		return choice{shard: own}
+	}
+	next := choice{shard: -1}
+	if noClaim {
+		next.wait = own >= 0 && shards[own].Unfinished()
+		return next
+	}
+	var begun, pending []int
+	for _, s := range shards {
+		switch {
+		case s.State == Pending:
+			pending = append(pending, s.Index)
+		case s.State == Lost || s.State == Stopped || s.State == Failed && s.Failures < maxFailures:
+			begun = append(begun, s.Index)
+		case s.State == Running && !s.seen:
+			next.wait = true // it may be lost
+		}
+	}
+	switch {
+	case len(begun) > 0:
+		next.shard = begun[rand.IntN(len(begun))]
+	case len(pending) > 0:
+		// A scheduler starts tasks in order: those that come last are claimed first. A
+		// random choice among them keeps processes out of each other's way.
+		late := pending[len(pending)-min(len(pending), claimWidth):]
+		next.shard = late[rand.IntN(len(late))]
+	}
+	return next
+}
+
+const (
+	// maxFailures is how often a shard may fail before processes leave it to its own task.
+	maxFailures = 2
+	// claimWidth is among how many pending shards a process chooses.
+	claimWidth = 16
+)
+
+// attempt claims a shard, computes and commits it. Losing a claim or a commit to another
+// process is not an error.
+func (w *worker) attempt(ctx context.Context, s Shard) error {
+	a, err := w.run.newAttempt(s.Index, key(s.Index), w.Labels)
+	if err != nil {
+		return err
+	}
+	won, err := a.take(s.Claims)
+	if err != nil || !won {
+		a.drop()
+		return err
+	}
+	crash.Point("shard-claimed")
+	if s.Index != w.Shard {
+		w.Notice(fmt.Sprintf("claimed shard %d, which was %s", s.Index, s.State))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := a.live(beatInterval(w.watch.lostAfter), cancel, w.Notice)
+	result, err := Result{}, error(nil)
+	if a.Records > 0 { // a run may have more shards than records
+		result, err = w.Compute(ctx, a)
+	}
+	if err == nil {
+		crash.Point("shard-computed")
+		won, err = a.commit(result)
+	} else if errors.Is(context.Cause(ctx), errElsewhere) {
+		won, err = false, nil
+	}
+	stop()
+	switch {
+	case err != nil:
+		_ = a.finish(endState(err), err)
+		return err
+	case !won:
+		w.Notice(fmt.Sprintf("shard %d was already committed by another attempt, whose results are kept", s.Index))
+		a.discard()
+		return a.finish(endDuplicate, nil)
+	}
+	w.outcome.Computed = append(w.outcome.Computed, s.Index)
+	_ = a.finish(endCommitted, nil) // the commit is what counts
+	return nil
+}
+
+// endState distinguishes what the next attempt continues from what may well fail again.
+func endState(err error) string {
+	switch fault.KindOf(err) {
+	case fault.Canceled, fault.Stopped:
+		return endStopped
+	}
+	return endFailed
+}
+
+// live shows that the attempt is alive until stop is called. It cancels the attempt if its
+// shard was committed by another one, as after this process was frozen for a while.
+func (a *Attempt) live(interval time.Duration, cancel context.CancelCauseFunc, notice func(string)) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		failed := false
+		for {
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+			if a.Shard >= 0 && a.run.isCommitted(a.Shard) {
+				cancel(errElsewhere)
+				return
+			}
+			err := a.writeBeat()
+			if err != nil && !failed {
+				notice("the run folder cannot be written, so other machines may take this shard for lost: " + err.Error())
+			}
+			failed = err != nil
+		}
+	}()
+	return func() { close(done); <-ended }
+}

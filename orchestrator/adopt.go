@@ -1,0 +1,224 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+// Committed returns how many records of the job with this output are committed, whether it
+// runs, was interrupted or is finished; 0 if there is no such job.
+func Committed(output string) int64 {
+	f := &folder{path: absolute(output) + folderSuffix}
+	entries, err := commit.ReadJournal(f.join(journalFile))
+	if errors.Is(err, os.ErrNotExist) {
+		if report, err := readReport(f.join(reportFile)); err == nil && report.Stop == nil {
+			return report.In
+		}
+	}
+	if err != nil {
+		return 0
+	}
+	state, err := commit.Replay(entries)
+	if err != nil {
+		return 0
+	}
+	return state.Done()
+}
+
+// Adopt copies what another job has committed to the folder of a job that has not begun, so
+// that the latter resumes from there. Both must compute the same records; the outputs and
+// errors files differ. The other job may still run, perhaps on another host: its files are
+// only read, and everything is verified when the new job starts.
+//
+// The journal is copied first, because everything else only grows from there on, and it is
+// named last: until then the new job has not begun.
+func Adopt(from string, config Config) error {
+	old := &folder{path: absolute(from) + folderSuffix}
+	own := &folder{path: absolute(config.Output.Path) + folderSuffix}
+	if _, err := os.Stat(own.join(journalFile)); err == nil {
+		return fault.New(fault.Conflict, "the job %s has begun", config.Output.Path)
+	}
+	if err := os.MkdirAll(own.join(commit.PartsDir), 0o700); err != nil {
+		return fault.New(kindOfDisk(err), "make job folder: %w", err)
+	}
+	_, err := os.Stat(old.join(journalFile))
+	if errors.Is(err, os.ErrNotExist) {
+		err = own.adoptFinished(old, from, config)
+	} else {
+		err = own.adopt(old, config)
+	}
+	if err != nil {
+		for _, path := range []string{own.path, absolute(config.Output.Path), config.Output.Errors} {
+			_ = os.RemoveAll(path)
+		}
+		return fault.Wrap(fault.Storage, err)
+	}
+	return nil
+}
+
+func (f *folder) adopt(old *folder, config Config) error {
+	aside := f.join(journalFile + ".adopted")
+	if err := copyDurably(old.join(journalFile), aside); err != nil {
+		return err
+	}
+	if err := f.adoptManifest(old, config); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(old.path)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case name == commit.PartsDir:
+			err = copyParts(old.join(name), f.join(name))
+		case strings.HasSuffix(name, ".partial") && entry.IsDir():
+			err = copyFolder(old.join(name), f.join(name))
+		case strings.HasSuffix(name, ".partial"), name == chunksFile, name == sumsFile, name == scalingFile:
+			err = copyDurably(old.join(name), f.join(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	crash.Point("adopted")
+	if err := os.Rename(aside, f.join(journalFile)); err != nil {
+		return err
+	}
+	return files.SyncDir(f.path)
+}
+
+// adoptManifest makes job.json of another job this one's.
+func (f *folder) adoptManifest(old *folder, config Config) error {
+	m, err := readManifest(old.join(manifestFile))
+	if err != nil {
+		return err
+	}
+	m.Output, m.Errors = absolute(config.Output.Path), ""
+	if keepsParts(config.Output.Path) {
+		m.Output += "/"
+	}
+	if config.Output.Errors != "" {
+		m.Errors = absolute(config.Output.Errors)
+	}
+	m.Fingerprint.Output.Errors = m.Errors
+	return f.save(*m)
+}
+
+// adoptFinished adopts a finished job. Its files do not change any more and are linked.
+func (f *folder) adoptFinished(old *folder, from string, config Config) error {
+	m, err := readManifest(old.join(manifestFile))
+	if err != nil {
+		return err
+	}
+	if keepsParts(from) {
+		err = linkFolder(from, config.Output.Path)
+	} else {
+		err = commit.LinkFile(absolute(from), absolute(config.Output.Path))
+	}
+	if err != nil {
+		return err
+	}
+	report, err := readReport(old.join(reportFile))
+	if err != nil {
+		return err
+	}
+	if err := compareOutput(context.Background(), config.Output.Path, report); err != nil {
+		return err
+	}
+	if m.Errors != "" && config.Output.Errors != "" {
+		if err := commit.LinkFile(m.Errors, absolute(config.Output.Errors)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	for _, name := range []string{commit.FailuresFile, reportFile} {
+		if err := copyDurably(old.join(name), f.join(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return f.adoptManifest(old, config)
+}
+
+// linkFolder gives the parts of a folder second names in another one.
+func linkFolder(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := commit.LinkFile(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyParts copies segments. They are copied, not linked: the other job may use their files
+// again. One that vanishes meanwhile is computed again.
+func copyParts(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		err := copyTo(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name()), false)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyFolder copies an unfinished folder of parts.
+func copyFolder(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := copyDurably(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return files.SyncDir(to)
+}
+
+// copyDurably copies a file that the journal calls durable.
+func copyDurably(from, to string) error { return copyTo(from, to, true) }
+
+func copyTo(from, to string, durable bool) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil && durable {
+		err = out.Sync()
+	}
+	return cmp.Or(err, out.Close())
+}

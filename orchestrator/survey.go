@@ -1,0 +1,209 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+// Survey is what must be known of a job before it is divided among machines, each of which
+// computes a range of its records with Input.Offset and Input.Limit.
+type Survey struct {
+	// First is the number of the job's first record, Records how many there are.
+	First, Records int64
+	// Print is everything that the output depends on; see ComparePrints.
+	Print json.RawMessage
+	// Output and Errors are absolute paths; Format is that of the output, Parts whether it is
+	// a folder of parts.
+	Output, Errors, Format string
+	Parts                  bool
+	// Index is where the ranges are.
+	Index Index
+}
+
+// Index is where the ranges of an input are, so that no job has to count what precedes its
+// own.
+type Index struct {
+	// Places are the ranges in an input that is one plain file.
+	Places []chunk.Chunk `json:"places,omitempty"`
+	// Files are the numbers of records in the files of any other input.
+	Files []int64 `json:"files,omitempty"`
+}
+
+// MakeSurvey checks that a job can be divided into so many ranges of records, of equal size
+// by ceiling division, and finds them. It reads all of the input.
+func MakeSurvey(ctx context.Context, config Config, ranges int) (Survey, error) {
+	s, config, err := describeJob(config)
+	if err != nil {
+		return s, err
+	}
+	limits := input.Limits{Offset: config.Input.Offset, Limit: config.Input.Limit}
+	if config.inputs != nil {
+		err = s.countFiles(ctx, config, limits)
+	} else {
+		err = s.countFile(ctx, config, limits, ranges)
+	}
+	s.First = limits.Offset
+	return s, err
+}
+
+// DescribeJob is MakeSurvey without reading the input: it leaves out what only that shows.
+func DescribeJob(config Config) (Survey, error) {
+	s, _, err := describeJob(config)
+	return s, err
+}
+
+func describeJob(config Config) (Survey, Config, error) {
+	if config.Output.Path == "" {
+		return Survey{}, config, fault.New(fault.Usage, "no output: name a file").WithCode(fault.NoOutput, "")
+	}
+	config, err := config.withDefaults()
+	if err != nil {
+		return Survey{}, config, err
+	}
+	switch {
+	case config.Input.Path == "-" || config.inputs.streams():
+		return Survey{}, config, fault.New(fault.Usage, "only files can be divided among machines: a stream can be read only once")
+	case isStream(config.Output.Path):
+		return Survey{}, config, fault.New(fault.Usage, "the output %s is a stream; machines that share a job need a file or a folder", config.Output.Path)
+	case config.Resume.WorkDir != "":
+		return Survey{}, config, fault.New(fault.Usage, "machines that share a job keep their files next to the output").Set("work-dir")
+	case config.Resume.Fresh:
+		return Survey{}, config, fault.New(fault.Usage, "machines that share a job always resume it").Set("fresh")
+	}
+	for _, check := range []func(Config) error{checkInput, checkOutputFolders} {
+		if err := check(config); err != nil {
+			return Survey{}, config, err
+		}
+	}
+	s := Survey{Output: absolute(config.Output.Path), Format: config.format().Name, Parts: keepsParts(config.Output.Path)}
+	if s.Parts {
+		s.Output += "/"
+	}
+	if config.Output.Errors != "" {
+		s.Errors = absolute(config.Output.Errors)
+	}
+	print, err := takeFingerprint(config, kernelFile(config))
+	if err != nil {
+		return s, config, err
+	}
+	print.Input.Changed = time.Time{} // hosts may see different ones
+	s.Print, err = json.Marshal(print)
+	return s, config, err
+}
+
+// kernelFile returns the kernel's file if its name is that of one.
+func kernelFile(c Config) []string {
+	path := c.Kernel.Name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.Dir, path)
+	}
+	if input.CheckRegular(path) != nil || files.IsFolder(path) {
+		return nil
+	}
+	return []string{path}
+}
+
+// ComparePrints returns how a job differs from the one whose Print was taken first, except
+// for accepted changes: kernel, config.
+func ComparePrints(first, now json.RawMessage, accepted []string) ([]string, error) {
+	var was, is fingerprint
+	if err := json.Unmarshal(first, &was); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(now, &is); err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, c := range is.changes(was) {
+		if !slices.Contains(accepted, c.what) {
+			texts = append(texts, c.text)
+		}
+	}
+	return texts, nil
+}
+
+// countFile finds the ranges of one plain file.
+func (s *Survey) countFile(ctx context.Context, c Config, limits input.Limits, ranges int) error {
+	source, err := input.Open(ctx, c.Input.Path, input.CutOptions{Limits: limits, Chunks: ranges, BatchSize: 1, Split: input.SplitRecords})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	s.Records, _ = source.Total()
+	if planner, ok := source.(input.Planner); ok {
+		s.Index.Places = planner.Cut().Chunks
+	}
+	return nil
+}
+
+// countFiles counts the records of every file, several at a time.
+func (s *Survey) countFiles(ctx context.Context, c Config, limits input.Limits) error {
+	counts := make([]int64, len(c.inputs.files))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.cores())
+	options := format.Options{Columns: c.Input.Columns, Threads: 1}
+	for i, file := range c.inputs.files {
+		group.Go(func() (err error) {
+			counts[i], err = countRecords(ctx, file, options, c.Input.SkipBad)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	var all int64
+	for _, n := range counts {
+		all += n
+	}
+	s.Records = max(0, all-limits.Offset)
+	if limits.Limit > 0 {
+		s.Records = min(s.Records, limits.Limit)
+	}
+	s.Index.Files = counts
+	return nil
+}
+
+// countRecords counts the records of one file. A damaged one ends where the damage begins,
+// if such files are skipped.
+func countRecords(ctx context.Context, file inputFile, options format.Options, skipBad bool) (int64, error) {
+	lines, err := openDecoded(file, options)(ctx)
+	if err != nil {
+		if skipBad {
+			return 0, nil
+		}
+		return 0, err
+	}
+	defer lines.Close()
+	records, err := input.CountLines(contextReader{ctx, lines})
+	switch {
+	case ctx.Err() != nil:
+		return 0, fault.New(fault.Canceled, "stopped before anything was started")
+	case err != nil && !skipBad:
+		return 0, fault.New(fault.Storage, "read input %s: %w", file.name, err).WithCode(fault.BadInput, "")
+	}
+	return records, nil
+}
+
+// contextReader fails when its context ends.
+type contextReader struct {
+	ctx context.Context
+	in  format.Lines
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.in.Read(p)
+}
