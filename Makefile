@@ -5,6 +5,7 @@
 # make check      check formatting, vet, staticcheck, generated code, imports, other platforms
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
+# make site       build the manual in site/; broken links fail
 # make deploy-test  run the alert rules, the dashboard and the manifests in deploy/
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 #
@@ -24,7 +25,7 @@ LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test clean
+.PHONY: build install dist demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test site clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -54,15 +55,15 @@ demo: build
 	@echo; echo '$$ tail -n 2 demo/out.jsonl'
 	@tail -n 2 demo/out.jsonl
 
-# The race detector needs cgo. It is too slow for ten million lines, so that test runs
-# again without it.
+# The race detector needs cgo. It is too slow for ten million lines and for every command of
+# the documentation, so those tests run without it.
 test: tools venv
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 		echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
 	@echo "running all tests; compiling them with the race detector takes a few minutes the first time"
 	@if command -v cc >/dev/null; then \
 		CGO_ENABLED=1 $(GO) test -race -timeout 20m ./... && \
-		CGO_ENABLED=1 $(GO) test -run TestManyTinyLines ./cmd/gpurun; \
+		CGO_ENABLED=1 $(GO) test -run 'TestManyTinyLines|TestDocs' ./cmd/gpurun; \
 	else \
 		echo "NOTE: no C compiler found: testing without NVML and without the race detector"; \
 		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
@@ -170,5 +171,14 @@ gpu-bench:
 tools:
 	@./scripts/tools.sh gcc:cc libc6-dev:/usr/include/stdio.h protobuf-compiler:protoc coreutils:stdbuf util-linux:setsid
 
+# Builds the manual as a static site with mkdocs, in an environment of its own.
+site: .venv-site/ready
+	.venv-site/bin/mkdocs build --strict --clean
+.venv-site/ready: scripts/site-requirements.txt
+	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
+	python3 -m venv --clear .venv-site
+	.venv-site/bin/pip install -q --disable-pip-version-check -r scripts/site-requirements.txt
+	touch $@
+
 clean:
-	rm -rf bin demo dist
+	rm -rf bin demo dist site

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// requirement is a row of docs/requirements.md.
+// requirement is a row of docs/development/requirements.md.
 type requirement struct {
 	asks, is string
 	names    []string // in backticks, in the column where
@@ -26,7 +26,7 @@ var backticks = regexp.MustCompile("`([^`]+)`")
 // readRequirements reads the tables with four columns.
 func readRequirements(t *testing.T) (rows []requirement) {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/requirements.md")
+	data, err := os.ReadFile("../../docs/development/requirements.md")
 	if err != nil {
 		t.Fatal(err)
 	}

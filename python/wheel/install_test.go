@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -123,7 +124,7 @@ func runReadme(t *testing.T, work string, env []string) {
 	for name, text := range files {
 		write(t, filepath.Join(work, name), text)
 	}
-	if len(files) < 2 || len(commands) < 2 {
+	if len(files) < 2 || len(commands) < 1 {
 		t.Fatalf("the section has the files %q and the commands %q", files, commands)
 	}
 	for _, line := range commands {
@@ -147,28 +148,21 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// fence is a block of code with its language.
+var fence = regexp.MustCompile("(?ms)^```(python|sh)\n(.*?)^```$")
+
 // snippets returns the Python files of a section, which start with a comment that names
 // them, and the commands that start with gpurun.
 func snippets(section string) (files map[string]string, commands []string) {
 	files = make(map[string]string)
-	file := ""
-	for line := range strings.SplitSeq(section, "\n") {
-		code, isCode := strings.CutPrefix(line, "    ")
-		name, isComment := strings.CutPrefix(code, "# ")
-		switch {
-		case line == "":
-			files[file] += "\n"
-		case !isCode:
-			file = ""
-		case isComment && strings.HasSuffix(name, ".py"):
-			file = name
-		case strings.HasPrefix(code, "gpurun "):
-			file, commands = "", append(commands, code)
-		default:
-			files[file] += code + "\n"
+	for _, match := range fence.FindAllStringSubmatch(section, -1) {
+		first, _, _ := strings.Cut(match[2], "\n")
+		if name, isFile := strings.CutPrefix(first, "# "); match[1] == "python" && isFile {
+			files[name] = match[2]
+		} else if match[1] == "sh" {
+			commands = append(commands, match[2])
 		}
 	}
-	delete(files, "")
 	return files, commands
 }
 

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jobfile"
+	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/internal/view"
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// TestReference: docs/reference is what the code says.
+func TestReference(t *testing.T) {
+	for name, write := range map[string]func(*testing.T, *bytes.Buffer){
+		"commands.md": referCommands, "exit-codes.md": referExits, "events.md": referEvents, "job-settings.md": referSettings,
+		"metrics.md": referMetrics, "messages.md": referMessages,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var page bytes.Buffer
+			write(t, &page)
+			path := filepath.Join("../../docs/reference", name)
+			if *update {
+				if err := os.WriteFile(path, page.Bytes(), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, page.Bytes()) {
+				t.Errorf("%s is not current (%v): run go test ./cmd/gpurun -run TestReference -update", path, err)
+			}
+		})
+	}
+}
+
+const generated = "<!-- Generated from the code: go test ./cmd/gpurun -run TestReference -update -->\n\n"
+
+// cell makes a text fit for a cell of a table.
+func cell(text string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ", "<", "&lt;").Replace(strings.TrimSpace(text))
+}
+
+// code formats a text as code, "" if it is empty.
+func code1(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + strings.ReplaceAll(text, "|", "\\|") + "`"
+}
+
+func referCommands(_ *testing.T, b *bytes.Buffer) {
+	b.WriteString(generated + "# Commands and flags\n\n" +
+		"Every flag of `gpurun run`, `plan` and `retry` can also be set with an environment variable\n" +
+		"(`GPURUN_BATCH_SIZE` for `--batch-size`) or in a [job file](../job-file.md). `gpurun completion bash`\n" +
+		"(`zsh`, `fish`) prints a script for the shell.\n")
+	referCommand(b, newRoot())
+}
+
+func referCommand(b *bytes.Buffer, cmd *cobra.Command) {
+	if cmd.Hidden || cmd.Name() == "help" || cmd.Name() == "completion" {
+		return
+	}
+	if cmd.Runnable() {
+		fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```help\n%s\n\n%s\n```\n", cmd.CommandPath(), strings.TrimSuffix(cmd.Short, "."), cmd.UseLine(), cmp.Or(cmd.Long, cmd.Short))
+		referFlags(b, cmd)
+	}
+	for _, sub := range cmd.Commands() {
+		referCommand(b, sub)
+	}
+}
+
+func referFlags(b *bytes.Buffer, cmd *cobra.Command) {
+	groups := make(map[string][]*pflag.Flag)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && f.Name != "help" {
+			groups[groupOf(f.Name)] = append(groups[groupOf(f.Name)], f)
+		}
+	})
+	count := 0
+	for _, flags := range groups {
+		count += len(flags)
+	}
+	table := func(flags []*pflag.Flag) {
+		b.WriteString("\n| flag | default | |\n|---|---|---|\n")
+		for _, f := range flags {
+			value, usage := pflag.UnquoteUsage(f)
+			name := "--" + f.Name
+			if f.Shorthand != "" {
+				name = "-" + f.Shorthand + ", " + name
+			}
+			standard := f.DefValue
+			if standard == "false" || standard == "[]" || standard == "0" || standard == "0s" {
+				standard = ""
+			}
+			fmt.Fprintf(b, "| %s | %s | %s |\n", code1(strings.TrimSpace(name+" "+value)), code1(standard), cell(usage))
+		}
+	}
+	if count <= fewFlags {
+		var all []*pflag.Flag
+		for _, flags := range groups {
+			all = append(all, flags...)
+		}
+		slices.SortFunc(all, func(a, b *pflag.Flag) int { return strings.Compare(a.Name, b.Name) })
+		if len(all) > 0 {
+			table(all)
+		}
+		return
+	}
+	for _, group := range flagGroups {
+		if flags := groups[group.title]; len(flags) > 0 {
+			slices.SortFunc(flags, func(a, b *pflag.Flag) int {
+				return slices.Index(group.names, a.Name) - slices.Index(group.names, b.Name)
+			})
+			fmt.Fprintf(b, "\n**%s**\n", group.title)
+			table(flags)
+		}
+	}
+	if flags := groups[""]; len(flags) > 0 {
+		b.WriteString("\n**Other**\n")
+		table(flags)
+	}
+}
+
+func referExits(_ *testing.T, b *bytes.Buffer) {
+	b.WriteString(generated + "# Exit statuses\n\n```help\n" + exitHelp + "\n```\n\n" +
+		"With `--json-events`, the last event of a job that ends with an error is\n" +
+		"`{\"event\":\"error\",\"kind\":…,\"message\":…}`. Its `kind` determines the exit status:\n\n| kind | exit status |\n|---|---|\n")
+	for kind := fault.Kind(0); kind.Known(); kind++ {
+		if status := exitCode(fault.New(kind, "a failure")); status != 1 || kind == fault.Unknown {
+			fmt.Fprintf(b, "| `%s` | %d |\n", kind, status)
+		}
+	}
+	b.WriteString("\n[Troubleshooting](../troubleshooting.md) says what to do about each.\n")
+}
+
+// kindNames describes the values of settings.
+var kindNames = map[jobfile.Kind]string{
+	jobfile.Bool: "true or false", jobfile.Int: "number", jobfile.Duration: "time", jobfile.Size: "size", jobfile.List: "list",
+	jobfile.Document: "mapping, or a file", jobfile.Steps: "list of steps",
+}
+
+func referSettings(_ *testing.T, b *bytes.Buffer) {
+	b.WriteString(generated + "# Settings of a job file\n\n[Job files](../job-file.md) describes how to write them.\n" +
+		"[job-file.schema.json](../job-file.schema.json) is the same as a JSON Schema.\n")
+	settings := jobSettings()
+	var groups []string
+	for _, s := range settings {
+		if !slices.Contains(groups, s.Group) {
+			groups = append(groups, s.Group)
+		}
+	}
+	for _, group := range groups {
+		fmt.Fprintf(b, "\n## %s\n\n| setting | value | default | |\n|---|---|---|---|\n", group)
+		for _, s := range settings {
+			if s.Group != group {
+				continue
+			}
+			value := cmp.Or(kindNames[s.Kind], "text")
+			if s.Closed {
+				value = ""
+			}
+			for _, word := range s.Words {
+				value = strings.TrimPrefix(value+" or ", " or ") + "`" + word + "`"
+			}
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", s.Name, value, code1(s.Default), cell(s.Usage))
+		}
+	}
+}
+
+func referMetrics(t *testing.T, b *bytes.Buffer) {
+	duration := orchestrator.Histogram{}
+	duration.Add(time.Second)
+	job := view.View{
+		Total: 1, Phase: orchestrator.PhasePreparing, FailuresByKind: map[string]int64{"batch": 1}, Batches: duration, Segments: duration,
+		Figures: map[string]float64{"NAME": 1}, Workers: []view.Worker{{Phase: orchestrator.PhasePreparing}},
+		Devices: []view.Device{{GPU: true, Batches: duration}},
+	}
+	card := metrics.GPU{
+		Utilization: gpu.Some(1), Memory: gpu.Some(gpu.Memory{}), Temperature: gpu.Some(1), Power: gpu.Some(gpu.Watt(1)), Leased: gpu.Some(uint64(1)),
+	}
+	m := metrics.New(metrics.Source{
+		Jobs: func() []metrics.Job { return []metrics.Job{{ID: "id", View: job}} }, GPUs: func() []metrics.GPU { return []metrics.GPU{card} },
+	})
+	m.Allocations.Count("service", time.Second, true)
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	b.WriteString(generated + "# Metrics\n\n`gpurun run --listen`, `gpurun serve` and `gpurun run --metrics-file` expose these to Prometheus\n" +
+		"([API](../api.md#metrics)), besides the usual `go_…` and `process_…`.\n\n| metric | type | labels | |\n|---|---|---|---|\n")
+	help := regexp.MustCompile(`(?m)^# HELP (gpu\w*) (.*)\n# TYPE \w+ (\w+)\n(\w+)(?:\{(.*?)\})? `)
+	rows := 0
+	for _, match := range help.FindAllStringSubmatch(answer.Body.String(), -1) {
+		var labels []string
+		for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(match[5], -1) {
+			if label[1] != "le" {
+				labels = append(labels, "`"+label[1]+"`")
+			}
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", match[1], match[3], strings.Join(labels, ", "), cell(match[2]))
+		rows++
+	}
+	if rows < 20 {
+		t.Errorf("only %d metrics in %s", rows, answer.Body)
+	}
+}

@@ -1,0 +1,2 @@
+def process(batch):
+    return {"text": [text.strip().lower() for text in batch["text"]]}
