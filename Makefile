@@ -7,6 +7,7 @@
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
 # make site       build the manual in site/; broken links fail
 # make deploy-test  run the alert rules, the dashboard and the manifests in deploy/
+# make slurm-test run jobs on a real Slurm and break it
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 #
 # Go, git and make are required. Other missing tools are installed with apt when possible;
@@ -25,7 +26,7 @@ LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test site clean
+.PHONY: build install dist demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -159,6 +160,12 @@ deploy-test: tools
 		else echo "SKIPPED: promtool is not installed: cannot test the alert rules"; fi
 	$(GO) test -count=1 -run 'TestPrometheus$$' ./cmd/gpurun
 	cd deploy/check && $(GO) test -count=1 .
+
+# Runs jobs on a real Slurm, two nodes on this machine, and breaks it; make test does one
+# of these tests. It needs root.
+slurm-test: tools
+	@./scripts/tools.sh slurm-wlm:slurmctld
+	GPURUN_SLURM=all $(GO) test -count=1 -v -timeout 30m -run 'TestSlurm|TestCluster' ./internal/cluster/slurmtest ./cmd/gpurun
 
 # Benchmarks that need a GPU; without Go they use binaries built elsewhere.
 gpu-bench:

@@ -1,5 +1,6 @@
-// Package check validates the manifests in deploy/kubernetes against the types of the
-// Kubernetes API. It is a separate module, because gpurun does not depend on them.
+// Package check validates the manifests in deploy/kubernetes, and those that gpurun submit
+// k8s prints, against the types of the Kubernetes API. It is a separate module, because
+// gpurun does not depend on them.
 package check
 
 import (
