@@ -18,7 +18,7 @@ func (r *rerun) again() (Config, error) {
 	c.Input.Paths, c.Input.Format, c.Input.Columns, c.Input.SkipBad, c.inputs = nil, "jsonl", nil, false, nil
 	c.Output.Errors, c.Resume.WorkDir, c.Resume.Clean = "", "", false
 	c.Input.Offset, c.Input.Limit, c.framed = 0, 0, true
-	c.Input.Place, c.Input.Counts = nil, nil
+	c.Input.Place, c.Input.Counts, c.Pool = nil, nil, nil
 	// A failed record that came in with an _error was reprocessed; no other has one.
 	c.Input.Reprocess = true
 	c.Output.Keep, c.Input.NoValidate = was.Output.Keep, was.Output.Unchecked

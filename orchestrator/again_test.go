@@ -48,7 +48,7 @@ var roles = map[string]role{
 	"Input.ChunkRecords": effort, "Input.Flush": effort, "Failures.Timeout": effort, "Failures.OpenTimeout": effort, "Failures.Retries": effort,
 	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
-	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Devices.Claim": program, "Abort": program,
+	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Pool": program, "Devices.Claim": program, "Abort": program,
 	"noDurable": program, "unitBytes": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
 	"handBack": program, "scaleSpeed": program, "stallAfter": program, "checkWait": program, "checkAll": program, "streaming": program,
 }

@@ -57,6 +57,8 @@ type Config struct {
 	// WorkerBinary is the gpurun program to start workers from; default this program. Set
 	// it if this program's main does not call worker.Init.
 	WorkerBinary string
+	// Pool, if set, keeps workers with open kernels for the next job with the same pool.
+	Pool *Pool
 	// Control, if set, lets other goroutines pause and inspect the job.
 	Control *Control
 	// Abort, when closed, ends the job at once, without waiting for the batches being

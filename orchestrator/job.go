@@ -111,7 +111,11 @@ func (j *job) work(ctx context.Context) error {
 		workers.Add(1)
 		group.Go(func() error {
 			defer workers.Done()
-			defer run.release(abortCtx)
+			defer func() {
+				if abortCtx.Err() != nil || !run.park() {
+					run.release(abortCtx)
+				}
+			}()
 			defer slots.Done()
 			return run.run(abortCtx)
 		})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
 )
 
 // open starts a worker and waits until its kernel is open or no work remains for it.
@@ -26,14 +27,22 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	if ctx.Err() != nil {
 		return fault.New(fault.Canceled, "nothing left to do")
 	}
-	socketDir := filepath.Join(s.job.runDir, fmt.Sprintf("w%d-%d", s.slot.Number, s.starts))
-	s.starts++
-	if err := os.Mkdir(socketDir, 0o700); err != nil {
-		return fault.New(fault.Storage, "make temporary folder: %w", err)
-	}
-	setup := s.job.setup(socketDir)
+	setup := s.job.setup("")
 	setup.Device = s.slot.device()
 	s.job.scaler.tuned(s.slot, &setup)
+	s.poolKey, s.loaded = poolKey(setup, s.slot), nil
+	started := time.Now()
+	if kept := s.job.config.Pool.take(s.poolKey); kept != nil {
+		s.job.monitor.hold(s.slot)
+		s.adopt(kept)
+		loaded := s.loaded
+		s.loaded = nil
+		return s.ready(loaded, started)
+	}
+	var err error
+	if setup.SocketDir, err = s.socketDir(); err != nil {
+		return fault.New(fault.Storage, "make temporary folder: %w", err)
+	}
 	if setup.Proven == nil {
 		if proof := s.job.ledger.proof(); proof != nil {
 			located := s.job.forWorker(*proof)
@@ -41,7 +50,6 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 		}
 	}
 	s.job.monitor.hold(s.slot)
-	started := time.Now()
 	worker, err := startWorker(workerOptions{
 		binary: s.job.config.WorkerBinary, label: s.slot.Name, setup: setup,
 		env: workerEnv(s.slot.Pin, s.slot.Threads), cpus: s.cpus(),
@@ -65,7 +73,22 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	case message.Failed != nil:
 		return cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault)
 	}
-	if e := s.checkSources(message.Ready.Sources); e != nil {
+	return s.ready(message.Ready.Sources, started)
+}
+
+// socketDir creates a folder for the sockets of the slot's next worker.
+func (s *slotRun) socketDir() (string, error) {
+	if s.job.config.Pool != nil {
+		return s.job.config.Pool.socketDir()
+	}
+	dir := filepath.Join(s.job.runDir, fmt.Sprintf("w%d-%d", s.slot.Number, s.starts))
+	s.starts++
+	return dir, os.Mkdir(dir, 0o700)
+}
+
+// ready records that the slot's kernel is open, and which files it has loaded.
+func (s *slotRun) ready(sources []wire.Source, started time.Time) *fault.Error {
+	if e := s.checkSources(sources); e != nil {
 		return e
 	}
 	s.opened = true

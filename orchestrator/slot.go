@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/wire"
 )
 
 // slotRun keeps one slot busy: it starts a worker and gives it one chunk after another.
@@ -14,6 +15,8 @@ type slotRun struct {
 	job            *job
 	slot           Slot
 	worker         *workerProcess
+	loaded         []wire.Source // the files that its kernel has loaded
+	poolKey        string        // of its worker
 	starts         int
 	budget         budget
 	opened         bool

@@ -111,6 +111,7 @@ func (s *slotRun) idles() bool {
 // the job stops and the worker's results are discarded; the returned fault is why the
 // worker is lost.
 func (s *slotRun) checkSources(list []wire.Source) *fault.Error {
+	s.loaded = append(s.loaded, list...)
 	e := s.job.sources.note(list)
 	if e == nil || e.Kind != fault.Stopped {
 		return e

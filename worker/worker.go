@@ -146,6 +146,11 @@ func (w *Worker) take(message wire.Message) {
 		w.pace.set(*message.Pace)
 	case message.Sharing != nil:
 		w.sharing.Store(message.Sharing.Added)
+	case message.Renew != nil:
+		w.draining.Store(false)
+		w.sharing.Store(false)
+		w.busy.Store(0)
+		w.pace.set(wire.Pace{Share: 1})
 	case message.Trim != nil:
 		w.askTrim()
 	case message.End != nil:

@@ -211,6 +211,8 @@ type jobSession struct {
 	stops  *stops
 	events io.Writer
 	silent bool
+	// claim keeps the devices of one job for the next; nil if there is only one.
+	claim *keptClaim
 }
 
 // inSession checks the settings and calls run with signals and events in place.
@@ -262,7 +264,7 @@ func (f *runFlags) runJob(s *jobSession, config orchestrator.Config, do runner, 
 	if err != nil {
 		return orchestrator.Report{}, err
 	}
-	config.Devices.Claim = f.claim(s.flags, id, counted.Allocations.Count)
+	config.Devices.Claim = s.claim.keep(f.claim(s.flags, id, counted.Allocations.Count))
 	report, err := do(s.ctx, config)
 	err = f.job.origins.explain(err)
 	closeServers()

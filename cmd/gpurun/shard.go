@@ -134,7 +134,10 @@ func (f *runFlags) executeShards(cmd *cobra.Command) error {
 			return err
 		}
 		work := &shardWork{flags: f, session: s, config: config, run: run, started: time.Now()}
+		work.config.Pool, s.claim = &orchestrator.Pool{}, &keptClaim{}
 		err = work.work(index)
+		work.config.Pool.Close()
+		s.claim.release()
 		if err == nil && f.merge && f.outcome.Complete {
 			err = work.merge()
 		}

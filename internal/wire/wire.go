@@ -15,6 +15,7 @@
 //	  ◄──────────────── Done {segment, rest} (or Failed)
 //	  Stop ──────────────────────────────►  end it after the current batch
 //	  ◄──────────────── Remainder {rest}, if batches are in flight, then Done
+//	  Renew ─────────────────────────────►  another job follows
 //	  End ───────────────────────────────►  close the kernel, exit
 //	  (connection closed) ───────────────►  kill everything, exit
 package wire
@@ -63,6 +64,7 @@ type Message struct {
 	Pace     *Pace     `json:"pace,omitempty"`
 	Sharing  *Sharing  `json:"sharing,omitempty"`
 	Trim     *Trim     `json:"trim,omitempty"`
+	Renew    *Renew    `json:"renew,omitempty"`
 	End      *End      `json:"end,omitempty"`
 
 	// To the orchestrator.
@@ -243,6 +245,10 @@ type Trimmed struct {
 	// Fault explains why no memory was released; nil on success.
 	Fault *fault.Error `json:"fault,omitempty"`
 }
+
+// Renew means that the job is done, and chunks of another one follow: what was said about
+// the pace, about sharing memory and about the job's end no longer holds.
+type Renew struct{}
 
 // End means that no chunk follows: close the kernel and exit.
 type End struct{}
