@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 // record that it is called for to a file.
 type calls struct {
 	plugins.Base
+	away   atomic.Bool // no record can be tried for now
 	config struct {
 		Calls        string
 		Concurrency  int
@@ -80,6 +82,9 @@ func (k *calls) Answer(ctx context.Context, record plugins.Record) plugins.Answe
 	case <-ctx.Done():
 		return plugins.FailedBy(ctx.Err())
 	}
+	if k.away.Load() && ask.Do != "later" {
+		return plugins.TryLater(10*time.Millisecond, "the server is away")
+	}
 	for ask.Until > 0 && len(countCalls(k.config.Calls)) < ask.Until {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -102,6 +107,14 @@ func (k *calls) Answer(ctx context.Context, record plugins.Record) plugins.Answe
 	case "retry":
 		if n <= ask.Times {
 			return plugins.RetryAfter(time.Millisecond, "busy")
+		}
+	case "later":
+		if k.away.Store(n <= ask.Times); n <= ask.Times {
+			return plugins.TryLater(10*time.Millisecond, "the server is away")
+		}
+	case "stop once":
+		if n == 1 {
+			return plugins.FailedBy(plugins.Stop(errors.New("the server stays away")))
 		}
 	case "reject":
 		return plugins.Rejected("no")
@@ -369,5 +382,64 @@ func TestConcurrentWorkers(t *testing.T) {
 	checkAnswers(t, d, n, nil)
 	if got := len(strings.Fields(d.read("calls"))); got != n {
 		t.Errorf("%d calls for %d records", got, n)
+	}
+}
+
+// Records that cannot be tried for now wait and lose no attempt, no new record is sent
+// meanwhile, and the user is told.
+func TestConcurrentLater(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	d, c := callsJob(t, asks(n, func(i int) string {
+		if i == 20 {
+			return `,"do":"later","times":9`
+		}
+		return ""
+	}), 4)
+	c.Failures.Retries = -1
+	var notices []string
+	c.Display.OnEvent = func(e orchestrator.Event) {
+		if notice, is := e.(orchestrator.Notice); is {
+			notices = append(notices, notice.Text)
+		}
+	}
+	mustRun(t, d, c)
+	checkAnswers(t, d, n, nil)
+	if counts := countCalls(d.join("calls")); counts[20] != 10 {
+		t.Errorf("%v", counts)
+	}
+	if text := strings.Join(notices, "\n"); !strings.Contains(text, "CPU 0: waiting: the server is away\nCPU 0: continuing") {
+		t.Errorf("%s", text)
+	}
+	others, tries := map[string]bool{}, 0
+	for _, id := range strings.Fields(d.read("calls")) {
+		if id == "20" {
+			tries++
+		} else if tries > 1 && tries < 10 {
+			others[id] = true
+		}
+	}
+	if len(others) > 10 { // those that the kernel had, and what followed before it said so
+		t.Errorf("sent although none could be tried: %v", others)
+	}
+}
+
+// A kernel can stop the job: no record fails, and it can be resumed.
+func TestConcurrentStopsTheJob(t *testing.T) {
+	t.Parallel()
+	const n = 100
+	d, c := callsJob(t, asks(n, func(i int) string {
+		if i == 50 {
+			return `,"do":"stop once"`
+		}
+		return ""
+	}), 4)
+	_, err := run(t, c)
+	wantFault(t, err, fault.Stopped, "the server stays away")
+	mustRun(t, d, c)
+	checkAnswers(t, d, n, nil)
+	again := len(strings.Fields(d.read("calls"))) - n
+	if again < 1 || again > 4 {
+		t.Errorf("%d records were sent again, although at most 4 had no answer", again)
 	}
 }

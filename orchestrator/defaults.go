@@ -20,9 +20,6 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	setDefault(&c.Devices.GPUs, "all")
-	if c.Devices.GPUs == "all" && strings.HasPrefix(c.Kernel.Name, "openai:") {
-		c.Devices.GPUs = "cpu:1" // the server computes: one worker sends all requests
-	}
 	setDefault(&c.Devices.GPUsPerWorker, 1)
 	setDefault(&c.Devices.WorkersPerGPU, AutoWorkers)
 	setDefault(&c.Batching.Bytes, DefaultBatchBytes)

@@ -88,6 +88,16 @@ func (s *slotRun) noteSearch(ctx context.Context, search wire.Search) {
 	s.noteFirst(ctx, search.First)
 }
 
+// noteHolding reports that a kernel can try no record for now, or that it can again.
+func (s *slotRun) noteHolding(holding wire.Holding) {
+	s.job.stall.answered.Store(true)
+	text := "continuing"
+	if holding.Why != "" {
+		text = "waiting: " + holding.Why
+	}
+	s.job.emit(Notice{Text: s.slot.Name + ": " + text})
+}
+
 // releaseHeld passes the segments that may be committed to the committer. If the kernel fails
 // on everything, the job stops instead: what is being computed is useless.
 func (j *job) releaseHeld(ctx context.Context, end bool) {

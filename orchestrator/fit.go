@@ -16,6 +16,9 @@ import (
 // devices (recut) or if that turns out here.
 func (p *prepared) fitKernel(recut bool) error {
 	before := len(p.plan.Slots)
+	if p.plan.Info.NoDevice {
+		p.useNoDevice()
+	}
 	if err := p.fitDevices(); err != nil {
 		return err
 	}

@@ -10,8 +10,10 @@ type KernelInfo struct {
 	InFlight int `json:"in_flight,omitempty"`
 	// Ahead is how many more it prepares meanwhile.
 	Ahead int `json:"ahead,omitempty"`
-	// NeedsGPU and MinMemory, in bytes, are what it needs; Frameworks are what it uses.
+	// NeedsGPU and MinMemory, in bytes, are what it needs; with NoDevice it uses no device.
+	// Frameworks are what it uses.
 	NeedsGPU   bool     `json:"needs_gpu,omitempty"`
+	NoDevice   bool     `json:"no_device,omitempty"`
 	Frameworks []string `json:"frameworks,omitempty"`
 	MinMemory  uint64   `json:"min_memory,omitempty"`
 	// CanTrim: it can release unused device memory.

@@ -16,6 +16,10 @@ import (
 // killed by a record.
 func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, reported bool) (retired bool, err error) {
 	s.drop()
+	if e.Kind == fault.Stopped { // the kernel asks for it: nothing is wrong with the worker
+		s.job.drain(e)
+		e = fault.New(fault.Canceled, "%s", e.Message)
+	}
 	if by := s.job.fleet.retiredBy(s.slot); by != nil && e.Kind == fault.Worker { // we killed it
 		e = by
 	}

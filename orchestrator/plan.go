@@ -141,8 +141,10 @@ type prepared struct {
 	preview   bool // only a plan is wanted
 	oneChunk  bool // each slot gets one chunk
 	selection gpu.Selection
-	idle      []gpu.Device // selected or claimed, but not filling a group
-	reserve   []Slot       // slots that the plan allows beyond those that start
+	// deviceNote is what the plan says about the devices, empty for nothing.
+	deviceNote string
+	idle       []gpu.Device // selected or claimed, but not filling a group
+	reserve    []Slot       // slots that the plan allows beyond those that start
 	// resumedWorkers is how many workers an earlier run found to be best.
 	resumedWorkers map[string]savedWorkers
 	claim          *Claim        // nil without Config.Devices.Claim
@@ -190,13 +192,19 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	if short != "" {
 		p.plan.Notes = append(p.plan.Notes, short)
 	}
+	asked := false
 	if err := p.selectDevices(ctx); err != nil {
-		return nil, err
+		if asked = p.needsNoDevice(ctx, err); !asked {
+			return nil, err
+		}
+		p.useNoDevice()
 	}
 	// Ask the kernel and count the input concurrently: the count depends on the kernel
 	// only if the kernel asks for another batch size.
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.askKernel(groupCtx) })
+	if !asked {
+		group.Go(func() error { return p.askKernel(groupCtx) })
+	}
 	group.Go(func() error { return p.openInput(groupCtx, config.Batching.Size) })
 	var notes []string
 	if !preview {
@@ -277,9 +285,24 @@ func (p *prepared) selectDevices(ctx context.Context) (err error) {
 		return p.gpusError(err)
 	}
 	if inventory.Note != "" {
+		p.deviceNote = inventory.Note
 		p.plan.Notes = append(p.plan.Notes, inventory.Note)
 	}
 	return p.useDevices(inventory.Devices)
+}
+
+// needsNoDevice reports whether the kernel can do without the device that was not found.
+func (p *prepared) needsNoDevice(ctx context.Context, err error) bool {
+	return fault.KindOf(err) == fault.NoDevice && p.askKernel(ctx) == nil && p.plan.Info.NoDevice
+}
+
+// useNoDevice gives the job one worker, for a kernel that uses no device.
+func (p *prepared) useNoDevice() {
+	p.config.Devices.GPUs, p.config.Devices.GPUsPerWorker, p.config.Devices.WorkersPerGPU = "cpu:1", 1, 1
+	p.selection, _ = gpu.ParseSelection(p.config.Devices.GPUs) // it is valid
+	p.idle = nil
+	p.plan.Slots = makeSlots([][]gpu.Device{{{Kind: gpu.CPU, Name: "CPU"}}}, 1, p.config.cores(), true)
+	p.plan.Notes = slices.DeleteFunc(p.plan.Notes, func(note string) bool { return note == p.deviceNote })
 }
 
 // gpusError adds the setting's name to a usage error; other errors concern the machine.

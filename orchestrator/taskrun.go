@@ -55,6 +55,10 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 		case message.Search != nil:
 			s.job.stall.answered.Store(true)
 			s.noteSearch(ctx, *message.Search)
+		case message.Holding != nil:
+			s.noteHolding(*message.Holding)
+		case message.Warned != nil:
+			s.job.warn(s.slot, message.Warned.Warnings)
 		case message.ReadComplete != nil:
 			s.prefetch(ctx, t)
 		case message.ReturnPrefetched != nil:

@@ -37,21 +37,22 @@ type Concurrent interface {
 // Answer is the outcome for one record of a [Concurrent] kernel. The functions below make
 // one.
 type Answer struct {
-	// Verdict is Unchanged, Lines, Dropped, Failed or Retry.
+	// Verdict is Unchanged, Lines, Dropped, Failed, Retry or Later.
 	Verdict Verdict
 	// Lines replace the record if the verdict is Lines: one or more JSON values without a
 	// line break.
 	Lines [][]byte
 	// Message is why the kernel rejects the record (Failed) or wants to try it again
-	// (Retry). It is written to the output, so it should depend on the record alone.
+	// (Retry). It is written to the output, so it should depend on the record alone. For
+	// Later, it is what the user is shown.
 	Message string
 	// Detail helps to find the cause. It goes to the log and to failures.jsonl.
 	Detail string
 	// Err is set, with the verdict Failed, if the kernel failed instead of rejecting the
 	// record. gpurun classifies it as it does an error of Process.
 	Err error
-	// After is how long to wait at least before the next attempt (Retry). 0 leaves that
-	// to gpurun, which waits longer each time.
+	// After is how long to wait at least before the next attempt (Retry and Later). 0
+	// leaves that to gpurun, which waits longer each time.
 	After time.Duration
 	// Nulls is the number of NaNs and infinities that became null in Lines.
 	Nulls int64
@@ -77,6 +78,14 @@ func FailedBy(err error) Answer { return Answer{Verdict: Failed, Err: err} }
 // gpurun. The record fails with the message when its attempts are used up.
 func RetryAfter(wait time.Duration, format string, args ...any) Answer {
 	return Answer{Verdict: Retry, After: wait, Message: fmt.Sprintf(format, args...)}
+}
+
+// TryLater answers that no record can be tried for now, for example because the server that
+// computes them cannot be reached. gpurun shows the message, sends no new records, and sends
+// this one again after wait. That does not count as an attempt, so the kernel must limit how
+// long it lasts: it then answers FailedBy with an error from [Stop].
+func TryLater(wait time.Duration, format string, args ...any) Answer {
+	return Answer{Verdict: Later, After: wait, Message: fmt.Sprintf(format, args...)}
 }
 
 // MaxConcurrency is the largest Info.Concurrency.
@@ -154,7 +163,7 @@ func (r Record) With(members ...NewMember) ([]byte, error) {
 // checked returns the answer as the contract allows it.
 func (a Answer) checked(onCPU bool) Answer {
 	switch a.Verdict {
-	case Unchanged, Dropped, Retry:
+	case Unchanged, Dropped, Retry, Later:
 	case Lines:
 		if len(a.Lines) == 0 {
 			a.Verdict = Dropped

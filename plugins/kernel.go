@@ -67,6 +67,10 @@ type Info struct {
 	Ahead int `json:"ahead,omitempty"`
 	// NeedsGPU means that the kernel cannot run on a CPU device.
 	NeedsGPU bool `json:"needs_gpu,omitempty"`
+	// NoDevice means that the kernel uses no device, because something else computes: a
+	// server. The job then has one worker and leases nothing, whatever devices the user
+	// selects.
+	NoDevice bool `json:"no_device,omitempty"`
 	// Frameworks lists the frameworks that the kernel imports ("torch"), for the plan.
 	Frameworks []string `json:"frameworks,omitempty"`
 	// MinMemory is the least device memory, in bytes, that Open needs to succeed.
@@ -159,6 +163,10 @@ func OutOfMemory(err error) error { return reclassify(fault.OOM, err) }
 // DeviceLost marks err as caused by a device that no longer works. gpurun then retires the
 // device and sends the records to another. It returns nil if err is nil.
 func DeviceLost(err error) error { return reclassify(fault.Device, err) }
+
+// Stop marks err as a reason to stop the job, which can be resumed later. It returns nil if
+// err is nil.
+func Stop(err error) error { return reclassify(fault.Stopped, err) }
 
 // Detail attaches diagnostic information to err, such as a traceback. It goes to the log
 // and to failures.jsonl, but not into the output. It returns nil if err is nil.

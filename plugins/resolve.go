@@ -83,10 +83,19 @@ type OpenAIConfig struct {
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
+// ServeConfig is the configuration of the built-in kernel serve, which runs serve:COMMAND.
+type ServeConfig struct {
+	// Command is run by the shell.
+	Command string `json:"command"`
+	// Config is the user's configuration; see package serve.
+	Config json.RawMessage `json:"config,omitempty"`
+}
+
 // Resolve finds the kernel called name:
 //
 //	exec:COMMAND          any program, one line in and one line out
 //	openai:URL            a server with OpenAI's API
+//	serve:COMMAND         a server with OpenAI's API that gpurun starts for each worker
 //	embed.py, dir/e.py    a Python file, hosted by the built-in kernel python
 //	embed.py:function     a function or class in a Python file
 //	./dir/file, /file     a kernel program
@@ -108,13 +117,15 @@ func (r Resolver) Resolve(name string, config Config) (Named, error) {
 		return r.resolveExec(command, config)
 	case strings.HasPrefix(name, "openai:"):
 		return r.resolveOpenAI(strings.TrimPrefix(name, "openai:"), config)
+	case strings.HasPrefix(name, "serve:"):
+		return r.resolveServe(strings.TrimPrefix(name, "serve:"), config)
 	case name == "":
 		return Named{}, fault.New(fault.Usage, "no kernel: name one (available: %s)", r.available()).WithCode(fault.NoKernel, "echo")
 	case isPython(name):
 		return r.resolvePython(name, config)
 	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
 		scheme, _, _ := strings.Cut(name, ":")
-		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; the schemes are exec: and openai:", scheme+":")
+		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; the schemes are exec:, openai: and serve:", scheme+":")
 	case strings.Contains(name, "/"):
 		return r.resolveFile(name, config)
 	case slices.Contains(r.Builtins, name):
@@ -175,6 +186,31 @@ func (r Resolver) resolveOpenAI(url string, config Config) (Named, error) {
 	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "openai"), Config: encoded}, nil
 }
 
+func (r Resolver) resolveServe(command string, config Config) (Named, error) {
+	if strings.TrimSpace(command) == "" {
+		return Named{}, fault.New(fault.Usage, "serve: has no command").WithCode(fault.NoKernel, "'serve:./server {port}'")
+	}
+	if !slices.Contains(r.Builtins, "serve") {
+		return Named{}, fault.New(fault.Incompatible, "this program has no serve kernel built in (available: %s)", r.available())
+	}
+	encoded, err := json.Marshal(ServeConfig{Command: command, Config: json.RawMessage(bytes.TrimSpace(config))})
+	if err != nil {
+		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+	}
+	return r.runsCommand("serve", command, encoded), nil
+}
+
+// runsCommand returns a built-in that runs a command with the shell.
+func (r Resolver) runsCommand(builtin, command string, config []byte) Named {
+	files := r.commandFiles(command)
+	named := Named{
+		Path: r.Self, Args: append(slices.Clone(r.SelfArgs), builtin), Config: config,
+		Files: files, Data: slices.DeleteFunc(slices.Clone(files), isCode),
+	}
+	named.Reread = named.Code()
+	return named
+}
+
 func (r Resolver) resolveExec(command string, config Config) (Named, error) {
 	if strings.TrimSpace(command) == "" {
 		return Named{}, fault.New(fault.Usage, "exec: has no command").WithCode(fault.NoKernel, "exec:./program")
@@ -189,13 +225,7 @@ func (r Resolver) resolveExec(command string, config Config) (Named, error) {
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
-	files := r.execFiles(command)
-	named := Named{
-		Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "exec"), Config: encoded,
-		Files: files, Data: slices.DeleteFunc(slices.Clone(files), isCode),
-	}
-	named.Reread = named.Code()
-	return named, nil
+	return r.runsCommand("exec", command, encoded), nil
 }
 
 // Code returns the files that must not change while the job runs.
@@ -203,9 +233,9 @@ func (n Named) Code() []string {
 	return slices.DeleteFunc(slices.Clone(n.Files), func(path string) bool { return slices.Contains(n.Data, path) })
 }
 
-// execFiles returns the files that an exec: command names: the program, scripts,
-// settings. It skips the targets of redirections.
-func (r Resolver) execFiles(command string) []string {
+// commandFiles returns the files that a command names: the program, scripts, settings. It
+// skips the targets of redirections.
+func (r Resolver) commandFiles(command string) []string {
 	var files []string
 	words := strings.Fields(command)
 	for i, word := range words {
@@ -297,6 +327,9 @@ func (r Resolver) available() string {
 	}
 	if i := slices.Index(names, "openai"); i >= 0 {
 		names[i] = "openai:URL"
+	}
+	if i := slices.Index(names, "serve"); i >= 0 {
+		names[i] = "serve:COMMAND"
 	}
 	if i := slices.Index(names, "python"); i >= 0 {
 		names[i] = "FILE.py"

@@ -27,9 +27,12 @@ const (
 	Failed Verdict = 5
 	// Retry means that the kernel asks for another attempt. Only an [Answer] can have it.
 	Retry Verdict = 7
+	// Later means that the kernel cannot try the record for now. Only an [Answer] can have
+	// it.
+	Later Verdict = 8
 )
 
-var verdictNames = [...]string{"no verdict", "unchanged", "lines", "columns", "drop", "fail", "verdict 6", "retry"}
+var verdictNames = [...]string{"no verdict", "unchanged", "lines", "columns", "drop", "fail", "verdict 6", "retry", "later"}
 
 // String returns the verdict's name.
 func (v Verdict) String() string {

@@ -291,20 +291,18 @@ func (c *client) takeAnswers(reply *kernelpb.StreamReply) error {
 		c.memory = unpackMemory(reply.GetMemory())
 		c.mu.Unlock()
 	}
+	var unfit error // the other answers of the reply still count
 	for _, message := range reply.GetAnswers() {
 		a := c.unpackAnswer(message)
-		unfit := makesUnfit(a.Err)
-		if unfit {
-			c.markUnfit(a.Err)
+		if unfit == nil && makesUnfit(a.Err) {
+			unfit = a.Err
+			c.markUnfit(unfit)
 		}
 		if err := c.asking.deliver(message.GetNumber(), a); err != nil {
 			return err
 		}
-		if unfit {
-			return a.Err
-		}
 	}
-	return nil
+	return unfit
 }
 
 // deliver passes an answer to the caller that waits for it.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -123,9 +124,18 @@ func (a *answerCalls) end() {
 // answersBytes is the size from which no further answer goes into a message.
 const answersBytes = 4 << 20
 
+// warnEvery is how often a kernel without answers is asked for its warnings.
+const warnEvery = time.Second
+
 // send sends the answers, as many as there are at a time.
 func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer, warnings *warningFeed) error {
 	reporter := reporterOf(a.server.kernel)
+	var tick <-chan time.Time // a kernel that warns may have nothing to answer meanwhile
+	if warnings.warner != nil {
+		ticker := time.NewTicker(warnEvery)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
 	for {
 		a.mu.Lock()
 		answers, ended := a.unsent, a.ended
@@ -147,6 +157,12 @@ func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer, warnings *warnin
 		}
 		select {
 		case <-a.wake:
+		case <-tick:
+			if list := warnings.next(); len(list) > 0 {
+				if err := stream.Send(&kernelpb.StreamReply{Warnings: list}); err != nil {
+					return err
+				}
+			}
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}

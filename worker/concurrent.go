@@ -36,6 +36,7 @@ type concurrent struct {
 	log      *early.Log // nil before the first chunk
 	first    judge.First
 	judged   bool
+	holding  bool // the kernel can try no record for now
 	outside  int  // records in a row that were blamed for a signal from outside
 	deaths   int  // records in a row that killed a kernel which has never computed anything
 	cut      bool // the current chunk ends with records in flight
@@ -189,6 +190,9 @@ func (c *concurrent) step() error {
 		c.next, err = c.begin(assign)
 		return err
 	case <-timer.C:
+		if list := c.worker.host.takeWarnings(); len(list) > 0 {
+			c.worker.send(wire.Message{Warned: &wire.Warned{Warnings: list}})
+		}
 	case <-c.worker.pace.wake: // a stop request or a new pace
 	case <-c.worker.trims:
 		c.worker.trim(c.ctx)
@@ -217,8 +221,8 @@ func (c *concurrent) landAll(l landing) error {
 	}
 }
 
-// idleTurn is how long to wait at most when nothing is due.
-const idleTurn = time.Minute
+// idleTurn is how long to wait at most when nothing is due: the kernel may have a warning.
+const idleTurn = time.Second
 
 // nextEvent returns how long nothing is due: a record to try again, or the end of a pause.
 func (c *concurrent) nextEvent() time.Duration {

@@ -98,6 +98,9 @@ func (c *concurrent) nextFlight() *flight {
 			return f
 		}
 	}
+	if c.holds() {
+		return nil
+	}
 	for _, l := range []*lane{c.lane, c.next} {
 		if l == nil || l.ended || l.halted {
 			continue
@@ -191,7 +194,10 @@ func (l *landing) failure() *fault.Error {
 // conclude decides what an answer means for its record, which is down.
 func (c *concurrent) conclude(l landing) error {
 	f, failure := l.flight, l.failure()
+	c.hold(l.answer)
 	switch {
+	case l.answer.Verdict == plugins.Later:
+		return c.later(f, l.answer)
 	case l.answer.Verdict == plugins.Retry:
 		return c.retry(f, l.answer)
 	case failure == nil:

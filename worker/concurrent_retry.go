@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -41,14 +42,51 @@ func (c *concurrent) retry(f *flight, a plugins.Answer) error {
 		return c.fail(f, fault.New(fault.Record, "gave up after %s: %s", attempts(f.retries+1), message).WithDetail(a.Detail).Bounded())
 	}
 	f.retries++
-	f.due = time.Now().Add(backOff(f.retries, a.After, rand.Float64()))
+	if f.group != nil {
+		f.group.lane.run.stats.Retries++
+	}
+	c.defers(f, f.retries, a.After)
+	return nil
+}
+
+// later lets a record wait that the kernel could not try.
+func (c *concurrent) later(f *flight, a plugins.Answer) error {
+	f.suspect = false
+	c.defers(f, 1, a.After)
+	return nil
+}
+
+// defers lets a record wait for attempt n.
+func (c *concurrent) defers(f *flight, n int, after time.Duration) {
+	f.due = time.Now().Add(backOff(n, after, rand.Float64()))
 	if f.group == nil {
 		c.parked[f.number] = f
-		return nil
+		return
 	}
-	f.group.lane.run.stats.Retries++
 	c.wait(f)
-	return nil
+}
+
+// hold follows whether the kernel can try records: each answer shows it.
+func (c *concurrent) hold(a plugins.Answer) {
+	holding := a.Verdict == plugins.Later
+	if holding == c.holding {
+		return
+	}
+	c.holding = holding
+	why := ""
+	if holding {
+		why = a.Message
+		c.worker.log.Warn("no record can be tried for now", "reason", why)
+	} else {
+		c.worker.log.Info("records can be tried again")
+	}
+	c.worker.send(wire.Message{Holding: &wire.Holding{Why: why}})
+}
+
+// holds reports whether new records must wait until one that was answered with Later has
+// been tried again.
+func (c *concurrent) holds() bool {
+	return c.holding && len(c.flights)+len(c.queue)+len(c.waiting) > 0
 }
 
 func attempts(n int) string {

@@ -226,7 +226,7 @@ func outOfMemory(message string, failure *fault.Error) *fault.Error {
 // noRecords reports whether a failure cannot be blamed on any record.
 func noRecords(failure *fault.Error) bool {
 	switch failure.Kind {
-	case fault.Device, fault.Worker, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice:
+	case fault.Device, fault.Worker, fault.Incompatible, fault.Storage, fault.Canceled, fault.NoDevice, fault.Stopped:
 		return true
 	}
 	return false

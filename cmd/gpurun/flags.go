@@ -54,7 +54,7 @@ func (f *jobFlags) register(flags *pflag.FlagSet) {
 
 func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.StringVarP(&c.Kernel.Name, "kernel", "k", "", "kernel: a Python file (embed.py, or embed.py:FUNCTION), exec:COMMAND, openai:URL (a model server), a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH")
+	flags.StringVarP(&c.Kernel.Name, "kernel", "k", "", "kernel: a Python file (embed.py, or embed.py:FUNCTION), exec:COMMAND, openai:URL (a model server), serve:COMMAND (a model server that gpurun starts), a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH")
 	flags.StringVar(&f.kernelConfig, "kernel-config", "", "kernel configuration: a JSON `FILE` or inline JSON")
 	flags.StringArrayVar(&f.steps, "step", nil, "run a chain of kernels instead of -k (repeatable): each `KERNEL` processes the results of the previous one on the same GPU")
 	flags.StringArrayVar(&f.stepConfigs, "step-config", nil, "configuration of a step: `STEP=JSON` or STEP=FILE, where STEP is its name or its number, counting from 1")

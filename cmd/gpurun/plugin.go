@@ -57,6 +57,7 @@ var builtinAbout = map[string][2]string{
 	"exec":    {"exec:COMMAND", "any program that reads and writes lines"},
 	"openai":  {"openai:URL", "a model server or service with OpenAI's API"},
 	"minhash": {"minhash", "MinHash signatures of text, compatible with datasketch"},
+	"serve":   {"serve:COMMAND", "a model server that gpurun starts for each worker"},
 	"python":  {"FILE.py", "a Python function in your own environment"},
 }
 

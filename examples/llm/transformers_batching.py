@@ -4,7 +4,9 @@
 
 A record has a member "prompt"; the result has "text" and "tokens". Sequences join and leave
 the running batch one by one, so a long answer does not hold up short ones. concurrency is
-how many may be in the engine: enough to fill its batch, and some more.
+how many may be in the engine: enough to fill its batch, and some more. In the configuration,
+"generation" holds further members of GenerationConfig, and "engine" those of
+ContinuousBatchingConfig.
 
 The tests run this file on a stub with the interface of transformers 5.22. It was run on
 transformers 5.22 itself on a CPU, with a tiny random model.
@@ -15,7 +17,7 @@ import itertools
 import os
 
 requires = ["torch", "transformers>=5.11"]
-concurrency = 256
+concurrency = 1024
 
 numbers = itertools.count()
 
@@ -27,9 +29,15 @@ async def setup(ctx):
     name = ctx.config["model"]
     tokenizer = AutoTokenizer.from_pretrained(name)
     model = AutoModelForCausalLM.from_pretrained(name, dtype="auto").to(ctx.device).eval()
-    manager = model.init_continuous_batching(generation_config=GenerationConfig(
-        max_new_tokens=ctx.config.get("max_new_tokens", 256), do_sample=False,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id))
+    settings = {"max_new_tokens": ctx.config.get("max_new_tokens", 256), "do_sample": False,
+                "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, **ctx.config.get("generation", {})}
+    engine = {}
+    if "engine" in ctx.config:
+        from transformers import ContinuousBatchingConfig
+        engine["continuous_batching_config"] = ContinuousBatchingConfig(**ctx.config["engine"])
+    manager = model.init_continuous_batching(generation_config=GenerationConfig(**settings), **engine)
+    if "cuda" in str(ctx.device):
+        manager.warmup()  # captures CUDA graphs before the first record
     manager.start()
     watcher = asyncio.create_task(watch())
 

@@ -71,6 +71,8 @@ type Message struct {
 	Ready            *Ready            `json:"ready,omitempty"`
 	Progress         *Progress         `json:"progress,omitempty"`
 	Search           *Search           `json:"search,omitempty"`
+	Holding          *Holding          `json:"holding,omitempty"`
+	Warned           *Warned           `json:"warned,omitempty"`
 	ReadComplete     *ReadComplete     `json:"read_complete,omitempty"`
 	ReturnPrefetched *ReturnPrefetched `json:"return_prefetched,omitempty"`
 	Remainder        *Remainder        `json:"remainder,omitempty"`
@@ -280,6 +282,7 @@ type Info struct {
 	InFlight   int      `json:"in_flight,omitempty"`
 	Ahead      int      `json:"ahead,omitempty"`
 	NeedsGPU   bool     `json:"needs_gpu,omitempty"`
+	NoDevice   bool     `json:"no_device,omitempty"`
 	Frameworks []string `json:"frameworks,omitempty"`
 	MinMemory  uint64   `json:"min_memory,omitempty"`
 	CanTrim    bool     `json:"can_trim,omitempty"`
@@ -321,6 +324,17 @@ type Search struct {
 	// First is as in Progress; it is set if bisecting has already shown the outcome of
 	// the first batch.
 	First *judge.First `json:"first,omitempty"`
+}
+
+// Holding reports that the kernel can try no record for now, or that it can again.
+type Holding struct {
+	// Why is the kernel's message, empty when it is over.
+	Why string `json:"why,omitempty"`
+}
+
+// Warned has what the kernel has to report before its next Done, which may be far away.
+type Warned struct {
+	Warnings []string `json:"warnings"`
 }
 
 // ReadComplete means that the worker has read all of its chunk, or all that it will compute of it.

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/plugins/minhash"
 	"github.com/gpurun/gpurun/plugins/openai"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/serve"
 )
 
 // Kernels returns the built-in kernels by name.
@@ -21,5 +22,6 @@ func Kernels() map[string]func() plugins.Kernel {
 		"minhash": minhash.New,
 		"openai":  openai.New,
 		"python":  python.New,
+		"serve":   serve.New,
 	}
 }

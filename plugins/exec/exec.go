@@ -25,11 +25,10 @@ package exec
 import (
 	"context"
 	"errors"
-	"os"
-	osexec "os/exec"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -62,7 +61,7 @@ func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Inf
 	if c.ID != "" {
 		info.Inputs = []string{c.ID}
 	}
-	return info, checkProgram(c.Command)
+	return info, shell.Check("exec", c.Command)
 }
 
 func parse(config plugins.Config) (plugins.ExecConfig, error) {
@@ -95,54 +94,13 @@ func (k *kernel) Open(_ context.Context, device plugins.Device, config plugins.C
 	}
 	k.config, k.threads, k.onGPU = c, max(1, device.Threads), device.GPU
 	k.identity = newIdentity(c.ID)
-	if err := checkProgram(c.Command); err != nil {
+	if err := shell.Check("exec", c.Command); err != nil {
 		return err
 	}
 	if c.Mode == ModeStream {
 		k.running, err = startProgram(c)
 	}
 	return err
-}
-
-// checkProgram reports simple mistakes up front, before the shell reports them for
-// every batch.
-func checkProgram(command string) error {
-	if output, err := osexec.Command("/bin/sh", "-n", "-c", command).CombinedOutput(); err != nil {
-		line, _, _ := strings.Cut(strings.TrimSpace(string(output)), "\n")
-		return fault.New(fault.Incompatible, "exec: the shell cannot parse %q: %s", command, line)
-	}
-	word := firstWord(command)
-	if word == "" {
-		return nil // variables, a group or a pipeline: only the shell can tell
-	}
-	if strings.Contains(word, "/") {
-		return checkFile(word)
-	}
-	check := osexec.Command("/bin/sh", "-c", `command -v -- "$1" >/dev/null`, "sh", word)
-	if err := check.Run(); err != nil {
-		if _, statErr := os.Stat(word); statErr == nil {
-			return fault.New(fault.Incompatible, "exec: program %s not found; to run the file in the current directory, write exec:./%s", word, command)
-		}
-		return fault.New(fault.Incompatible, "exec: program %s not found", word)
-	}
-	return nil
-}
-
-// checkFile checks a program given by its path: some shells accept a file that they
-// cannot execute.
-func checkFile(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return fault.New(fault.Incompatible, "exec: program %s not found", path)
-	case err != nil:
-		return fault.New(fault.Incompatible, "exec: %w", err)
-	case info.IsDir():
-		return fault.New(fault.Incompatible, "exec: %s is a folder", path)
-	case info.Mode()&0o111 == 0:
-		return fault.New(fault.Incompatible, "exec: %s is not executable: chmod +x %s", path, path)
-	}
-	return nil
 }
 
 func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {

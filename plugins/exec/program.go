@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	osexec "os/exec"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -72,7 +72,7 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 	}
 	defer stderrChild.Close()
 
-	path, args := shell(config)
+	path, args := shellCommand(config)
 	process, err := proc.Start(proc.Command{
 		Path: path, Args: args, Env: environment(config),
 		Stdin: stdinChild, Stdout: stdoutChild, Stderr: stderrChild,
@@ -101,39 +101,19 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 	return p, nil
 }
 
-// shell returns how to run the command. A single program replaces the shell, so that
-// signals reach it directly and its exit status is the one reported.
-func shell(config plugins.ExecConfig) (string, []string) {
-	script := config.Command
-	if word := firstWord(script); word != "" && !strings.ContainsAny(script, "|&;<>()\n") {
-		if _, err := osexec.LookPath(word); err == nil { // not a shell builtin
-			script = "exec " + script
-		}
-	}
-	args := []string{"-c", script}
+// shellCommand returns how to run the command.
+func shellCommand(config plugins.ExecConfig) (string, []string) {
+	args := shell.Args(config.Command)
 	if config.Mode == ModeStream {
 		if stdbuf, err := osexec.LookPath("stdbuf"); err == nil {
-			return stdbuf, append([]string{"-oL", "/bin/sh"}, args...)
+			return stdbuf, append([]string{"-oL", shell.Path}, args...)
 		}
 	}
-	return "/bin/sh", args
-}
-
-// firstWord returns the program's name if that can be told without a shell.
-func firstWord(command string) string {
-	fields := strings.Fields(command)
-	if len(fields) == 0 || strings.ContainsAny(fields[0], "$`'\"\\(){}=~*?[;|&<>!") {
-		return ""
-	}
-	return fields[0]
+	return shell.Path, args
 }
 
 func environment(config plugins.ExecConfig) []string {
-	// Hide go-plugin's variables from the program: a gpurun kernel run by mistake would
-	// answer with a handshake.
-	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "PLUGIN_")
-	})
+	env := shell.Environment()
 	if os.Getenv("PYTHONUNBUFFERED") == "" {
 		env = append(env, "PYTHONUNBUFFERED=1")
 	}
@@ -271,7 +251,7 @@ func (p *program) failure(what string, exit proc.Exit) error {
 		last = ": " + words[strings.LastIndexByte(words, '\n')+1:]
 	}
 	err := fmt.Errorf("exec: %s%s", what, last)
-	if signal := signalOf(exit); signal != 0 {
+	if signal := shell.Exit(exit).Signal; signal != 0 {
 		err = &killedError{err, proc.Exit{Code: -1, Signal: signal}}
 	}
 	return plugins.Detail(err, words)
@@ -281,16 +261,6 @@ func (p *program) failure(what string, exit proc.Exit) error {
 type killedError struct {
 	error
 	exit proc.Exit
-}
-
-// signalOf returns the signal that killed the program or, as a shell reports it in its
-// exit status, the last program of its script.
-func signalOf(exit proc.Exit) syscall.Signal {
-	const byShell, last = 128, 64
-	if exit.Code > byShell && exit.Code <= byShell+last {
-		return syscall.Signal(exit.Code - byShell)
-	}
-	return exit.Signal
 }
 
 // hasExited reports whether the program has exited or closed its output.

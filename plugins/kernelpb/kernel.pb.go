@@ -192,7 +192,9 @@ type Info struct {
 	// How many batches beyond in_flight the kernel accepts, to prepare them.
 	Ahead uint32 `protobuf:"varint,13,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	// The kernel reads the files that come with records (ProcessRequest.fetched).
-	ReadsFetched  bool `protobuf:"varint,20,opt,name=reads_fetched,json=readsFetched,proto3" json:"reads_fetched,omitempty"`
+	ReadsFetched bool `protobuf:"varint,20,opt,name=reads_fetched,json=readsFetched,proto3" json:"reads_fetched,omitempty"`
+	// The kernel uses no device.
+	NoDevice      bool `protobuf:"varint,21,opt,name=no_device,json=noDevice,proto3" json:"no_device,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,6 +323,13 @@ func (x *Info) GetAhead() uint32 {
 func (x *Info) GetReadsFetched() bool {
 	if x != nil {
 		return x.ReadsFetched
+	}
+	return false
+}
+
+func (x *Info) GetNoDevice() bool {
+	if x != nil {
+		return x.NoDevice
 	}
 	return false
 }
@@ -1691,7 +1700,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\x98\x03\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xb5\x03\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1712,7 +1721,8 @@ const file_kernel_proto_rawDesc = "" +
 	"maxWorkers\x12 \n" +
 	"\vconcurrency\x18\f \x01(\rR\vconcurrency\x12\x14\n" +
 	"\x05ahead\x18\r \x01(\rR\x05ahead\x12#\n" +
-	"\rreads_fetched\x18\x14 \x01(\bR\freadsFetched\"\x86\x01\n" +
+	"\rreads_fetched\x18\x14 \x01(\bR\freadsFetched\x12\x1b\n" +
+	"\tno_device\x18\x15 \x01(\bR\bnoDevice\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +

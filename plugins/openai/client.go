@@ -23,13 +23,17 @@ type client struct {
 	*settings
 	http    *http.Client
 	limiter *limiter
+	outage  outage
 }
 
 func newClient(s *settings) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, s.Concurrency
-	transport.MaxConnsPerHost = s.Concurrency
-	return &client{settings: s, limiter: newLimiter(s.Concurrency), http: &http.Client{
+	transport.MaxConnsPerHost = s.Concurrency + 2 // pings need no turn
+	if s.server != nil && s.server.Dial != nil {
+		transport.DialContext = s.server.Dial
+	}
+	return &client{settings: s, limiter: newLimiter(s.Concurrency), outage: outage{asking: make(chan struct{}, 1)}, http: &http.Client{
 		Transport: transport,
 		// A server that redirects is the wrong one. Following it could send the key and
 		// the records elsewhere.
@@ -40,52 +44,64 @@ func newClient(s *settings) *client {
 // send sends a request and returns the server's good answer, or what becomes of the record
 // instead.
 func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
+	if !c.available(ctx) {
+		return reply{}, answer(c.tryLater())
+	}
 	place, err := c.limiter.acquire(ctx)
 	if err != nil {
 		return reply{}, answer(plugins.RetryAfter(0, "the request was not sent: %s", err))
 	}
 	got, instead, seen, after := c.exchange(ctx, r)
-	c.limiter.release(place, seen, after)
+	c.limiter.release(place, seen.outcome, after)
+	if seen.doubtful && c.isLost(ctx) {
+		return reply{}, answer(c.tryLater())
+	}
 	return got, instead
+}
+
+// sight is what a request shows about the server.
+type sight struct {
+	outcome
+	doubtful bool // perhaps the server cannot be reached at all
 }
 
 func answer(a plugins.Answer) *plugins.Answer { return &a }
 
-func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.Answer, seen outcome, after time.Duration) {
+func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.Answer, seen sight, after time.Duration) {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	response, body, err := c.roundTrip(limited, r)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return reply{}, answer(plugins.RetryAfter(0, "the request was canceled")), other, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the request was canceled")), sight{outcome: other}, 0
 	case errors.Is(err, context.DeadlineExceeded):
-		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within %s", c.timeout)), overloaded, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within %s", c.timeout)), sight{overloaded, true}, 0
 	case errors.Is(err, errTooLarge):
-		return reply{}, answer(plugins.Rejected("%s", err)), other, 0
+		return reply{}, answer(plugins.Rejected("%s", err)), sight{outcome: other}, 0
 	case isCertificate(err):
-		return reply{}, answer(plugins.FailedBy(fault.New(fault.Incompatible, "the certificate of %s: %w", c.base.Host, err))), other, 0
+		return reply{}, answer(plugins.FailedBy(fault.New(fault.Incompatible, "the certificate of %s: %w", c.base.Host, err))), sight{outcome: other}, 0
 	default:
-		return reply{}, answer(plugins.RetryAfter(0, "the connection failed: %s", c.redact(plain(err)))), other, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the connection failed: %s", c.redact(plain(err)))), sight{other, true}, 0
 	}
 	if retriable(response.StatusCode) {
-		seen = other
+		seen = sight{other, unavailable(response.StatusCode)}
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
-			seen = overloaded
+			seen.outcome = overloaded
 		}
 		after = retryAfter(response.Header.Get("Retry-After"), time.Now())
 		return reply{}, answer(plugins.RetryAfter(after, "%s", c.problem(response, body))), seen, after
 	}
 	if response.StatusCode != http.StatusOK {
-		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), served, 0
+		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), sight{outcome: served}, 0
 	}
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "application/json" {
-		return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), served, 0
+		return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), sight{outcome: served}, 0
 	}
 	if !json.Valid(body) {
-		return reply{}, answer(plugins.RetryAfter(0, "the server's answer is not valid JSON")), other, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the server's answer is not valid JSON")), sight{outcome: other}, 0
 	}
-	return reply{response.StatusCode, response.Header.Get("X-Request-Id"), body}, nil, served, 0
+	return reply{response.StatusCode, response.Header.Get("X-Request-Id"), body}, nil, sight{outcome: served}, 0
 }
 
 var errTooLarge = errors.New("the server's answer is too large")
@@ -95,14 +111,8 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 	if err != nil {
 		return nil, nil, err
 	}
-	for name, value := range c.Headers {
-		req.Header.Set(name, value)
-	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
-	if c.key != "" && req.Header.Get("Authorization") == "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
-	}
+	c.setHeaders(req)
 	response, err := c.http.Do(req)
 	if err != nil {
 		return nil, nil, err
@@ -113,6 +123,17 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 		err = fmt.Errorf("%w: over %d bytes", errTooLarge, c.MaxBody)
 	}
 	return response, body, err
+}
+
+// setHeaders sets the headers that all requests have.
+func (c *client) setHeaders(req *http.Request) {
+	for name, value := range c.Headers {
+		req.Header.Set(name, value)
+	}
+	req.Header.Set("Accept", "application/json")
+	if c.key != "" && req.Header.Get("Authorization") == "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
 }
 
 // retriable reports whether the same request may succeed later.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -11,18 +12,31 @@ import (
 // New returns the kernel.
 func New() plugins.Kernel { return &kernel{} }
 
+// Server is a server that the caller of [For] runs itself.
+type Server struct {
+	// Dial connects to it; nil connects to the host of the URL.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Concurrency is the default of Options.Concurrency.
+	Concurrency int
+}
+
+// For returns the kernel for a server that the caller runs. The server names the model if
+// the configuration does not.
+func For(server Server) plugins.Concurrent { return &kernel{server: &server} }
+
 type kernel struct {
 	plugins.Base
+	server *Server // nil for a server that someone else runs
 	client *client
 }
 
 // Describe checks the configuration. It does not ask the server.
 func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
-	s, err := parse(config)
+	s, err := parse(config, k.server)
 	if err != nil {
 		return plugins.Info{}, err
 	}
-	return plugins.Info{Name: "openai:" + s.base.String(), Concurrency: s.Concurrency, Inputs: s.inputs()}, nil
+	return plugins.Info{Name: "openai:" + s.base.String(), Concurrency: s.Concurrency, Inputs: s.inputs(), NoDevice: true}, nil
 }
 
 // inputs returns the members that templates read.
@@ -40,11 +54,18 @@ func (s *settings) inputs() []string {
 	return names
 }
 
-// Open prepares the client. The first request opens the first connection.
-func (k *kernel) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
-	s, err := parse(config)
-	if err == nil {
-		k.client = newClient(&s)
+// Open prepares the client, and checks that there is a server.
+func (k *kernel) Open(ctx context.Context, _ plugins.Device, config plugins.Config) error {
+	s, err := parse(config, k.server)
+	if err != nil {
+		return err
+	}
+	k.client = newClient(&s)
+	if err := k.client.reach(ctx); err != nil {
+		return err
+	}
+	if s.Prompt != "" && s.Model == "" {
+		s.Model, err = k.client.onlyModel(ctx)
 	}
 	return err
 }

@@ -27,6 +27,7 @@ var paths = map[string]string{Chat: "/chat/completions", Completions: "/completi
 const (
 	defaultConcurrency = 64
 	defaultTimeout     = 600 * time.Second
+	defaultMaxOutage   = 300 * time.Second
 	defaultMaxBody     = 64 << 20
 	defaultKeyVariable = "OPENAI_API_KEY"
 )
@@ -54,6 +55,9 @@ type Options struct {
 	Concurrency int `json:"concurrency"`
 	// Timeout is how many seconds a request may take.
 	Timeout float64 `json:"timeout"`
+	// MaxOutage is how many seconds to wait for a server that can no longer be reached,
+	// before the job stops.
+	MaxOutage float64 `json:"max_outage"`
 	// APIKeyEnv names the environment variable with the API key. Without such a variable,
 	// requests carry no key; a remote server then is an error.
 	APIKeyEnv string `json:"api_key_env"`
@@ -67,22 +71,28 @@ type Options struct {
 // settings are options that have been checked.
 type settings struct {
 	Options
-	base    *url.URL
-	prompt  template
-	system  template
-	key     string
-	timeout time.Duration
+	base      *url.URL
+	prompt    template
+	system    template
+	key       string
+	timeout   time.Duration
+	maxOutage time.Duration
+	server    *Server // nil unless the caller of the kernel runs it
 }
 
-// parse checks the configuration.
-func parse(config plugins.Config) (settings, error) {
+// parse checks the configuration. server is nil unless the caller of the kernel runs it.
+func parse(config plugins.Config, server *Server) (settings, error) {
 	c := plugins.OpenAIConfig{}
 	if err := config.Decode(&c); err != nil {
 		return settings{}, err
 	}
 	s := settings{Options: Options{
-		Endpoint: Chat, Concurrency: defaultConcurrency, Timeout: defaultTimeout.Seconds(), APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody,
-	}}
+		Endpoint: Chat, Concurrency: defaultConcurrency, Timeout: defaultTimeout.Seconds(), MaxOutage: defaultMaxOutage.Seconds(),
+		APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody,
+	}, server: server}
+	if server != nil {
+		s.Concurrency = server.Concurrency
+	}
 	if err := plugins.Config(c.Config).Decode(&s.Options); err != nil {
 		return settings{}, err
 	}
@@ -99,7 +109,7 @@ func parse(config plugins.Config) (settings, error) {
 	if err := s.check(); err != nil {
 		return settings{}, err
 	}
-	s.timeout = time.Duration(s.Timeout * float64(time.Second))
+	s.timeout, s.maxOutage = seconds(s.Timeout), seconds(s.MaxOutage)
 	if s.Output == "" {
 		s.Output = "response"
 		if s.Endpoint == Embeddings {
@@ -108,6 +118,8 @@ func parse(config plugins.Config) (settings, error) {
 	}
 	return s, s.findKey()
 }
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 func bad(format string, args ...any) error {
 	return fault.New(fault.Incompatible, "kernel configuration: "+format, args...)
@@ -134,11 +146,13 @@ func (s *settings) check() error {
 		return bad("concurrency %d: use a number from 1 to %d", s.Concurrency, plugins.MaxConcurrency)
 	case s.Timeout <= 0:
 		return bad("timeout %v: use a number of seconds", s.Timeout)
+	case s.MaxOutage < 0:
+		return bad("max_outage %v: use a number of seconds", s.MaxOutage)
 	case s.MaxBody < 1:
 		return bad("max_body %d: use a number of bytes", s.MaxBody)
 	case s.Prompt == "" && (s.System != "" || len(s.Images) > 0 || s.Model != "" || s.Output != "" || len(s.Body) > 0):
 		return bad("there is no prompt, so records are lines of a batch file: model, system, images, output and body have no effect")
-	case s.Prompt != "" && s.Model == "":
+	case s.Prompt != "" && s.Model == "" && s.server == nil:
 		return bad("model is missing")
 	case s.Endpoint != Chat && (s.System != "" || len(s.Images) > 0):
 		return bad("system and images are for endpoint %s", Chat)

@@ -114,15 +114,20 @@ func textOf(body map[string]any) string {
 func open(t *testing.T, base, config string) *kernel {
 	t.Helper()
 	k := New().(*kernel)
+	if err := tryOpen(t, k, base, config); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func tryOpen(t *testing.T, k *kernel, base, config string) error {
+	t.Helper()
 	data, err := json.Marshal(plugins.OpenAIConfig{URL: base, Config: json.RawMessage(config)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Open(t.Context(), plugins.Device{Name: "CPU 0", Threads: 1}, data); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { _ = k.Close() })
-	return k
+	return k.Open(t.Context(), plugins.Device{Name: "CPU 0", Threads: 1}, data)
 }
 
 func ask(t *testing.T, k *kernel, record string) plugins.Answer {

@@ -217,7 +217,8 @@ func (k *kernel) noteBlocked(r response) {
 	}
 }
 
-// Warnings are the places where process blocks the event loop.
+// Warnings are the places where process blocks the event loop, and what is wrong with an
+// installed package.
 func (k *kernel) Warnings() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

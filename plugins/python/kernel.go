@@ -118,6 +118,7 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 	if len(reply.Missing) > 0 {
 		return k.missing(step.File, reply.Missing)
 	}
+	k.warnOfInstalled(reply.Installed)
 	if reply.BatchSize > 0 && (info.BatchSize == 0 || reply.BatchSize < info.BatchSize) {
 		info.BatchSize = reply.BatchSize
 	}

@@ -149,6 +149,9 @@ type description struct {
 	Async       bool              `json:"async"`
 	Concurrency int               `json:"concurrency"`
 	Versions    map[string]string `json:"versions"`
+	// Installed are the folder of the runner in an installed gpurun package and its version,
+	// empty if there is none or the source does not import it.
+	Installed [2]string `json:"installed"`
 	// Imported are the frameworks that the source imports.
 	Imported []string `json:"imported"`
 }

@@ -64,6 +64,7 @@ def describe(path, frameworks, function=PROCESS):
     settings["versions"] = {name: installed(name) for name in dict.fromkeys(wanted)}
     needed = itertools.chain(settings.get("requires", ()), wanted_as(settings.get("inputs")))
     settings["missing"] = [need for need in dict.fromkeys(needed) if not satisfied(need)]
+    settings["installed"] = installed_runner() if "gpurun" in imported else ["", ""]
     settings["prepare"] = "prepare" in known
     settings["setup_prepare"] = "setup_prepare" in known
     if settings["setup_prepare"] and not settings["prepare"] and "*" not in known:
@@ -203,6 +204,15 @@ def read_setting(settings, name, value, line):
     if not fits(value):
         raise ResultError("line %d: %s must be %s, not %r" % (line, name, want, value))
     settings[name] = value
+
+
+def installed_runner():
+    """The folder of the runner in an installed gpurun, and its version: this process does
+    not use it."""
+    from importlib import machinery
+    spec = machinery.PathFinder.find_spec("gpurun_runner")
+    folders = list(spec.submodule_search_locations or []) if spec is not None else []
+    return [folders[0], installed("gpurun")] if folders else ["", ""]
 
 
 def installed(name):

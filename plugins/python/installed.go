@@ -1,0 +1,39 @@
+package python
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// warnOfInstalled warns if a kernel that imports gpurun would get another version of it
+// outside gpurun, for example in its own tests. place is what the source's description says.
+func (k *kernel) warnOfInstalled(place [2]string) {
+	folder, version := place[0], place[1]
+	if folder == "" || sameRunner(folder) {
+		return
+	}
+	if version != "" {
+		version = " " + version
+	}
+	text := fmt.Sprintf("the installed package gpurun%s (%s) is not of the same version as this gpurun, which uses its own instead", version, filepath.Dir(folder))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !slices.Contains(k.asked.warnings, text) {
+		k.asked.warnings = append(k.asked.warnings, text)
+	}
+}
+
+// sameRunner reports whether a folder has the modules of this runner that kernels see.
+func sameRunner(folder string) bool {
+	for _, name := range []string{"api.py", "batch.py"} {
+		ours, err := sources.ReadFile("runner/" + name)
+		theirs, theirErr := os.ReadFile(filepath.Join(folder, name))
+		if err != nil || theirErr != nil || !bytes.Equal(ours, theirs) {
+			return false
+		}
+	}
+	return true
+}

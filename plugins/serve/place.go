@@ -1,0 +1,70 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The placeholders of a command.
+const (
+	portHolder   = "{port}"
+	socketHolder = "{socket}"
+	gpusHolder   = "{gpus}"
+)
+
+// place is where a server listens: at a port, or at a unix socket in a folder of its own.
+type place struct {
+	url    string
+	port   int
+	folder string
+	socket string
+}
+
+// choosePlace finds a place for the server of a command.
+func choosePlace(command string) (place, error) {
+	if strings.Contains(command, socketHolder) {
+		folder, err := os.MkdirTemp(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "serve-") // ends with the worker
+		if err != nil {
+			return place{}, err
+		}
+		socket := filepath.Join(folder, "s")
+		return place{url: "http://127.0.0.1", folder: folder, socket: socket}, nil
+	}
+	// Another program may take the port before the server does. The server then exits, or
+	// does not become ready.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return place{}, err
+	}
+	defer listener.Close()
+	port := listener.Addr().(*net.TCPAddr).Port
+	return place{url: fmt.Sprintf("http://127.0.0.1:%d", port), port: port}, nil
+}
+
+// dial returns how to connect to the server; nil means as its URL says.
+func (p place) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
+	if p.socket == "" {
+		return nil
+	}
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, "unix", p.socket)
+	}
+}
+
+func (p place) String() string {
+	if p.socket != "" {
+		return p.socket
+	}
+	return p.url
+}
+
+func (p place) close() {
+	if p.folder != "" {
+		_ = os.RemoveAll(p.folder)
+	}
+}
