@@ -1,0 +1,209 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/cluster"
+	"github.com/gpurun/gpurun/internal/crash"
+)
+
+// sharedFolder is a folder that processes share, with an input and a slow kernel in it.
+type sharedFolder struct {
+	t    *testing.T
+	path string
+	want string
+}
+
+func newSharedFolder(t *testing.T, records int) sharedFolder {
+	t.Helper()
+	d := sharedFolder{t: t, path: t.TempDir()}
+	var lines strings.Builder
+	for i := range records {
+		fmt.Fprintf(&lines, "{\"id\":%d}\n", i)
+	}
+	d.want = lines.String()
+	kernel := "#!/bin/sh\nwhile read -r line; do sleep 0.01; printf '%s\\n' \"$line\"; done\n"
+	for name, text := range map[string]string{"in.jsonl": d.want, "kernel": kernel} {
+		if err := os.WriteFile(d.join(name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(os.Args[0], d.join("gpurun")); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d sharedFolder) join(name string) string { return filepath.Join(d.path, name) }
+
+// command returns gpurun as a separate process.
+func (d sharedFolder) command(env []string, args ...string) (*exec.Cmd, said) {
+	d.t.Helper()
+	cmd := exec.Command(d.join("gpurun"), args...)
+	cmd.Dir = d.path
+	cmd.Env = append(os.Environ(), append(env, "GPURUN_TEST_COMMAND=1", "GPURUN_CLAIM_AFTER=1200ms", "GPURUN_GPUS=cpu:1", "GPURUN_CHUNKS_PER_GPU=10", "GPURUN_BATCH_SIZE=2")...)
+	stderr, err := os.CreateTemp(d.path, "stderr-")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { stderr.Close() })
+	cmd.Stderr = stderr
+	return cmd, said(stderr.Name())
+}
+
+// shard returns a process that computes a shard of the job.
+func (d sharedFolder) shard(shard string, env []string, more ...string) (*exec.Cmd, said) {
+	args := append([]string{"run", "--shard", shard, "-k", "exec:./kernel", "in.jsonl", "-o", "out.jsonl"}, more...)
+	return d.command(env, args...)
+}
+
+// check compares the merged output.
+func (d sharedFolder) check() {
+	d.t.Helper()
+	data, err := os.ReadFile(d.join("out.jsonl"))
+	if err != nil || string(data) != d.want {
+		d.t.Errorf("the output is different: %v\n%.500s", err, data)
+	}
+}
+
+// merge merges the shards and compares the output.
+func (d sharedFolder) merge() {
+	d.t.Helper()
+	cmd, stderr := d.command(nil, "submit", "merge", "--claim-after", "1s", "out.jsonl")
+	start(d.t, cmd)
+	ends(d.t, cmd, stderr, 0)
+	d.check()
+}
+
+// shardPoints are where a process that computes or merges shards is killed. Those of a
+// short test come first.
+var shardPoints = []string{
+	"shard-computed", "merge-written",
+	"shard-claimed", "beat:2", "appended:3", "durable", "complete", "renamed", "clearing", "shard-result", "shard-committed", "merge-named",
+}
+
+// TestShardDeath: kill -9 at any point; the next process continues from there, and the
+// output is that of one machine.
+func TestShardDeath(t *testing.T) {
+	points := shardPoints[:2]
+	if os.Getenv("GPURUN_DAMAGE") == "all" {
+		points = shardPoints
+	}
+	for _, point := range points {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			d := newSharedFolder(t, 60)
+			cmd, stderr := d.shard("0/2", []string{crash.Variable + "=" + point}, "--merge")
+			start(t, cmd)
+			ends(t, cmd, stderr, -1)
+			if signal := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(); signal != syscall.SIGKILL {
+				t.Fatalf("it was not killed at %s: %s\n%s", point, cmd.ProcessState, stderr)
+			}
+			cmd, stderr = d.shard("1/2", nil, "--merge")
+			start(t, cmd)
+			ends(t, cmd, stderr, 0)
+			d.check()
+		})
+	}
+}
+
+// TestShardAdoptedDeath: the process that continues the work of a killed one is killed, too.
+func TestShardAdoptedDeath(t *testing.T) {
+	if os.Getenv("GPURUN_DAMAGE") != "all" {
+		t.Skip("GPURUN_DAMAGE=all runs it")
+	}
+	d := newSharedFolder(t, 60)
+	for _, point := range []string{"appended:3", "adopted", "appended:2"} {
+		cmd, stderr := d.shard("0/1", []string{crash.Variable + "=" + point})
+		start(t, cmd)
+		ends(t, cmd, stderr, -1)
+	}
+	cmd, stderr := d.shard("0/1", nil)
+	start(t, cmd)
+	ends(t, cmd, stderr, 0)
+	if !strings.Contains(stderr.String(), "resuming from an earlier attempt") {
+		t.Errorf("it started over:\n%s", stderr)
+	}
+	d.merge()
+}
+
+// TestFrozenShard: a process is frozen, its shard is done by another one, and it wakes up.
+// It must notice, and neither damage the output nor report a failure.
+func TestFrozenShard(t *testing.T) {
+	d := newSharedFolder(t, 100)
+	frozen, said := d.shard("0/2", nil, "--no-claim")
+	start(t, frozen)
+	waitFor(t, "results of the process", func() bool {
+		run, err := cluster.Open(d.join("out.jsonl"))
+		if err != nil {
+			return false
+		}
+		shards, err := run.Watch(time.Hour).Shards(t.Context())
+		return err == nil && shards[0].State == cluster.Running && shards[0].Done > 0
+	})
+	if err := frozen.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	other, stderr := d.shard("1/2", nil)
+	start(t, other)
+	ends(t, other, stderr, 0)
+	if !strings.Contains(stderr.String(), "claimed shard 0, which was lost") {
+		t.Errorf("it did not claim the frozen shard:\n%s", stderr)
+	}
+	if err := frozen.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, frozen, said, 0)
+	if !strings.Contains(said.String(), "already committed by another attempt") {
+		t.Errorf("the frozen process says:\n%s", said)
+	}
+	d.merge()
+}
+
+// waitFor waits until something is the case.
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s", what)
+		}
+	}
+}
+
+// TestStoppedShard: a process that is asked to stop leaves its shard to others at once.
+func TestStoppedShard(t *testing.T) {
+	d := newSharedFolder(t, 100)
+	cmd, stderr := d.shard("0/1", nil)
+	start(t, cmd)
+	waitFor(t, "results", func() bool {
+		paths, _ := filepath.Glob(d.join("out.jsonl.shards/attempts/*/out.jsonl.gpurun/output.partial"))
+		if len(paths) == 0 {
+			return false
+		}
+		info, err := os.Stat(paths[0])
+		return err == nil && info.Size() > 0
+	})
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, cmd, stderr, 143)
+	status, said := d.command(nil, "submit", "status", "out.jsonl")
+	out, err := status.Output()
+	if err != nil || !strings.Contains(string(out), "stopped") {
+		t.Errorf("%v\n%s\n%s", err, out, said)
+	}
+	cmd, stderr = d.shard("0/1", nil)
+	start(t, cmd)
+	ends(t, cmd, stderr, 0)
+	if !strings.Contains(stderr.String(), "resuming from an earlier attempt") {
+		t.Errorf("it started over:\n%s", stderr)
+	}
+	d.merge()
+}
