@@ -127,8 +127,8 @@ func (s *shapes) about(of reflect.Type) string {
 
 func sentence(text string) string {
 	text = strings.NewReplacer("[", "", "]", "", "<", "&lt;").Replace(text)
-	if text == "" {
-		return ""
+	if text == "" || strings.HasPrefix(text, "gpurun ") || strings.HasPrefix(text, "`") {
+		return text
 	}
 	return strings.ToUpper(text[:1]) + text[1:]
 }
@@ -138,6 +138,7 @@ func (s *shapes) members(of reflect.Type) string {
 	comments := make(map[string]string)
 	s.comments(of, comments)
 	var b strings.Builder
+	names := strings.NewReplacer(jsonNames(of)...)
 	for _, f := range reflect.VisibleFields(of) {
 		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || tag == "-" || f.Anonymous && tag == "" || nested(of, f) {
@@ -150,12 +151,30 @@ func (s *shapes) members(of reflect.Type) string {
 		if strings.Contains(options, "omit") {
 			tag = "*" + tag + "*"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", tag, s.shape(f.Type), cell(sentence(comments[f.Name])))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", tag, s.shape(f.Type), cell(sentence(inJSON(comments[f.Name], names))))
 	}
 	if b.Len() == 0 {
 		return ""
 	}
 	return "\n| member | value | |\n|---|---|---|\n" + b.String()
+}
+
+// jsonNames are the Go names of the fields of a struct, each followed by its name in JSON.
+func jsonNames(of reflect.Type) (pairs []string) {
+	for _, f := range reflect.VisibleFields(of) {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag != "" && tag != "-" {
+			pairs = append(pairs, "\x00"+f.Name+"\x00", "`"+tag+"`")
+		}
+	}
+	return pairs
+}
+
+var goName = regexp.MustCompile(`\b[A-Z]\w*\b`)
+
+// inJSON writes the names of fields in a comment as JSON has them.
+func inJSON(comment string, names *strings.Replacer) string {
+	marked := goName.ReplaceAllString(comment, "\x00$0\x00")
+	return strings.ReplaceAll(names.Replace(marked), "\x00", "")
 }
 
 // nested reports whether a field belongs to an embedded struct that JSON nests under a name.

@@ -66,6 +66,40 @@ func userMessages(t *testing.T) (all []userMessage) {
 	return all
 }
 
+// byCause is the kind of a message that has that of its cause.
+const byCause fault.Kind = 255
+
+// topics are the pages about what the packages do, for readers of their messages.
+var topics = map[string]string{
+	"cmd/gpurun": "running.md", "internal/jobfile": "job-file.md", "internal/nearest": "job-file.md",
+	"chunk": "inputs.md", "chunk/input": "inputs.md", "chunk/input/expand": "inputs.md", "chunk/input/decode": "inputs.md",
+	"chunk/input/csv": "formats.md", "chunk/input/parquet": "formats.md", "chunk/input/format": "formats.md",
+	"chunk/encode": "outputs.md", "chunk/encode/parquet": "outputs.md", "chunk/encode/npy": "outputs.md", "chunk/record": "failures.md",
+	"chunk/commit": "journal-format.md", "chunk/amend": "failures.md", "orchestrator/retry": "failures.md",
+	"orchestrator": "failures.md", "worker": "failures.md", "worker/early": "kernels.md", "internal/judge": "failures.md",
+	"worker/fetch": "fetch.md", "plugins": "kernels.md", "plugins/exec": "kernels.md", "plugins/chain": "python-kernels.md",
+	"plugins/python": "python-kernels.md", "plugins/openai": "llm.md", "plugins/serve": "llm.md", "plugins/minhash": "minhash.md", "plugins/echo": "running.md",
+	"gpu": "gpus.md", "gpu/lease": "gpus.md", "gpu/lease/claim": "gpus.md", "internal/host": "gpus.md",
+	"internal/jobs": "gpus.md", "internal/server": "api.md", "internal/httpserve": "api.md", "internal/view": "dashboard.md",
+	"internal/progress": "running.md", "internal/metrics": "api.md", "internal/proc": "failures.md", "internal/owned": "failures.md",
+	"internal/files": "failures.md", "internal/wire": "failures.md", "internal/shmem": "failures.md", "internal/fault": "failures.md",
+	"internal/resources": "performance.md", "internal/cluster": "cluster.md",
+}
+
+// topic links to the page about a package.
+func topic(t *testing.T, folder string) string {
+	t.Helper()
+	page := topics[folder]
+	for page == "" && strings.Contains(folder, "/") { // that of the package above
+		folder = filepath.Dir(folder)
+		page = topics[folder]
+	}
+	if page == "" {
+		t.Errorf("%s has messages: name the page about it in topics", folder)
+	}
+	return fmt.Sprintf("[%s](../%s)", strings.TrimSuffix(page, ".md"), page)
+}
+
 // quietFolders have no messages of the program.
 var quietFolders = []string{"bench", "examples", "web/node_modules", "deploy", "plugins/kerneltest", "python", "gpu/gputest", "chunk/chunktest", "internal/disktest", "internal/proctest"}
 
@@ -134,10 +168,12 @@ func messageOf(call *ast.CallExpr, kinds map[string]fault.Kind) (fault.Kind, str
 		if !ok || from.Name != "fault" || f.Sel.Name != "New" || len(call.Args) < 2 {
 			return 0, "", false
 		}
-		if kind, ok := call.Args[0].(*ast.SelectorExpr); ok {
-			text, ok := literal(call.Args[1])
-			return kinds[kind.Sel.Name], text, ok
+		kind := byCause
+		if constant, ok := call.Args[0].(*ast.SelectorExpr); ok && fmt.Sprint(constant.X) == "fault" {
+			kind = kinds[constant.Sel.Name]
 		}
+		text, ok := literal(call.Args[1])
+		return kind, text, ok
 	}
 	return 0, "", false
 }
@@ -174,13 +210,18 @@ func referMessages(t *testing.T, b *bytes.Buffer) {
 	b.WriteString(generated + "# Messages\n\n" +
 		"The messages of gpurun by kind of failure; `…` stands for what differs. A message says what failed,\n" +
 		"on what and why, and mostly what to do. [Troubleshooting](../troubleshooting.md) has a section for each\n" +
-		"kind and for each advice that gpurun adds. Messages may change between versions.\n")
+		"kind and for each advice that gpurun adds; the page about the subject has the details. Messages may change\n" +
+		"between versions.\n")
 	all := userMessages(t)
 	if len(all) < 300 {
 		t.Errorf("only %d messages", len(all))
 	}
 	headings := troubleshooting(t)
+	kinds := []fault.Kind{byCause}
 	for kind := fault.Kind(0); kind.Known(); kind++ {
+		kinds = append(kinds, kind)
+	}
+	for _, kind := range kinds {
 		var rows []string
 		for _, m := range all {
 			if m.kind != kind || strings.Trim(m.text, "… :") == "" {
@@ -190,7 +231,7 @@ func referMessages(t *testing.T, b *bytes.Buffer) {
 			if m.code != "" {
 				advice = fmt.Sprintf("[%s](../troubleshooting.md#%s)", m.code, m.code)
 			}
-			row := fmt.Sprintf("| %s | %s |\n", strings.ReplaceAll(cell(m.text), "`", "'"), advice)
+			row := fmt.Sprintf("| %s | %s | %s |\n", strings.ReplaceAll(cell(m.text), "`", "'"), topic(t, m.folder), advice)
 			if !slices.Contains(rows, row) {
 				rows = append(rows, row)
 			}
@@ -199,10 +240,15 @@ func referMessages(t *testing.T, b *bytes.Buffer) {
 			continue
 		}
 		slices.Sort(rows)
+		const head = "| message | page | advice |\n|---|---|---|\n"
+		if kind == byCause {
+			fmt.Fprintf(b, "\n## Kinds that depend on the cause\n\n%s%s", head, strings.Join(rows, ""))
+			continue
+		}
 		if !headings["kind-"+kind.String()] {
 			t.Errorf("docs/troubleshooting.md has no section Kind: %s", kind)
 		}
-		fmt.Fprintf(b, "\n## %s\n\n[What to do](../troubleshooting.md#kind-%s).\n\n| message | advice |\n|---|---|\n%s", kind, kind, strings.Join(rows, ""))
+		fmt.Fprintf(b, "\n## %s\n\n[What to do](../troubleshooting.md#kind-%s).\n\n%s%s", kind, kind, head, strings.Join(rows, ""))
 	}
 }
 
