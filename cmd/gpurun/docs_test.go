@@ -352,7 +352,7 @@ func (r *reader) program(step docStep, name string, args ...string) { r.start(st
 
 func (r *reader) start(step docStep, exit int, name string, args ...string) string {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Minute)
 	defer cancel()
 	out, err := os.Create(filepath.Join(r.hidden, "output")) // a pipe would wait for processes in the background
 	if err != nil {
