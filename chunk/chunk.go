@@ -1,5 +1,7 @@
 package chunk
 
+import "sort"
+
 // Chunk is a run of consecutive records: a byte range of one file. It only describes the
 // records; a Reader reads them.
 type Chunk struct {
@@ -17,9 +19,43 @@ type Chunk struct {
 	Line int64 `json:"line"`
 	// Source is the name of the input file, unless that is File or a stream without a name.
 	Source string `json:"source,omitempty"`
+	// Rows: the input file has rows, and Line is the number of one.
+	Rows bool `json:"rows,omitempty"`
+	// Files are the other input files of a chunk with the lines of several, in order.
+	Files []FileStart `json:"files,omitempty"`
 	// Inner means that the chunk ends before the source's chunk does. A folder of parts is
 	// only cut where the source's chunk ends, however that chunk was split.
 	Inner bool `json:"inner,omitempty"`
+}
+
+// FileStart is where the lines of another input file begin in a chunk.
+type FileStart struct {
+	// Line is the number of its first line, counted on from Chunk.Line.
+	Line int64 `json:"line"`
+	// Name is that of the file, and First the number of that line in it.
+	Name  string `json:"name"`
+	First int64  `json:"first"`
+}
+
+// Origin is where a record is in the input, as a user would look for it.
+type Origin struct {
+	// File is the name of the input file; "" for a stream without a name, and for the only
+	// input if Chunk.File is that.
+	File string
+	Line int64
+	// Row: Line is the number of a row.
+	Row bool
+}
+
+// Origin returns where the record on a line is. Lines are counted on from Chunk.Line.
+func (c Chunk) Origin(line int64) Origin {
+	o := Origin{File: c.Source, Line: line, Row: c.Rows}
+	after := sort.Search(len(c.Files), func(i int) bool { return c.Files[i].Line > line })
+	if after > 0 {
+		file := c.Files[after-1]
+		o.File, o.Line = file.Name, file.First+line-file.Line
+	}
+	return o
 }
 
 // Start returns where the first line is.

@@ -32,12 +32,12 @@ const (
 // roles lists every field of Config. When adding a field, decide here whether a retry
 // must restore it: then it belongs in the fingerprint or in launch, and in retry.again.
 var roles = map[string]role{
-	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "inputs": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting, "Input.Place": selecting, "Input.Counts": selecting,
+	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "inputs": selecting, "leftOut": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting, "Input.Place": selecting, "Input.Counts": selecting,
 	"Output.Path": output, "Output.PartBytes": output, "Output.Format": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
 	"Output.Force": resuming, "Resume.Fresh": resuming, "Resume.AcceptChanges": resuming,
 
 	"Kernel.Name": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
-	"pluginPath": restored, "Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Input.NoValidate": restored,
+	"pluginPath": restored, "Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Output.SourceField": restored, "Input.NoValidate": restored,
 	"Fetch.Members": restored, "Fetch.Root": restored, "Fetch.MaxBytes": restored, "Fetch.AllowPrivate": restored,
 	"Input.Reprocess": forced, "framed": forced,
 
@@ -78,7 +78,7 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := Config{
-		Input: Input{Path: in, MaxRecordBytes: 4711, NoValidate: true}, Output: Output{Path: filepath.Join(dir, "out.jsonl"), Keep: []string{"id"}},
+		Input: Input{Path: in, MaxRecordBytes: 4711, NoValidate: true}, Output: Output{Path: filepath.Join(dir, "out.jsonl"), Keep: []string{"id"}, SourceField: "source"},
 		Kernel: Kernel{Name: "embed.py", Config: []byte(`4711`), ExecMode: "batch", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
 		Fetch:      Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: "/opt/images", MaxBytes: 4711, AllowPrivate: true},
 		pluginPath: "/opt/plugins",

@@ -125,7 +125,7 @@ func (c Config) files(folder string) (files []NamedFile) {
 	inputs, errorsFile := []string{c.Input.Path}, c.Output.Errors
 	if m, err := readManifest(filepath.Join(folder, manifestFile)); err == nil && c.Input.Path == "" {
 		inputs, errorsFile = []string{m.Input}, m.Errors
-	} else if found, err := expand.Files(c.Input.names()); err == nil { // else the job reports what is wrong
+	} else if found, _, err := expand.Files(c.Input.names(), newJobFiles(c).originOf); err == nil { // else the job reports what is wrong
 		inputs = nil
 		for _, file := range found {
 			inputs = append(inputs, file.Name)

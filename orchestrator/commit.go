@@ -90,7 +90,7 @@ func (c *committer) checkSegment(s chunk.Segment) error {
 		return c.input.check(s.Start.Offset, s.Next.Offset, c.notice)
 	}
 	if number, ok := c.located.SectionOf(s.First); ok {
-		return c.watch.check(number, c.notice)
+		return c.watch.checkSection(number, c.notice)
 	}
 	return nil
 }

@@ -67,6 +67,8 @@ type Config struct {
 
 	// inputs are what Input names; nil if that is one file of plain lines.
 	inputs *inputs
+	// leftOut are outputs of other jobs in the folders that Input names.
+	leftOut []string
 	// noDurable skips durable points, for the benchmark that measures their cost.
 	noDurable bool
 	// durableEvery is the interval between durable points, for tests that want many.
@@ -160,6 +162,9 @@ type Output struct {
 	// Keep names the input fields to keep in the output next to the kernel's; empty keeps
 	// all.
 	Keep []string
+	// SourceField is the name of a member to add to every result: the input file and the
+	// line, or the row, that its record comes from. Empty adds none.
+	SourceField string
 	// Force replaces an existing output, which is an error otherwise.
 	Force bool
 	// PartBytes is the minimum size of a part in an output folder, before encoding; default

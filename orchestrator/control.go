@@ -52,9 +52,11 @@ type Snapshot struct {
 	Started time.Time `json:"started,omitzero"`
 	// Done counts the finished records, including those of earlier runs. Total is -1
 	// while unknown.
-	Done    chunk.Counts `json:"done"`
-	Total   int64        `json:"total"`
-	Resumed int64        `json:"resumed"`
+	Done  chunk.Counts `json:"done"`
+	Total int64        `json:"total"`
+	// Estimate: see [Progress].
+	Estimate int64 `json:"estimate,omitempty"`
+	Resumed  int64 `json:"resumed"`
 	// Rate is records per second since the start of this run.
 	Rate      float64          `json:"records_per_second"`
 	BatchSize int              `json:"batch_size,omitempty"`

@@ -79,6 +79,9 @@ func (c Config) check() error {
 	case len(c.Output.Keep) > 64:
 		return fault.New(fault.Usage, "at most 64 members can be kept").Set("keep")
 	}
+	if strings.HasPrefix(c.Output.SourceField, "_error") || c.streaming && c.Output.SourceField != "" {
+		return fault.New(fault.Usage, "the source field cannot be %q", c.Output.SourceField).Set("source-field")
+	}
 	for _, name := range c.Output.Keep {
 		if strings.TrimSpace(name) == "" {
 			return fault.New(fault.Usage, "a member to keep has an empty name").Set("keep")

@@ -90,8 +90,10 @@ type Progress struct {
 	Records int64        `json:"records"`
 	// Job counts the finished records of all chunks, including this one.
 	Job chunk.Counts `json:"job"`
-	// Total is the number of records; -1 until a stream has ended.
-	Total int64 `json:"total"`
+	// Total is the number of records; -1 until a stream has ended. Estimate is then about how
+	// many there are, if the sizes of the input files allow that.
+	Total    int64 `json:"total"`
+	Estimate int64 `json:"estimate,omitempty"`
 	// Latency is that of the batches since the last event of this slot; nil for none.
 	Latency *Histogram `json:"-"`
 }
@@ -105,6 +107,8 @@ type ChunkDone struct {
 	Job    chunk.Counts `json:"job"`
 	Total  int64        `json:"total"`
 	Stats  SegmentStats `json:"stats"`
+	// Estimate: see [Progress].
+	Estimate int64 `json:"estimate,omitempty"`
 }
 
 // ChunkGivenUp: a chunk's attempts are used up; its records are kept, marked as failed.

@@ -73,6 +73,14 @@ func (c Config) inputFolder() string {
 	return folder
 }
 
+// fetchFields are the members of a record that name files.
+func (p *prepared) fetchFields() (fields []string) {
+	for _, m := range p.config.Fetch.Members {
+		fields = append(fields, m.Field)
+	}
+	return fields
+}
+
 // fitFetch refuses to fetch files for a kernel that does not read them.
 func (p *prepared) fitFetch() error {
 	if len(p.config.Fetch.Members) == 0 || p.plan.Info.ReadsFetched {

@@ -68,6 +68,7 @@ type outputPrint struct {
 	Format    string   `json:"format,omitempty"` // of an encoded output
 	Errors    string   `json:"errors,omitempty"`
 	Keep      []string `json:"keep,omitempty"`
+	Source    string   `json:"source_field,omitempty"`
 	Reprocess bool     `json:"reprocess,omitempty"`
 	Unchecked bool     `json:"unchecked,omitempty"`
 	MaxRecord int64    `json:"max_record_bytes"`
@@ -85,7 +86,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 		Input:  inputPrint{Path: c.Input.Path, Offset: c.Input.Offset, Limit: c.Input.Limit, Files: c.inputs.states()},
 		Kernel: kernelPrint{Name: c.Kernel.Name, Mode: c.Kernel.ExecMode, ID: c.Kernel.ExecID},
 		Output: outputPrint{
-			Parts: keepsParts(c.Output.Path), Keep: c.Output.Keep,
+			Parts: keepsParts(c.Output.Path), Keep: c.Output.Keep, Source: c.Output.SourceField,
 			Reprocess: c.Input.Reprocess, Unchecked: c.Input.NoValidate, MaxRecord: c.Input.MaxRecordBytes, NaN: c.Kernel.NaN,
 		},
 		Fetch: takeFetchPrint(c),
@@ -170,7 +171,7 @@ func difference(what, before, now string) []string {
 // labels are the names by which users know some fields.
 var labels = map[string]string{
 	"modified": "modification time", "changed": "change time", "max_record_bytes": "maximum record size",
-	"max_bytes": "maximum size", "errors": "errors file", "keep": "members to keep", "nan": "value for NaN",
+	"max_bytes": "maximum size", "errors": "errors file", "keep": "members to keep", "nan": "value for NaN", "source_field": "source field",
 }
 
 // times are fields that add nothing when others differ.

@@ -41,6 +41,9 @@ func (p *prepared) fitKernel(recut bool) error {
 	if err := p.fitFetch(); err != nil {
 		return err
 	}
+	if err := p.fitColumns(); err != nil {
+		return err
+	}
 	recut = recut || p.plan.GroupBy != ""
 	if !recut || p.earlier != nil { // it is already cut
 		return nil
@@ -53,6 +56,27 @@ func (p *prepared) fitKernel(recut bool) error {
 		return err
 	}
 	p.cut = planner.Cut()
+	return nil
+}
+
+// fitColumns refuses columns that leave out a member that the job itself reads.
+func (p *prepared) fitColumns() error {
+	if len(p.config.Input.Columns) == 0 {
+		return nil
+	}
+	read := make(map[string]bool)
+	for _, column := range p.config.Input.Columns {
+		name, _, _ := strings.Cut(column, ":")
+		read[column], read[name] = true, true
+	}
+	for _, field := range p.fetchFields() {
+		if !read[field] {
+			return fault.New(fault.Usage, "the columns to read lack %q, which names the files to fetch", field).Set("columns")
+		}
+	}
+	if by := p.plan.GroupBy; by != "" && !read[by] {
+		return fault.New(fault.Usage, "the columns to read lack %q, by which records are grouped", by).Set("columns")
+	}
 	return nil
 }
 

@@ -38,7 +38,7 @@ func (c Config) withInput() (Config, error) {
 	if len(names) == 1 && missing(names[0]) {
 		return c, nil // checkInput reports it, unless the job is finished and needs no input
 	}
-	found, err := expand.Files(names)
+	found, left, err := expand.Files(names, newJobFiles(c).originOf)
 	if err != nil {
 		return c, err
 	}
@@ -54,6 +54,7 @@ func (c Config) withInput() (Config, error) {
 	if err := group.Wait(); err != nil {
 		return c, err
 	}
+	c.leftOut = left
 	switch first := set.files[0]; {
 	case len(set.files) > 1:
 		c.Input.Path = strings.Join(names, " ")

@@ -18,8 +18,9 @@ type KernelInfo struct {
 	MinMemory  uint64   `json:"min_memory,omitempty"`
 	// CanTrim: it can release unused device memory.
 	CanTrim bool `json:"can_trim,omitempty"`
-	// Inputs are the members of a record that it reads; nil if it reads the whole record.
-	Inputs []string `json:"inputs,omitempty"`
+	// Inputs are members of a record that it reads; OnlyInputs: it reads no others.
+	Inputs     []string `json:"inputs,omitempty"`
+	OnlyInputs bool     `json:"only_inputs,omitempty"`
 	// MaxWorkers is how many workers may share its device, 0 for any number.
 	MaxWorkers int `json:"max_workers,omitempty"`
 	// GroupBy is the member by whose size batches are formed; empty for none.

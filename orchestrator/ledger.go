@@ -14,8 +14,9 @@ import (
 // ledger records what has become of the job's records: committed, finished but held back
 // until the judge has ruled on the kernel, or in progress.
 type ledger struct {
-	source input.Source // it knows the total
-	before chunk.Counts // done by earlier runs
+	source    input.Source    // it knows the total
+	estimated input.Estimated // or about; nil if it does not
+	before    chunk.Counts    // done by earlier runs
 
 	mu       sync.Mutex
 	report   Report               // its figures, but for the workers'
@@ -30,7 +31,7 @@ type ledger struct {
 func newLedger(p *prepared, folder string, started time.Time) *ledger {
 	c := p.config
 	l := &ledger{
-		source: p.source, live: make(map[int]chunk.Counts),
+		source: p.source, estimated: p.estimated, live: make(map[int]chunk.Counts),
 		report: Report{
 			Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Streamed: isStream(c.Output.Path),
 			Kernel: c.Kernel.Name, Started: started, Folder: folder, BatchSize: p.plan.BatchSize,
@@ -64,6 +65,15 @@ func (l *ledger) total() int64 {
 		return total
 	}
 	return -1
+}
+
+// estimate returns about how many records there are while the total is unknown; 0 if
+// nothing can be said.
+func (l *ledger) estimate() int64 {
+	if l.estimated == nil || l.total() >= 0 {
+		return 0
+	}
+	return l.estimated.Estimate()
 }
 
 // done counts the finished records of the whole job, including those of chunks in
@@ -187,7 +197,7 @@ func (l *ledger) snapshot() Snapshot {
 	r, done := &l.report, l.done()
 	return Snapshot{
 		Phase: PhaseRunning, Input: r.Input, Output: r.Output, Kernel: r.Kernel, Folder: r.Folder, Started: r.Started,
-		Done: done, Total: l.total(), Resumed: r.Resumed, BatchSize: r.BatchSize,
+		Done: done, Total: l.total(), Estimate: l.estimate(), Resumed: r.Resumed, BatchSize: r.BatchSize,
 		Rate: rate(done.Records-r.Resumed, time.Since(r.Started)),
 	}
 }

@@ -190,6 +190,9 @@ func realPath(path string) string { return files.RealPath(absolute(path)) }
 
 // forWorker returns a chunk as a worker finds it, which may run in another folder.
 func (p *prepared) forWorker(c chunk.Chunk) chunk.Chunk {
+	if c.Source == "" && p.config.Output.SourceField != "" && p.config.inputs == nil {
+		c.Source = p.config.Input.Path
+	}
 	if absolute(p.config.Dir) != absolute(".") {
 		c.File = absolute(c.File)
 	}

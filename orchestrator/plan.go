@@ -121,12 +121,13 @@ type prepared struct {
 	input  *inputWatch    // of one plain file, else nil
 	sums   *input.SumsLog // for an input that is cut while it is read, else nil
 	// For an input that is not one plain file:
-	watch    *filesWatch
-	chunkLog *input.ChunkLog
-	keeper   input.Keeper
-	located  input.Located
-	skips    skips
-	runDir   string // short-lived files with short names: sockets
+	watch     *filesWatch
+	chunkLog  *input.ChunkLog
+	keeper    input.Keeper
+	located   input.Located
+	estimated input.Estimated
+	skips     skips
+	runDir    string // short-lived files with short names: sockets
 	// print is the fingerprint and cut is how the input was cut; set only for a file.
 	print   fingerprint
 	cut     input.Cut
@@ -183,7 +184,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 			p.close()
 		}
 	}()
-	p.plan = Plan{Files: config.fileCount(), Input: config.Input.Path, Output: config.Output.Path, Kernel: config.Kernel.Name, Records: -1, Notes: streamNote(config)}
+	p.plan = Plan{Files: config.fileCount(), Input: config.Input.Path, Output: config.Output.Path, Kernel: config.Kernel.Name, Records: -1, Notes: append(streamNote(config), leftNote(config.leftOut)...)}
 	p.plan.Fetch, p.plan.FetchRoot = config.Fetch.Members, config.Fetch.Root
 	var short string
 	if p.runDir, short, err = makeRunDir(note); err != nil {

@@ -355,7 +355,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, LeastTimeout: p.config.leastTimeout, Retries: max(0, p.config.Failures.Retries), LogLevel: p.config.Display.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.Batching.Bytes,
-			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.Keep, Reprocess: p.config.Input.Reprocess,
+			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.Keep, SourceField: p.config.Output.SourceField, Reprocess: p.config.Input.Reprocess,
 			NoValidate: p.config.Input.NoValidate, GroupBy: p.plan.GroupBy, BatchCost: p.config.Batching.Cost,
 			ErrorsApart: p.config.Output.Errors != "", Framed: p.config.framed || p.config.streaming, FrameFailures: p.config.streaming, Step: p.config.Kernel.Name,
 			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto,

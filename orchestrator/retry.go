@@ -105,6 +105,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if r.job.Format, err = encode.ByName(r.manifest.Fingerprint.Output.Format); err != nil {
 		return fault.Wrap(fault.Conflict, err)
 	}
+	r.job.SourceField = r.manifest.Fingerprint.Output.Source
 	if keepsParts(r.manifest.Output) {
 		r.job.Output += "/"
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync/atomic"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -55,6 +57,7 @@ func (p *prepared) openSequence(f *folder) (err error) {
 	p.source = source
 	p.keeper, _ = source.(input.Keeper)
 	p.located, _ = source.(input.Located)
+	p.estimated, _ = source.(input.Estimated)
 	if p.earlier != nil {
 		p.source = commit.Remaining(source, p.earlier.state)
 	}
@@ -67,7 +70,7 @@ func (p *prepared) cutSequence() {
 		p.cut = p.earlier.manifest.Cut
 		return
 	}
-	p.cut = input.Cut{ChunkRecords: p.config.Input.ChunkRecords}
+	p.cut = input.Cut{ChunkRecords: p.config.Input.ChunkRecords, BundleBytes: bundleBytes}
 	setDefault(&p.cut.ChunkRecords, max(int64(chunkBatches*p.plan.BatchSize), int64(chunkRounds*p.plan.Info.Concurrency)))
 	var plain int64
 	for _, file := range p.config.inputs.files {
@@ -102,7 +105,9 @@ func (p *prepared) checkLog() error {
 // sections returns the inputs as what is to be read.
 func (p *prepared) sections() []input.Section {
 	files := p.config.inputs.files
-	sections := make([]input.Section, len(files))
+	ranges := p.config.inputs.bundles(p.cut.BundleBytes)
+	p.watch.sections = ranges
+	sections := make([]input.Section, len(ranges))
 	options := format.Options{Members: p.members(), Columns: p.config.Input.Columns, Threads: 1}
 	if len(files) == 1 {
 		options.Threads = p.config.cores()
@@ -111,51 +116,91 @@ func (p *prepared) sections() []input.Section {
 	if len(counts) != len(files) {
 		counts = nil
 	}
-	var first int64 // of the file
-	for i, file := range files {
-		s := input.Section{Name: file.name}
-		whole := p.limits() == (input.Limits{})
+	var first int64 // of the section
+	for i, r := range ranges {
+		whole, records := p.limits() == (input.Limits{}), int64(0)
 		if counts != nil {
-			s.Counted, s.Records = true, counts[i]
-			whole = whole || p.limits().Select(first, counts[i])
-			first += counts[i]
-		}
-		switch {
-		case file.stream != nil:
-			s.Once, s.Open = true, p.openStream(file, options)
-			if file.name == "-" {
-				s.Name = ""
+			for _, n := range counts[r.from:r.to] {
+				records += n
 			}
-		case file.kind.Plain() && whole:
-			s.Path, s.Same = file.name, p.unchanged(i)
-		default:
-			s.Open, s.Same = openDecoded(file, options), p.unchanged(i)
+			whole = whole || p.limits().Select(first, records)
+			first += records
 		}
+		s := p.section(r, options, whole)
+		s.Counted, s.Records = counts != nil, records
 		sections[i] = s
 	}
 	return sections
 }
 
+// section returns some files as a section. whole: all of their records are used.
+func (p *prepared) section(r fileRange, options format.Options, whole bool) input.Section {
+	if r.to-r.from > 1 {
+		return p.bundle(r, options)
+	}
+	file := p.config.inputs.files[r.from]
+	s := input.Section{Name: file.name, Number: r.from}
+	switch {
+	case file.stream != nil:
+		s.Once, s.Open = true, p.openStream(file, options)
+		if file.name == "-" {
+			s.Name = ""
+		}
+	case file.kind.Plain() && whole:
+		s.Path, s.Same, s.Size = file.name, p.unchanged(r.from), file.info.Size()
+	default:
+		read := new(atomic.Int64)
+		s.Open, s.Same, s.Size, s.Read = openDecoded(file, options, read), p.unchanged(r.from), file.info.Size(), read.Load
+	}
+	return s
+}
+
+// bundle returns the section of several small files.
+func (p *prepared) bundle(r fileRange, options format.Options) input.Section {
+	read := new(atomic.Int64)
+	s := input.Section{Same: true, Read: read.Load}
+	for i, file := range p.config.inputs.files[r.from:r.to] {
+		open := openDecoded(file, options, read)
+		s.Files = append(s.Files, input.SectionFile{Name: file.name, Number: r.from + i, Open: func(ctx context.Context) (format.Lines, error) {
+			lines, err := open(ctx)
+			if err == nil {
+				lines.ReadCloser = &checkedLines{lines.ReadCloser, p.watch, file}
+			}
+			return lines, err
+		}})
+		s.Same = s.Same && p.unchanged(r.from+i)
+		s.Size += file.info.Size()
+	}
+	return s
+}
+
 // members returns the only members of a record that the job needs; nil for all.
 func (p *prepared) members() []string {
-	if len(p.config.Output.Keep) == 0 || p.plan.Info.Inputs == nil {
+	if len(p.config.Output.Keep) == 0 || !p.plan.Info.OnlyInputs {
 		return nil
 	}
-	return append(append([]string(nil), p.config.Output.Keep...), p.plan.Info.Inputs...)
+	members := slices.Concat(p.config.Output.Keep, p.plan.Info.Inputs, p.fetchFields())
+	if p.plan.GroupBy != "" {
+		members = append(members, p.plan.GroupBy)
+	}
+	return append(members, errorMember)
 }
+
+// errorMember marks a record that failed before.
+const errorMember = "_error"
 
 // unchanged reports whether the earlier run has read the same file.
 func (p *prepared) unchanged(i int) bool {
 	if p.earlier == nil {
 		return false
 	}
-	was, now := p.earlier.manifest.Fingerprint.Input.Files, p.config.inputs.states()
-	if len(was) != len(now) {
+	was := p.earlier.manifest.Fingerprint.Input.Files
+	if len(was) != len(p.config.inputs.files) {
 		return false
 	}
-	same := was[i]
-	same.modified = now[i].modified
-	return same == now[i] && (was[i].modified.Equal(now[i].modified) || !p.config.inputs.files[i].kind.Plain())
+	same, now := was[i], p.config.inputs.files[i].state()
+	same.modified = now.modified
+	return same == now && (was[i].modified.Equal(now.modified) || !p.config.inputs.files[i].kind.Plain())
 }
 
 // openStream returns what opens a stream.
@@ -172,14 +217,15 @@ func (p *prepared) openStream(file inputFile, options format.Options) func(conte
 	}
 }
 
-// openDecoded returns what opens a file that must be decoded.
-func openDecoded(file inputFile, options format.Options) func(context.Context) (format.Lines, error) {
+// openDecoded returns what opens a file that must be decoded. The bytes that are read of it
+// are added to read.
+func openDecoded(file inputFile, options format.Options, read *atomic.Int64) func(context.Context) (format.Lines, error) {
 	return func(ctx context.Context) (format.Lines, error) {
 		opened, err := os.Open(file.path)
 		if err != nil {
 			return format.Lines{}, fault.New(fault.Storage, "open input: %w", err)
 		}
-		lines, err := decode.Open(ctx, decode.File(opened, file.name, file.info.Size()), file.kind, options)
+		lines, err := decode.Open(ctx, countedFile{decode.File(opened, file.name, file.info.Size()), read}, file.kind, options)
 		if err != nil {
 			opened.Close()
 			return lines, err
@@ -187,6 +233,18 @@ func openDecoded(file inputFile, options format.Options) func(context.Context) (
 		lines.ReadCloser = &closesFile{lines.ReadCloser, opened}
 		return lines, nil
 	}
+}
+
+// countedFile counts the bytes that are read of a file.
+type countedFile struct {
+	format.File
+	read *atomic.Int64
+}
+
+func (f countedFile) ReadAt(p []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(p, at)
+	f.read.Add(int64(n))
+	return n, err
 }
 
 // closesFile closes a decoder and then its file.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -177,7 +178,7 @@ func (s *Survey) countFiles(ctx context.Context, c Config, limits input.Limits) 
 // countRecords counts the records of one file. A damaged one ends where the damage begins,
 // if such files are skipped.
 func countRecords(ctx context.Context, file inputFile, options format.Options, skipBad bool) (int64, error) {
-	lines, err := openDecoded(file, options)(ctx)
+	lines, err := openDecoded(file, options, new(atomic.Int64))(ctx)
 	if err != nil {
 		if skipBad {
 			return 0, nil

@@ -81,6 +81,9 @@ type Info struct {
 	// most 60. The worker locates them when it validates a line; the kernel still gets
 	// the whole record.
 	Inputs []string `json:"inputs,omitempty"`
+	// OnlyInputs means that the kernel reads nothing else of a record. Columns of a table
+	// that no other setting needs are then not read.
+	OnlyInputs bool `json:"only_inputs,omitempty"`
 	// MaxWorkers is how many workers may share a device at most, each with its own
 	// kernel process. 1 makes the kernel exclusive: gpurun never adds a second worker.
 	// 0 means no limit. A number of workers that the user sets takes precedence.

@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -30,10 +31,18 @@ type encoder struct {
 	names   []string
 	members []jsonline.Member
 	seen    *columnNames // is notified of their names
+
+	// origins adds where a record comes from, unless it is nil.
+	origins *record.OriginWriter
+	chunk   chunk.Chunk
+	plain   []byte // scratch: lines without it
 }
 
-func newEncoder(options wire.Records, seen *columnNames) *encoder {
-	e := &encoder{nanFails: options.NaNFails, reprocess: options.Reprocess, seen: seen}
+func newEncoder(options wire.Records, c chunk.Chunk, seen *columnNames) *encoder {
+	e := &encoder{nanFails: options.NaNFails, reprocess: options.Reprocess, seen: seen, chunk: c}
+	if options.SourceField != "" {
+		e.origins = record.NewOriginWriter(options.SourceField)
+	}
 	if len(options.Keep) > 0 {
 		e.keep = jsonline.Want(options.Keep...)
 		e.keepSet = make(map[string]bool, len(options.Keep))
@@ -47,6 +56,7 @@ func newEncoder(options wire.Records, seen *columnNames) *encoder {
 // source is a record that was sent to the kernel: the i-th of its batch.
 type source struct {
 	record []byte
+	line   int64
 	i      int
 	places *places // nil: not scanned for
 }
@@ -80,10 +90,23 @@ func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Er
 	default:
 		e.unchanged(record)
 	}
+	if refusal == nil && e.origins != nil {
+		refusal = e.addOrigin(start, from.line)
+	}
 	if refusal != nil {
 		e.buffer = e.buffer[:start]
 	}
 	return refusal
+}
+
+// addOrigin adds where a record comes from to its lines, which begin at start in the buffer.
+func (e *encoder) addOrigin(start int, line int64) *fault.Error {
+	e.plain = append(e.plain[:0], e.buffer[start:]...)
+	var err error
+	if e.buffer, err = e.origins.Append(e.buffer[:start], e.plain, e.chunk.Origin(line)); err != nil {
+		return fault.New(fault.Record, "the result is %w: the source of the record cannot be added to it", err)
+	}
+	return nil
 }
 
 // takeMark removes and returns the mark of a record that arrived with one and was computed

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
@@ -60,7 +61,7 @@ func TestEncode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, refusal := newEncoder(wire.Records{Keep: test.keep}, nil).encode(source{record: []byte(test.record)}, results, 0)
+			got, refusal := newEncoder(wire.Records{Keep: test.keep}, chunk.Chunk{}, nil).encode(source{record: []byte(test.record)}, results, 0)
 			if want, refused := strings.CutPrefix(test.want, "!"); refused {
 				if refusal == nil || refusal.Kind != fault.Record || !strings.Contains(refusal.Message, want) {
 					t.Errorf("got %s, refusal %v, want one with %q", got, refusal, want)
@@ -86,7 +87,7 @@ func TestEncodeNonFinite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lenient, strict := newEncoder(wire.Records{}, nil), newEncoder(wire.Records{NaNFails: true}, nil)
+	lenient, strict := newEncoder(wire.Records{}, chunk.Chunk{}, nil), newEncoder(wire.Records{NaNFails: true}, chunk.Chunk{}, nil)
 	for i, want := range []string{`{"x":[1.0,null],"y":null}`, `{"x":[null,null],"y":2.0}`, `{"x":[5.0,6.0],"y":3.0}`} {
 		got, refusal := lenient.encode(source{record: record}, results, i)
 		if refusal != nil || string(got) != want+"\n" {

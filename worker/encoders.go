@@ -3,6 +3,8 @@ package worker
 import (
 	"sync"
 
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
@@ -33,10 +35,10 @@ type encoded struct {
 	refused map[int]*fault.Error
 }
 
-func newEncoders(options wire.Records, threads int, seen *columnNames) *encoders {
+func newEncoders(options wire.Records, c chunk.Chunk, threads int, seen *columnNames) *encoders {
 	e := &encoders{all: make([]*encoder, min(max(threads, 1), maxEncoders))}
 	for i := range e.all {
-		e.all[i] = newEncoder(options, seen)
+		e.all[i] = newEncoder(options, c, seen)
 	}
 	return e
 }
@@ -86,7 +88,11 @@ func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 	out.ends = make([]int, 0, count)
 	for i := out.first; i < out.first+count; i++ {
 		if v := task.verdict(i); v.hasLines() {
-			if refusal := e.append(source{task.records[i], i, &task.places}, v.results, v.index); refusal != nil {
+			from := source{record: task.records[i], i: i, places: &task.places}
+			if e.origins != nil {
+				from.line = task.batch.Records[task.sent[i]].Line
+			}
+			if refusal := e.append(from, v.results, v.index); refusal != nil {
 				if out.refused == nil {
 					out.refused = make(map[int]*fault.Error)
 				}
@@ -109,9 +115,9 @@ func (v verdict) hasLines() bool {
 
 // encode returns the lines of the i-th record sent to the kernel. They are valid until the
 // next call.
-func (e *encoders) encode(record []byte, i int, v verdict) ([]byte, *fault.Error) {
+func (e *encoders) encode(record input.Record, i int, v verdict) ([]byte, *fault.Error) {
 	if len(e.ready) == 0 {
-		return e.all[0].encode(source{record, i, e.places}, v.results, v.index)
+		return e.all[0].encode(source{record.Data, record.Line, i, e.places}, v.results, v.index)
 	}
 	out := &e.ready[i/len(e.ready[0].ends)]
 	if refusal := out.refused[i]; refusal != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -54,7 +56,7 @@ func TestEncodersAgree(t *testing.T) {
 			if err := task.results.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			several, one := newEncoders(wire.Records{}, 4, nil), newEncoders(wire.Records{}, 1, nil)
+			several, one := newEncoders(wire.Records{}, chunk.Chunk{}, 4, nil), newEncoders(wire.Records{}, chunk.Chunk{}, 1, nil)
 			several.begin(task)
 			one.begin(task)
 			if len(several.ready) == 0 || len(one.ready) > 0 {
@@ -64,8 +66,8 @@ func TestEncodersAgree(t *testing.T) {
 				if v := task.results.At(i).Verdict; v == plugins.Dropped || v == plugins.Failed {
 					continue
 				}
-				got, gotRefusal := several.encode(record, i, task.verdict(i))
-				want, wantRefusal := one.encode(record, i, task.verdict(i))
+				got, gotRefusal := several.encode(input.Record{Data: record}, i, task.verdict(i))
+				want, wantRefusal := one.encode(input.Record{Data: record}, i, task.verdict(i))
 				if string(got) != string(want) || (gotRefusal == nil) != (wantRefusal == nil) {
 					t.Fatalf("record %d: %q (%v) instead of %q (%v)", i, got, gotRefusal, want, wantRefusal)
 				}

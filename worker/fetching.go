@@ -165,7 +165,7 @@ func (f *fetching) begin(ctx context.Context, r input.Record, start func(context
 // fieldText returns the string that names a file.
 func fieldText(line []byte, span jsonline.Span, field string) (string, *fault.Error) {
 	if !span.Present() {
-		return "", fault.New(fault.Fetch, "the record has no member %q", field)
+		return "", fault.New(fault.Fetch, "the record has no member %q", field).Set("fetch")
 	}
 	value := line[span.ValueStart:span.ValueEnd]
 	if value[0] != '"' {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
@@ -59,10 +60,10 @@ func TestPlacesAgree(t *testing.T) {
 }
 
 func encodedLines(task *batchTask, seen *columnNames) (lines []string) {
-	e := newEncoders(wire.Records{}, 1, seen)
+	e := newEncoders(wire.Records{}, chunk.Chunk{}, 1, seen)
 	e.begin(task)
 	for i, record := range task.records {
-		line, refusal := e.encode(record, i, task.verdict(i))
+		line, refusal := e.encode(input.Record{Data: record}, i, task.verdict(i))
 		if refusal != nil {
 			line = []byte("refused: " + refusal.Message)
 		}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -45,12 +46,12 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed, FrameFailures: w.setup.Records.FrameFailures,
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		verbatim: len(w.setup.Records.Keep) == 0 && !w.setup.Records.Framed && !w.setup.Records.Reprocess,
+		verbatim: len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess,
 		tasks:    make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
-		p.idle <- newEncoders(w.setup.Records, w.setup.Device.Threads, &w.columns)
+		p.idle <- newEncoders(w.setup.Records, assign.Chunk, w.setup.Device.Threads, &w.columns)
 	}
 	go p.encode()
 	go p.run()
@@ -109,7 +110,7 @@ func (p *partWriter) run() {
 // fails: do all fail, and with the same message?
 func (p *partWriter) judgeFirst(task *batchTask) {
 	w := p.worker
-	if w.judged || len(task.sent) == 0 {
+	if w.judged || !task.tells() {
 		return
 	}
 	before := w.first
@@ -121,9 +122,22 @@ func (p *partWriter) judgeFirst(task *batchTask) {
 	}
 }
 
-// failures yields the failure of each record that the kernel got, nil for a success.
+// tells reports whether the batch is evidence: it has records that the kernel got, or whose
+// files could not be fetched because of a setting.
+func (t *batchTask) tells() bool {
+	return len(t.sent) > 0 || slices.ContainsFunc(t.refused, ofSettings)
+}
+
+func ofSettings(refusal *fault.Error) bool { return refusal != nil && refusal.OfSettings() }
+
+// failures yields the failure of each record that is evidence, nil for a success.
 func (t *batchTask) failures() iter.Seq[*fault.Error] {
 	return func(yield func(*fault.Error) bool) {
+		for _, refusal := range t.refused {
+			if ofSettings(refusal) && !yield(refusal) {
+				return
+			}
+		}
 		for i := range t.sent {
 			v := t.verdict(i)
 			failure := v.fault
@@ -245,7 +259,7 @@ func (p *partWriter) settle(record input.Record, i int, v verdict, encoder *enco
 	case plugins.Failed:
 		return p.fail(record, rejected(result))
 	}
-	lines, refusal := encoder.encode(record.Data, i, v)
+	lines, refusal := encoder.encode(record, i, v)
 	if refusal != nil {
 		return p.fail(record, refusal)
 	}

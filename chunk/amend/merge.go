@@ -35,6 +35,9 @@ type Retried struct {
 	// Again is the framed output of the job that recomputed the failed records, in order;
 	// AgainFailures lists those that failed again.
 	Again, AgainFailures string
+	// SourceField is the member of results that says where their record comes from; empty
+	// for none. In Again it refers to the file of failed records.
+	SourceField string
 	// Step is the name of the kernel that recomputed them.
 	Step string
 	// Dir is the folder for the new files, which have the names in NextFiles.
@@ -177,8 +180,7 @@ func (m *merger) replace(f record.Failure, index int64) error {
 		return fault.New(fault.Unknown, "bug: results and failures disagree on record %d", index)
 	}
 	if !again {
-		_, err := io.CopyN(m.results, m.again, size)
-		return storage(err)
+		return m.copyResult(f, size)
 	}
 	// It failed again: mark it with the new failure and the line number of the original
 	// input.
@@ -191,6 +193,25 @@ func (m *merger) replace(f record.Failure, index int64) error {
 		return storage(err)
 	}
 	return m.note(f, at)
+}
+
+// copyResult copies the new lines of a record.
+func (m *merger) copyResult(f record.Failure, size int64) error {
+	if m.SourceField == "" {
+		_, err := io.CopyN(m.results, m.again, size)
+		return storage(err)
+	}
+	lines := make([]byte, size)
+	if _, err := io.ReadFull(m.again, lines); err != nil {
+		return storage(err)
+	}
+	from := chunk.Origin{File: f.Source, Line: f.Line, Row: f.Rows}
+	lines, err := record.NewOriginWriter(m.SourceField).Append(nil, lines, from)
+	if err != nil {
+		return fault.New(fault.Unknown, "bug: a result without the member %q: %w", m.SourceField, err)
+	}
+	_, err = m.results.Write(lines)
+	return storage(err)
 }
 
 // nextFrame returns the size of the next record's lines.

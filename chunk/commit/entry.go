@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -59,23 +58,14 @@ type Durable struct {
 	Tally chunk.Tally `json:"tally"`
 }
 
-var errCut = errors.New("truncated line")
-
 // skippable is how the name of an entry starts that a reader of version 2 may skip.
 const skippable = "x-"
 
 func parseEntry(line []byte, version int) (Entry, error) {
 	var entry Entry
-	sum, payload, ok := bytes.Cut(line, []byte(" "))
-	if !ok || len(sum) != 8 {
-		return entry, errCut
-	}
-	want, err := strconv.ParseUint(string(sum), 16, 32)
-	if err != nil || string(sum) != fmt.Sprintf("%08x", want) {
-		return entry, errors.New("invalid checksum")
-	}
-	if chunk.Checksum(payload) != chunk.CRC(want) {
-		return entry, errors.New("checksum mismatch")
+	payload, err := chunk.ParseLine(line)
+	if err != nil {
+		return entry, err
 	}
 	if err := json.Unmarshal(payload, &entry); err != nil {
 		return entry, fmt.Errorf("invalid entry: %w", err)
@@ -138,9 +128,5 @@ func goodLines(data []byte, version int) (n int, durable bool) {
 }
 
 func (e Entry) line() ([]byte, error) {
-	payload, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("encode journal entry: %w", err)
-	}
-	return fmt.Appendf(nil, "%s %s\n", chunk.Checksum(payload), payload), nil
+	return chunk.AppendLine(nil, e)
 }

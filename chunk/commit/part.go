@@ -142,7 +142,8 @@ func (p *Part) Fail(r input.Record, e *fault.Error) error {
 	p.tally.Records++
 	p.tally.Failed++
 	at := p.files[chunk.Results].sum.Bytes
-	mark := record.Mark{Kind: e.Kind, Message: e.Message, Step: p.step(e), File: p.options.Chunk.Source, Line: r.Line}
+	from := p.options.Chunk.Origin(r.Line)
+	mark := record.Mark{Kind: e.Kind, Message: e.Message, Step: p.step(e), File: from.File, Line: from.Line, Row: from.Row}
 	var err error
 	if p.options.Framed {
 		err = p.frameFailed(r, e)
@@ -201,10 +202,11 @@ func (p *Part) failed() *partFile {
 // note writes a line of failures.jsonl and tallies the failure. at is the record's position
 // in the results, or the position it would have; replaced is the mark it had in the input.
 func (p *Part) note(r input.Record, e *fault.Error, at int64, replaced string) error {
-	p.tally.Add(chunk.FailureTally(e.Kind.String(), e.Message, e.Detail, r.Line).In(p.options.Chunk.Source, r.Index))
+	from := p.options.Chunk.Origin(r.Line)
+	p.tally.Add(chunk.FailureTally(e.Kind.String(), e.Message, e.Detail, from.Line).In(from.File, r.Index))
 	line, err := record.Failure{
 		At: at, Size: p.files[chunk.Results].sum.Bytes - at,
-		Record: r.Index, Line: r.Line, File: cmp.Or(p.options.Chunk.Source, p.options.Chunk.File), Source: p.options.Chunk.Source, Offset: r.Offset,
+		Record: r.Index, Line: from.Line, Rows: from.Row, File: cmp.Or(from.File, p.options.Chunk.File), Source: from.File, Offset: r.Offset,
 		Length: int64(len(r.Data)), CRC32C: chunk.Checksum(r.Data),
 		Kind: e.Kind, Message: e.Message, Step: p.step(e), Detail: e.Detail, Device: p.options.Device,
 		Replaced: replaced,

@@ -1,27 +1,22 @@
 package input
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"os"
-	"syscall"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 )
 
 // ChunkLog stores how sections were split into chunks, with a checksum of each, so that a
-// resumed job can compare what it reads again and split it the same way. As in the journal,
-// a line is a checksum, a space and a JSON value. A chunk is in the log before it is
-// computed. The log is not synced, so lines may be missing at its end.
+// resumed job can compare what it reads again and split it the same way. A chunk is in the
+// log before it is computed.
 type ChunkLog struct {
-	file   *os.File
+	log    *lineLog[loggedChunk]
 	before map[int]*loggedSection // of earlier runs
 }
+
+// whatChunks is how messages call the log.
+const whatChunks = "the log of chunks"
 
 // loggedChunk is one line: a chunk, or the end of a section.
 type loggedChunk struct {
@@ -54,8 +49,14 @@ type sectionEnd struct {
 	Seen    int64 `json:"seen"`
 	Records int64 `json:"records"`
 	Blank   int64 `json:"blank"`
-	// Bad is why it could not be read any further.
-	Bad string `json:"bad,omitempty"`
+	// Bad is why it, or the last of BadFiles, could not be read any further. BadFiles are the
+	// numbers of damaged files.
+	Bad      string `json:"bad,omitempty"`
+	BadFiles []int  `json:"bad_files,omitempty"`
+}
+
+func (e sectionEnd) same(f sectionEnd) bool {
+	return e.Section == f.Section && e.Seen == f.Seen && e.Records == f.Records && e.Blank == f.Blank && e.Bad == f.Bad && slices.Equal(e.BadFiles, f.BadFiles)
 }
 
 // loggedSection is what the log says about a section.
@@ -65,22 +66,10 @@ type loggedSection struct {
 }
 
 // OpenChunkLog opens or creates the log and reads it up to the first damaged line.
-func OpenChunkLog(path string) (*ChunkLog, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, files.PrivateMode)
-	if err != nil {
-		return nil, fault.New(fault.Storage, "open the log of chunks: %w", err)
-	}
-	l := &ChunkLog{file: file, before: make(map[int]*loggedSection)}
-	data, err := io.ReadAll(file)
-	if err == nil {
-		good := l.parse(data)
-		if err = file.Truncate(good); err == nil {
-			_, err = file.Seek(good, io.SeekStart)
-		}
-	}
-	if err != nil {
-		file.Close()
-		return nil, fault.New(fault.Storage, "read the log of chunks: %w", err)
+func OpenChunkLog(path string) (_ *ChunkLog, err error) {
+	l := &ChunkLog{before: make(map[int]*loggedSection)}
+	if l.log, err = openLines(path, whatChunks, l.take); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -89,26 +78,7 @@ func OpenChunkLog(path string) (*ChunkLog, error) {
 // one if there is none.
 func ReadChunkLog(path string) (*ChunkLog, error) {
 	l := &ChunkLog{before: make(map[int]*loggedSection)}
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(fault.Storage, "read the log of chunks: %w", err)
-	}
-	l.parse(data)
-	return l, nil
-}
-
-// parse reads lines and returns where the first damaged one is.
-func (l *ChunkLog) parse(data []byte) (good int64) {
-	for {
-		line, rest, whole := bytes.Cut(data, newline)
-		sum, payload, _ := bytes.Cut(line, []byte(" "))
-		var one loggedChunk
-		if !whole || string(sum) != chunk.Checksum(payload).String() || json.Unmarshal(payload, &one) != nil || l.take(one) != nil {
-			return good
-		}
-		good += int64(len(line)) + 1
-		data = rest
-	}
+	return l, readLines(path, whatChunks, l.take)
 }
 
 // take adds a line. A chunk with the number of an earlier one replaces it and what follows
@@ -153,14 +123,18 @@ func (l *ChunkLog) Covers(records int64) bool {
 	return reach >= records
 }
 
-// Bad reports whether an earlier run found a section damaged.
-func (l *ChunkLog) Bad(number int) bool {
-	end := l.section(number).end
-	return end != nil && end.Bad != ""
+// Bad reports whether an earlier run found an input file damaged.
+func (l *ChunkLog) Bad(file int) bool {
+	if l == nil {
+		return false
+	}
+	for number, s := range l.before {
+		if s.end != nil && s.end.Bad != "" && (slices.Contains(s.end.BadFiles, file) || s.end.BadFiles == nil && number == file) {
+			return true
+		}
+	}
+	return false
 }
-
-// Whole reports whether an earlier run has read a section to its end.
-func (l *ChunkLog) Whole(number int) bool { return l.section(number).end != nil }
 
 // add appends a line, unless the log has it.
 func (l *ChunkLog) add(one loggedChunk) error {
@@ -168,26 +142,19 @@ func (l *ChunkLog) add(one loggedChunk) error {
 		return nil
 	}
 	if one.End != nil {
-		if end := l.section(one.End.Section).end; end != nil && *end == *one.End {
+		if end := l.section(one.End.Section).end; end != nil && end.same(*one.End) {
 			return nil
 		}
 	} else if s := l.section(one.Section); one.Index < len(s.chunks) && s.chunks[one.Index] == one {
 		return nil
 	}
-	payload, err := json.Marshal(one)
-	if err != nil {
-		return err
-	}
-	if _, err := l.file.Write(fmt.Appendf(nil, "%s %s\n", chunk.Checksum(payload), payload)); err != nil {
-		return fault.New(fault.Storage, "write the log of chunks: %w", err)
-	}
-	return nil
+	return l.log.add(one)
 }
 
 // Close closes the file.
 func (l *ChunkLog) Close() error {
-	if l == nil || l.file == nil {
+	if l == nil {
 		return nil
 	}
-	return l.file.Close()
+	return l.log.close()
 }

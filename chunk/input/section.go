@@ -107,7 +107,7 @@ func (r *sectionReader) skip(ctx context.Context) (_ sectionEnd, done bool, _ er
 		return sectionEnd{}, false, nil
 	}
 	for _, logged := range r.before.chunks {
-		if !r.options.Done(logged.First, logged.Records) && !(r.options.Keep && r.intact(ctx, logged)) {
+		if !r.options.Done(logged.First, logged.Records) && !(r.options.Keep && len(r.Files) == 0 && r.intact(ctx, logged)) {
 			return sectionEnd{}, false, nil
 		}
 	}
@@ -168,29 +168,38 @@ func (r *sectionReader) readPlain(ctx context.Context) (end sectionEnd, err erro
 
 // readLines copies the section's lines to spool files.
 func (r *sectionReader) readLines(ctx context.Context) (sectionEnd, error) {
-	lines, err := r.Open(ctx)
-	if err != nil {
-		return r.damaged(err, 1, sectionEnd{})
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	blocks := readBlocks(ctx, lines)
-	w := &spoolWriter{sectionReader: r, ctx: ctx, line: max(1, lines.First)}
-	err = w.copy(blocks)
-	var damage *readError
-	if errors.As(err, &damage) && ctx.Err() == nil {
-		w.dropHeld()
-		if cutErr := w.cut(true); cutErr != nil {
-			err = cutErr
-		} else {
-			w.end, err = r.damaged(damage.error, w.line, w.end)
+	w := &spoolWriter{sectionReader: r, ctx: ctx}
+	defer w.discard()
+	for _, file := range r.Section.files() {
+		if err := w.copyFile(file); err != nil {
+			return w.end, err
 		}
-	} else if err == nil {
-		err = w.finish()
+		if w.done() {
+			break
+		}
 	}
-	w.discard()
+	return w.end, w.finish()
+}
+
+// copyFile copies the lines of a file, or those before its damage.
+func (w *spoolWriter) copyFile(file SectionFile) error {
+	w.name = file.Name
+	lines, err := file.Open(w.ctx)
+	if err != nil {
+		return w.damaged(file, err, 1)
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	blocks := readBlocks(ctx, lines)
+	w.beginFile(lines)
+	err = w.copy(blocks)
 	cancel()
-	closeLines(lines, blocks, r.Once)
-	return w.end, err
+	closeLines(lines, blocks, w.Once)
+	var damage *readError
+	if !errors.As(err, &damage) || w.ctx.Err() != nil {
+		return err
+	}
+	w.dropHeld()
+	return w.damaged(file, damage.error, w.line)
 }
 
 // closeLines closes lines that are no longer read. A Read of a stream may never return; it
@@ -212,25 +221,30 @@ func closeLines(lines format.Lines, in blocks, once bool) {
 // readError is an error of the section's reader, in contrast to one of the spool.
 type readError struct{ error }
 
-// damaged ends a section at its damage, if the caller wants that, or returns a fault.
-func (r *sectionReader) damaged(err error, line int64, end sectionEnd) (sectionEnd, error) {
+// damaged ends a file at its damage, if the caller wants that, or returns a fault. The
+// records before the damage are passed on.
+func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	if e := fault.As(err); e != nil && (e.Kind == fault.Conflict || e.Kind == fault.Canceled) {
-		return end, err // it is not the file's fault
+		return err // it is not the file's fault
 	}
-	if !r.options.SkipBad || r.Once {
-		if fault.As(err) != nil {
-			return end, err
+	if w.options.SkipBad && !w.Once {
+		w.end.Bad = err.Error()
+		w.end.BadFiles = append(w.end.BadFiles, file.Number)
+		if w.options.Skipped != nil {
+			w.options.Skipped(Damage{Name: file.Name, Line: line, Err: err})
 		}
-		if r.Name == "" {
-			return end, fault.New(fault.Storage, "read input: %w", err)
-		}
-		return end, fault.New(fault.Storage, "read input %s from line %d on: %w", r.Name, line, err).WithCode(fault.BadInput, "")
+		return nil
 	}
-	end.Bad = err.Error()
-	if r.options.Skipped != nil {
-		r.options.Skipped(Damage{Name: r.Name, Line: line, Err: err})
+	if err := w.cut(true); err != nil {
+		return err
 	}
-	return end, nil
+	switch {
+	case fault.As(err) != nil:
+		return err
+	case file.Name == "":
+		return fault.New(fault.Storage, "read input: %w", err)
+	}
+	return fault.New(fault.Storage, "read input %s from line %d on: %w", file.Name, line, err).WithCode(fault.BadInput, "")
 }
 
 // emit appends a chunk to those of the section, when there is room.
@@ -238,6 +252,7 @@ func (r *sectionReader) emit(ctx context.Context, c chunk.Chunk, logged loggedCh
 	s := r.sequence
 	s.mu.Lock()
 	state := s.reading[r.number]
+	state.bytes += c.Length
 	s.total += c.Records
 	s.blank += lines - c.Records
 	if c.File != "" && c.File != r.Path {

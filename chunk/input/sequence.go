@@ -27,14 +27,23 @@ const (
 	sectionsAhead = 64
 )
 
-// Section is one file or stream of an input.
+// Section is a file or stream of an input, or several small files whose records share
+// chunks.
 type Section struct {
-	// Name is what messages and marks call it; "" for a stream without a name.
-	Name string
+	// Name is what messages and marks call it; "" for a stream without a name. Number is its
+	// place among all inputs.
+	Name   string
+	Number int
 	// Path is a file of plain lines, whose chunks are ranges of it. If it is empty, Open is
 	// called, once, and the lines are copied to spool files.
 	Path string
 	Open func(ctx context.Context) (format.Lines, error)
+	// Files, if set, are read one after the other instead of Path and Open.
+	Files []SectionFile
+	// Size is the number of bytes of the files, 0 if unknown; Read returns how many of them
+	// have been read to be decoded. They serve to estimate the number of records.
+	Size int64
+	Read func() int64
 	// Once: the section cannot be read again, because it is a stream.
 	Once bool
 	// Same: this is the file that the log describes. It is not decoded again if everything
@@ -44,6 +53,22 @@ type Section struct {
 	// that the limits select are read.
 	Counted bool
 	Records int64
+}
+
+// SectionFile is one of several files that form a section.
+type SectionFile struct {
+	// Name is what messages and marks call it, Number its place among all input files.
+	Name   string
+	Number int
+	Open   func(ctx context.Context) (format.Lines, error)
+}
+
+// files returns the files of a section that must be decoded.
+func (s *Section) files() []SectionFile {
+	if len(s.Files) > 0 {
+		return s.Files
+	}
+	return []SectionFile{{Name: s.Name, Number: s.Number, Open: s.Open}}
 }
 
 // SequenceOptions say how to split sections into chunks.
@@ -107,6 +132,8 @@ type sequence struct {
 	spooled int64 // bytes in spool files
 	files   map[string]spoolFile
 	kept    []keptChunk // Keep: in order
+	past    int64       // bytes of the files before head
+	size    int64       // of all files; 0 if that is not known
 	err     error
 }
 
@@ -116,6 +143,7 @@ type spoolFile struct{ records, bytes int64 }
 // section is a Section that is being read, or has been.
 type section struct {
 	chunks []spooledChunk // that Next has not returned
+	bytes  int64          // of a plain file: how many are in chunks
 	index  int            // how many it has returned
 	logged int            // how many are in the log
 	ended  bool
@@ -154,6 +182,12 @@ func Sequence(sections []Section, options SequenceOptions) (Streamed, error) {
 	s := &sequence{
 		sections: sections, options: options, cancel: cancel, changed: make(chan struct{}),
 		reading: make(map[int]*section), files: make(map[string]spoolFile), counted: counted,
+	}
+	for _, section := range sections {
+		if s.size += section.Size; section.Once {
+			s.size = 0
+			break
+		}
 	}
 	for range min(options.Parallel, len(sections)) {
 		s.readers.Go(func() { s.readSections(ctx) })
@@ -248,6 +282,7 @@ func (s *sequence) advance() bool {
 	}
 	s.seen += r.end.Seen
 	s.used += r.end.Records
+	s.past += s.sections[s.head].Size
 	delete(s.reading, s.head)
 	s.head++
 	if limit := s.options.Limit; limit > 0 && s.used >= limit {
@@ -314,6 +349,32 @@ func (s *sequence) Total() (int64, bool) {
 	}
 	return s.total, s.err == nil && s.allRead()
 }
+
+// Estimate returns about how many records there are in all, judging by those in the bytes
+// read so far; 0 if nothing can be said.
+func (s *sequence) Estimate() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	read := s.past
+	for number, r := range s.reading {
+		switch section := s.sections[number]; {
+		case r.ended:
+			read += section.Size
+		case section.Read != nil:
+			read += min(section.Read(), section.Size)
+		default:
+			read += r.bytes
+		}
+	}
+	if s.size == 0 || read < s.size/leastRead || s.options.Limits != (Limits{}) {
+		return 0
+	}
+	return max(s.total, int64(float64(s.total)*float64(s.size)/float64(read)))
+}
+
+// leastRead is the part of the bytes that must be read before there is an estimate: one in
+// so many.
+const leastRead = 100
 
 // allRead reports whether every section has been read to its end.
 func (s *sequence) allRead() bool {

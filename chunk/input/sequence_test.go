@@ -73,12 +73,26 @@ func readNamed(t testing.TB, source Source) (all []named, chunks []chunk.Chunk) 
 			t.Fatal(err)
 		}
 		for _, line := range lines {
-			line.Offset = 0
-			all = append(all, named{c.Source, line})
+			from := c.Origin(line.Line)
+			line.Offset, line.Line = 0, from.Line
+			all = append(all, named{from.File, line})
 		}
 		chunks = append(chunks, c)
 		source.Release(c)
 	}
+}
+
+// bundled returns the sections with some of those that are decoded bundled.
+func bundled(r *rand.Rand, sections []Section) (all []Section) {
+	for i, s := range sections {
+		last := len(all) - 1
+		if s.Open == nil || last < 0 || all[last].Path != "" || r.IntN(3) == 0 {
+			all = append(all, s)
+			continue
+		}
+		all[last] = Section{Files: append(all[last].files(), SectionFile{Name: s.Name, Number: i, Open: s.Open})}
+	}
+	return all
 }
 
 // TestSequence: the records of several files are those of each, one after the other,
@@ -106,7 +120,7 @@ func TestSequence(t *testing.T) {
 				sections = append(sections, decoded(name, data, &open, &most))
 			}
 		}
-		source := openSequence(t, sections, SequenceOptions{
+		source := openSequence(t, bundled(r, sections), SequenceOptions{
 			ChunkRecords: 1 + r.Int64N(9), ChunkBytes: 1 + r.Int64N(100), Parallel: 1 + r.IntN(4), Ahead: 1 + r.IntN(3),
 		})
 		got, _ := readNamed(t, source)
@@ -251,6 +265,7 @@ func TestSequenceResumes(t *testing.T) {
 			}
 			sections = append(sections, decoded(name, data, &open, &most))
 		}
+		sections = bundled(r, sections)
 		options := SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 1 + r.Int64N(9), ChunkBytes: 64}
 		_, want := readNamed(t, openSequence(t, sections, options))
 
@@ -378,6 +393,43 @@ func TestSequenceDamage(t *testing.T) {
 			t.Errorf("%q: %d records, skipped %+v", data, len(got), skipped)
 		}
 		closeSource(t, source)
+
+		// In a bundle, the files after a damaged one are read too.
+		files := []SectionFile{{Name: "good", Open: good.Open}, {Name: "bad", Number: 1, Open: sections[1].Open}, {Name: "after", Open: good.Open}}
+		dir := t.TempDir()
+		log := logIn(t, dir)
+		source = openSequence(t, []Section{{Files: files}}, SequenceOptions{ChunkRecords: 10, SkipBad: true, Log: log})
+		got, _ = readNamed(t, source)
+		if last := got[len(got)-1]; len(got) != 6+whole || last.Source != "after" || last.Line.Line != 3 {
+			t.Errorf("%q: %d records, the last is %+v", data, len(got), last)
+		}
+		closeSource(t, source)
+		if log = logIn(t, dir); log.Bad(0) || !log.Bad(1) {
+			t.Errorf("%q: the log does not tell which file was damaged", data)
+		}
+	}
+}
+
+// TestSequenceEstimate: the number of records is estimated by the bytes read so far.
+func TestSequenceEstimate(t *testing.T) {
+	noLeaks(t)
+	data := chunktest.Numbered(1000)
+	var open, most atomic.Int64
+	var read atomic.Int64
+	section := decoded("file", data, &open, &most)
+	section.Size, section.Read = int64(len(data)), read.Load
+	source := openSequence(t, []Section{section, section}, SequenceOptions{ChunkRecords: 100, Parallel: 1, Ahead: 1})
+	defer closeSource(t, source)
+	estimated := source.(Estimated)
+	if n := estimated.Estimate(); n != 0 {
+		t.Errorf("%d records before any byte is read", n)
+	}
+	if _, err := source.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	read.Store(int64(len(data)) / 10)
+	if n := estimated.Estimate(); n < 2000 || n > 6000 { // two or three chunks are read
+		t.Errorf("about %d records of 2000", n)
 	}
 }
 

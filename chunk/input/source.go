@@ -43,6 +43,13 @@ type Located interface {
 	SectionOf(record int64) (number int, ok bool)
 }
 
+// Estimated is a source that knows about how many records there are before all are read.
+type Estimated interface {
+	Source
+	// Estimate returns the number, 0 if nothing can be said.
+	Estimate() int64
+}
+
 // Limits selects which records of the input to use.
 type Limits struct {
 	// Offset is the number of records to skip.
@@ -74,6 +81,8 @@ type Cut struct {
 	// that of decoded sections, and that of plain files among them.
 	ChunkRecords int64 `json:"chunk_records,omitempty"`
 	ChunkBytes   int64 `json:"chunk_bytes,omitempty"`
+	// BundleBytes is how many bytes of small files form one section; 0 if every file is one.
+	BundleBytes int64 `json:"bundle_bytes,omitempty"`
 	// PartBytes is the part size of an output that is a folder.
 	PartBytes int64 `json:"part_bytes,omitempty"`
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/files"
 )
 
@@ -26,6 +27,9 @@ type spoolWriter struct {
 	*sectionReader
 	ctx context.Context
 
+	name string // of the file
+	rows bool   // its lines are rows
+
 	index int // of the chunk
 	begun bool
 	file  *os.File // nil for a chunk that is only compared
@@ -36,7 +40,7 @@ type spoolWriter struct {
 	blank   bool   // the line is white space so far
 	skipped bool   // the line is before Limits.Offset
 	seen    int64  // records, including skipped ones
-	line    int64  // number of the next line
+	line    int64  // number of the next line in its file
 	current chunk.Chunk
 	sum     chunk.FileSum // of the current chunk
 	lines   int64         // in the current chunk
@@ -58,9 +62,7 @@ func (w *spoolWriter) copy(in blocks) error {
 				return err
 			}
 			if errors.Is(block.err, io.EOF) {
-				err := w.takeHeld()
-				w.endLine(false)
-				return err
+				return w.endFile()
 			}
 			if block.err != nil {
 				return &readError{block.err}
@@ -86,6 +88,24 @@ func (w *spoolWriter) copy(in blocks) error {
 			return w.ctx.Err()
 		}
 	}
+}
+
+// beginFile begins a file of the section.
+func (w *spoolWriter) beginFile(lines format.Lines) {
+	w.line, w.rows = max(1, lines.First), lines.Rows
+	if w.begun {
+		w.current.Files = append(w.current.Files, chunk.FileStart{Line: w.current.Line + w.lines, Name: w.name, First: w.line})
+	}
+}
+
+// endFile ends a file. If another may follow, its last line ends here too.
+func (w *spoolWriter) endFile() error {
+	if len(w.Files) > 0 && (w.inLine || len(w.held) > 0) {
+		return w.take(newline)
+	}
+	err := w.takeHeld()
+	w.endLine(false)
+	return err
 }
 
 // done reports whether the limit is reached. The rest of the stream is not read.
@@ -179,8 +199,11 @@ func (w *spoolWriter) takeLines(data []byte) error {
 
 // full reports whether a chunk of this length ends here, because of its content.
 func (w *spoolWriter) full(length int64) bool {
-	return w.current.Records >= w.options.ChunkRecords || length >= spoolBytes
+	return w.current.Records >= w.options.ChunkRecords || length >= spoolBytes || len(w.current.Files) >= maxChunkFiles
 }
+
+// maxChunkFiles is how many files a chunk may continue with: workers get a list of them.
+const maxChunkFiles = 1000
 
 // beginLine begins a chunk if the line is the first of one.
 func (w *spoolWriter) beginLine() error {
@@ -193,7 +216,7 @@ func (w *spoolWriter) beginLine() error {
 		return nil
 	}
 	w.begun, w.lines, w.sum, w.prefix = true, 0, chunk.FileSum{}, false
-	w.current = chunk.Chunk{First: w.seen, Line: w.line, Source: w.Name}
+	w.current = chunk.Chunk{First: w.seen, Line: w.line, Source: w.name, Rows: w.rows}
 	if logged, ok := w.expected(); ok && w.options.Done(logged.First, logged.Records) {
 		return nil
 	}

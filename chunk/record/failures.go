@@ -25,8 +25,9 @@ type Failure struct {
 	Record int64  `json:"record"`
 	Line   int64  `json:"line"`
 	File   string `json:"file"`
-	// Source is the input file that the mark names.
+	// Source is the input file that the mark names. Rows: Line is the number of a row.
 	Source  string     `json:"source,omitempty"`
+	Rows    bool       `json:"rows,omitempty"`
 	Offset  int64      `json:"offset"`
 	Length  int64      `json:"length"`
 	CRC32C  chunk.CRC  `json:"crc32c"`

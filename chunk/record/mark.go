@@ -24,6 +24,7 @@ type Mark struct {
 	Step    string // the kernel's name, or the step's in a chain
 	File    string // of several or compressed inputs
 	Line    int64
+	Row     bool // Line is the number of a row
 }
 
 // WriteMarked writes a failed record in the form in which it is kept: the input record with
@@ -93,9 +94,18 @@ func (m Mark) appendJSON(dst []byte) []byte {
 		dst = append(dst, `,"file":`...)
 		dst = jsonline.AppendString(dst, m.File)
 	}
-	dst = append(dst, `,"line":`...)
-	dst = strconv.AppendInt(dst, m.Line, 10)
-	return append(dst, '}')
+	dst = append(dst, ',')
+	return append(appendLine(dst, m.Line, m.Row), '}')
+}
+
+// appendLine appends the member that says where in its file a record is.
+func appendLine(dst []byte, line int64, row bool) []byte {
+	if row {
+		dst = append(dst, `"row":`...)
+	} else {
+		dst = append(dst, `"line":`...)
+	}
+	return strconv.AppendInt(dst, line, 10)
 }
 
 func writeAll(w io.Writer, pieces ...[]byte) error {

@@ -58,5 +58,5 @@ func withoutMember(line []byte, at jsonline.Span) []byte {
 
 // Mark returns the mark of the failure's record.
 func (f Failure) Mark() Mark {
-	return Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, File: f.Source, Line: f.Line}
+	return Mark{Kind: f.Kind, Message: f.Message, Step: f.Step, File: f.Source, Line: f.Line, Row: f.Rows}
 }

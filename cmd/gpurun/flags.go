@@ -101,6 +101,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.StringVar(&f.badInput, "bad-input", "fail", "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it")
 	flags.Int64Var(&c.Input.Limit, "limit", 0, "process at most this many records (0: all)")
 	flags.Int64Var(&c.Input.Offset, "offset", 0, "skip this many records first")
+	flags.StringVar(&c.Output.SourceField, "source-field", "", "add a member of this name to every result: the input file and line, or row, of its record")
 	flags.StringSliceVar(&c.Output.Keep, "keep", nil, "keep only these members of the input records, in addition to the kernel's results: id,url")
 	flags.BoolVar(&c.Input.NoValidate, "no-validate", false, "do not check that each line is valid JSON; saves about 0.2 s of CPU time per GB")
 	flags.BoolVar(&c.Input.Reprocess, "reprocess", false, "process input records that carry an \"_error\" and remove it, instead of passing them through")

@@ -54,13 +54,17 @@ func (e *Error) OfKernel() bool {
 	return e.Kind == Batch || e.Kind == Crash || e.Kind == Timeout
 }
 
+// OfSettings reports whether a setting may be to blame that a file cannot be fetched, so
+// that every record may fail in this way.
+func (e *Error) OfSettings() bool { return e.Kind == Fetch && e.Code == Setting }
+
 // Alike reports whether two records failed with the same message. If the kernel itself
-// failed, numbers and quoted texts may differ.
+// failed, or a setting may be wrong, numbers and quoted texts may differ.
 func (e *Error) Alike(other *Error) bool {
 	if e.Message == other.Message {
 		return true
 	}
-	return e.Kind == other.Kind && e.OfKernel() && Shape(e.Message) == Shape(other.Message)
+	return e.Kind == other.Kind && (e.OfKernel() || e.OfSettings()) && e.Value == other.Value && Shape(e.Message) == Shape(other.Message)
 }
 
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }

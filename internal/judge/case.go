@@ -73,15 +73,15 @@ func (c *Case) Verdict(computed bool, total int64) (why *fault.Error, open bool)
 		return nil, e.same.OfKernel() // the remaining records are judged at the end
 	}
 	if e.sampled && !e.varied {
-		return guilty(e.same.Detail, "each record of the first batches that was tried alone%s failed with: %s", e.proven, e.same.Message), false
+		return guilty(e.same, "each record of the first batches that was tried alone%s failed with: %s", e.proven, e.same.Message), false
 	}
 	switch {
 	case e.varied && e.records < variedRecords, e.records < judgedRecords: // a single failing record proves nothing
 		return nil, total >= 0 || !c.Streamed
 	case e.varied:
-		return guilty(e.same.Detail, "each of the first %d records failed, the last of them with: %s", e.records, e.same.Message), false
+		return guilty(e.same, "each of the first %d records failed, the last of them with: %s", e.records, e.same.Message), false
 	}
-	return guilty(e.same.Detail, "every record in every worker's first batch failed with: %s", e.same.Message), false
+	return guilty(e.same, "every record in every worker's first batch failed with: %s", e.same.Message), false
 }
 
 // hear sums up what the workers say. It returns no failure if the kernel works or the
@@ -130,14 +130,21 @@ func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
 	}
 	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout} {
 		if stats, ok := all.Kinds[kind.String()]; ok {
-			return guilty(stats.Detail, "all %d records failed with: %s", all.Records, stats.Example)
+			return fails(stats.Detail, "all %d records failed with: %s", all.Records, stats.Example)
 		}
 	}
 	return nil
 }
 
-// guilty is the fault that stops the job.
-func guilty(detail, format string, values ...any) *fault.Error {
+// guilty is the fault that stops the job because of a failure of all records.
+func guilty(failed *fault.Error, format string, values ...any) *fault.Error {
+	if failed.OfSettings() {
+		return fault.New(fault.Incompatible, "no file can be fetched: "+format, values...).WithDetail(failed.Detail).WithCode(failed.Code, failed.Value)
+	}
+	return fails(failed.Detail, format, values...)
+}
+
+func fails(detail, format string, values ...any) *fault.Error {
 	return fault.New(fault.Incompatible, "the kernel fails on everything: "+format, values...).WithDetail(detail)
 }
 

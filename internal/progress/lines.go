@@ -74,12 +74,15 @@ func (s *state) line(now time.Time) string {
 		return ""
 	}
 	parts := []string{plural(s.job.Records, "record")}
-	if s.total >= 0 {
+	switch size, about := s.size(); {
+	case about:
+		parts[0] = fmt.Sprintf("%s of about %s (%.0f %%)", Count(s.job.Records), plural(size, "record"), 100*float64(s.job.Records)/float64(size))
+	case size >= 0:
 		percent := 100.0
-		if s.total > 0 {
-			percent = math.Floor(1000*float64(s.job.Records)/float64(s.total)) / 10
+		if size > 0 {
+			percent = math.Floor(1000*float64(s.job.Records)/float64(size)) / 10
 		}
-		parts[0] = fmt.Sprintf("%s of %s (%.1f %%)", Count(s.job.Records), plural(s.total, "record"), percent)
+		parts[0] = fmt.Sprintf("%s of %s (%.1f %%)", Count(s.job.Records), plural(size, "record"), percent)
 	}
 	if rate := s.rate(now); rate > 0 {
 		parts = append(parts, rateText(rate))

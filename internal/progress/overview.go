@@ -115,18 +115,23 @@ func jobRow(job jobs.Status) []string {
 	s := job.Status
 	done := Count(s.Done.Records)
 	share := ""
-	if s.Total >= 0 {
-		done = Count(s.Done.Records) + "/" + Count(s.Total)
-	}
-	if s.Total > 0 {
-		share = fmt.Sprintf("%.1f %%", 100*float64(s.Done.Records)/float64(s.Total))
+	total := s.Total
+	switch {
+	case total < 0 && s.Estimate > 0:
+		total = max(s.Estimate, s.Done.Records)
+		share = fmt.Sprintf("about %.0f %%", 100*float64(s.Done.Records)/float64(total))
+	case total > 0:
+		share = fmt.Sprintf("%.1f %%", 100*float64(s.Done.Records)/float64(total))
+		fallthrough
+	case total == 0:
+		done = Count(s.Done.Records) + "/" + Count(total)
 	}
 	rest := ""
-	switch remaining := s.Total - s.Done.Records; {
+	switch remaining := total - s.Done.Records; {
 	case s.Phase != orchestrator.PhaseRunning:
 	case allPause(s):
 		rest = "paused by heat"
-	case s.Total >= 0 && s.Rate > 0 && remaining > 0:
+	case total >= 0 && s.Rate > 0 && remaining > 0:
 		rest = "ETA " + etaText(time.Duration(min(float64(remaining)/s.Rate, longest.Seconds())*float64(time.Second)))
 	}
 	return []string{name, string(s.Phase), share, done, rateText(s.Rate), rest, devicesText(s), filepath.Base(job.Job.Output)}

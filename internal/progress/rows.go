@@ -24,6 +24,7 @@ const (
 type row struct {
 	name       string
 	done, size int64 // size is -1 if unknown
+	about      bool  // size is an estimate
 	rate       float64
 	status     string
 	failed     int64
@@ -98,6 +99,9 @@ func (c columns) text(r row) string {
 	percent, count, rate := "", "", ""
 	if !r.idle {
 		percent, count = percentText(r.done, r.size), countText(r.done, r.size, c.short)
+		if r.about {
+			count = countText(r.done, -1, c.short)
+		}
 	}
 	if r.rate > 0 {
 		rate = rateText(r.rate)
@@ -194,7 +198,8 @@ func (s *state) deviceRow(d *deviceState, now time.Time) row {
 
 // totalRow is the job's row. The caller must hold the lock.
 func (s *state) totalRow(now time.Time) row {
-	r := row{name: "total", done: s.job.Records, size: s.total, rate: s.rate(now), failed: s.job.Failed}
+	r := row{name: "total", done: s.job.Records, rate: s.rate(now), failed: s.job.Failed}
+	r.size, r.about = s.size()
 	switch eta, known := s.eta(now); {
 	case s.end != nil && s.end.Stop != nil:
 		r.status = "stopped"

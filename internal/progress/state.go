@@ -15,6 +15,7 @@ type state struct {
 	mu       sync.Mutex
 	job      chunk.Counts
 	total    int64 // -1: unknown
+	estimate int64 // about how many there are if total is unknown; 0 if that is unknown too
 	pace     pace  // of this run
 	slots    []slotState
 	devices  []*deviceState // in order of first slot
@@ -115,13 +116,13 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.Progress:
 		slot := s.slot(e.Slot)
 		slot.done = e.Chunk.Records
-		s.job, s.total = e.Job, e.Total
+		s.job, s.total, s.estimate = e.Job, e.Total, e.Estimate
 		s.measure(slot.device, now)
 	case orchestrator.ChunkDone:
 		slot := s.enter(e.Slot, ready, now)
 		slot.device.sum += e.Counts.Records
 		slot.done, slot.again = e.Counts.Records, 0
-		s.job, s.total = e.Job, e.Total
+		s.job, s.total, s.estimate = e.Job, e.Total, e.Estimate
 		s.measure(slot.device, now)
 	case orchestrator.ChunkGivenUp:
 		for i := range s.slots {
@@ -248,10 +249,20 @@ func (s *state) paused() bool {
 	return waits
 }
 
+// size returns how many records there are, about so many if only an estimate is known, and
+// -1 if not even that.
+func (s *state) size() (records int64, about bool) {
+	if s.total < 0 && s.estimate > 0 {
+		return max(s.estimate, s.job.Records), true
+	}
+	return s.total, false
+}
+
 // eta is how long the rest will take, false if unknown.
 func (s *state) eta(now time.Time) (time.Duration, bool) {
-	rate, rest := s.rate(now), s.total-s.job.Records
-	if s.end != nil || s.paused() || s.total < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
+	size, _ := s.size()
+	rate, rest := s.rate(now), size-s.job.Records
+	if s.end != nil || s.paused() || size < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
 		return 0, false
 	}
 	return time.Duration(min(float64(rest)/rate, longest.Seconds()) * float64(time.Second)), true

@@ -160,7 +160,7 @@ func (c *Collector) worker(event orchestrator.Event) {
 }
 
 func (c *Collector) progress(e orchestrator.Progress) {
-	c.view.Done, c.view.Total = e.Job, e.Total
+	c.view.Done, c.view.Total, c.view.Estimate = e.Job, e.Total, e.Estimate
 	w := c.slot(e.Slot)
 	w.Done, w.Records = e.Chunk.Records, e.Records
 	c.addLatency(w, e.Latency)
@@ -168,7 +168,7 @@ func (c *Collector) progress(e orchestrator.Progress) {
 
 func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 	v := &c.view
-	v.Done, v.Total = e.Job, e.Total
+	v.Done, v.Total, v.Estimate = e.Job, e.Total, e.Estimate
 	w := c.slot(e.Slot)
 	w.Records, w.Done, w.Phase = 0, 0, orchestrator.PhaseWaiting
 	w.Total += e.Counts.Records
@@ -300,8 +300,12 @@ func (c *Collector) addRates(v *View, now time.Time) {
 			}
 		}
 	}
-	if v.Rate > 0 && v.Total >= 0 && v.Phase == orchestrator.PhaseRunning {
-		eta := float64(max(0, v.Total-v.Done.Records)) / v.Rate
+	total := v.Total
+	if total < 0 && v.Estimate > 0 {
+		total = v.Estimate
+	}
+	if v.Rate > 0 && total >= 0 && v.Phase == orchestrator.PhaseRunning {
+		eta := float64(max(0, total-v.Done.Records)) / v.Rate
 		v.ETA = &eta
 	}
 }

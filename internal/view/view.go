@@ -24,9 +24,11 @@ type View struct {
 	Elapsed float64   `json:"elapsed_seconds"`
 	// Total is the number of records, -1 while unknown. Done counts those of earlier runs
 	// too, Resumed only those.
-	Total   int64        `json:"total"`
-	Done    chunk.Counts `json:"done"`
-	Resumed int64        `json:"resumed"`
+	Total int64 `json:"total"`
+	// Estimate is about how many there are while Total is unknown; 0 if nothing can be said.
+	Estimate int64        `json:"estimate,omitempty"`
+	Done     chunk.Counts `json:"done"`
+	Resumed  int64        `json:"resumed"`
 	// Rate is that of the last half minute, AverageRate that of this run.
 	Rate        float64 `json:"records_per_second"`
 	AverageRate float64 `json:"average_records_per_second"`

@@ -142,6 +142,7 @@ type Records struct {
 	BatchCost   int64    `json:"batch_cost,omitempty"` // the most that a batch may cost; 0: no limit
 	MaxBytes    int64    `json:"max_bytes"`
 	Keep        []string `json:"keep,omitempty"`
+	SourceField string   `json:"source_field,omitempty"` // a member for where a record comes from
 	Reprocess   bool     `json:"reprocess,omitempty"`
 	NoValidate  bool     `json:"no_validate,omitempty"`
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
@@ -287,6 +288,7 @@ type Info struct {
 	MinMemory  uint64   `json:"min_memory,omitempty"`
 	CanTrim    bool     `json:"can_trim,omitempty"`
 	Inputs     []string `json:"inputs,omitempty"`
+	OnlyInputs bool     `json:"only_inputs,omitempty"`
 	MaxWorkers int      `json:"max_workers,omitempty"`
 	GroupBy    string   `json:"group_by,omitempty"`
 	// Concurrency is how many records it computes at a time, 0 if it computes batches.

@@ -27,6 +27,8 @@ type Job struct {
 	CRC *chunk.CRC
 	// Format is that of the output.
 	Format encode.Format
+	// SourceField is the member of results that says where their record comes from.
+	SourceField string
 	// Parts is the manifest of an output that is a folder; nil for a file.
 	Parts *commit.Manifest
 }
@@ -83,7 +85,7 @@ func (j Job) Collect() (count int64, err error) {
 // results describes the job's result files and the new results.
 func (j Job) results() amend.Retried {
 	r := amend.Retried{
-		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC, Format: j.Format,
+		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC, Format: j.Format, SourceField: j.SourceField,
 		Failed: j.Input(), Again: j.Results(), AgainFailures: j.join(dir, "out.jsonl.gpurun", commit.FailuresFile),
 		Dir: j.Folder,
 	}

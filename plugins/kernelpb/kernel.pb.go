@@ -194,7 +194,9 @@ type Info struct {
 	// The kernel reads the files that come with records (ProcessRequest.fetched).
 	ReadsFetched bool `protobuf:"varint,20,opt,name=reads_fetched,json=readsFetched,proto3" json:"reads_fetched,omitempty"`
 	// The kernel uses no device.
-	NoDevice      bool `protobuf:"varint,21,opt,name=no_device,json=noDevice,proto3" json:"no_device,omitempty"`
+	NoDevice bool `protobuf:"varint,21,opt,name=no_device,json=noDevice,proto3" json:"no_device,omitempty"`
+	// The kernel reads no member of a record but inputs.
+	OnlyInputs    bool `protobuf:"varint,22,opt,name=only_inputs,json=onlyInputs,proto3" json:"only_inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -330,6 +332,13 @@ func (x *Info) GetReadsFetched() bool {
 func (x *Info) GetNoDevice() bool {
 	if x != nil {
 		return x.NoDevice
+	}
+	return false
+}
+
+func (x *Info) GetOnlyInputs() bool {
+	if x != nil {
+		return x.OnlyInputs
 	}
 	return false
 }
@@ -1700,7 +1709,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xb5\x03\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xd6\x03\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1722,7 +1731,9 @@ const file_kernel_proto_rawDesc = "" +
 	"\vconcurrency\x18\f \x01(\rR\vconcurrency\x12\x14\n" +
 	"\x05ahead\x18\r \x01(\rR\x05ahead\x12#\n" +
 	"\rreads_fetched\x18\x14 \x01(\bR\freadsFetched\x12\x1b\n" +
-	"\tno_device\x18\x15 \x01(\bR\bnoDevice\"\x86\x01\n" +
+	"\tno_device\x18\x15 \x01(\bR\bnoDevice\x12\x1f\n" +
+	"\vonly_inputs\x18\x16 \x01(\bR\n" +
+	"onlyInputs\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +

@@ -19,7 +19,7 @@ type kernel struct {
 // Describe checks the configuration.
 func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
 	options, err := Parse(config)
-	return plugins.Info{Name: "minhash", Inputs: []string{options.Field}}, err
+	return plugins.Info{Name: "minhash", Inputs: []string{options.Field}, OnlyInputs: true}, err
 }
 
 // Open draws the permutations.

@@ -155,6 +155,7 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 			}
 		}
 		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
+		info.OnlyInputs = reply.OnlyInputs && len(reply.Inputs) <= maxInputs && len(k.config.Then) == 0 && !k.config.Later
 		info.GroupBy = reply.GroupBy
 		k.names = fieldNames(reply.Inputs)
 	}

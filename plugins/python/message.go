@@ -142,6 +142,7 @@ type description struct {
 	BatchSize  int      `json:"batch_size"`
 	GroupBy    string   `json:"group_by"`
 	Inputs     []string `json:"inputs"`
+	OnlyInputs bool     `json:"only_inputs"`
 	Prepare    bool     `json:"prepare"`
 	// SetupPrepare: prepare runs in processes.
 	SetupPrepare bool `json:"setup_prepare"`

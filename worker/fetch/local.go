@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ type root struct {
 
 	once     sync.Once
 	folder   *os.Root
+	file     *os.File // the folder itself
 	err      error
 	prefixes []string // absolute names of the folder, without and with links resolved
 }
@@ -31,6 +33,9 @@ func (r *root) open() {
 	absolute, err := filepath.Abs(r.path)
 	if err == nil {
 		r.folder, err = os.OpenRoot(absolute)
+	}
+	if err == nil {
+		r.file, err = r.folder.Open(".")
 	}
 	if r.err = err; err != nil {
 		return
@@ -46,6 +51,9 @@ func (r *root) close() {
 	if r.folder != nil {
 		r.folder.Close()
 	}
+	if r.file != nil {
+		r.file.Close()
+	}
 }
 
 // read reads a file. A path may be absolute, but must not lead outside the root folder, not
@@ -53,34 +61,57 @@ func (r *root) close() {
 func (r *root) read(c *contents, path string) *fault.Error {
 	r.once.Do(r.open)
 	if r.err != nil {
-		return failed("open the root folder for %q: %w", path, inner(r.err))
+		return misplaced("open the root folder for %q: %w", path, inner(r.err))
 	}
 	name := path
 	if filepath.IsAbs(path) {
 		name = r.below(path)
 	}
 	if name == "" || !filepath.IsLocal(name) {
-		return failed("%q is outside the root folder", path)
+		return misplaced("%q is outside the root folder", path)
 	}
+	file, ok := openBelow(r.file, name)
+	if !ok {
+		var failure *fault.Error
+		if file, failure = r.openFile(name, path); failure != nil {
+			return failure
+		}
+	}
+	defer file.Close()
+	return r.readFile(c, file, path)
+}
+
+// openedFile is a regular file and its size when it was opened.
+type openedFile struct {
+	io.ReadCloser
+	size int64
+}
+
+// openFile opens a regular file. path is what messages call it.
+func (r *root) openFile(name, path string) (openedFile, *fault.Error) {
 	// Without O_NONBLOCK, opening a named pipe would wait for its writer.
 	file, err := r.folder.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
-		return failed("open %q: %w", path, inner(err))
+		return openedFile{}, misplaced("open %q: %w", path, inner(err))
 	}
-	defer file.Close()
 	info, err := file.Stat()
+	var failure *fault.Error
 	switch {
 	case err != nil:
-		return failed("open %q: %w", path, inner(err))
+		failure = misplaced("open %q: %w", path, inner(err))
 	case info.IsDir():
-		return failed("%q is a folder", path)
+		failure = failed("%q is a folder", path)
 	case !info.Mode().IsRegular():
-		return failed("%q is not a regular file", path)
+		failure = failed("%q is not a regular file", path)
+	default:
+		return openedFile{file, info.Size()}, nil
 	}
-	return r.readFile(c, file, path, info.Size())
+	file.Close()
+	return openedFile{}, failure
 }
 
-func (r *root) readFile(c *contents, file *os.File, path string, size int64) *fault.Error {
+func (r *root) readFile(c *contents, file openedFile, path string) *fault.Error {
+	size := file.size
 	if size == 0 {
 		size = -1 // some file systems do not know the sizes of files that have contents
 	}
@@ -95,6 +126,11 @@ func (r *root) readFile(c *contents, file *os.File, path string, size int64) *fa
 		return canceled()
 	}
 	return failed("read %q: %w", path, inner(err))
+}
+
+// misplaced is the failure of a path that may be relative to another folder than the root.
+func misplaced(format string, args ...any) *fault.Error {
+	return failed(format, args...).Set("fetch-root")
 }
 
 // below returns the name of an absolute path in the root folder, "" if it is not in it.
@@ -114,8 +150,12 @@ func (r *root) below(path string) string {
 // inner returns an error without the path that it names: the message has it.
 func inner(err error) error {
 	var e *fs.PathError
-	if errors.As(err, &e) {
+	var call *os.SyscallError
+	switch {
+	case errors.As(err, &e):
 		return e.Err
+	case errors.As(err, &call):
+		return call.Err
 	}
 	return err
 }

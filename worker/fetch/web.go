@@ -190,7 +190,7 @@ func broken(ctx context.Context, u *url.URL, err error) attempt {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, errPrivate):
-		a = attempt{failure: failed("%s has no public address, and fetch-allow-private is off", u.Host)}
+		a = attempt{failure: failed("%s has no public address, and fetch-allow-private is off", u.Host).Set("fetch-allow-private")}
 	case errors.Is(err, errTime), errors.Is(context.Cause(ctx), errTime), isTimeout(err):
 		a.failure = failed("%s did not send the file in time", u.Host)
 	case errors.As(err, &dns) && dns.IsNotFound:

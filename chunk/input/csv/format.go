@@ -15,7 +15,7 @@ var (
 
 func tables(name string, separator byte) format.Format {
 	return format.Format{
-		Name: name, Unit: "row",
+		Name: name, Rows: true,
 		Match: func(head []byte, whole bool) bool { return Match(head, whole, separator) },
 		Stream: func(_ context.Context, r io.Reader, o format.Options) (format.Lines, error) {
 			lines, err := NewReader(r, separator, o)

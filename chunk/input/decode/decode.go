@@ -28,6 +28,9 @@ type Kind struct {
 // Plain reports whether the file consists of JSON lines as it is.
 func (k Kind) Plain() bool { return k.compression == nil && k.format.Name == jsonl.Name }
 
+// Rows reports whether the numbers of records count rows, not lines.
+func (k Kind) Rows() bool { return k.format.Rows }
+
 // String describes the kind: "gzip-compressed csv".
 func (k Kind) String() string {
 	if k.compression == nil {
@@ -115,7 +118,9 @@ func byEnding(head []byte, path string) format.Format {
 func Open(ctx context.Context, file format.File, kind Kind, options format.Options) (format.Lines, error) {
 	options.Name = file.Name()
 	if kind.compression == nil && kind.format.Open != nil {
-		return kind.format.Open(ctx, file, options)
+		lines, err := kind.format.Open(ctx, file, options)
+		lines.Rows = kind.Rows()
+		return lines, err
 	}
 	content := io.NopCloser(io.Reader(io.NewSectionReader(file, 0, file.Size())))
 	if kind.compression != nil {
@@ -130,6 +135,7 @@ func Open(ctx context.Context, file format.File, kind Kind, options format.Optio
 		return lines, err
 	}
 	lines.ReadCloser = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}
+	lines.Rows = kind.Rows()
 	return lines, nil
 }
 
@@ -138,7 +144,8 @@ func Open(ctx context.Context, file format.File, kind Kind, options format.Optio
 // Close must not be called during a Read.
 func OpenStream(ctx context.Context, r io.Reader, name, want string, options format.Options) format.Lines {
 	s := &stream{open: func() (io.ReadCloser, error) { return openStream(ctx, r, name, want, options) }}
-	return format.Lines{ReadCloser: s, First: 1}
+	f, _ := byName(want) // a table in a stream is never recognized by content
+	return format.Lines{ReadCloser: s, First: 1, Rows: f.Rows}
 }
 
 // stream is opened by its first Read.

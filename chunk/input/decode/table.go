@@ -20,7 +20,7 @@ var formats = []format.Format{parquet.Parquet, csv.CSV, csv.TSV, jsonl}
 
 // jsonl is the format of records themselves.
 var jsonl = format.Format{
-	Name: "jsonl", Unit: "line",
+	Name:  "jsonl",
 	Match: func([]byte, bool) bool { return true },
 	Stream: func(_ context.Context, r io.Reader, _ format.Options) (format.Lines, error) {
 		return format.Lines{ReadCloser: io.NopCloser(r), First: 1}, nil

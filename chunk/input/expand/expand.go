@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -27,26 +28,54 @@ type File struct {
 // Regular reports whether it is a file that can be read more than once, at any place.
 func (f File) Regular() bool { return f.Info != nil && f.Info.Mode().IsRegular() }
 
+// Origin is who has written a file that a folder or glob contains.
+type Origin int
+
+const (
+	// Data: a program that does not matter here.
+	Data Origin = iota
+	// Output: another job, as its output.
+	Output
+	// Own: this job, which does not read it.
+	Own
+)
+
+// OriginOf returns the origin of a file. folder is the folder that was named, or that of a
+// glob's first wildcard.
+type OriginOf func(folder, name string) Origin
+
 // Files returns the files that the names stand for, in order: those of a name in the order
 // of the names, those of a glob or folder sorted by name. A name that exists is never a
 // glob. Every mistake is a usage fault: a glob without a match, a missing file, a folder
 // without data, the same file twice.
-func Files(names []string) ([]File, error) {
-	e := &expansion{}
+//
+// A folder or glob leaves out the job's own files, and outputs of other jobs unless it
+// contains nothing else; those are in left. originOf may be nil.
+func Files(names []string, originOf OriginOf) (files []File, left []string, err error) {
+	e := &expansion{originOf: originOf}
 	for _, name := range names {
 		if err := e.add(name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if err := e.checkTwice(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return e.files, nil
+	return e.files, e.leftOut(), nil
 }
 
 type expansion struct {
-	files []File
-	lists int // that contain one another
+	originOf OriginOf
+	files    []File
+	left     []string
+	lists    int // that contain one another
+}
+
+// leftOut returns the files that were left out and are not named otherwise.
+func (e *expansion) leftOut() []string {
+	return slices.DeleteFunc(e.left, func(name string) bool {
+		return slices.ContainsFunc(e.files, func(f File) bool { return f.Name == name })
+	})
 }
 
 func (e *expansion) add(name string) error {
@@ -83,7 +112,31 @@ func (e *expansion) addFolder(name string) error {
 	if len(found) == 0 {
 		return fault.New(fault.Usage, "the input folder %s contains no data files (%s)", name, strings.Join(dataNames, ", "))
 	}
+	if found = e.without(name, found); len(found) == 0 {
+		return fault.New(fault.Usage, "the input folder %s contains no data files but those of this job", name)
+	}
 	return e.addFound(found)
+}
+
+// without returns the files that are data.
+func (e *expansion) without(folder string, names []string) (data []string) {
+	if e.originOf == nil {
+		return names
+	}
+	var outputs []string
+	for _, name := range names {
+		switch e.originOf(folder, name) {
+		case Data:
+			data = append(data, name)
+		case Output:
+			outputs = append(outputs, name)
+		}
+	}
+	if len(data) == 0 {
+		return outputs // then they are what the user means
+	}
+	e.left = append(e.left, outputs...)
+	return data
 }
 
 // addFound adds files that were found, which may be gone by now.
@@ -189,6 +242,9 @@ func isData(name string) bool {
 	return false
 }
 
+// jobFolder ends the names of the folders in which jobs keep files of their own.
+const jobFolder = ".gpurun"
+
 // walk returns the files below a folder whose names match, sorted. It does not enter
 // folders whose names begin with a dot or an underscore.
 func walk(root string, match func(name string) bool) (found []string, err error) {
@@ -202,7 +258,7 @@ func walk(root string, match func(name string) bool) (found []string, err error)
 		path := filepath.Join(root, name)
 		switch {
 		case entry.IsDir(): // a link to a folder is not followed: it may lead back
-			if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || strings.HasSuffix(name, ".gpurun") {
+			if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || strings.HasSuffix(name, jobFolder) {
 				continue
 			}
 			below, err := walk(path, match)

@@ -70,7 +70,7 @@ func TestFiles(t *testing.T) {
 		{[]string{"@list.txt"}, append([]string{"b.jsonl.gz"}, all[:2]...)},
 		{[]string{"a.jsonl", "@list.txt"}, append([]string{"a.jsonl", "b.jsonl.gz"}, all[:2]...)},
 	} {
-		files, err := Files(test.names)
+		files, _, err := Files(test.names, nil)
 		if err != nil {
 			t.Errorf("%q: %v", test.names, err)
 			continue
@@ -131,7 +131,7 @@ func TestFilesRefuses(t *testing.T) {
 		{[]string{"@list.txt"}, "line 2 of the input list list.txt: input missing.jsonl does not exist"},
 		{[]string{""}, "empty name"},
 	} {
-		_, err := Files(test.names)
+		_, _, err := Files(test.names, nil)
 		if err == nil || fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), test.text) {
 			t.Errorf("%q: %v, want %s", test.names, err, test.text)
 		}
@@ -146,7 +146,7 @@ func TestManyFiles(t *testing.T) {
 	}
 	folder(t, names...)
 	for _, name := range []string{"d", "d/**/*.jsonl", "d/*/*"} {
-		files, err := Files([]string{name})
+		files, _, err := Files([]string{name}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,18 @@ func (e *expansion) addGlob(pattern string) error {
 	if len(found) == 0 {
 		return fault.New(fault.Usage, "the input pattern %s matches no files", pattern)
 	}
+	if found = e.without(globRoot(pattern), found); len(found) == 0 {
+		return fault.New(fault.Usage, "the input pattern %s matches no files but those of this job", pattern)
+	}
 	return e.addFound(found)
+}
+
+// globRoot returns the folder that a pattern names without any wildcard.
+func globRoot(pattern string) string {
+	for isGlob(pattern) {
+		pattern = filepath.Dir(pattern)
+	}
+	return pattern
 }
 
 // glob returns the files, not folders, that a pattern matches, sorted.
@@ -61,7 +72,7 @@ func (g *globber) match(dir string, parts []string) error {
 			return err
 		}
 		return g.each(dir, func(entry os.DirEntry) error {
-			if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || strings.HasSuffix(entry.Name(), jobFolder) {
 				return nil
 			}
 			return g.match(filepath.Join(dir, entry.Name()), parts)

@@ -15,8 +15,8 @@ const SniffBytes = 64 << 10
 type Format struct {
 	// Name is the value of the setting that selects the format: "csv".
 	Name string
-	// Unit is what a line number counts: "line" or "row".
-	Unit string
+	// Rows: line numbers count rows, not lines of the file.
+	Rows bool
 	// Match recognizes the format by the first bytes of the decompressed content. If whole
 	// is set, that is all of it.
 	Match func(head []byte, whole bool) bool
@@ -63,4 +63,6 @@ type Lines struct {
 	io.ReadCloser
 	// First is the number of the first line in the file's own terms: 1 for the first row.
 	First int64
+	// Rows: line numbers count rows. Package decode sets it.
+	Rows bool
 }

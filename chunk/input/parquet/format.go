@@ -9,7 +9,7 @@ import (
 
 // Parquet is the format of Parquet files.
 var Parquet = format.Format{
-	Name: "parquet", Unit: "row",
+	Name: "parquet", Rows: true,
 	Match: func(head []byte, _ bool) bool { return bytes.HasPrefix(head, []byte(magic)) },
 	Open: func(ctx context.Context, f format.File, o format.Options) (format.Lines, error) {
 		file, err := OpenFile(f, f.Size(), o)

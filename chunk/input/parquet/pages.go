@@ -34,9 +34,6 @@ const (
 	// maxPage limits what one page takes in memory. Writers make pages of 1 MiB, unless a
 	// single value is larger.
 	maxPage = 1 << 30
-	// maxPageValues limits the levels of a page, of which a few bytes can stand for any
-	// number.
-	maxPageValues = 1 << 26
 	// smallPage is always accepted: some writers count the bytes of a column wrongly.
 	smallPage = 64 << 20
 	// headerBytes is how much of a page to read at first for its header.
@@ -44,6 +41,10 @@ const (
 	// maxHeader limits a header, which may contain the smallest and largest values.
 	maxHeader = 64 << 20
 )
+
+// maxPageValues limits the levels of a page, of which a few bytes can stand for any number.
+// It is a variable so that tests can lower it.
+var maxPageValues int64 = 1 << 26
 
 // readPageHeader reads the header at an offset and returns its length.
 func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader, length int64, err error) {

@@ -65,7 +65,7 @@ func (w *rowWriter) markBad() {
 		w.dst = append(w.dst, `,"file":`...)
 		w.dst = jsonline.AppendString(w.dst, w.name)
 	}
-	w.dst = append(w.dst, `,"line":`...)
+	w.dst = append(w.dst, `,"row":`...)
 	w.dst = jsonline.AppendInt(w.dst, w.row)
 	w.dst = append(w.dst, '}')
 }

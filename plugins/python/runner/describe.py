@@ -75,6 +75,7 @@ def describe(path, frameworks, function=PROCESS):
     elif "concurrency" in settings:
         raise ResultError("concurrency = %d needs async def process(record), but process is not async" % settings["concurrency"])
     settings["inputs"] = [] if concurrent else list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), fields_read(ast, tree, function))))
+    settings["only_inputs"] = not concurrent and reads_nothing_else(ast, tree, function)
     return settings
 
 
@@ -113,20 +114,47 @@ def check_concurrent(settings, known):
             raise ResultError("%s does not combine with async def process(record), which gets one record at a time: remove it" % name)
 
 
-def fields_read(ast, tree, name):
-    """The fields that prepare, or else the function that computes a batch, reads from its
-    batch by a constant name: gpurun sends them along from the first batch on."""
+def reader(ast, tree, name):
+    """The function that gets the batch, prepare or else the one that computes it, and the name
+    of that argument; None and "" if that is not certain."""
     functions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-    for function in [functions.get("prepare") or functions.get(name)]:
-        first = 0
-        if isinstance(function, ast.ClassDef):
-            function, first = method(ast, function, "__call__"), 1  # after self
-        if function is not None and len(function.args.args) > first:
-            batch = function.args.args[first].arg
-            for node in ast.walk(function):
-                if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == batch \
-                        and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-                    yield node.slice.value
+    function, first = functions.get("prepare") or functions.get(name), 0
+    if isinstance(function, ast.ClassDef):
+        function, first = method(ast, function, "__call__"), 1  # after self
+    if function is None or len(function.args.args) <= first:
+        return None, ""
+    return function, function.args.args[first].arg
+
+
+def fields_read(ast, tree, name):
+    """The fields that are read from the batch by a constant name: gpurun sends them along from
+    the first batch on."""
+    function, batch = reader(ast, tree, name)
+    for node in ast.walk(function) if function else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == batch \
+                and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            yield node.slice.value
+
+
+def reads_nothing_else(ast, tree, name):
+    """Whether the batch is used for nothing but fields_read and its length."""
+    function, batch = reader(ast, tree, name)
+    if function is None or [node for node in function.decorator_list if decorator(ast, node) not in ("no_grad", "inference_mode")]:
+        return False
+    allowed = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            allowed.add(id(node.value))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+            allowed.update(map(id, node.args))
+    return all(id(node) in allowed and isinstance(node.ctx, ast.Load)
+               for node in ast.walk(function) if isinstance(node, ast.Name) and (node.id == batch or node.id in ("locals", "eval", "exec")))
+
+
+def decorator(ast, node):
+    """The last name of a decorator: no_grad for @torch.no_grad()."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return getattr(node, "attr", getattr(node, "id", ""))
 
 
 def wanted_as(inputs):

@@ -1,0 +1,101 @@
+package orchestrator
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/input/expand"
+)
+
+// jobFiles recognizes the files that gpurun jobs have written among inputs. A folder that
+// holds data often holds results of it too, and a second job on the folder would take them
+// for data.
+type jobFiles struct {
+	own     []string                   // absolute names of this job's files
+	folders map[string]map[string]bool // the names of outputs in each folder
+}
+
+func newJobFiles(c Config) *jobFiles {
+	j := &jobFiles{folders: make(map[string]map[string]bool)}
+	if c.Output.Path == "" || isStream(c.Output.Path) {
+		return j
+	}
+	// A file that only has the name of the output is data, which must not be overwritten.
+	if folder, err := folderPath(c); err != nil || !recordsOutput(folder, c.Output.Path) {
+		return j
+	}
+	for _, path := range []string{c.Output.Path, c.Output.Errors} {
+		if path != "" && path != "-" {
+			j.own = append(j.own, absolute(path))
+		}
+	}
+	return j
+}
+
+// originOf is an expand.OriginOf.
+func (j *jobFiles) originOf(folder, name string) expand.Origin {
+	path := absolute(name)
+	if slices.ContainsFunc(j.own, func(own string) bool { return path == own || strings.HasPrefix(path, own+"/") }) {
+		return expand.Own
+	}
+	for at, top := path, absolute(folder); at != "/" && at != top; at = filepath.Dir(at) {
+		dir, base := filepath.Split(at)
+		if j.outputsIn(filepath.Clean(dir))[base] {
+			return expand.Output
+		}
+	}
+	return expand.Data
+}
+
+// outputsIn returns the names of the outputs in a folder, files and folders.
+func (j *jobFiles) outputsIn(dir string) map[string]bool {
+	if names, known := j.folders[dir]; known {
+		return names
+	}
+	names := make(map[string]bool)
+	j.folders[dir] = names
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		output, isJob := strings.CutSuffix(entry.Name(), folderSuffix)
+		switch {
+		case !entry.IsDir():
+		case isJob:
+			names[output] = names[output] || j.noteErrors(filepath.Join(dir, entry.Name()), dir, names)
+		default:
+			if _, err := commit.ReadManifest(filepath.Join(dir, entry.Name())); err == nil {
+				names[entry.Name()] = true
+			}
+		}
+	}
+	return names
+}
+
+// noteErrors notes the errors file of a job, if it is in the same folder. It reports whether
+// the folder is a job's.
+func (j *jobFiles) noteErrors(folder, dir string, names map[string]bool) bool {
+	data, err := os.ReadFile(filepath.Join(folder, manifestFile))
+	var job struct{ Output, Errors string }
+	if err != nil || json.Unmarshal(data, &job) != nil || job.Output == "" {
+		return false
+	}
+	if job.Errors != "" && filepath.Dir(absolute(job.Errors)) == dir {
+		names[filepath.Base(job.Errors)] = true
+	}
+	return true
+}
+
+// leftNote says which outputs of other jobs are not read.
+func leftNote(left []string) []string {
+	switch len(left) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("not read: %s is the output of another gpurun job; to read it, name it as an input too", left[0])}
+	}
+	return []string{fmt.Sprintf("not read: %s and %d more are outputs of other gpurun jobs; to read them, name them as inputs too", left[0], len(left)-1)}
+}

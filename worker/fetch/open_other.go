@@ -1,0 +1,7 @@
+//go:build !linux
+
+package fetch
+
+import "os"
+
+func openBelow(*os.File, string) (openedFile, bool) { return openedFile{}, false }
