@@ -10,12 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flagGroups are the headings under which the help of run, plan and retry lists flags,
-// the most used first.
-var flagGroups = []struct {
+// flagGroup is a heading and the flags below it.
+type flagGroup struct {
 	title string
 	names []string
-}{
+}
+
+// submitGroup are the flags that submit slurm and submit k8s add to those of run.
+var submitGroup = flagGroup{"Cluster", []string{
+	"print", "nodes", "gpus-per-node", "shards", "sbatch", "sbatch-merge", "setup",
+	"image", "claim", "namespace", "cpus", "memory", "user", "node-selector", "toleration", "gpurun",
+}}
+
+// flagGroups are the headings under which the help of run, plan and retry lists flags,
+// the most used first.
+var flagGroups = []flagGroup{
 	{"Job file", []string{"job-file"}},
 	{"Kernel", []string{"kernel", "kernel-config", "step", "step-config", "python", "io-workers", "exec-mode", "exec-id", "nan"}},
 	{"Fetch", []string{
@@ -66,7 +75,11 @@ func groupedFlags(cmd *cobra.Command) string {
 			b.WriteString(title + ":\n" + flags.FlagUsagesWrapped(columns) + "\n")
 		}
 	}
-	for _, group := range flagGroups {
+	groups := flagGroups
+	if cmd.LocalFlags().Lookup("nodes") != nil {
+		groups = append([]flagGroup{submitGroup}, groups...)
+	}
+	for _, group := range groups {
 		flags := newGroup()
 		for _, name := range group.names {
 			if f := cmd.LocalFlags().Lookup(name); f != nil {

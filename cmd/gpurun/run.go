@@ -232,7 +232,7 @@ func (f *runFlags) inSession(cmd *cobra.Command, run func(*jobSession, orchestra
 		return err
 	}
 	defer func() { _ = closeEvents() }()
-	ctx, stops := listen(cmd.Context())
+	ctx, stops := listen(cmd.Context(), f.stopSignals()...)
 	defer stops.stop()
 	// With events on standard error, a program reads it: write nothing else there.
 	s := &jobSession{ctx: ctx, flags: cmd.Flags(), stops: stops, events: events, silent: f.quiet || f.events == "-"}
@@ -351,12 +351,12 @@ const abortGrace = 5 * time.Second
 // listen returns a context that the first SIGINT, SIGTERM or SIGHUP cancels. The second
 // closes abort; if the process still hangs after abortGrace, for example because its
 // output is not being read, it exits and takes its workers with it. SIGHUP stays ignored
-// where it already was, so that nohup works.
-func listen(parent context.Context) (context.Context, *stops) {
+// where it already was, so that nohup works. More signals may stop the job, too.
+func listen(parent context.Context, more ...os.Signal) (context.Context, *stops) {
 	ctx, cancel := context.WithCancel(parent)
 	s := &stops{abort: make(chan struct{})}
 	signals := make(chan os.Signal, 4)
-	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	wanted := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, more...)
 	if !signal.Ignored(syscall.SIGHUP) {
 		wanted = append(wanted, syscall.SIGHUP)
 	}

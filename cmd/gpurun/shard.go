@@ -141,7 +141,7 @@ func (f *runFlags) executeShards(cmd *cobra.Command) error {
 		if err == nil && f.merge && f.outcome.Complete {
 			err = work.merge()
 		}
-		return err
+		return f.slurmTask().finish(run, f.outcome, s.stops.got.Load(), err)
 	})
 }
 

@@ -38,7 +38,7 @@ func newSubmit() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSubmitMerge(), newSubmitStatus())
+	cmd.AddCommand(newSubmitSlurm(), newSubmitK8s(), newSubmitMerge(), newSubmitStatus())
 	for _, sub := range cmd.Commands() {
 		sub.Args = usageArgs(sub.Args)
 	}

@@ -106,7 +106,7 @@ var rules = []rule{
 	{"internal/progress", "display: bars, status lines, JSON events, the report, the host; the only package that uses mpb",
 		[]string{"orchestrator", "chunk", "gpu", "gpu/lease", "internal/host", "internal/jobs", "internal/view", "internal/fault"}, "it displays a job's events and a host, using gpu's terms"},
 	{"internal/cluster/slurm", "a run as array jobs of Slurm: batch scripts, Slurm's programs and their answers",
-		[]string{"internal/fault", "internal/files"}, "it knows Slurm and no shards' files: the core knows no engine"},
+		[]string{"internal/cluster", "internal/fault", "internal/files"}, "it knows Slurm and no shards' files: the core knows no engine"},
 	{"internal/cluster/k8s", "a run as an Indexed Job of Kubernetes: the manifest",
 		nil, "text in, text out: it calls no cluster"},
 	{"internal/cluster/slurmtest", "a real Slurm with two nodes on this host, for tests",

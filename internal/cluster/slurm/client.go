@@ -2,9 +2,9 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -32,7 +32,7 @@ func call(ctx context.Context, stdin, name string, args ...string) (string, erro
 	case ctx.Err() != nil:
 		return "", fault.New(fault.Storage, "%s did not answer within %s: is Slurm's controller running?", name, patience)
 	case err != nil:
-		return "", fault.New(fault.Usage, "%s failed: %s", name, strings.TrimSpace(stderr.String()+" ("+err.Error()+")"))
+		return "", fault.New(fault.Usage, "%s failed: %s", name, cmp.Or(strings.TrimSpace(stderr.String()), err.Error()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }
@@ -122,7 +122,3 @@ func Requeue(ctx context.Context, job string) error {
 	_, err := call(ctx, "", "scontrol", "requeue", job)
 	return err
 }
-
-// Resubmit returns the shell command that submits some tasks of an array again; %s stands
-// for their ids.
-func Resubmit(script string) string { return fmt.Sprintf("sbatch --array=%%s %s", Quote(script)) }

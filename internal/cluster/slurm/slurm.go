@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/cluster"
 )
 
 // Job is a run as Slurm sees it: tasks of an array, one per shard, and a merge.
@@ -63,7 +65,7 @@ func (j Job) ArrayScript(a Array) string {
 	var s script
 	s.line("#!/bin/bash")
 	s.option("job-name", j.Name)
-	tasks := Ranges(a.Tasks)
+	tasks := cluster.ArrayText(a.Tasks)
 	if j.Nodes > 0 {
 		tasks = fmt.Sprintf("%s%%%d", tasks, j.Nodes)
 	}

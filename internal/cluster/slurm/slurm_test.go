@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/cluster"
 )
 
 func TestSplit(t *testing.T) {
@@ -32,15 +35,13 @@ func TestSplit(t *testing.T) {
 	} {
 		var got []string
 		for _, a := range Split(one.shards, one.size) {
-			got = append(got, strings.TrimSpace(string(appendInt(a.Offset))+":"+Ranges(a.Tasks)))
+			got = append(got, fmt.Sprintf("%d:%s", a.Offset, cluster.ArrayText(a.Tasks)))
 		}
 		if strings.Join(got, " ") != one.want {
 			t.Errorf("%s: %q, want %q", name, got, one.want)
 		}
 	}
 }
-
-func appendInt(n int) []byte { return []byte(Ranges([]int{n})) }
 
 // job has every setting, and a path that shells and sbatch would split.
 var job = Job{

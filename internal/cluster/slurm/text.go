@@ -3,27 +3,8 @@ package slurm
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
-
-// Ranges writes ascending numbers as Slurm does: 0-3,7.
-func Ranges(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		end := i
-		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
-			end++
-		}
-		if end == i {
-			parts = append(parts, strconv.Itoa(numbers[i]))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d-%d", numbers[i], numbers[end]))
-		}
-		i = end + 1
-	}
-	return strings.Join(parts, ",")
-}
 
 // Command writes a command line that a shell reads as these words.
 func Command(words []string) string {

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/cluster/slurmtest"
+)
+
+// slurmKernel takes a while for each batch, longer on the node that SLOW_NODE names. What
+// it returns depends on the record alone.
+const slurmKernel = `import os, time
+
+slow = os.environ.get("SLURMD_NODENAME") == os.environ.get("SLOW_NODE", "-")
+pause = float(os.environ.get("PAUSE", "0")) * (5 if slow else 1)
+
+def process(batch):
+    time.sleep(pause)
+    return [dict(record, square=record["id"] ** 2) for record in batch]
+`
+
+// slurmJob is a job on a real Slurm whose nodes share a folder.
+type slurmJob struct {
+	*slurmtest.Cluster
+	t       *testing.T
+	dir     string
+	program string
+	env     []string
+	args    []string
+	want    []byte
+}
+
+// newSlurmJob starts a Slurm and computes on one machine what the job must produce.
+func newSlurmJob(t *testing.T, records int, pause time.Duration, args ...string) *slurmJob {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("SKIPPED: no python3")
+	}
+	j := &slurmJob{Cluster: slurmtest.Start(t), t: t}
+	j.dir = filepath.Join(j.Dir, "shared")
+	if err := os.Mkdir(j.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j.program = filepath.Join(j.dir, "gpurun")
+	if err := os.Symlink(os.Args[0], j.program); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(j.dir, "kernel.py"), []byte(slurmKernel), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	writeRecords(t, filepath.Join(j.dir, "in.jsonl"), records)
+	j.env = append(j.Env(), "GPURUN_TEST_COMMAND=1")
+	j.args = append([]string{"-k", "kernel.py", "in.jsonl", "--gpus", "cpu:1", "--batch-size", "10", "--checkpoint", "1s"}, args...)
+	j.gpurun(0, append([]string{"run", "-o", "one.jsonl"}, j.args...)...)
+	var err error
+	if j.want, err = os.ReadFile(filepath.Join(j.dir, "one.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	j.env = append(j.env, fmt.Sprintf("PAUSE=%g", pause.Seconds()), "GPURUN_CLAIM_AFTER=4s")
+	return j
+}
+
+// gpurun runs a command in the shared folder and returns what it prints.
+func (j *slurmJob) gpurun(status int, args ...string) string {
+	j.t.Helper()
+	cmd := exec.Command(j.program, args...)
+	cmd.Dir, cmd.Env = j.dir, j.env
+	out, err := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != status {
+		j.t.Fatalf("gpurun %s: %v, status %d, want %d\n%s", strings.Join(args, " "), err, got, status, out)
+	}
+	return string(out)
+}
+
+// submit submits the job. Each task gets a whole node.
+func (j *slurmJob) submit(args ...string) string {
+	j.t.Helper()
+	args = append([]string{"submit", "slurm", "--nodes", "2", "--gpurun", j.program, "--sbatch", "--exclusive", "-o", "out.jsonl"}, args...)
+	return j.gpurun(0, append(args, j.args...)...)
+}
+
+// logsText returns the logs of all tasks.
+func (j *slurmJob) logsText() string {
+	var b strings.Builder
+	paths, _ := filepath.Glob(filepath.Join(j.dir, "out.jsonl.shards", "slurm", "*.log"))
+	for _, path := range paths {
+		text, _ := os.ReadFile(path)
+		fmt.Fprintf(&b, "== %s\n%s\n", filepath.Base(path), text)
+	}
+	return b.String()
+}
+
+// check waits for the queue to empty, and compares the output with that of one machine.
+func (j *slurmJob) check(within time.Duration) {
+	j.t.Helper()
+	j.Drained(within)
+	got, err := os.ReadFile(filepath.Join(j.dir, "out.jsonl"))
+	if err != nil {
+		j.t.Fatalf("%v\n%s", err, j.logsText())
+	}
+	if !bytes.Equal(got, j.want) {
+		j.t.Fatalf("the output differs from that of one machine: %d bytes, want %d\n%s", len(got), len(j.want), j.logsText())
+	}
+	j.Until("no process left", 10*time.Second, func() bool { return len(j.Survivors()) == 0 })
+}
+
+// started waits until the tasks on both nodes have results.
+func (j *slurmJob) started() {
+	j.t.Helper()
+	j.Until("both nodes compute", 60*time.Second, func() bool {
+		beats, _ := filepath.Glob(filepath.Join(j.dir, "out.jsonl.shards", "attempts", "*", "out.jsonl.gpurun", "journal*"))
+		return len(beats) >= 2 && len(j.Running("n1")) > 0 && len(j.Running("n2")) > 0
+	})
+}
+
+// TestSlurmNodeLost is the short test of make test: a node dies in the middle of its shard.
+func TestSlurmNodeLost(t *testing.T) {
+	j := newSlurmJob(t, 1200, 50*time.Millisecond)
+	j.submit("--shards", "4")
+	j.started()
+	j.LoseNode("n2")
+	j.Down("n2")
+	j.check(90 * time.Second)
+}
+
+// slow skips a test that make slurm-test runs.
+func slow(t *testing.T) {
+	t.Helper()
+	if os.Getenv("GPURUN_SLURM") == "" {
+		t.Skip("slow; make slurm-test runs it")
+	}
+}
+
+func TestSlurmShards(t *testing.T) {
+	slow(t)
+	for _, shards := range []string{"8", "40"} {
+		t.Run(shards, func(t *testing.T) {
+			j := newSlurmJob(t, 2000, 10*time.Millisecond)
+			out := j.submit("--shards", shards)
+			for _, text := range []string{shards + " shards of", "array", "merge", "follow"} {
+				if !strings.Contains(out, text) {
+					t.Errorf("submit does not print %q:\n%s", text, out)
+				}
+			}
+			j.check(2 * time.Minute)
+			if out := j.submit("--shards", shards); !strings.Contains(out, "finished") {
+				t.Errorf("submitted again: %s", out)
+			}
+		})
+	}
+}
+
+// TestSlurmTaskFails: the first start of two tasks exits with 1. Other tasks claim their
+// shards.
+func TestSlurmTaskFails(t *testing.T) {
+	slow(t)
+	j := newSlurmJob(t, 2000, 10*time.Millisecond)
+	j.submit("--shards", "8", "--setup", j.failOnce(1, 6))
+	j.check(2 * time.Minute)
+}
+
+// failOnce is a line of shell with which the first start of some tasks fails.
+func (j *slurmJob) failOnce(tasks ...int) string {
+	return fmt.Sprintf(`case " %s " in *" $SLURM_ARRAY_TASK_ID "*) mkdir %s/failed-$SLURM_ARRAY_TASK_ID 2>/dev/null && exit 1;; esac`,
+		strings.Trim(fmt.Sprint(tasks), "[]"), j.dir)
+}
+
+// TestSlurmMissing: without claiming, two shards stay missing. The merge names them, and the
+// same command submits them alone.
+func TestSlurmMissing(t *testing.T) {
+	slow(t)
+	j := newSlurmJob(t, 2000, 10*time.Millisecond, "--no-claim")
+	setup := j.failOnce(3, 5)
+	j.submit("--shards", "8", "--setup", setup)
+	j.Drained(2 * time.Minute)
+	if text := j.logsText(); !strings.Contains(text, "--array=3,5 ") {
+		t.Errorf("the merge does not print the command for shards 3 and 5:\n%s", text)
+	}
+	out := j.submit("--shards", "8", "--setup", setup)
+	if !strings.Contains(out, "2 tasks, shards 3 to 5") {
+		t.Errorf("submitted again:\n%s", out)
+	}
+	j.check(2 * time.Minute)
+}
+
+// TestSlurmDaemonLost: a node that only looks dead still computes its shard while Slurm
+// starts the task on the other node.
+func TestSlurmDaemonLost(t *testing.T) {
+	slow(t)
+	j := newSlurmJob(t, 3000, 50*time.Millisecond)
+	j.submit("--shards", "4")
+	j.started()
+	j.LoseDaemon("n2")
+	j.Until("Slurm gives up the node", 60*time.Second, func() bool { return len(j.Running("n2")) == 0 })
+	j.StartNode("n2")
+	j.check(2 * time.Minute)
+}
+
+// TestSlurmPreempted: a job of higher priority takes a node; Slurm requeues the task.
+func TestSlurmPreempted(t *testing.T) {
+	slow(t)
+	j := newSlurmJob(t, 3000, 50*time.Millisecond)
+	j.submit("--shards", "4")
+	j.started()
+	j.Run("sbatch", "--partition=high", "--nodelist=n1", "--exclusive", "--output=/dev/null", "--wrap", "sleep 5")
+	j.check(2 * time.Minute)
+	if text := j.logsText(); !strings.Contains(text, "stopping") {
+		t.Errorf("no task was preempted:\n%s", text)
+	}
+}
+
+// TestSlurmTimeLimit: Slurm warns tasks of their time limit; they save their results and
+// return to the queue.
+func TestSlurmTimeLimit(t *testing.T) {
+	slow(t)
+	j := newSlurmJob(t, 8000, 100*time.Millisecond)
+	j.submit("--shards", "2", "--sbatch", "--time=2", "--sbatch", "--signal=B:USR1@100")
+	j.check(5 * time.Minute)
+	if text := j.logsText(); !strings.Contains(text, "to Slurm's queue") {
+		t.Errorf("no task returned to the queue:\n%s", text)
+	}
+}
+
+// TestSlurmClaiming reports how well a fast node and one that is five times slower share 64
+// shards. Timing is a figure here, not a condition.
+func TestSlurmClaiming(t *testing.T) {
+	slow(t)
+	const batches, pause = 64 * 8, 50 * time.Millisecond // of one node
+	j := newSlurmJob(t, batches*10, pause)
+	j.env = append(j.env, "SLOW_NODE=n2")
+	began := time.Now()
+	j.submit("--shards", "64")
+	j.check(3 * time.Minute)
+	ideal := batches * pause * 5 / 6
+	t.Logf("64 shards on two nodes, one five times slower: %s from submission to merged output; work / summed speed %s", time.Since(began), ideal)
+}
+
+// TestSlurmFrozenNode: a node freezes, the other computes its shard, then it wakes up.
+func TestSlurmFrozenNode(t *testing.T) {
+	slow(t)
+	j := newSlurmJob(t, 2000, 50*time.Millisecond)
+	j.submit("--shards", "2")
+	j.started()
+	j.Freeze("n2")
+	commits := filepath.Join(j.dir, "out.jsonl.shards", "commits", "*.json")
+	j.Until("the other node computes both shards", 2*time.Minute, func() bool {
+		found, _ := filepath.Glob(commits)
+		return len(found) == 2
+	})
+	j.Thaw("n2")
+	j.check(2 * time.Minute)
+}
