@@ -37,7 +37,7 @@ type slurmJob struct {
 }
 
 // newSlurmJob starts a Slurm and computes on one machine what the job must produce.
-func newSlurmJob(t *testing.T, records int, pause time.Duration, args ...string) *slurmJob {
+func newSlurmJob(t *testing.T, records int, pause time.Duration) *slurmJob {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("SKIPPED: no python3")
@@ -56,7 +56,7 @@ func newSlurmJob(t *testing.T, records int, pause time.Duration, args ...string)
 	}
 	writeRecords(t, filepath.Join(j.dir, "in.jsonl"), records)
 	j.env = append(j.Env(), "GPURUN_TEST_COMMAND=1")
-	j.args = append([]string{"-k", "kernel.py", "in.jsonl", "--gpus", "cpu:1", "--batch-size", "10", "--checkpoint", "1s"}, args...)
+	j.args = []string{"-k", "kernel.py", "in.jsonl", "--gpus", "cpu:1", "--batch-size", "10", "--checkpoint", "1s"}
 	j.gpurun(0, append([]string{"run", "-o", "one.jsonl"}, j.args...)...)
 	var err error
 	if j.want, err = os.ReadFile(filepath.Join(j.dir, "one.jsonl")); err != nil {
@@ -175,14 +175,14 @@ func (j *slurmJob) failOnce(tasks ...int) string {
 // same command submits them alone.
 func TestSlurmMissing(t *testing.T) {
 	slow(t)
-	j := newSlurmJob(t, 2000, 10*time.Millisecond, "--no-claim")
-	setup := j.failOnce(3, 5)
-	j.submit("--shards", "8", "--setup", setup)
+	j := newSlurmJob(t, 2000, 10*time.Millisecond)
+	again := []string{"--shards", "8", "--no-claim", "--setup", j.failOnce(3, 5)}
+	j.submit(again...)
 	j.Drained(2 * time.Minute)
 	if text := j.logsText(); !strings.Contains(text, "--array=3,5 ") {
 		t.Errorf("the merge does not print the command for shards 3 and 5:\n%s", text)
 	}
-	out := j.submit("--shards", "8", "--setup", setup)
+	out := j.submit(again...)
 	if !strings.Contains(out, "2 tasks, shards 3 to 5") {
 		t.Errorf("submitted again:\n%s", out)
 	}
