@@ -1,6 +1,6 @@
 # make demo       build gpurun, run it on a small sample, show the result
 # make test       run all tests
-# make install    install gpurun below PREFIX (/usr/local)
+# make install    install gpurun, man pages and completions below PREFIX (/usr/local)
 # make dist       build wheels for pip in dist/, for x86_64 and aarch64
 # make check      check formatting, vet, staticcheck, generated code, imports, other platforms
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
@@ -21,31 +21,47 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # Child processes of tests must not sleep at exit for the race detector.
 export GORACE := atexit_sleep_ms=0
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -X main.version=$(VERSION)
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
 		else echo "building bin/gpurun; the first build downloads and compiles its dependencies, which takes a minute or two"; fi
-	@if command -v cc >/dev/null; then \
-		CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpurun ./cmd/gpurun; \
-	else \
-		echo "NOTE: no C compiler found: building gpurun without NVML, for CPU devices only"; \
-		CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/gpurun ./cmd/gpurun; \
-	fi
+	@GO='$(GO)' ./scripts/build.sh bin/gpurun
 
+# Installs the program, man pages and shell completions.
 install: build
 	install -D -m 755 bin/gpurun $(DESTDIR)$(PREFIX)/bin/gpurun
+	umask 022 && bin/gpurun generate $(DESTDIR)$(PREFIX)/share
 
 # Builds wheels whose program lands on PATH. They depend on the commit and the compilers
 # alone: two builds are identical. GPUs need NVML, which needs a C compiler for the target.
 dist: tools
 	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
-	@GO='$(GO)' VERSION='$(VERSION)' ./scripts/dist.sh
+	@GO='$(GO)' ./scripts/dist.sh
+
+# Builds tarballs, Debian packages and wheels with GoReleaser, without publishing them;
+# ONLY=--single-target builds those of this machine's architecture. package-test unpacks them
+# and runs what is inside.
+GORELEASER := github.com/goreleaser/goreleaser/v2@v2.14.1
+packages: tools
+	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
+	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then "$$goreleaser" release --snapshot --clean $(ONLY); \
+		else echo "SKIPPED: cannot build GoReleaser: no packages"; fi
+
+package-test:
+	@if [ -e dist/packages/checksums.txt ]; then GPURUN_PACKAGES=$(CURDIR)/dist/packages $(GO) test -count=1 -v ./deploy; \
+		else echo "SKIPPED: there are no packages in dist/packages: run make packages"; fi
+
+# Builds one commit twice, in different folders with empty caches, and compares.
+reproducible: tools
+	GPURUN_DIST=1 $(GO) test -count=1 -v -timeout 30m -run TestReproducible ./python/wheel
+
+# Publishes the packages of a tag.
+release:
+	goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)) && "$$goreleaser" release --clean
 
 demo: build
 	@rm -rf demo && mkdir -p demo
@@ -115,6 +131,17 @@ check: tools
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	@echo "check: all good"
+
+# Linters beyond vet and staticcheck (.golangci.yaml).
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
+lint:
+	@if linter=$$(GO='$(GO)' ./scripts/gotool.sh $(GOLANGCI)); then "$$linter" run ./...; \
+		else echo "SKIPPED: cannot build golangci-lint"; fi
+
+# Reports known vulnerabilities that the program can reach; it needs the database of Go.
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+vulncheck:
+	@GO='$(GO)' ./scripts/vulncheck.sh $(GOVULNCHECK)
 
 generate: tools
 	$(GO) generate ./...

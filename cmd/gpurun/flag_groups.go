@@ -56,23 +56,33 @@ func groupFlags(root *cobra.Command) {
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), plain, "{{groupedFlags .}}", 1))
 }
 
-// groupedFlags lists the flags of a command.
-func groupedFlags(cmd *cobra.Command) string {
-	columns := terminalColumns()
+// flagSection is a heading and its flags.
+type flagSection struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+// allFlags is the heading of a command with few flags.
+const allFlags = "Flags"
+
+// flagSections returns the flags of a command in the order of the help.
+func flagSections(cmd *cobra.Command) (sections []flagSection) {
 	count := 0
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			count++
 		}
 	})
-	if count <= fewFlags {
-		return "Flags:\n" + strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(columns), "\n")
+	if count == 0 {
+		return nil
 	}
-	var b strings.Builder
+	if count <= fewFlags {
+		return []flagSection{{allFlags, cmd.LocalFlags()}}
+	}
 	grouped := make(map[string]bool)
-	write := func(title string, flags *pflag.FlagSet) {
+	add := func(title string, flags *pflag.FlagSet) {
 		if flags.HasAvailableFlags() {
-			b.WriteString(title + ":\n" + flags.FlagUsagesWrapped(columns) + "\n")
+			sections = append(sections, flagSection{title, flags})
 		}
 	}
 	groups := flagGroups
@@ -87,7 +97,7 @@ func groupedFlags(cmd *cobra.Command) string {
 				grouped[name] = true
 			}
 		}
-		write(group.title, flags)
+		add(group.title, flags)
 	}
 	rest := newGroup()
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -95,8 +105,18 @@ func groupedFlags(cmd *cobra.Command) string {
 			rest.AddFlag(f)
 		}
 	})
-	write("Other", rest)
-	return strings.TrimRight(b.String(), "\n")
+	add("Other", rest)
+	return sections
+}
+
+// groupedFlags lists the flags of a command.
+func groupedFlags(cmd *cobra.Command) string {
+	columns := terminalColumns()
+	var texts []string
+	for _, section := range flagSections(cmd) {
+		texts = append(texts, section.title+":\n"+strings.TrimRight(section.flags.FlagUsagesWrapped(columns), "\n"))
+	}
+	return strings.Join(texts, "\n\n")
 }
 
 func newGroup() *pflag.FlagSet {

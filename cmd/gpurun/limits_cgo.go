@@ -23,3 +23,6 @@ __attribute__((constructor)) static void check_address_space(void) {
 }
 */
 import "C"
+
+// checksAddressSpace reports whether gpurun explains an address space that is too small.
+const checksAddressSpace = true

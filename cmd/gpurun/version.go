@@ -1,20 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/stdfd"
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// version is set by the Makefile from git; a plain go build uses the module version.
-var version = ""
+// These are set by scripts/build.sh from git, because a build may lack the stamp of Go: it
+// must not depend on the folder and the settings of the machine. A plain go build uses what
+// Go knows.
+var (
+	version      = ""
+	sourceCommit = ""
+	sourceTime   = "" // RFC 3339, UTC
+)
 
 func newVersion() *cobra.Command {
 	asJSON := false
@@ -56,10 +65,8 @@ type buildFacts struct {
 func buildOf(info *debug.BuildInfo, known bool) buildFacts {
 	facts := buildFacts{
 		Version: versionText(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Protocol: plugins.ProtocolVersion, Without: []string{}, Settings: map[string]string{},
-	}
-	if !gpu.BuiltWithNVML {
-		facts.Without = append(facts.Without, "nvml")
+		Protocol: plugins.ProtocolVersion, Without: lacking(), Settings: map[string]string{},
+		Commit: sourceCommit, Time: sourceTime, Modified: strings.HasSuffix(version, "-dirty"),
 	}
 	if !known {
 		return facts
@@ -67,17 +74,35 @@ func buildOf(info *debug.BuildInfo, known bool) buildFacts {
 	for _, setting := range info.Settings {
 		switch setting.Key {
 		case "vcs.revision":
-			facts.Commit = setting.Value
+			facts.Commit = cmp.Or(facts.Commit, setting.Value)
 		case "vcs.time":
-			facts.Time = setting.Value
+			facts.Time = cmp.Or(facts.Time, setting.Value)
 		case "vcs.modified":
-			facts.Modified = setting.Value == "true"
+			facts.Modified = facts.Modified || setting.Value == "true"
 		case "vcs":
 		default:
 			facts.Settings[setting.Key] = setting.Value
 		}
 	}
 	return facts
+}
+
+// lacking lists what this program was built without. All of it needs a C compiler.
+func lacking() []string {
+	lacks := []string{}
+	for _, part := range []struct {
+		name  string
+		there bool
+	}{
+		{"nvml", gpu.BuiltWithNVML},           // GPUs: CPU devices only
+		{"closed-descriptors", stdfd.Known},   // refusing data on a closed standard input or output
+		{"address-space", checksAddressSpace}, // a message if ulimit -v is too low
+	} {
+		if !part.there {
+			lacks = append(lacks, part.name)
+		}
+	}
+	return lacks
 }
 
 func versionLines() string {

@@ -26,3 +26,16 @@ func TestBuildFacts(t *testing.T) {
 		t.Errorf("%+v", facts)
 	}
 }
+
+// TestBuildFactsFromScript: what scripts/build.sh passes takes precedence over Go's stamp.
+func TestBuildFactsFromScript(t *testing.T) {
+	before := [...]string{version, sourceCommit, sourceTime}
+	defer func() { version, sourceCommit, sourceTime = before[0], before[1], before[2] }()
+	version, sourceCommit, sourceTime = "v1.2.3-dirty", "def", "2026-05-06T07:08:09Z"
+	for _, stamp := range []*debug.BuildInfo{{}, {Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"}}}} {
+		facts := buildOf(stamp, true)
+		if facts.Version != version || facts.Commit != "def" || facts.Time != sourceTime || !facts.Modified {
+			t.Errorf("%+v", facts)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -164,17 +163,4 @@ func snippets(section string) (files map[string]string, commands []string) {
 		}
 	}
 	return files, commands
-}
-
-// TestReproducible: two builds of the same source are the same, from any folder.
-func TestReproducible(t *testing.T) {
-	if testing.Short() || runtime.GOOS != "linux" || os.Getenv("GPURUN_DIST") == "" {
-		t.Skip("SKIPPED: builds the program twice: set GPURUN_DIST=1")
-	}
-	first, second := buildDist(t), buildDist(t)
-	a, errA := os.ReadFile(first)
-	b, errB := os.ReadFile(second)
-	if errA != nil || errB != nil || !bytes.Equal(a, b) {
-		t.Errorf("two builds differ: %v, %v", errA, errB)
-	}
 }

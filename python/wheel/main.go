@@ -17,9 +17,10 @@ func main() {
 	binary := flag.String("binary", "bin/gpurun", "the gpurun program, for Linux")
 	version := flag.String("version", "", "the version, as git describe prints it")
 	source := flag.String("source", "python", "the folder with the Python packages")
+	third := flag.String("licenses", "", "a file with the licenses of what the program contains")
 	out := flag.String("out", "dist", "the folder for the wheel")
 	flag.Parse()
-	path, err := build(*binary, *version, *source, *out)
+	path, err := build(*binary, *version, *source, *third, *out)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "wheel: "+err.Error())
 		os.Exit(1)
@@ -28,7 +29,7 @@ func main() {
 }
 
 // build writes the wheel and returns its path.
-func build(binary, version, source, out string) (string, error) {
+func build(binary, version, source, third, out string) (string, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return "", err
@@ -44,11 +45,13 @@ func build(binary, version, source, out string) (string, error) {
 		}
 	}
 	w.add(w.data()+"/scripts/gpurun", program, 0o755)
-	license, err := os.ReadFile(filepath.Join(source, "..", "LICENSE"))
-	if err != nil {
+	licenses := []string{filepath.Join(source, "..", "LICENSE")}
+	if third != "" {
+		licenses = append(licenses, third)
+	}
+	if err := w.addMetadata(licenses); err != nil {
 		return "", err
 	}
-	w.addMetadata(license)
 	path := filepath.Join(out, w.name())
 	if err := os.MkdirAll(out, 0o777); err != nil {
 		return "", err

@@ -10,9 +10,15 @@ import (
 // repository without tags.
 var described = regexp.MustCompile(`^(?:(v\d+|v?\d+(?:\.\d+)+)(?:-(\d+)-g([0-9a-f]+))?|([0-9a-f]{4,40}))(-dirty)?$`)
 
+// snapshot is the version of packages between releases: v0.0.0+gabcdef.
+var snapshot = regexp.MustCompile(`^v(\d+\.\d+\.\d+\+g[0-9a-f]+)$`)
+
 // pythonVersion turns a version from git into one that pip accepts and orders correctly:
 // commits after a tag come after it, and a repository without tags is before everything.
 func pythonVersion(version string) string {
+	if match := snapshot.FindStringSubmatch(version); match != nil {
+		return match[1]
+	}
 	match := described.FindStringSubmatch(version)
 	if match == nil {
 		return "0.dev0"

@@ -71,8 +71,7 @@ Name: gpurun
 Version: %s
 Summary: Run a compute kernel over JSON Lines on every GPU of the machine
 License-Expression: Apache-2.0
-License-File: LICENSE
-Requires-Python: >=3.9
+%sRequires-Python: >=3.9
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
 Classifier: Typing :: Typed
@@ -82,11 +81,20 @@ Provides-Extra: arrow
 Requires-Dist: pyarrow; extra == "arrow"
 `
 
-// addMetadata adds what pip reads. It must be called last: RECORD lists all files.
-func (w *wheel) addMetadata(license []byte) {
-	w.add(w.info()+"/METADATA", fmt.Appendf(nil, metadata, w.version), 0o644)
+// addMetadata adds what pip reads, with license files. It must be called last: RECORD lists
+// all files.
+func (w *wheel) addMetadata(licenses []string) error {
+	var named strings.Builder
+	for _, path := range licenses {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		w.add(w.info()+"/licenses/"+filepath.Base(path), text, 0o644)
+		fmt.Fprintf(&named, "License-File: %s\n", filepath.Base(path))
+	}
+	w.add(w.info()+"/METADATA", fmt.Appendf(nil, metadata, w.version, named.String()), 0o644)
 	w.add(w.info()+"/WHEEL", fmt.Appendf(nil, "Wheel-Version: 1.0\nGenerator: gpurun\nRoot-Is-Purelib: false\nTag: %s\n", w.tag), 0o644)
-	w.add(w.info()+"/licenses/LICENSE", license, 0o644)
 	sort.Slice(w.files, func(i, j int) bool { return w.files[i].name < w.files[j].name })
 	var record strings.Builder
 	for _, file := range w.files {
@@ -96,6 +104,7 @@ func (w *wheel) addMetadata(license []byte) {
 	name := w.info() + "/RECORD"
 	fmt.Fprintf(&record, "%s,,\n", name)
 	w.add(name, []byte(record.String()), 0o644) // last, as the format recommends
+	return nil
 }
 
 // epoch is the earliest time that a zip archive can hold. A real one would make every

@@ -19,6 +19,7 @@ func TestPythonVersion(t *testing.T) {
 		"v1.2.3":                   "1.2.3",
 		"1.2":                      "1.2",
 		"v1.2.3-4-gabcdef0":        "1.2.3.post4+gabcdef0",
+		"v0.0.0+gabcdef0":          "0.0.0+gabcdef0",
 		"v1.2.3-dirty":             "1.2.3+dirty",
 		"v1.2.3-4-gabcdef0-dirty":  "1.2.3.post4+gabcdef0.dirty",
 		"3401561":                  "0.dev0+g3401561",
@@ -46,7 +47,7 @@ func testProgram(t *testing.T) string {
 // TestArchive reads the wheel as pip does: every file is in RECORD with its size and
 // checksum, and the program can be executed.
 func TestArchive(t *testing.T) {
-	path, err := build(testProgram(t), "v1.2.3", "..", t.TempDir())
+	path, err := build(testProgram(t), "v1.2.3", "..", "../../SECURITY.md", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestArchive(t *testing.T) {
 			t.Errorf("RECORD is wrong about %s: %q", row[0], row)
 		}
 	}
-	for _, name := range []string{"gpurun/__init__.py", "gpurun/__init__.pyi", "gpurun/py.typed", "gpurun_runner/__init__.py", "gpurun_runner/kernel.py"} {
+	for _, name := range []string{"gpurun/__init__.py", "gpurun/__init__.pyi", "gpurun/py.typed", "gpurun_runner/__init__.py", "gpurun_runner/kernel.py", "gpurun-1.2.3.dist-info/licenses/LICENSE", "gpurun-1.2.3.dist-info/licenses/SECURITY.md"} {
 		if files[name] == nil {
 			t.Errorf("%s is missing", name)
 		}
@@ -114,7 +115,7 @@ func TestRunnerIsTheSame(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	var wheels [2][]byte
 	for i := range wheels {
-		path, err := build(testProgram(t), "v1.2.3", "..", t.TempDir())
+		path, err := build(testProgram(t), "v1.2.3", "..", "../../SECURITY.md", t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +134,7 @@ func TestUnusablePrograms(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := build(path, "v1", "..", t.TempDir()); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := build(path, "v1", "..", "", t.TempDir()); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,0 +1,136 @@
+package deploy_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// release is the part of .goreleaser.yaml that must agree with other files.
+type release struct {
+	Builds []struct {
+		Main    string
+		Goarch  []string
+		Env     []string
+		Flags   []string
+		Ldflags []string
+	}
+	Archives []struct {
+		Files []struct{ Src string }
+	}
+	Nfpms []struct {
+		Scripts  map[string]string
+		Contents []struct{ Src, Dst string }
+	}
+}
+
+// TestReleaseBuildsTheSame: the packages contain what make build builds.
+func TestReleaseBuildsTheSame(t *testing.T) {
+	var config release
+	if err := yaml.Unmarshal([]byte(read(t, ".goreleaser.yaml")), &config); err != nil {
+		t.Fatal(err)
+	}
+	if len(config.Builds) != 1 || len(config.Nfpms) != 1 || len(config.Archives) != 1 {
+		t.Fatalf("%+v", config)
+	}
+	build, script, source := config.Builds[0], read(t, "scripts/build.sh"), read(t, "cmd/gpurun/version.go")
+	for _, flag := range build.Flags {
+		if !strings.Contains(script, flag) {
+			t.Errorf("scripts/build.sh does not build with %s", flag)
+		}
+	}
+	for _, name := range []string{"CGO_CFLAGS", "CGO_LDFLAGS"} {
+		match := regexp.MustCompile(name + `="([^"]*)"`).FindStringSubmatch(script)
+		if match == nil || !slices.Contains(build.Env, name+"="+match[1]) {
+			t.Errorf("%s of scripts/build.sh is %q, of .goreleaser.yaml %q", name, match, build.Env)
+		}
+	}
+	set := regexp.MustCompile(`-X main\.(\w+)=`)
+	inScript := set.FindAllStringSubmatch(script, -1)
+	for _, match := range inScript {
+		name := match[1]
+		if !strings.Contains(strings.Join(build.Ldflags, " "), "-X main."+name+"=") {
+			t.Errorf(".goreleaser.yaml does not set main.%s", name)
+		}
+		if !regexp.MustCompile(`(?m)^\t` + name + `\s+= ""`).MatchString(source) {
+			t.Errorf("cmd/gpurun/version.go has no variable %s", name)
+		}
+	}
+	if got := len(set.FindAllString(strings.Join(build.Ldflags, " "), -1)); got != len(inScript) || got == 0 {
+		t.Errorf(".goreleaser.yaml sets %d variables, scripts/build.sh %d", got, len(inScript))
+	}
+}
+
+// TestReleaseFilesExist: every file of a package is in the repository, or generated.
+func TestReleaseFilesExist(t *testing.T) {
+	var config release
+	if err := yaml.Unmarshal([]byte(read(t, ".goreleaser.yaml")), &config); err != nil {
+		t.Fatal(err)
+	}
+	var sources []string
+	for _, file := range config.Archives[0].Files {
+		sources = append(sources, file.Src)
+	}
+	for _, file := range config.Nfpms[0].Contents {
+		sources = append(sources, file.Src)
+	}
+	for _, script := range config.Nfpms[0].Scripts {
+		sources = append(sources, script)
+	}
+	for _, source := range sources {
+		if strings.HasPrefix(source, "dist/share/") { // scripts/share.sh writes it
+			continue
+		}
+		if _, err := os.Stat(filepath.Join("..", source)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestMakeTargets: workflows, CI and CONTRIBUTING.md name make targets that exist.
+func TestMakeTargets(t *testing.T) {
+	targets := make(map[string]bool)
+	for _, match := range regexp.MustCompile(`(?m)^([a-z][a-z-]*):`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets[match[1]] = true
+	}
+	files, err := filepath.Glob("../.github/workflows/*.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no workflows: %v", err)
+	}
+	files = append(files, "../.ci/run", "../CONTRIBUTING.md", "../README.md")
+	commands := regexp.MustCompile("(?m)(?:^ *|run: |`|: )make ((?:[a-z][a-z-]*[ \t`,}\n])+)")
+	found := 0
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range commands.FindAllStringSubmatch(string(text)+"\n", -1) {
+			line, _, _ := strings.Cut(match[1], "\n")
+			line, _, _ = strings.Cut(line, "  ") // a comment follows
+			for _, target := range strings.FieldsFunc(line, func(r rune) bool { return !(r >= 'a' && r <= 'z' || r == '-') }) {
+				found++
+				if !targets[target] {
+					t.Errorf("%s: there is no target %s", filepath.Base(path), target)
+				}
+			}
+		}
+	}
+	if found < 15 {
+		t.Errorf("found only %d targets", found)
+	}
+}
