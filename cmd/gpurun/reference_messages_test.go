@@ -83,7 +83,7 @@ var topics = map[string]string{
 	"internal/jobs": "gpus.md", "internal/server": "api.md", "internal/httpserve": "api.md", "internal/view": "dashboard.md",
 	"internal/progress": "running.md", "internal/metrics": "api.md", "internal/proc": "failures.md", "internal/owned": "failures.md",
 	"internal/files": "failures.md", "internal/wire": "failures.md", "internal/shmem": "failures.md", "internal/fault": "failures.md",
-	"internal/resources": "performance.md", "internal/cluster": "cluster.md",
+	"internal/resources": "performance.md", "internal/shell": "kernels.md", "internal/cluster": "cluster.md",
 }
 
 // topic links to the page about a package.
