@@ -61,3 +61,28 @@ func TestFailures(t *testing.T) {
 		t.Errorf("recomputed %g although every node saved its results first", got.recomputed)
 	}
 }
+
+// TestNode compares with what can be computed by hand.
+func TestNode(t *testing.T) {
+	equal := nodeSetting{gpus: 8, perGPU: 16, seconds: 100}
+	for name, one := range map[string]struct {
+		change func(*nodeSetting)
+		want   float64
+	}{
+		"equal GPUs":         {func(*nodeSetting) {}, 1},
+		"a cost per chunk":   {func(s *nodeSetting) { s.chunkCost = 1 }, 100.0 / 116},
+		"sharing costs less": {func(s *nodeSetting) { s.share, s.batch = true, 1 }, 1},
+	} {
+		s := equal
+		one.change(&s)
+		if got := simulateNode(s, 1); math.Abs(got-one.want) > 1e-9 {
+			t.Errorf("%s: %g, want %g", name, got, one.want)
+		}
+	}
+	uneven := equal
+	uneven.spread, uneven.perGPU = 0.2, 1
+	alone := simulateNode(uneven, 1)
+	if uneven.share = true; simulateNode(uneven, 1) <= alone {
+		t.Errorf("sharing brings nothing: %g", alone)
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -255,4 +256,53 @@ func TestSlurmFrozenNode(t *testing.T) {
 	})
 	j.Thaw("n2")
 	j.check(2 * time.Minute)
+}
+
+// TestSlurmGPUs: four tasks run at the same time, two on each node. Each uses the GPUs that
+// Slurm gave it, so the tasks of a node share none.
+func TestSlurmGPUs(t *testing.T) {
+	slow(t)
+	stub := nvmlStub(t)
+	if stub == "" {
+		t.Skip("SKIPPED: no stub of the NVIDIA library")
+	}
+	j := newSlurmJob(t, 400, 300*time.Millisecond)
+	kernel := `import os, time
+
+def process(batch):
+    time.sleep(0.3)
+    where = [os.environ[name] for name in ("SLURMD_NODENAME", "SLURM_ARRAY_TASK_ID", "CUDA_VISIBLE_DEVICES")]
+    return [{"where": where} for record in batch]
+`
+	if err := os.WriteFile(filepath.Join(j.dir, "where.py"), []byte(kernel), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	j.env = append(j.env, "LD_LIBRARY_PATH="+stub, "NVMLSTUB_GPUS=4")
+	j.gpurun(0, "submit", "slurm", "--nodes", "4", "--gpus-per-node", "2", "--shards", "4", "--no-claim", "--gpurun", j.program,
+		"-k", "where.py", "in.jsonl", "-o", "out.jsonl", "--batch-size", "10", "--workers-per-gpu", "1")
+	j.Drained(2 * time.Minute)
+	text, err := os.ReadFile(filepath.Join(j.dir, "out.jsonl"))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, j.logsText())
+	}
+	users := make(map[string]map[string]bool) // tasks by node and device
+	for line := range strings.Lines(string(text)) {
+		var record struct{ Where [3]string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Fatal(err)
+		}
+		device := record.Where[0] + " " + record.Where[2]
+		if users[device] == nil {
+			users[device] = make(map[string]bool)
+		}
+		users[device][record.Where[1]] = true
+	}
+	if len(users) != 8 {
+		t.Errorf("%d devices were used, want 8: %v", len(users), users)
+	}
+	for device, tasks := range users {
+		if len(tasks) != 1 {
+			t.Errorf("device %s was used by the tasks %v", device, tasks)
+		}
+	}
 }

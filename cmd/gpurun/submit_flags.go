@@ -19,7 +19,7 @@ import (
 // shardsPerNode is how many shards a node gets on average: more balance unequal nodes
 // better and cost less when a node is lost, but each has a short start and end
 // (docs/scale.md).
-const shardsPerNode = 4
+const shardsPerNode = 8
 
 // submitFlags are the flags that submit slurm and submit k8s share.
 type submitFlags struct {
