@@ -23,9 +23,18 @@ type Segment struct {
 	Files [PartFiles]FileSum `json:"files"`
 	// Lines is the number of lines in the results.
 	Lines int64 `json:"lines"`
+	// Columns are the files that hold the values of columns; nil in a job without any.
+	Columns *PartColumns `json:"columns,omitempty"`
 	// Inner: it ends inside a chunk of the source.
 	Inner bool  `json:"inner,omitempty"`
 	Tally Tally `json:"tally"`
+}
+
+// PartColumns are the files of a part that hold the values of columns: an index with an entry
+// for each line of the results, and the values.
+type PartColumns struct {
+	Index  FileSum `json:"index"`
+	Values FileSum `json:"values"`
 }
 
 // End returns the number of the record after the last one.
@@ -35,18 +44,24 @@ func (s Segment) End() int64 { return s.First + s.Tally.Records }
 type Run struct {
 	First, Records, Lines int64
 	Sum                   FileSum // of the results
+	Values                int64   // bytes of the columns beside them
 	Inner                 bool    // it ends inside a chunk of the source
 }
 
 // Run returns the segment as a run.
 func (s Segment) Run() Run {
-	return Run{First: s.First, Records: s.Tally.Records, Lines: s.Lines, Sum: s.Files[Results], Inner: s.Inner}
+	r := Run{First: s.First, Records: s.Tally.Records, Lines: s.Lines, Sum: s.Files[Results], Inner: s.Inner}
+	if s.Columns != nil {
+		r.Values = s.Columns.Values.Bytes
+	}
+	return r
 }
 
 // join appends the next run to r.
 func (r Run) join(next Run) Run {
 	r.Records += next.Records
 	r.Lines += next.Lines
+	r.Values += next.Values
 	r.Sum = r.Sum.Join(next.Sum)
 	r.Inner = next.Inner
 	return r

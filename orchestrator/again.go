@@ -14,7 +14,10 @@ import (
 func (r *rerun) again() (Config, error) {
 	was, c := r.manifest.Fingerprint, r.config
 	c.Input.Path, c.Output.Path = r.job.Input(), r.job.Results()
-	c.Output.Format = ""
+	c.Output.Format, c.Output.Arrays, c.Output.Columns = "", nil, nil
+	if c.retriedSpec = was.Output.spec(); c.retriedSpec != nil {
+		c.knownLayout = r.manifest.Layout
+	}
 	c.Input.Paths, c.Input.Format, c.Input.Columns, c.Input.SkipBad, c.inputs = nil, "jsonl", nil, false, nil
 	c.Output.Errors, c.Resume.WorkDir, c.Resume.Clean = "", "", false
 	c.Input.Offset, c.Input.Limit, c.framed = 0, 0, true

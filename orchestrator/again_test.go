@@ -33,13 +33,15 @@ const (
 // must restore it: then it belongs in the fingerprint or in launch, and in retry.again.
 var roles = map[string]role{
 	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "inputs": selecting, "leftOut": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting, "Input.Place": selecting, "Input.Counts": selecting,
-	"Output.Path": output, "Output.PartBytes": output, "Output.Format": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
+	"Output.Path": output, "Output.Arrays": output, "Output.Columns": output, "Output.PartBytes": output, "Output.Format": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
 	"Output.Force": resuming, "Resume.Fresh": resuming, "Resume.AcceptChanges": resuming,
 
 	"Kernel.Name": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
 	"pluginPath": restored, "Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Output.SourceField": restored, "Input.NoValidate": restored,
 	"Fetch.Members": restored, "Fetch.Root": restored, "Fetch.MaxBytes": restored, "Fetch.AllowPrivate": restored,
 	"Input.Reprocess": forced, "framed": forced,
+	// Only jobs with columns have them: see TestRetryColumns.
+	"retriedSpec": program, "knownLayout": program,
 
 	"Fetch.Concurrency": effort, "Fetch.PerHost": effort, "Fetch.Timeout": effort, "Fetch.Retries": effort,
 	"Kernel.IOWorkers": effort, "Devices.GPUs": effort, "Devices.GPUsPerWorker": effort, "Devices.WorkersPerGPU": effort, "Devices.Stagger": effort,
@@ -155,7 +157,7 @@ func valueOf(v reflect.Value) any {
 // because results depend on them, so a retry must have the same.
 func TestEveryPrintedSettingIsRestored(t *testing.T) {
 	// Set by a retry, or not relevant to it: Parts, Format and Errors are where results go.
-	other := map[string]bool{"Parts": true, "Format": true, "Errors": true, "Reprocess": true}
+	other := map[string]bool{"Parts": true, "Format": true, "Errors": true, "Reprocess": true, "Arrays": true, "Framed": true, "Columns": true}
 	kind := reflect.TypeFor[outputPrint]()
 	for i := range kind.NumField() {
 		field := kind.Field(i)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 )
@@ -79,6 +80,9 @@ type Config struct {
 	leastTimeout time.Duration
 	// pluginPath overrides $GPURUN_PLUGIN_PATH, so that Retry uses the job's.
 	pluginPath string
+	// retriedSpec are the columns of the job that is retried, knownLayout is their layout.
+	retriedSpec *columns.Spec
+	knownLayout *columns.Layout
 	// framed makes Retry able to tell which lines belong to which record.
 	framed bool
 	// streaming: the input is a feed and the output consists of frames; see Stream.
@@ -153,9 +157,17 @@ type Output struct {
 	Path string
 	// Stdout is written if Path is "-"; nil means os.Stdout.
 	Stdout io.Writer
-	// Format is how the output is stored: jsonl, jsonl.gz or jsonl.zst. Default what the
-	// name of the output says, else jsonl. It must not contradict the name.
+	// Format is how the output is stored: jsonl, jsonl.gz, jsonl.zst or parquet. Default what
+	// the name of the output says, else jsonl. It must not contradict the name.
 	Format string
+	// Columns are those of an output that is a table, in this order, each perhaps with a type:
+	// "id:int64". By default, a table has all members of the results, with the types that
+	// they have in the first input records and in the first results.
+	Columns []string
+	// Arrays are columns of the results that are stored as NumPy arrays and left out of the
+	// lines: row i belongs to line i of the output. Without Errors, a mask next to each array
+	// (NAME.mask.npy) has a 1 for the row of each failed record.
+	Arrays []OutputArray
 	// Errors is a file for the failed records; if empty, they stay in their place in the
 	// output. It must not be the output.
 	Errors string

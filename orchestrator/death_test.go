@@ -164,6 +164,19 @@ func results(d jobDir, c orchestrator.Config) map[string]string {
 	failures := d.read(strings.TrimPrefix(jobFolder(c), d.path+"/") + "/failures.jsonl")
 	failures = strings.ReplaceAll(failures, d.path, "")
 	files["failures.jsonl"] = regexp.MustCompile(`,"device":"[^"]*"`).ReplaceAllString(failures, "")
+	for _, a := range c.Output.Arrays {
+		for _, path := range []string{a.Path, strings.TrimSuffix(a.Path, ".npy") + ".mask.npy"} {
+			if name := filepath.Base(path); c.Output.Errors == "" || path == a.Path {
+				files[name] = d.read(name)
+			}
+		}
+	}
+	if folder := strings.TrimPrefix(jobFolder(c), d.path+"/"); exists(d.join(folder + "/groups.json")) {
+		files["groups.json"] = d.read(folder + "/groups.json")
+		if c.Output.Errors == "" {
+			files["failed.jsonl"] = strings.ReplaceAll(d.read(folder+"/failed.jsonl"), d.path, "")
+		}
+	}
 	return files
 }
 
@@ -224,6 +237,7 @@ type death struct {
 	victimGone     bool // the victim has exited by then
 	parts          bool // the point is passed only for a folder of parts
 	encoded        bool // the point is passed only for a compressed output
+	only           *variant
 }
 
 var deaths = []death{
@@ -237,6 +251,8 @@ var deaths = []death{
 	{victim: "orchestrator", moment: "a part of the output begun", at: "part-begun", passing: 2, committed: true, parts: true},
 	{victim: "orchestrator", moment: "a unit appended but not in the journal", at: "unit-appended", passing: 3, committed: true, encoded: true},
 	{victim: "orchestrator", moment: "a unit in the journal but not durable", at: "encoded", passing: 2, committed: true, encoded: true},
+	{victim: "orchestrator", moment: "the end of a Parquet file appended", at: "tail-appended", passing: 2, committed: true, only: asTables},
+	{victim: "orchestrator", moment: "at the final rename: array named", at: "array-renamed", committed: true, only: withArrays},
 	{victim: "orchestrator", moment: "synced but not in the journal", at: "synced", passing: 2, committed: true},
 	{victim: "orchestrator", moment: "durable but parts not removed", at: "durable", passing: 2, committed: true},
 	{victim: "orchestrator", moment: "at the final rename: complete", at: "complete", committed: true},
@@ -279,6 +295,10 @@ func TestInvariant3DeathMatrix(t *testing.T) {
 				death.test(t, i, v)
 			})
 		}
+		if death.only != nil {
+			try(death.only)
+			continue
+		}
 		if !death.parts && !death.encoded {
 			try(variants[i%(len(variants)-1)])
 		}
@@ -303,6 +323,15 @@ func TestInvariant3DeathMatrix(t *testing.T) {
 		}
 		if death.victim == "orchestrator" && !death.parts {
 			try(compressed)
+		}
+		// One of these for each point that concerns what is on the disk, and all of them for
+		// those of units.
+		if death.encoded || death.committed && death.at != "event-finished" || death.at == "worker-part-closed" {
+			for k, v := range []*variant{withArrays, asTable, asTables} {
+				if !death.parts && (death.encoded || i%3 == k) || death.parts && v == asTables {
+					try(v)
+				}
+			}
 		}
 	}
 }

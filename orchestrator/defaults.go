@@ -52,6 +52,12 @@ func (c Config) withDefaults() (Config, error) {
 	if _, err := c.chooseFormat(); err != nil {
 		return c, err
 	}
+	if err := c.checkTable(); err != nil {
+		return c, err
+	}
+	if err := c.checkArrays(); err != nil {
+		return c, err
+	}
 	if c.Dir == "" {
 		dir, err := os.Getwd()
 		if err != nil {

@@ -78,6 +78,9 @@ func (j *job) finish(err error) Report {
 	}
 	if !j.committer.unread {
 		report.noteOutput(j.committer.output.ResultSum())
+		if err == nil && !j.config.framed {
+			report.noteArrays(j.config.Output.arrays(), j.committer.output.ArraySums())
+		}
 	}
 	if monitor := j.monitor.monitor; monitor != nil {
 		report.takeHealth(monitor.Status())

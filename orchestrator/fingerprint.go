@@ -73,6 +73,12 @@ type outputPrint struct {
 	Unchecked bool     `json:"unchecked,omitempty"`
 	MaxRecord int64    `json:"max_record_bytes"`
 	NaN       string   `json:"nan,omitempty"`
+	// Arrays have absolute paths.
+	Arrays []OutputArray `json:"arrays,omitempty"`
+	// Framed: it is the job of a retry, whose results are frames.
+	Framed bool `json:"framed,omitempty"`
+	// Columns are those of a table.
+	Columns []string `json:"columns,omitempty"`
 }
 
 // note records what distinguishes one state of the file from another.
@@ -96,6 +102,10 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	}
 	if c.Output.Errors != "" {
 		f.Output.Errors = absolute(c.Output.Errors)
+	}
+	f.Output.Columns, f.Output.Framed = c.Output.Columns, c.framed && c.columnSpec() != nil
+	for _, a := range c.Output.Arrays {
+		f.Output.Arrays = append(f.Output.Arrays, OutputArray{Column: a.Column, Path: absolute(a.Path)})
 	}
 	if len(c.Kernel.Config) > 0 {
 		var compact bytes.Buffer

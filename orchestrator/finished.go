@@ -22,6 +22,9 @@ func Verify(ctx context.Context, output string, report Report) error {
 		return fault.New(fault.Usage, "the job's output is missing: %w", err)
 	}
 	err := compareOutput(ctx, output, report)
+	if err == nil {
+		output, err = compareArrays(ctx, output, report)
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -29,6 +32,22 @@ func Verify(ctx context.Context, output string, report Report) error {
 		return byContext(ctx, fault.New(fault.Canceled, "stopped while the output was read"))
 	}
 	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", output, err)
+}
+
+// compareArrays reads the arrays of a finished job and returns the first that differs, and how.
+func compareArrays(ctx context.Context, output string, report Report) (string, error) {
+	for _, a := range report.Arrays {
+		sum, err := chunk.SumFile(ctx, a.Path)
+		switch {
+		case err != nil:
+			return a.Path, err
+		case sum.Bytes != a.Bytes:
+			return a.Path, fmt.Errorf("it has %d bytes instead of %d", sum.Bytes, a.Bytes)
+		case chunk.CRC(sum.CRC) != a.CRC32C:
+			return a.Path, fmt.Errorf("it has checksum %s instead of %s", chunk.CRC(sum.CRC), a.CRC32C)
+		}
+	}
+	return output, nil
 }
 
 func compareOutput(ctx context.Context, output string, report Report) error {
@@ -65,8 +84,17 @@ func (f *folder) outputUnchanged(ctx context.Context, output string, report Repo
 	if outputBytes(output) != report.OutputBytes {
 		return false
 	}
+	last := modified(output)
+	for _, a := range report.Arrays {
+		if outputBytes(a.Path) != a.Bytes {
+			return false
+		}
+		if at := modified(a.Path); at.After(last) {
+			last = at
+		}
+	}
 	info, err := os.Stat(f.join(reportFile))
-	return err == nil && (modified(output).Before(info.ModTime()) || compareOutput(ctx, output, report) == nil)
+	return err == nil && (last.Before(info.ModTime()) || Verify(ctx, output, report) == nil)
 }
 
 // modified returns when an output was last written; for one in parts, its latest part.
@@ -81,6 +109,14 @@ func modified(output string) (last time.Time) {
 		}
 	}
 	return last
+}
+
+// noteArrays records what the arrays must contain.
+func (r *Report) noteArrays(arrays []commit.Array, sums []chunk.FileSum) {
+	r.Arrays = nil
+	for i, a := range arrays {
+		r.Arrays = append(r.Arrays, ArrayReport{Path: absolute(a.Path), Bytes: sums[i].Bytes, CRC32C: chunk.CRC(sums[i].CRC)})
+	}
 }
 
 // noteOutput records what the output must contain.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
@@ -50,6 +51,8 @@ type manifest struct {
 	Kernel      string      `json:"kernel"`
 	Fingerprint fingerprint `json:"fingerprint"`
 	Cut         input.Cut   `json:"cut"`
+	// Layout is that of the columns, once it is known.
+	Layout *columns.Layout `json:"layout,omitempty"`
 	// Launch is how to resolve the names in the fingerprint; missing in jobs of earlier
 	// versions.
 	Launch launch `json:"launch,omitzero"`

@@ -33,6 +33,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-mending"] = func() plugins.Kernel { return &mending{} }
 	kernels["test-late"] = func() plugins.Kernel { return &late{} }
 	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
+	kernels["test-vectors"] = func() plugins.Kernel { return &vectors{} }
 	kernels["test-tenants"] = func() plugins.Kernel { return &tenants{} }
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
 	kernels["test-volume"] = func() plugins.Kernel { return &volume{} }
@@ -448,6 +449,8 @@ type labour struct {
 		Milliseconds, Micros, Slow int
 		// FailOpen is a file: once it exists, no kernel opens any more.
 		FailOpen string
+		// Fixed: nothing fails any more. Only vectors obey it.
+		Fixed bool
 	}
 	device plugins.Device
 }

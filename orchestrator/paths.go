@@ -28,6 +28,9 @@ func checkNames(config Config) error {
 	for _, path := range config.inputPaths() {
 		names = append(names, named{"input", path})
 	}
+	for _, a := range config.Output.Arrays {
+		names = append(names, named{"array", a.Path})
+	}
 	for _, one := range names {
 		if one.name != "" && one.name != "-" && !utf8.ValidString(absolute(one.name)) {
 			return fault.New(fault.Usage, "the %s %q is not valid UTF-8; rename it or use a link to it", one.what, absolute(one.name))
@@ -75,7 +78,11 @@ func checkOutputFolders(config Config) error {
 			return fault.New(fault.Usage, "the work folder %s does not exist: mkdir -p %s", config.Resume.WorkDir, config.Resume.WorkDir)
 		}
 	}
-	for _, path := range []string{config.Output.Path, config.Output.Errors} {
+	paths := []string{config.Output.Path, config.Output.Errors}
+	for _, a := range config.Output.Arrays {
+		paths = append(paths, a.Path)
+	}
+	for _, path := range paths {
 		if path == "" || path == "-" {
 			continue
 		}
@@ -98,7 +105,10 @@ func checkOutputs(config Config) error {
 	if keepsParts(config.Output.Path) {
 		check = checkPartFolder
 	}
-	if err := check(config, "output", config.Output.Path); err != nil || config.Output.Errors == "" {
+	if err := check(config, "output", config.Output.Path); err != nil {
+		return err
+	}
+	if err := checkArrayFiles(config); err != nil || config.Output.Errors == "" {
 		return err
 	}
 	if config.Output.Errors == "-" || samePath(config.Output.Errors, config.Output.Path) {
@@ -111,7 +121,7 @@ func checkOutput(config Config, what, path string) error {
 	if path == "-" {
 		return nil
 	}
-	if what != "output" && !isStream(path) {
+	if what == "errors file" && !isStream(path) {
 		if format, _, err := encode.ByPath(what, path); err != nil || format.Encodes() {
 			return fault.New(fault.Usage, "the %s %s would contain JSON lines; name it *%s", what, path, encode.Lines().Ending())
 		}

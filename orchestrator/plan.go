@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
@@ -139,8 +140,10 @@ type prepared struct {
 	interpreter string
 	// earlier is the job being resumed, nil for a new one.
 	earlier   *earlier
-	preview   bool // only a plan is wanted
-	oneChunk  bool // each slot gets one chunk
+	spec      *columns.Spec   // of a job with columns, else nil
+	layout    *columns.Shared // the same
+	preview   bool            // only a plan is wanted
+	oneChunk  bool            // each slot gets one chunk
 	selection gpu.Selection
 	// deviceNote is what the plan says about the devices, empty for nothing.
 	deviceNote string
@@ -192,6 +195,9 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	}
 	if short != "" {
 		p.plan.Notes = append(p.plan.Notes, short)
+	}
+	if err := p.setLayout(ctx); err != nil {
+		return nil, err
 	}
 	asked := false
 	if err := p.selectDevices(ctx); err != nil {

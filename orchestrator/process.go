@@ -347,7 +347,7 @@ func unusable(err error) error {
 
 // setup returns the settings that all workers of the job share.
 func (p *prepared) setup(socketDir string) wire.Setup {
-	return wire.Setup{
+	setup := wire.Setup{
 		Proven: p.proven(), Programs: p.programs,
 		Kernel: p.config.Kernel.Name, KernelConfig: p.config.Kernel.Config, ExecMode: p.config.Kernel.ExecMode, ExecID: p.config.Kernel.ExecID,
 		Python: wire.Python{Interpreter: p.config.Kernel.Python, IOWorkers: p.config.Kernel.IOWorkers, NaN: p.config.Kernel.NaN},
@@ -355,11 +355,16 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, LeastTimeout: p.config.leastTimeout, Retries: max(0, p.config.Failures.Retries), LogLevel: p.config.Display.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.Batching.Bytes,
-			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.Keep, SourceField: p.config.Output.SourceField, Reprocess: p.config.Input.Reprocess,
+			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.kept(), SourceField: p.config.Output.SourceField, Reprocess: p.config.Input.Reprocess,
 			NoValidate: p.config.Input.NoValidate, GroupBy: p.plan.GroupBy, BatchCost: p.config.Batching.Cost,
 			ErrorsApart: p.config.Output.Errors != "", Framed: p.config.framed || p.config.streaming, FrameFailures: p.config.streaming, Step: p.config.Kernel.Name,
 			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto,
+			Columns: p.spec,
 		},
 		Fetch: p.config.fetchSetup(),
 	}
+	if p.layout != nil {
+		setup.Layout = p.layout.Get()
+	}
+	return setup
 }

@@ -45,6 +45,8 @@ type Report struct {
 	// unknown, as in reports of earlier versions.
 	OutputBytes  int64      `json:"output_bytes"`
 	OutputCRC32C *chunk.CRC `json:"output_crc32c,omitempty"`
+	// Arrays are the files of columns beside the output.
+	Arrays []ArrayReport `json:"arrays,omitempty"`
 	// Blank lines were skipped; they do not count as records.
 	Blank int64 `json:"blank_lines"`
 
@@ -97,6 +99,13 @@ type Report struct {
 	latency Histogram
 	// cost and padded are what the grouped records cost, without and with padding.
 	cost, padded int64
+}
+
+// ArrayReport is a file with a column beside the output, or its mask.
+type ArrayReport struct {
+	Path   string    `json:"path"`
+	Bytes  int64     `json:"bytes"`
+	CRC32C chunk.CRC `json:"crc32c"`
 }
 
 // WorkerReport is one slot's share of the job.

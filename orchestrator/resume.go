@@ -95,7 +95,7 @@ func (e *earlier) computedAny() bool { return e.state.Done() > 0 || e.state.Comp
 // where the parts of a folder and the units of an encoded output end.
 func (e *earlier) keepsPlan(c Config) bool {
 	planned := keepsParts(c.Output.Path) && e.manifest.Cut.PartBytes == c.Output.PartBytes ||
-		!keepsParts(c.Output.Path) && c.format().Encodes()
+		!keepsParts(c.Output.Path) && c.cutsUnits()
 	return planned && len(e.changes(c)) == 0
 }
 
@@ -118,7 +118,12 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
 	}
 	report.noteOutput(e.state.ResultSum())
-	err := commit.Complete(outputOptions(c, f), e.state)
+	options := outputOptions(c, f)
+	if options.Layout = e.manifest.sharedLayout(); options.Layout != nil {
+		options.Layout.Settle()
+		report.noteArrays(options.Arrays, e.state.ArraySums(options))
+	}
+	err := commit.Complete(options, e.state)
 	report.Stop = fault.As(err)
 	report.close(time.Now(), tally)
 	if err != nil {
@@ -207,7 +212,10 @@ func outputBytes(path string) int64 {
 func outputOptions(c Config, f *folder) commit.Options {
 	options := commit.Options{
 		Path: c.Output.Path, Errors: c.Output.Errors, Replace: c.Output.Force, WorkDir: f.path, First: c.Input.Offset,
-		Format: c.format(), UnitBytes: c.unitBytes, Stdout: c.Output.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
+		KeepFailed: c.keepsFailed(), Format: c.format(), UnitBytes: c.unitBytes, Stdout: c.Output.Stdout, NoDurable: c.noDurable, DurableEvery: c.durableEvery,
+	}
+	if !c.framed {
+		options.Arrays = c.Output.arrays()
 	}
 	if keepsParts(c.Output.Path) {
 		options.PartBytes = c.Output.PartBytes
@@ -218,7 +226,9 @@ func outputOptions(c Config, f *folder) commit.Options {
 // openOutput creates the output, or reopens it on resume.
 func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, *commit.Journal, error) {
 	options := outputOptions(p.config, f)
-	options.Stop = ctx.Done()
+	if options.Stop = ctx.Done(); !p.config.framed {
+		options.Layout = p.layout
+	}
 	if e := p.earlier; e != nil {
 		options.Journal, p.created = e.journal, e.manifest.Created
 		if err := f.save(p.manifest(p.created)); err != nil {
@@ -255,6 +265,9 @@ func (p *prepared) manifest(created time.Time) manifest {
 		Version: manifestVersion, Created: created,
 		Input: p.print.Input.Path, Output: absolute(p.config.Output.Path), Errors: p.print.Output.Errors,
 		Kernel: p.config.Kernel.Name, Fingerprint: p.print, Cut: p.cut, Launch: p.launch(),
+	}
+	if p.layout != nil {
+		m.Layout = p.layout.Get()
 	}
 	if keepsParts(p.config.Output.Path) {
 		m.Output += "/"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -49,7 +50,8 @@ type rerun struct {
 	folder   *folder
 	job      retry.Job // at its current path: a copied or moved job is retried in place
 	manifest *manifest
-	report   Report // of the job
+	report   Report        // of the job
+	spec     *columns.Spec // of a job with columns, else nil
 }
 
 func (r *rerun) run(ctx context.Context) (Report, error) {
@@ -110,6 +112,9 @@ func (r *rerun) load(ctx context.Context) (err error) {
 		r.job.Output += "/"
 	}
 	r.job.Errors = r.manifest.Errors
+	if err := r.loadColumns(); err != nil {
+		return err
+	}
 	if r.manifest.Errors != "" && !r.manifest.writes(r.job.Output) {
 		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its failed records are in %s, which may belong to that one; retry it there",
 			r.config.Output.Path, r.manifest.Output, r.manifest.Errors)
@@ -124,7 +129,53 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	}
 	r.report.Output, r.report.Folder = r.config.Output.Path, r.folder.path // as seen from here
 	r.job.CRC = r.report.OutputCRC32C
+	if len(r.report.Arrays) != len(r.job.Arrays) {
+		return fault.New(fault.Conflict, "the report of the job lists %d arrays instead of %d", len(r.report.Arrays), len(r.job.Arrays))
+	}
+	for _, a := range r.report.Arrays {
+		r.job.ArraySums = append(r.job.ArraySums, chunk.FileSum{Bytes: a.Bytes, CRC: uint32(a.CRC32C)})
+	}
 	return r.unchanged(ctx)
+}
+
+// loadColumns reads what a job with columns has besides its output.
+func (r *rerun) loadColumns() error {
+	print := r.manifest.Fingerprint.Output
+	if r.spec = print.spec(); r.spec == nil {
+		return nil
+	}
+	r.job.Layout, r.job.Arrays = r.manifest.Layout, print.arrays()
+	if len(r.job.Arrays) > 0 && !r.manifest.writes(r.job.Output) {
+		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its arrays, such as %s, may belong to that one; retry it there",
+			r.config.Output.Path, r.manifest.Output, r.job.Arrays[0].Path)
+	}
+	if !r.job.Format.Table {
+		return nil
+	}
+	if r.job.Layout == nil {
+		return fault.New(fault.Usage, "no record of the job succeeded, so the types of its columns are unknown; run the job again instead").WithCode(fault.Finished, "")
+	}
+	if r.job.Errors == "" {
+		r.job.Errors, r.job.KeptApart = r.folder.join(commit.KeptFile), true
+	}
+	return nil
+}
+
+// newLayout returns the layout of the new results: that of the job or, if no record of it
+// succeeded, of the retry.
+func (r *rerun) newLayout() (*columns.Layout, error) {
+	if r.spec == nil || r.manifest.Layout != nil {
+		return r.manifest.Layout, nil
+	}
+	m, err := readManifest(r.job.Results() + folderSuffix + "/" + manifestFile)
+	if err != nil {
+		return nil, fault.Wrap(fault.Conflict, err)
+	}
+	if m.Layout != nil {
+		return m.Layout, nil
+	}
+	fallback := r.spec.Fallback()
+	return &fallback, nil
 }
 
 // unchanged refuses an output that has changed since the job wrote it: better now than
@@ -150,11 +201,16 @@ func (r *rerun) unchanged(ctx context.Context) error {
 
 // merge builds the new files and their report, and replaces the old ones.
 func (r *rerun) merge(again Report) (Report, error) {
+	var err error
+	if r.job.NewLayout, err = r.newLayout(); err != nil {
+		return r.report, err
+	}
 	merged, err := r.job.Merge(again.Kernel)
 	if err != nil {
 		return r.report, err
 	}
 	report := r.report
+	report.noteArrays(r.job.Arrays, merged.ArraySums)
 	report.Succeeded += again.Succeeded
 	report.Dropped += again.Dropped
 	report.Failed = 0
@@ -186,6 +242,16 @@ func (r *rerun) replace() error {
 	}
 	if err := report.writeDurably(r.folder.join(reportFile)); err != nil {
 		return err
+	}
+	if r.spec != nil && r.manifest.Layout == nil { // a record has succeeded now, or none again
+		layout, err := r.newLayout()
+		if err != nil {
+			return err
+		}
+		r.manifest.Layout = layout
+		if err := r.folder.save(*r.manifest); err != nil {
+			return err
+		}
 	}
 	return r.job.Clear()
 }

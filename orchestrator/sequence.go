@@ -91,7 +91,7 @@ const (
 // flushes reports whether a record of a slow stream is computed before its chunk is full.
 // Where the output's borders depend on chunks, they must depend on the content alone.
 func flushes(c Config) bool {
-	return c.inputs.streams() && (isStream(c.Output.Path) || !keepsParts(c.Output.Path) && !c.format().Encodes())
+	return c.inputs.streams() && (isStream(c.Output.Path) || !keepsParts(c.Output.Path) && !c.cutsUnits())
 }
 
 // checkLog refuses to resume a stream whose earlier bytes cannot be compared.
@@ -108,7 +108,7 @@ func (p *prepared) sections() []input.Section {
 	ranges := p.config.inputs.bundles(p.cut.BundleBytes)
 	p.watch.sections = ranges
 	sections := make([]input.Section, len(ranges))
-	options := format.Options{Members: p.members(), Columns: p.config.Input.Columns, Threads: 1}
+	options := format.Options{Members: p.members(), Columns: p.config.Input.Columns, Types: p.config.Output.Columns, Threads: 1}
 	if len(files) == 1 {
 		options.Threads = p.config.cores()
 	}
@@ -176,10 +176,11 @@ func (p *prepared) bundle(r fileRange, options format.Options) input.Section {
 
 // members returns the only members of a record that the job needs; nil for all.
 func (p *prepared) members() []string {
-	if len(p.config.Output.Keep) == 0 || !p.plan.Info.OnlyInputs {
+	kept := p.config.Output.kept()
+	if len(kept) == 0 || !p.plan.Info.OnlyInputs {
 		return nil
 	}
-	members := slices.Concat(p.config.Output.Keep, p.plan.Info.Inputs, p.fetchFields())
+	members := slices.Concat(kept, p.plan.Info.Inputs, p.fetchFields())
 	if p.plan.GroupBy != "" {
 		members = append(members, p.plan.GroupBy)
 	}

@@ -24,7 +24,7 @@ import (
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
-	// soakOnlyVariable names the only variant to run: parts, compressed, compressed parts, adaptive, module, prepare processes, stray lines.
+	// soakOnlyVariable names the only variant to run: parts, compressed, compressed parts, arrays, parquet, parquet parts, adaptive, module, prepare processes, stray lines.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
@@ -61,7 +61,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("%s=%d", soakSeedVariable, seed)
 	s := &soak{random: rand.New(rand.NewPCG(seed, 0)), killed: make(map[string]int)}
 	started := time.Now()
-	some := slices.DeleteFunc(append(slices.Clone(variants), compressedParts, withModule, withPrepareProcesses, withStrayLines), func(v *variant) bool {
+	some := slices.DeleteFunc(append(slices.Clone(variants), compressedParts, withArrays, asTable, asTables, withModule, withPrepareProcesses, withStrayLines), func(v *variant) bool {
 		only := os.Getenv(soakOnlyVariable)
 		return only != "" && v.name != only || (v == withModule || v == withPrepareProcesses || v == withStrayLines) && !hasPython()
 	})
@@ -217,7 +217,7 @@ func (s *soak) rot(t *testing.T, c orchestrator.Config) {
 		return
 	}
 	files := []string{folder + "/failures.partial"}
-	for _, pattern := range []string{"/errors.partial", "/output.partial", "/output.partial/part-*"} {
+	for _, pattern := range []string{"/errors.partial", "/output.partial", "/output.partial/part-*", "/array-*.partial"} {
 		found, _ := filepath.Glob(folder + pattern)
 		files = append(files, found...)
 	}
@@ -235,7 +235,7 @@ func (s *soak) rot(t *testing.T, c orchestrator.Config) {
 // soakPoints are the points at which a process kills itself. Only one process passes
 // those of workers and kernels.
 var soakPoints = []string{
-	"journal-made", "part-written", "journalled", "part-begun", "appended", "unit-appended", "encoded", "synced", "exchanged", "durable", "complete", "renamed", "clearing", "stopping",
+	"journal-made", "part-written", "journalled", "part-begun", "appended", "unit-appended", "tail-appended", "encoded", "array-renamed", "synced", "exchanged", "durable", "complete", "renamed", "clearing", "stopping",
 	"worker-start", "worker-mid-batch", "worker-handed-back", "worker-part-closed", "worker-stopping", "kernel-start", "kernel-mid-batch",
 }
 

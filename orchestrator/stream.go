@@ -74,10 +74,14 @@ func Stream(ctx context.Context, config Config, records iter.Seq2[Record, error]
 func (c Config) checkStream() error {
 	for _, one := range []struct{ what, value string }{
 		{"input", c.Input.Path + strings.Join(c.Input.Paths, " ")}, {"input format", c.Input.Format}, {"output", c.Output.Path}, {"errors file", c.Output.Errors}, {"output format", c.Output.Format},
+		{"columns of an output", strings.Join(c.Output.Columns, ",")},
 	} {
 		if one.value != "" {
 			return fault.New(fault.Usage, "a stream of records has no %s: %s", one.what, one.value)
 		}
+	}
+	if len(c.Output.Arrays) > 0 {
+		return fault.New(fault.Usage, "a stream of records has no arrays: %s", c.Output.Arrays[0].Path)
 	}
 	return nil
 }

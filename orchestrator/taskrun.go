@@ -59,6 +59,10 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 			s.noteHolding(*message.Holding)
 		case message.Warned != nil:
 			s.job.warn(s.slot, message.Warned.Warnings)
+		case message.Layout != nil:
+			if e := s.answerLayout(*message.Layout); e != nil {
+				return s.handleLoss(ctx, &t, e, true)
+			}
 		case message.ReadComplete != nil:
 			s.prefetch(ctx, t)
 		case message.ReturnPrefetched != nil:

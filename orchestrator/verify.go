@@ -101,10 +101,16 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 // outputOptions returns those of the earlier run, regardless of this one's.
 func (e *earlier) outputOptions(f *folder) (commit.Options, error) {
 	format, err := encode.ByName(e.manifest.Fingerprint.Output.Format)
-	return commit.Options{
+	options := commit.Options{
 		Path: e.manifest.Output, Errors: e.manifest.Errors, WorkDir: f.path, Format: format,
 		First: e.manifest.Fingerprint.Input.Offset, PartBytes: e.manifest.Cut.PartBytes,
-	}, fault.Wrap(fault.Conflict, err)
+		Layout: e.manifest.sharedLayout(), Arrays: e.manifest.Fingerprint.Output.arrays(),
+		KeepFailed: e.manifest.Fingerprint.Output.Format == "parquet" && e.manifest.Errors == "",
+	}
+	if e.manifest.Fingerprint.Output.Framed {
+		options.Layout, options.Arrays, options.KeepFailed = nil, nil, false
+	}
+	return options, fault.Wrap(fault.Conflict, err)
 }
 
 // cutBack discards everything after the first good segments.

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/internal/rawnum"
 )
 
 // Column is a new member for every record of a batch, as typed values: an array of Width
@@ -17,6 +18,55 @@ type Column struct {
 }
 
 type jsonValues [][]byte
+
+// The kinds of columns that are not numbers.
+const (
+	KindString = "string"
+	KindJSON   = "json"
+)
+
+// Kind returns the type of the values: float32, float64, int64, bool, KindString or KindJSON.
+func (c Column) Kind() string {
+	switch c.values.(type) {
+	case []float32:
+		return "float32"
+	case []float64:
+		return "float64"
+	case []int64:
+		return "int64"
+	case []bool:
+		return "bool"
+	case []string:
+		return KindString
+	}
+	return KindJSON
+}
+
+// AppendRaw appends record i's values to dst as they are in memory, little-endian; a boolean
+// is one byte. It must not be used for strings and JSON.
+func (c Column) AppendRaw(dst []byte, i int) []byte {
+	switch v := c.values.(type) {
+	case []float32:
+		return appendRaw(dst, v, c.row(len(v), i), 4)
+	case []float64:
+		return appendRaw(dst, v, c.row(len(v), i), 8)
+	case []int64:
+		return appendRaw(dst, v, c.row(len(v), i), 8)
+	case []bool:
+		row := c.row(len(v), i)
+		at := len(dst)
+		dst = append(dst, make([]byte, row[1]-row[0])...)
+		rawnum.PutBools(dst[at:], v[row[0]:row[1]])
+	}
+	return dst
+}
+
+func appendRaw[T rawnum.Number](dst []byte, values []T, row [2]int, size int) []byte {
+	at := len(dst)
+	dst = append(dst, make([]byte, size*(row[1]-row[0]))...)
+	rawnum.Put(dst[at:], values[row[0]:row[1]])
+	return dst
+}
 
 // Float32s returns a column of numbers, written with the fewest digits that identify a
 // float32. NaN and infinity become null.

@@ -31,6 +31,7 @@ type encoder struct {
 	names   []string
 	members []jsonline.Member
 	seen    *columnNames // is notified of their names
+	rows    *rowEncoder  // of a job with columns, else nil
 
 	// origins adds where a record comes from, unless it is nil.
 	origins *record.OriginWriter
@@ -66,6 +67,9 @@ type source struct {
 // unusable for this record.
 func (e *encoder) encode(from source, results *plugins.Results, i int) ([]byte, *fault.Error) {
 	e.buffer = e.buffer[:0]
+	if e.rows != nil {
+		e.rows.values = e.rows.values[:0]
+	}
 	if refusal := e.append(from, results, i); refusal != nil {
 		return nil, refusal
 	}
@@ -74,6 +78,9 @@ func (e *encoder) encode(from source, results *plugins.Results, i int) ([]byte, 
 
 // append appends the record's lines to the buffer, or nothing if it returns a fault.
 func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Error {
+	if e.rows != nil {
+		return e.appendRows(from, results, i)
+	}
 	start := len(e.buffer)
 	old := e.takeMark(&from)
 	record := from.record

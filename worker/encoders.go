@@ -24,7 +24,8 @@ type encoders struct {
 	all   []*encoder
 	ready []encoded // of the current batch, in order; empty: encoded one by one
 	// places are those of the current batch.
-	places *places
+	places  *places
+	layouts *layouts // of a job that may have columns; nil in tests
 }
 
 // encoded holds the lines for a range of the records sent to the kernel.
@@ -32,6 +33,8 @@ type encoded struct {
 	first   int
 	text    []byte
 	ends    []int // end offset in text of each record's lines
+	values  []byte
+	rowEnds []int // end offset in values of each record's rows
 	refused map[int]*fault.Error
 }
 
@@ -44,11 +47,14 @@ func newEncoders(options wire.Records, c chunk.Chunk, threads int, seen *columnN
 }
 
 // begin encodes the batch in parallel if it is large enough.
-func (e *encoders) begin(task *batchTask) {
+func (e *encoders) begin(task *batchTask) error {
 	e.ready, e.places = e.ready[:0], &task.places
+	if err := e.useLayout(task); err != nil {
+		return err
+	}
 	n := len(task.sent)
 	if len(e.all) == 1 || n == 0 || task.numbers() < parallelValues {
-		return
+		return nil
 	}
 	share := (n + len(e.all) - 1) / len(e.all)
 	for first := 0; first < n; first += share {
@@ -59,6 +65,31 @@ func (e *encoders) begin(task *batchTask) {
 		group.Go(func() { e.all[k].encodeRange(task, &e.ready[k], min(share, n-e.ready[k].first)) })
 	}
 	group.Wait()
+	return nil
+}
+
+// stores reports whether the job has columns.
+func (e *encoders) stores() bool { return e.layouts != nil && e.layouts.spec != nil }
+
+// useLayout prepares for the rows of a batch.
+func (e *encoders) useLayout(task *batchTask) error {
+	if !e.stores() {
+		return nil
+	}
+	layout, err := e.layouts.of(task)
+	if err != nil {
+		return err
+	}
+	for _, one := range e.all {
+		if one.rows == nil {
+			one.rows = new(rowEncoder)
+		}
+		one.rows.values = one.rows.values[:0]
+		if layout != nil {
+			one.rows.use(layout)
+		}
+	}
+	return nil
 }
 
 // nulls returns how many numbers have become null.
@@ -86,6 +117,9 @@ func (t *batchTask) numbers() int {
 func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 	e.buffer = e.buffer[:0]
 	out.ends = make([]int, 0, count)
+	if e.rows != nil {
+		out.rowEnds = make([]int, 0, count)
+	}
 	for i := out.first; i < out.first+count; i++ {
 		if v := task.verdict(i); v.hasLines() {
 			from := source{record: task.records[i], i: i, places: &task.places}
@@ -100,8 +134,14 @@ func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 			}
 		}
 		out.ends = append(out.ends, len(e.buffer))
+		if e.rows != nil {
+			out.rowEnds = append(out.rowEnds, len(e.rows.values))
+		}
 	}
 	out.text = e.buffer
+	if e.rows != nil {
+		out.values = e.rows.values
+	}
 }
 
 // hasLines reports whether the record has lines in the output that the kernel decides.
@@ -128,4 +168,17 @@ func (e *encoders) encode(record input.Record, i int, v verdict) ([]byte, *fault
 		start = out.ends[at-1]
 	}
 	return out.text[start:out.ends[at]], nil
+}
+
+// values returns the values of the i-th record, which encode has returned the lines of.
+func (e *encoders) values(i int) []byte {
+	if len(e.ready) == 0 {
+		return e.all[0].rows.values
+	}
+	out := &e.ready[i/len(e.ready[0].ends)]
+	at, start := i-out.first, 0
+	if at > 0 {
+		start = out.rowEnds[at-1]
+	}
+	return out.values[start:out.rowEnds[at]]
 }

@@ -61,6 +61,7 @@ type Worker struct {
 	assigned       chan wire.Assign
 	trims          chan struct{}  // requested, not done yet
 	fetcher        *fetch.Fetcher // nil until a chunk is read whose records name files
+	layouts        *layouts
 }
 
 // run is the whole life of a worker process. It returns the exit status.
@@ -87,6 +88,7 @@ func run(builtins []string) int {
 		proc.SetKillWait(w.setup.KillWait)
 	}
 	w.log = newLogger(w.setup)
+	w.layouts = newLayouts(w.setup, w.send)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w.sizes.want = w.setup.Records.BatchSize
@@ -151,6 +153,8 @@ func (w *Worker) take(message wire.Message) {
 		w.sharing.Store(false)
 		w.busy.Store(0)
 		w.pace.set(wire.Pace{Share: 1})
+	case message.Layout != nil:
+		w.layouts.answer(message.Layout.Layout)
 	case message.Trim != nil:
 		w.askTrim()
 	case message.End != nil:

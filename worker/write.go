@@ -44,14 +44,17 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 		part: commit.NewPart(commit.PartOptions{
 			Path: assign.Part, Chunk: assign.Chunk,
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed, FrameFailures: w.setup.Records.FrameFailures,
+			Rows: w.setup.Records.Columns != nil, Table: w.setup.Records.Columns.IsTable(),
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		verbatim: len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess,
+		verbatim: len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess && w.setup.Records.Columns == nil,
 		tasks:    make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
-		p.idle <- newEncoders(w.setup.Records, assign.Chunk, w.setup.Device.Threads, &w.columns)
+		lines := newEncoders(w.setup.Records, assign.Chunk, w.setup.Device.Threads, &w.columns)
+		lines.layouts = w.layouts
+		p.idle <- lines
 	}
 	go p.encode()
 	go p.run()
@@ -62,6 +65,7 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 type encodedTask struct {
 	task  *batchTask
 	lines *encoders
+	err   error // its results cannot be stored
 }
 
 // nulls counts the numbers that JSON cannot represent. Call it only after finish.
@@ -79,8 +83,8 @@ func (p *partWriter) encode() {
 	defer close(p.encoded)
 	for task := range p.tasks {
 		lines := <-p.idle
-		lines.begin(task)
-		p.encoded <- encodedTask{task, lines}
+		err := lines.begin(task)
+		p.encoded <- encodedTask{task, lines, err}
 	}
 }
 
@@ -90,7 +94,11 @@ func (p *partWriter) run() {
 		task := next.task
 		if p.failure == nil {
 			p.judgeFirst(task)
-			if err := p.write(task, next.lines); err != nil {
+			err := next.err
+			if err == nil {
+				err = p.write(task, next.lines)
+			}
+			if err != nil {
 				p.failure = err
 				p.once.Do(func() { close(p.broken) })
 			}
@@ -262,6 +270,9 @@ func (p *partWriter) settle(record input.Record, i int, v verdict, encoder *enco
 	lines, refusal := encoder.encode(record, i, v)
 	if refusal != nil {
 		return p.fail(record, refusal)
+	}
+	if encoder.stores() {
+		return p.part.SucceedRows(lines, encoder.values(i))
 	}
 	return p.part.Succeed(lines)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/record"
@@ -40,6 +41,17 @@ type Retried struct {
 	SourceField string
 	// Step is the name of the kernel that recomputed them.
 	Step string
+	// Layout is that of the columns of a job that has some, else nil. NoValues: the old output
+	// has no values of them, because every record failed.
+	Layout   *columns.Layout
+	NoValues bool
+	// Arrays are the arrays beside the output, ArraySums their checksums.
+	Arrays    []commit.Array
+	ArraySums []chunk.FileSum
+	// Groups is the list of the row groups of an output that is a table. KeptApart: the file
+	// Errors is in the job folder, and failed records also have rows in the table.
+	Groups    string
+	KeptApart bool
 	// Dir is the folder for the new files, which have the names in NextFiles.
 	Dir string
 }
@@ -51,6 +63,8 @@ type Merged struct {
 	// Parts are those of the new output, with the same records as the old ones; a file is
 	// one part.
 	Parts []commit.ManifestPart
+	// ArraySums are the checksums of the new arrays.
+	ArraySums []chunk.FileSum
 }
 
 // NextFiles are the names of the new output, errors and failures until they replace the old
@@ -65,7 +79,7 @@ type merger struct {
 	kept        *keptLines // failed records in a separate file
 	again       *bufio.Reader
 	failedAgain map[int64]record.Failure
-	results     *rewriter
+	results     resultFiles
 	errors, out *nextFile     // the failed records and the failures
 	mapped      files.Mapping // the current record
 	closers     []io.Closer
@@ -105,7 +119,7 @@ func (r Retried) Merge() (Merged, error) {
 	if err == nil {
 		err = m.sync()
 	}
-	return Merged{Tally: m.tally, Parts: m.results.written}, err
+	return Merged{Tally: m.tally, Parts: m.results.parts(), ArraySums: m.results.arraySums()}, err
 }
 
 func (m *merger) open() (err error) {
@@ -117,7 +131,11 @@ func (m *merger) open() (err error) {
 			return err
 		}
 	}
-	if m.results, err = openRewriter(m.Retried, filepath.Join(m.Dir, NextFiles[chunk.Results])); err != nil {
+	openResults := openLines
+	if m.Format.Table {
+		openResults = openTable
+	}
+	if m.results, err = openResults(m.Retried, filepath.Join(m.Dir, NextFiles[chunk.Results])); err != nil {
 		return err
 	}
 	again, err := os.Open(m.Again)
@@ -133,7 +151,11 @@ func (m *merger) open() (err error) {
 	}); err != nil {
 		return err
 	}
-	if m.errors, err = createNext(filepath.Join(m.Dir, NextFiles[chunk.FailedRecords]), files.PublicMode, encode.Lines()); err == nil {
+	mode := files.PublicMode
+	if m.KeptApart {
+		mode = files.PrivateMode
+	}
+	if m.errors, err = createNext(filepath.Join(m.Dir, NextFiles[chunk.FailedRecords]), mode, encode.Lines()); err == nil {
 		m.out, err = createNext(filepath.Join(m.Dir, NextFiles[chunk.Failures]), files.PrivateMode, encode.Lines())
 	}
 	return err
@@ -151,15 +173,21 @@ func (m *merger) openFailed() (err error) {
 // keep leaves a record that had a mark in the input as it is.
 func (m *merger) keep(f record.Failure) error {
 	at := m.results.at()
-	if m.kept == nil {
-		if err := m.results.keep(f.At + f.Size); err != nil {
+	if m.kept != nil {
+		if _, err := m.errors.Write(m.kept.mapped.Data); err != nil {
+			return storage(err)
+		}
+	}
+	if m.inResults() {
+		if err := m.results.keep(f); err != nil {
 			return err
 		}
-	} else if _, err := m.errors.Write(m.kept.mapped.Data); err != nil {
-		return storage(err)
 	}
 	return m.note(f, at)
 }
+
+// inResults reports whether failed records have a place in the results.
+func (m *merger) inResults() bool { return m.Errors == "" || m.KeptApart }
 
 // replace puts the record's new result in the place of its mark.
 func (m *merger) replace(f record.Failure, index int64) error {
@@ -167,10 +195,10 @@ func (m *merger) replace(f record.Failure, index int64) error {
 	if err != nil {
 		return err
 	}
-	if err := m.skipMark(f, data); err != nil {
+	if err := m.results.skip(f, data); err != nil {
 		return err
 	}
-	size, err := m.nextFrame()
+	size, values, err := m.nextFrame()
 	if err != nil {
 		return err
 	}
@@ -180,26 +208,28 @@ func (m *merger) replace(f record.Failure, index int64) error {
 		return fault.New(fault.Unknown, "bug: results and failures disagree on record %d", index)
 	}
 	if !again {
-		return m.copyResult(f, size)
+		return m.copyResult(f, size, values)
 	}
 	// It failed again: mark it with the new failure and the line number of the original
 	// input.
 	f.Kind, f.Message, f.Detail, f.Device, f.Step = failed.Kind, failed.Message, failed.Detail, failed.Device, cmp.Or(failed.Step, m.Step)
-	var to io.Writer = m.results
 	if m.Errors != "" {
-		to = m.errors
+		if err := record.WriteMarked(m.errors, data, f.Mark()); err != nil {
+			return storage(err)
+		}
 	}
-	if err := record.WriteMarked(to, data, f.Mark()); err != nil {
-		return storage(err)
+	if m.inResults() {
+		if err := m.results.addFailed(data, f.Mark()); err != nil {
+			return err
+		}
 	}
 	return m.note(f, at)
 }
 
-// copyResult copies the new lines of a record.
-func (m *merger) copyResult(f record.Failure, size int64) error {
+// copyResult copies the new lines of a record, and their values.
+func (m *merger) copyResult(f record.Failure, size, values int64) error {
 	if m.SourceField == "" {
-		_, err := io.CopyN(m.results, m.again, size)
-		return storage(err)
+		return m.results.add(m.again, size, values)
 	}
 	lines := make([]byte, size)
 	if _, err := io.ReadFull(m.again, lines); err != nil {
@@ -210,17 +240,20 @@ func (m *merger) copyResult(f record.Failure, size int64) error {
 	if err != nil {
 		return fault.New(fault.Unknown, "bug: a result without the member %q: %w", m.SourceField, err)
 	}
-	_, err = m.results.Write(lines)
-	return storage(err)
+	return m.results.add(io.MultiReader(bytes.NewReader(lines), m.again), int64(len(lines)), values)
 }
 
-// nextFrame returns the size of the next record's lines.
-func (m *merger) nextFrame() (int64, error) {
+// nextFrame returns the size of the next record's lines, and of their values.
+func (m *merger) nextFrame() (size, values int64, err error) {
 	line, err := m.again.ReadString('\n')
 	if err != nil {
-		return 0, fault.New(fault.Unknown, "bug: fewer results than failed records: %w", err)
+		return 0, 0, fault.New(fault.Unknown, "bug: fewer results than failed records: %w", err)
 	}
-	return strconv.ParseInt(strings.TrimSuffix(line, "\n"), 10, 64)
+	first, second, both := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	if size, err = strconv.ParseInt(first, 10, 64); err == nil && both {
+		values, err = strconv.ParseInt(second, 10, 64)
+	}
+	return size, values, err
 }
 
 // record returns the next failed record as it was in the input. It is mapped, because it
@@ -242,21 +275,6 @@ func (m *merger) record(f record.Failure) ([]byte, error) {
 	}
 	m.position += size
 	return data, nil
-}
-
-// skipMark skips the old marked record if it is the one that the job wrote.
-func (m *merger) skipMark(f record.Failure, data []byte) error {
-	if f.Size == 0 {
-		return nil
-	}
-	return m.results.skip(f.Size, func(old io.Reader) error {
-		same := &comparer{with: bufio.NewReader(old)}
-		if err := record.WriteMarked(same, data, f.Mark()); err != nil || same.size != f.Size {
-			return fault.New(fault.Conflict, "%s was changed since the job wrote it: byte %d is not the start of the failed record of line %d",
-				m.Output, f.At, f.Line)
-		}
-		return nil
-	})
 }
 
 // comparer is a writer that fails if the written data differs from what it reads.

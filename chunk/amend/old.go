@@ -2,6 +2,7 @@ package amend
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ type oldFile struct {
 	lines io.Reader     // after decoding
 	sum   chunk.FileSum // of the bytes read
 	err   error         // it cannot be read or decoded
+	count int64         // lines read
 }
 
 func openOld(path string, format encode.Format) (*oldFile, error) {
@@ -43,6 +45,7 @@ func openOld(path string, format encode.Format) (*oldFile, error) {
 // Read reads lines.
 func (o *oldFile) Read(p []byte) (int, error) {
 	n, err := o.lines.Read(p)
+	o.count += int64(bytes.Count(p[:n], []byte("\n")))
 	if err != nil && !errors.Is(err, io.EOF) {
 		o.err = err
 	}

@@ -36,13 +36,15 @@ type rewriter struct {
 	old      *oldFile  // the current part, read up to position; nil while it is unchanged
 	next     *nextFile // what replaces it; nil while it is unchanged
 	before   int64     // bytes of the new parts before it
+	passed   int64     // lines of the old parts before it, if they are counted
+	counts   bool      // the lines of all parts are counted, so none is only linked
 	written  []commit.ManifestPart
 }
 
 // openRewriter begins at the first record of the job's output.
 func openRewriter(job Retried, to string) (*rewriter, error) {
 	from := job.Output
-	w := &rewriter{from: from, to: to, parts: job.Parts, format: job.Format, folder: job.Parts != nil, summed: true}
+	w := &rewriter{from: from, to: to, parts: job.Parts, format: job.Format, folder: job.Parts != nil, summed: true, counts: len(job.Arrays) > 0}
 	if w.folder {
 		commit.RemoveParts(to) // left by a killed attempt
 		if err := os.MkdirAll(to, 0o777); err != nil {
@@ -64,6 +66,14 @@ func openRewriter(job Retried, to string) (*rewriter, error) {
 	return w, w.begin()
 }
 
+// oldLines returns how many lines of the old results are done, if they are counted.
+func (w *rewriter) oldLines() int64 {
+	if w.old == nil {
+		return w.passed
+	}
+	return w.passed + w.old.count
+}
+
 // path returns the path of the current part in a folder, or the file itself.
 func (w *rewriter) path(dir string) string {
 	if !w.folder {
@@ -76,7 +86,7 @@ func (w *rewriter) path(dir string) string {
 const unknownLength = math.MaxInt64
 
 func (w *rewriter) begin() error {
-	if w.folder {
+	if w.folder && !w.counts {
 		return nil
 	}
 	return w.touch() // a file is always rewritten
@@ -200,6 +210,7 @@ func (w *rewriter) endPart() error {
 		if w.format.Encodes() {
 			p.Unencoded = w.next.length
 		}
+		w.passed += w.old.count
 		w.old.close()
 		w.old, w.next = nil, nil
 	}

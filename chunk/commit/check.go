@@ -36,12 +36,15 @@ func (s State) CheckOutput(ctx context.Context, options Options) (good int, err 
 		if kind == chunk.Results && s.Encoded != nil {
 			good, err = s.checkUnits(ctx, in, good)
 		} else {
-			good, err = s.checkFile(ctx, in, kind, good)
+			good, err = s.checkFile(ctx, in, kind, good, options.Format.Table)
 		}
 		in.Close()
 		if err != nil {
 			return 0, fault.New(fault.Storage, "check output: %w", err)
 		}
+	}
+	if good, err = s.checkArrays(ctx, options, good); err != nil {
+		return 0, fault.New(fault.Storage, "check output: %w", err)
 	}
 	return s.floor(good), nil
 }
@@ -76,6 +79,9 @@ func (s State) CheckSizes(options Options) (good int, err error) {
 			}
 		}
 	}
+	if good, err = s.checkArraySizes(options, good); err != nil {
+		return 0, err
+	}
 	return s.floor(good), nil
 }
 
@@ -95,6 +101,11 @@ func sizeOf(path string) (int64, error) {
 func (s State) Named(options Options) bool {
 	for kind, files := range s.files(options) {
 		if files == nil && options.keeps(kind) {
+			return true
+		}
+	}
+	for _, file := range s.arrayFiles(options) {
+		if file.path == "" {
 			return true
 		}
 	}
@@ -134,9 +145,9 @@ func (s State) files(options Options) (all [chunk.PartFiles][]sizedFile) {
 }
 
 // checkFile returns how many of the first n segments are intact in one file of the output.
-func (s State) checkFile(ctx context.Context, in io.Reader, kind, n int) (good int, err error) {
+func (s State) checkFile(ctx context.Context, in io.Reader, kind, n int, table bool) (good int, err error) {
 	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
-	var base int64 // offset of the segment in the results
+	var base int64 // position of the segment in the results
 	for i, segment := range s.Output[:n] {
 		want := segment.Files[kind]
 		var sum chunk.FileSum
@@ -155,7 +166,11 @@ func (s State) checkFile(ctx context.Context, in io.Reader, kind, n int) (good i
 		case err != nil || read != want.Bytes || sum != want:
 			return i, nil
 		}
-		base += segment.Files[chunk.Results].Bytes
+		if table {
+			base += segment.Lines
+		} else {
+			base += segment.Files[chunk.Results].Bytes
+		}
 	}
 	return n, nil
 }
@@ -234,6 +249,7 @@ func (r *filesReader) Close() {
 // the journal with one that describes only this state.
 func (s *State) CutBack(n int, journal *Journal) error {
 	s.Output, s.Complete = s.Output[:n:n], false
+	sides := len(s.Durable.Sides)
 	s.Durable = Durable{}
 	for _, segment := range s.Output {
 		s.Durable.Next, s.Durable.Place = segment.End(), segment.Next
@@ -243,6 +259,9 @@ func (s *State) CutBack(n int, journal *Journal) error {
 		}
 	}
 	s.cutUnits()
+	if n > 0 && sides > 0 {
+		s.Durable.Sides = sidesOf(sides, s.Encoded)
+	}
 	return journal.rewrite(s.entries())
 }
 

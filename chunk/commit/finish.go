@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -24,6 +25,9 @@ func (o *Output) Finish() error {
 	if err := o.settle(); err != nil {
 		return err
 	}
+	if err := cmp.Or(o.endArrays(), o.writeGroups()); err != nil {
+		return err
+	}
 	if n := len(o.waiting); n > 0 {
 		return fault.New(fault.Unknown, "bug: %d segments wait for record %d", n, o.next)
 	}
@@ -35,6 +39,9 @@ func (o *Output) Finish() error {
 			return err
 		}
 		crash.Point("complete")
+	}
+	if err := o.finishArrays(); err != nil {
+		return err
 	}
 	for _, i := range finishOrder {
 		if err := o.finish(i); err != nil {
@@ -78,6 +85,9 @@ var finishOrder = [chunk.PartFiles]int{chunk.Failures, chunk.FailedRecords, chun
 // journal recorded them as complete.
 func Complete(options Options, state State) error {
 	final, temporary := options.paths()
+	if err := completeArrays(options, state); err != nil {
+		return err
+	}
 	for _, i := range finishOrder {
 		if i == chunk.Results && options.PartBytes > 0 {
 			m := NewManifest(state.cutParts(options).parts, state.Durable.Tally.Counts, options.Format)
@@ -89,25 +99,28 @@ func Complete(options Options, state State) error {
 		if final[i] == "" || isDirect(final[i]) && !files.IsFolder(final[i]) { // written directly, without a temporary name
 			continue
 		}
-		path, size := files.RealPath(final[i]), state.Durable.Sizes[i]
-		info, err := os.Stat(temporary[i])
-		named := errors.Is(err, os.ErrNotExist)
-		if named {
-			info, err = os.Stat(path)
-		}
-		if err != nil || info.Size() != size {
-			return fault.New(fault.Conflict, "the job was complete, but %s has changed since", final[i]).WithCode(fault.Damaged, "")
-		}
-		if named { // but perhaps not durably
-			err = storageOf(path, files.SyncDir(filepath.Dir(path)))
-		} else {
-			err = NameFile(temporary[i], path, options.replaces(i))
-		}
-		if err != nil {
+		if err := completeFile(final[i], temporary[i], state.Durable.Sizes[i], options.replaces(i)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// completeFile gives a file of this size its final name, unless it has it already.
+func completeFile(final, temporary string, size int64, replace bool) error {
+	path := files.RealPath(final)
+	info, err := os.Stat(temporary)
+	named := errors.Is(err, os.ErrNotExist)
+	if named {
+		info, err = os.Stat(path)
+	}
+	if err != nil || info.Size() != size {
+		return fault.New(fault.Conflict, "the job was complete, but %s has changed since", final).WithCode(fault.Damaged, "")
+	}
+	if named { // but perhaps not durably
+		return storageOf(path, files.SyncDir(filepath.Dir(path)))
+	}
+	return NameFile(temporary, path, replace)
 }
 
 // Abandon closes the output without renaming its files. It makes as much as possible
@@ -127,4 +140,5 @@ func (o *Output) close() {
 	for i := range o.targets {
 		o.targets[i].close()
 	}
+	o.closeArrays()
 }

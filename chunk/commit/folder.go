@@ -200,7 +200,8 @@ func RemoveParts(dir string) {
 	for _, entry := range entries {
 		plain, _ := filepath.Match("part-*.jsonl", entry.Name())
 		encoded, _ := filepath.Match("part-*.jsonl.*", entry.Name())
-		if plain || encoded || entry.Name() == ManifestFile {
+		table, _ := filepath.Match("part-*.parquet", entry.Name())
+		if plain || encoded || table || entry.Name() == ManifestFile {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -66,7 +66,7 @@ func (j *Journal) Lost() int { return j.lost }
 // CreateJournal durably creates a new journal for an output.
 func CreateJournal(path string, output Options) (*Journal, error) {
 	version := plainJournal
-	if output.Format.Encodes() {
+	if output.cutsUnits() {
 		version = encodedJournal
 	}
 	return newJournal(path, version, journalHeader(version))

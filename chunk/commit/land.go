@@ -2,6 +2,7 @@ package commit
 
 import (
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -10,10 +11,12 @@ import (
 // appended after it.
 type landed struct {
 	durable Durable
-	part    int           // number of the part that is being written
-	raw     int64         // bytes of the results before they were encoded
-	read    chunk.FileSum // of the results since the last mark, as they were encoded
-	units   []Unit        // since the last mark
+	part    int               // number of the part that is being written
+	raw     int64             // bytes of the results before they were encoded
+	read    chunk.FileSum     // of the results since the last mark, as they were encoded
+	units   []Unit            // since the last mark
+	columns chunk.PartColumns // like read
+	groups  []parquet.Placed  // the row groups of the current file of a table
 }
 
 // Encoded is signaled when a unit is encoded, for Land to append it; nil if the output is
@@ -51,6 +54,8 @@ func (o *Output) perform(s step) error {
 		return o.landUnit(s.unit)
 	case s.mark != nil:
 		return o.landMark(*s.mark)
+	case s.tail:
+		return o.landTail()
 	}
 	if err := o.settle(); err != nil { // it covers the part that ends
 		return err
@@ -59,6 +64,9 @@ func (o *Output) perform(s step) error {
 		return err
 	}
 	o.landed.part++
+	if o.units.table() {
+		o.fileUnits, o.landed.groups = append(o.fileUnits, nil), nil
+	}
 	crash.Point("part-begun")
 	return nil
 }
@@ -67,9 +75,15 @@ func (o *Output) perform(s step) error {
 func (o *Output) landUnit(u *pendingUnit) error {
 	t := &o.targets[chunk.Results]
 	err := u.err
+	var head chunk.FileSum
+	if err == nil && o.units.table() {
+		if err = o.beginGroup(&head); err == nil {
+			o.noteGroup(u.meta)
+		}
+	}
 	if err == nil {
 		if u.data == nil {
-			err = u.encode(t)
+			err = u.encodeAll(t)
 		} else if _, failed := t.Write(u.data.Bytes()); failed != nil {
 			err = fault.New(fault.Storage, "write output %s: %w", t.path, failed)
 		}
@@ -81,15 +95,24 @@ func (o *Output) landUnit(u *pendingUnit) error {
 	if err != nil {
 		return err
 	}
+	sides, err := o.landArrays(u)
+	if err != nil {
+		return err
+	}
 	o.writeback.begin(t, u.sum.Bytes)
-	o.sum = o.sum.Join(u.sum)
-	unit := Unit{Raw: u.raw, Bytes: u.sum.Bytes, CRC: u.sum.CRC}
+	sum := head.Join(u.sum)
+	o.sum = o.sum.Join(sum)
+	unit := Unit{Raw: u.lines, Bytes: sum.Bytes, CRC: sum.CRC, Sides: sides, Meta: u.meta}
 	if o.cutter != nil {
 		o.cutter.addUnit(o.landed.part, unit)
 	}
 	l := &o.landed
-	l.raw += u.raw
+	if o.units.table() {
+		o.noteFileUnit(l.part, unit)
+	}
+	l.raw += u.lines
 	l.read = l.read.Join(u.read)
+	l.columns.Index, l.columns.Values = l.columns.Index.Join(u.readColumns.Index), l.columns.Values.Join(u.readColumns.Values)
 	l.units = append(l.units, unit)
 	crash.Point("unit-appended")
 	return nil
@@ -101,9 +124,12 @@ func (o *Output) landMark(m mark) error {
 	if l.read != m.results {
 		return errPartChanged(m.results, l.read)
 	}
-	m.Sizes[chunk.Results] = o.targets[chunk.Results].size
+	if l.columns != m.columns {
+		return errPartChanged(m.columns.Values, l.columns.Values)
+	}
+	m.Sizes[chunk.Results], m.Sides = o.targets[chunk.Results].size, o.arraySizes()
 	encoded := Encoded{First: m.first, Next: m.Next, Units: l.units}
-	l.durable, l.read, l.units = m.Durable, chunk.FileSum{}, nil
+	l.durable, l.read, l.columns, l.units = m.Durable, chunk.FileSum{}, chunk.PartColumns{}, nil
 	if o.options.Journal == nil {
 		for _, s := range m.segments {
 			removePart(o.partPath(s))
@@ -129,8 +155,18 @@ func (o *Output) endUnits() error {
 	if o.units == nil {
 		return nil
 	}
-	if o.units.open.raw > 0 || !o.units.begun {
+	if o.options.Layout != nil {
+		o.options.Layout.Settle() // there was no result
+	}
+	ends := o.units.open.raw > 0 || !o.units.begun && o.options.Format.Codec != nil
+	if ends {
 		o.units.end()
+	}
+	if o.units.table() && !o.units.fileEnded {
+		o.units.endFile()
+		ends = true
+	}
+	if ends {
 		o.units.reach(*o.head())
 	}
 	return o.land(true)

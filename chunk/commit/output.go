@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/crash"
@@ -19,20 +20,24 @@ import (
 //
 // It must not be used concurrently.
 type Output struct {
-	options Options
-	next    int64                  // first record of the next segment to append
-	place   chunk.Place            // its position in the input
-	sizes   [chunk.PartFiles]int64 // of the targets up to next; a failed append leaves the files longer
-	waiting map[int64]chunk.Segment
-	tally   chunk.Tally
-	sum     chunk.FileSum // of the results up to next, as computed by their writers
-	targets [chunk.PartFiles]target
-	cutter  *partCutter // for a folder; nil for a file
-	raw     int64       // bytes of the results up to next, before they are encoded
-	units   *units      // of an encoded output; nil for plain lines
-	landed  landed
-	failed  error // an append failed: nothing may be appended after it
-	closed  bool
+	options   Options
+	next      int64                  // first record of the next segment to append
+	place     chunk.Place            // its position in the input
+	sizes     [chunk.PartFiles]int64 // of the targets up to next; a failed append leaves the files longer
+	waiting   map[int64]chunk.Segment
+	tally     chunk.Tally
+	sum       chunk.FileSum // of the results up to next, as computed by their writers
+	targets   [chunk.PartFiles]target
+	cutter    *partCutter // for a folder; nil for a file
+	raw       int64       // bytes of the results up to next, before they are encoded
+	units     *units      // of an output that is encoded or has columns; nil for plain lines
+	landed    landed
+	lines     int64           // of the results up to next
+	arrays    []target        // beside the output
+	arraySums []chunk.FileSum // of their rows
+	fileUnits [][]Unit        // of each file of a table
+	failed    error           // an append failed: nothing may be appended after it
+	closed    bool
 
 	// Appended since the last durable point.
 	parts     []chunk.Segment
@@ -56,6 +61,13 @@ type Options struct {
 	// UnitBytes is the size of a unit of an encoded output; default encode.UnitBytes. It must
 	// be the same when a job resumes.
 	UnitBytes int64
+	// Layout is that of the columns of a job that has some, else nil. Arrays are the files of
+	// those that are stored beside the output.
+	Layout *columns.Shared
+	Arrays []Array
+	// KeepFailed keeps failed records in the job folder, because the results do not hold
+	// them. It excludes Errors.
+	KeepFailed bool
 	// Replace lets finished files replace existing ones.
 	Replace bool
 	// WorkDir is the job folder. Unfinished output is written there and renamed when it is
@@ -76,21 +88,38 @@ type Options struct {
 	DurableEvery time.Duration
 }
 
-// Names in the job folder: FailuresFile describes each failed record, PartialFailures those
-// of an unfinished job, PartsDir holds the parts that wait to be appended.
+// Names in the job folder: FailuresFile describes each failed record, KeptFile has them if the
+// results do not, PartialFailures describes those of an unfinished job, PartsDir holds the parts that wait to be appended.
 const (
 	FailuresFile    = "failures.jsonl"
+	KeptFile        = "failed.jsonl"
 	PartialFailures = "failures.partial"
 	PartsDir        = "parts"
 )
 
 // replaces reports whether a file may replace an existing one. Files in the job folder
 // always may.
-func (o Options) replaces(kind int) bool { return o.Replace || kind == chunk.Failures }
+func (o Options) replaces(kind int) bool {
+	return o.Replace || kind == chunk.Failures || kind == chunk.FailedRecords && o.KeepFailed
+}
+
+// mode returns the mode of a file of the output.
+func (o Options) mode(kind int) os.FileMode {
+	if kind == chunk.FailedRecords && o.KeepFailed {
+		return files.PrivateMode
+	}
+	return modes[kind]
+}
+
+// cutsUnits reports whether the results are cut into units.
+func (o Options) cutsUnits() bool { return o.Format.Encodes() || o.Layout != nil }
 
 // paths returns the final and temporary names of the output's files.
 func (o Options) paths() (final, temporary [chunk.PartFiles]string) {
 	final = [chunk.PartFiles]string{o.Path, o.Errors, filepath.Join(o.WorkDir, FailuresFile)}
+	if o.KeepFailed {
+		final[chunk.FailedRecords] = filepath.Join(o.WorkDir, KeptFile)
+	}
 	for i, name := range [chunk.PartFiles]string{"output.partial", "errors.partial", PartialFailures} {
 		temporary[i] = filepath.Join(o.WorkDir, name)
 	}
@@ -126,6 +155,7 @@ func openOutput(options Options, state State) (*Output, error) {
 	}
 	for _, s := range state.Output {
 		o.raw += s.Files[chunk.Results].Bytes
+		o.lines += s.Lines
 	}
 	if options.PartBytes > 0 {
 		o.cutter = state.cutParts(options)
@@ -139,7 +169,7 @@ func openOutput(options Options, state State) (*Output, error) {
 		if i == chunk.Results && o.cutter != nil {
 			o.targets[i], err = openPartFolder(final[i], temporary[i], o.cutter.parts)
 		} else {
-			o.targets[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i], modes[i])
+			o.targets[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i], options.mode(i))
 		}
 		if err != nil {
 			o.Abandon()
@@ -147,6 +177,10 @@ func openOutput(options Options, state State) (*Output, error) {
 		}
 	}
 	o.openUnits(state)
+	if err := o.openArrays(state); err != nil {
+		o.Abandon()
+		return nil, err
+	}
 	if options.Journal != nil { // it will refer to files that must exist
 		if err := files.SyncDir(options.WorkDir); err != nil {
 			o.Abandon()
@@ -158,7 +192,7 @@ func openOutput(options Options, state State) (*Output, error) {
 
 // openUnits prepares the encoding of results.
 func (o *Output) openUnits(state State) {
-	if !o.options.Format.Encodes() {
+	if !o.options.cutsUnits() {
 		return
 	}
 	direct := o.targets[chunk.Results].temporary == ""
@@ -167,6 +201,10 @@ func (o *Output) openUnits(state State) {
 	o.landed = landed{durable: state.Durable, raw: o.raw}
 	if o.cutter != nil {
 		o.landed.part = len(o.cutter.parts) - 1
+	}
+	if o.units.table() {
+		o.landed.groups, o.units.fileEnded = state.groups(o.options), o.cutter != nil && o.cutter.full
+		o.noteFileUnits(state)
 	}
 }
 
@@ -217,7 +255,10 @@ func (o *Output) take(s chunk.Segment) error {
 // append appends a whole segment. A partial append does not count.
 func (o *Output) append(s chunk.Segment) error {
 	path := o.partPath(s)
-	base := o.raw // offset of the part in the results
+	base := o.raw // position of the part in the results
+	if o.options.Format.Table {
+		base = o.lines
+	}
 	if o.cutter != nil && o.cutter.next(s.First) {
 		if err := o.beginPart(o.cutter.last().Name); err != nil {
 			return err
@@ -225,7 +266,12 @@ func (o *Output) append(s chunk.Segment) error {
 	}
 	for i := range o.targets {
 		if i == chunk.Results && o.units != nil {
-			if err := o.units.take(path+suffixes[i], s, func() error { return o.land(false) }); err != nil {
+			ended := func() error { return o.land(false) }
+			take := func() error { return o.units.take(path+suffixes[i], s, ended) }
+			if o.units.rows != nil {
+				take = func() error { return o.units.takeRows(path, s, ended) }
+			}
+			if err := take(); err != nil {
 				return err
 			}
 			continue
@@ -247,6 +293,7 @@ func (o *Output) append(s chunk.Segment) error {
 	delete(o.waiting, s.First)
 	o.next, o.place = s.End(), s.Next
 	o.raw += s.Files[chunk.Results].Bytes
+	o.lines += s.Lines
 	o.tally.Add(s.Tally)
 	if o.cutter != nil {
 		o.cutter.add(s.Run())
@@ -259,7 +306,11 @@ func (o *Output) append(s chunk.Segment) error {
 // in a unit now, and is appended with it.
 func (o *Output) appended(s chunk.Segment) {
 	if o.units != nil {
-		if !s.Inner && o.units.endChunk(o.cutter != nil && o.cutter.full) {
+		full := o.cutter != nil && o.cutter.full
+		if !s.Inner && o.units.endChunk(full) {
+			if full && o.units.table() {
+				o.units.endFile()
+			}
 			o.units.reach(*o.head())
 		}
 		return
@@ -306,6 +357,9 @@ func (o *Output) ResultSum() chunk.FileSum { return o.sum }
 func (o *Output) Size() (bytes int64) {
 	for i := range o.targets {
 		bytes += o.targets[i].size
+	}
+	for _, size := range o.arraySizes() {
+		bytes += size
 	}
 	if o.units == nil {
 		return bytes

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -40,7 +41,10 @@ var modes = [chunk.PartFiles]os.FileMode{files.PublicMode, files.PublicMode, fil
 type Part struct {
 	options PartOptions
 	files   [chunk.PartFiles]partFile
-	lines   int64 // of the results
+	index   partFile // of the lines, in a job with columns
+	values  partFile // of the columns
+	entry   []byte   // scratch
+	lines   int64    // of the results
 	tally   chunk.Tally
 }
 
@@ -59,6 +63,14 @@ type PartOptions struct {
 	// FrameFailures, with Framed, adds two more frames after FailedFrame: the failure as
 	// JSON, and the record.
 	FrameFailures bool
+	// Rows: the job has columns. Each line of the results has an entry in an index, and those
+	// of results have values. In framed results, the number of bytes of a record's lines is
+	// followed by that of their values, which follow the lines.
+	Rows bool
+	// Table, with Rows: the results become rows of a table, which do not hold whole records.
+	// Failed records are therefore kept in the separate file, too, and the positions of
+	// failures count rows.
+	Table bool
 	// Step and Device are recorded in marks and failures.
 	Step   string
 	Device string
@@ -73,6 +85,7 @@ func NewPart(options PartOptions) *Part {
 	for i, suffix := range suffixes {
 		p.files[i].path = options.Path + suffix
 	}
+	p.index.path, p.values.path = options.Path+indexSuffix, options.Path+valuesSuffix
 	return p
 }
 
@@ -86,6 +99,40 @@ func (p *Part) Succeed(lines []byte) error {
 	p.lines += int64(bytes.Count(lines, newline))
 	_, err := p.files[chunk.Results].Write(lines)
 	return storage(err)
+}
+
+// SucceedRows writes a record's lines, each with its newline, in a job with columns. values
+// are those of all lines.
+func (p *Part) SucceedRows(lines, values []byte) error {
+	p.tally.Records++
+	p.tally.Succeeded++
+	if p.options.Framed {
+		_, err := fmt.Fprintf(&p.files[chunk.Results], "%d %d\n", len(lines), len(values))
+		for _, data := range [][]byte{lines, values} {
+			if err == nil && len(data) > 0 {
+				_, err = p.files[chunk.Results].Write(data)
+			}
+		}
+		return storage(err)
+	}
+	_, err := p.files[chunk.Results].Write(lines)
+	if err == nil && len(values) > 0 {
+		_, err = p.values.Write(values)
+	}
+	for rest := lines; len(rest) > 0 && err == nil; {
+		length := bytes.IndexByte(rest, '\n') + 1
+		rest = rest[length:]
+		p.lines++
+		err = p.addEntry(int64(length), true)
+	}
+	return storage(err)
+}
+
+// addEntry adds a line to the index.
+func (p *Part) addEntry(length int64, values bool) error {
+	p.entry = columns.AppendEntry(p.entry[:0], length, values)
+	_, err := p.index.Write(p.entry)
+	return err
 }
 
 // SucceedUnchanged writes n consecutive records that are already lines. It must not be used
@@ -141,14 +188,16 @@ func (p *Part) Fail(r input.Record, e *fault.Error) error {
 	e = e.Bounded()
 	p.tally.Records++
 	p.tally.Failed++
-	at := p.files[chunk.Results].sum.Bytes
+	at := p.position()
 	from := p.options.Chunk.Origin(r.Line)
 	mark := record.Mark{Kind: e.Kind, Message: e.Message, Step: p.step(e), File: from.File, Line: from.Line, Row: from.Row}
 	var err error
 	if p.options.Framed {
 		err = p.frameFailed(r, e)
 	} else {
-		err = record.WriteMarked(p.failed(), r.Data, mark)
+		err = p.keep(
+			func(w io.Writer) error { return record.WriteMarked(w, r.Data, mark) },
+			func(w io.Writer) error { return record.WriteRow(w, r.Data, mark) })
 	}
 	if err != nil {
 		return storage(err)
@@ -168,13 +217,14 @@ func (p *Part) step(e *fault.Error) string {
 func (p *Part) Pass(r input.Record) error {
 	p.tally.Records++
 	p.tally.Failed++
-	at := p.files[chunk.Results].sum.Bytes
+	at := p.position()
 	e := fault.New(fault.Upstream, "the record already has an _error in the input")
 	var err error
 	if p.options.FrameFailures {
 		err = p.frameFailed(r, e)
 	} else {
-		err = writeLine(p.failed(), r.Data)
+		write := func(w io.Writer) error { return writeLine(w, r.Data) }
+		err = p.keep(write, write)
 	}
 	if err != nil {
 		return storage(err)
@@ -190,13 +240,28 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// failed returns the file for the line of a failed record.
-func (p *Part) failed() *partFile {
-	if p.options.ErrorsApart {
-		return &p.files[chunk.FailedRecords]
+// keep writes the line of a failed record; row is the line that stands for it in a table.
+func (p *Part) keep(line, row func(io.Writer) error) error {
+	if p.options.ErrorsApart || p.options.Table {
+		if err := line(&p.files[chunk.FailedRecords]); err != nil || p.options.ErrorsApart {
+			return err
+		}
+		line = row
 	}
+	before := p.files[chunk.Results].sum.Bytes
 	p.lines++
-	return &p.files[chunk.Results]
+	if err := line(&p.files[chunk.Results]); err != nil || !p.options.Rows {
+		return err
+	}
+	return p.addEntry(p.files[chunk.Results].sum.Bytes-before, false)
+}
+
+// position returns where the results end: in bytes, or in rows of a table.
+func (p *Part) position() int64 {
+	if p.options.Table && !p.options.Framed {
+		return p.lines
+	}
+	return p.files[chunk.Results].sum.Bytes
 }
 
 // note writes a line of failures.jsonl and tallies the failure. at is the record's position
@@ -205,7 +270,7 @@ func (p *Part) note(r input.Record, e *fault.Error, at int64, replaced string) e
 	from := p.options.Chunk.Origin(r.Line)
 	p.tally.Add(chunk.FailureTally(e.Kind.String(), e.Message, e.Detail, from.Line).In(from.File, r.Index))
 	line, err := record.Failure{
-		At: at, Size: p.files[chunk.Results].sum.Bytes - at,
+		At: at, Size: p.position() - at,
 		Record: r.Index, Line: from.Line, Rows: from.Row, File: cmp.Or(from.File, p.options.Chunk.File), Source: from.File, Offset: r.Offset,
 		Length: int64(len(r.Data)), CRC32C: chunk.Checksum(r.Data),
 		Kind: e.Kind, Message: e.Message, Step: p.step(e), Detail: e.Detail, Device: p.options.Device,
@@ -234,6 +299,10 @@ func (p *Part) Close(rest chunk.Chunk) (chunk.Segment, error) {
 		failed = cmp.Or(failed, p.files[i].close()) // report only the first error
 		s.Files[i] = p.files[i].sum
 	}
+	failed = cmp.Or(failed, p.index.close(), p.values.close())
+	if p.options.Rows && !p.options.Framed {
+		s.Columns = &chunk.PartColumns{Index: p.index.sum, Values: p.values.sum}
+	}
 	return s, storage(failed)
 }
 
@@ -246,6 +315,9 @@ func (p *Part) Discard() {
 // removePart deletes the files of a part.
 func removePart(path string) {
 	for _, suffix := range suffixes {
+		_ = os.Remove(path + suffix)
+	}
+	for _, suffix := range []string{indexSuffix, valuesSuffix} {
 		_ = os.Remove(path + suffix)
 	}
 }
@@ -269,19 +341,28 @@ func removeCommitted(path string) {
 // checkPart reads a part and returns an error if it does not match its segment.
 func checkPart(dir string, s chunk.Segment) error {
 	for i, suffix := range suffixes {
-		path := filepath.Join(dir, s.Part+suffix)
-		sum, err := chunk.SumFile(context.Background(), path)
-		if errors.Is(err, os.ErrNotExist) && s.Files[i].Bytes == 0 {
-			continue
-		}
-		if err != nil {
+		if err := checkPartFile(filepath.Join(dir, s.Part+suffix), s.Files[i]); err != nil {
 			return err
 		}
-		if sum != s.Files[i] {
-			return fmt.Errorf("%s does not match its recorded size and checksum", path)
-		}
 	}
-	return nil
+	if s.Columns == nil {
+		return nil
+	}
+	if err := checkPartFile(filepath.Join(dir, s.Part+indexSuffix), s.Columns.Index); err != nil {
+		return err
+	}
+	return checkPartFile(filepath.Join(dir, s.Part+valuesSuffix), s.Columns.Values)
+}
+
+func checkPartFile(path string, want chunk.FileSum) error {
+	sum, err := chunk.SumFile(context.Background(), path)
+	if errors.Is(err, os.ErrNotExist) && want.Bytes == 0 {
+		return nil
+	}
+	if err == nil && sum != want {
+		err = fmt.Errorf("%s does not match its recorded size and checksum", path)
+	}
+	return err
 }
 
 // storage classifies a write error.

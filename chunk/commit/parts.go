@@ -23,20 +23,18 @@ type partCutter struct {
 
 // cutParts returns the parts of the durable output.
 func (s State) cutParts(options Options) *partCutter {
+	c := s.plannedParts(options)
+	s.eachUnit(options, c.addUnit)
+	return c
+}
+
+// plannedParts returns the parts of the durable output without the sizes of encoded ones.
+func (s State) plannedParts(options Options) *partCutter {
 	c := &partCutter{bytes: options.PartBytes, format: options.Format}
 	c.begin(options.First)
 	for _, r := range chunk.Runs(s.Output) {
 		c.next(r.First)
 		c.add(r)
-	}
-	part := 0
-	for _, e := range s.Encoded {
-		for part+1 < len(c.parts) && c.parts[part+1].First <= e.First {
-			part++
-		}
-		for _, u := range e.Units {
-			c.addUnit(part, u)
-		}
 	}
 	return c
 }
@@ -63,6 +61,9 @@ func (c *partCutter) add(r chunk.Run) {
 	p.Lines += r.Lines
 	if c.format.Encodes() {
 		p.Unencoded += r.Sum.Bytes
+		if c.format.Table {
+			p.Unencoded += r.Values
+		}
 	} else {
 		p.join(r.Sum)
 	}
@@ -73,8 +74,12 @@ func (c *partCutter) add(r chunk.Run) {
 	c.full = !r.Inner && size >= c.bytes
 }
 
-// addUnit appends a unit to a part.
-func (c *partCutter) addUnit(part int, u Unit) { c.parts[part].join(u.sum()) }
+// addUnit appends a unit to a part. Plain lines are added as they are taken.
+func (c *partCutter) addUnit(part int, u Unit) {
+	if c.format.Encodes() {
+		c.parts[part].join(u.sum())
+	}
+}
 
 // join appends bytes to a part.
 func (p *ManifestPart) join(next chunk.FileSum) {

@@ -106,6 +106,11 @@ func (o *Output) journal(entry Entry) error {
 			return err
 		}
 	}
+	for i := range o.arrays {
+		if err := o.arrays[i].sync(); err != nil {
+			return err
+		}
+	}
 	if err := o.options.Journal.Sync(); err != nil {
 		return err
 	}

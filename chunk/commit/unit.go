@@ -2,6 +2,7 @@ package commit
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -29,6 +30,10 @@ type Unit struct {
 	// Bytes and CRC are those of the encoded unit.
 	Bytes int64  `json:"bytes"`
 	CRC   uint32 `json:"crc"`
+	// Sides are the bytes of its rows in the arrays beside the output.
+	Sides []chunk.FileSum `json:"sides,omitempty"`
+	// Meta describes a row group of a table, for the end of its file.
+	Meta json.RawMessage `json:"meta,omitempty"`
 }
 
 func (u Unit) sum() chunk.FileSum { return chunk.FileSum{Bytes: u.Bytes, CRC: u.CRC} }
@@ -42,8 +47,11 @@ type piece struct {
 // pendingUnit is a unit that is being encoded.
 type pendingUnit struct {
 	pieces []piece
-	raw    int64
+	lines  int64 // bytes of pieces
+	raw    int64 // bytes of lines and values
 	codec  encode.Codec
+	format *rowUnits  // of an output with columns, else nil
+	rows   []rowRange // the rows of pieces
 
 	// Valid when done is closed.
 	done chan struct{}
@@ -51,12 +59,32 @@ type pendingUnit struct {
 	sum  chunk.FileSum // of data
 	read chunk.FileSum // of the lines
 	err  error
+	// Of an output with columns:
+	arrays      [][]byte          // the rows of each array
+	meta        []byte            // describes a row group
+	readColumns chunk.PartColumns // as it was read
 }
 
 // add appends a range of a part.
 func (u *pendingUnit) add(p piece) {
+	u.lines += p.length
 	u.raw += p.length
 	u.pieces = append(u.pieces, p)
+}
+
+// encodeAll encodes everything that belongs to the unit; what goes into the output, to w.
+func (u *pendingUnit) encodeAll(w io.Writer) error {
+	if u.format == nil {
+		return u.encode(w)
+	}
+	err := u.encodeRows(w)
+	if err == nil && !u.format.table {
+		err = u.encode(w)
+	}
+	if err != nil && fault.As(err) == nil {
+		err = fault.New(fault.Storage, "encode output: %w", err)
+	}
+	return err
 }
 
 // encode writes the unit to w and sums both sides.
@@ -64,7 +92,7 @@ func (u *pendingUnit) encode(w io.Writer) error {
 	in := &piecesReader{pieces: u.pieces}
 	defer in.close()
 	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
-	err := u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read), u.raw)
+	err := u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read), u.lines)
 	if err != nil && fault.As(err) == nil {
 		err = fault.New(fault.Storage, "encode output: %w", err)
 	}

@@ -22,6 +22,9 @@ type units struct {
 	open  *pendingUnit // collects results
 	begun bool         // the current file has a unit
 	since mark         // what was collected since the last mark
+	rows  *rowUnits    // of an output with columns, else nil
+	// fileEnded: the current file of a table has its tail.
+	fileEnded bool
 
 	queue    []step
 	encoding int           // units in the queue
@@ -34,6 +37,7 @@ type units struct {
 type step struct {
 	part string
 	unit *pendingUnit
+	tail bool // of a file of a table
 	mark *mark
 }
 
@@ -44,15 +48,29 @@ type mark struct {
 	first    int64           // of the segments since the previous mark,
 	segments []chunk.Segment // which are these
 	results  chunk.FileSum   // their results, as their writers computed it
+	columns  chunk.PartColumns
 }
 
 func newUnits(options Options, every bool, next int64, begun bool) *units {
-	codec, size := options.Format.Codec, cmp.Or(options.UnitBytes, encode.UnitBytes)
-	return &units{
-		codec: codec, bytes: size, least: size / leastShare, every: every, begun: begun, open: &pendingUnit{codec: codec}, since: mark{first: next},
+	codec, size := options.Format.Codec, cmp.Or(options.UnitBytes, options.Format.UnitBytes())
+	if codec == nil {
+		codec = plainCodec{}
+	}
+	u := &units{
+		codec: codec, bytes: size, least: size / leastShare, every: every, begun: begun, since: mark{first: next},
 		slots: make(chan struct{}, min(runtime.GOMAXPROCS(0), encode.MaxEncoders)), finished: make(chan struct{}, 1),
 	}
+	if options.Layout != nil {
+		u.rows = &rowUnits{layout: options.Layout, arrays: options.Arrays, table: options.Format.Table, stopped: make(chan struct{})}
+	}
+	u.open = u.newUnit()
+	return u
 }
+
+func (u *units) newUnit() *pendingUnit { return &pendingUnit{codec: u.codec, format: u.rows} }
+
+// table reports whether the output is a table.
+func (u *units) table() bool { return u.rows != nil && u.rows.table }
 
 // most is how many units may wait to be appended.
 func (u *units) most() int { return 2 * cap(u.slots) }
@@ -80,8 +98,7 @@ func (u *units) take(path string, s chunk.Segment, ended func() error) error {
 			}
 		}
 	}
-	u.since.segments = append(u.since.segments, s)
-	u.since.results = u.since.results.Join(s.Files[chunk.Results])
+	u.takeSegment(s)
 	return nil
 }
 
@@ -97,20 +114,24 @@ func (u *units) endChunk(must bool) bool {
 // end ends the unit and begins to encode it.
 func (u *units) end() {
 	unit := u.open
-	u.open, u.begun = &pendingUnit{codec: u.codec}, true
+	u.open, u.begun = u.newUnit(), true
 	unit.done = make(chan struct{})
 	u.queue = append(u.queue, step{unit: unit})
 	u.encoding++
-	if unit.raw > heldUnit {
+	if unit.raw > heldUnit && !u.table() {
 		close(unit.done)
 		return
 	}
 	go func() {
+		if u.rows != nil && !u.rows.await() {
+			close(unit.done) // nobody waits for it
+			return
+		}
 		u.slots <- struct{}{}
 		defer func() { <-u.slots }()
 		unit.data = unitBuffers.Get().(*bytes.Buffer)
 		unit.data.Reset()
-		unit.err = unit.encode(unit.data)
+		unit.err = unit.encodeAll(unit.data)
 		close(unit.done)
 		select {
 		case u.finished <- struct{}{}:
@@ -133,7 +154,7 @@ func (u *units) reach(d Durable) {
 // beginPart puts the beginning of a part at the end of the queue.
 func (u *units) beginPart(name string) {
 	u.queue = append(u.queue, step{part: name})
-	u.begun = false
+	u.begun, u.fileEnded = false, false
 }
 
 // next returns the next step if it can be performed now or must be waited for.
@@ -142,6 +163,9 @@ func (u *units) next(wait bool) (step, bool) {
 		return step{}, false
 	}
 	s := u.queue[0]
+	if s.unit != nil && u.rows != nil && u.rows.layout.Get() == nil {
+		return step{}, false // none of its rows has values, and nothing tells how long they are
+	}
 	if s.unit != nil {
 		if !wait && u.encoding <= u.most() {
 			select {
@@ -160,6 +184,9 @@ func (u *units) next(wait bool) (step, bool) {
 
 // drop waits for the units that are being encoded and discards them.
 func (u *units) drop() {
+	if u.rows != nil {
+		close(u.rows.stopped)
+	}
 	for _, s := range u.queue {
 		if s.unit != nil {
 			<-s.unit.done

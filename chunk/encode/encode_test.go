@@ -26,7 +26,7 @@ func lines(n int) []byte {
 func codecs() map[string]Codec {
 	all := make(map[string]Codec)
 	for _, f := range formats {
-		if f.Encodes() {
+		if f.Codec != nil {
 			all[f.Name] = f.Codec
 		}
 	}
@@ -176,7 +176,8 @@ func TestChoose(t *testing.T) {
 		{"out/", "jsonl.zst", "jsonl.zst"}, {"out.jsonl.zst/", "", "jsonl.zst"}, {"out", "jsonl.gz", "jsonl.gz"}, {"out.data", "jsonl.gz", "jsonl.gz"},
 		{"out.jsonl.gz", "jsonl.gz", "jsonl.gz"}, {"out.jsonl", "jsonl", "jsonl"},
 		{"out.jsonl", "jsonl.gz", ""}, {"out.jsonl.gz", "jsonl", ""}, {"out.jsonl.gz", "jsonl.zst", ""}, {"out", "zip", ""},
-		{"out.csv", "", ""}, {"out.csv.gz", "", ""}, {"out.tar.gz", "", ""}, {"out.parquet", "", ""}, {"out.parquet/", "", ""},
+		{"out.csv", "", ""}, {"out.csv.gz", "", ""}, {"out.tar.gz", "", ""}, {"out.parquet", "", "parquet"}, {"out.parquet/", "", "parquet"}, {"OUT.PQ", "", "parquet"},
+		{"out/", "parquet", "parquet"}, {"out.data", "parquet", "parquet"}, {"out.parquet", "jsonl", ""}, {"out.jsonl", "parquet", ""}, {"out.parquet.gz", "", ""},
 		{"out.xlsx", "", ""}, {"out.json.bz2", "", ""}, {"out.jsonl.gz.zst", "", ""}, {"out.csv", "jsonl", ""}, {"out.tgz", "", ""},
 	} {
 		f, err := Choose(one.path, one.chosen)

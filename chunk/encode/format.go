@@ -10,12 +10,16 @@ import (
 
 // Format is how an output stores its lines. The zero value is not a format.
 type Format struct {
-	// Name is jsonl, jsonl.gz or jsonl.zst, which is also the ending of file names.
+	// Name is jsonl, jsonl.gz, jsonl.zst or parquet, which is also the ending of file names.
 	Name string
-	// Codec encodes units; nil for plain lines.
+	// Codec encodes units; nil for plain lines and for a table.
 	Codec Codec
+	// Table: the results are rows of typed columns. Their units are not encoded by a Codec.
+	Table bool
 	// pack is the last ending of its file names, if that names a compression.
 	pack string
+	// ending is another ending of its file names.
+	ending string
 }
 
 // formats are those that gpurun writes. A format of an object store or a table belongs here
@@ -24,6 +28,7 @@ var formats = []Format{
 	{Name: "jsonl"},
 	{Name: "jsonl.gz", Codec: gzipCodec{}, pack: ".gz"},
 	{Name: "jsonl.zst", Codec: newZstd(), pack: ".zst"},
+	{Name: "parquet", Table: true, ending: ".pq"},
 }
 
 // Lines is the format of plain JSON lines.
@@ -33,7 +38,18 @@ func Lines() Format { return formats[0] }
 func (f Format) Ending() string { return "." + f.Name }
 
 // Encodes reports whether the format differs from plain lines.
-func (f Format) Encodes() bool { return f.Codec != nil }
+func (f Format) Encodes() bool { return f.Codec != nil || f.Table }
+
+// UnitBytes is the size of a unit before encoding: it ends with the first line that brings it
+// there. The row groups of a table are larger, for its readers.
+func (f Format) UnitBytes() int64 {
+	if f.Table {
+		return tableBytes
+	}
+	return UnitBytes
+}
+
+const tableBytes = 16 << 20
 
 // Names lists the names of all formats.
 func Names() (names []string) {
@@ -69,7 +85,7 @@ func ByName(name string) (Format, error) {
 // with such a name. .json is not among them: files of JSON lines often have it.
 var foreign = []string{
 	".tgz", ".bgz", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".zip", ".tar", ".7z", ".snappy",
-	".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc", ".orc", ".avro",
+	".csv", ".tsv", ".arrow", ".feather", ".ipc", ".orc", ".avro",
 	".npy", ".npz", ".h5", ".hdf5", ".pt", ".safetensors", ".pkl", ".pickle", ".tfrecord",
 	".xls", ".xlsx", ".sqlite", ".db", ".duckdb", ".xml", ".yaml", ".yml",
 }
@@ -87,7 +103,11 @@ func ByPath(what, path string) (f Format, named bool, err error) {
 			f, named, inner = candidate, true, filepath.Ext(strings.TrimSuffix(path, ending))
 		}
 	}
-	if slices.Contains(foreign, inner) || named && slices.ContainsFunc(formats, func(f Format) bool { return f.pack == inner && inner != "" }) {
+	table := slices.IndexFunc(formats, func(f Format) bool { return f.Table && (f.Ending() == inner || f.ending == inner) })
+	if table >= 0 && !named {
+		return formats[table], true, nil
+	}
+	if table >= 0 || slices.Contains(foreign, inner) || named && slices.ContainsFunc(formats, func(f Format) bool { return f.pack == inner && inner != "" }) {
 		if named {
 			ending = inner + ending
 		}

@@ -47,6 +47,19 @@ func WriteMarked(w io.Writer, line []byte, mark Mark) error {
 	return writeAll(w, line[:info.Close], comma, value, line[info.Close:], newline)
 }
 
+// maxRow is the size of a record above which a row of a table does not hold its members.
+const maxRow = 1 << 20
+
+// WriteRow writes the line that stands for a failed record in a table: its members and the
+// mark, or the mark alone if it is not an object or very long.
+func WriteRow(w io.Writer, line []byte, mark Mark) error {
+	var info jsonline.Info
+	if len(line) <= maxRow && errorMember.Scan(line, &info) == nil && info.Object {
+		return WriteMarked(w, line, mark)
+	}
+	return writeAll(w, []byte(`{"_error":`), mark.appendJSON(nil), []byte("}\n"))
+}
+
 // MarkOf returns the mark of a record, or nil if it has none.
 func MarkOf(line []byte) []byte {
 	var info jsonline.Info

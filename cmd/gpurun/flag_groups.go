@@ -30,7 +30,7 @@ var flagGroups = []flagGroup{
 	{"Fetch", []string{
 		"fetch", "fetch-root", "fetch-max-bytes", "fetch-concurrency", "fetch-per-host", "fetch-timeout", "fetch-retries", "fetch-allow-private",
 	}},
-	{"Output", []string{"output", "output-format", "errors", "keep", "source-field", "force", "part-bytes"}},
+	{"Output", []string{"output", "output-format", "column", "errors", "keep", "source-field", "force", "part-bytes"}},
 	{"Devices", []string{
 		"gpus", "num-gpus", "gpu-memory", "gpus-per-worker", "workers-per-gpu", "wait", "no-lease", "services", "name",
 		"stagger", "pin", "profile", "monitor-config", "no-monitor", "no-affinity",

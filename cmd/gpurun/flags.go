@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/gpu"
@@ -38,6 +39,7 @@ type jobFlags struct {
 	maxRecord    byteSize
 	partBytes    byteSize
 	fetch        []string
+	arrays       []string
 	fetchMax     byteSize
 	batchSize    batchSize
 }
@@ -97,7 +99,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.Int64Var(&c.Input.ChunkRecords, "chunk-records", 0, "records per chunk of a stream or a compressed file (default 16 batches)")
 	flags.DurationVar(&c.Input.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
 	flags.StringVar(&c.Input.Format, "input-format", "", "format of the input instead of recognizing it: "+strings.Join(decode.Names(), ", "))
-	flags.StringSliceVar(&c.Input.Columns, "columns", nil, "read only these columns of Parquet and CSV files, in this order; in CSV files, with types: id:int64,text")
+	flags.StringSliceVar(&c.Input.Columns, "columns", nil, "with a Parquet output: its columns, in this order, with types if you like: id:int64,embedding; otherwise: read only these columns of Parquet and CSV files, in CSV files with types")
 	flags.StringVar(&f.badInput, "bad-input", "fail", "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it")
 	flags.Int64Var(&c.Input.Limit, "limit", 0, "process at most this many records (0: all)")
 	flags.Int64Var(&c.Input.Offset, "offset", 0, "skip this many records first")
@@ -144,6 +146,27 @@ func (f *jobFlags) resolveFetch(cmd *cobra.Command, c *orchestrator.Config) erro
 		}
 	}
 	return nil
+}
+
+// resolveArrays parses --column.
+func (f *jobFlags) resolveArrays(c *orchestrator.Config) error {
+	for _, text := range f.arrays {
+		name, path, found := cutColumn(text)
+		if !found {
+			return usagef("--column %q: must be NAME=FILE.npy, for example --column embedding=embedding.npy", text)
+		}
+		c.Output.Arrays = append(c.Output.Arrays, orchestrator.OutputArray{Column: name, Path: path})
+	}
+	return nil
+}
+
+// cutColumn splits NAME=FILE. The name of a column may contain the sign, too.
+func cutColumn(text string) (name, path string, found bool) {
+	at := strings.LastIndex(text, "=")
+	if at <= 0 || at == len(text)-1 {
+		return "", "", false
+	}
+	return text[:at], text[at+1:], true
 }
 
 // minCheckpoint is the shortest --checkpoint: below it, a job would do little else.
@@ -197,6 +220,12 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	}
 	if err := f.resolveFetch(cmd, &c); err != nil {
 		return c, err
+	}
+	if err := f.resolveArrays(&c); err != nil {
+		return c, err
+	}
+	if output, err := encode.Choose(c.Output.Path, c.Output.Format); err == nil && output.Table {
+		c.Input.Columns, c.Output.Columns = nil, c.Input.Columns
 	}
 	if f.split != "auto" && f.split != "" {
 		c.Input.Split = input.Split(f.split)

@@ -193,6 +193,11 @@ func flagPath(name, dir, text string) string {
 	switch {
 	case name == "kernel-config" && !namesFile(text), name == "python" && !strings.Contains(text, "/"):
 		return text
+	case name == "column":
+		if column, path, ok := cutColumn(text); ok {
+			return column + "=" + relativeTo(dir, path)
+		}
+		return text
 	}
 	return relativeTo(dir, text)
 }

@@ -107,7 +107,13 @@ func (p *printer) printFlag(s jobfile.Setting, flag *pflag.Flag) {
 // flagValue returns the value of a flag as a job file has it.
 func (p *printer) flagValue(flag *pflag.Flag) jobfile.Value {
 	if list, ok := flag.Value.(pflag.SliceValue); ok {
-		return jobfile.Value{IsList: true, Texts: list.GetSlice()}
+		texts := list.GetSlice()
+		for i, text := range texts {
+			if column, path, ok := cutColumn(text); ok && flag.Name == "column" {
+				texts[i] = column + "=" + p.path(path)
+			}
+		}
+		return jobfile.Value{IsList: true, Texts: texts}
 	}
 	text := flag.Value.String()
 	if flag.Name == "kernel-config" {

@@ -92,8 +92,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	c := &f.config
 	f.job.register(flags)
 	f.jobFlags.register(flags)
-	flags.StringVarP(&c.Output.Path, "output", "o", "", "output `FILE` (.jsonl, .jsonl.gz, .jsonl.zst), FOLDER/ for output in parts with a manifest.json, or - for standard output")
-	flags.StringVar(&c.Output.Format, "output-format", "", "`FORMAT` of the output: jsonl, jsonl.gz, jsonl.zst (default: what the name of the output says, else jsonl)")
+	flags.StringVarP(&c.Output.Path, "output", "o", "", "output `FILE` (.jsonl, .jsonl.gz, .jsonl.zst, .parquet), FOLDER/ for output in parts with a manifest.json, or - for standard output")
+	flags.StringVar(&c.Output.Format, "output-format", "", "`FORMAT` of the output: jsonl, jsonl.gz, jsonl.zst, parquet (default: what the name of the output says, else jsonl)")
+	flags.StringArrayVar(&f.arrays, "column", nil, "store column NAME of the results as a NumPy array and leave it out of the lines: `NAME=FILE.npy`, or NAME=FILE.f16.npy in half precision (repeatable); row i belongs to line i")
 	f.partBytes = commit.DefaultPartBytes
 	flags.Var(&f.partBytes, "part-bytes", "with -o FOLDER/, start a new part once the current one reaches this size; parts end at chunk boundaries")
 	flags.BoolVar(&c.Output.Force, "force", false, "overwrite an existing output")

@@ -19,7 +19,7 @@ const (
 // pathFlags are the flags that take the path of a file or folder, which a job file gives
 // relative to itself. The kernel's own path is relative to the folder that it runs in.
 var pathFlags = []string{
-	"output", "errors", "work-dir", "report", "json-events", "metrics-file", "kernel-config", "monitor-config",
+	"output", "column", "errors", "work-dir", "report", "json-events", "metrics-file", "kernel-config", "monitor-config",
 	"services", "listen-token", "tls-cert", "tls-key", "python", "fetch-root",
 }
 

@@ -9,6 +9,8 @@
 //	  Setup ─────────────────────────────►  start the kernel
 //	  ◄───────────────────────── Ready (or Failed)
 //	  Assign ────────────────────────────►  compute a chunk
+//	  ◄──────────────── Layout, with the first results of a job with columns
+//	  Layout ────────────────────────────►  that of the job
 //	  ◄──────────────── Progress, Progress, …
 //	  ◄──────────────── ReadComplete, when all of it is read
 //	  Assign ────────────────────────────►  prefetch the next, if there is one
@@ -26,6 +28,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
@@ -66,6 +69,9 @@ type Message struct {
 	Trim     *Trim     `json:"trim,omitempty"`
 	Renew    *Renew    `json:"renew,omitempty"`
 	End      *End      `json:"end,omitempty"`
+
+	// In both directions.
+	Layout *Layout `json:"layout,omitempty"`
 
 	// To the orchestrator.
 	Ready            *Ready            `json:"ready,omitempty"`
@@ -111,6 +117,8 @@ type Setup struct {
 	LogLevel string  `json:"log_level,omitempty"`
 	Records  Records `json:"records"`
 	Fetch    Fetch   `json:"fetch,omitzero"`
+	// Layout is that of the columns, if it is known.
+	Layout *columns.Layout `json:"layout,omitempty"`
 	// Programs are the kernel's files as the orchestrator has read them, so that each
 	// worker need not read them again.
 	Programs []Program `json:"programs,omitempty"`
@@ -152,6 +160,15 @@ type Records struct {
 	Step          string `json:"step"`
 	// NaNFails: NaN and infinity fail their record instead of becoming null.
 	NaNFails bool `json:"nan_fails,omitempty"`
+	// Columns are stored as raw values; nil for none.
+	Columns *columns.Spec `json:"columns,omitempty"`
+}
+
+// Layout is what the rows of a job with columns look like. A worker proposes one, with its
+// first successful batch, and waits for the orchestrator's answer: the layout of the job,
+// which the first proposal has fixed.
+type Layout struct {
+	Layout columns.Layout `json:"layout"`
 }
 
 // Fetch configures the files that the worker fetches for records; see fetch.Options. It

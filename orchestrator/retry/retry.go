@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/amend"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/crash"
@@ -31,6 +32,15 @@ type Job struct {
 	SourceField string
 	// Parts is the manifest of an output that is a folder; nil for a file.
 	Parts *commit.Manifest
+	// KeptApart: Errors is in the job folder, because the output does not hold the failed
+	// records.
+	KeptApart bool
+	// Layout is that of the columns of a job that has some; nil also if no record succeeded.
+	// NewLayout is that of the new results.
+	Layout, NewLayout *columns.Layout
+	// Arrays are the arrays beside the output, ArraySums their checksums.
+	Arrays    []commit.Array
+	ArraySums []chunk.FileSum
 }
 
 // dir is where the failed records are computed again. marker means that the new files are
@@ -92,6 +102,8 @@ func (j Job) results() amend.Retried {
 	if j.Parts != nil {
 		r.Parts = j.Parts.Parts
 	}
+	r.Layout, r.NoValues, r.Arrays, r.ArraySums = j.NewLayout, j.Layout == nil, j.Arrays, j.ArraySums
+	r.Groups, r.KeptApart = j.join(commit.GroupsFile), j.KeptApart
 	return r
 }
 
@@ -138,6 +150,16 @@ func (j Job) Replace(report any) error {
 	}
 	if err != nil {
 		return fault.New(fault.Conflict, "read %s: %w", j.join(marker), err)
+	}
+	aside := map[string]string{amend.NextGroups: j.join(commit.GroupsFile)}
+	for i, a := range j.Arrays {
+		aside[amend.NextArray(i)] = files.RealPath(a.Path)
+	}
+	for next, final := range aside {
+		if err := rename(j.join(next), final, nil); err != nil {
+			return err
+		}
+		crash.Point("retry-renamed-aside")
 	}
 	finals := [3]string{j.Output, j.Errors, j.join(commit.FailuresFile)}
 	for i, next := range amend.NextFiles {

@@ -70,9 +70,7 @@ func (w *columnWriter) addJSON(value []byte, buffer *[]byte) error {
 	case string(value) == "null":
 		w.addNull()
 	case n == 0:
-		w.count++
-		w.repetitions.add(0, 1)
-		w.definitions.add(emptyList, 1)
+		w.addEmpty()
 	default:
 		w.addLevels(n)
 	}
@@ -102,6 +100,13 @@ func (w *columnWriter) addNull() {
 	if w.column.isList() {
 		w.repetitions.add(0, 1)
 	}
+}
+
+// addEmpty adds a list without elements.
+func (w *columnWriter) addEmpty() {
+	w.count++
+	w.repetitions.add(0, 1)
+	w.definitions.add(emptyList, 1)
 }
 
 // addList adds a row of several values.

@@ -47,23 +47,27 @@ const magic = "PAR1"
 // Both depend on the schema and the rows alone. It is safe for concurrent use. A line that
 // does not fit is an error, unless it is a failed record: what does not fit of that is null.
 func (s Schema) EncodeGroup(w io.Writer, r Rows) (meta []byte, n int64, err error) {
+	return s.EncodePieces(w, []Piece{{New: r}})
+}
+
+// addRows adds rows to the columns.
+func (s Schema) addRows(writers []*columnWriter, r Rows) error {
 	if err := s.checkRows(r); err != nil {
-		return nil, 0, err
+		return err
 	}
-	columns := s.all()
-	writers := make([]*columnWriter, len(columns))
 	typed := 0
-	for i, c := range columns {
-		writers[i] = &columnWriter{column: c}
-		if c.Typed {
-			writers[i].addTyped(r.Typed[typed], r.Count, r.Valid)
+	for _, w := range writers {
+		if w.column.Typed {
+			w.addTyped(r.Typed[typed], r.Count, r.Valid)
 			typed++
 		}
 	}
-	if err := addLines(writers, r.Lines); err != nil {
-		return nil, 0, err
-	}
-	group := groupMeta{Rows: int64(r.Count)}
+	return addLines(writers, r.Lines)
+}
+
+// writeGroup writes the columns of a row group.
+func writeGroup(w io.Writer, writers []*columnWriter, rows int) (meta []byte, n int64, err error) {
+	group := groupMeta{Rows: int64(rows)}
 	for _, c := range writers {
 		c.finish()
 		group.Columns = append(group.Columns, c.meta)

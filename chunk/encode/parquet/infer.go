@@ -13,31 +13,60 @@ import (
 // gets that type. Everything else, also a member that is always null, becomes JSON, into
 // which any value fits.
 func Infer(lines [][]byte) (Schema, error) {
-	s := Schema{Closed: true}
+	var sample Sample
 	for i, line := range lines {
 		if !jsonline.Valid(line) {
 			return Schema{}, fmt.Errorf("record %d of the sample is not valid JSON", i+1)
 		}
-		jsonline.Members(line, func(_ []byte, name string, value []byte) bool {
-			if name == ErrorColumn || name == "" {
-				return true
-			}
-			at := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
-			if at < 0 {
-				at = len(s.Columns)
-				s.Columns = append(s.Columns, Column{Name: name})
-			}
-			c := &s.Columns[at]
-			c.Type = widen(c.Type, typeOf(value))
-			return true
-		})
+		sample.Add(line)
 	}
+	s := Schema{Closed: true, Columns: sample.Columns}
 	for i := range s.Columns {
-		if t := s.Columns[i].Type; t == "" || t == anyList {
-			s.Columns[i].Type = JSON
-		}
+		s.Columns[i].Type = s.Columns[i].Type.Settled()
 	}
 	return s, nil
+}
+
+// Sample is the members of some records, with the types that their values have.
+type Sample struct {
+	// Columns are in the order in which they first occur. A type may be one that only a
+	// sample has: that of null, or of an empty list.
+	Columns []Column `json:"columns,omitempty"`
+}
+
+// Add adds a record. A line that is not an object has no members.
+func (s *Sample) Add(line []byte) {
+	jsonline.Members(line, func(_ []byte, name string, value []byte) bool {
+		if name == ErrorColumn || name == "" {
+			return true
+		}
+		at := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
+		if at < 0 {
+			at = len(s.Columns)
+			s.Columns = append(s.Columns, Column{Name: name})
+		}
+		c := &s.Columns[at]
+		c.Type = Widen(c.Type, typeOf(value))
+		return true
+	})
+}
+
+// Type returns the type of a member, if some record has it.
+func (s *Sample) Type(name string) (Type, bool) {
+	at := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
+	if at < 0 {
+		return "", false
+	}
+	return s.Columns[at].Type, true
+}
+
+// Settled returns the type of a column: JSON, into which every value fits, if a sample had
+// nothing but null or empty lists.
+func (t Type) Settled() Type {
+	if t == "" || t == anyList {
+		return JSON
+	}
+	return t
 }
 
 // typeOf returns the narrowest type of a value, "" for null.
@@ -74,7 +103,7 @@ func listOf(array []byte) Type {
 		if value, rest = nextElement(rest); value == nil {
 			break
 		}
-		element = widen(element, typeOf(value))
+		element = Widen(element, typeOf(value))
 		if element != Int64 && element != Float64 && element != String {
 			return JSON
 		}
@@ -82,8 +111,8 @@ func listOf(array []byte) Type {
 	return element.List()
 }
 
-// widen returns the type into which values of both types fit.
-func widen(a, b Type) Type {
+// Widen returns the type into which values of both types fit.
+func Widen(a, b Type) Type {
 	switch {
 	case a == "" || a == b:
 		return b
@@ -94,7 +123,7 @@ func widen(a, b Type) Type {
 	case b == anyList && a.isList():
 		return a
 	case a.isList() && b.isList():
-		if w := widen(a.element(), b.element()); w != JSON {
+		if w := Widen(a.element(), b.element()); w != JSON {
 			return w.List()
 		}
 	case (a == Int64 || a == Float64) && (b == Int64 || b == Float64):

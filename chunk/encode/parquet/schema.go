@@ -121,6 +121,11 @@ func (s Schema) all() []Column {
 	return append(slices.Clip(s.Columns), Column{Name: ErrorColumn, Type: JSON})
 }
 
+// Takes reports whether a member with this name may be in a line, to be stored or checked.
+func (s Schema) Takes(name string) bool {
+	return s.Closed || slices.ContainsFunc(s.Columns, func(c Column) bool { return c.Name == name })
+}
+
 // Check returns an error if a line, the JSON of a result, does not fit in the schema. The
 // message depends on the line alone.
 func (s Schema) Check(line []byte) error {

@@ -60,7 +60,7 @@ func orNull(write writer) writer {
 func choose(names []string, o format.Options) (chosen []column, err error) {
 	wanted := o.Columns
 	if len(wanted) == 0 {
-		wanted = names
+		wanted = typed(names, o.Types)
 	}
 	for _, text := range wanted {
 		c, err := parseColumn(text, names)
@@ -83,6 +83,25 @@ func choose(names []string, o format.Options) (chosen []column, err error) {
 		chosen[i].prefix = append(jsonline.AppendString([]byte{separator}, chosen[i].name), ':')
 	}
 	return chosen, nil
+}
+
+// typed adds types to the names of columns.
+func typed(names, types []string) []string {
+	names = slices.Clone(names)
+	for _, text := range types {
+		at := strings.LastIndexByte(text, ':')
+		if at < 0 {
+			continue
+		}
+		kind := text[at+1:]
+		if kind == "float32" {
+			kind = "float64"
+		}
+		if i := slices.Index(names, text[:at]); i >= 0 && writers[kind] != nil {
+			names[i] += ":" + kind
+		}
+	}
+	return names
 }
 
 // parseColumn finds the column that a name, or a name with a type, means.

@@ -49,6 +49,10 @@ type Options struct {
 	// Columns are the columns of a table to read, in this order; nil for all. They must
 	// exist. In a format without types, a column's type may follow its name: "id:int64".
 	Columns []string
+	// Types are columns with the types that their values have in the results, "id:int64", for
+	// formats without types. They need not exist, and types that the format cannot read are
+	// ignored. They have no effect with Columns.
+	Types []string
 	// Threads is how many goroutines the decoder may use, at least 1.
 	Threads int
 }

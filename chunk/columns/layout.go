@@ -1,0 +1,144 @@
+package columns
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
+)
+
+// Kind is the type of a column's values.
+type Kind string
+
+// The kinds of values.
+const (
+	Float16 Kind = "float16"
+	Float32 Kind = "float32"
+	Float64 Kind = "float64"
+	Int64   Kind = "int64"
+	Bool    Kind = "bool"
+)
+
+// Bytes returns the size of a value, 0 for an unknown kind.
+func (k Kind) Bytes() int {
+	switch k {
+	case Bool:
+		return 1
+	case Float16:
+		return 2
+	case Float32:
+		return 4
+	case Float64, Int64:
+		return 8
+	}
+	return 0
+}
+
+// IsFloat reports whether the values are floating-point numbers.
+func (k Kind) IsFloat() bool { return k == Float16 || k == Float32 || k == Float64 }
+
+// Column is a column that all rows have: one value, or Width values if that is not 0.
+type Column struct {
+	Name  string `json:"name"`
+	Kind  Kind   `json:"kind"`
+	Width int    `json:"width,omitempty"`
+}
+
+// Bytes returns the size of a row's values.
+func (c Column) Bytes() int { return c.Kind.Bytes() * max(c.Width, 1) }
+
+// Shape describes the values for messages: float32, or float32[384].
+func (c Column) Shape() string {
+	if c.Width > 0 {
+		return fmt.Sprintf("%s[%d]", c.Kind, c.Width)
+	}
+	return string(c.Kind)
+}
+
+// Layout is what the rows of a job look like. It is fixed once for the whole job.
+type Layout struct {
+	// Columns are stored as raw values.
+	Columns []Column `json:"columns"`
+	// Table is the schema of an output that is a table. Its typed columns are Columns.
+	Table *parquet.Schema `json:"table,omitempty"`
+}
+
+// RowBytes returns the size of a row's values.
+func (l *Layout) RowBytes() (n int) {
+	if l == nil {
+		return 0
+	}
+	for _, c := range l.Columns {
+		n += c.Bytes()
+	}
+	return n
+}
+
+// Find returns the position of a column, -1 if there is none of that name.
+func (l *Layout) Find(name string) int {
+	return slices.IndexFunc(l.Columns, func(c Column) bool { return c.Name == name })
+}
+
+// maxRow limits the size of a row's values: a row is held in memory.
+const maxRow = 1 << 30
+
+// Validate checks a layout that another process sent.
+func (l *Layout) Validate() error {
+	total := 0
+	for _, c := range l.Columns {
+		if c.Name == "" || c.Kind.Bytes() == 0 || c.Width < 0 || c.Width > maxRow {
+			return fmt.Errorf("invalid column %q of %s", c.Name, c.Shape())
+		}
+		if total += c.Bytes(); total > maxRow {
+			return errors.New("the columns of a row are too large")
+		}
+	}
+	if l.Table == nil {
+		return nil
+	}
+	return l.Table.Validate()
+}
+
+// Shared is the layout of a running job, which is unknown until the first result. It is safe
+// for concurrent use.
+type Shared struct {
+	mu     sync.Mutex
+	layout *Layout
+	known  chan struct{}
+	// fallback is the layout of a job without any result.
+	fallback Layout
+}
+
+// NewShared returns the layout of a job, which is known already unless l is nil.
+func NewShared(spec *Spec, l *Layout) *Shared {
+	s := &Shared{known: make(chan struct{}), fallback: spec.Fallback()}
+	if l != nil {
+		s.Fix(*l)
+	}
+	return s
+}
+
+// Get returns the layout, nil while it is unknown.
+func (s *Shared) Get() *Layout {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.layout
+}
+
+// Known is closed when the layout is known.
+func (s *Shared) Known() <-chan struct{} { return s.known }
+
+// Fix sets the layout unless it is known already.
+func (s *Shared) Fix(l Layout) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.layout == nil {
+		s.layout = &l
+		close(s.known)
+	}
+}
+
+// Settle fixes the layout of a job that has ended without any result.
+func (s *Shared) Settle() { s.Fix(s.fallback) }

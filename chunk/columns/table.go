@@ -1,0 +1,112 @@
+package columns
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
+)
+
+// Typed returns the columns of a kernel that the table stores as they are: those that it has,
+// unless the user gives them another type.
+func (t *TableSpec) Typed(kernel []Column) (typed []Column) {
+	for _, c := range kernel {
+		at := slices.IndexFunc(t.Columns, func(o parquet.Column) bool { return o.Name == c.Name })
+		switch {
+		case c.Kind == Float16 || c.Kind.Bytes() == 0:
+		case len(t.Columns) == 0 || at >= 0 && (t.Columns[at].Type == "" || t.Columns[at].Type == c.listType()):
+			typed = append(typed, c)
+		}
+	}
+	return typed
+}
+
+// listType returns the type of a table's column for values that come as JSON.
+func (c Column) listType() parquet.Type {
+	if c.Width > 0 {
+		return parquet.Type(c.Kind).List()
+	}
+	return parquet.Type(c.Kind)
+}
+
+// Layout returns the layout of a table: typed are the columns that it stores as they are,
+// lines a sample of the results' lines, without those columns.
+func (t *TableSpec) Layout(typed []Column, lines parquet.Sample) (Layout, error) {
+	schema := t.schema(typed, &lines)
+	for _, c := range schema.Columns {
+		_, inLines := lines.Type(c.Name)
+		_, inSample := t.Sample.Type(c.Name)
+		if !c.Typed && !inLines && !inSample {
+			var names []string
+			for _, known := range typed {
+				names = append(names, known.Name)
+			}
+			for _, known := range lines.Columns {
+				names = append(names, known.Name)
+			}
+			return Layout{}, fmt.Errorf("the results have no column %q; their columns are %s", c.Name, strings.Join(names, ", "))
+		}
+	}
+	var stored []Column
+	for _, c := range schema.Columns { // in the order of the table
+		if c.Typed {
+			stored = append(stored, typed[slices.IndexFunc(typed, func(k Column) bool { return k.Name == c.Name })])
+		}
+	}
+	return Layout{Columns: stored, Table: schema}, schema.Validate()
+}
+
+// schema returns the schema of the table; lines is nil if there is no result.
+func (t *TableSpec) schema(typed []Column, lines *parquet.Sample) *parquet.Schema {
+	if lines == nil {
+		lines = &parquet.Sample{}
+	}
+	columnOf := func(name string, chosen parquet.Type) parquet.Column {
+		if at := slices.IndexFunc(typed, func(c Column) bool { return c.Name == name }); at >= 0 {
+			return parquet.Column{Name: name, Type: parquet.Type(typed[at].Kind), Width: typed[at].Width, Typed: true}
+		}
+		if chosen == "" {
+			a, _ := t.Sample.Type(name)
+			b, _ := lines.Type(name)
+			chosen = parquet.Widen(a, b).Settled()
+		}
+		return parquet.Column{Name: name, Type: chosen}
+	}
+	s := &parquet.Schema{Closed: len(t.Columns) == 0}
+	for _, c := range t.Columns {
+		s.Columns = append(s.Columns, columnOf(c.Name, c.Type))
+	}
+	if len(t.Columns) > 0 {
+		return s
+	}
+	add := func(name string) {
+		if !slices.ContainsFunc(s.Columns, func(c parquet.Column) bool { return c.Name == name }) {
+			s.Columns = append(s.Columns, columnOf(name, ""))
+		}
+	}
+	if t.keepsInput(lines) {
+		for _, c := range t.Sample.Columns {
+			add(c.Name)
+		}
+	}
+	for _, c := range lines.Columns {
+		add(c.Name)
+	}
+	for _, c := range typed {
+		add(c.Name)
+	}
+	return s
+}
+
+// keepsInput reports whether results have the members of their records: a kernel may also
+// replace records by something else.
+func (t *TableSpec) keepsInput(lines *parquet.Sample) bool {
+	if len(lines.Columns) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(lines.Columns, func(c parquet.Column) bool {
+		_, both := t.Sample.Type(c.Name)
+		return both
+	})
+}

@@ -1,0 +1,207 @@
+package commit
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// The results of a job with columns are cut into units row by row. A part then has two more
+// files: an index with the length of each line, and the values of the columns.
+const (
+	indexSuffix  = ".rows"
+	valuesSuffix = ".cols"
+)
+
+// rowUnits is how the units of an output with columns are encoded.
+type rowUnits struct {
+	layout *columns.Shared
+	arrays []Array
+	table  bool
+	// stopped is closed when nothing is encoded any more. Rows without values may wait for
+	// the layout until then.
+	stopped chan struct{}
+}
+
+// rowRange is the rows of a part that belong to a unit: ranges of its index and its values.
+type rowRange struct {
+	part          string
+	index, values [2]int64 // offset and length
+}
+
+// takeRows is take for an output with columns.
+func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error {
+	if s.Columns == nil || s.Columns.Index.Bytes == 0 {
+		u.takeSegment(s)
+		return nil
+	}
+	index, err := os.ReadFile(part + indexSuffix)
+	if err != nil {
+		return fault.New(fault.Storage, "read part: %w", err)
+	}
+	rowBytes := int64(u.rows.layout.Get().RowBytes())
+	var at, from struct{ line, entry, value int64 }
+	add := func() {
+		if at.line == from.line {
+			return
+		}
+		u.open.add(piece{part + suffixes[chunk.Results], from.line, at.line - from.line})
+		u.open.raw += at.value - from.value
+		u.open.rows = append(u.open.rows, rowRange{
+			part: part, index: [2]int64{from.entry, at.entry - from.entry}, values: [2]int64{from.value, at.value - from.value},
+		})
+		from = at
+	}
+	for rest := index; len(rest) > 0; {
+		length, values, after, err := columns.NextEntry(rest)
+		if err != nil {
+			return fault.New(fault.Storage, "read part %s: %w", part, err)
+		}
+		at.line, at.entry, rest = at.line+length, at.entry+int64(len(rest)-len(after)), after
+		if values {
+			at.value += rowBytes
+		}
+		if u.open.raw+at.line-from.line+at.value-from.value >= u.bytes {
+			add()
+			u.end()
+			if err := ended(); err != nil {
+				return err
+			}
+		}
+	}
+	add()
+	if at.line != s.Files[chunk.Results].Bytes || at.value != s.Columns.Values.Bytes {
+		return fault.New(fault.Storage, "read part %s: %w", part, columns.ErrIndex)
+	}
+	u.takeSegment(s)
+	return nil
+}
+
+// takeSegment notes a segment whose results are in units.
+func (u *units) takeSegment(s chunk.Segment) {
+	u.since.segments = append(u.since.segments, s)
+	u.since.results = u.since.results.Join(s.Files[chunk.Results])
+	if s.Columns != nil {
+		u.since.columns.Index = u.since.columns.Index.Join(s.Columns.Index)
+		u.since.columns.Values = u.since.columns.Values.Join(s.Columns.Values)
+	}
+}
+
+// await waits until the layout is known, and reports whether it is.
+func (r *rowUnits) await() bool {
+	select {
+	case <-r.layout.Known():
+		return true
+	case <-r.stopped:
+		return false
+	}
+}
+
+// encodeRows encodes what a unit has besides lines; the lines too if it is a row group, which
+// goes to w.
+func (u *pendingUnit) encodeRows(w io.Writer) error {
+	layout := u.format.layout.Get()
+	rows, lengths, err := u.readRows()
+	if err == nil {
+		err = rows.Check(layout)
+	}
+	if err != nil {
+		return err
+	}
+	u.arrays = u.arrays[:0]
+	for _, a := range u.format.arrays {
+		if a.Mask {
+			u.arrays = append(u.arrays, rows.Mask())
+		} else {
+			u.arrays = append(u.arrays, rows.Column(layout, a.Column))
+		}
+	}
+	if !u.format.table {
+		return nil
+	}
+	in := &piecesReader{pieces: u.pieces}
+	defer in.close()
+	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
+	group := parquet.Rows{Count: len(lengths), Lines: make([][]byte, len(lengths))}
+	for i, length := range lengths {
+		line := make([]byte, length)
+		if _, err := io.ReadFull(in, line); err != nil {
+			return err
+		}
+		_, _ = u.read.Write(line)
+		group.Lines[i] = bytes.TrimSuffix(line, newline)
+	}
+	for i := range layout.Columns {
+		group.Typed = append(group.Typed, rows.Column(layout, i))
+	}
+	group.Valid = rows.Present
+	u.meta, _, err = layout.Table.EncodeGroup(io.MultiWriter(w, &u.sum), group)
+	return err
+}
+
+// readRows reads the index and the values of the unit's rows.
+func (u *pendingUnit) readRows() (rows columns.Rows, lengths []int64, err error) {
+	u.readColumns = chunk.PartColumns{}
+	for _, r := range u.rows {
+		index, err := readRange(r.part+indexSuffix, r.index)
+		if err != nil {
+			return rows, nil, err
+		}
+		_, _ = u.readColumns.Index.Write(index)
+		for len(index) > 0 {
+			length, values, rest, err := columns.NextEntry(index)
+			if err != nil {
+				return rows, nil, err
+			}
+			index, lengths, rows.Present = rest, append(lengths, length), append(rows.Present, values)
+		}
+		if r.values[1] == 0 {
+			continue
+		}
+		values, err := readRange(r.part+valuesSuffix, r.values)
+		if err != nil {
+			return rows, nil, err
+		}
+		_, _ = u.readColumns.Values.Write(values)
+		if rows.Values == nil {
+			rows.Values = values
+		} else {
+			rows.Values = append(rows.Values, values...)
+		}
+	}
+	return rows, lengths, nil
+}
+
+// readRange reads a range of a part's file: offset and length.
+func readRange(path string, at [2]int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fault.New(fault.Storage, "read part: %w", err)
+	}
+	defer file.Close()
+	data := make([]byte, at[1])
+	_, err = file.ReadAt(data, at[0])
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fault.New(fault.Storage, "read part: %w", err)
+	}
+	if err != nil {
+		return nil, fault.New(fault.Storage, "read part: %s is shorter than it was when it was written", path)
+	}
+	return data, nil
+}
+
+// plainCodec leaves lines as they are.
+type plainCodec struct{}
+
+func (plainCodec) Encode(w io.Writer, r io.Reader, _ int64) error {
+	_, err := io.Copy(w, r)
+	return err
+}
+
+func (plainCodec) Decode(r io.Reader) (io.ReadCloser, error) { return io.NopCloser(r), nil }

@@ -1,0 +1,666 @@
+package orchestrator_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/chunk/encode/npy"
+	"github.com/gpurun/gpurun/chunk/input/decode"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// vectors returns a vector for each record, and obeys {"do":…} like labour.
+type vectors struct{ labour }
+
+func (v *vectors) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
+	time.Sleep(time.Duration(v.config.Milliseconds) * time.Millisecond)
+	width := 3
+	var values []float32
+	labels := make([]string, batch.Len())
+	for i := range batch.Len() {
+		if i == batch.Len()/2 {
+			crash.Point("kernel-mid-batch")
+		}
+		var record struct {
+			ID    int
+			Do    string
+			Width int
+		}
+		_ = batch.Decode(i, &record)
+		if record.Width > 0 && batch.Len() == 1 {
+			width = record.Width
+		}
+		values = append(values, vectorOf(record.ID, width)...)
+		labels[i] = fmt.Sprint("label ", record.ID)
+		switch {
+		case record.Do == "fail" && !v.config.Fixed:
+			results.Fail(i, "rejected")
+		case record.Do == "drop":
+			results.Drop(i)
+		case record.Do == "two":
+			results.Lines(i, fmt.Appendf(nil, `{"id":%d,"vector":[1,2,3],"label":"one"}`, record.ID), fmt.Appendf(nil, `{"vector": [ 0.5,null,-1 ],"id":%d,"label":"two"}`, record.ID))
+		case record.Do == "lacks":
+			results.Line(i, []byte(`{"id":1,"label":"x"}`))
+		case record.Do == "odd":
+			results.Line(i, []byte(`{"id":"not a number","vector":[1,2,3],"label":"x"}`))
+		}
+	}
+	results.Column(plugins.Float32s("vector", width, values))
+	results.Column(plugins.Strings("label", labels))
+	return nil
+}
+
+// vectorOf is the vector of a record; JSON cannot represent some.
+func vectorOf(id, width int) []float32 {
+	values := make([]float32, width)
+	for k := range values {
+		values[k] = float32(id) + float32(k)/8
+	}
+	if id%10 == 1 {
+		values[width-1] = float32(math.NaN())
+	}
+	return values
+}
+
+// withArrays stores a column as an array beside compressed lines.
+var withArrays = &variant{name: "arrays", records: 600, change: func(d jobDir, c *orchestrator.Config) {
+	c.Kernel.Name, c.Output.Path = "test-vectors", d.join("out.jsonl.zst")
+	c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
+}}
+
+// asTable writes a Parquet file.
+var asTable = &variant{name: "parquet", records: 600, change: func(d jobDir, c *orchestrator.Config) {
+	c.Kernel.Name, c.Output.Path = "test-vectors", d.join("out.parquet")
+}}
+
+// asTables writes Parquet files in a folder.
+var asTables = &variant{name: "parquet parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
+	inParts.change(d, c)
+	c.Kernel.Name, c.Output.Format, c.Output.Errors = "test-vectors", "parquet", ""
+}}
+
+// loadArray returns the rows of an array as numbers.
+func loadArray(t *testing.T, path string) (rows [][]float64) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	array, n, err := npy.Parse(data)
+	if err != nil || int64(len(data)) != npy.HeaderBytes+n*int64(array.RowBytes()) {
+		t.Fatalf("%s: %d bytes for %d rows: %v", path, len(data), n, err)
+	}
+	data = data[npy.HeaderBytes:]
+	for range n {
+		var row []float64
+		for range max(1, array.Width) {
+			switch array.DType {
+			case "<f4":
+				row = append(row, float64(math.Float32frombits(binary.LittleEndian.Uint32(data))))
+			case "<f8":
+				row = append(row, math.Float64frombits(binary.LittleEndian.Uint64(data)))
+			case "<i8":
+				row = append(row, float64(int64(binary.LittleEndian.Uint64(data))))
+			case "<f2":
+				row = append(row, half(binary.LittleEndian.Uint16(data)))
+			default:
+				row = append(row, float64(data[0]))
+			}
+			data = data[array.RowBytes()/max(1, array.Width):]
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// half decodes a number in half precision.
+func half(b uint16) float64 {
+	sign := 1.0
+	if b>>15 == 1 {
+		sign = -1
+	}
+	exponent, fraction := int(b>>10&31), float64(b&1023)
+	switch exponent {
+	case 31:
+		if fraction > 0 {
+			return math.NaN()
+		}
+		return sign * math.Inf(1)
+	case 0:
+		return sign * math.Ldexp(fraction, -24)
+	}
+	return sign * math.Ldexp(1024+fraction, exponent-25)
+}
+
+// tableLines returns the rows of Parquet files as JSON objects.
+func tableLines(t *testing.T, paths ...string) (rows []map[string]any) {
+	t.Helper()
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := decode.File(file, path, info.Size())
+		kind, err := decode.Detect(in, "parquet", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := decode.Open(t.Context(), in, kind, format.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(lines)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines.Close()
+		for line := range bytes.Lines(data) {
+			var row map[string]any
+			if err := json.Unmarshal(line, &row); err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// outputLines returns the lines of an output of plain lines.
+func outputLines(t *testing.T, text string) (lines []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(line), &object); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, object)
+	}
+	return lines
+}
+
+// checkAgree compares rows with the lines of the same job as JSON. vector returns that of row
+// i, nil if it has none; its values may differ by within.
+func checkAgree(t *testing.T, lines []map[string]any, rows int, within float64, vector func(i int) []float64) {
+	t.Helper()
+	if rows != len(lines) {
+		t.Fatalf("%d rows for %d lines", rows, len(lines))
+	}
+	for i, line := range lines {
+		got, want := vector(i), line["vector"]
+		if _, failed := line["_error"]; failed {
+			if got != nil {
+				t.Fatalf("row %d of a failed record has %v", i, got)
+			}
+			continue
+		}
+		list := want.([]any)
+		if len(list) != len(got) {
+			t.Fatalf("row %d is %v, want %v", i, got, want)
+		}
+		for k, value := range list {
+			if number, ok := value.(float64); ok != !math.IsNaN(got[k]) || ok && math.Abs(number-got[k]) > within {
+				t.Fatalf("row %d is %v, want %v", i, got, want)
+			}
+		}
+	}
+}
+
+// TestArrays: row i of an array belongs to line i of the output, in every way to store lines.
+func TestArrays(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		change func(d jobDir, c *orchestrator.Config)
+	}{
+		{"lines", func(jobDir, *orchestrator.Config) {}},
+		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors.jsonl") }},
+		{"half", func(d jobDir, c *orchestrator.Config) { c.Output.Arrays[0].Path = d.join("v.f16.npy") }},
+		{"parts", func(d jobDir, c *orchestrator.Config) { c.Output.Path, c.Output.PartBytes = d.join("out")+"/", 3000 }},
+		{"long units", func(_ jobDir, c *orchestrator.Config) { *c = orchestrator.WithUnitBytes(*c, 1<<20) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, mixed(400))
+			c := orchestrator.WithUnitBytes(d.config("test-vectors"), 2000)
+			c.Batching.Size = 16
+			plain := c
+			plain.Output.Path = d.join("plain.jsonl")
+			c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
+			test.change(d, &c)
+			if c.Output.Errors != "" {
+				plain.Output.Errors = d.join("plain-errors.jsonl")
+			}
+			mustRun(t, d, plain)
+			report := mustRun(t, d, c)
+			if err := orchestrator.Verify(t.Context(), c.Output.Path, report); err != nil {
+				t.Error(err)
+			}
+			wanted := outputLines(t, d.read("plain.jsonl"))
+			rows := loadArray(t, c.Output.Arrays[0].Path)
+			mask := make([][]float64, len(rows))
+			if c.Output.Errors == "" {
+				mask = loadArray(t, strings.TrimSuffix(c.Output.Arrays[0].Path, ".npy")+".mask.npy")
+			}
+			within := 0.0
+			if test.name == "half" {
+				within = 0.125
+			}
+			checkAgree(t, wanted, len(rows), within, func(i int) []float64 {
+				if mask[i] == nil || mask[i][0] == 0 {
+					return rows[i]
+				}
+				if diff := cmp.Diff([]float64{0, 0, 0}, rows[i]); diff != "" {
+					t.Error(diff)
+				}
+				return nil
+			})
+			// The lines are those of the other job, without the column.
+			text := ""
+			for _, name := range []string{"out.jsonl", "out"} {
+				paths, _ := filepath.Glob(d.join(name) + "/part-*")
+				if len(paths) == 0 && exists(d.join(name)) {
+					paths = []string{d.join(name)}
+				}
+				for _, path := range paths {
+					data, _ := os.ReadFile(path)
+					text += string(data)
+				}
+			}
+			for _, line := range wanted {
+				if line["_error"] == nil {
+					delete(line, "vector")
+				}
+			}
+			if diff := cmp.Diff(wanted, outputLines(t, text)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestTables: a Parquet output has the values of the same job as JSON lines.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		change  func(d jobDir, c *orchestrator.Config)
+		columns []string
+	}{
+		{"all", func(jobDir, *orchestrator.Config) {}, []string{"id", "text", "do", "label", "vector", "_error"}},
+		{"some", func(_ jobDir, c *orchestrator.Config) { c.Output.Columns = []string{"vector", "id:float64"} }, []string{"vector", "id", "_error"}},
+		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors.jsonl") }, nil},
+		{"parts", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Path, c.Output.PartBytes = d.join("out.parquet")+"/", 5000
+		}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, mixed(400))
+			c := orchestrator.WithUnitBytes(d.config("test-vectors"), 4000)
+			c.Batching.Size = 16
+			plain := c
+			plain.Output.Path, c.Output.Path = d.join("plain.jsonl"), d.join("out.parquet")
+			test.change(d, &c)
+			if c.Output.Errors != "" {
+				plain.Output.Errors = d.join("plain-errors.jsonl")
+			}
+			mustRun(t, d, plain)
+			report := mustRun(t, d, c)
+			if err := orchestrator.Verify(t.Context(), c.Output.Path, report); err != nil {
+				t.Error(err)
+			}
+			wanted := outputLines(t, d.read("plain.jsonl"))
+			paths, _ := filepath.Glob(d.join("out.parquet/part-*.parquet"))
+			if test.name == "parts" && len(paths) < 3 {
+				t.Fatalf("only %d parts: this test shows nothing", len(paths))
+			}
+			if len(paths) == 0 {
+				paths = []string{d.join("out.parquet")}
+			}
+			rows := tableLines(t, paths...)
+			checkAgree(t, wanted, len(rows), 0, func(i int) []float64 {
+				list, ok := rows[i]["vector"].([]any)
+				if !ok {
+					return nil
+				}
+				var values []float64
+				for _, value := range list {
+					number, ok := value.(float64)
+					if !ok {
+						number = math.NaN()
+					}
+					values = append(values, number)
+				}
+				return values
+			})
+			for i, row := range rows {
+				for _, name := range []string{"id", "text", "label"} {
+					if row[name] != nil && row[name] != wanted[i][name] {
+						t.Fatalf("row %d: %s is %v, want %v", i, name, row[name], wanted[i][name])
+					}
+				}
+				if failed := wanted[i]["_error"]; (failed != nil) != (row["_error"] != nil) {
+					t.Fatalf("row %d: _error is %v, want %v", i, row["_error"], failed)
+				}
+			}
+			if test.columns != nil && len(rows) > 0 {
+				for _, name := range test.columns {
+					if _, has := rows[0][name]; !has {
+						t.Errorf("no column %s", name)
+					}
+				}
+				if len(rows[0]) != len(test.columns) {
+					t.Errorf("columns %v, want %v", rows[0], test.columns)
+				}
+			}
+		})
+	}
+}
+
+// TestMismatches: a result that does not fit in the layout fails its record, and nothing else.
+func TestMismatches(t *testing.T) {
+	t.Parallel()
+	input := `{"id":0}
+{"id":1,"width":4}
+{"id":2,"do":"lacks"}
+{"id":3}
+{"id":4,"do":"odd"}
+{"id":5,"extra":true}
+`
+	for _, name := range []string{"out.jsonl", "out.parquet"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, input)
+			c := d.config("test-vectors")
+			c.Output.Path, c.Batching.Size, c.Devices.GPUs = d.join(name), 1, "cpu:1"
+			want := map[int]string{1: `kernel returned column "vector" as float32[4], but the output has float32[3]`, 2: `the result has no column "vector"`}
+			var messages map[int]string
+			if name == "out.jsonl" {
+				c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
+			} else {
+				want[4] = `column "id": "not a number" is not an int64`
+			}
+			mustRun(t, d, c)
+			messages = make(map[int]string)
+			for line := range strings.Lines(d.read(name + ".gpurun/failures.jsonl")) {
+				var failure struct {
+					Record  int
+					Message string
+				}
+				if err := json.Unmarshal([]byte(line), &failure); err != nil {
+					t.Fatal(err)
+				}
+				messages[failure.Record] = failure.Message
+			}
+			if diff := cmp.Diff(want, messages); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestNoResults: without a result there is a layout nevertheless. A retry that succeeds decides
+// it anew.
+func TestNoResults(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, `{"id":1,"do":"fail"}`+"\n"+`{"id":2,"do":"fail","x":1}`+"\n"+`no JSON`+"\n")
+	c := d.config("test-vectors")
+	c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
+	mustRun(t, d, c)
+	if diff := cmp.Diff([][]float64{{0}, {0}, {0}}, loadArray(t, d.join("v.npy"))); diff != "" {
+		t.Error(diff)
+	}
+	again := c
+	again.Kernel.Config = []byte(`{"Fixed":true}`)
+	if _, err := orchestrator.Retry(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	rows := loadArray(t, d.join("v.npy"))
+	if diff := cmp.Diff([][]float64{{2, 2.125, 2.25}, {0, 0, 0}}, rows[1:]); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([][]float64{{0}, {0}, {1}}, loadArray(t, d.join("v.mask.npy"))); diff != "" {
+		t.Error(diff)
+	}
+
+	table := c
+	table.Output.Arrays, table.Output.Path = nil, d.join("out.parquet")
+	mustRun(t, d, table)
+	if rows := tableLines(t, d.join("out.parquet")); len(rows) != 3 || rows[0]["_error"] == nil {
+		t.Errorf("%v", rows)
+	}
+	_, err := orchestrator.Retry(t.Context(), orchestrator.Config{Output: table.Output, Kernel: again.Kernel})
+	wantFault(t, err, fault.Usage, "no record of the job succeeded")
+}
+
+// TestRetryColumns: a retry gives what the job would have given had nothing failed, and it
+// can be killed at any point.
+func TestRetryColumns(t *testing.T) {
+	t.Parallel()
+	for _, v := range []*variant{withArrays, asTable, asTables,
+		{name: "arrays, errors apart", change: func(d jobDir, c *orchestrator.Config) {
+			withArrays.change(d, c)
+			c.Output.Errors = d.join("errors.jsonl")
+		}},
+		{name: "arrays beside parts", change: func(d jobDir, c *orchestrator.Config) {
+			withArrays.change(d, c)
+			c.Output.Path, c.Output.PartBytes = d.join("out")+"/", 3000
+		}},
+		{name: "parquet, errors apart", change: func(d jobDir, c *orchestrator.Config) {
+			asTable.change(d, c)
+			c.Output.Errors = d.join("errors.jsonl")
+		}},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			job := func(config string) (jobDir, orchestrator.Config) {
+				d := newJobDir(t, mixed(300))
+				c := orchestrator.WithUnitBytes(d.config("test-vectors"), 2000)
+				c.Batching.Size, c.Kernel.Config = 16, []byte(config)
+				v.change(d, &c)
+				mustRun(t, d, c)
+				return d, c
+			}
+			want, wc := job(`{"Fixed":true}`)
+			d, c := job(`{}`)
+			c.Kernel.Config = []byte(`{"Fixed":true}`)
+			report, err := orchestrator.Retry(t.Context(), orchestrator.Config{Output: orchestrator.Output{Path: c.Output.Path}, Kernel: orchestrator.Kernel{Config: c.Kernel.Config}, Devices: c.Devices})
+			if err != nil {
+				t.Fatalf("%v\n%s", err, d.logs())
+			}
+			checkReport(t, report, nil)
+			if err := orchestrator.Verify(t.Context(), c.Output.Path, report); err != nil {
+				t.Error(err)
+			}
+			compareJobs(t, want, wc, d, c)
+		})
+	}
+}
+
+// compareJobs compares what two jobs have written.
+func compareJobs(t *testing.T, want jobDir, wc orchestrator.Config, d jobDir, c orchestrator.Config) {
+	t.Helper()
+	for _, a := range c.Output.Arrays {
+		for _, name := range []string{filepath.Base(a.Path), strings.TrimSuffix(filepath.Base(a.Path), ".npy") + ".mask.npy"} {
+			if exists(want.join(name)) && want.read(name) != d.read(name) {
+				t.Errorf("%s differs", name)
+			}
+		}
+	}
+	if c.Output.Errors != "" && want.read("errors.jsonl") != d.read("errors.jsonl") {
+		t.Error("the failed records differ")
+	}
+	if strings.Contains(c.Output.Path, ".parquet") || c.Output.Format == "parquet" {
+		files := func(c orchestrator.Config) []string {
+			if paths, _ := filepath.Glob(c.Output.Path + "part-*"); len(paths) > 0 {
+				return paths
+			}
+			return []string{c.Output.Path}
+		}
+		if diff := cmp.Diff(tableLines(t, files(wc)...), tableLines(t, files(c)...)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	failures := func(d jobDir, c orchestrator.Config) (all []string) {
+		for line := range strings.Lines(d.read(strings.TrimPrefix(jobFolder(c), d.path+"/") + "/failures.jsonl")) {
+			var f struct{ At, Size, Record int64 }
+			if err := json.Unmarshal([]byte(line), &f); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, fmt.Sprint(f))
+		}
+		return all
+	}
+	if diff := cmp.Diff(failures(want, wc), failures(d, c)); diff != "" {
+		t.Errorf("positions of failures: %s", diff)
+	}
+}
+
+// TestColumnsRefused: what cannot work is refused before anything starts.
+func TestColumnsRefused(t *testing.T) {
+	t.Parallel()
+	array := func(column, path string) []orchestrator.OutputArray {
+		return []orchestrator.OutputArray{{Column: column, Path: path}}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(d jobDir, c *orchestrator.Config)
+		kind   fault.Kind
+		want   string
+	}{
+		{"not an array", func(d jobDir, c *orchestrator.Config) { c.Output.Arrays = array("v", d.join("v.bin")) }, fault.Usage, "must end in .npy"},
+		{"a mask", func(d jobDir, c *orchestrator.Config) { c.Output.Arrays = array("v", d.join("v.mask.npy")) }, fault.Usage, "the name of a mask"},
+		{"the mark", func(d jobDir, c *orchestrator.Config) { c.Output.Arrays = array("_error", d.join("v.npy")) }, fault.Usage, "_error marks failed records"},
+		{"twice", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Arrays = append(array("v", d.join("v.npy")), array("v", d.join("w.npy"))...)
+		}, fault.Usage, `column "v" is stored as an array twice`},
+		{"one file", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Arrays = append(array("v", d.join("v.npy")), array("w", d.join("v.npy"))...)
+		}, fault.Usage, "the same file"},
+		{"a stream", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Path, c.Output.Arrays = "-", array("v", d.join("v.npy"))
+		}, fault.Usage, "needs an output file"},
+		{"a table", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Path, c.Output.Arrays = d.join("out.parquet"), array("v", d.join("v.npy"))
+		}, fault.Usage, "beside a Parquet file"},
+		{"in the folder", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Path, c.Output.Arrays = d.join("out")+"/", array("v", d.join("out/v.npy"))
+			if err := os.Mkdir(d.join("out"), 0o777); err != nil {
+				d.t.Fatal(err)
+			}
+		}, fault.Usage, "is in the output folder"},
+		{"exists", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Arrays = array("v", d.join("v.npy"))
+			d.write("v.mask.npy", "x")
+		}, fault.Usage, "already exists"},
+		{"no folder", func(d jobDir, c *orchestrator.Config) { c.Output.Arrays = array("v", d.join("none/v.npy")) }, fault.Usage, "does not exist"},
+		{"a table as a stream", func(_ jobDir, c *orchestrator.Config) { c.Output.Path, c.Output.Format = "-", "parquet" }, fault.Usage, "cannot be written to a stream"},
+		{"an unknown type", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Path, c.Output.Columns = d.join("out.parquet"), []string{"id:int"}
+		}, fault.Usage, `unknown column type "int"`},
+		{"columns of lines", func(_ jobDir, c *orchestrator.Config) { c.Output.Columns = []string{"id"} }, fault.Usage, "name it *.parquet"},
+		{"a column twice", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Path, c.Output.Columns = d.join("out.parquet"), []string{"id", "id:int64"}
+		}, fault.Usage, "named twice"},
+		// Only the kernel's results show these.
+		{"no such column", func(d jobDir, c *orchestrator.Config) { c.Output.Arrays = array("vektor", d.join("v.npy")) }, fault.Usage, `no column "vektor" for an array; its columns are ["vector" "label"]`},
+		{"strings", func(d jobDir, c *orchestrator.Config) { c.Output.Arrays = array("label", d.join("v.npy")) }, fault.Usage, "as strings"},
+		{"no such column of a table", func(d jobDir, c *orchestrator.Config) {
+			c.Output.Path, c.Output.Columns = d.join("out.parquet"), []string{"id", "vektor"}
+		}, fault.Usage, `the results have no column "vektor"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, numbered(20))
+			c := d.config("test-vectors")
+			test.change(d, &c)
+			_, err := run(t, c)
+			wantFault(t, err, test.kind, test.want)
+		})
+	}
+}
+
+// TestReaders: pyarrow, DuckDB, pandas and NumPy read the outputs and agree with the lines.
+func TestReaders(t *testing.T) {
+	t.Parallel()
+	python := os.Getenv("GPURUN_TEST_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if err := exec.Command(python, "-c", "import numpy, pyarrow, pandas, duckdb").Run(); err != nil {
+		t.Skip("SKIPPED: numpy, pyarrow, pandas or duckdb is not installed (GPURUN_TEST_PYTHON names the interpreter): other readers of outputs are not tested")
+	}
+	d := newJobDir(t, mixed(400))
+	for _, name := range []string{"out.jsonl", "out.parquet", "meta.jsonl"} {
+		c := orchestrator.WithUnitBytes(d.config("test-vectors"), 4000)
+		c.Output.Path, c.Batching.Size = d.join(name), 16
+		if name == "meta.jsonl" {
+			c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
+		}
+		mustRun(t, d, c)
+	}
+	d.write("check.py", checkReaders)
+	if out, err := exec.Command(python, d.join("check.py"), d.path).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+const checkReaders = `
+import json, os, sys
+import duckdb, numpy as np, pandas as pd, pyarrow.parquet as pq
+os.chdir(sys.argv[1])
+lines = [json.loads(line) for line in open("out.jsonl")]
+meta = [json.loads(line) for line in open("meta.jsonl")]
+vectors, mask = np.load("v.npy"), np.load("v.mask.npy")
+assert vectors.dtype == np.float32 and vectors.shape == (len(lines), 3), (vectors.dtype, vectors.shape)
+assert len(meta) == len(mask) == len(lines)
+file = pq.ParquetFile("out.parquet", page_checksum_verification=True)
+assert file.metadata.num_row_groups > 3
+element = file.schema_arrow.field("vector").type.value_field
+assert str(element.type) == "float" and not element.nullable, element
+arrow = file.read().to_pylist()
+frame = pd.read_parquet("out.parquet")
+duck = duckdb.sql("select * from 'out.parquet'").fetchall()
+names = [c[0] for c in duckdb.sql("describe select * from 'out.parquet'").fetchall()]
+assert len(arrow) == len(frame) == len(duck) == len(lines)
+def same(vector, want):
+    return np.array_equal(np.array(vector, dtype="f4"), np.array([np.nan if x is None else x for x in want], dtype="f4"), equal_nan=True)
+for i, line in enumerate(lines):
+    rows = [arrow[i], frame.iloc[i].to_dict(), dict(zip(names, duck[i]))]
+    failed = "_error" in line
+    assert mask[i] == failed and ("_error" in meta[i]) == failed
+    if failed:
+        assert not vectors[i].any()
+    else:
+        assert same(vectors[i], line["vector"]) and "vector" not in meta[i]
+    for row in rows:
+        if failed:
+            assert row["vector"] is None and json.loads(row["_error"]) == line["_error"], row
+            continue
+        assert row["_error"] is None and same(row["vector"], line["vector"]), (i, row, line)
+        assert row["id"] == line["id"] and row["label"] == line["label"], (i, row, line)
+statistics = file.metadata.row_group(0).column(0).statistics
+assert statistics.has_min_max and statistics.min >= 0
+`

@@ -1,0 +1,264 @@
+package worker
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/record"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// rowEncoder is what an encoder needs for a job with columns: those of the layout are left
+// out of the lines, and their values become rows.
+type rowEncoder struct {
+	layout *columns.Layout
+	values []byte // the rows of the lines in the encoder's buffer
+	names  *jsonline.Wanted
+	info   jsonline.Info
+	line   []byte // scratch
+
+	// Of the last results:
+	results *plugins.Results
+	list    []plugins.Column
+	rows    []int // the number in the layout of each column, -1 if it is text, leftOut if it is not needed
+	text    *jsonline.Wanted
+	members []jsonline.Member
+	raw     [][]byte // the values of each column of the layout, nil if it has none
+}
+
+// leftOut stands for a column that the output does not have.
+const leftOut = -2
+
+// use prepares for rows of this layout.
+func (r *rowEncoder) use(layout *columns.Layout) {
+	if r.layout == layout {
+		return
+	}
+	*r = rowEncoder{layout: layout, values: r.values[:0], raw: make([][]byte, len(layout.Columns))}
+	var names []string
+	for _, c := range layout.Columns {
+		names = append(names, c.Name)
+	}
+	if len(names) > 0 {
+		r.names = jsonline.Want(names...)
+	}
+}
+
+// appendRows is append for a job with columns.
+func (e *encoder) appendRows(from source, results *plugins.Results, i int) *fault.Error {
+	r := e.rows
+	if r.layout == nil {
+		return fault.New(fault.Record, "the result has none of the columns that the output stores")
+	}
+	start, values := len(e.buffer), len(r.values)
+	old := e.takeMark(&from)
+	var refusal *fault.Error
+	switch result := results.At(i); result.Verdict {
+	case plugins.Lines:
+		for _, line := range result.Lines {
+			at := len(e.buffer)
+			if refusal = e.line(from.record, line, old); refusal == nil {
+				refusal = e.takeOut(at, from.line)
+			}
+			if refusal != nil {
+				break
+			}
+		}
+	case plugins.Columns:
+		refusal = e.spliceRow(from, results, i)
+	default:
+		e.unchanged(from.record)
+		refusal = e.takeOut(start, from.line)
+	}
+	if refusal != nil {
+		e.buffer, r.values = e.buffer[:start], r.values[:values]
+	}
+	return refusal
+}
+
+// takeOut turns the columns in the last line of the buffer, which starts at start, into a
+// row. number is that of the record's line in the input.
+func (e *encoder) takeOut(start int, number int64) *fault.Error {
+	clear(e.rows.raw)
+	return e.endRow(start, number)
+}
+
+// endRow appends the row of the last line of the buffer: the values in raw, and what is
+// missing there from the line, which loses all these columns.
+func (e *encoder) endRow(start int, number int64) *fault.Error {
+	r := e.rows
+	if e.origins != nil {
+		if refusal := e.addOrigin(start, number); refusal != nil {
+			return refusal
+		}
+	}
+	line := e.buffer[start : len(e.buffer)-1]
+	if r.names != nil {
+		if err := r.names.Scan(line, &r.info); err != nil || !r.info.Object {
+			return fault.New(fault.Record, "the result is not a JSON object: it has no column %q", r.layout.Columns[0].Name)
+		}
+		for k, c := range r.layout.Columns {
+			span := r.info.Spans[k]
+			switch {
+			case r.raw[k] != nil:
+				r.values = append(r.values, r.raw[k]...)
+			case !span.Present():
+				return fault.New(fault.Record, "the result has no column %q", c.Name)
+			default:
+				var err error
+				if r.values, err = c.AppendJSON(r.values, line[span.ValueStart:span.ValueEnd]); err != nil {
+					return fault.New(fault.Record, "column %q: %w", c.Name, err)
+				}
+			}
+		}
+		e.buffer = append(append(e.buffer[:start], r.without(line)...), '\n')
+		line = e.buffer[start : len(e.buffer)-1]
+	}
+	if table := r.layout.Table; table != nil {
+		if err := table.Check(line); err != nil {
+			return fault.New(fault.Record, "%w", err)
+		}
+	}
+	return nil
+}
+
+// without returns a line, which info describes, without the columns of the layout. A name may
+// occur twice.
+func (r *rowEncoder) without(line []byte) []byte {
+	for {
+		found := false
+		for _, span := range r.info.Spans {
+			if span.Present() {
+				r.line = jsonline.Without(r.line[:0:0], line, span)
+				line, found = r.line, true
+				break
+			}
+		}
+		if !found || r.names.Scan(line, &r.info) != nil {
+			return line
+		}
+	}
+}
+
+// spliceRow appends the line of a record with columns, and its row.
+func (e *encoder) spliceRow(from source, results *plugins.Results, i int) *fault.Error {
+	r, line := e.rows, from.record
+	r.prepare(results)
+	clear(r.raw)
+	text := 0
+	for k := range r.list {
+		column := &r.list[k]
+		switch number := r.rows[k]; {
+		case number == leftOut:
+		case number >= 0:
+			if refusal := e.rawValues(column, number, i); refusal != nil {
+				return refusal
+			}
+		default:
+			value := column.AppendValue(r.members[text].Value[:0], i)
+			r.members[text].Value = value
+			text++
+			if refusal := e.checkValue(column, value, i); refusal != nil {
+				return refusal
+			}
+		}
+	}
+	if e.keep != nil && e.keep.Scan(line, &e.info) == nil && e.info.Object {
+		e.projects = jsonline.Keep(e.projects[:0], line, &e.info)
+		line = e.projects
+	}
+	start := len(e.buffer)
+	if len(r.members) == 0 {
+		e.buffer = append(e.buffer, line...)
+	} else {
+		if r.text.Scan(line, &e.info) != nil || !e.info.Object {
+			return fault.New(fault.Record, "the record is not a JSON object: the kernel's column %q cannot be added to it", r.members[0].Name)
+		}
+		e.buffer = jsonline.Splice(e.buffer, line, &e.info, r.members)
+	}
+	e.buffer = append(e.buffer, '\n')
+	return e.endRow(start, from.line)
+}
+
+// checkValue checks the JSON of a column's value.
+func (e *encoder) checkValue(column *plugins.Column, value []byte, i int) *fault.Error {
+	if nulls := column.NonFinite(i); nulls > 0 && e.nanFails {
+		return fault.New(fault.Record, "kernel returned NaN or infinity in column %q", column.Name)
+	} else if nulls > 0 {
+		e.nulls += int64(nulls)
+	}
+	if !column.Trusted() && (!jsonline.Valid(value) || bytes.IndexByte(value, '\n') >= 0) {
+		return fault.New(fault.Record, "kernel returned invalid JSON in column %q", column.Name)
+	}
+	if column.Name == record.ErrorMember && string(value) != "null" {
+		return fault.New(fault.Record, "%s", plugins.ReportedMessage(value))
+	}
+	return nil
+}
+
+// rawValues takes a record's values of a column as they are.
+func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error {
+	r := e.rows
+	c, kind := r.layout.Columns[number], columns.Kind(column.Kind())
+	if kind.Bytes() == 0 { // the kernel encoded it
+		value := column.AppendValue(nil, i)
+		if refusal := e.checkValue(column, value, i); refusal != nil {
+			return refusal
+		}
+		raw, err := c.AppendJSON(nil, value)
+		if err != nil {
+			return fault.New(fault.Record, "column %q: %w", c.Name, err)
+		}
+		r.raw[number] = raw
+		return nil
+	}
+	if e.nanFails && column.NonFinite(i) > 0 {
+		return fault.New(fault.Record, "kernel returned NaN or infinity in column %q", column.Name)
+	}
+	if !c.Takes(kind, column.Width) {
+		got := columns.Column{Kind: kind, Width: column.Width}
+		return fault.New(fault.Record, "kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())
+	}
+	if kind == c.Kind {
+		r.raw[number] = column.AppendRaw(nil, i)
+	} else {
+		r.raw[number] = c.AppendRaw(nil, kind, column.AppendRaw(nil, i))
+	}
+	return nil
+}
+
+// prepare sorts the columns of results, once for all records of a batch.
+func (r *rowEncoder) prepare(results *plugins.Results) {
+	if r.results == results {
+		return
+	}
+	r.results, r.list = results, results.ColumnList()
+	r.rows, r.members = r.rows[:0], r.members[:0]
+	var names []string
+	for _, c := range r.list {
+		number := r.layout.Find(c.Name)
+		if number < 0 && r.layout.Table != nil && !r.layout.Table.Takes(c.Name) {
+			number = leftOut
+		}
+		r.rows = append(r.rows, number)
+		if number == -1 {
+			names = append(names, c.Name)
+			r.members = append(r.members, jsonline.Member{Name: c.Name})
+		}
+	}
+	if len(names) > 0 {
+		r.text = jsonline.Want(names...)
+	}
+}
+
+// describe lists names for a message.
+func describe(names []string) string {
+	const most = 20
+	if len(names) > most {
+		return fmt.Sprintf("%q and %d more", names[:most], len(names)-most)
+	}
+	return fmt.Sprintf("%q", names)
+}
