@@ -48,6 +48,9 @@ func MakeSurvey(ctx context.Context, config Config, ranges int) (Survey, error) 
 	if err != nil {
 		return s, err
 	}
+	if err := checkOutputs(config); err != nil {
+		return s, err
+	}
 	limits := input.Limits{Offset: config.Input.Offset, Limit: config.Input.Limit}
 	if config.inputs != nil {
 		err = s.countFiles(ctx, config, limits)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,7 +49,8 @@ func (d sharedFolder) command(env []string, args ...string) (*exec.Cmd, said) {
 	d.t.Helper()
 	cmd := exec.Command(d.join("gpurun"), args...)
 	cmd.Dir = d.path
-	cmd.Env = append(os.Environ(), append(env, "GPURUN_TEST_COMMAND=1", "GPURUN_CLAIM_AFTER=1200ms", "GPURUN_GPUS=cpu:1", "GPURUN_CHUNKS_PER_GPU=10", "GPURUN_BATCH_SIZE=2")...)
+	inherited := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "GPURUN_DAMAGE=") })
+	cmd.Env = append(inherited, append(env, "GPURUN_TEST_COMMAND=1", "GPURUN_CLAIM_AFTER=1200ms", "GPURUN_GPUS=cpu:1", "GPURUN_CHUNKS_PER_GPU=10", "GPURUN_BATCH_SIZE=2")...)
 	stderr, err := os.CreateTemp(d.path, "stderr-")
 	if err != nil {
 		d.t.Fatal(err)
@@ -86,7 +88,7 @@ func (d sharedFolder) merge() {
 // short test come first.
 var shardPoints = []string{
 	"shard-computed", "merge-written",
-	"shard-claimed", "beat:2", "appended:3", "durable", "complete", "renamed", "clearing", "shard-result", "shard-committed", "merge-named",
+	"shard-claimed", "beat:2", "appended:3", "durable", "complete", "renamed", "clearing", "shard-result", "shard-committed", "merge-copied", "merge-named",
 }
 
 // TestShardDeath: kill -9 at any point; the next process continues from there, and the

@@ -428,3 +428,41 @@ func TestManifestIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestMergeResumes: a merge continues from one that was interrupted, verifies what that one
+// has written, and starts over if its process may still be alive.
+func TestMergeResumes(t *testing.T) {
+	r := newRun(t, 9, 90)
+	if _, err := r.Work(t.Context(), fast(0, compute)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var once sync.Once
+	_, err := r.Merge(ctx, MergeOptions{Progress: func(records, of int64) {
+		if records > of/2 {
+			once.Do(cancel)
+		}
+	}})
+	if fault.KindOf(err) != fault.Canceled {
+		t.Skipf("the merge was faster: %v", err)
+	}
+	paths, _ := filepath.Glob(r.join(attemptsDir, "merge-*", "out.jsonl"))
+	if len(paths) != 1 {
+		t.Fatal(paths)
+	}
+	data, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[3] = 'X' // what it has written of the first shard is damaged
+	if err := os.WriteFile(paths[0], append(data, "more than there is"...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.Merge(t.Context(), MergeOptions{})
+	if err != nil || m.Resumed == 0 || m.Resumed > 80 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if data, _ := os.ReadFile(r.Output); string(data) != all(90) {
+		t.Fatalf("%s", data)
+	}
+}

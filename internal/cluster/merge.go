@@ -45,6 +45,8 @@ type Merged struct {
 
 	// Already: an earlier merge has written the output.
 	Already bool `json:"-"`
+	// Resumed is how many records an interrupted merge had written.
+	Resumed int64 `json:"-"`
 }
 
 // MissingError means that a run cannot be merged yet.
@@ -67,12 +69,14 @@ type merge struct {
 	run     *Run
 	results []Result
 	attempt *Attempt
+	earlier *Attempt // an interrupted merge whose process has ended; nil if there is none
 	merged  Merged
 }
 
 // Merge verifies the shards and writes the output, in input order. It fails with a
 // MissingError if some are not committed, and with ErrMerging if another process is at it.
-// If it is interrupted, the next Merge starts over; the output appears when it is complete.
+// If it is interrupted, the next Merge continues its work if that one's process is known to
+// have ended, and starts over otherwise. The output appears when it is complete.
 func (r *Run) Merge(ctx context.Context, options MergeOptions) (Merged, error) {
 	if done, ok := r.alreadyMerged(); ok {
 		return done, nil
@@ -176,6 +180,9 @@ func (m *merge) claim(ctx context.Context) (err error) {
 			continue
 		}
 		m.attempt, m.merged.Attempt = a, a.info.Attempt
+		if s.Claims > 0 {
+			m.earlier = watch.ended(m.run.claimPath(mergeKey, s.Claims))
+		}
 		return nil
 	}
 }
@@ -198,7 +205,6 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 		if ctx.Err() != nil && fault.As(err) == nil {
 			err = fault.New(fault.Canceled, "stopped on request")
 		}
-		m.attempt.discard()
 		_ = m.attempt.finish(endState(err), err)
 		return Merged{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -42,12 +43,13 @@ func (p piece) damaged(format string, args ...any) error {
 // makes the file durable.
 func (m *merge) concatenate(ctx context.Context, path string, pieces []piece) (chunk.FileSum, error) {
 	var sum chunk.FileSum
-	out, err := os.Create(path)
+	resumed := m.resume(path)
+	out, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return sum, storage("create the merged output", err)
 	}
 	defer out.Close()
-	if len(pieces) == 0 && !strings.HasSuffix(path, "errors.jsonl") {
+	if len(pieces) == 0 && path == m.attempt.Output() {
 		if err := m.writeEmpty(out); err != nil {
 			return sum, storage("write the merged output", err)
 		}
@@ -61,9 +63,12 @@ func (m *merge) concatenate(ctx context.Context, path string, pieces []piece) (c
 		at += p.sum.Bytes
 		sum = sum.Join(p.sum)
 		group.Go(func() error {
-			if err := p.copyTo(ctx, io.NewOffsetWriter(out, begin)); err != nil {
+			if resumed && p.isAt(ctx, out, begin) {
+				atomic.AddInt64(&m.merged.Resumed, p.records)
+			} else if err := p.copyTo(ctx, io.NewOffsetWriter(out, begin)); err != nil {
 				return err
 			}
+			crash.Point("merge-copied")
 			records := done.Add(p.records)
 			m.Progress(records, m.merged.Counts.Records)
 			m.attempt.Progress(records, 0, 0)
@@ -73,7 +78,35 @@ func (m *merge) concatenate(ctx context.Context, path string, pieces []piece) (c
 	if err := group.Wait(); err != nil {
 		return sum, err
 	}
+	if resumed {
+		if err := out.Truncate(max(at, sum.Bytes)); err != nil {
+			return sum, storage("write the merged output", err)
+		}
+	}
 	return sum, storage("write the merged output", cmp.Or(out.Sync(), out.Close()))
+}
+
+// resume takes over the file of an interrupted merge whose process has ended. What is in it
+// is verified piece by piece.
+func (m *merge) resume(path string) bool {
+	if m.earlier == nil {
+		return false
+	}
+	return link(filepath.Join(m.earlier.dir, filepath.Base(path)), path) == nil
+}
+
+// isAt reports whether a file has the bytes of the piece at an offset.
+func (p piece) isAt(ctx context.Context, file io.ReaderAt, offset int64) bool {
+	var sum chunk.FileSum
+	in := io.NewSectionReader(file, offset, p.sum.Bytes)
+	for buffer := make([]byte, 1<<20); ctx.Err() == nil; {
+		n, err := in.Read(buffer)
+		_, _ = sum.Write(buffer[:n])
+		if err != nil {
+			return errors.Is(err, io.EOF) && sum == p.sum
+		}
+	}
+	return false
 }
 
 // writeEmpty writes what an output without records consists of.

@@ -209,6 +209,16 @@ func (w *Watch) observe(key string, number int) (*observed, error) {
 	return o, nil
 }
 
+// ended returns the attempt of a claim that was observed, if its process is known to have
+// ended: not only lost. Nobody writes to its files any more. Otherwise it returns nil.
+func (w *Watch) ended(claim string) *Attempt {
+	o := w.attempts[claim]
+	if o == nil || o.ended == nil && !o.info.ended() {
+		return nil
+	}
+	return &Attempt{Shard: -1, run: w.run, info: o.info, dir: w.run.join(attemptsDir, filepath.Base(o.info.Attempt))}
+}
+
 // describe sets the state of a shard from its current attempt.
 func (w *Watch) describe(s *Shard, o *observed) {
 	s.Attempt, s.Host, s.PID, s.Labels = o.info.Attempt, o.info.Host, o.info.PID, o.info.Labels
