@@ -406,10 +406,18 @@ func (p *prepared) limits() input.Limits {
 }
 
 func (p *prepared) askKernel(ctx context.Context) error {
-	ready, err := describeKernel(ctx, p, "plan")
-	switch fault.KindOf(err) {
-	case fault.Worker, fault.Crash: // possibly by chance; the kernel reports its own failures
-		ready, err = describeKernel(ctx, p, "plan-again")
+	key := poolKey(p.setup(""), Slot{})
+	ready, err := p.config.Pool.described(key), error(nil)
+	if ready == nil {
+		var asked wire.Ready
+		asked, err = describeKernel(ctx, p, "plan")
+		switch fault.KindOf(err) {
+		case fault.Worker, fault.Crash: // possibly by chance; the kernel reports its own failures
+			asked, err = describeKernel(ctx, p, "plan-again")
+		}
+		if ready = &asked; err == nil {
+			p.config.Pool.describe(key, asked)
+		}
 	}
 	p.plan.Info, p.files, p.interpreter = KernelInfo(ready.Info), ready.Files, ready.Interpreter
 	return unusable(err)

@@ -186,14 +186,21 @@ func TestAdoptFinished(t *testing.T) {
 }
 
 // TestPool: workers serve one job after another, and one that dies in between is replaced.
+// The kernel describes itself once.
 func TestPool(t *testing.T) {
 	d := newJobDir(t, mixed(160))
 	pool := &orchestrator.Pool{}
 	defer pool.Close()
 	var pids []int
+	binary := d.join("worker")
+	script := fmt.Sprintf("#!/bin/sh\necho started >> %q\nexec %q \"$@\"\n", d.join("starts"), os.Args[0])
+	if err := os.WriteFile(binary, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	job := func(name string) {
 		t.Helper()
 		c := d.config("test-work")
+		c.WorkerBinary = binary
 		c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = "cpu:1", 8, 4
 		c.Output.Path, c.Pool = d.join(name), pool
 		c.Display.OnEvent = func(e orchestrator.Event) {
@@ -207,7 +214,11 @@ func TestPool(t *testing.T) {
 		}
 	}
 	job("a.jsonl")
+	before := d.read("starts")
 	job("b.jsonl")
+	if d.read("starts") != before {
+		t.Error("the second job started a process, to describe the kernel or to compute")
+	}
 	if len(pids) != 2 || pids[0] != pids[1] {
 		t.Fatalf("workers %v", pids)
 	}
