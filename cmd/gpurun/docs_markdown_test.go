@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -113,6 +114,9 @@ func parseDocument(text string) (steps []docStep, err error) {
 			if opening[1] == "run" {
 				steps = append(steps, docStep{line: number, lang: "sh", text: body + "\n", notes: docNotes{keep: true, needs: notes.needs}})
 				notes.needs = nil
+				if reflect.ValueOf(notes).IsZero() {
+					pending = 0
+				}
 			} else {
 				notes.wrap, pending = body, number
 			}

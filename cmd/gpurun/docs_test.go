@@ -199,7 +199,7 @@ func usedLater(name string, steps []docStep) bool {
 			return true
 		}
 	}
-	return strings.HasSuffix(name, ".go") // TestDocsGo
+	return strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "go.mod") // TestDocsGo, and the go command
 }
 
 // wrapped is the fence within the code of its note.
