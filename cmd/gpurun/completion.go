@@ -48,6 +48,7 @@ var records = []string{"jsonl", "ndjson", "json"}
 var completeArguments = map[string]cobra.CompletionFunc{
 	"gpurun run":          withEndings(records),
 	"gpurun plan":         withEndings(records),
+	"gpurun submit slurm": withEndings(records),
 	"gpurun retry":        withEndings(records),
 	"gpurun report":       withEndings(records),
 	"gpurun pause":        completeJobs,

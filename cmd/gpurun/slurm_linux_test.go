@@ -122,6 +122,7 @@ func (j *slurmJob) started() {
 
 // TestSlurmNodeLost is the short test of make test: a node dies in the middle of its shard.
 func TestSlurmNodeLost(t *testing.T) {
+	t.Parallel()
 	j := newSlurmJob(t, 1200, 50*time.Millisecond)
 	j.submit("--shards", "4")
 	j.started()
@@ -232,7 +233,7 @@ func TestSlurmTimeLimit(t *testing.T) {
 // shards. Timing is a figure here, not a condition.
 func TestSlurmClaiming(t *testing.T) {
 	slow(t)
-	const batches, pause = 64 * 8, 50 * time.Millisecond // of one node
+	const batches, pause = 64 * 8, 150 * time.Millisecond // of one node
 	j := newSlurmJob(t, batches*10, pause)
 	j.env = append(j.env, "SLOW_NODE=n2")
 	j.submit("--shards", "64")

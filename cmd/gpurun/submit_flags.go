@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,8 @@ const shardsPerNode = 8
 type submitFlags struct {
 	runFlags
 	nodes       int
+	gpus        string
+	gpuType     string // of the GPUs; "" for any
 	gpusPerNode int
 	shardCount  int
 	print       bool
@@ -35,7 +38,7 @@ type submitFlags struct {
 func (f *submitFlags) registerSubmit(flags *pflag.FlagSet, unit string) {
 	flags.SortFlags = false
 	flags.IntVar(&f.nodes, "nodes", 0, "number of "+unit+" that work at the same time")
-	flags.IntVar(&f.gpusPerNode, "gpus-per-node", 0, "GPUs of each of them; none with --gpus cpu:N")
+	flags.StringVar(&f.gpus, "gpus-per-node", "", "GPUs of each of them, 8 or h100:8; none with --gpus cpu:N")
 	flags.IntVar(&f.shardCount, "shards", 0, fmt.Sprintf("cut the input into this many shards; more balance unequal nodes better (default %d per node)", shardsPerNode))
 	f.register(flags)
 	for name := range notInSubmit {
@@ -83,6 +86,9 @@ func (f *submitFlags) prepare(cmd *cobra.Command, args []string) (orchestrator.C
 	if err != nil {
 		return config, err
 	}
+	if err := f.parseGPUs(); err != nil {
+		return config, err
+	}
 	switch {
 	case config.Output.Path == "":
 		return config, usagef("no output: add -o %s", suggestOutput(args[0]))
@@ -90,8 +96,6 @@ func (f *submitFlags) prepare(cmd *cobra.Command, args []string) (orchestrator.C
 		return config, usagef("standard output cannot take the results of several nodes: add -o %s", suggestOutput(args[0]))
 	case f.nodes < 1:
 		return config, usagef("--nodes must be at least 1, not %d: how many nodes may work at the same time", f.nodes)
-	case f.gpusPerNode < 0:
-		return config, usagef("--gpus-per-node must not be negative")
 	case f.gpusPerNode == 0 && !strings.HasPrefix(config.Devices.GPUs, "cpu"):
 		return config, usagef("--gpus-per-node is missing: how many GPUs each node has, or --gpus cpu:N to use none")
 	case f.gpusPerNode > 0 && strings.HasPrefix(config.Devices.GPUs, "cpu"):
@@ -102,6 +106,21 @@ func (f *submitFlags) prepare(cmd *cobra.Command, args []string) (orchestrator.C
 		f.shardCount = shardsPerNode * f.nodes
 	}
 	return config, nil
+}
+
+// parseGPUs parses N and TYPE:N.
+func (f *submitFlags) parseGPUs() (err error) {
+	number := f.gpus
+	if kind, of, typed := strings.Cut(f.gpus, ":"); typed {
+		f.gpuType, number = kind, of
+	}
+	if number == "" && f.gpuType == "" {
+		return nil
+	}
+	if f.gpusPerNode, err = strconv.Atoi(number); err != nil || f.gpusPerNode < 0 || strings.HasPrefix(f.gpus, ":") {
+		return usagef("--gpus-per-node %q: must be a number, or a type and a number such as h100:8", f.gpus)
+	}
+	return nil
 }
 
 // forwarded returns the arguments of gpurun run with which every task does the same job:

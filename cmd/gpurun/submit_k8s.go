@@ -90,6 +90,8 @@ func (f *k8sFlags) check(config orchestrator.Config) error {
 	switch {
 	case !f.print:
 		return usagef("gpurun does not call Kubernetes itself: add --print and pass the manifest to kubectl apply -f")
+	case f.gpuType != "":
+		return usagef("--gpus-per-node %s: Kubernetes selects the type of GPUs by the labels of nodes: use --gpus-per-node %d and --node-selector", f.gpus, f.gpusPerNode)
 	case f.Image == "":
 		return usagef("--image is missing: the container image with the kernel and gpurun")
 	case name == "":

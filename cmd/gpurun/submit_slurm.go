@@ -74,6 +74,9 @@ func (f *slurmFlags) submit(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if run, err := cluster.Open(config.Output.Path); err == nil && !cmd.Flags().Changed("shards") {
+		f.shardCount = run.Shards // whatever the number of nodes is now
+	}
 	job, err := f.slurmJob(cmd, config)
 	if err != nil {
 		return err
@@ -124,7 +127,7 @@ func (f *slurmFlags) slurmJob(cmd *cobra.Command, config orchestrator.Config) (j
 	}
 	return slurm.Job{
 		Name: "gpurun-" + filepath.Base(output), Program: program, Dir: dir, Logs: slurmFolder(output),
-		Nodes: f.nodes, GPUsPerNode: f.gpusPerNode, Options: options, MergeOptions: mergeOptions, Setup: f.setup,
+		Nodes: f.nodes, GPUsPerNode: f.gpusPerNode, GPUType: f.gpuType, Options: options, MergeOptions: mergeOptions, Setup: f.setup,
 		Shards: f.shardCount, Run: f.forwarded(cmd.Flags()), Merge: merge, Lead: lead,
 	}, nil
 }

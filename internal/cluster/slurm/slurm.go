@@ -23,8 +23,10 @@ type Job struct {
 	Logs string
 	// Nodes is how many tasks run at a time, each on one node; 0: as many as Slurm starts.
 	Nodes int
-	// GPUsPerNode is how many GPUs each task gets; 0: none.
+	// GPUsPerNode is how many GPUs each task gets, 0 for none; GPUType is their type, empty
+	// for any.
 	GPUsPerNode int
+	GPUType     string
 	// Options are options of sbatch for all jobs, MergeOptions more of them for the merge.
 	Options, MergeOptions []string
 	// Setup are lines of shell that prepare a node: module load cuda.
@@ -73,7 +75,11 @@ func (j Job) ArrayScript(a Array) string {
 	s.option("nodes", "1") // all GPUs of a task on one node
 	s.option("ntasks", "1")
 	if j.GPUsPerNode > 0 {
-		s.option("gpus-per-node", fmt.Sprint(j.GPUsPerNode))
+		gpus := fmt.Sprint(j.GPUsPerNode)
+		if j.GPUType != "" {
+			gpus = j.GPUType + ":" + gpus
+		}
+		s.option("gpus-per-node", gpus)
 	}
 	s.option("requeue", "")
 	s.option("open-mode", "append") // a requeued task keeps its first log

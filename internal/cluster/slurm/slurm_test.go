@@ -46,7 +46,7 @@ func TestSplit(t *testing.T) {
 // job has every setting, and a path that shells and sbatch would split.
 var job = Job{
 	Name: "gpurun-out.jsonl", Program: "/shared/it's here/gpurun", Dir: "/shared/my work", Logs: "/shared/50% done/slurm",
-	Nodes: 4, GPUsPerNode: 8, Options: []string{"--partition=gpu", "--comment=two words", "-A proj", "--cpus-per-gpu=8", "--gres=nvme:1"},
+	Nodes: 4, GPUsPerNode: 8, GPUType: "h100", Options: []string{"--partition=gpu", "--comment=two words", "-A proj", "--cpus-per-gpu=8", "--gres=nvme:1"},
 	MergeOptions: []string{"--partition=cpu"}, Setup: []string{"module load cuda"}, Shards: 16, Lead: 90 * time.Second,
 	Run: []string{"--kernel=embed.py", "--output=/shared/out.jsonl", "in $HOME.jsonl"}, Merge: []string{"submit", "merge", "/shared/out.jsonl"},
 }
@@ -57,7 +57,7 @@ func TestArrayScript(t *testing.T) {
 #SBATCH --array=0-2,7%4
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
-#SBATCH --gpus-per-node=8
+#SBATCH --gpus-per-node=h100:8
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@90
