@@ -6,8 +6,9 @@
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
 # make site       build the manual in site/; broken links fail
-# make deploy-test  run the alert rules, the dashboard and the manifests in deploy/
+# make deploy-test llm-test  run the alert rules, the dashboard and the manifests in deploy/
 # make slurm-test run jobs on a real Slurm and break it
+# make llm-test   run a real model server with a tiny model through gpurun; downloads gigabytes
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 #
 # Go, git and make are required. Other missing tools are installed with apt when possible;
@@ -196,11 +197,17 @@ slurm-test: tools
 	@./scripts/tools.sh slurm-wlm:slurmctld
 	GPURUN_SLURM=all $(GO) test -count=1 -v -timeout 30m -run 'TestSlurm|TestCluster' ./internal/cluster/slurmtest ./cmd/gpurun
 
+# Starts the server of Hugging Face transformers with serve:, on the CPU, and checks the
+# output with OpenAI's own types. make test does the same with a stub.
+llm-test: build
+	@./scripts/llm-test.sh
+
 # Benchmarks that need a GPU; without Go they use binaries built elsewhere.
 gpu-bench:
 	$(MAKE) -C examples/cuda-kernel gpu-bench
 	python3 bench/encoder/run.py --gpurun bin/gpurun
 	for shape in minilm base; do python3 bench/natural/run.py --gpurun bin/gpurun --shape $$shape --results bin/natural.json; done
+	python3 bench/llm/continuous.py --gpurun bin/gpurun --results bin/continuous.json
 
 # Installs the tools besides Go that tests and builds need: only missing ones, and only
 # if apt works without a prompt (as root, or with passwordless sudo).

@@ -5,7 +5,7 @@
 
 The kernel is examples/llm/transformers_batching.py. Both sides generate answers to the same
 requests, with the same settings, from the same folder of weights, in turns. Prompts have 16
-to 256 tokens. Answers end by chance, after 128 tokens on average and 512 at most, so that
+to 256 tokens. Answers end by chance, after 96 tokens on average and 384 at most, so that
 sequences leave the batch one by one. The rate is answer tokens over the time from the first
 request to the last answer, when the model is loaded and warmed up. It needs torch and
 transformers, but no network.
@@ -62,17 +62,19 @@ def generation(most, mean):
     return {"max_new_tokens": most, "do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "eos_token_id": list(range(3, 3 + WORDS // mean)), "pad_token_id": 2}
 
 
-def blocks(tokens):
-    """As resolve_using_hints in transformers computes it."""
+def engine(options):
+    """Settings of the engine. generate_batch sizes it for the longest request and answer: the
+    kernel gets the same. On a CPU, it would take all memory for its cache."""
     from transformers import ContinuousBatchingConfig
-    needed = -(-tokens // ContinuousBatchingConfig().block_size) + 1
-    return needed + needed % 2
+    needed = -(-(256 + options.longest) // (ContinuousBatchingConfig().block_size or 256)) + 1
+    settings = {"max_blocks_per_request": needed + needed % 2, "max_requests_per_batch": options.batch}
+    return dict(settings, num_blocks=64, max_batch_tokens=512) if options.tiny else settings
 
 
 def bare(options):
-    """generate_batch alone: once to warm up, then measured."""
+    """generate_batch alone: once with a few other requests to warm up, then measured."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer, ContinuousBatchingConfig, GenerationConfig
 
     with open(options.requests_file) as file:
         prompts = [json.loads(line)["prompt"] for line in file]
@@ -81,10 +83,10 @@ def bare(options):
     device = "cpu" if options.tiny else "cuda"
     model = AutoModelForCausalLM.from_pretrained(options.bare, dtype="auto").to(device).eval()
     config = GenerationConfig(**generation(options.longest, options.mean))
-    for measured in (False, True):
+    for requests in ([tokens[::-1] for tokens in inputs[:32]], inputs):
         torch.manual_seed(3)
         began = time.time()
-        results = model.generate_batch(inputs, generation_config=config, persistent_manager=True)
+        results = model.generate_batch(requests, generation_config=config, continuous_batching_config=ContinuousBatchingConfig(**engine(options)), persistent_manager=True)
         seconds = time.time() - began
     assert len(results) == len(inputs), "%d answers to %d requests" % (len(results), len(inputs))
     tokens = sum(len(result.generated_tokens) for result in results.values())
@@ -92,15 +94,15 @@ def bare(options):
 
 
 def run_bare(options, model, requests):
-    command = [sys.executable, os.path.abspath(__file__), "--bare", model, "--requests-file", requests, "--longest", str(options.longest), "--mean", str(options.mean)]
+    command = [sys.executable, os.path.abspath(__file__), "--bare", model, "--requests-file", requests,
+               "--longest", str(options.longest), "--mean", str(options.mean), "--batch", str(options.batch)]
     out = subprocess.run(command + ["--tiny"] * options.tiny, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(out.stdout.splitlines()[-1])
 
 
 def run_gpurun(options, model, requests, work):
     folder = tempfile.mkdtemp(dir=work)
-    # generate_batch sizes its engine for the longest request and answer: give the kernel the same.
-    settings = {"model": model, "generation": generation(options.longest, options.mean), "engine": {"max_blocks_per_request": blocks(256 + options.longest)}}
+    settings = {"model": model, "generation": generation(options.longest, options.mean), "engine": engine(options)}
     output, times, log = (os.path.join(folder, name) for name in ("out.jsonl", "times.json", "log"))
     with open(log, "w") as file:
         code = subprocess.run([options.gpurun, "run", "-q", "-k", os.path.join(HERE, "timed.py"), "--python", sys.executable,
@@ -119,10 +121,11 @@ def run_gpurun(options, model, requests, work):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--gpurun", default=shutil.which("gpurun") or "bin/gpurun", type=os.path.abspath)
-    arguments.add_argument("--requests", type=int, help="how many (default: 2048, with --tiny 32)")
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--longest", type=int, help="tokens of the longest answer (default: 512, with --tiny 32)")
-    arguments.add_argument("--mean", type=int, help="tokens of an answer on average (default: 128, with --tiny 8)")
+    arguments.add_argument("--requests", type=int, help="how many (default: 768, with --tiny 32)")
+    arguments.add_argument("--rounds", type=int, default=2)
+    arguments.add_argument("--longest", type=int, help="tokens of the longest answer (default: 384, with --tiny 32)")
+    arguments.add_argument("--mean", type=int, help="tokens of an answer on average (default: 96, with --tiny 8)")
+    arguments.add_argument("--batch", type=int, default=256, help="sequences that the engine computes at a time")
     arguments.add_argument("--tiny", action="store_true", help="a tiny model on the CPU")
     arguments.add_argument("--results", help="write the results to this file, as JSON")
     arguments.add_argument("--flag", action="append", default=[], help="further flag for gpurun")
@@ -130,9 +133,9 @@ def main():
     arguments.add_argument("--bare", help=argparse.SUPPRESS)
     arguments.add_argument("--requests-file", help=argparse.SUPPRESS)
     options = arguments.parse_args()
-    options.requests = options.requests or (32 if options.tiny else 2048)
-    options.longest = options.longest or (32 if options.tiny else 512)
-    options.mean = options.mean or (8 if options.tiny else 128)
+    options.requests = options.requests or (32 if options.tiny else 768)
+    options.longest = options.longest or (32 if options.tiny else 384)
+    options.mean = options.mean or (8 if options.tiny else 96)
     if options.bare:
         return bare(options)
     work = tempfile.mkdtemp(prefix="gpurun-llm-", dir=options.work)

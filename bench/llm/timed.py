@@ -8,7 +8,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "llm"))
 import transformers_batching as kernel  # noqa: E402
 
-concurrency = 1024
+concurrency = 1536
 
 first = last = None
 

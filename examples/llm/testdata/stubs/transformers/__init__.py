@@ -39,6 +39,9 @@ class Manager:
         self.config, self.requests, self.handlers, self.thread = config, queue.Queue(), {}, None
         self.canceled = set()
 
+    def warmup(self):
+        self.warm = True
+
     def start(self):
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
