@@ -6,7 +6,7 @@
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
 # make site       build the manual in site/; broken links fail
-# make deploy-test llm-test  run the alert rules, the dashboard and the manifests in deploy/
+# make deploy-test  run the alert rules, the dashboard and the manifests in deploy/
 # make slurm-test run jobs on a real Slurm and break it
 # make llm-test   run a real model server with a tiny model through gpurun; downloads gigabytes
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
@@ -25,7 +25,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \

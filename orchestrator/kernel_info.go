@@ -19,8 +19,10 @@ type KernelInfo struct {
 	// CanTrim: it can release unused device memory.
 	CanTrim bool `json:"can_trim,omitempty"`
 	// Inputs are members of a record that it reads; OnlyInputs: it reads no others.
-	Inputs     []string `json:"inputs,omitempty"`
-	OnlyInputs bool     `json:"only_inputs,omitempty"`
+	// NeedsInputs: a record without one of them always fails.
+	Inputs      []string `json:"inputs,omitempty"`
+	OnlyInputs  bool     `json:"only_inputs,omitempty"`
+	NeedsInputs bool     `json:"needs_inputs,omitempty"`
 	// MaxWorkers is how many workers may share its device, 0 for any number.
 	MaxWorkers int `json:"max_workers,omitempty"`
 	// GroupBy is the member by whose size batches are formed; empty for none.

@@ -228,6 +228,9 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	if err := p.fitKernel(false); err != nil {
 		return nil, err
 	}
+	if err := p.checkMembers(); err != nil {
+		return nil, err
+	}
 	if err := p.compare(); err != nil {
 		return nil, err
 	}

@@ -225,7 +225,7 @@ func packInfo(info Info) *kernelpb.Info {
 		NeedsGpu: info.NeedsGPU, Frameworks: allValid(info.Frameworks), Inputs: allValid(info.Inputs), OnlyInputs: info.OnlyInputs,
 		MinMemory: info.MinMemory, CanTrim: info.CanTrim, MaxWorkers: uint32(min(max(info.MaxWorkers, 0), math.MaxInt32)),
 		GroupBy: valid(info.GroupBy), Concurrency: uint32(min(max(info.Concurrency, 0), math.MaxInt32)), ReadsFetched: info.ReadsFetched,
-		NoDevice: info.NoDevice,
+		NoDevice: info.NoDevice, NeedsInputs: info.NeedsInputs,
 	}
 }
 
@@ -253,7 +253,7 @@ func unpackInfo(info *kernelpb.Info) Info {
 		NeedsGPU: info.GetNeedsGpu(), Frameworks: info.GetFrameworks(),
 		MinMemory: info.GetMinMemory(), CanTrim: info.GetCanTrim(), Inputs: info.GetInputs(), OnlyInputs: info.GetOnlyInputs(), MaxWorkers: int(min(info.GetMaxWorkers(), math.MaxInt32)),
 		GroupBy: info.GetGroupBy(), Concurrency: int(min(info.GetConcurrency(), math.MaxInt32)), ReadsFetched: info.GetReadsFetched(),
-		NoDevice: info.GetNoDevice(),
+		NoDevice: info.GetNoDevice(), NeedsInputs: info.GetNeedsInputs(),
 	}
 	if out.Concurrency > 0 && out.MaxWorkers == 0 {
 		out.MaxWorkers = 1 // more workers would only share what one can keep busy

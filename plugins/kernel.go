@@ -84,6 +84,9 @@ type Info struct {
 	// OnlyInputs means that the kernel reads nothing else of a record. Columns of a table
 	// that no other setting needs are then not read.
 	OnlyInputs bool `json:"only_inputs,omitempty"`
+	// NeedsInputs means that a record without one of the Inputs always fails. A job in whose
+	// first records one of them is missing everywhere then stops before it starts.
+	NeedsInputs bool `json:"needs_inputs,omitempty"`
 	// MaxWorkers is how many workers may share a device at most, each with its own
 	// kernel process. 1 makes the kernel exclusive: gpurun never adds a second worker.
 	// 0 means no limit. A number of workers that the user sets takes precedence.

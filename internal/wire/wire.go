@@ -306,8 +306,10 @@ type Info struct {
 	CanTrim    bool     `json:"can_trim,omitempty"`
 	Inputs     []string `json:"inputs,omitempty"`
 	OnlyInputs bool     `json:"only_inputs,omitempty"`
-	MaxWorkers int      `json:"max_workers,omitempty"`
-	GroupBy    string   `json:"group_by,omitempty"`
+	// NeedsInputs: a record without one of Inputs always fails.
+	NeedsInputs bool   `json:"needs_inputs,omitempty"`
+	MaxWorkers  int    `json:"max_workers,omitempty"`
+	GroupBy     string `json:"group_by,omitempty"`
 	// Concurrency is how many records it computes at a time, 0 if it computes batches.
 	Concurrency int `json:"concurrency,omitempty"`
 	// ReadsFetched: the kernel reads the files that are fetched for records.

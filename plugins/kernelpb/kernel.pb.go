@@ -196,7 +196,9 @@ type Info struct {
 	// The kernel uses no device.
 	NoDevice bool `protobuf:"varint,21,opt,name=no_device,json=noDevice,proto3" json:"no_device,omitempty"`
 	// The kernel reads no member of a record but inputs.
-	OnlyInputs    bool `protobuf:"varint,22,opt,name=only_inputs,json=onlyInputs,proto3" json:"only_inputs,omitempty"`
+	OnlyInputs bool `protobuf:"varint,22,opt,name=only_inputs,json=onlyInputs,proto3" json:"only_inputs,omitempty"`
+	// A record without one of the inputs always fails.
+	NeedsInputs   bool `protobuf:"varint,23,opt,name=needs_inputs,json=needsInputs,proto3" json:"needs_inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -339,6 +341,13 @@ func (x *Info) GetNoDevice() bool {
 func (x *Info) GetOnlyInputs() bool {
 	if x != nil {
 		return x.OnlyInputs
+	}
+	return false
+}
+
+func (x *Info) GetNeedsInputs() bool {
+	if x != nil {
+		return x.NeedsInputs
 	}
 	return false
 }
@@ -1709,7 +1718,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xd6\x03\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xf9\x03\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1733,7 +1742,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\rreads_fetched\x18\x14 \x01(\bR\freadsFetched\x12\x1b\n" +
 	"\tno_device\x18\x15 \x01(\bR\bnoDevice\x12\x1f\n" +
 	"\vonly_inputs\x18\x16 \x01(\bR\n" +
-	"onlyInputs\"\x86\x01\n" +
+	"onlyInputs\x12!\n" +
+	"\fneeds_inputs\x18\x17 \x01(\bR\vneedsInputs\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +

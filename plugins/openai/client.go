@@ -118,6 +118,9 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 		return nil, nil, err
 	}
 	defer response.Body.Close()
+	if response.ContentLength > c.MaxBody {
+		return nil, nil, fmt.Errorf("%w: over %d bytes", errTooLarge, c.MaxBody)
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, c.MaxBody+1))
 	if err == nil && int64(len(body)) > c.MaxBody {
 		err = fmt.Errorf("%w: over %d bytes", errTooLarge, c.MaxBody)

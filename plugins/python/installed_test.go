@@ -1,0 +1,49 @@
+package python_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// A kernel that imports gpurun uses the runner's own module. An installed one of another
+// version is worth a warning.
+func TestInstalledPackage(t *testing.T) {
+	needPython(t)
+	runner, err := filepath.Abs("runner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		change, source string
+		warns          bool
+	}{
+		"another version": {"Retry = Fail = None\n", "import gpurun\nasync def process(record): raise gpurun.Fail('no')", true},
+		"the same":        {"", "import gpurun\nasync def process(record): raise gpurun.Fail('no')", false},
+		"not imported":    {"Retry = Fail = None\n", "async def process(record): raise ValueError('no')", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			installed := t.TempDir()
+			if err := os.CopyFS(filepath.Join(installed, "gpurun_runner"), os.DirFS(runner)); err != nil {
+				t.Fatal(err)
+			}
+			if test.change != "" {
+				if err := os.WriteFile(filepath.Join(installed, "gpurun_runner", "api.py"), []byte(test.change), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PYTHONPATH", installed+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
+			k := start(t, test.source)
+			if a := ask(t, k, `{}`); !strings.Contains(show(a), "no") {
+				t.Error(show(a))
+			}
+			warnings := strings.Join(k.(plugins.Warner).Warnings(), "\n")
+			if test.warns != strings.Contains(warnings, "("+installed+") is not of the same version as this gpurun") {
+				t.Errorf("it warns: %q", warnings)
+			}
+		})
+	}
+}
