@@ -56,3 +56,11 @@ func TestBrowserHost(t *testing.T) {
 	b.shot("host")
 	b.noErrors()
 }
+
+// hostRuns is a job that two machines share; one has failed.
+const hostRuns = `{"runs":[{"output":"/shared/out.jsonl","folder":"/shared/out.jsonl.shards","records":3000000,"done":1250000,"failed":3,
+"records_per_second":81250.5,"merged":false,"shards":[
+{"shard":0,"state":"done","first":0,"records":1000000,"done":1000000,"failed":3,"records_per_second":70000,"host":"node-17.cluster.example","claims":1},
+{"shard":1,"state":"running","first":1000000,"records":1000000,"done":250000,"failed":0,"records_per_second":81250.5,"host":"node-17.cluster.example","claims":1},
+{"shard":2,"state":"failed","first":2000000,"records":1000000,"done":0,"failed":0,"records_per_second":0,"host":"node-18.cluster.example","claims":2,"message":"no module named torch"}],
+"nodes":[{"host":"node-17.cluster.example","running":[1],"done":1,"failed":0,"records_per_second":81250.5},{"host":"node-18.cluster.example","running":[],"done":0,"failed":1,"records_per_second":0}]}]}`

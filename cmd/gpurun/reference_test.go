@@ -193,6 +193,9 @@ func referMetrics(t *testing.T, b *bytes.Buffer) {
 	}
 	m := metrics.New(metrics.Source{
 		Jobs: func() []metrics.Job { return []metrics.Job{{ID: "id", View: job}} }, GPUs: func() []metrics.GPU { return []metrics.GPU{card} },
+		Runs: func() []metrics.Run {
+			return []metrics.Run{{Output: "out", Shards: map[string]int{"done": 1}, Nodes: []metrics.Node{{Name: "node"}}}}
+		},
 	})
 	m.Allocations.Count("service", time.Second, true)
 	answer := httptest.NewRecorder()

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/server"
@@ -20,7 +21,11 @@ const serveHelp = `Serve a page, an API and Prometheus metrics of this host: its
 and your jobs, running and past.
 
   gpurun serve
+  gpurun serve --run /shared/out.jsonl
   gpurun serve --listen 0.0.0.0:8000 --listen-token token --tls-cert cert.pem --tls-key key.pem
+
+With --run OUTPUT it also shows a job that machines share, through its folder: all shards,
+the machines, their rates and failures. It may run on any machine that sees the folder.
 
 It prints the address of the page with a token after #. On a loopback address anyone on
 this machine can read, and the token is needed to change anything. On any other address
@@ -32,6 +37,7 @@ expires, or gpurun serve ends. docs/api.md describes the API, /openapi.json its 
 func newServe() *cobra.Command {
 	f := &listenFlags{}
 	services := ""
+	var outputs []string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a page, an API and metrics of this host",
@@ -45,16 +51,33 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.serveHost(cmd.Context(), rules)
+			runs, err := watchRuns(outputs)
+			if err != nil {
+				return err
+			}
+			return f.serveHost(cmd.Context(), rules, runs)
 		},
 	}
 	f.register(cmd.Flags(), "127.0.0.1:8000", "`ADDRESS` and port to serve at")
 	registerServices(cmd.Flags(), &services)
+	cmd.Flags().StringArrayVar(&outputs, "run", nil, "also show the shards of the job with this `OUTPUT`, which machines share; may be repeated")
 	return cmd
 }
 
+// watchRuns opens the runs of outputs.
+func watchRuns(outputs []string) (list []*cluster.Watch, err error) {
+	for _, output := range outputs {
+		run, err := cluster.Open(output)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, run.Watch(0))
+	}
+	return list, nil
+}
+
 // serveHost serves until a signal arrives.
-func (f *listenFlags) serveHost(ctx context.Context, rules lease.Config) error {
+func (f *listenFlags) serveHost(ctx context.Context, rules lease.Config, runs []*cluster.Watch) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	token := ""
@@ -70,6 +93,7 @@ func (f *listenFlags) serveHost(ctx context.Context, rules lease.Config) error {
 		return err
 	}
 	host := server.NewHost(rules)
+	host.ShowRuns(runs)
 	m := metrics.New(host.Metrics())
 	host.CountAllocations(m.Allocations)
 	end := l.serve(server.New(l.access, host, m))

@@ -102,7 +102,7 @@ var rules = []rule{
 	{"internal/httpserve", "an HTTP server that a misbehaving client cannot exhaust",
 		nil, "connections and limits, for any server"},
 	{"internal/server", "a job or a host over HTTP: API, events, page; who may read and change what",
-		[]string{"orchestrator", "chunk", "chunk/commit", "gpu", "gpu/lease", "gpu/lease/claim", "internal/view", "internal/jobs", "internal/host", "internal/metrics", "internal/fault", "web"}, "handlers read snapshots; they never wait for a job"},
+		[]string{"orchestrator", "chunk", "chunk/commit", "gpu", "gpu/lease", "gpu/lease/claim", "internal/view", "internal/jobs", "internal/host", "internal/metrics", "internal/cluster", "internal/fault", "web"}, "handlers read snapshots; they never wait for a job"},
 	{"internal/host", "an overview of this host: GPUs, leases, jobs and advice",
 		[]string{"orchestrator", "gpu", "gpu/lease", "gpu/lease/claim", "internal/jobs", "internal/proc"}, "it inspects, and changes nothing"},
 	{"internal/progress", "display: bars, status lines, JSON events, the report, the host; the only package that uses mpb",

@@ -1,6 +1,10 @@
 package cluster
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"slices"
+)
 
 // States are all states of a shard, in the order in which people want to see them.
 var States = []State{Done, Running, Stopped, Lost, Failed, Pending}
@@ -18,6 +22,20 @@ type Overview struct {
 	// Merged: the output is written.
 	Merged bool    `json:"merged"`
 	Shards []Shard `json:"shards"`
+	// Nodes are the machines that have claimed shards, by name.
+	Nodes []Node `json:"nodes"`
+}
+
+// Node is what a machine has to do with a run.
+type Node struct {
+	Host string `json:"host"`
+	// Running are the shards that it computes, Done how many it has committed, Failed how
+	// many ended there with an error or a loss.
+	Running []int `json:"running"`
+	Done    int   `json:"done"`
+	Failed  int   `json:"failed"`
+	// Rate is in records per second.
+	Rate float64 `json:"records_per_second"`
 }
 
 // Count returns how many shards are in a state.
@@ -45,6 +63,33 @@ func (w *Watch) Overview(ctx context.Context) (Overview, error) {
 			o.Rate += s.Rate
 		}
 	}
+	o.Nodes = nodes(shards)
 	_, o.Merged = w.run.alreadyMerged()
 	return o, nil
+}
+
+// nodes sums up shards by machine.
+func nodes(shards []Shard) []Node {
+	list := []Node{}
+	for _, s := range shards {
+		if s.Host == "" {
+			continue
+		}
+		i := slices.IndexFunc(list, func(n Node) bool { return n.Host == s.Host })
+		if i < 0 {
+			i = len(list)
+			list = append(list, Node{Host: s.Host, Running: []int{}})
+		}
+		n := &list[i]
+		switch s.State {
+		case Running:
+			n.Running, n.Rate = append(n.Running, s.Index), n.Rate+s.Rate
+		case Done:
+			n.Done++
+		case Failed, Lost:
+			n.Failed++
+		}
+	}
+	slices.SortFunc(list, func(a, b Node) int { return cmp.Compare(a.Host, b.Host) })
+	return list
 }

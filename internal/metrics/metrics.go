@@ -27,6 +27,7 @@ type Job struct {
 type Source struct {
 	Jobs func() []Job
 	GPUs func() []GPU
+	Runs func() []Run
 }
 
 // Metrics is a set of metrics.
@@ -68,6 +69,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	if c.source.Jobs != nil {
 		for _, job := range c.source.Jobs() {
 			s.job(job)
+		}
+	}
+	if c.source.Runs != nil {
+		for _, run := range c.source.Runs() {
+			s.run(run)
 		}
 	}
 	if c.source.GPUs != nil {

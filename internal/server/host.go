@@ -31,6 +31,8 @@ type Host struct {
 	// entries are the running jobs, jobs their states.
 	entries *cached[[]jobs.Entry]
 	jobs    *cached[[]JobState]
+	// runs are jobs that machines share.
+	runs []*watchedRun
 	// recorded is the past job that was asked for last.
 	recorded recordings
 	// counted is up to when the allocations of other processes are counted.
@@ -56,6 +58,9 @@ func (h *Host) CountAllocations(count *metrics.Allocations) { h.gpus.leases.Coun
 // Run samples the GPUs until ctx ends, then releases the leases that were allocated here.
 func (h *Host) Run(ctx context.Context) {
 	defer h.gpus.leases.Close()
+	for _, r := range h.runs {
+		go r.run(ctx) // it may hang with its file system
+	}
 	for {
 		h.look(ctx)
 		select {
@@ -183,7 +188,7 @@ func (h *Host) Metrics() metrics.Source {
 			}
 			return list
 		},
-		GPUs: h.gpuMetrics,
+		GPUs: h.gpuMetrics, Runs: h.runMetrics,
 	}
 }
 

@@ -29,7 +29,7 @@ func (h *Host) routes() []route {
 		handlers[name] = h.running(past)
 	}
 	handlers["state"] = h.state(handlers["state"])
-	return append(append(jobRoutes(handlers), h.gpus.routes()...), system)
+	return append(append(jobRoutes(handlers), h.gpus.routes()...), system, h.runRoute())
 }
 
 // askJobs gets the states of jobs concurrently: a stopped job must not delay the others.

@@ -7,6 +7,7 @@ import { LeaseTable } from "./leases.js";
 import { poll } from "./poll.js";
 import { plural } from "./format.js";
 import { report } from "./live.js";
+import { RunTable } from "./runs.js";
 import { Series } from "./series.js";
 import { themeButton } from "./theme.js";
 
@@ -24,6 +25,7 @@ class HostPage {
     this.notes = el("ul", { class: "hints", hidden: true });
     this.jobs = new JobTable("Jobs", "No job is running.");
     this.past = new JobTable("Past jobs", "No job has ended yet.", true);
+    this.runs = new RunTable();
     this.leases = new LeaseTable();
     this.gpus = el("h2", {}, "GPUs");
     this.cards = new Map();
@@ -31,13 +33,13 @@ class HostPage {
     this.none = el("p", { class: "empty", hidden: true }, "This host has no GPU that gpurun can see. Jobs run on its CPU.");
     this.node = el("main", {},
       el("header", { class: "top" }, el("div", { class: "names" }, this.title, this.subtitle), themeButton()),
-      this.notes, this.jobs.node,
+      this.notes, this.runs.node, this.jobs.node,
       el("section", { class: "plain", "aria-label": "GPUs" }, el("div", { class: "head" }, this.gpus), this.none, this.list),
       el("div", { class: "columns" }, this.past.node, this.leases.node));
   }
 
   async turn() {
-    const [status, { jobs }] = await Promise.all([get("/api/system/status"), get("/api/jobs")]);
+    const [status, { jobs }, { runs }] = await Promise.all([get("/api/system/status"), get("/api/jobs"), get("/api/runs")]);
     const { overview, cpu, memory } = status.data;
     if (!this.series.time.length) await this.load(overview.gpus);
     setText(this.title, overview.host);
@@ -48,6 +50,7 @@ class HostPage {
     keyed(this.notes, overview.notes, (note) => note, (note) => el("li", {}, note), () => {});
     this.jobs.update(jobs.filter((j) => j.phase !== "ended"));
     this.past.update(jobs.filter((j) => j.phase === "ended"));
+    this.runs.update(runs);
     this.leases.update(overview.leases);
     this.draw(overview);
   }
