@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
@@ -664,3 +666,43 @@ for i, line in enumerate(lines):
 statistics = file.metadata.row_group(0).column(0).statistics
 assert statistics.has_min_max and statistics.min >= 0
 `
+
+// TestDiskFullColumns: wherever the disk fills up, the same command completes the job once
+// there is room, with the same bytes.
+func TestDiskFullColumns(t *testing.T) {
+	t.Parallel()
+	for _, v := range []*variant{withArrays, asTable} {
+		for _, free := range []int64{4 << 10, 40 << 10} {
+			t.Run(fmt.Sprint(v.name, " ", free), func(t *testing.T) {
+				t.Parallel()
+				want := v.undisturbed(t)
+				disk := jobDir{t: t, path: disktest.Mount(t, "4m")}
+				_, c := v.start(t)
+				v.change(disk, &c)
+				ballast := disk.join("ballast")
+				fill(t, ballast, free)
+				fulls := 0
+				for ; ; fulls++ {
+					_, err := run(t, adapted(c))
+					if err == nil {
+						break
+					}
+					wantFault(t, err, fault.Storage, "no space left on device")
+					if exists(c.Output.Path) || fulls > 10 {
+						t.Fatalf("after %d times: %v", fulls, err)
+					}
+					giveRoom(t, ballast, (16<<10)<<fulls)
+				}
+				if fulls == 0 {
+					t.Error("the disk was never full: this test shows nothing")
+				}
+				got, wanted := results(disk, c), maps.Clone(want)
+				delete(got, "failures.jsonl") // it names the input file
+				delete(wanted, "failures.jsonl")
+				if diff := cmp.Diff(wanted, got); diff != "" {
+					t.Errorf("differs from an undisturbed run: %s", diff)
+				}
+			})
+		}
+	}
+}

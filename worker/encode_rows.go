@@ -27,6 +27,7 @@ type rowEncoder struct {
 	text    *jsonline.Wanted
 	members []jsonline.Member
 	raw     [][]byte // the values of each column of the layout, nil if it has none
+	memory  [][]byte // for raw
 }
 
 // leftOut stands for a column that the output does not have.
@@ -37,7 +38,7 @@ func (r *rowEncoder) use(layout *columns.Layout) {
 	if r.layout == layout {
 		return
 	}
-	*r = rowEncoder{layout: layout, values: r.values[:0], raw: make([][]byte, len(layout.Columns))}
+	*r = rowEncoder{layout: layout, values: r.values[:0], raw: make([][]byte, len(layout.Columns)), memory: make([][]byte, len(layout.Columns))}
 	var names []string
 	for _, c := range layout.Columns {
 		names = append(names, c.Name)
@@ -223,10 +224,11 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 		return fault.New(fault.Record, "kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())
 	}
 	if kind == c.Kind {
-		r.raw[number] = column.AppendRaw(nil, i)
+		r.memory[number] = column.AppendRaw(r.memory[number][:0], i)
 	} else {
-		r.raw[number] = c.AppendRaw(nil, kind, column.AppendRaw(nil, i))
+		r.memory[number] = c.AppendRaw(r.memory[number][:0], kind, column.AppendRaw(nil, i))
 	}
+	r.raw[number] = r.memory[number]
 	return nil
 }
 

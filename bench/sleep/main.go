@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"time"
@@ -24,6 +26,8 @@ type config struct {
 	Stamp string `json:"stamp"`
 	// Copy returns records as new lines.
 	Copy bool `json:"copy"`
+	// Floats adds a column "embedding" of so many ready numbers to each record.
+	Floats int `json:"floats"`
 }
 
 type kernel struct {
@@ -31,6 +35,8 @@ type kernel struct {
 	config
 	clock  *clock
 	copies []byte
+	floats []float32
+	next   int // which of them the next batch gets
 }
 
 func (k *kernel) Describe(_ context.Context, c plugins.Config) (plugins.Info, error) {
@@ -57,6 +63,10 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 	if err := k.clock.sleep(time.Duration(k.Milliseconds*float64(time.Millisecond)) + k.padded(batch)); err != nil {
 		return err
 	}
+	if k.Floats > 0 {
+		results.Column(plugins.Float32s("embedding", k.Floats, k.embeddings(batch.Len())))
+		return nil
+	}
 	k.copies = k.copies[:0]
 	for i := range batch.Len() {
 		if k.Copy {
@@ -68,6 +78,21 @@ func (k *kernel) Process(_ context.Context, batch plugins.Batch, results *plugin
 		}
 	}
 	return nil
+}
+
+// embeddings returns numbers like those of normalized embeddings. They repeat only after
+// several batches, so that no compressor finds them again.
+func (k *kernel) embeddings(records int) []float32 {
+	n := records * k.Floats
+	if len(k.floats) < 16*n {
+		random := rand.New(rand.NewPCG(1, 2))
+		k.floats = make([]float32, 16*n)
+		for i := range k.floats {
+			k.floats[i] = float32(random.NormFloat64() / math.Sqrt(float64(k.Floats)))
+		}
+	}
+	k.next = (k.next + 1) % 15
+	return k.floats[k.next*n:][:n]
 }
 
 // padded returns how long to sleep for the padded texts of a batch.

@@ -82,7 +82,7 @@ func TestFormatDocument(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the example is not what the code writes: %s\n%s", diff, got)
 	}
-	if !strings.Contains(string(document), "```json\n"+exampleInput+"```") {
+	if !strings.Contains(string(document), "```text\n"+exampleInput+"```") {
 		t.Error("the input of the example is not shown")
 	}
 	for _, field := range fields(got) {

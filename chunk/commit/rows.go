@@ -103,6 +103,15 @@ func (r *rowUnits) await() bool {
 	}
 }
 
+// stop ends all waits for the layout.
+func (r *rowUnits) stop() {
+	select {
+	case <-r.stopped:
+	default:
+		close(r.stopped)
+	}
+}
+
 // encodeRows encodes what a unit has besides lines; the lines too if it is a row group, which
 // goes to w.
 func (u *pendingUnit) encodeRows(w io.Writer) error {
@@ -129,13 +138,16 @@ func (u *pendingUnit) encodeRows(w io.Writer) error {
 	defer in.close()
 	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
 	group := parquet.Rows{Count: len(lengths), Lines: make([][]byte, len(lengths))}
+	lines := make([]byte, u.lines)
+	if _, err := io.ReadFull(in, lines); err != nil {
+		return err
+	}
+	_, _ = u.read.Write(lines)
 	for i, length := range lengths {
-		line := make([]byte, length)
-		if _, err := io.ReadFull(in, line); err != nil {
-			return err
+		if length > int64(len(lines)) {
+			return columns.ErrIndex
 		}
-		_, _ = u.read.Write(line)
-		group.Lines[i] = bytes.TrimSuffix(line, newline)
+		group.Lines[i], lines = bytes.TrimSuffix(lines[:length], newline), lines[length:]
 	}
 	for i := range layout.Columns {
 		group.Typed = append(group.Typed, rows.Column(layout, i))

@@ -185,7 +185,7 @@ func (u *units) next(wait bool) (step, bool) {
 // drop waits for the units that are being encoded and discards them.
 func (u *units) drop() {
 	if u.rows != nil {
-		close(u.rows.stopped)
+		u.rows.stop()
 	}
 	for _, s := range u.queue {
 		if s.unit != nil {

@@ -53,7 +53,10 @@ func (t Type) parse(buffer, value []byte) (p parsed, err error) {
 
 // check returns an error if a JSON value is not of the type.
 func (t Type) check(value []byte) error {
-	if !t.isList() {
+	switch {
+	case t == JSON, t == String && (value[0] == '"' || value[0] == 'n'):
+		return nil // without a copy of the text
+	case !t.isList():
 		_, err := t.parse(nil, value)
 		return err
 	}

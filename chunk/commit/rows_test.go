@@ -1,0 +1,229 @@
+package commit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// rowJob is a job with columns: an array beside lines, or a table.
+type rowJob struct {
+	*job
+	spec    *columns.Spec
+	layout  columns.Layout
+	options Options
+}
+
+func newRowJob(t testing.TB, format string, parts int64) *rowJob {
+	t.Helper()
+	j := &rowJob{job: newJob(t)}
+	f, err := encode.ByName(format)
+	chunktest.Must(t, err)
+	j.layout.Columns = []columns.Column{{Name: "v", Kind: columns.Float32, Width: 2}}
+	j.options = Options{Path: j.out, WorkDir: j.work(), Format: f, UnitBytes: 200, PartBytes: parts, Replace: true}
+	if parts > 0 {
+		j.options.Path += ".d"
+	}
+	if f.Table {
+		j.spec = &columns.Spec{Table: &columns.TableSpec{}}
+		j.layout.Table = &parquet.Schema{Columns: []parquet.Column{{Name: "id", Type: parquet.Int64}, {Name: "v", Type: parquet.Float32, Width: 2, Typed: true}}}
+		j.options.KeepFailed = true
+	} else {
+		j.spec = &columns.Spec{Arrays: []columns.ArraySpec{{Name: "v"}}}
+		j.options.Arrays = []Array{{Path: j.out + ".npy"}, {Path: j.out + ".mask.npy", Mask: true}}
+	}
+	return j
+}
+
+// segment has some records of each sort. It ends a planned chunk unless inner.
+func (j *rowJob) segment(t testing.TB, first, records int64, inner bool) chunk.Segment {
+	t.Helper()
+	j.made++
+	part := NewPart(PartOptions{
+		Path:  filepath.Join(j.parts(), fmt.Sprintf("part-%d", j.made)),
+		Chunk: chunk.Chunk{File: "in", First: first, Line: first + 1, Inner: inner}, Rows: true, Table: j.options.Format.Table,
+	})
+	for id := first; id < first+records; id++ {
+		line := fmt.Sprintf("{\"id\":%d}", id)
+		switch id % 7 {
+		case 3:
+			chunktest.Must(t, part.Fail(input.Record{Data: []byte(line), Index: id, Line: id + 1}, fault.New(fault.Record, "rejected")))
+		case 4:
+			chunktest.Must(t, part.Drop())
+		case 5:
+			chunktest.Must(t, part.SucceedRows([]byte(line+"\n"+line+"\n"), j.values(id, id)))
+		default:
+			chunktest.Must(t, part.SucceedRows([]byte(line+"\n"), j.values(id)))
+		}
+	}
+	segment, err := part.Close(chunk.Chunk{File: "in", First: first + records, Line: first + records + 1})
+	chunktest.Must(t, err)
+	return segment
+}
+
+func (j *rowJob) values(ids ...int64) (raw []byte) {
+	for _, id := range ids {
+		raw, _ = binary.Append(raw, binary.LittleEndian, []float32{float32(id), -0.5})
+	}
+	return raw
+}
+
+// open opens the output: a new one, or what its journal leads to.
+func (j *rowJob) open(t testing.TB) (*Output, State) {
+	t.Helper()
+	j.options.Layout = columns.NewShared(j.spec, &j.layout)
+	path := filepath.Join(j.work(), "journal")
+	if _, err := os.Stat(path); err != nil {
+		j.options.Journal, err = CreateJournal(path, j.options)
+		chunktest.Must(t, err)
+		o, err := Create(j.options)
+		chunktest.Must(t, err)
+		return o, State{}
+	}
+	var entries []Entry
+	var err error
+	j.options.Journal, entries, err = OpenJournal(path)
+	chunktest.Must(t, err)
+	state, err := Replay(entries)
+	chunktest.Must(t, err)
+	good, err := state.CheckOutput(t.Context(), j.options)
+	chunktest.Must(t, err)
+	if good < len(state.Output) {
+		chunktest.Must(t, state.CutBack(good, j.options.Journal))
+	}
+	chunktest.Must(t, state.Verify(j.parts(), j.options.Journal))
+	o, err := Resume(j.options, state)
+	chunktest.Must(t, err)
+	return o, state
+}
+
+// files returns what the job has written.
+func (j *rowJob) files(t testing.TB) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	chunktest.Must(t, filepath.Walk(filepath.Dir(j.out), func(path string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() || strings.HasSuffix(path, "/journal") || strings.Contains(path, "/parts/") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, filepath.Dir(j.out))] = string(data)
+		return err
+	}))
+	return all
+}
+
+const rowChunks, rowChunk = 12, 9
+
+// TestRowsResume: outputs with columns are the same after kills at random places, after
+// bits of them have flipped, and whoever computed what.
+func TestRowsResume(t *testing.T) {
+	for _, test := range []struct {
+		format string
+		parts  int64
+	}{{"jsonl", 0}, {"jsonl.zst", 0}, {"jsonl", 300}, {"parquet", 0}, {"parquet", 600}} {
+		t.Run(fmt.Sprint(test.format, " ", test.parts), func(t *testing.T) {
+			undisturbed := newRowJob(t, test.format, test.parts)
+			o, _ := undisturbed.open(t)
+			for i := range int64(rowChunks) {
+				chunktest.Must(t, o.Commit(undisturbed.segment(t, i*rowChunk, rowChunk, false)))
+			}
+			chunktest.Must(t, o.Finish())
+			want := undisturbed.files(t)
+			random := rand.New(rand.NewPCG(1, uint64(test.parts)))
+			for range 6 {
+				j := newRowJob(t, test.format, test.parts)
+				for {
+					o, state := j.open(t)
+					killed := false
+					for i := int64(0); i < rowChunks && !killed; i++ {
+						first, end := i*rowChunk, (i+1)*rowChunk
+						for first < end && !killed {
+							n := 1 + random.Int64N(end-first)
+							switch {
+							case state.Holds(first, 1):
+								n = 1
+							default:
+								for k := int64(1); k < n; k++ {
+									if state.Holds(first+k, 1) {
+										n = k
+									}
+								}
+								chunktest.Must(t, o.Commit(j.segment(t, first, n, first+n < end)))
+								if random.IntN(4) == 0 {
+									chunktest.Must(t, o.Checkpoint(true))
+								}
+								killed = random.IntN(25) == 0
+							}
+							first += n
+						}
+					}
+					if !killed {
+						chunktest.Must(t, o.Finish())
+						break
+					}
+					o.close()
+					j.options.Journal.Close()
+					j.rot(t, random)
+				}
+				if diff := cmp.Diff(want, j.files(t)); diff != "" {
+					t.Fatal(diff)
+				}
+			}
+		})
+	}
+}
+
+// rot flips a bit of an unfinished file.
+func (j *rowJob) rot(t testing.TB, random *rand.Rand) {
+	t.Helper()
+	var paths []string
+	for _, pattern := range []string{"*.partial", "output.partial/*", "parts/*"} {
+		found, _ := filepath.Glob(filepath.Join(j.work(), pattern))
+		paths = append(paths, found...)
+	}
+	path := paths[random.IntN(len(paths))]
+	data, err := os.ReadFile(path)
+	if err != nil || len(data) == 0 {
+		return
+	}
+	data[random.IntN(len(data))] ^= 1 << random.IntN(8)
+	chunktest.Must(t, os.WriteFile(path, data, 0o600))
+}
+
+// TestDamagedRows: a part that is damaged before its unit is encoded is never used.
+func TestDamagedRows(t *testing.T) {
+	for _, format := range []string{"jsonl", "parquet"} {
+		for _, suffix := range []string{".out", indexSuffix, valuesSuffix} {
+			j := newRowJob(t, format, 0)
+			o, _ := j.open(t)
+			segment := j.segment(t, 0, rowChunk, false)
+			path := filepath.Join(j.parts(), segment.Part+suffix)
+			data, err := os.ReadFile(path)
+			chunktest.Must(t, err)
+			data[len(data)/2] ^= 1
+			chunktest.Must(t, os.WriteFile(path, data, 0o600))
+			err = o.Commit(segment)
+			if err == nil {
+				err = o.Finish()
+			}
+			if fault.KindOf(err) != fault.Storage {
+				t.Errorf("%s, %s: %v", format, suffix, err)
+			}
+			o.close()
+		}
+	}
+}
