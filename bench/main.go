@@ -27,6 +27,13 @@ type bench struct {
 }
 
 func main() {
+	if settings := os.Getenv(bareVariable); settings != "" {
+		if err := runBare(settings); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	b := &bench{}
 	flag.StringVar(&b.gpurun, "gpurun", "bin/gpurun", "the program to measure")
 	flag.StringVar(&b.sleep, "kernel", "bin/bench-sleep", "the kernel of package bench/sleep")
@@ -74,7 +81,7 @@ func (b *bench) run(only, out string) error {
 	}{
 		{"scan", b.scan}, {"plane", b.plane}, {"start", b.start}, {"echo", b.echo}, {"encoded", b.encoded}, {"columns", b.columns}, {"python", b.python}, {"memory", b.memory},
 		{"one", b.oneWorker}, {"eight", b.eightDevices}, {"many", b.manyDevices},
-		{"grouping", b.grouping}, {"async", b.async},
+		{"grouping", b.grouping}, {"async", b.async}, {"llm", b.llm},
 		{"compressed", b.compressed},
 		{"defaults", b.defaults},
 		{"fetch", b.fetch},

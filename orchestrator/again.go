@@ -15,6 +15,7 @@ func (r *rerun) again() (Config, error) {
 	was, c := r.manifest.Fingerprint, r.config
 	c.Input.Path, c.Output.Path = r.job.Input(), r.job.Results()
 	c.Output.Format, c.Output.Arrays, c.Output.Columns = "", nil, nil
+	c.Format = was.Output.Lines
 	if c.retriedSpec = was.Output.spec(); c.retriedSpec != nil {
 		c.knownLayout = r.manifest.Layout
 	}

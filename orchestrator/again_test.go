@@ -39,6 +39,7 @@ var roles = map[string]role{
 	"Kernel.Name": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
 	"pluginPath": restored, "Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Output.SourceField": restored, "Input.NoValidate": restored,
 	"Fetch.Members": restored, "Fetch.Root": restored, "Fetch.MaxBytes": restored, "Fetch.AllowPrivate": restored,
+	"Format":          restored,
 	"Input.Reprocess": forced, "framed": forced,
 	// Only jobs with columns have them: see TestRetryColumns.
 	"retriedSpec": program, "knownLayout": program,
@@ -48,7 +49,7 @@ var roles = map[string]role{
 	"Devices.PinUUID": effort, "Devices.NoAffinity": effort, "Devices.Profile": effort, "Devices.Monitor": effort, "Devices.NoMonitor": effort,
 	"Batching.Size": effort, "Batching.Auto": effort, "Batching.Bytes": effort, "Batching.GroupBy": effort, "Batching.Cost": effort, "Batching.ChunksPerGPU": effort, "Input.Split": effort,
 	"Input.ChunkRecords": effort, "Input.Flush": effort, "Failures.Timeout": effort, "Failures.OpenTimeout": effort, "Failures.Retries": effort,
-	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
+	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Resume.MaxRequests": effort, "Resume.MaxTokens": effort, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
 	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Pool": program, "Devices.Claim": program, "Abort": program,
 	"noDurable": program, "unitBytes": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
@@ -83,6 +84,7 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 		Input: Input{Path: in, MaxRecordBytes: 4711, NoValidate: true}, Output: Output{Path: filepath.Join(dir, "out.jsonl"), Keep: []string{"id"}, SourceField: "source"},
 		Kernel: Kernel{Name: "embed.py", Config: []byte(`4711`), ExecMode: "batch", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
 		Fetch:      Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: "/opt/images", MaxBytes: 4711, AllowPrivate: true},
+		Format:     OpenAIBatch,
 		pluginPath: "/opt/plugins",
 	}
 	print, err := takeFingerprint(job, nil)

@@ -52,6 +52,10 @@ type Config struct {
 	Failures Failures
 	Display  Display
 
+	// Format is what the lines of input and output are: any JSON, or OpenAIBatch for
+	// requests and results of OpenAI's batch files. docs/llm.md describes those.
+	Format string
+
 	// Dir is the working folder of kernels; default the process's own. Relative names of
 	// kernels refer to it.
 	Dir string
@@ -310,6 +314,11 @@ type Resume struct {
 	AcceptChanges []string
 	// MaxTime stops the job, resumably, after this time; 0 for never.
 	MaxTime time.Duration
+	// MaxRequests and MaxTokens stop the job, resumably, when it has sent so many requests or
+	// used so many tokens in all of its runs; 0 for no limit. A request is an attempt to
+	// compute a record. Only a kernel that computes records one by one can be limited. Answers
+	// to requests that were sent before are awaited, so more tokens may be used.
+	MaxRequests, MaxTokens int64
 	// DrainTimeout is how long the batches in flight may take once the job stops; default
 	// 20s, since schedulers kill after 30. Batches that take longer are computed by the
 	// next run.
@@ -355,6 +364,9 @@ type Display struct {
 	// LogLevel is the level of the workers' logs: debug, info (default), warn, error.
 	LogLevel string
 }
+
+// OpenAIBatch, as Config.Format, reads and writes the lines of OpenAI's batch files.
+const OpenAIBatch = "openai-batch"
 
 // NoGrouping, as GroupBy, forms batches in input order even if the kernel asks for groups.
 const NoGrouping = "none"

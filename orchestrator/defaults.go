@@ -44,6 +44,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Input.Stdin == nil {
 		c.Input.Stdin = os.Stdin
 	}
+	if c.Format == OpenAIBatch {
+		c.Input.Format = "jsonl"
+	}
 	c, err := c.withInput()
 	if err != nil {
 		return c, err
@@ -88,6 +91,9 @@ func (c Config) check() error {
 	if strings.HasPrefix(c.Output.SourceField, "_error") || c.streaming && c.Output.SourceField != "" {
 		return fault.New(fault.Usage, "the source field cannot be %q", c.Output.SourceField).Set("source-field")
 	}
+	if err := c.checkLines(); err != nil {
+		return err
+	}
 	for _, name := range c.Output.Keep {
 		if strings.TrimSpace(name) == "" {
 			return fault.New(fault.Usage, "a member to keep has an empty name").Set("keep")
@@ -119,6 +125,7 @@ func (c Config) check() error {
 		{"max-record-bytes", c.Input.MaxRecordBytes}, {"limit", c.Input.Limit}, {"offset", c.Input.Offset},
 		{"timeout", int64(c.Failures.Timeout)}, {"open-timeout", int64(c.Failures.OpenTimeout)}, {"flush", int64(c.Input.Flush)},
 		{"checkpoint", int64(c.Resume.Checkpoint)}, {"max-time", int64(c.Resume.MaxTime)},
+		{"max-requests", c.Resume.MaxRequests}, {"max-tokens-total", c.Resume.MaxTokens},
 		{"drain-timeout", int64(c.Resume.DrainTimeout)}, {"part-bytes", c.Output.PartBytes},
 		{"io-workers", int64(c.Kernel.IOWorkers)},
 		{"fetch-max-bytes", c.Fetch.MaxBytes}, {"fetch-concurrency", int64(c.Fetch.Concurrency)},

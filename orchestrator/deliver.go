@@ -16,7 +16,7 @@ func (s *slotRun) progress(t task, p wire.Progress) {
 	s.job.ledger.progress(s.slot.Number, p)
 	s.job.emit(Progress{
 		Slot: s.slot.Number, Device: s.slot.Name, Chunk: p.Counts, Records: t.chunk.Records,
-		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Latency: p.Latency,
+		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Usage: s.job.figures.All(), Latency: p.Latency,
 	})
 	s.job.checkFailures()
 }
@@ -44,7 +44,8 @@ func (s *slotRun) deliver(ctx context.Context, t task, done wire.Done, again boo
 	s.job.releaseHeld(ctx, false)
 	s.job.emit(ChunkDone{
 		Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
-		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Stats: newSegmentStats(done.Stats),
+		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(),
+		Stats: newSegmentStats(done.Stats), Usage: s.job.figures.All(),
 	})
 	s.job.checkFailures()
 	var tasks []task

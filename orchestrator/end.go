@@ -72,6 +72,7 @@ func (j *job) finish(err error) Report {
 	report.Uncounted = report.Uncounted && err != nil
 	report.Scaling = j.scaler.report()
 	report.SkippedInputs = j.skips.all()
+	j.noteUsage(&report)
 	report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
 	if report.Resume = j.resumption(err); report.Resume == ResumesNever {
 		report.Unresumable = unresumable(j.config)

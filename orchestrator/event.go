@@ -94,6 +94,9 @@ type Progress struct {
 	// many there are, if the sizes of the input files allow that.
 	Total    int64 `json:"total"`
 	Estimate int64 `json:"estimate,omitempty"`
+	// Usage is what kernels count, such as requests and tokens, of all runs of the job; nil if
+	// they count nothing.
+	Usage map[string]int64 `json:"usage,omitempty"`
 	// Latency is that of the batches since the last event of this slot; nil for none.
 	Latency *Histogram `json:"-"`
 }
@@ -107,8 +110,9 @@ type ChunkDone struct {
 	Job    chunk.Counts `json:"job"`
 	Total  int64        `json:"total"`
 	Stats  SegmentStats `json:"stats"`
-	// Estimate: see [Progress].
-	Estimate int64 `json:"estimate,omitempty"`
+	// Estimate and Usage: see [Progress].
+	Estimate int64            `json:"estimate,omitempty"`
+	Usage    map[string]int64 `json:"usage,omitempty"`
 }
 
 // ChunkGivenUp: a chunk's attempts are used up; its records are kept, marked as failed.

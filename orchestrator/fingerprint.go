@@ -66,6 +66,7 @@ type filePrint struct {
 type outputPrint struct {
 	Parts     bool     `json:"parts,omitempty"`  // the output is a folder of parts
 	Format    string   `json:"format,omitempty"` // of an encoded output
+	Lines     string   `json:"lines,omitempty"`  // Config.Format
 	Errors    string   `json:"errors,omitempty"`
 	Keep      []string `json:"keep,omitempty"`
 	Source    string   `json:"source_field,omitempty"`
@@ -92,7 +93,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 		Input:  inputPrint{Path: c.Input.Path, Offset: c.Input.Offset, Limit: c.Input.Limit, Files: c.inputs.states()},
 		Kernel: kernelPrint{Name: c.Kernel.Name, Mode: c.Kernel.ExecMode, ID: c.Kernel.ExecID},
 		Output: outputPrint{
-			Parts: keepsParts(c.Output.Path), Keep: c.Output.Keep, Source: c.Output.SourceField,
+			Parts: keepsParts(c.Output.Path), Lines: c.Format, Keep: c.Output.Keep, Source: c.Output.SourceField,
 			Reprocess: c.Input.Reprocess, Unchecked: c.Input.NoValidate, MaxRecord: c.Input.MaxRecordBytes, NaN: c.Kernel.NaN,
 		},
 		Fetch: takeFetchPrint(c),
@@ -103,7 +104,7 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	if c.Output.Errors != "" {
 		f.Output.Errors = absolute(c.Output.Errors)
 	}
-	f.Output.Columns, f.Output.Framed = c.Output.Columns, c.framed && c.columnSpec() != nil
+	f.Output.Columns, f.Output.Framed = c.Output.Columns, c.framed && (c.columnSpec() != nil || c.Format == OpenAIBatch)
 	for _, a := range c.Output.Arrays {
 		f.Output.Arrays = append(f.Output.Arrays, OutputArray{Column: a.Column, Path: absolute(a.Path)})
 	}

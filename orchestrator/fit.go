@@ -35,6 +35,9 @@ func (p *prepared) fitKernel(recut bool) error {
 		recut = true
 	}
 	setDefault(&p.plan.BatchSize, DefaultBatchSize)
+	if err := p.checkLimits(); err != nil {
+		return err
+	}
 	if err := p.fitGroups(); err != nil {
 		return err
 	}

@@ -33,7 +33,9 @@ import (
 //	  input.chunks      how such an input was split, with checksums
 //	  output.partial    the output up to the first gap: a file, or a folder of parts
 //	  failures.jsonl    details of each failed record
+//	  failed.jsonl      the failed records, if the output cannot hold them
 //	  report.json
+//	  figures           what the kernels have counted: requests, tokens
 //	  logs/worker-0.log
 type folder struct {
 	path string
@@ -264,7 +266,7 @@ func (f *folder) save(m manifest) error {
 // finish removes what only an unfinished job needs. The journal goes last: its absence
 // marks the job as finished. With clean, finish then removes the whole folder.
 func (f *folder) finish(clean bool) {
-	for _, name := range []string{commit.PartsDir, spoolDir, sumsFile, chunksFile, scalingFile, journalFile} {
+	for _, name := range []string{commit.PartsDir, spoolDir, sumsFile, chunksFile, scalingFile, figuresFile, journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
 	}

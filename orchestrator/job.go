@@ -58,7 +58,10 @@ func (j *job) run(ctx context.Context) (Report, error) {
 	j.config.Control.attach(j)
 	defer j.config.Control.detach()
 	j.announce()
-	err := j.work(ctx)
+	err := j.checkSpend()
+	if err == nil {
+		err = j.work(ctx)
+	}
 	err = j.conclude(ctx, err)
 	err = j.committer.close(err)
 	return j.finish(err), err

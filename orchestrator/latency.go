@@ -20,7 +20,7 @@ type SegmentStats struct {
 	Restarts int64 `json:"restarts"`
 	Retries  int64 `json:"retries"`
 	Nulls    int64 `json:"null_numbers"`
-	// Figures are further counts by name, such as tokens.
+	// Figures are further counts by name, such as fetched files.
 	Figures map[string]float64 `json:"figures,omitempty"`
 	// Latency is that of the batches since the last Progress; nil for none.
 	Latency *Histogram `json:"-"`

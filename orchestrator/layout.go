@@ -74,7 +74,12 @@ func (c Config) cutsUnits() bool {
 
 // keepsFailed reports whether failed records are kept in the job folder, because the output
 // does not hold them.
-func (c Config) keepsFailed() bool { return c.format().Table && c.Output.Errors == "" && !c.framed }
+func (c Config) keepsFailed() bool {
+	return (c.format().Table || c.Format == OpenAIBatch) && c.Output.Errors == "" && !c.framed && !c.streaming && !isStream(c.Output.Path)
+}
+
+// keepsFailed is the same for an earlier job.
+func (o outputPrint) keepsFailed() bool { return o.Format == "parquet" || o.Lines == OpenAIBatch }
 
 // checkArrays refuses arrays that cannot be written.
 func (c Config) checkArrays() error {

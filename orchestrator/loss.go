@@ -125,7 +125,7 @@ func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
 	segment, err := commit.GiveUp(t.chunk, commit.PartOptions{
 		Path:        j.partPath(t),
 		ErrorsApart: j.config.Output.Errors != "", Framed: j.config.framed || j.config.streaming, FrameFailures: j.config.streaming, Step: j.config.Kernel.Name,
-		Rows: j.layout != nil, Table: j.spec.IsTable(),
+		Rows: j.layout != nil, Table: j.spec.IsTable(), Batch: j.config.Format == OpenAIBatch,
 	}, j.config.Input.MaxRecordBytes, why)
 	if err != nil {
 		return segment, err

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/figures"
 	"github.com/gpurun/gpurun/internal/filesum"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -129,6 +130,10 @@ type prepared struct {
 	estimated input.Estimated
 	skips     skips
 	runDir    string // short-lived files with short names: sockets
+	// figures is what the kernels count; nil if they compute batches.
+	figures     *figures.File
+	figuresPath string
+	spentBefore map[string]int64 // in earlier runs
 	// print is the fingerprint and cut is how the input was cut; set only for a file.
 	print   fingerprint
 	cut     input.Cut
@@ -162,6 +167,7 @@ func (p *prepared) close() {
 	p.input.close()
 	_ = p.sums.Close()
 	_ = p.chunkLog.Close()
+	p.figures.Close()
 	if p.claim != nil {
 		p.claim.Release()
 	}
@@ -188,6 +194,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 		}
 	}()
 	p.plan = Plan{Files: config.fileCount(), Input: config.Input.Path, Output: config.Output.Path, Kernel: config.Kernel.Name, Records: -1, Notes: append(streamNote(config), leftNote(config.leftOut)...)}
+	p.plan.Notes = append(p.plan.Notes, p.streamedIDs()...)
 	p.plan.Fetch, p.plan.FetchRoot = config.Fetch.Members, config.Fetch.Root
 	var short string
 	if p.runDir, short, err = makeRunDir(note); err != nil {
@@ -213,6 +220,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 		group.Go(func() error { return p.askKernel(groupCtx) })
 	}
 	group.Go(func() error { return p.openInput(groupCtx, config.Batching.Size) })
+	group.Go(func() error { return p.checkCustomIDs(groupCtx) })
 	var notes []string
 	if !preview {
 		group.Go(func() error { notes = killAbandoned(); return nil })

@@ -55,6 +55,12 @@ type Report struct {
 
 	// Nulls counts numbers, NaN and infinity, that became null in this run.
 	Nulls int64 `json:"null_numbers"`
+	// Usage is what kernels have counted in all runs of the job, by name: requests,
+	// prompt_tokens, completion_tokens, total_tokens and others. TokenRate is how many
+	// tokens were generated per second in this run, or how many were used if none were
+	// generated.
+	Usage     map[string]int64 `json:"usage,omitempty"`
+	TokenRate float64          `json:"tokens_per_second,omitempty"`
 
 	BatchSize int `json:"batch_size"`
 	// Load is the time until the first kernel was open. Rate leaves it out.

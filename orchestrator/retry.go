@@ -111,7 +111,10 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if keepsParts(r.manifest.Output) {
 		r.job.Output += "/"
 	}
-	r.job.Errors = r.manifest.Errors
+	r.job.Errors, r.job.Batch = r.manifest.Errors, r.manifest.Fingerprint.Output.Lines == OpenAIBatch
+	if r.job.Batch && r.job.Errors == "" {
+		r.job.Errors, r.job.KeptApart = r.folder.join(commit.KeptFile), true
+	}
 	if err := r.loadColumns(); err != nil {
 		return err
 	}

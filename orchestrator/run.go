@@ -96,5 +96,8 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		defer journal.Close()
 	}
 	begun = true
+	if err := p.openFigures(f); err != nil {
+		return Report{}, err
+	}
 	return newJob(p, f, output, started).run(ctx)
 }

@@ -38,11 +38,13 @@ func (j *job) stopBy(ctx context.Context) {
 
 // drain asks every worker to end at its next batch boundary, or without the batches in
 // flight if those take longer than Config.DrainTimeout. why is nil for a request.
-func (j *job) drain(why *fault.Error) {
+func (j *job) drain(why *fault.Error) { j.drainFor(why, j.config.Resume.DrainTimeout) }
+
+// drainFor is drain with another timeout.
+func (j *job) drainFor(why *fault.Error, timeout time.Duration) {
 	if !j.state.drain(why) {
 		return
 	}
-	timeout := j.config.Resume.DrainTimeout
 	j.emit(Stopping{Drain: timeout})
 	j.queue.close()
 	for _, w := range j.fleet.workers() {

@@ -73,7 +73,7 @@ func Stream(ctx context.Context, config Config, records iter.Seq2[Record, error]
 // checkStream refuses what only files have.
 func (c Config) checkStream() error {
 	for _, one := range []struct{ what, value string }{
-		{"input", c.Input.Path + strings.Join(c.Input.Paths, " ")}, {"input format", c.Input.Format}, {"output", c.Output.Path}, {"errors file", c.Output.Errors}, {"output format", c.Output.Format},
+		{"input", c.Input.Path + strings.Join(c.Input.Paths, " ")}, {"input format", c.Input.Format}, {"output", c.Output.Path}, {"errors file", c.Output.Errors}, {"output format", c.Output.Format}, {"format", c.Format},
 		{"columns of an output", strings.Join(c.Output.Columns, ",")},
 	} {
 		if one.value != "" {

@@ -70,6 +70,8 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 				s.job.queue.giveBack(*s.prefetched)
 			}
 			s.prefetched, s.prefetchedRead = nil, false
+		case message.Spent != nil:
+			s.job.overspent(message.Spent.Blind)
 		case message.Remainder != nil:
 			if err := s.handBack(&t, *message.Remainder); err != nil {
 				return false, err

@@ -105,7 +105,7 @@ func (e *earlier) outputOptions(f *folder) (commit.Options, error) {
 		Path: e.manifest.Output, Errors: e.manifest.Errors, WorkDir: f.path, Format: format,
 		First: e.manifest.Fingerprint.Input.Offset, PartBytes: e.manifest.Cut.PartBytes,
 		Layout: e.manifest.sharedLayout(), Arrays: e.manifest.Fingerprint.Output.arrays(),
-		KeepFailed: e.manifest.Fingerprint.Output.Format == "parquet" && e.manifest.Errors == "",
+		KeepFailed: e.manifest.Fingerprint.Output.keepsFailed() && e.manifest.Errors == "",
 	}
 	if e.manifest.Fingerprint.Output.Framed {
 		options.Layout, options.Arrays, options.KeepFailed = nil, nil, false

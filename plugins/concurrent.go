@@ -56,6 +56,10 @@ type Answer struct {
 	After time.Duration
 	// Nulls is the number of NaNs and infinities that became null in Lines.
 	Nulls int64
+	// Figures are counts to add to those of the job, by name, whatever the verdict:
+	// prompt_tokens, completion_tokens and total_tokens are shown as rates and limit what a
+	// job may spend. Names consist of lowercase letters, digits and underscores.
+	Figures map[string]int64
 }
 
 // Replaced answers with lines that replace the record; without any, it drops the record.
@@ -175,11 +179,17 @@ func (a Answer) checked(onCPU bool) Answer {
 	default:
 		return FailedBy(fault.New(fault.Batch, "kernel answered a record with %s", a.Verdict))
 	}
+	if len(a.Figures) > maxFigures {
+		a.Figures = nil
+	}
 	if size := a.size(); size > maxAnswer {
 		return FailedBy(fault.New(fault.Batch, "kernel returned %d bytes for one record; the limit is %d", size, maxAnswer))
 	}
 	return a
 }
+
+// maxFigures limits how many counts an answer may have.
+const maxFigures = 64
 
 // maxAnswer limits the bytes of one answer: many of them are in memory at a time.
 const maxAnswer = 64 << 20

@@ -12,7 +12,7 @@ func packAnswer(number uint64, a Answer) *kernelpb.Answer {
 	return &kernelpb.Answer{
 		Number: number, Verdict: uint32(a.Verdict), Lines: a.Lines,
 		Message: valid(a.Message), Detail: valid(a.Detail), Failure: packFailure(a.Err),
-		AfterMilliseconds: uint64(max(a.After, 0).Milliseconds()), Nulls: uint32(min(max(a.Nulls, 0), math.MaxUint32)),
+		AfterMilliseconds: uint64(max(a.After, 0).Milliseconds()), Nulls: uint32(min(max(a.Nulls, 0), math.MaxUint32)), Figures: a.Figures,
 	}
 }
 
@@ -23,7 +23,7 @@ func (c *client) unpackAnswer(message *kernelpb.Answer) Answer {
 	c.mu.Unlock()
 	a := Answer{
 		Verdict: Verdict(min(message.GetVerdict(), math.MaxUint8)), Lines: message.GetLines(),
-		Message: message.GetMessage(), Detail: message.GetDetail(), Nulls: int64(message.GetNulls()),
+		Message: message.GetMessage(), Detail: message.GetDetail(), Nulls: int64(message.GetNulls()), Figures: message.GetFigures(),
 		Err:   c.unpackComputing(message.GetFailure(), fault.Batch),
 		After: time.Duration(min(message.GetAfterMilliseconds(), maxAfter)) * time.Millisecond,
 	}

@@ -34,6 +34,7 @@ type concurrent struct {
 	ceiling int // the most records in flight; less than the kernel's number after it ran out of memory
 
 	log      *early.Log // nil before the first chunk
+	spend    spend
 	first    judge.First
 	judged   bool
 	holding  bool // the kernel can try no record for now
@@ -50,6 +51,11 @@ func (w *Worker) serveRecords(ctx context.Context) {
 		worker: w, ctx: ctx, flights: make(map[int64]*flight), parked: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
 		landed: make(chan landing, w.host.info.Concurrency),
 	}
+	if err := c.spend.open(w.setup); err != nil {
+		w.fail(err)
+		return
+	}
+	defer c.spend.figures.Close()
 	w.judged = true // the writer would judge in input order: here the first answers count
 	for {
 		more, err := c.nextLane()
@@ -129,6 +135,7 @@ func (c *concurrent) run() (wire.Done, error) {
 	ended, err := false, error(nil)
 	for err == nil && !ended {
 		c.countBusy()
+		c.reportSpent()
 		if ended = c.stop(); !ended {
 			err = c.step()
 		}

@@ -69,13 +69,16 @@ func (c *concurrent) feed() error {
 	c.queueDue(time.Now())
 	for {
 		f := c.nextFlight()
-		if f == nil || len(c.flights) >= c.capacity() {
+		if f == nil || len(c.flights) >= c.capacity() || c.spend.reached() {
 			return nil
 		}
 		if c.worker.host.process == nil {
 			if open, err := c.reopen(); !open {
 				return err
 			}
+		}
+		if !c.spend.take() {
+			return nil
 		}
 		c.send(f)
 	}
@@ -162,6 +165,7 @@ func (c *concurrent) down(f *flight) {
 // land takes the answer for a record.
 func (c *concurrent) land(l landing) error {
 	f := l.flight
+	c.spend.add(l.answer)
 	if c.flights[f.number] != f {
 		return nil // it was abandoned
 	}

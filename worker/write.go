@@ -8,6 +8,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/judge"
@@ -32,6 +33,7 @@ type partWriter struct {
 	progress progress
 	// verbatim: a record that the kernel leaves unchanged is copied byte for byte.
 	verbatim bool
+	line     []byte       // scratch for batchLine
 	first    *judge.First // not reported yet
 	// kernelNulls counts numbers that became null in the kernel.
 	kernelNulls int64
@@ -43,11 +45,11 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 		worker: w, release: release,
 		part: commit.NewPart(commit.PartOptions{
 			Path: assign.Part, Chunk: assign.Chunk,
-			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed, FrameFailures: w.setup.Records.FrameFailures,
+			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed, FrameFailures: w.setup.Records.FrameFailures, Batch: w.setup.Records.Batch,
 			Rows: w.setup.Records.Columns != nil, Table: w.setup.Records.Columns.IsTable(),
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		verbatim: len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess && w.setup.Records.Columns == nil,
+		verbatim: len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess && w.setup.Records.Columns == nil && !w.setup.Records.Batch,
 		tasks:    make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
@@ -268,6 +270,9 @@ func (p *partWriter) settle(record input.Record, i int, v verdict, encoder *enco
 		return p.fail(record, rejected(result))
 	}
 	lines, refusal := encoder.encode(record, i, v)
+	if refusal == nil && p.worker.setup.Records.Batch {
+		lines, refusal = p.batchLine(record, lines)
+	}
 	if refusal != nil {
 		return p.fail(record, refusal)
 	}
@@ -275,6 +280,17 @@ func (p *partWriter) settle(record input.Record, i int, v verdict, encoder *enco
 		return p.part.SucceedRows(lines, encoder.values(i))
 	}
 	return p.part.Succeed(lines)
+}
+
+// batchLine returns the line of a batch file for a request from what the kernel made of it.
+// It is valid until the next call.
+func (p *partWriter) batchLine(request input.Record, lines []byte) ([]byte, *fault.Error) {
+	line, err := record.AppendBatchResult(p.line[:0], request.Index, request.Data, lines)
+	if err != nil {
+		return nil, fault.New(fault.Record, "%w", err)
+	}
+	p.line = line
+	return line, nil
 }
 
 func (p *partWriter) fail(record input.Record, e *fault.Error) error {

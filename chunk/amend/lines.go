@@ -24,7 +24,7 @@ type resultFiles interface {
 	// add appends the new result: size bytes of lines, then their values.
 	add(from io.Reader, size, values int64) error
 	// addFailed appends a record that failed again.
-	addFailed(data []byte, mark record.Mark) error
+	addFailed(f record.Failure, data []byte) error
 	// at returns the position at which the new output ends.
 	at() int64
 	// finish takes over everything that remains and makes the new files durable.
@@ -38,12 +38,13 @@ type resultFiles interface {
 type lineFiles struct {
 	*rewriter
 	output string
+	batch  bool
 	arrays *arrayRewriter // nil without any
 	sums   []chunk.FileSum
 }
 
 func openLines(r Retried, to string) (resultFiles, error) {
-	l := &lineFiles{output: r.Output}
+	l := &lineFiles{output: r.Output, batch: r.Batch}
 	var err error
 	if len(r.Arrays) > 0 {
 		if l.arrays, err = openArrays(r); err != nil {
@@ -70,7 +71,7 @@ func (l *lineFiles) skip(f record.Failure, data []byte) error {
 	}
 	err := l.rewriter.skip(f.Size, func(old io.Reader) error {
 		same := &comparer{with: bufio.NewReader(old)}
-		if err := record.WriteMarked(same, data, f.Mark()); err != nil || same.size != f.Size {
+		if err := l.writeFailed(same, f, data); err != nil || same.size != f.Size {
 			return fault.New(fault.Conflict, "%s was changed since the job wrote it: byte %d is not the start of the failed record of line %d",
 				l.output, f.At, f.Line)
 		}
@@ -110,8 +111,16 @@ func readRows(from io.Reader, values int64, layout *columns.Layout) (rows column
 	return rows, nil
 }
 
-func (l *lineFiles) addFailed(data []byte, mark record.Mark) error {
-	if err := record.WriteMarked(l.rewriter, data, mark); err != nil {
+// writeFailed writes the line of a failed record.
+func (l *lineFiles) writeFailed(w io.Writer, f record.Failure, data []byte) error {
+	if l.batch {
+		return record.WriteBatchError(w, f.Record, data, f.Mark())
+	}
+	return record.WriteMarked(w, data, f.Mark())
+}
+
+func (l *lineFiles) addFailed(f record.Failure, data []byte) error {
+	if err := l.writeFailed(l.rewriter, f, data); err != nil {
 		return storage(err)
 	}
 	if l.arrays == nil {

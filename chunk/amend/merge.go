@@ -52,6 +52,9 @@ type Retried struct {
 	// Errors is in the job folder, and failed records also have rows in the table.
 	Groups    string
 	KeptApart bool
+	// Batch: the output consists of lines of OpenAI's batch files. Failed records have a line
+	// there with their error, and are in Errors with their mark.
+	Batch bool
 	// Dir is the folder for the new files, which have the names in NextFiles.
 	Dir string
 }
@@ -187,7 +190,7 @@ func (m *merger) keep(f record.Failure) error {
 }
 
 // inResults reports whether failed records have a place in the results.
-func (m *merger) inResults() bool { return m.Errors == "" || m.KeptApart }
+func (m *merger) inResults() bool { return m.Errors == "" || m.KeptApart || m.Batch }
 
 // replace puts the record's new result in the place of its mark.
 func (m *merger) replace(f record.Failure, index int64) error {
@@ -219,7 +222,7 @@ func (m *merger) replace(f record.Failure, index int64) error {
 		}
 	}
 	if m.inResults() {
-		if err := m.results.addFailed(data, f.Mark()); err != nil {
+		if err := m.results.addFailed(f, data); err != nil {
 			return err
 		}
 	}
@@ -228,6 +231,13 @@ func (m *merger) replace(f record.Failure, index int64) error {
 
 // copyResult copies the new lines of a record, and their values.
 func (m *merger) copyResult(f record.Failure, size, values int64) error {
+	if m.Batch && size > 0 {
+		var line bytes.Buffer
+		if err := record.Renumber(&line, m.again, size, f.Record); err != nil {
+			return storage(err)
+		}
+		return m.results.add(&line, int64(line.Len()), 0)
+	}
 	if m.SourceField == "" {
 		return m.results.add(m.again, size, values)
 	}

@@ -302,7 +302,8 @@ func (t *tableFiles) insert(new parquet.Rows, rows columns.Rows) error {
 	return nil
 }
 
-func (t *tableFiles) addFailed(data []byte, mark record.Mark) error {
+func (t *tableFiles) addFailed(f record.Failure, data []byte) error {
+	mark := f.Mark()
 	var line bytes.Buffer
 	if err := record.WriteRow(&line, data, mark); err != nil {
 		return storage(err)

@@ -71,6 +71,9 @@ type PartOptions struct {
 	// Failed records are therefore kept in the separate file, too, and the positions of
 	// failures count rows.
 	Table bool
+	// Batch: the results are lines of OpenAI's batch files. A failed record has a line with its
+	// error there, and is also kept in the separate file.
+	Batch bool
 	// Step and Device are recorded in marks and failures.
 	Step   string
 	Device string
@@ -197,7 +200,7 @@ func (p *Part) Fail(r input.Record, e *fault.Error) error {
 	} else {
 		err = p.keep(
 			func(w io.Writer) error { return record.WriteMarked(w, r.Data, mark) },
-			func(w io.Writer) error { return record.WriteRow(w, r.Data, mark) })
+			p.stand(r, mark, func(w io.Writer) error { return record.WriteRow(w, r.Data, mark) }))
 	}
 	if err != nil {
 		return storage(err)
@@ -224,7 +227,7 @@ func (p *Part) Pass(r input.Record) error {
 		err = p.frameFailed(r, e)
 	} else {
 		write := func(w io.Writer) error { return writeLine(w, r.Data) }
-		err = p.keep(write, write)
+		err = p.keep(write, p.stand(r, record.Mark{Kind: e.Kind, Message: e.Message}, write))
 	}
 	if err != nil {
 		return storage(err)
@@ -240,10 +243,20 @@ func writeLine(to io.Writer, line []byte) error {
 	return err
 }
 
-// keep writes the line of a failed record; row is the line that stands for it in a table.
+// stand returns what writes the line that stands for a failed record in a batch file, or else
+// in a table.
+func (p *Part) stand(r input.Record, mark record.Mark, row func(io.Writer) error) func(io.Writer) error {
+	if !p.options.Batch {
+		return row
+	}
+	return func(w io.Writer) error { return record.WriteBatchError(w, r.Index, r.Data, mark) }
+}
+
+// keep writes the line of a failed record; row is the line that stands for it in a table or a
+// batch file.
 func (p *Part) keep(line, row func(io.Writer) error) error {
-	if p.options.ErrorsApart || p.options.Table {
-		if err := line(&p.files[chunk.FailedRecords]); err != nil || p.options.ErrorsApart {
+	if p.options.ErrorsApart || p.options.Table || p.options.Batch {
+		if err := line(&p.files[chunk.FailedRecords]); err != nil || p.options.ErrorsApart && !p.options.Batch {
 			return err
 		}
 		line = row

@@ -19,6 +19,7 @@ var complete = map[string][]string{
 	"accept-changes":  {"kernel", "config", "kernel,config"},
 	"batch-size":      {"auto"},
 	"exec-mode":       {"stream", "batch", "per-record"},
+	"format":          {"openai-batch"},
 	"give-up":         {"stop", "mark"},
 	"bad-input":       {"fail", "skip"},
 	"gpus":            {"all", "cpu:1", "cpu:2", "cpu:4"},

@@ -36,9 +36,9 @@ var flagGroups = []flagGroup{
 		"stagger", "pin", "profile", "monitor-config", "no-monitor", "no-affinity",
 	}},
 	{"Batching", []string{"batch-size", "batch-bytes", "group-by", "batch-cost", "chunks-per-gpu"}},
-	{"Input", []string{"input-format", "columns", "limit", "offset", "bad-input", "reprocess", "max-record-bytes", "no-validate", "split", "chunk-records", "flush"}},
+	{"Input", []string{"format", "input-format", "columns", "limit", "offset", "bad-input", "reprocess", "max-record-bytes", "no-validate", "split", "chunk-records", "flush"}},
 	{"Stopping and resuming", []string{
-		"fresh", "accept-changes", "spool", "max-time", "drain-timeout", "checkpoint", "work-dir", "clean",
+		"fresh", "accept-changes", "spool", "max-time", "max-requests", "max-tokens-total", "drain-timeout", "checkpoint", "work-dir", "clean",
 	}},
 	{"Several machines", []string{"shard", "no-claim", "claim-after", "merge"}},
 	{"Failures", []string{"timeout", "open-timeout", "retries", "halt", "give-up"}},

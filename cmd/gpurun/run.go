@@ -117,6 +117,8 @@ func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.Resume.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "commit each worker's results at least this often; a kill loses at most this much work per worker")
 	flags.DurationVar(&c.Resume.DrainTimeout, "drain-timeout", orchestrator.DefaultDrainTimeout, "when the job stops (signal, cancel, --max-time, --halt), wait this long for batches in flight; the next run computes the others")
 	flags.DurationVar(&c.Resume.MaxTime, "max-time", 0, "stop after this time, for example before a scheduler's limit; run the same command to resume (0: no limit)")
+	flags.Int64Var(&c.Resume.MaxRequests, "max-requests", 0, "stop when the job has sent this many requests, retries included, in all of its runs; raise it and run the same command to resume (0: no limit)")
+	flags.Int64Var(&c.Resume.MaxTokens, "max-tokens-total", 0, "stop when the job's answers have used this many tokens in all of its runs; requests in flight are still answered (0: no limit)")
 	flags.StringVar(&f.halt, "halt", "never", "stop when this many records have failed: never, fail=100, fail=5%; run the same command to resume")
 	flags.StringVar(&f.giveUp, "give-up", "stop", "when no usable device remains: stop (run the same command to resume), or mark the remaining records as failed")
 	f.leaseFlags.register(flags)

@@ -28,7 +28,7 @@ var pathFlags = []string{
 var notInJobFile = []string{"help", "job-file", "step", "step-config"}
 
 // closedFlags are the flags that take only the values that the shell completes.
-var closedFlags = []string{"bad-input", "exec-mode", "give-up", "log-level", "nan", "pin", "profile", "split"}
+var closedFlags = []string{"bad-input", "exec-mode", "format", "give-up", "log-level", "nan", "pin", "profile", "split"}
 
 // jobSettings returns what a job file may contain: the flags of run, in the order and under
 // the headings of its help.

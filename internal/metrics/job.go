@@ -29,7 +29,10 @@ func (s sink) job(job Job) {
 	s.histogram("gpurun_batch_duration_seconds", "How long batches took on their devices.", v.Batches, labels{"job_id", id})
 	s.histogram("gpurun_segment_duration_seconds", "How long the kernel computed for a committed segment.", v.Segments, labels{"job_id", id})
 	for name, n := range v.Figures {
-		s.counter("gpurun_"+metricName(name)+"_total", "A count that the job's kernels report: "+name+".", n, labels{"job_id", id})
+		s.counter("gpurun_"+metricName(name)+"_total", "A count of the job's workers: "+name+".", n, labels{"job_id", id})
+	}
+	if v.Figures["total_tokens"] > 0 {
+		s.gauge("gpurun_tokens_per_second", "Tokens generated per second in the last half minute; used, if none are generated.", v.TokenRate, labels{"job_id", id})
 	}
 	s.workers(job)
 	s.devices(job)

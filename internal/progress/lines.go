@@ -87,6 +87,9 @@ func (s *state) line(now time.Time) string {
 	if rate := s.rate(now); rate > 0 {
 		parts = append(parts, rateText(rate))
 	}
+	if text := s.tokenText(now); text != "" {
+		parts = append(parts, text)
+	}
 	if eta, known := s.eta(now); known {
 		parts = append(parts, "ETA "+etaText(eta))
 	} else if s.end == nil && s.paused() {

@@ -38,6 +38,7 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 	if r.Nulls > 0 {
 		fmt.Fprintf(w, "  %s became null, since JSON has no NaN or infinity; such records can fail instead%s\n", plural(r.Nulls, "number"), setting(hints, "nan error"))
 	}
+	writeUsage(w, r)
 	writeWorkers(w, r)
 	if r.GroupBy != "" && r.Padding > 0 {
 		fmt.Fprintf(w, "  batches were grouped by %s: %.0f %% padding\n", plain(r.GroupBy), 100*r.Padding)

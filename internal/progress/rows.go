@@ -28,7 +28,8 @@ type row struct {
 	rate       float64
 	status     string
 	failed     int64
-	idle       bool // no numbers to show
+	tokens     string // per second
+	idle       bool   // no numbers to show
 }
 
 // columns are the widths of a row's parts; 0 leaves a part out. They are the same for all
@@ -130,11 +131,15 @@ func (c columns) text(r row) string {
 
 // tail is the last column: the status and the failures so far.
 func (r row) tail() string {
-	if r.failed == 0 {
-		return r.status
+	text := r.status
+	// The time has a fixed width, so that what follows does not move.
+	if r.tokens != "" {
+		text = fmt.Sprintf("%-*s%s%s", timeWidth, text, gap, r.tokens)
 	}
-	// The time has a fixed width, so that the failures do not move.
-	return fmt.Sprintf("%-*s%s%s failed", timeWidth, r.status, gap, Count(r.failed))
+	if r.failed > 0 {
+		text = fmt.Sprintf("%-*s%s%s failed", timeWidth, text, gap, Count(r.failed))
+	}
+	return text
 }
 
 // filling is the inside of a bar: dots if the size is unknown.
@@ -198,7 +203,7 @@ func (s *state) deviceRow(d *deviceState, now time.Time) row {
 
 // totalRow is the job's row. The caller must hold the lock.
 func (s *state) totalRow(now time.Time) row {
-	r := row{name: "total", done: s.job.Records, rate: s.rate(now), failed: s.job.Failed}
+	r := row{name: "total", done: s.job.Records, rate: s.rate(now), failed: s.job.Failed, tokens: s.tokenText(now)}
 	r.size, r.about = s.size()
 	switch eta, known := s.eta(now); {
 	case s.end != nil && s.end.Stop != nil:

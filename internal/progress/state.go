@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ type state struct {
 	total    int64 // -1: unknown
 	estimate int64 // about how many there are if total is unknown; 0 if that is unknown too
 	pace     pace  // of this run
+	tokens   pace  // of those that kernels report
 	slots    []slotState
 	devices  []*deviceState // in order of first slot
 	stopping bool
@@ -117,12 +119,14 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		slot := s.slot(e.Slot)
 		slot.done = e.Chunk.Records
 		s.job, s.total, s.estimate = e.Job, e.Total, e.Estimate
+		s.use(e.Usage, now)
 		s.measure(slot.device, now)
 	case orchestrator.ChunkDone:
 		slot := s.enter(e.Slot, ready, now)
 		slot.device.sum += e.Counts.Records
 		slot.done, slot.again = e.Counts.Records, 0
 		s.job, s.total, s.estimate = e.Job, e.Total, e.Estimate
+		s.use(e.Usage, now)
 		s.measure(slot.device, now)
 	case orchestrator.ChunkGivenUp:
 		for i := range s.slots {
@@ -228,6 +232,25 @@ func (s *state) rate(now time.Time) float64 {
 		return s.end.Rate
 	}
 	return s.pace.calm(now)
+}
+
+// use takes what the kernels have counted.
+func (s *state) use(usage map[string]int64, now time.Time) {
+	if n := usage[orchestrator.Tokens(usage)]; n > 0 {
+		s.tokens.add(now, n)
+	}
+}
+
+// tokenText is how many tokens there are per second, "" if there are none.
+func (s *state) tokenText(now time.Time) string {
+	rate := s.tokens.calm(now)
+	if s.end != nil {
+		rate = s.end.TokenRate
+	}
+	if rate <= 0 {
+		return ""
+	}
+	return shortCount(int64(math.Round(rate))) + " tokens/s"
 }
 
 // paused reports whether the job is paused: by request, or because every remaining device

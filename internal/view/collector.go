@@ -22,6 +22,7 @@ type Collector struct {
 	tally  chunk.Tally
 	strip  strip
 	course course
+	tokens growth
 	paused bool
 	run    int64 // records at the start of this run
 	first  int64 // the number of the job's first record
@@ -164,6 +165,24 @@ func (c *Collector) progress(e orchestrator.Progress) {
 	w := c.slot(e.Slot)
 	w.Done, w.Records = e.Chunk.Records, e.Records
 	c.addLatency(w, e.Latency)
+	c.use(e.Usage)
+}
+
+// use takes what the kernels have counted so far.
+func (c *Collector) use(usage map[string]int64) {
+	for name, n := range usage {
+		c.figure(name, float64(n))
+	}
+	if usage != nil {
+		c.tokens.add(c.now(), usage[orchestrator.Tokens(usage)])
+	}
+}
+
+func (c *Collector) figure(name string, n float64) {
+	if c.view.Figures == nil {
+		c.view.Figures = make(map[string]float64)
+	}
+	c.view.Figures[name] = n
 }
 
 func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
@@ -180,11 +199,9 @@ func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 	c.addLatency(w, e.Stats.Latency)
 	v.Segments.Add(e.Stats.Busy)
 	for name, n := range e.Stats.Figures {
-		if v.Figures == nil {
-			v.Figures = make(map[string]float64)
-		}
-		v.Figures[name] += n
+		c.figure(name, v.Figures[name]+n)
 	}
+	c.use(e.Usage)
 	c.tally.Add(e.Counts)
 	c.strip.add(e.First-c.first, e.Counts.Records, e.Counts.Failed)
 }
@@ -212,6 +229,8 @@ func (c *Collector) sample(e orchestrator.DeviceSample, now time.Time) {
 func (c *Collector) finished(report orchestrator.Report) {
 	v := &c.view
 	v.Phase, v.Report = orchestrator.PhaseEnded, &report
+	v.TokenRate = report.TokenRate
+	c.use(report.Usage)
 	v.Total = report.In
 	if report.Uncounted {
 		v.Total = -1
@@ -291,6 +310,7 @@ func (c *Collector) addRates(v *View, now time.Time) {
 	if v.Phase == orchestrator.PhaseEnded {
 		return
 	}
+	v.TokenRate = c.tokens.rate(now)
 	if before, ok := c.course.history.since(now); ok {
 		elapsed := now.Sub(before.time)
 		v.Rate = rate(v.Done.Records-before.done, elapsed)

@@ -46,9 +46,12 @@ type View struct {
 	// FailuresByKind counts them all.
 	Failures       []Failure        `json:"failures"`
 	FailuresByKind map[string]int64 `json:"failures_by_kind"`
-	// Figures are further counts by name, such as tokens.
-	Figures map[string]float64 `json:"figures"`
-	Strip   Strip              `json:"strip"`
+	// Figures are further counts by name: what kernels count in all runs, such as requests
+	// and prompt_tokens, and others of this run. TokenRate is how many tokens were generated per second in the last half
+	// minute, or in this run if it has ended; if none are generated, how many were used.
+	Figures   map[string]float64 `json:"figures"`
+	TokenRate float64            `json:"tokens_per_second"`
+	Strip     Strip              `json:"strip"`
 	// Timeline is what happened besides progress, oldest first, also in earlier runs.
 	Timeline []Moment `json:"timeline"`
 	// Report is that of the ended job.

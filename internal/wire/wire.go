@@ -82,6 +82,7 @@ type Message struct {
 	ReadComplete     *ReadComplete     `json:"read_complete,omitempty"`
 	ReturnPrefetched *ReturnPrefetched `json:"return_prefetched,omitempty"`
 	Remainder        *Remainder        `json:"remainder,omitempty"`
+	Spent            *Spent            `json:"spent,omitempty"`
 	Done             *Done             `json:"done,omitempty"`
 	Failed           *Failed           `json:"failed,omitempty"`
 	Trimmed          *Trimmed          `json:"trimmed,omitempty"`
@@ -113,7 +114,12 @@ type Setup struct {
 	// has set Timeout, which then is the limit.
 	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
 	// Retries is how many further attempts a record gets if its kernel asks for them.
-	Retries  int     `json:"retries,omitempty"`
+	Retries int `json:"retries,omitempty"`
+	// Figures is the file in which the workers of the job count together; see package
+	// figures. Empty if the kernel computes batches.
+	Figures string `json:"figures,omitempty"`
+	// Spend limits what the job may use.
+	Spend    Spend   `json:"spend,omitzero"`
 	LogLevel string  `json:"log_level,omitempty"`
 	Records  Records `json:"records"`
 	Fetch    Fetch   `json:"fetch,omitzero"`
@@ -125,6 +131,13 @@ type Setup struct {
 	// Proven starts with a record that succeeded in an earlier run or worker: a kernel
 	// that fails on it now fails on everything. Nil if there is none.
 	Proven *chunk.Chunk `json:"proven,omitempty"`
+}
+
+// Spend limits the requests and the tokens of a job, all workers and runs together; 0 for no
+// limit.
+type Spend struct {
+	Requests int64 `json:"requests,omitempty"`
+	Tokens   int64 `json:"tokens,omitempty"`
 }
 
 // Program is a file with its sum, and the state in which it was read; see filesum.State.
@@ -156,8 +169,10 @@ type Records struct {
 	ErrorsApart bool     `json:"errors_apart,omitempty"`
 	Framed      bool     `json:"framed,omitempty"`
 	// FrameFailures: see commit.PartOptions.
-	FrameFailures bool   `json:"frame_failures,omitempty"`
-	Step          string `json:"step"`
+	FrameFailures bool `json:"frame_failures,omitempty"`
+	// Batch: see commit.PartOptions.
+	Batch bool   `json:"batch,omitempty"`
+	Step  string `json:"step"`
 	// NaNFails: NaN and infinity fail their record instead of becoming null.
 	NaNFails bool `json:"nan_fails,omitempty"`
 	// Columns are stored as raw values; nil for none.
@@ -375,6 +390,12 @@ type Remainder struct {
 	InFlight int64 `json:"in_flight"`
 }
 
+// Spent means that the worker may not send another record, and has no record at its kernel.
+type Spent struct {
+	// Blind: there is a limit of tokens, and no answer reports any.
+	Blind bool `json:"blind,omitempty"`
+}
+
 // Done means that the chunk, or its beginning up to Rest, is computed and its part closed.
 type Done struct {
 	Segment chunk.Segment `json:"segment"`
@@ -416,7 +437,7 @@ type Stats struct {
 	Padded int64 `json:"padded,omitempty"`
 	// Latency is that of the batches since the last Progress.
 	Latency *histogram.Histogram `json:"latency,omitempty"`
-	// Figures are further counts by name, such as tokens; they appear in metrics.
+	// Figures are further counts by name, such as fetched files; they appear in metrics.
 	Figures map[string]float64 `json:"figures,omitempty"`
 }
 

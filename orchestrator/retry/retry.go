@@ -30,6 +30,8 @@ type Job struct {
 	Format encode.Format
 	// SourceField is the member of results that says where their record comes from.
 	SourceField string
+	// Batch: the output consists of lines of OpenAI's batch files.
+	Batch bool
 	// Parts is the manifest of an output that is a folder; nil for a file.
 	Parts *commit.Manifest
 	// KeptApart: Errors is in the job folder, because the output does not hold the failed
@@ -95,7 +97,7 @@ func (j Job) Collect() (count int64, err error) {
 // results describes the job's result files and the new results.
 func (j Job) results() amend.Retried {
 	r := amend.Retried{
-		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC, Format: j.Format, SourceField: j.SourceField,
+		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC, Format: j.Format, SourceField: j.SourceField, Batch: j.Batch,
 		Failed: j.Input(), Again: j.Results(), AgainFailures: j.join(dir, "out.jsonl.gpurun", commit.FailuresFile),
 		Dir: j.Folder,
 	}

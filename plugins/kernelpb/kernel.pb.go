@@ -1613,7 +1613,9 @@ type Answer struct {
 	// For the verdict Retry: how long to wait at least.
 	AfterMilliseconds uint64 `protobuf:"varint,7,opt,name=after_milliseconds,json=afterMilliseconds,proto3" json:"after_milliseconds,omitempty"`
 	// As in ProcessReply.
-	Nulls         uint32 `protobuf:"varint,8,opt,name=nulls,proto3" json:"nulls,omitempty"`
+	Nulls uint32 `protobuf:"varint,8,opt,name=nulls,proto3" json:"nulls,omitempty"`
+	// Counts to add to those of the job, by name, such as tokens.
+	Figures       map[string]int64 `protobuf:"bytes,9,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1702,6 +1704,13 @@ func (x *Answer) GetNulls() uint32 {
 		return x.Nulls
 	}
 	return 0
+}
+
+func (x *Answer) GetFigures() map[string]int64 {
+	if x != nil {
+		return x.Figures
+	}
+	return nil
 }
 
 var File_kernel_proto protoreflect.FileDescriptor
@@ -1833,7 +1842,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\aanswers\x18\x01 \x03(\v2\x18.gpurun.kernel.v1.AnswerR\aanswers\x120\n" +
 	"\x06memory\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x122\n" +
 	"\asources\x18\x03 \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\xfc\x01\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\xf9\x02\n" +
 	"\x06Answer\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\averdict\x18\x02 \x01(\rR\averdict\x12\x14\n" +
@@ -1842,7 +1851,11 @@ const file_kernel_proto_rawDesc = "" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x123\n" +
 	"\afailure\x18\x06 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12-\n" +
 	"\x12after_milliseconds\x18\a \x01(\x04R\x11afterMilliseconds\x12\x14\n" +
-	"\x05nulls\x18\b \x01(\rR\x05nulls2\xc6\x03\n" +
+	"\x05nulls\x18\b \x01(\rR\x05nulls\x12?\n" +
+	"\afigures\x18\t \x03(\v2%.gpurun.kernel.v1.Answer.FiguresEntryR\afigures\x1a:\n" +
+	"\fFiguresEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xc6\x03\n" +
 	"\x06Kernel\x12N\n" +
 	"\bDescribe\x12!.gpurun.kernel.v1.DescribeRequest\x1a\x1f.gpurun.kernel.v1.DescribeReply\x12B\n" +
 	"\x04Open\x12\x1d.gpurun.kernel.v1.OpenRequest\x1a\x1b.gpurun.kernel.v1.OpenReply\x12O\n" +
@@ -1863,7 +1876,7 @@ func file_kernel_proto_rawDescGZIP() []byte {
 	return file_kernel_proto_rawDescData
 }
 
-var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_kernel_proto_goTypes = []any{
 	(*Failure)(nil),         // 0: gpurun.kernel.v1.Failure
 	(*DescribeRequest)(nil), // 1: gpurun.kernel.v1.DescribeRequest
@@ -1886,6 +1899,7 @@ var file_kernel_proto_goTypes = []any{
 	(*StreamRequest)(nil),   // 18: gpurun.kernel.v1.StreamRequest
 	(*StreamReply)(nil),     // 19: gpurun.kernel.v1.StreamReply
 	(*Answer)(nil),          // 20: gpurun.kernel.v1.Answer
+	nil,                     // 21: gpurun.kernel.v1.Answer.FiguresEntry
 }
 var file_kernel_proto_depIdxs = []int32{
 	0,  // 0: gpurun.kernel.v1.DescribeReply.failure:type_name -> gpurun.kernel.v1.Failure
@@ -1912,23 +1926,24 @@ var file_kernel_proto_depIdxs = []int32{
 	10, // 21: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
 	7,  // 22: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
 	0,  // 23: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
-	1,  // 24: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
-	5,  // 25: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
-	14, // 26: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
-	18, // 27: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
-	8,  // 28: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
-	11, // 29: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
-	3,  // 30: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
-	6,  // 31: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
-	16, // 32: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
-	19, // 33: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
-	9,  // 34: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
-	12, // 35: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
-	30, // [30:36] is the sub-list for method output_type
-	24, // [24:30] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	21, // 24: gpurun.kernel.v1.Answer.figures:type_name -> gpurun.kernel.v1.Answer.FiguresEntry
+	1,  // 25: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
+	5,  // 26: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
+	14, // 27: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
+	18, // 28: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
+	8,  // 29: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
+	11, // 30: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
+	3,  // 31: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
+	6,  // 32: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
+	16, // 33: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
+	19, // 34: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
+	9,  // 35: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
+	12, // 36: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
+	31, // [31:37] is the sub-list for method output_type
+	25, // [25:31] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_kernel_proto_init() }
@@ -1951,7 +1966,7 @@ func file_kernel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernel_proto_rawDesc), len(file_kernel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

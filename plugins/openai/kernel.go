@@ -80,7 +80,9 @@ func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answ
 	if instead != nil {
 		return *instead
 	}
-	return k.client.answer(record, sent, got)
+	a := k.client.answer(record, sent, got)
+	a.Figures = got.usage()
+	return a
 }
 
 // Process sends the requests of a batch.

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
+	"github.com/gpurun/gpurun/internal/figures"
+	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -15,6 +18,31 @@ type reply struct {
 	status    int
 	requestID string
 	body      []byte // JSON
+}
+
+// usageMember finds what a server says that an answer has used.
+var usageMember = jsonline.Want("usage")
+
+// usage returns the tokens that the answer has used, nil if the server does not say.
+func (r reply) usage() map[string]int64 {
+	var info jsonline.Info
+	if usageMember.Scan(r.body, &info) != nil || !info.Object || !info.Spans[0].Present() {
+		return nil
+	}
+	var u struct {
+		Prompt     int64 `json:"prompt_tokens"`
+		Completion int64 `json:"completion_tokens"`
+		Total      int64 `json:"total_tokens"`
+		Input      int64 `json:"input_tokens"` // of /v1/responses
+		Output     int64 `json:"output_tokens"`
+	}
+	if json.Unmarshal(r.body[info.Spans[0].ValueStart:info.Spans[0].ValueEnd], &u) != nil {
+		return nil
+	}
+	counts := map[string]int64{figures.PromptTokens: max(u.Prompt, u.Input), figures.CompletionTokens: max(u.Completion, u.Output)}
+	counts[figures.TotalTokens] = max(u.Total, counts[figures.PromptTokens]+counts[figures.CompletionTokens])
+	maps.DeleteFunc(counts, func(_ string, n int64) bool { return n <= 0 })
+	return counts
 }
 
 // answer turns a good answer into the result of the record.

@@ -35,6 +35,8 @@ type recordAnswer struct {
 	Detail  string          `json:"detail"`
 	After   float64         `json:"after"` // seconds
 	Nulls   int64           `json:"nulls"`
+	// Figures are what the kernel has counted; see plugins.Answer.
+	Figures map[string]int64 `json:"figures"`
 	// Raised: process raised an exception. GivenUp: its task was canceled.
 	Raised  bool `json:"raised"`
 	GivenUp bool `json:"given_up"`
@@ -135,6 +137,12 @@ func (k *kernel) takeAnswers(r response) error {
 
 // decode turns Python's answer into gpurun's. line is the record.
 func (a *recordAnswer) decode(line []byte) plugins.Answer {
+	answer := a.verdict(line)
+	answer.Figures = a.Figures
+	return answer
+}
+
+func (a *recordAnswer) verdict(line []byte) plugins.Answer {
 	answer := plugins.Answer{Verdict: a.Verdict, Message: a.Message, Detail: a.Detail, Nulls: a.Nulls}
 	switch {
 	case a.GivenUp:

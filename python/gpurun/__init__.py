@@ -4,16 +4,16 @@
     gpurun.run("embed.py", "in.jsonl", "out.jsonl")     # a job, on all GPUs
 
 A kernel file needs none of this: the gpurun program runs it in any environment. It may
-still import gpurun, for Batch in annotations and for Retry and Fail.
+still import gpurun, for Batch in annotations and for Retry, Fail and count.
 """
 
 from gpurun_runner.batch import Batch, Record
 from gpurun_runner.failure import ResultError
-from gpurun_runner.api import Fail, Retry
+from gpurun_runner.api import Fail, Retry, count
 
 from gpurun._job import (Conflict, Interrupted, Job, JobError, KernelError, NoDevice, RecordsFailed, Result, Stopped,
                          UsageError, binary, run, start)
 from gpurun._kernel import Kernel, run_kernel
 
 __all__ = ["Batch", "Conflict", "Fail", "Interrupted", "Job", "JobError", "Kernel", "KernelError", "NoDevice", "Record",
-           "RecordsFailed", "Result", "ResultError", "Retry", "Stopped", "UsageError", "binary", "run", "run_kernel", "start"]
+           "RecordsFailed", "Result", "ResultError", "Retry", "Stopped", "UsageError", "binary", "count", "run", "run_kernel", "start"]

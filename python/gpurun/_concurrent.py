@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from gpurun_runner.api import Fail, Retry
+from gpurun_runner.api import Fail, Retry, _figures
 from gpurun_runner.batch import Record
 from gpurun_runner.concurrent import Line, encode_result
 from gpurun_runner.failure import first_line
@@ -37,6 +37,7 @@ async def gather(step, encoder, encoded, records, first):
 async def outcome(step, encoder, line, record):
     """What a record became: lines, or the message of its failure."""
     source = Line(line)
+    _figures.set({})
     try:
         result = await step.process(Record(source, 0, {}))
         if isinstance(result, BaseException):

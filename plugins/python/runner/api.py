@@ -1,6 +1,10 @@
 """The module gpurun, as a kernel imports it. It needs no installation: the bootstrap
 registers it under that name, and it takes precedence over an installed package."""
 
+import contextvars
+
+_figures = contextvars.ContextVar("gpurun figures", default=None)  # of the current record
+
 
 class Retry(Exception):
     """Raise it in async def process(record) to ask for another attempt, for example when a
@@ -28,10 +32,25 @@ class Fail(Exception):
     """Raise or return it to reject a record: the message is all that is reported."""
 
 
+def count(**figures):
+    """Add to the counts of the job, in async def process(record): count(prompt_tokens=12,
+    completion_tokens=40, total_tokens=52). Tokens are shown as a rate, and --max-tokens-total
+    limits total_tokens. Other names appear in the report and the metrics."""
+    counts = _figures.get()
+    if counts is None:
+        raise RuntimeError("gpurun.count works only in async def process(record)")
+    for name, value in figures.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:
+            raise ValueError("gpurun.count(%s=%r): the value must be a whole number of 0 or more" % (name, value))
+        if not name.islower() or not name.isascii() or len(name) > 52:
+            raise ValueError("gpurun.count(%s=...): a name consists of lowercase letters, digits and underscores" % name)
+        counts[name] = counts.get(name, 0) + value
+
+
 for kind in (Retry, Fail):
     kind.__module__ = "gpurun"
 
-__all__ = ["Retry", "Fail"]
+__all__ = ["Retry", "Fail", "count"]
 
 
 def __getattr__(name):
@@ -39,4 +58,4 @@ def __getattr__(name):
     import sys
     if name in ("Batch", "Record"):
         return getattr(sys.modules["gpurun_runner.batch"], name)
-    raise AttributeError("a kernel has no gpurun.%s: it can use Batch, Record, Retry and Fail" % name)
+    raise AttributeError("a kernel has no gpurun.%s: it can use Batch, Record, Retry, Fail and count" % name)

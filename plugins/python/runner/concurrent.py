@@ -18,7 +18,7 @@ import traceback
 
 from gpurun_runner.batch import Record
 from gpurun_runner.failure import OURS, ResultError, explain, first_line, kind_of
-from gpurun_runner.api import Fail, Retry
+from gpurun_runner.api import Fail, Retry, _figures
 from gpurun_runner.reply import DROPPED, FAILED, PATCHED, UNCHANGED, Reply, check_names
 from gpurun_runner.wire import decode
 
@@ -163,7 +163,8 @@ class Concurrent:
 
     async def compute(self, number, line):
         """Compute one record. The watchdog finds this frame, and the number in it."""
-        source = Line(line)
+        source, figures = Line(line), {}
+        _figures.set(figures)  # this task has a context of its own
         try:
             result = await self.step.process(Record(source, 0, {}))
             if isinstance(result, BaseException):
@@ -182,6 +183,8 @@ class Concurrent:
         except BaseException as error:
             answer, size = {"verdict": FAILED, "raised": True, **explain(error)}, 0
         del self.tasks[number]
+        if figures:
+            answer["figures"] = figures
         self.answer({"number": number, **answer}, size)
 
     def answer(self, answer, size):
