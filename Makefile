@@ -19,13 +19,15 @@ GO    ?= go
 
 # go-nvml wraps calls that NVIDIA has deprecated; silence a page of warnings.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+# One kind of build, so that nothing is compiled twice; make build trims paths.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath)
 # Child processes of tests must not sleep at exit for the race detector.
 export GORACE := atexit_sleep_ms=0
 
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test test-race venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -43,14 +45,13 @@ dist: tools
 	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
 	@GO='$(GO)' ./scripts/dist.sh
 
-# Builds tarballs, Debian packages and wheels with GoReleaser, without publishing them;
-# ONLY=--single-target builds those of this machine's architecture. package-test unpacks them
-# and runs what is inside.
+# Builds tarballs, Debian packages and wheels with GoReleaser, without publishing them.
+# package-test unpacks them and runs what is inside.
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.14.1
 packages: tools
 	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
-	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then "$$goreleaser" release --snapshot --clean $(ONLY); \
-		else echo "SKIPPED: cannot build GoReleaser: no packages"; fi
+	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then rm -rf dist/packages && "$$goreleaser" release --snapshot --clean; \
+		else echo "SKIPPED: no GoReleaser: the packages are not built"; fi
 
 package-test:
 	@if [ -e dist/packages/checksums.txt ]; then GPURUN_PACKAGES=$(CURDIR)/dist/packages $(GO) test -count=1 -v ./deploy; \
@@ -73,8 +74,8 @@ demo: build
 	@echo; echo '$$ tail -n 2 demo/out.jsonl'
 	@tail -n 2 demo/out.jsonl
 
-# The race detector needs cgo. It is too slow for ten million lines and for every command of
-# the documentation, so those tests run without it.
+# The race detector needs cgo; scripts/test.sh says what runs without it. test-race runs
+# everything with it.
 test: tools venv
 	@if [ -n "$$CI" ]; then ./scripts/tools.sh slurm-wlm:slurmctld; fi
 	@command -v slurmctld >/dev/null || echo "SKIPPED: no Slurm: jobs on a cluster are not tested (make slurm-test installs it)"
@@ -82,12 +83,14 @@ test: tools venv
 		echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
 	@echo "running all tests; compiling them with the race detector takes a few minutes the first time"
 	@if command -v cc >/dev/null; then \
-		CGO_ENABLED=1 $(GO) test -race -timeout 20m ./... && \
-		CGO_ENABLED=1 $(GO) test -run 'TestManyTinyLines|TestDocs' ./cmd/gpurun; \
+		GO='$(GO)' ./scripts/test.sh; \
 	else \
 		echo "NOTE: no C compiler found: testing without NVML and without the race detector"; \
 		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
 	fi
+
+test-race: tools venv
+	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...
 
 # Tests of Python kernels need numpy, those of the example with images Pillow. Torch is
 # tested if it is installed.
@@ -95,7 +98,7 @@ venv: .venv/ready
 .venv/ready:
 	@echo "creating .venv with numpy and Pillow for the tests of Python kernels"
 	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
-	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy pillow; then \
+	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy pillow mypy; then \
 		touch $@; \
 	else \
 		echo "NOTE: cannot create a Python environment with numpy: skipping the tests of its arrays"; \

@@ -121,7 +121,7 @@ func TestDebian(t *testing.T) {
 	for _, name := range []string{
 		"usr/share/man/man1/gpurun.1.gz", "usr/share/man/man1/gpurun-run.1.gz", "usr/share/man/man7/gpurun-exit-codes.7.gz",
 		"usr/share/bash-completion/completions/gpurun", "usr/share/zsh/vendor-completions/_gpurun", "usr/share/fish/vendor_completions.d/gpurun.fish",
-		"lib/systemd/system/gpurun-serve.service", "usr/share/doc/gpurun/copyright", "usr/share/doc/gpurun/changelog.gz",
+		"lib/systemd/system/gpurun-serve.service", "usr/share/doc/gpurun/copyright", "usr/share/doc/gpurun/NEWS.gz",
 	} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o644 || info.Size() == 0 {
 			t.Errorf("%s: %v, %v", name, info, err)
@@ -155,4 +155,19 @@ func TestLintian(t *testing.T) {
 	}
 	run(t, ".", "lintian", "--allow-root", "--fail-on", "error", "--suppress-tags",
 		"statically-linked-binary,no-changelog,initial-upload-closes-no-bugs", one(t, filepath.Join(packages(t), "gpurun_*_"+runtime.GOARCH+".deb")))
+}
+
+// TestOtherArchitecture runs the program for arm64 on an emulated processor.
+func TestOtherArchitecture(t *testing.T) {
+	dir := packages(t)
+	emulator, err := exec.LookPath("qemu-aarch64")
+	if err != nil || runtime.GOARCH != "amd64" {
+		t.Skip("SKIPPED: no qemu-aarch64 (package qemu-user): the program for arm64 is not run")
+	}
+	work := t.TempDir()
+	run(t, work, "tar", "-xzf", one(t, filepath.Join(dir, "gpurun_*_linux_arm64.tar.gz")))
+	out := run(t, work, emulator, "-L", "/usr/aarch64-linux-gnu", one(t, filepath.Join(work, "*", "gpurun")), "version", "--json")
+	if !strings.Contains(out, `"arch": "arm64"`) || !strings.Contains(out, `"built_without": []`) {
+		t.Error(out)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/worker"
 )
@@ -45,6 +47,9 @@ func TestMain(m *testing.M) {
 	// Workers must not sleep at exit for the race detector.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	worker.Init(testKernels())
+	if folder := os.Getenv("GPURUN_TEST_WORKERS"); folder != "" { // scripts/test.sh
+		wire.SetSelf(filepath.Join(folder, "orchestrator.test"))
+	}
 	if job := os.Getenv(driverVariable); job != "" {
 		os.Unsetenv(driverVariable)
 		os.Exit(drive(job))

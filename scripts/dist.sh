@@ -7,7 +7,7 @@ source "$(dirname "$0")/version.sh"
 export VERSION COMMIT COMMIT_TIME
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
-GOFLAGS='' $GO run ./deploy/licenses >"$OUT/THIRD_PARTY_LICENSES"
+GOFLAGS=-trimpath $GO run ./deploy/licenses >"$OUT/THIRD_PARTY_LICENSES"
 for arch in $ARCHS; do
 	program=$OUT/linux-$arch/gpurun
 	GOOS=linux GOARCH=$arch SMALL=1 "$(dirname "$0")/build.sh" "$program"

@@ -10,4 +10,4 @@ GOFLAGS='' CGO_ENABLED=0 $GO run -trimpath -buildvcs=false -ldflags "-X main.ver
 cp -r "$out/plain/man" "$out/man"
 gzip -9n "$out"/man/man?/*
 gzip -9nc CHANGELOG.md >"$out/changelog.gz"
-GOFLAGS='' $GO run ./deploy/licenses >"$out/THIRD_PARTY_LICENSES"
+GOFLAGS=-trimpath $GO run ./deploy/licenses >"$out/THIRD_PARTY_LICENSES"

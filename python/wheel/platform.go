@@ -36,6 +36,9 @@ func platform(program []byte) (string, error) {
 	if !known {
 		return "", fmt.Errorf("no wheels for %s", file.Machine)
 	}
+	if err := startsWithoutDriver(file); err != nil {
+		return "", err
+	}
 	need, err := needed(file)
 	if err != nil {
 		return "", err
@@ -44,6 +47,40 @@ func platform(program []byte) (string, error) {
 		return "", fmt.Errorf("it needs glibc %d.%d; build it on a system with glibc %d.%d or older", need.major, need.minor, newest.major, newest.minor)
 	}
 	return fmt.Sprintf("manylinux_%d_%d_%s", need.major, need.minor, machine), nil
+}
+
+// startsWithoutDriver refuses a program that a machine without the NVIDIA driver cannot start:
+// one that needs its library, or in which the loader looks up NVML's functions at the start.
+func startsWithoutDriver(file *elf.File) error {
+	libraries, err := file.ImportedLibraries()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return err
+	}
+	for _, library := range libraries {
+		if strings.Contains(library, "nvidia") || strings.HasPrefix(library, "libcuda") {
+			return fmt.Errorf("it needs %s, which only machines with an NVIDIA driver have", library)
+		}
+	}
+	imported, err := file.ImportedSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return err
+	}
+	for _, symbol := range imported {
+		if strings.HasPrefix(symbol.Name, "nvml") && bindsNow(file) {
+			return fmt.Errorf("the loader would look up %s when the program starts; link it with -Wl,-z,lazy", symbol.Name)
+		}
+	}
+	return nil
+}
+
+// bindsNow reports whether the loader looks up all functions before the program starts.
+func bindsNow(file *elf.File) bool {
+	if now, err := file.DynValue(elf.DT_BIND_NOW); err == nil && len(now) > 0 {
+		return true
+	}
+	flags, _ := file.DynValue(elf.DT_FLAGS)
+	flags1, _ := file.DynValue(elf.DT_FLAGS_1)
+	return len(flags) > 0 && elf.DynFlag(flags[0])&elf.DF_BIND_NOW != 0 || len(flags1) > 0 && elf.DynFlag1(flags1[0])&elf.DF_1_NOW != 0
 }
 
 // needed returns the version of glibc that a program needs. A static program needs none.

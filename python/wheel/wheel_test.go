@@ -8,6 +8,7 @@ import (
 	"encoding/csv"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -151,5 +152,35 @@ func TestGlibcVersions(t *testing.T) {
 	}
 	if !(glibc{2, 4}).less(glibc{2, 34}) || (glibc{3, 0}).less(glibc{2, 34}) {
 		t.Error("versions are compared as text")
+	}
+}
+
+// TestPrograms builds small programs in C that ask for NVML as gpurun does, and for it too
+// early.
+func TestPrograms(t *testing.T) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("SKIPPED: no C compiler: no programs with other needs")
+	}
+	source := filepath.Join(t.TempDir(), "program.c")
+	if err := os.WriteFile(source, []byte("int nvmlInit_v2(void); int main(int n, char **a) { return n > 9 ? nvmlInit_v2() : 0; }"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for binding, want := range map[string]string{"lazy": "", "now": "link it with -Wl,-z,lazy"} {
+		program := filepath.Join(t.TempDir(), "program")
+		if out, err := exec.Command(cc, "-o", program, source, "-Wl,--unresolved-symbols=ignore-in-object-files", "-Wl,--export-dynamic", "-Wl,-z,"+binding).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		data, err := os.ReadFile(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = platform(data)
+		if refused := err != nil; refused != (want != "") || refused && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", binding, err)
+		}
+		if err := exec.Command(program).Run(); (err == nil) != (want == "") {
+			t.Errorf("%s: the program itself: %v", binding, err)
+		}
 	}
 }
