@@ -69,7 +69,9 @@ func (f *submitFlags) prepare(cmd *cobra.Command, args []string) (orchestrator.C
 	if err != nil {
 		return orchestrator.Config{}, err
 	}
-	f.inputs = args
+	if f.inputs = args; f.job.name == "-" {
+		return orchestrator.Config{}, usagef("tasks cannot read a job file from standard input: name a file that all nodes see")
+	}
 	if len(args) == 0 {
 		return orchestrator.Config{}, usagef("no input: name a JSON Lines file that all nodes see; see %s --help", cmd.CommandPath())
 	}
