@@ -30,6 +30,7 @@ func TestDocsLinks(t *testing.T) {
 		}
 		pages = append(pages, document{path: name, text: string(data)})
 	}
+	headings := make(map[string]map[string]bool)
 	for _, page := range pages {
 		for _, match := range docLink.FindAllStringSubmatch(anyFence.ReplaceAllString(page.text, ""), -1) {
 			target, anchor, _ := strings.Cut(match[1], "#")
@@ -40,10 +41,15 @@ func TestDocsLinks(t *testing.T) {
 			if target != "" {
 				path = filepath.Join(filepath.Dir(page.path), target)
 			}
-			data, err := os.ReadFile(filepath.Join("../..", path))
-			if _, missing := os.Stat(filepath.Join("../..", path)); missing != nil {
+			if _, err := os.Stat(filepath.Join("../..", path)); err != nil {
 				t.Errorf("%s: the link %s leads nowhere", page.path, match[1])
-			} else if anchor != "" && (err != nil || !anchors(string(data))[anchor]) {
+				continue
+			}
+			if anchor != "" && headings[path] == nil {
+				data, _ := os.ReadFile(filepath.Join("../..", path)) // a folder has no headings
+				headings[path] = anchors(string(data))
+			}
+			if anchor != "" && !headings[path][anchor] {
 				t.Errorf("%s: the link %s: no such heading", page.path, match[1])
 			}
 		}
