@@ -27,6 +27,8 @@ type calls struct {
 		Calls        string
 		Concurrency  int
 		Milliseconds int
+		NoDevice     bool
+		Needs        []string
 	}
 }
 
@@ -42,7 +44,10 @@ type asking struct {
 func (k *calls) Describe(_ context.Context, config plugins.Config) (plugins.Info, error) {
 	k.config.Concurrency = 8
 	err := config.Decode(&k.config)
-	return plugins.Info{Name: "calls", Concurrency: k.config.Concurrency}, err
+	return plugins.Info{
+		Name: "calls", Concurrency: k.config.Concurrency,
+		NoDevice: k.config.NoDevice, Inputs: k.config.Needs, NeedsInputs: len(k.config.Needs) > 0,
+	}, err
 }
 
 func (k *calls) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
@@ -221,7 +226,9 @@ func TestConcurrentVerdicts(t *testing.T) {
 				}
 				return `,"sleep":3`
 			}), 16)
-			c.Failures.Timeout = 2 * time.Second
+			if test.kind == "timeout" { // a loaded machine may need long for the others
+				c.Failures.Timeout = 2 * time.Second
+			}
 			failed := map[int]string{}
 			if test.kind != "" {
 				failed[bad] = test.kind

@@ -98,8 +98,10 @@ func complete(w http.ResponseWriter, r *http.Request) {
 		os.Exit(9)
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		time.Sleep(time.Hour) // until the signal arrives
 	case "stop":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(time.Hour)
 	case "hang":
 		<-r.Context().Done()
 	case "close":
