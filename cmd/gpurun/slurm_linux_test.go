@@ -158,6 +158,19 @@ func TestSlurmShards(t *testing.T) {
 	}
 }
 
+// TestSlurmPrinted runs the script that --print prints. Its first tasks create the run.
+func TestSlurmPrinted(t *testing.T) {
+	slow(t)
+	j := newSlurmJob(t, 600, 10*time.Millisecond)
+	args := []string{"submit", "slurm", "--print", "--nodes", "2", "--shards", "4", "--gpurun", j.program, "--sbatch", "--exclusive", "-o", "out.jsonl"}
+	cmd := exec.Command("bash")
+	cmd.Dir, cmd.Env, cmd.Stdin = j.dir, j.env, strings.NewReader(j.gpurun(0, append(args, j.args...)...))
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "merge") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	j.check(2 * time.Minute)
+}
+
 // TestSlurmTaskFails: the first start of two tasks exits with 1. Other tasks claim their
 // shards.
 func TestSlurmTaskFails(t *testing.T) {
