@@ -33,8 +33,12 @@ func TestDocumentsAreIdiomatic(t *testing.T) {
 	if err != nil || len(documents) == 0 {
 		t.Fatalf("no documents: %v", err)
 	}
-	for _, name := range []string{"README.md", "CHANGELOG.md"} {
-		documents = append(documents, filepath.Join(root, name))
+	for _, pattern := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*/*.md", "examples/*/README.md"} {
+		more, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(more) == 0 {
+			t.Fatalf("no %s: %v", pattern, err)
+		}
+		documents = append(documents, more...)
 	}
 	for _, path := range documents {
 		data, err := os.ReadFile(path)
