@@ -71,6 +71,8 @@ var variants = []*variant{
 	}},
 	compressedInput,
 	severalFiles,
+	parquetInput,
+	fetches,
 	grouped,
 	adaptive,
 	compressed,
@@ -206,7 +208,7 @@ func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[strin
 	}
 	for _, name := range tree(d.path) {
 		name = strings.TrimPrefix(name, strings.TrimPrefix(jobFolder(c), d.path+"/")+"/")
-		if name == "data" || strings.HasPrefix(name, "data/") { // the input of severalFiles
+		if name == "data" || strings.HasPrefix(name, "data/") { // inputs, and files that records name
 			continue
 		}
 		if _, part := want[name]; part {
@@ -312,6 +314,14 @@ func TestInvariant3DeathMatrix(t *testing.T) {
 		// The points of kernels are those of the test's own.
 		if hasPython() && (death.victim == "kernel" && death.orchestrator || death.at == "worker-mid-batch") {
 			try(withPrepareProcesses)
+		}
+		switch death.at {
+		case "worker-mid-batch", "worker-part-closed": // the worker fetches files
+			try(fetches)
+		case "journalled", "durable": // the orchestrator reads files that must be decoded
+			if death.victim == "orchestrator" {
+				try(parquetInput)
+			}
 		}
 		// What is on the disk is the orchestrator's work. A finished job would have to
 		// be forced to start over.

@@ -54,6 +54,38 @@ var severalFiles = &variant{name: "several files", records: 600, change: func(d 
 	c.Output.Path, c.Output.PartBytes, c.Output.Errors = d.join("out")+"/", 6000, d.join("errors.jsonl")
 }}
 
+// parquetInput is a variant with Parquet files: one with many pages, one with many row
+// groups.
+var parquetInput = &variant{name: "parquet input", records: 0, change: func(d jobDir, c *orchestrator.Config) {
+	if err := os.Mkdir(d.join("data"), 0o777); err != nil {
+		d.t.Fatal(err)
+	}
+	for _, name := range []string{"pages.parquet", "groups.parquet"} {
+		data, err := os.ReadFile("../chunk/input/parquet/testdata/" + name)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.write("data/"+name, string(data))
+	}
+	c.Input.Path, c.Input.ChunkRecords = d.join("data"), 40
+}}
+
+// fetches is a variant whose records name files, some of which do not exist.
+var fetches = &variant{name: "fetched files", records: 0, change: func(d jobDir, c *orchestrator.Config) {
+	if err := os.Mkdir(d.join("data"), 0o777); err != nil {
+		d.t.Fatal(err)
+	}
+	var lines strings.Builder
+	for i := range 600 {
+		fmt.Fprintf(&lines, "{\"id\":%d,\"path\":\"data/%d.bin\"}\n", i, i%23)
+		if i < 20 {
+			d.write(fmt.Sprintf("data/%d.bin", i), strings.Repeat(fmt.Sprint(i), 1000*i))
+		}
+	}
+	d.write("in.jsonl", lines.String())
+	c.Fetch.Members = []orchestrator.FetchMember{{Name: "file", Field: "path"}}
+}}
+
 // interrupted runs a job and cancels it after some chunks.
 func interrupted(t *testing.T, c orchestrator.Config, chunks int) orchestrator.Report {
 	t.Helper()

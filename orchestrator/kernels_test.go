@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"strings"
@@ -468,6 +469,11 @@ func (l *labour) Open(_ context.Context, device plugins.Device, config plugins.C
 	return nil
 }
 
+// Describe: it reads a file that is fetched as "file".
+func (*labour) Describe(context.Context, plugins.Config) (plugins.Info, error) {
+	return plugins.Info{ReadsFetched: true}, nil
+}
+
 func (l *labour) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
 	n := batch.Len()
 	d := time.Duration(l.config.Milliseconds)*time.Millisecond + time.Duration(n*l.config.Micros)*time.Microsecond
@@ -482,6 +488,9 @@ func (l *labour) Process(_ context.Context, batch plugins.Batch, results *plugin
 		}
 		record := batch.Record(i)
 		lengths[i] = int64(len(record))
+		if file, fetched := batch.Fetched(i, "file"); fetched {
+			lengths[i] += int64(crc32.ChecksumIEEE(file))
+		}
 		switch {
 		case bytes.Contains(record, []byte(`"fail"`)):
 			results.Fail(i, "rejected")

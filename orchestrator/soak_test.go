@@ -24,7 +24,7 @@ import (
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
-	// soakOnlyVariable names the only variant to run: parts, compressed, compressed parts, arrays, parquet, parquet parts, adaptive, module, prepare processes, stray lines.
+	// soakOnlyVariable names the only variant to run: parts, compressed, compressed parts, arrays, parquet, parquet parts, parquet input, fetched files, adaptive, module, prepare processes, stray lines.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
