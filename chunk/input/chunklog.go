@@ -13,12 +13,13 @@ import (
 type ChunkLog struct {
 	log    *lineLog[loggedChunk]
 	before map[int]*loggedSection // of earlier runs
+	bad    map[int]bool           // files whose damage has stopped a run
 }
 
 // whatChunks is how messages call the log.
 const whatChunks = "the log of chunks"
 
-// loggedChunk is one line: a chunk, or the end of a section.
+// loggedChunk is one line: a chunk, the end of a section, or a damaged file.
 type loggedChunk struct {
 	// Section and Index are the number of the section, and of the chunk in it, from 0.
 	Section int `json:"section"`
@@ -35,6 +36,8 @@ type loggedChunk struct {
 	Open bool `json:"open,omitempty"`
 
 	End *sectionEnd `json:"end,omitempty"`
+	// Damaged is the number of a file whose damage stops the job. It may be replaced.
+	Damaged *int `json:"damaged,omitempty"`
 }
 
 // same reports whether two chunks of a section hold the same lines.
@@ -65,9 +68,13 @@ type loggedSection struct {
 	end    *sectionEnd
 }
 
+func newChunkLog() *ChunkLog {
+	return &ChunkLog{before: make(map[int]*loggedSection), bad: make(map[int]bool)}
+}
+
 // OpenChunkLog opens or creates the log and reads it up to the first damaged line.
 func OpenChunkLog(path string) (_ *ChunkLog, err error) {
-	l := &ChunkLog{before: make(map[int]*loggedSection)}
+	l := newChunkLog()
 	if l.log, err = openLines(path, whatChunks, l.take); err != nil {
 		return nil, err
 	}
@@ -77,7 +84,7 @@ func OpenChunkLog(path string) (_ *ChunkLog, err error) {
 // ReadChunkLog returns a log that no process writes to, and that cannot be written; an empty
 // one if there is none.
 func ReadChunkLog(path string) (*ChunkLog, error) {
-	l := &ChunkLog{before: make(map[int]*loggedSection)}
+	l := newChunkLog()
 	return l, readLines(path, whatChunks, l.take)
 }
 
@@ -85,6 +92,10 @@ func ReadChunkLog(path string) (*ChunkLog, error) {
 // it: the stream ended there in one run, but not in the next.
 func (l *ChunkLog) take(one loggedChunk) error {
 	number := one.Section
+	if one.Damaged != nil {
+		l.bad[*one.Damaged] = true
+		return nil
+	}
 	if one.End != nil {
 		number = one.End.Section
 	}
@@ -128,6 +139,9 @@ func (l *ChunkLog) Bad(file int) bool {
 	if l == nil {
 		return false
 	}
+	if l.bad[file] {
+		return true
+	}
 	for number, s := range l.before {
 		if s.end != nil && s.end.Bad != "" && (slices.Contains(s.end.BadFiles, file) || s.end.BadFiles == nil && number == file) {
 			return true
@@ -141,7 +155,11 @@ func (l *ChunkLog) add(one loggedChunk) error {
 	if l == nil {
 		return nil
 	}
-	if one.End != nil {
+	if one.Damaged != nil {
+		if l.bad[*one.Damaged] {
+			return nil
+		}
+	} else if one.End != nil {
 		if end := l.section(one.End.Section).end; end != nil && end.same(*one.End) {
 			return nil
 		}

@@ -238,6 +238,9 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	if err := w.cut(true); err != nil {
 		return err
 	}
+	if err := w.logDamage(file.Number); err != nil {
+		return err
+	}
 	switch {
 	case fault.As(err) != nil:
 		return err
@@ -245,6 +248,16 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 		return fault.New(fault.Storage, "read input: %w", err)
 	}
 	return fault.New(fault.Storage, "read input %s from line %d on: %w", file.Name, line, err).WithCode(fault.BadInput, "")
+}
+
+// logDamage notes that a file may be replaced by an undamaged one before the job resumes.
+func (w *spoolWriter) logDamage(file int) error {
+	if w.Once {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.options.Log.add(loggedChunk{Damaged: &file})
 }
 
 // emit appends a chunk to those of the section, when there is room.
