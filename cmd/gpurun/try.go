@@ -22,6 +22,7 @@ the kernel makes of it. Nothing is written.
 
   gpurun try embed.py in.jsonl
   gpurun try embed.py:my_function in.jsonl -n 10 --offset 500
+  gpurun try caption.py images.jsonl --fetch image=url
   head -n 5 in.jsonl | gpurun try 'exec:./score --fast' -
 
 The kernel is opened once, on one device, and gets the records as one batch. What it
@@ -50,7 +51,9 @@ func newTry() *cobra.Command {
 	flags.IntVarP(&f.records, "records", "n", 3, "number of records")
 	flags.Int64Var(&f.offset, "offset", 0, "skip this many records first")
 	f.registerKernel(flags)
-	for _, name := range []string{"kernel", "step", "step-config", "io-workers"} {
+	f.registerFetchFields(flags)
+	f.registerFetch(flags)
+	for _, name := range []string{"kernel", "step", "step-config", "io-workers", "fetch-concurrency", "fetch-per-host"} {
 		flags.Lookup(name).Hidden = true // the kernel is an argument
 	}
 	flags.StringVar(&f.config.Devices.GPUs, "gpus", "all", "device to use, the first if several match: all, 1, cpu:1")
@@ -68,13 +71,16 @@ func (f *tryFlags) run(cmd *cobra.Command, kernel, path string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.resolveFetch(cmd, &f.config); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	records, err := firstRecords(ctx, path, f.offset, f.records)
 	if err != nil {
 		return err
 	}
-	t := &trial{kernel: kernel, view: newSideBySide(os.Stdout)}
+	t := &trial{kernel: kernel, view: newSideBySide(os.Stdout), fetched: fetchFiles(ctx, f.config.Fetch, path, records)}
 	defer restoreTerminal()()
 	defer proc.KillChildren() // processes that the kernel left behind
 	if err = t.open(ctx, f.config.Kernel, config, f.config.Devices.GPUs); err == nil {
@@ -99,6 +105,8 @@ type trial struct {
 	opened plugins.Kernel
 	end    func() // frees what opened leaves
 	size   int    // records per batch; 0 means no preference
+	// fetched are the files of the records; nil for none.
+	fetched *fetched
 
 	failed, raised int // records; raised are those that an exception or error failed
 }
@@ -128,6 +136,9 @@ func (t *trial) open(ctx context.Context, settings orchestrator.Kernel, config p
 	}
 	if info.NeedsGPU && !device.GPU {
 		return fault.New(fault.NoDevice, "kernel %s needs a GPU, and %s is not one", t.kernel, device.Name)
+	}
+	if t.fetched != nil && (!info.ReadsFetched || info.Concurrency > 0) {
+		return usagef("kernel %s does not read fetched files: use a Python kernel that computes batches, or one that declares that it reads them (--fetch)", t.kernel)
 	}
 	t.size = info.BatchSize
 	return t.opened.Open(ctx, device, named.Config)
@@ -186,7 +197,7 @@ func (t *trial) batch(ctx context.Context, records []sampleRecord) error {
 	if len(valid) < len(records) {
 		return t.apart(ctx, records)
 	}
-	results, err := plugins.Call(ctx, t.opened, plugins.NewBatch(lines))
+	results, err := plugins.Call(ctx, t.opened, t.fetched.batchOf(lines))
 	switch kind := fault.KindOf(err); {
 	case err == nil:
 	case ctx.Err() != nil || kind == fault.Crash || kind == fault.Device:
