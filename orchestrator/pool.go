@@ -16,7 +16,8 @@ import (
 // same: jobs that run one after the other with the same kernel and settings. The zero value
 // is an empty pool. Close must be called after the last job.
 //
-// Concurrent kernels are not kept: their workers log answers in their job's folder.
+// Concurrent kernels are not kept: their workers log answers in their job's folder. Neither
+// are workers of a job with typed columns: they know the layout of its columns.
 type Pool struct {
 	mu     sync.Mutex
 	idle   map[string][]*keptWorker
@@ -152,7 +153,7 @@ func (s *slotRun) adopt(w *keptWorker) {
 func (s *slotRun) park() bool {
 	pool := s.job.config.Pool
 	if pool == nil || s.worker == nil || !s.opened || s.prefetched != nil || s.kept != nil || s.left ||
-		!s.job.state.running() || s.job.plan.Info.Concurrency > 0 {
+		!s.job.state.running() || s.job.plan.Info.Concurrency > 0 || s.job.config.columnSpec() != nil {
 		return false
 	}
 	w := &keptWorker{workerProcess: s.worker, sources: s.loaded}

@@ -80,6 +80,10 @@ func describeJob(config Config) (Survey, Config, error) {
 		return Survey{}, config, fault.New(fault.Usage, "only files can be divided among machines: a stream can be read only once")
 	case isStream(config.Output.Path):
 		return Survey{}, config, fault.New(fault.Usage, "the output %s is a stream; machines that share a job need a file or a folder", config.Output.Path)
+	case config.format().Table:
+		return Survey{}, config, fault.New(fault.Usage, "machines that share a job cannot write %s: its columns are the same in all of it, and each machine sees only a part; write lines, which other programs convert", config.format().Name).Set("output-format")
+	case len(config.Output.Arrays) > 0:
+		return Survey{}, config, fault.New(fault.Usage, "machines that share a job cannot write arrays: each is one file; keep the columns in the lines").Set("column")
 	case config.Resume.WorkDir != "":
 		return Survey{}, config, fault.New(fault.Usage, "machines that share a job keep their files next to the output").Set("work-dir")
 	case config.Resume.Fresh:

@@ -129,9 +129,6 @@ func (f *runFlags) executeShards(cmd *cobra.Command) error {
 		return err
 	}
 	return f.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
-		if len(config.Output.Arrays) > 0 {
-			return usagef("--column cannot be used with --shard: arrays of shards are not merged; store the column in the lines")
-		}
 		run, err := openRun(s.ctx, config, n, os.Args)
 		if err != nil {
 			return err

@@ -91,6 +91,8 @@ func whereText(s cluster.Shard) string {
 	switch {
 	case s.State == cluster.Lost:
 		text += ": no sign of life"
+	case s.State == cluster.Running && time.Since(s.Beat) > cluster.DefaultLostAfter:
+		text += fmt.Sprintf(": last sign of life %s ago by its clock", time.Since(s.Beat).Round(time.Second))
 	case s.Message != "":
 		text += ": " + firstLine(s.Message)
 	}

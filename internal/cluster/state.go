@@ -46,8 +46,10 @@ type Shard struct {
 	// Claims is how many attempts have claimed the shard; Failures of them failed.
 	Claims   int `json:"claims"`
 	Failures int `json:"failures,omitempty"`
-	// Silent is how long this observer has seen no sign of life.
-	Silent float64 `json:"silent_seconds,omitempty"`
+	// Silent is how long this observer has seen no sign of life. Beat is the time of the last
+	// one by the clock of its host.
+	Silent float64   `json:"silent_seconds,omitempty"`
+	Beat   time.Time `json:"beat,omitzero"`
 	// Message is why it failed or stopped.
 	Message string `json:"message,omitempty"`
 
@@ -235,6 +237,7 @@ func (w *Watch) describe(s *Shard, o *observed) {
 		s.State, s.Rate = Running, o.last.Rate
 	}
 	if s.State == Running || s.State == Lost {
+		s.Beat = o.last.Time
 		s.Silent = silent.Round(time.Second / 10).Seconds()
 	}
 }
