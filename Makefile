@@ -10,6 +10,7 @@
 # make slurm-test run jobs on a real Slurm and break it
 # make llm-test   run a real model server with a tiny model through gpurun; downloads gigabytes
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
+# make flat       show that memory stays flat on 10 GB and on 10,000 files
 #
 # Go, git and make are required. Other missing tools are installed with apt when possible;
 # anything skipped is reported.
@@ -27,7 +28,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test test-race venv gpu-test gpu-bench check generate fuzz soak bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test test-race venv gpu-test gpu-bench check generate fuzz soak flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -169,6 +170,10 @@ fuzz:
 SOAK_KILLS ?= 1000
 soak: tools
 	GPURUN_SOAK_KILLS=$(SOAK_KILLS) $(GO) test -v -count=1 -run Soak -timeout 6h ./orchestrator
+
+# Shows that memory stays flat on a stream of 10 GB and on 10,000 compressed files.
+flat: build
+	./scripts/flat.sh
 
 # Compares gpurun with peers and limits, in one table (docs/performance.md); QUICK=1 runs
 # a small version. bench-parts runs Go benchmarks of the parts, and of whole jobs as ratios.
