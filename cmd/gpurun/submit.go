@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/internal/cluster"
+	"github.com/gpurun/gpurun/internal/cluster/slurm"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
 )
@@ -135,19 +136,9 @@ func missingCommand(run *cluster.Run, missing []int) string {
 		case strings.HasPrefix(word, "--shard="):
 			word = fmt.Sprintf("--shard=%d/%d", missing[0], run.Shards)
 		}
-		words = append(words, shellQuote(word))
+		words = append(words, slurm.Quote(word))
 	}
 	return strings.Join(words, " ")
-}
-
-// shellQuote quotes a word for a shell if necessary.
-func shellQuote(word string) string {
-	if word != "" && strings.IndexFunc(word, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%", r)
-	}) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func mergedText(m cluster.Merged) string {
