@@ -17,9 +17,7 @@ import (
 
 // checkLines refuses settings that do not combine with lines of batch files.
 func (c Config) checkLines() error {
-	refuse := func(what, setting string) error {
-		return fault.New(fault.Usage, "the format %s fixes what lines contain: %s does not combine with it", c.Format, what).Set(setting)
-	}
+	refuse := c.refuseWithFormat
 	switch {
 	case c.Format == "":
 		return nil
@@ -35,6 +33,10 @@ func (c Config) checkLines() error {
 		return refuse("choosing members", "keep")
 	}
 	return nil
+}
+
+func (c Config) refuseWithFormat(what, setting string) error {
+	return fault.New(fault.Usage, "the format %s fixes what lines contain: %s does not combine with it", c.Format, what).Set(setting)
 }
 
 // checkCustomIDs refuses a batch file in which a custom_id occurs more than once: results

@@ -52,8 +52,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	c = c.withOutput()
-	if _, err := c.chooseFormat(); err != nil {
+	if format, err := c.chooseFormat(); err != nil {
 		return c, err
+	} else if format.Table && c.Format != "" {
+		return c, c.refuseWithFormat("an output of columns", "output")
 	}
 	if err := c.checkTable(); err != nil {
 		return c, err

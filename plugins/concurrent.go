@@ -58,7 +58,9 @@ type Answer struct {
 	Nulls int64
 	// Figures are counts to add to those of the job, by name, whatever the verdict:
 	// prompt_tokens, completion_tokens and total_tokens are shown as rates and limit what a
-	// job may spend. Names consist of lowercase letters, digits and underscores.
+	// job may spend. Names consist of lowercase letters, digits and underscores. gpurun counts
+	// requests itself, one for each attempt, except for the verdict Later; with that, requests
+	// says that one was sent.
 	Figures map[string]int64
 }
 

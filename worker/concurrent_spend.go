@@ -52,8 +52,11 @@ func (s *spend) add(a plugins.Answer) {
 			s.figures.Add(name, n)
 		}
 	}
+	if a.Verdict == plugins.Later && a.Figures[figures.Requests] == 0 { // nothing was sent
+		s.figures.Add(figures.Requests, -1)
+	}
 	switch {
-	case s.limits.Tokens == 0 || a.Verdict == plugins.Failed || a.Verdict == plugins.Retry:
+	case s.limits.Tokens == 0 || a.Verdict == plugins.Failed || a.Verdict == plugins.Retry || a.Verdict == plugins.Later:
 	case s.figures.Get(figures.TotalTokens) > 0:
 		s.answers = 0
 	default:

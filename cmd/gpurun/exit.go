@@ -26,8 +26,8 @@ const exitHelp = `Exit codes of all gpurun commands:
   5    the kernel is unusable or fails on every record
   6    conflict: the job folder is locked, damaged or belongs to another job; or the
        input changed or the output path was taken while the job ran
-  7    stopped, resumable: disk full, read or write error, --halt, --max-time, or a
-       kernel file was edited during the run
+  7    stopped, resumable: disk full, read or write error, --halt, --max-time,
+       --max-requests, --max-tokens-total, or a kernel file was edited during the run
   130  interrupted (SIGINT), resumable
   141  the reader of the output closed it, as head does
   143  interrupted (SIGTERM or SIGHUP), resumable

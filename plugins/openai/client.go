@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/figures"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -54,7 +55,9 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	got, instead, seen, after := c.exchange(ctx, r)
 	c.limiter.release(place, seen.outcome, after)
 	if seen.doubtful && c.isLost(ctx) {
-		return reply{}, answer(c.tryLater())
+		later := c.tryLater()
+		later.Figures = map[string]int64{figures.Requests: 1} // it may have arrived
+		return reply{}, &later
 	}
 	return got, instead
 }
