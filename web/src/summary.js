@@ -1,6 +1,6 @@
 // The figures that answer: how far, how fast, how long, how well.
 import { el, setText } from "./dom.js";
-import { clock, count, digits, duration, latency, percent, plural, short } from "./format.js";
+import { clock, count, duration, latency, percent, plural, short } from "./format.js";
 
 const sum = (list, figure) => list.reduce((n, item) => n + (item[figure] ?? 0), 0);
 
@@ -54,8 +54,9 @@ function figures(view) {
     ["Failed", count(view.done.failed), view.done.failed ? percent(view.done.failed, view.done.records) : "no failures"],
     ["Retries", count(sum(view.workers, "retries")), `${plural(restarts, "restart")}`],
     ["Batch", view.batch_latency ? latency(view.batch_latency.p50_ns) : null, view.batch_latency && `p99 ${latency(view.batch_latency.p99_ns)}`],
+    ["Tokens", view.tokens_per_second ? `${short(view.tokens_per_second)}/s` : null, ended ? "on average" : "in the last half minute"],
     ...Object.entries(view.figures ?? {}).map(([name, n]) =>
-      [name[0].toUpperCase() + name.slice(1), short(n), `${digits(n / Math.max(1, view.elapsed_seconds))}/s on average`]),
+      [name[0].toUpperCase() + name.slice(1).replaceAll("_", " "), short(n), "so far"]),
   ];
 }
 
