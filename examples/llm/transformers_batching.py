@@ -36,8 +36,7 @@ async def setup(ctx):
         from transformers import ContinuousBatchingConfig
         engine["continuous_batching_config"] = ContinuousBatchingConfig(**ctx.config["engine"])
     manager = model.init_continuous_batching(generation_config=GenerationConfig(**settings), **engine)
-    if "cuda" in str(ctx.device):
-        manager.warmup()  # captures CUDA graphs before the first record
+    manager.warmup()  # makes the cache and captures CUDA graphs before the first record
     manager.start()
     watcher = asyncio.create_task(watch())
 
