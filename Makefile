@@ -125,6 +125,7 @@ check: tools
 	$(GO) vet ./...
 	$(GO) vet -tags gpu ./gpu ./examples/...
 	$(GO) tool staticcheck ./...
+	@$(MAKE) --no-print-directory lint
 	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/arch
 	@if command -v protoc >/dev/null; then ./plugins/kernelpb/check.sh; \
@@ -142,10 +143,10 @@ check: tools
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
 lint:
 	@if linter=$$(GO='$(GO)' ./scripts/gotool.sh $(GOLANGCI)); then "$$linter" run ./...; \
-		else echo "SKIPPED: cannot build golangci-lint"; fi
+		else echo "SKIPPED: no golangci-lint: the linters of .golangci.yaml did not run"; fi
 
 # Reports known vulnerabilities that the program can reach; it needs the database of Go.
-GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 vulncheck:
 	@GO='$(GO)' ./scripts/vulncheck.sh $(GOVULNCHECK)
 

@@ -26,8 +26,8 @@ func TestJoinedSums(t *testing.T) {
 	for range 20 { // up to a terabyte
 		zeroes = zeroes.Join(zeroes)
 	}
-	one, whole := sum(data[:1]), FileSum{}
-	if whole = one.Join(zeroes).Join(zeroes); whole != one.Join(zeroes.Join(zeroes)) {
+	one := sum(data[:1])
+	if whole := one.Join(zeroes).Join(zeroes); whole != one.Join(zeroes.Join(zeroes)) {
 		t.Errorf("%v differs", whole)
 	}
 }
