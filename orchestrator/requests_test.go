@@ -180,7 +180,8 @@ func TestRequestsKilled(t *testing.T) {
 	if total > n+kills*concurrency {
 		t.Errorf("%d requests for %d records, with %d in flight and %d kills", total, n, concurrency, kills)
 	}
-	if counted := end.report.Usage["requests"]; counted != int64(total) {
+	// A request may be counted and not sent: its kernel was killed in between.
+	if counted := end.report.Usage["requests"]; counted < int64(total) || counted > n+kills*concurrency {
 		t.Errorf("the report counts %d requests, the server %d", counted, total)
 	}
 	t.Logf("%d requests for %d records", total, n)
