@@ -150,6 +150,8 @@ func choose(shards []Shard, own int, noClaim bool) choice {
 const (
 	// maxFailures is how often a shard may fail before processes leave it to its own task.
 	maxFailures = 2
+	// lostClaim is how long a process waits, at most, after another one was faster.
+	lostClaim = 250 * time.Millisecond
 	// claimWidth is among how many pending shards a process chooses.
 	claimWidth = 16
 )
@@ -164,6 +166,8 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 	won, err := a.take(s.Claims)
 	if err != nil || !won {
 		a.drop()
+		// A network file system may show an old list of claims for a while.
+		time.Sleep(time.Duration(rand.Int64N(int64(lostClaim))))
 		return err
 	}
 	crash.Point("shard-claimed")
