@@ -19,13 +19,14 @@ func TestReproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	commit := strings.TrimSpace(command(t, root, os.Environ(), "git", "rev-parse", "HEAD")) // it may move meanwhile
 	var builds [2]map[string][]byte
 	for i := range builds {
 		dir := filepath.Join(t.TempDir(), []string{"one", "another/and/deeper"}[i])
 		if err := os.MkdirAll(dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		command(t, root, os.Environ(), "sh", "-ec", "umask "+[]string{"022", "077"}[i]+"; git archive HEAD | tar -x -C '"+dir+"'")
+		command(t, root, os.Environ(), "sh", "-ec", "umask "+[]string{"022", "077"}[i]+"; git archive "+commit+" | tar -x -C '"+dir+"'")
 		modules := strings.TrimSpace(command(t, root, os.Environ(), "go", "env", "GOMODCACHE"))
 		env := append(os.Environ(), "OUT="+filepath.Join(dir, "dist"), "ARCHS="+runtime.GOARCH, "GOCACHE="+filepath.Join(dir, "cache"),
 			"GOFLAGS="+[]string{"", "-buildvcs=true -modcacherw"}[i],
