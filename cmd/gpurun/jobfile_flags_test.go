@@ -19,7 +19,7 @@ import (
 func samples(s jobfile.Setting) [3]string {
 	switch {
 	case s.Closed:
-		return [3]string{s.Words[0], s.Words[1], s.Words[len(s.Words)-1]}
+		return [3]string{s.Words[0], s.Words[min(1, len(s.Words)-1)], s.Words[len(s.Words)-1]}
 	case s.Kind == jobfile.Bool:
 		return [3]string{"true", "false", "true"}
 	case s.Kind == jobfile.Int:

@@ -149,7 +149,7 @@ func (w *columnWriter) endPage(least int) {
 	} else {
 		page = append(page, w.values...)
 	}
-	packed := compress(w.column.Type, page)
+	packed := compress(page)
 	header := pageHeader(w.count, len(page), packed)
 	w.data = append(append(w.data, header...), packed...)
 	w.meta.Values += int64(w.count)
