@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,6 +87,7 @@ func (s *software) read(folder string) error {
 	if err != nil {
 		return err
 	}
+	found := make(map[string]bool) // a file may contain several
 	for _, file := range files {
 		name := strings.ToUpper(file.Name())
 		isLicense := strings.HasPrefix(name, "LICEN") || strings.HasPrefix(name, "UNLICEN") || strings.HasPrefix(name, "COPYING")
@@ -99,10 +101,11 @@ func (s *software) read(folder string) error {
 		s.texts = append(s.texts, text)
 		for license, words := range licenses {
 			if isLicense && words.Match(text) {
-				s.license = license
+				found[license] = true
 			}
 		}
 	}
+	s.license = strings.Join(slices.Sorted(maps.Keys(found)), ", ")
 	if s.license == "" {
 		return fmt.Errorf("%s: no license file with a known, compatible license in %s", s.name, folder)
 	}
