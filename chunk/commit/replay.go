@@ -126,12 +126,13 @@ func (r *replay) encode(e Encoded) error {
 }
 
 // takeUnits moves the units that a durable point covers to the output, and returns their
-// size.
-func (r *replay) takeUnits(from, to int64) (bytes int64, err error) {
+// size, which should be want. Units without records end a file. A durable point that was begun
+// before them may follow them in the journal: only its size tells that it does not cover them.
+func (r *replay) takeUnits(from, to, want int64) (bytes int64, err error) {
 	at := from
 	for {
 		e, ok := r.encoded[at]
-		if !ok || e.Next > to {
+		if !ok || e.Next > to || e.Next == e.First && bytes == want {
 			break
 		}
 		delete(r.encoded, at)
@@ -174,7 +175,7 @@ func (r *replay) advance(d Durable) error {
 		}
 	}
 	if len(r.encoded) > 0 || len(r.units) > 0 {
-		bytes, err := r.takeUnits(from, d.Next)
+		bytes, err := r.takeUnits(from, d.Next, d.Sizes[chunk.Results]-plain)
 		if err != nil {
 			return err
 		}

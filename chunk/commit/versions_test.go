@@ -125,6 +125,8 @@ func TestContradictoryUnits(t *testing.T) {
 		{"two marks", []Entry{units(0, 10, 30), units(10, 20, 5), durable(20, 35)}, 35},
 		{"encoded again", []Entry{units(0, 10, 30), units(10, 20, 5), units(0, 10, 31), units(10, 20, 6), durable(20, 37)}, 37},
 		{"two points", []Entry{units(0, 10, 30), durable(10, 30), units(10, 20, 5), durable(20, 35), durable(20, 35)}, 35},
+		{"an empty unit behind", []Entry{units(0, 20, 30), units(20, 20, 9), durable(20, 30)}, 30},
+		{"an empty unit, then covered", []Entry{units(0, 20, 30), units(20, 20, 9), durable(20, 30), durable(20, 39)}, 39},
 		{"a gap", []Entry{units(10, 20, 30), durable(20, 30)}, -1},
 		{"not all", []Entry{units(0, 10, 30), durable(20, 30)}, -1},
 		{"too far", []Entry{units(0, 20, 30), durable(10, 30)}, -1},
