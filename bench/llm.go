@@ -58,6 +58,7 @@ type llmRun struct {
 	records int
 	times   map[string][]float64 // seconds
 	cpu     []float64            // of the worker of openai:, in milliseconds per request
+	bareCPU []float64            // the same of the bare Go client
 	load    float64
 }
 
@@ -98,7 +99,10 @@ func (m *llmRun) round() error {
 		if err := m.measure(one.name, one.cmd); err != nil {
 			return fmt.Errorf("%s: %w", one.name, err)
 		}
-		if one.cmd == native {
+		switch one.cmd {
+		case bare:
+			m.bareCPU = append(m.bareCPU, m.perRequest(bare.ProcessState.UserTime()+bare.ProcessState.SystemTime()))
+		case native:
 			if err := m.noteCPU(report); err != nil {
 				return err
 			}
@@ -141,8 +145,13 @@ func (m *llmRun) noteCPU(path string) error {
 	for _, w := range report.Workers {
 		cpu += w.CPU
 	}
-	m.cpu = append(m.cpu, cpu.Seconds()*1000/float64(m.records))
+	m.cpu = append(m.cpu, m.perRequest(cpu))
 	return nil
+}
+
+// perRequest returns milliseconds per request.
+func (m *llmRun) perRequest(cpu time.Duration) float64 {
+	return cpu.Seconds() * 1000 / float64(m.records)
 }
 
 func (m *llmRun) report() {
@@ -156,6 +165,7 @@ func (m *llmRun) report() {
 	native, kernel := share("bare Go client", "openai:"), share("bare asyncio client", "async kernel")
 	m.add(fmt.Sprintf("openai:, %d requests, %d in flight, of the rate of a bare Go client", m.records, llmInFlight), "%", native, ">=", 97, nil)
 	m.add("… CPU time of its worker and kernel, for each request", "ms", m.cpu, "<=", 0.3, nil)
+	m.add("… the same of the bare Go client", "ms", m.bareCPU, "", 0, nil)
 	m.add("async kernel with aiohttp, the same, of the rate of a bare asyncio client", "%", kernel, ">=", 97, nil)
 	for _, name := range []string{"bare Go client", "openai:", "bare asyncio client", "async kernel"} {
 		m.add("… "+name, "s", m.times[name], "", 0, nil)
