@@ -1,12 +1,9 @@
 package orchestrator_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -18,9 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpurun/gpurun/chunk/encode/npy"
-	"github.com/gpurun/gpurun/chunk/input/decode"
-	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -98,137 +92,6 @@ var asTables = &variant{name: "parquet parts", records: 600, change: func(d jobD
 	c.Kernel.Name, c.Output.Format, c.Output.Errors = "test-vectors", "parquet", ""
 }}
 
-// loadArray returns the rows of an array as numbers.
-func loadArray(t *testing.T, path string) (rows [][]float64) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	array, n, err := npy.Parse(data)
-	if err != nil || int64(len(data)) != npy.HeaderBytes+n*int64(array.RowBytes()) {
-		t.Fatalf("%s: %d bytes for %d rows: %v", path, len(data), n, err)
-	}
-	data = data[npy.HeaderBytes:]
-	for range n {
-		var row []float64
-		for range max(1, array.Width) {
-			switch array.DType {
-			case "<f4":
-				row = append(row, float64(math.Float32frombits(binary.LittleEndian.Uint32(data))))
-			case "<f8":
-				row = append(row, math.Float64frombits(binary.LittleEndian.Uint64(data)))
-			case "<i8":
-				row = append(row, float64(int64(binary.LittleEndian.Uint64(data))))
-			case "<f2":
-				row = append(row, half(binary.LittleEndian.Uint16(data)))
-			default:
-				row = append(row, float64(data[0]))
-			}
-			data = data[array.RowBytes()/max(1, array.Width):]
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-// half decodes a number in half precision.
-func half(b uint16) float64 {
-	sign := 1.0
-	if b>>15 == 1 {
-		sign = -1
-	}
-	exponent, fraction := int(b>>10&31), float64(b&1023)
-	switch exponent {
-	case 31:
-		if fraction > 0 {
-			return math.NaN()
-		}
-		return sign * math.Inf(1)
-	case 0:
-		return sign * math.Ldexp(fraction, -24)
-	}
-	return sign * math.Ldexp(1024+fraction, exponent-25)
-}
-
-// tableLines returns the rows of Parquet files as JSON objects.
-func tableLines(t *testing.T, paths ...string) (rows []map[string]any) {
-	t.Helper()
-	for _, path := range paths {
-		file, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		info, err := file.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		in := decode.File(file, path, info.Size())
-		kind, err := decode.Detect(in, "parquet", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := decode.Open(t.Context(), in, kind, format.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(lines)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines.Close()
-		for line := range bytes.Lines(data) {
-			var row map[string]any
-			if err := json.Unmarshal(line, &row); err != nil {
-				t.Fatal(err)
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
-// outputLines returns the lines of an output of plain lines.
-func outputLines(t *testing.T, text string) (lines []map[string]any) {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		var object map[string]any
-		if err := json.Unmarshal([]byte(line), &object); err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, object)
-	}
-	return lines
-}
-
-// checkAgree compares rows with the lines of the same job as JSON. vector returns that of row
-// i, nil if it has none; its values may differ by within.
-func checkAgree(t *testing.T, lines []map[string]any, rows int, within float64, vector func(i int) []float64) {
-	t.Helper()
-	if rows != len(lines) {
-		t.Fatalf("%d rows for %d lines", rows, len(lines))
-	}
-	for i, line := range lines {
-		got, want := vector(i), line["vector"]
-		if _, failed := line["_error"]; failed {
-			if got != nil {
-				t.Fatalf("row %d of a failed record has %v", i, got)
-			}
-			continue
-		}
-		list := want.([]any)
-		if len(list) != len(got) {
-			t.Fatalf("row %d is %v, want %v", i, got, want)
-		}
-		for k, value := range list {
-			if number, ok := value.(float64); ok != !math.IsNaN(got[k]) || ok && math.Abs(number-got[k]) > within {
-				t.Fatalf("row %d is %v, want %v", i, got, want)
-			}
-		}
-	}
-}
-
 // TestArrays: row i of an array belongs to line i of the output, in every way to store lines.
 func TestArrays(t *testing.T) {
 	t.Parallel()
@@ -251,15 +114,7 @@ func TestArrays(t *testing.T) {
 			plain.Output.Path = d.join("plain.jsonl")
 			c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
 			test.change(d, &c)
-			if c.Output.Errors != "" {
-				plain.Output.Errors = d.join("plain-errors.jsonl")
-			}
-			mustRun(t, d, plain)
-			report := mustRun(t, d, c)
-			if err := orchestrator.Verify(t.Context(), c.Output.Path, report); err != nil {
-				t.Error(err)
-			}
-			wanted := outputLines(t, d.read("plain.jsonl"))
+			wanted := runBoth(t, d, plain, c)
 			rows := loadArray(t, c.Output.Arrays[0].Path)
 			mask := make([][]float64, len(rows))
 			if c.Output.Errors == "" {
@@ -325,15 +180,7 @@ func TestTables(t *testing.T) {
 			plain := c
 			plain.Output.Path, c.Output.Path = d.join("plain.jsonl"), d.join("out.parquet")
 			test.change(d, &c)
-			if c.Output.Errors != "" {
-				plain.Output.Errors = d.join("plain-errors.jsonl")
-			}
-			mustRun(t, d, plain)
-			report := mustRun(t, d, c)
-			if err := orchestrator.Verify(t.Context(), c.Output.Path, report); err != nil {
-				t.Error(err)
-			}
-			wanted := outputLines(t, d.read("plain.jsonl"))
+			wanted := runBoth(t, d, plain, c)
 			paths, _ := filepath.Glob(d.join("out.parquet/part-*.parquet"))
 			if test.name == "parts" && len(paths) < 3 {
 				t.Fatalf("only %d parts: this test shows nothing", len(paths))

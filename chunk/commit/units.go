@@ -124,7 +124,7 @@ func (u *units) end() {
 	}
 	go func() {
 		if u.rows != nil && !u.rows.await() {
-			close(unit.done) // nobody waits for it
+			close(unit.done) // the output was abandoned
 			return
 		}
 		u.slots <- struct{}{}

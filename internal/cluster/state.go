@@ -212,7 +212,8 @@ func (w *Watch) observe(key string, number int) (*observed, error) {
 }
 
 // ended returns the attempt of a claim that was observed, if its process is known to have
-// ended: not only lost. Nobody writes to its files any more. Otherwise it returns nil.
+// ended, so that its files no longer change. For any other attempt, lost ones included, it
+// returns nil.
 func (w *Watch) ended(claim string) *Attempt {
 	o := w.attempts[claim]
 	if o == nil || o.ended == nil && !o.info.ended() {
