@@ -115,7 +115,7 @@ func (f *folder) adoptManifest(old *folder, config Config) error {
 	return f.save(*m)
 }
 
-// adoptFinished adopts a finished job. Its files do not change any more and are linked.
+// adoptFinished adopts a finished job. Its files no longer change and are linked.
 func (f *folder) adoptFinished(old *folder, from string, config Config) error {
 	m, err := readManifest(old.join(manifestFile))
 	if err != nil {

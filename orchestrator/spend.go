@@ -25,7 +25,7 @@ func (p *prepared) openFigures(f *folder) (err error) {
 	}
 	switch {
 	case errors.Is(err, figures.ErrDamaged):
-		return fault.New(fault.Conflict, "what the job has spent is not known any more: %w", err).WithCode(fault.Damaged, "")
+		return fault.New(fault.Conflict, "what the job has spent is no longer known: %w", err).WithCode(fault.Damaged, "")
 	case err != nil:
 		return fault.New(fault.Storage, "count requests: %w", err)
 	}

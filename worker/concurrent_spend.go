@@ -64,7 +64,7 @@ func (s *spend) add(a plugins.Answer) {
 	}
 }
 
-// reportSpent reports, once, that nothing can be sent any more. Answers to what was sent are
+// reportSpent reports, once, that nothing more can be sent. Answers to what was sent are
 // awaited first: they are paid for.
 func (c *concurrent) reportSpent() {
 	if c.spend.spent && !c.spend.reported && len(c.flights) == 0 {

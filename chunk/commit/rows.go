@@ -24,7 +24,7 @@ type rowUnits struct {
 	layout *columns.Shared
 	arrays []Array
 	table  bool
-	// stopped is closed when nothing is encoded any more. Rows without values may wait for
+	// stopped is closed when nothing more is encoded. Rows without values may wait for
 	// the layout until then.
 	stopped chan struct{}
 }

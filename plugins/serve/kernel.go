@@ -138,7 +138,7 @@ func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answ
 	switch a.Verdict {
 	case plugins.Retry: // perhaps because the server exits
 		k.server.awaitLoss(ctx, retryGrace)
-	case plugins.Later: // it does not listen any more
+	case plugins.Later: // it no longer listens
 		k.server.awaitLoss(ctx, laterGrace)
 	default:
 		return a
