@@ -129,15 +129,17 @@ func (o *Output) landMark(m mark) error {
 	}
 	m.Sizes[chunk.Results], m.Sides = o.targets[chunk.Results].size, o.arraySizes()
 	encoded := Encoded{First: m.first, Next: m.Next, Units: l.units}
+	if o.options.Journal != nil { // no durable point may cover units that the journal lacks
+		if err := o.options.Journal.Append(Entry{Encoded: &encoded}); err != nil {
+			return err
+		}
+	}
 	l.durable, l.read, l.columns, l.units = m.Durable, chunk.FileSum{}, chunk.PartColumns{}, nil
 	if o.options.Journal == nil {
 		for _, s := range m.segments {
 			removePart(o.partPath(s))
 		}
 		return nil
-	}
-	if err := o.options.Journal.Append(Entry{Encoded: &encoded}); err != nil {
-		return err
 	}
 	o.parts = append(o.parts, m.segments...)
 	for _, s := range m.segments {

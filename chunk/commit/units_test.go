@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -97,6 +98,39 @@ func TestUnitBorders(t *testing.T) {
 				t.Errorf("the sum is %v, want %v: %v", o.ResultSum(), sum, err)
 			}
 		})
+	}
+}
+
+// TestUnitsWithoutRoomInJournal: a durable point that fits into the journal covers no units
+// whose own entry did not fit.
+func TestUnitsWithoutRoomInJournal(t *testing.T) {
+	const page = 4096
+	j := newJob(t)
+	disk := disktest.Mount(t, "8k")
+	options := Options{Path: j.out, WorkDir: j.work(), Format: format(t, "jsonl.zst"), UnitBytes: 100}
+	var err error
+	options.Journal, err = CreateJournal(filepath.Join(disk, "journal"), options)
+	chunktest.Must(t, err)
+	chunktest.Must(t, os.WriteFile(filepath.Join(disk, "ballast"), make([]byte, page), 0o600))
+	o, err := Create(options)
+	chunktest.Must(t, err)
+	line := strings.Repeat("x", 99) + "\n"
+	chunktest.Must(t, o.Commit(j.linesSegment(t, 0, line, false)))
+	chunktest.Must(t, o.land(true))
+	err = o.Commit(j.linesSegment(t, 1, strings.Repeat(line, 100), false)) // 100 units
+	if err == nil {
+		err = o.land(true)
+	}
+	if f := fault.As(err); f == nil || f.Kind != fault.Storage {
+		t.Fatalf("%v, want no space", err)
+	}
+	o.Abandon()
+	chunktest.Must(t, options.Journal.Close())
+	entries, err := ReadJournal(options.Journal.path)
+	chunktest.Must(t, err)
+	state, err := Replay(entries)
+	if err != nil || state.Durable.Next != 1 || state.Done() != 2 {
+		t.Errorf("durable to record %d, %d records done, want 1 and 2: %v", state.Durable.Next, state.Done(), err)
 	}
 }
 
