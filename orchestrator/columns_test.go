@@ -518,7 +518,7 @@ assert statistics.has_min_max and statistics.min >= 0
 // there is room, with the same bytes.
 func TestDiskFullColumns(t *testing.T) {
 	t.Parallel()
-	for _, v := range []*variant{withArrays, asTable} {
+	for _, v := range []*variant{withArrays, asTable, asTables} {
 		for _, free := range []int64{4 << 10, 40 << 10} {
 			t.Run(fmt.Sprint(v.name, " ", free), func(t *testing.T) {
 				t.Parallel()
@@ -535,7 +535,7 @@ func TestDiskFullColumns(t *testing.T) {
 						break
 					}
 					wantFault(t, err, fault.Storage, "no space left on device")
-					if exists(c.Output.Path) || fulls > 10 {
+					if c.Output.PartBytes == 0 && exists(c.Output.Path) || fulls > 10 {
 						t.Fatalf("after %d times: %v", fulls, err)
 					}
 					giveRoom(t, ballast, (16<<10)<<fulls)
