@@ -13,7 +13,7 @@ const (
 	concurrentGroup = 16
 	// chunkRounds is how many records for each one in flight a chunk of a stream holds at
 	// least: a slow record delays at most two chunks.
-	chunkRounds = 16
+	chunkRounds = 64
 )
 
 // fitConcurrency checks that the settings suit a kernel that computes records one by one,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -34,6 +35,7 @@ type chunkRun struct {
 	blame   bool // blame the record for a failure that reads like a lost device, unless there is proof
 	final   bool // no other device remains for records that do not fit on this one
 	stats   wire.Stats
+	late    histogram.Histogram // latency that the writer does not know
 }
 
 // begin starts reading a chunk.
@@ -113,6 +115,7 @@ func (r *chunkRun) close(err error) (wire.Done, error) {
 		return wire.Done{}, err
 	}
 	r.stats.Nulls, r.stats.BatchSize, r.stats.Latency = r.out.nulls(), r.worker.sizes.found(), r.out.takeLatency()
+	r.stats.Latency.Merge(r.late)
 	r.reader.fetch.addTo(&r.stats)
 	done := wire.Done{Segment: segment, Stats: r.stats, First: r.out.takeFirst(), Elsewhere: r.elsewhere, Crowded: r.crowded}
 	if r.rest.Records > 0 {

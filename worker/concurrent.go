@@ -27,6 +27,8 @@ type concurrent struct {
 
 	flights map[int64]*flight // records at the kernel, by number
 	landed  chan landing
+	arrived []landing // together; those before at are taken
+	at      int
 	queue   []*flight         // to be sent again, before any new record, by number
 	waiting []*flight         // for another attempt, the first due first
 	parked  map[int64]*flight // sent before, of a chunk that is not read again yet
@@ -45,12 +47,16 @@ type concurrent struct {
 	busyFrom time.Time
 }
 
-// serveRecords computes the assigned chunks with a concurrent kernel.
-func (w *Worker) serveRecords(ctx context.Context) {
-	c := &concurrent{
+func newConcurrent(ctx context.Context, w *Worker) *concurrent {
+	return &concurrent{
 		worker: w, ctx: ctx, flights: make(map[int64]*flight), parked: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
 		landed: make(chan landing, w.host.info.Concurrency),
 	}
+}
+
+// serveRecords computes the assigned chunks with a concurrent kernel.
+func (w *Worker) serveRecords(ctx context.Context) {
+	c := newConcurrent(ctx, w)
 	if err := c.spend.open(w.setup); err != nil {
 		w.fail(err)
 		return
@@ -144,6 +150,7 @@ func (c *concurrent) run() (wire.Done, error) {
 	if err == nil {
 		begun, err = c.close(c.cut)
 	}
+	c.lane.endReread()
 	done, err := c.lane.run.close(err)
 	done.Begun = begun
 	if err == nil {
@@ -177,6 +184,13 @@ func (c *concurrent) step() error {
 	var assigned <-chan wire.Assign
 	if c.next == nil {
 		assigned = c.worker.assigned
+	}
+	for _, l := range c.lanes() {
+		if l.rereads() {
+			if err := c.reread(l); err != nil {
+				return err
+			}
+		}
 	}
 	timer := time.NewTimer(c.nextEvent())
 	defer timer.Stop()
@@ -213,19 +227,50 @@ func (c *concurrent) step() error {
 	return nil
 }
 
-// landAll takes an answer and those that have arrived with it, so that the next records go
-// out together.
+// landAll takes an answer and those that have arrived with it, so that they are logged, and
+// the next records go out, together.
 func (c *concurrent) landAll(l landing) error {
-	for {
+	c.arrived = append(c.arrived, l)
+	for more := true; more; {
+		select {
+		case l = <-c.landed:
+			c.arrived = append(c.arrived, l)
+		default:
+			more = false
+		}
+	}
+	if err := c.logArrived(); err != nil {
+		return err
+	}
+	for l, more := c.nextArrived(); more; l, more = c.nextArrived() {
 		if err := c.land(l); err != nil {
 			return err
 		}
-		select {
-		case l = <-c.landed:
-		default:
-			return nil
+	}
+	return nil
+}
+
+// nextArrived returns the next of the answers that have arrived together.
+func (c *concurrent) nextArrived() (l landing, more bool) {
+	if c.at == len(c.arrived) {
+		clear(c.arrived)
+		c.arrived, c.at = c.arrived[:0], 0
+		return landing{}, false
+	}
+	c.at++
+	return c.arrived[c.at-1], true
+}
+
+// logArrived logs the answers that have arrived together.
+func (c *concurrent) logArrived() error {
+	for _, l := range c.arrived {
+		if c.flights[l.flight.number] == l.flight && l.answer.Verdict < plugins.Failed {
+			if err := c.logAnswer(l, (*early.Log).Put); err != nil {
+				return err
+			}
 		}
 	}
+	return fault.Wrap(fault.Storage, c.log.Flush())
 }
 
 // idleTurn is how long to wait at most when nothing is due: the kernel may have a warning.
@@ -234,6 +279,11 @@ const idleTurn = time.Second
 // nextEvent returns how long nothing is due: a record to try again, or the end of a pause.
 func (c *concurrent) nextEvent() time.Duration {
 	wait := idleTurn
+	for _, l := range c.lanes() {
+		if l.rereads() {
+			return 0
+		}
+	}
 	if len(c.waiting) > 0 {
 		wait = min(wait, time.Until(c.waiting[0].due))
 	}

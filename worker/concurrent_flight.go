@@ -104,8 +104,8 @@ func (c *concurrent) nextFlight() *flight {
 	if c.holds() {
 		return nil
 	}
-	for _, l := range []*lane{c.lane, c.next} {
-		if l == nil || l.ended || l.halted {
+	for _, l := range c.lanes() {
+		if l.ended || l.halted {
 			continue
 		}
 		if f := l.nextUnsent(); f != nil {
@@ -224,12 +224,21 @@ func (c *concurrent) succeed(l landing) error {
 	f, a := l.flight, l.answer
 	c.worker.host.good(l.took, load{records: 1, bytes: max(1, f.size())})
 	c.outside, c.deaths = 0, 0
-	if err := c.log.Add(f.number, early.Answer{Verdict: uint8(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}); err != nil {
-		return fault.Wrap(fault.Storage, err)
+	if err := c.logAnswer(l, (*early.Log).Add); err != nil {
+		return err
 	}
 	crash.Point("worker-answered")
 	c.judge(nil)
 	return c.settle(f, answered(a), l.took)
+}
+
+// logAnswer logs the answer for a record that succeeds, unless it is logged.
+func (c *concurrent) logAnswer(l landing, add func(*early.Log, int64, early.Answer) error) error {
+	if c.log.Has(l.flight.number) {
+		return nil
+	}
+	a := l.answer
+	return fault.Wrap(fault.Storage, add(c.log, l.flight.number, early.Answer{Verdict: uint8(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}))
 }
 
 func (f *flight) size() int {
@@ -261,7 +270,7 @@ func (c *concurrent) settle(f *flight, v verdict, took time.Duration) error {
 	if took > 0 {
 		g.task.batches = append(g.task.batches, took)
 	}
-	return c.advance(g.lane)
+	return c.complete(g)
 }
 
 // unpark returns a record to where it was before its chunk ended.

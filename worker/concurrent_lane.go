@@ -9,11 +9,12 @@ import (
 type lane struct {
 	run    *chunkRun
 	part   string
-	groups []*group // that are read and not written, in order
-	feeds  int      // index of the first group with records that were never sent
-	read   bool     // nothing remains to be read
-	ended  bool     // no record is sent for the first time
-	halted bool     // no record is sent at all
+	groups []*group  // that are read and not written, in order
+	feeds  int       // index of the first group with records that were never sent
+	read   bool      // nothing remains to be read
+	ended  bool      // no record is sent for the first time
+	halted bool      // no record is sent at all
+	again  *rereader // reads the records of spilled groups; nil if none is being written
 	// held is how much is read and not written: records, and the bytes of lines and answers.
 	held load
 }
@@ -22,6 +23,8 @@ type lane struct {
 // answers and the groups before it are written.
 type group struct {
 	lane    *lane
+	first   int64 // number of its first record
+	spilled *span // instead of all that follows, if its answers are only in the log
 	task    *batchTask
 	records []*flight // of task.sent
 	open    int       // records without an answer
@@ -31,8 +34,8 @@ type group struct {
 }
 
 const (
-	// aheadRounds is how many records may be read and not written for each one in flight: a
-	// record that takes so many times longer than the others holds them up.
+	// aheadRounds is how many records may be in memory for each one in flight. Only groups
+	// with a record that is not answered stay there.
 	aheadRounds = 256
 	leastAhead  = 4096
 	// aheadBytes limits the memory of their lines and answers.
@@ -40,18 +43,32 @@ const (
 )
 
 // hasRoom reports whether another group may be read.
-func (c *concurrent) hasRoom() bool {
-	held := c.lane.held
-	if c.next != nil {
-		held.records, held.bytes = held.records+c.next.held.records, held.bytes+c.next.held.bytes
+func (c *concurrent) hasRoom() bool { return c.holdsLess(1) }
+
+// holdsLess reports whether less than a share of the memory for groups is in use.
+func (c *concurrent) holdsLess(share int) bool {
+	var held load
+	for _, l := range c.lanes() {
+		held.records, held.bytes = held.records+l.held.records, held.bytes+l.held.bytes
 	}
-	return held.records < max(leastAhead, aheadRounds*c.worker.host.info.Concurrency) && held.bytes < aheadBytes
+	return held.records < max(leastAhead, aheadRounds*c.worker.host.info.Concurrency)/share && held.bytes < aheadBytes/share
+}
+
+// lanes returns the lanes that there are, the current one first.
+func (c *concurrent) lanes() []*lane {
+	switch {
+	case c.lane == nil:
+		return nil
+	case c.next == nil:
+		return []*lane{c.lane}
+	}
+	return []*lane{c.lane, c.next}
 }
 
 // reading returns the lane to read from, or nil if there is none.
 func (c *concurrent) reading() *lane {
-	for _, l := range []*lane{c.lane, c.next} {
-		if l != nil && !l.read && !l.ended && !l.halted {
+	for _, l := range c.lanes() {
+		if !l.read && !l.ended && !l.halted {
 			return l
 		}
 	}
@@ -73,7 +90,7 @@ func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 	task.load = task.loadOf(0, len(task.records))
 	task.load.records = len(task.batch.Records)
 	task.verdicts = make([]verdict, len(task.sent))
-	g := &group{lane: l, task: task, records: make([]*flight, len(task.sent)), open: len(task.sent)}
+	g := &group{lane: l, first: task.batch.Records[0].Index, task: task, records: make([]*flight, len(task.sent)), open: len(task.sent)}
 	l.groups = append(l.groups, g)
 	l.held.records, l.held.bytes = l.held.records+task.load.records, l.held.bytes+task.load.bytes
 	for i := range g.records {
@@ -82,7 +99,7 @@ func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 		}
 	}
 	g.skipSent()
-	return c.advance(l)
+	return c.complete(g)
 }
 
 // place finds out what is known about a record: its answer, that it is at the kernel or
@@ -109,6 +126,13 @@ func (c *concurrent) place(g *group, i int) error {
 		c.judge(nil)
 	case c.parked[number] != nil:
 		c.unpark(f)
+	default:
+		failure, err := c.loggedFailure(number)
+		if failure != nil {
+			f.sent = true
+			g.settle(i, verdict{fault: failure})
+		}
+		return err
 	}
 	return nil
 }
@@ -133,9 +157,10 @@ func (g *group) settle(i int, v verdict) {
 	g.lane.run.out.computed(1)
 }
 
-// advance passes the groups that are complete to the writer, in order.
+// advance passes the groups that are complete to the writer, in order, up to one that is
+// spilled.
 func (c *concurrent) advance(l *lane) error {
-	for len(l.groups) > 0 && l.groups[0].open == 0 {
+	for len(l.groups) > 0 && l.groups[0].open == 0 && l.groups[0].spilled == nil {
 		g := l.groups[0]
 		l.groups, l.feeds = l.groups[1:], max(0, l.feeds-1)
 		l.held.records, l.held.bytes = l.held.records-g.task.load.records, l.held.bytes-g.task.load.bytes
@@ -184,7 +209,7 @@ func (l *lane) unsent() chunk.Chunk {
 func (c *concurrent) close(cut bool) (begun int64, err error) {
 	l := c.lane
 	unsent := l.unsent()
-	if len(l.groups) > 0 {
+	if len(l.groups) > 0 && l.groups[0].spilled == nil {
 		if err := l.endIn(l.groups[0]); err != nil {
 			return 0, err
 		}

@@ -82,11 +82,15 @@ func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
 		if len(c.flights) == 0 {
 			return suspects, nil
 		}
-		select {
-		case l = <-c.landed:
-		case <-ctx.Done():
-			return nil, fault.New(fault.Worker, "%d records did not return from a kernel process that ended", len(c.flights))
+		var arrived bool
+		if l, arrived = c.nextArrived(); !arrived {
+			select {
+			case l = <-c.landed:
+			case <-ctx.Done():
+				return nil, fault.New(fault.Worker, "%d records did not return from a kernel process that ended", len(c.flights))
+			}
 		}
+		c.spend.add(l.answer)
 	}
 }
 

@@ -18,7 +18,7 @@ func (c *concurrent) stop() (ended bool) {
 	switch {
 	case l.finished():
 		return true
-	case w.stops.mustCut(l.run):
+	case w.stops.mustCut(l.run) && !l.rereads(): // or all that is answered would be read again
 		c.cut = true
 		return true
 	case w.stops.mustEnd(l.run):
@@ -27,7 +27,7 @@ func (c *concurrent) stop() (ended bool) {
 	case w.stops.mustShare(l.run):
 		c.share()
 	}
-	return l.ended && !c.flies(l) && !c.returns(l)
+	return l.ended && !c.flies(l) && !c.returns(l) && !l.rereads()
 }
 
 // flies reports whether the kernel has records of a lane.
@@ -78,9 +78,7 @@ func (c *concurrent) abandon() {
 	for _, f := range c.flights {
 		c.down(f)
 	}
-	for _, l := range []*lane{c.lane, c.next} {
-		if l != nil {
-			l.halted = true
-		}
+	for _, l := range c.lanes() {
+		l.halted = true
 	}
 }

@@ -23,7 +23,10 @@ import (
 // TestMain: started again, the test binary is a kernel.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	Init(map[string]func() plugins.Kernel{"members": func() plugins.Kernel { return members{} }})
+	Init(map[string]func() plugins.Kernel{
+		"members": func() plugins.Kernel { return members{} },
+		"patient": func() plugins.Kernel { return &patient{} },
+	})
 	goleak.VerifyTestMain(m)
 }
 

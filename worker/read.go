@@ -23,7 +23,7 @@ type batchReader struct {
 	sizes   *batchSizes
 	batches chan readBatch
 	free    chan *input.Batch
-	taken   takenBatches
+	taken   *takenBatches
 	cancel  context.CancelFunc
 	done    chan struct{}
 	// reportReadComplete reports, once, that the whole chunk has been read.
@@ -71,7 +71,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 	return &batchReader{
 		reader: reader, options: options, sizes: &w.sizes, windows: &w.windows, draining: &w.draining,
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
-		free:   make(chan *input.Batch, 4*ahead),
+		free: make(chan *input.Batch, 4*ahead), taken: new(takenBatches),
 		inputs: w.host.info.Inputs, seen: &w.columns, fetch: w.newFetching(c),
 		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{}}) }),
 	}, nil

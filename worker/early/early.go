@@ -13,8 +13,9 @@
 //	length of what follows the header (4 bytes), its CRC-32C with the record's number (4),
 //	the record's number (8)
 //
-// Failures are not logged: a kernel that failed because a server was down must get its
-// records again. Nothing is synced: the log need only survive the death of processes.
+// Failures are not kept for other workers: a kernel that failed because a server was down must
+// get its records again. A worker whose memory does not suffice for them logs them for itself;
+// Import passes over them. Nothing is synced: the log need only survive the death of processes.
 package early
 
 import (
@@ -48,18 +49,13 @@ type Answer struct {
 type Log struct {
 	dir     string
 	file    *os.File // nil before the first answer
-	size    int64
-	entries map[int64]place
-}
-
-// place is where an entry is in the file, without its header.
-type place struct {
-	offset int64
-	length int
+	size    int64    // of what is written
+	pending []byte   // entries that Flush writes
+	places  index
 }
 
 // New returns an empty log in dir. Its file is created with the first answer.
-func New(dir string) *Log { return &Log{dir: dir, entries: make(map[int64]place)} }
+func New(dir string) *Log { return &Log{dir: dir, places: make(index)} }
 
 const (
 	headerSize = 16
@@ -71,39 +67,86 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Has reports whether the log holds the answer for a record.
 func (l *Log) Has(number int64) bool {
-	_, has := l.entries[number]
-	return has
+	at := l.places.get(number)
+	return at.present() && !at.failure
 }
+
+// Length returns about how many bytes the entry for a record has, 0 if there is none.
+func (l *Log) Length(number int64) int { return int(l.places.get(number).length) }
 
 // Add appends the answer for a record.
 func (l *Log) Add(number int64, a Answer) error {
-	body := a.encode(make([]byte, headerSize, headerSize+64))[headerSize:]
-	return l.append(number, body)
+	if err := l.Put(number, a); err != nil {
+		return err
+	}
+	return l.Flush()
 }
 
-func (l *Log) append(number int64, body []byte) error {
+// Put adds the answer for a record to those that the next Flush appends together.
+func (l *Log) Put(number int64, a Answer) error {
+	return l.put(number, false, a.encode)
+}
+
+// AddFailure appends why a record failed. Only this log returns it.
+func (l *Log) AddFailure(number int64, failure []byte) error {
+	err := l.put(number, true, func(dst []byte) []byte { return append(append(dst, failureVerdict), failure...) })
+	if err != nil {
+		return err
+	}
+	return l.Flush()
+}
+
+// put encodes an entry at the end of what Flush writes.
+func (l *Log) put(number int64, failure bool, encode func(dst []byte) []byte) error {
 	if l.file == nil {
 		if err := l.create(number); err != nil {
 			return fmt.Errorf("create early log: %w", err)
 		}
 	}
-	entry := make([]byte, 0, headerSize+len(body))
-	entry = binary.LittleEndian.AppendUint32(entry, uint32(len(body)))
-	entry = binary.LittleEndian.AppendUint32(entry, sum(number, body))
-	entry = binary.LittleEndian.AppendUint64(entry, uint64(number))
-	n, err := l.file.Write(append(entry, body...))
+	start := len(l.pending)
+	l.pending = encode(append(l.pending, make([]byte, headerSize)...))
+	header, body := l.pending[start:start+headerSize], l.pending[start+headerSize:]
+	binary.LittleEndian.PutUint32(header, uint32(len(body)))
+	binary.LittleEndian.PutUint32(header[4:], sum(number, body))
+	binary.LittleEndian.PutUint64(header[8:], uint64(number))
+	l.places.set(number, place{offset: l.size + int64(start) + headerSize, length: uint32(len(body)), failure: failure})
+	if len(l.pending) >= flushBytes {
+		return l.Flush()
+	}
+	return nil
+}
+
+// Flush writes what was put. After an error, the log must not be used.
+func (l *Log) Flush() error {
+	if len(l.pending) == 0 {
+		return nil
+	}
+	n, err := l.file.Write(l.pending)
 	if err != nil {
 		_ = l.file.Truncate(l.size)
 		return fmt.Errorf("write early log: %w", err)
 	}
-	l.entries[number] = place{l.size + headerSize, len(body)}
 	l.size += int64(n)
+	l.pending = l.pending[:0]
+	if cap(l.pending) > keptBuffer {
+		l.pending = nil
+	}
 	return nil
 }
 
+const (
+	// flushBytes limits how much waits for Flush.
+	flushBytes = 1 << 20
+	// keptBuffer is the largest buffer that is used again.
+	keptBuffer = 4 << 20
+	// failureVerdict begins an entry that is a failure.
+	failureVerdict = 0xff
+)
+
 func sum(number int64, body []byte) uint32 {
-	head := binary.LittleEndian.AppendUint64(nil, uint64(number))
-	return crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, body)
+	var head [8]byte
+	binary.LittleEndian.PutUint64(head[:], uint64(number))
+	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, body)
 }
 
 // create creates the file. Its lock shows other workers that it is in use.
@@ -122,15 +165,39 @@ func (l *Log) create(first int64) error {
 
 // Get returns the answer for a record that the log has.
 func (l *Log) Get(number int64) (Answer, error) {
-	at, has := l.entries[number]
-	if !has {
+	if !l.Has(number) {
 		return Answer{}, fmt.Errorf("the early log has no answer for record %d", number)
+	}
+	body, err := l.body(l.places.get(number))
+	if err != nil {
+		return Answer{}, err
+	}
+	return decode(body)
+}
+
+// Failure returns what AddFailure has appended for a record, nil if nothing.
+func (l *Log) Failure(number int64) ([]byte, error) {
+	at := l.places.get(number)
+	if !at.failure {
+		return nil, nil
+	}
+	body, err := l.body(at)
+	if err != nil {
+		return nil, err
+	}
+	return body[1:], nil
+}
+
+// body reads an entry without its header.
+func (l *Log) body(at place) ([]byte, error) {
+	if err := l.Flush(); err != nil {
+		return nil, err
 	}
 	body := make([]byte, at.length)
 	if _, err := l.file.ReadAt(body, at.offset); err != nil {
-		return Answer{}, fmt.Errorf("read early log: %w", err)
+		return nil, fmt.Errorf("read early log: %w", err)
 	}
-	return decode(body)
+	return body, nil
 }
 
 // Rotate ends the log with a part that holds the records before end: answers from end on go
@@ -140,17 +207,17 @@ func (l *Log) Rotate(end int64, part string) error {
 		return nil
 	}
 	next := New(l.dir)
-	for number, at := range l.entries {
-		if number < end {
-			continue
+	for number, at := range l.places.from(end) {
+		body, err := l.body(at)
+		if err == nil {
+			err = next.put(number, at.failure, func(dst []byte) []byte { return append(dst, body...) })
 		}
-		body := make([]byte, at.length)
-		if _, err := l.file.ReadAt(body, at.offset); err != nil {
-			return fmt.Errorf("read early log: %w", err)
-		}
-		if err := next.append(number, body); err != nil {
+		if err != nil {
 			return err
 		}
+	}
+	if err := next.Flush(); err != nil {
+		return err
 	}
 	old := l.file
 	*l = *next
@@ -183,7 +250,7 @@ func (l *Log) Import(first, end int64) error {
 			return err
 		}
 	}
-	return nil
+	return l.Flush()
 }
 
 // quoted escapes a path for Glob.
@@ -207,11 +274,14 @@ func (l *Log) importFile(path string, first, end int64) error {
 			return nil
 		}
 		inside++
-		if l.Has(number) {
+		if body[0] == failureVerdict || l.Has(number) {
 			return nil
 		}
-		return l.append(number, body)
+		return l.put(number, false, func(dst []byte) []byte { return append(dst, body...) })
 	})
+	if err == nil {
+		err = l.Flush() // before the other log is removed
+	}
 	if err != nil {
 		return err
 	}
@@ -241,7 +311,7 @@ func each(file io.Reader, take func(number int64, body []byte) error) error {
 		if sum(number, body.Bytes()) != binary.LittleEndian.Uint32(header[4:]) {
 			return nil
 		}
-		if _, err := decode(body.Bytes()); err != nil {
+		if _, err := decode(body.Bytes()); err != nil && (body.Len() == 0 || body.Bytes()[0] != failureVerdict) {
 			return nil
 		}
 		if err := take(number, body.Bytes()); err != nil {

@@ -34,8 +34,12 @@ func check(t *testing.T, l *Log, first, end int64) {
 			t.Errorf("record %d: %+v, %v", n, got, err)
 		}
 	}
-	if int64(len(l.entries)) != end-first {
-		t.Errorf("%d entries, want %d", len(l.entries), end-first)
+	entries := int64(0)
+	for range l.places.from(0) {
+		entries++
+	}
+	if entries != end-first {
+		t.Errorf("%d entries, want %d", entries, end-first)
 	}
 }
 
@@ -96,6 +100,39 @@ func TestRotate(t *testing.T) {
 	check(t, again, 0, 10)
 	if _, err := os.Stat(part + Suffix); !os.IsNotExist(err) { // its worker has closed it, and all of it was imported
 		t.Errorf("%v", err)
+	}
+}
+
+// A worker's own failures stay with it, over the end of a part too; nobody else gets them.
+func TestFailures(t *testing.T) {
+	dir := t.TempDir()
+	l := filled(t, dir, 0, 3)
+	if err := l.AddFailure(3, []byte(`{"message":"no"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Put(1000, answerFor(1000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Rotate(2, filepath.Join(dir, "000000000000-part")); err != nil {
+		t.Fatal(err)
+	}
+	failure, err := l.Failure(3)
+	if err != nil || string(failure) != `{"message":"no"}` || l.Has(3) {
+		t.Errorf("%s, %v", failure, err)
+	}
+	if failure, err := l.Failure(2); err != nil || failure != nil {
+		t.Errorf("%s, %v", failure, err)
+	}
+	if got, err := l.Get(1000); err != nil || !reflect.DeepEqual(got, answerFor(1000)) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	other := New(dir)
+	defer other.Close()
+	if err := other.Import(0, 2000); err != nil {
+		t.Fatal(err)
+	}
+	if failure, _ := other.Failure(3); failure != nil || other.Has(3) || !other.Has(2) || !other.Has(1000) {
+		t.Errorf("imported %s", failure)
 	}
 }
 
