@@ -67,11 +67,11 @@ func (p *prepared) streamedIDs() []string {
 }
 
 func (p *prepared) placeOf(l record.Line) string {
-	return fmt.Sprintf("line %d of %s", l.Line, p.batchFiles()[l.File].name)
+	return fmt.Sprintf("line %d of %s", l.Line, p.inputFiles()[l.File].name)
 }
 
-// batchFiles returns the files of the input.
-func (p *prepared) batchFiles() []inputFile {
+// inputFiles returns the files of the input.
+func (p *prepared) inputFiles() []inputFile {
 	if p.config.inputs != nil {
 		return p.config.inputs.files
 	}
@@ -81,8 +81,8 @@ func (p *prepared) batchFiles() []inputFile {
 // eachRequest passes the lines of the records on that the job computes.
 func (p *prepared) eachRequest(ctx context.Context, yield func(record.Line) bool) error {
 	r := requests{ctx: ctx, config: p.config, yield: yield}
-	for i, file := range p.batchFiles() {
-		lines, err := openLines(ctx, file)
+	for i, file := range p.inputFiles() {
+		lines, err := openLines(ctx, file, nil)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,8 @@ func (p *prepared) eachRequest(ctx context.Context, yield func(record.Line) bool
 	return nil
 }
 
-func openLines(ctx context.Context, file inputFile) (io.ReadCloser, error) {
+// openLines opens a file as lines. columns are those of a table to read, nil for all.
+func openLines(ctx context.Context, file inputFile, columns []string) (io.ReadCloser, error) {
 	if file.info == nil || file.kind.Plain() {
 		opened, err := os.Open(file.path)
 		if err != nil {
@@ -108,7 +109,7 @@ func openLines(ctx context.Context, file inputFile) (io.ReadCloser, error) {
 		}
 		return opened, nil
 	}
-	return openDecoded(file, format.Options{Threads: 1}, new(atomic.Int64))(ctx)
+	return openDecoded(file, format.Options{Columns: columns, Threads: 1}, new(atomic.Int64))(ctx)
 }
 
 // requests reads lines one after the other.

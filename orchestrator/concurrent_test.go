@@ -29,6 +29,7 @@ type calls struct {
 		Milliseconds int
 		NoDevice     bool
 		Needs        []string
+		Tokens       int64 // that each answer has used
 	}
 }
 
@@ -140,7 +141,11 @@ func (k *calls) Answer(ctx context.Context, record plugins.Record) plugins.Answe
 	if err != nil {
 		return plugins.Rejected("%v", err)
 	}
-	return plugins.Replaced(line)
+	answer := plugins.Replaced(line)
+	if k.config.Tokens > 0 {
+		answer.Figures = map[string]int64{"total_tokens": k.config.Tokens}
+	}
+	return answer
 }
 
 // callsJob returns a job for the kernel calls.

@@ -38,6 +38,7 @@ const (
 	CodeChanged      = fault.Changed      // the job changed since it began: set Fresh, or AcceptChanges to the value
 	CodeEdited       = fault.Edited       // a file of the kernel was edited: restore it, or set AcceptChanges
 	CodeInputChanged = fault.InputChanged // the input was changed: restore it, or set Fresh
+	CodeNoRequests   = fault.NoRequests   // records are not lines of a batch file: for openai: and serve:, set a prompt with members such as the value
 	CodeNoJob        = fault.NoJob        // no job belongs to the output: perhaps WorkDir is missing
 	CodeNoKernel     = fault.NoKernel     // set Kernel, for example to the value
 	CodeNoOutput     = fault.NoOutput     // set Output

@@ -38,6 +38,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 		prepared: p, folder: f, queue: newQueue(p.source),
 		fleet: newFleet(p.registry, p.config.handBack), ledger: newLedger(p, f.path, started),
 	}
+	j.queue.check = p.checkFirst
 	j.committer = &committer{
 		prepared: p, folder: f, output: output, ledger: j.ledger,
 		segments: make(chan chunk.Segment, 64),

@@ -2,65 +2,162 @@ package orchestrator
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 const (
-	// sampledRecords is how many of the first records are searched for the members that the
-	// kernel needs, in at most sampledBytes.
+	// sampledRecords is how many of the first records of a file are searched for the members
+	// that the job needs, in at most sampledBytes.
 	sampledRecords = 100
 	sampledBytes   = 4 << 20
+	// sampledFiles is how many of the first files are searched.
+	sampledFiles = 16
 )
 
-// checkMembers rejects a kernel that needs a member which none of the first records has:
-// probably its name is misspelled. It reads only an input that is one plain file.
-func (p *prepared) checkMembers() error {
-	if !p.plan.Info.NeedsInputs || p.input == nil {
+// customID is the member that names a request in a batch file.
+const customID = "custom_id"
+
+// needs returns the members without which a record fails.
+func (p *prepared) needs() (names []string) {
+	if p.config.Format == OpenAIBatch && !p.config.framed { // a retry computes failed ones
+		names = append(names, customID)
+	}
+	if p.plan.Info.NeedsInputs {
+		names = append(names, p.plan.Info.Inputs...)
+	}
+	return names
+}
+
+// checkMembers rejects a job that needs a member which none of the first records has:
+// probably its name is misspelled. A file without it, among others that have it, is noted.
+// Streams are checked when their first chunk is cut.
+func (p *prepared) checkMembers(ctx context.Context) error {
+	needs := p.needs()
+	if len(needs) == 0 {
 		return nil
 	}
-	seen, records := sampleMembers(io.NewSectionReader(p.input.file, 0, sampledBytes))
-	for _, name := range p.plan.Info.Inputs {
-		if records == 0 || slices.Contains(seen, name) {
-			continue
+	var all sample
+	var samples []sample
+	files := p.inputFiles()
+	for _, file := range files[:min(len(files), sampledFiles)] {
+		s := p.sampleFile(ctx, file)
+		samples = append(samples, s)
+		all.add(s)
+	}
+	if p.config.inputs.streams() { // it may have what the files lack
+		return nil
+	}
+	for _, name := range needs {
+		if e := all.lacks(name); e != nil {
+			return e
 		}
-		hint := "they have " + strings.Join(seen[:min(len(seen), 20)], ", ")
-		if near := nearest.Of(name, seen, 3); near != "" {
-			hint = "did you mean " + near + "?"
+	}
+	for i, s := range samples {
+		for _, name := range needs {
+			if s.lacks(name) != nil {
+				p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("the first records (%d) of %s have no member %q, which the kernel needs: they will fail", s.records, files[i].name, name))
+			}
 		}
-		return fault.New(fault.Usage, "the first records (%d) have no member %q, which the kernel needs; %s", records, name, hint).Set("kernel-config")
 	}
 	return nil
 }
 
-// sampleMembers returns the members of the first records, and how many records those are.
-func sampleMembers(r io.Reader) (names []string, records int) {
+// checkFirst checks the first chunk of a stream as checkMembers checks files.
+func (p *prepared) checkFirst(c chunk.Chunk) error {
+	needs := p.needs()
+	if len(needs) == 0 || !p.config.inputs.streams() || p.earlier != nil {
+		return nil
+	}
+	file, err := os.Open(c.File)
+	if err != nil {
+		return nil //nolint:nilerr // a worker reports it
+	}
+	defer file.Close()
+	s := sampleMembers(io.NewSectionReader(file, c.Offset, min(c.Length, sampledBytes)))
+	for _, name := range needs {
+		if e := s.lacks(name); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// sampleFile reads the first records of a file. What cannot be read is reported when the job
+// reads it.
+func (p *prepared) sampleFile(ctx context.Context, file inputFile) sample {
+	if file.stream != nil {
+		return sample{}
+	}
+	lines, err := openLines(ctx, file, p.config.Input.Columns)
+	if err != nil {
+		return sample{}
+	}
+	defer lines.Close()
+	return sampleMembers(io.LimitReader(lines, sampledBytes))
+}
+
+// sample is what the first records of an input have.
+type sample struct {
+	members []string
+	records int
+}
+
+// sampleMembers reads the first records.
+func sampleMembers(r io.Reader) (s sample) {
 	lines := bufio.NewReader(r)
 	for range sampledRecords {
 		line, err := lines.ReadBytes('\n')
-		if err != nil { // the end, or a record that is too long
-			line = nil
-		}
 		var members map[string]json.RawMessage
-		if json.Unmarshal(line, &members) == nil && members[errorMember] == nil {
-			records++
+		// The last line may lack its end because the sample does.
+		if json.Unmarshal(line, &members) == nil && members != nil && members[errorMember] == nil {
 			found := make([]string, 0, len(members))
 			for name := range members {
-				if !slices.Contains(names, name) {
-					found = append(found, name)
-				}
+				found = append(found, name)
 			}
 			slices.Sort(found)
-			names = append(names, found...)
+			s.add(sample{found, 1})
 		}
 		if err != nil {
 			break
 		}
 	}
-	return names, records
+	return s
+}
+
+func (s *sample) add(other sample) {
+	s.records += other.records
+	for _, name := range other.members {
+		if !slices.Contains(s.members, name) {
+			s.members = append(s.members, name)
+		}
+	}
+}
+
+// lacks returns an error if there are records, and none has the member.
+func (s sample) lacks(name string) error {
+	if s.records == 0 || slices.Contains(s.members, name) {
+		return nil
+	}
+	if name == customID {
+		example := "text"
+		if len(s.members) > 0 {
+			example = s.members[0]
+		}
+		return fault.New(fault.Usage, "the first records (%d) have no custom_id: they are not lines of a batch file", s.records).WithCode(fault.NoRequests, example)
+	}
+	hint := "they have " + strings.Join(s.members[:min(len(s.members), 20)], ", ")
+	if near := nearest.Of(name, s.members, 3); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	return fault.New(fault.Usage, "the first records (%d) have no member %q, which the kernel needs; %s", s.records, name, hint).Set("kernel-config")
 }

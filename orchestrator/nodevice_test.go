@@ -6,7 +6,6 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/gputest"
-	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -40,30 +39,5 @@ func TestNoDevice(t *testing.T) {
 				t.Errorf("%+v %q", plan.Slots, plan.Notes)
 			}
 		})
-	}
-}
-
-// A member that the kernel needs and none of the first records has is named before work
-// starts.
-func TestNeededMembers(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ input, needs, want string }{
-		{"{\"id\":1,\"text\":\"x\"}\n", `["text"]`, ""},
-		{"{\"id\":1}\n{\"id\":2,\"text\":\"x\"}\n", `["text"]`, ""}, // a bad record costs only itself
-		{"{\"id\":1,\"text\":\"x\"}\n", `["id","txt"]`, `the first records (1) have no member "txt", which the kernel needs; did you mean text?`},
-		{"{\"id\":1,\"text\":\"x\"}\n", `["question"]`, `they have id, text`},
-		{"not JSON\n[1]\n{\"id\":1,\"_error\":{}}\n", `["text"]`, ""}, // nothing to go by
-		{"", `["text"]`, ""},
-	} {
-		d, c := callsJob(t, test.input, 2)
-		c.Kernel.Config = fmt.Appendf(nil, `{"Calls":%q,"Needs":%s}`, d.join("calls"), test.needs)
-		_, err := orchestrator.MakePlan(t.Context(), c)
-		if test.want == "" {
-			if err != nil {
-				t.Errorf("%s: %v", test.input, err)
-			}
-			continue
-		}
-		wantFault(t, err, fault.Usage, test.want)
 	}
 }

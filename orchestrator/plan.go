@@ -27,7 +27,9 @@ type Plan struct {
 	Input  string `json:"input"`
 	Output string `json:"output,omitempty"`
 	// Files is the number of input files; 0 if a stream is among them.
-	Files  int    `json:"files,omitempty"`
+	Files int `json:"files,omitempty"`
+	// Format is what lines are: openai-batch; empty for any JSON.
+	Format string `json:"format,omitempty"`
 	Kernel string `json:"kernel"`
 	// Info is how the kernel describes itself.
 	Info KernelInfo `json:"info"`
@@ -193,7 +195,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 			p.close()
 		}
 	}()
-	p.plan = Plan{Files: config.fileCount(), Input: config.Input.Path, Output: config.Output.Path, Kernel: config.Kernel.Name, Records: -1, Notes: append(streamNote(config), leftNote(config.leftOut)...)}
+	p.plan = Plan{Files: config.fileCount(), Input: config.Input.Path, Output: config.Output.Path, Format: config.Format, Kernel: config.Kernel.Name, Records: -1, Notes: append(streamNote(config), leftNote(config.leftOut)...)}
 	p.plan.Notes = append(p.plan.Notes, p.streamedIDs()...)
 	p.plan.Fetch, p.plan.FetchRoot = config.Fetch.Members, config.Fetch.Root
 	var short string
@@ -236,7 +238,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	if err := p.fitKernel(false); err != nil {
 		return nil, err
 	}
-	if err := p.checkMembers(); err != nil {
+	if err := p.checkMembers(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.compare(); err != nil {

@@ -31,6 +31,7 @@ func (t task) fresh() bool { return t.attempts == 0 && len(t.tried) == 0 && !t.a
 // done when the source has ended and no slot holds a task that could still come back.
 type queue struct {
 	source input.Source
+	check  func(chunk.Chunk) error // the first chunk; nil once it is checked
 
 	mu        sync.Mutex
 	changed   *sync.Cond
@@ -212,6 +213,10 @@ func (q *queue) read(ctx context.Context) {
 	q.reading = true
 	q.mu.Unlock()
 	c, err := q.source.Next(ctx)
+	if err == nil && q.check != nil {
+		err = q.check(c)
+		q.check = nil
+	}
 	q.mu.Lock()
 	q.reading = false
 	switch {

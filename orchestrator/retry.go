@@ -66,7 +66,7 @@ func (r *rerun) run(ctx context.Context) (Report, error) {
 		}
 	}
 	if count == 0 {
-		(&emitter{to: r.config.Display.OnEvent}).emit(Notice{Text: "nothing to retry: no record failed"})
+		(&emitter{to: r.config.Display.OnEvent}).emit(r.nothing())
 		return r.report, nil
 	}
 	again, err := r.compute(ctx)
@@ -74,6 +74,14 @@ func (r *rerun) run(ctx context.Context) (Report, error) {
 		return again, err
 	}
 	return r.merge(again)
+}
+
+// nothing says why there is nothing to retry.
+func (r *rerun) nothing() Notice {
+	if r.report.Failed > 0 {
+		return Notice{Text: "nothing to retry: the failed records had failed in an earlier job; retry that job, or compute them here", Code: CodeSetting, Value: "reprocess"}
+	}
+	return Notice{Text: "nothing to retry: no record failed"}
 }
 
 // compute runs the failed records, unless an earlier retry did and was killed before

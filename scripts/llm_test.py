@@ -29,7 +29,7 @@ def save_model(folder):
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<end>", pad_token="<pad>", chat_template=TEMPLATE).save_pretrained(folder)
     torch.manual_seed(1)
     LlamaForCausalLM(LlamaConfig(
-        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, intermediate_size=64,
+        vocab_size=len(WORDS), hidden_size=128, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, intermediate_size=128,
         max_position_embeddings=512, bos_token_id=None, eos_token_id=1, pad_token_id=2)).save_pretrained(folder)
 
 

@@ -23,7 +23,7 @@ const batchID = `{"id":"batch_req_`
 var (
 	requestMembers  = jsonline.Want("custom_id")
 	resultMembers   = jsonline.Want("response")
-	responseMembers = jsonline.Want("status_code", "body")
+	responseMembers = jsonline.Want("status_code", "body", "request_id")
 )
 
 // CustomID returns the custom_id of a request as JSON, or nil if it has none that is a
@@ -41,7 +41,7 @@ func CustomID(request []byte) []byte {
 
 // AppendBatchResult appends the result of the request with this number. lines is what the
 // kernel made of the request: one line, whose member response is the answer: an object with
-// a status_code and a body, or else the body.
+// a status_code, a body and perhaps a request_id, or else the body.
 func AppendBatchResult(dst []byte, number int64, request, lines []byte) ([]byte, error) {
 	id := CustomID(request)
 	if id == nil {
@@ -54,9 +54,13 @@ func AppendBatchResult(dst []byte, number int64, request, lines []byte) ([]byte,
 	}
 	response := line[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
 	dst = append(appendBatchStart(dst, number, id), `,"response":`...)
-	if responseMembers.Scan(response, &inner) == nil && inner.Object && inner.Spans[0].Present() && inner.Spans[1].Present() {
+	switch complete := responseMembers.Scan(response, &inner) == nil && inner.Object && inner.Spans[0].Present() && inner.Spans[1].Present(); {
+	case complete && inner.Spans[2].Present():
 		dst = append(dst, response...)
-	} else {
+	case complete:
+		dst = fmt.Appendf(dst, `{"request_id":"req_%012d",`, number)
+		dst = append(dst, response[1:]...)
+	default:
 		dst = fmt.Appendf(dst, `{"status_code":200,"request_id":"req_%012d","body":`, number)
 		dst = append(append(dst, response...), '}')
 	}

@@ -15,6 +15,8 @@ func TestBatchResult(t *testing.T) {
 	for name, c := range map[string]struct{ request, lines, want string }{
 		"whole response": {request, `{"id":"x","custom_id":"y","response":{"status_code":200,"request_id":"r","body":{"n":1}},"error":null}` + "\n",
 			`{"id":"batch_req_000000000007","custom_id":"a\"b","response":{"status_code":200,"request_id":"r","body":{"n":1}},"error":null}`},
+		"no request_id": {request, `{"custom_id":"y","response":{"status_code":200,"body":{"n":1}}}` + "\n",
+			`{"id":"batch_req_000000000007","custom_id":"a\"b","response":{"request_id":"req_000000000007","status_code":200,"body":{"n":1}},"error":null}`},
 		"body alone": {request, `{"custom_id":"y","response":{"n":1}}` + "\n",
 			`{"id":"batch_req_000000000007","custom_id":"a\"b","response":{"status_code":200,"request_id":"req_000000000007","body":{"n":1}},"error":null}`},
 		"text":            {request, `{"response":"hello"}` + "\n", `{"id":"batch_req_000000000007","custom_id":"a\"b","response":{"status_code":200,"request_id":"req_000000000007","body":"hello"},"error":null}`},

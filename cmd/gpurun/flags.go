@@ -98,7 +98,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.StringVar(&f.split, "split", "auto", "split a file by records (equal counts, counts the input first) or bytes (starts immediately); auto: by records up to 16 GiB")
 	flags.Int64Var(&c.Input.ChunkRecords, "chunk-records", 0, "records per chunk of a stream or a compressed file (default 16 batches)")
 	flags.DurationVar(&c.Input.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
-	flags.StringVar(&c.Format, "format", "", "`FORMAT` of the lines of input and output: openai-batch for requests and results of OpenAI's batch files; see docs/llm.md (default: any JSON)")
+	flags.StringVar(&c.Format, "format", "", "`FORMAT` of the lines of input and output: openai-batch for requests and results of OpenAI's batch files; see docs/llm.md (default: openai-batch for openai: and serve: without a prompt, else any JSON)")
 	flags.StringVar(&c.Input.Format, "input-format", "", "format of the input instead of recognizing it: "+strings.Join(decode.Names(), ", "))
 	flags.StringSliceVar(&c.Input.Columns, "columns", nil, "with a Parquet output: its columns, in this order, with types if you like: id:int64,embedding; otherwise: read only these columns of Parquet and CSV files, in CSV files with types")
 	flags.StringVar(&f.badInput, "bad-input", "fail", "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it")
@@ -247,6 +247,7 @@ func (f *jobFlags) resolveKernel(c orchestrator.Config) (orchestrator.Config, er
 		return c, err
 	}
 	c.Kernel.Config, err = readConfig("--kernel-config", f.kernelConfig)
+	c.Format = impliedFormat(c)
 	return c, err
 }
 

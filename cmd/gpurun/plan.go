@@ -99,6 +99,9 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 		name = ""
 	}
 	fmt.Fprintf(table, "kernel\t%s\t%s\n", plan.Kernel, name)
+	if plan.Format != "" {
+		fmt.Fprintf(table, "format\t%s\trequests and results of OpenAI's batch files\n", plan.Format)
+	}
 	if needs := needsText(plan); needs != "" {
 		fmt.Fprintf(table, "needs\t%s\t\n", needs)
 	}

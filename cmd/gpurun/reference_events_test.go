@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -32,8 +33,9 @@ var allEvents = []orchestrator.Event{
 func referEvents(t *testing.T, b *bytes.Buffer) {
 	b.WriteString(generated + "# Events\n\n" +
 		"`gpurun run --json-events` writes one JSON object per line; `GET /api/jobs/{id}/events` sends the\n" +
-		"same ([API](../api.md#events)). Each has `event`, its name, and `time`, in RFC 3339. Times that end in\n" +
-		"`_ns` are nanoseconds. A member in *italics* may be absent.\n\n" +
+		fmt.Sprintf("same ([API](../api.md#events)). Each has `event`, its name, `time`, in RFC 3339, and `v`, the version of\n"+
+			"this schema: %d ([compatibility](../compatibility.md)). Times that end in `_ns` are nanoseconds. A member in\n"+
+			"*italics* may be absent.\n\n", view.EventsVersion) +
 		"If the program ends with an error, the last event is `error`, with `kind` and `message`\n" +
 		"([exit statuses](exit-codes.md)).\n")
 	s := &shapes{t: t, docs: make(map[string]*doc.Package)}

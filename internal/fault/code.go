@@ -27,6 +27,9 @@ const (
 	InputChanged Code = "input-changed"
 	// BadInput: a file of the input is damaged. The job can skip the rest of it.
 	BadInput Code = "bad-input"
+	// NoRequests: records are not requests of a batch file. The value is a member that they
+	// have.
+	NoRequests Code = "no-requests"
 	// NoJob: no job belongs to the output. It may keep its files in another folder.
 	NoJob Code = "no-job"
 	// NoKernel: no kernel is named. The value is an example.

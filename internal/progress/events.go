@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// events writes events as JSON lines: {"event":"chunk_done","time":…, …}.
+// events writes events as JSON lines: {"event":"chunk_done","time":…,"v":1, …}.
 type events struct{ out io.Writer }
 
 func newEvents(out io.Writer) *events { return &events{out: out} }

@@ -30,7 +30,8 @@ func allEvents() map[string]orchestrator.Event {
 	}
 }
 
-// Each event is one line: an object whose first members are event and time.
+// Each event is one line: an object whose first members are event, time and v, the version of
+// the schema that docs/compatibility.md promises.
 func TestEvents(t *testing.T) {
 	for name, event := range allEvents() {
 		t.Run(name, func(t *testing.T) {
@@ -52,8 +53,12 @@ func TestEvents(t *testing.T) {
 			if err := json.Unmarshal(members["time"], &at); err != nil || at.Before(before.Round(0)) || at.After(time.Now()) {
 				t.Errorf("time is %s (%v)", members["time"], err)
 			}
-			delete(members, "event")
-			delete(members, "time")
+			if string(members["v"]) != "1" {
+				t.Errorf("v is %s", members["v"])
+			}
+			for _, name := range []string{"event", "time", "v"} {
+				delete(members, name)
+			}
 			want, err := json.Marshal(event)
 			if err != nil {
 				t.Fatal(err)

@@ -97,13 +97,7 @@ func retryResult(r orchestrator.Report) string {
 	if r.Retried == 0 {
 		return ""
 	}
-	failed := r.Failed
-	for _, f := range r.Failures {
-		if f.Kind == fault.Upstream.String() {
-			failed -= f.Count
-		}
-	}
-	failed = max(0, min(failed, r.Retried))
+	failed := max(0, min(r.Failed-passed(r), r.Retried))
 	succeeded := "succeeded"
 	if r.Dropped > 0 { // the report does not say by which run
 		succeeded += " or were dropped"
@@ -112,6 +106,17 @@ func retryResult(r orchestrator.Report) string {
 		return fmt.Sprintf(": %s %s", Count(r.Retried), succeeded)
 	}
 	return fmt.Sprintf(": %s %s, %s failed again", Count(r.Retried-failed), succeeded, Count(failed))
+}
+
+// passed is how many records came in with an "_error". They count as failed, and a retry
+// passes them through again.
+func passed(r orchestrator.Report) (n int64) {
+	for _, f := range r.Failures {
+		if f.Kind == fault.Upstream.String() {
+			n += f.Count
+		}
+	}
+	return n
 }
 
 // writeDevices writes a line for each GPU with known figures, and recommendations.
@@ -291,11 +296,27 @@ func writeNext(w io.Writer, r orchestrator.Report, hints Hints) {
 	case r.Stop == nil && r.Failed > 0:
 		fmt.Fprintf(w, "  the failed records are marked with \"_error\" in %s, details in %s\n", output, InFolder(r, "failures.jsonl"))
 	}
-	if command := hints.Retry(r); r.Stop == nil && r.Failed > 0 && command != "" {
-		fmt.Fprintf(w, "  to retry them: %s\n", command)
+	if r.Stop == nil && r.Failed > 0 {
+		writeRetry(w, r, hints)
 	}
 	if r.Stop == nil && r.Output != "-" {
 		fmt.Fprintf(w, "  → %s\n", r.Output)
+	}
+}
+
+// writeRetry writes how to compute failed records again: those that failed in this job, and
+// those that it has only passed through.
+func writeRetry(w io.Writer, r orchestrator.Report, hints Hints) {
+	upstream := passed(r)
+	switch command := hints.Retry(r); {
+	case upstream < r.Failed && command == "":
+	case upstream == 0:
+		fmt.Fprintf(w, "  to retry them: %s\n", command)
+	case upstream < r.Failed:
+		fmt.Fprintf(w, "  to retry %s of them: %s\n", Count(r.Failed-upstream), command)
+	}
+	if upstream > 0 {
+		fmt.Fprintf(w, "  %s had failed in an earlier job: retry that job, or compute them here%s\n", plural(upstream, "record"), setting(hints, "reprocess"))
 	}
 }
 

@@ -82,6 +82,14 @@ func TestWriteReport(t *testing.T) {
 			r.Succeeded, r.Failed, r.Errors = 999_999, 1, "errors.jsonl"
 			r.Failures = []orchestrator.FailureReport{{Kind: "record", Count: 1, Line: 1, Example: "no text"}}
 		},
+		"failed_upstream": func(r *orchestrator.Report) {
+			r.Succeeded, r.Failed = 999_998, 2
+			r.Failures = []orchestrator.FailureReport{{Kind: "upstream", Count: 2, Line: 1, Example: "the record already has an _error in the input"}}
+		},
+		"failed_both": func(r *orchestrator.Report) {
+			r.Succeeded, r.Failed = 999_997, 3
+			r.Failures = []orchestrator.FailureReport{{Kind: "record", Count: 2, Line: 9, Example: "no text"}, {Kind: "upstream", Count: 1, Line: 1, Example: "the record already has an _error in the input"}}
+		},
 		"interrupted": func(r *orchestrator.Report) {
 			r.Succeeded, r.Pending = 700_000, 300_000
 			r.Stop = fault.New(fault.Canceled, "stopped on request")

@@ -7,13 +7,18 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// EncodeEvent returns an event as JSON: {"event":"chunk_done","time":…, …}; nil if it
+// EventsVersion is that of the schema of events. Events gain members without a new version;
+// a member that is removed, or whose meaning changes, needs one.
+const EventsVersion = 1
+
+// EncodeEvent returns an event as JSON: {"event":"chunk_done","time":…,"v":1, …}; nil if it
 // cannot be encoded.
 func EncodeEvent(event orchestrator.Event, at time.Time) []byte {
 	head, err := json.Marshal(struct {
-		Event string    `json:"event"`
-		Time  time.Time `json:"time"`
-	}{event.EventName(), at})
+		Event   string    `json:"event"`
+		Time    time.Time `json:"time"`
+		Version int       `json:"v"`
+	}{event.EventName(), at, EventsVersion})
 	if err != nil {
 		return nil
 	}

@@ -1,12 +1,12 @@
 package openai
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 
 	"github.com/gpurun/gpurun/internal/figures"
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -80,7 +80,7 @@ func (s *settings) extract(body []byte) ([]byte, error) {
 	}
 	switch {
 	case s.Endpoint == Embeddings && len(answer.Data) > 0 && len(answer.Data[0].Embedding) > 0:
-		return answer.Data[0].Embedding, nil
+		return oneLine(answer.Data[0].Embedding), nil
 	case s.Endpoint == Embeddings:
 		return nil, errors.New("has no data[0].embedding")
 	case len(answer.Choices) == 0:
@@ -97,16 +97,25 @@ func (s *settings) extract(body []byte) ([]byte, error) {
 	return nil, errors.New("has no choices[0].message.content")
 }
 
-// batchResult returns a line as OpenAI writes them. The id depends on the custom_id alone,
-// so that the output is reproducible.
+// batchResult returns the result of a line of a batch file: its custom_id and the response. A
+// job whose format is that of batch files completes it.
 func batchResult(id json.RawMessage, got reply) []byte {
-	sum := sha256.Sum256(id)
-	requestID := got.requestID
-	if requestID == "" {
-		requestID = "req_" + hex.EncodeToString(sum[:12])
+	line := make([]byte, 0, len(got.body)+len(id)+len(got.requestID)+96)
+	line = append(append(append(line, `{"custom_id":`...), id...), `,"response":{"status_code":`...)
+	line = strconv.AppendInt(line, int64(got.status), 10)
+	if got.requestID != "" {
+		line = jsonline.AppendString(append(line, `,"request_id":`...), got.requestID)
 	}
-	return encode(map[string]any{
-		"id": "batch_req_" + hex.EncodeToString(sum[:12]), "custom_id": id, "error": nil,
-		"response": map[string]any{"status_code": got.status, "request_id": requestID, "body": json.RawMessage(got.body)},
-	})
+	return append(append(append(line, `,"body":`...), oneLine(got.body)...), "}}"...)
+}
+
+// oneLine returns valid JSON without line breaks.
+func oneLine(body []byte) []byte {
+	body = bytes.TrimSpace(body)
+	if bytes.IndexByte(body, '\n') < 0 && bytes.IndexByte(body, '\r') < 0 {
+		return body
+	}
+	var b bytes.Buffer
+	_ = json.Compact(&b, body) // it is valid
+	return b.Bytes()
 }

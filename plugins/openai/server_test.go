@@ -80,6 +80,9 @@ func (s *fakeServer) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case text == "nothing":
 		fail(200, `{"choices":[]}`)
+	case text == "indented":
+		w.Header().Del("X-Request-Id")
+		fail(200, "{\n\t\"choices\": [{\"text\": \"i\"}],\r\n\t\"data\": [{\"embedding\": [\n0.5,\n-1\n]}]\n}\n")
 	case strings.HasSuffix(r.URL.Path, "/embeddings"):
 		fail(200, `{"data":[{"embedding":[0.5,-1]}],"usage":{"total_tokens":3}}`)
 	case strings.HasSuffix(r.URL.Path, "/chat/completions"):
