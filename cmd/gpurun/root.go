@@ -40,7 +40,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newStatus(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
+	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newExplain(), newStatus(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
 	for _, s := range steerings {
 		root.AddCommand(newSteering(s))
 	}

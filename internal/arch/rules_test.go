@@ -117,6 +117,8 @@ var rules = []rule{
 		nil, "it starts and breaks Slurm and knows nothing of gpurun"},
 	{"web", "the page that shows a job or a host, and the report as one HTML file; source in `src`, built by `make web`",
 		nil, "static files: the page reads the API like any client"},
+	{"internal/explain", "the cause and the fix of every message, and finding those of a message that a user pastes",
+		nil, "texts: it produces no messages and knows no jobs"},
 	{"internal/fault", "the kinds of failure and their wire form",
 		nil, "every package uses it, so it depends on none"},
 	{"internal/jsonline", "one line of JSON: validating, locating members, splicing",
