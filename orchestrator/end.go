@@ -79,6 +79,9 @@ func (j *job) finish(err error) Report {
 	}
 	if !j.committer.unread {
 		report.noteOutput(j.committer.output.ResultSum())
+		if format := j.config.format(); format.Encodes() && !format.Table {
+			report.Unencoded = j.committer.output.Unencoded()
+		}
 		if err == nil && !j.config.framed {
 			report.noteArrays(j.config.Output.arrays(), j.committer.output.ArraySums())
 		}

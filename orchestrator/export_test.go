@@ -70,3 +70,6 @@ func WithOutputCheckBeside(c Config) Config {
 	c.checkWait = -1
 	return c
 }
+
+// Reread is what MakeSurvey warns of.
+var Reread = reread

@@ -45,6 +45,8 @@ type Report struct {
 	// unknown, as in reports of earlier versions.
 	OutputBytes  int64      `json:"output_bytes"`
 	OutputCRC32C *chunk.CRC `json:"output_crc32c,omitempty"`
+	// Unencoded is the size of a compressed output before it was compressed.
+	Unencoded int64 `json:"output_unencoded_bytes,omitempty"`
 	// Arrays are the files of columns beside the output.
 	Arrays []ArrayReport `json:"arrays,omitempty"`
 	// Blank lines were skipped; they do not count as records.

@@ -232,7 +232,10 @@ func (r *rerun) merge(again Report) (Report, error) {
 	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
 	report.close(time.Now(), done)
 	report.Elapsed, report.Rate, report.Nulls = again.Elapsed, again.Rate, again.Nulls
-	report.OutputBytes, report.OutputCRC32C = parts.Bytes, nil
+	report.OutputBytes, report.OutputCRC32C, report.Unencoded = parts.Bytes, nil, 0
+	for _, part := range merged.Parts {
+		report.Unencoded += part.Unencoded
+	}
 	if r.job.Parts == nil {
 		report.OutputCRC32C = &parts.Parts[0].CRC32C
 		err = r.job.Commit(report, nil)

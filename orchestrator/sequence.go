@@ -119,26 +119,30 @@ func (p *prepared) sections() []input.Section {
 	var first int64 // of the section
 	for i, r := range ranges {
 		whole, records := p.limits() == (input.Limits{}), int64(0)
+		skips := make([]int64, r.to-r.from)
 		if counts != nil {
-			for _, n := range counts[r.from:r.to] {
+			for i, n := range counts[r.from:r.to] {
+				skips[i] = max(0, p.limits().Offset-first-records)
 				records += n
 			}
 			whole = whole || p.limits().Select(first, records)
 			first += records
 		}
-		s := p.section(r, options, whole)
+		s := p.section(r, options, skips, whole)
 		s.Counted, s.Records = counts != nil, records
 		sections[i] = s
 	}
 	return sections
 }
 
-// section returns some files as a section. whole: all of their records are used.
-func (p *prepared) section(r fileRange, options format.Options, whole bool) input.Section {
+// section returns some files as a section. skips are how many records of each are not used at
+// its start. whole: all of their records are used.
+func (p *prepared) section(r fileRange, options format.Options, skips []int64, whole bool) input.Section {
 	if r.to-r.from > 1 {
-		return p.bundle(r, options)
+		return p.bundle(r, options, skips)
 	}
 	file := p.config.inputs.files[r.from]
+	options.Skip = skips[0]
 	s := input.Section{Name: file.name, Number: r.from}
 	switch {
 	case file.stream != nil:
@@ -156,10 +160,11 @@ func (p *prepared) section(r fileRange, options format.Options, whole bool) inpu
 }
 
 // bundle returns the section of several small files.
-func (p *prepared) bundle(r fileRange, options format.Options) input.Section {
+func (p *prepared) bundle(r fileRange, options format.Options, skips []int64) input.Section {
 	read := new(atomic.Int64)
 	s := input.Section{Same: true, Read: read.Load}
 	for i, file := range p.config.inputs.files[r.from:r.to] {
+		options.Skip = skips[i]
 		open := openDecoded(file, options, read)
 		s.Files = append(s.Files, input.SectionFile{Name: file.name, Number: r.from + i, Open: func(ctx context.Context) (format.Lines, error) {
 			lines, err := open(ctx)

@@ -3,6 +3,8 @@ package orchestrator
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -30,6 +33,8 @@ type Survey struct {
 	Parts                  bool
 	// Index is where the ranges are.
 	Index Index
+	// Notes are lines for the user.
+	Notes []string
 }
 
 // Index is where the ranges of an input are, so that no job has to count what precedes its
@@ -53,7 +58,7 @@ func MakeSurvey(ctx context.Context, config Config, ranges int) (Survey, error) 
 	}
 	limits := input.Limits{Offset: config.Input.Offset, Limit: config.Input.Limit}
 	if config.inputs != nil {
-		err = s.countFiles(ctx, config, limits)
+		err = s.countFiles(ctx, config, limits, ranges)
 	} else {
 		err = s.countFile(ctx, config, limits, ranges)
 	}
@@ -156,7 +161,7 @@ func (s *Survey) countFile(ctx context.Context, c Config, limits input.Limits, r
 }
 
 // countFiles counts the records of every file, several at a time.
-func (s *Survey) countFiles(ctx context.Context, c Config, limits input.Limits) error {
+func (s *Survey) countFiles(ctx context.Context, c Config, limits input.Limits, ranges int) error {
 	counts := make([]int64, len(c.inputs.files))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(c.cores())
@@ -179,12 +184,50 @@ func (s *Survey) countFiles(ctx context.Context, c Config, limits input.Limits) 
 		s.Records = min(s.Records, limits.Limit)
 	}
 	s.Index.Files = counts
+	s.noteReread(c.inputs.files, counts, limits.Offset, ranges)
 	return nil
+}
+
+// manyBytes is how many compressed bytes the machines may decode in vain without a note.
+const manyBytes = 1 << 30
+
+// noteReread warns of compressed files that machines decode up to their range, although they
+// use nothing of it.
+func (s *Survey) noteReread(files []inputFile, counts []int64, offset int64, ranges int) {
+	size := chunk.Size(s.Records, ranges, 1)
+	var begin int64 // of the file
+	for i, file := range files {
+		if bytes := reread(begin, counts[i], file.info.Size(), offset, s.Records, size); !file.kind.Seekable() && bytes > manyBytes {
+			s.Notes = append(s.Notes, fmt.Sprintf("%s (%s) can only be read from its start: machines whose shards begin inside it decode what precedes them, about %d times the file in all; "+
+				"fewer shards, or the same records in many files, avoid that", file.name, file.kind, chunk.CeilDiv(bytes, file.info.Size())))
+		}
+		begin += counts[i]
+	}
+}
+
+// reread returns how many bytes of a file precede the ranges that begin inside it, added up.
+// All but bytes are numbers of records: where the file begins and how many it has, the first
+// and the number of all that are used, and the size of a range.
+func reread(begin, records, bytes, first, used, size int64) (sum int64) {
+	if size == 0 {
+		return 0
+	}
+	for at := first; at < first+used && at < begin+records; at += size {
+		if at > begin {
+			sum += int64(float64(bytes) * float64(at-begin) / float64(records))
+		}
+	}
+	return sum
 }
 
 // countRecords counts the records of one file. A damaged one ends where the damage begins,
 // if such files are skipped.
 func countRecords(ctx context.Context, file inputFile, options format.Options, skipBad bool) (int64, error) {
+	if !skipBad {
+		if records, ok, err := countStored(file, options); ok || err != nil {
+			return records, err
+		}
+	}
 	lines, err := openDecoded(file, options, new(atomic.Int64))(ctx)
 	if err != nil {
 		if skipBad {
@@ -201,6 +244,21 @@ func countRecords(ctx context.Context, file inputFile, options format.Options, s
 		return 0, fault.New(fault.Storage, "read input %s: %w", file.name, err).WithCode(fault.BadInput, "")
 	}
 	return records, nil
+}
+
+// countStored returns the number of records that a file itself records, if its format does
+// that.
+func countStored(file inputFile, options format.Options) (records int64, ok bool, err error) {
+	opened, err := os.Open(file.path)
+	if err != nil {
+		return 0, false, fault.New(fault.Storage, "open input: %w", err)
+	}
+	defer opened.Close()
+	records, ok, err = decode.Count(decode.File(opened, file.name, file.info.Size()), file.kind, options)
+	if err != nil {
+		err = fault.New(fault.Storage, "read input %s: %w", file.name, err).WithCode(fault.BadInput, "")
+	}
+	return records, ok, err
 }
 
 // contextReader fails when its context ends.

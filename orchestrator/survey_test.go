@@ -52,6 +52,15 @@ func TestRangesAreTheWhole(t *testing.T) {
 			severalFiles.change(d, c)
 			c.Input.Offset, c.Input.Limit = 11, 133
 		},
+		"row groups": func(d jobDir, c *orchestrator.Config) {
+			groups, err := os.ReadFile("../chunk/input/parquet/testdata/groups.parquet")
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			d.write("a.parquet", string(groups))
+			d.write("b.parquet", string(groups))
+			c.Input.Path, c.Input.Paths = "three", []string{d.join("a.parquet"), d.join("in.jsonl"), d.join("b.parquet")}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -233,5 +242,21 @@ func TestPool(t *testing.T) {
 	pool.Close()
 	if err := syscall.Kill(pids[len(pids)-1], 0); err == nil {
 		t.Error("a worker is left")
+	}
+}
+
+// TestReread: what machines decode of a compressed file in vain.
+func TestReread(t *testing.T) {
+	for _, c := range []struct{ begin, records, bytes, first, used, size, want int64 }{
+		{0, 100, 1000, 0, 100, 100, 0},              // one range
+		{0, 100, 1000, 0, 100, 25, 250 + 500 + 750}, // four
+		{50, 100, 1000, 0, 200, 50, 500},            // the file begins with a range
+		{0, 100, 1000, 50, 50, 50, 500},             // some records are left out
+		{100, 100, 1000, 0, 100, 50, 0},             // nothing of the file is used
+		{0, 100, 1000, 0, 0, 0, 0},                  // no records
+	} {
+		if got := orchestrator.Reread(c.begin, c.records, c.bytes, c.first, c.used, c.size); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
 	}
 }

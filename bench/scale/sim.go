@@ -16,8 +16,10 @@ type setting struct {
 	spread, slow float64
 
 	shards int
-	claim  bool // a node takes further shards with its model loaded
-	resume bool // an attempt starts from the last checkpoint of the one before
+	claim  bool    // a node takes further shards with its model loaded
+	resume bool    // an attempt starts from the last checkpoint of the one before
+	copies bool    // an idle node computes a copy of a shard that a slower one computes last
+	beat   float64 // how old what a node knows of another may be
 
 	queue float64 // from the end of a task to the start of the next on the same node
 	load  float64 // starting a task: processes, model
@@ -40,9 +42,13 @@ type setting struct {
 type outcome struct {
 	hours      float64
 	efficiency float64 // share of the available GPU time that became output
-	recomputed float64 // records computed more than once, as a share of all
+	recomputed float64 // records computed again after a failure, as a share of all
+	copied     float64 // records computed a second time in vain, in copies or beside them
 	failures   int
 }
+
+// copyGain is that of internal/cluster.
+const copyGain = 1.5
 
 type node struct {
 	speed   float64
@@ -53,6 +59,7 @@ type node struct {
 	busy    bool
 	shard   int
 	begin   float64 // when it starts to compute the shard
+	from    float64 // the records of the shard that it took over
 	attempt int     // distinguishes events of this attempt from those of earlier ones
 }
 
@@ -60,6 +67,7 @@ type shard struct {
 	done    float64 // records that the next attempt need not compute
 	pending bool
 	from    float64 // when it may be taken
+	copied  bool
 }
 
 type kind int
@@ -101,6 +109,7 @@ type simulation struct {
 	shards     []shard
 	left       int
 	recomputed float64
+	copied     float64
 	failures   int
 }
 
@@ -140,7 +149,7 @@ func (s *simulation) outcome() outcome {
 		available += up * n.speed
 	}
 	return outcome{
-		hours: s.now / 3600, efficiency: s.records / available, recomputed: s.recomputed / s.records, failures: s.failures,
+		hours: s.now / 3600, efficiency: s.records / available, recomputed: s.recomputed / s.records, copied: s.copied / s.records, failures: s.failures,
 	}
 }
 
@@ -158,7 +167,14 @@ func (s *simulation) handle(e event) {
 		if !s.claim {
 			n.loaded = false
 		}
+		other := s.other(e.node)
+		if other >= 0 {
+			s.giveUp(other, n.from)
+		}
 		s.take(e.node)
+		if other >= 0 {
+			s.take(other)
+		}
 	case failed:
 		s.fail(e.node)
 	case repaired:
@@ -192,20 +208,85 @@ func (s *simulation) take(i int) {
 			continue
 		}
 		next.pending = false
-		cost := s.edge
-		if !n.loaded {
-			cost = s.load
-			if s.now > 0 {
-				cost += s.queue
-			}
-		}
-		cost += next.done * s.bytes / s.copyRate
-		n.busy, n.loaded, n.shard, n.begin = true, true, at, s.now+cost
-		n.attempt++
-		s.add(event{at: n.begin + (s.size()-next.done)/s.pace(n), kind: finished, node: i, attempt: n.attempt})
+		s.compute(i, at, next.done)
+		return
+	}
+	if at, done := s.slowest(i); at >= 0 {
+		s.shards[at].copied = true
+		s.compute(i, at, done)
 		return
 	}
 	n.loaded = false
+}
+
+// compute makes a node compute a shard, of which so many records are done.
+func (s *simulation) compute(i, at int, done float64) {
+	n := &s.nodes[i]
+	cost := s.edge
+	if !n.loaded {
+		cost = s.load
+		if s.now > 0 {
+			cost += s.queue
+		}
+	}
+	cost += done * s.bytes / s.copyRate
+	n.busy, n.loaded, n.shard, n.begin, n.from = true, true, at, s.now+cost, done
+	n.attempt++
+	s.add(event{at: s.end(n), kind: finished, node: i, attempt: n.attempt})
+}
+
+// end is when a node will have computed its shard.
+func (s *simulation) end(n *node) float64 { return n.begin + (s.size()-n.from)/s.pace(n) }
+
+// slowest returns the shard that will be done last, and how much of it is committed, if a
+// copy on a node would be done much sooner; -1 if there is none. The rule is that of
+// internal/cluster.
+func (s *simulation) slowest(i int) (found int, done float64) {
+	found = -1
+	if !s.copies || !s.nodes[i].loaded {
+		return found, done
+	}
+	longest := 0.0
+	for other := range s.nodes {
+		n := &s.nodes[other]
+		theirs := s.end(n) - s.now
+		if !n.busy || s.shards[n.shard].copied || s.now <= n.begin || theirs <= longest {
+			continue
+		}
+		committed := n.from + s.saved(n)
+		if mine := (s.size() - committed) / s.pace(&s.nodes[i]); theirs > copyGain*mine+s.beat {
+			found, longest, done = n.shard, theirs, committed
+		}
+	}
+	return found, done
+}
+
+// other returns another node that computes the shard of a node; -1 if there is none.
+func (s *simulation) other(i int) int {
+	for other := range s.nodes {
+		if other != i && s.nodes[other].busy && s.nodes[other].shard == s.nodes[i].shard {
+			return other
+		}
+	}
+	return -1
+}
+
+// giveUp ends an attempt whose shard another one has committed, which had taken over so many
+// records.
+func (s *simulation) giveUp(i int, taken float64) {
+	n := &s.nodes[i]
+	n.busy = false
+	n.attempt++
+	s.copied += max(0, n.from+s.computed(n)-max(taken, n.from))
+}
+
+// computed is how many records a node has computed of its shard, saved how many of them are
+// in a checkpoint.
+func (s *simulation) computed(n *node) float64 { return max(0, s.now-n.begin) * s.pace(n) }
+
+func (s *simulation) saved(n *node) float64 {
+	interval := s.checkpoint + s.checkpointCost
+	return math.Floor(max(0, s.now-n.begin)/interval) * interval * s.pace(n)
 }
 
 // size is the number of records of a shard.
@@ -228,25 +309,27 @@ func (s *simulation) fail(i int) {
 	}
 	n.busy = false
 	n.attempt++
+	computed, saved := s.computed(n), 0.0
+	if s.resume {
+		saved = computed
+		if !s.warned {
+			saved = s.saved(n)
+		}
+	}
+	if s.other(i) >= 0 { // which continues
+		s.copied += computed
+		return
+	}
 	lost := &s.shards[n.shard]
 	lost.pending, lost.from = true, s.now+s.expiry
 	if s.warned {
 		lost.from = s.now // it says so before it leaves
 	}
 	s.add(event{at: s.now + s.requeue, kind: requeued, node: i, shard: n.shard})
-	computed := max(0, s.now-n.begin) * s.pace(n)
-	saved := 0.0
-	if s.resume {
-		saved = computed
-		if !s.warned {
-			interval := s.checkpoint + s.checkpointCost
-			saved = math.Floor(max(0, s.now-n.begin)/interval) * interval * s.pace(n)
-		}
-	}
 	s.recomputed += computed - saved
 	if !s.resume {
 		lost.done = 0
 		return
 	}
-	lost.done = min(s.size(), lost.done+saved)
+	lost.done = min(s.size(), n.from+saved)
 }

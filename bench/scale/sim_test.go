@@ -62,6 +62,28 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestCopies: a copy on a fast node ends a run before its slowest node does.
+func TestCopies(t *testing.T) {
+	s := even
+	s.slow, s.spread, s.shards, s.beat = 0.3, 0.2, 7, 1
+	var alone, copied, recomputed float64
+	for seed := range uint64(20) {
+		s.copies = false
+		alone += simulate(s, seed).hours
+		s.copies = true
+		got := simulate(s, seed)
+		copied += got.hours
+		recomputed += got.copied
+	}
+	if copied >= alone || recomputed <= 0 {
+		t.Errorf("%g hours with copies, which have recomputed %g of the records; %g hours without", copied, recomputed, alone)
+	}
+	s.mtbf, s.records = 3000, 80_000 // either of the two attempts may be lost
+	if got := simulate(s, 3); got.failures == 0 || got.hours <= 0 {
+		t.Errorf("with failures: %+v", got)
+	}
+}
+
 // TestNode compares with what can be computed by hand.
 func TestNode(t *testing.T) {
 	equal := nodeSetting{gpus: 8, perGPU: 16, seconds: 100}

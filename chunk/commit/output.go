@@ -352,6 +352,9 @@ func (o *Output) Appended() (chunk.Tally, int64) { return o.tally.Clone(), o.nex
 // ResultSum returns the checksum of the results in the output. It does not read them back.
 func (o *Output) ResultSum() chunk.FileSum { return o.sum }
 
+// Unencoded returns the size of the results before encoding.
+func (o *Output) Unencoded() int64 { return o.raw }
+
 // Size returns the size of the whole output so far. It estimates that of results that are
 // not encoded yet.
 func (o *Output) Size() (bytes int64) {

@@ -93,6 +93,7 @@ func (w *spoolWriter) copy(in blocks) error {
 // beginFile begins a file of the section.
 func (w *spoolWriter) beginFile(lines format.Lines) {
 	w.line, w.rows = max(1, lines.First), lines.Rows
+	w.seen += lines.Skipped
 	if w.begun {
 		w.current.Files = append(w.current.Files, chunk.FileStart{Line: w.current.Line + w.lines, Name: w.name, First: w.line})
 	}

@@ -38,7 +38,7 @@ func newReport() *cobra.Command {
 			}
 			status, err := orchestrator.Inspect(args[0], workDir)
 			if err != nil {
-				return err
+				return sharedJob(args[0], err)
 			}
 			if verify && status.State == orchestrator.Done {
 				if err := orchestrator.Verify(cmd.Context(), args[0], status.Report); err != nil {

@@ -41,7 +41,7 @@ func newRetry() *cobra.Command {
 				return err
 			}
 			f.config.Output.Path = args[0]
-			return f.execute(cmd, orchestrator.Retry)
+			return sharedJob(args[0], f.execute(cmd, orchestrator.Retry))
 		},
 	}
 	flags := cmd.Flags()

@@ -34,7 +34,7 @@ type shardFlags struct {
 
 func (f *shardFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.shard, "shard", "", "compute shard `I/N` of the input, counted from 0, of a job that machines share through the output's folder; auto takes I from the scheduler (SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX) and N from the run that exists, auto+1000 adds to it, auto/16 names N")
-	flags.BoolVar(&f.noClaim, "no-claim", false, "with --shard, exit when the shard is done instead of claiming shards that no machine computes")
+	flags.BoolVar(&f.noClaim, "no-claim", false, "with --shard, exit when the shard is done instead of claiming shards that no machine computes, or that a much slower one computes last")
 	flags.DurationVar(&f.claimAfter, "claim-after", cluster.DefaultLostAfter, "with --shard, take a machine for lost that shows no sign of life for this long, and claim its shard; use the same value on all machines")
 	flags.BoolVar(&f.merge, "merge", false, "with --shard, merge the shards into the output when all are done (else: gpurun submit merge)")
 }
@@ -179,6 +179,9 @@ func createRun(ctx context.Context, config orchestrator.Config, n int, command [
 	if err != nil {
 		return nil, err
 	}
+	for _, note := range survey.Notes {
+		fmt.Fprintln(os.Stderr, "gpurun: "+note)
+	}
 	index, err := json.Marshal(survey.Index)
 	if err != nil {
 		return nil, err
@@ -197,6 +200,8 @@ type shardWork struct {
 	run     *cluster.Run
 	index   orchestrator.Index
 	started time.Time
+	// concurrent: the kernel computes records one by one, most likely by asking a server.
+	concurrent bool
 }
 
 func (w *shardWork) work(shard int) error {
@@ -205,7 +210,7 @@ func (w *shardWork) work(shard int) error {
 	}
 	outcome, err := w.run.Work(w.session.ctx, cluster.Work{
 		Shard: shard, NoClaim: w.flags.noClaim, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
-		Compute: w.compute, Notice: w.notice,
+		Compute: w.compute, Copy: w.copy, Notice: w.notice,
 	})
 	w.flags.outcome = outcome
 	if stopped := w.session.stops.got.Load(); err != nil && stopped != nil {
@@ -281,10 +286,20 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 		}
 		report, err = w.flags.runJob(&own, config, orchestrator.Run, shardHints{})
 	}
+	w.concurrent = report.Concurrency > 0
 	if err != nil && !errors.Is(err, errSomeFailed) {
 		return cluster.Result{}, err
 	}
 	return shardResult(ctx, report, config, time.Since(started))
+}
+
+// copy implements cluster.Work.Copy. Nothing is sent to a server twice: requests cost money,
+// and the server may be what is slow.
+func (w *shardWork) copy(output string) (int64, bool) {
+	if w.concurrent {
+		return 0, false
+	}
+	return orchestrator.Committed(output), true
 }
 
 // adopt continues from the earlier attempt that has committed the most.
@@ -367,7 +382,7 @@ func shardResult(ctx context.Context, report orchestrator.Report, config orchest
 // merge merges the run, unless another process does.
 func (w *shardWork) merge() error {
 	merged, err := w.run.Merge(w.session.ctx, cluster.MergeOptions{
-		Force: w.run.Replace, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
+		Force: w.run.Replace, LostAfter: w.flags.claimAfter, Labels: shardLabels(), Describe: describeMerged(w.session.ctx, w.run),
 	})
 	switch {
 	case errors.Is(err, cluster.ErrMerging):

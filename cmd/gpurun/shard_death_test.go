@@ -30,7 +30,7 @@ func newSharedFolder(t *testing.T, records int) sharedFolder {
 		fmt.Fprintf(&lines, "{\"id\":%d}\n", i)
 	}
 	d.want = lines.String()
-	kernel := "#!/bin/sh\nwhile read -r line; do sleep 0.01; printf '%s\\n' \"$line\"; done\n"
+	kernel := "#!/bin/sh\nwhile read -r line; do sleep ${SECONDS_PER_RECORD:-0.01}; printf '%s\\n' \"$line\"; done\n"
 	for name, text := range map[string]string{"in.jsonl": d.want, "kernel": kernel} {
 		if err := os.WriteFile(d.join(name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func (d sharedFolder) merge() {
 // short test come first.
 var shardPoints = []string{
 	"shard-computed", "merge-written",
-	"shard-claimed", "beat:2", "appended:3", "durable", "complete", "renamed", "clearing", "shard-result", "shard-committed", "merge-copied", "merge-named",
+	"shard-claimed", "beat:2", "appended:3", "durable", "complete", "renamed", "clearing", "shard-result", "shard-committed", "merge-copied", "merge-described", "merge-named",
 }
 
 // TestShardDeath: kill -9 at any point; the next process continues from there, and the
@@ -165,6 +165,35 @@ func TestFrozenShard(t *testing.T) {
 	ends(t, frozen, said, 0)
 	if !strings.Contains(said.String(), "already committed by another attempt") {
 		t.Errorf("the frozen process says:\n%s", said)
+	}
+	d.merge()
+}
+
+// TestCopiedShard: a process that has nothing else to do computes the shard of a slow one,
+// from what that one has committed. The slow one gives up.
+func TestCopiedShard(t *testing.T) {
+	d := newSharedFolder(t, 60)
+	slow, said := d.shard("0/2", []string{"SECONDS_PER_RECORD=0.6"}, "--no-claim")
+	start(t, slow)
+	waitFor(t, "results of the slow process", func() bool {
+		run, err := cluster.Open(d.join("out.jsonl"))
+		if err != nil {
+			return false
+		}
+		shards, err := run.Watch(time.Hour).Shards(t.Context())
+		return err == nil && shards[0].Rate > 0
+	})
+	quick, stderr := d.shard("1/2", nil)
+	start(t, quick)
+	ends(t, quick, stderr, 0)
+	for _, text := range []string{"computing a copy of shard 0", "resuming from an earlier attempt", "computed 2 shards: 0,1; all 2 are done"} {
+		if !strings.Contains(stderr.String(), text) {
+			t.Errorf("it does not say %q:\n%s", text, stderr)
+		}
+	}
+	ends(t, slow, said, 0)
+	if !strings.Contains(said.String(), "already committed by another attempt") {
+		t.Errorf("the slow process says:\n%s", said)
 	}
 	d.merge()
 }

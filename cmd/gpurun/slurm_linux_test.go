@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/cluster/slurmtest"
 )
 
@@ -34,6 +35,7 @@ type slurmJob struct {
 	program string
 	env     []string
 	args    []string
+	output  string // a file, or a folder of parts
 	want    []byte
 }
 
@@ -43,7 +45,7 @@ func newSlurmJob(t *testing.T, records int, pause time.Duration) *slurmJob {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("SKIPPED: no python3")
 	}
-	j := &slurmJob{Cluster: slurmtest.Start(t), t: t}
+	j := &slurmJob{Cluster: slurmtest.Start(t), t: t, output: "out.jsonl"}
 	j.dir = filepath.Join(j.Dir, "shared")
 	if err := os.Mkdir(j.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -82,14 +84,19 @@ func (j *slurmJob) gpurun(status int, args ...string) string {
 // submit submits the job. Each task gets a whole node.
 func (j *slurmJob) submit(args ...string) string {
 	j.t.Helper()
-	args = append([]string{"submit", "slurm", "--nodes", "2", "--gpurun", j.program, "--sbatch", "--exclusive", "-o", "out.jsonl"}, args...)
+	args = append([]string{"submit", "slurm", "--nodes", "2", "--gpurun", j.program, "--sbatch", "--exclusive", "-o", j.output}, args...)
 	return j.gpurun(0, append(args, j.args...)...)
+}
+
+// shards returns a path in the run folder.
+func (j *slurmJob) shards(names ...string) string {
+	return filepath.Join(append([]string{cluster.Folder(filepath.Join(j.dir, j.output))}, names...)...)
 }
 
 // logsText returns the logs of all tasks.
 func (j *slurmJob) logsText() string {
 	var b strings.Builder
-	paths, _ := filepath.Glob(filepath.Join(j.dir, "out.jsonl.shards", "slurm", "*.log"))
+	paths, _ := filepath.Glob(j.shards("slurm", "*.log"))
 	for _, path := range paths {
 		text, _ := os.ReadFile(path)
 		fmt.Fprintf(&b, "== %s\n%s\n", filepath.Base(path), text)
@@ -101,9 +108,17 @@ func (j *slurmJob) logsText() string {
 func (j *slurmJob) check(within time.Duration) {
 	j.t.Helper()
 	j.Drained(within)
-	got, err := os.ReadFile(filepath.Join(j.dir, "out.jsonl"))
-	if err != nil {
-		j.t.Fatalf("%v\n%s", err, j.logsText())
+	paths := []string{filepath.Join(j.dir, j.output)}
+	if strings.HasSuffix(j.output, "/") {
+		paths, _ = filepath.Glob(filepath.Join(paths[0], "part-*"))
+	}
+	var got []byte
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			j.t.Fatalf("%v\n%s", err, j.logsText())
+		}
+		got = append(got, data...)
 	}
 	if !bytes.Equal(got, j.want) {
 		j.t.Fatalf("the output differs from that of one machine: %d bytes, want %d\n%s", len(got), len(j.want), j.logsText())
@@ -115,7 +130,7 @@ func (j *slurmJob) check(within time.Duration) {
 func (j *slurmJob) started() {
 	j.t.Helper()
 	j.Until("both nodes compute", 60*time.Second, func() bool {
-		beats, _ := filepath.Glob(filepath.Join(j.dir, "out.jsonl.shards", "attempts", "*", "out.jsonl.gpurun", "journal*"))
+		beats, _ := filepath.Glob(j.shards("attempts", "*", "out.jsonl.gpurun", "journal*"))
 		return len(beats) >= 2 && len(j.Running("n1")) > 0 && len(j.Running("n2")) > 0
 	})
 }
@@ -141,9 +156,10 @@ func slow(t *testing.T) {
 
 func TestSlurmShards(t *testing.T) {
 	slow(t)
-	for _, shards := range []string{"8", "40"} {
+	for shards, output := range map[string]string{"8": "out.jsonl", "40": "out/"} {
 		t.Run(shards, func(t *testing.T) {
 			j := newSlurmJob(t, 2000, 10*time.Millisecond)
+			j.output = output
 			out := j.submit("--shards", shards)
 			for _, text := range []string{shards + " shards of", "array", "merge", "follow"} {
 				if !strings.Contains(out, text) {
@@ -272,7 +288,7 @@ func (j *slurmJob) computing() (began, ended time.Time) {
 			}
 		},
 	} {
-		entries, err := os.ReadDir(filepath.Join(j.dir, "out.jsonl.shards", folder))
+		entries, err := os.ReadDir(j.shards(folder))
 		if err != nil {
 			j.t.Fatal(err)
 		}
@@ -292,7 +308,7 @@ func TestSlurmFrozenNode(t *testing.T) {
 	j.submit("--shards", "2")
 	j.started()
 	j.Freeze("n2")
-	commits := filepath.Join(j.dir, "out.jsonl.shards", "commits", "*.json")
+	commits := j.shards("commits", "*.json")
 	j.Until("the other node computes both shards", 2*time.Minute, func() bool {
 		found, _ := filepath.Glob(commits)
 		return len(found) == 2

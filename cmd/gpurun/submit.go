@@ -17,6 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/cluster/slurm"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/orchestrator"
 )
 
 const submitHelp = `Run one job on several machines. Each computes shards of the input, which they share
@@ -73,8 +74,8 @@ func newSubmitMerge() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			options.Labels = shardLabels()
-			options.Force = options.Force || run.Replace
+			options.Labels, options.Describe = shardLabels(), describeMerged(ctx, run)
+			options.Again, options.Force = options.Force, options.Force || run.Replace
 			return mergeRun(ctx, run, options)
 		},
 	}
@@ -82,6 +83,44 @@ func newSubmitMerge() *cobra.Command {
 	cmd.Flags().BoolVar(&options.Clean, "clean", false, "remove the outputs of the shards afterwards")
 	cmd.Flags().DurationVar(&options.LostAfter, "claim-after", cluster.DefaultLostAfter, "take a process for lost that shows no sign of life for this long, and merge in its place")
 	return cmd
+}
+
+// describeMerged returns what makes a merged output a finished job, for gpurun report and
+// gpurun retry.
+func describeMerged(ctx context.Context, run *cluster.Run) func(cluster.Merged, []cluster.Result) {
+	return func(m cluster.Merged, results []cluster.Result) {
+		c := orchestrator.Combined{Output: m.Output, Errors: m.Errors, Sum: m.Sum, Print: run.Print}
+		for _, r := range results {
+			c.Pieces = append(c.Pieces, orchestrator.Piece{Output: run.ResultOutput(r), Bytes: r.Output.Bytes, Counts: r.Counts, Machine: r.Host})
+		}
+		if err := orchestrator.Combine(ctx, c); err != nil {
+			fmt.Fprintf(os.Stderr, "gpurun: the output is complete, but gpurun report and gpurun retry cannot be used with it: %v\n", err)
+		}
+	}
+}
+
+// describeAgain makes a merged output a finished job if it is none: an earlier version may
+// have merged it.
+func describeAgain(run *cluster.Run, merged cluster.Merged, options cluster.MergeOptions) {
+	_, err := orchestrator.Inspect(merged.Output, "")
+	if e := fault.As(err); e == nil || e.Code != fault.NoJob {
+		return
+	}
+	if results, err := run.Results(); err == nil {
+		options.Describe(merged, results)
+	}
+}
+
+// sharedJob explains why there is no job of an output that machines share.
+func sharedJob(output string, err error) error {
+	if e := fault.As(err); e == nil || e.Code != fault.NoJob {
+		return err
+	}
+	run, failed := cluster.Open(output)
+	if failed != nil {
+		return err
+	}
+	return usagef("machines share the job of %s, and its shards are in %s: gpurun submit status shows them, and gpurun submit merge makes one job of them", output, run.Dir)
 }
 
 // mergeRun merges a run and reports the result.
@@ -96,8 +135,12 @@ func mergeRun(ctx context.Context, run *cluster.Run, options cluster.MergeOption
 		return err
 	case merged.Already:
 		fmt.Printf("%s is already merged: %s\n", merged.Output, recordCounts(merged))
+		describeAgain(run, merged, options)
 	default:
 		fmt.Println(mergedText(merged))
+		if merged.Failed > 0 {
+			fmt.Println("to retry them: gpurun retry " + slurm.Quote(merged.Output))
+		}
 	}
 	if merged.Failed > 0 || merged.Skipped > 0 {
 		return errSomeFailed

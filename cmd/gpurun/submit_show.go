@@ -96,7 +96,10 @@ func whereText(s cluster.Shard) string {
 	case s.Message != "":
 		text += ": " + firstLine(s.Message)
 	}
-	if s.Claims > 1 {
+	switch {
+	case s.Copy:
+		text += ", a copy of what a slower machine computes"
+	case s.Claims > 1:
 		text += fmt.Sprintf(", attempt %d", s.Claims)
 	}
 	return text

@@ -57,6 +57,9 @@ type attemptInfo struct {
 	Run     string    `json:"run"`
 	Attempt string    `json:"attempt"`
 	Started time.Time `json:"started"`
+	// Beside is the number of the claim whose attempt is alive while this one computes a copy
+	// of its shard; 0 for an attempt that is no copy.
+	Beside int `json:"beside,omitempty"`
 	Who
 }
 
@@ -102,13 +105,14 @@ type Attempt struct {
 	last beat
 }
 
-// newAttempt creates the folder of an attempt, which has claimed nothing yet.
-func (r *Run) newAttempt(shard int, key string, labels map[string]string) (*Attempt, error) {
+// newAttempt creates the folder of an attempt, which has claimed nothing yet. beside is that
+// of attemptInfo.
+func (r *Run) newAttempt(shard int, key string, beside int, labels map[string]string) (*Attempt, error) {
 	a := &Attempt{Shard: shard, run: r, key: key}
 	if shard >= 0 {
 		a.First, a.Records = r.Range(shard)
 	}
-	a.info = attemptInfo{Run: r.ID, Attempt: key + "-" + randomName(), Started: time.Now().UTC(), Who: self(labels)}
+	a.info = attemptInfo{Run: r.ID, Attempt: key + "-" + randomName(), Started: time.Now().UTC(), Beside: beside, Who: self(labels)}
 	a.dir = r.join(attemptsDir, a.info.Attempt)
 	if err := os.Mkdir(a.dir, 0o777); err != nil {
 		return nil, storage("create the attempt's folder", err)
@@ -120,6 +124,11 @@ func (r *Run) newAttempt(shard int, key string, labels map[string]string) (*Atte
 }
 
 func (a *Attempt) join(name string) string { return filepath.Join(a.dir, name) }
+
+// outputOf is where an attempt writes its shard.
+func (r *Run) outputOf(attempt string) string {
+	return joinOutput(r.join(attemptsDir, filepath.Base(attempt)), r.outputName())
+}
 
 // Output is where the attempt writes the shard.
 func (a *Attempt) Output() string { return joinOutput(a.dir, a.run.outputName()) }
@@ -138,7 +147,7 @@ func (a *Attempt) Earlier() (outputs []string) {
 	for number := a.claim - 1; number > 0; number-- {
 		var info attemptInfo
 		if err := readJSON(a.run.claimPath(a.key, number), &info); err == nil && info.Attempt != "" {
-			outputs = append(outputs, joinOutput(a.run.join(attemptsDir, filepath.Base(info.Attempt)), a.run.outputName()))
+			outputs = append(outputs, a.run.outputOf(info.Attempt))
 		}
 	}
 	return outputs

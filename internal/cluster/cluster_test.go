@@ -267,7 +267,7 @@ func TestStaleHandle(t *testing.T) {
 // alive as long as they change, and lost when they do not.
 func TestLostIsJudgedByOwnClock(t *testing.T) {
 	r := newRun(t, 1, 10)
-	a, err := r.newAttempt(0, key(0), nil)
+	a, err := r.newAttempt(0, key(0), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

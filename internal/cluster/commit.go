@@ -49,6 +49,9 @@ func (r *Run) result(shard int) (Result, error) {
 	return result, nil
 }
 
+// ResultOutput is where the output of a committed shard is.
+func (r *Run) ResultOutput(result Result) string { return r.outputOf(result.Attempt) }
+
 // isCommitted reports whether any attempt has committed the shard.
 func (r *Run) isCommitted(shard int) bool {
 	_, err := os.Stat(r.commitPath(shard))

@@ -16,8 +16,9 @@ import (
 
 // MergeOptions say how to merge.
 type MergeOptions struct {
-	// Force replaces an existing output.
-	Force bool
+	// Force replaces an existing output. Again also replaces the output of an earlier merge, if
+	// it has changed since.
+	Force, Again bool
 	// Clean removes the shards' outputs afterwards.
 	Clean bool
 	// LostAfter and Labels are as in Work.
@@ -25,6 +26,9 @@ type MergeOptions struct {
 	Labels    map[string]string
 	// Progress is told how many records are merged. It may be nil.
 	Progress func(records, of int64)
+	// Describe is called when the output has its name, with the results of the shards that
+	// have records, in order. It may be nil. A merge that is interrupted calls it again.
+	Describe func(Merged, []Result)
 }
 
 // Merged is a finished merge.
@@ -78,7 +82,7 @@ type merge struct {
 // If it is interrupted, the next Merge continues its work if that one's process is known to
 // have ended, and starts over otherwise. The output appears when it is complete.
 func (r *Run) Merge(ctx context.Context, options MergeOptions) (Merged, error) {
-	if done, ok := r.alreadyMerged(); ok {
+	if done, ok := r.alreadyMerged(); ok && !(options.Again && done.changed(r.Parts)) {
 		return done, nil
 	}
 	m := &merge{MergeOptions: options, run: r}
@@ -107,36 +111,53 @@ func (r *Run) Merge(ctx context.Context, options MergeOptions) (Merged, error) {
 	return m.finish(ctx)
 }
 
-// alreadyMerged returns the finished merge, if its output is still there.
+// alreadyMerged returns the finished merge, if there still is an output: failed records may
+// have been retried in it since.
 func (r *Run) alreadyMerged() (Merged, bool) {
 	var m Merged
 	if err := readJSON(r.join(mergedFile), &m); err != nil || m.Run != r.ID {
 		return m, false
 	}
-	path := m.Output
-	if r.Parts {
-		path = filepath.Join(path, commit.ManifestFile)
-	}
-	info, err := os.Stat(path)
-	m.Already = err == nil && info.Size() == m.Sum.Bytes
+	_, err := os.Stat(m.Output)
+	m.Already = err == nil
 	return m, m.Already
 }
 
-// readResults reads the commits of all shards.
-func (m *merge) readResults() error {
-	m.merged = Merged{Run: m.run.ID, Output: m.run.Output, Errors: m.run.Manifest.Errors, Kinds: make(map[string]int64)}
-	for i := range m.run.Shards {
-		result, err := m.run.result(i)
+// changed reports whether the output has another size than the merge gave it.
+func (m Merged) changed(parts bool) bool {
+	path := m.Output
+	if parts {
+		path = filepath.Join(path, commit.ManifestFile)
+	}
+	info, err := os.Stat(path)
+	return err != nil || info.Size() != m.Sum.Bytes
+}
+
+// Results returns the results of all shards that have records, in order.
+func (r *Run) Results() (results []Result, err error) {
+	for i := range r.Shards {
+		result, err := r.result(i)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		if result.Counts.Records > 0 {
+			results = append(results, result)
+		}
+	}
+	return results, nil
+}
+
+// readResults reads the commits of all shards.
+func (m *merge) readResults() (err error) {
+	m.merged = Merged{Run: m.run.ID, Output: m.run.Output, Errors: m.run.Manifest.Errors, Kinds: make(map[string]int64)}
+	if m.results, err = m.run.Results(); err != nil {
+		return err
+	}
+	for _, result := range m.results {
 		m.merged.Counts.Add(result.Counts)
 		m.merged.Skipped += result.Skipped
 		for kind, n := range result.Kinds {
 			m.merged.Kinds[kind] += n
-		}
-		if result.Counts.Records > 0 {
-			m.results = append(m.results, result)
 		}
 	}
 	return nil
@@ -167,7 +188,7 @@ func (m *merge) claim(ctx context.Context) (err error) {
 				return fault.New(fault.Canceled, "stopped on request")
 			}
 		}
-		a, err := m.run.newAttempt(-1, mergeKey, m.Labels)
+		a, err := m.run.newAttempt(-1, mergeKey, 0, m.Labels)
 		if err != nil {
 			return err
 		}
@@ -196,6 +217,10 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 	err := m.write(ctx)
 	if err == nil {
 		m.merged.Finished = time.Now().UTC()
+		if m.Describe != nil {
+			m.Describe(m.merged, m.results)
+		}
+		crash.Point("merge-described")
 		if err = writeJSON(m.attempt.join(resultFile), m.merged); err == nil {
 			crash.Point("merge-named")
 			_, err = publish(m.attempt.join(resultFile), m.run.join(mergedFile))
@@ -224,11 +249,6 @@ func (m *merge) clean() {
 	}
 }
 
-// output is where the attempt of a result wrote it.
-func (m *merge) output(r Result) string {
-	return joinOutput(m.run.join(attemptsDir, filepath.Base(r.Attempt)), m.run.outputName())
-}
-
 // errorsOf is where it wrote the failed records.
 func (m *merge) errorsOf(r Result) string {
 	return m.run.join(attemptsDir, filepath.Base(r.Attempt), "errors.jsonl")
@@ -253,7 +273,7 @@ func (m *merge) write(ctx context.Context) error {
 	}
 	var pieces []piece
 	for _, r := range m.results {
-		pieces = append(pieces, piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: m.output(r), sum: r.Output, records: r.Counts.Records})
+		pieces = append(pieces, piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: m.run.ResultOutput(r), sum: r.Output, records: r.Counts.Records})
 	}
 	sum, err := m.concatenate(ctx, m.attempt.Output(), pieces)
 	if err != nil {

@@ -178,7 +178,7 @@ func (m *merge) writeParts(ctx context.Context) error {
 	var parts []commit.ManifestPart
 	for i, r := range m.results {
 		for _, p := range folders[i].Parts {
-			from := filepath.Join(m.output(r), p.Name)
+			from := filepath.Join(m.run.ResultOutput(r), p.Name)
 			if _, ending, ok := strings.Cut(p.Name, "."); ok {
 				p.Name = fmt.Sprintf("part-%05d.%s", len(parts), ending)
 			}
@@ -203,7 +203,7 @@ func (m *merge) writeParts(ctx context.Context) error {
 
 // checkParts verifies a shard's folder of parts.
 func (m *merge) checkParts(ctx context.Context, r Result) (commit.Manifest, error) {
-	dir := m.output(r)
+	dir := m.run.ResultOutput(r)
 	p := piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: dir, sum: r.Output}
 	sum, err := chunk.SumFile(ctx, filepath.Join(dir, commit.ManifestFile))
 	if err != nil || sum != r.Output {

@@ -52,8 +52,12 @@ type Shard struct {
 	Beat   time.Time `json:"beat,omitzero"`
 	// Message is why it failed or stopped.
 	Message string `json:"message,omitempty"`
+	// Copy: the attempt is a copy, which a faster machine computes while a slower one still
+	// computes the shard.
+	Copy bool `json:"copy,omitempty"`
 
-	seen bool // this observer has seen its attempt alive
+	seen    bool // this observer has seen its attempt alive
+	current int  // the claim of the attempt that is described
 }
 
 // Unfinished reports whether the shard still has to be computed.
@@ -157,15 +161,20 @@ func (w *Watch) done(s *Shard) error {
 	return nil
 }
 
-// claimed describes a shard that an attempt has claimed.
+// claimed describes a shard by the attempt that has claimed it last. A copy that did not get
+// to its end leaves the shard to the attempt that it ran beside.
 func (w *Watch) claimed(s *Shard, key string) error {
 	for number := s.Claims; number > 0; number-- {
 		o, err := w.observe(key, number)
 		if err != nil {
 			return err
 		}
-		if number == s.Claims {
+		if s.current == 0 {
 			w.describe(s, o)
+			if s.Copy = o.info.Beside > 0; s.Copy && s.State != Running {
+				continue
+			}
+			s.current = number
 		}
 		if s.State != Failed {
 			return nil // only then does it matter how often that happened
@@ -226,6 +235,7 @@ func (w *Watch) ended(claim string) *Attempt {
 func (w *Watch) describe(s *Shard, o *observed) {
 	s.Attempt, s.Host, s.PID, s.Labels = o.info.Attempt, o.info.Host, o.info.PID, o.info.Labels
 	s.Done, s.Failed, s.seen = o.last.Done, o.last.Failed, o.seen
+	s.Message, s.Beat, s.Silent = "", time.Time{}, 0
 	silent := time.Since(o.since)
 	switch {
 	case o.ended != nil && o.ended.State == endFailed:

@@ -25,6 +25,10 @@ type Work struct {
 	// their counts and checksums. Its context ends when the shard need not be computed any
 	// more.
 	Compute func(context.Context, *Attempt) (Result, error)
+	// Copy reports whether this process may compute a copy of a shard that a slower process is
+	// computing, when nothing else is left, and how many records of that one's output the copy
+	// would take over. It is called after Compute. If it is nil, no copies are computed.
+	Copy func(output string) (records int64, ok bool)
 	// Notice gets lines for the user.
 	Notice func(text string)
 }
@@ -62,6 +66,7 @@ type worker struct {
 	run     *Run
 	watch   *Watch
 	outcome Outcome
+	rate    float64 // of this process, in records per second; 0 if unknown
 }
 
 func (w *worker) work(ctx context.Context) error {
@@ -72,6 +77,9 @@ func (w *worker) work(ctx context.Context) error {
 		}
 		w.outcome.Complete = len(Missing(shards)) == 0
 		next := choose(shards, w.Shard, w.NoClaim)
+		if next.shard < 0 && !next.wait && !w.NoClaim {
+			next.shard = w.slowest(shards)
+		}
 		switch {
 		case next.shard >= 0:
 			if err := w.attempt(ctx, shards[next.shard]); err != nil {
@@ -159,7 +167,11 @@ const (
 // attempt claims a shard, computes and commits it. Losing a claim or a commit to another
 // process is not an error.
 func (w *worker) attempt(ctx context.Context, s Shard) error {
-	a, err := w.run.newAttempt(s.Index, key(s.Index), w.Labels)
+	beside := 0
+	if s.State == Running {
+		beside = s.current
+	}
+	a, err := w.run.newAttempt(s.Index, key(s.Index), beside, w.Labels)
 	if err != nil {
 		return err
 	}
@@ -171,7 +183,10 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 		return err
 	}
 	crash.Point("shard-claimed")
-	if s.Index != w.Shard {
+	switch {
+	case beside > 0:
+		w.Notice(fmt.Sprintf("computing a copy of shard %d, which %s still computes: the first to finish wins", s.Index, s.Host))
+	case s.Index != w.Shard:
 		w.Notice(fmt.Sprintf("claimed shard %d, which was %s", s.Index, s.State))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -198,6 +213,7 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 		return a.finish(endDuplicate, nil)
 	}
 	w.outcome.Computed = append(w.outcome.Computed, s.Index)
+	w.rate = result.Rate
 	_ = a.finish(endCommitted, nil) // the commit is what counts
 	return nil
 }

@@ -31,6 +31,9 @@ func (k Kind) Plain() bool { return k.compression == nil && k.format.Name == jso
 // Rows reports whether the numbers of records count rows, not lines.
 func (k Kind) Rows() bool { return k.format.Rows }
 
+// Seekable reports whether a reader can begin in the middle of the file.
+func (k Kind) Seekable() bool { return k.compression == nil && (k.format.Count != nil || k.Plain()) }
+
 // String describes the kind: "gzip-compressed csv".
 func (k Kind) String() string {
 	if k.compression == nil {
@@ -112,6 +115,15 @@ func byEnding(head []byte, path string) format.Format {
 		}
 	}
 	return jsonl
+}
+
+// Count returns the number of records of a file of a known kind, if that takes no decoding.
+func Count(file format.File, kind Kind, options format.Options) (records int64, ok bool, err error) {
+	if kind.compression != nil || kind.format.Count == nil {
+		return 0, false, nil
+	}
+	records, err = kind.format.Count(file, options)
+	return records, true, err
 }
 
 // Open decodes a file of a known kind. The caller closes the file after the lines.

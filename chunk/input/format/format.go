@@ -25,6 +25,8 @@ type Format struct {
 	Stream func(ctx context.Context, r io.Reader, o Options) (Lines, error)
 	// Open decodes a file; nil if Stream is all there is.
 	Open func(ctx context.Context, f File, o Options) (Lines, error)
+	// Count, if set, returns the number of records of a file without decoding it.
+	Count func(f File, o Options) (int64, error)
 	// Check, if set, finds damage that a quick look can find, and columns that do not
 	// exist, before any work starts.
 	Check func(f File, o Options) error
@@ -53,6 +55,9 @@ type Options struct {
 	// formats without types. They need not exist, and types that the format cannot read are
 	// ignored. They have no effect with Columns.
 	Types []string
+	// Skip is how many records at the start of the file the job does not need. A decoder
+	// leaves out as many of them as it can without decoding them; see Lines.Skipped.
+	Skip int64
 	// Threads is how many goroutines the decoder may use, at least 1.
 	Threads int
 }
@@ -67,6 +72,8 @@ type Lines struct {
 	io.ReadCloser
 	// First is the number of the first line in the file's own terms: 1 for the first row.
 	First int64
+	// Skipped is how many records before it were left out, at most Options.Skip.
+	Skipped int64
 	// Rows: line numbers count rows. Package decode sets it.
 	Rows bool
 }

@@ -68,6 +68,19 @@ func (f *File) firstRow(group int) (row int64) {
 	return row
 }
 
+// groupOf returns the row group that a row is in, counted from 0, and the number of rows
+// before that group. A row behind the end is in a group behind the last one.
+func (f *File) groupOf(row int64) (group int, before int64) {
+	for _, g := range f.metadata.groups {
+		if row < before+g.rows {
+			break
+		}
+		before += g.rows
+		group++
+	}
+	return group, before
+}
+
 // blockBytes is the size of the blocks of lines that are passed on, unless one line is
 // larger.
 const blockBytes = 256 << 10

@@ -16,7 +16,15 @@ var Parquet = format.Format{
 		if err != nil {
 			return format.Lines{}, err
 		}
-		return format.Lines{ReadCloser: file.Lines(ctx), First: 1}, nil
+		group, skipped := file.groupOf(o.Skip)
+		return format.Lines{ReadCloser: file.lines(ctx, group), First: skipped + 1, Skipped: skipped}, nil
+	},
+	Count: func(f format.File, o format.Options) (int64, error) {
+		file, err := OpenFile(f, f.Size(), o)
+		if err != nil {
+			return 0, err
+		}
+		return file.Rows(), nil
 	},
 	Check: func(f format.File, o format.Options) error {
 		_, err := OpenFile(f, f.Size(), o)

@@ -37,7 +37,10 @@ type block struct {
 
 // Lines returns the rows as JSON lines, in order. Row groups are decoded in parallel, ahead
 // of the reader. An error names the row group and, where it is known, row and column.
-func (f *File) Lines(ctx context.Context) io.ReadCloser {
+func (f *File) Lines(ctx context.Context) io.ReadCloser { return f.lines(ctx, 0) }
+
+// lines returns those of a row group and of all that follow it.
+func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	threads := min(f.threads, maxThreads)
 	depth := max(aheadBytes/blockBytes/(2*threads), 1)
@@ -51,7 +54,7 @@ func (f *File) Lines(ctx context.Context) io.ReadCloser {
 		var running sync.WaitGroup
 		defer running.Wait()
 		slots := make(chan struct{}, threads)
-		for i := range f.Groups() {
+		for i := first; i < f.Groups(); i++ {
 			blocks := make(chan block, depth)
 			select {
 			case slots <- struct{}{}:

@@ -1,0 +1,336 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/record"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+// Combined is an output that consists of the outputs of finished jobs, one after the other,
+// which have computed ranges of one input.
+type Combined struct {
+	// Output and Errors are its files.
+	Output, Errors string
+	// Sum is that of an output that is a file.
+	Sum chunk.FileSum
+	// Print is that of the Survey by which the input was divided.
+	Print json.RawMessage
+	// Pieces are the jobs, in input order.
+	Pieces []Piece
+}
+
+// Piece is one of those jobs.
+type Piece struct {
+	// Output is where it wrote its results; its job folder is next to that, unless the job
+	// has removed it.
+	Output string
+	// Bytes is the size of its results.
+	Bytes int64
+	chunk.Counts
+	// Machine is the name of the one that computed it.
+	Machine string
+}
+
+// Combine writes the job folder of an output that was combined, so that Inspect and Retry
+// treat it like that of one job. It replaces the folder of an earlier job; an unfinished one
+// is a fault of kind Conflict.
+func Combine(ctx context.Context, c Combined) error {
+	combined := &combination{Combined: c}
+	if err := combined.load(); err != nil || combined.first == nil {
+		return err // nothing was computed, or nothing was kept
+	}
+	f, err := openFolder(ctx, Config{Output: Output{Path: c.Output}})
+	if err != nil {
+		return err
+	}
+	defer f.close(true)
+	switch unfinished, err := f.unfinished(); {
+	case err != nil:
+		return err
+	case unfinished != nil:
+		return fault.New(fault.Conflict, "%s belongs to an unfinished job with the same output", f.path)
+	}
+	if err := f.begin(); err != nil {
+		return err
+	}
+	if err := combined.write(f); err != nil {
+		return fault.Wrap(fault.Storage, err)
+	}
+	return nil
+}
+
+// combination is a Combined whose pieces are being read.
+type combination struct {
+	Combined
+	first   *manifest // of the first piece that has one; nil if none has
+	folders []*folder
+	reports []Report // without a folder: what is known of the piece
+	format  encode.Format
+}
+
+// load reads the job folders of the pieces.
+func (c *combination) load() error {
+	for _, p := range c.Pieces {
+		f := &folder{path: absolute(p.Output) + folderSuffix}
+		m, err := readManifest(f.join(manifestFile))
+		report := Report{In: p.Records, Succeeded: p.Succeeded, Failed: p.Failed, Dropped: p.Dropped}
+		switch {
+		case err == nil:
+			if report, err = readReport(f.join(reportFile)); err != nil {
+				return err
+			}
+			if c.first == nil {
+				c.first = m
+			}
+		case p.Failed > 0 || !errors.Is(err, os.ErrNotExist):
+			return fault.New(fault.Conflict, "what is known of the failed records of %s: %w", p.Output, err)
+		}
+		c.folders, c.reports = append(c.folders, f), append(c.reports, report)
+	}
+	if c.first == nil {
+		return nil
+	}
+	var err error
+	c.format, err = encode.ByName(c.first.Fingerprint.Output.Format)
+	return err
+}
+
+// write writes the files of the folder. The manifest comes last: without it there is no job.
+func (c *combination) write(f *folder) error {
+	if err := c.writeFailures(f.join(commit.FailuresFile)); err != nil {
+		return err
+	}
+	if err := c.writeKept(f.join(commit.KeptFile)); err != nil {
+		return err
+	}
+	report, err := c.report()
+	if err != nil {
+		return err
+	}
+	if err := report.writeDurably(f.join(reportFile)); err != nil {
+		return err
+	}
+	m := *c.first
+	var print fingerprint
+	if err := json.Unmarshal(c.Print, &print); err != nil {
+		return err
+	}
+	m.Fingerprint.Input, m.Fingerprint.Output.Errors = print.Input, print.Output.Errors
+	m.Output, m.Errors, m.Created = absolute(c.Output), c.Errors, report.Started
+	if keepsParts(c.Output) {
+		m.Output += "/"
+	}
+	m.Cut = input.Cut{Records: report.In, Blank: report.Blank}
+	f.finish(false)
+	return f.save(m)
+}
+
+// writeFailures concatenates the lists of failed records. Their positions count from the
+// start of the whole output.
+func (c *combination) writeFailures(path string) error {
+	out, err := files.Create(path, files.PrivateMode)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	var base int64
+	for i, p := range c.Pieces {
+		if c.reports[i].Failed > 0 {
+			in, err := os.Open(c.folders[i].join(commit.FailuresFile))
+			if err != nil {
+				return err
+			}
+			_, err = record.MoveFailures(out, in, base)
+			if in.Close(); err != nil {
+				return err
+			}
+		}
+		length, err := c.length(i)
+		if err != nil && slices.ContainsFunc(c.Pieces[i+1:], func(p Piece) bool { return p.Failed > 0 }) {
+			return fault.New(fault.Conflict, "the size of %s before it was compressed is unknown: %w", p.Output, err)
+		}
+		base += length
+	}
+	return cmp.Or(out.Sync(), out.Close())
+}
+
+// length returns the size of a piece's results before they were encoded.
+func (c *combination) length(i int) (length int64, err error) {
+	if !keepsParts(c.Output) {
+		if c.format.Encodes() {
+			if length = c.reports[i].Unencoded; length == 0 {
+				err = errors.New("an earlier version of gpurun wrote it")
+			}
+			return length, err
+		}
+		return c.Pieces[i].Bytes, nil
+	}
+	m, err := commit.ReadManifest(c.Pieces[i].Output)
+	for _, part := range m.Parts {
+		if c.format.Encodes() {
+			length += part.Unencoded
+		} else {
+			length += part.Bytes
+		}
+	}
+	return length, err
+}
+
+// writeKept concatenates the failed records, if the output cannot hold them.
+func (c *combination) writeKept(path string) error {
+	var out *os.File
+	for _, f := range c.folders {
+		in, err := os.Open(f.join(commit.KeptFile))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if out == nil {
+			if out, err = files.Create(path, files.PrivateMode); err != nil {
+				in.Close()
+				return err
+			}
+			defer out.Close()
+		}
+		_, err = io.Copy(out, in)
+		if in.Close(); err != nil {
+			return err
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	return cmp.Or(out.Sync(), out.Close())
+}
+
+// report adds up the reports of the pieces.
+func (c *combination) report() (Report, error) {
+	var tally chunk.Tally
+	r := Report{Output: c.Output, Errors: c.Errors, Workers: []WorkerReport{}}
+	var ended time.Time
+	for i, piece := range c.reports {
+		if piece.Started.IsZero() {
+			r.add(piece) // only its counts are known
+			continue
+		}
+		if r.Started.IsZero() || piece.Started.Before(r.Started) {
+			r.Started = piece.Started
+		}
+		if end := piece.Started.Add(piece.Elapsed); end.After(ended) {
+			ended = end
+		}
+		if r.Kernel == "" {
+			r.Input, r.Kernel, r.BatchSize, r.Concurrency, r.GroupBy = piece.Input, piece.Kernel, piece.BatchSize, piece.Concurrency, piece.GroupBy
+		}
+		r.add(piece)
+		r.addWorkers(piece.Workers, c.Pieces[i].Machine)
+		tally.Add(piece.failureTally())
+	}
+	r.Failures, r.Causes = failureReports(tally.Kinds), failureReports(tally.Causes)
+	r.Elapsed = ended.Sub(r.Started)
+	r.Rate = rate(r.In, r.Elapsed)
+	if !keepsParts(c.Output) {
+		r.noteOutput(c.Sum)
+		return r, nil
+	}
+	m, err := commit.ReadManifest(c.Output)
+	r.OutputBytes = m.Bytes
+	return r, err
+}
+
+// add adds the counts of another report.
+func (r *Report) add(other Report) {
+	r.In += other.In
+	r.Succeeded += other.Succeeded
+	r.Failed += other.Failed
+	r.Dropped += other.Dropped
+	r.Blank += other.Blank
+	r.Nulls += other.Nulls
+	r.Unencoded += other.Unencoded
+	for _, skip := range other.SkippedInputs {
+		if !slices.Contains(r.SkippedInputs, skip) { // several jobs may have met the same damage
+			r.SkippedInputs = append(r.SkippedInputs, skip)
+		}
+	}
+	for name, n := range other.Usage {
+		if r.Usage == nil {
+			r.Usage = make(map[string]int64)
+		}
+		r.Usage[name] += n
+	}
+}
+
+// addWorkers adds workers of a machine to those of the same devices.
+func (r *Report) addWorkers(workers []WorkerReport, machine string) {
+	for _, w := range workers {
+		device := machine + " " + w.Device
+		i := slices.IndexFunc(r.Workers, func(w WorkerReport) bool { return w.Device == device })
+		if i < 0 {
+			i = len(r.Workers)
+			r.Workers = append(r.Workers, WorkerReport{Slot: i, Device: device})
+		}
+		to := &r.Workers[i]
+		alive := seconds(to.Records, to.Rate) + seconds(w.Records, w.Rate)
+		to.Records += w.Records
+		to.Chunks += w.Chunks
+		to.Batches += w.Batches
+		to.BatchSize = max(to.BatchSize, w.BatchSize)
+		to.Busy += w.Busy
+		to.Load += w.Load
+		to.CPU += w.CPU
+		to.WaitedInput += w.WaitedInput
+		to.WaitedOutput += w.WaitedOutput
+		to.Restarts += w.Restarts
+		to.Retries += w.Retries
+		to.Lost += w.Lost
+		to.Retired = to.Retired || w.Retired
+		if alive > 0 {
+			to.Rate, to.BusyShare = float64(to.Records)/alive, min(1, to.Busy.Seconds()/alive)
+		}
+	}
+}
+
+// seconds is how long so many records took.
+func seconds(records int64, rate float64) float64 {
+	if rate <= 0 {
+		return 0
+	}
+	return float64(records) / rate
+}
+
+// failureTally returns the statistics on failed records that a report was made of.
+func (r Report) failureTally() (t chunk.Tally) {
+	for _, f := range r.Failures {
+		t.Add(chunk.Tally{Kinds: f.tally().Kinds})
+	}
+	for _, f := range r.Causes {
+		t.Add(chunk.Tally{Causes: f.tally().Causes})
+	}
+	return t
+}
+
+func (f FailureReport) tally() chunk.Tally {
+	t := chunk.FailureTally(f.Kind, f.Example, f.Detail, f.Line).In(f.File, 0)
+	for _, all := range []map[string]chunk.KindStats{t.Kinds, t.Causes} {
+		for name, stats := range all {
+			stats.Count = f.Count
+			all[name] = stats
+		}
+	}
+	return t
+}
