@@ -425,7 +425,6 @@ func TestColumnsRefused(t *testing.T) {
 			d.write("v.mask.npy", "x")
 		}, fault.Usage, "already exists"},
 		{"no folder", func(d jobDir, c *orchestrator.Config) { c.Output.Arrays = array("v", d.join("none/v.npy")) }, fault.Usage, "does not exist"},
-		{"a table as a stream", func(_ jobDir, c *orchestrator.Config) { c.Output.Path, c.Output.Format = "-", "parquet" }, fault.Usage, "cannot be written to a stream"},
 		{"an unknown type", func(d jobDir, c *orchestrator.Config) {
 			c.Output.Path, c.Output.Columns = d.join("out.parquet"), []string{"id:int"}
 		}, fault.Usage, `unknown column type "int"`},

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/chunk/input/expand"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -25,8 +26,9 @@ type inputFile struct {
 	info os.FileInfo // nil for a stream
 	kind decode.Kind // of a file
 	sum  chunk.CRC   // of samples of its content
-	// stream is read if it is not a file.
-	stream io.Reader
+	// stream is read if it is not a file. sampled, if set, is what it is decoded to.
+	stream  io.Reader
+	sampled *format.Lines
 }
 
 // withInput finds the files that the input's names stand for. It converts an input that only

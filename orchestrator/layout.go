@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"cmp"
-	"context"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/columns"
@@ -134,22 +133,16 @@ func checkArrayFiles(config Config) error {
 }
 
 // setLayout creates the layout, which is known if an earlier run of the job has fixed it.
-func (p *prepared) setLayout(ctx context.Context) error {
+func (p *prepared) setLayout() {
 	p.spec = p.config.columnSpec()
 	if p.spec == nil {
-		return nil
+		return
 	}
 	known := p.config.knownLayout
 	if known == nil && p.earlier != nil {
 		known = p.earlier.manifest.Layout
 	}
-	if known == nil && p.spec.Table != nil && !p.preview {
-		if err := p.sampleInput(ctx); err != nil {
-			return err
-		}
-	}
 	p.layout = columns.NewShared(p.spec, known)
-	return nil
 }
 
 // fixLayout returns the layout of the job, which the first proposal fixes.

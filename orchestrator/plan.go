@@ -205,9 +205,7 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	if short != "" {
 		p.plan.Notes = append(p.plan.Notes, short)
 	}
-	if err := p.setLayout(ctx); err != nil {
-		return nil, err
-	}
+	p.setLayout()
 	asked := false
 	if err := p.selectDevices(ctx); err != nil {
 		if asked = p.needsNoDevice(ctx, err); !asked {

@@ -80,6 +80,9 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		begun = resumable(config)
 	}
 	// Open the files and run.
+	if err := p.sampleInput(ctx); err != nil {
+		return Report{}, err
+	}
 	if p.source == nil {
 		if err := p.openSequence(f); err != nil {
 			return Report{}, err

@@ -91,7 +91,7 @@ const (
 // flushes reports whether a record of a slow stream is computed before its chunk is full.
 // Where the output's borders depend on chunks, they must depend on the content alone.
 func flushes(c Config) bool {
-	return c.inputs.streams() && (isStream(c.Output.Path) || !keepsParts(c.Output.Path) && !c.cutsUnits())
+	return c.inputs.streams() && !c.format().Table && (isStream(c.Output.Path) || !keepsParts(c.Output.Path) && !c.cutsUnits())
 }
 
 // checkLog refuses to resume a stream whose earlier bytes cannot be compared.
@@ -108,10 +108,7 @@ func (p *prepared) sections() []input.Section {
 	ranges := p.config.inputs.bundles(p.cut.BundleBytes)
 	p.watch.sections = ranges
 	sections := make([]input.Section, len(ranges))
-	options := format.Options{Members: p.members(), Columns: p.config.Input.Columns, Types: p.config.Output.Columns, Threads: 1}
-	if len(files) == 1 {
-		options.Threads = p.config.cores()
-	}
+	options := p.formatOptions()
 	counts := p.config.Input.Counts
 	if len(counts) != len(files) {
 		counts = nil
@@ -133,6 +130,15 @@ func (p *prepared) sections() []input.Section {
 		sections[i] = s
 	}
 	return sections
+}
+
+// formatOptions are how the inputs are decoded.
+func (p *prepared) formatOptions() format.Options {
+	options := format.Options{Members: p.members(), Columns: p.config.Input.Columns, Types: p.config.Output.Columns, Threads: 1}
+	if len(p.config.inputs.files) == 1 {
+		options.Threads = p.config.cores()
+	}
+	return options
 }
 
 // section returns some files as a section. skips are how many records of each are not used at
@@ -216,6 +222,9 @@ func (p *prepared) openStream(file inputFile, options format.Options) func(conte
 		name = "input " + file.name
 	}
 	return func(ctx context.Context) (format.Lines, error) {
+		if file.sampled != nil {
+			return *file.sampled, nil
+		}
 		if p.config.streaming { // it consists of records
 			return format.Lines{ReadCloser: io.NopCloser(file.stream), First: 1}, nil
 		}

@@ -1,29 +1,15 @@
 package orchestrator
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"errors"
-	"io"
-	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/gpurun/gpurun/chunk/encode/parquet"
-	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // The columns of an output that is a table get their types from the user, else from the first
 // input records and the first results.
-
-const (
-	// sampleRecords is how many input records are looked at, and sampleBytes how much of them.
-	sampleRecords = 1000
-	sampleBytes   = 64 << 20
-)
 
 // parseColumns parses names of columns with types: "id:int64". A column without a type gets
 // its type from what is in it.
@@ -57,57 +43,11 @@ func (c Config) checkTable() error {
 		}
 		return nil
 	}
-	if c.streaming || c.Output.Path != "" && isStream(c.Output.Path) {
-		return fault.New(fault.Usage, "a Parquet file cannot be written to a stream: its end describes the whole file; name an output file, or write JSON lines").Set("output-format")
+	if c.streaming {
+		return fault.New(fault.Usage, "a stream of results has no columns to choose").Set("output-format")
 	}
 	_, err := parseColumns(c.Output.Columns)
 	return err
-}
-
-// sampleInput looks at the first input records. A stream can be read only once, so its
-// results are all there is to look at.
-func (p *prepared) sampleInput(ctx context.Context) error {
-	sample := &p.spec.Table.Sample
-	left := sampleRecords
-	add := func(r io.Reader) {
-		in := bufio.NewReaderSize(io.LimitReader(r, sampleBytes), 1<<20)
-		for left > 0 {
-			line, err := in.ReadBytes('\n')
-			if err != nil && !errors.Is(err, io.EOF) {
-				return // a damaged file is reported when it is read
-			}
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				left--
-				sample.Add(line)
-			}
-			if err != nil {
-				return
-			}
-		}
-	}
-	if p.config.inputs == nil {
-		file, err := os.Open(p.config.Input.Path)
-		if err != nil {
-			return fault.New(fault.Usage, "open input: %w", err)
-		}
-		defer file.Close()
-		add(file)
-	} else {
-		options := format.Options{Columns: p.config.Input.Columns, Types: p.config.Output.Columns, Threads: 1}
-		for _, file := range p.config.inputs.files {
-			if left == 0 || file.stream != nil {
-				break
-			}
-			if lines, err := openDecoded(file, options, new(atomic.Int64))(ctx); err == nil {
-				add(lines)
-				lines.Close()
-			}
-		}
-	}
-	if keep := p.config.Output.Keep; len(keep) > 0 {
-		sample.Columns = slices.DeleteFunc(sample.Columns, func(c parquet.Column) bool { return !slices.Contains(keep, c.Name) })
-	}
-	return nil
 }
 
 // columnNames are the names of an output's columns without their types.

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"encoding/binary"
 	"strconv"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -59,6 +60,31 @@ func (c Column) AppendRaw(dst []byte, i int) []byte {
 		rawnum.PutBools(dst[at:], v[row[0]:row[1]])
 	}
 	return dst
+}
+
+// Raw returns the values of the records from up to to, as AppendRaw appends them. They are
+// the column's own memory or in buffer.
+func (c Column) Raw(buffer []byte, from, to int) []byte {
+	switch v := c.values.(type) {
+	case []float32:
+		return rawOf(buffer, v[c.row(len(v), from)[0]:c.row(len(v), to)[0]])
+	case []float64:
+		return rawOf(buffer, v[c.row(len(v), from)[0]:c.row(len(v), to)[0]])
+	case []int64:
+		return rawOf(buffer, v[c.row(len(v), from)[0]:c.row(len(v), to)[0]])
+	}
+	buffer = buffer[:0]
+	for i := from; i < to; i++ {
+		buffer = c.AppendRaw(buffer, i)
+	}
+	return buffer
+}
+
+func rawOf[T rawnum.Number](buffer []byte, values []T) []byte {
+	if raw, ok := rawnum.View(values); ok {
+		return raw
+	}
+	return appendRaw(buffer[:0], values, [2]int{0, len(values)}, binary.Size(values)/max(len(values), 1))
 }
 
 func appendRaw[T rawnum.Number](dst []byte, values []T, row [2]int, size int) []byte {

@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/record"
@@ -18,7 +19,8 @@ type rowEncoder struct {
 	values []byte // the rows of the lines in the encoder's buffer
 	names  *jsonline.Wanted
 	info   jsonline.Info
-	line   []byte // scratch
+	place  jsonline.Info // of the text columns
+	line   []byte        // scratch
 
 	// Of the last results:
 	results *plugins.Results
@@ -28,6 +30,8 @@ type rowEncoder struct {
 	members []jsonline.Member
 	raw     [][]byte // the values of each column of the layout, nil if it has none
 	memory  [][]byte // for raw
+	noted   []string // the layout's columns and the text columns: what the reader looks for
+	direct  []int    // the column for each of the layout's if they are all that results have, else nil
 }
 
 // leftOut stands for a column that the output does not have.
@@ -84,12 +88,12 @@ func (e *encoder) appendRows(from source, results *plugins.Results, i int) *faul
 // row. number is that of the record's line in the input.
 func (e *encoder) takeOut(start int, number int64) *fault.Error {
 	clear(e.rows.raw)
-	return e.endRow(start, number)
+	return e.endRow(start, number, false)
 }
 
 // endRow appends the row of the last line of the buffer: the values in raw, and what is
-// missing there from the line, which loses all these columns.
-func (e *encoder) endRow(start int, number int64) *fault.Error {
+// missing there from the line, which loses all these columns. free: it has none of them.
+func (e *encoder) endRow(start int, number int64, free bool) *fault.Error {
 	r := e.rows
 	if e.origins != nil {
 		if refusal := e.addOrigin(start, number); refusal != nil {
@@ -97,7 +101,11 @@ func (e *encoder) endRow(start int, number int64) *fault.Error {
 		}
 	}
 	line := e.buffer[start : len(e.buffer)-1]
-	if r.names != nil {
+	if free && !slices.ContainsFunc(r.raw, func(values []byte) bool { return values == nil }) {
+		for _, values := range r.raw {
+			r.values = append(r.values, values...)
+		}
+	} else if r.names != nil {
 		if err := r.names.Scan(line, &r.info); err != nil || !r.info.Object {
 			return fault.New(fault.Record, "the result is not a JSON object: it has no column %q", r.layout.Columns[0].Name)
 		}
@@ -147,7 +155,7 @@ func (r *rowEncoder) without(line []byte) []byte {
 // spliceRow appends the line of a record with columns, and its row.
 func (e *encoder) spliceRow(from source, results *plugins.Results, i int) *fault.Error {
 	r, line := e.rows, from.record
-	r.prepare(results)
+	e.prepareRows(results)
 	clear(r.raw)
 	text := 0
 	for k := range r.list {
@@ -167,21 +175,39 @@ func (e *encoder) spliceRow(from source, results *plugins.Results, i int) *fault
 			}
 		}
 	}
+	place := from.places.of(from.i, r.noted)
 	if e.keep != nil && e.keep.Scan(line, &e.info) == nil && e.info.Object {
 		e.projects = jsonline.Keep(e.projects[:0], line, &e.info)
-		line = e.projects
+		line, place = e.projects, nil
 	}
 	start := len(e.buffer)
-	if len(r.members) == 0 {
+	switch {
+	case len(r.members) == 0:
 		e.buffer = append(e.buffer, line...)
-	} else {
-		if r.text.Scan(line, &e.info) != nil || !e.info.Object {
-			return fault.New(fault.Record, "the record is not a JSON object: the kernel's column %q cannot be added to it", r.members[0].Name)
-		}
+	case place != nil && place.Object:
+		r.place = *place // not e.info, whose memory the next scan reuses
+		r.place.Spans = place.Spans[len(r.layout.Columns):]
+		e.buffer = jsonline.Splice(e.buffer, line, &r.place, r.members)
+	case r.text.Scan(line, &e.info) == nil && e.info.Object:
 		e.buffer = jsonline.Splice(e.buffer, line, &e.info, r.members)
+	default:
+		return fault.New(fault.Record, "the record is not a JSON object: the kernel's column %q cannot be added to it", r.members[0].Name)
 	}
 	e.buffer = append(e.buffer, '\n')
-	return e.endRow(start, from.line)
+	return e.endRow(start, from.line, e.origins == nil && r.free(place))
+}
+
+// free reports whether the reader has found that a line has no column of the layout.
+func (r *rowEncoder) free(place *jsonline.Info) bool {
+	if place == nil || !place.Object {
+		return false
+	}
+	for _, span := range place.Spans[:len(r.layout.Columns)] {
+		if span.Present() {
+			return false
+		}
+	}
+	return true
 }
 
 // checkValue checks the JSON of a column's value.
@@ -232,8 +258,9 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 	return nil
 }
 
-// prepare sorts the columns of results, once for all records of a batch.
-func (r *rowEncoder) prepare(results *plugins.Results) {
+// prepareRows sorts the columns of results, once for all records of a batch.
+func (e *encoder) prepareRows(results *plugins.Results) {
+	r := e.rows
 	if r.results == results {
 		return
 	}
@@ -254,6 +281,48 @@ func (r *rowEncoder) prepare(results *plugins.Results) {
 	if len(names) > 0 {
 		r.text = jsonline.Want(names...)
 	}
+	noted := make([]string, 0, len(r.layout.Columns)+len(names))
+	for _, c := range r.layout.Columns {
+		noted = append(noted, c.Name)
+	}
+	if noted = append(noted, names...); !slices.Equal(noted, r.noted) {
+		r.noted = noted
+		e.seen.note(noted)
+	}
+	r.findDirect(e.nanFails)
+}
+
+// findDirect finds the columns of results that are nothing but columns of the layout, whose
+// values can be stored as they are.
+func (r *rowEncoder) findDirect(nanFails bool) {
+	r.direct = nil
+	if nanFails || r.layout.Table != nil || len(r.members) > 0 {
+		return
+	}
+	direct := make([]int, len(r.layout.Columns))
+	for number, c := range r.layout.Columns {
+		k := slices.Index(r.rows, number)
+		if k < 0 || c.Kind != columns.Kind(r.list[k].Kind()) || c.Width != r.list[k].Width {
+			return
+		}
+		direct[number] = k
+	}
+	r.direct = direct
+}
+
+// stored returns the rows of n results from index on, which have nothing but columns of the
+// layout.
+func (r *rowEncoder) stored(index, n int) []byte {
+	r.values = r.values[:0]
+	if len(r.direct) == 1 {
+		return r.list[r.direct[0]].Raw(r.values, index, index+n)
+	}
+	for i := index; i < index+n; i++ {
+		for _, k := range r.direct {
+			r.values = r.list[k].AppendRaw(r.values, i)
+		}
+	}
+	return r.values
 }
 
 // describe lists names for a message.

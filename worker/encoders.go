@@ -53,7 +53,7 @@ func (e *encoders) begin(task *batchTask) error {
 		return err
 	}
 	n := len(task.sent)
-	if len(e.all) == 1 || n == 0 || task.numbers() < parallelValues {
+	if len(e.all) == 1 || n == 0 || e.numbers(task) < parallelValues {
 		return nil
 	}
 	share := (n + len(e.all) - 1) / len(e.all)
@@ -101,16 +101,24 @@ func (e *encoders) nulls() int64 {
 	return n
 }
 
-// numbers returns about how many numbers the columns of a batch hold: every call of a
-// kernel usually returns the same columns.
-func (t *batchTask) numbers() int {
+// numbers returns about how many numbers of a batch are formatted: every call of a kernel
+// usually returns the same columns, and those of arrays are stored as they are.
+func (e *encoders) numbers(t *batchTask) int {
 	n := 0
 	if results := t.verdict(0).results; results != nil {
 		for _, column := range results.ColumnList() {
-			n += len(t.sent) * max(1, column.Width)
+			if !e.storesColumn(column.Name) {
+				n += len(t.sent) * max(1, column.Width)
+			}
 		}
 	}
 	return n
+}
+
+// storesColumn reports whether a column is stored in an array.
+func (e *encoders) storesColumn(name string) bool {
+	rows := e.all[0].rows
+	return rows != nil && rows.layout != nil && rows.layout.Table == nil && rows.layout.Find(name) >= 0
 }
 
 // encodeRange encodes count records from out.first on.

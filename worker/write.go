@@ -33,14 +33,17 @@ type partWriter struct {
 	progress progress
 	// verbatim: a record that the kernel leaves unchanged is copied byte for byte.
 	verbatim bool
-	line     []byte       // scratch for batchLine
-	first    *judge.First // not reported yet
+	// stores: the same for one whose results are stored as values.
+	stores bool
+	line   []byte       // scratch for batchLine
+	first  *judge.First // not reported yet
 	// kernelNulls counts numbers that became null in the kernel.
 	kernelNulls int64
 	latency     histogram.Histogram // of batches since the last message
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *partWriter {
+	asIs := len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess && !w.setup.Records.Batch
 	p := &partWriter{
 		worker: w, release: release,
 		part: commit.NewPart(commit.PartOptions{
@@ -49,8 +52,8 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 			Rows: w.setup.Records.Columns != nil, Table: w.setup.Records.Columns.IsTable(),
 			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
 		}),
-		verbatim: len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess && w.setup.Records.Columns == nil && !w.setup.Records.Batch,
-		tasks:    make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
+		verbatim: asIs && w.setup.Records.Columns == nil, stores: asIs && w.setup.Records.Columns != nil,
+		tasks: make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
@@ -213,6 +216,13 @@ func (p *partWriter) write(task *batchTask, lines *encoders) error {
 				i, next = i+n, next+n
 				continue
 			}
+		}
+		if n, err := p.store(task, lines, i, next); n > 0 || err != nil {
+			if err != nil {
+				return err
+			}
+			i, next = i+n, next+n
+			continue
 		}
 		record := task.batch.Records[i]
 		var err error

@@ -1,13 +1,16 @@
 """Compares the outputs of the encoder job: JSON lines, a NumPy array, Parquet.
 
     python3 bench/encoder/outputs.py --gpurun bin/gpurun
+    python3 bench/encoder/outputs.py --gpurun bin/gpurun-before bin/gpurun --outputs jsonl npy
 
 It prints the steady rate, the size, and the CPU time that gpurun's own processes take per
-record: the orchestrator and the workers, without the kernel. Needs what run.py needs.
+record: the orchestrator and the workers, without the kernel. Several programs take turns.
+Needs what run.py needs.
 """
 
 import argparse
 import glob
+import itertools
 import json
 import os
 import shutil
@@ -53,10 +56,10 @@ class CPU:
         return sum(seconds for (_, other), seconds in self.seconds.items() if other == role)
 
 
-def measure(options, source, work, flags):
+def measure(options, gpurun, source, work, flags):
     stats = os.path.join(work, "stats")
     os.makedirs(stats)
-    command = [options.gpurun, "run", "-k", os.path.join(HERE, "kernel.py"), source, "--workers-per-gpu", options.workers] + flags
+    command = [gpurun, "run", "-k", os.path.join(HERE, "kernel.py"), source, "--workers-per-gpu", options.workers] + flags
     with CPU() as cpu:
         subprocess.run(command, env=dict(os.environ, BENCH_STATS=stats), check=True, stderr=subprocess.DEVNULL)
     runs = []
@@ -70,7 +73,8 @@ def measure(options, source, work, flags):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--gpurun", required=True, type=os.path.abspath)
+    parser.add_argument("--gpurun", required=True, type=os.path.abspath, nargs="+")
+    parser.add_argument("--outputs", default=["jsonl", "npy", "parquet"], nargs="+")
     parser.add_argument("--records", type=int, default=600_000)
     parser.add_argument("--workers", default="4")
     parser.add_argument("--rounds", type=int, default=2)
@@ -88,12 +92,12 @@ def main():
             "parquet": ["-o", work + "/out.parquet"],
         }
         for _ in range(options.rounds):
-            for name, flags in outputs.items():
+            for gpurun, name in itertools.product(options.gpurun, options.outputs):
                 os.makedirs(work)
-                rate, size, worker, orchestrator = measure(options, source, work, flags)
+                rate, size, worker, orchestrator = measure(options, gpurun, source, work, outputs[name])
                 shutil.rmtree(work)
-                print("%-8s %7.0f records/s  %.2f GB  CPU per record: workers %.1f us, orchestrator %.1f us" % (
-                    name, rate, size / 1e9, 1e6 * worker / options.records, 1e6 * orchestrator / options.records), flush=True)
+                print("%s %-8s %7.0f records/s  %.2f GB  CPU per record: workers %.1f us, orchestrator %.1f us" % (
+                    os.path.basename(gpurun), name, rate, size / 1e9, 1e6 * worker / options.records, 1e6 * orchestrator / options.records), flush=True)
 
 
 main()

@@ -76,6 +76,14 @@ func (l *Layout) RowBytes() (n int) {
 	return n
 }
 
+// Place returns where the values of a column are in a row, and their size.
+func (l *Layout) Place(number int) (start, size int) {
+	for _, c := range l.Columns[:number] {
+		start += c.Bytes()
+	}
+	return start, l.Columns[number].Bytes()
+}
+
 // Find returns the position of a column, -1 if there is none of that name.
 func (l *Layout) Find(name string) int {
 	return slices.IndexFunc(l.Columns, func(c Column) bool { return c.Name == name })
@@ -107,13 +115,12 @@ type Shared struct {
 	mu     sync.Mutex
 	layout *Layout
 	known  chan struct{}
-	// fallback is the layout of a job without any result.
-	fallback Layout
+	spec   *Spec
 }
 
 // NewShared returns the layout of a job, which is known already unless l is nil.
 func NewShared(spec *Spec, l *Layout) *Shared {
-	s := &Shared{known: make(chan struct{}), fallback: spec.Fallback()}
+	s := &Shared{known: make(chan struct{}), spec: spec}
 	if l != nil {
 		s.Fix(*l)
 	}
@@ -141,4 +148,4 @@ func (s *Shared) Fix(l Layout) {
 }
 
 // Settle fixes the layout of a job that has ended without any result.
-func (s *Shared) Settle() { s.Fix(s.fallback) }
+func (s *Shared) Settle() { s.Fix(s.spec.Fallback()) }

@@ -17,10 +17,7 @@ type Rows struct {
 // Column returns the values of one column, in the order of the rows; zeros for rows without
 // values.
 func (r Rows) Column(l *Layout, number int) []byte {
-	size, at := l.Columns[number].Bytes(), 0
-	for _, c := range l.Columns[:number] {
-		at += c.Bytes()
-	}
+	at, size := l.Place(number)
 	row := l.RowBytes()
 	if size == row && len(r.Values) == row*len(r.Present) {
 		return r.Values // every row has values, and nothing else

@@ -62,23 +62,6 @@ func (o *Output) openArrays(state State) error {
 	return nil
 }
 
-// landArrays appends a unit's rows to the arrays.
-func (o *Output) landArrays(u *pendingUnit) ([]chunk.FileSum, error) {
-	var sums []chunk.FileSum
-	for i, data := range u.arrays {
-		t := &o.arrays[i]
-		if _, err := t.Write(data); err != nil {
-			return nil, fault.New(fault.Storage, "write output %s: %w", t.path, err)
-		}
-		o.writeback.begin(t, int64(len(data)))
-		var sum chunk.FileSum
-		_, _ = sum.Write(data)
-		sums = append(sums, sum)
-		o.arraySums[i] = o.arraySums[i].Join(sum)
-	}
-	return sums, nil
-}
-
 // arraySizes returns the sizes of the arrays.
 func (o *Output) arraySizes() (sizes []int64) {
 	for i := range o.arrays {

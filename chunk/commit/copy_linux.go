@@ -6,11 +6,8 @@ import (
 	"syscall"
 )
 
-// copyWindow is how much to map at a time, copyBytes how much to write at a time.
-const (
-	copyWindow = 4 << 20
-	copyBytes  = 256 << 10
-)
+// copyWindow is how much to map at a time.
+const copyWindow = 4 << 20
 
 // copyFrom appends size bytes of a part to a file. Writing from a Mapping in pieces of 256
 // KB lets the file system work in large units, where copy_file_range moves 64 KB: a third

@@ -35,6 +35,7 @@ type Output struct {
 	lines     int64           // of the results up to next
 	arrays    []target        // beside the output
 	arraySums []chunk.FileSum // of their rows
+	rows      rowMemory       // for them
 	fileUnits [][]Unit        // of each file of a table
 	failed    error           // an append failed: nothing may be appended after it
 	closed    bool
@@ -195,7 +196,7 @@ func (o *Output) openUnits(state State) {
 	if !o.options.cutsUnits() {
 		return
 	}
-	direct := o.targets[chunk.Results].temporary == ""
+	direct := o.targets[chunk.Results].temporary == "" && !o.options.Format.Table // which is of no use before its end
 	begun := len(state.Encoded) > 0 && o.targets[chunk.Results].size > o.targets[chunk.Results].begun
 	o.units = newUnits(o.options, direct, o.next, begun)
 	o.landed = landed{durable: state.Durable, raw: o.raw}

@@ -122,18 +122,43 @@ func (p *Part) SucceedRows(lines, values []byte) error {
 	if err == nil && len(values) > 0 {
 		_, err = p.values.Write(values)
 	}
-	for rest := lines; len(rest) > 0 && err == nil; {
-		length := bytes.IndexByte(rest, '\n') + 1
-		rest = rest[length:]
-		p.lines++
-		err = p.addEntry(int64(length), true)
+	if err == nil {
+		err = p.addEntries(lines)
 	}
 	return storage(err)
 }
 
-// addEntry adds a line to the index.
-func (p *Part) addEntry(length int64, values bool) error {
-	p.entry = columns.AppendEntry(p.entry[:0], length, values)
+// SucceedStored writes n consecutive records that are already lines, in a job with columns.
+// values are those of all lines. It must not be used for framed results.
+func (p *Part) SucceedStored(lines []byte, n int, values []byte) error {
+	p.tally.Records += int64(n)
+	p.tally.Succeeded += int64(n)
+	_, err := p.files[chunk.Results].Write(lines)
+	if err == nil && len(values) > 0 {
+		_, err = p.values.Write(values)
+	}
+	if err == nil {
+		err = p.addEntries(lines)
+	}
+	return storage(err)
+}
+
+// addEntries adds lines with values to the index.
+func (p *Part) addEntries(lines []byte) error {
+	p.entry = p.entry[:0]
+	for len(lines) > 0 {
+		length := bytes.IndexByte(lines, '\n') + 1
+		lines = lines[length:]
+		p.lines++
+		p.entry = columns.AppendEntry(p.entry, int64(length), true)
+	}
+	_, err := p.index.Write(p.entry)
+	return err
+}
+
+// addEntry adds a line without values to the index.
+func (p *Part) addEntry(length int64) error {
+	p.entry = columns.AppendEntry(p.entry[:0], length, false)
 	_, err := p.index.Write(p.entry)
 	return err
 }
@@ -266,7 +291,7 @@ func (p *Part) keep(line, row func(io.Writer) error) error {
 	if err := line(&p.files[chunk.Results]); err != nil || !p.options.Rows {
 		return err
 	}
-	return p.addEntry(p.files[chunk.Results].sum.Bytes-before, false)
+	return p.addEntry(p.files[chunk.Results].sum.Bytes - before)
 }
 
 // position returns where the results end: in bytes, or in rows of a table.

@@ -33,6 +33,22 @@ type rowUnits struct {
 type rowRange struct {
 	part          string
 	index, values [2]int64 // offset and length
+	runs          []rowRun
+}
+
+// rowRun is how many consecutive rows of a part have values, or have none.
+type rowRun struct {
+	rows   int
+	values bool
+}
+
+// count adds the next row.
+func (r *rowRange) count(values bool) {
+	if n := len(r.runs); n > 0 && r.runs[n-1].values == values {
+		r.runs[n-1].rows++
+		return
+	}
+	r.runs = append(r.runs, rowRun{1, values})
 }
 
 // takeRows is take for an output with columns.
@@ -47,16 +63,17 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 	}
 	rowBytes := int64(u.rows.layout.Get().RowBytes())
 	var at, from struct{ line, entry, value int64 }
+	next := rowRange{part: part}
 	add := func() {
 		if at.line == from.line {
 			return
 		}
 		u.open.add(piece{part + suffixes[chunk.Results], from.line, at.line - from.line})
 		u.open.raw += at.value - from.value
-		u.open.rows = append(u.open.rows, rowRange{
-			part: part, index: [2]int64{from.entry, at.entry - from.entry}, values: [2]int64{from.value, at.value - from.value},
-		})
-		from = at
+		next.index, next.values = [2]int64{from.entry, at.entry - from.entry}, [2]int64{from.value, at.value - from.value}
+		u.open.rows = append(u.open.rows, next)
+		_, _ = u.open.readColumns.Index.Write(index[from.entry:at.entry])
+		from, next = at, rowRange{part: part}
 	}
 	for rest := index; len(rest) > 0; {
 		length, values, after, err := columns.NextEntry(rest)
@@ -67,6 +84,7 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 		if values {
 			at.value += rowBytes
 		}
+		next.count(values)
 		if u.open.raw+at.line-from.line+at.value-from.value >= u.bytes {
 			add()
 			u.end()
@@ -112,9 +130,8 @@ func (r *rowUnits) stop() {
 	}
 }
 
-// encodeRows encodes what a unit has besides lines; the lines too if it is a row group, which
-// goes to w.
-func (u *pendingUnit) encodeRows(w io.Writer) error {
+// encodeTable encodes the unit as a row group, which goes to w.
+func (u *pendingUnit) encodeTable(w io.Writer) error {
 	layout := u.format.layout.Get()
 	rows, lengths, err := u.readRows()
 	if err == nil {
@@ -122,17 +139,6 @@ func (u *pendingUnit) encodeRows(w io.Writer) error {
 	}
 	if err != nil {
 		return err
-	}
-	u.arrays = u.arrays[:0]
-	for _, a := range u.format.arrays {
-		if a.Mask {
-			u.arrays = append(u.arrays, rows.Mask())
-		} else {
-			u.arrays = append(u.arrays, rows.Column(layout, a.Column))
-		}
-	}
-	if !u.format.table {
-		return nil
 	}
 	in := &piecesReader{pieces: u.pieces}
 	defer in.close()
@@ -207,13 +213,3 @@ func readRange(path string, at [2]int64) ([]byte, error) {
 	}
 	return data, nil
 }
-
-// plainCodec leaves lines as they are.
-type plainCodec struct{}
-
-func (plainCodec) Encode(w io.Writer, r io.Reader, _ int64) error {
-	_, err := io.Copy(w, r)
-	return err
-}
-
-func (plainCodec) Decode(r io.Reader) (io.ReadCloser, error) { return io.NopCloser(r), nil }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/encode"
@@ -47,11 +48,11 @@ type piece struct {
 // pendingUnit is a unit that is being encoded.
 type pendingUnit struct {
 	pieces []piece
-	lines  int64 // bytes of pieces
-	raw    int64 // bytes of lines and values
-	codec  encode.Codec
-	format *rowUnits  // of an output with columns, else nil
-	rows   []rowRange // the rows of pieces
+	lines  int64        // bytes of pieces
+	raw    int64        // bytes of lines and values
+	codec  encode.Codec // nil for plain lines, and for a table
+	format *rowUnits    // of an output with columns, else nil
+	rows   []rowRange   // the rows of pieces
 
 	// Valid when done is closed.
 	done chan struct{}
@@ -60,7 +61,6 @@ type pendingUnit struct {
 	read chunk.FileSum // of the lines
 	err  error
 	// Of an output with columns:
-	arrays      [][]byte          // the rows of each array
 	meta        []byte            // describes a row group
 	readColumns chunk.PartColumns // as it was read
 }
@@ -74,13 +74,10 @@ func (u *pendingUnit) add(p piece) {
 
 // encodeAll encodes everything that belongs to the unit; what goes into the output, to w.
 func (u *pendingUnit) encodeAll(w io.Writer) error {
-	if u.format == nil {
+	if u.format == nil || !u.format.table {
 		return u.encode(w)
 	}
-	err := u.encodeRows(w)
-	if err == nil && !u.format.table {
-		err = u.encode(w)
-	}
+	err := u.encodeTable(w)
 	if err != nil && fault.As(err) == nil {
 		err = fault.New(fault.Storage, "encode output: %w", err)
 	}
@@ -92,12 +89,49 @@ func (u *pendingUnit) encode(w io.Writer) error {
 	in := &piecesReader{pieces: u.pieces}
 	defer in.close()
 	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
+	if u.codec == nil {
+		sum, err := copySummed(w, in, u.lines)
+		u.sum, u.read = sum, sum
+		return err
+	}
 	err := u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read), u.lines)
 	if err != nil && fault.As(err) == nil {
 		err = fault.New(fault.Storage, "encode output: %w", err)
 	}
 	return err
 }
+
+// copySummed copies size bytes of a part to w and sums them.
+func copySummed(w io.Writer, in *piecesReader, size int64) (sum chunk.FileSum, err error) {
+	buffer := copyBuffers.Get().(*[copyBytes]byte)
+	defer copyBuffers.Put(buffer)
+	for sum.Bytes < size {
+		data := buffer[:min(size-sum.Bytes, copyBytes)]
+		if _, err := io.ReadFull(in, data); err != nil {
+			return sum, partFault(err)
+		}
+		_, _ = sum.Write(data)
+		if _, err := w.Write(data); err != nil {
+			return sum, fault.New(fault.Storage, "write output: %w", err)
+		}
+	}
+	return sum, nil
+}
+
+// partFault classifies an error of reading a part.
+func partFault(err error) error {
+	if fault.As(err) != nil {
+		return err
+	}
+	return fault.New(fault.Storage, "read part: %w", err)
+}
+
+// copyBytes is how much of a part is copied at a time: as much as stays in the processor's
+// cache while it is summed and written.
+const copyBytes = 256 << 10
+
+// copyBuffers hold what is copied.
+var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
 // piecesReader reads ranges of parts, one after another.
 type piecesReader struct {

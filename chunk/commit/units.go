@@ -52,12 +52,9 @@ type mark struct {
 }
 
 func newUnits(options Options, every bool, next int64, begun bool) *units {
-	codec, size := options.Format.Codec, cmp.Or(options.UnitBytes, options.Format.UnitBytes())
-	if codec == nil {
-		codec = plainCodec{}
-	}
+	size := cmp.Or(options.UnitBytes, options.Format.UnitBytes())
 	u := &units{
-		codec: codec, bytes: size, least: size / leastShare, every: every, begun: begun, since: mark{first: next},
+		codec: options.Format.Codec, bytes: size, least: size / leastShare, every: every, begun: begun, since: mark{first: next},
 		slots: make(chan struct{}, min(runtime.GOMAXPROCS(0), encode.MaxEncoders)), finished: make(chan struct{}, 1),
 	}
 	if options.Layout != nil {
@@ -118,7 +115,7 @@ func (u *units) end() {
 	unit.done = make(chan struct{})
 	u.queue = append(u.queue, step{unit: unit})
 	u.encoding++
-	if unit.raw > heldUnit && !u.table() {
+	if !u.table() && (u.codec == nil || unit.raw > heldUnit) { // nothing to encode, or too much to hold
 		close(unit.done)
 		return
 	}

@@ -25,10 +25,13 @@ func Put[T Number](data []byte, values []T) {
 
 // Get returns the values in data, which must contain a whole number of them.
 func Get[T Number](data []byte) []T {
-	values := make([]T, len(data)/int(unsafe.Sizeof(*new(T))))
-	if asInMemory {
-		copy(view(values), data)
-	} else if _, err := binary.Decode(data, binary.LittleEndian, values); err != nil {
+	size := int(unsafe.Sizeof(*new(T)))
+	if asInMemory && len(data) >= size {
+		copied := append([]byte(nil), data...) // which needs no zeros first, unlike make
+		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(copied))), len(data)/size)
+	}
+	values := make([]T, len(data)/size)
+	if _, err := binary.Decode(data, binary.LittleEndian, values); err != nil {
 		panic(err) // len(values) is what fits
 	}
 	return values
@@ -38,6 +41,9 @@ func Get[T Number](data []byte) []T {
 func view[T Number](values []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
 }
+
+// View returns the memory of values if it is little-endian.
+func View[T Number](values []T) ([]byte, bool) { return view(values), asInMemory }
 
 // PutBools writes a byte for each value, 1 for true.
 func PutBools(data []byte, values []bool) {
