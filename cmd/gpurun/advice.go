@@ -22,7 +22,6 @@ var userAdvice = map[kerneltest.Advice]string{
 var pythonAdvice = map[kerneltest.Advice]string{
 	kerneltest.RejectRecord:  "An error fails the whole batch: to reject a single record, return an Exception in place of its result.",
 	kerneltest.SmallerBatch:  "The batch is too large for this device: set batch_size in the file, and pass --large-batch for the large-batch check.",
-	kerneltest.LoadInOpen:    "gpurun calls it when planning, without a device: load models in setup.",
 	kerneltest.StartByHand:   "Run the file with python3 to see whether it loads.",
 	kerneltest.CloseUnopened: "Planning describes and closes a kernel without opening it: make close() a no-op in that case.",
 	kerneltest.CloseQuietly:  "Check what close() raises.",

@@ -99,8 +99,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.Int64Var(&c.Input.ChunkRecords, "chunk-records", 0, "records per chunk of a stream or a compressed file (default 16 batches)")
 	flags.DurationVar(&c.Input.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
 	flags.StringVar(&c.Format, "format", "", "`FORMAT` of the lines of input and output: openai-batch for requests and results of OpenAI's batch files; see docs/llm.md (default: openai-batch for openai: and serve: without a prompt, else any JSON)")
-	flags.StringVar(&c.Input.Format, "input-format", "", "format of the input instead of recognizing it: "+strings.Join(decode.Names(), ", "))
-	flags.StringSliceVar(&c.Input.Columns, "columns", nil, "with a Parquet output: its columns, in this order, with types if you like: id:int64,embedding; otherwise: read only these columns of Parquet and CSV files, in CSV files with types")
+	f.registerTables(flags)
 	flags.StringVar(&f.badInput, "bad-input", "fail", "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it")
 	flags.Int64Var(&c.Input.Limit, "limit", 0, "process at most this many records (0: all)")
 	flags.Int64Var(&c.Input.Offset, "offset", 0, "skip this many records first")
@@ -108,6 +107,12 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&c.Output.Keep, "keep", nil, "keep only these members of the input records, in addition to the kernel's results: id,url")
 	flags.BoolVar(&c.Input.NoValidate, "no-validate", false, "do not check that each line is valid JSON; saves about 0.2 s of CPU time per GB")
 	flags.BoolVar(&c.Input.Reprocess, "reprocess", false, "process input records that carry an \"_error\" and remove it, instead of passing them through")
+}
+
+// registerTables registers how tables are read.
+func (f *jobFlags) registerTables(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config.Input.Format, "input-format", "", "format of the input instead of recognizing it: "+strings.Join(decode.Names(), ", "))
+	flags.StringSliceVar(&f.config.Input.Columns, "columns", nil, "with a Parquet output: its columns, in this order, with types if you like: id:int64,embedding; otherwise: read only these columns of Parquet and CSV files, in CSV files with types")
 }
 
 // registerFetchFields adds the flag that says what is fetched.

@@ -21,7 +21,8 @@ const tryHelp = `Run a kernel on a few records in the foreground, and show each 
 the kernel makes of it. Nothing is written.
 
   gpurun try embed.py in.jsonl
-  gpurun try embed.py:my_function in.jsonl -n 10 --offset 500
+  gpurun try embed.py:my_function 'data/*.jsonl.gz' -n 10 --offset 500
+  gpurun try embed.py table.parquet --columns id,text
   gpurun try caption.py images.jsonl --fetch image=url
   head -n 5 in.jsonl | gpurun try 'exec:./score --fast' -
 
@@ -40,16 +41,17 @@ type tryFlags struct {
 func newTry() *cobra.Command {
 	f := &tryFlags{}
 	cmd := &cobra.Command{
-		Use:   "try KERNEL INPUT",
+		Use:   "try KERNEL INPUT...",
 		Short: "Run a kernel on a few records and show the results",
 		Long:  tryHelp,
-		Args:  cobra.ExactArgs(2),
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
+		Args:  cobra.MinimumNArgs(2),
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1:]) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.IntVarP(&f.records, "records", "n", 3, "number of records")
 	flags.Int64Var(&f.offset, "offset", 0, "skip this many records first")
+	f.registerTables(flags)
 	f.registerKernel(flags)
 	f.registerFetchFields(flags)
 	f.registerFetch(flags)
@@ -60,7 +62,7 @@ func newTry() *cobra.Command {
 	return cmd
 }
 
-func (f *tryFlags) run(cmd *cobra.Command, kernel, path string) error {
+func (f *tryFlags) run(cmd *cobra.Command, kernel string, inputs []string) error {
 	if err := fromEnvironment(cmd); err != nil {
 		return err
 	}
@@ -76,11 +78,12 @@ func (f *tryFlags) run(cmd *cobra.Command, kernel, path string) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	records, err := firstRecords(ctx, path, f.offset, f.records)
+	sample := sample{inputs: inputs, format: f.config.Input.Format, columns: f.config.Input.Columns, skip: f.offset, count: f.records}
+	records, files, err := sample.records(ctx)
 	if err != nil {
 		return err
 	}
-	t := &trial{kernel: kernel, view: newSideBySide(os.Stdout), fetched: fetchFiles(ctx, f.config.Fetch, path, records)}
+	t := &trial{kernel: kernel, view: newSideBySide(os.Stdout), fetched: fetchFiles(ctx, f.config.Fetch, files[0], records)}
 	defer restoreTerminal()()
 	defer proc.KillChildren() // processes that the kernel left behind
 	if err = t.open(ctx, f.config.Kernel, config, f.config.Devices.GPUs); err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -19,13 +20,13 @@ type fetched struct {
 
 // fetchFiles fetches the files that records name, as a job would. A record whose file cannot
 // be read does not reach the kernel.
-func fetchFiles(ctx context.Context, settings orchestrator.Fetch, input string, records []sampleRecord) *fetched {
+func fetchFiles(ctx context.Context, settings orchestrator.Fetch, input expand.File, records []sampleRecord) *fetched {
 	if len(settings.Members) == 0 {
 		return nil
 	}
 	root := settings.Root
-	if root == "" && input != "-" {
-		root = filepath.Dir(input)
+	if root == "" && input.Regular() {
+		root = filepath.Dir(input.Name)
 	} else if root == "" {
 		root = "."
 	}

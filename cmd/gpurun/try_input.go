@@ -5,73 +5,129 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/chunk/input/decode"
+	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
 // sampleRecord is a record of the input that is tried out.
 type sampleRecord struct {
-	number  int64 // of its line, from 1
+	file    string // "" if there is only one
+	number  int64  // of its line, or row, from 1
+	rows    bool   // the file is a table
 	line    []byte
 	invalid string // why the line is not a record; empty if it is one
 }
 
-// openLines opens a file, or standard input, as JSON lines, whatever its format.
-func openLines(ctx context.Context, path string) (lines io.Reader, end func(), err error) {
-	options := format.Options{Threads: 1}
-	if path == "-" {
-		stream := decode.OpenStream(ctx, os.Stdin, "standard input", "", options)
-		return stream, func() { _ = stream.Close() }, nil
+// place returns where the record is, for people.
+func (r sampleRecord) place() string {
+	unit := "line"
+	if r.rows {
+		unit = "row"
 	}
-	opened, err := os.Open(path)
-	if err != nil {
-		return nil, nil, usagef("open input: %w", err)
+	return strings.TrimSpace(fmt.Sprintf("%s %s %d", r.file, unit, r.number))
+}
+
+// sample is which records of which inputs are tried out.
+type sample struct {
+	inputs  []string // as run takes them
+	format  string
+	columns []string
+	skip    int64
+	count   int
+}
+
+// originOf tells data from the outputs of jobs, which have their job folder beside them.
+func originOf(_, name string) expand.Origin {
+	if info, err := os.Stat(filepath.Clean(name) + ".gpurun"); err == nil && info.IsDir() {
+		return expand.Output
 	}
-	info, err := opened.Stat()
-	if err != nil {
-		opened.Close()
-		return nil, nil, usagef("open input: %w", err)
-	}
-	file := decode.File(opened, path, info.Size())
-	kind, err := decode.Detect(file, "", nil)
-	if err != nil {
-		opened.Close()
+	return expand.Data
+}
+
+// records reads the sample, as a job would.
+func (s *sample) records(ctx context.Context) (records []sampleRecord, files []expand.File, err error) {
+	if files, _, err = expand.Files(s.inputs, originOf); err != nil {
 		return nil, nil, err
+	}
+	for _, file := range files {
+		more, err := s.recordsOf(ctx, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, record := range more {
+			if len(files) > 1 {
+				record.file = file.Name
+			}
+			records = append(records, record)
+		}
+		s.count -= len(more)
+		if s.count <= 0 {
+			break
+		}
+	}
+	if len(records) == 0 {
+		return nil, nil, usagef("input %s has no records there", strings.Join(s.inputs, " "))
+	}
+	return records, files, nil
+}
+
+// openLines opens a file, or a stream, as JSON lines, whatever its format.
+func (s *sample) openLines(ctx context.Context, input expand.File) (lines io.Reader, rows bool, end func(), err error) {
+	options := format.Options{Threads: 1, Columns: s.columns}
+	opened, name := os.Stdin, "standard input"
+	if input.Info != nil {
+		name = input.Name
+		if opened, err = os.Open(input.Name); err != nil {
+			return nil, false, nil, usagef("open input: %w", err)
+		}
+	}
+	if !input.Regular() {
+		stream := decode.OpenStream(ctx, opened, name, s.format, options)
+		return stream, false, func() { _ = stream.Close() }, nil
+	}
+	file := decode.File(opened, name, input.Info.Size())
+	kind, err := decode.Detect(file, s.format, s.columns)
+	if err != nil {
+		opened.Close()
+		return nil, false, nil, err
 	}
 	decoded, err := decode.Open(ctx, file, kind, options)
 	if err != nil {
 		opened.Close()
-		return nil, nil, usagef("open input: %w", err)
+		return nil, false, nil, usagef("open input: %w", err)
 	}
-	return decoded, func() {
+	return decoded, kind.Rows(), func() {
 		_ = decoded.Close()
 		opened.Close()
 	}, nil
 }
 
-// firstRecords reads records from a file, or from standard input, as a job would.
-func firstRecords(ctx context.Context, path string, skip int64, count int) ([]sampleRecord, error) {
-	content, end, err := openLines(ctx, path)
+// recordsOf reads records of one input. It counts down those to skip.
+func (s *sample) recordsOf(ctx context.Context, input expand.File) (records []sampleRecord, err error) {
+	content, rows, end, err := s.openLines(ctx, input)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	var records []sampleRecord
 	lines := bufio.NewReader(content)
-	for number := int64(1); len(records) < count; number++ {
+	for number := int64(1); len(records) < s.count; number++ {
 		line, err := lines.ReadBytes('\n')
 		if number == 1 {
 			line = bytes.TrimPrefix(line, []byte(byteOrderMark))
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			if skip--; skip < 0 {
-				record := sampleRecord{number: number, line: line}
+			if s.skip--; s.skip < 0 {
+				record := sampleRecord{number: number, rows: rows, line: line}
 				if !jsonline.Valid(line) {
 					record.invalid = "the line is not valid JSON"
 				}
@@ -79,8 +135,6 @@ func firstRecords(ctx context.Context, path string, skip int64, count int) ([]sa
 			}
 		}
 		switch {
-		case errors.Is(err, io.EOF) && len(records) == 0:
-			return nil, usagef("input %s has no records there", path)
 		case errors.Is(err, io.EOF):
 			return records, nil
 		case err != nil:

@@ -91,7 +91,7 @@ func (s *sideBySide) head(record sampleRecord) {
 	if s.shown++; s.shown > 1 {
 		fmt.Fprintln(s.out)
 	}
-	fmt.Fprintln(s.out, s.paint("1", fmt.Sprintf("line %d", record.number)))
+	fmt.Fprintln(s.out, s.paint("1", record.place()))
 }
 
 // rowsOf pairs the members of a record with those of a line, in the order of the line.

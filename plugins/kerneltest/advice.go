@@ -25,7 +25,6 @@ const (
 	CopyToChange   Advice = "copy-to-change"
 	CopyToKeep     Advice = "copy-to-keep"
 	FinishInOrder  Advice = "finish-in-order"
-	LoadInOpen     Advice = "load-in-open"
 	SameAnswer     Advice = "same-answer"
 	NoPreference   Advice = "no-preference"
 	NeedsConfig    Advice = "needs-config"
@@ -51,7 +50,6 @@ var advice = map[Advice]string{
 	CopyToChange:   "The memory of a batch belongs to the caller: copy a record before changing it (bytes.Clone).",
 	CopyToKeep:     "Copy whatever the kernel keeps of a batch after its results are complete.",
 	FinishInOrder:  "Call finish for the batches in the order in which Process received them.",
-	LoadInOpen:     "gpurun calls it when planning, without a device: load models and import frameworks in Open.",
 	SameAnswer:     "gpurun may call it more than once: let the answer depend on the configuration alone.",
 	NoPreference:   "Leave BatchSize and InFlight at 0 for no preference; InFlight is at most 64.",
 	NeedsConfig:    "If the kernel needs a configuration, set Options.Config.",
