@@ -60,6 +60,9 @@ func serveFiles(t *testing.T) *fileServer {
 		s.requests[r.URL.Path]++
 		broken := s.broken
 		s.mu.Unlock()
+		if strings.HasSuffix(r.URL.Path, "/slow") {
+			time.Sleep(200 * time.Millisecond)
+		}
 		if strings.HasPrefix(r.URL.Path, "/bad") || broken && strings.HasSuffix(r.URL.Path, "1") {
 			http.NotFound(w, r)
 			return
@@ -214,6 +217,34 @@ func TestStopDoesNotWaitForFiles(t *testing.T) {
 	}
 	if _, err := os.Stat(d.join("out.jsonl")); err == nil {
 		t.Error("there is an output")
+	}
+}
+
+// Idle workers share a chunk whose files take long to arrive, but do not pass it to each other
+// forever. No record reaches the kernel, so that both workers seem equally fast.
+func TestShareWhileFilesArrive(t *testing.T) {
+	t.Parallel()
+	server := serveFiles(t)
+	bad := func(path string, n int) string {
+		return strings.Repeat(fmt.Sprintf("{\"url\":%q}\n", server.URL+path), n)
+	}
+	in := bad("/bad", 480) + bad("/bad/slow", 32) // 16 chunks, each of two batches
+	for name, change := range map[string]func(*orchestrator.Config){
+		"batches": func(*orchestrator.Config) {},
+		"grouped": func(c *orchestrator.Config) { c.Batching.GroupBy = "url" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newJobDir(t, in).fetching("test-files")
+			c.Batching.ChunksPerGPU = 8
+			change(&c)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			report, err := runContext(t, ctx, c)
+			if err != nil || report.Failed != 512 {
+				t.Errorf("%d records failed: %v", report.Failed, err)
+			}
+		})
 	}
 }
 

@@ -52,6 +52,14 @@ func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, erro
 	return r, nil
 }
 
+// shares reports whether the chunk may hand back what it has not begun. It must have begun
+// something: otherwise workers that wait for the same files could pass it to each other
+// forever. A paused one begins nothing.
+func (r *chunkRun) shares() bool {
+	_, paused := r.worker.pace.paused()
+	return paused || r.unsubmitted.First > r.first
+}
+
 // interrupt ends the chunk before the batches that are not finished.
 func (r *chunkRun) interrupt() {
 	r.leave()

@@ -244,7 +244,7 @@ func (c *computing) loop() error {
 // without another batch.
 func (c *computing) stopping(inFlight bool) bool {
 	w := c.worker
-	share, grouped := w.stops.mustShare(c.current), w.setup.Records.GroupBy != ""
+	share, grouped := w.stops.mustShare(c.current) && c.current.shares(), w.setup.Records.GroupBy != ""
 	switch {
 	case w.stops.mustEnd(c.current) || share && !grouped:
 		c.handBack(inFlight)

@@ -24,7 +24,7 @@ func (c *concurrent) stop() (ended bool) {
 	case w.stops.mustEnd(l.run):
 		l.halted = true
 		return !c.flies(l)
-	case w.stops.mustShare(l.run):
+	case w.stops.mustShare(l.run) && l.run.shares():
 		c.share()
 	}
 	return l.ended && !c.flies(l) && !c.returns(l) && !l.rereads()
