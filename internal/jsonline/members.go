@@ -24,6 +24,20 @@ func Members(line []byte, f func(rawKey []byte, name string, value []byte) bool)
 	}
 }
 
+// First returns the first element of an array, which must be valid; nil if there is none.
+func First(array []byte) []byte {
+	i := skipSpace(array, 0)
+	if i >= len(array) || array[i] != '[' {
+		return nil
+	}
+	i = skipSpace(array, i+1)
+	end, why := skipValue(array, i, 1)
+	if why != okay { // no elements: the "value" was the closing bracket
+		return nil
+	}
+	return array[i:end:end]
+}
+
 func (m member) name(rawKey []byte) string {
 	inside := rawKey[1 : len(rawKey)-1]
 	if !m.escaped {

@@ -25,6 +25,8 @@ type client struct {
 	http    *http.Client
 	limiter *limiter
 	outage  outage
+	// postHeader is that of all requests for records.
+	postHeader http.Header
 }
 
 func newClient(s *settings) *client {
@@ -34,12 +36,15 @@ func newClient(s *settings) *client {
 	if s.server != nil && s.server.Dial != nil {
 		transport.DialContext = s.server.Dial
 	}
-	return &client{settings: s, limiter: newLimiter(s.Concurrency), outage: outage{asking: make(chan struct{}, 1)}, http: &http.Client{
+	c := &client{settings: s, limiter: newLimiter(s.Concurrency), outage: outage{asking: make(chan struct{}, 1)}, http: &http.Client{
 		Transport: transport,
 		// A server that redirects is the wrong one. Following it could send the key and
-		// the records elsewhere.
+		// the records elsewhere. A transport alone, as for requests, follows none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+	c.postHeader = c.header()
+	c.postHeader.Set("Content-Type", jsonType)
+	return c
 }
 
 // send sends a request and returns the server's good answer, or what becomes of the record
@@ -98,14 +103,19 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 	if response.StatusCode != http.StatusOK {
 		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), sight{outcome: served}, 0
 	}
-	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "application/json" {
-		return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), sight{outcome: served}, 0
+	if kind := response.Header.Get("Content-Type"); kind != jsonType {
+		if kind, _, _ = mime.ParseMediaType(kind); kind != jsonType {
+			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), sight{outcome: served}, 0
+		}
 	}
-	if !json.Valid(body) {
+	got := reply{status: response.StatusCode, requestID: response.Header.Get("X-Request-Id")}
+	if !got.read(body) {
 		return reply{}, answer(plugins.RetryAfter(0, "the server's answer is not valid JSON")), sight{outcome: other}, 0
 	}
-	return reply{response.StatusCode, response.Header.Get("X-Request-Id"), body}, nil, sight{outcome: served}, 0
+	return got, nil, sight{outcome: served}, 0
 }
+
+const jsonType = "application/json"
 
 var errTooLarge = errors.New("the server's answer is too large")
 
@@ -114,9 +124,8 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 	if err != nil {
 		return nil, nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	c.setHeaders(req)
-	response, err := c.http.Do(req)
+	req.Header = c.postHeader // the transport does not change it
+	response, err := c.http.Transport.RoundTrip(req)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,22 +133,29 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 	if response.ContentLength > c.MaxBody {
 		return nil, nil, fmt.Errorf("%w: over %d bytes", errTooLarge, c.MaxBody)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, c.MaxBody+1))
-	if err == nil && int64(len(body)) > c.MaxBody {
+	var body bytes.Buffer // grows with what arrives, whatever the length claims
+	body.Grow(int(min(max(response.ContentLength, 0), firstRead)) + bytes.MinRead)
+	_, err = body.ReadFrom(io.LimitReader(response.Body, c.MaxBody+1))
+	if err == nil && int64(body.Len()) > c.MaxBody {
 		err = fmt.Errorf("%w: over %d bytes", errTooLarge, c.MaxBody)
 	}
-	return response, body, err
+	return response, body.Bytes(), err
 }
 
-// setHeaders sets the headers that all requests have.
-func (c *client) setHeaders(req *http.Request) {
+// firstRead is the most memory that an answer gets before it has arrived.
+const firstRead = 64 << 10
+
+// header returns the headers that all requests have.
+func (c *client) header() http.Header {
+	h := make(http.Header)
 	for name, value := range c.Headers {
-		req.Header.Set(name, value)
+		h.Set(name, value)
 	}
-	req.Header.Set("Accept", "application/json")
-	if c.key != "" && req.Header.Get("Authorization") == "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
+	h.Set("Accept", jsonType)
+	if c.key != "" && h.Get("Authorization") == "" {
+		h.Set("Authorization", "Bearer "+c.key)
 	}
+	return h
 }
 
 // retriable reports whether the same request may succeed later.

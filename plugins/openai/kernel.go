@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"net"
 
+	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/internal/procs"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -65,9 +67,13 @@ func (k *kernel) Open(ctx context.Context, _ plugins.Device, config plugins.Conf
 		return err
 	}
 	if s.Prompt != "" && s.Model == "" {
-		s.Model, err = k.client.onlyModel(ctx)
+		if s.Model, err = k.client.onlyModel(ctx); err != nil {
+			return err
+		}
 	}
-	return err
+	s.form, s.output = s.makeForm(), jsonline.Want(s.Output)
+	procs.Save()
+	return nil
 }
 
 // Answer sends the record's request.
@@ -81,7 +87,7 @@ func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answ
 		return *instead
 	}
 	a := k.client.answer(record, sent, got)
-	a.Figures = got.usage()
+	a.Figures = got.figures()
 	return a
 }
 

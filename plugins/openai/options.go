@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -74,6 +75,8 @@ type settings struct {
 	base      *url.URL
 	prompt    template
 	system    template
+	form      *form            // of the requests' bodies; nil if they have images or come from a batch file
+	output    *jsonline.Wanted // the member that gets the answer
 	key       string
 	timeout   time.Duration
 	maxOutage time.Duration

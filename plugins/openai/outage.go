@@ -171,7 +171,7 @@ func (c *client) models(ctx context.Context) (status int, body []byte, err error
 	if err != nil {
 		return 0, nil, err
 	}
-	c.setHeaders(req)
+	req.Header = c.header()
 	response, err := c.http.Do(req)
 	if err != nil {
 		return 0, nil, err

@@ -18,29 +18,55 @@ type reply struct {
 	status    int
 	requestID string
 	body      []byte // JSON
+	// usage, choices and data are members of the body, nil if it does not have them.
+	usage, choices, data []byte
 }
 
-// usageMember finds what a server says that an answer has used.
-var usageMember = jsonline.Want("usage")
+// replyMembers finds the members of an answer that matter.
+var replyMembers = jsonline.Want("usage", "choices", "data")
 
-// usage returns the tokens that the answer has used, nil if the server does not say.
-func (r reply) usage() map[string]int64 {
+// read checks that the body is JSON and finds its members, in one pass.
+func (r *reply) read(body []byte) bool {
 	var info jsonline.Info
-	if usageMember.Scan(r.body, &info) != nil || !info.Object || !info.Spans[0].Present() {
+	if replyMembers.Scan(body, &info) != nil {
+		if !json.Valid(body) {
+			return false
+		}
+		body = bytes.ToValidUTF8(body, []byte("\ufffd"))
+		if replyMembers.Scan(body, &info) != nil {
+			return false
+		}
+	}
+	r.body = body
+	if info.Object {
+		for i, member := range []*[]byte{&r.usage, &r.choices, &r.data} {
+			if at := info.Spans[i]; at.Present() {
+				*member = body[at.ValueStart:at.ValueEnd]
+			}
+		}
+	}
+	return true
+}
+
+// figures returns the tokens that the answer has used, nil if the server does not say.
+func (r reply) figures() map[string]int64 {
+	var prompt, completion, total int64
+	jsonline.Members(r.usage, func(_ []byte, name string, value []byte) bool {
+		n, _ := strconv.ParseInt(string(value), 10, 64)
+		switch name {
+		case "prompt_tokens", "input_tokens": // the second ones are those of /v1/responses
+			prompt = max(prompt, n)
+		case "completion_tokens", "output_tokens":
+			completion = max(completion, n)
+		case "total_tokens":
+			total = n
+		}
+		return true
+	})
+	if total = max(total, prompt+completion); total <= 0 {
 		return nil
 	}
-	var u struct {
-		Prompt     int64 `json:"prompt_tokens"`
-		Completion int64 `json:"completion_tokens"`
-		Total      int64 `json:"total_tokens"`
-		Input      int64 `json:"input_tokens"` // of /v1/responses
-		Output     int64 `json:"output_tokens"`
-	}
-	if json.Unmarshal(r.body[info.Spans[0].ValueStart:info.Spans[0].ValueEnd], &u) != nil {
-		return nil
-	}
-	counts := map[string]int64{figures.PromptTokens: max(u.Prompt, u.Input), figures.CompletionTokens: max(u.Completion, u.Output)}
-	counts[figures.TotalTokens] = max(u.Total, counts[figures.PromptTokens]+counts[figures.CompletionTokens])
+	counts := map[string]int64{figures.PromptTokens: prompt, figures.CompletionTokens: completion, figures.TotalTokens: total}
 	maps.DeleteFunc(counts, func(_ string, n int64) bool { return n <= 0 })
 	return counts
 }
@@ -50,15 +76,62 @@ func (s *settings) answer(record plugins.Record, sent request, got reply) plugin
 	if sent.id != nil {
 		return plugins.Replaced(batchResult(sent.id, got))
 	}
-	value, err := s.extract(got.body)
-	if err != nil {
-		return plugins.Rejected("the server's answer %s", err)
+	value := s.find(got)
+	if value == nil {
+		var err error
+		if value, err = s.extract(got.body); err != nil {
+			return plugins.Rejected("the server's answer %s", err)
+		}
 	}
-	line, err := record.With(plugins.NewMember{Name: s.Output, Value: value})
-	if err != nil {
-		return plugins.Rejected("%s", err)
+	var info jsonline.Info
+	line := record.Bytes()
+	if err := s.output.Scan(line, &info); err != nil || !info.Object {
+		return plugins.Rejected("the record is not a JSON object: member %q cannot be added to it", s.Output)
 	}
-	return plugins.Replaced(line)
+	return plugins.Replaced(jsonline.Splice(nil, line, &info, []jsonline.Member{{Name: s.Output, Value: value}}))
+}
+
+// Members of a choice, of a message and of an embedding.
+var (
+	choiceMembers    = jsonline.Want("message", "text")
+	messageMembers   = jsonline.Want("content")
+	embeddingMembers = jsonline.Want("embedding")
+)
+
+// find returns the part of an answer that Output gets, as JSON, without decoding the answer.
+// It returns nil if the answer is not the usual one: extract knows what else there is.
+func (s *settings) find(got reply) []byte {
+	var value []byte
+	switch s.Endpoint {
+	case Embeddings:
+		value = memberOf(jsonline.First(got.data), embeddingMembers, 0)
+		if len(value) == 0 || value[0] != '[' || bytes.ContainsAny(value, "\r\n") {
+			return nil
+		}
+		return value
+	case Completions:
+		value = memberOf(jsonline.First(got.choices), choiceMembers, 1)
+	default:
+		value = memberOf(memberOf(jsonline.First(got.choices), choiceMembers, 0), messageMembers, 0)
+	}
+	if len(value) == 0 || value[0] != '"' {
+		return nil
+	}
+	for _, special := range []string{`\`, "\u2028", "\u2029"} { // encode writes them its own way
+		if bytes.Contains(value, []byte(special)) {
+			return encode(string(jsonline.AppendUnquoted(nil, value)))
+		}
+	}
+	return value
+}
+
+// memberOf returns a member of an object, nil if it does not have it.
+func memberOf(object []byte, wanted *jsonline.Wanted, i int) []byte {
+	var info jsonline.Info
+	if wanted.Scan(object, &info) != nil || !info.Object || !info.Spans[i].Present() {
+		return nil
+	}
+	return object[info.Spans[i].ValueStart:info.Spans[i].ValueEnd]
 }
 
 // extract returns the part of an answer that Output gets, as JSON.

@@ -22,10 +22,23 @@ func (s *settings) request(record plugins.Record) (request, error) {
 	if s.Prompt == "" {
 		return s.batchLine(record)
 	}
-	prompt, err := s.prompt.fill(record.Member)
+	r := request{url: s.base.String() + paths[s.Endpoint]}
+	var err error
+	if s.form != nil {
+		r.body, err = s.form.fill(record)
+		return r, err
+	}
+	messages, err := s.messages(record)
 	if err != nil {
 		return request{}, err
 	}
+	r.body = s.body(messages, "")
+	return r, nil
+}
+
+// body returns the body of a request with these messages, or with the prompt if the endpoint
+// takes no messages.
+func (s *settings) body(messages []message, prompt string) []byte {
 	body := map[string]any{"model": s.Model}
 	for name, value := range s.Body {
 		body[name] = value
@@ -36,11 +49,9 @@ func (s *settings) request(record plugins.Record) (request, error) {
 	case Embeddings:
 		body["input"] = prompt
 	default:
-		if body["messages"], err = s.messages(record, prompt); err != nil {
-			return request{}, err
-		}
+		body["messages"] = messages
 	}
-	return request{url: s.base.String() + paths[s.Endpoint], body: encode(body)}, nil
+	return encode(body)
 }
 
 type message struct {
@@ -48,7 +59,12 @@ type message struct {
 	Content any    `json:"content"`
 }
 
-func (s *settings) messages(record plugins.Record, prompt string) ([]message, error) {
+// messages returns those of a request with images.
+func (s *settings) messages(record plugins.Record) ([]message, error) {
+	prompt, err := s.prompt.fill(record.Member)
+	if err != nil {
+		return nil, err
+	}
 	var list []message
 	if s.System != "" {
 		text, err := s.system.fill(record.Member)
@@ -56,9 +72,6 @@ func (s *settings) messages(record plugins.Record, prompt string) ([]message, er
 			return nil, err
 		}
 		list = append(list, message{"system", text})
-	}
-	if len(s.Images) == 0 {
-		return append(list, message{"user", prompt}), nil
 	}
 	content := []any{map[string]string{"type": "text", "text": prompt}}
 	for _, name := range s.Images {

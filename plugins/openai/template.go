@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
 // template is a text with placeholders for members of a record.
@@ -64,10 +66,18 @@ func (t template) members() []string {
 }
 
 // fill returns the text for a record. member returns the JSON of a member.
-func (t template) fill(member func(string) ([]byte, bool)) (string, error) {
-	var b strings.Builder
+func (t template) fill(member func(string) ([]byte, bool)) (text string, err error) {
+	quoted, err := t.appendJSON([]byte{'"'}, member)
+	if err == nil {
+		err = json.Unmarshal(append(quoted, '"'), &text)
+	}
+	return text, err
+}
+
+// appendJSON appends the text for a record as a JSON string without its quotes.
+func (t template) appendJSON(dst []byte, member func(string) ([]byte, bool)) ([]byte, error) {
 	for _, p := range t {
-		b.WriteString(p.text)
+		dst = appendInside(dst, []byte(p.text))
 		if len(p.path) == 0 {
 			continue
 		}
@@ -78,32 +88,38 @@ func (t template) fill(member func(string) ([]byte, bool)) (string, error) {
 			}
 			var object map[string]json.RawMessage
 			if json.Unmarshal(value, &object) != nil {
-				return "", fmt.Errorf("member %q is not an object", strings.Join(p.path[:i+1], "."))
+				return nil, fmt.Errorf("member %q is not an object", strings.Join(p.path[:i+1], "."))
 			}
 			value, ok = object[name]
 		}
 		if !ok {
-			return "", fmt.Errorf("the record has no member %q", strings.Join(p.path, "."))
+			return nil, fmt.Errorf("the record has no member %q", strings.Join(p.path, "."))
 		}
-		text, err := asText(value)
-		if err != nil {
-			return "", fmt.Errorf("member %q: %w", strings.Join(p.path, "."), err)
+		var err error
+		if dst, err = appendText(dst, bytes.TrimSpace(value)); err != nil {
+			return nil, fmt.Errorf("member %q: %w", strings.Join(p.path, "."), err)
 		}
-		b.WriteString(text)
 	}
-	return b.String(), nil
+	return dst, nil
 }
 
-// asText returns a string's text, and the JSON of anything else.
-func asText(value []byte) (string, error) {
-	value = bytes.TrimSpace(value)
-	if len(value) == 0 || value[0] != '"' {
-		if bytes.Equal(value, []byte("null")) {
-			return "", errors.New("it is null")
-		}
-		return string(value), nil
+// appendText appends a string's text, or the JSON of anything else, as part of a JSON string.
+func appendText(dst, value []byte) ([]byte, error) {
+	switch {
+	case bytes.Equal(value, []byte("null")):
+		return nil, errors.New("it is null")
+	case len(value) == 0 || value[0] != '"':
+		return appendInside(dst, value), nil
+	case bytes.IndexByte(value, '\\') < 0: // as it is
+		return append(dst, value[1:len(value)-1]...), nil
 	}
-	var text string
-	err := json.Unmarshal(value, &text)
-	return text, err
+	return appendInside(dst, jsonline.AppendUnquoted(nil, value)), nil
+}
+
+// appendInside appends a text as part of a JSON string.
+func appendInside(dst, text []byte) []byte {
+	start := len(dst)
+	dst = jsonline.AppendStringBytes(dst, text)
+	copy(dst[start:], dst[start+1:len(dst)-1]) // without its quotes
+	return dst[:len(dst)-2]
 }
