@@ -16,8 +16,7 @@ import (
 // same: jobs that run one after the other with the same kernel and settings. The zero value
 // is an empty pool. Close must be called after the last job.
 //
-// Concurrent kernels are not kept: their workers log answers in their job's folder. Neither
-// are workers of a job with typed columns: they know the layout of its columns.
+// Workers of a job with typed columns are not kept: they know the layout of its columns.
 type Pool struct {
 	mu     sync.Mutex
 	idle   map[string][]*keptWorker
@@ -75,8 +74,9 @@ func (p *Pool) describe(key string, ready wire.Ready) {
 	p.infos[key] = ready
 }
 
-// take returns a worker that is still alive, nil if there is none.
-func (p *Pool) take(key string) *keptWorker {
+// take returns a worker that is still alive, nil if there is none, for a job that counts in
+// the file figures.
+func (p *Pool) take(key, figures string) *keptWorker {
 	if p == nil {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (p *Pool) take(key string) *keptWorker {
 			continue
 		default:
 		}
-		if w.conn.Send(wire.Message{Renew: &wire.Renew{}}) == nil {
+		if w.conn.Send(wire.Message{Renew: &wire.Renew{Figures: figures}}) == nil {
 			return w
 		}
 		w.kill()
@@ -131,7 +131,7 @@ func (p *Pool) Close() {
 // poolKey identifies the workers that can replace each other: those with the same setup on
 // the same device.
 func poolKey(setup wire.Setup, slot Slot) string {
-	setup.SocketDir, setup.Proven, setup.Programs = "", nil, nil
+	setup.SocketDir, setup.Figures, setup.Proven, setup.Programs = "", "", nil, nil
 	if setup.Records.AutoBatch {
 		setup.Records.BatchSize = 0 // the worker has found a better one
 	}
@@ -153,7 +153,7 @@ func (s *slotRun) adopt(w *keptWorker) {
 func (s *slotRun) park() bool {
 	pool := s.job.config.Pool
 	if pool == nil || s.worker == nil || !s.opened || s.prefetched != nil || s.kept != nil || s.left ||
-		!s.job.state.running() || s.job.plan.Info.Concurrency > 0 || s.job.config.columnSpec() != nil {
+		!s.job.state.running() || s.job.config.columnSpec() != nil {
 		return false
 	}
 	w := &keptWorker{workerProcess: s.worker, sources: s.loaded}

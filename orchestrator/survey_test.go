@@ -195,9 +195,27 @@ func TestAdoptFinished(t *testing.T) {
 }
 
 // TestPool: workers serve one job after another, and one that dies in between is replaced.
-// The kernel describes itself once.
+// The kernel describes itself once. Each job counts its own requests.
 func TestPool(t *testing.T) {
-	d := newJobDir(t, mixed(160))
+	t.Run("batches", func(t *testing.T) {
+		d := newJobDir(t, mixed(160))
+		c := d.config("test-work")
+		c.Batching.Size, c.Batching.ChunksPerGPU = 8, 4
+		testPool(t, d, c, 0)
+	})
+	t.Run("records", func(t *testing.T) {
+		d, c := callsJob(t, asks(160, func(int) string { return "" }), 8)
+		testPool(t, d, c, 160)
+		if got := len(strings.Fields(d.read("calls"))); got != 4*160 {
+			t.Errorf("%d calls", got)
+		}
+		if left, _ := filepath.Glob(d.join("*.gpurun/parts/*")); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+}
+
+func testPool(t *testing.T, d jobDir, c orchestrator.Config, requests int64) {
 	pool := &orchestrator.Pool{}
 	defer pool.Close()
 	var pids []int
@@ -208,16 +226,18 @@ func TestPool(t *testing.T) {
 	}
 	job := func(name string) {
 		t.Helper()
-		c := d.config("test-work")
+		c := c
 		c.WorkerBinary = binary
-		c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = "cpu:1", 8, 4
+		c.Devices.GPUs = "cpu:1"
 		c.Output.Path, c.Pool = d.join(name), pool
 		c.Display.OnEvent = func(e orchestrator.Event) {
 			if e, ok := e.(orchestrator.WorkerStarted); ok {
 				pids = append(pids, e.PID)
 			}
 		}
-		mustRun(t, d, c)
+		if r := mustRun(t, d, c); r.Usage["requests"] != requests {
+			t.Errorf("%v, want %d requests", r.Usage, requests)
+		}
 		if d.read(name) != d.read("a.jsonl") {
 			t.Errorf("%s is different", name)
 		}

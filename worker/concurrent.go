@@ -63,7 +63,7 @@ func (w *Worker) serveRecords(ctx context.Context) {
 		w.fail(err)
 		return
 	}
-	defer c.spend.figures.Close()
+	defer func() { c.spend.figures.Close() }()
 	w.judged = true // the writer would judge in input order: here the first answers count
 	for {
 		more, err := c.nextLane()
@@ -122,8 +122,28 @@ func (c *concurrent) nextLane() (more bool, err error) {
 	return true, nil
 }
 
+// renew forgets the job that is done.
+func (c *concurrent) renew() error {
+	if len(c.flights) > 0 {
+		c.worker.host.kill() // it would answer for records of that job
+	}
+	if c.log != nil {
+		c.log.Close()
+	}
+	c.spend.figures.Close()
+	fresh := newConcurrent(c.ctx, c.worker)
+	fresh.first, fresh.judged = c.first, c.judged // of the kernel
+	*c = *fresh
+	return c.spend.open(c.worker.setup)
+}
+
 // begin starts reading a chunk, and imports the answers that are logged for it.
 func (c *concurrent) begin(assign wire.Assign) (*lane, error) {
+	if c.worker.takeRenewed() {
+		if err := c.renew(); err != nil {
+			return nil, err
+		}
+	}
 	if c.log == nil {
 		c.log = early.New(filepath.Dir(assign.Part))
 	}

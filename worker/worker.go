@@ -59,8 +59,9 @@ type Worker struct {
 	pace           *pacer
 	computing      computing
 	assigned       chan wire.Assign
-	trims          chan struct{}  // requested, not done yet
-	fetcher        *fetch.Fetcher // nil until a chunk is read whose records name files
+	renewed        chan wire.Renew // has room for the one before the next assignment
+	trims          chan struct{}   // requested, not done yet
+	fetcher        *fetch.Fetcher  // nil until a chunk is read whose records name files
 	layouts        *layouts
 }
 
@@ -76,7 +77,7 @@ func run(builtins []string) int {
 	}
 	w := &Worker{
 		conn: wire.NewConn(file), builtins: builtins, pace: newPacer(), stops: newStops(),
-		assigned: make(chan wire.Assign, 1), trims: make(chan struct{}, 1),
+		assigned: make(chan wire.Assign, 1), renewed: make(chan wire.Renew, 1), trims: make(chan struct{}, 1),
 	}
 
 	first, err := w.conn.Receive()
@@ -153,6 +154,11 @@ func (w *Worker) take(message wire.Message) {
 		w.sharing.Store(false)
 		w.busy.Store(0)
 		w.pace.set(wire.Pace{Share: 1})
+		select {
+		case <-w.renewed: // a job may have had nothing to assign
+		default:
+		}
+		w.renewed <- *message.Renew
 	case message.Layout != nil:
 		w.layouts.answer(message.Layout.Layout)
 	case message.Trim != nil:
@@ -250,8 +256,20 @@ func (w *Worker) nextRun(ctx context.Context) (*chunkRun, error) {
 			if !more {
 				return nil, nil
 			}
+			w.takeRenewed() // batches depend on nothing of the job
 			return w.begin(ctx, assign)
 		}
+	}
+}
+
+// takeRenewed reports whether the next assignment is the first of another job.
+func (w *Worker) takeRenewed() bool {
+	select {
+	case renew := <-w.renewed:
+		w.setup.Figures = renew.Figures
+		return true
+	default:
+		return false
 	}
 }
 

@@ -283,7 +283,10 @@ type Trimmed struct {
 
 // Renew means that the job is done, and chunks of another one follow: what was said about
 // the pace, about sharing memory and about the job's end no longer holds.
-type Renew struct{}
+type Renew struct {
+	// Figures is as in Setup.
+	Figures string `json:"figures,omitempty"`
+}
 
 // End means that no chunk follows: close the kernel and exit.
 type End struct{}
