@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"cmp"
+	"path/filepath"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/columns"
@@ -195,4 +196,31 @@ func (o outputPrint) spec() *columns.Spec {
 // arrays are those of the job with this fingerprint.
 func (o outputPrint) arrays() []commit.Array {
 	return Output{Arrays: o.Arrays, Errors: cmp.Or(o.Errors)}.arrays()
+}
+
+// arraysOf returns the arrays of the job whose output is at this path. If the job was moved,
+// those that were beside its output, or below its folder, were moved with it; apart is one
+// that was not.
+func (m *manifest) arraysOf(output string) (all []commit.Array, apart string) {
+	all = m.Fingerprint.Output.arrays()
+	if m.writes(output) {
+		return all, ""
+	}
+	for i := range all {
+		inside, err := filepath.Rel(filepath.Dir(filepath.Clean(m.Output)), all[i].Path)
+		if err != nil || !filepath.IsLocal(inside) {
+			return all, all[i].Path
+		}
+		all[i].Path = filepath.Join(filepath.Dir(absolute(output)), inside)
+	}
+	return all, ""
+}
+
+// placeArrays sets where the arrays are.
+func (r *Report) placeArrays(arrays []commit.Array) {
+	for i := range r.Arrays {
+		if i < len(arrays) {
+			r.Arrays[i].Path = arrays[i].Path
+		}
+	}
 }

@@ -73,7 +73,7 @@ func (r *rerun) run(ctx context.Context) (Report, error) {
 	if err != nil {
 		return again, err
 	}
-	return r.merge(again)
+	return r.merge(ctx, again)
 }
 
 // nothing says why there is nothing to retry.
@@ -131,7 +131,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 			r.config.Output.Path, r.manifest.Output, r.manifest.Errors)
 	}
 	if retry.Committed(r.folder.path) {
-		if err := r.replace(); err != nil {
+		if err := r.replace(ctx); err != nil {
 			return err
 		}
 	}
@@ -143,6 +143,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if len(r.report.Arrays) != len(r.job.Arrays) {
 		return fault.New(fault.Conflict, "the report of the job lists %d arrays instead of %d", len(r.report.Arrays), len(r.job.Arrays))
 	}
+	r.report.placeArrays(r.job.Arrays)
 	for _, a := range r.report.Arrays {
 		r.job.ArraySums = append(r.job.ArraySums, chunk.FileSum{Bytes: a.Bytes, CRC: uint32(a.CRC32C)})
 	}
@@ -155,16 +156,14 @@ func (r *rerun) loadColumns() error {
 	if r.spec = print.spec(); r.spec == nil {
 		return nil
 	}
-	r.job.Layout, r.job.Arrays = r.manifest.Layout, print.arrays()
-	if len(r.job.Arrays) > 0 && !r.manifest.writes(r.job.Output) {
-		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its arrays, such as %s, may belong to that one; retry it there",
-			r.config.Output.Path, r.manifest.Output, r.job.Arrays[0].Path)
+	r.job.Layout = r.manifest.Layout
+	var apart string
+	if r.job.Arrays, apart = r.manifest.arraysOf(r.job.Output); apart != "" {
+		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its array %s is not beside the output and may belong to that one; retry it there",
+			r.config.Output.Path, r.manifest.Output, apart)
 	}
 	if !r.job.Format.Table {
 		return nil
-	}
-	if r.job.Layout == nil {
-		return fault.New(fault.Usage, "no record of the job succeeded, so the types of its columns are unknown; run the job again instead").WithCode(fault.Finished, "")
 	}
 	if r.job.Errors == "" {
 		r.job.Errors, r.job.KeptApart = r.folder.join(commit.KeptFile), true
@@ -173,20 +172,27 @@ func (r *rerun) loadColumns() error {
 }
 
 // newLayout returns the layout of the new results: that of the job or, if no record of it
-// succeeded, of the retry.
-func (r *rerun) newLayout() (*columns.Layout, error) {
+// succeeded, of the retry. known is false if none of that succeeded either.
+func (r *rerun) newLayout(ctx context.Context) (layout *columns.Layout, known bool, err error) {
 	if r.spec == nil || r.manifest.Layout != nil {
-		return r.manifest.Layout, nil
+		return r.manifest.Layout, true, nil
 	}
 	m, err := readManifest(r.job.Results() + folderSuffix + "/" + manifestFile)
 	if err != nil {
-		return nil, fault.Wrap(fault.Conflict, err)
+		return nil, false, fault.Wrap(fault.Conflict, err)
 	}
 	if m.Layout != nil {
-		return m.Layout, nil
+		return m.Layout, true, nil
+	}
+	if r.spec.Table != nil {
+		s := newSampler(r.spec.Table)
+		if err := s.file(ctx, r.job.Input()); err != nil {
+			return nil, false, err
+		}
+		s.keep(r.manifest.Fingerprint.Output.Keep)
 	}
 	fallback := r.spec.Fallback()
-	return &fallback, nil
+	return &fallback, false, nil
 }
 
 // unchanged refuses an output that has changed since the job wrote it: better now than
@@ -211,9 +217,9 @@ func (r *rerun) unchanged(ctx context.Context) error {
 }
 
 // merge builds the new files and their report, and replaces the old ones.
-func (r *rerun) merge(again Report) (Report, error) {
+func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	var err error
-	if r.job.NewLayout, err = r.newLayout(); err != nil {
+	if r.job.NewLayout, _, err = r.newLayout(ctx); err != nil {
 		return r.report, err
 	}
 	merged, err := r.job.Merge(again.Kernel)
@@ -245,11 +251,11 @@ func (r *rerun) merge(again Report) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	return report, r.replace()
+	return report, r.replace(ctx)
 }
 
 // replace puts the new files and their report in the place of the old ones.
-func (r *rerun) replace() error {
+func (r *rerun) replace(ctx context.Context) error {
 	var report Report
 	if err := r.job.Replace(&report); err != nil {
 		return err
@@ -257,14 +263,16 @@ func (r *rerun) replace() error {
 	if err := report.writeDurably(r.folder.join(reportFile)); err != nil {
 		return err
 	}
-	if r.spec != nil && r.manifest.Layout == nil { // a record has succeeded now, or none again
-		layout, err := r.newLayout()
+	if r.spec != nil && r.manifest.Layout == nil {
+		layout, known, err := r.newLayout(ctx)
 		if err != nil {
 			return err
 		}
-		r.manifest.Layout = layout
-		if err := r.folder.save(*r.manifest); err != nil {
-			return err
+		if known { // a record has succeeded now
+			r.manifest.Layout = layout
+			if err := r.folder.save(*r.manifest); err != nil {
+				return err
+			}
 		}
 	}
 	return r.job.Clear()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -32,16 +33,14 @@ func (p *prepared) sampleInput(ctx context.Context) error {
 	if p.spec == nil || p.spec.Table == nil || p.layout.Get() != nil {
 		return nil
 	}
-	s := &sampler{to: &p.spec.Table.Sample, left: sampleRecords}
+	s := newSampler(p.spec.Table)
 	var err error
 	if p.config.inputs == nil {
 		err = s.file(ctx, p.config.Input.Path)
 	} else {
 		err = p.sampleFiles(ctx, s)
 	}
-	if keep := p.config.Output.Keep; len(keep) > 0 {
-		s.to.Columns = slices.DeleteFunc(s.to.Columns, func(c parquet.Column) bool { return !slices.Contains(keep, c.Name) })
-	}
+	s.keep(p.config.Output.Keep)
 	return err
 }
 
@@ -84,6 +83,17 @@ type sampler struct {
 	left int
 }
 
+func newSampler(to *columns.TableSpec) *sampler {
+	return &sampler{to: &to.Sample, left: sampleRecords}
+}
+
+// keep leaves out all but these members, unless there are none.
+func (s *sampler) keep(names []string) {
+	if len(names) > 0 {
+		s.to.Columns = slices.DeleteFunc(s.to.Columns, func(c parquet.Column) bool { return !slices.Contains(names, c.Name) })
+	}
+}
+
 // file looks at a file of plain lines.
 func (s *sampler) file(ctx context.Context, path string) error {
 	file, err := os.Open(path)
@@ -111,6 +121,8 @@ func (s *sampler) take(data []byte, complete bool) []byte {
 	}
 	return data
 }
+
+var byteOrderMark = []byte("\ufeff")
 
 // sampledLines are lines whose beginning is looked at before they are read.
 type sampledLines struct {
@@ -142,6 +154,9 @@ func (l *sampledLines) read(ctx context.Context, s *sampler) error {
 		case b := <-l.pending:
 			l.pending = nil
 			l.head, l.err = append(l.head, b.data...), b.err
+			if taken == 0 && bytes.HasPrefix(l.head, byteOrderMark) {
+				taken = len(byteOrderMark)
+			}
 			rest := s.take(l.head[taken:], errors.Is(l.err, io.EOF))
 			taken = len(l.head) - len(rest)
 		case <-timer.C:

@@ -71,6 +71,9 @@ func Inspect(output, workDir string) (Status, error) {
 	}
 	if s.State == Done {
 		s.Report, err = readReport(f.join(reportFile))
+		if arrays, apart := m.arraysOf(output); apart == "" {
+			s.Report.placeArrays(arrays)
+		}
 	} else {
 		s.Report, s.Ranges, err = committed(f, m)
 	}

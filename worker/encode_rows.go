@@ -28,11 +28,14 @@ type rowEncoder struct {
 	rows    []int // the number in the layout of each column, -1 if it is text, leftOut if it is not needed
 	text    *jsonline.Wanted
 	members []jsonline.Member
-	raw     [][]byte // the values of each column of the layout, nil if it has none
+	raw     [][]byte // the values of each column of the layout, nil if it has none, null for a null
 	memory  [][]byte // for raw
 	noted   []string // the layout's columns and the text columns: what the reader looks for
 	direct  []int    // the column for each of the layout's if they are all that results have, else nil
 }
+
+// null is the value of a column that a result lacks.
+var null = []byte{}
 
 // leftOut stands for a column that the output does not have.
 const leftOut = -2
@@ -102,16 +105,22 @@ func (e *encoder) endRow(start int, number int64, free bool) *fault.Error {
 	}
 	line := e.buffer[start : len(e.buffer)-1]
 	if free && !slices.ContainsFunc(r.raw, func(values []byte) bool { return values == nil }) {
-		for _, values := range r.raw {
-			r.values = append(r.values, values...)
+		r.values = r.layout.AppendMarks(r.values, func(k int) bool { return len(r.raw[k]) == 0 })
+		for k, values := range r.raw {
+			if r.values = append(r.values, values...); len(values) == 0 {
+				r.values = append(r.values, make([]byte, r.layout.Columns[k].Bytes())...)
+			}
 		}
 	} else if r.names != nil {
 		if err := r.names.Scan(line, &r.info); err != nil || !r.info.Object {
 			return fault.New(fault.Record, "the result is not a JSON object: it has no column %q", r.layout.Columns[0].Name)
 		}
+		r.values = r.layout.AppendMarks(r.values, func(k int) bool { return r.isNull(line, k) })
 		for k, c := range r.layout.Columns {
 			span := r.info.Spans[k]
 			switch {
+			case r.layout.Nulls && r.isNull(line, k):
+				r.values = append(r.values, make([]byte, c.Bytes())...)
 			case r.raw[k] != nil:
 				r.values = append(r.values, r.raw[k]...)
 			case !span.Present():
@@ -132,6 +141,15 @@ func (e *encoder) endRow(start int, number int64, free bool) *fault.Error {
 		}
 	}
 	return nil
+}
+
+// isNull reports whether a result lacks a column of the layout. info describes its line.
+func (r *rowEncoder) isNull(line []byte, k int) bool {
+	if r.raw[k] != nil {
+		return len(r.raw[k]) == 0
+	}
+	span := r.info.Spans[k]
+	return !span.Present() || string(line[span.ValueStart:span.ValueEnd]) == "null"
 }
 
 // without returns a line, which info describes, without the columns of the layout. A name may
@@ -234,6 +252,10 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 		value := column.AppendValue(nil, i)
 		if refusal := e.checkValue(column, value, i); refusal != nil {
 			return refusal
+		}
+		if r.layout.Nulls && string(value) == "null" {
+			r.raw[number] = null
+			return nil
 		}
 		raw, err := c.AppendJSON(nil, value)
 		if err != nil {

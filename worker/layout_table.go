@@ -16,7 +16,7 @@ func (l *layouts) proposeTable(task *batchTask) (*columns.Layout, error) {
 	typed := l.spec.Table.Typed(kernelColumns(task))
 	e := newEncoder(l.options, chunk.Chunk{}, nil)
 	e.rows = new(rowEncoder)
-	e.rows.use(&columns.Layout{Columns: typed})
+	e.rows.use(&columns.Layout{Columns: typed, Nulls: true})
 	var sample parquet.Sample
 	found := false
 	for i := range task.sent {

@@ -16,8 +16,8 @@ import (
 type resultFiles interface {
 	// reach takes over everything before a failed record.
 	reach(f record.Failure) error
-	// keep takes over the failed record.
-	keep(f record.Failure) error
+	// keep takes over the failed record. line is what the file of failed records has of it.
+	keep(f record.Failure, line []byte) error
 	// skip leaves it out, if it is the one that the job wrote. data is the record as it was in
 	// the input.
 	skip(f record.Failure, data []byte) error
@@ -63,7 +63,7 @@ func (l *lineFiles) reach(f record.Failure) error {
 	return l.arrays.keepTo(l.oldLines())
 }
 
-func (l *lineFiles) keep(f record.Failure) error { return l.rewriter.keep(f.At + f.Size) }
+func (l *lineFiles) keep(f record.Failure, _ []byte) error { return l.rewriter.keep(f.At + f.Size) }
 
 func (l *lineFiles) skip(f record.Failure, data []byte) error {
 	if f.Size == 0 {

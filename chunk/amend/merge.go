@@ -176,13 +176,15 @@ func (m *merger) openFailed() (err error) {
 // keep leaves a record that had a mark in the input as it is.
 func (m *merger) keep(f record.Failure) error {
 	at := m.results.at()
+	var line []byte
 	if m.kept != nil {
+		line = bytes.TrimSuffix(m.kept.mapped.Data, []byte("\n"))
 		if _, err := m.errors.Write(m.kept.mapped.Data); err != nil {
 			return storage(err)
 		}
 	}
 	if m.inResults() {
-		if err := m.results.keep(f); err != nil {
+		if err := m.results.keep(f, line); err != nil {
 			return err
 		}
 	}

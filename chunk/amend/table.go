@@ -22,8 +22,9 @@ import (
 // NextGroups is the name of the new list of row groups until it replaces the old one.
 const NextGroups = "groups.next"
 
-// tableFiles are the results as a table. Row groups without a replaced row are copied as they
-// are, the others are decoded and encoded again.
+// tableFiles are the results as a table. A part without a replaced row is linked. Row groups
+// without one are copied as they are, the others are decoded and encoded again. If no record
+// of the job succeeded, all rows are replaced, because the old ones lack the typed columns.
 type tableFiles struct {
 	Retried
 	to     string
@@ -34,7 +35,7 @@ type tableFiles struct {
 	row    int64 // of the old table, up to which all is done
 	done   int64 // rows of the new table before the current group
 
-	// The current file.
+	// The current file. It is unchanged while from is nil: then start is its first row.
 	from   *os.File
 	old    io.Reader
 	read   chunk.FileSum
@@ -86,7 +87,35 @@ func (t *tableFiles) changed(format string, args ...any) error {
 	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", t.path(t.Output), fmt.Errorf(format, args...))
 }
 
-func (t *tableFiles) beginFile() (err error) {
+// beginFile begins with the next file, which is rewritten in any case unless it is a part.
+func (t *tableFiles) beginFile() error {
+	t.start, t.from0, t.pieces, t.added, t.opened, t.data, t.group = t.row, 0, nil, 0, nil, nil, 0
+	if t.Parts != nil && !t.NoValues {
+		return nil
+	}
+	return t.touch()
+}
+
+// touch creates a new file for the current one, with what has been taken over so far.
+func (t *tableFiles) touch() error {
+	if t.from != nil {
+		return nil
+	}
+	row := t.row
+	t.row = t.start
+	if err := t.openFile(); err != nil {
+		return err
+	}
+	for row >= t.end() && t.group < len(t.rowGroups()) {
+		if err := t.endGroup(); err != nil {
+			return err
+		}
+	}
+	t.row = row
+	return nil
+}
+
+func (t *tableFiles) openFile() (err error) {
 	if t.from, err = os.Open(t.path(t.Output)); err != nil {
 		return fault.New(fault.Usage, "open output: %w", err)
 	}
@@ -122,17 +151,27 @@ func (t *tableFiles) beginGroup() error {
 	return nil
 }
 
-// end returns the row at which the current row group ends.
+// end returns the row at which the current row group ends, or an unchanged file.
 func (t *tableFiles) end() int64 {
-	if t.group >= len(t.rowGroups()) {
+	switch {
+	case t.from == nil:
+		return t.start + rowsOf(t.groups[t.number])
+	case t.group >= len(t.rowGroups()):
 		return t.start
 	}
 	return t.start + t.rowGroups()[t.group].Rows
 }
 
+func rowsOf(file commit.FileGroups) (rows int64) {
+	for _, g := range file.Groups {
+		rows += g.Rows
+	}
+	return rows
+}
+
 // open decodes the current row group, because some of its rows change.
 func (t *tableFiles) open() (err error) {
-	if t.opened != nil || t.data == nil {
+	if t.opened != nil || t.data == nil || t.NoValues {
 		return nil
 	}
 	if t.opened, err = t.schema.DecodeGroup(t.data, t.rowGroups()[t.group].Meta); err != nil {
@@ -147,6 +186,9 @@ func (t *tableFiles) cut() error {
 		return err
 	}
 	if to := int(t.row - t.start); to > t.from0 {
+		if t.NoValues {
+			return t.changed("row %d is not that of a failed record", t.start+int64(t.from0))
+		}
 		t.pieces = append(t.pieces, parquet.Piece{Old: t.opened, From: t.from0, To: to})
 		t.added += int64(to - t.from0)
 		t.from0 = to
@@ -185,6 +227,9 @@ func (t *tableFiles) endGroup() error {
 
 // endFile takes over the rest of the current file and completes the new one.
 func (t *tableFiles) endFile() error {
+	if t.from == nil {
+		return t.linkFile()
+	}
 	for t.group < len(t.rowGroups()) || len(t.pieces) > 0 {
 		if err := t.endGroup(); err != nil {
 			return err
@@ -220,6 +265,17 @@ func (t *tableFiles) endFile() error {
 	return nil
 }
 
+// linkFile takes over an unchanged part.
+func (t *tableFiles) linkFile() error {
+	if err := commit.LinkFile(t.path(t.Output), t.path(t.to)); err != nil {
+		return storage(err)
+	}
+	t.row = t.end()
+	t.done += t.row - t.start
+	t.written, t.all = append(t.written, t.Parts[t.number]), append(t.all, t.groups[t.number])
+	return nil
+}
+
 func (t *tableFiles) reach(f record.Failure) error {
 	for t.Parts != nil && f.Record-t.Parts[t.number].First >= t.Parts[t.number].Records {
 		if t.number == len(t.Parts)-1 {
@@ -233,7 +289,7 @@ func (t *tableFiles) reach(f record.Failure) error {
 			return err
 		}
 	}
-	for f.At >= t.end() && t.group < len(t.rowGroups()) {
+	for t.from != nil && f.At >= t.end() && t.group < len(t.rowGroups()) {
 		if err := t.endGroup(); err != nil {
 			return err
 		}
@@ -245,14 +301,23 @@ func (t *tableFiles) reach(f record.Failure) error {
 	return nil
 }
 
-func (t *tableFiles) keep(f record.Failure) error {
-	t.row += f.Size
-	return nil
+func (t *tableFiles) keep(f record.Failure, line []byte) error {
+	if !t.NoValues || f.Size == 0 {
+		t.row += f.Size
+		return nil
+	}
+	if err := t.skip(f, nil); err != nil {
+		return err
+	}
+	return t.insert(parquet.Rows{Count: 1, Lines: [][]byte{line}}, columns.Rows{Present: []bool{false}})
 }
 
 func (t *tableFiles) skip(f record.Failure, _ []byte) error {
 	if f.Size == 0 {
 		return nil
+	}
+	if err := t.touch(); err != nil {
+		return err
 	}
 	if err := t.cut(); err != nil {
 		return err
@@ -291,9 +356,11 @@ func (t *tableFiles) insert(new parquet.Rows, rows columns.Rows) error {
 		return fault.New(fault.Unknown, "bug: the retry has %d lines and %d rows", new.Count, len(rows.Present))
 	}
 	for i := range t.Layout.Columns {
-		new.Typed = append(new.Typed, rows.Column(t.Layout, i))
+		new.Typed, new.Valid = append(new.Typed, rows.Column(t.Layout, i)), append(new.Valid, rows.Valid(t.Layout, i))
 	}
-	new.Valid = rows.Present
+	if err := t.touch(); err != nil {
+		return err
+	}
 	if err := t.cut(); err != nil {
 		return err
 	}

@@ -63,6 +63,9 @@ type Layout struct {
 	Columns []Column `json:"columns"`
 	// Table is the schema of an output that is a table. Its typed columns are Columns.
 	Table *parquet.Schema `json:"table,omitempty"`
+	// Nulls: a row may lack some of the columns. Its values begin with a bit for each column,
+	// which is set if the row has it. Columns that it lacks have zeros.
+	Nulls bool `json:"nulls,omitempty"`
 }
 
 // RowBytes returns the size of a row's values.
@@ -70,14 +73,37 @@ func (l *Layout) RowBytes() (n int) {
 	if l == nil {
 		return 0
 	}
+	n = l.markBytes()
 	for _, c := range l.Columns {
 		n += c.Bytes()
 	}
 	return n
 }
 
+// markBytes is the size of the bits at the beginning of a row.
+func (l *Layout) markBytes() int {
+	if !l.Nulls {
+		return 0
+	}
+	return (len(l.Columns) + 7) / 8
+}
+
+// AppendMarks appends the beginning of a row that has all columns but those for which lacks is
+// true.
+func (l *Layout) AppendMarks(dst []byte, lacks func(column int) bool) []byte {
+	at := len(dst)
+	dst = append(dst, make([]byte, l.markBytes())...)
+	for i := range l.Columns {
+		if l.Nulls && !lacks(i) {
+			dst[at+i/8] |= 1 << (i % 8)
+		}
+	}
+	return dst
+}
+
 // Place returns where the values of a column are in a row, and their size.
 func (l *Layout) Place(number int) (start, size int) {
+	start = l.markBytes()
 	for _, c := range l.Columns[:number] {
 		start += c.Bytes()
 	}

@@ -33,6 +33,21 @@ func (r Rows) Column(l *Layout, number int) []byte {
 	return values
 }
 
+// Valid reports for each row whether it has a column.
+func (r Rows) Valid(l *Layout, number int) []bool {
+	if !l.Nulls {
+		return r.Present
+	}
+	valid, row, from := make([]bool, len(r.Present)), l.RowBytes(), r.Values
+	for i, present := range r.Present {
+		if present {
+			valid[i] = from[number/8]&(1<<(number%8)) != 0
+			from = from[row:]
+		}
+	}
+	return valid
+}
+
 // Mask returns a byte for each row: 1 if it has no values.
 func (r Rows) Mask() []byte {
 	mask := make([]byte, len(r.Present))

@@ -54,7 +54,7 @@ func (t *TableSpec) Layout(typed []Column, lines parquet.Sample) (Layout, error)
 			stored = append(stored, typed[slices.IndexFunc(typed, func(k Column) bool { return k.Name == c.Name })])
 		}
 	}
-	return Layout{Columns: stored, Table: schema}, schema.Validate()
+	return Layout{Columns: stored, Table: schema, Nulls: len(stored) > 0}, schema.Validate()
 }
 
 // schema returns the schema of the table; lines is nil if there is no result.

@@ -156,9 +156,8 @@ func (u *pendingUnit) encodeTable(w io.Writer) error {
 		group.Lines[i], lines = bytes.TrimSuffix(lines[:length], newline), lines[length:]
 	}
 	for i := range layout.Columns {
-		group.Typed = append(group.Typed, rows.Column(layout, i))
+		group.Typed, group.Valid = append(group.Typed, rows.Column(layout, i)), append(group.Valid, rows.Valid(layout, i))
 	}
-	group.Valid = rows.Present
 	u.meta, _, err = layout.Table.EncodeGroup(io.MultiWriter(w, &u.sum), group)
 	return err
 }

@@ -46,9 +46,11 @@ func newSample(sizes ...int) *sample {
 	random := rand.New(rand.NewPCG(1, 2))
 	id := 0
 	for _, size := range sizes {
-		rows := Rows{Count: size, Typed: make([][]byte, 4), Valid: make([]bool, size)}
+		valid, labeled := make([]bool, size), make([]bool, size)
+		rows := Rows{Count: size, Typed: make([][]byte, 4), Valid: [][]bool{valid, labeled, valid, valid}}
 		for i := range size {
-			rows.Valid[i] = id%7 != 3
+			valid[i] = id%7 != 3
+			labeled[i] = valid[i] && id%13 != 5
 			line := fmt.Sprintf(`{"id":%d,"text":"text é \"%d\"","score":%v,"ok":%v,"doc":{"a": [%d]},"small":0.1,"words":["a, \"b\" ]", "é"],"numbers":[ 1,NULL , 0.5]`, id-5, id, random.Float64(), id%2 == 0, id)
 			if id%5 == 0 {
 				line = fmt.Sprintf(`{"id":null,"text":"","score":%d,"words":[],"numbers":null,"other":1`, id)
@@ -56,14 +58,17 @@ func newSample(sizes ...int) *sample {
 			expected := strings.Replace(line, "NULL", "NaN", 1)
 			line = strings.Replace(line, "NULL", "null", 1)
 			vector := make([]float32, width)
-			if rows.Valid[i] {
+			if valid[i] {
 				for k := range vector {
 					vector[k] = float32(random.NormFloat64())
 				}
 				if id%11 == 0 {
 					vector[1] = float32(math.NaN())
 				}
-				expected += fmt.Sprintf(`,"vector":%s,"label":%d,"flag":%v,"flags":[true,%v,false]`, pythonList(vector), -id, id%3 == 0, id%2 == 0)
+				expected += fmt.Sprintf(`,"vector":%s,"flag":%v,"flags":[true,%v,false]`, pythonList(vector), id%3 == 0, id%2 == 0)
+				if labeled[i] {
+					expected += fmt.Sprintf(`,"label":%d`, -id)
+				}
 				rows.Typed[1] = binary.LittleEndian.AppendUint64(rows.Typed[1], uint64(-id))
 				rows.Typed[2] = append(rows.Typed[2], truth(id%3 == 0))
 				rows.Typed[3] = append(rows.Typed[3], 1, truth(id%2 == 0), 0)
@@ -313,7 +318,7 @@ func TestMisfits(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, rows := range []Rows{{Count: 1}, {Count: 1, Lines: [][]byte{[]byte("[]")}}, {Count: 1, Lines: [][]byte{[]byte("{}")}, Valid: []bool{}}} {
+	for _, rows := range []Rows{{Count: 1}, {Count: 1, Lines: [][]byte{[]byte("[]")}}, {Count: 1, Lines: [][]byte{[]byte("{}")}, Valid: [][]bool{{}}}} {
 		if _, _, err := s.EncodeGroup(new(bytes.Buffer), rows); err == nil {
 			t.Errorf("%v: no error", rows)
 		}
@@ -355,9 +360,10 @@ func TestDecodeGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	middle := Rows{Count: 1, Lines: rows.Lines[40:41], Valid: rows.Valid[40:41]}
+	middle := Rows{Count: 1, Lines: rows.Lines[40:41]}
 	for i, typed := range rows.Typed {
 		size := len(typed) / rows.Count
+		middle.Valid = append(middle.Valid, rows.Valid[i][40:41])
 		middle.Typed = append(middle.Typed, rows.Typed[i][40*size:41*size])
 	}
 	for name, pieces := range map[string][]Piece{

@@ -16,9 +16,9 @@ type Rows struct {
 	// Typed holds the values of the typed columns, in the order of the schema: little-endian,
 	// Width values for each row.
 	Typed [][]byte
-	// Valid reports for each row whether it has typed values; nil means that all do. The
+	// Valid reports for each typed column which rows have it; nil means that all do. The
 	// others have zeros in Typed, and null in the file.
-	Valid []bool
+	Valid [][]bool
 }
 
 // groupMeta describes an encoded row group. It is stored as JSON until the file is
@@ -58,7 +58,11 @@ func (s Schema) addRows(writers []*columnWriter, r Rows) error {
 	typed := 0
 	for _, w := range writers {
 		if w.column.Typed {
-			w.addTyped(r.Typed[typed], r.Count, r.Valid)
+			var valid []bool
+			if r.Valid != nil {
+				valid = r.Valid[typed]
+			}
+			w.addTyped(r.Typed[typed], r.Count, valid)
 			typed++
 		}
 	}
@@ -82,8 +86,8 @@ func writeGroup(w io.Writer, writers []*columnWriter, rows int) (meta []byte, n 
 
 // checkRows checks that there is as much of everything as there are rows.
 func (s Schema) checkRows(r Rows) error {
-	if len(r.Lines) != r.Count || r.Valid != nil && len(r.Valid) != r.Count {
-		return fmt.Errorf("%d lines and %d marks for %d rows", len(r.Lines), len(r.Valid), r.Count)
+	if len(r.Lines) != r.Count || r.Valid != nil && len(r.Valid) != len(r.Typed) {
+		return fmt.Errorf("%d lines and marks of %d columns for %d rows", len(r.Lines), len(r.Valid), r.Count)
 	}
 	typed := 0
 	for _, c := range s.Columns {
@@ -92,6 +96,9 @@ func (s Schema) checkRows(r Rows) error {
 		}
 		if typed >= len(r.Typed) || len(r.Typed[typed]) != r.Count*c.rowBytes() {
 			return fmt.Errorf("column %q does not have %d rows", c.Name, r.Count)
+		}
+		if r.Valid != nil && len(r.Valid[typed]) != r.Count {
+			return fmt.Errorf("column %q has %d marks for %d rows", c.Name, len(r.Valid[typed]), r.Count)
 		}
 		typed++
 	}
