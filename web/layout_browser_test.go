@@ -74,7 +74,7 @@ func TestBrowserLayout(t *testing.T) {
 		})
 	}
 	t.Run("host", func(t *testing.T) {
-		answers := map[string]string{"/api/system/status": hostStatus, "/api/jobs": hostJobs, "/api/runs": hostRuns, "/api/gpu/metrics/history": `{"success":true,"data":{"metrics":[]}}`}
+		answers := map[string]string{"/api/system/status": hostStatus, "/api/jobs": hostJobs, "/api/runs": hostRuns(), "/api/gpu/metrics/history": `{"success":true,"data":{"metrics":[]}}`}
 		address := serveFixture(t, answers)
 		check(t, address, 400, "dark")
 		check(t, address, 1400, "light")

@@ -7,7 +7,7 @@ import { LeaseTable } from "./leases.js";
 import { poll } from "./poll.js";
 import { plural } from "./format.js";
 import { report } from "./live.js";
-import { RunTable } from "./runs.js";
+import { RunCards } from "./runs.js";
 import { Series } from "./series.js";
 import { themeButton } from "./theme.js";
 
@@ -25,7 +25,7 @@ class HostPage {
     this.notes = el("ul", { class: "hints", hidden: true });
     this.jobs = new JobTable("Jobs", "No job is running.");
     this.past = new JobTable("Past jobs", "No job has ended yet.", true);
-    this.runs = new RunTable();
+    this.runs = new RunCards();
     this.leases = new LeaseTable();
     this.gpus = el("h2", {}, "GPUs");
     this.cards = new Map();
