@@ -266,7 +266,7 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	config.Input.Counts = w.index.Files
 	config.Output.Path, config.Output.Errors, config.Output.Force = a.Output(), a.Errors(), false
 	if limit := w.config.Resume.MaxTime; limit > 0 {
-		if config.Resume.MaxTime = limit - time.Since(w.started); config.Resume.MaxTime <= 0 {
+		if config.Resume.MaxTime = (limit - time.Since(w.started)).Round(time.Second / 10); config.Resume.MaxTime <= 0 {
 			return cluster.Result{}, fault.New(fault.Stopped, "the time limit of %s is reached", limit)
 		}
 	}

@@ -26,7 +26,7 @@ func writeRun(w io.Writer, o cluster.Overview) {
 	}
 	if o.Rate > 0 {
 		left := time.Duration(float64(o.Records-o.Done) / o.Rate * float64(time.Second))
-		fmt.Fprintf(w, "; %s records/s, about %s left", progress.Count(int64(o.Rate)), left.Round(time.Second))
+		fmt.Fprintf(w, "; %s records/s, about %s left", rateText(o.Rate), left.Round(time.Second))
 	}
 	fmt.Fprintln(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -43,7 +43,7 @@ func writeRun(w io.Writer, o cluster.Overview) {
 		}
 		rate := ""
 		if first.Rate > 0 {
-			rate = progress.Count(int64(first.Rate))
+			rate = rateText(first.Rate)
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\n", first.Index, first.State, recordsOf(first.Done, first.Records), first.Failed, rate, whereText(first))
 	}
@@ -54,6 +54,14 @@ func writeRun(w io.Writer, o cluster.Overview) {
 	case o.Done == o.Records && o.Count(cluster.Done) == len(o.Shards):
 		fmt.Fprintf(w, "all shards are done: gpurun submit merge %s\n", o.Output)
 	}
+}
+
+// rateText is a number of records per second.
+func rateText(rate float64) string {
+	if rate < 10 {
+		return fmt.Sprintf("%.1f", rate)
+	}
+	return progress.Count(int64(rate))
 }
 
 func recordsOf(done, records int64) string {

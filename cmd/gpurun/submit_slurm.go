@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/cluster/slurm"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -204,29 +205,15 @@ func (s *submission) submitShards(ctx context.Context, shards []int, before queu
 		return usagef("create the folder of scripts and logs: %w", err)
 	}
 	record := slurm.Record{Created: time.Now(), Name: s.job.Name}
-	arrays := slurm.Split(shards, s.arraySize)
-	var submitted error
-	for i, array := range arrays {
-		path := filepath.Join(s.job.Logs, fmt.Sprintf("%s-%d.sh", stamp, i))
-		script := s.job.ArrayScript(array)
-		if submitted = files.WriteDurably(path, []byte(script), files.PublicMode); submitted != nil {
-			break
-		}
-		var id string
-		if id, submitted = slurm.Submit(ctx, script); submitted != nil {
-			break
-		}
-		record.Arrays = append(record.Arrays, slurm.Submitted{Job: id, Offset: array.Offset, Tasks: cluster.ArrayText(array.Tasks), Script: path})
-		fmt.Fprintf(s.out, "array    job %s: %s, %s\n", id, tasksText(array), s.tasksAtOnce())
-	}
+	submitted := s.submitArrays(ctx, shards, stamp, &record)
 	if submitted == nil {
 		record.Merge, submitted = s.submitMerge(ctx, append(before.jobs, record.Jobs()...), stamp, before.merges)
 	}
 	if len(record.Arrays) == 0 && record.Merge == "" {
 		return submitted
 	}
-	if err := slurm.WriteRecord(filepath.Join(s.job.Logs, stamp+".json"), record); err != nil {
-		return usagef("record the submitted jobs: %w", err)
+	if err := s.record(record, stamp); err != nil {
+		return err
 	}
 	if err := s.run.AddSubmission(cluster.Submission{
 		Created: record.Created, Engine: "slurm", Command: os.Args, Jobs: record.Jobs(), Resubmit: record.Resubmit(),
@@ -238,6 +225,38 @@ func (s *submission) submitShards(ctx context.Context, shards []int, before queu
 	}
 	fmt.Fprintf(s.out, "logs     %s\n", s.job.Logs)
 	fmt.Fprintf(s.out, "follow   gpurun submit status %s --watch\n", slurm.Quote(s.run.Output))
+	return nil
+}
+
+// submitArrays submits arrays for shards. Each is recorded at once: if this process is killed,
+// the same command submits only the others.
+func (s *submission) submitArrays(ctx context.Context, shards []int, stamp string, record *slurm.Record) error {
+	for i, array := range slurm.Split(shards, s.arraySize) {
+		path := filepath.Join(s.job.Logs, fmt.Sprintf("%s-%d.sh", stamp, i))
+		script := s.job.ArrayScript(array)
+		if err := files.WriteDurably(path, []byte(script), files.PublicMode); err != nil {
+			return err
+		}
+		id, err := slurm.Submit(ctx, script)
+		if err != nil {
+			return err
+		}
+		crash.Point("array-submitted")
+		record.Arrays = append(record.Arrays, slurm.Submitted{Job: id, Offset: array.Offset, Tasks: cluster.ArrayText(array.Tasks), Script: path})
+		if err := s.record(*record, stamp); err != nil {
+			return err
+		}
+		crash.Point("array-recorded")
+		fmt.Fprintf(s.out, "array    job %s: %s, %s\n", id, tasksText(array), s.tasksAtOnce())
+	}
+	return nil
+}
+
+// record notes what Slurm has got.
+func (s *submission) record(record slurm.Record, stamp string) error {
+	if err := slurm.WriteRecord(filepath.Join(s.job.Logs, stamp+".json"), record); err != nil {
+		return usagef("record the submitted jobs: %w", err)
+	}
 	return nil
 }
 

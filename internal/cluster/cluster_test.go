@@ -429,6 +429,53 @@ func TestManifestIsChecked(t *testing.T) {
 	}
 }
 
+// TestMergesAtOnce: a second merge leaves while the first is alive. If it takes the first for
+// lost, it merges instead, and the first leaves its output as it is.
+func TestMergesAtOnce(t *testing.T) {
+	r := newRun(t, 4, 40)
+	if _, err := r.Work(t.Context(), fast(0, compute)); err != nil {
+		t.Fatal(err)
+	}
+	paused, proceed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		var once sync.Once
+		m, err := r.Merge(context.Background(), MergeOptions{Force: true, LostAfter: 600 * time.Millisecond, Progress: func(int64, int64) {
+			once.Do(func() { close(paused); <-proceed })
+		}})
+		if err == nil && !m.Already {
+			err = errors.New("it does not notice that another process has merged")
+		}
+		ended <- err
+	}()
+	<-paused
+	if _, err := r.Merge(t.Context(), MergeOptions{LostAfter: 10 * time.Second}); !errors.Is(err, ErrMerging) {
+		t.Errorf("while another process merges: %v", err)
+	}
+	m, err := r.Merge(t.Context(), MergeOptions{LostAfter: time.Nanosecond})
+	if err != nil || m.Already {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if err := os.WriteFile(r.Output, []byte("retried\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	close(proceed)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if data, _ := os.ReadFile(r.Output); string(data) != "retried\n" {
+		t.Errorf("the output was replaced: %.100s", data)
+	}
+	if m, err := r.Merge(t.Context(), MergeOptions{Force: true}); err != nil || !m.Already {
+		t.Errorf("merged again: %+v, %v", m, err)
+	}
+	if _, err := r.Merge(t.Context(), MergeOptions{Force: true, Again: true}); err != nil {
+		t.Error(err)
+	}
+	if data, _ := os.ReadFile(r.Output); string(data) != all(40) {
+		t.Errorf("%.100s", data)
+	}
+}
+
 // TestMergeResumes: a merge continues from one that was interrupted, verifies what that one
 // has written, and starts over if its process may still be alive.
 func TestMergeResumes(t *testing.T) {

@@ -75,6 +75,8 @@ type merge struct {
 	attempt *Attempt
 	earlier *Attempt // an interrupted merge whose process has ended; nil if there is none
 	merged  Merged
+	// replaces: the run was merged before, but its output is gone or must be replaced.
+	replaces bool
 }
 
 // Merge verifies the shards and writes the output, in input order. It fails with a
@@ -82,10 +84,11 @@ type merge struct {
 // If it is interrupted, the next Merge continues its work if that one's process is known to
 // have ended, and starts over otherwise. The output appears when it is complete.
 func (r *Run) Merge(ctx context.Context, options MergeOptions) (Merged, error) {
-	if done, ok := r.alreadyMerged(); ok && !(options.Again && done.changed(r.Parts)) {
-		return done, nil
+	before, merged := r.alreadyMerged()
+	if merged && !(options.Again && before.changed(r.Parts)) {
+		return before, nil
 	}
-	m := &merge{MergeOptions: options, run: r}
+	m := &merge{MergeOptions: options, run: r, replaces: before.Run == r.ID}
 	if m.Progress == nil {
 		m.Progress = func(int64, int64) {}
 	}
@@ -215,6 +218,9 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 	stop := m.attempt.live(beatInterval(m.run.Watch(m.LostAfter).lostAfter), cancel, func(string) {})
 	defer stop()
 	err := m.write(ctx)
+	if done, ok := m.overtaken(); ok {
+		return done, m.attempt.finish(endDuplicate, nil)
+	}
 	if err == nil {
 		m.merged.Finished = time.Now().UTC()
 		if m.Describe != nil {
@@ -238,6 +244,17 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 		m.clean()
 	}
 	return m.merged, nil
+}
+
+// overtaken returns the merge of another process, which took this one for lost. What that one
+// has written stays: failed records may have been retried in it since.
+func (m *merge) overtaken() (Merged, bool) {
+	var done Merged
+	if m.replaces || readJSON(m.run.join(mergedFile), &done) != nil || done.Run != m.run.ID {
+		return done, false
+	}
+	done.Already = true
+	return done, true
 }
 
 // clean removes the outputs of all attempts. What they were remains on record.
@@ -264,6 +281,9 @@ func (m *merge) write(ctx context.Context) error {
 		if _, err := m.concatenate(ctx, m.attempt.Errors(), pieces); err != nil {
 			return err
 		}
+		if _, late := m.overtaken(); late {
+			return errElsewhere
+		}
 		if err := commit.NameFile(m.attempt.Errors(), path, m.Force); err != nil {
 			return err
 		}
@@ -281,5 +301,8 @@ func (m *merge) write(ctx context.Context) error {
 	}
 	m.merged.Sum = sum
 	crash.Point("merge-written")
+	if _, late := m.overtaken(); late {
+		return errElsewhere
+	}
 	return commit.NameFile(m.attempt.Output(), m.run.Output, m.Force)
 }

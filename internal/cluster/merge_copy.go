@@ -193,6 +193,9 @@ func (m *merge) writeParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, late := m.overtaken(); late {
+		return errElsewhere
+	}
 	manifest := commit.NewManifest(parts, m.merged.Counts, format)
 	if err := commit.NameFolder(filepath.Clean(out), m.run.Output, manifest, m.Force); err != nil {
 		return err

@@ -67,7 +67,9 @@ func (s Shard) Unfinished() bool { return s.State != Done }
 const DefaultLostAfter = time.Minute
 
 // beatInterval is how often an attempt shows a sign of life.
-func beatInterval(lostAfter time.Duration) time.Duration { return min(5*time.Second, lostAfter/6) }
+func beatInterval(lostAfter time.Duration) time.Duration {
+	return max(10*time.Millisecond, min(5*time.Second, lostAfter/6))
+}
 
 // Watch observes a run. Whether an attempt is alive is decided by this process's own clock,
 // since those of other hosts may differ: it is alive as long as its beat changes.

@@ -43,8 +43,8 @@ type Outcome struct {
 	Unfinished bool
 }
 
-// errElsewhere ends an attempt whose shard another one has committed.
-var errElsewhere = errors.New("another attempt has committed the shard")
+// errElsewhere ends an attempt that another one has overtaken.
+var errElsewhere = errors.New("another attempt was faster")
 
 // Work computes the process's own shard, then others that no process computes, until none
 // is left. It returns the first error of Compute: the shard is then left to others.

@@ -44,7 +44,7 @@ func (r Record) Resubmit() string {
 	return "sbatch --array=%s " + Quote(r.Arrays[0].Script)
 }
 
-// WriteRecord writes a record to a new file.
+// WriteRecord writes a record, or replaces it.
 func WriteRecord(path string, r Record) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
