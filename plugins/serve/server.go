@@ -30,7 +30,7 @@ const (
 	// has sent may take to arrive.
 	retryGrace = 200 * time.Millisecond
 	laterGrace = 2 * time.Second
-	settleTime = 100 * time.Millisecond
+	settleTime = 500 * time.Millisecond
 )
 
 // server is a running server.
