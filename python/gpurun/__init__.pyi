@@ -5,6 +5,7 @@ from typing import Any, Callable, Literal, Optional, Union, overload
 
 _Path = Union[str, PathLike[str]]
 _Line = Union[Mapping[str, Any], str, bytes]
+_Table = Any  # a DataFrame of pandas or polars, or a table of pyarrow
 _Kernel = Union[_Path, Callable[..., Any], type]
 
 class Record(Mapping[str, Any]):
@@ -49,7 +50,7 @@ class Kernel:
         device: str = ...,
         nan: Literal["null", "error"] = ...,
     ) -> None: ...
-    def run(self, records: Union[_Path, Iterable[_Line]], *, batch_size: Optional[int] = ...) -> list[dict[str, Any]]: ...
+    def run(self, records: Union[_Path, Iterable[_Line], _Table], *, batch_size: Optional[int] = ...) -> list[dict[str, Any]]: ...
     def close(self) -> None: ...
     def __enter__(self) -> Kernel: ...
     def __exit__(
@@ -58,7 +59,7 @@ class Kernel:
 
 def run_kernel(
     kernel: Union[_Kernel, Sequence[_Kernel]],
-    records: Union[_Path, Iterable[_Line]],
+    records: Union[_Path, Iterable[_Line], _Table],
     *,
     config: Any = ...,
     device: str = ...,
@@ -103,7 +104,7 @@ class Job(Iterator[dict[str, Any]]):
 def binary() -> str: ...
 def run(
     kernel: Union[_Path, Sequence[_Path]],
-    input: Union[_Path, Iterable[_Line]],
+    input: Union[_Path, Iterable[_Line], _Table],
     output: Optional[_Path] = ...,
     *,
     progress: Optional[bool] = ...,
@@ -112,7 +113,7 @@ def run(
 ) -> Result: ...
 def start(
     kernel: Union[_Path, Sequence[_Path]],
-    input: Union[_Path, Iterable[_Line]],
+    input: Union[_Path, Iterable[_Line], _Table],
     output: Optional[_Path] = ...,
     **options: Any,
 ) -> Job: ...

@@ -1,7 +1,7 @@
 """Run a job with the gpurun program."""
 
 import collections
-import collections.abc
+import gzip
 import json
 import os
 import shutil
@@ -13,6 +13,7 @@ import tempfile
 import threading
 import weakref
 
+from gpurun import _records
 from gpurun._progress import progress_of
 
 
@@ -88,7 +89,8 @@ def run(kernel, input, output=None, *, progress=None, allow_failed=False, **opti
     """Run a job and return its result.
 
     kernel is what gpurun run -k accepts, or a list of steps. input is the path of a file,
-    or an iterable of records, which are streamed to the job. Without an output, the results
+    or an iterable of records, which are streamed to the job: dicts, JSON lines, or a table of
+    pandas, polars or pyarrow. Without an output, the results
     are in a temporary file, which result.records() reads. options are the flags of gpurun
     run: batch_size=128 is --batch-size 128, and config is the kernel's configuration.
 
@@ -140,8 +142,8 @@ class Job:
     def _feed(self, records):
         try:
             with self._process.stdin as stdin:
-                for record in records:
-                    stdin.write(_line(record))
+                for record in _records.rows(records):
+                    stdin.write(_records.line(record) + b"\n")
         except BrokenPipeError:
             pass  # the job ended, and says why
         except BaseException as error:
@@ -187,7 +189,8 @@ class Job:
         if self._error is not None:
             return self._error["message"]
         if code == RecordsFailed.exit_code:
-            return "%d of %d records failed; they are in the output, marked with \"_error\"" % (result.failed, result.report.get("in", 0))
+            return "%d of %d records failed%s; they are in the output, marked with \"_error\"" % (
+                result.failed, result.report.get("in", 0), _most_frequent(result.report))
         return "\n".join(self._words) or "gpurun ended with exit status %d" % code
 
     def __enter__(self):
@@ -229,7 +232,9 @@ class Result:
     def records(self):
         """The records of the output, in order."""
         for path in self._files():
-            with open(path, "rb") as file:
+            if path.endswith((".zst", ".parquet", ".pq")):
+                raise ValueError("records() reads JSON lines, plain or gzip: read %s with pandas, polars or DuckDB" % path)
+            with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
                 for line in file:
                     yield json.loads(line)
 
@@ -242,7 +247,17 @@ class Result:
         return "<Result of %s: %d succeeded, %d failed, %d dropped>" % (self.output, self.succeeded, self.failed, self.dropped)
 
 
+def _most_frequent(report):
+    """The most frequent cause of failures."""
+    causes = report.get("causes") or report.get("failures") or []
+    return ", mostly with: %s" % causes[0]["example"] if causes and causes[0].get("example") else ""
+
+
 def _kernel_flags(kernel):
+    for one in kernel if isinstance(kernel, (list, tuple)) else [kernel]:
+        if callable(one):
+            raise TypeError("a job computes in processes of its own, which load the kernel from a file: save %s in a file and pass "
+                            "\"FILE.py:%s\"; gpurun.run_kernel takes functions" % (getattr(one, "__name__", "it"), getattr(one, "__name__", "NAME")))
     if not isinstance(kernel, (list, tuple)):
         return ["--kernel=" + os.fspath(kernel)]
     return ["--step=" + os.fspath(step) for step in kernel]
@@ -259,16 +274,6 @@ def _flags(options):
             if one is not None:
                 flags.append("%s=%s" % (flag, str(one).lower() if isinstance(one, bool) else os.fspath(one) if isinstance(one, os.PathLike) else one))
     return flags
-
-
-def _line(record):
-    if isinstance(record, (bytes, bytearray)):
-        return bytes(record).rstrip(b"\n") + b"\n"
-    if isinstance(record, str):
-        return record.rstrip("\n").encode() + b"\n"
-    if isinstance(record, collections.abc.Mapping):
-        record = dict(record)
-    return json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _event(line):

@@ -1,7 +1,6 @@
 """Run a kernel in this process, with the code that gpurun runs in its interpreters."""
 
 import asyncio
-import collections.abc
 import concurrent.futures
 import json
 import os
@@ -15,15 +14,15 @@ from gpurun_runner.failure import ResultError
 from gpurun_runner.kernel import Step, Task, call, is_async, takes_argument
 from gpurun_runner.sources import Sources
 
-from gpurun import _answer, _concurrent, _fields
+from gpurun import _answer, _concurrent, _fields, _records
 
 
 def run_kernel(kernel, records, *, config=None, device="cpu", batch_size=None, nan="null"):
     """The lines that a job with this kernel would write for these records, as dicts.
 
     kernel is a file ("embed.py", "embed.py:function"), a function, a class, or a list of
-    them: a chain. records are dicts or JSON lines, or the path of a file of JSON lines. A
-    record that the kernel rejects is returned with the member "_error". An exception that
+    them: a chain. records are dicts or JSON lines, a table of pandas, polars or pyarrow, or the
+    path of a file of JSON lines. A record that the kernel rejects is returned with the member "_error". An exception that
     process raises for a whole batch is raised here: a job would bisect the batch. With async
     def process(record), records run concurrently, and one that asks for a retry fails.
     """
@@ -139,12 +138,7 @@ def _lines(records):
     if isinstance(records, (str, os.PathLike)):
         with open(records, "rb") as file:
             return [line.strip() for line in file if line.strip()]
-    return [record.encode() if isinstance(record, str) else bytes(record) if isinstance(record, (bytes, bytearray))
-            else json.dumps(_plain(record), ensure_ascii=False).encode("utf-8", "backslashreplace") for record in records]
-
-
-def _plain(record):
-    return dict(record) if isinstance(record, collections.abc.Mapping) else record
+    return [_records.line(record) for record in _records.rows(records)]
 
 
 def _value(line, i):

@@ -1,5 +1,6 @@
 """gpurun.run and gpurun.start."""
 
+import importlib
 import io
 import json
 import os
@@ -13,6 +14,17 @@ from gpurun import _progress
 
 RECORDS = [{"id": i, "text": "x" * i} for i in range(100)]
 CPU = {"gpus": "cpu:1"}
+
+
+def tables():
+    """The same records in each kind of table whose package is installed."""
+    columns = {"text": ["ab", "c"], "x": [1.5, None]}
+    for package, make in [("pandas", lambda p: p.DataFrame(columns)), ("polars", lambda p: p.DataFrame(columns)), ("pyarrow", lambda p: p.table(columns))]:
+        try:
+            module = importlib.import_module(package)
+        except ImportError:
+            continue
+        yield make(module)
 
 
 class Jobs(unittest.TestCase):
@@ -45,6 +57,28 @@ class Jobs(unittest.TestCase):
         self.assertEqual(list(parts.records()), [dict(record, n=i) for i, record in enumerate(RECORDS)])
         with self.assertRaises(gpurun.UsageError):  # it exists and belongs to no job with these settings
             gpurun.run("echo", path, path, **CPU)
+
+    def test_tables(self):
+        for table in tables():
+            result = gpurun.run(self.kernel, table, **CPU)
+            self.assertEqual(list(result.records()), [{"text": "ab", "x": 1.5, "n": 2}, {"text": "c", "x": None, "n": 1}])
+
+    def test_outputs(self):
+        result = gpurun.run(self.kernel, RECORDS, os.path.join(self.folder, "out.jsonl.gz"), **CPU)
+        self.assertEqual(len(list(result.records())), 100)
+        result = gpurun.run(self.kernel, RECORDS, os.path.join(self.folder, "out.parquet"), **CPU)
+        with self.assertRaisesRegex(ValueError, "DuckDB"):
+            list(result.records())
+
+    def test_functions(self):
+        def shout(batch):
+            return {}
+        with self.assertRaisesRegex(TypeError, r'save shout in a file and pass "FILE.py:shout"'):
+            gpurun.run(shout, RECORDS)
+
+    def test_cause(self):
+        with self.assertRaisesRegex(gpurun.RecordsFailed, '1 of 2 records failed, mostly with: the record has no member "text"'):
+            gpurun.run(self.kernel, [{"text": "a"}, {}], **CPU)
 
     def test_events(self):
         names = []

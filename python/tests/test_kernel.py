@@ -45,6 +45,14 @@ def write(folder, name, text):
 class Same(unittest.TestCase):
     """run_kernel returns what a job writes."""
 
+    def test_other_function(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "other.py")
+            with open(path, "w") as file:
+                file.write("import json\ndef shout(batch): return {}\n")
+            with self.assertRaisesRegex(gpurun.ResultError, r"as in FILE.py:shout \(it defines shout\)"):
+                gpurun.run_kernel(path, [{}])
+
     def test_same_as_a_job(self):
         for name, source in KERNELS.items():
             if "numpy" in source:

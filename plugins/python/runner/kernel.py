@@ -13,7 +13,7 @@ from gpurun_runner.batch import Batch, MissingField, Source
 from gpurun_runner.chain import advance, last_reply
 from gpurun_runner.columns import listed
 from gpurun_runner.concurrent import Concurrent
-from gpurun_runner.describe import PROCESS, describe, not_defined
+from gpurun_runner.describe import OTHERS, PROCESS, describe, not_defined
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain, first_line
@@ -105,6 +105,12 @@ def make(kind, context):
     return kind(**given)
 
 
+def defined(module):
+    """What a module defines that can compute a batch."""
+    return [name for name, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", None) == module.__name__ and name not in OTHERS and not name.startswith("_")]
+
+
 class Step:
     """One kernel file. A chain has several, in one process."""
 
@@ -116,7 +122,7 @@ class Step:
         self.instance = None  # of a kernel that is a class
         self.process = self.function(name)
         if self.process is None:
-            raise ResultError(not_defined(name, []))
+            raise ResultError(not_defined(name, defined(self.module)))
         self.loop = None
         if is_async(self.process.__call__ if isinstance(self.process, type) else self.process):
             import asyncio
