@@ -99,7 +99,7 @@ func newReader(t *testing.T, page document, env []string) *reader {
 	if err := os.Symlink(source, filepath.Join(base, "gpurun")); err != nil {
 		t.Fatal(err)
 	}
-	path := os.Getenv("PATH")
+	path := filepath.Join(source, "cmd/gpurun/testdata/standins") + ":" + os.Getenv("PATH")
 	python := cmp.Or(os.Getenv("GPURUN_TEST_PYTHON"), filepath.Join(source, ".venv/bin/python"))
 	if exec.Command(python, "-c", "").Run() == nil {
 		r.python = python
@@ -325,6 +325,10 @@ func (r *reader) console(step docStep) {
 // prelude keeps the folder and the exported variables from fence to fence, as in a terminal.
 // Commands of a page are often alternatives with the same output, so a run replaces what an
 // earlier command wrote there, unless the page resumes it.
+//
+// A server runs in the background from where the page starts it, on a free port instead of the
+// one in the page. Programs that no machine for tests has are stand-ins (testdata/standins).
+// Machines share /shared: here, the folder of the page.
 const prelude = `
 keep=$KEEP
 [ -e "$HIDDEN/env" ] && . "$HIDDEN/env" && cd "$(cat "$HIDDEN/pwd")"
@@ -338,7 +342,32 @@ gpurun() {
 			before=$word
 		done
 	fi
-	command gpurun "$@"
+	local words=() model=8000
+	[ -e "$HIDDEN/model-port" ] && model=$(cat "$HIDDEN/model-port")
+	for word; do
+		word=${word//\/shared\//$PWD/}
+		word=${word/#127.0.0.1:9401/127.0.0.1:0}
+		words+=("${word/#openai:http:\/\/127.0.0.1:8000/openai:http://127.0.0.1:$model}")
+	done
+	if [ "$1" = serve ]; then
+		command gpurun "${words[@]}" --listen 127.0.0.1:0 > "$HIDDEN/serve" 2>&1 &
+		await grep -q http:// "$HIDDEN/serve"
+		python3 -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1])' "$(grep -o 'http://[^#]*' "$HIDDEN/serve")"
+	else
+		command gpurun "${words[@]}"
+	fi
+}
+vllm() {
+	command vllm "$@" &
+	await test -e "$HIDDEN/model-port"
+}
+await() {
+	for i in $(seq 600); do
+		"$@" 2> /dev/null && return
+		sleep 0.1
+	done
+	echo "in vain: $*"
+	return 1
 }
 set -e
 `
@@ -368,7 +397,7 @@ func (r *reader) start(step docStep, exit int, name string, args ...string) stri
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err = cmd.Run()
-	if cmd.Process != nil && regexp.MustCompile(`(?m)[^&]&\s*$`).MatchString(step.text) {
+	if cmd.Process != nil && regexp.MustCompile(`(?m)[^&]&\s*$|^gpurun serve\b|^vllm `).MatchString(step.text) {
 		r.groups = append(r.groups, cmd.Process.Pid)
 	}
 	printed, _ := os.ReadFile(out.Name())
