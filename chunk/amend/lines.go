@@ -37,14 +37,13 @@ type resultFiles interface {
 // lineFiles are the results as lines, with their arrays.
 type lineFiles struct {
 	*rewriter
-	output string
 	batch  bool
 	arrays *arrayRewriter // nil without any
 	sums   []chunk.FileSum
 }
 
 func openLines(r Retried, to string) (resultFiles, error) {
-	l := &lineFiles{output: r.Output, batch: r.Batch}
+	l := &lineFiles{batch: r.Batch}
 	var err error
 	if len(r.Arrays) > 0 {
 		if l.arrays, err = openArrays(r); err != nil {
@@ -73,7 +72,7 @@ func (l *lineFiles) skip(f record.Failure, data []byte) error {
 		same := &comparer{with: bufio.NewReader(old)}
 		if err := l.writeFailed(same, f, data); err != nil || same.size != f.Size {
 			return fault.New(fault.Conflict, "%s was changed since the job wrote it: byte %d is not the start of the failed record of line %d",
-				l.output, f.At, f.Line)
+				l.path(l.from), f.At, f.Line)
 		}
 		return nil
 	})
