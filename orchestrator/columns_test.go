@@ -43,6 +43,9 @@ func (v *vectors) Process(_ context.Context, batch plugins.Batch, results *plugi
 		if record.Width > 0 && batch.Len() == 1 {
 			width = record.Width
 		}
+		if record.Do == "slow" {
+			time.Sleep(300 * time.Millisecond)
+		}
 		values = append(values, vectorOf(record.ID, width)...)
 		labels[i] = fmt.Sprint("label ", record.ID)
 		switch {
@@ -273,6 +276,20 @@ func TestMismatches(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFirstDecides: the first results in the order of the input decide the layout, also if
+// others are faster.
+func TestFirstDecides(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, `{"id":0,"do":"slow","width":5}`+"\n"+numbered(20))
+	c := d.config("test-vectors")
+	c.Batching.Size, c.Input.ChunkRecords, c.Devices.GPUs = 1, 1, "cpu:2"
+	c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
+	mustRun(t, d, c)
+	if rows := loadArray(t, d.join("v.npy")); len(rows) != 21 || len(rows[0]) != 5 {
+		t.Errorf("%v", rows)
 	}
 }
 

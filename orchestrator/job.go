@@ -22,6 +22,7 @@ type job struct {
 	committer *committer // the way into the output
 	monitor   *deviceMonitor
 	sources   *sources
+	leader    *layoutLeader // decides the layout of columns
 	state     state
 	abort     context.CancelFunc // ends what the job is doing
 	stagger   *stagger           // nil: all kernels open at once
@@ -44,7 +45,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 		segments: make(chan chunk.Segment, 64),
 	}
 	j.monitor = &deviceMonitor{fleet: j.fleet, events: p.emitter}
-	j.sources = &sources{prepared: p, folder: f}
+	j.sources, j.leader = &sources{prepared: p, folder: f}, newLayoutLeader()
 	for _, slot := range p.plan.Slots {
 		j.fleet.join(slot)
 	}

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"cmp"
+	"context"
 	"path/filepath"
 	"strings"
 
@@ -13,7 +14,8 @@ import (
 
 // The columns of a job that are stored as raw values have a layout: names, types and widths.
 // It is known with the first successful batch, and is then the same for the whole job: it is in
-// job.json before anything that depends on it is committed.
+// job.json before anything that depends on it is committed. layoutLeader says which one is the
+// first.
 
 // endings of the names of arrays.
 const (
@@ -165,11 +167,12 @@ func (s *sources) fixLayout(proposed columns.Layout) (columns.Layout, *fault.Err
 	return proposed, nil
 }
 
-// answerLayout answers a worker's proposal.
-func (s *slotRun) answerLayout(proposal wire.Layout) *fault.Error {
+// answerLayout answers a worker's proposal. Its task begins with record first.
+func (s *slotRun) answerLayout(ctx context.Context, first int64, proposal wire.Layout) *fault.Error {
 	if s.job.layout == nil {
 		return fault.New(fault.Worker, "bug: a worker proposed a layout for a job without columns")
 	}
+	s.job.leader.await(ctx, first, s.job.layout.Known())
 	fixed, err := s.job.sources.fixLayout(proposal.Layout)
 	if err != nil {
 		return err

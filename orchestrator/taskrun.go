@@ -35,6 +35,7 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 	checkpoint := newCheckpoint(s.job.config.Resume.Checkpoint, func() { worker.endOnly(first) })
 	defer checkpoint.stop()
 	defer s.watchFirst()()
+	defer s.job.leader.begin(first)()
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 	for {
 		message, err := s.worker.receive(ctx)
@@ -60,7 +61,7 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 		case message.Warned != nil:
 			s.job.warn(s.slot, message.Warned.Warnings)
 		case message.Layout != nil:
-			if e := s.answerLayout(*message.Layout); e != nil {
+			if e := s.answerLayout(ctx, first, *message.Layout); e != nil {
 				return s.handleLoss(ctx, &t, e, true)
 			}
 		case message.ReadComplete != nil:
