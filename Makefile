@@ -8,7 +8,7 @@
 # make site       build the manual in site/; broken links fail
 # make deploy-test  run the alert rules, the dashboard and the manifests in deploy/
 # make slurm-test run jobs on a real Slurm and break it
-# make llm-test   run a real model server with a tiny model through gpurun; downloads gigabytes
+# make llm-test   run real model servers with tiny models through gpurun; downloads gigabytes
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 # make flat       show that memory stays flat on 10 GB and on 10,000 files
 #

@@ -141,7 +141,7 @@ func (c Config) Decode(v any) error {
 	decoder := json.NewDecoder(bytes.NewReader(c))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {
-		return fault.New(fault.Incompatible, "kernel configuration: %w", err)
+		return fault.New(fault.Incompatible, "kernel configuration: %s", explainConfig(err, v))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return fault.New(fault.Incompatible, "kernel configuration: unexpected data after the first JSON value")

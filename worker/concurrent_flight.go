@@ -198,7 +198,9 @@ func (l *landing) failure() *fault.Error {
 // conclude decides what an answer means for its record, which is down.
 func (c *concurrent) conclude(l landing) error {
 	f, failure := l.flight, l.failure()
-	c.hold(l.answer)
+	if failure == nil || failure.Kind != fault.Stopped { // that ends the job, not the wait
+		c.hold(l.answer)
+	}
 	switch {
 	case l.answer.Verdict == plugins.Later:
 		return c.later(f, l.answer)

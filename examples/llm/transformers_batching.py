@@ -32,13 +32,25 @@ async def setup(ctx):
     settings = {"max_new_tokens": ctx.config.get("max_new_tokens", 256), "do_sample": False,
                 "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, **ctx.config.get("generation", {})}
     engine = {}
-    if "engine" in ctx.config:
+    cache = {**cpu_cache(ctx.device), **ctx.config.get("engine", {})}
+    if cache:
         from transformers import ContinuousBatchingConfig
-        engine["continuous_batching_config"] = ContinuousBatchingConfig(**ctx.config["engine"])
+        engine["continuous_batching_config"] = ContinuousBatchingConfig(**cache)
     manager = model.init_continuous_batching(generation_config=GenerationConfig(**settings), **engine)
     manager.warmup()  # makes the cache and captures CUDA graphs before the first record
     manager.start()
     watcher = asyncio.create_task(watch())
+
+
+def cpu_cache(device):
+    """The engine's settings for a CPU: without them, its cache takes most of the memory."""
+    if device != "cpu":
+        return {}
+    try:
+        import psutil  # noqa: F401
+    except ImportError:
+        raise RuntimeError("on a CPU, transformers needs psutil to size its cache: pip install psutil") from None
+    return {"max_memory_percent": 0.1}
 
 
 async def watch():
@@ -74,4 +86,5 @@ async def process(record):
 
 def close():
     watcher.cancel()
-    manager.stop(block=True, timeout=5)
+    if manager.is_running():  # otherwise it would wait for a thread that has ended
+        manager.stop(block=True, timeout=5)

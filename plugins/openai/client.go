@@ -84,11 +84,11 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 	case ctx.Err() != nil:
 		return reply{}, answer(plugins.RetryAfter(0, "the request was canceled")), sight{outcome: other}, 0
 	case errors.Is(err, context.DeadlineExceeded):
-		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within %s", c.timeout)), sight{overloaded, true}, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within %s, which timeout in the kernel configuration sets", c.timeout)), sight{overloaded, true}, 0
 	case errors.Is(err, errTooLarge):
 		return reply{}, answer(plugins.Rejected("%s", err)), sight{outcome: other}, 0
 	case isCertificate(err):
-		return reply{}, answer(plugins.FailedBy(fault.New(fault.Incompatible, "the certificate of %s: %w", c.base.Host, err))), sight{outcome: other}, 0
+		return reply{}, answer(plugins.FailedBy(c.distrusted(err))), sight{outcome: other}, 0
 	default:
 		return reply{}, answer(plugins.RetryAfter(0, "the connection failed: %s", c.redact(plain(err)))), sight{other, true}, 0
 	}
@@ -131,19 +131,23 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 	}
 	defer response.Body.Close()
 	if response.ContentLength > c.MaxBody {
-		return nil, nil, fmt.Errorf("%w: over %d bytes", errTooLarge, c.MaxBody)
+		return nil, nil, c.tooLarge()
 	}
 	var body bytes.Buffer // grows with what arrives, whatever the length claims
 	body.Grow(int(min(max(response.ContentLength, 0), firstRead)) + bytes.MinRead)
 	_, err = body.ReadFrom(io.LimitReader(response.Body, c.MaxBody+1))
 	if err == nil && int64(body.Len()) > c.MaxBody {
-		err = fmt.Errorf("%w: over %d bytes", errTooLarge, c.MaxBody)
+		err = c.tooLarge()
 	}
 	return response, body.Bytes(), err
 }
 
 // firstRead is the most memory that an answer gets before it has arrived.
 const firstRead = 64 << 10
+
+func (c *client) tooLarge() error {
+	return fmt.Errorf("%w: over %d bytes, which max_body in the kernel configuration sets", errTooLarge, c.MaxBody)
+}
 
 // header returns the headers that all requests have.
 func (c *client) header() http.Header {
@@ -171,12 +175,26 @@ func retriable(status int) bool {
 func (c *client) problem(response *http.Response, body []byte) string {
 	text := fmt.Sprintf("the server answered %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	if where := response.Header.Get("Location"); where != "" && response.StatusCode < 400 {
-		return c.redact(text + ": it redirects to " + where)
+		return c.redact(text + ": it redirects to " + where + ", which gpurun does not follow: is " + c.base.String() + " the right URL?")
 	}
 	if said := serverMessage(body); said != "" {
 		text += ": " + said
 	}
+	if response.StatusCode == http.StatusUnauthorized {
+		text += "; " + c.keyUsed()
+	}
 	return c.redact(text)
+}
+
+// keyUsed describes the API key that requests have.
+func (c *client) keyUsed() string {
+	switch {
+	case c.hasAuthorization():
+		return "the Authorization header of the kernel configuration was sent"
+	case c.key == "":
+		return "no API key was sent: set the environment variable " + c.APIKeyEnv
+	}
+	return "the API key is that of the environment variable " + c.APIKeyEnv
 }
 
 // serverMessage returns the message in the body of an error, in the forms that servers use.
@@ -223,6 +241,9 @@ func (c *client) redact(text string) string {
 func plain(err error) string {
 	for {
 		inner := errors.Unwrap(err)
+		if inner == nil && errors.Is(err, io.EOF) {
+			return "the server closed it without an answer"
+		}
 		if inner == nil {
 			return err.Error()
 		}
@@ -233,6 +254,11 @@ func plain(err error) string {
 func isCertificate(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &certificate)
+}
+
+// distrusted is the error for a certificate that does not verify.
+func (c *client) distrusted(err error) error {
+	return fault.New(fault.Incompatible, "the certificate of %s does not verify: %s; to trust another authority, name a file with its certificate in the environment variable SSL_CERT_FILE", c.base.Host, plain(err))
 }
 
 // retryAfter reads a Retry-After header: seconds, or a date. It returns 0 if there is none.

@@ -82,13 +82,13 @@ func TestMisbehavingServer(t *testing.T) {
 		"500":           {plugins.Retry, "500 Internal Server Error: internal", 0},
 		"400":           {plugins.Failed, "400 Bad Request: max_tokens is too large", 0},
 		"422":           {plugins.Failed, `field required`, 0},
-		"401":           {plugins.Failed, "Incorrect API key provided: …", 0},
+		"401":           {plugins.Failed, "Incorrect API key provided: …; the API key is that of the environment variable THE_KEY", 0},
 		"html":          {plugins.Failed, `"text/html", not with JSON`, 0},
 		"truncated":     {plugins.Retry, "not valid JSON", 0},
-		"huge":          {plugins.Failed, "too large: over 1048576 bytes", 0},
-		"redirect":      {plugins.Failed, "redirects to http://elsewhere.example/", 0},
+		"huge":          {plugins.Failed, "too large: over 1048576 bytes, which max_body", 0},
+		"redirect":      {plugins.Failed, "redirects to http://elsewhere.example/, which gpurun does not follow", 0},
 		"hang":          {plugins.Retry, "did not answer within 500ms", 0},
-		"close":         {plugins.Retry, "the connection failed: EOF", 0},
+		"close":         {plugins.Retry, "the connection failed: the server closed it without an answer", 0},
 		"nothing":       {plugins.Failed, "has no choices", 0},
 	} {
 		t.Run(text, func(t *testing.T) {

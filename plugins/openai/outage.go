@@ -129,7 +129,7 @@ func (c *client) reach(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case isCertificate(err):
-			return fault.New(fault.Incompatible, "the certificate of %s: %w", c.base.Host, err)
+			return c.distrusted(err)
 		case time.Since(began) >= min(reachTime, c.maxOutage):
 			return fault.New(fault.Incompatible, "%s cannot be reached: %w", c.base, err)
 		}

@@ -59,3 +59,23 @@ func TestExamplesOnStubs(t *testing.T) {
 		})
 	}
 }
+
+// On a CPU, transformers cannot size its cache without psutil, and would wait for ever.
+func TestTransformersWithoutPsutil(t *testing.T) {
+	needPython(t)
+	folder, err := filepath.Abs("../../examples/llm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := t.TempDir()
+	if err := os.WriteFile(filepath.Join(without, "psutil.py"), []byte("raise ImportError('not installed')\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", strings.Join([]string{without, filepath.Join(folder, "testdata", "stubs"), os.Getenv("PYTHONPATH")}, string(os.PathListSeparator)))
+	c := config(t, plugins.PythonConfig{File: filepath.Join(folder, "transformers_batching.py"), Config: json.RawMessage(`{"model":"stub"}`)})
+	k := python.New()
+	defer k.Close()
+	if err := k.Open(t.Context(), plugins.Device{Name: "CPU 0", Threads: 2}, c); err == nil || !strings.Contains(err.Error()+detail(err), "pip install psutil") {
+		t.Errorf("%v", err)
+	}
+}

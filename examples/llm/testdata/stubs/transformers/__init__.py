@@ -12,6 +12,11 @@ class GenerationConfig:
         self.max_new_tokens = max_new_tokens
 
 
+class ContinuousBatchingConfig:
+    def __init__(self, max_memory_percent=None):
+        self.max_memory_percent = max_memory_percent
+
+
 class AutoTokenizer:
     eos_token_id = pad_token_id = 0
 
@@ -91,5 +96,5 @@ class AutoModelForCausalLM:
     def eval(self):
         return self
 
-    def init_continuous_batching(self, generation_config):
+    def init_continuous_batching(self, generation_config, continuous_batching_config=None):
         return Manager(generation_config)

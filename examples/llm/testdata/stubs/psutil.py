@@ -1,0 +1,1 @@
+"""A stub: transformers needs psutil on a CPU."""
