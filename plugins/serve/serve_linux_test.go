@@ -83,9 +83,9 @@ func TestNotReady(t *testing.T) {
 		if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) || !strings.Contains(fault.As(err).Detail, "the server starts") {
 			t.Errorf("%s: %v", role, err)
 		}
-		select {
-		case <-k.server.process.Done():
-		case <-time.After(10 * time.Second):
+		select { // with its children; those of the next server must not be among them
+		case <-k.server.settled:
+		case <-time.After(30 * time.Second):
 			t.Errorf("%s: the server still runs", role)
 		}
 	}
