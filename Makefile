@@ -1,8 +1,8 @@
 # make demo       build gpurun, run it on a small sample, show the result
-# make test       run all tests
+# make test       run the tests; make test-all leaves nothing out, make test-race uses the race detector everywhere
 # make install    install gpurun, man pages and completions below PREFIX (/usr/local)
 # make dist       build wheels for pip in dist/, for x86_64 and aarch64
-# make check      check formatting, vet, staticcheck, generated code, imports, other platforms
+# make check      check formatting, vet, staticcheck, generated code, imports, types on other platforms
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
 # make site       build the manual in site/; broken links fail
@@ -28,7 +28,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test test-race venv gpu-test gpu-bench check generate fuzz soak flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -58,9 +58,13 @@ package-test:
 	@if [ -e dist/packages/checksums.txt ]; then GPURUN_PACKAGES=$(CURDIR)/dist/packages $(GO) test -count=1 -v ./deploy; \
 		else echo "SKIPPED: there are no packages in dist/packages: run make packages"; fi
 
-# Builds one commit twice, in different folders with empty caches, and compares.
+# Builds one commit twice, in different folders with empty caches, and compares the packages.
 reproducible: tools
-	GPURUN_DIST=1 $(GO) test -count=1 -v -timeout 30m -run TestReproducible ./python/wheel
+	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
+	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then \
+		GPURUN_GORELEASER=$$goreleaser $(GO) test -count=1 -v -timeout 60m -run TestReproduciblePackages ./deploy; \
+		else echo "SKIPPED: no GoReleaser: comparing the program and the wheel only"; \
+		GPURUN_DIST=1 $(GO) test -count=1 -v -timeout 30m -run TestReproducible ./python/wheel; fi
 
 # Publishes the packages of a tag.
 release:
@@ -89,6 +93,11 @@ test: tools venv
 		echo "NOTE: no C compiler found: testing without NVML and without the race detector"; \
 		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
 	fi
+
+# What make test samples or leaves out, in full: every pair of a death and a kind of job,
+# damage at every byte, measurements, a program without cgo.
+test-all: tools venv
+	GPURUN_TEST_ALL=1 GO='$(GO)' ./scripts/test.sh
 
 test-race: tools venv
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...
@@ -134,10 +143,13 @@ check: tools
 		else echo "SKIPPED: npm is not installed: cannot check whether web/dist is up to date"; fi
 	@if .venv/bin/python -c 'import mypy' 2>/dev/null; then cd python && ../.venv/bin/python -m mypy --strict tests/typed.py; \
 		else echo "SKIPPED: mypy is not in .venv: cannot check the types of the Python package"; fi
-	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/gpurun
+	@echo "check: all good"
+
+# Builds everything for other platforms; make check checks its types only (TestPlatforms).
+cross:
+	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build ./...
-	@echo "check: all good"
 
 # Linters beyond vet and staticcheck (.golangci.yaml).
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
@@ -163,9 +175,9 @@ browser-test: tools
 	@./scripts/tools.sh chromium:chromium
 	GPURUN_BROWSER=all $(GO) test -count=1 -v -run Browser ./web
 
-# Runs each fuzz target for a minute; FUZZTIME=10s is shorter.
+# Runs each fuzz target for a minute; FUZZTIME=10s is shorter, GUIDED=no builds faster.
 fuzz:
-	@GO='$(GO)' ./scripts/fuzz.sh $(FUZZTIME)
+	@GO='$(GO)' GUIDED='$(GUIDED)' ./scripts/fuzz.sh $(FUZZTIME)
 
 # Kills a job at random, repeatedly; make test does this for a minute.
 SOAK_KILLS ?= 1000
@@ -197,8 +209,8 @@ deploy-test: tools
 	@./scripts/tools.sh prometheus:promtool
 	@if command -v promtool >/dev/null; then promtool test rules deploy/prometheus/gpurun.test.yml; \
 		else echo "SKIPPED: promtool is not installed: cannot test the alert rules"; fi
-	$(GO) test -count=1 -run 'TestPrometheus$$' ./cmd/gpurun
-	cd deploy/check && $(GO) test -count=1 .
+	$(GO) test -count=1 -vet=off -run 'TestPrometheus$$' ./cmd/gpurun
+	cd deploy/check && $(GO) test -count=1 -vet=off .
 
 # Runs jobs on a real Slurm, two nodes on this machine, and breaks it; make test does one
 # of these tests. It needs root.

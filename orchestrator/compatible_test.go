@@ -3,21 +3,13 @@ package orchestrator_test
 import (
 	"encoding"
 	"encoding/json"
-	"maps"
-	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gpurun/gpurun/internal/published"
 	"github.com/gpurun/gpurun/orchestrator"
 )
-
-// published is what programs may read of events and reports: a member and its JSON type per
-// line. Lines are added, before each release, and never changed or removed:
-//
-//	GPURUN_UPDATE=1 go test -run TestEventsKeepTheirMembers ./orchestrator
-const published = "testdata/events-1.txt"
 
 // everyEvent has one value of each type.
 var everyEvent = []orchestrator.Event{
@@ -28,33 +20,15 @@ var everyEvent = []orchestrator.Event{
 }
 
 // TestEventsKeepTheirMembers: members of events and reports keep their names and types.
+//
+//	GPURUN_UPDATE=1 go test -run TestEventsKeepTheirMembers ./orchestrator
 func TestEventsKeepTheirMembers(t *testing.T) {
 	now := make(map[string]bool)
 	for _, event := range everyEvent {
 		shape(now, event.EventName(), reflect.TypeOf(event), 0)
 	}
 	shape(now, "report", reflect.TypeFor[orchestrator.Report](), 0)
-	text, err := os.ReadFile(published)
-	if err != nil && os.Getenv("GPURUN_UPDATE") == "" {
-		t.Fatal(err)
-	}
-	before := make(map[string]bool)
-	for line := range strings.Lines(string(text)) {
-		before[strings.TrimSpace(line)] = true
-	}
-	for line := range before {
-		if !now[line] {
-			t.Errorf("%q is gone or has another type, and programs may read it", line)
-		}
-	}
-	if os.Getenv("GPURUN_UPDATE") == "" {
-		return
-	}
-	maps.Copy(now, before)
-	lines := slices.Sorted(maps.Keys(now))
-	if err := os.WriteFile(published, []byte(strings.Join(lines, "\n")+"\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	published.Check(t, "testdata/events-1.txt", now)
 }
 
 // shape adds the members that a type has in JSON.

@@ -9,6 +9,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/orchestrator/scaling"
 )
 
 // Defaults of Config's fields; the fields' comments give the reasons.
@@ -103,6 +104,8 @@ type Config struct {
 	// scaleSpeed makes the time of the scaler run faster in tests, which ignore how busy
 	// the host is.
 	scaleSpeed float64
+	// scaleFigures replaces what the scaler measures of a device in tests.
+	scaleFigures func(*scaling.Figures)
 	// stallAfter is how long a silent first batch goes unreported.
 	stallAfter time.Duration
 }

@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -78,9 +79,12 @@ func computing(s orchestrator.Snapshot) bool { return s.Done.Records > 0 }
 
 func slowConfig(d jobDir) orchestrator.Config {
 	config := d.config("test-slow")
-	config.Kernel.Config, config.Batching.Size = []byte(`{"milliseconds":2}`), 2
+	config.Kernel.Config, config.Batching.Size = fmt.Appendf(nil, `{"milliseconds":50,"until":%q}`, d.join("hurry")), 2
 	return config
 }
+
+// hurry lets a job of slowConfig, which takes half a minute, end.
+func hurry(d jobDir) { touch(d.join("hurry")) }
 
 // A paused job computes nothing and loses neither workers nor records.
 func TestPause(t *testing.T) {
@@ -100,6 +104,7 @@ func TestPause(t *testing.T) {
 		}
 		job.await("it to continue", func(s orchestrator.Snapshot) bool { return s.Done.Records > paused.Done.Records })
 	}
+	hurry(d)
 	if err := <-job.done; err != nil {
 		t.Fatalf("%v\n%s", err, d.logs())
 	}
@@ -132,6 +137,7 @@ func TestPausedJobStops(t *testing.T) {
 	}
 	job.cancel()
 	wantFault(t, <-job.done, fault.Canceled)
+	hurry(d)
 	mustRun(t, d, slowConfig(d))
 	if d.read("out.jsonl") != d.read("in.jsonl") {
 		t.Error("the output differs")
@@ -160,6 +166,7 @@ func TestTrim(t *testing.T) {
 	job.control.Pause()
 	job.awaitPaused()
 	ask("while it waits")
+	hurry(d)
 	job.control.Resume()
 	if err := <-job.done; err != nil || d.read("out.jsonl") != d.read("in.jsonl") {
 		t.Errorf("the job: %v\n%s", err, d.logs())

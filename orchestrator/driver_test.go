@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -76,7 +77,7 @@ func startDriver(t *testing.T, job driverJob, mark string, env ...string) *drive
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.Command(wire.Self())
 	cmd.Env = append(os.Environ(), driverVariable+"="+string(encoded), "TEST_MARK="+mark)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr

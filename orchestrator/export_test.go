@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/orchestrator/scaling"
 )
 
 // WithDevices gives a job another machine's devices.
@@ -52,6 +53,22 @@ func WithHandBack(c Config, d time.Duration) Config {
 // cores, and its time run faster.
 func WithScaling(c Config, cores int, speed float64) Config {
 	c.Devices.WorkersPerGPU, c.devices.CPUs, c.scaleSpeed = AutoWorkers, cores, speed
+	return c
+}
+
+// WithLanes makes the scaler of a job with one device see the rates of a device that
+// computes so many batches at a time, whatever else the machine does: its time advances by
+// one interval with each of its steps, and the end of the job is far away.
+func WithLanes(c Config, lanes int) Config {
+	var now, busy time.Duration
+	var batches int64
+	c.scaleFigures = func(f *scaling.Figures) {
+		now += scaleInterval
+		busy += time.Duration(f.Workers) * scaleInterval
+		batches += int64(80 * min(f.Workers, lanes))
+		f.Time, f.Busy, f.Records, f.Bytes, f.Batches = now, busy, batches, 1000*batches, batches
+		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = scaleInterval, time.Hour, -1, -1, 0, 0
+	}
 	return c
 }
 

@@ -229,11 +229,22 @@ func (r *reopen) Process(context.Context, plugins.Batch, *plugins.Results) error
 	return nil
 }
 
+// pass waits for a time, or less if a file exists. A test that must see a job in the middle
+// of its work creates the file when it has.
+func pass(d time.Duration, file string) {
+	for end := time.Now().Add(d); time.Now().Before(end) && (file == "" || !exists(file)); {
+		time.Sleep(min(time.Until(end), 2*time.Millisecond))
+	}
+}
+
 // slow echoes after a while; batches with an odd first record take longer, so that
 // chunks finish out of order.
 type slow struct {
 	plugins.Base
-	config struct{ Milliseconds int }
+	config struct {
+		Milliseconds int
+		Until        string // a file: once it exists, batches take no time
+	}
 }
 
 func (s *slow) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
@@ -245,7 +256,7 @@ func (s *slow) Process(_ context.Context, batch plugins.Batch, results *plugins.
 	if batch.Record(0)[len(batch.Record(0))-2]%2 == 1 {
 		d *= 3
 	}
-	time.Sleep(d)
+	pass(d, s.config.Until)
 	for i := range batch.Len() {
 		results.Unchanged(i)
 	}
@@ -447,6 +458,8 @@ type labour struct {
 		// Milliseconds is the duration of a batch, Micros that of a record, and Slow
 		// how much longer both take on device 0.
 		Milliseconds, Micros, Slow int
+		// Until is a file: once it exists, nothing takes time.
+		Until string
 		// FailOpen is a file: once it exists, no kernel opens any more.
 		FailOpen string
 		// Fixed: nothing fails any more. Only vectors obey it.
@@ -479,7 +492,7 @@ func (l *labour) Process(_ context.Context, batch plugins.Batch, results *plugin
 	if l.config.Slow > 0 && l.device.Index == 0 {
 		d *= time.Duration(l.config.Slow)
 	}
-	time.Sleep(d)
+	pass(d, l.config.Until)
 	lengths := make([]int64, n)
 	for i := range n {
 		if i == n/2 {

@@ -290,8 +290,9 @@ func (g *scaled) take(run *slotRun) {
 	g.shares[run] = run.slot.Threads
 }
 
-// departed records that a slot has left; its place can be taken again.
-func (s *scaler) departed(run *slotRun) {
+// leaves records that a slot's worker has exited: what the other workers still report about
+// memory may be about the time before.
+func (s *scaler) leaves(run *slotRun) {
 	if s == nil {
 		return
 	}
@@ -301,6 +302,17 @@ func (s *scaler) departed(run *slotRun) {
 		for _, other := range g.runs {
 			g.stale[other] = staleReports
 		}
+	}
+}
+
+// departed records that a slot has left; its place can be taken again.
+func (s *scaler) departed(run *slotRun) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.group(run.slot); g != nil {
 		delete(g.stale, run)
 		delete(g.shares, run)
 		g.runs = slices.DeleteFunc(g.runs, func(other *slotRun) bool { return other == run })

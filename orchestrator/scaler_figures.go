@@ -56,6 +56,9 @@ func (s *scaler) figures(g *scaled, host resources.Usage, left time.Duration) sc
 	}
 	s.addProcesses(g, w, &f)
 	s.addDevice(g, w, &f)
+	if simulate := s.job.config.scaleFigures; simulate != nil {
+		simulate(&f)
+	}
 	g.before = f
 	return f
 }

@@ -2,19 +2,30 @@ package orchestrator_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/gputest"
 	"github.com/gpurun/gpurun/orchestrator"
 )
+
+// simulated returns a job of so many batches of 100 ms whose device has, for the scaler, the
+// rates of so many lanes. Once the file hurry exists, batches take no time.
+func simulated(t *testing.T, records, lanes, fit int) (jobDir, orchestrator.Config, *scales) {
+	d, config, seen := crowded(t, records, lanes, fit)
+	config = orchestrator.WithLanes(orchestrator.WithScaling(config, 8, 100), lanes)
+	seen.hurry = d.join("hurry")
+	config.Kernel.Config = fmt.Appendf(nil, `{"Dir":%q,"Until":%q,"Lanes":%d,"Fit":%d,"Batch":100000000}`, t.TempDir(), seen.hurry, lanes, fit)
+	return d, config, seen
+}
 
 // crowded returns a job of many batches of 25 ms on a device of so many lanes, with room
 // for so many kernels, on a machine with eight cores.
@@ -36,6 +47,16 @@ type scales struct {
 	ready  int // kernels opened
 	on     func(orchestrator.WorkersScaled)
 	notice []string
+	hurry  string // the file that ends a simulated job
+}
+
+// untilSettled ends a simulated job once the number of workers is settled.
+func (s *scales) untilSettled() {
+	s.on = func(e orchestrator.WorkersScaled) {
+		if e.Settled {
+			touch(s.hurry)
+		}
+	}
 }
 
 func (s *scales) take(event orchestrator.Event) {
@@ -85,27 +106,29 @@ func TestJobGrowsToItsBestNumber(t *testing.T) {
 // A batch that does not fit next to added workers removes workers, and costs neither a
 // record nor a smaller batch.
 func TestJobShrinksWhenMemoryRunsOut(t *testing.T) {
-	d, config, seen := crowded(t, 1000, 8, 3)
+	d, config, seen := simulated(t, 1000, 8, 3)
+	seen.untilSettled()
 	report := mustRun(t, d, config)
 	if d.read("out.jsonl") != numbered(1000) {
 		t.Errorf("the output differs from the input\n%s", seen)
 	}
-	// A kernel that is slow to exit may cost another worker.
-	if n := report.Scaling[0].Workers; n < 2 || n > 3 || seen.most() != 4 || report.Failed != 0 {
+	if report.Scaling[0].Workers != 3 || seen.most() != 4 || report.Failed != 0 {
 		t.Errorf("%+v\n%s", report.Scaling, seen)
 	}
 }
 
 // A resumed job starts with the last good number of workers.
 func TestResumedJobStartsWithItsWorkers(t *testing.T) {
-	d, config, seen := crowded(t, 2500, 4, 0)
+	d, config, seen := simulated(t, 1500, 4, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	grown := 0
 	seen.on = func(e orchestrator.WorkersScaled) {
 		if e.Settled && e.Workers > 1 {
 			grown = e.Workers
-			time.AfterFunc(300*time.Millisecond, cancel)
+			cancel()
+		} else if e.Settled {
+			touch(seen.hurry) // it failed
 		}
 	}
 	if _, err := runContext(t, ctx, config); err == nil || grown == 0 {
@@ -119,8 +142,9 @@ func TestResumedJobStartsWithItsWorkers(t *testing.T) {
 		}
 		again.take(e)
 	}
+	touch(seen.hurry)
 	mustRun(t, d, config)
-	if d.read("out.jsonl") != numbered(2500) {
+	if d.read("out.jsonl") != numbered(1500) {
 		t.Error("the output differs from the input")
 	}
 	if len(planned) != 1 || planned[0].Workers != grown || planned[0].Most != 8 {
@@ -148,7 +172,8 @@ func TestFixedNumberOfWorkers(t *testing.T) {
 // Before a worker is added that would exceed the leased memory, the job leases more; if it
 // cannot, it adds none.
 func TestAddedWorkersAreLeased(t *testing.T) {
-	d, config, seen := crowded(t, 900, 8, 0)
+	d, config, seen := simulated(t, 900, 8, 0)
+	seen.untilSettled()
 	config.Kernel.Config = []byte(strings.Replace(string(config.Kernel.Config), "{", fmt.Sprintf(`{"Memory":%d,`, uint64(6*gputest.GiB)), 1))
 	var leased []uint64
 	config.Devices.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
@@ -175,19 +200,37 @@ func TestAddedWorkersAreLeased(t *testing.T) {
 // The number of threads of a worker follows from the number of workers when it starts;
 // those that started with far more are restarted.
 func TestThreadsFollowTheNumberOfWorkers(t *testing.T) {
-	d, config, seen := crowded(t, 2500, 8, 0)
-	mustRun(t, d, config)
+	d, config, seen := simulated(t, 3000, 8, 0)
 	var options struct{ Dir string }
-	if _, err := fmt.Sscanf(string(config.Kernel.Config), `{"Dir":%q`, &options.Dir); err != nil {
+	if err := json.Unmarshal(config.Kernel.Config, &options); err != nil {
 		t.Fatal(err)
 	}
-	threads := make(map[string]int)
-	names, _ := filepath.Glob(filepath.Join(options.Dir, "open-*"))
-	for _, name := range names {
-		_, count, _ := strings.Cut(filepath.Base(name), "threads-")
-		threads[count]++
+	opened := func() map[string]int {
+		threads := make(map[string]int)
+		names, _ := filepath.Glob(filepath.Join(options.Dir, "open-*"))
+		for _, name := range names {
+			_, count, _ := strings.Cut(filepath.Base(name), "threads-")
+			threads[count]++
+		}
+		return threads
 	}
-	if seen.most() < 8 || threads["8"] != 1 || threads["4"] != 1 || threads["2"] != 2 || threads["1"] < 6 {
+	// Two of the eight are started again: the one with 8 threads and the one with 4.
+	want := map[string]int{"8": 1, "4": 1, "2": 2, "1": 6}
+	config.Display.OnEvent = func(e orchestrator.Event) {
+		seen.take(e)
+		switch e := e.(type) {
+		case orchestrator.WorkerReady:
+			if maps.Equal(opened(), want) {
+				touch(seen.hurry)
+			}
+		case orchestrator.WorkersScaled:
+			if e.Settled && e.Workers != 8 {
+				touch(seen.hurry) // it failed
+			}
+		}
+	}
+	mustRun(t, d, config)
+	if threads := opened(); seen.most() != 8 || !maps.Equal(threads, want) {
 		t.Errorf("kernels by threads %v\n%s", threads, seen)
 	}
 }

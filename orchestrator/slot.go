@@ -157,6 +157,7 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 			return true
 		case <-s.job.queue.done:
 		case <-s.dismissed:
+			s.job.scaler.leaves(s)
 			s.job.fleet.leave(s.slot)
 			s.job.scaler.departed(s)
 		case <-ctx.Done():

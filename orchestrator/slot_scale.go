@@ -52,6 +52,7 @@ func (s *slotRun) renew(ctx context.Context) {
 // depart ends the slot's worker and removes the slot from the job.
 func (s *slotRun) depart(ctx context.Context) {
 	s.release(ctx)
+	s.job.scaler.leaves(s) // first, or a late report of another worker would cost one more
 	s.job.fleet.yield(s.slot)
 	s.leave(ctx)
 	s.job.scaler.departed(s)

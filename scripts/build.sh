@@ -7,7 +7,9 @@ GO=${GO:-go}
 cd "$(dirname "$0")/.."
 source scripts/version.sh
 arch=${GOARCH:-$($GO env GOHOSTARCH)}
-cc=${CC:-cc}
+# The compiler that Go would use: with another name, it would compile all C code again.
+cc=${CC:-$($GO env CC)}
+command -v "${cc%% *}" >/dev/null || cc=cc
 if [[ $arch != $($GO env GOHOSTARCH) ]]; then
 	case $arch in
 	amd64) cc=x86_64-linux-gnu-gcc ;;

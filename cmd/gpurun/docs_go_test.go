@@ -12,7 +12,7 @@ import (
 // TestDocsGo compiles every Go fence of the documentation, as part of another module.
 func TestDocsGo(t *testing.T) {
 	if raceEnabled {
-		t.Skip("run without -race, as make test does at its end")
+		t.Skip("run without -race, as make test does")
 	}
 	dir, where := t.TempDir(), make(map[string]string)
 	for _, page := range documents(t) {

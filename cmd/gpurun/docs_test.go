@@ -26,7 +26,7 @@ import (
 func TestDocs(t *testing.T) {
 	pages := documents(t)
 	if raceEnabled {
-		t.Skip("run without -race, as make test does at its end")
+		t.Skip("run without -race, as make test does")
 	}
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("SKIPPED: no bash: the commands of the documentation are not run")
@@ -51,7 +51,7 @@ func docGoEnvironment(t *testing.T) []string {
 	if err != nil || len(values) != 2 {
 		t.Fatalf("go env: %q, %v", out, err)
 	}
-	return []string{"GOMODCACHE=" + values[0], "GOCACHE=" + values[1], "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local"}
+	return []string{"GOMODCACHE=" + values[0], "GOCACHE=" + values[1], "GOFLAGS=-mod=mod -trimpath", "CGO_CFLAGS=" + os.Getenv("CGO_CFLAGS"), "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local"}
 }
 
 // reader does what a page says, in its order.

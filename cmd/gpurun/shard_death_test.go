@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,8 +48,7 @@ func (d sharedFolder) command(env []string, args ...string) (*exec.Cmd, said) {
 	d.t.Helper()
 	cmd := exec.Command(d.join("gpurun"), args...)
 	cmd.Dir = d.path
-	inherited := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "GPURUN_DAMAGE=") })
-	cmd.Env = append(inherited, append(env, "GPURUN_TEST_COMMAND=1", "GPURUN_CLAIM_AFTER=1200ms", "GPURUN_GPUS=cpu:1", "GPURUN_CHUNKS_PER_GPU=10", "GPURUN_BATCH_SIZE=2")...)
+	cmd.Env = append(os.Environ(), append(env, "GPURUN_TEST_COMMAND=1", "GPURUN_CLAIM_AFTER=1200ms", "GPURUN_GPUS=cpu:1", "GPURUN_CHUNKS_PER_GPU=10", "GPURUN_BATCH_SIZE=2")...)
 	stderr, err := os.CreateTemp(d.path, "stderr-")
 	if err != nil {
 		d.t.Fatal(err)
@@ -95,7 +93,7 @@ var shardPoints = []string{
 // output is that of one machine.
 func TestShardDeath(t *testing.T) {
 	points := shardPoints[:2]
-	if os.Getenv("GPURUN_DAMAGE") == "all" {
+	if os.Getenv("GPURUN_TEST_ALL") != "" {
 		points = shardPoints
 	}
 	for _, point := range points {
@@ -118,8 +116,8 @@ func TestShardDeath(t *testing.T) {
 
 // TestShardAdoptedDeath: the process that continues the work of a killed one is killed, too.
 func TestShardAdoptedDeath(t *testing.T) {
-	if os.Getenv("GPURUN_DAMAGE") != "all" {
-		t.Skip("GPURUN_DAMAGE=all runs it")
+	if os.Getenv("GPURUN_TEST_ALL") == "" {
+		t.Skip("make test-all runs it")
 	}
 	d := newSharedFolder(t, 60)
 	for _, point := range []string{"appended:3", "adopted", "appended:2"} {

@@ -29,7 +29,7 @@ func checkDamaged(t testing.TB, data []byte) {
 var damageFiles = []string{"nested", "nested-v2", "plain", "gzip", "brotli", "encodings", "duckdb", "int96", "scalars"}
 
 // TestDamage changes bytes of a file in turn, and cuts it off: everywhere with
-// GPURUN_DAMAGE=all, which takes minutes, else at every 13th byte.
+// make test-all, which takes minutes, else at every 13th byte.
 func TestDamage(t *testing.T) {
 	for _, name := range damageFiles {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			step := 13
-			if os.Getenv("GPURUN_DAMAGE") == "all" {
+			if os.Getenv("GPURUN_TEST_ALL") != "" {
 				step = 1
 			}
 			for i := 0; i < len(data); i += step {

@@ -1,0 +1,125 @@
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// platforms are those that gpurun must compile for, besides this one.
+var platforms = []struct{ system, processor string }{
+	{"linux", "amd64"}, // without cgo
+	{"linux", "arm64"},
+	{"darwin", "arm64"},
+}
+
+// TestPlatforms type-checks every package for other platforms, without cgo. That finds what
+// does not compile there in a tenth of the time of a build: make cross builds.
+func TestPlatforms(t *testing.T) {
+	for _, p := range platforms {
+		t.Run(p.system+"/"+p.processor, func(t *testing.T) {
+			cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module", module+"/...")
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.system, "GOARCH="+p.processor)
+			out, err := cmd.Output()
+			if err != nil {
+				var exit *exec.ExitError
+				if errors.As(err, &exit) {
+					t.Fatalf("go list: %s", exit.Stderr)
+				}
+				t.Fatal(err)
+			}
+			complaints, checked := typeCheck(strings.NewReader(string(out)), types.SizesFor("gc", p.processor))
+			for _, complaint := range complaints {
+				t.Error(complaint)
+			}
+			if checked < 60 {
+				t.Errorf("checked only %d packages", checked)
+			}
+		})
+	}
+}
+
+// TestPlatformsFindsMistakes: the check above reports a wrong type, and a name that another
+// platform does not have.
+func TestPlatformsFindsMistakes(t *testing.T) {
+	dir := t.TempDir()
+	source := "package p\n\nfunc f() int { return \"text\" }\n\nvar _ = missing()\n"
+	if err := os.WriteFile(filepath.Join(dir, "p.go"), []byte(source), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	list := fmt.Sprintf(`{"ImportPath":"p","Dir":%q,"GoFiles":["p.go"],"Module":{"Main":true}}`, dir)
+	complaints, checked := typeCheck(strings.NewReader(list), types.SizesFor("gc", "amd64"))
+	all := fmt.Sprint(complaints)
+	if len(complaints) != 2 || checked != 1 || !strings.Contains(all, "undefined: missing") || !strings.Contains(all, "p.go:3") {
+		t.Errorf("%d packages: %v", checked, complaints)
+	}
+}
+
+// typeCheck reads what go list -deps prints, dependencies first, and checks the packages of
+// this module; of the others it reads declarations only.
+func typeCheck(list io.Reader, sizes types.Sizes) (complaints []error, checked int) {
+	known := map[string]*types.Package{"unsafe": types.Unsafe}
+	files := token.NewFileSet()
+	for decoder := json.NewDecoder(list); ; {
+		var p struct {
+			ImportPath, Dir string
+			GoFiles         []string
+			ImportMap       map[string]string
+			Module          *struct{ Main bool }
+		}
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return complaints, checked
+		} else if err != nil {
+			return append(complaints, err), checked
+		}
+		if p.ImportPath == "unsafe" {
+			continue
+		}
+		ours := p.Module != nil && p.Module.Main
+		if ours {
+			checked++
+		}
+		var parsed []*ast.File
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			if err != nil {
+				return append(complaints, err), checked
+			}
+			parsed = append(parsed, file)
+		}
+		config := types.Config{
+			IgnoreFuncBodies: !ours, Sizes: sizes, FakeImportC: true,
+			Importer: importFrom(func(path string) (*types.Package, error) {
+				if other := p.ImportMap[path]; other != "" {
+					path = other
+				}
+				if found := known[path]; found != nil {
+					return found, nil
+				}
+				return nil, fmt.Errorf("%s is not listed", path)
+			}),
+			Error: func(err error) {
+				if ours {
+					complaints = append(complaints, err)
+				}
+			},
+		}
+		known[p.ImportPath], _ = config.Check(p.ImportPath, files, parsed, nil)
+	}
+}
+
+// importFrom is a types.Importer.
+type importFrom func(path string) (*types.Package, error)
+
+// Import implements types.Importer.
+func (i importFrom) Import(path string) (*types.Package, error) { return i(path) }
