@@ -211,6 +211,10 @@ deploy-test: tools
 		else echo "SKIPPED: promtool is not installed: cannot test the alert rules"; fi
 	$(GO) test -count=1 -vet=off -run 'TestPrometheus$$' ./cmd/gpurun
 	cd deploy/check && $(GO) test -count=1 -vet=off .
+	@validate=$$(PATH="$$PWD/.venv/bin:$$PATH" command -v kubernetes-validate); \
+		if [ -n "$$validate" ]; then \
+			for version in 1.29 1.31 1.33 1.35; do "$$validate" --strict -k $$version internal/cluster/k8s/testdata/*.yaml || exit 1; done; \
+		else echo "SKIPPED: kubernetes-validate is not installed: manifests are not compared with the schemas of Kubernetes (pip install kubernetes-validate)"; fi
 
 # Runs jobs on a real Slurm, two nodes on this machine, and breaks it; make test does one
 # of these tests. It needs root.

@@ -124,7 +124,7 @@ func TestCopyFails(t *testing.T) {
 		}
 		watch := r.Watch(time.Hour)
 		shards, err := watch.Shards(t.Context())
-		if again := (&worker{Work: w, run: r, watch: watch, rate: 1000}).slowest(shards); again >= 0 {
+		if again := (&worker{Work: w, run: r, watch: watch, rate: 1000}).slowest(shards); again.shard >= 0 {
 			t.Errorf("%s: another process would compute a second copy", kind)
 		}
 		if err != nil || shards[0].State != Running || shards[0].Copy || shards[0].Claims != 2 || shards[0].Message != "" {
@@ -135,5 +135,37 @@ func TestCopyFails(t *testing.T) {
 			t.Errorf("%s: the slow process: %v", kind, err)
 		}
 		checkMerged(t, r)
+	}
+}
+
+// TestSlowest: which shard gets a copy, and for which one the process waits.
+func TestSlowest(t *testing.T) {
+	running := func(done int64, rate float64, watched time.Duration) Shard {
+		return Shard{State: Running, Records: 100, Done: done, Rate: rate, Claims: 1, current: 1, watched: watched}
+	}
+	copied, begun := running(0, 0.1, 0), running(0, 0.1, 0)
+	copied.Copy, begun.Claims = true, 2
+	for name, one := range map[string]struct {
+		shards []Shard
+		want   choice
+	}{
+		"nothing runs":           {[]Shard{{State: Done, Records: 100}}, choice{shard: -1}},
+		"the slowest":            {[]Shard{running(0, 1, 0), running(50, 0.1, 0), running(90, 0.1, 0)}, choice{shard: 1}},
+		"nearly done":            {[]Shard{running(99, 1, 0)}, choice{shard: -1}},
+		"as fast":                {[]Shard{running(0, 10, 0)}, choice{shard: -1}},
+		"a copy":                 {[]Shard{copied}, choice{shard: -1}},
+		"a copy that has failed": {[]Shard{begun}, choice{shard: -1}},
+		"it has just begun":      {[]Shard{running(0, 0, time.Second)}, choice{shard: -1, wait: true}},
+		"it has not begun yet":   {[]Shard{running(0, 0, 11*time.Second)}, choice{shard: 0}},
+	} {
+		for i := range one.shards {
+			one.shards[i].Index = i
+		}
+		r := &Run{Dir: "run"}
+		w := &worker{run: r, watch: r.Watch(time.Minute), rate: 10}
+		w.Copy = func(string) (int64, bool) { return 0, true }
+		if got := w.slowest(one.shards); got != one.want {
+			t.Errorf("%s: %+v, want %+v", name, got, one.want)
+		}
 	}
 }

@@ -56,8 +56,9 @@ type Shard struct {
 	// computes the shard.
 	Copy bool `json:"copy,omitempty"`
 
-	seen    bool // this observer has seen its attempt alive
-	current int  // the claim of the attempt that is described
+	seen    bool          // this observer has seen its attempt alive
+	watched time.Duration // for how long it has known the attempt
+	current int           // the claim of the attempt that is described
 }
 
 // Unfinished reports whether the shard still has to be computed.
@@ -86,7 +87,8 @@ type observed struct {
 	ended *end
 	beat  string    // its content
 	last  beat      // decoded
-	since time.Time // when this observer first saw it
+	first time.Time // when this observer first saw the attempt
+	since time.Time // when it first saw this content
 	seen  bool      // it has changed since the first look
 }
 
@@ -193,7 +195,7 @@ func (w *Watch) observe(key string, number int) (*observed, error) {
 	path := w.run.claimPath(key, number)
 	o := w.attempts[path]
 	if o == nil {
-		o = &observed{since: time.Now()}
+		o = &observed{first: time.Now(), since: time.Now()}
 		if err := readJSON(path, &o.info); err != nil {
 			return nil, storage("read claim", err)
 		}
@@ -237,7 +239,7 @@ func (w *Watch) ended(claim string) *Attempt {
 func (w *Watch) describe(s *Shard, o *observed) {
 	s.Attempt, s.Host, s.PID, s.Labels = o.info.Attempt, o.info.Host, o.info.PID, o.info.Labels
 	s.Done, s.Failed, s.seen = o.last.Done, o.last.Failed, o.seen
-	s.Message, s.Beat, s.Silent = "", time.Time{}, 0
+	s.Message, s.Beat, s.Silent, s.watched = "", time.Time{}, 0, time.Since(o.first)
 	silent := time.Since(o.since)
 	switch {
 	case o.ended != nil && o.ended.State == endFailed:

@@ -78,7 +78,7 @@ func (w *worker) work(ctx context.Context) error {
 		w.outcome.Complete = len(Missing(shards)) == 0
 		next := choose(shards, w.Shard, w.NoClaim)
 		if next.shard < 0 && !next.wait && !w.NoClaim {
-			next.shard = w.slowest(shards)
+			next = w.slowest(shards)
 		}
 		switch {
 		case next.shard >= 0:
@@ -213,7 +213,9 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 		return a.finish(endDuplicate, nil)
 	}
 	w.outcome.Computed = append(w.outcome.Computed, s.Index)
-	w.rate = result.Rate
+	if result.Rate > 0 { // an empty shard has none
+		w.rate = result.Rate
+	}
 	_ = a.finish(endCommitted, nil) // the commit is what counts
 	return nil
 }
