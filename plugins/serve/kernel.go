@@ -132,7 +132,10 @@ func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answ
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(k.server.lost, cancel)()
+	defer context.AfterFunc(k.server.lost, func() {
+		<-k.server.settled // what it has sent counts
+		cancel()
+	})()
 	a := k.client.Answer(ctx, record)
 	k.server.note(a)
 	switch a.Verdict {
