@@ -171,11 +171,15 @@ func (a *Attempt) writeBeat() error {
 	return replaceJSON(a.join(beatFile), now)
 }
 
-// finish notes how the attempt ended.
+// finish notes how the attempt ended. The note of an attempt that has committed need not be
+// durable: the commit is what counts.
 func (a *Attempt) finish(state string, err error) error {
 	e := end{State: state}
 	if err != nil {
 		e.Kind, e.Message = fault.KindOf(err).String(), err.Error()
+	}
+	if state == endCommitted {
+		return replaceJSON(a.join(endFile), e)
 	}
 	return writeJSON(a.join(endFile), e)
 }

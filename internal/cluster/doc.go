@@ -22,6 +22,7 @@
 // every file has one writer; names that several processes compete for are created with
 // link(2), which fails if the name exists, and confirmed with stat; a process counts as lost
 // when its beat has not changed for a while by the observer's own clock. Two processes may
-// compute the same shard at the same time, because a machine that looked dead was not. The
-// first commit wins, and neither can damage what the other has written.
+// compute the same shard at the same time, because a machine that looked dead was not, or
+// because a faster one computes a copy (copy.go). The first commit wins, and neither can
+// damage what the other has written.
 package cluster

@@ -216,7 +216,7 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 	if result.Rate > 0 { // an empty shard has none
 		w.rate = result.Rate
 	}
-	_ = a.finish(endCommitted, nil) // the commit is what counts
+	_ = a.finish(endCommitted, nil)
 	return nil
 }
 
