@@ -208,7 +208,7 @@ func markedProcesses(mark string) []int {
 	return pids
 }
 
-// awaitGone: no process of the job remains two seconds after its orchestrator exits.
+// awaitGone waits until no process of a job whose orchestrator has exited remains.
 func awaitGone(t *testing.T, mark string) {
 	t.Helper()
 	gone := time.Now()
