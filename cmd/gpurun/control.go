@@ -48,8 +48,9 @@ func newSteering(s steering) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   s.verb + " JOB",
 		Short: s.short,
-		Long:  s.long + "\n\nJOB is a job id or a prefix of one (see gpurun status), the job's name, or its\noutput file.",
-		Args:  cobra.ExactArgs(1),
+		Long: s.long + "\n\n  gpurun " + s.verb + " out.jsonl\n  gpurun " + s.verb + " nightly\n\n" +
+			"JOB is a job id or a prefix of one (see gpurun status), the job's name (--name), or\nits output file.",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			entry, err := jobs.Find(args[0])
 			if err != nil {

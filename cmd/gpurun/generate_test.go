@@ -45,8 +45,8 @@ func TestGenerate(t *testing.T) {
 	})
 	for name, texts := range map[string][]string{
 		"man/man1/gpurun.1": {
-			".TH GPURUN 1 ", "gpurun \\- Run a compute kernel", ".BR gpurun\\-run (1)", ".BR gpurun\\-exit\\-codes (7)",
-			".nf\ngpurun run \\-k echo in.jsonl \\-o out.jsonl\n",
+			".TH GPURUN 1 ", "gpurun \\- Run a kernel", ".BR gpurun\\-run (1)", ".BR gpurun\\-exit\\-codes (7)",
+			".nf\ngpurun try embed.py in.jsonl ",
 		},
 		"man/man1/gpurun-run.1":        {".SS Kernel\n", ".B \\-k, \\-\\-kernel", "(default 128)", "\\-k \\(aqexec:./score"},
 		"man/man1/gpurun-plugin-new.1": {".BR gpurun\\-plugin (1)"},

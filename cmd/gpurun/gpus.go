@@ -63,7 +63,7 @@ func newList(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List GPU leases",
-		Long:  "List all leases: the GPU, the holder, the amount and the expiry.",
+		Long:  "List all leases: the GPU, the holder, the amount and the expiry.\n\n  gpurun gpus list\n  gpurun gpus list --json",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := f.rules(cmd); err != nil {
@@ -97,7 +97,10 @@ func newDeallocate(f *gpusFlags) *cobra.Command {
 		Short: "Release leases",
 		Long: `Release the leases of NAME, or only those on GPU, given by its index or UUID or the
 UUID of a MIG instance. A lease that a running process owns ends with the process
-and cannot be released earlier.`,
+and cannot be released earlier.
+
+  gpurun gpus deallocate embedding-service
+  gpurun gpus deallocate embedding-service 0`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rules, err := f.rules(cmd)

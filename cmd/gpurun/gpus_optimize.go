@@ -23,8 +23,11 @@ import (
 
 const optimizeHelp = `Ask the kernels of NAME, a job or a service, to release cached GPU memory on GPUs
 whose memory use exceeds the threshold. Report memory use before and after, and
-processes that use GPU memory without a running job or lease. Memory is never taken
-by force.`
+processes that use GPU memory without a running job or lease. gpurun never takes
+memory by force.
+
+  gpurun gpus optimize nightly
+  gpurun gpus optimize embedding-service --threshold 0.7`
 
 // optimized is the result of one pass.
 type optimized struct {
@@ -206,8 +209,10 @@ func processes(pids []int) string {
 }
 
 const watchHelp = `Check all GPUs every --interval and ask the kernels of your jobs to release memory
-where use exceeds the threshold, as gpurun gpus optimize does. Prints one line per
-check.`
+where use exceeds the threshold, as gpurun gpus optimize does. Print one line per
+check.
+
+  gpurun gpus watch --interval 1m`
 
 func newWatch(f *gpusFlags) *cobra.Command {
 	threshold, interval, count := 0.0, time.Duration(0), 0

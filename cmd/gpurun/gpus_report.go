@@ -49,7 +49,7 @@ func newExport(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export FILE",
 		Short: "Export GPUs, leases and jobs as JSON",
-		Long:  "Write GPUs, leases, jobs, lease history and recommendations to FILE as JSON (- for\nstandard output). The file is written atomically.",
+		Long:  "Write GPUs, leases, jobs, lease history and recommendations to FILE as JSON (- for\nstandard output). The file is written atomically.\n\n  gpurun gpus export leases.json",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := f.report(cmd)
@@ -75,7 +75,7 @@ func newGPUReport(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "report",
 		Short: "Show GPUs, leases and jobs, with recommendations",
-		Long:  "Show GPUs, leases, jobs and lease statistics, with recommendations based on them.",
+		Long:  "Show GPUs, leases, jobs and lease statistics, with recommendations based on them.\n\n  gpurun gpus report",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := f.report(cmd)

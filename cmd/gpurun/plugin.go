@@ -19,8 +19,13 @@ func newPlugin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plugin",
 		Short: "List, create and check kernels",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `List, create and check kernels.
+
+  gpurun plugin new python my-kernel
+  gpurun plugin check my-kernel/kernel.py my-kernel/sample.jsonl
+  gpurun plugin list`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newPluginList(), newPluginNew(), newPluginCheck())
 	for _, sub := range cmd.Commands() {
@@ -67,7 +72,10 @@ func newPluginList() *cobra.Command {
 		Short: "List the kernels that -k accepts by name",
 		Long: `List the kernels that -k accepts by name: the built-in ones, and the programs and
 Python files in the folders of $GPURUN_PLUGIN_PATH. Give other kernels by path:
-./kernel, embed.py.`,
+./kernel, embed.py.
+
+  gpurun plugin list
+  GPURUN_PLUGIN_PATH=~/kernels gpurun plugin list`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			r, err := resolver(plugins.PythonOptions{})

@@ -7,14 +7,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootHelp = `gpurun runs a compute kernel over a JSON Lines file on every GPU of the machine.
-It splits the input into batches and writes the results in input order. No record
-is lost: one that fails stays in the output, marked with the reason.
+const rootHelp = `gpurun runs a kernel, such as a Python function, over millions of records on every GPU of
+the machine. It reads JSON lines, Parquet and CSV, forms batches, and writes the results in
+input order. No record is lost: one that fails stays in the output, marked with the reason.
 
-  gpurun run -k echo in.jsonl -o out.jsonl
-  gpurun run -k embed.py in.jsonl -o out.jsonl
-  gpurun run -k 'exec:./score --fast' in.jsonl -o out.jsonl
-  gpurun plan -k echo in.jsonl
+  gpurun try embed.py in.jsonl                    # a few records, shown side by side
+  gpurun run -k embed.py in.jsonl -o out.jsonl    # all of them; the same command resumes
+  gpurun report out.jsonl                         # what happened
+  gpurun retry out.jsonl                          # the failed records again
+  gpurun explain 'MESSAGE'                        # the cause of an error, and what to do
 
 Every flag can also be set in the environment: GPURUN_BATCH_SIZE sets --batch-size.
 Flags on the command line take precedence. A job file (run -f job.yaml) holds the
@@ -28,7 +29,7 @@ Exit codes: gpurun help exit-codes
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:                        "gpurun",
-		Short:                      "Run a compute kernel over JSON Lines on every GPU",
+		Short:                      "Run a kernel over millions of records on every GPU",
 		Long:                       rootHelp,
 		SilenceUsage:               true,
 		SilenceErrors:              true,

@@ -23,15 +23,15 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-const runHelp = `Run a kernel over INPUT, JSON Lines files (- for standard input), on every GPU and
-write the results to OUTPUT in input order.
+const runHelp = `Run a kernel over INPUT on every GPU and write the results to OUTPUT in input order.
+INPUT is JSON lines, Parquet or CSV, plain or compressed; - is standard input.
 
   gpurun run -k echo in.jsonl -o out.jsonl
   gpurun run -k embed.py in.jsonl -o out.jsonl
   gpurun run -k ./my-kernel --kernel-config model.json in.jsonl -o out.jsonl
   gpurun run -k 'exec:./score --fast' --gpus 0-3 in.jsonl -o out.jsonl
   gpurun run -f job.yaml
-  gpurun run -k echo 'data/**/part-*.jsonl.zst' -o out.jsonl
+  gpurun run -k embed.py 'data/**/part-*.jsonl.zst' -o out.parquet
   xzcat in.jsonl.xz | gpurun run -k echo - -o - | head
 
 INPUT may be files, patterns (** stands for any folders), folders (their data files,
@@ -77,7 +77,7 @@ func newRun() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
 		Use:   "run -k KERNEL INPUT... -o OUTPUT",
-		Short: "Run a kernel over JSON Lines files",
+		Short: "Run a kernel over records",
 		Long:  runHelp,
 		Args:  cobra.ArbitraryArgs,
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },

@@ -30,7 +30,11 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show version and build information",
-		Args:  cobra.NoArgs,
+		Long: `Show the version, the build and what this program was built without.
+
+  gpurun version
+  gpurun version --json`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				encoder := json.NewEncoder(os.Stdout)

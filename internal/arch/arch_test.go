@@ -20,7 +20,7 @@ var onlyIn = map[string][]string{
 	"github.com/vbauerster/mpb":           {"internal/progress"},
 	"github.com/spf13/cobra":              {"cmd/gpurun"},
 	"google.golang.org/grpc":              {"plugins", "plugins/kernelpb"},
-	"github.com/goccy/go-yaml":            {"gpu", "gpu/lease", "internal/jobfile"},
+	"github.com/goccy/go-yaml":            {"gpu", "gpu/lease", "internal/explain", "internal/jobfile"},
 }
 
 type goPackage struct {

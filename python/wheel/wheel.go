@@ -69,7 +69,7 @@ func (w *wheel) addPackage(source, name string) error {
 const metadata = `Metadata-Version: 2.4
 Name: gpurun
 Version: %s
-Summary: Run a compute kernel over JSON Lines on every GPU of the machine
+Summary: Run a kernel over millions of records on every GPU of the machine
 License-Expression: Apache-2.0
 %sRequires-Python: >=3.9
 Classifier: Operating System :: POSIX :: Linux
