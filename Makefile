@@ -28,7 +28,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -134,7 +134,7 @@ check: tools
 	$(GO) vet ./...
 	$(GO) vet -tags gpu ./gpu ./examples/...
 	$(GO) tool staticcheck ./...
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory lint workflows
 	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/arch
 	@if command -v protoc >/dev/null; then ./plugins/kernelpb/check.sh; \
@@ -156,6 +156,12 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
 lint:
 	@if linter=$$(GO='$(GO)' ./scripts/gotool.sh $(GOLANGCI)); then "$$linter" run ./...; \
 		else echo "SKIPPED: no golangci-lint: the linters of .golangci.yaml did not run"; fi
+
+# Checks the workflows: their syntax, expressions and the names that they use.
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
+workflows:
+	@if actionlint=$$(GO='$(GO)' ./scripts/gotool.sh $(ACTIONLINT)); then "$$actionlint"; \
+		else echo "SKIPPED: no actionlint: the workflows are not checked"; fi
 
 # Reports known vulnerabilities that the program can reach; it needs the database of Go.
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
