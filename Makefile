@@ -141,7 +141,9 @@ check: tools
 		else echo "SKIPPED: protoc is not installed: cannot check whether the generated code is up to date"; fi
 	@if command -v npm >/dev/null; then ./web/check.sh; \
 		else echo "SKIPPED: npm is not installed: cannot check whether web/dist is up to date"; fi
-	@if .venv/bin/python -c 'import mypy' 2>/dev/null; then cd python && ../.venv/bin/python -m mypy --strict tests/typed.py; \
+	@if .venv/bin/python -c 'import mypy' 2>/dev/null; then cd python && ../.venv/bin/python -m mypy --strict tests/typed.py && \
+		../.venv/bin/python -m mypy.stubtest gpurun --mypy-config-file tests/stubtest.ini --ignore-missing-stub \
+			--allowlist tests/stubtest-allow.txt --ignore-unused-allowlist --concise; \
 		else echo "SKIPPED: mypy is not in .venv: cannot check the types of the Python package"; fi
 	@echo "check: all good"
 
