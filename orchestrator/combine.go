@@ -15,6 +15,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -135,6 +136,7 @@ func (c *combination) write(f *folder) error {
 	}
 	m.Cut = input.Cut{Records: report.In, Blank: report.Blank}
 	f.finish(false)
+	crash.Point("combining")
 	return f.save(m)
 }
 

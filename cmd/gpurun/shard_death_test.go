@@ -86,7 +86,7 @@ func (d sharedFolder) merge() {
 // short test come first.
 var shardPoints = []string{
 	"shard-computed", "merge-written",
-	"shard-claimed", "beat:2", "appended:3", "durable", "complete", "renamed", "clearing", "shard-result", "shard-committed", "merge-copied", "merge-described", "merge-named",
+	"shard-claimed", "beat:2", "appended:3", "durable", "complete", "renamed", "clearing", "shard-result", "shard-committed", "merge-copied", "combining", "merge-described", "merge-named",
 }
 
 // TestShardDeath: kill -9 at any point; the next process continues from there, and the
@@ -110,6 +110,9 @@ func TestShardDeath(t *testing.T) {
 			start(t, cmd)
 			ends(t, cmd, stderr, 0)
 			d.check()
+			report, stderr := d.command(nil, "report", "--verify", "out.jsonl")
+			start(t, report)
+			ends(t, report, stderr, 0)
 		})
 	}
 }
