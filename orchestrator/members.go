@@ -33,7 +33,11 @@ func (p *prepared) needs() (names []string) {
 		names = append(names, customID)
 	}
 	if p.plan.Info.NeedsInputs {
-		names = append(names, p.plan.Info.Inputs...)
+		for _, name := range p.plan.Info.Inputs {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
 	}
 	return names
 }

@@ -41,10 +41,10 @@ func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Inf
 	return plugins.Info{Name: "openai:" + s.base.String(), Concurrency: s.Concurrency, Inputs: s.inputs(), NeedsInputs: true, NoDevice: true}, nil
 }
 
-// inputs returns the members that templates read.
+// inputs returns the members that templates read, or one that a line of a batch file has.
 func (s *settings) inputs() []string {
 	if s.Prompt == "" {
-		return nil
+		return []string{"custom_id"}
 	}
 	seen, names := map[string]bool{}, []string(nil)
 	for _, name := range append(append(s.prompt.members(), s.system.members()...), s.Images...) {
