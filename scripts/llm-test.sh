@@ -34,7 +34,7 @@ if [[ ! -x $folder/tools/bin/uv ]] && ! { python3 -m venv --clear "$folder/tools
 	exit 0
 fi
 servers=()
-make_environment transformers 'transformers[serving]' torch && servers+=(--transformers "$folder/transformers/bin")
+make_environment transformers 'transformers[serving]' torch psutil && servers+=(--transformers "$folder/transformers/bin")
 make_environment embeddings 'infinity-emb[torch,server]' && servers+=(--embeddings "$folder/embeddings/bin")
 if ! grep -qw avx2 /proc/cpuinfo; then
 	echo "SKIPPED: no CPU with AVX2: vLLM is not tested" >&2

@@ -97,6 +97,12 @@ class Server:
         lines = self.run({"prompt": "{text}", "output": "answer", "concurrency": 4, "body": {"max_tokens": 5}, **self.named()}, records)
         assert [line["id"] for line in lines] == list(range(20)) and all(isinstance(line["answer"], str) for line in lines), lines[:2]
 
+    def in_process(self, kernel, config):
+        """Run a kernel of examples/llm, in the environment of the server."""
+        records = [{"id": i, "prompt": "w%d w2 w3" % i} for i in range(20)]
+        lines = self.run({"model": self.model, **config}, records, "--python", os.path.join(self.bin, "python"), kernel=kernel)
+        assert [line["id"] for line in lines] == list(range(20)) and all(0 < line["tokens"] <= 5 for line in lines), lines[:2]
+
     def named(self):
         """The model, where the server does not name it."""
         return {}
@@ -108,10 +114,14 @@ class Transformers(Server):
     command = "{bin}/transformers serve {model} --host 127.0.0.1 --port {port} --device cpu"
 
     def parts(self):
-        return self.templates, self.batch, self.leftovers
+        return self.templates, self.batch, self.engine, self.leftovers
 
     def named(self):
         return {"model": self.model}
+
+    def engine(self):
+        """the kernel of examples/llm in the job's own process"""
+        self.in_process(os.path.join(HERE, "../examples/llm/transformers_batching.py"), {"max_new_tokens": 5})
 
     def batch(self):
         """a batch file with chats and completions"""
@@ -172,10 +182,7 @@ class VLLM(Server):
         kernel = os.path.join(self.work, "vllm_engine.py")
         with open(os.path.join(HERE, "../examples/llm/vllm_engine.py")) as file, open(kernel, "w") as copy:
             copy.write(file.read().replace("needs_gpu = True\n", ""))
-        config = {"model": self.model, "max_tokens": 5, "engine": {"enforce_eager": True, "max_model_len": 256, "dtype": "float32"}}
-        records = [{"id": i, "prompt": "w%d w2 w3" % i} for i in range(20)]
-        lines = self.run(config, records, "--python", os.path.join(self.bin, "python"), kernel=kernel)
-        assert [line["id"] for line in lines] == list(range(20)) and all(0 < line["tokens"] <= 5 for line in lines), lines[:2]
+        self.in_process(kernel, {"max_tokens": 5, "engine": {"enforce_eager": True, "max_model_len": 256, "dtype": "float32"}})
 
 
 def main():

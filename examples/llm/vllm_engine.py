@@ -6,7 +6,8 @@ A record has a member "prompt"; the result has "text" and "tokens". "engine" in 
 configuration holds further arguments of AsyncEngineArgs. With --gpus-per-worker N, set
 {"engine": {"tensor_parallel_size": N}}.
 
-Not run on vLLM itself yet: the tests run this file on a stub with its interface.
+The tests run this file on a stub with vLLM's interface, and make llm-test on vLLM 0.32 on a CPU, without
+needs_gpu. It was not run on a GPU yet.
 """
 
 import itertools
