@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,6 +213,11 @@ func hostileOffsets(end uint64) map[string]*kernelpb.ProcessReply {
 	for i := range many {
 		many[i] = math.MaxUint32
 	}
+	shaped := func(shape ...uint32) *kernelpb.ProcessReply {
+		reply := column(half, 32, 4)
+		reply.Columns[0].Shape = shape
+		return reply
+	}
 	three := column(half, 400<<20, 50<<20)
 	three.Columns = append(three.Columns, three.Columns[0], three.Columns[0])
 	return map[string]*kernelpb.ProcessReply{
@@ -238,6 +244,11 @@ func hostileOffsets(end uint64) map[string]*kernelpb.ProcessReply {
 		"column of half a value":      column(half, 12, 0),
 		"column of too many values":   column(half, 16, 0),
 		"columns over the limit":      three,
+		"one dimension":               shaped(4),
+		"a dimension of none":         shaped(2, 0),
+		"dimensions of more values":   shaped(3, 2),
+		"dimensions without end":      shaped(math.MaxUint32, math.MaxUint32, math.MaxUint32),
+		"too many dimensions":         shaped(slices.Repeat([]uint32{1}, 33)...),
 		"strings at the end":          strings(end, 1),
 		"strings in the other half":   strings(1, 1),
 		"strings longer than all":     strings(half, math.MaxUint32),

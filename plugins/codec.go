@@ -169,8 +169,14 @@ func unpackColumns(a *arena, columns []*kernelpb.Column, r *Results) error {
 	return nil
 }
 
+// maxDimensions is how many dimensions values can have.
+const maxDimensions = 32
+
 func packColumn(c *carrier, column Column) *kernelpb.Column {
 	message := &kernelpb.Column{Name: valid(column.Name), Width: uint32(max(column.Width, 0))}
+	for _, n := range column.shape {
+		message.Shape = append(message.Shape, uint32(n))
+	}
 	switch v := column.values.(type) {
 	case []float32:
 		message.Values = &kernelpb.Column_Float32S{Float32S: packNumbers(c, message, v, rawnum.Put)}
@@ -190,6 +196,9 @@ func packColumn(c *carrier, column Column) *kernelpb.Column {
 
 func unpackColumn(a *arena, message *kernelpb.Column) (Column, error) {
 	c := Column{Name: message.GetName(), Width: int(message.GetWidth())}
+	for _, n := range message.GetShape() {
+		c.shape = append(c.shape, int(n))
+	}
 	var err error
 	switch v := message.GetValues().(type) {
 	case *kernelpb.Column_Float32S:
@@ -211,6 +220,9 @@ func unpackColumn(a *arena, message *kernelpb.Column) (Column, error) {
 	}
 	if err == nil && (message.GetName() == "" || message.GetWidth() > math.MaxInt32) {
 		err = fmt.Errorf("invalid name or width")
+	}
+	if err == nil && len(c.shape) > 0 && (len(c.shape) == 1 || len(c.shape) > maxDimensions || c.Kind() == KindString || c.Kind() == KindJSON) {
+		err = fmt.Errorf("invalid dimensions")
 	}
 	if err != nil {
 		return c, fmt.Errorf("kernel returned column %q: %w", message.GetName(), err)

@@ -90,7 +90,8 @@ func randomResults(r *rand.Rand) *Results {
 		}
 	}
 	for c := range columns {
-		name, width := fmt.Sprint("column", c), r.IntN(3)
+		name, width := fmt.Sprint("column", c), r.IntN(5)
+		shapes := [5][]int{4: {2, 1, 2}}
 		length := n * max(width, 1)
 		switch r.IntN(6) {
 		case 0:
@@ -110,7 +111,7 @@ func randomResults(r *rand.Rand) *Results {
 			for i := range values {
 				values[i] = int64(r.Uint64())
 			}
-			results.Column(Int64s(name, width, values))
+			results.Column(Int64s(name, width, values).Shaped(shapes[width]...))
 		case 3:
 			values := make([]bool, n)
 			for i := range values {

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -13,12 +14,41 @@ import (
 type Column struct {
 	Name  string
 	Width int
+	// shape has the dimensions of a record's values if there is more than one.
+	shape []int
 	// values is one of []float32, []float64, []int64, []bool, []string and
 	// jsonValues.
 	values any
 }
 
 type jsonValues [][]byte
+
+// Shaped returns the column with values of several dimensions: Shaped(16, 128) for 16 rows of
+// 128 values per record, one row after another. Their product must be the width. In lines, they
+// become nested arrays. It must not be used for strings and JSON. gpurun 1.0 writes such a
+// column as one array.
+func (c Column) Shaped(dimensions ...int) Column {
+	c.shape = nil
+	if len(dimensions) > 1 {
+		c.shape = dimensions
+	}
+	return c
+}
+
+// Shape returns the dimensions of a record's values if there is more than one, else nil.
+func (c Column) Shape() []int { return c.shape }
+
+// shapeWidth returns how many values the dimensions hold; -1 if they are impossible.
+func (c Column) shapeWidth() int {
+	width := 1
+	for _, n := range c.shape {
+		if n < 1 || n > math.MaxInt32/width {
+			return -1
+		}
+		width *= n
+	}
+	return width
+}
 
 // The kinds of columns that are not numbers.
 const (
@@ -191,6 +221,10 @@ func countNonFinite[T float32 | float64](row [2]int, values []T) int {
 
 // AppendValue appends the JSON of record i's value to dst.
 func (c Column) AppendValue(dst []byte, i int) []byte {
+	if len(c.shape) > 1 {
+		dst, _ = c.appendNested(dst, c.shape, i*c.Width)
+		return dst
+	}
 	switch v := c.values.(type) {
 	case []float32:
 		if c.Width > 0 {
@@ -217,6 +251,24 @@ func (c Column) AppendValue(dst []byte, i int) []byte {
 		})
 	}
 	return append(dst, "null"...)
+}
+
+// appendNested appends values of several dimensions, the first of which has this number, and
+// returns the number after the last.
+func (c Column) appendNested(dst []byte, shape []int, at int) ([]byte, int) {
+	if len(shape) == 1 {
+		row := c
+		row.Width, row.shape = shape[0], nil
+		return row.AppendValue(dst, at/shape[0]), at + shape[0]
+	}
+	dst = append(dst, '[')
+	for k := range shape[0] {
+		if k > 0 {
+			dst = append(dst, ',')
+		}
+		dst, at = c.appendNested(dst, shape[1:], at)
+	}
+	return append(dst, ']'), at
 }
 
 func appendArray[T any](dst []byte, width, i int, values []T, one func([]byte, T) []byte) []byte {

@@ -28,6 +28,9 @@ func TestColumnValues(t *testing.T) {
 		{"json", JSON("c", [][]byte{[]byte(`{"a":1}`), []byte(`[]`)}), []string{`{"a":1}`, `[]`}},
 		{"bool arrays", Column{Name: "c", Width: 2, values: []bool{true, false, false, true}}, []string{"[true,false]", "[false,true]"}},
 		{"string arrays", Column{Name: "c", Width: 2, values: []string{"a", "b", "c", "d"}}, []string{`["a","b"]`, `["c","d"]`}},
+		{"two dimensions", Float32s("c", 4, []float32{1, 2, 3, 4, 5, float32(nan), 7, 8}).Shaped(2, 2), []string{"[[1.0,2.0],[3.0,4.0]]", "[[5.0,null],[7.0,8.0]]"}},
+		{"three dimensions", Int64s("c", 6, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}).Shaped(1, 3, 2), []string{"[[[1,2],[3,4],[5,6]]]", "[[[7,8],[9,10],[11,12]]]"}},
+		{"one dimension", Int64s("c", 2, []int64{1, 2}).Shaped(2), []string{"[1,2]"}},
 		{"nothing", Column{Name: "c"}, nil},
 	}
 	for _, test := range tests {

@@ -155,6 +155,9 @@ func (r *Results) Column(c Column) {
 	case rows < 0:
 		r.breach("gave column %q %s, which is not a multiple of its width %d", c.Name, plural(c.length(), "value"), c.Width)
 		return
+	case len(c.shape) > 1 && c.shapeWidth() != c.Width:
+		r.breach("gave column %q the dimensions %d, which do not hold its %s", c.Name, c.shape, plural(c.Width, "value"))
+		return
 	case rows != n:
 		r.breach("gave column %q values for %s; the batch has %d", c.Name, plural(rows, "record"), n)
 		return

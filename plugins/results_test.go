@@ -59,6 +59,10 @@ func TestContract(t *testing.T) {
 		{"uneven column", func(r *Results) error { r.Column(Float64s("f", 2, make([]float64, 7))); return nil }, `7 values, which is not a multiple of its width 2`},
 		{"nameless column", func(r *Results) error { r.Column(Strings("", make([]string, 3))); return nil }, "a column without a name"},
 		{"column of nothing", func(r *Results) error { r.Column(Column{Name: "x"}); return nil }, `column "x" values for 0 records`},
+		{"wrong dimensions", func(r *Results) error {
+			r.Column(Float64s("f", 4, make([]float64, 4*r.Len())).Shaped(2, 3))
+			return nil
+		}, `the dimensions [2 3], which do not hold its 4 values`},
 		{"column twice", func(r *Results) error {
 			r.Column(Strings("s", make([]string, 3)))
 			r.Column(Bools("s", make([]bool, 3)))

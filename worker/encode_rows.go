@@ -267,8 +267,7 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 	if e.nanFails && column.NonFinite(i) > 0 {
 		return fault.New(fault.Record, "kernel returned NaN or infinity in column %q", column.Name)
 	}
-	if !c.Takes(kind, column.Width) {
-		got := columns.Column{Kind: kind, Width: column.Width}
+	if got := (columns.Column{Kind: kind, Width: column.Width, Dimensions: column.Shape()}); !c.Takes(got) {
 		return fault.New(fault.Record, "kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())
 	}
 	if kind == c.Kind {
@@ -324,7 +323,7 @@ func (r *rowEncoder) findDirect(nanFails bool) {
 	direct := make([]int, len(r.layout.Columns))
 	for number, c := range r.layout.Columns {
 		k := slices.Index(r.rows, number)
-		if k < 0 || c.Kind != columns.Kind(r.list[k].Kind()) || c.Width != r.list[k].Width {
+		if k < 0 || c.Kind != columns.Kind(r.list[k].Kind()) || !c.Takes(columns.Column{Kind: c.Kind, Width: r.list[k].Width, Dimensions: r.list[k].Shape()}) {
 			return
 		}
 		direct[number] = k

@@ -107,7 +107,7 @@ func arrayColumn(a columns.ArraySpec, record []byte, v verdict) (c columns.Colum
 
 // kernelColumn returns the column of an array from a kernel's column.
 func kernelColumn(a columns.ArraySpec, column *plugins.Column, i int) (c columns.Column, found bool, err error) {
-	c = columns.Column{Name: a.Name, Kind: columns.Kind(column.Kind()), Width: column.Width}
+	c = columns.Column{Name: a.Name, Kind: columns.Kind(column.Kind()), Width: column.Width, Dimensions: column.Shape()}
 	switch {
 	case column.Kind() == plugins.KindString:
 		return c, false, fault.New(fault.Usage, "the kernel returns column %q as strings, which a NumPy array of numbers cannot hold", a.Name)

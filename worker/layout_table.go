@@ -52,7 +52,7 @@ func kernelColumns(task *batchTask) (list []columns.Column) {
 		}
 		for _, c := range v.results.ColumnList() {
 			if kind := columns.Kind(c.Kind()); kind.Bytes() > 0 {
-				list = append(list, columns.Column{Name: c.Name, Kind: kind, Width: c.Width})
+				list = append(list, columns.Column{Name: c.Name, Kind: kind, Width: c.Width, Dimensions: c.Shape()})
 			}
 		}
 		return list

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk/encode/parquet"
@@ -44,6 +45,8 @@ type Column struct {
 	Name  string `json:"name"`
 	Kind  Kind   `json:"kind"`
 	Width int    `json:"width,omitempty"`
+	// Dimensions are those of the values if there is more than one.
+	Dimensions []int `json:"dimensions,omitempty"`
 }
 
 // Bytes returns the size of a row's values.
@@ -51,7 +54,10 @@ func (c Column) Bytes() int { return c.Kind.Bytes() * max(c.Width, 1) }
 
 // Shape describes the values for messages: float32, or float32[384].
 func (c Column) Shape() string {
-	if c.Width > 0 {
+	switch {
+	case len(c.Dimensions) > 0:
+		return string(c.Kind) + strings.ReplaceAll(fmt.Sprint(c.Dimensions), " ", ",")
+	case c.Width > 0:
 		return fmt.Sprintf("%s[%d]", c.Kind, c.Width)
 	}
 	return string(c.Kind)
@@ -124,6 +130,9 @@ func (l *Layout) Validate() error {
 	for _, c := range l.Columns {
 		if c.Name == "" || c.Kind.Bytes() == 0 || c.Width < 0 || c.Width > maxRow {
 			return fmt.Errorf("invalid column %q of %s", c.Name, c.Shape())
+		}
+		if err := c.Array().Validate(); err != nil {
+			return fmt.Errorf("column %q: %w", c.Name, err)
 		}
 		if total += c.Bytes(); total > maxRow {
 			return errors.New("the columns of a row are too large")

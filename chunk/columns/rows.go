@@ -76,7 +76,7 @@ func (r Rows) Check(l *Layout) error {
 // Array returns the array that holds a column.
 func (c Column) Array() npy.Array {
 	names := map[Kind]string{Float16: "<f2", Float32: "<f4", Float64: "<f8", Int64: "<i8", Bool: "|b1"}
-	return npy.Array{DType: names[c.Kind], Width: c.Width}
+	return npy.Array{DType: names[c.Kind], Width: c.Width, Shape: c.Dimensions}
 }
 
 // MaskArray is the array of a mask.

@@ -14,7 +14,7 @@ func (t *TableSpec) Typed(kernel []Column) (typed []Column) {
 	for _, c := range kernel {
 		at := slices.IndexFunc(t.Columns, func(o parquet.Column) bool { return o.Name == c.Name })
 		switch {
-		case c.Kind == Float16 || c.Kind.Bytes() == 0:
+		case c.Kind == Float16 || c.Kind.Bytes() == 0 || len(c.Dimensions) > 0: // which becomes JSON
 		case len(t.Columns) == 0 || at >= 0 && (t.Columns[at].Type == "" || t.Columns[at].Type == c.listType()):
 			typed = append(typed, c)
 		}

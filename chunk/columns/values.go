@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/gpurun/gpurun/chunk/encode/npy"
@@ -27,9 +28,11 @@ func (c Column) AppendRaw(dst []byte, kind Kind, raw []byte) []byte {
 	return dst
 }
 
-// Takes reports whether the column can hold values of a kind and width.
-func (c Column) Takes(kind Kind, width int) bool {
-	return c.Width == width && (kind == c.Kind || c.Kind == Float16 && (kind == Float32 || kind == Float64))
+// Takes reports whether the column can hold the values of another. Those with one dimension
+// may stand for several.
+func (c Column) Takes(o Column) bool {
+	return c.Width == o.Width && (len(o.Dimensions) == 0 || slices.Equal(c.Dimensions, o.Dimensions)) &&
+		(o.Kind == c.Kind || c.Kind == Float16 && (o.Kind == Float32 || o.Kind == Float64))
 }
 
 // AppendJSON appends a JSON value as values of the column. On an error it appends nothing.
@@ -37,6 +40,9 @@ func (c Column) AppendJSON(dst, value []byte) ([]byte, error) {
 	start := len(dst)
 	if c.Width == 0 {
 		return c.appendNumber(dst, value)
+	}
+	if len(c.Dimensions) > 0 && isNested(value) {
+		return c.appendNested(dst, value, c.Dimensions)
 	}
 	if value[0] != '[' {
 		return dst, fmt.Errorf("%s is not a list of %d values", shortened(value), c.Width)
@@ -120,6 +126,9 @@ var errNotNumbers = errors.New("it is neither a number, a boolean, nor a list of
 // Infer returns the narrowest column that a JSON value fits in.
 func Infer(name string, value []byte) (Column, error) {
 	c := Column{Name: name}
+	if isNested(value) {
+		return inferNested(name, value)
+	}
 	if value[0] != '[' {
 		var err error
 		c.Kind, err = kindOf("", value)

@@ -1278,6 +1278,8 @@ type Column struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Values per record: 0 means a scalar, k an array of k.
 	Width uint32 `protobuf:"varint,2,opt,name=width,proto3" json:"width,omitempty"`
+	// The dimensions of that array, if it has more than one. Their product is the width.
+	Shape []uint32 `protobuf:"varint,11,rep,packed,name=shape,proto3" json:"shape,omitempty"`
 	// Types that are valid to be assigned to Values:
 	//
 	//	*Column_Float32S
@@ -1337,6 +1339,13 @@ func (x *Column) GetWidth() uint32 {
 		return x.Width
 	}
 	return 0
+}
+
+func (x *Column) GetShape() []uint32 {
+	if x != nil {
+		return x.Shape
+	}
+	return nil
 }
 
 func (x *Column) GetValues() isColumn_Values {
@@ -1818,10 +1827,11 @@ const file_kernel_proto_rawDesc = "" +
 	"\x05nulls\x18\n" +
 	" \x01(\rR\x05nulls\x122\n" +
 	"\asources\x18\v \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\x12\x1a\n" +
-	"\bwarnings\x18\f \x03(\tR\bwarnings\"\xca\x02\n" +
+	"\bwarnings\x18\f \x03(\tR\bwarnings\"\xe0\x02\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05width\x18\x02 \x01(\rR\x05width\x12\x1c\n" +
+	"\x05width\x18\x02 \x01(\rR\x05width\x12\x14\n" +
+	"\x05shape\x18\v \x03(\rR\x05shape\x12\x1c\n" +
 	"\bfloat32s\x18\x03 \x01(\fH\x00R\bfloat32s\x12\x1c\n" +
 	"\bfloat64s\x18\x04 \x01(\fH\x00R\bfloat64s\x12\x18\n" +
 	"\x06int64s\x18\x05 \x01(\fH\x00R\x06int64s\x12\x16\n" +

@@ -286,8 +286,8 @@ func (d *decoder) texts(c replyColumn) error {
 	return err
 }
 
-// numeric decodes a column of numbers. No column type holds values of more than
-// one dimension: they are encoded as JSON here.
+// numeric decodes a column of numbers. No column type holds values of no elements: they are
+// encoded as JSON here.
 func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
 	column func(string, int, []T) plugins.Column, get func([]byte) []T, write func([]byte, T) ([]byte, bool)) error {
 	each := 1
@@ -305,8 +305,8 @@ func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
 	switch {
 	case len(c.Shape) == 0:
 		d.results.Column(column(c.Name, 0, spread(d, values, 1, zero)))
-	case len(c.Shape) == 1 && each > 0:
-		d.results.Column(column(c.Name, each, spread(d, values, each, zero)))
+	case each > 0:
+		d.results.Column(column(c.Name, each, spread(d, values, each, zero)).Shaped(c.Shape...))
 	default:
 		d.results.Column(plugins.JSON(c.Name, spread(d, nest(d, c, values, write), 1, []byte("null"))))
 	}

@@ -19,6 +19,8 @@ type Array struct {
 	DType string
 	// Width is the number of values in a row; 0 means that the array has one dimension.
 	Width int
+	// Shape has the dimensions of a row if it has more than one. Their product is Width.
+	Shape []int
 }
 
 // HeaderBytes is the length of every header. It fits any number of rows, and aligns the
@@ -33,7 +35,13 @@ var sizes = map[string]int{"<f2": 2, "<f4": 4, "<f8": 8, "<i8": 8, "|b1": 1, "|u
 // Header returns the header of an array with the given number of rows.
 func (a Array) Header(rows int64) []byte {
 	shape := strconv.FormatInt(rows, 10) + ","
-	if a.Width > 0 {
+	switch {
+	case len(a.Shape) > 1:
+		shape = strconv.FormatInt(rows, 10)
+		for _, n := range a.Shape {
+			shape += ", " + strconv.Itoa(n)
+		}
+	case a.Width > 0:
 		shape = fmt.Sprintf("%d, %d", rows, a.Width)
 	}
 	header := make([]byte, 0, HeaderBytes)
@@ -57,6 +65,19 @@ func (a Array) Validate() error {
 	if a.Width < 0 {
 		return fmt.Errorf("an array with rows of %d values", a.Width)
 	}
+	if len(a.Shape) == 0 {
+		return nil
+	}
+	width := 1
+	for _, n := range a.Shape {
+		if n < 1 || n > math.MaxInt32/width {
+			return fmt.Errorf("an array with rows of the dimensions %d", a.Shape)
+		}
+		width *= n
+	}
+	if len(a.Shape) == 1 || width != a.Width || len(a.Header(math.MaxInt64)) > HeaderBytes {
+		return fmt.Errorf("an array with rows of the dimensions %d", a.Shape)
+	}
 	return nil
 }
 
@@ -73,13 +94,25 @@ func Parse(header []byte) (a Array, rows int64, err error) {
 	first, second, _ := strings.Cut(text, ",")
 	rows, err = strconv.ParseInt(first, 10, 64)
 	if second = strings.TrimSpace(second); err == nil && second != "" {
-		a.Width, err = strconv.Atoi(second)
+		a.Width = 1
+		for text := range strings.SplitSeq(second, ", ") {
+			var n int
+			if n, err = strconv.Atoi(text); err != nil || n < 1 || n > math.MaxInt32/a.Width {
+				return Array{}, 0, errDamaged
+			}
+			a.Shape, a.Width = append(a.Shape, n), a.Width*n
+		}
+		if len(a.Shape) == 1 {
+			a.Shape = nil
+		}
 	}
 	if err != nil || a.Validate() != nil || string(a.Header(rows)) != string(header[:HeaderBytes]) {
-		return Array{}, 0, errors.New("the header of the NumPy array is damaged")
+		return Array{}, 0, errDamaged
 	}
 	return a, rows, nil
 }
+
+var errDamaged = errors.New("the header of the NumPy array is damaged")
 
 // Float16 appends numbers in half precision, rounded to the nearest, ties to even. What is
 // too large becomes infinite. NaN stays NaN.

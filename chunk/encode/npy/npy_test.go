@@ -7,34 +7,38 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"testing"
 )
 
 func TestHeader(t *testing.T) {
-	for _, a := range []Array{{"<f4", 384}, {"<f2", 1}, {"<i8", 0}, {"|b1", 3}} {
+	for _, a := range []Array{{"<f4", 384, nil}, {"<f2", 1, nil}, {"<i8", 0, nil}, {"|b1", 3, nil}, {"<f4", 2048, []int{16, 128}}, {"<f8", 24, []int{2, 3, 4}}} {
 		for _, rows := range []int64{0, 1, math.MaxInt64} {
 			header := a.Header(rows)
 			if len(header) != HeaderBytes || header[HeaderBytes-1] != '\n' {
 				t.Fatalf("%d bytes: %q", len(header), header)
 			}
 			got, n, err := Parse(header)
-			if err != nil || got != a || n != rows {
+			if err != nil || !reflect.DeepEqual(got, a) || n != rows {
 				t.Errorf("%v, %d, %v", got, n, err)
 			}
 			for i := range header {
 				header[i] ^= 1
-				if got, n, err := Parse(header); err == nil && (got != a && n != rows) {
+				if got, n, err := Parse(header); err == nil && (!reflect.DeepEqual(got, a) && n != rows) {
 					t.Errorf("byte %d damaged: %v, %d", i, got, n)
 				}
 				header[i] ^= 1
 			}
 		}
 	}
-	if a := (Array{"<f4", 384}); a.RowBytes() != 1536 {
+	if a := (Array{"<f4", 384, nil}); a.RowBytes() != 1536 {
 		t.Error(a.RowBytes())
 	}
-	if (Array{"<U4", 0}).Validate() == nil || (Array{"<f4", -1}).Validate() == nil {
-		t.Error("no error")
+	for _, a := range []Array{{"<U4", 0, nil}, {"<f4", -1, nil}, {"<f4", 4, []int{4}}, {"<f4", 4, []int{2, 3}}, {"<f4", 0, []int{2, 0}}, {"<f4", 1, slices.Repeat([]int{1}, 32)}} {
+		if a.Validate() == nil {
+			t.Errorf("%v: no error", a)
+		}
 	}
 	if _, _, err := Parse([]byte("\x93NUMPY")); err == nil {
 		t.Error("no error")
@@ -73,10 +77,10 @@ func TestNumPy(t *testing.T) {
 	const width = 4
 	rows := int64(len(values) / width)
 	for name, data := range map[string][]byte{
-		"single.npy": append(Array{"<f4", width}.Header(rows), raw...),
-		"half.npy":   append(Array{"<f2", width}.Header(rows), Float16(nil, values)...),
-		"mask.npy":   append(Array{"|u1", 0}.Header(3), 0, 1, 0),
-		"none.npy":   Array{"<f8", 7}.Header(0),
+		"single.npy": append(Array{"<f4", width, nil}.Header(rows), raw...),
+		"half.npy":   append(Array{"<f2", width, nil}.Header(rows), Float16(nil, values)...),
+		"mask.npy":   append(Array{"|u1", 0, nil}.Header(3), 0, 1, 0),
+		"none.npy":   Array{"<f8", 7, nil}.Header(0),
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
 			t.Fatal(err)
