@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,12 +53,23 @@ func withPackage(t testing.TB, name string) string {
 		candidates = append([]string{named}, candidates...)
 	}
 	for _, python := range candidates {
-		if exec.Command(python, "-c", "import "+name).Run() == nil {
+		if can(python, name) {
 			return python
 		}
 	}
 	t.Skipf("SKIPPED: no Python with %s (make venv prepares numpy): what it returns is not tested", name)
 	return ""
+}
+
+// imports remembers which interpreter can import what: importing takes seconds.
+var imports sync.Map
+
+// can reports whether an interpreter can import a package.
+func can(python, name string) bool {
+	known, _ := imports.LoadOrStore(python+" "+name, sync.OnceValue(func() bool {
+		return exec.Command(python, "-c", "import "+name).Run() == nil
+	}))
+	return known.(func() bool)()
 }
 
 // write creates a kernel file.
