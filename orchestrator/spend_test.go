@@ -14,7 +14,12 @@ func TestLimitsOfSeveralWorkers(t *testing.T) {
 	t.Parallel()
 	const n, workers, concurrency, tokens = 240, 3, 8, 10
 	job := func() (jobDir, orchestrator.Config) {
-		d, c := callsJob(t, asks(n, func(int) string { return `,"sleep":5` }), concurrency)
+		d, c := callsJob(t, asks(n, func(i int) string {
+			if i < concurrency { // the first worker waits for others
+				return fmt.Sprintf(`,"until":%d`, 2*concurrency)
+			}
+			return `,"sleep":5`
+		}), concurrency)
 		c.Devices.GPUs, c.Batching.ChunksPerGPU = fmt.Sprintf("cpu:%d", workers), 4
 		c.Kernel.Config, _ = json.Marshal(map[string]any{"Calls": d.join("calls"), "Concurrency": concurrency, "Tokens": tokens})
 		return d, c
@@ -49,7 +54,7 @@ func TestLimitsOfSeveralWorkers(t *testing.T) {
 					busy++
 				}
 			}
-			if busy < 2 {
+			if limit == 80 && busy < 2 {
 				t.Errorf("%d workers computed records: %+v", busy, r.Workers)
 			}
 		}
