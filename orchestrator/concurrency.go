@@ -30,8 +30,6 @@ func (p *prepared) fitConcurrency() error {
 		return refuse("grouping records", "group-by")
 	case batching.Cost > 0:
 		return refuse("a batch cost", "batch-cost")
-	case len(p.config.Fetch.Members) > 0:
-		return refuse("fetching files", "fetch")
 	}
 	setDefault(&p.plan.BatchSize, concurrentGroup)
 	// At the end of a chunk, a slow record holds up the next one. So a slot gets one chunk,

@@ -86,7 +86,7 @@ func (p *prepared) fitFetch() error {
 	if len(p.config.Fetch.Members) == 0 || p.plan.Info.ReadsFetched {
 		return nil
 	}
-	return fault.New(fault.Usage, "kernel %s does not read fetched files: use a Python kernel, or one that declares that it reads them", p.config.Kernel.Name).Set("fetch")
+	return fault.New(fault.Usage, "kernel %s does not read fetched files: use a Python kernel, openai: or serve: with images, or one that declares that it reads them", p.config.Kernel.Name).Set("fetch")
 }
 
 // fetchSetup returns the settings for a worker.

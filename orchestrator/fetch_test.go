@@ -2,6 +2,7 @@ package orchestrator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -44,6 +45,41 @@ func (k *readsFiles) Process(ctx context.Context, batch plugins.Batch, results *
 	results.Column(plugins.Int64s("sum", 0, sums))
 	return nil
 }
+
+// readsEach does the same as a concurrent kernel.
+type readsEach struct{ readsFiles }
+
+func (*readsEach) Describe(context.Context, plugins.Config) (plugins.Info, error) {
+	return plugins.Info{ReadsFetched: true, Concurrency: 16}, nil
+}
+
+func (*readsEach) Answer(_ context.Context, record plugins.Record) plugins.Answer {
+	switch value, _ := record.Member("poison"); string(value) {
+	case `"error"`:
+		return plugins.FailedBy(errors.New("cannot compute this batch"))
+	case `"exit"`:
+		os.Exit(7)
+	}
+	if _, twice := record.Member("twice"); twice { // and not before a checkpoint
+		if _, again := seen.LoadOrStore(string(record.Bytes()), true); !again {
+			time.Sleep(100 * time.Millisecond)
+			return plugins.RetryAfter(time.Millisecond, "busy")
+		}
+	}
+	file, found := record.Fetched("file")
+	if !found {
+		return plugins.Rejected("it has no file")
+	}
+	time.Sleep(time.Millisecond)
+	line, err := record.With(plugins.NewMember{Name: "sum", Value: fmt.Append(nil, crc32.ChecksumIEEE(file))})
+	if err != nil {
+		return plugins.FailedBy(err)
+	}
+	return plugins.Replaced(line)
+}
+
+// seen are the lines that a kernel process has seen.
+var seen sync.Map
 
 // fileServer serves a file of its own at each path, /bad…: none. It counts requests.
 type fileServer struct {
@@ -109,6 +145,9 @@ func TestFetchedFilesStayWithTheirRecords(t *testing.T) {
 		case i == 500:
 			line += `,"poison":"exit"`
 			fmt.Fprintf(&want, "%s,\"_error\":{\"kind\":\"crash\",\"message\":\"kernel process ended: exit status 7\",\"step\":\"test-files\",\"line\":%d}}\n", line, i+1)
+		case i%100 == 20:
+			line += `,"twice":true`
+			fmt.Fprintf(&want, "%s,\"sum\":%d}\n", line, sumOf(path))
 		case i%100 == 50:
 			line = fmt.Sprintf(`{"id":%d,"url":"%s/bad%d?signature=secret"`, i, server.URL, i)
 			fmt.Fprintf(&want, "%s,\"_error\":{\"kind\":\"fetch\",\"message\":\"HTTP 404 from %s\",\"step\":\"test-files\",\"line\":%d}}\n",
@@ -118,8 +157,18 @@ func TestFetchedFilesStayWithTheirRecords(t *testing.T) {
 		}
 		fmt.Fprintf(&in, "%s}\n", line)
 	}
+	each := func(c *orchestrator.Config) { c.Kernel.Name = "test-files-each" }
 	for name, change := range map[string]func(*orchestrator.Config){
-		"batches":   func(*orchestrator.Config) {},
+		"batches": func(*orchestrator.Config) {},
+		"records": each,
+		"records, checkpoints": func(c *orchestrator.Config) {
+			each(c)
+			c.Resume.Checkpoint = 50 * time.Millisecond
+		},
+		"records, one": func(c *orchestrator.Config) {
+			each(c)
+			c.Batching.Bytes, c.Fetch.Concurrency, c.Fetch.PerHost = 1000, 1, 1
+		},
 		"grouped":   func(c *orchestrator.Config) { c.Batching.GroupBy = "id" },
 		"tiny":      func(c *orchestrator.Config) { c.Batching.Bytes = 1000 },
 		"one":       func(c *orchestrator.Config) { c.Fetch.Concurrency, c.Fetch.PerHost = 1, 1 },
@@ -132,7 +181,7 @@ func TestFetchedFilesStayWithTheirRecords(t *testing.T) {
 			change(&c)
 			report, err := run(t, c)
 			checkReport(t, report, err)
-			if got := d.read("out.jsonl"); got != want.String() {
+			if got := strings.ReplaceAll(d.read("out.jsonl"), "test-files-each", "test-files"); got != want.String() {
 				t.Errorf("the output differs:\n%.2000s", got)
 			}
 		})
@@ -143,6 +192,15 @@ func TestFetchedFilesStayWithTheirRecords(t *testing.T) {
 // anything else.
 func TestFetchOnlyWhatIsNeeded(t *testing.T) {
 	t.Parallel()
+	for _, kernel := range []string{"test-files", "test-files-each"} {
+		t.Run(kernel, func(t *testing.T) {
+			t.Parallel()
+			testFetchNeeded(t, kernel)
+		})
+	}
+}
+
+func testFetchNeeded(t *testing.T, kernel string) {
 	const n = 3000
 	server := serveFiles(t)
 	server.broken = true
@@ -151,7 +209,7 @@ func TestFetchOnlyWhatIsNeeded(t *testing.T) {
 		fmt.Fprintf(&in, "{\"id\":%d,\"url\":\"%s/%d\"}\n", i, server.URL, i)
 	}
 	d := newJobDir(t, in.String())
-	c := d.fetching("test-files")
+	c := d.fetching(kernel)
 	c.Devices.GPUs = "cpu:1"
 	c.Failures.Halt.Records = 100
 	first, err := run(t, c)
@@ -208,12 +266,14 @@ func TestStopDoesNotWaitForFiles(t *testing.T) {
 	defer server.Close()
 	defer close(hang)
 	d := newJobDir(t, strings.Repeat(fmt.Sprintf("{\"url\":%q}\n", server.URL), 100))
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	began := time.Now()
-	_, err := runContext(t, ctx, d.fetching("test-files"))
-	if fault.KindOf(err) != fault.Canceled || time.Since(began) > 20*time.Second {
-		t.Errorf("%v after %s", err, time.Since(began))
+	for _, kernel := range []string{"test-files", "test-files-each"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := runContext(t, ctx, d.fetching(kernel))
+		if fault.KindOf(err) != fault.Canceled || time.Since(began) > 20*time.Second {
+			t.Errorf("%s: %v after %s", kernel, err, time.Since(began))
+		}
 	}
 	if _, err := os.Stat(d.join("out.jsonl")); err == nil {
 		t.Error("there is an output")

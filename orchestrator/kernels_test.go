@@ -43,6 +43,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-hangs"] = func() plugins.Kernel { return &hangs{} }
 	kernels["test-crowd"] = func() plugins.Kernel { return &crowd{} }
 	kernels["test-files"] = func() plugins.Kernel { return &readsFiles{} }
+	kernels["test-files-each"] = func() plugins.Kernel { return &readsEach{} }
 	kernels["test-reopen"] = func() plugins.Kernel { return &reopen{} }
 	kernels["test-calls"] = func() plugins.Kernel { return &calls{} }
 	return kernels

@@ -39,7 +39,9 @@ func (p *prepared) needs() (names []string) {
 			}
 		}
 	}
-	return names
+	return slices.DeleteFunc(names, func(name string) bool { // files are no members
+		return slices.ContainsFunc(p.config.Fetch.Members, func(m FetchMember) bool { return m.Name == name })
+	})
 }
 
 // checkMembers rejects a job that needs a member which none of the first records has:

@@ -139,6 +139,27 @@ func (r Record) Member(name string) (value []byte, present bool) { return r.batc
 // Text appends the text of a member to dst; see [Batch.Text].
 func (r Record) Text(dst []byte, name string) ([]byte, error) { return r.batch.Text(dst, r.i, name) }
 
+// Fetched returns the file that was fetched for the record; see [Batch.Fetched].
+func (r Record) Fetched(name string) (file []byte, found bool) { return r.batch.Fetched(r.i, name) }
+
+// FetchedNames returns the names under which files were fetched.
+func (r Record) FetchedNames() []string { return r.batch.FetchedNames() }
+
+// Size returns the bytes of the line and of the files.
+func (r Record) Size() int {
+	size := len(r.Bytes())
+	for _, file := range r.files() {
+		size += len(file)
+	}
+	return size
+}
+
+// files returns the record's files, one for each of FetchedNames.
+func (r Record) files() [][]byte {
+	n := len(r.batch.fetched)
+	return r.batch.files[r.i*n : (r.i+1)*n]
+}
+
 // NewMember is a member to set in a record; Value is its JSON.
 type NewMember struct {
 	Name  string

@@ -220,18 +220,43 @@ func (c *client) packAsked(records []asked) (request *kernelpb.StreamRequest, n 
 		}
 		inPlace, end, size = in, at+uint64(len(data)), size+len(data)
 		n++
+		for _, file := range records[n-1].record.files() {
+			if _, in := shared.offsetOf(file); !in {
+				size += len(file)
+			}
+		}
+		if size > askedInline {
+			break
+		}
 	}
 	items := make([][]byte, n)
 	for i := range items {
 		items[i] = records[i].record.Bytes()
 	}
-	request = &kernelpb.StreamRequest{First: records[0].number, Spans: c.spansAsked(records[:n])}
+	request = &kernelpb.StreamRequest{First: records[0].number, Spans: c.spansAsked(records[:n]), Fetched: fetchedAsked(shared, records[:n])}
 	if inPlace {
 		request.Records = packInPlace(&carrier{arena: shared}, items)
 	} else {
 		request.Records = packBlock(&carrier{}, items)
 	}
 	return request, n
+}
+
+// fetchedAsked describes the files of the records, which all have the same names for them.
+func fetchedAsked(shared *arena, records []asked) []*kernelpb.Fetched {
+	names := records[0].record.FetchedNames()
+	list := make([]*kernelpb.Fetched, len(names))
+	files := make([][]byte, len(records))
+	for k, name := range names {
+		for i := range files {
+			files[i] = records[i].record.files()[k]
+		}
+		list[k] = &kernelpb.Fetched{Name: valid(name)}
+		if !filesInPlace(&carrier{arena: shared}, list[k], files) {
+			list[k].Files = packBlock(&carrier{}, files)
+		}
+	}
+	return list
 }
 
 // spansAsked returns the spans of the records, or nil if one has none for the members that

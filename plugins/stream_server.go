@@ -67,6 +67,9 @@ func (a *answerCalls) receive(stream kernelpb.Kernel_StreamServer) error {
 			return err
 		}
 		batch, err := NewBatch(records).withSpans(a.inputs, request.GetSpans())
+		if err == nil {
+			batch, err = batch.withFetched(request.GetFetched(), a.server.arena)
+		}
 		if err != nil {
 			return err
 		}

@@ -90,6 +90,9 @@ type batchTask struct {
 	// files are those that were fetched for each of records, under the names in fetched.
 	fetched []string
 	files   [][]byte
+	// pending are the files of each of records, if the records are passed on before their
+	// files have arrived.
+	pending []*fetchRecord
 	places  places
 	load    load             // of records
 	took    time.Duration    // how long the device took for the batch

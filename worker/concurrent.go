@@ -33,6 +33,11 @@ type concurrent struct {
 	queue   []*flight         // to be sent again, before any new record, by number
 	waiting []*flight         // for another attempt, the first due first
 	parked  map[int64]*flight // sent before, of a chunk that is not read again yet
+
+	fetching map[int64]*flight // that wait for their files, by number
+	fetched  chan fetchedFiles
+	ready    []*flight // that have their files and were never sent, by number
+
 	search  suspicion
 	ceiling int // the most records in flight; less than the kernel's number after it ran out of memory
 
@@ -51,7 +56,7 @@ type concurrent struct {
 func newConcurrent(ctx context.Context, w *Worker) *concurrent {
 	return &concurrent{
 		worker: w, ctx: ctx, flights: make(map[int64]*flight), parked: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
-		landed: make(chan landing, w.host.info.Concurrency),
+		landed: make(chan landing, w.host.info.Concurrency), fetching: make(map[int64]*flight), fetched: make(chan fetchedFiles),
 	}
 }
 
@@ -200,7 +205,7 @@ func (c *concurrent) step() error {
 	}
 	var batches <-chan readBatch
 	reading := c.reading()
-	if reading != nil && reading.unfed() == 0 && c.hasRoom() {
+	if reading != nil && reading.unfed() == 0 && c.hasRoom() && c.mayFetch() {
 		batches = reading.run.reader.batches
 	}
 	var assigned <-chan wire.Assign
@@ -225,6 +230,8 @@ func (c *concurrent) step() error {
 		return c.take(reading, batch, ok)
 	case l := <-c.landed:
 		return c.landAll(l)
+	case got := <-c.fetched:
+		return c.takeFiles(got)
 	case assign, more := <-assigned:
 		if !more {
 			return fault.New(fault.Canceled, "the worker is exiting")

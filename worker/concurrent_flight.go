@@ -23,11 +23,14 @@ type flight struct {
 	// holder is the group whose memory the kernel reads while the record flies.
 	holder *group
 
-	sent    bool
-	started time.Time
-	retries int       // attempts that the kernel asked for
-	due     time.Time // when the next one may begin
-	final   verdict   // of a record whose chunk ended
+	sent bool
+	// unfetched: its files were those of a chunk that ended, and must be fetched again.
+	unfetched bool
+	fileBytes int // of its files, as its group counts them
+	started   time.Time
+	retries   int       // attempts that the kernel asked for
+	due       time.Time // when the next one may begin
+	final     verdict   // of a record whose chunk ended
 
 	suspect bool
 	crashes int // how often the process was lost with it
@@ -104,6 +107,11 @@ func (c *concurrent) nextFlight() *flight {
 	if c.holds() {
 		return nil
 	}
+	for _, f := range c.ready {
+		if !f.group.lane.halted {
+			return f
+		}
+	}
 	for _, l := range c.lanes() {
 		if l.ended || l.halted {
 			continue
@@ -117,9 +125,10 @@ func (c *concurrent) nextFlight() *flight {
 
 // send sends a record to the kernel.
 func (c *concurrent) send(f *flight) {
-	c.queue = without(c.queue, func(other *flight) bool { return other == f })
+	isThis := func(other *flight) bool { return other == f }
+	c.queue, c.ready = without(c.queue, isThis), without(c.ready, isThis)
 	host := c.worker.host
-	limit := host.limit(load{records: 1, bytes: len(f.record.Bytes())})
+	limit := host.limit(load{records: 1, bytes: f.record.Size()})
 	f.sent, f.started, f.holder = true, time.Now(), f.group
 	f.holder.flying++
 	c.flights[f.number] = f
@@ -156,9 +165,16 @@ func (c *concurrent) down(f *flight) {
 	f.holder.flying--
 	if f.holder.left && f.holder.flying == 0 {
 		f.holder.task.batch.Release()
+		for _, r := range f.holder.files {
+			r.release()
+		}
 	}
-	if f.group == nil { // its memory may be gone: the next reader has it again
+	switch {
+	case f.group == nil: // its memory may be gone: the next reader has it again
 		f.record = plugins.Record{}
+	case f.group != f.holder:
+		f.record = f.group.task.toCompute(f.at, f.at+1).At(0)
+		f.unfetched = f.group.task.pending != nil
 	}
 }
 
@@ -247,7 +263,7 @@ func (f *flight) size() int {
 	if f.group == nil {
 		return 0
 	}
-	return len(f.record.Bytes())
+	return f.record.Size()
 }
 
 // fail settles a record that failed.
@@ -278,6 +294,7 @@ func (c *concurrent) settle(f *flight, v verdict, took time.Duration) error {
 // unpark returns a record to where it was before its chunk ended.
 func (c *concurrent) unpark(f *flight) {
 	delete(c.parked, f.number)
+	f.unfetched = f.group.task.pending != nil
 	switch {
 	case f.final != (verdict{}):
 		f.group.settle(f.at, f.final)
@@ -290,8 +307,11 @@ func (c *concurrent) unpark(f *flight) {
 
 // enqueue adds a record to those that are sent again, in input order.
 func (c *concurrent) enqueue(f *flight) {
-	at, _ := slices.BinarySearchFunc(c.queue, f.number, func(other *flight, number int64) int { return int(other.number - number) })
-	c.queue = slices.Insert(c.queue, at, f)
+	if f.unfetched {
+		c.fetch(f)
+		return
+	}
+	c.queue = insert(c.queue, f)
 }
 
 func without(list []*flight, drop func(*flight) bool) []*flight {

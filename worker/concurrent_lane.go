@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"maps"
+
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -26,11 +28,12 @@ type group struct {
 	first   int64 // number of its first record
 	spilled *span // instead of all that follows, if its answers are only in the log
 	task    *batchTask
-	records []*flight // of task.sent
-	open    int       // records without an answer
-	unsent  int       // index of the first record that was never sent
-	flying  int       // records at the kernel, which reads them in this group's memory
-	left    bool      // its chunk has ended: release the memory when no record flies
+	records []*flight     // of task.sent
+	open    int           // records without an answer
+	unsent  int           // index of the first record that was never sent
+	flying  int           // records at the kernel, which reads them in this group's memory
+	left    bool          // its chunk has ended: release the memory when no record flies
+	files   []fetchRecord // then, too
 }
 
 const (
@@ -113,7 +116,7 @@ func (c *concurrent) place(g *group, i int) error {
 		}
 		f.record = g.task.toCompute(i, i+1).At(0)
 	}
-	f.group, f.at, g.records[i] = g, i, f
+	f.group, f.at, g.records[i], f.fileBytes = g, i, f, 0
 	switch {
 	case c.flights[number] != nil:
 	case c.log.Has(number):
@@ -128,9 +131,13 @@ func (c *concurrent) place(g *group, i int) error {
 		c.unpark(f)
 	default:
 		failure, err := c.loggedFailure(number)
-		if failure != nil {
+		switch {
+		case failure != nil:
 			f.sent = true
 			g.settle(i, verdict{fault: failure})
+		case err == nil && g.task.pending != nil:
+			f.sent = true // or will be, out of order
+			c.fetch(f)
 		}
 		return err
 	}
@@ -148,6 +155,7 @@ func (g *group) skipSent() {
 func (g *group) settle(i int, v verdict) {
 	g.task.verdicts[i] = v
 	g.open--
+	g.releaseFiles(i)
 	if v.results != nil {
 		for _, line := range v.results.At(0).Lines {
 			g.task.load.bytes += len(line)
@@ -252,8 +260,7 @@ func (l *lane) endIn(g *group) error {
 func (c *concurrent) leave(l *lane, cut bool) {
 	for _, g := range l.groups {
 		if g.flying > 0 {
-			g.left = true
-			l.run.reader.taken.remove(g.task.batch)
+			g.left, g.files = true, l.run.reader.taken.detach(g.task.batch)
 		}
 		for i, f := range g.records {
 			if f.group != g {
@@ -267,5 +274,6 @@ func (c *concurrent) leave(l *lane, cut bool) {
 		}
 	}
 	ofLane := func(f *flight) bool { return f.group == nil }
-	c.queue, c.waiting = without(c.queue, ofLane), without(c.waiting, ofLane)
+	c.queue, c.waiting, c.ready = without(c.queue, ofLane), without(c.waiting, ofLane), without(c.ready, ofLane)
+	maps.DeleteFunc(c.fetching, func(_ int64, f *flight) bool { return ofLane(f) })
 }

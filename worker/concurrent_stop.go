@@ -42,7 +42,12 @@ func (c *concurrent) flies(l *lane) bool {
 
 // returns reports whether records of a lane will be sent again.
 func (c *concurrent) returns(l *lane) bool {
-	for _, list := range [][]*flight{c.queue, c.waiting} {
+	for _, f := range c.fetching {
+		if f.group != nil && f.group.lane == l {
+			return true
+		}
+	}
+	for _, list := range [][]*flight{c.queue, c.waiting, c.ready} {
 		for _, f := range list {
 			if f.group.lane == l {
 				return true

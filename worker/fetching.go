@@ -35,6 +35,7 @@ type fetching struct {
 	records chan fetchRecord // in input order, their files begun
 	ready   []fetchRecord    // their files fetched, not in a batch yet
 	done    chan struct{}    // closed when the scout has ended; nil if there is none
+	waits   sync.WaitGroup   // for files of records that have been passed on
 	figures fetchFigures
 }
 
@@ -199,6 +200,38 @@ func (f *fetching) gather(ctx context.Context, records, bytes int) (int, error) 
 	return n, nil
 }
 
+// claim makes the next n records ready, without waiting for their files.
+func (f *fetching) claim(ctx context.Context, n int) error {
+	for len(f.ready) < n {
+		select {
+		case r, more := <-f.records:
+			if !more {
+				return nil // take finds that records are missing
+			}
+			for _, one := range r.files {
+				if one.item != nil { // the following records may need its place
+					one.item.Hurry()
+				}
+			}
+			f.ready = append(f.ready, r)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// arrive waits for the files of a record that was claimed, in a goroutine of its own, and
+// passes them to then.
+func (f *fetching) arrive(ctx context.Context, r *fetchRecord, line []byte, then func(files [][]byte, failure *fault.Error)) {
+	f.waits.Go(func() {
+		if _, err := f.await(ctx, *r); err != nil {
+			return // the chunk has ended
+		}
+		then(f.files(ctx, r, line))
+	})
+}
+
 // next returns the next record when its files have arrived.
 func (f *fetching) next(ctx context.Context) (fetchRecord, error) {
 	began := time.Now()
@@ -316,6 +349,7 @@ func (f *fetching) one(ctx context.Context, r input.Record) error {
 
 // stop ends the scout and releases the files that no batch has.
 func (f *fetching) stop() {
+	f.waits.Wait()
 	if f.done != nil {
 		<-f.done
 		for r := range f.records {

@@ -24,6 +24,7 @@ type batchReader struct {
 	batches chan readBatch
 	free    chan *input.Batch
 	taken   *takenBatches
+	ctx     context.Context // until stop
 	cancel  context.CancelFunc
 	done    chan struct{}
 	// reportReadComplete reports, once, that the whole chunk has been read.
@@ -37,8 +38,10 @@ type batchReader struct {
 	// windows and draining decide the size of a window, if records are grouped.
 	windows  *windowSizes
 	draining *atomic.Bool
-	// fetch fetches the files that records name; nil if none are fetched.
+	// fetch fetches the files that records name; nil if none are fetched. With each, records
+	// are passed on before their files have arrived.
 	fetch *fetching
+	each  bool
 }
 
 type readBatch struct {
@@ -53,6 +56,7 @@ func (w *Worker) startReading(ctx context.Context, c chunk.Chunk) (*batchReader,
 		return nil, err
 	}
 	ctx, b.cancel = context.WithCancel(ctx)
+	b.ctx = ctx
 	if b.fetch != nil {
 		b.fetch.done = make(chan struct{})
 		go b.fetch.scout(ctx, b.reportReadComplete)
@@ -72,7 +76,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		reader: reader, options: options, sizes: &w.sizes, windows: &w.windows, draining: &w.draining,
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
 		free: make(chan *input.Batch, 4*ahead), taken: new(takenBatches),
-		inputs: w.host.info.Inputs, seen: &w.columns, fetch: w.newFetching(c),
+		inputs: w.host.info.Inputs, seen: &w.columns, fetch: w.newFetching(c), each: w.host.info.Concurrency > 0,
 		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{}}) }),
 	}, nil
 }
@@ -107,7 +111,7 @@ func (b *batchReader) run(ctx context.Context) {
 		batch := b.take()
 		size := b.sizes.size()
 		records, bytes := b.limits(size)
-		if b.fetch != nil {
+		if b.fetch != nil && !b.each {
 			n, err := b.fetch.gather(ctx, records, bytes)
 			if err != nil {
 				return // the chunk has ended
@@ -173,7 +177,7 @@ func (b *batchReader) recycle(batch *input.Batch) {
 // prepare sorts out the records that must not be sent to the kernel.
 func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTask, error) {
 	n := len(batch.Records)
-	fetched, err := b.fetchedFor(batch)
+	fetched, err := b.fetchedFor(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +196,7 @@ func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTa
 	for i, record := range batch.Records {
 		refusal := b.refuse(record, &info)
 		var files [][]byte
-		if refusal == nil && b.fetch != nil {
+		if refusal == nil && b.fetch != nil && !b.each {
 			files, refusal = b.fetch.files(ctx, &fetched[i], record.Data)
 		}
 		if refusal != nil {
@@ -205,6 +209,9 @@ func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTa
 		task.sent = append(task.sent, i)
 		task.records = append(task.records, record.Data)
 		task.files = append(task.files, files...)
+		if b.fetch != nil && b.each {
+			task.pending = append(task.pending, &fetched[i])
+		}
 		for k := range b.inputs {
 			span := info.Spans[k+1] // zero if absent or if the record is not an object
 			task.spans = append(task.spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
@@ -217,7 +224,7 @@ func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTa
 		}
 	}
 	task.inputs = b.inputs
-	if b.fetch != nil {
+	if b.fetch != nil && !b.each {
 		task.fetched = b.fetch.names
 	}
 	return task, nil
@@ -225,9 +232,14 @@ func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTa
 
 // fetchedFor returns what was fetched for the records of a batch, whose memory then lives
 // as long as the batch's.
-func (b *batchReader) fetchedFor(batch *input.Batch) ([]fetchRecord, error) {
+func (b *batchReader) fetchedFor(ctx context.Context, batch *input.Batch) ([]fetchRecord, error) {
 	if b.fetch == nil {
 		return nil, nil
+	}
+	if b.each {
+		if err := b.fetch.claim(ctx, len(batch.Records)); err != nil {
+			return nil, err
+		}
 	}
 	fetched, err := b.fetch.take(batch)
 	b.taken.attach(batch, fetched)
@@ -303,12 +315,18 @@ func (t *takenBatches) attach(batch *input.Batch, files []fetchRecord) {
 }
 
 func (t *takenBatches) remove(batch *input.Batch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, r := range t.batches[batch] {
+	for _, r := range t.detach(batch) {
 		r.release()
 	}
+}
+
+// detach makes the caller own a batch and its files.
+func (t *takenBatches) detach(batch *input.Batch) []fetchRecord {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	files := t.batches[batch]
 	delete(t.batches, batch)
+	return files
 }
 
 func (t *takenBatches) release() {

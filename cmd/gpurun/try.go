@@ -144,8 +144,8 @@ func (t *trial) open(ctx context.Context, settings orchestrator.Kernel, config p
 	if info.NeedsGPU && !device.GPU {
 		return fault.New(fault.NoDevice, "kernel %s needs a GPU, and %s is not one", t.kernel, device.Name)
 	}
-	if t.fetched != nil && (!info.ReadsFetched || info.Concurrency > 0) {
-		return usagef("kernel %s does not read fetched files: use a Python kernel that computes batches, or one that declares that it reads them (--fetch)", t.kernel)
+	if t.fetched != nil && !info.ReadsFetched {
+		return usagef("kernel %s does not read fetched files: use a Python kernel, openai: or serve: with images, or one that declares that it reads them (--fetch)", t.kernel)
 	}
 	t.size = info.BatchSize
 	return t.opened.Open(ctx, device, named.Config)

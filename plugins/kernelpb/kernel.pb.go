@@ -1474,7 +1474,9 @@ type StreamRequest struct {
 	// As in ProcessRequest.
 	Spans []uint32 `protobuf:"varint,3,rep,packed,name=spans,proto3" json:"spans,omitempty"`
 	// The records that the kernel should give up. It answers them too, with any verdict.
-	Cancel        []uint64 `protobuf:"varint,4,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`
+	Cancel []uint64 `protobuf:"varint,4,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`
+	// As in ProcessRequest.
+	Fetched       []*Fetched `protobuf:"bytes,20,rep,name=fetched,proto3" json:"fetched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1533,6 +1535,13 @@ func (x *StreamRequest) GetSpans() []uint32 {
 func (x *StreamRequest) GetCancel() []uint64 {
 	if x != nil {
 		return x.Cancel
+	}
+	return nil
+}
+
+func (x *StreamRequest) GetFetched() []*Fetched {
+	if x != nil {
+		return x.Fetched
 	}
 	return nil
 }
@@ -1842,12 +1851,13 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04size\x18\n" +
 	" \x01(\x04R\x04sizeB\b\n" +
 	"\x06valuesB\t\n" +
-	"\a_offset\"\x86\x01\n" +
+	"\a_offset\"\xbb\x01\n" +
 	"\rStreamRequest\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x14\n" +
 	"\x05spans\x18\x03 \x03(\rR\x05spans\x12\x16\n" +
-	"\x06cancel\x18\x04 \x03(\x04R\x06cancel\"\xc3\x01\n" +
+	"\x06cancel\x18\x04 \x03(\x04R\x06cancel\x123\n" +
+	"\afetched\x18\x14 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\"\xc3\x01\n" +
 	"\vStreamReply\x122\n" +
 	"\aanswers\x18\x01 \x03(\v2\x18.gpurun.kernel.v1.AnswerR\aanswers\x120\n" +
 	"\x06memory\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x122\n" +
@@ -1932,28 +1942,29 @@ var file_kernel_proto_depIdxs = []int32{
 	13, // 17: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
 	13, // 18: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
 	13, // 19: gpurun.kernel.v1.StreamRequest.records:type_name -> gpurun.kernel.v1.Block
-	20, // 20: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
-	10, // 21: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
-	7,  // 22: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
-	0,  // 23: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
-	21, // 24: gpurun.kernel.v1.Answer.figures:type_name -> gpurun.kernel.v1.Answer.FiguresEntry
-	1,  // 25: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
-	5,  // 26: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
-	14, // 27: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
-	18, // 28: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
-	8,  // 29: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
-	11, // 30: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
-	3,  // 31: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
-	6,  // 32: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
-	16, // 33: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
-	19, // 34: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
-	9,  // 35: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
-	12, // 36: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
-	31, // [31:37] is the sub-list for method output_type
-	25, // [25:31] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	15, // 20: gpurun.kernel.v1.StreamRequest.fetched:type_name -> gpurun.kernel.v1.Fetched
+	20, // 21: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
+	10, // 22: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
+	7,  // 23: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
+	0,  // 24: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
+	21, // 25: gpurun.kernel.v1.Answer.figures:type_name -> gpurun.kernel.v1.Answer.FiguresEntry
+	1,  // 26: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
+	5,  // 27: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
+	14, // 28: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
+	18, // 29: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
+	8,  // 30: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
+	11, // 31: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
+	3,  // 32: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
+	6,  // 33: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
+	16, // 34: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
+	19, // 35: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
+	9,  // 36: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
+	12, // 37: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
+	32, // [32:38] is the sub-list for method output_type
+	26, // [26:32] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_kernel_proto_init() }

@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"path"
 	"strings"
@@ -88,6 +90,10 @@ func (s *settings) messages(record plugins.Record) ([]message, error) {
 
 // imageURLs reads a member that holds one URL or a list of them.
 func imageURLs(record plugins.Record, name string) ([]string, error) {
+	if file, ok := record.Fetched(name); ok {
+		text, err := dataURL(name, file)
+		return []string{text}, err
+	}
 	value, ok := record.Member(name)
 	if !ok {
 		return nil, fmt.Errorf("the record has no member %q", name)
@@ -105,6 +111,16 @@ func imageURLs(record plugins.Record, name string) ([]string, error) {
 		}
 	}
 	return list, nil
+}
+
+// dataURL returns a fetched image as a URL. What it is follows from its first bytes: names and
+// servers are often wrong.
+func dataURL(name string, file []byte) (string, error) {
+	kind := http.DetectContentType(file)
+	if !strings.HasPrefix(kind, "image/") {
+		return "", fmt.Errorf("the file fetched as %q is not an image, but %s", name, kind)
+	}
+	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(file), nil
 }
 
 // batchLine reads a line of a batch file.

@@ -1,10 +1,13 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -131,6 +134,68 @@ func tryOpen(t *testing.T, k *kernel, base, config string) error {
 	}
 	t.Cleanup(func() { _ = k.Close() })
 	return k.Open(t.Context(), plugins.Device{Name: "CPU 0", Threads: 1}, data)
+}
+
+// A fetched image is sent as a data URL; a file that is not an image fails its record.
+func TestFetchedImage(t *testing.T) {
+	fake := &fakeServer{times: map[string]int{}}
+	s := httptest.NewServer(http.HandlerFunc(fake.serve))
+	t.Cleanup(s.Close)
+	k := open(t, s.URL, `{"model":"m","prompt":"What?","images":["picture"]}`)
+	send := func(file string) plugins.Answer {
+		batch := plugins.NewBatch([][]byte{[]byte(`{"url":"x"}`)}).WithFetched([]string{"picture"}, [][]byte{[]byte(file)})
+		return k.Answer(t.Context(), batch.At(0))
+	}
+	if a := send("\x89PNG\r\n\x1a\n"); a.Verdict != plugins.Lines || string(a.Lines[0]) != `{"url":"x","response":"<What?>"}` {
+		t.Errorf("%+v", a)
+	}
+	sent, _ := json.Marshal(fake.requests[len(fake.requests)-1].body)
+	if !strings.Contains(string(sent), `{"url":"data:image/png;base64,iVBORw0KGgo="}`) {
+		t.Errorf("%s", sent)
+	}
+	if a := send("%PDF-1.7"); a.Verdict != plugins.Failed || !strings.Contains(a.Message, `"picture" is not an image, but application/pdf`) {
+		t.Errorf("%+v", a)
+	}
+}
+
+// An answer of 200 MB is refused without being read: announced, or as it arrives.
+func TestEnormousAnswer(t *testing.T) {
+	const size = 200 << 20
+	for name, announced := range map[string]bool{"announced": true, "chunked": false} {
+		t.Run(name, func(t *testing.T) {
+			written := make(chan int64, 1)
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if r.Method == http.MethodGet {
+					_, _ = io.WriteString(w, `{"data":[]}`)
+					return
+				}
+				if announced {
+					w.Header().Set("Content-Length", strconv.Itoa(size))
+				}
+				n, part := int64(0), bytes.Repeat([]byte(" "), 1<<20)
+				for err := error(nil); err == nil && n < size; n += int64(len(part)) {
+					_, err = w.Write(part)
+				}
+				written <- n
+			}))
+			t.Cleanup(s.Close)
+			k := open(t, s.URL, `{"model":"m","prompt":"x","max_body":1000000}`)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			a := ask(t, k, `{}`)
+			runtime.ReadMemStats(&after)
+			if a.Verdict != plugins.Failed || !strings.Contains(a.Message, "too large: over 1000000 bytes") {
+				t.Errorf("%+v", a)
+			}
+			if grown := after.TotalAlloc - before.TotalAlloc; grown > 32<<20 {
+				t.Errorf("it allocated %d bytes", grown)
+			}
+			if n := <-written; n > size/2 {
+				t.Errorf("the server could write %d bytes", n)
+			}
+		})
+	}
 }
 
 func ask(t *testing.T, k *kernel, record string) plugins.Answer {

@@ -61,7 +61,7 @@ func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answ
 		return plugins.FailedBy(err)
 	}
 	defer k.space.give(number)
-	if err := k.sendRecord(number, record.Bytes()); err != nil {
+	if err := k.sendRecord(number, record); err != nil {
 		k.settle(number, plugins.FailedBy(err))
 	}
 	select {
@@ -95,14 +95,24 @@ func (k *kernel) addRecord(r *askedRecord) (uint64, error) {
 	return k.number, nil
 }
 
-// sendRecord writes a line to the shared memory and tells Python where it is.
-func (k *kernel) sendRecord(number uint64, line []byte) error {
-	at, err := k.space.take(number, len(line), true)
+// sendRecord writes a line and its files to the shared memory and tells Python where they are.
+func (k *kernel) sendRecord(number uint64, record plugins.Record) error {
+	at, err := k.space.take(number, record.Size(), true)
 	if err != nil {
 		return err
 	}
-	size := copy(k.python.memory.data[at:], line)
-	_ = k.python.channel.Send(request{Type: "record", Batch: number, Data: &area{uint64(at), uint64(size)}})
+	put := func(data []byte) area {
+		placed := area{uint64(at), uint64(len(data))}
+		at += copy(k.python.memory.data[at:], data)
+		return placed
+	}
+	line := put(record.Bytes())
+	message := request{Type: "record", Batch: number, Data: &line, Fetched: record.FetchedNames()}
+	for _, name := range message.Fetched {
+		file, _ := record.Fetched(name)
+		message.Files = append(message.Files, put(file))
+	}
+	_ = k.python.channel.Send(message)
 	return nil
 }
 

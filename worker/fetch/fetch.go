@@ -134,7 +134,7 @@ func (f *Fetcher) Concurrency() int { return f.options.Concurrency }
 // Do fetches what value names in the calling goroutine, whatever else is being fetched.
 func (f *Fetcher) Do(ctx context.Context, value string) *Item {
 	item := f.newItem(ctx, value)
-	item.hurry()
+	item.Hurry()
 	item.run()
 	return item
 }

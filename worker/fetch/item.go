@@ -38,7 +38,7 @@ func (i *Item) Wait(ctx context.Context) *fault.Error {
 		return i.failure
 	default:
 	}
-	i.hurry()
+	i.Hurry()
 	select {
 	case <-i.done:
 		return i.failure
@@ -57,7 +57,9 @@ func (i *Item) Ready() bool {
 	}
 }
 
-func (i *Item) hurry() {
+// Hurry makes the fetch wait for memory no longer: its record is next. Like Wait, it must not
+// be called concurrently.
+func (i *Item) Hurry() {
 	if !i.hurried {
 		i.hurried = true
 		close(i.urgent)

@@ -43,10 +43,9 @@ class Member:
 class Line:
     """One record, with the interface of batch.Source."""
 
-    fetched = frozenset()  # files are not fetched for kernels that compute records one by one
-
-    def __init__(self, text):
-        self.text, self.members, self.fields = text, None, self
+    def __init__(self, text, files):
+        self.text, self.members, self.fields, self.files = text, None, self, files
+        self.fetched = files.keys()  # the names of files
 
     def parse(self):
         if self.members is None:
@@ -55,13 +54,13 @@ class Line:
         return self.members
 
     def field(self, name):
-        return Member(self.parse(), name)
+        return Member(self.files if name in self.files else self.parse(), name)
 
     def line(self, row):
         return self.text
 
     def __contains__(self, name):
-        return name in self.parse()
+        return name in self.files or name in self.parse()
 
     __getitem__ = field
 
@@ -121,10 +120,10 @@ class Concurrent:
     def take(self, request):
         kind = request["type"]
         if kind == "record":
-            at, size = request["data"]
-            line = bytes(self.program.arena.memory[at:at + size])
-            number = request["batch"]
-            self.tasks[number] = self.loop.create_task(self.compute(number, line))
+            memory, number = self.program.arena.memory, request["batch"]
+            line, *files = [bytes(memory[at:at + size]) for at, size in [request["data"], *request.get("files", ())]]
+            files = dict(zip(request.get("fetched", ()), files))
+            self.tasks[number] = self.loop.create_task(self.compute(number, line, files))
         elif kind == "cancel":
             task = self.tasks.get(request["batch"])
             if task is not None:
@@ -161,9 +160,9 @@ class Concurrent:
 
     # Records.
 
-    async def compute(self, number, line):
+    async def compute(self, number, line, files):
         """Compute one record. The watchdog finds this frame, and the number in it."""
-        source, figures = Line(line), {}
+        source, figures = Line(line, files), {}
         _figures.set(figures)  # this task has a context of its own
         try:
             result = await self.step.process(Record(source, 0, {}))
