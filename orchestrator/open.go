@@ -83,7 +83,7 @@ func (s *slotRun) socketDir() (string, error) {
 	}
 	dir := filepath.Join(s.job.runDir, fmt.Sprintf("w%d-%d", s.slot.Number, s.starts))
 	s.starts++
-	return dir, os.Mkdir(dir, 0o700)
+	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // ready records that the slot's kernel is open, and which files it has loaded.

@@ -478,6 +478,7 @@ func makeRunDir(note func(string)) (path, short string, err error) {
 			parent, len(parent), maxTempPath, shortTemp)
 		parent = shortTemp
 	}
+	removeOldRunDirs(parent)
 	path = filepath.Join(parent, runDirPrefix+randomName()[:10])
 	note(path)
 	switch err = os.Mkdir(path, 0o700); {

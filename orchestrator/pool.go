@@ -44,7 +44,7 @@ func (p *Pool) socketDir() (string, error) {
 	}
 	p.starts++
 	dir := filepath.Join(p.dir, fmt.Sprintf("w%d", p.starts))
-	return dir, os.Mkdir(dir, 0o700)
+	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // described returns how a kernel described itself to an earlier job, nil if it has not:

@@ -301,7 +301,7 @@ func workerEnv(pin []string, threads int) []string {
 // describeKernel asks the kernel to describe itself, through a worker without a device.
 func describeKernel(ctx context.Context, p *prepared, name string) (wire.Ready, error) {
 	dir := filepath.Join(p.runDir, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return wire.Ready{}, fault.New(fault.Storage, "make temporary folder: %w", err)
 	}
 	log := filepath.Join(p.runDir, name+".log")
