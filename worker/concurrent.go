@@ -8,7 +8,6 @@ import (
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
-	"github.com/gpurun/gpurun/internal/procs"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/worker/early"
@@ -62,7 +61,6 @@ func newConcurrent(ctx context.Context, w *Worker) *concurrent {
 
 // serveRecords computes the assigned chunks with a concurrent kernel.
 func (w *Worker) serveRecords(ctx context.Context) {
-	procs.Save()
 	c := newConcurrent(ctx, w)
 	if err := c.spend.open(w.setup); err != nil {
 		w.fail(err)

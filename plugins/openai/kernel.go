@@ -7,7 +7,6 @@ import (
 	"net"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
-	"github.com/gpurun/gpurun/internal/procs"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -72,7 +71,6 @@ func (k *kernel) Open(ctx context.Context, _ plugins.Device, config plugins.Conf
 		}
 	}
 	s.form, s.output = s.makeForm(), jsonline.Want(s.Output)
-	procs.Save()
 	return nil
 }
 
