@@ -36,7 +36,7 @@ async def gather(step, encoder, encoded, records, first):
 
 async def outcome(step, encoder, line, record):
     """What a record became: lines, or the message of its failure."""
-    source = Line(line)
+    source = Line(line, {})
     _figures.set({})
     try:
         result = await step.process(Record(source, 0, {}))
