@@ -48,10 +48,12 @@ dist: tools
 
 # Builds tarballs, Debian packages and wheels with GoReleaser, without publishing them.
 # package-test unpacks them and runs what is inside.
+# GoReleaser does not read the commit of a repository without a remote.
+REMOTE = $(if $(shell git remote),,GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/gpurun/gpurun)
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.14.1
 packages: tools
 	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
-	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then rm -rf dist/packages && "$$goreleaser" release --snapshot --clean; \
+	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then rm -rf dist/packages && $(REMOTE) "$$goreleaser" release --snapshot --clean; \
 		else echo "SKIPPED: no GoReleaser: the packages are not built"; fi
 
 package-test:

@@ -25,8 +25,9 @@ if command -v man >/dev/null; then
 else
 	echo "SKIPPED: no man: the man pages are not shown"
 fi
-bash -c 'source /usr/share/bash-completion/completions/gpurun && complete -p gpurun' | grep -q gpurun || fail "bash completes nothing"
-gpurun __complete run --out 2>/dev/null | grep -q -- --output || fail "run --out is not completed"
+bash -c 'source /usr/share/bash-completion/completions/gpurun && complete -p gpurun' >completions.txt && grep -q gpurun completions.txt || fail "bash completes nothing"
+gpurun __complete run --out >completions.txt 2>/dev/null # grep -q would end it early
+grep -q -- --output completions.txt || fail "run --out is not completed"
 for shell in zsh:/usr/share/zsh/vendor-completions/_gpurun fish:/usr/share/fish/vendor_completions.d/gpurun.fish; do
 	if command -v "${shell%%:*}" >/dev/null; then
 		"${shell%%:*}" -n "${shell#*:}" || fail "${shell%%:*} cannot read its completions"
