@@ -188,7 +188,8 @@ func (s *Survey) countFiles(ctx context.Context, c Config, limits input.Limits, 
 	return nil
 }
 
-// manyBytes is how many compressed bytes the machines may decode in vain without a note.
+// manyBytes is how many compressed bytes the machines may decode only to skip them, without a
+// warning.
 const manyBytes = 1 << 30
 
 // noteReread warns of compressed files that machines decode up to their range, although they

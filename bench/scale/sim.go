@@ -43,7 +43,7 @@ type outcome struct {
 	hours      float64
 	efficiency float64 // share of the available GPU time that became output
 	recomputed float64 // records computed again after a failure, as a share of all
-	copied     float64 // records computed a second time in vain, in copies or beside them
+	copied     float64 // records computed twice because of copies, whichever attempt won
 	failures   int
 }
 

@@ -13,7 +13,7 @@ import (
 // Variable makes tests add new lines to the lists, which is done before a release.
 const Variable = "GPURUN_UPDATE"
 
-// Check reports every line of the file that is not among those of now. With Variable set,
+// Check reports every line of the file that is no longer published. With Variable set,
 // it adds the new ones to the file.
 func Check(t testing.TB, path string, now map[string]bool) {
 	t.Helper()

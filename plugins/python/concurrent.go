@@ -95,7 +95,7 @@ func (k *kernel) addRecord(r *askedRecord) (uint64, error) {
 	return k.number, nil
 }
 
-// sendRecord writes a line and its files to the shared memory and tells Python where they are.
+// sendRecord writes a line and its files to the shared memory and sends Python their positions.
 func (k *kernel) sendRecord(number uint64, record plugins.Record) error {
 	at, err := k.space.take(number, record.Size(), true)
 	if err != nil {

@@ -15,7 +15,7 @@
 //
 // Failures are not kept for other workers: a kernel that failed because a server was down must
 // get its records again. A worker whose memory does not suffice for them logs them for itself;
-// Import passes over them. Nothing is synced: the log need only survive the death of processes.
+// Import skips them. Nothing is synced: the log need only survive the death of processes.
 package early
 
 import (

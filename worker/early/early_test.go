@@ -103,7 +103,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// A worker's own failures stay with it, over the end of a part too; nobody else gets them.
+// A worker finds the failures that it has logged, also after the end of a part. Other workers do
+// not import them.
 func TestFailures(t *testing.T) {
 	dir := t.TempDir()
 	l := filled(t, dir, 0, 3)
