@@ -58,6 +58,14 @@ func (c Chunk) Origin(line int64) Origin {
 	return o
 }
 
+// Unit returns what a number of a line counts: lines, or rows of a table.
+func Unit(rows bool) string {
+	if rows {
+		return "row"
+	}
+	return "line"
+}
+
 // Start returns where the first line is.
 func (c Chunk) Start() Place { return Place{c.Offset, c.Line} }
 

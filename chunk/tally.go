@@ -55,15 +55,15 @@ func FailureTally(kind, message, detail string, line int64) Tally {
 	}
 }
 
-// In returns the tally of a record of one of several files, so that examples name it. The
-// number of the record tells which example comes first.
-func (t Tally) In(file string, record int64) Tally {
-	if file == "" {
-		return t
-	}
+// In returns the tally of a record of a table, or of one of several files, so that examples
+// name its row or its file. The number of the record tells which example comes first.
+func (t Tally) In(from Origin, record int64) Tally {
 	for _, all := range []map[string]KindStats{t.Kinds, t.Causes} {
 		for name, stats := range all {
-			stats.File, stats.Record = file, record
+			stats.Rows = from.Row
+			if from.File != "" {
+				stats.File, stats.Record = from.File, record
+			}
 			all[name] = stats
 		}
 	}
@@ -84,6 +84,8 @@ type KindStats struct {
 	Example string `json:"example"`
 	Detail  string `json:"detail,omitempty"`
 	Line    int64  `json:"line"`
+	// Rows: Line is the number of a row.
+	Rows bool `json:"rows,omitempty"`
 	// File and Record say where that is if there are several inputs.
 	File   string `json:"file,omitempty"`
 	Record int64  `json:"record,omitempty"`

@@ -23,13 +23,20 @@ import (
 )
 
 // vectors returns a vector for each record, and obeys {"do":…} like labour.
-type vectors struct{ labour }
+type vectors struct {
+	labour
+	grids bool // also values with two dimensions
+}
 
 func (v *vectors) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
 	time.Sleep(time.Duration(v.config.Milliseconds) * time.Millisecond)
 	width := 3
-	var values []float32
+	var values, grids []float32
 	labels := make([]string, batch.Len())
+	grid := ""
+	if v.grids {
+		grid = `,"grid":[[1,2] , [3, null],[5,6]]`
+	}
 	for i := range batch.Len() {
 		if i == batch.Len()/2 {
 			crash.Point("kernel-mid-batch")
@@ -47,6 +54,7 @@ func (v *vectors) Process(_ context.Context, batch plugins.Batch, results *plugi
 			time.Sleep(300 * time.Millisecond)
 		}
 		values = append(values, vectorOf(record.ID, width)...)
+		grids = append(grids, vectorOf(record.ID, 6)...)
 		labels[i] = fmt.Sprint("label ", record.ID)
 		switch {
 		case record.Do == "fail" && !v.config.Fixed:
@@ -54,7 +62,7 @@ func (v *vectors) Process(_ context.Context, batch plugins.Batch, results *plugi
 		case record.Do == "drop":
 			results.Drop(i)
 		case record.Do == "two":
-			results.Lines(i, fmt.Appendf(nil, `{"id":%d,"vector":[1,2,3],"label":"one"}`, record.ID), fmt.Appendf(nil, `{"vector": [ 0.5,null,-1 ],"id":%d,"label":"two"}`, record.ID))
+			results.Lines(i, fmt.Appendf(nil, `{"id":%d,"vector":[1,2,3],"label":"one"}`, record.ID), fmt.Appendf(nil, `{"vector": [ 0.5,null,-1 ],"id":%d,"label":"two"%s}`, record.ID, grid))
 		case record.Do == "lacks":
 			results.Line(i, []byte(`{"id":1,"label":"x"}`))
 		case record.Do == "odd":
@@ -63,6 +71,9 @@ func (v *vectors) Process(_ context.Context, batch plugins.Batch, results *plugi
 	}
 	results.Column(plugins.Float32s("vector", width, values))
 	results.Column(plugins.Strings("label", labels))
+	if v.grids {
+		results.Column(plugins.Float32s("grid", 6, grids).Shaped(3, 2))
+	}
 	return nil
 }
 
@@ -86,13 +97,13 @@ var withArrays = &variant{name: "arrays", records: 600, change: func(d jobDir, c
 
 // asTable writes a Parquet file.
 var asTable = &variant{name: "parquet", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	c.Kernel.Name, c.Output.Path = "test-vectors", d.join("out.parquet")
+	c.Kernel.Name, c.Output.Path = "test-grids", d.join("out.parquet")
 }}
 
 // asTables writes Parquet files in a folder.
 var asTables = &variant{name: "parquet parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
 	inParts.change(d, c)
-	c.Kernel.Name, c.Output.Format, c.Output.Errors = "test-vectors", "parquet", ""
+	c.Kernel.Name, c.Output.Format, c.Output.Errors = "test-grids", "parquet", ""
 }}
 
 // TestArrays: row i of an array belongs to line i of the output, in every way to store lines.
@@ -168,7 +179,7 @@ func TestTables(t *testing.T) {
 		change  func(d jobDir, c *orchestrator.Config)
 		columns []string
 	}{
-		{"all", func(jobDir, *orchestrator.Config) {}, []string{"id", "text", "do", "label", "vector", "_error"}},
+		{"all", func(jobDir, *orchestrator.Config) {}, []string{"id", "text", "do", "label", "vector", "grid", "_error"}},
 		{"some", func(_ jobDir, c *orchestrator.Config) { c.Output.Columns = []string{"vector", "id:float64"} }, []string{"vector", "id", "_error"}},
 		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors.jsonl") }, nil},
 		{"parts", func(d jobDir, c *orchestrator.Config) {
@@ -178,7 +189,7 @@ func TestTables(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, mixed(400))
-			c := orchestrator.WithUnitBytes(d.config("test-vectors"), 4000)
+			c := orchestrator.WithUnitBytes(d.config("test-grids"), 4000)
 			c.Batching.Size = 16
 			plain := c
 			plain.Output.Path, c.Output.Path = d.join("plain.jsonl"), d.join("out.parquet")
@@ -212,6 +223,9 @@ func TestTables(t *testing.T) {
 					if row[name] != nil && row[name] != wanted[i][name] {
 						t.Fatalf("row %d: %s is %v, want %v", i, name, row[name], wanted[i][name])
 					}
+				}
+				if diff := cmp.Diff(wanted[i]["grid"], row["grid"]); diff != "" && row["grid"] != nil {
+					t.Fatalf("row %d: %s", i, diff)
 				}
 				if failed := wanted[i]["_error"]; (failed != nil) != (row["_error"] != nil) {
 					t.Fatalf("row %d: _error is %v, want %v", i, row["_error"], failed)
@@ -368,7 +382,7 @@ func TestReaders(t *testing.T) {
 	}
 	d := newJobDir(t, mixed(400))
 	for _, name := range []string{"out.jsonl", "out.parquet", "meta.jsonl"} {
-		c := orchestrator.WithUnitBytes(d.config("test-vectors"), 4000)
+		c := orchestrator.WithUnitBytes(d.config("test-grids"), 4000)
 		c.Output.Path, c.Batching.Size = d.join(name), 16
 		if name == "meta.jsonl" {
 			c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
@@ -394,6 +408,7 @@ file = pq.ParquetFile("out.parquet", page_checksum_verification=True)
 assert file.metadata.num_row_groups > 3
 element = file.schema_arrow.field("vector").type.value_field
 assert str(element.type) == "float" and not element.nullable, element
+assert str(file.schema_arrow.field("grid").type) == "list<element: list<element: float not null> not null>"
 arrow = file.read().to_pylist()
 frame = pd.read_parquet("out.parquet")
 duck = duckdb.sql("select * from 'out.parquet'").fetchall()
@@ -414,6 +429,10 @@ for i, line in enumerate(lines):
             assert row["vector"] is None and json.loads(row["_error"]) == line["_error"], row
             continue
         assert row["_error"] is None and same(row["vector"], line["vector"]), (i, row, line)
+        grid = line.get("grid")
+        assert (row["grid"] is None) == (grid is None), (i, row, line)
+        if grid:
+            assert len(row["grid"]) == 3 and all(same(a, b) for a, b in zip(row["grid"], grid)), (i, row, line)
         assert row["id"] == line["id"] and row["label"] == line["label"], (i, row, line)
 statistics = file.metadata.row_group(0).column(0).statistics
 assert statistics.has_min_max and statistics.min >= 0

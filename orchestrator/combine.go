@@ -327,7 +327,7 @@ func (r Report) failureTally() (t chunk.Tally) {
 }
 
 func (f FailureReport) tally() chunk.Tally {
-	t := chunk.FailureTally(f.Kind, f.Example, f.Detail, f.Line).In(f.File, 0)
+	t := chunk.FailureTally(f.Kind, f.Example, f.Detail, f.Line).In(chunk.Origin{File: f.File, Row: f.Rows}, 0)
 	for _, all := range []map[string]chunk.KindStats{t.Kinds, t.Causes} {
 		for name, stats := range all {
 			stats.Count = f.Count

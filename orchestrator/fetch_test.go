@@ -86,7 +86,8 @@ type fileServer struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests map[string]int
-	broken   bool // every other file is missing
+	broken   bool // one in ten files is missing
+	gone     bool // all files are
 }
 
 func serveFiles(t *testing.T) *fileServer {
@@ -94,12 +95,12 @@ func serveFiles(t *testing.T) *fileServer {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.requests[r.URL.Path]++
-		broken := s.broken
+		broken, gone := s.broken, s.gone
 		s.mu.Unlock()
 		if strings.HasSuffix(r.URL.Path, "/slow") {
 			time.Sleep(200 * time.Millisecond)
 		}
-		if strings.HasPrefix(r.URL.Path, "/bad") || broken && strings.HasSuffix(r.URL.Path, "1") {
+		if strings.HasPrefix(r.URL.Path, "/bad") || gone || broken && strings.HasSuffix(r.URL.Path, "1") {
 			http.NotFound(w, r)
 			return
 		}
@@ -250,6 +251,65 @@ func testFetchNeeded(t *testing.T, kernel string) {
 	}
 	if out := d.read("out.jsonl"); strings.Contains(out, "_error") || strings.Count(out, `"sum"`) != n {
 		t.Errorf("%.500s", out)
+	}
+}
+
+// A job none of whose files can be fetched stops early, without an output, and the same
+// command works once they can be.
+func TestNoFileCanBeFetched(t *testing.T) {
+	t.Parallel()
+	for _, kernel := range []string{"test-files", "test-files-each"} {
+		t.Run(kernel, func(t *testing.T) {
+			t.Parallel()
+			const n = 10_000
+			server := serveFiles(t)
+			server.gone = true
+			var in strings.Builder
+			for i := range n {
+				fmt.Fprintf(&in, "{\"id\":%d,\"url\":\"%s/%d\"}\n", i, server.URL, i)
+			}
+			d := newJobDir(t, in.String())
+			c := d.fetching(kernel)
+			_, err := run(t, c)
+			wantFault(t, err, fault.Incompatible, "no file can be fetched: each of the first 1", "records failed, one of them with: HTTP 404 from")
+			server.mu.Lock()
+			requests := len(server.requests)
+			server.gone = false
+			server.mu.Unlock()
+			if _, err := os.Stat(d.join("out.jsonl")); err == nil || requests > n/2 {
+				t.Errorf("%d files were requested, output: %v", requests, err)
+			}
+			mustRun(t, d, c)
+			if got := strings.Count(d.read("out.jsonl"), `"sum"`); got != n {
+				t.Errorf("%d results", got)
+			}
+		})
+	}
+}
+
+// A job that was stopped where files are missing is not stopped there again.
+func TestResumeWhereFilesAreMissing(t *testing.T) {
+	t.Parallel()
+	server := serveFiles(t)
+	var in strings.Builder
+	for i := range 3000 {
+		path := fmt.Sprintf("/bad%d", i)
+		if i < 64 {
+			path = fmt.Sprintf("/%d", i)
+		}
+		fmt.Fprintf(&in, "{\"id\":%d,\"url\":\"%s%s\"}\n", i, server.URL, path)
+	}
+	d := newJobDir(t, in.String())
+	c := d.fetching("test-files")
+	c.Devices.GPUs, c.Failures.Halt.Records = "cpu:1", 50
+	if _, err := run(t, c); fault.KindOf(err) != fault.Stopped {
+		t.Fatal(err)
+	}
+	c.Failures.Halt.Records = 0
+	report, err := run(t, c)
+	checkReport(t, report, err)
+	if report.Failed != 3000-64 {
+		t.Errorf("%d failed", report.Failed)
 	}
 }
 

@@ -51,6 +51,24 @@ func recordsOutput(folder, output string) bool {
 // writes reports whether the job was started for this output, under any name.
 func (m *manifest) writes(output string) bool { return realPath(m.Output) == realPath(output) }
 
+// movedWith returns where a file of the job is now that its output is at this path. A file in
+// the output's folder, or below, moves with the output. with is false for others, and for a
+// file that a job shares with its copy.
+func (m *manifest) movedWith(output, path string) (now string, with bool) {
+	if m.writes(output) {
+		return path, true
+	}
+	inside, err := filepath.Rel(filepath.Dir(filepath.Clean(m.Output)), path)
+	if err != nil || !filepath.IsLocal(inside) {
+		return path, false
+	}
+	now = filepath.Join(filepath.Dir(absolute(output)), inside)
+	if _, err := os.Stat(filepath.Clean(m.Output) + folderSuffix); err == nil && realPath(now) == realPath(path) {
+		return path, false
+	}
+	return now, true
+}
+
 // checkOwner refuses a folder in a work folder that records another output.
 func (f *folder) checkOwner(c Config) error {
 	if isStream(c.Output.Path) || f.path == absolute(c.Output.Path)+folderSuffix {

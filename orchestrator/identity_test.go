@@ -2,9 +2,9 @@ package orchestrator_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -143,31 +143,72 @@ func TestWorkDirOfAnotherOutputIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestRetryOfACopyRewritesTheCopy: a folder that was copied or moved with its outputs
-// is retried where it is now; an errors file that may belong to another job is refused.
+// TestRetryOfACopyRewritesTheCopy: a folder that was copied or moved with its outputs is
+// retried where it is now. An errors file that may belong to another job is refused.
 func TestRetryOfACopyRewritesTheCopy(t *testing.T) {
 	t.Parallel()
-	for _, apart := range []bool{false, true} {
-		d, a, b := inWorkDir(t, "test-mending")
-		a.Resume.WorkDir, b.Resume.WorkDir = "", ""
-		if apart {
-			a.Output.Errors = d.join("a/errors.jsonl")
+	for name, test := range map[string]struct {
+		errors, copied string   // the errors file, and the copied output
+		leave          []string // what is not copied
+		refused        []string
+	}{
+		"no errors file":        {"", "copy/out.jsonl", nil, nil},
+		"errors beside it":      {"a/errors.jsonl", "copy/out.jsonl", nil, nil},
+		"errors elsewhere":      {"b/errors.jsonl", "copy/out.jsonl", nil, []string{"b/errors.jsonl", "outside the output's folder", "a/out.jsonl"}},
+		"errors left behind":    {"a/errors.jsonl", "copy/out.jsonl", []string{"errors.jsonl"}, []string{"a/errors.jsonl to ", "copy/errors.jsonl, then retry it"}},
+		"errors shared":         {"a/errors.jsonl", "a/copy.jsonl", nil, []string{"a/errors.jsonl", "may belong to that one"}},
+		"errors in a subfolder": {"a/failed/errors.jsonl", "copy/out.jsonl", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, a, b := inWorkDir(t, "test-mending")
+			a.Resume.WorkDir, b.Resume.WorkDir = "", ""
+			if test.errors != "" {
+				a.Output.Errors = d.join(test.errors)
+				if err := os.MkdirAll(filepath.Dir(a.Output.Errors), 0o777); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mustRun(t, d, a)
+			before, failed := d.read("a/out.jsonl"), ""
+			if test.errors != "" {
+				failed = d.read(test.errors)
+			}
+			b.Output.Path = d.join(test.copied)
+			copyJob(t, a.Output.Path, b.Output.Path, test.leave...)
+			_, err := retryRepaired(t, b)
+			switch {
+			case test.refused != nil:
+				wantFault(t, err, fault.Conflict, test.refused...)
+			case err != nil || d.read(test.copied) != failing:
+				t.Errorf("%v, the copy is %q", err, d.read(test.copied))
+			}
+			if d.read("a/out.jsonl") != before || test.errors != "" && d.read(test.errors) != failed {
+				t.Error("the original was changed")
+			}
+		})
+	}
+}
+
+// copyJob copies an output and its job folder, with everything beside them if they go to
+// another folder.
+func copyJob(t *testing.T, from, to string, leave ...string) {
+	t.Helper()
+	var err error
+	if filepath.Dir(from) == filepath.Dir(to) {
+		var data []byte
+		if data, err = os.ReadFile(from); err == nil {
+			err = os.WriteFile(to, data, 0o600)
 		}
-		mustRun(t, d, a)
-		if err := os.CopyFS(d.join("copy"), os.DirFS(d.join("a"))); err != nil {
-			t.Fatal(err)
+		err = errors.Join(err, os.CopyFS(to+".gpurun", os.DirFS(from+".gpurun")))
+	} else {
+		err = os.CopyFS(filepath.Dir(to), os.DirFS(filepath.Dir(from)))
+		for _, name := range leave {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(to), name)))
 		}
-		before := d.read("a/out.jsonl")
-		b.Output.Path = d.join("copy/out.jsonl")
-		_, err := retryRepaired(t, b)
-		if apart {
-			wantFault(t, err, fault.Conflict, "errors.jsonl", "a/out.jsonl")
-		} else if err != nil || d.read("copy/out.jsonl") != failing {
-			t.Errorf("%v, the copy is %q", err, d.read("copy/out.jsonl"))
-		}
-		if d.read("a/out.jsonl") != before || apart && !strings.Contains(d.read("a/errors.jsonl"), "_error") {
-			t.Error("the original was changed")
-		}
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"cmp"
 	"context"
-	"path/filepath"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/columns"
@@ -210,11 +209,11 @@ func (m *manifest) arraysOf(output string) (all []commit.Array, apart string) {
 		return all, ""
 	}
 	for i := range all {
-		inside, err := filepath.Rel(filepath.Dir(filepath.Clean(m.Output)), all[i].Path)
-		if err != nil || !filepath.IsLocal(inside) {
-			return all, all[i].Path
+		path, with := m.movedWith(output, all[i].Path)
+		if !with {
+			return all, path
 		}
-		all[i].Path = filepath.Join(filepath.Dir(absolute(output)), inside)
+		all[i].Path = path
 	}
 	return all, ""
 }

@@ -154,6 +154,8 @@ type FailureReport struct {
 	Count   int64  `json:"count"`
 	Example string `json:"example"`
 	Line    int64  `json:"line"`
+	// Rows: Line is the number of a row.
+	Rows bool `json:"rows,omitempty"`
 	// File is where the example is, if there are several inputs.
 	File   string `json:"file,omitempty"`
 	Detail string `json:"detail,omitempty"`
@@ -195,7 +197,7 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 	for name, k := range by {
 		kind, _, _ := strings.Cut(name, ":")
-		list = append(list, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, File: k.File, Line: k.Line, Detail: k.Detail})
+		list = append(list, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, File: k.File, Line: k.Line, Rows: k.Rows, Detail: k.Detail})
 	}
 	slices.SortFunc(list, func(a, b FailureReport) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Line, b.Line))

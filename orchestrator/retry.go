@@ -119,16 +119,15 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if keepsParts(r.manifest.Output) {
 		r.job.Output += "/"
 	}
-	r.job.Errors, r.job.Batch = r.manifest.Errors, r.manifest.Fingerprint.Output.Lines == OpenAIBatch
+	if r.job.Errors, err = r.movedErrors(); err != nil {
+		return err
+	}
+	r.job.Batch = r.manifest.Fingerprint.Output.Lines == OpenAIBatch
 	if r.job.Batch && r.job.Errors == "" {
 		r.job.Errors, r.job.KeptApart = r.folder.join(commit.KeptFile), true
 	}
 	if err := r.loadColumns(); err != nil {
 		return err
-	}
-	if r.manifest.Errors != "" && !r.manifest.writes(r.job.Output) {
-		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its failed records are in %s, which may belong to that one; retry it there",
-			r.config.Output.Path, r.manifest.Output, r.manifest.Errors)
 	}
 	if retry.Committed(r.folder.path) {
 		if err := r.replace(ctx); err != nil {
@@ -139,6 +138,13 @@ func (r *rerun) load(ctx context.Context) (err error) {
 		return err
 	}
 	r.report.Output, r.report.Folder = r.config.Output.Path, r.folder.path // as seen from here
+	if r.manifest.Errors != "" && !r.manifest.writes(r.job.Output) {
+		r.report.Errors = r.job.Errors
+		if _, err := os.Stat(r.job.Errors); err != nil && r.report.Failed > 0 {
+			return fault.New(fault.Conflict, "the job of %s was copied or moved from %s without its failed records: copy or move %s to %s, then retry it",
+				r.config.Output.Path, r.manifest.Output, r.manifest.Errors, r.job.Errors)
+		}
+	}
 	r.job.CRC = r.report.OutputCRC32C
 	if len(r.report.Arrays) != len(r.job.Arrays) {
 		return fault.New(fault.Conflict, "the report of the job lists %d arrays instead of %d", len(r.report.Arrays), len(r.job.Arrays))
@@ -148,6 +154,21 @@ func (r *rerun) load(ctx context.Context) (err error) {
 		r.job.ArraySums = append(r.job.ArraySums, chunk.FileSum{Bytes: a.Bytes, CRC: uint32(a.CRC32C)})
 	}
 	return r.unchanged(ctx)
+}
+
+// movedErrors returns the file of failed records, "" if the job has none. If the job was copied
+// or moved, the file must have moved with the output: the other one may belong to another job.
+func (r *rerun) movedErrors() (string, error) {
+	path := r.manifest.Errors
+	if path == "" || isStream(path) || r.manifest.writes(r.job.Output) {
+		return path, nil
+	}
+	now, with := r.manifest.movedWith(r.job.Output, path)
+	if !with {
+		return "", fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its failed records are in %s, outside the output's folder, where they may belong to that one; retry it there",
+			r.config.Output.Path, r.manifest.Output, path)
+	}
+	return now, nil
 }
 
 // loadColumns reads what a job with columns has besides its output.

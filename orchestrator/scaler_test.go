@@ -91,14 +91,15 @@ func (s *scales) most() (n int) {
 	return n
 }
 
-// A device that computes four batches at a time gets about four workers.
+// A device that computes four batches at a time gets four workers.
 func TestJobGrowsToItsBestNumber(t *testing.T) {
-	d, config, seen := crowded(t, 1600, 4, 0)
+	d, config, seen := simulated(t, 1600, 4, 0)
+	seen.untilSettled()
 	report := mustRun(t, d, config)
 	if d.read("out.jsonl") != numbered(1600) {
 		t.Error("the output differs from the input")
 	}
-	if len(report.Scaling) != 1 || report.Scaling[0].Workers < 3 || report.Scaling[0].Workers > 6 {
+	if len(report.Scaling) != 1 || report.Scaling[0].Workers != 4 {
 		t.Errorf("%+v\n%s", report.Scaling, seen)
 	}
 }

@@ -281,6 +281,6 @@ func (c *closesFile) Close() error {
 
 // skipped reports a file that could not be read to its end.
 func (p *prepared) skipped(d input.Damage) {
-	p.skips.add(SkippedInput{File: d.Name, Line: d.Line, Message: d.Err.Error()})
-	p.emit(Notice{Text: fmt.Sprintf("skipped the rest of input %s, from line %d on: %v", d.Name, d.Line, d.Err)})
+	p.skips.add(SkippedInput{File: d.Name, Line: d.Line, Rows: d.Rows, Message: d.Err.Error()})
+	p.emit(Notice{Text: fmt.Sprintf("skipped the rest of input %s, from %s %d on: %v", d.Name, chunk.Unit(d.Rows), d.Line, d.Err)})
 }

@@ -9,8 +9,10 @@ import (
 // SkippedInput is a file of which the rest was skipped because it is damaged.
 type SkippedInput struct {
 	File string `json:"file"`
-	// Line is the first line, or row, that could not be read.
-	Line    int64  `json:"line"`
+	// Line is the first line that could not be read.
+	Line int64 `json:"line"`
+	// Rows: Line is the number of a row.
+	Rows    bool   `json:"rows,omitempty"`
 	Message string `json:"message"`
 }
 

@@ -61,7 +61,7 @@ func (c *concurrent) takeFiles(got fetchedFiles) error {
 	}
 	delete(c.fetching, f.number)
 	if got.failure != nil {
-		if ofSettings(got.failure) {
+		if notFetched(got.failure) {
 			c.judge(got.failure)
 		}
 		return c.settle(f, verdict{fault: got.failure}, 0)

@@ -178,26 +178,36 @@ func (e *encoder) line(record, line, old []byte) *fault.Error {
 	return nil
 }
 
-// kernelMembers appends the members of a record that the kernel returned whole: those to
-// keep and those that the kernel added or changed.
+// kernelMembers appends the members of a line that the kernel returned in place of a record:
+// those to keep, also if the line lacks them, and those that the kernel added or changed.
 func (e *encoder) kernelMembers(record, line []byte) {
-	input := make(map[string][]byte)
-	jsonline.Members(record, func(_ []byte, name string, value []byte) bool {
-		input[name] = value
+	returned := make(map[string]bool)
+	jsonline.Members(line, func(_ []byte, name string, _ []byte) bool {
+		returned[name] = true
 		return true
 	})
 	e.buffer = append(e.buffer, '{')
 	first := true
-	jsonline.Members(line, func(key []byte, name string, value []byte) bool {
-		old, was := input[name]
-		if was && bytes.Equal(old, value) && !e.keepSet[name] {
-			return true
-		}
+	add := func(key, value []byte) {
 		if !first {
 			e.buffer = append(e.buffer, ',')
 		}
 		first = false
 		e.buffer = append(append(append(e.buffer, key...), ':'), value...)
+	}
+	input := make(map[string][]byte)
+	jsonline.Members(record, func(key []byte, name string, value []byte) bool {
+		if input[name] == nil && e.keepSet[name] && !returned[name] {
+			add(key, value)
+		}
+		input[name] = value
+		return true
+	})
+	jsonline.Members(line, func(key []byte, name string, value []byte) bool {
+		old, was := input[name]
+		if !was || !bytes.Equal(old, value) || e.keepSet[name] {
+			add(key, value)
+		}
 		return true
 	})
 	e.buffer = append(e.buffer, '}')

@@ -54,6 +54,11 @@ func TestEncode(t *testing.T) {
 		{"keep of an array", `[1]`, []string{"x"}, same, `[1]`},
 		{"keep, and a column", `{"a":1,"b":2}`, []string{"a"}, column("d", `4`), `{"a":1,"d":4}`},
 		{"keep, and a whole record", `{"a":1,"b":2,"c":3}`, []string{"a"}, line(`{"a":1,"b":9,"c":3,"d":4}`), `{"a":1,"b":9,"d":4}`},
+		{"keep, and a line instead of the record", `{"a":1,"b":2,"c":3}`, []string{"c", "a", "x"}, line(`{"d": 4, "b":2}`), `{"a":1,"c":3,"d":4}`},
+		{"keep, and a line that changes it", `{"a":1,"b":2,"c":3}`, []string{"a", "c"}, line(`{"d":4,"a":9}`), `{"c":3,"d":4,"a":9}`},
+		{"keep, and an empty line", `{"\u0061":1,"a":2}`, []string{"a"}, line(`{}`), `{"\u0061":1}`},
+		{"keep, and a line that is no object", `{"a":1}`, []string{"a"}, line(`[4]`), `[4]`},
+		{"keep of a string, and a line", `"x"`, []string{"a"}, line(`{"d":4}`), `{"d":4}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -136,18 +136,18 @@ func (p *partWriter) judgeFirst(task *batchTask) {
 }
 
 // tells reports whether the batch is evidence: it has records that the kernel got, or whose
-// files could not be fetched because of a setting.
+// files could not be fetched.
 func (t *batchTask) tells() bool {
-	return len(t.sent) > 0 || slices.ContainsFunc(t.refused, ofSettings)
+	return len(t.sent) > 0 || slices.ContainsFunc(t.refused, notFetched)
 }
 
-func ofSettings(refusal *fault.Error) bool { return refusal != nil && refusal.OfSettings() }
+func notFetched(refusal *fault.Error) bool { return refusal != nil && refusal.Kind == fault.Fetch }
 
 // failures yields the failure of each record that is evidence, nil for a success.
 func (t *batchTask) failures() iter.Seq[*fault.Error] {
 	return func(yield func(*fault.Error) bool) {
 		for _, refusal := range t.refused {
-			if ofSettings(refusal) && !yield(refusal) {
+			if notFetched(refusal) && !yield(refusal) {
 				return
 			}
 		}

@@ -314,7 +314,7 @@ func (c *comparer) Write(p []byte) (int, error) {
 func (m *merger) note(f record.Failure, at int64) error {
 	f.At = at
 	f.Size = m.results.at() - at
-	m.tally.Add(chunk.FailureTally(f.Kind.String(), f.Message, f.Detail, f.Line).In(f.Source, f.Record))
+	m.tally.Add(chunk.FailureTally(f.Kind.String(), f.Message, f.Detail, f.Line).In(chunk.Origin{File: f.Source, Row: f.Rows}, f.Record))
 	m.tally.Failed++
 	line, err := f.AppendLine(nil)
 	if err != nil {

@@ -14,7 +14,7 @@ func (t *TableSpec) Typed(kernel []Column) (typed []Column) {
 	for _, c := range kernel {
 		at := slices.IndexFunc(t.Columns, func(o parquet.Column) bool { return o.Name == c.Name })
 		switch {
-		case c.Kind == Float16 || c.Kind.Bytes() == 0 || len(c.Dimensions) > 0: // which becomes JSON
+		case c.Kind == Float16 || c.Kind.Bytes() == 0 || len(c.Dimensions) > parquet.MaxDepth: // which becomes JSON
 		case len(t.Columns) == 0 || at >= 0 && (t.Columns[at].Type == "" || t.Columns[at].Type == c.listType()):
 			typed = append(typed, c)
 		}
@@ -24,10 +24,14 @@ func (t *TableSpec) Typed(kernel []Column) (typed []Column) {
 
 // listType returns the type of a table's column for values that come as JSON.
 func (c Column) listType() parquet.Type {
+	t := parquet.Type(c.Kind)
 	if c.Width > 0 {
-		return parquet.Type(c.Kind).List()
+		t = t.List()
 	}
-	return parquet.Type(c.Kind)
+	for range len(c.Dimensions) - 1 {
+		t = t.List()
+	}
+	return t
 }
 
 // Layout returns the layout of a table: typed are the columns that it stores as they are,
@@ -64,7 +68,7 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample) *parquet.Schem
 	}
 	columnOf := func(name string, chosen parquet.Type) parquet.Column {
 		if at := slices.IndexFunc(typed, func(c Column) bool { return c.Name == name }); at >= 0 {
-			return parquet.Column{Name: name, Type: parquet.Type(typed[at].Kind), Width: typed[at].Width, Typed: true}
+			return parquet.Column{Name: name, Type: parquet.Type(typed[at].Kind), Width: typed[at].Width, Dimensions: typed[at].Dimensions, Typed: true}
 		}
 		if chosen == "" {
 			a, _ := t.Sample.Type(name)

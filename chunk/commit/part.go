@@ -306,7 +306,7 @@ func (p *Part) position() int64 {
 // in the results, or the position it would have; replaced is the mark it had in the input.
 func (p *Part) note(r input.Record, e *fault.Error, at int64, replaced string) error {
 	from := p.options.Chunk.Origin(r.Line)
-	p.tally.Add(chunk.FailureTally(e.Kind.String(), e.Message, e.Detail, from.Line).In(from.File, r.Index))
+	p.tally.Add(chunk.FailureTally(e.Kind.String(), e.Message, e.Detail, from.Line).In(from, r.Index))
 	line, err := record.Failure{
 		At: at, Size: p.position() - at,
 		Record: r.Index, Line: from.Line, Rows: from.Row, File: cmp.Or(from.File, p.options.Chunk.File), Source: from.File, Offset: r.Offset,

@@ -183,7 +183,7 @@ func (r *sectionReader) readLines(ctx context.Context) (sectionEnd, error) {
 
 // copyFile copies the lines of a file, or those before its damage.
 func (w *spoolWriter) copyFile(file SectionFile) error {
-	w.name = file.Name
+	w.name, w.rows = file.Name, false
 	lines, err := file.Open(w.ctx)
 	if err != nil {
 		return w.damaged(file, err, 1)
@@ -231,7 +231,7 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 		w.end.Bad = err.Error()
 		w.end.BadFiles = append(w.end.BadFiles, file.Number)
 		if w.options.Skipped != nil {
-			w.options.Skipped(Damage{Name: file.Name, Line: line, Err: err})
+			w.options.Skipped(Damage{Name: file.Name, Line: line, Rows: w.rows, Err: err})
 		}
 		return nil
 	}
@@ -247,7 +247,7 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	case file.Name == "":
 		return fault.New(fault.Storage, "read input: %w", err)
 	}
-	return fault.New(fault.Storage, "read input %s from line %d on: %w", file.Name, line, err).WithCode(fault.BadInput, "")
+	return fault.New(fault.Storage, "read input %s from %s %d on: %w", file.Name, chunk.Unit(w.rows), line, err).WithCode(fault.BadInput, "")
 }
 
 // logDamage notes that a file may be replaced by an undamaged one before the job resumes.

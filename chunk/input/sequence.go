@@ -105,8 +105,9 @@ type SequenceOptions struct {
 type Damage struct {
 	// Name is that of the section.
 	Name string
-	// Line is the first line that could not be read.
+	// Line is the first line that could not be read, or the first row if Rows is true.
 	Line int64
+	Rows bool
 	Err  error
 }
 

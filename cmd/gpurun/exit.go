@@ -23,7 +23,7 @@ const exitHelp = `Exit codes of all gpurun commands:
   3    finished, some records failed: they are kept, marked with "_error"; or part of
        a damaged input was skipped (--bad-input skip)
   4    no usable device
-  5    the kernel is unusable or fails on every record
+  5    the kernel is unusable or fails on every record, or no file can be fetched
   6    conflict: the job folder is locked, damaged or belongs to another job; or the
        input changed or the output path was taken while the job ran
   7    stopped, resumable: disk full, read or write error, --halt, --max-time,

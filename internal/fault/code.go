@@ -27,6 +27,9 @@ const (
 	InputChanged Code = "input-changed"
 	// BadInput: a file of the input is damaged. The job can skip the rest of it.
 	BadInput Code = "bad-input"
+	// NoColumns: the input has lines, of which no columns can be chosen. The value lists the
+	// columns: they may be members to keep.
+	NoColumns Code = "no-columns"
 	// NoRequests: records are not requests of a batch file. The value is a member that they
 	// have.
 	NoRequests Code = "no-requests"

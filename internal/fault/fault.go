@@ -149,6 +149,9 @@ const (
 	HostMemory Sign = "host-memory"
 	// Text: the kind was only inferred from the message, which may quote a record.
 	Text Sign = "text"
+	// Outage: a file cannot be fetched because of the network, the server, or what it permits.
+	// Every file may fail in this way for a while.
+	Outage Sign = "outage"
 )
 
 // New returns a classified failure. An error wrapped with %w is its cause, from which it

@@ -1,8 +1,11 @@
-// Package judge decides whether a kernel fails on everything. gpurun then stops instead of
-// marking a million records. Its types are values: they start nothing and wait for nothing.
+// Package judge decides whether a kernel fails on everything, or no file of a job can be
+// fetched. gpurun then stops instead of marking a million records. Its types are values: they
+// start nothing and wait for nothing.
 package judge
 
 import (
+	"slices"
+
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -26,6 +29,11 @@ type Case struct {
 type witness struct {
 	first   *First // nil: it has not reported
 	excused bool   // it was lost
+}
+
+// fetched reports whether the worker's kernel got a record.
+func (w witness) fetched() bool {
+	return !w.excused && w.first != nil && w.first.Failed != nil && !isFetch(w.first.Failed)
 }
 
 // Await makes the case wait for the first records of the workers of the slots below n. Those
@@ -69,25 +77,42 @@ func (c *Case) Verdict(computed bool, total int64) (why *fault.Error, open bool)
 		return nil, e.same != nil && !(c.Streamed && total < 0) // a worker may never get a record to report on
 	}
 	small := total >= 0 && total-c.Before.Records <= int64(e.workers*c.BatchSize)
-	if small && !(e.sampled && dies(e.same)) { // trying each would take as many restarts as there are records
+	if small && !isFetch(e.same) && !(e.sampled && dies(e.same)) { // trying each would take as many restarts as there are records
 		return nil, e.same.OfKernel() // the remaining records are judged at the end
 	}
 	if e.sampled && !e.varied {
 		return guilty(e.same, "each record of the first batches that was tried alone%s failed with: %s", e.proven, e.same.Message), false
 	}
 	switch {
-	case e.varied && e.records < variedRecords, e.records < judgedRecords: // a single failing record proves nothing
+	case e.records < e.needed(): // a single failing record proves nothing
 		return nil, total >= 0 || !c.Streamed
-	case e.varied:
-		return guilty(e.same, "each of the first %d records failed, the last of them with: %s", e.records, e.same.Message), false
+	case e.varied || e.needed() == variedRecords:
+		return guilty(e.cause(), "each of the first %d records failed, one of them with: %s", e.records, e.same.Message), false
 	}
 	return guilty(e.same, "every record in every worker's first batch failed with: %s", e.same.Message), false
+}
+
+// needed is how many records must have failed.
+func (e evidence) needed() int {
+	if e.varied || isFetch(e.same) && !e.same.OfSettings() {
+		return variedRecords
+	}
+	return judgedRecords
+}
+
+// cause returns the failure without the setting to change, unless that caused all of them.
+func (e evidence) cause() *fault.Error {
+	if e.varied {
+		return e.same.WithCode("", "")
+	}
+	return e.same
 }
 
 // hear sums up what the workers say. It returns no failure if the kernel works or the
 // failures differ in a way that speaks for bad records. open: a worker has not reported.
 func (c *Case) hear() (e evidence, open bool) {
 	works := c.Before.Succeeded+c.Before.Dropped > 0
+	fetched := slices.ContainsFunc(c.workers, witness.fetched)
 	for _, w := range c.workers {
 		switch {
 		case w.excused:
@@ -100,14 +125,20 @@ func (c *Case) hear() (e evidence, open bool) {
 		if failed == nil {
 			return evidence{}, false
 		}
+		if isFetch(failed) && fetched {
+			continue // it says nothing about the kernel
+		}
 		if e.same != nil && !e.same.Alike(failed) {
-			if !e.same.OfKernel() || !failed.OfKernel() {
+			if !(e.same.OfKernel() && failed.OfKernel()) && !isFetch(failed) {
 				return evidence{}, false
 			}
 			e.varied = true
 		}
 		if works && (w.first.Sampled || dies(failed)) && !w.first.Proven {
 			return evidence{}, false // it may have been stopped while bisecting exactly these records
+		}
+		if works && isFetch(failed) && failed.Sign != fault.Outage {
+			return evidence{}, false // the job may have been stopped where files are missing
 		}
 		e.same = failed
 		e.varied = e.varied || w.first.Varied
@@ -122,10 +153,16 @@ func (c *Case) hear() (e evidence, open bool) {
 }
 
 // Final returns why a job that has processed all its records, two or more, fails: every
-// record failed with the same message, which is the kernel's. Otherwise it returns nil.
+// record failed with the same message, which is the kernel's, or no file could be fetched.
+// Otherwise it returns nil.
 func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
-	if c.Exempt || c.Before.Records > 0 ||
-		total < 2 || all.Records != total || all.Failed != total || len(all.Causes) != 1 || len(all.Kinds) != 1 {
+	if c.Exempt || c.Before.Records > 0 || total < 2 || all.Records != total || all.Failed != total || len(all.Kinds) != 1 {
+		return nil
+	}
+	if stats, ok := all.Kinds[fault.Fetch.String()]; ok {
+		return c.finalFetch(stats, total)
+	}
+	if len(all.Causes) != 1 {
 		return nil
 	}
 	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout} {
@@ -136,9 +173,23 @@ func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
 	return nil
 }
 
+// finalFetch is Final for a job none of whose files could be fetched. A few files may be
+// gone, unless a setting explains it.
+func (c *Case) finalFetch(stats chunk.KindStats, total int64) *fault.Error {
+	e, _ := c.hear()
+	if e.same == nil {
+		e.same = fault.New(fault.Fetch, "%s", stats.Example)
+	}
+	cause := e.cause()
+	if total < judgedRecords && !cause.OfSettings() {
+		return nil
+	}
+	return guilty(cause.WithDetail(stats.Detail), "all %d records failed, the first of them with: %s", total, stats.Example)
+}
+
 // guilty is the fault that stops the job because of a failure of all records.
 func guilty(failed *fault.Error, format string, values ...any) *fault.Error {
-	if failed.OfSettings() {
+	if isFetch(failed) {
 		return fault.New(fault.Incompatible, "no file can be fetched: "+format, values...).WithDetail(failed.Detail).WithCode(failed.Code, failed.Value)
 	}
 	return fails(failed.Detail, format, values...)

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -20,6 +21,10 @@ func TestVerdict(t *testing.T) {
 	quoted := &First{Failed: fault.New(fault.Batch, "KeyError: 'b'"), Records: 20}
 	otherwise := &First{Failed: fault.New(fault.Batch, "ValueError: no"), Records: 20}
 	varied := &First{Failed: fault.New(fault.Batch, "ValueError: no"), Records: 600, Varied: true}
+	misplaced := &First{Failed: fault.New(fault.Fetch, "open 'a': no such file").Set("fetch-root"), Records: 20}
+	missing := &First{Failed: fault.New(fault.Fetch, "HTTP 404 from a"), Records: 600}
+	gone := &First{Failed: fault.New(fault.Fetch, "HTTP 404 from b"), Records: 600, Varied: true}
+	offline := &First{Failed: fault.New(fault.Fetch, "the host a cannot be resolved").Signed(fault.Outage), Records: 600}
 	tests := []struct {
 		name    string
 		firsts  []*First
@@ -61,6 +66,16 @@ func TestVerdict(t *testing.T) {
 		{name: "resumed at records that kill, of which one was computed before", firsts: []*First{proven, proven}, records: 1000, before: 100, trips: true},
 		{name: "resumed, and one computes it", firsts: []*First{proven, sampled}, records: 1000, before: 100},
 		{name: "resumed at a batch of them", firsts: []*First{died, died}, records: 1000, before: 100},
+		{name: "files in another folder", firsts: []*First{misplaced, misplaced}, records: 1000, trips: true},
+		{name: "files in another folder, and little is left", firsts: []*First{misplaced, misplaced}, records: 20, trips: true},
+		{name: "missing files", firsts: []*First{missing, missing}, records: 5000, trips: true},
+		{name: "missing files of several hosts", firsts: []*First{missing, gone}, records: 5000, trips: true},
+		{name: "missing files, but few", firsts: []*First{missing}, records: 5000, open: true},
+		{name: "missing files, and one was fetched", firsts: []*First{missing, good}, records: 5000},
+		{name: "missing files, and the kernel rejects others", firsts: []*First{missing, raised}, records: 5000, trips: true},
+		{name: "resumed where files are missing", firsts: []*First{missing, missing}, records: 5000, before: 100},
+		{name: "resumed in another folder", firsts: []*First{misplaced, misplaced}, records: 5000, before: 100},
+		{name: "resumed without a network", firsts: []*First{offline, offline}, records: 5000, before: 100, trips: true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -91,6 +106,18 @@ func TestFinal(t *testing.T) {
 	raised := chunk.FailureTally("batch", "KeyError: 'a'", "a traceback", 1)
 	other := chunk.FailureTally("batch", "ValueError", "", 2)
 	rejected := chunk.FailureTally("record", "no text", "", 1)
+	many := func(n int, failures ...chunk.Tally) (all chunk.Tally) {
+		return tally(int64(n), slices.Collect(func(yield func(chunk.Tally) bool) {
+			for i := range n {
+				if !yield(failures[i%len(failures)]) {
+					return
+				}
+			}
+		})...)
+	}
+	missing := chunk.FailureTally("fetch", "HTTP 404 from a", "a traceback", 1)
+	gone := chunk.FailureTally("fetch", "there is no host b", "a traceback", 2)
+	misplaced := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Fetch, "open").Set("fetch-root"), Records: 2}}}}
 	for name, test := range map[string]struct {
 		kernel Case
 		all    chunk.Tally
@@ -105,6 +132,10 @@ func TestFinal(t *testing.T) {
 		"not all processed":       {Case{}, tally(2, raised, raised), 3, false},
 		"a stream without end":    {Case{}, tally(2, raised, raised), -1, false},
 		"a retry":                 {Case{Exempt: true}, tally(2, raised, raised), 2, false},
+		"no file":                 {Case{}, many(16, missing, gone), 16, true},
+		"no file of a few":        {Case{}, many(15, missing, gone), 15, false},
+		"no file in this folder":  {misplaced, many(2, missing), 2, true},
+		"no file but one":         {Case{}, many(16, append(slices.Repeat([]chunk.Tally{missing}, 15), rejected)...), 16, false},
 		"an earlier run did some": {Case{Before: chunk.Counts{Records: 1, Failed: 1}}, tally(2, raised, raised), 2, false},
 	} {
 		why := test.kernel.Final(test.all, test.total)

@@ -13,6 +13,7 @@ import (
 func TestFirst(t *testing.T) {
 	rejected, missing := fault.New(fault.Record, "no text"), fault.New(fault.Record, "no name")
 	raised, crashed := fault.New(fault.Batch, "KeyError: 'a'"), fault.New(fault.Crash, "exit status 3")
+	gone, offline := fault.New(fault.Fetch, "HTTP 404 from a"), fault.New(fault.Fetch, "there is no host b")
 	for name, test := range map[string]struct {
 		before  First
 		batch   []*fault.Error
@@ -29,6 +30,13 @@ func TestFirst(t *testing.T) {
 		"the same again":                 {First{Failed: raised, Records: 16}, []*fault.Error{raised}, First{Failed: raised, Records: 17}, false, false},
 		"not the same any more":          {First{Failed: raised, Records: 16}, []*fault.Error{crashed}, First{Failed: raised, Records: 17, Varied: true}, false, true},
 		"enough":                         {First{Failed: raised, Records: 999}, []*fault.Error{raised}, First{Failed: raised, Records: 1000}, true, true},
+		"twice as many":                  {First{Failed: raised, Records: 63}, []*fault.Error{raised}, First{Failed: raised, Records: 64}, false, true},
+		"no file":                        {First{}, []*fault.Error{gone, gone}, First{Failed: gone, Records: 2}, false, true},
+		"no file, for several reasons":   {First{}, []*fault.Error{gone, offline}, First{Failed: gone, Records: 2, Varied: true}, false, true},
+		"still no file":                  {First{Failed: gone, Records: 1999}, []*fault.Error{gone}, First{Failed: gone, Records: 2000}, false, false},
+		"a file at last":                 {First{Failed: gone, Records: 1999}, []*fault.Error{gone, nil}, First{}, true, true},
+		"a file, and the kernel raises":  {First{Failed: gone, Records: 999, Varied: true}, []*fault.Error{raised, gone}, First{Failed: raised, Records: 1}, false, true},
+		"raised, and a file is missing":  {First{Failed: raised, Records: 2}, []*fault.Error{gone, raised}, First{Failed: raised, Records: 3}, false, true},
 	} {
 		got := test.before.Extend(slices.Values(test.batch))
 		if got != test.want || got.Settled() != test.settled || got.Matters(test.before) != test.matters {

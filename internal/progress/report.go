@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -198,7 +199,7 @@ const shownSkips = 5
 // frequent first.
 func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
 	for _, s := range r.SkippedInputs[:min(len(r.SkippedInputs), shownSkips)] {
-		fmt.Fprintf(w, "  skipped the rest of %s, from line %s on: %s\n", plain(s.File), Count(s.Line), shorten(plain(s.Message), exampleWidth))
+		fmt.Fprintf(w, "  skipped the rest of %s, from %s %s on: %s\n", plain(s.File), chunk.Unit(s.Rows), Count(s.Line), shorten(plain(s.Message), exampleWidth))
 	}
 	if more := len(r.SkippedInputs) - shownSkips; more > 0 {
 		fmt.Fprintf(w, "  skipped the rest of %s more\n", plural(int64(more), "file"))
@@ -217,7 +218,7 @@ func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
 		if f.File != "" {
 			where = " of " + plain(f.File)
 		}
-		fmt.Fprintf(w, "  %s failed (%s), first at line %s%s: %s%s\n", plural(f.Count, "record"), f.Kind, Count(f.Line), where, shorten(plain(f.Example), exampleWidth), remedy)
+		fmt.Fprintf(w, "  %s failed (%s), first at %s %s%s: %s%s\n", plural(f.Count, "record"), f.Kind, chunk.Unit(f.Rows), Count(f.Line), where, shorten(plain(f.Example), exampleWidth), remedy)
 		rest -= f.Count
 	}
 	if rest > 0 && len(causes) > 0 {

@@ -345,7 +345,7 @@ func failures(t chunk.Tally) (list []Failure, kinds map[string]int64) {
 	}
 	for name, stats := range t.Causes {
 		kind, _, _ := strings.Cut(name, ":")
-		f := Failure{Kind: kind, Count: stats.Count, Example: stats.Example, Line: stats.Line, Detail: stats.Detail}
+		f := Failure{Kind: kind, Count: stats.Count, Example: stats.Example, Line: stats.Line, Rows: stats.Rows, Detail: stats.Detail}
 		if first := t.Kinds[kind]; f.Detail == "" && first.Line == f.Line {
 			f.Detail = first.Detail
 		}

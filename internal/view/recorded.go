@@ -141,7 +141,7 @@ func (r *Recorded) readFailures(s orchestrator.Status, cells *strip) {
 // addCauses lists the failed records by cause, with the traceback of an example.
 func (v *View) addCauses(report orchestrator.Report, examples []record.Failure) {
 	for _, c := range report.Causes {
-		f := Failure{Kind: c.Kind, Count: c.Count, Example: c.Example, Line: c.Line, Detail: c.Detail}
+		f := Failure{Kind: c.Kind, Count: c.Count, Example: c.Example, Line: c.Line, Rows: c.Rows, Detail: c.Detail}
 		for _, e := range examples {
 			if f.Detail == "" && e.Line == c.Line && e.Kind.String() == c.Kind {
 				f.Detail = e.Detail

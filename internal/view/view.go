@@ -119,6 +119,8 @@ type Failure struct {
 	Count   int64  `json:"count"`
 	Example string `json:"example"`
 	Line    int64  `json:"line"`
+	// Rows: Line is the number of a row.
+	Rows bool `json:"rows,omitempty"`
 	// Detail is the traceback of the first failure of that kind.
 	Detail string `json:"detail,omitempty"`
 }

@@ -93,15 +93,18 @@ function update(node, failure) {
   setText(message, failure.example);
 }
 
-const where = (f) => [`line ${count(f.line)}`, f.step, f.device].filter(Boolean).join(" · ");
+// place is where a record is in the input: a line, or a row of a table.
+const place = (f) => `${f.rows ? "row" : "line"} ${count(f.line)}`;
 
-const trace = (f) => f.detail && el("pre", { tabindex: "0", "aria-label": `Traceback of line ${f.line}` }, f.detail);
+const where = (f) => [place(f), f.step, f.device].filter(Boolean).join(" · ");
+
+const trace = (f) => f.detail && el("pre", { tabindex: "0", "aria-label": `Traceback of ${place(f)}` }, f.detail);
 
 function example(f) {
   return el("li", {}, el("p", {}, el("span", { class: "muted" }, `${where(f)}: `), f.message), trace(f));
 }
 
 function row(f) {
-  return el("li", {}, el("details", {}, el("summary", {}, el("span", { class: "kind" }, f.kind), el("span", { class: "message" }, `line ${count(f.line)}: ${f.message}`)),
+  return el("li", {}, el("details", {}, el("summary", {}, el("span", { class: "kind" }, f.kind), el("span", { class: "message" }, `${place(f)}: ${f.message}`)),
     el("p", { class: "muted where" }, where(f)), trace(f)));
 }

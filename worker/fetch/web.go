@@ -174,11 +174,15 @@ func redirect(from *url.URL, response *http.Response) (to *url.URL, a attempt, r
 // refusal is the end of a try that the host has refused.
 func refusal(u *url.URL, response *http.Response) attempt {
 	code := response.StatusCode
-	return attempt{
+	a := attempt{
 		failure: failed("HTTP %d from %s", code, u.Host).WithDetail(http.StatusText(code)),
 		again:   code == http.StatusRequestTimeout || code == http.StatusTooManyRequests || code >= 500,
 		after:   retryAfter(response.Header, time.Now()),
 	}
+	if a.again || code == http.StatusUnauthorized || code == http.StatusForbidden {
+		a.failure = a.failure.Signed(fault.Outage)
+	}
+	return a
 }
 
 // broken is the end of a try without a complete response. The message names no addresses
@@ -202,7 +206,7 @@ func broken(ctx context.Context, u *url.URL, err error) attempt {
 	default:
 		a.failure = failed("the connection to %s failed", u.Host)
 	}
-	a.failure = a.failure.WithDetail(err.Error())
+	a.failure = a.failure.WithDetail(err.Error()).Signed(fault.Outage)
 	if u.RawQuery != "" && strings.Contains(a.failure.Detail, u.RawQuery) {
 		a.failure.Detail = ""
 	}

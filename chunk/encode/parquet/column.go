@@ -9,13 +9,19 @@ import (
 // pageBytes is the size from which on a page ends, before compression.
 const pageBytes = 1 << 20
 
-// The levels of a column: a value that is there, in a column without and with lists. A list
-// is a group that may be null, around a repeated group, around a required element.
-const (
-	presentValue   = 1
-	emptyList      = 1
-	presentElement = 2
-)
+// levels say where a value is in its row. A list is a group around a repeated group, around a
+// required element, which may be a list again; the outermost group may be null.
+type levels struct {
+	// repetition is 0 for the first value of a row, else which list has another element: 1 for
+	// the outermost.
+	repetition byte
+	// definition is 0 for null, n if the n-th list is empty, and one more than there are lists
+	// for a value.
+	definition byte
+}
+
+// present returns the level of definition of a value.
+func (c Column) present() byte { return byte(c.depth() + 1) }
 
 // columnWriter encodes one column of a row group.
 type columnWriter struct {
@@ -29,6 +35,40 @@ type columnWriter struct {
 	definitions runs
 	repetitions runs
 	count       int // values, nulls included
+
+	row   []run    // the levels of repetition of a typed row
+	added []levels // scratch: of a list
+}
+
+func newColumnWriter(c Column) *columnWriter {
+	return &columnWriter{column: c, row: c.repetitions()}
+}
+
+// repetitions returns the levels of repetition of a typed row with several values.
+func (c Column) repetitions() []run {
+	dimensions := c.Dimensions
+	if len(dimensions) == 0 {
+		dimensions = []int{c.Width}
+	}
+	var list []run
+	add := func(level byte) {
+		if n := len(list); n > 0 && list[n-1].value == level {
+			list[n-1].count++
+		} else {
+			list = append(list, run{level, 1})
+		}
+	}
+	for i := range c.Width {
+		level, size := byte(len(dimensions)), 1 // of the list that continues
+		for k := len(dimensions) - 1; k >= 0; k-- {
+			if size *= dimensions[k]; i%size != 0 {
+				break
+			}
+			level--
+		}
+		add(level)
+	}
+	return list
 }
 
 // add adds a single value.
@@ -39,7 +79,7 @@ func (w *columnWriter) add(p parsed) {
 		w.definitions.add(0, 1)
 		return
 	}
-	w.definitions.add(presentValue, 1)
+	w.definitions.add(w.column.present(), 1)
 	w.values = w.column.Type.appendPlain(w.values, p)
 	w.bounds.add(w.column.Type, p)
 	w.endPage(pageBytes)
@@ -58,22 +98,23 @@ func (w *columnWriter) addJSON(value []byte, buffer *[]byte) error {
 		w.add(p)
 		return nil
 	}
-	before, n := len(w.values), 0
-	err := w.column.Type.eachElement(value, func(p parsed) {
-		w.values = w.column.Type.element().appendPlain(w.values, p)
-		n++
+	if string(value) == "null" {
+		w.addNull()
+		return nil
+	}
+	before, base := len(w.values), w.column.Type.base()
+	w.added = w.added[:0]
+	err := w.column.Type.eachElement(value, func(p parsed, at levels) {
+		if !p.null {
+			w.values = base.appendPlain(w.values, p)
+		}
+		w.added = append(w.added, at)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		w.values = w.values[:before]
 		return err
-	case string(value) == "null":
-		w.addNull()
-	case n == 0:
-		w.addEmpty()
-	default:
-		w.addLevels(n)
 	}
+	w.addLevels(w.added)
 	return nil
 }
 
@@ -102,25 +143,24 @@ func (w *columnWriter) addNull() {
 	}
 }
 
-// addEmpty adds a list without elements.
-func (w *columnWriter) addEmpty() {
-	w.count++
-	w.repetitions.add(0, 1)
-	w.definitions.add(emptyList, 1)
-}
-
 // addList adds a row of several values.
 func (w *columnWriter) addList(row []byte) {
 	w.values = append(w.values, row...)
-	w.addLevels(w.column.Width)
+	w.count += w.column.Width
+	for _, r := range w.row {
+		w.repetitions.add(r.value, r.count)
+	}
+	w.definitions.add(w.column.present(), w.column.Width)
+	w.endPage(pageBytes)
 }
 
-// addLevels adds the levels of a list that is not empty, whose values have been added.
-func (w *columnWriter) addLevels(width int) {
-	w.count += width
-	w.repetitions.add(0, 1)
-	w.repetitions.add(1, width-1)
-	w.definitions.add(presentElement, width)
+// addLevels adds the levels of a list whose values have been added.
+func (w *columnWriter) addLevels(list []levels) {
+	w.count += len(list)
+	for _, at := range list {
+		w.repetitions.add(at.repetition, 1)
+		w.definitions.add(at.definition, 1)
+	}
 	w.endPage(pageBytes)
 }
 
@@ -144,7 +184,7 @@ func (w *columnWriter) endPage(least int) {
 		page = w.repetitions.appendTo(page)
 	}
 	page = w.definitions.appendTo(page)
-	if w.column.Type.element() == Bool {
+	if w.column.Type.base() == Bool {
 		page = append(page, packBits(w.values)...)
 	} else {
 		page = append(page, w.values...)

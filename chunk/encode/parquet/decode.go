@@ -21,8 +21,8 @@ type Group struct {
 
 // cell is what a row has in a column.
 type cell struct {
-	level  byte   // of definition: 0 for null
-	values int    // number of elements, in a column of lists
+	levels []levels // in a column of lists, of all values; nil for null
+	null   bool
 	plain  []byte // the values as they are encoded
 }
 
@@ -66,11 +66,11 @@ func (c Column) decode(data []byte) (cells []cell, err error) {
 		}
 		var repetitions []byte
 		if c.isList() {
-			if repetitions, page, err = levels(page, count); err != nil {
+			if repetitions, page, err = pageLevels(page, count); err != nil {
 				return nil, err
 			}
 		}
-		definitions, page, err := levels(page, count)
+		definitions, page, err := pageLevels(page, count)
 		if err != nil {
 			return nil, err
 		}
@@ -156,8 +156,8 @@ func (t *thriftReader) expect(b byte) {
 	t.data = t.data[1:]
 }
 
-// levels reads the levels of a page.
-func levels(page []byte, count int) (list, rest []byte, err error) {
+// pageLevels reads the levels of a page.
+func pageLevels(page []byte, count int) (list, rest []byte, err error) {
 	if len(page) < 4 {
 		return nil, nil, errGroup
 	}
@@ -185,21 +185,27 @@ func levels(page []byte, count int) (list, rest []byte, err error) {
 
 // appendCells splits the values of a page.
 func (c Column) appendCells(cells []cell, repetitions, definitions, values []byte) ([]cell, error) {
-	element := c.Type.element()
+	base := c.Type.base()
 	bits := 0
 	for i, level := range definitions {
-		present := level == presentValue && !c.isList() || level == presentElement
-		if repetitions == nil || repetitions[i] == 0 {
-			cells = append(cells, cell{level: level})
-		} else if len(cells) == 0 || !present {
+		at := levels{definition: level}
+		if repetitions != nil {
+			at.repetition = repetitions[i]
+		}
+		if level > c.present() || at.repetition > 0 && (len(cells) == 0 || level <= at.repetition) {
 			return nil, errGroup
 		}
-		if !present {
-			continue
+		if at.repetition == 0 {
+			cells = append(cells, cell{null: level == 0})
 		}
 		last := &cells[len(cells)-1]
-		last.values++
-		if element == Bool {
+		if c.isList() && level > 0 {
+			last.levels = append(last.levels, at)
+		}
+		if level < c.present() {
+			continue
+		}
+		if base == Bool {
 			if bits/8 >= len(values) {
 				return nil, errGroup
 			}
@@ -207,7 +213,7 @@ func (c Column) appendCells(cells []cell, repetitions, definitions, values []byt
 			bits++
 			continue
 		}
-		size := Column{Type: element}.size()
+		size := Column{Type: base}.size()
 		if size == 0 { // a text after its length
 			if len(values) < 4 {
 				return nil, errGroup
@@ -217,14 +223,14 @@ func (c Column) appendCells(cells []cell, repetitions, definitions, values []byt
 		if size > len(values) {
 			return nil, errGroup
 		}
-		if last.values == 1 {
+		if last.plain == nil {
 			last.plain = values[:size:size]
 		} else {
 			last.plain = append(last.plain, values[:size]...)
 		}
 		values = values[size:]
 	}
-	if element == Bool {
+	if base == Bool {
 		values = values[min(len(values), (bits+7)/8):]
 	}
 	if len(values) > 0 {
@@ -245,7 +251,7 @@ func (s Schema) EncodePieces(w io.Writer, pieces []Piece) (meta []byte, n int64,
 	columns := s.all()
 	writers := make([]*columnWriter, len(columns))
 	for i, c := range columns {
-		writers[i] = &columnWriter{column: c}
+		writers[i] = newColumnWriter(c)
 	}
 	rows := 0
 	for _, p := range pieces {
@@ -269,15 +275,13 @@ func (s Schema) EncodePieces(w io.Writer, pieces []Piece) (meta []byte, n int64,
 // addCell adds what a row of another group has.
 func (w *columnWriter) addCell(c cell) {
 	switch {
-	case c.level == 0:
+	case c.null:
 		w.addNull()
 	case !w.column.isList():
 		w.add(w.column.Type.decodePlain(c.plain))
-	case c.values == 0:
-		w.addEmpty()
 	default:
 		w.values = append(w.values, c.plain...)
-		w.addLevels(c.values)
+		w.addLevels(c.levels)
 	}
 }
 

@@ -36,18 +36,20 @@ func floats32(values []float32) (raw []byte) {
 
 // newSample makes row groups with the given numbers of rows.
 func newSample(sizes ...int) *sample {
-	const width = 5
+	const width = 12
 	s := &sample{schema: Schema{Columns: []Column{
 		{Name: "id", Type: Int64}, {Name: "text", Type: String}, {Name: "score", Type: Float64},
 		{Name: "ok", Type: Bool}, {Name: "doc", Type: JSON}, {Name: "small", Type: Float32}, {Name: "words", Type: String.List()}, {Name: "numbers", Type: Float32.List()},
 		{Name: "vector", Type: Float32, Width: width, Typed: true}, {Name: "label", Type: Int64, Typed: true},
 		{Name: "flag", Type: Bool, Typed: true}, {Name: "flags", Type: Bool, Width: 3, Typed: true},
+		{Name: "grid", Type: Float32, Width: 12, Dimensions: []int{2, 3, 2}, Typed: true}, {Name: "nested", Type: Float64.List().List()},
+		{Name: "deep", Type: String.List().List().List()},
 	}}}
 	random := rand.New(rand.NewPCG(1, 2))
 	id := 0
 	for _, size := range sizes {
 		valid, labeled := make([]bool, size), make([]bool, size)
-		rows := Rows{Count: size, Typed: make([][]byte, 4), Valid: [][]bool{valid, labeled, valid, valid}}
+		rows := Rows{Count: size, Typed: make([][]byte, 5), Valid: [][]bool{valid, labeled, valid, valid, labeled}}
 		for i := range size {
 			valid[i] = id%7 != 3
 			labeled[i] = valid[i] && id%13 != 5
@@ -55,8 +57,16 @@ func newSample(sizes ...int) *sample {
 			if id%5 == 0 {
 				line = fmt.Sprintf(`{"id":null,"text":"","score":%d,"words":[],"numbers":null,"other":1`, id)
 			}
-			expected := strings.Replace(line, "NULL", "NaN", 1)
-			line = strings.Replace(line, "NULL", "null", 1)
+			if id%6 != 0 {
+				line += fmt.Sprintf(`,"nested":%s,"deep":%s`, randomList(random, 2, 5, float), randomList(random, 3, 2, text))
+			}
+			expected := strings.ReplaceAll(line, "NULL", "NaN")
+			line = strings.ReplaceAll(line, "NULL", "null")
+			grid := make([]float32, 12)
+			for k := range grid {
+				grid[k] = float32(id*100 + k)
+			}
+			rows.Typed[4] = append(rows.Typed[4], floats32(grid)...)
 			vector := make([]float32, width)
 			if valid[i] {
 				for k := range vector {
@@ -67,7 +77,7 @@ func newSample(sizes ...int) *sample {
 				}
 				expected += fmt.Sprintf(`,"vector":%s,"flag":%v,"flags":[true,%v,false]`, pythonList(vector), id%3 == 0, id%2 == 0)
 				if labeled[i] {
-					expected += fmt.Sprintf(`,"label":%d`, -id)
+					expected += fmt.Sprintf(`,"label":%d,"grid":[[%s,%s,%s],[%s,%s,%s]]`, -id, pythonList(grid[:2]), pythonList(grid[2:4]), pythonList(grid[4:6]), pythonList(grid[6:8]), pythonList(grid[8:10]), pythonList(grid[10:]))
 				}
 				rows.Typed[1] = binary.LittleEndian.AppendUint64(rows.Typed[1], uint64(-id))
 				rows.Typed[2] = append(rows.Typed[2], truth(id%3 == 0))
@@ -90,6 +100,27 @@ func newSample(sizes ...int) *sample {
 	}
 	return s
 }
+
+// randomList returns nested lists of up to most elements, some of which are empty.
+func randomList(random *rand.Rand, lists, most int, value func(*rand.Rand) string) string {
+	if lists == 0 {
+		return value(random)
+	}
+	var elements []string
+	for range random.IntN(most + 1) {
+		elements = append(elements, randomList(random, lists-1, most, value))
+	}
+	return "[" + strings.Join(elements, ", ") + "]"
+}
+
+func float(random *rand.Rand) string {
+	if random.IntN(9) == 0 {
+		return "NULL"
+	}
+	return fmt.Sprint(random.NormFloat64())
+}
+
+func text(random *rand.Rand) string { return fmt.Sprintf(`"[%d], é"`, random.IntN(99)) }
 
 func truth(b bool) byte {
 	if b {
@@ -143,7 +174,7 @@ func TestPython(t *testing.T) {
 		t.Skip("pyarrow, pandas and duckdb are not installed (GPURUN_TEST_PYTHON names the interpreter)")
 	}
 	for name, s := range map[string]*sample{
-		"rows": newSample(10, 1, 500), "none": newSample(), "empty-group": newSample(3, 0, 2), "pages": newSample(60_000),
+		"rows": newSample(10, 1, 500), "none": newSample(), "empty-group": newSample(3, 0, 2), "pages": newSample(25_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := filepath.Join(t.TempDir(), "out")
@@ -234,6 +265,7 @@ func TestCheck(t *testing.T) {
 	s := Schema{Columns: []Column{
 		{Name: "id", Type: Int64}, {Name: "f", Type: Float64}, {Name: "g", Type: Float32}, {Name: "s", Type: String},
 		{Name: "b", Type: Bool}, {Name: "x", Type: Bytes}, {Name: "j", Type: JSON}, {Name: "l", Type: Int64.List()},
+		{Name: "n", Type: Float32.List().List()},
 	}}
 	for line, want := range map[string]string{
 		`{"id":1,"f":1,"g":1e-3,"s":"a","b":true,"x":"YQ==","j":[1]}`: "",
@@ -255,6 +287,13 @@ func TestCheck(t *testing.T) {
 		`{"l":1}`:                     `column "l": 1 is not an int64[]`,
 		`{"l":[1,"a"]}`:               `column "l": an element of the list: "a" is not an int64`,
 		`{"l":[null]}`:                `column "l": an element of the list is null, not an int64`,
+		`{"n":[[1, 2],[], [null]]}`:   "",
+		`{"n":[]}`:                    "",
+		`{"n":null}`:                  "",
+		`{"n":[1]}`:                   `column "n": an element of the list: 1 is not a float32[]`,
+		`{"n":[[1],null]}`:            `column "n": an element of the list is null, not a float32[]`,
+		`{"n":[[[1]]]}`:               `column "n": an element of the list: [1] is not a float32`,
+		`{"n":[["a"]]}`:               `column "n": an element of the list: "a" is not a float32`,
 		`{"x":"%"}`:                   `column "x": "%" is not a bytes`,
 		`{"s":["` + strings.Repeat("a", 50) + `"]}`: `column "s": ["` + strings.Repeat("a", 38) + `… is not a string`,
 	} {
@@ -282,7 +321,7 @@ func TestInfer(t *testing.T) {
 	})
 	want := Schema{Closed: true, Columns: []Column{
 		{Name: "id", Type: Int64}, {Name: "f", Type: Float64}, {Name: "s", Type: String}, {Name: "b", Type: Bool},
-		{Name: "n", Type: JSON}, {Name: "mixed", Type: JSON}, {Name: "list", Type: Int64.List()}, {Name: "lists", Type: JSON}, {Name: "words", Type: String.List()}, {Name: "floats", Type: Float64.List()}, {Name: "big", Type: JSON},
+		{Name: "n", Type: JSON}, {Name: "mixed", Type: JSON}, {Name: "list", Type: Int64.List()}, {Name: "lists", Type: Int64.List().List()}, {Name: "words", Type: String.List()}, {Name: "floats", Type: Float64.List()}, {Name: "big", Type: JSON},
 		{Name: "late", Type: Int64},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -295,11 +334,15 @@ func TestInfer(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for want, columns := range map[string][]Column{
-		`two columns have the name "a"`:                             {{Name: "a", Type: Int64}, {Name: "a", Type: Int64}},
-		"_error is the column of errors, and there already":         {{Name: "_error", Type: JSON}},
-		`column "a": unknown type "int"`:                            {{Name: "a", Type: "int"}},
-		`column "a": a kernel's values cannot have the type string`: {{Name: "a", Type: String, Typed: true}},
-		"a column has no name":                                      {{Type: Int64}},
+		`two columns have the name "a"`:                                 {{Name: "a", Type: Int64}, {Name: "a", Type: Int64}},
+		"_error is the column of errors, and there already":             {{Name: "_error", Type: JSON}},
+		`column "a": unknown type "int"`:                                {{Name: "a", Type: "int"}},
+		`column "a": a kernel's values cannot have the type string`:     {{Name: "a", Type: String, Typed: true}},
+		"a column has no name":                                          {{Type: Int64}},
+		`column "a": unknown type "int64[][][][][][][][][]"`:            {{Name: "a", Type: "int64[][][][][][][][][]"}},
+		`column "a": 6 values per row cannot have the dimensions [2 2]`: {{Name: "a", Type: Int64, Width: 6, Dimensions: []int{2, 2}, Typed: true}},
+		`column "a": 6 values per row cannot have the dimensions [0 6]`: {{Name: "a", Type: Int64, Width: 6, Dimensions: []int{0, 6}, Typed: true}},
+		`column "a": 0 values per row cannot have the dimensions [2 3]`: {{Name: "a", Type: Int64, Dimensions: []int{2, 3}}},
 	} {
 		if err := (Schema{Columns: columns}).Validate(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -77,7 +77,7 @@ const (
 )
 
 func (t Type) physical() int64 {
-	switch t.element() {
+	switch t.base() {
 	case Bool:
 		return physicalBool
 	case Int64:
@@ -94,9 +94,7 @@ func (t Type) physical() int64 {
 func (s Schema) writeSchema(t *thriftWriter) {
 	elements := 2 + len(s.Columns) // the root, and the column of errors
 	for _, c := range s.Columns {
-		if c.isList() {
-			elements += 2
-		}
+		elements += 2 * c.depth()
 	}
 	t.list(2, thriftStruct, elements)
 	t.beginElement()
@@ -104,18 +102,19 @@ func (s Schema) writeSchema(t *thriftWriter) {
 	t.i32(5, int64(len(s.Columns)+1))
 	t.end()
 	for _, c := range s.all() {
-		if c.isList() {
-			writeList(t, c)
-		} else {
-			writeLeaf(t, c.Name, c.Type, optionalField)
-		}
+		writeLists(t, c.Name, c.depth(), c.Type.base(), optionalField)
 	}
 }
 
-func writeList(t *thriftWriter, c Column) {
+// writeLists writes a value in as many nested lists.
+func writeLists(t *thriftWriter, name string, lists int, base Type, repetition int64) {
+	if lists == 0 {
+		writeLeaf(t, name, base, repetition)
+		return
+	}
 	t.beginElement()
-	t.i32(3, optionalField)
-	t.text(4, c.Name)
+	t.i32(3, repetition)
+	t.text(4, name)
 	t.i32(5, 1)
 	t.i32(6, convertedList)
 	writeLogical(t, logicalList)
@@ -125,7 +124,7 @@ func writeList(t *thriftWriter, c Column) {
 	t.text(4, "list")
 	t.i32(5, 1)
 	t.end()
-	writeLeaf(t, "element", c.Type.element(), requiredField)
+	writeLists(t, "element", lists-1, base, requiredField)
 }
 
 func writeLeaf(t *thriftWriter, name string, typ Type, repetition int64) {
@@ -179,7 +178,7 @@ func writeChunk(t *thriftWriter, c Column, offset int64, m chunkMeta) {
 	t.list(2, thriftI32, 2)
 	t.data = append(t.data, 2*encodingPlain, 2*encodingRLE) // as variable-length integers
 	path := []string{c.Name}
-	if c.isList() {
+	for range c.depth() {
 		path = append(path, "list", "element")
 	}
 	t.list(3, thriftBinary, len(path))

@@ -9,8 +9,8 @@ import (
 )
 
 // Infer returns the columns of a sample of records, in the order in which they first occur.
-// A member that is always a boolean, a number, a string, or a list of numbers or of strings
-// gets that type. Everything else, also a member that is always null, becomes JSON, into
+// A member that is always a boolean, a number, a string, or a list of numbers, of strings or of
+// such lists gets that type. Everything else, also a member that is always null, becomes JSON, into
 // which any value fits.
 func Infer(lines [][]byte) (Schema, error) {
 	var sample Sample
@@ -46,7 +46,7 @@ func (s *Sample) Add(line []byte) {
 			s.Columns = append(s.Columns, Column{Name: name})
 		}
 		c := &s.Columns[at]
-		c.Type = Widen(c.Type, typeOf(value))
+		c.Type = Widen(c.Type, typeOf(value, 0))
 		return true
 	})
 }
@@ -63,14 +63,14 @@ func (s *Sample) Type(name string) (Type, bool) {
 // Settled returns the type of a column: JSON, into which every value fits, if a sample had
 // nothing but null or empty lists.
 func (t Type) Settled() Type {
-	if t == "" || t == anyList {
-		return JSON
+	if t.known() {
+		return t
 	}
-	return t
+	return JSON
 }
 
-// typeOf returns the narrowest type of a value, "" for null.
-func typeOf(value []byte) Type {
+// typeOf returns the narrowest type of a value in so many lists, "" for null.
+func typeOf(value []byte, lists int) Type {
 	switch c := value[0]; {
 	case c == 'n':
 		return ""
@@ -78,8 +78,8 @@ func typeOf(value []byte) Type {
 		return Bool
 	case c == '"':
 		return String
-	case c == '[':
-		return listOf(value)
+	case c == '[' && lists < MaxDepth:
+		return listOf(value, lists+1)
 	case c == '-' || c >= '0' && c <= '9':
 		if _, err := strconv.ParseInt(string(value), 10, 64); err == nil {
 			return Int64
@@ -88,25 +88,29 @@ func typeOf(value []byte) Type {
 			return Float64
 		}
 	}
-	return JSON // also an integer that is too large
+	return JSON // also an integer that is too large, and a list that is too deep
 }
 
-// anyList is the type of an empty list, into which every list type fits.
-const anyList Type = "[]"
-
-// listOf returns the type of an array: a list if its elements are all numbers or all
-// strings.
-func listOf(array []byte) Type {
-	var element Type
+// listOf returns the type of an array: a list if its elements are all numbers, all strings, or
+// all such lists. That of an empty array has no base.
+func listOf(array []byte, lists int) (element Type) {
+	nulls := false
 	for rest := array[1:]; ; {
 		var value []byte
 		if value, rest = nextElement(rest); value == nil {
 			break
 		}
-		element = Widen(element, typeOf(value))
-		if element != Int64 && element != Float64 && element != String {
+		of := typeOf(value, lists)
+		nulls = nulls || of == ""
+		element = Widen(element, of)
+		switch element.base() {
+		case Int64, Float64, String, "":
+		default:
 			return JSON
 		}
+	}
+	if nulls && element != Float64 { // which has NaN
+		return JSON
 	}
 	return element.List()
 }
@@ -117,10 +121,6 @@ func Widen(a, b Type) Type {
 	case a == "" || a == b:
 		return b
 	case b == "":
-		return a
-	case a == anyList && b.isList():
-		return b
-	case b == anyList && a.isList():
 		return a
 	case a.isList() && b.isList():
 		if w := Widen(a.element(), b.element()); w != JSON {

@@ -2,11 +2,16 @@ package parquet
 
 import "encoding/binary"
 
-// runs encodes levels as runs of equal values (the encoding RLE).
-type runs struct {
-	data  []byte
+// run is a level that occurs several times in a row.
+type run struct {
 	value byte
 	count int
+}
+
+// runs encodes levels as runs of equal values (the encoding RLE).
+type runs struct {
+	data []byte
+	run  // the last one
 }
 
 func (r *runs) add(value byte, count int) {

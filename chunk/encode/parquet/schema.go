@@ -28,9 +28,13 @@ const (
 // Types lists the types of single values.
 var Types = []Type{Bool, Int64, Float32, Float64, String, JSON, Bytes}
 
-// listSuffix follows the type of the elements of a list: "float32[]". In a line, a list is
-// an array. Its elements are never null, except that null among floats is NaN.
+// listSuffix follows the type of the elements of a list: "float32[]", or "float32[][]" for
+// lists of lists. In a line, a list is an array. Its elements are never null, except that null
+// among floats is NaN.
 const listSuffix = "[]"
+
+// MaxDepth is how many lists may be nested.
+const MaxDepth = 8
 
 // List returns the type of lists of t.
 func (t Type) List() Type { return t + listSuffix }
@@ -40,16 +44,31 @@ func (t Type) isList() bool { return strings.HasSuffix(string(t), listSuffix) }
 // element returns the type of a list's elements, or the type itself.
 func (t Type) element() Type { return Type(strings.TrimSuffix(string(t), listSuffix)) }
 
-// ParseType returns the type with the given name: one of Types, or a list, "float32[]".
+// base returns the type of the values in a list, or in lists of lists; else the type itself.
+func (t Type) base() Type {
+	for t.isList() {
+		t = t.element()
+	}
+	return t
+}
+
+// depth returns how many lists are nested around a value.
+func (t Type) depth() int { return (len(t) - len(t.base())) / len(listSuffix) }
+
+// known reports whether a column can have the type.
+func (t Type) known() bool { return slices.Contains(Types, t.base()) && t.depth() <= MaxDepth }
+
+// ParseType returns the type with the given name: one of Types, a list, "float32[]", or a list
+// of lists, "float32[][]".
 func ParseType(name string) (Type, error) {
-	if t := Type(name); slices.Contains(Types, t.element()) {
+	if t := Type(name); t.known() {
 		return t, nil
 	}
 	var names []string
 	for _, t := range Types {
 		names = append(names, string(t))
 	}
-	return "", fmt.Errorf("unknown column type %q; the types are %s, and lists of them, such as float32[]", name, strings.Join(names, ", "))
+	return "", fmt.Errorf("unknown column type %q; the types are %s, and lists of them, such as float32[] or float32[][]", name, strings.Join(names, ", "))
 }
 
 // Column is a column of the file.
@@ -58,6 +77,8 @@ type Column struct {
 	Type Type   `json:"type"`
 	// Width is the number of values in each row, as a list; 0 means a single value.
 	Width int `json:"width,omitempty"`
+	// Dimensions are those of the values of a row if there is more than one: lists of lists.
+	Dimensions []int `json:"dimensions,omitempty"`
 	// Typed: the values are not in the lines, but in Rows.Typed. Only bool, int64, float32
 	// and float64 can be; only they can have a width.
 	Typed bool `json:"typed,omitempty"`
@@ -76,8 +97,31 @@ func (c Column) size() int {
 	return 0
 }
 
+// depth returns how many lists are nested around a value: 0 if a row has a single one.
+func (c Column) depth() int {
+	switch {
+	case len(c.Dimensions) > 0:
+		return len(c.Dimensions)
+	case c.Width > 0:
+		return 1
+	}
+	return c.Type.depth()
+}
+
 // isList reports whether a row has a list of values.
-func (c Column) isList() bool { return c.Width > 0 || c.Type.isList() }
+func (c Column) isList() bool { return c.depth() > 0 }
+
+// hasShape reports whether the dimensions make up the width.
+func (c Column) hasShape() bool {
+	values := 1
+	for _, n := range c.Dimensions {
+		if n <= 0 || values > c.Width/n {
+			return false
+		}
+		values *= n
+	}
+	return len(c.Dimensions) == 0 || c.Typed && values == c.Width && len(c.Dimensions) <= MaxDepth
+}
 
 // rowBytes returns the number of bytes of a typed row.
 func (c Column) rowBytes() int { return c.size() * max(c.Width, 1) }
@@ -104,12 +148,14 @@ func (s Schema) Validate() error {
 			return fmt.Errorf("%s is the column of errors, and there already", ErrorColumn)
 		case names[c.Name]:
 			return fmt.Errorf("two columns have the name %q", c.Name)
-		case !slices.Contains(Types, c.Type.element()):
+		case !c.Type.known():
 			return fmt.Errorf("column %q: unknown type %q", c.Name, c.Type)
 		case c.Typed && c.size() == 0:
 			return fmt.Errorf("column %q: a kernel's values cannot have the type %s", c.Name, c.Type)
 		case c.Width < 0 || c.Width > 0 && !c.Typed:
 			return fmt.Errorf("column %q: %d values per row", c.Name, c.Width)
+		case !c.hasShape():
+			return fmt.Errorf("column %q: %d values per row cannot have the dimensions %d", c.Name, c.Width, c.Dimensions)
 		}
 		names[c.Name] = true
 	}

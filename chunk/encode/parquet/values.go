@@ -60,43 +60,80 @@ func (t Type) check(value []byte) error {
 		_, err := t.parse(nil, value)
 		return err
 	}
-	return t.eachElement(value, func(parsed) {})
+	return t.eachElement(value, func(parsed, levels) {})
 }
 
-// eachElement calls add for the elements of a JSON array, which is a value of a list type.
-// It does not call it for null. After an error, add may have been called.
-func (t Type) eachElement(array []byte, add func(parsed)) error {
+// eachElement calls add for the values in a JSON array, which is a value of a list type, and
+// for lists without elements, as null. It does not call it for null itself. After an error,
+// add may have been called.
+func (t Type) eachElement(array []byte, add func(parsed, levels)) error {
 	if string(array) == "null" {
 		return nil
 	}
+	n := nested{present: byte(t.depth() + 1), add: add}
+	return n.list(t, array, levels{definition: 1})
+}
+
+// nested walks through lists of lists.
+type nested struct {
+	present byte // the level of definition of a value
+	add     func(parsed, levels)
+	buffer  []byte
+}
+
+// list adds the elements of a list of type t. at are its levels if it is empty.
+func (n *nested) list(t Type, array []byte, at levels) error {
 	if array[0] != '[' {
 		return misfit(array, t)
 	}
-	element := t.element()
-	var buffer []byte
-	for rest := array[1:]; ; {
+	element, next := t.element(), levels{at.repetition, at.definition + 1}
+	for rest := array[1:]; ; next.repetition = at.definition {
 		var value []byte
-		if value, rest = nextElement(rest); value == nil {
+		switch value, rest = nextElement(rest); {
+		case value == nil && next.repetition == at.repetition: // the first one
+			n.add(parsed{null: true}, at)
+			return nil
+		case value == nil:
 			return nil
 		}
-		p, err := element.parse(buffer[:0], value)
-		switch {
-		case err != nil:
-			return fmt.Errorf("an element of the list: %w", err)
-		case p.null && element == Float32:
-			p = parsed{bits: uint64(math.Float32bits(float32(math.NaN())))}
-		case p.null && element == Float64:
-			p = parsed{bits: math.Float64bits(math.NaN())}
-		case p.null && element == JSON:
-			p = parsed{text: value}
-		case p.null:
-			return fmt.Errorf("an element of the list is null, not %s %s", article(element), element)
+		var err error
+		if element.isList() && value[0] == '[' {
+			err = n.list(element, value, next)
+		} else {
+			err = n.value(element, value, levels{next.repetition, n.present})
 		}
-		if p.text != nil {
-			buffer = p.text
+		if err != nil {
+			return err
 		}
-		add(p)
 	}
+}
+
+// value adds an element that is not a list.
+func (n *nested) value(element Type, value []byte, at levels) error {
+	p, err := parsed{null: string(value) == "null"}, error(nil)
+	switch {
+	case element.isList() && !p.null:
+		err = misfit(value, element)
+	case !element.isList():
+		p, err = element.parse(n.buffer[:0], value)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("an element of the list: %w", err)
+	case p.null && element == Float32:
+		p = parsed{bits: uint64(math.Float32bits(float32(math.NaN())))}
+	case p.null && element == Float64:
+		p = parsed{bits: math.Float64bits(math.NaN())}
+	case p.null && element == JSON:
+		p = parsed{text: append(n.buffer[:0], value...)}
+	case p.null:
+		return fmt.Errorf("an element of the list is null, not %s %s", article(element), element)
+	}
+	if p.text != nil {
+		n.buffer = p.text
+	}
+	n.add(p, at)
+	return nil
 }
 
 // nextElement returns the first element of the rest of a valid array, nil at its end, and
@@ -192,7 +229,7 @@ func misfit(value []byte, t Type) error {
 }
 
 func article(t Type) string {
-	if t.element() == Int64 {
+	if t.base() == Int64 {
 		return "an"
 	}
 	return "a"

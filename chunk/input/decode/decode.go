@@ -43,8 +43,9 @@ func (k Kind) String() string {
 }
 
 // Detect returns the kind of an open file. want is the name of its format, "" to recognize
-// it; columns are those that it must have. Content that gpurun does not read is a usage fault. An unreadable compressed file
-// has the kind that its first bytes say; the error comes when it is read.
+// it; columns are those that it must have. Content that gpurun does not read is a usage fault.
+// An unreadable compressed file has the kind that its first bytes say; the error comes when it
+// is read.
 func Detect(file format.File, want string, columns []string) (Kind, error) {
 	head, whole, err := readHead(io.NewSectionReader(file, 0, file.Size()))
 	if err != nil {
@@ -61,8 +62,8 @@ func Detect(file format.File, want string, columns []string) (Kind, error) {
 		return kind, fault.New(fault.Usage, "input %s is %s around %s, which cannot be read from the middle of a stream; decompress it first",
 			file.Name(), kind.compression.name, kind.format.Name)
 	}
-	if len(columns) > 0 && kind.format.Name == jsonl.Name {
-		return kind, fault.New(fault.Usage, "input %s is JSON lines, which have no columns to choose", file.Name()).Set("columns")
+	if err := checkColumns(kind.format, columns, "input "+file.Name()); err != nil {
+		return kind, err
 	}
 	if kind.compression == nil && kind.format.Check != nil {
 		if err := kind.format.Check(file, format.Options{Columns: columns}); err != nil {
@@ -70,6 +71,19 @@ func Detect(file format.File, want string, columns []string) (Kind, error) {
 		}
 	}
 	return kind, nil
+}
+
+// checkColumns refuses columns to read of lines, which have none.
+func checkColumns(f format.Format, columns []string, what string) error {
+	if len(columns) == 0 || f.Name != jsonl.Name {
+		return nil
+	}
+	var names []string
+	for _, column := range columns {
+		name, _, _ := strings.Cut(column, ":")
+		names = append(names, name)
+	}
+	return fault.New(fault.Usage, "%s is JSON lines, which have no columns to choose", what).WithCode(fault.NoColumns, strings.Join(names, ","))
 }
 
 // readHead reads the first bytes, and reports whether they are all.
@@ -196,6 +210,9 @@ func openStream(ctx context.Context, r io.Reader, name, want string, options for
 		content = &closers{Reader: r, first: unpacked}
 	}
 	f, err := formatOf(head, false, want, name, "")
+	if err == nil {
+		err = checkColumns(f, options.Columns, name)
+	}
 	if err == nil && f.Stream == nil {
 		err = fault.New(fault.Usage, "%s is %s, which cannot be read from a stream; name a file", name, f.Name)
 	}

@@ -53,8 +53,8 @@ types = {"bool": pa.bool_(), "int64": pa.int64(), "float32": pa.float32(), "floa
 for c in columns:
     if c["type"] == "json":
         continue
-    want = types[c["type"].removesuffix("[]")]
-    if c.get("width") or c["type"].endswith("[]"):
+    want = types[c["type"].replace("[]", "")]
+    for _ in range(len(c.get("dimensions", [])) or (1 if c.get("width") else c["type"].count("[]"))):
         want = pa.list_(pa.field("element", want, nullable=False))
     got = table.schema.field(c["name"]).type
     if got != want:
