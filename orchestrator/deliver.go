@@ -41,7 +41,7 @@ func (s *slotRun) deliver(ctx context.Context, t task, done wire.Done, again boo
 	counts := done.Segment.Tally.Counts
 	s.job.fleet.finished(s.slot, counts, done.Stats)
 	s.job.ledger.finish(s.slot.Number, t, done)
-	s.job.releaseHeld(ctx, false)
+	s.job.releaseHeld(ctx)
 	s.job.emit(ChunkDone{
 		Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
 		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(),
@@ -74,7 +74,7 @@ func (s *slotRun) deliver(ctx context.Context, t task, done wire.Done, again boo
 func (s *slotRun) noteFirst(ctx context.Context, first *judge.First) {
 	if first != nil {
 		s.job.ledger.hear(s.slot.Number, first)
-		s.job.releaseHeld(ctx, false)
+		s.job.releaseHeld(ctx)
 	}
 }
 
@@ -101,7 +101,13 @@ func (s *slotRun) noteHolding(holding wire.Holding) {
 
 // releaseHeld passes the segments that may be committed to the committer. If the kernel fails
 // on everything, the job stops instead: what is being computed is useless.
-func (j *job) releaseHeld(ctx context.Context, end bool) {
+func (j *job) releaseHeld(ctx context.Context) { j.release(ctx, false) }
+
+// releaseLast is releaseHeld when all workers are done: the evidence about the kernel is
+// complete.
+func (j *job) releaseLast(ctx context.Context) { j.release(ctx, true) }
+
+func (j *job) release(ctx context.Context, end bool) {
 	segments, why := j.ledger.release(end, !j.state.running())
 	if why != nil {
 		j.stop(why)

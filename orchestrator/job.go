@@ -106,35 +106,11 @@ func (j *job) work(ctx context.Context) error {
 	defer func() { abort(); stopMonitor() }()
 	group, abortCtx := errgroup.WithContext(rootCtx)
 	defer context.AfterFunc(abortCtx, j.queue.close)()
-	var slots, workers sync.WaitGroup
-	for _, slot := range j.plan.Slots {
-		j.queue.join(slot.key())
-	}
-	start := func(slot Slot) *slotRun {
-		run := newSlotRun(j, slot)
-		slots.Add(1)
-		workers.Add(1)
-		group.Go(func() error {
-			defer workers.Done()
-			defer func() {
-				if abortCtx.Err() != nil || !run.park() {
-					run.release(abortCtx)
-				}
-			}()
-			defer slots.Done()
-			return run.run(abortCtx)
-		})
-		return run
-	}
-	for _, slot := range j.plan.Slots {
-		j.scaler.started(start(slot))
-	}
-	if j.scaler != nil {
-		j.scaler.start = start
-		slots.Go(func() { j.scaler.run(abortCtx) }) // it may add slots
-	}
+	c := &crew{job: j, group: group, ctx: abortCtx}
+	c.startAll(j.plan.Slots)
 	group.Go(j.committer.run)
-	if j.earlier != nil && j.earlier.check != nil {
+	checksOutput := j.earlier != nil && j.earlier.check != nil
+	if checksOutput {
 		group.Go(func() error { return j.awaitOutputCheck(ctx, abortCtx) })
 	}
 	if len(j.plan.Slots) == 0 { // an input without records: no slot reads it to its end
@@ -142,11 +118,11 @@ func (j *job) work(ctx context.Context) error {
 	}
 	balancing := make(chan struct{})
 	go j.balance(balancing)
-	slots.Wait()
-	if j.earlier != nil && j.earlier.check != nil && (!j.state.running() || j.queue.unfinished()) {
+	c.slots.Wait()
+	if checksOutput && (!j.state.running() || j.queue.unfinished()) {
 		j.earlier.check.cancel() // its result is no longer needed
 	}
-	j.releaseHeld(abortCtx, true)
+	j.releaseLast(abortCtx)
 	close(balancing)
 	close(j.committer.segments)
 	committed := make(chan error, 1)
@@ -155,7 +131,7 @@ func (j *job) work(ctx context.Context) error {
 	case err := <-committed:
 		return err
 	case <-j.config.Abort:
-		workers.Wait()
+		c.workers.Wait()
 		return j.committer.last(committed)
 	}
 }

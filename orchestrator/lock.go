@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -253,36 +251,4 @@ func (l *folderLock) release() {
 func bootID() string {
 	data, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(data))
-}
-
-// runDirName matches the names of socket folders: see makeRunDir.
-var runDirName = regexp.MustCompile(`^` + runDirPrefix + `[0-9a-f]{10}$`)
-
-// oldRunDir is the age from which an empty socket folder is taken for that of a killed process.
-const oldRunDir = time.Hour
-
-// removeOldRunDirs removes the empty socket folders that killed processes have left. One whose
-// owner still lives is made again when it is needed.
-func removeOldRunDirs(parent string) {
-	entries, _ := os.ReadDir(parent)
-	for _, entry := range entries {
-		if !entry.IsDir() || !runDirName.MatchString(entry.Name()) {
-			continue
-		}
-		if info, err := entry.Info(); err == nil && isOwn(info) && time.Since(info.ModTime()) > oldRunDir {
-			_ = os.Remove(filepath.Join(parent, entry.Name())) // fails unless it is empty
-		}
-	}
-}
-
-// removeRunDir removes the folder that a killed holder left behind. It validates the
-// path first, since that comes from a file.
-func removeRunDir(path string) {
-	dir, name := filepath.Split(path)
-	if dir = filepath.Clean(dir); dir != filepath.Clean(os.TempDir()) && dir != shortTemp || !runDirName.MatchString(name) {
-		return
-	}
-	if info, err := os.Lstat(path); err == nil && info.IsDir() && isOwn(info) {
-		_ = os.RemoveAll(path)
-	}
 }

@@ -47,7 +47,7 @@ func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, repor
 	}
 	retired = action == retire
 	s.reportLoss(e, retired)
-	s.job.releaseHeld(ctx, false) // its verdict on the kernel is no longer awaited
+	s.job.releaseHeld(ctx) // its verdict on the kernel is no longer awaited
 	if t != nil {
 		blameless := e.Kind == fault.Device || reported && e.Kind == fault.Worker
 		if err := s.retry(ctx, *t, e, blameless); err != nil {
@@ -114,7 +114,7 @@ func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless b
 		return err
 	}
 	s.job.ledger.hold(segment)
-	s.job.releaseHeld(ctx, false)
+	s.job.releaseHeld(ctx)
 	s.job.source.Release(t.chunk)
 	s.job.queue.finish()
 	return nil

@@ -126,9 +126,8 @@ func (s *slotRun) drop() {
 	}
 	if s.prefetched != nil {
 		s.prefetched.alone = true
-		s.job.queue.giveBack(*s.prefetched)
 	}
-	s.prefetched, s.prefetchedRead = nil, false
+	s.takeBackPrefetched()
 }
 
 // release ends the slot's worker, gracefully unless the job is aborted.

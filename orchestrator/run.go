@@ -24,24 +24,15 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	return report, byContext(ctx, err)
 }
 
+// runJob is one attempt of Run: check the settings, find what earlier runs have left, plan,
+// open the files, work.
 func runJob(ctx context.Context, config Config) (Report, error) {
-	if config.Output.Path == "" {
-		return Report{}, fault.New(fault.Usage, "no output: name a file, or - for standard output").WithCode(fault.NoOutput, "")
-	}
 	started := time.Now()
-	// Check what can be checked before anything is touched.
-	config, err := config.withDefaults()
+	config, err := config.checked()
 	if err != nil {
 		return Report{}, err
 	}
-	if err := checkOpenFiles(1); err != nil {
-		return Report{}, err
-	}
-	if err := checkOutputFolders(config); err != nil {
-		return Report{}, err
-	}
-	// Lock the job folder and find what earlier runs have left in it.
-	f, err := openFolder(ctx, config)
+	f, err := openFolder(ctx, config) // and lock it
 	if err != nil {
 		return Report{}, err
 	}
@@ -64,7 +55,6 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		begun = true
 		return report, nil
 	}
-	// Plan: devices, kernel, input.
 	if err := checkOutputs(config); err != nil {
 		return Report{}, err
 	}
@@ -79,16 +69,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		}
 		begun = resumable(config)
 	}
-	// Open the files and run.
-	if err := p.sampleInput(ctx); err != nil {
-		return Report{}, err
-	}
-	if p.source == nil {
-		if err := p.openSequence(f); err != nil {
-			return Report{}, err
-		}
-	}
-	if err := p.openSums(f); err != nil {
+	if err := p.openSource(ctx, f); err != nil {
 		return Report{}, err
 	}
 	output, journal, err := openOutput(ctx, p, f)
@@ -103,4 +84,34 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		return Report{}, err
 	}
 	return newJob(p, f, output, started).run(ctx)
+}
+
+// checked returns the settings with their defaults, after checking what can be checked
+// before anything is touched.
+func (c Config) checked() (Config, error) {
+	if c.Output.Path == "" {
+		return c, fault.New(fault.Usage, "no output: name a file, or - for standard output").WithCode(fault.NoOutput, "")
+	}
+	c, err := c.withDefaults()
+	if err != nil {
+		return c, err
+	}
+	if err := checkOpenFiles(1); err != nil {
+		return c, err
+	}
+	return c, checkOutputFolders(c)
+}
+
+// openSource opens what prepare has left closed: an input that is decoded into the job
+// folder, and the log of an input's checksums.
+func (p *prepared) openSource(ctx context.Context, f *folder) error {
+	if err := p.sampleInput(ctx); err != nil {
+		return err
+	}
+	if p.source == nil {
+		if err := p.openSequence(f); err != nil {
+			return err
+		}
+	}
+	return p.openSums(f)
 }

@@ -67,10 +67,7 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 		case message.ReadComplete != nil:
 			s.prefetch(ctx, t)
 		case message.ReturnPrefetched != nil:
-			if s.prefetched != nil {
-				s.job.queue.giveBack(*s.prefetched)
-			}
-			s.prefetched, s.prefetchedRead = nil, false
+			s.takeBackPrefetched()
 		case message.Spent != nil:
 			s.job.overspent(message.Spent.Blind)
 		case message.Remainder != nil:
@@ -78,19 +75,8 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 				return false, err
 			}
 		case message.Done != nil:
-			s.job.stall.answered.Store(true)
-			if e := s.checkSources(message.Done.Sources); e != nil {
-				return s.handleLoss(ctx, &t, e, true)
-			}
-			s.job.warn(s.slot, message.Done.Warnings)
 			checkpoint.stop() // or it would end the next chunk
-			s.noteFirst(ctx, message.Done.First)
-			again := message.Done.Elsewhere != nil && s.makeRoom(ctx)
-			err := s.deliver(ctx, t, *message.Done, again)
-			if message.Done.Crowded && err == nil {
-				s.job.scaler.crowded(ctx, s)
-			}
-			return false, err
+			return s.finishTask(ctx, t, *message.Done)
 		case message.Failed != nil:
 			return s.handleLoss(ctx, &t, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
 		}
@@ -110,6 +96,30 @@ func (s *slotRun) prefetch(ctx context.Context, t task) {
 		s.prefetched = &next
 		s.assign(next)
 	}
+}
+
+// takeBackPrefetched requeues the task that the worker was given in advance.
+func (s *slotRun) takeBackPrefetched() {
+	if s.prefetched != nil {
+		s.job.queue.giveBack(*s.prefetched)
+	}
+	s.prefetched, s.prefetchedRead = nil, false
+}
+
+// finishTask takes the result of the worker's task.
+func (s *slotRun) finishTask(ctx context.Context, t task, done wire.Done) (retired bool, err error) {
+	s.job.stall.answered.Store(true)
+	if e := s.checkSources(done.Sources); e != nil {
+		return s.handleLoss(ctx, &t, e, true)
+	}
+	s.job.warn(s.slot, done.Warnings)
+	s.noteFirst(ctx, done.First)
+	again := done.Elsewhere != nil && s.makeRoom(ctx)
+	err = s.deliver(ctx, t, done, again)
+	if done.Crowded && err == nil {
+		s.job.scaler.crowded(ctx, s)
+	}
+	return false, err
 }
 
 // idles reports whether the worker should not get more work for now.

@@ -1,0 +1,70 @@
+package orchestrator
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+)
+
+const (
+	runDirPrefix = "gpurun-"
+	shortTemp    = "/tmp"
+	// maxTempPath is what remains of the system's 107 bytes for a socket path after
+	// /gpurun-0123456789/plan-again/plugin-dir4294967295/plugin4294967295.
+	maxTempPath = 40
+)
+
+// makeRunDir creates a folder whose path leaves room for a unix socket's name. short is
+// a line for the user if the folder is not under $TMPDIR.
+func makeRunDir(note func(string)) (path, short string, err error) {
+	parent := os.TempDir()
+	if len(parent) > maxTempPath {
+		short = fmt.Sprintf("TMPDIR %s is too long for socket paths (%d characters, at most %d): creating sockets in %s",
+			parent, len(parent), maxTempPath, shortTemp)
+		parent = shortTemp
+	}
+	removeOldRunDirs(parent)
+	path = filepath.Join(parent, runDirPrefix+randomName()[:10])
+	note(path)
+	switch err = os.Mkdir(path, 0o700); {
+	case err != nil && short != "":
+		err = fmt.Errorf("%w (%s); set TMPDIR to a folder with a shorter path", err, short)
+	case err != nil:
+		err = fmt.Errorf("%w; set TMPDIR to a writable folder", err)
+	}
+	return path, short, err
+}
+
+// runDirName matches the names of socket folders: see makeRunDir.
+var runDirName = regexp.MustCompile(`^` + runDirPrefix + `[0-9a-f]{10}$`)
+
+// oldRunDir is the age from which an empty socket folder is taken for that of a killed process.
+const oldRunDir = time.Hour
+
+// removeOldRunDirs removes the empty socket folders that killed processes have left. One whose
+// owner still lives is made again when it is needed.
+func removeOldRunDirs(parent string) {
+	entries, _ := os.ReadDir(parent)
+	for _, entry := range entries {
+		if !entry.IsDir() || !runDirName.MatchString(entry.Name()) {
+			continue
+		}
+		if info, err := entry.Info(); err == nil && isOwn(info) && time.Since(info.ModTime()) > oldRunDir {
+			_ = os.Remove(filepath.Join(parent, entry.Name())) // fails unless it is empty
+		}
+	}
+}
+
+// removeRunDir removes the folder that a killed holder left behind. It validates the
+// path first, since that comes from a file.
+func removeRunDir(path string) {
+	dir, name := filepath.Split(path)
+	if dir = filepath.Clean(dir); dir != filepath.Clean(os.TempDir()) && dir != shortTemp || !runDirName.MatchString(name) {
+		return
+	}
+	if info, err := os.Lstat(path); err == nil && info.IsDir() && isOwn(info) {
+		_ = os.RemoveAll(path)
+	}
+}
