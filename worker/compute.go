@@ -2,11 +2,8 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -64,118 +61,6 @@ func (w *Worker) run() (wire.Done, error) {
 		}
 	}
 	return done, err
-}
-
-// batchTask is one batch on its way from the reader through the kernel to the writer.
-type batchTask struct {
-	run   *chunkRun // of the batch's chunk
-	batch *input.Batch
-	// window is what the batch is a part of; nil if records are not grouped. at are the
-	// positions of its records in the window, costs what they cost.
-	window *window
-	at     []int
-	costs  []int
-	// refused holds, for each record, why it is not sent to the kernel. Records with a nil
-	// entry are sent; if refused is nil, all are. Records that failed upstream are refused
-	// with kind Upstream.
-	refused []*fault.Error
-	// sent are the positions in batch of the records sent to the kernel.
-	sent []int
-	// ready is how many records of batch go to the writer; the rest is not computed.
-	ready   int
-	records [][]byte
-	// spans holds the position of each input in each of records.
-	inputs []string
-	spans  []uint32
-	// files are those that were fetched for each of records, under the names in fetched.
-	fetched []string
-	files   [][]byte
-	// pending are the files of each of records, if the records are passed on before their
-	// files have arrived.
-	pending []*fetchRecord
-	places  places
-	load    load             // of records
-	took    time.Duration    // how long the device took for the batch
-	batches []time.Duration  // the same for each batch of a window
-	results *plugins.Results // of the batch as a whole
-	// verdicts are those of sent if the batch was isolated or grouped; nil: they are in
-	// results.
-	verdicts []verdict
-}
-
-// verdict locates a record's result, or says why the record failed.
-type verdict struct {
-	results *plugins.Results
-	index   int
-	fault   *fault.Error
-}
-
-// toCompute returns the records sent[lo:hi] as a batch.
-func (t *batchTask) toCompute(lo, hi int) plugins.Batch {
-	each := 2 * len(t.inputs)
-	batch := plugins.NewBatch(t.records[lo:hi]).WithInputs(t.inputs, t.spans[lo*each:hi*each])
-	if len(t.fetched) == 0 {
-		return batch
-	}
-	return batch.WithFetched(t.fetched, t.filesOf(lo, hi))
-}
-
-// filesOf returns the files of the records sent[lo:hi].
-func (t *batchTask) filesOf(lo, hi int) [][]byte {
-	return t.files[lo*len(t.fetched) : hi*len(t.fetched)]
-}
-
-// size returns the bytes of a record sent and of its files.
-func (t *batchTask) size(i int) int {
-	size := len(t.records[i])
-	for _, file := range t.filesOf(i, i+1) {
-		size += len(file)
-	}
-	return size
-}
-
-// loadOf returns the load of the records sent[lo:hi].
-func (t *batchTask) loadOf(lo, hi int) load {
-	l := load{records: hi - lo}
-	for i := lo; i < hi; i++ {
-		l.bytes += t.size(i)
-	}
-	if t.costs != nil {
-		l.cost = padded(t.costs[lo:hi])
-	}
-	return l
-}
-
-// good records that the kernel has computed the batch at the first attempt.
-func (t *batchTask) good(took time.Duration) {
-	sizes := &t.run.worker.sizes
-	if t.window == nil {
-		sizes.good(len(t.batch.Records), took)
-		return
-	}
-	for _, cost := range t.costs {
-		t.run.stats.Cost += int64(cost)
-	}
-	t.run.stats.Padded += t.load.cost
-	sizes.goodCost(t.load.cost)
-	t.window.batches++
-	t.window.took += took
-}
-
-// verdict returns the verdict on record i of those sent, once it is known.
-func (t *batchTask) verdict(i int) verdict {
-	if t.verdicts != nil {
-		return t.verdicts[i]
-	}
-	return verdict{results: t.results, index: i}
-}
-
-// refusal returns why record i of the batch was not sent to the kernel, or nil if it was.
-func (t *batchTask) refusal(i int) *fault.Error {
-	if t.refused == nil {
-		return nil
-	}
-	return t.refused[i]
 }
 
 // quickBatch is the time below which a batch finishes before the next message arrives.
@@ -354,15 +239,6 @@ func (c *computing) step(stopping bool) error {
 	}
 }
 
-// abandon ends the chunk before the batches in flight: the job is stopping and their drain
-// timeout has expired. The next run computes them.
-func (c *computing) abandon() {
-	c.worker.log.Warn("abandoned the batches in flight: the job is stopping and the drain timeout expired", "batches", len(c.flight))
-	c.worker.host.kill()
-	c.flight = nil
-	c.current.interrupt()
-}
-
 // watch returns a channel that fires when the oldest batch reaches its limit. It reuses one
 // timer.
 func (c *computing) watch(left time.Duration) <-chan time.Time {
@@ -422,19 +298,6 @@ func (c *computing) send(run *chunkRun, task *batchTask) error {
 	return err
 }
 
-// reopen starts the kernel for the current batch. If it returns false, there is no kernel;
-// the error is nil if the batch was abandoned.
-func (c *computing) reopen(run *chunkRun) (open bool, err error) {
-	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
-	defer cancel()
-	run.stats.Restarts++
-	if _, err = c.worker.host.alive(ctx); err != nil && closed(c.worker.stops.overdue) {
-		c.abandon()
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // finishHead handles the outcome of the oldest batch.
 func (c *computing) finishHead(err error) error {
 	task := c.flight[0]
@@ -458,85 +321,4 @@ func (c *computing) finishHead(err error) error {
 		return task.run.pass(task)
 	}
 	return c.recover(task, err)
-}
-
-// recover handles a failed batch. It first waits for the batches in flight after it:
-// results that arrived are valid, and batches lost with a dead kernel are rerun one at a
-// time, so that the blame is certain. Batches of the next chunk stay in flight as they are.
-func (c *computing) recover(task *batchTask, err error) error {
-	flight := c.flight
-	c.flight = nil
-	outcomes := make([]error, len(flight))
-	for i, other := range flight {
-		outcomes[i] = c.await(other)
-	}
-	if lost(err) {
-		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.run != task.run })
-		c.share()
-	}
-	if err := task.run.isolate(task, err); err != nil {
-		return err
-	}
-	for i, other := range flight {
-		if other.run != task.run {
-			if other.run == c.next { // otherwise it was given back during a search
-				c.flight = flight[i:]
-			}
-			break
-		}
-		if err := other.run.handleInFlight(other, outcomes[i]); err != nil {
-			return err
-		}
-	}
-	if err := task.run.finishWindow(); err != nil {
-		return err
-	}
-	c.headSince = time.Now()
-	return nil
-}
-
-// lost reports whether a batch failed by losing the kernel process.
-func lost(err error) bool {
-	e := fault.As(err)
-	return e != nil && (e.Kind == fault.Crash || e.Kind == fault.Timeout || e.Sign == fault.HostMemory)
-}
-
-// share gives assigned work back to other workers while a search restarts the kernel again
-// and again: the next chunk and, if the orchestrator has asked for it, the rest of the
-// current one.
-func (c *computing) share() {
-	next, given := c.next, c.next != nil
-	c.next = nil
-	if !given {
-		select {
-		case assign, more := <-c.worker.assigned:
-			if given = more; given {
-				next, _ = c.worker.begin(c.ctx, assign) // if it cannot be read, the next worker reports why
-			}
-		default:
-		}
-	}
-	if next != nil {
-		_, _ = next.close(errGivenBack)
-	}
-	if given {
-		c.worker.send(wire.Message{ReturnPrefetched: &wire.ReturnPrefetched{}})
-	}
-	c.stopping(true)
-}
-
-var errGivenBack = errors.New("given back")
-
-// await waits for a batch in flight after a failed one, and kills a kernel that hangs.
-func (c *computing) await(task *batchTask) error {
-	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
-	defer cancel()
-	ctx, cancelWait := context.WithTimeout(ctx, c.worker.host.limit(task.load))
-	defer cancelWait()
-	err := task.results.Wait(ctx)
-	if ctx.Err() != nil && c.ctx.Err() == nil && fault.As(err) == nil {
-		c.worker.host.kill()
-		return fault.New(fault.Crash, "kernel did not respond")
-	}
-	return err
 }

@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+)
+
+// batchTask is one batch on its way from the reader through the kernel to the writer.
+type batchTask struct {
+	run   *chunkRun // of the batch's chunk
+	batch *input.Batch
+	// window is what the batch is a part of; nil if records are not grouped. at are the
+	// positions of its records in the window, costs what they cost.
+	window *window
+	at     []int
+	costs  []int
+	// refused holds, for each record, why it is not sent to the kernel. Records with a nil
+	// entry are sent; if refused is nil, all are. Records that failed upstream are refused
+	// with kind Upstream.
+	refused []*fault.Error
+	// sent are the positions in batch of the records sent to the kernel.
+	sent []int
+	// ready is how many records of batch go to the writer; the rest is not computed.
+	ready   int
+	records [][]byte
+	// spans holds the position of each input in each of records.
+	inputs []string
+	spans  []uint32
+	// files are those that were fetched for each of records, under the names in fetched.
+	fetched []string
+	files   [][]byte
+	// pending are the files of each of records, if the records are passed on before their
+	// files have arrived.
+	pending []*fetchRecord
+	places  places
+	load    load             // of records
+	took    time.Duration    // how long the device took for the batch
+	batches []time.Duration  // the same for each batch of a window
+	results *plugins.Results // of the batch as a whole
+	// verdicts are those of sent if the batch was isolated or grouped; nil: they are in
+	// results.
+	verdicts []verdict
+}
+
+// verdict locates a record's result, or says why the record failed.
+type verdict struct {
+	results *plugins.Results
+	index   int
+	fault   *fault.Error
+}
+
+// toCompute returns the records sent[lo:hi] as a batch.
+func (t *batchTask) toCompute(lo, hi int) plugins.Batch {
+	each := 2 * len(t.inputs)
+	batch := plugins.NewBatch(t.records[lo:hi]).WithInputs(t.inputs, t.spans[lo*each:hi*each])
+	if len(t.fetched) == 0 {
+		return batch
+	}
+	return batch.WithFetched(t.fetched, t.filesOf(lo, hi))
+}
+
+// filesOf returns the files of the records sent[lo:hi].
+func (t *batchTask) filesOf(lo, hi int) [][]byte {
+	return t.files[lo*len(t.fetched) : hi*len(t.fetched)]
+}
+
+// size returns the bytes of a record sent and of its files.
+func (t *batchTask) size(i int) int {
+	size := len(t.records[i])
+	for _, file := range t.filesOf(i, i+1) {
+		size += len(file)
+	}
+	return size
+}
+
+// loadOf returns the load of the records sent[lo:hi].
+func (t *batchTask) loadOf(lo, hi int) load {
+	l := load{records: hi - lo}
+	for i := lo; i < hi; i++ {
+		l.bytes += t.size(i)
+	}
+	if t.costs != nil {
+		l.cost = padded(t.costs[lo:hi])
+	}
+	return l
+}
+
+// good records that the kernel has computed the batch at the first attempt.
+func (t *batchTask) good(took time.Duration) {
+	sizes := &t.run.worker.sizes
+	if t.window == nil {
+		sizes.good(len(t.batch.Records), took)
+		return
+	}
+	for _, cost := range t.costs {
+		t.run.stats.Cost += int64(cost)
+	}
+	t.run.stats.Padded += t.load.cost
+	sizes.goodCost(t.load.cost)
+	t.window.batches++
+	t.window.took += took
+}
+
+// verdict returns the verdict on record i of those sent, once it is known.
+func (t *batchTask) verdict(i int) verdict {
+	if t.verdicts != nil {
+		return t.verdicts[i]
+	}
+	return verdict{results: t.results, index: i}
+}
+
+// refusal returns why record i of the batch was not sent to the kernel, or nil if it was.
+func (t *batchTask) refusal(i int) *fault.Error {
+	if t.refused == nil {
+		return nil
+	}
+	return t.refused[i]
+}
