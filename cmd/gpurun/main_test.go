@@ -14,22 +14,14 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/jobs"
-	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins/builtin"
 	"github.com/gpurun/gpurun/worker"
 )
-
-// workersVariable names the folder with a build of this test without the race detector
-// (scripts/test.sh).
-const workersVariable = "GPURUN_TEST_WORKERS"
 
 // TestMain lets the test binary act as gpurun, and as its workers and kernels.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	worker.Init(builtin.Kernels())
-	if folder := os.Getenv(workersVariable); folder != "" {
-		wire.SetSelf(filepath.Join(folder, "gpurun.test"))
-	}
 	if os.Getenv("GPURUN_TEST_COMMAND") != "" {
 		os.Exit(Main())
 	}
@@ -59,7 +51,6 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			env.Setenv(workersVariable, os.Getenv(workersVariable))
 			env.Setenv(lease.Variable, filepath.Join(env.WorkDir, "leases"))
 			env.Setenv(jobs.Variable, filepath.Join(env.WorkDir, "jobs"))
 			env.Setenv("NVMLSTUB_DIR", stub)

@@ -119,6 +119,13 @@ func await(t *testing.T, what string, is func() bool) {
 	}
 }
 
+// awaitStopping waits until a job has received a signal: a second one that arrives before the
+// first is handled is lost.
+func awaitStopping(t *testing.T, stderr said) {
+	t.Helper()
+	await(t, "the first signal to arrive", func() bool { return strings.Contains(stderr.String(), "stopping") })
+}
+
 const slowKernel = `exec:while read -r line; do sleep 0.02; echo "$line"; done`
 
 // TestSignals: the first signal stops the job after the current batch, with a report that
@@ -150,7 +157,7 @@ func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	cmd, stderr, _ := slowJob(t, "exec:sleep 1000")
 	_ = cmd.Process.Signal(syscall.SIGINT)
-	time.Sleep(200 * time.Millisecond)
+	awaitStopping(t, stderr)
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	ends(t, cmd, stderr, 130)
 }
@@ -251,8 +258,7 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// idleStream starts a job whose standard input delivers one record and then stays open, and
-// waits until that record is computed.
+// idleStream starts a job whose standard input delivers one record and then stays open.
 func idleStream(t *testing.T, flags ...string) (cmd *exec.Cmd, stderr said, dir string) {
 	t.Helper()
 	cmd, stderr, dir = command(t, append([]string{"run", "--gpus", "cpu:1", "-k", "echo", "--json-events=events.jsonl", "-", "-o", "out.jsonl"}, flags...)...)
@@ -265,10 +271,6 @@ func idleStream(t *testing.T, flags ...string) (cmd *exec.Cmd, stderr said, dir 
 	if _, err := stdin.Write([]byte("{\"a\":1}\n")); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the record", func() bool {
-		data, _ := os.ReadFile(filepath.Join(dir, "events.jsonl"))
-		return bytes.Contains(data, []byte(`"event":"chunk_done"`))
-	})
 	return cmd, stderr, dir
 }
 
@@ -276,7 +278,11 @@ func idleStream(t *testing.T, flags ...string) (cmd *exec.Cmd, stderr said, dir 
 // and the job keeps its results.
 func TestSignalWhileIdle(t *testing.T) {
 	t.Parallel()
-	cmd, stderr, _ := idleStream(t)
+	cmd, stderr, dir := idleStream(t)
+	await(t, "the record", func() bool {
+		data, _ := os.ReadFile(filepath.Join(dir, "events.jsonl"))
+		return bytes.Contains(data, []byte(`"event":"chunk_done"`))
+	})
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	ends(t, cmd, stderr, 143)
 	if !strings.Contains(stderr.String(), "1 in = 1 succeeded") {
@@ -310,7 +316,7 @@ func TestSecondSignalWhileWriting(t *testing.T) {
 	start(t, cmd)
 	await(t, "a full pipe", func() bool { return isFull(output) })
 	_ = cmd.Process.Signal(syscall.SIGTERM)
-	time.Sleep(200 * time.Millisecond)
+	awaitStopping(t, stderr)
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	ends(t, cmd, stderr, 143)
 	// The first chunk is larger than a pipe's buffer.
