@@ -307,7 +307,7 @@ func (r *Report) addWorkers(workers []WorkerReport, machine string) {
 	}
 }
 
-// seconds is how long so many records took.
+// seconds returns how long records took at a rate; 0 if the rate is unknown.
 func seconds(records int64, rate float64) float64 {
 	if rate <= 0 {
 		return 0

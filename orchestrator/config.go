@@ -317,8 +317,8 @@ type Resume struct {
 	AcceptChanges []string
 	// MaxTime stops the job, resumably, after this time; 0 for never.
 	MaxTime time.Duration
-	// MaxRequests and MaxTokens stop the job, resumably, when it has sent so many requests or
-	// used so many tokens in all of its runs; 0 for no limit. A request is an attempt to
+	// MaxRequests and MaxTokens stop the job, resumably, when all of its runs together have
+	// sent this number of requests or used this number of tokens; 0 for no limit. A request is an attempt to
 	// compute a record. Only a kernel that computes records one by one can be limited. Answers
 	// to requests that were sent before are awaited, so more tokens may be used.
 	MaxRequests, MaxTokens int64

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// crowd is a kernel on a device that computes so many batches at a time (Lanes) and has
-// memory for so many kernels (Fit, 0 for any number).
+// crowd is a kernel on a device that computes Lanes batches at a time and has memory
+// for Fit kernels, 0 for any number.
 type crowd struct {
 	plugins.Base
 	open   *os.File

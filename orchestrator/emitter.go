@@ -4,7 +4,7 @@ import "sync"
 
 // emitter passes events to the embedding program, one at a time.
 type emitter struct {
-	to       func(Event) // nil: nobody listens
+	to       func(Event) // nil: no listener
 	mu       sync.Mutex
 	finished bool // Finished, the last event, was emitted
 }

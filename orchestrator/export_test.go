@@ -49,15 +49,15 @@ func WithHandBack(c Config, d time.Duration) Config {
 	return c
 }
 
-// WithScaling makes gpurun choose the number of workers, as on a machine with so many
-// cores, and its time run faster.
+// WithScaling makes gpurun choose the number of workers, as on a machine with this
+// number of cores, and makes its time run faster.
 func WithScaling(c Config, cores int, speed float64) Config {
 	c.Devices.WorkersPerGPU, c.devices.CPUs, c.scaleSpeed = AutoWorkers, cores, speed
 	return c
 }
 
 // WithLanes makes the scaler of a job with one device see the rates of a device that
-// computes so many batches at a time, whatever else the machine does: its time advances by
+// computes this number of batches at a time, whatever else the machine does: its time advances by
 // one interval with each of its steps, and the end of the job is far away.
 func WithLanes(c Config, lanes int) Config {
 	var now, busy time.Duration

@@ -25,7 +25,7 @@ func (f *fleet) progressed(slot Slot, records int64) {
 	f.members[slot.Number].done = records
 }
 
-// handedBack records that a slot keeps only so many records of its chunk.
+// handedBack records that a slot keeps only the first records of its chunk.
 func (f *fleet) handedBack(slot Slot, records int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -245,7 +245,7 @@ func (s *scaler) add(g *scaled, planned int) bool {
 	return true
 }
 
-// threads returns the share of the cores of each of so many workers on a device.
+// threads returns each worker's share of the cores if every device has this number of workers.
 func (s *scaler) threads(workers int) int {
 	return max(1, s.job.config.cores()/(len(s.groups)*workers))
 }

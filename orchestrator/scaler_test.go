@@ -17,8 +17,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// simulated returns a job of so many batches of 100 ms whose device has, for the scaler, the
-// rates of so many lanes. Once the file hurry exists, batches take no time.
+// simulated returns a job of batches of 100 ms whose device has, for the scaler, the rates of
+// one that computes lanes batches at a time. Once the file hurry exists, batches take no time.
 func simulated(t *testing.T, records, lanes, fit int) (jobDir, orchestrator.Config, *scales) {
 	d, config, seen := crowded(t, records, lanes, fit)
 	config = orchestrator.WithLanes(orchestrator.WithScaling(config, 8, 100), lanes)
@@ -27,8 +27,8 @@ func simulated(t *testing.T, records, lanes, fit int) (jobDir, orchestrator.Conf
 	return d, config, seen
 }
 
-// crowded returns a job of many batches of 25 ms on a device of so many lanes, with room
-// for so many kernels, on a machine with eight cores.
+// crowded returns a job of many batches of 25 ms on a device that computes lanes batches
+// at a time and has room for fit kernels, on a machine with eight cores.
 func crowded(t *testing.T, records, lanes, fit int) (jobDir, orchestrator.Config, *scales) {
 	d := newJobDir(t, numbered(records))
 	config := onMachine(d, gputest.New(1), "test-crowd")

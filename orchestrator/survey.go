@@ -46,7 +46,7 @@ type Index struct {
 	Files []int64 `json:"files,omitempty"`
 }
 
-// MakeSurvey checks that a job can be divided into so many ranges of records, of equal size
+// MakeSurvey checks that a job can be divided into this number of ranges, of equal size
 // by ceiling division, and finds them. It reads all of the input.
 func MakeSurvey(ctx context.Context, config Config, ranges int) (Survey, error) {
 	s, config, err := describeJob(config)

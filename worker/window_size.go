@@ -57,8 +57,8 @@ func (w *windowSizes) batches(size int, tuning, draining bool) int {
 	return max(1, min(most, int(min(w.rate*limit.Seconds()/float64(size), windowBatches))))
 }
 
-// evenly returns the size of a window of at most n batches, when so many remain of a chunk:
-// the last two are of equal size.
+// evenly returns the size of the next window, at most n batches, given how many batches of
+// the chunk remain: the last two windows are of equal size.
 func evenly(n, remaining int) int {
 	if n < remaining && remaining < 2*n {
 		return (remaining + 1) / 2

@@ -219,7 +219,7 @@ func (s *simulation) take(i int) {
 	n.loaded = false
 }
 
-// compute makes a node compute a shard, of which so many records are done.
+// compute makes a node compute the rest of a shard after the records that are done.
 func (s *simulation) compute(i, at int, done float64) {
 	n := &s.nodes[i]
 	cost := s.edge
@@ -271,8 +271,8 @@ func (s *simulation) other(i int) int {
 	return -1
 }
 
-// giveUp ends an attempt whose shard another one has committed, which had taken over so many
-// records.
+// giveUp ends an attempt whose shard another one has committed, which had started after
+// the records taken.
 func (s *simulation) giveUp(i int, taken float64) {
 	n := &s.nodes[i]
 	n.busy = false

@@ -26,7 +26,7 @@ type config struct {
 	Stamp string `json:"stamp"`
 	// Copy returns records as new lines.
 	Copy bool `json:"copy"`
-	// Floats adds a column "embedding" of so many ready numbers to each record.
+	// Floats is how many ready numbers the column "embedding" has, which is added to each record.
 	Floats int `json:"floats"`
 }
 

@@ -3,7 +3,7 @@ package encode
 import "io"
 
 // MaxEncoders is how many units should be encoded at a time at most: each takes memory, and
-// so many are faster than disks.
+// more would outrun any disk.
 const MaxEncoders = 16
 
 // Codec encodes and decodes units. It is safe for concurrent use.

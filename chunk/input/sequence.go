@@ -49,7 +49,7 @@ type Section struct {
 	// Same: this is the file that the log describes. It is not decoded again if everything
 	// in it is done.
 	Same bool
-	// Counted: the section is known to have so many Records. If all are counted, only those
+	// Counted: it is known that the section has this number of Records. If all are counted, only those
 	// that the limits select are read.
 	Counted bool
 	Records int64
@@ -373,8 +373,7 @@ func (s *sequence) Estimate() int64 {
 	return max(s.total, int64(float64(s.total)*float64(s.size)/float64(read)))
 }
 
-// leastRead is the part of the bytes that must be read before there is an estimate: one in
-// so many.
+// leastRead: there is an estimate once one in leastRead bytes has been read.
 const leastRead = 100
 
 // allRead reports whether every section has been read to its end.

@@ -24,7 +24,7 @@ type MergeOptions struct {
 	// LostAfter and Labels are as in Work.
 	LostAfter time.Duration
 	Labels    map[string]string
-	// Progress is told how many records are merged. It may be nil.
+	// Progress is called with the number of merged records. It may be nil.
 	Progress func(records, of int64)
 	// Describe is called when the output has its name, with the results of the shards that
 	// have records, in order. It may be nil. A merge that is interrupted calls it again.

@@ -272,8 +272,8 @@ func (s *state) paused() bool {
 	return waits
 }
 
-// size returns how many records there are, about so many if only an estimate is known, and
-// -1 if not even that.
+// size returns how many records there are, or -1 if that is unknown. about means that it is
+// an estimate.
 func (s *state) size() (records int64, about bool) {
 	if s.total < 0 && s.estimate > 0 {
 		return max(s.estimate, s.job.Records), true

@@ -76,7 +76,7 @@ func refuseBody(w http.ResponseWriter, err error) bool {
 	return true
 }
 
-// cached is a value that is computed at most once a second, when somebody asks for it.
+// cached is a value that is computed at most once a second, on request.
 // While one request computes it, others get the value before.
 type cached[T any] struct {
 	compute func() T

@@ -178,7 +178,7 @@ func (f *Feed) run() {
 	}
 }
 
-// flush sends what is new; false if nobody listens any more.
+// flush sends what is new; false if the client has gone.
 func (f *Feed) flush() bool {
 	f.flushing.Lock()
 	defer f.flushing.Unlock()

@@ -14,7 +14,7 @@ import (
 // minToken is the least length of a token that a user provides.
 const minToken = 16
 
-// NewToken returns a token that nobody can guess.
+// NewToken returns a token that cannot be guessed.
 func NewToken() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -67,7 +67,7 @@ func (c *contents) readGzip(body io.Reader) error {
 	return c.read(decoder, -1)
 }
 
-// limitedReader fails, instead of ending, after so many bytes.
+// limitedReader fails, instead of ending, when it has read more than limit bytes.
 type limitedReader struct {
 	io.Reader
 	left, limit int64

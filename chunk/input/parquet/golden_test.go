@@ -32,7 +32,7 @@ func readBytes(data []byte, members ...string) (string, error) {
 	return readSome(data, math.MaxInt64, members...)
 }
 
-// readSome reads at most so many bytes of lines.
+// readSome reads lines of at most this number of bytes together.
 func readSome(data []byte, most int64, members ...string) (string, error) {
 	f, err := OpenFile(bytes.NewReader(data), int64(len(data)), format.Options{Columns: members, Threads: 2})
 	if err != nil {
