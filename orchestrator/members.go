@@ -2,10 +2,12 @@ package orchestrator
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -116,7 +118,11 @@ func (p *prepared) sampleFile(ctx context.Context, file inputFile) sample {
 type sample struct {
 	members []string
 	records int
+	texts   map[string]amount // of the strings in a member
 }
+
+// amount is how much text there is.
+type amount struct{ words, bytes int }
 
 // sampleMembers reads the first records.
 func sampleMembers(r io.Reader) (s sample) {
@@ -126,12 +132,7 @@ func sampleMembers(r io.Reader) (s sample) {
 		var members map[string]json.RawMessage
 		// The last line may lack its end because the sample does.
 		if json.Unmarshal(line, &members) == nil && members != nil && members[errorMember] == nil {
-			found := make([]string, 0, len(members))
-			for name := range members {
-				found = append(found, name)
-			}
-			slices.Sort(found)
-			s.add(sample{found, 1})
+			s.add(sampleRecord(members))
 		}
 		if err != nil {
 			break
@@ -140,8 +141,27 @@ func sampleMembers(r io.Reader) (s sample) {
 	return s
 }
 
+// sampleRecord is the sample of one record.
+func sampleRecord(members map[string]json.RawMessage) sample {
+	s := sample{records: 1, members: slices.Sorted(maps.Keys(members)), texts: make(map[string]amount)}
+	for name, value := range members {
+		var text string
+		if json.Unmarshal(value, &text) == nil {
+			s.texts[name] = amount{len(strings.Fields(text)), len(text)}
+		}
+	}
+	return s
+}
+
 func (s *sample) add(other sample) {
 	s.records += other.records
+	if s.texts == nil {
+		s.texts = make(map[string]amount)
+	}
+	for name, one := range other.texts {
+		sum := s.texts[name]
+		s.texts[name] = amount{sum.words + one.words, sum.bytes + one.bytes}
+	}
 	for _, name := range other.members {
 		if !slices.Contains(s.members, name) {
 			s.members = append(s.members, name)
@@ -155,15 +175,27 @@ func (s sample) lacks(name string) error {
 		return nil
 	}
 	if name == customID {
-		example := "text"
-		if len(s.members) > 0 {
-			example = s.members[0]
-		}
-		return fault.New(fault.Usage, "the first records (%d) have no custom_id: they are not lines of a batch file", s.records).WithCode(fault.NoRequests, example)
+		return fault.New(fault.Usage, "the first records (%d) have no custom_id: they are not lines of a batch file", s.records).WithCode(fault.NoRequests, s.likeliestText())
 	}
 	hint := "they have " + strings.Join(s.members[:min(len(s.members), 20)], ", ")
 	if near := nearest.Of(name, s.members, 3); near != "" {
 		hint = "did you mean " + near + "?"
 	}
 	return fault.New(fault.Usage, "the first records (%d) have no member %q, which the kernel needs; %s", s.records, name, hint).Set("kernel-config")
+}
+
+// likeliestText returns the member to ask a model about: the one with the most words. Where
+// words are not separated, the longest.
+func (s sample) likeliestText() string {
+	best := ""
+	for _, name := range s.members {
+		a, b := s.texts[name], s.texts[best]
+		if strings.ContainsAny(name, "{}. \t\n\"'\\") { // a template cannot name it, or a shell quotes it otherwise
+			continue
+		}
+		if best == "" || cmp.Or(cmp.Compare(a.words, b.words), cmp.Compare(a.bytes, b.bytes)) > 0 {
+			best = name
+		}
+	}
+	return cmp.Or(best, "text")
 }

@@ -30,8 +30,8 @@ const (
 	// NoColumns: the input has lines, of which no columns can be chosen. The value lists the
 	// columns: they may be members to keep.
 	NoColumns Code = "no-columns"
-	// NoRequests: records are not requests of a batch file. The value is a member that they
-	// have.
+	// NoRequests: records are not requests of a batch file. The value is the member
+	// that a prompt probably needs.
 	NoRequests Code = "no-requests"
 	// NoJob: no job belongs to the output. It may keep its files in another folder.
 	NoJob Code = "no-job"
