@@ -29,9 +29,15 @@ type asking struct {
 	last      uint64        // number of the last record
 	unsent    []asked
 	giveUp    []uint64
-	unheard   map[uint64]chan<- Answer
-	abandoned map[uint64]bool // whose callers have given up
+	unheard   map[uint64]*hearing
+	abandoned map[uint64]bool // that the kernel did not give up
 	closed    bool
+	failure   error // why no further record can be asked
+
+	// due is when the first of the unheard may have to be given up, and watch the timer that
+	// looks then: one for all, because hardly any record gets there.
+	due   time.Time
+	watch *time.Timer
 }
 
 // asked is a record to send.
@@ -40,13 +46,20 @@ type asked struct {
 	record Record
 }
 
+// hearing waits for the answer for a record.
+type hearing struct {
+	answered func(a Answer, expired bool)
+	until    time.Time // when to give the record up, or the answer to that; zero for never
+	expired  bool      // it was given up
+}
+
 // Answer sends a record to the kernel process and waits for its answer. If ctx is done
 // first, it asks the kernel to give the record up and waits for the answer to that. The
 // error of the answer is a fault of kind Crash if the process ends meanwhile, and
 // [ErrUnresponsive] if the kernel does not give the record up.
 func (c *client) Answer(ctx context.Context, record Record) Answer {
 	answer := make(chan Answer, 1)
-	number, err := c.ask(record, answer)
+	number, err := c.ask(record, &hearing{answered: func(a Answer, _ bool) { answer <- a }})
 	if err != nil {
 		return FailedBy(err)
 	}
@@ -56,29 +69,31 @@ func (c *client) Answer(ctx context.Context, record Record) Answer {
 	case <-ctx.Done():
 	}
 	c.asking.revoke(number)
-	timer := time.NewTimer(giveUpGrace)
-	defer timer.Stop()
-	select {
-	case a := <-answer:
-		return a
-	case <-timer.C:
-		c.asking.abandon(number)
-		return FailedBy(ErrUnresponsive)
+	return <-answer
+}
+
+// Ask is Answer without a goroutine that waits: it calls answered once, which must not
+// block. A record without an answer after limit is given up; expired tells that it was.
+func (c *client) Ask(record Record, limit time.Duration, answered func(a Answer, expired bool)) {
+	if _, err := c.ask(record, &hearing{answered: answered, until: time.Now().Add(limit)}); err != nil {
+		answered(FailedBy(err), false)
 	}
 }
 
 // ask queues a record. The answer may arrive at once.
-func (c *client) ask(record Record, answer chan<- Answer) (uint64, error) {
+func (c *client) ask(record Record, to *hearing) (uint64, error) {
 	c.mu.Lock()
 	broken := c.broken
 	c.mu.Unlock()
-	if broken != nil {
-		return 0, broken
-	}
 	a := &c.asking
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
+	switch {
+	case broken != nil:
+		return 0, broken
+	case a.failure != nil: // meanwhile
+		return 0, a.failure
+	case a.closed:
 		return 0, errClosed
 	}
 	if a.stream == nil {
@@ -87,7 +102,8 @@ func (c *client) ask(record Record, answer chan<- Answer) (uint64, error) {
 		}
 	}
 	a.last++
-	a.unheard[a.last] = answer
+	a.unheard[a.last] = to
+	a.watchUntil(to.until)
 	a.unsent = append(a.unsent, asked{a.last, record})
 	a.signal()
 	return a.last, nil
@@ -107,7 +123,7 @@ func (c *client) openAsking() error {
 	}
 	a := &c.asking
 	a.stream, a.cancel, a.wake, a.ended = stream, cancel, make(chan struct{}, 1), make(chan struct{})
-	a.unheard, a.abandoned = make(map[uint64]chan<- Answer), make(map[uint64]bool)
+	a.unheard, a.abandoned = make(map[uint64]*hearing), make(map[uint64]bool)
 	go c.sendAsked(stream)
 	go c.receiveAnswers(stream)
 	return nil
@@ -124,17 +140,61 @@ func (a *asking) signal() {
 func (a *asking) revoke(number uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if to := a.unheard[number]; to != nil {
+		a.expire(number, to)
+		a.watchUntil(to.until)
+	}
+}
+
+// expire asks the kernel to give a record up, and limits how long that may take. The caller
+// must hold the lock.
+func (a *asking) expire(number uint64, to *hearing) {
+	to.expired, to.until = true, time.Now().Add(giveUpGrace)
 	a.giveUp = append(a.giveUp, number)
 	a.signal()
 }
 
-// abandon stops waiting for a record's answer.
-func (a *asking) abandon(number uint64) {
+// watchUntil makes sure that someone looks at that time. The caller must hold the lock.
+func (a *asking) watchUntil(until time.Time) {
+	if until.IsZero() || !a.due.IsZero() && !until.Before(a.due) {
+		return
+	}
+	a.due = until
+	if a.watch == nil {
+		a.watch = time.AfterFunc(time.Until(until), a.look)
+		return
+	}
+	a.watch.Reset(time.Until(until))
+}
+
+// look gives up the records whose time is over, and stops waiting for those that the kernel
+// does not give up.
+func (a *asking) look() {
+	var stuck []*hearing
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, waits := a.unheard[number]; waits {
-		delete(a.unheard, number)
-		a.abandoned[number] = true
+	a.due = time.Time{}
+	now, next := time.Now(), time.Time{}
+	for number, to := range a.unheard {
+		switch {
+		case to.until.IsZero():
+			continue
+		case to.until.After(now):
+		case !to.expired:
+			a.expire(number, to)
+		default:
+			delete(a.unheard, number)
+			a.abandoned[number] = true
+			stuck = append(stuck, to)
+			continue
+		}
+		if next.IsZero() || to.until.Before(next) {
+			next = to.until
+		}
+	}
+	a.watchUntil(next)
+	a.mu.Unlock()
+	for _, to := range stuck {
+		to.answered(FailedBy(ErrUnresponsive), true)
 	}
 }
 
@@ -161,10 +221,14 @@ func (a *asking) close(ctx context.Context) error {
 // fail answers all records with err.
 func (a *asking) fail(err error) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	for number, answer := range a.unheard {
-		answer <- FailedBy(err)
-		delete(a.unheard, number)
+	unheard := a.unheard
+	a.failure, a.unheard = err, make(map[uint64]*hearing)
+	if a.watch != nil {
+		a.watch.Stop()
+	}
+	a.mu.Unlock()
+	for _, to := range unheard {
+		to.answered(FailedBy(err), to.expired)
 	}
 }
 
@@ -333,17 +397,17 @@ func (c *client) takeAnswers(reply *kernelpb.StreamReply) error {
 // deliver passes an answer to the caller that waits for it.
 func (a *asking) deliver(number uint64, answer Answer) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if to, waits := a.unheard[number]; waits {
-		delete(a.unheard, number)
-		to <- answer
+	to, abandoned, last := a.unheard[number], a.abandoned[number], a.last
+	delete(a.unheard, number)
+	delete(a.abandoned, number)
+	a.mu.Unlock()
+	switch {
+	case to != nil:
+		to.answered(answer, to.expired)
 		return nil
-	}
-	if a.abandoned[number] {
-		delete(a.abandoned, number)
+	case abandoned:
 		return nil
-	}
-	if number > 0 && number <= a.last {
+	case number > 0 && number <= last:
 		return fault.New(fault.Crash, "kernel answered a record twice")
 	}
 	return fault.New(fault.Crash, "kernel answered a record that was not sent")

@@ -49,6 +49,7 @@ type answerCalls struct {
 
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc // of the records in flight
+	took    time.Duration                 // about how long an answer takes
 	unsent  []*kernelpb.Answer
 	ended   bool
 }
@@ -84,10 +85,11 @@ func (a *answerCalls) receive(stream kernelpb.Kernel_StreamServer) error {
 
 // answerCall is a call of the kernel for one record.
 type answerCall struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	number uint64
-	record Record
+	ctx     context.Context
+	cancel  context.CancelFunc
+	number  uint64
+	record  Record
+	started time.Time
 }
 
 // start calls the kernel for one record.
@@ -97,7 +99,7 @@ func (a *answerCalls) start(ctx context.Context, number uint64, record Record) {
 	a.cancels[number] = cancel
 	a.mu.Unlock()
 	a.running.Add(1)
-	call := answerCall{ctx, cancel, number, record}
+	call := answerCall{ctx, cancel, number, record, time.Now()}
 	select {
 	case a.idle <- call:
 	default:
@@ -112,7 +114,7 @@ func (a *answerCalls) serve(call answerCall) {
 	for more := true; more; call, more = <-a.idle {
 		answer := a.kernel.Answer(call.ctx, call.record).checked(a.onCPU)
 		call.cancel()
-		a.answer(call.number, answer)
+		a.answer(call.number, answer, time.Since(call.started))
 		a.running.Done()
 	}
 }
@@ -126,8 +128,12 @@ func (a *answerCalls) giveUp(number uint64) {
 	}
 }
 
-func (a *answerCalls) answer(number uint64, answer Answer) {
+func (a *answerCalls) answer(number uint64, answer Answer, took time.Duration) {
 	a.mu.Lock()
+	if a.took == 0 {
+		a.took = took
+	}
+	a.took += (took - a.took) / 64
 	delete(a.cancels, number)
 	a.unsent = append(a.unsent, packAnswer(number, answer))
 	a.mu.Unlock()
@@ -185,6 +191,9 @@ func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer, warnings *warnin
 		}
 		select {
 		case <-a.wake:
+			if wait := a.patience(); wait > 0 {
+				time.Sleep(wait)
+			}
 		case <-tick:
 			if list := warnings.next(); len(list) > 0 {
 				if err := stream.Send(&kernelpb.StreamReply{Warnings: list}); err != nil {
@@ -195,6 +204,27 @@ func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer, warnings *warnin
 			return stream.Context().Err()
 		}
 	}
+}
+
+const (
+	// patientShare and mostPatience limit how long an answer waits for others: to a share of
+	// the time that it took, and at most. A timer is not more precise than leastPatience.
+	patientShare  = 100
+	mostPatience  = 5 * time.Millisecond
+	leastPatience = time.Millisecond
+)
+
+// patience returns how long to wait for further answers, so that they go out together: each
+// message costs two processes several times what an answer does. It returns 0 unless another
+// answer is expected within that time.
+func (a *answerCalls) patience() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait := min(a.took/patientShare, mostPatience)
+	if a.ended || wait < leastPatience || time.Duration(len(a.cancels))*wait < a.took {
+		return 0
+	}
+	return wait
 }
 
 // together returns how many of the answers go into the next message, at least one.

@@ -114,6 +114,66 @@ func TestStreamGiveUp(t *testing.T) {
 	}
 }
 
+// A record that is asked with a limit is given up after it, and no other.
+func TestAskLimit(t *testing.T) {
+	proxy := connected(t, each{info: Info{Concurrency: 8}, answer: func(ctx context.Context, record Record) Answer {
+		if string(record.Bytes()) == `"slow"` {
+			<-ctx.Done()
+			return RetryAfter(0, "given up")
+		}
+		return Answer{Verdict: Unchanged}
+	}}, nil, nil)
+	type outcome struct {
+		verdict Verdict
+		expired bool
+	}
+	ask := func(text string, limit time.Duration) <-chan outcome {
+		answered := make(chan outcome, 2) // a second answer would be seen
+		proxy.Ask(textRecord(text), limit, func(a Answer, expired bool) { answered <- outcome{a.Verdict, expired} })
+		return answered
+	}
+	long, short := ask(`"slow"`, time.Hour), ask(`"slow"`, 20*time.Millisecond)
+	if got := <-short; got != (outcome{Retry, true}) {
+		t.Errorf("%+v", got)
+	}
+	if got := <-ask(`"fast"`, time.Hour); got != (outcome{Unchanged, false}) {
+		t.Errorf("%+v", got)
+	}
+	proxy.fail(fault.New(fault.Crash, "gone"))
+	if got := <-long; got != (outcome{Failed, false}) {
+		t.Errorf("%+v", got)
+	}
+	if got := <-ask(`"fast"`, time.Hour); got != (outcome{Failed, false}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Answers wait for each other only where another one is expected soon.
+func TestPatience(t *testing.T) {
+	for _, test := range []struct {
+		took     time.Duration
+		inFlight int
+		ended    bool
+		want     time.Duration
+	}{
+		{200 * time.Millisecond, 256, false, 2 * time.Millisecond},
+		{200 * time.Millisecond, 10, false, 0},                // none is expected
+		{10 * time.Second, 5000, false, 5 * time.Millisecond}, // the most
+		{10 * time.Second, 500, false, 0},                     // none within that
+		{200 * time.Millisecond, 256, true, 0},                // the stream ends
+		{50 * time.Millisecond, 256, false, 0},                // a timer is not that precise
+		{0, 256, false, 0},
+	} {
+		calls := &answerCalls{took: test.took, ended: test.ended, cancels: make(map[uint64]context.CancelFunc)}
+		for i := range test.inFlight {
+			calls.cancels[uint64(i)] = nil
+		}
+		if got := calls.patience(); got != test.want {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+}
+
 // Many goroutines, records in and outside of the arena.
 func TestStreamManyRecords(t *testing.T) {
 	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
@@ -156,7 +216,7 @@ func TestStreamBreaches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(nil)
-			c.asking.unheard = map[uint64]chan<- Answer{1: make(chan Answer, 1)}
+			c.asking.unheard = map[uint64]*hearing{1: {answered: func(Answer, bool) {}}}
 			c.asking.last = 1
 			err := c.takeAnswers(&kernelpb.StreamReply{Answers: test.answers})
 			if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), test.says) {

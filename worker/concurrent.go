@@ -26,7 +26,7 @@ type concurrent struct {
 	next   *lane // the one after it, nil until one is assigned
 
 	flights map[int64]*flight // records at the kernel, by number
-	landed  chan landing
+	landed  *landings
 	arrived []landing // together; those before at are taken
 	at      int
 	queue   []*flight         // to be sent again, before any new record, by number
@@ -55,7 +55,7 @@ type concurrent struct {
 func newConcurrent(ctx context.Context, w *Worker) *concurrent {
 	return &concurrent{
 		worker: w, ctx: ctx, flights: make(map[int64]*flight), parked: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
-		landed: make(chan landing, w.host.info.Concurrency), fetching: make(map[int64]*flight), fetched: make(chan fetchedFiles),
+		landed: &landings{wake: make(chan struct{}, 1)}, fetching: make(map[int64]*flight), fetched: make(chan fetchedFiles),
 	}
 }
 
@@ -107,8 +107,8 @@ func (c *concurrent) nextLane() (more bool, err error) {
 		select {
 		case <-c.worker.trims:
 			c.worker.trim(c.ctx)
-		case l := <-c.landed:
-			if err := c.land(l); err != nil {
+		case <-c.landed.wake:
+			if err := c.landAll(); err != nil {
 				return false, err
 			}
 		case assign, more := <-c.worker.assigned:
@@ -226,8 +226,8 @@ func (c *concurrent) step() error {
 			c.lane.run.stats.Input += time.Since(waited)
 		}
 		return c.take(reading, batch, ok)
-	case l := <-c.landed:
-		return c.landAll(l)
+	case <-c.landed.wake:
+		return c.landAll()
 	case got := <-c.fetched:
 		return c.takeFiles(got)
 	case assign, more := <-assigned:
@@ -254,18 +254,10 @@ func (c *concurrent) step() error {
 	return nil
 }
 
-// landAll takes an answer and those that have arrived with it, so that they are logged, and
-// the next records go out, together.
-func (c *concurrent) landAll(l landing) error {
-	c.arrived = append(c.arrived, l)
-	for more := true; more; {
-		select {
-		case l = <-c.landed:
-			c.arrived = append(c.arrived, l)
-		default:
-			more = false
-		}
-	}
+// landAll takes the answers that have arrived together, so that they are logged, and the next
+// records go out, together.
+func (c *concurrent) landAll() error {
+	c.arrived = c.landed.take(c.arrived)
 	if err := c.logArrived(); err != nil {
 		return err
 	}

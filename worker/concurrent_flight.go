@@ -1,9 +1,9 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
@@ -44,6 +44,33 @@ type landing struct {
 	expired bool // the record reached its time limit
 	limit   time.Duration
 	took    time.Duration
+}
+
+// landings are flights that have ended and are not taken yet.
+type landings struct {
+	wake chan struct{} // signals add
+	mu   sync.Mutex
+	list []landing
+}
+
+func (l *landings) add(one landing) {
+	l.mu.Lock()
+	l.list = append(l.list, one)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default: // a signal is already pending
+	}
+}
+
+// take appends all of them to a list.
+func (l *landings) take(to []landing) []landing {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to = append(to, l.list...)
+	clear(l.list)
+	l.list = l.list[:0]
+	return to
 }
 
 // capacity returns how many records may be at the kernel now.
@@ -132,17 +159,10 @@ func (c *concurrent) send(f *flight) {
 	f.sent, f.started, f.holder = true, time.Now(), f.group
 	f.holder.flying++
 	c.flights[f.number] = f
-	process := host.process
-	go func() {
-		ctx, cancel := context.WithTimeout(c.ctx, limit)
-		answer := process.Answer(ctx, f.record)
-		l := landing{flight: f, answer: answer, expired: ctx.Err() != nil, limit: limit, took: time.Since(f.started)}
-		cancel()
-		select {
-		case c.landed <- l:
-		case <-c.ctx.Done():
-		}
-	}()
+	landed, started := c.landed, f.started
+	host.process.Ask(f.record, limit, func(a plugins.Answer, expired bool) {
+		landed.add(landing{flight: f, answer: a, expired: expired, limit: limit, took: time.Since(started)})
+	})
 	crash.Point("worker-mid-batch")
 }
 

@@ -83,9 +83,10 @@ func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
 			return suspects, nil
 		}
 		var arrived bool
-		if l, arrived = c.nextArrived(); !arrived {
+		for l, arrived = c.nextArrived(); !arrived; l, arrived = c.nextArrived() {
 			select {
-			case l = <-c.landed:
+			case <-c.landed.wake:
+				c.arrived = c.landed.take(c.arrived)
 			case <-ctx.Done():
 				return nil, fault.New(fault.Worker, "%d records did not return from a kernel process that ended", len(c.flights))
 			}
