@@ -44,7 +44,7 @@ type Answer struct {
 	Lines [][]byte
 	// Message is why the kernel rejects the record (Failed) or wants to try it again
 	// (Retry). It is written to the output, so it should depend on the record alone. For
-	// Later, it is what the user is shown.
+	// Later, it is what the user is shown; empty if only this record has to wait.
 	Message string
 	// Detail helps to find the cause. It goes to the log and to failures.jsonl.
 	Detail string
@@ -89,7 +89,8 @@ func RetryAfter(wait time.Duration, format string, args ...any) Answer {
 // TryLater answers that no record can be tried for now, for example because the server that
 // computes them cannot be reached. gpurun shows the message, sends no new records, and sends
 // this one again after wait. That does not count as an attempt, so the kernel must limit how
-// long it lasts: it then answers FailedBy with an error from [Stop].
+// long it lasts: it then answers FailedBy with an error from [Stop]. Without a message, the
+// other records do not wait, and the user is shown nothing.
 func TryLater(wait time.Duration, format string, args ...any) Answer {
 	return Answer{Verdict: Later, After: wait, Message: fmt.Sprintf(format, args...)}
 }

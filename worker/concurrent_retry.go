@@ -69,7 +69,7 @@ func (c *concurrent) defers(f *flight, n int, after time.Duration) {
 // hold follows whether the kernel can try records: each answer shows it.
 func (c *concurrent) hold(a plugins.Answer) {
 	holding := a.Verdict == plugins.Later
-	if holding == c.holding {
+	if holding == c.holding || holding && a.Message == "" {
 		return
 	}
 	c.holding = holding

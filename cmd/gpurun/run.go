@@ -113,7 +113,7 @@ func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	c := &f.config
 	flags.DurationVar(&c.Failures.Timeout, "timeout", 0, "time limit per batch, including the first; a kernel that exceeds it is killed and the batch is bisected to isolate the record that hangs (default 20 times the slowest good batch, at least 1m, at least 5m until enough batches have been measured)")
 	flags.DurationVar(&c.Failures.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "time limit for a kernel to load its model, and for its first batch unless --timeout is set")
-	flags.IntVar(&c.Failures.Retries, "retries", orchestrator.DefaultRetries, "retry a chunk whose worker was lost up to this many times before marking its records as failed")
+	flags.IntVar(&c.Failures.Retries, "retries", orchestrator.DefaultRetries, "retry up to this many times before marking records as failed: a chunk whose worker was lost, and a request that a model server refuses or does not answer")
 	flags.DurationVar(&c.Resume.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "commit each worker's results at least this often; a kill loses at most this much work per worker")
 	flags.DurationVar(&c.Resume.DrainTimeout, "drain-timeout", orchestrator.DefaultDrainTimeout, "when the job stops (signal, cancel, --max-time, --halt), wait this long for batches in flight; the next run computes the others")
 	flags.DurationVar(&c.Resume.MaxTime, "max-time", 0, "stop after this time, for example before a scheduler's limit; run the same command to resume (0: no limit)")

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -25,6 +26,7 @@ type client struct {
 	http    *http.Client
 	limiter *limiter
 	outage  outage
+	refusal atomic.Pointer[string] // what the server said when it last asked to slow down
 	// postHeader is that of all requests for records.
 	postHeader http.Header
 }
@@ -54,11 +56,20 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 		return reply{}, answer(c.tryLater())
 	}
 	place, err := c.limiter.acquire(ctx)
-	if err != nil {
-		return reply{}, answer(plugins.RetryAfter(0, "the request was not sent: %s", err))
+	switch {
+	case errors.Is(err, errHeld):
+		return reply{}, answer(c.pauses())
+	case err != nil: // it was not its turn in all that time: that is no attempt
+		return reply{}, answer(plugins.TryLater(0, ""))
 	}
 	got, instead, seen, after := c.exchange(ctx, r)
 	c.limiter.release(place, seen.outcome, after)
+	if seen.outcome == refused {
+		c.refusal.Store(&instead.Message)
+		if stop := c.refusesAll(); stop != nil {
+			return reply{}, stop
+		}
+	}
 	if seen.doubtful && c.isLost(ctx) {
 		later := c.tryLater()
 		later.Figures = map[string]int64{figures.Requests: 1} // it may have arrived
@@ -95,7 +106,7 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 	if retriable(response.StatusCode) {
 		seen = sight{other, unavailable(response.StatusCode)}
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
-			seen.outcome = overloaded
+			seen.outcome = refused
 		}
 		after = retryAfter(response.Header.Get("Retry-After"), time.Now())
 		return reply{}, answer(plugins.RetryAfter(after, "%s", c.problem(response, body))), seen, after

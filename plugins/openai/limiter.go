@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +11,8 @@ import (
 // limiter decides how many requests are in flight. It starts at the most. When the server
 // has too much to do, the limit is halved, once for all requests that were in flight then;
 // each success raises it by a fraction, so that a full round of successes raises it by one.
+// While the server refuses requests, all of them pause as long as it asks, or longer each
+// time: a limit per minute must not use up the attempts of many records within seconds.
 type limiter struct {
 	mu       sync.Mutex
 	most     float64
@@ -17,6 +20,8 @@ type limiter struct {
 	inFlight int
 	cuts     int       // how often the limit was halved
 	hold     time.Time // no request starts before
+	refusals int       // rounds in a row in which the server refused requests and served none
+	refused  time.Time // since when
 	waiting  []chan struct{}
 	now      func() time.Time
 }
@@ -28,7 +33,13 @@ func newLimiter(most int) *limiter {
 // ticket is a request's permission to be in flight.
 type ticket struct{ cuts int }
 
-// acquire waits until another request may start.
+// errHeld says that no request may start for a long time.
+var errHeld = errors.New("the server asks for a pause")
+
+// longHold is the longest pause that a request waits for in the limiter.
+const longHold = 5 * time.Second
+
+// acquire waits until another request may start. The error is errHeld, or that of ctx.
 func (l *limiter) acquire(ctx context.Context) (ticket, error) {
 	for {
 		l.mu.Lock()
@@ -38,6 +49,10 @@ func (l *limiter) acquire(ctx context.Context) (ticket, error) {
 			t := ticket{l.cuts}
 			l.mu.Unlock()
 			return t, nil
+		}
+		if wait > longHold {
+			l.mu.Unlock()
+			return ticket{}, errHeld
 		}
 		var room chan struct{}
 		var timer <-chan time.Time
@@ -73,26 +88,67 @@ type outcome int
 
 const (
 	served     outcome = iota
-	overloaded         // it asked to slow down, or did not answer in time
+	overloaded         // it did not answer in time
+	refused            // it asked to slow down
 	other              // nothing
 )
 
-// release ends a request. after is how long the server asks to wait.
+const (
+	// firstPause is the pause after the first refusal of a server that does not say how long
+	// to wait, and longestPause the longest.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 30 * time.Second
+)
+
+// release ends a request. after is how long the server asks to wait, 0 if it does not say.
 func (l *limiter) release(t ticket, o outcome, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
+	first := t.cuts == l.cuts // of those that were in flight together
 	switch {
 	case o == served:
 		l.limit = min(l.most, l.limit+1/l.limit)
-	case o == overloaded && t.cuts == l.cuts:
+		l.refusals = 0
+	case (o == overloaded || o == refused) && first:
 		l.limit = max(1, l.limit/2)
 		l.cuts++
 	}
-	if until := l.now().Add(after); o == overloaded && after > 0 && until.After(l.hold) {
-		l.hold = until
+	if o == refused {
+		l.refuse(first, after)
 	}
 	l.wake()
+}
+
+// refuse makes all requests pause. The caller must hold l.mu.
+func (l *limiter) refuse(first bool, after time.Duration) {
+	now := l.now()
+	if l.refusals == 0 {
+		l.refused = now
+	}
+	if first || l.refusals == 0 {
+		l.refusals++
+		if after == 0 {
+			after = min(longestPause, firstPause<<min(l.refusals-1, 16))
+		}
+	}
+	if until := now.Add(after); until.After(l.hold) {
+		l.hold = until
+	}
+}
+
+// pause returns how long no request may start.
+func (l *limiter) pause() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hold.Sub(l.now())
+}
+
+// refuses returns how often in a row, and for how long, the server has refused requests.
+func (l *limiter) refuses() (times int, long time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refusals, l.now().Sub(l.refused)
 }
 
 // wake lets as many requests try again as there is room for. The caller must hold l.mu.

@@ -51,7 +51,7 @@ func TestHold(t *testing.T) {
 	now := time.Now()
 	l.now = func() time.Time { return now }
 	one, _ := l.acquire(t.Context())
-	l.release(one, overloaded, time.Hour)
+	l.release(one, refused, time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := l.acquire(ctx); err == nil {
@@ -60,6 +60,53 @@ func TestHold(t *testing.T) {
 	now = now.Add(time.Hour)
 	if _, err := l.acquire(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A server that refuses requests without saying how long to wait gets longer pauses, until it
+// serves one. Requests that were in flight together count once.
+func TestPauses(t *testing.T) {
+	l := newLimiter(4)
+	now := time.Now()
+	l.now = func() time.Time { return now }
+	refuse := func(o outcome, after time.Duration) time.Duration {
+		var list []ticket
+		for range int(l.limit) {
+			one, err := l.acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, one)
+		}
+		for _, one := range list {
+			l.release(one, o, after)
+		}
+		wait := l.pause()
+		now = now.Add(max(wait, 0))
+		return wait
+	}
+	for i, want := range []time.Duration{100, 200, 400, 800} {
+		if got := refuse(refused, 0); got != want*time.Millisecond {
+			t.Errorf("pause %d is %s, want %dms", i+1, got, want)
+		}
+	}
+	if got := refuse(refused, time.Second); got != time.Second {
+		t.Errorf("the server asked for 1s, and the pause is %s", got)
+	}
+	if times, long := l.refuses(); times != 5 || long != 2500*time.Millisecond {
+		t.Errorf("%d refusals in %s", times, long)
+	}
+	if got := refuse(served, 0); got > 0 {
+		t.Errorf("a pause of %s although the server answers", got)
+	}
+	if got := refuse(refused, 0); got != firstPause {
+		t.Errorf("the pause after an answer is %s", got)
+	}
+	for range 20 {
+		refuse(refused, 0)
+	}
+	if got := refuse(refused, 0); got != longestPause {
+		t.Errorf("the longest pause is %s", got)
 	}
 }
 
