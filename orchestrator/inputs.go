@@ -110,13 +110,20 @@ func (c Config) openedInput(found expand.File) (inputFile, error) {
 		return file, fault.New(fault.Usage, "open input: %w", err)
 	}
 	defer opened.Close()
-	if file.kind, err = decode.Detect(decode.File(opened, file.name, file.info.Size()), c.Input.Format, c.Input.Columns); err != nil {
+	if file.kind, err = decode.Detect(decode.File(opened, file.name, file.info.Size()), c.Input.Format, c.Input.Columns); err != nil && !c.skips(err) {
 		return file, err
 	}
 	if file.sum, err = sampleSum(opened, file.info.Size()); err != nil {
 		return file, fault.New(fault.Usage, "read input %s: %w", file.name, err)
 	}
 	return file, nil
+}
+
+// skips reports whether the job continues without a file with this fault. The file is reported
+// as skipped when it is its turn.
+func (c Config) skips(err error) bool {
+	e := fault.As(err)
+	return c.Input.SkipBad && e != nil && e.Code == fault.BadInput
 }
 
 // streamOf returns the reader of a pipe or device.

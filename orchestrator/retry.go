@@ -79,7 +79,7 @@ func (r *rerun) run(ctx context.Context) (Report, error) {
 // nothing says why there is nothing to retry.
 func (r *rerun) nothing() Notice {
 	if r.report.Failed > 0 {
-		return Notice{Text: "nothing to retry: the failed records had failed in an earlier job; retry that job, or compute them here", Code: CodeSetting, Value: "reprocess"}
+		return Notice{Text: "nothing to retry: the failed records came with an _error; correct the input, retry the earlier job, or compute them here", Code: CodeSetting, Value: "reprocess"}
 	}
 	return Notice{Text: "nothing to retry: no record failed"}
 }

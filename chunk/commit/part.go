@@ -247,6 +247,9 @@ func (p *Part) Pass(r input.Record) error {
 	p.tally.Failed++
 	at := p.position()
 	e := fault.New(fault.Upstream, "the record already has an _error in the input")
+	if message := record.MessageOf(record.MarkOf(r.Data)); message != "" {
+		e = fault.New(fault.Upstream, "the record already has an _error in the input: %s", message).Bounded()
+	}
 	var err error
 	if p.options.FrameFailures {
 		err = p.frameFailed(r, e)

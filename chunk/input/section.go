@@ -183,8 +183,9 @@ func (r *sectionReader) readLines(ctx context.Context) (sectionEnd, error) {
 
 // copyFile copies the lines of a file, or those before its damage.
 func (w *spoolWriter) copyFile(file SectionFile) error {
-	w.name, w.rows = file.Name, false
+	w.name = file.Name
 	lines, err := file.Open(w.ctx)
+	w.rows = lines.Rows
 	if err != nil {
 		return w.damaged(file, err, 1)
 	}
@@ -226,6 +227,9 @@ type readError struct{ error }
 func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	if e := fault.As(err); e != nil && (e.Kind == fault.Conflict || e.Kind == fault.Canceled) {
 		return err // it is not the file's fault
+	}
+	if wrong := new(format.ColumnError); errors.As(err, &wrong) {
+		return fault.New(fault.Usage, "input %s: %w", file.Name, err).Set("columns")
 	}
 	if w.options.SkipBad && !w.Once {
 		w.end.Bad = err.Error()

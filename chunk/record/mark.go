@@ -69,6 +69,22 @@ func MarkOf(line []byte) []byte {
 	return line[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
 }
 
+// MessageOf returns the message in a mark, "" if it has none.
+func MessageOf(mark []byte) string {
+	var info jsonline.Info
+	if messageMember.Scan(mark, &info) != nil || !info.Object || !info.Spans[0].Present() {
+		return ""
+	}
+	value := mark[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
+	if value[0] != '"' {
+		return ""
+	}
+	return string(jsonline.AppendUnquoted(nil, value))
+}
+
+// messageMember finds the message in a mark.
+var messageMember = jsonline.Want("message")
+
 var newline = []byte("\n")
 
 func writeRaw(w io.Writer, line, mark []byte) error {

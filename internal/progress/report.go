@@ -317,7 +317,7 @@ func writeRetry(w io.Writer, r orchestrator.Report, hints Hints) {
 		fmt.Fprintf(w, "  to retry %s of them: %s\n", Count(r.Failed-upstream), command)
 	}
 	if upstream > 0 {
-		fmt.Fprintf(w, "  %s had failed in an earlier job: retry that job, or compute them here%s\n", plural(upstream, "record"), setting(hints, "reprocess"))
+		fmt.Fprintf(w, "  %s came with an _error: correct the input, retry the earlier job, or compute them here%s\n", plural(upstream, "record"), setting(hints, "reprocess"))
 	}
 }
 

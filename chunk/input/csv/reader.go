@@ -48,7 +48,7 @@ func NewReader(r io.Reader, separator byte, o format.Options) (*Reader, error) {
 	}
 	chosen, err := choose(names, o)
 	if err != nil {
-		return nil, err
+		return nil, &format.ColumnError{Err: err}
 	}
 	return &Reader{name: o.Name, rows: rows, width: len(names), chosen: chosen}, nil
 }

@@ -67,6 +67,9 @@ func Detect(file format.File, want string, columns []string) (Kind, error) {
 	}
 	if kind.compression == nil && kind.format.Check != nil {
 		if err := kind.format.Check(file, format.Options{Columns: columns}); err != nil {
+			if wrong := new(format.ColumnError); errors.As(err, &wrong) {
+				return kind, fault.New(fault.Usage, "input %s: %w", file.Name(), err).Set("columns")
+			}
 			return kind, fault.New(fault.Usage, "input %s: %w", file.Name(), err).WithCode(fault.BadInput, "")
 		}
 	}

@@ -28,9 +28,16 @@ type Format struct {
 	// Count, if set, returns the number of records of a file without decoding it.
 	Count func(f File, o Options) (int64, error)
 	// Check, if set, finds damage that a quick look can find, and columns that do not
-	// exist, before any work starts.
+	// exist (ColumnError), before any work starts.
 	Check func(f File, o Options) error
 }
+
+// ColumnError reports columns to read that a file does not have: the request is wrong, and the
+// file is not damaged.
+type ColumnError struct{ Err error }
+
+func (e *ColumnError) Error() string { return e.Err.Error() }
+func (e *ColumnError) Unwrap() error { return e.Err }
 
 // File is an open input file that can be read at any place, concurrently.
 type File interface {

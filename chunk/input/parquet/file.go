@@ -35,7 +35,7 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 		return nil, err
 	}
 	if f.members, err = choose(all, o); err != nil {
-		return nil, err
+		return nil, &format.ColumnError{Err: err}
 	}
 	return f, f.checkCodecs()
 }
