@@ -3,27 +3,41 @@
 #
 #   - packages that start goroutines, or whose tests do: with the race detector, which makes
 #     programs take three times as long. Processes that tests start run without it.
-#   - other packages, and the command line: without it
-#   - some jobs again, with the race detector in every process
+#   - other packages, the command line, and sweeps that damage a file byte by byte: without it
+#   - some jobs and commands: with the race detector in every process
 #
-# make test-race uses it everywhere; make test-all leaves nothing out.
+# Half of what tests do is to wait for processes, so these run side by side. What is compiled
+# twice is compiled first, in one place. make test-race uses the race detector everywhere;
+# make test-all leaves nothing out.
 set -euo pipefail
 GO=${GO:-go}
 export CGO_ENABLED=1
-# Half of what tests do is to wait for processes.
-parallel=${PARALLEL:-$(($(nproc) * 2))}
-# make check vets.
-flags=(-vet=off -timeout 20m -parallel "$parallel")
-plain=$(mktemp -d)
-trap 'rm -rf "$plain"' EXIT
+cd "$(dirname "$0")/.."
+root=$PWD
+work=$(mktemp -d)
+timeout=${TIMEOUT:-20m} parallel=${PARALLEL:-$(($(nproc) * 2))}
+flags=(-vet=off -timeout "$timeout" -parallel "$parallel") # make check vets
+binary=(-vet=off '-ldflags=-s -w')                         # as go test links without -c
 
-concurrent=(./orchestrator) others=(./cmd/gpurun) # those that take longest first
+# Tests in orchestrator, and tests and scripts in cmd/gpurun, that run with the race detector
+# in every process, and nowhere else.
+raceJobs='^(TestInvariant1CountsAddUp|TestInvariant2.*|TestEcho|TestConcurrent.*|TestFetch.*|TestGrouped.*|TestTenPoisonRecords|TestStopTwice|TestPause|TestTrim|TestStragglers?|TestBadLines)$'
+raceCommands='^(TestServe.*|TestSignal.*)$'
+raceScripts='^TestScripts$/^(run|resume|retry|listen|serve|signals|status|streams|shards|steps|fetch|gpus)$'
+
+# Tests of other packages that compute much and start nothing: ten times slower with it.
+sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound'
+
+concurrent=() others=() sweeping=()
 while read -r package dir; do
 	case $package in
-	./orchestrator | ./cmd/gpurun) ;;
+	./orchestrator | ./cmd/gpurun) ;; # below
+	# Only their tests start goroutines, which share nothing.
+	./internal/jsonline | ./web) others+=("$package") ;;
 	*)
 		if grep -qE '^\s*go (func|[[:alnum:]_.]+)\(|errgroup|sync\.WaitGroup|\.Go\(' "$dir"/*.go; then
 			concurrent+=("$package")
+			! grep -qE "^func ($sweeps)\(" "$dir"/*_test.go || sweeping+=("$package")
 		else
 			others+=("$package")
 		fi
@@ -35,14 +49,73 @@ if ((${#concurrent[@]} < 20 || ${#others[@]} < 20)); then
 	exit 1
 fi
 
-$GO test -c -vet=off -o "$plain/" ./orchestrator
-$GO test "${flags[@]}" "${others[@]}"
-echo "with the race detector: ${#concurrent[@]} packages that start goroutines"
-GPURUN_TEST_WORKERS=$plain $GO test -race "${flags[@]}" "${concurrent[@]}"
-echo "again, with the race detector in every process: some jobs, and the commands that serve and share them"
-$GO test -race "${flags[@]}" ./orchestrator -run \
-	'^(TestInvariant1CountsAddUp|TestInvariant2.*|TestEcho|TestConcurrent.*|TestFetch.*|TestGrouped.*|TestTenPoisonRecords|TestStopTwice|TestPause|TestTrim|TestStragglers?|TestBadLines)$'
-$GO test -race -c -vet=off -o "$plain/race.test" ./cmd/gpurun
-cd cmd/gpurun
-"$plain/race.test" -test.timeout 20m -test.run '^(TestServe.*|TestSignal.*)$'
-"$plain/race.test" -test.timeout 20m -test.run '^TestScripts$/^(run|resume|retry|listen|serve|signals|status|streams|shards|steps|fetch|gpus)$'
+# run BINARY FOLDER FLAG... runs a compiled test.
+run() {
+	local binary=$1 folder=$2
+	shift 2
+	(cd "$root/$folder" && exec "$binary" -test.timeout "$timeout" -test.parallel "$parallel" "$@")
+}
+
+packages() { $GO test "${flags[@]}" "${others[@]}"; }
+racePackages() { $GO test -race "${flags[@]}" -skip "^($sweeps)\$" "${concurrent[@]}"; }
+sweep() { $GO test "${flags[@]}" -run "^($sweeps)\$" "${sweeping[@]}"; }
+commandLine() { run "$work/plain/gpurun.test" cmd/gpurun -test.skip "$raceCommands|$raceScripts"; }
+jobsInOneProcess() { GPURUN_TEST_WORKERS=$work/plain run "$work/race/orchestrator.test" orchestrator -test.skip "$raceJobs"; }
+everyJobProcess() { run "$work/race/orchestrator.test" orchestrator -test.run "$raceJobs"; }
+everyCommandProcess() { run "$work/race/gpurun.test" cmd/gpurun -test.run "$raceCommands|$raceScripts"; }
+
+# start TITLE FUNCTION... runs functions one after another in the background. Job control makes
+# each of these jobs a process group, so that Ctrl-C can end it: without it, bash would start
+# them with SIGINT ignored, and so would be the programs whose signals are tested.
+titles=() pids=()
+start() {
+	local log=$work/${#pids[@]}.log
+	titles+=("$1")
+	shift
+	set -m
+	(
+		SECONDS=0 status=0
+		for step in "$@"; do "$step" || status=1; done
+		echo "took $((SECONDS / 60)) min $((SECONDS % 60)) s"
+		exit $status
+	) </dev/null >"$log" 2>&1 &
+	pids+=($!)
+	set +m
+}
+
+# finish waits for the jobs and prints what each has printed.
+finish() {
+	local status=0 i
+	for i in "${!pids[@]}"; do
+		wait "${pids[i]}" || { status=1 && titles[i]+=": FAILED"; }
+		echo "== ${titles[i]}"
+		cat "$work/$i.log"
+	done
+	pids=() titles=()
+	return $status
+}
+
+end() {
+	for pid in "${pids[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
+	rm -rf "$work"
+}
+trap end EXIT
+
+# What tests need besides Go is installed while Go compiles.
+needs() {
+	[[ -z ${CI:-} ]] || ./scripts/tools.sh slurm-wlm:slurmctld
+	make --no-print-directory venv
+}
+start "tools of the tests" needs
+$GO test -c "${binary[@]}" -o "$work/plain/" ./orchestrator ./cmd/gpurun
+finish
+command -v slurmctld >/dev/null || echo "SKIPPED: no Slurm: jobs on a cluster are not tested (make slurm-test installs it)"
+command -v chromium chromium-browser google-chrome >/dev/null || echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
+
+echo "running the tests; the results of each group are shown when it is complete"
+start "the command line" commandLine
+start "${#others[@]} packages without the race detector, and sweeps" packages sweep
+$GO test -race -c "${binary[@]}" -o "$work/race/" ./orchestrator ./cmd/gpurun
+start "${#concurrent[@]} packages that start goroutines, with the race detector" racePackages
+start "jobs, with the race detector" jobsInOneProcess everyJobProcess everyCommandProcess
+finish

@@ -28,9 +28,9 @@ func checkDamaged(t testing.TB, data []byte) {
 // damageFiles are the files that are damaged byte by byte.
 var damageFiles = []string{"nested", "nested-v2", "plain", "gzip", "brotli", "encodings", "duckdb", "int96", "scalars"}
 
-// TestDamage changes bytes of a file in turn, and cuts it off: everywhere with
+// TestDamagedBytes changes bytes of a file in turn, and cuts it off: everywhere with
 // make test-all, which takes minutes, else at every 13th byte.
-func TestDamage(t *testing.T) {
+func TestDamagedBytes(t *testing.T) {
 	for _, name := range damageFiles {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
