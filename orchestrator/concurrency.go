@@ -1,10 +1,6 @@
 package orchestrator
 
-import (
-	"github.com/gpurun/gpurun/chunk/input"
-	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/wire"
-)
+import "github.com/gpurun/gpurun/internal/fault"
 
 const (
 	// concurrentGroup is how many records a worker reads at a time for a kernel that
@@ -12,7 +8,7 @@ const (
 	// devices.
 	concurrentGroup = 16
 	// chunkRounds is how many records for each one in flight a chunk of a stream holds at
-	// least: a slow record delays at most two chunks.
+	// least.
 	chunkRounds = 64
 )
 
@@ -32,35 +28,8 @@ func (p *prepared) fitConcurrency() error {
 		return refuse("a batch cost", "batch-cost")
 	}
 	setDefault(&p.plan.BatchSize, concurrentGroup)
-	// At the end of a chunk, a slow record holds up the next one. So a slot gets one chunk,
-	// which idle slots share, unless the parts of the output end where chunks do.
+	// Idle slots share the chunk of a busy one, so a slot gets a single chunk unless the parts
+	// of the output end where chunks do.
 	p.oneChunk = !keepsParts(p.config.Output.Path) && p.config.Batching.ChunksPerGPU == DefaultChunksPerGPU
 	return nil
-}
-
-// keep keeps the beginning of a task's rest for this worker, which computes its records
-// already. done.Rest becomes what others may have; nil if that is nothing. It reports
-// whether it kept something.
-func (s *slotRun) keep(t *task, done *wire.Done) bool {
-	if s.kept != nil || s.idles() {
-		return false
-	}
-	kept := task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried}
-	done.Rest = nil
-	if s.job.queue.idle() > 0 && done.Begun < kept.chunk.Records {
-		head, tail, err := input.SplitAt(kept.chunk, done.Begun)
-		if err == nil && tail.Records > 0 {
-			kept.chunk, done.Rest = head, &tail
-		}
-	}
-	s.kept = &kept
-	return true
-}
-
-// giveUpKept returns what was kept for a worker that is lost or must not continue.
-func (s *slotRun) giveUpKept() {
-	if s.kept != nil {
-		s.job.queue.giveBack(*s.kept)
-		s.kept = nil
-	}
 }

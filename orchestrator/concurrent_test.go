@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -70,8 +71,7 @@ func countCalls(path string) map[int]int {
 	data, _ := os.ReadFile(path)
 	counts := make(map[int]int)
 	for line := range strings.Lines(string(data)) {
-		var id int
-		_, _ = fmt.Sscan(line, &id)
+		id, _ := strconv.Atoi(strings.TrimSpace(line))
 		counts[id]++
 	}
 	return counts

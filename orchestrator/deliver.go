@@ -2,45 +2,64 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
 // progress records how far a task has come.
-func (s *slotRun) progress(t task, p wire.Progress) {
-	s.job.fleet.progressed(s.slot, p.Counts.Records+p.Ahead)
+func (s *slotRun) progress(p wire.Progress) {
+	if h := s.find(p.Chunk); h != nil {
+		h.done, h.ahead = p.Counts, p.Ahead
+	}
+	s.noteLoad()
 	s.job.fleet.measured(s.slot, p)
-	s.job.ledger.progress(s.slot.Number, p)
+	s.job.ledger.progress(s.slot.Number, s.counts(), p.Latency)
 	s.job.emit(Progress{
-		Slot: s.slot.Number, Device: s.slot.Name, Chunk: p.Counts, Records: t.chunk.Records,
+		Slot: s.slot.Number, Device: s.slot.Name, Chunk: s.current.done, Records: s.current.chunk.Records,
 		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Usage: s.job.figures.All(), Latency: p.Latency,
 	})
 	s.job.checkFailures()
 }
 
+// errNotGiven: there is a bug in the worker.
+var errNotGiven = errors.New("a worker reports about a chunk that it was not given")
+
 // handBack requeues the part of a task that the worker will not reach, while the worker
 // finishes the rest.
-func (s *slotRun) handBack(t *task, left wire.Remainder) error {
+func (s *slotRun) handBack(left wire.Remainder) error {
+	t := s.find(left.Chunk)
+	if t == nil {
+		return errNotGiven
+	}
 	if left.Rest.Records == 0 {
-		s.job.fleet.handedBack(s.slot, t.chunk.Records)
+		s.job.fleet.handedBack(s.slot)
 		return nil
 	}
 	tasks, err := s.job.share(s.slot, task{chunk: left.Rest, attempts: t.attempts, tried: t.tried}, left.InFlight)
 	t.chunk = t.chunk.Before(left.Rest)
-	s.job.fleet.handedBack(s.slot, t.chunk.Records)
+	s.job.fleet.handedBack(s.slot)
+	s.noteLoad()
 	s.job.queue.add(tasks...)
 	return err
 }
 
-// deliver takes a finished segment and requeues the rest of the task. again: a record
-// that did not fit may be retried on the same device.
-func (s *slotRun) deliver(ctx context.Context, t task, done wire.Done, again bool) error {
+// deliver takes a finished segment and requeues the rest of the task, unless the worker
+// continues with it. again: a record that did not fit may be retried on the same device.
+func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error {
+	h := s.find(done.Chunk)
+	if h == nil {
+		return errNotGiven
+	}
+	t := h.task
+	h.done, h.ahead = chunk.Counts{}, 0
 	counts := done.Segment.Tally.Counts
 	s.job.fleet.finished(s.slot, counts, done.Stats)
-	s.job.ledger.finish(s.slot.Number, t, done)
+	s.job.ledger.finish(s.slot.Number, t, done, s.counts())
 	s.job.releaseHeld(ctx)
 	s.job.emit(ChunkDone{
 		Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
@@ -50,10 +69,7 @@ func (s *slotRun) deliver(ctx context.Context, t task, done wire.Done, again boo
 	s.job.checkFailures()
 	var tasks []task
 	var err error
-	if done.Rest != nil && done.Begun > 0 && s.keep(&t, &done) {
-		s.job.queue.hold() // what is kept: giveBack below ends only the task
-	}
-	if done.Rest != nil {
+	if done.Rest != nil && !done.Continues {
 		tasks, err = s.job.share(s.slot, task{chunk: *done.Rest, attempts: t.attempts, tried: t.tried}, 0)
 	}
 	if done.Elsewhere != nil {
@@ -66,6 +82,12 @@ func (s *slotRun) deliver(ctx context.Context, t task, done wire.Done, again boo
 	finished := t.chunk
 	finished.Records = counts.Records
 	s.job.source.Release(finished)
+	if done.Continues {
+		h.chunk = *done.Rest
+		return nil
+	}
+	s.remove(h)
+	s.noteLoad()
 	s.job.queue.giveBack(tasks...)
 	return err
 }

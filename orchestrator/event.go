@@ -101,7 +101,8 @@ type Progress struct {
 	Latency *Histogram `json:"-"`
 }
 
-// ChunkDone: a chunk, or the beginning of one, is finished.
+// ChunkDone: a chunk, or the beginning of one, is finished. If records are computed one by one,
+// it may be a chunk behind the one that has started, which waits for a slow record.
 type ChunkDone struct {
 	Slot   int          `json:"slot"`
 	Device string       `json:"device"`

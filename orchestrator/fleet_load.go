@@ -18,19 +18,20 @@ func (f *fleet) assigned(slot Slot, t task) {
 	m.recordBytes = float64(t.chunk.Length) / float64(max(1, t.chunk.Records))
 }
 
-// progressed records how many records of its chunk a slot has computed.
-func (f *fleet) progressed(slot Slot, records int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.members[slot.Number].done = records
-}
-
-// handedBack records that a slot keeps only the first records of its chunk.
-func (f *fleet) handedBack(slot Slot, records int64) {
+// holds records how many records a slot has in its chunks, and how many of them are computed.
+func (f *fleet) holds(slot Slot, size, done int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
-	m.size, m.endAsked, m.ending = records, false, true
+	m.size, m.done = size, done
+}
+
+// handedBack records that a slot has handed back what it will not compute.
+func (f *fleet) handedBack(slot Slot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[slot.Number]
+	m.endAsked, m.ending = false, true
 }
 
 // finished records the end of a slot's chunk and what it cost.

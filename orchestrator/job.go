@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,10 +24,12 @@ type job struct {
 	monitor   *deviceMonitor
 	sources   *sources
 	leader    *layoutLeader // decides the layout of columns
-	state     state
-	abort     context.CancelFunc // ends what the job is doing
-	stagger   *stagger           // nil: all kernels open at once
-	scaler    *scaler            // nil: the number of workers is fixed
+	// assignments counts the tasks that were given to workers: a number is its ID.
+	assignments atomic.Int64
+	state       state
+	abort       context.CancelFunc // ends what the job is doing
+	stagger     *stagger           // nil: all kernels open at once
+	scaler      *scaler            // nil: the number of workers is fixed
 
 	stall        stall
 	searchNotice sync.Once // that a whole batch failed

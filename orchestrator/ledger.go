@@ -23,7 +23,7 @@ type ledger struct {
 	tally    chunk.Tally          // of everything that may be committed
 	appended chunk.Tally          // the part of tally that was in the output after the last commit
 	held     []chunk.Segment      // finished, but not to be committed yet
-	live     map[int]chunk.Counts // of the chunks in progress, by slot
+	live     map[int]chunk.Counts // of the chunks in progress, of each slot together
 	kernel   judge.Case
 	computed *chunk.Chunk // starts with a record that the kernel has computed
 }
@@ -91,12 +91,12 @@ func (l *ledger) done() chunk.Counts {
 	return counts
 }
 
-// progress records how far a slot's chunk has come.
-func (l *ledger) progress(slot int, p wire.Progress) {
+// progress records how far a slot's chunks have come.
+func (l *ledger) progress(slot int, counts chunk.Counts, latency *Histogram) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.live[slot] = p.Counts
-	l.report.addLatency(p.Latency)
+	l.live[slot] = counts
+	l.report.addLatency(latency)
 }
 
 // withdraw forgets the progress of a slot whose worker has exited: what was not finished
@@ -107,11 +107,12 @@ func (l *ledger) withdraw(slot int) {
 	delete(l.live, slot)
 }
 
-// finish takes the result of a slot's task. Its segment is held until release.
-func (l *ledger) finish(slot int, t task, done wire.Done) {
+// finish takes the result of a slot's task. Its segment is held until release. live are the
+// counts of the slot's other chunks.
+func (l *ledger) finish(slot int, t task, done wire.Done, live chunk.Counts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.live, slot)
+	l.live[slot] = live
 	l.report.Nulls += done.Stats.Nulls
 	l.report.cost += done.Stats.Cost
 	l.report.padded += done.Stats.Padded

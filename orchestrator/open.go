@@ -64,7 +64,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 		worker.abandon()
 	}
 	s.job.emit(WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: worker.pid})
-	message, err := worker.receive(ctx)
+	message, err := worker.receive(ctx, nil)
 	switch {
 	case ctx.Err() != nil:
 		return fault.New(fault.Canceled, "nothing left to do")
@@ -124,10 +124,7 @@ func (s *slotRun) drop() {
 		s.job.ledger.withdraw(s.slot.Number)
 		s.worker = nil
 	}
-	if s.prefetched != nil {
-		s.prefetched.alone = true
-	}
-	s.takeBackPrefetched()
+	s.giveBackAhead(true)
 }
 
 // release ends the slot's worker, gracefully unless the job is aborted.
@@ -135,7 +132,7 @@ func (s *slotRun) release(ctx context.Context) {
 	if s.worker == nil {
 		return
 	}
-	if ctx.Err() == nil && s.prefetched == nil { // or it would compute that first
+	if ctx.Err() == nil && len(s.ahead) == 0 { // or it would compute that first
 		s.worker.end()
 	}
 	s.drop()

@@ -152,7 +152,7 @@ func (s *slotRun) adopt(w *keptWorker) {
 // otherwise it releases the worker.
 func (s *slotRun) park() bool {
 	pool := s.job.config.Pool
-	if pool == nil || s.worker == nil || !s.opened || s.prefetched != nil || s.kept != nil || s.left ||
+	if pool == nil || s.worker == nil || !s.opened || len(s.ahead) > 0 || s.left ||
 		!s.job.state.running() || s.job.config.columnSpec() != nil {
 		return false
 	}

@@ -152,9 +152,9 @@ func (w *workerProcess) read() {
 // errSilent: the worker sends nothing.
 var errSilent = errors.New("silent")
 
-// receive returns the worker's next message other than heartbeats. It fails when the
-// worker has exited or is silent, or when ctx ends.
-func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
+// receive returns the worker's next message other than heartbeats, or an empty one if wake
+// comes first. It fails when the worker has exited or is silent, or when ctx ends.
+func (w *workerProcess) receive(ctx context.Context, wake <-chan time.Time) (wire.Message, error) {
 	ticker := time.NewTicker(silenceTick)
 	defer ticker.Stop()
 	silent := 0
@@ -172,6 +172,8 @@ func (w *workerProcess) receive(ctx context.Context) (wire.Message, error) {
 			if silent++; silent >= silenceTicks {
 				return wire.Message{}, errSilent
 			}
+		case <-wake:
+			return wire.Message{}, nil
 		case <-ctx.Done():
 			return wire.Message{}, ctx.Err()
 		}
@@ -316,7 +318,7 @@ func describeKernel(ctx context.Context, p *prepared, name string) (wire.Ready, 
 	if err != nil {
 		return wire.Ready{}, err
 	}
-	message, err := w.receive(ctx)
+	message, err := w.receive(ctx, nil)
 	switch {
 	case ctx.Err() != nil:
 		w.kill()
@@ -352,7 +354,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		Kernel: p.config.Kernel.Name, KernelConfig: p.config.Kernel.Config, ExecMode: p.config.Kernel.ExecMode, ExecID: p.config.Kernel.ExecID,
 		Python: wire.Python{Interpreter: p.config.Kernel.Python, IOWorkers: p.config.Kernel.IOWorkers, NaN: p.config.Kernel.NaN},
 		Dir:    p.config.Dir, PluginPath: p.config.pluginPath, SocketDir: socketDir,
-		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, LeastTimeout: p.config.leastTimeout, Retries: max(0, p.config.Failures.Retries),
+		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, Checkpoint: p.config.Resume.Checkpoint, LeastTimeout: p.config.leastTimeout, Retries: max(0, p.config.Failures.Retries),
 		Figures: p.figuresPath, Spend: wire.Spend{Requests: p.config.Resume.MaxRequests, Tokens: p.config.Resume.MaxTokens}, LogLevel: p.config.Display.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.Batching.Bytes,

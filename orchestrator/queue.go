@@ -19,6 +19,7 @@ type task struct {
 	tried    []string // devices that failed on it; others go first
 	notFor   int      // the slot, counted from 1, that gave it away to a waiting one
 	alone    bool     // a worker was lost that had prefetched it
+	returned bool     // a worker had it, or what it is a part of
 	doubted  []string // devices on which it failed with what only looks like a lost device
 	blame    bool     // its records are to blame for that
 }
@@ -126,15 +127,15 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 	}
 }
 
-// takeAhead returns a task for a slot that has nearly finished its last one, if a fresh
-// task is available that no slot is waiting for.
-func (q *queue) takeAhead(ctx context.Context, device string, slot int) (task, bool) {
+// takeAhead returns a task for a slot that has nearly finished its last one, if a task is
+// available that may join that one and that no slot is waiting for.
+func (q *queue) takeAhead(ctx context.Context, device string, slot int, mayJoin func(task) bool) (task, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.err != nil || len(q.waiting) > 0 || q.dismissed[slot] {
 		return task{}, false
 	}
-	suits := func(t task) bool { return t.fresh() && q.suits(t, device, slot) }
+	suits := func(t task) bool { return mayJoin(t) && q.suits(t, device, slot) }
 	if !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) && q.atHand() {
 		q.read(ctx)
 	}
@@ -239,25 +240,25 @@ func (q *queue) finish() { q.giveBack() }
 // several tasks.
 func (q *queue) giveBack(tasks ...task) {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	q.held--
-	q.returned = append(q.returned, tasks...)
-	q.broadcast()
-	q.mu.Unlock()
-}
-
-// hold counts a task that a slot has without taking it from the queue.
-func (q *queue) hold() {
-	q.mu.Lock()
-	q.held++
-	q.mu.Unlock()
+	q.putBack(tasks)
 }
 
 // add queues the remainder of a task whose first part is still being computed.
 func (q *queue) add(tasks ...task) {
 	q.mu.Lock()
-	q.returned = append(q.returned, tasks...)
+	defer q.mu.Unlock()
+	q.putBack(tasks)
+}
+
+// putBack queues tasks that a worker had. The caller must hold q.mu.
+func (q *queue) putBack(tasks []task) {
+	for _, t := range tasks {
+		t.returned = true
+		q.returned = append(q.returned, t)
+	}
 	q.broadcast()
-	q.mu.Unlock()
 }
 
 // dry reports whether the queue is empty, unless tasks come back.

@@ -78,10 +78,10 @@ func TestTakeAhead(t *testing.T) {
 	take(t, q, "A", 0)
 	q.add(task{chunk: chunk.Chunk{Records: 3}, attempts: 1}, task{chunk: chunk.Chunk{Records: 4}, alone: true},
 		task{chunk: chunk.Chunk{Records: 5}, tried: []string{"B"}})
-	if ahead, ok := q.takeAhead(ctx, "A", 0); !ok || ahead.chunk.Records != 2 {
+	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); !ok || ahead.chunk.Records != 2 {
 		t.Errorf("got %+v, %v", ahead, ok)
 	}
-	if ahead, ok := q.takeAhead(ctx, "A", 0); ok {
+	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); ok {
 		t.Errorf("got %+v, which is to be computed by itself", ahead)
 	}
 	for range 3 {
@@ -98,12 +98,12 @@ func TestTakeAhead(t *testing.T) {
 	q.mu.Lock()
 	q.returned = append(q.returned, task{}) // the waiting slot has not been woken yet
 	q.mu.Unlock()
-	if ahead, ok := q.takeAhead(ctx, "A", 0); ok {
+	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); ok {
 		t.Errorf("got %+v, which another slot is waiting for", ahead)
 	}
 	q.close()
 	<-waits
-	if ahead, ok := q.takeAhead(ctx, "A", 0); ok {
+	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); ok {
 		t.Errorf("got %+v of a closed queue", ahead)
 	}
 }
@@ -122,11 +122,11 @@ func TestTakeAheadOfStream(t *testing.T) {
 	q := newQueue(source)
 	q.join("A")
 	take(t, q, "A", 0)
-	if ahead, ok := q.takeAhead(t.Context(), "A", 0); ok {
+	if ahead, ok := q.takeAhead(t.Context(), "A", 0, task.fresh); ok {
 		t.Errorf("got %+v, which has not come yet", ahead)
 	}
 	source.ready = true
-	if ahead, ok := q.takeAhead(t.Context(), "A", 0); !ok || ahead.chunk.Records != 2 {
+	if ahead, ok := q.takeAhead(t.Context(), "A", 0, task.fresh); !ok || ahead.chunk.Records != 2 {
 		t.Errorf("got %+v, %v", ahead, ok)
 	}
 }

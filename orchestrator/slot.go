@@ -12,24 +12,23 @@ import (
 
 // slotRun keeps one slot busy: it starts a worker and gives it one chunk after another.
 type slotRun struct {
-	job            *job
-	slot           Slot
-	worker         *workerProcess
-	loaded         []wire.Source // the files that its kernel has loaded
-	poolKey        string        // of its worker
-	starts         int
-	budget         budget
-	opened         bool
-	probes         int             // how often a lost device was retried
-	left           bool            // it has left the job for good
-	stuck          []proc.Stuck    // processes of its workers that cannot be killed
-	prefetched     *task           // what the worker was given in addition to its current task
-	prefetchedRead bool            // the worker has read that, too
-	kept           *task           // what only this worker should get: it has begun its records
-	staggerDone    func(open bool) // ends the turn that stagger gave
-	threads        atomic.Int32    // the share of the cores that its worker must be restarted for; 0 for none
-	dismissed      chan struct{}   // closed when the slot must leave
-	dismissOnce    sync.Once
+	job         *job
+	slot        Slot
+	worker      *workerProcess
+	loaded      []wire.Source // the files that its kernel has loaded
+	poolKey     string        // of its worker
+	starts      int
+	budget      budget
+	opened      bool
+	probes      int             // how often a lost device was retried
+	left        bool            // it has left the job for good
+	stuck       []proc.Stuck    // processes of its workers that cannot be killed
+	current     *heldTask       // what the worker computes; nil between two tasks
+	ahead       []*heldTask     // what it was given in addition, in order
+	staggerDone func(open bool) // ends the turn that stagger gave
+	threads     atomic.Int32    // the share of the cores that its worker must be restarted for; 0 for none
+	dismissed   chan struct{}   // closed when the slot must leave
+	dismissOnce sync.Once
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun {
@@ -57,16 +56,12 @@ func (s *slotRun) run(ctx context.Context) error {
 
 // runUntilRetired works until no tasks remain or the slot is retired.
 func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error) {
-	defer s.giveUpKept()
 	for {
 		if s.mustLeave() {
 			s.depart(ctx)
 			return false, nil
 		}
 		s.renew(ctx)
-		if s.worker == nil || s.idles() {
-			s.giveUpKept()
-		}
 		if e := s.job.fleet.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker on its device
 			s.drop()
 			s.reportLoss(e, true)
@@ -103,23 +98,13 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 	}
 }
 
-// nextTask returns the worker's next task: the prefetched one, or the next from the
-// queue. It returns false when none remains.
-func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
-	if s.prefetched != nil {
-		t := *s.prefetched
-		s.prefetched = nil
-		if s.prefetchedRead {
-			s.prefetchedRead = false
-			s.prefetch(ctx, t)
-		}
-		return t, true, nil
-	}
-	if s.kept != nil {
-		t := *s.kept
-		s.kept = nil
-		s.assign(t)
-		return t, true, nil
+// nextTask returns the worker's next task: one that it has, or the next from the queue. It
+// returns false when none remains.
+func (s *slotRun) nextTask(ctx context.Context) (*heldTask, bool, error) {
+	if len(s.ahead) > 0 {
+		next := s.ahead[0]
+		s.ahead = s.ahead[1:]
+		return next, true, nil
 	}
 	for {
 		s.job.fleet.awaitPace(ctx, s.slot, s.job.queue.done)
@@ -127,12 +112,11 @@ func (s *slotRun) nextTask(ctx context.Context) (task, bool, error) {
 		waiting := time.Now()
 		t, ok, err := s.job.queue.take(ctx, s.slot.key(), s.slot.Number)
 		if err != nil || !ok {
-			return t, ok, err
+			return nil, ok, err
 		}
 		s.job.fleet.waited(s.slot, time.Since(waiting))
 		if s.job.config.Control.paused() == nil {
-			s.assign(t)
-			return t, true, nil
+			return s.assign(t), true, nil
 		}
 		s.job.queue.giveBack(t) // the job was paused while waiting for the task
 	}

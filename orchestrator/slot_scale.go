@@ -40,7 +40,7 @@ func (s *slotRun) endChunk() {
 
 // renew ends a worker that must be restarted, once it has finished its tasks.
 func (s *slotRun) renew(ctx context.Context) {
-	if s.prefetched != nil {
+	if len(s.ahead) > 0 {
 		return // it has been told to end that at once
 	}
 	if threads := s.threads.Swap(0); threads > 0 {

@@ -10,21 +10,13 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// assign sends the worker a task. A send error means that the worker has exited, which
-// runTask notices.
-func (s *slotRun) assign(t task) {
-	key := s.slot.key()
-	_ = s.worker.conn.Send(wire.Message{Assign: &wire.Assign{
-		Chunk: s.job.forWorker(t.chunk), Part: s.job.partPath(t), Final: s.job.queue.final(t, key) && !s.job.registry.Shared(key),
-		Blame: t.blame,
-	}})
-}
-
-// runTask follows the worker's task to its end: the end of the chunk, or the next
-// checkpoint if that comes first.
-func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error) {
-	s.job.fleet.assigned(s.slot, t)
-	worker, first := s.worker, t.chunk.First
+// runTask follows the worker's current task to its end, and those that the worker has ahead of
+// it.
+func (s *slotRun) runTask(ctx context.Context, current *heldTask) (retired bool, err error) {
+	s.current = current
+	defer func() { s.current = nil }()
+	s.begin()
+	first := current.chunk.First
 	// A stop or pause may have been sent to the worker before this chunk: repeat it.
 	switch {
 	case !s.job.state.running():
@@ -32,25 +24,27 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 	case s.idles():
 		s.worker.endChunk()
 	}
-	checkpoint := newCheckpoint(s.job.config.Resume.Checkpoint, func() { worker.endOnly(first) })
-	defer checkpoint.stop()
+	checkpoint := s.newCheckpoint()
+	defer func() { checkpoint.stop() }()
 	defer s.watchFirst()()
 	defer s.job.leader.begin(first)()
-	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
+	s.prefetch(ctx)
 	for {
-		message, err := s.worker.receive(ctx)
+		message, err := s.worker.receive(ctx, s.asking())
 		switch {
 		case ctx.Err() != nil:
-			s.job.queue.giveBack(t)
+			s.job.queue.giveBack(current.task)
 			return true, nil
 		case err != nil:
-			return s.handleLoss(ctx, &t, s.worker.lost(err), false)
+			return s.handleLoss(ctx, &current.task, s.worker.lost(err), false)
+		case message == (wire.Message{}): // it could take another task
+			s.prefetch(ctx)
 		case message.Progress != nil:
 			s.job.stall.answered.Store(true)
-			if message.Progress.Counts.Records > 0 {
+			if message.Progress.Chunk == current.id && message.Progress.Counts.Records > 0 {
 				checkpoint.batchDone()
 			}
-			s.progress(t, *message.Progress)
+			s.progress(*message.Progress)
 			s.job.monitor.noteMemory(s.slot, message.Progress.Memory)
 			s.noteFirst(ctx, message.Progress.First)
 		case message.Search != nil:
@@ -62,64 +56,78 @@ func (s *slotRun) runTask(ctx context.Context, t task) (retired bool, err error)
 			s.job.warn(s.slot, message.Warned.Warnings)
 		case message.Layout != nil:
 			if e := s.answerLayout(ctx, first, *message.Layout); e != nil {
-				return s.handleLoss(ctx, &t, e, true)
+				return s.handleLoss(ctx, &current.task, e, true)
 			}
 		case message.ReadComplete != nil:
-			s.prefetch(ctx, t)
+			if h := s.find(message.ReadComplete.Chunk); h != nil {
+				h.read = true
+			}
+			s.prefetch(ctx)
 		case message.ReturnPrefetched != nil:
-			s.takeBackPrefetched()
+			s.giveBackAhead(false)
 		case message.Spent != nil:
 			s.job.overspent(message.Spent.Blind)
 		case message.Remainder != nil:
-			if err := s.handBack(&t, *message.Remainder); err != nil {
+			if err := s.handBack(*message.Remainder); err != nil {
 				return false, err
 			}
 		case message.Done != nil:
-			checkpoint.stop() // or it would end the next chunk
-			return s.finishTask(ctx, t, *message.Done)
+			if message.Done.Chunk == current.id {
+				checkpoint.stop() // or it would end the next part
+			}
+			retired, err := s.finishTask(ctx, *message.Done)
+			if s.current == nil || err != nil {
+				return retired, err
+			}
+			if message.Done.Continues {
+				checkpoint = s.newCheckpoint()
+			}
 		case message.Failed != nil:
-			return s.handleLoss(ctx, &t, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
+			return s.handleLoss(ctx, &current.task, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
 		}
 	}
 }
 
-// prefetch gives the worker, which has read all of its task, another one in advance.
-func (s *slotRun) prefetch(ctx context.Context, t task) {
-	if s.prefetched != nil { // it has read that, too
-		s.prefetchedRead = true
-		return
-	}
-	if !t.fresh() || s.idles() {
-		return
-	}
-	if next, ok := s.job.queue.takeAhead(ctx, s.slot.key(), s.slot.Number); ok {
-		s.prefetched = &next
-		s.assign(next)
-	}
-}
-
-// takeBackPrefetched requeues the task that the worker was given in advance.
-func (s *slotRun) takeBackPrefetched() {
-	if s.prefetched != nil {
-		s.job.queue.giveBack(*s.prefetched)
-	}
-	s.prefetched, s.prefetchedRead = nil, false
-}
-
-// finishTask takes the result of the worker's task.
-func (s *slotRun) finishTask(ctx context.Context, t task, done wire.Done) (retired bool, err error) {
+// finishTask takes the result of a task, or of its beginning. Afterwards there is no current
+// task if that one has ended.
+func (s *slotRun) finishTask(ctx context.Context, done wire.Done) (retired bool, err error) {
 	s.job.stall.answered.Store(true)
 	if e := s.checkSources(done.Sources); e != nil {
+		t := s.current.task
+		s.current = nil
 		return s.handleLoss(ctx, &t, e, true)
 	}
 	s.job.warn(s.slot, done.Warnings)
 	s.noteFirst(ctx, done.First)
 	again := done.Elsewhere != nil && s.makeRoom(ctx)
-	err = s.deliver(ctx, t, done, again)
-	if done.Crowded && err == nil {
+	if err := s.deliver(ctx, done, again); err != nil {
+		return false, err
+	}
+	if done.Crowded {
 		s.job.scaler.crowded(ctx, s)
 	}
-	return false, err
+	switch {
+	case s.current == nil:
+	case done.Continues:
+		s.begin()
+	default:
+		s.prefetch(ctx)
+	}
+	return false, nil
+}
+
+// begin records that the worker computes its current task.
+func (s *slotRun) begin() {
+	t := s.current.task
+	s.job.fleet.assigned(s.slot, t)
+	s.noteLoad()
+	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
+}
+
+// newCheckpoint ends the part of the current task when a checkpoint is due.
+func (s *slotRun) newCheckpoint() *checkpoint {
+	worker, first := s.worker, s.current.chunk.First
+	return newCheckpoint(s.job.config.Resume.Checkpoint, func() { worker.endOnly(first) })
 }
 
 // idles reports whether the worker should not get more work for now.

@@ -79,7 +79,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	})
 	t.Run("stopped", func(t *testing.T) {
 		w := newWorker(t, "members", 8)
-		reader, err := w.startReading(t.Context(), assign(t, numbered(0, 100)).Chunk)
+		reader, err := w.startReading(t.Context(), assign(t, numbered(0, 100)))
 		if err != nil {
 			t.Fatal(err)
 		}

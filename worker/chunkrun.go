@@ -17,7 +17,8 @@ type chunkRun struct {
 	reader      *batchReader
 	out         *partWriter
 	windows     []*window   // that are not complete, in order
-	first       int64       // the chunk's first record
+	id          int64       // of the assignment
+	first       int64       // the first record of the chunk, or of what remained at the last cut
 	number      int64       // counts the worker's chunks, from 1
 	ended       bool        // no further batch is submitted
 	unsubmitted chunk.Chunk // what follows the last submitted batch
@@ -41,10 +42,10 @@ type chunkRun struct {
 // begin starts reading a chunk.
 func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, error) {
 	w.begun++
-	r := &chunkRun{worker: w, number: w.begun, first: assign.Chunk.First, unsubmitted: assign.Chunk, rest: assign.Chunk, final: assign.Final, blame: assign.Blame}
+	r := &chunkRun{worker: w, id: assign.ID, number: w.begun, first: assign.Chunk.First, unsubmitted: assign.Chunk, rest: assign.Chunk, final: assign.Final, blame: assign.Blame}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	var err error
-	if r.reader, err = w.startReading(r.ctx, assign.Chunk); err != nil {
+	if r.reader, err = w.startReading(r.ctx, assign); err != nil {
 		r.cancel()
 		return nil, err
 	}
@@ -122,12 +123,38 @@ func (r *chunkRun) close(err error) (wire.Done, error) {
 	if err != nil {
 		return wire.Done{}, err
 	}
-	r.stats.Nulls, r.stats.BatchSize, r.stats.Latency = r.out.nulls(), r.worker.sizes.found(), r.out.takeLatency()
-	r.stats.Latency.Merge(r.late)
-	r.reader.fetch.addTo(&r.stats)
-	done := wire.Done{Segment: segment, Stats: r.stats, First: r.out.takeFirst(), Elsewhere: r.elsewhere, Crowded: r.crowded}
+	done := wire.Done{Chunk: r.id, Segment: segment, Stats: r.takeStats(), First: r.out.takeFirst(), Elsewhere: r.elsewhere, Crowded: r.crowded}
 	if r.rest.Records > 0 {
 		done.Rest = &r.rest
 	}
 	return done, nil
+}
+
+// cut ends the part after its last finished batch and continues with the rest of the chunk in
+// another part. It returns the outcome of the first.
+func (r *chunkRun) cut(part string) (wire.Done, error) {
+	segment, err := r.out.finish(r.rest, false)
+	if err != nil {
+		return wire.Done{}, err
+	}
+	rest := r.rest
+	if r.handedBack != nil {
+		rest = rest.Before(*r.handedBack)
+	}
+	done := wire.Done{Chunk: r.id, Segment: segment, Stats: r.takeStats(), Rest: &rest, Continues: true}
+	computed := r.out.progress.computed - done.Segment.Tally.Records
+	r.first = rest.First
+	r.out = r.worker.startWriting(wire.Assign{ID: r.id, Chunk: rest, Part: part}, r.reader.recycle)
+	r.out.computed(max(0, int(computed)))
+	return done, nil
+}
+
+// takeStats returns the statistics since the last call. The part must be closed.
+func (r *chunkRun) takeStats() wire.Stats {
+	stats := r.stats
+	stats.Nulls, stats.BatchSize, stats.Latency = r.out.nulls(), r.worker.sizes.found(), r.out.takeLatency()
+	stats.Latency.Merge(r.late)
+	r.reader.fetch.moveTo(&stats)
+	r.stats, r.late = wire.Stats{}, histogram.Histogram{}
+	return stats
 }

@@ -168,7 +168,7 @@ func (c *computing) reportRemainder() {
 	run := c.current
 	rest := run.unsubmitted
 	run.handedBack = &rest
-	c.worker.send(wire.Message{Remainder: &wire.Remainder{Rest: rest, InFlight: rest.First - run.rest.First}})
+	c.worker.send(wire.Message{Remainder: &wire.Remainder{Chunk: run.id, Rest: rest, InFlight: rest.First - run.rest.First}})
 	crash.Point("worker-handed-back")
 	run.reader.reportReadComplete()
 }

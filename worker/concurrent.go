@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
@@ -19,19 +20,20 @@ import (
 //
 //	reader ──► groups ──► records in flight ──► answers ──► early log
 //	              └── complete, in input order ──► writer
+//
+// Each chunk has its lane, with a reader, a writer and a log of its own. A lane ends when its
+// records are written, whatever happens in the others: a slow record holds up only its own.
 type concurrent struct {
 	worker *Worker
 	ctx    context.Context
-	lane   *lane // the chunk that is being computed; nil between two
-	next   *lane // the one after it, nil until one is assigned
+	lanes  []*lane // by their first records
 
 	flights map[int64]*flight // records at the kernel, by number
 	landed  *landings
 	arrived []landing // together; those before at are taken
 	at      int
-	queue   []*flight         // to be sent again, before any new record, by number
-	waiting []*flight         // for another attempt, the first due first
-	parked  map[int64]*flight // sent before, of a chunk that is not read again yet
+	queue   []*flight // to be sent again, before any new record, by number
+	waiting []*flight // for another attempt, the first due first
 
 	fetching map[int64]*flight // that wait for their files, by number
 	fetched  chan fetchedFiles
@@ -40,22 +42,23 @@ type concurrent struct {
 	search  suspicion
 	ceiling int // the most records in flight; less than the kernel's number after it ran out of memory
 
-	log      *early.Log // nil before the first chunk
+	syncer   *early.Syncer
+	syncDue  time.Time
 	spend    spend
 	first    judge.First
 	judged   bool
 	holding  bool // the kernel can try no record for now
 	outside  int  // records in a row that were blamed for a signal from outside
 	deaths   int  // records in a row that killed a kernel which has never computed anything
-	cut      bool // the current chunk ends with records in flight
 	busy     bool
 	busyFrom time.Time
 }
 
 func newConcurrent(ctx context.Context, w *Worker) *concurrent {
 	return &concurrent{
-		worker: w, ctx: ctx, flights: make(map[int64]*flight), parked: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
+		worker: w, ctx: ctx, flights: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
 		landed: &landings{wake: make(chan struct{}, 1)}, fetching: make(map[int64]*flight), fetched: make(chan fetchedFiles),
+		syncer: early.NewSyncer(), syncDue: time.Now().Add(w.setup.Checkpoint),
 	}
 }
 
@@ -69,22 +72,19 @@ func (w *Worker) serveRecords(ctx context.Context) {
 	defer func() { c.spend.figures.Close() }()
 	w.judged = true // the writer would judge in input order: here the first answers count
 	for {
-		more, err := c.nextLane()
-		if err == nil && !more {
-			c.end()
-			return
-		}
-		var done wire.Done
-		if err == nil {
-			done, err = c.run()
-		}
+		more, err := c.turn()
 		if err != nil {
+			for _, l := range c.lanes {
+				l.endReread()
+				_, _ = l.run.close(err)
+			}
 			w.fail(err)
 			return
 		}
-		done.Sources, done.Warnings = w.host.takeSources(), w.host.takeWarnings()
-		crash.Point("worker-part-closed")
-		w.send(wire.Message{Done: &done})
+		if !more {
+			c.end()
+			return
+		}
 	}
 }
 
@@ -94,35 +94,7 @@ func (c *concurrent) end() {
 		c.worker.host.kill()
 	}
 	c.worker.host.close()
-	if c.log != nil {
-		c.log.Close()
-	}
-}
-
-// nextLane takes the chunk that was begun during the last one, or waits for the next. It
-// returns false when there are no more. Answers that arrive meanwhile are logged.
-func (c *concurrent) nextLane() (more bool, err error) {
-	c.lane, c.next = c.next, nil
-	for c.lane == nil {
-		select {
-		case <-c.worker.trims:
-			c.worker.trim(c.ctx)
-		case <-c.landed.wake:
-			if err := c.landAll(); err != nil {
-				return false, err
-			}
-		case assign, more := <-c.worker.assigned:
-			if !more {
-				return false, nil
-			}
-			if c.lane, err = c.begin(assign); err != nil {
-				return false, err
-			}
-		case <-c.ctx.Done():
-			return false, c.ctx.Err()
-		}
-	}
-	return true, nil
+	c.syncRest()
 }
 
 // renew forgets the job that is done.
@@ -130,9 +102,7 @@ func (c *concurrent) renew() error {
 	if len(c.flights) > 0 {
 		c.worker.host.kill() // it would answer for records of that job
 	}
-	if c.log != nil {
-		c.log.Close()
-	}
+	c.syncRest()
 	c.spend.figures.Close()
 	fresh := newConcurrent(c.ctx, c.worker)
 	fresh.first, fresh.judged = c.first, c.judged // of the kernel
@@ -140,82 +110,73 @@ func (c *concurrent) renew() error {
 	return c.spend.open(c.worker.setup)
 }
 
-// begin starts reading a chunk, and imports the answers that are logged for it.
-func (c *concurrent) begin(assign wire.Assign) (*lane, error) {
+// begin starts reading a chunk. Unless the chunk is new, it imports the answers that are
+// logged for it.
+func (c *concurrent) begin(assign wire.Assign) error {
 	if c.worker.takeRenewed() {
 		if err := c.renew(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if c.log == nil {
-		c.log = early.New(filepath.Dir(assign.Part))
+	first, end := assign.Chunk.First, assign.Chunk.First+assign.Chunk.Records
+	l := &lane{part: assign.Part, log: early.New(filepath.Dir(assign.Part), first, end, c.syncer)}
+	if !assign.New {
+		if err := l.log.Import(); err != nil {
+			return fault.Wrap(fault.Storage, err)
+		}
 	}
-	if err := c.log.Import(assign.Chunk.First, assign.Chunk.First+assign.Chunk.Records); err != nil {
-		return nil, fault.Wrap(fault.Storage, err)
+	var err error
+	if l.run, err = c.worker.begin(c.ctx, assign); err != nil {
+		return err
 	}
-	run, err := c.worker.begin(c.ctx, assign)
-	if err != nil {
-		return nil, err
-	}
-	return &lane{run: run, part: assign.Part}, nil
+	at, _ := slices.BinarySearchFunc(c.lanes, first, func(other *lane, first int64) int { return int(other.run.first - first) })
+	c.lanes = slices.Insert(c.lanes, at, l)
+	return nil
 }
 
-// run computes until the current chunk is finished or must end.
-func (c *concurrent) run() (wire.Done, error) {
-	c.cut = false
-	ended, err := false, error(nil)
-	for err == nil && !ended {
-		c.countBusy()
-		c.reportSpent()
-		if ended = c.stop(); !ended {
-			err = c.step()
-		}
+// turn ends the lanes that are over, sends records to the kernel, and then waits for
+// something to happen. It returns false when there are no more chunks.
+func (c *concurrent) turn() (more bool, err error) {
+	c.countBusy()
+	c.reportSpent()
+	if err := c.syncLogs(); err != nil {
+		return false, err
 	}
-	var begun int64
-	if err == nil {
-		begun, err = c.close(c.cut)
+	if err := c.follow(); err != nil {
+		return false, err
 	}
-	c.lane.endReread()
-	done, err := c.lane.run.close(err)
-	done.Begun = begun
-	if err == nil {
-		return done, nil
+	if err := c.feed(); err != nil {
+		return false, err
 	}
-	if c.next != nil {
-		_, _ = c.next.run.close(err)
-	}
-	return done, err
+	return c.step()
 }
 
 // countBusy counts the time in which the kernel had work.
 func (c *concurrent) countBusy() {
 	now := time.Now()
-	if c.busy {
-		c.lane.run.addBusy(now.Sub(c.busyFrom))
+	if c.busy && len(c.lanes) > 0 {
+		c.lanes[0].run.addBusy(now.Sub(c.busyFrom))
 	}
 	c.busy, c.busyFrom = len(c.flights) > 0, now
 }
 
-// step sends records to the kernel, and then waits for something to happen.
-func (c *concurrent) step() error {
-	if err := c.feed(); err != nil {
-		return err
-	}
+// step waits for something to happen.
+func (c *concurrent) step() (more bool, err error) {
 	var batches <-chan readBatch
 	reading := c.reading()
 	if reading != nil && reading.unfed() == 0 && c.hasRoom() && c.mayFetch() {
 		batches = reading.run.reader.batches
 	}
-	var assigned <-chan wire.Assign
-	if c.next == nil {
-		assigned = c.worker.assigned
-	}
-	for _, l := range c.lanes() {
+	for _, l := range c.lanes {
 		if l.rereads() {
 			if err := c.reread(l); err != nil {
-				return err
+				return false, err
 			}
 		}
+	}
+	var broken, overdue <-chan struct{}
+	if len(c.lanes) > 0 {
+		broken, overdue = c.lanes[0].run.out.broken, c.worker.stops.overdue
 	}
 	timer := time.NewTimer(c.nextEvent())
 	defer timer.Stop()
@@ -223,20 +184,21 @@ func (c *concurrent) step() error {
 	select {
 	case batch, ok := <-batches:
 		if len(c.flights) == 0 {
-			c.lane.run.stats.Input += time.Since(waited)
+			reading.run.stats.Input += time.Since(waited)
 		}
-		return c.take(reading, batch, ok)
+		return true, c.take(reading, batch, ok)
 	case <-c.landed.wake:
-		return c.landAll()
+		return true, c.landAll()
 	case got := <-c.fetched:
-		return c.takeFiles(got)
-	case assign, more := <-assigned:
-		if !more {
-			return fault.New(fault.Canceled, "the worker is exiting")
+		return true, c.takeFiles(got)
+	case assign, more := <-c.worker.assigned:
+		switch {
+		case more:
+			return true, c.begin(assign)
+		case len(c.lanes) > 0:
+			return false, fault.New(fault.Canceled, "the worker is exiting")
 		}
-		var err error
-		c.next, err = c.begin(assign)
-		return err
+		return false, nil
 	case <-timer.C:
 		if list := c.worker.host.takeWarnings(); len(list) > 0 {
 			c.worker.send(wire.Message{Warned: &wire.Warned{Warnings: list}})
@@ -244,14 +206,14 @@ func (c *concurrent) step() error {
 	case <-c.worker.pace.wake: // a stop request or a new pace
 	case <-c.worker.trims:
 		c.worker.trim(c.ctx)
-	case <-c.worker.stops.overdue:
+	case <-overdue:
 		c.abandon()
-	case <-c.lane.run.out.broken:
-		return c.lane.run.out.err()
+	case <-broken:
+		return false, c.lanes[0].run.out.err()
 	case <-c.ctx.Done():
-		return c.ctx.Err()
+		return false, c.ctx.Err()
 	}
-	return nil
+	return true, nil
 }
 
 // landAll takes the answers that have arrived together, so that they are logged, and the next
@@ -284,21 +246,27 @@ func (c *concurrent) nextArrived() (l landing, more bool) {
 func (c *concurrent) logArrived() error {
 	for _, l := range c.arrived {
 		if c.flights[l.flight.number] == l.flight && l.answer.Verdict < plugins.Failed {
-			if err := c.logAnswer(l, (*early.Log).Put); err != nil {
+			if err := logAnswer(l, (*early.Log).Put); err != nil {
 				return err
 			}
 		}
 	}
-	return fault.Wrap(fault.Storage, c.log.Flush())
+	for _, l := range c.lanes {
+		if err := l.log.Flush(); err != nil {
+			return fault.Wrap(fault.Storage, err)
+		}
+	}
+	return nil
 }
 
 // idleTurn is how long to wait at most when nothing is due: the kernel may have a warning.
 const idleTurn = time.Second
 
-// nextEvent returns how long nothing is due: a record to try again, or the end of a pause.
+// nextEvent returns how long nothing is due: a record to try again, the end of a pause, or
+// logs to sync.
 func (c *concurrent) nextEvent() time.Duration {
 	wait := idleTurn
-	for _, l := range c.lanes() {
+	for _, l := range c.lanes {
 		if l.rereads() {
 			return 0
 		}
@@ -308,6 +276,9 @@ func (c *concurrent) nextEvent() time.Duration {
 	}
 	if handBack, paused := c.worker.pace.paused(); paused {
 		wait = min(wait, time.Until(handBack))
+	}
+	if c.worker.setup.Checkpoint > 0 && c.syncer.Dirty() {
+		wait = min(wait, time.Until(c.syncDue))
 	}
 	return max(wait, time.Millisecond)
 }
@@ -334,4 +305,25 @@ const sampledDeaths = 3
 // answerOf returns the verdict of a logged or new answer.
 func answerOf(a early.Answer) plugins.Answer {
 	return plugins.Answer{Verdict: plugins.Verdict(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}
+}
+
+// syncLogs makes the logs durable, once per checkpoint interval, in a goroutine of its own:
+// results behind a slow record are not in the output, which is made durable otherwise.
+func (c *concurrent) syncLogs() error {
+	if c.worker.setup.Checkpoint <= 0 || time.Now().Before(c.syncDue) {
+		return nil
+	}
+	begun, err := c.syncer.Begin()
+	if begun {
+		crash.Point("worker-syncs-logs")
+		c.syncDue = time.Now().Add(c.worker.setup.Checkpoint)
+	}
+	return fault.Wrap(fault.Storage, err)
+}
+
+// syncRest makes the logs durable that this worker leaves.
+func (c *concurrent) syncRest() {
+	if err := c.syncer.Finish(); err != nil {
+		c.worker.log.Error("sync early logs", "error", err)
+	}
 }

@@ -32,16 +32,11 @@ func (c *concurrent) mayFetch() bool {
 	if len(c.fetching) >= max(leastFetching, fetcher.Concurrency()) || len(c.fetching)+len(c.ready) >= max(leastFetching, c.worker.host.info.Concurrency) {
 		return false
 	}
-	held := 0
-	for _, l := range c.lanes() {
-		held += l.held.bytes
-	}
-	return held < heldBatches*c.worker.setup.Records.BatchBytes || len(c.fetching)+len(c.ready)+len(c.flights) == 0
+	return c.held().bytes < heldBatches*c.worker.setup.Records.BatchBytes || len(c.fetching)+len(c.ready)+len(c.flights) == 0
 }
 
 // fetch waits for the files of a record before it is sent.
 func (c *concurrent) fetch(f *flight) {
-	f.unfetched = false
 	c.fetching[f.number] = f
 	g, reader := f.group, f.group.lane.run.reader
 	ctx := reader.ctx
@@ -56,7 +51,7 @@ func (c *concurrent) fetch(f *flight) {
 // takeFiles takes the files of a record, which is sent as soon as the kernel has room.
 func (c *concurrent) takeFiles(got fetchedFiles) error {
 	f, g := got.flight, got.group
-	if c.fetching[f.number] != f || f.group != g {
+	if c.fetching[f.number] != f {
 		return nil // its chunk has ended
 	}
 	delete(c.fetching, f.number)
@@ -68,14 +63,7 @@ func (c *concurrent) takeFiles(got fetchedFiles) error {
 	}
 	f.record = g.task.toCompute(f.at, f.at+1).WithFetched(g.lane.run.reader.fetch.names, got.files).At(0)
 	g.holds(f, f.record.Size()-len(f.record.Bytes()))
-	switch {
-	case !f.due.IsZero():
-		c.wait(f)
-	case !f.started.IsZero(): // it was sent before
-		c.enqueue(f)
-	default:
-		c.ready = insert(c.ready, f)
-	}
+	c.ready = insert(c.ready, f)
 	return nil
 }
 

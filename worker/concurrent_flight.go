@@ -16,21 +16,14 @@ import (
 type flight struct {
 	number int64
 	record plugins.Record
-	// group is what the record belongs to, and at its position there; nil if the chunk ended
-	// before the record's answer came, and is not read again yet.
-	group *group
-	at    int
-	// holder is the group whose memory the kernel reads while the record flies.
-	holder *group
+	group  *group // what the record belongs to
+	at     int    // its position there
 
-	sent bool
-	// unfetched: its files were those of a chunk that ended, and must be fetched again.
-	unfetched bool
+	sent      bool
 	fileBytes int // of its files, as its group counts them
 	started   time.Time
 	retries   int       // attempts that the kernel asked for
 	due       time.Time // when the next one may begin
-	final     verdict   // of a record whose chunk ended
 
 	suspect bool
 	crashes int // how often the process was lost with it
@@ -90,7 +83,10 @@ func (c *concurrent) capacity() int {
 
 // feed sends records until the kernel has as many as it may.
 func (c *concurrent) feed() error {
-	if process := c.worker.host.process; process != nil && c.lane.run.dead() {
+	if len(c.lanes) == 0 {
+		return nil
+	}
+	if c.worker.host.process != nil && c.lanes[0].run.dead() {
 		if len(c.flights) > 0 {
 			return nil // they land first, with the cause
 		}
@@ -139,7 +135,7 @@ func (c *concurrent) nextFlight() *flight {
 			return f
 		}
 	}
-	for _, l := range c.lanes() {
+	for _, l := range c.lanes {
 		if l.ended || l.halted {
 			continue
 		}
@@ -156,8 +152,7 @@ func (c *concurrent) send(f *flight) {
 	c.queue, c.ready = without(c.queue, isThis), without(c.ready, isThis)
 	host := c.worker.host
 	limit := host.limit(load{records: 1, bytes: f.record.Size()})
-	f.sent, f.started, f.holder = true, time.Now(), f.group
-	f.holder.flying++
+	f.sent, f.started = true, time.Now()
 	c.flights[f.number] = f
 	landed, started := c.landed, f.started
 	host.process.Ask(f.record, limit, func(a plugins.Answer, expired bool) {
@@ -171,31 +166,12 @@ func (c *concurrent) send(f *flight) {
 func (c *concurrent) reopen() (open bool, err error) {
 	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
 	defer cancel()
-	c.lane.run.stats.Restarts++
+	c.lanes[0].run.stats.Restarts++
 	if _, err = c.worker.host.alive(ctx); err != nil && closed(c.worker.stops.overdue) {
 		c.abandon()
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// down ends a flight, and releases memory that only it needed.
-func (c *concurrent) down(f *flight) {
-	delete(c.flights, f.number)
-	f.holder.flying--
-	if f.holder.left && f.holder.flying == 0 {
-		f.holder.task.batch.Release()
-		for _, r := range f.holder.files {
-			r.release()
-		}
-	}
-	switch {
-	case f.group == nil: // its memory may be gone: the next reader has it again
-		f.record = plugins.Record{}
-	case f.group != f.holder:
-		f.record = f.group.task.toCompute(f.at, f.at+1).At(0)
-		f.unfetched = f.group.task.pending != nil
-	}
 }
 
 // land takes the answer for a record.
@@ -208,7 +184,7 @@ func (c *concurrent) land(l landing) error {
 	if failure := l.failure(); l.lost(failure) {
 		return c.lose(l, failure)
 	}
-	c.down(f)
+	delete(c.flights, f.number)
 	return c.conclude(l)
 }
 
@@ -248,7 +224,7 @@ func (c *concurrent) conclude(l landing) error {
 		return c.fail(f, c.worker.host.expired(l.limit))
 	case failure.Kind == fault.OOM:
 		return c.shrink(f, failure)
-	case failure.Kind == fault.Device && failure.Sign == fault.Text && c.lane != nil && c.lane.run.blame:
+	case failure.Kind == fault.Device && failure.Sign == fault.Text && f.group.lane.run.blame:
 		failure = failure.Signed("")
 		failure.Kind = fault.Batch
 	case noRecords(failure):
@@ -260,9 +236,9 @@ func (c *concurrent) conclude(l landing) error {
 // succeed logs an answer and settles its record.
 func (c *concurrent) succeed(l landing) error {
 	f, a := l.flight, l.answer
-	c.worker.host.good(l.took, load{records: 1, bytes: max(1, f.size())})
+	c.worker.host.good(l.took, load{records: 1, bytes: max(1, f.record.Size())})
 	c.outside, c.deaths = 0, 0
-	if err := c.logAnswer(l, (*early.Log).Add); err != nil {
+	if err := logAnswer(l, (*early.Log).Add); err != nil {
 		return err
 	}
 	crash.Point("worker-answered")
@@ -271,19 +247,13 @@ func (c *concurrent) succeed(l landing) error {
 }
 
 // logAnswer logs the answer for a record that succeeds, unless it is logged.
-func (c *concurrent) logAnswer(l landing, add func(*early.Log, int64, early.Answer) error) error {
-	if c.log.Has(l.flight.number) {
+func logAnswer(l landing, add func(*early.Log, int64, early.Answer) error) error {
+	log := l.flight.group.lane.log
+	if log.Has(l.flight.number) {
 		return nil
 	}
 	a := l.answer
-	return fault.Wrap(fault.Storage, add(c.log, l.flight.number, early.Answer{Verdict: uint8(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}))
-}
-
-func (f *flight) size() int {
-	if f.group == nil {
-		return 0
-	}
-	return f.record.Size()
+	return fault.Wrap(fault.Storage, add(log, l.flight.number, early.Answer{Verdict: uint8(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}))
 }
 
 // fail settles a record that failed.
@@ -293,46 +263,18 @@ func (c *concurrent) fail(f *flight, failure *fault.Error) error {
 	return c.settle(f, verdict{fault: failure}, 0)
 }
 
-// settle gives a record its verdict, or keeps it until the record's chunk is read again.
+// settle gives a record its verdict.
 func (c *concurrent) settle(f *flight, v verdict, took time.Duration) error {
 	f.suspect = false
-	g := f.group
-	if g == nil {
-		if v.fault != nil { // others are in the log
-			f.final = v
-			c.parked[f.number] = f
-		}
-		return nil
-	}
-	g.settle(f.at, v)
+	f.group.settle(f.at, v)
 	if took > 0 {
-		g.task.batches = append(g.task.batches, took)
+		f.group.task.batches = append(f.group.task.batches, took)
 	}
-	return c.complete(g)
-}
-
-// unpark returns a record to where it was before its chunk ended.
-func (c *concurrent) unpark(f *flight) {
-	delete(c.parked, f.number)
-	f.unfetched = f.group.task.pending != nil
-	switch {
-	case f.final != (verdict{}):
-		f.group.settle(f.at, f.final)
-	case !f.due.IsZero():
-		c.wait(f)
-	default:
-		c.enqueue(f)
-	}
+	return c.complete(f.group)
 }
 
 // enqueue adds a record to those that are sent again, in input order.
-func (c *concurrent) enqueue(f *flight) {
-	if f.unfetched {
-		c.fetch(f)
-		return
-	}
-	c.queue = insert(c.queue, f)
-}
+func (c *concurrent) enqueue(f *flight) { c.queue = insert(c.queue, f) }
 
 func without(list []*flight, drop func(*flight) bool) []*flight {
 	return slices.DeleteFunc(list, drop)

@@ -1,22 +1,29 @@
 package worker
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/worker/early"
 )
 
 // lane is a chunk on its way through a concurrent kernel.
 type lane struct {
 	run    *chunkRun
-	part   string
-	groups []*group  // that are read and not written, in order
-	feeds  int       // index of the first group with records that were never sent
-	read   bool      // nothing remains to be read
-	ended  bool      // no record is sent for the first time
-	halted bool      // no record is sent at all
-	again  *rereader // reads the records of spilled groups; nil if none is being written
+	part   string     // the prefix of its parts' names
+	cuts   int        // how often it has ended a part and begun another
+	log    *early.Log // of its answers
+	groups []*group   // that are read and not written, in order
+	feeds  int        // index of the first group with records that were never sent
+	read   bool       // nothing remains to be read
+	ended  bool       // no record is sent for the first time
+	halted bool       // no record is sent at all
+	again  *rereader  // reads the records of spilled groups; nil if none is being written
 	// held is how much is read and not written: records, and the bytes of lines and answers.
 	held load
 }
@@ -28,12 +35,9 @@ type group struct {
 	first   int64 // number of its first record
 	spilled *span // instead of all that follows, if its answers are only in the log
 	task    *batchTask
-	records []*flight     // of task.sent
-	open    int           // records without an answer
-	unsent  int           // index of the first record that was never sent
-	flying  int           // records at the kernel, which reads them in this group's memory
-	left    bool          // its chunk has ended: release the memory when no record flies
-	files   []fetchRecord // then, too
+	records []*flight // of task.sent
+	open    int       // records without an answer
+	unsent  int       // index of the first record that was never sent
 }
 
 const (
@@ -50,27 +54,21 @@ func (c *concurrent) hasRoom() bool { return c.holdsLess(1) }
 
 // holdsLess reports whether less than a share of the memory for groups is in use.
 func (c *concurrent) holdsLess(share int) bool {
-	var held load
-	for _, l := range c.lanes() {
-		held.records, held.bytes = held.records+l.held.records, held.bytes+l.held.bytes
-	}
+	held := c.held()
 	return held.records < max(leastAhead, aheadRounds*c.worker.host.info.Concurrency)/share && held.bytes < aheadBytes/share
 }
 
-// lanes returns the lanes that there are, the current one first.
-func (c *concurrent) lanes() []*lane {
-	switch {
-	case c.lane == nil:
-		return nil
-	case c.next == nil:
-		return []*lane{c.lane}
+// held returns how much all lanes hold.
+func (c *concurrent) held() (held load) {
+	for _, l := range c.lanes {
+		held.records, held.bytes = held.records+l.held.records, held.bytes+l.held.bytes
 	}
-	return []*lane{c.lane, c.next}
+	return held
 }
 
 // reading returns the lane to read from, or nil if there is none.
 func (c *concurrent) reading() *lane {
-	for _, l := range c.lanes() {
+	for _, l := range c.lanes {
 		if !l.read && !l.ended && !l.halted {
 			return l
 		}
@@ -78,8 +76,7 @@ func (c *concurrent) reading() *lane {
 	return nil
 }
 
-// take takes a group from the reader. Records with a logged answer are settled, and those
-// that are in flight since the last chunk stay there.
+// take takes a group from the reader. Records with a logged answer are settled.
 func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 	if !ok {
 		l.read = true
@@ -105,41 +102,23 @@ func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 	return c.complete(g)
 }
 
-// place finds out what is known about a record: its answer, that it is at the kernel or
-// will be tried again, or nothing.
+// place finds out what is known about a record: its answer, or nothing.
 func (c *concurrent) place(g *group, i int) error {
 	number := g.task.batch.Records[g.task.sent[i]].Index
-	f := c.flights[number]
-	if f == nil {
-		if f = c.parked[number]; f == nil {
-			f = &flight{number: number}
-		}
-		f.record = g.task.toCompute(i, i+1).At(0)
-	}
-	f.group, f.at, g.records[i], f.fileBytes = g, i, f, 0
+	f := &flight{number: number, record: g.task.toCompute(i, i+1).At(0), group: g, at: i}
+	g.records[i] = f
 	switch {
-	case c.flights[number] != nil:
-	case c.log.Has(number):
-		logged, err := c.log.Get(number)
+	case g.lane.log.Has(number):
+		logged, err := g.lane.log.Get(number)
 		if err != nil {
 			return fault.Wrap(fault.Storage, err)
 		}
 		f.sent = true
 		g.settle(i, answered(answerOf(logged)))
 		c.judge(nil)
-	case c.parked[number] != nil:
-		c.unpark(f)
-	default:
-		failure, err := c.loggedFailure(number)
-		switch {
-		case failure != nil:
-			f.sent = true
-			g.settle(i, verdict{fault: failure})
-		case err == nil && g.task.pending != nil:
-			f.sent = true // or will be, out of order
-			c.fetch(f)
-		}
-		return err
+	case g.task.pending != nil:
+		f.sent = true // or will be, out of order
+		c.fetch(f)
 	}
 	return nil
 }
@@ -211,25 +190,60 @@ func (l *lane) unsent() chunk.Chunk {
 	return l.run.unsubmitted
 }
 
-// close ends the lane after its answered prefix. The answers behind that stay in the log.
-// With cut, records at the kernel stay there. It returns how many records of the rest this
-// worker has begun.
-func (c *concurrent) close(cut bool) (begun int64, err error) {
-	l := c.lane
-	unsent := l.unsent()
+// cut ends the part of a lane after the groups that are written, so that they can be
+// committed, and continues with another part. Nothing is read or sent again.
+func (c *concurrent) cut(l *lane) error {
+	c.worker.stops.forget(l.run)
+	if l.run.rest.First == l.run.first || l.run.rest.Records == 0 {
+		return nil // there is nothing to commit, or the lane is about to end
+	}
+	if err := l.log.Rotate(l.run.rest.First, l.partName()); err != nil {
+		return fault.Wrap(fault.Storage, err)
+	}
+	l.cuts++
+	done, err := l.run.cut(l.partName())
+	if err != nil {
+		return err
+	}
+	c.report(done)
+	return nil
+}
+
+// partName returns the prefix of the names of the current part's files.
+func (l *lane) partName() string {
+	if l.cuts == 0 {
+		return l.part
+	}
+	return fmt.Sprintf("%s-%d", l.part, l.cuts)
+}
+
+// close ends a lane after its answered prefix. The answers behind that stay in the log. The
+// kernel must not have records of the lane.
+func (c *concurrent) close(l *lane) error {
 	if len(l.groups) > 0 && l.groups[0].spilled == nil {
 		if err := l.endIn(l.groups[0]); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	if cut {
-		begun = max(0, unsent.First-l.run.rest.First)
+	l.endReread()
+	c.forget(l)
+	if err := l.log.Rotate(l.run.rest.First, l.partName()); err != nil {
+		return fault.Wrap(fault.Storage, err)
 	}
-	c.leave(l, cut)
-	if err := c.log.Rotate(l.run.rest.First, l.part); err != nil {
-		return begun, fault.Wrap(fault.Storage, err)
+	l.log.Close()
+	done, err := l.run.close(nil)
+	if err != nil {
+		return err
 	}
-	return begun, nil
+	c.report(done)
+	return nil
+}
+
+// report sends the outcome of a chunk, or of its beginning.
+func (c *concurrent) report(done wire.Done) {
+	done.Sources, done.Warnings = c.worker.host.takeSources(), c.worker.host.takeWarnings()
+	crash.Point("worker-part-closed")
+	c.worker.send(wire.Message{Done: &done})
 }
 
 // endIn passes the answered records at the beginning of the first unfinished group to the
@@ -244,9 +258,6 @@ func (l *lane) endIn(g *group) error {
 	if at > 0 {
 		task := *g.task
 		task.ready, task.sent, task.verdicts = at, task.sent[:n], task.verdicts[:n]
-		if g.flying > 0 { // the writer releases the memory of what it has written
-			task.batch = task.batch.Clone(at)
-		}
 		if err := l.run.write(&task); err != nil {
 			return err
 		}
@@ -255,25 +266,10 @@ func (l *lane) endIn(g *group) error {
 	return nil
 }
 
-// leave keeps what outlives the lane: the memory that the kernel reads and, with cut, what
-// is known about records that will be sent again.
-func (c *concurrent) leave(l *lane, cut bool) {
-	for _, g := range l.groups {
-		if g.flying > 0 {
-			g.left, g.files = true, l.run.reader.taken.detach(g.task.batch)
-		}
-		for i, f := range g.records {
-			if f.group != g {
-				continue
-			}
-			f.group = nil
-			if v := g.task.verdicts[i]; cut && f.sent && c.flights[f.number] == nil && !c.log.Has(f.number) {
-				f.final = v
-				c.parked[f.number] = f
-			}
-		}
-	}
-	ofLane := func(f *flight) bool { return f.group == nil }
+// forget drops a lane and its records that wait to be sent.
+func (c *concurrent) forget(l *lane) {
+	c.lanes = slices.DeleteFunc(c.lanes, func(other *lane) bool { return other == l })
+	ofLane := func(f *flight) bool { return f.group.lane == l }
 	c.queue, c.waiting, c.ready = without(c.queue, ofLane), without(c.waiting, ofLane), without(c.ready, ofLane)
 	maps.DeleteFunc(c.fetching, func(_ int64, f *flight) bool { return ofLane(f) })
 }

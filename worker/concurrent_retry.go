@@ -42,9 +42,7 @@ func (c *concurrent) retry(f *flight, a plugins.Answer) error {
 		return c.fail(f, fault.New(fault.Record, "gave up after %s: %s", attempts(f.retries+1), message).WithDetail(a.Detail).Bounded())
 	}
 	f.retries++
-	if f.group != nil {
-		f.group.lane.run.stats.Retries++
-	}
+	f.group.lane.run.stats.Retries++
 	c.defers(f, f.retries, a.After)
 	return nil
 }
@@ -59,10 +57,6 @@ func (c *concurrent) later(f *flight, a plugins.Answer) error {
 // defers lets a record wait for attempt n.
 func (c *concurrent) defers(f *flight, n int, after time.Duration) {
 	f.due = time.Now().Add(backOff(n, after, rand.Float64()))
-	if f.group == nil {
-		c.parked[f.number] = f
-		return
-	}
 	c.wait(f)
 }
 

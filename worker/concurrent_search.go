@@ -53,10 +53,6 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 // suspect queues a record that the process was lost with.
 func (c *concurrent) suspect(f *flight) {
 	f.suspect = true
-	if f.group == nil {
-		c.parked[f.number] = f
-		return
-	}
 	f.group.lane.run.stats.Retries++
 	c.enqueue(f)
 }
@@ -71,7 +67,7 @@ func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
 	defer cancel()
 	for l := first; ; {
 		if f := l.flight; c.flights[f.number] == f {
-			c.down(f)
+			delete(c.flights, f.number)
 			if l.lost(l.failure()) {
 				f.crashes++
 				suspects = append(suspects, f)
@@ -133,10 +129,6 @@ func (c *concurrent) shrink(f *flight, failure *fault.Error) error {
 	}
 	c.ceiling = max(1, min(c.ceiling, len(c.flights)+1)/2)
 	c.worker.log.Warn("a record did not fit in memory next to the others", "concurrency", c.ceiling, "error", failure.Message)
-	if f.group == nil {
-		c.parked[f.number] = f
-		return nil
-	}
 	f.group.lane.run.stats.Retries++
 	c.enqueue(f)
 	return nil

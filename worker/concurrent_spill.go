@@ -38,13 +38,13 @@ func (c *concurrent) complete(g *group) error {
 func (c *concurrent) spill(g *group) error {
 	l, task := g.lane, g.task
 	for i, at := range task.sent {
-		if err := c.logFailure(task.batch.Records[at].Index, task.verdicts[i].fault); err != nil {
+		if err := l.logFailure(task.batch.Records[at].Index, task.verdicts[i].fault); err != nil {
 			return err
 		}
 	}
 	for i, refusal := range task.refused {
 		if refusal != nil && refusal.Kind == fault.Fetch { // another attempt could succeed
-			if err := c.logFailure(task.batch.Records[i].Index, refusal); err != nil {
+			if err := l.logFailure(task.batch.Records[i].Index, refusal); err != nil {
 				return err
 			}
 		}
@@ -96,7 +96,7 @@ func (c *concurrent) reread(l *lane) error {
 	s := l.groups[0].spilled
 	n := 0
 	for size := 0; int64(n) < min(s.records, rereadRecords) && size < rereadBytes; n++ {
-		size += c.log.Length(s.from.First + int64(n))
+		size += l.log.Length(s.from.First + int64(n))
 	}
 	task, err := c.readAgain(l, s.from, n)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *concurrent) readAgain(l *lane, from chunk.Chunk, n int) (*batchTask, er
 	l.again.next = batch.Rest().First
 	task.run, task.verdicts = l.run, make([]verdict, len(task.sent))
 	for i, at := range task.sent {
-		if task.verdicts[i], err = c.logged(batch.Records[at].Index); err != nil {
+		if task.verdicts[i], err = l.logged(batch.Records[at].Index); err != nil {
 			return nil, err
 		}
 	}
@@ -154,12 +154,12 @@ func (l *lane) endReread() {
 }
 
 // logged returns the verdict of a spilled record.
-func (c *concurrent) logged(number int64) (verdict, error) {
-	failure, err := c.loggedFailure(number)
+func (l *lane) logged(number int64) (verdict, error) {
+	failure, err := l.loggedFailure(number)
 	if failure != nil || err != nil {
 		return verdict{fault: failure}, err
 	}
-	a, err := c.log.Get(number)
+	a, err := l.log.Get(number)
 	if err != nil {
 		return verdict{}, fault.Wrap(fault.Storage, err)
 	}
@@ -167,20 +167,20 @@ func (c *concurrent) logged(number int64) (verdict, error) {
 }
 
 // logFailure keeps why a record failed, nil if it did not, for when it is written.
-func (c *concurrent) logFailure(number int64, failure *fault.Error) error {
+func (l *lane) logFailure(number int64, failure *fault.Error) error {
 	if failure == nil {
 		return nil
 	}
 	data, err := json.Marshal(failure)
 	if err == nil {
-		err = c.log.AddFailure(number, data)
+		err = l.log.AddFailure(number, data)
 	}
 	return fault.Wrap(fault.Storage, err)
 }
 
 // loggedFailure returns why a spilled record failed, nil if it did not.
-func (c *concurrent) loggedFailure(number int64) (*fault.Error, error) {
-	data, err := c.log.Failure(number)
+func (l *lane) loggedFailure(number int64) (*fault.Error, error) {
+	data, err := l.log.Failure(number)
 	if err != nil || data == nil {
 		return nil, fault.Wrap(fault.Storage, err)
 	}

@@ -1,15 +1,18 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/histogram"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -74,35 +77,17 @@ func TestSlowRecord(t *testing.T) {
 	// Records that are not JSON never reach the kernel.
 	text := strings.Replace(lines.String(), fmt.Sprintf(`"until":%d`, n-1), fmt.Sprintf(`"until":%d`, n-n/1000), 1)
 	w := newWorker(t, "patient", 16)
-	w.setup.Figures = t.TempDir() + "/figures"
-	c := newConcurrent(t.Context(), w)
-	if err := c.spend.open(w.setup); err != nil {
-		t.Fatal(err)
-	}
-	defer c.spend.figures.Close()
 	job := assign(t, text)
-	var err error
-	if c.lane, err = c.begin(job); err != nil {
-		t.Fatal(err)
-	}
 	records, groups, spilled := 0, 0, false
-	for err == nil && !c.stop() {
-		err = c.step()
-		records, groups = max(records, c.lane.held.records), max(groups, len(c.lane.groups))
-		spilled = spilled || c.lane.rereads()
+	list := computeLanes(t, w, func(c *concurrent) {
+		l := c.lanes[0]
+		records, groups = max(records, l.held.records), max(groups, len(l.groups))
+		spilled = spilled || l.rereads()
+	}, job)
+	if len(list) != 1 {
+		t.Fatalf("%d chunks are done", len(list))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.close(false); err != nil {
-		t.Fatal(err)
-	}
-	c.lane.endReread()
-	done, err := c.lane.run.close(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.end()
+	done := list[0]
 	if limit := leastAhead/spillShare + 16*2*patientInFlight; records > limit || groups > limit/16+2*patientInFlight || !spilled {
 		t.Errorf("%d records in %d groups in memory; spilled: %t", records, groups, spilled)
 	}
@@ -125,5 +110,98 @@ func TestSlowRecord(t *testing.T) {
 	}
 	if (histogram.Histogram{}).Count() == done.Stats.Latency.Count() {
 		t.Error("no latency")
+	}
+}
+
+// computeLanes computes chunks, which are all assigned at once, with a concurrent kernel. It
+// returns what is reported, in order. each is called before each turn.
+func computeLanes(t *testing.T, w *Worker, each func(*concurrent), chunks ...wire.Assign) (list []wire.Done) {
+	t.Helper()
+	var sent bytes.Buffer
+	w.conn = wire.NewConn(&sent)
+	w.setup.Figures = t.TempDir() + "/figures"
+	c := newConcurrent(t.Context(), w)
+	if err := c.spend.open(w.setup); err != nil {
+		t.Fatal(err)
+	}
+	defer c.spend.figures.Close()
+	for _, a := range chunks {
+		if err := c.begin(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(c.lanes) > 0 {
+		each(c)
+		if err := c.follow(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.feed(); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.lanes) > 0 {
+			if _, err := c.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.end()
+	for {
+		message, err := w.conn.Receive()
+		if err != nil {
+			return list
+		}
+		if message.Done != nil {
+			list = append(list, *message.Done)
+		}
+	}
+}
+
+// A slow record holds up only its own chunk, and a chunk that was cut continues.
+func TestSlowRecordAmongLanes(t *testing.T) {
+	const n, each = 600, 100
+	w := newWorker(t, "patient", 16)
+	var chunks []wire.Assign
+	for first := 0; first < n; first += each {
+		var lines strings.Builder
+		for i := first; i < first+each; i++ {
+			until := 0
+			if i == 50 {
+				until = n
+			}
+			fmt.Fprintf(&lines, "{\"id\":%d,\"until\":%d}\n", i, until)
+		}
+		a := assign(t, lines.String())
+		a.ID, a.New, a.Chunk.First = int64(len(chunks)+1), true, int64(first)
+		chunks = append(chunks, a)
+	}
+	cut := false
+	list := computeLanes(t, w, func(c *concurrent) {
+		if first := c.lanes[0].run; !cut && first.rest.First > 0 {
+			cut = true
+			w.stops.take(wire.Stop{Only: &first.first})
+		}
+	}, chunks...)
+	outputs := make(map[int64]string)
+	for i, done := range list {
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(chunks[done.Chunk-1].Part), done.Segment.Part+".out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		outputs[done.Chunk] += string(data)
+		if last := i == len(list)-1; done.Continues != (i == 0) || last != (done.Chunk == 1 && !done.Continues) {
+			t.Errorf("report %d is about chunk %d: %+v", i, done.Chunk, done)
+		}
+	}
+	if len(list) != n/each+1 {
+		t.Errorf("%d reports", len(list))
+	}
+	for id, a := range chunks {
+		var want strings.Builder
+		for i := a.Chunk.First; i < a.Chunk.First+each; i++ {
+			fmt.Fprintf(&want, "{\"id\":%d,\"calls\":1}\n", i)
+		}
+		if outputs[int64(id+1)] != want.String() {
+			t.Errorf("chunk %d: %.300s", id+1, outputs[int64(id+1)])
+		}
 	}
 }

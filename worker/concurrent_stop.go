@@ -5,27 +5,42 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// stop follows the stop requests. It reports whether the current chunk has ended.
-func (c *concurrent) stop() (ended bool) {
+// follow follows the stop requests, and ends the lanes that are over.
+func (c *concurrent) follow() error {
 	w := c.worker
 	if w.pace.mustHandBack() {
 		w.stops.endThrough(w.begun)
 	}
-	if c.next != nil && w.stops.mustEnd(c.next.run) {
-		c.next.halted = true
+	for i := 0; i < len(c.lanes); {
+		l := c.lanes[i]
+		switch {
+		case c.over(l):
+			if err := c.close(l); err != nil {
+				return err
+			}
+			continue // another has taken its place
+		case w.stops.mustCut(l.run):
+			if err := c.cut(l); err != nil {
+				return err
+			}
+		}
+		i++
 	}
-	l := c.lane
+	return nil
+}
+
+// over follows the stop requests for a lane. It reports whether the lane has ended.
+func (c *concurrent) over(l *lane) bool {
+	stops := c.worker.stops
 	switch {
 	case l.finished():
 		return true
-	case w.stops.mustCut(l.run) && !l.rereads(): // or all that is answered would be read again
-		c.cut = true
-		return true
-	case w.stops.mustEnd(l.run):
+	case stops.mustCut(l.run): // only its part ends
+	case stops.mustEnd(l.run):
 		l.halted = true
 		return !c.flies(l)
-	case w.stops.mustShare(l.run) && l.run.shares():
-		c.share()
+	case stops.mustShare(l.run) && l.run.shares():
+		c.share(l)
 	}
 	return l.ended && !c.flies(l) && !c.returns(l) && !l.rereads()
 }
@@ -33,7 +48,7 @@ func (c *concurrent) stop() (ended bool) {
 // flies reports whether the kernel has records of a lane.
 func (c *concurrent) flies(l *lane) bool {
 	for _, f := range c.flights {
-		if f.group != nil && f.group.lane == l {
+		if f.group.lane == l {
 			return true
 		}
 	}
@@ -43,7 +58,7 @@ func (c *concurrent) flies(l *lane) bool {
 // returns reports whether records of a lane will be sent again.
 func (c *concurrent) returns(l *lane) bool {
 	for _, f := range c.fetching {
-		if f.group != nil && f.group.lane == l {
+		if f.group.lane == l {
 			return true
 		}
 	}
@@ -59,8 +74,7 @@ func (c *concurrent) returns(l *lane) bool {
 
 // share hands back what was never sent, at once if records are in flight, so that other
 // workers can have it.
-func (c *concurrent) share() {
-	l := c.lane
+func (c *concurrent) share(l *lane) {
 	if l.ended {
 		return
 	}
@@ -70,7 +84,7 @@ func (c *concurrent) share() {
 		return // the end of the chunk reports it
 	}
 	l.run.handedBack = &rest
-	c.worker.send(wire.Message{Remainder: &wire.Remainder{Rest: rest, InFlight: rest.First - l.run.rest.First}})
+	c.worker.send(wire.Message{Remainder: &wire.Remainder{Chunk: l.run.id, Rest: rest, InFlight: rest.First - l.run.rest.First}})
 	crash.Point("worker-handed-back")
 	l.run.reader.reportReadComplete()
 }
@@ -80,10 +94,8 @@ func (c *concurrent) share() {
 func (c *concurrent) abandon() {
 	c.worker.log.Warn("abandoned the records in flight: the job is stopping and the drain timeout expired", "records", len(c.flights))
 	c.worker.host.kill()
-	for _, f := range c.flights {
-		c.down(f)
-	}
-	for _, l := range c.lanes() {
+	clear(c.flights)
+	for _, l := range c.lanes {
 		l.halted = true
 	}
 }

@@ -371,8 +371,8 @@ func (r *fetchRecord) release() {
 	}
 }
 
-// addTo adds the figures to the statistics of a chunk.
-func (f *fetching) addTo(stats *wire.Stats) {
+// moveTo adds the figures since the last call to the statistics of a chunk.
+func (f *fetching) moveTo(stats *wire.Stats) {
 	if f == nil {
 		return
 	}
@@ -386,4 +386,5 @@ func (f *fetching) addTo(stats *wire.Stats) {
 	stats.Figures["fetch_failures"] += float64(f.figures.failures)
 	stats.Figures["fetch_retries"] += float64(f.figures.retries)
 	stats.Figures["fetch_wait_seconds"] += f.figures.wait.Seconds()
+	f.figures.files, f.figures.bytes, f.figures.failures, f.figures.retries, f.figures.wait = 0, 0, 0, 0, 0
 }

@@ -27,7 +27,7 @@ type progress struct {
 func (p *partWriter) report(message wire.Progress) {
 	s := &p.progress
 	s.at = time.Now()
-	message.Counts, message.Ahead = s.written, max(0, s.computed-s.written.Records)
+	message.Chunk, message.Counts, message.Ahead = p.id, s.written, max(0, s.computed-s.written.Records)
 	message.Memory, message.Busy, message.Tuning = p.worker.host.memory(), time.Duration(p.worker.busy.Load()), p.worker.sizes.tuning()
 	p.worker.send(wire.Message{Progress: &message})
 }

@@ -50,11 +50,12 @@ type readBatch struct {
 	err    error
 }
 
-func (w *Worker) startReading(ctx context.Context, c chunk.Chunk) (*batchReader, error) {
-	b, err := w.openReader(c)
+func (w *Worker) startReading(ctx context.Context, assign wire.Assign) (*batchReader, error) {
+	b, err := w.openReader(assign.Chunk)
 	if err != nil {
 		return nil, err
 	}
+	b.reportReadComplete = sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{Chunk: assign.ID}}) })
 	ctx, b.cancel = context.WithCancel(ctx)
 	b.ctx = ctx
 	if b.fetch != nil {
@@ -77,7 +78,6 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
 		free: make(chan *input.Batch, 4*ahead), taken: new(takenBatches),
 		inputs: w.host.info.Inputs, seen: &w.columns, fetch: w.newFetching(c), each: w.host.info.Concurrency > 0,
-		reportReadComplete: sync.OnceFunc(func() { w.send(wire.Message{ReadComplete: &wire.ReadComplete{}}) }),
 	}, nil
 }
 
@@ -315,18 +315,13 @@ func (t *takenBatches) attach(batch *input.Batch, files []fetchRecord) {
 }
 
 func (t *takenBatches) remove(batch *input.Batch) {
-	for _, r := range t.detach(batch) {
-		r.release()
-	}
-}
-
-// detach makes the caller own a batch and its files.
-func (t *takenBatches) detach(batch *input.Batch) []fetchRecord {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	files := t.batches[batch]
 	delete(t.batches, batch)
-	return files
+	t.mu.Unlock()
+	for _, r := range files {
+		r.release()
+	}
 }
 
 func (t *takenBatches) release() {

@@ -65,6 +65,9 @@ func (s *stops) mustCut(run *chunkRun) bool {
 	return s.onlyChunk.Load() == run.first+1 && !closed(s.jobStopped) && run.number > s.lastChunk.Load()
 }
 
+// forget drops the request for a single chunk, which was met.
+func (s *stops) forget(run *chunkRun) { s.onlyChunk.CompareAndSwap(run.first+1, 0) }
+
 // mustShare reports whether a chunk must hand back what it has not begun.
 func (s *stops) mustShare(run *chunkRun) bool { return run.number <= s.shared.Load() }
 

@@ -19,6 +19,7 @@ import (
 // partWriter turns verdicts into output lines while the kernel computes the next batches.
 type partWriter struct {
 	worker  *Worker
+	id      int64 // of the assignment
 	part    *commit.Part
 	release func(*input.Batch)
 	tasks   chan *batchTask
@@ -45,7 +46,7 @@ type partWriter struct {
 func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *partWriter {
 	asIs := len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess && !w.setup.Records.Batch
 	p := &partWriter{
-		worker: w, release: release,
+		worker: w, id: assign.ID, release: release,
 		part: commit.NewPart(commit.PartOptions{
 			Path: assign.Part, Chunk: assign.Chunk,
 			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed, FrameFailures: w.setup.Records.FrameFailures, Batch: w.setup.Records.Batch,

@@ -123,7 +123,7 @@ func writeStored(t *testing.T, assigned wire.Assign, records wire.Records, layou
 		}
 		w.columns.note(noted)
 	}
-	reader, err := w.startReading(t.Context(), assigned.Chunk)
+	reader, err := w.startReading(t.Context(), assigned)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -100,7 +100,7 @@ func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolate
 	}{bytes.NewReader(nil), io.Discard}
 	w := &Worker{conn: wire.NewConn(silent), setup: wire.Setup{Records: records}, host: &kernelHost{}}
 	w.sizes.want = records.BatchSize
-	reader, err := w.startReading(t.Context(), assigned.Chunk)
+	reader, err := w.startReading(t.Context(), assigned)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,6 @@
 package input
 
 import (
-	"bytes"
-	"slices"
-
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -112,26 +109,6 @@ func (b *Batch) Lines(from, to int) (lines []byte, n int) {
 		end, n = next, n+1
 	}
 	return b.buffer[start:end:end], n
-}
-
-// Clone returns a copy of the first n records, in memory of its own, with which lines are
-// written while the rest of b is still in use.
-func (b *Batch) Clone(n int) *Batch {
-	c := &Batch{Records: slices.Clone(b.Records[:n]), begin: b.begin, rest: b.rest}
-	last := b.Records[n-1]
-	end := b.begin + int(last.Offset-b.Records[0].Offset) + len(last.Data)
-	if end > len(b.buffer) { // a mapped line, which is alone
-		for i := range c.Records {
-			c.Records[i].Data = bytes.Clone(c.Records[i].Data)
-		}
-		return c
-	}
-	c.buffer = bytes.Clone(b.buffer[:min(end+1, len(b.buffer))])
-	for i := range c.Records {
-		at := b.begin + int(c.Records[i].Offset-b.Records[0].Offset)
-		c.Records[i].Data = c.buffer[at : at+len(c.Records[i].Data)]
-	}
-	return c
 }
 
 // Release frees the memory. b can be read into again.

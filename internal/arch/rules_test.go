@@ -24,7 +24,7 @@ var rules = []rule{
 	{"worker", "one device, its kernel, one chunk after another: batching, isolating bad records",
 		[]string{"chunk/columns", "chunk/encode/parquet", "plugins", "chunk", "chunk/input", "chunk/record", "chunk/commit", "worker/early", "worker/fetch", "internal/wire", "internal/proc", "internal/fault", "internal/filesum", "internal/jsonline", "internal/crash", "internal/profile", "internal/histogram", "internal/judge", "internal/figures"}, "one device, one kernel, one chunk: no inventory, no other workers"},
 	{"worker/early", "answers of a concurrent kernel that are not committed yet, in a log next to the parts",
-		[]string{"chunk/commit"}, "it knows files and bytes, no kernel and no job"},
+		[]string{"chunk/commit", "internal/files"}, "it knows files and bytes, no kernel and no job"},
 	{"worker/fetch", "fetching: the files that records name by path or URL, ahead of the kernel, within limits",
 		[]string{"internal/fault"}, "it reads files and knows no records: only the worker fetches"},
 	{"chunk", "what a run of records is: chunks, finished segments, tallies, checksums",

@@ -122,9 +122,12 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		s.use(e.Usage, now)
 		s.measure(slot.device, now)
 	case orchestrator.ChunkDone:
-		slot := s.enter(e.Slot, ready, now)
+		slot := s.slot(e.Slot)
+		if slot.first == e.First { // or it computes another one
+			slot = s.enter(e.Slot, ready, now)
+			slot.done, slot.again = e.Counts.Records, 0
+		}
 		slot.device.sum += e.Counts.Records
-		slot.done, slot.again = e.Counts.Records, 0
 		s.job, s.total, s.estimate = e.Job, e.Total, e.Estimate
 		s.use(e.Usage, now)
 		s.measure(slot.device, now)

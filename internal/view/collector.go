@@ -189,7 +189,9 @@ func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 	v := &c.view
 	v.Done, v.Total, v.Estimate = e.Job, e.Total, e.Estimate
 	w := c.slot(e.Slot)
-	w.Records, w.Done, w.Phase = 0, 0, orchestrator.PhaseWaiting
+	if w.First == e.First || w.Phase != orchestrator.PhaseComputing { // or it computes another one
+		w.Records, w.Done, w.Phase = 0, 0, orchestrator.PhaseWaiting
+	}
 	w.Total += e.Counts.Records
 	w.Failed += e.Counts.Failed
 	w.Batches += e.Stats.Batches

@@ -109,6 +109,9 @@ type Setup struct {
 	Device      Device        `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`
+	// Checkpoint is how much work a power loss may cost: a concurrent kernel's answers are
+	// made durable that often.
+	Checkpoint time.Duration `json:"checkpoint,omitempty"`
 	// LeastTimeout is the minimum time limit of a batch, which is derived from earlier
 	// successful batches. Until enough are known, Timeout is the minimum. 0 if the user
 	// has set Timeout, which then is the limit.
@@ -224,7 +227,11 @@ type Device struct {
 
 // Assign gives the worker a chunk.
 type Assign struct {
+	// ID is what messages about the chunk name it by.
+	ID    int64       `json:"id"`
 	Chunk chunk.Chunk `json:"chunk"`
+	// New: no worker has begun any of its records, so there are no answers to import.
+	New bool `json:"new,omitempty"`
 	// Part is the prefix of the names of its result files.
 	Part string `json:"part"`
 	// Final: no other device remains to try, so a record that does not fit this one's
@@ -334,8 +341,9 @@ type Info struct {
 	ReadsFetched bool `json:"reads_fetched,omitempty"`
 }
 
-// Progress reports the progress on the chunk.
+// Progress reports the progress on a chunk.
 type Progress struct {
+	Chunk  int64        `json:"chunk"` // Assign.ID
 	Counts chunk.Counts `json:"counts"`
 	// Ahead is how many further records are computed, but not yet written because records
 	// before them are not: those of a window of grouped records.
@@ -376,10 +384,13 @@ type Warned struct {
 	Warnings []string `json:"warnings"`
 }
 
-// ReadComplete means that the worker has read all of its chunk, or all that it will compute of it.
+// ReadComplete means that the worker has read all of a chunk, or all that it will compute of it.
 // The orchestrator may assign another one before this one is Done, so that the device does
-// not sit idle. Messages about the next chunk follow Done, except for another ReadComplete.
-type ReadComplete struct{}
+// not sit idle. Of a batch kernel, messages about the next chunk follow Done, except for another
+// ReadComplete. A concurrent kernel may get any number of chunks, which end in any order.
+type ReadComplete struct {
+	Chunk int64 `json:"chunk"` // Assign.ID
+}
 
 // ReturnPrefetched returns the prefetched chunk untouched: the worker will not reach it soon.
 type ReturnPrefetched struct{}
@@ -388,7 +399,8 @@ type ReturnPrefetched struct{}
 // will not compute, so that others can start on it at once. Done then omits it. Without
 // records, it means that there is nothing to share.
 type Remainder struct {
-	Rest chunk.Chunk `json:"rest"`
+	Chunk int64       `json:"chunk"` // Assign.ID
+	Rest  chunk.Chunk `json:"rest"`
 	// InFlight is how many records its kernel is still computing.
 	InFlight int64 `json:"in_flight"`
 }
@@ -399,15 +411,16 @@ type Spent struct {
 	Blind bool `json:"blind,omitempty"`
 }
 
-// Done means that the chunk, or its beginning up to Rest, is computed and its part closed.
+// Done means that a chunk, or its beginning up to Rest, is computed and its part closed.
 type Done struct {
+	Chunk   int64         `json:"chunk"` // Assign.ID
 	Segment chunk.Segment `json:"segment"`
 	// Rest is the remainder that was neither computed nor sent in Remainder; nil if none.
 	Rest *chunk.Chunk `json:"rest,omitempty"`
-	// Begun is how many records at the beginning of Rest this worker still computes, or has
-	// computed: only it should get them. A concurrent kernel does not stop for a checkpoint.
-	Begun int64 `json:"begun,omitempty"`
-	Stats Stats `json:"stats"`
+	// Continues: the worker continues with Rest, under the same ID. A concurrent kernel does
+	// not stop for a checkpoint.
+	Continues bool  `json:"continues,omitempty"`
+	Stats     Stats `json:"stats"`
 	// Elsewhere is a record before Rest that needs another device.
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
 	// Crowded: the chunk ended before a batch that did not fit in memory; see Sharing.

@@ -2,9 +2,10 @@
 // answered record is computed again after a process was killed. A record's answer may have
 // to wait for those before it, and a part is committed only at the next checkpoint.
 //
-// A log is a file next to the parts. Each worker appends every successful answer to its own
-// log at once. When it closes a part, it starts a new log with the answers behind the part,
-// and renames the old one after the part, with which it is removed. A worker that begins a
+// A log is a file next to the parts. A worker appends every successful answer for the records
+// of a chunk to the chunk's log at once. When it closes a part, it renames the log after the
+// part, with which it is removed. Answers behind the part go to a new log first or, if they are
+// most of what the log holds, the log keeps its name and is continued. A worker that begins a
 // chunk imports the answers that others have logged for its records.
 //
 // An entry is a header of four numbers in little-endian order, then the verdict, the number
@@ -13,9 +14,13 @@
 //	length of what follows the header (4 bytes), its CRC-32C with the record's number (4),
 //	the record's number (8)
 //
+// The first entry has another verdict. Its number is the first of the chunk's records, and it
+// holds the number behind the last one, so that others need not read the rest of the log.
+//
 // Failures are not kept for other workers: a kernel that failed because a server was down must
 // get its records again. A worker whose memory does not suffice for them logs them for itself;
-// Import skips them. Nothing is synced: the log need only survive the death of processes.
+// Import skips them. A log survives the death of processes as it is written, and a power loss
+// once a Syncer has synced it.
 package early
 
 import (
@@ -45,17 +50,23 @@ type Answer struct {
 	Nulls   int64
 }
 
-// Log holds the answers of one worker. It is not safe for concurrent use.
+// Log holds the answers for the records of one chunk. It is not safe for concurrent use.
 type Log struct {
-	dir     string
-	file    *os.File // nil before the first answer
-	size    int64    // of what is written
-	pending []byte   // entries that Flush writes
-	places  index
+	dir        string
+	first, end int64    // the numbers of the chunk's first record, and behind its last
+	file       *os.File // nil before the first answer
+	path       string   // of file
+	size       int64    // of what is written
+	pending    []byte   // entries that Flush writes
+	places     index
+	syncer     *Syncer
 }
 
-// New returns an empty log in dir. Its file is created with the first answer.
-func New(dir string) *Log { return &Log{dir: dir, places: make(index)} }
+// New returns an empty log in dir for the records from first to before end. Its file is
+// created with the first answer.
+func New(dir string, first, end int64, syncer *Syncer) *Log {
+	return &Log{dir: dir, first: first, end: end, places: make(index), syncer: syncer}
+}
 
 const (
 	headerSize = 16
@@ -99,21 +110,34 @@ func (l *Log) AddFailure(number int64, failure []byte) error {
 // put encodes an entry at the end of what Flush writes.
 func (l *Log) put(number int64, failure bool, encode func(dst []byte) []byte) error {
 	if l.file == nil {
-		if err := l.create(number); err != nil {
+		if err := l.create(); err != nil {
 			return fmt.Errorf("create early log: %w", err)
 		}
+		l.encode(l.first, l.encodeRange)
 	}
+	at := l.encode(number, encode)
+	at.failure = failure
+	l.places.set(number, at)
+	if len(l.pending) >= flushBytes {
+		return l.Flush()
+	}
+	return nil
+}
+
+// encode adds an entry to what Flush writes, and returns where it will be.
+func (l *Log) encode(number int64, encode func(dst []byte) []byte) place {
 	start := len(l.pending)
 	l.pending = encode(append(l.pending, make([]byte, headerSize)...))
 	header, body := l.pending[start:start+headerSize], l.pending[start+headerSize:]
 	binary.LittleEndian.PutUint32(header, uint32(len(body)))
 	binary.LittleEndian.PutUint32(header[4:], sum(number, body))
 	binary.LittleEndian.PutUint64(header[8:], uint64(number))
-	l.places.set(number, place{offset: l.size + int64(start) + headerSize, length: uint32(len(body)), failure: failure})
-	if len(l.pending) >= flushBytes {
-		return l.Flush()
-	}
-	return nil
+	return place{offset: l.size + int64(start) + headerSize, length: uint32(len(body))}
+}
+
+// encodeRange encodes the first entry.
+func (l *Log) encodeRange(dst []byte) []byte {
+	return binary.LittleEndian.AppendUint64(append(dst, rangeVerdict), uint64(l.end))
 }
 
 // Flush writes what was put. After an error, the log must not be used.
@@ -127,6 +151,7 @@ func (l *Log) Flush() error {
 		return fmt.Errorf("write early log: %w", err)
 	}
 	l.size += int64(n)
+	l.syncer.wrote(l.path)
 	l.pending = l.pending[:0]
 	if cap(l.pending) > keptBuffer {
 		l.pending = nil
@@ -139,8 +164,9 @@ const (
 	flushBytes = 1 << 20
 	// keptBuffer is the largest buffer that is used again.
 	keptBuffer = 4 << 20
-	// failureVerdict begins an entry that is a failure.
+	// failureVerdict begins an entry that is a failure, rangeVerdict the first entry.
 	failureVerdict = 0xff
+	rangeVerdict   = 0xfe
 )
 
 func sum(number int64, body []byte) uint32 {
@@ -150,16 +176,16 @@ func sum(number int64, body []byte) uint32 {
 }
 
 // create creates the file. Its lock shows other workers that it is in use.
-func (l *Log) create(first int64) error {
+func (l *Log) create() error {
 	var random [4]byte
 	_, _ = rand.Read(random[:])
-	path := filepath.Join(l.dir, fmt.Sprintf("%012d-%s%s", first, hex.EncodeToString(random[:]), Suffix))
+	path := filepath.Join(l.dir, fmt.Sprintf("%012d-%s%s", l.first, hex.EncodeToString(random[:]), Suffix))
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	_ = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	l.file = file
+	l.file, l.path = file, path
 	return nil
 }
 
@@ -200,13 +226,21 @@ func (l *Log) body(at place) ([]byte, error) {
 	return body, nil
 }
 
-// Rotate ends the log with a part that holds the records before end: answers from end on go
-// to a new log, and the file is renamed after the part.
+// Rotate follows the end of a part that holds the records before end. If the log holds more
+// for the records from end on, it is continued. Otherwise those answers go to a new log, and
+// the file is renamed after the part.
 func (l *Log) Rotate(end int64, part string) error {
 	if l.file == nil {
 		return nil
 	}
-	next := New(l.dir)
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	l.places.forget(end)
+	if 2*l.places.bytes(end) > l.size {
+		return nil
+	}
+	next := New(l.dir, end, l.end, l.syncer)
 	for number, at := range l.places.from(end) {
 		body, err := l.body(at)
 		if err == nil {
@@ -216,15 +250,16 @@ func (l *Log) Rotate(end int64, part string) error {
 			return err
 		}
 	}
-	if err := next.Flush(); err != nil {
+	if err := next.sync(); err != nil { // the file may be removed with the part
 		return err
 	}
-	old := l.file
+	old := *l
 	*l = *next
 	defer old.Close()
-	if err := os.Rename(old.Name(), part+Suffix); err != nil {
+	if err := os.Rename(old.path, part+Suffix); err != nil {
 		return fmt.Errorf("rename early log: %w", err)
 	}
+	old.syncer.renamed(old.path, part+Suffix)
 	return nil
 }
 
@@ -235,18 +270,18 @@ func (l *Log) Close() {
 	}
 }
 
-// Import copies the answers for the records from first to before end from all other logs.
-// It removes a log that no process uses and that holds nothing else.
-func (l *Log) Import(first, end int64) error {
+// Import copies the answers for the chunk's records from all other logs. It removes a log that
+// no process uses and that holds nothing else.
+func (l *Log) Import() error {
 	paths, err := filepath.Glob(filepath.Join(quoted(l.dir), "*"+Suffix))
 	if err != nil {
 		return err
 	}
 	for _, path := range paths {
-		if l.file != nil && path == l.file.Name() {
+		if path == l.path {
 			continue
 		}
-		if err := l.importFile(path, first, end); err != nil {
+		if err := l.importFile(path); err != nil {
 			return err
 		}
 	}
@@ -258,7 +293,7 @@ func quoted(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-func (l *Log) importFile(path string, first, end int64) error {
+func (l *Log) importFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // it was committed meanwhile
@@ -267,9 +302,15 @@ func (l *Log) importFile(path string, first, end int64) error {
 		return fmt.Errorf("open early log: %w", err)
 	}
 	defer file.Close()
+	if first, end, known := rangeOf(file); known && (first >= l.end || end <= l.first) {
+		return nil
+	}
 	inside, outside := 0, 0
 	err = each(file, func(number int64, body []byte) error {
-		if number < first || number >= end {
+		switch {
+		case body[0] == rangeVerdict:
+			return nil
+		case number < l.first || number >= l.end:
 			outside++
 			return nil
 		}
@@ -279,15 +320,13 @@ func (l *Log) importFile(path string, first, end int64) error {
 		}
 		return l.put(number, false, func(dst []byte) []byte { return append(dst, body...) })
 	})
-	if err == nil {
-		err = l.Flush() // before the other log is removed
-	}
-	if err != nil {
+	if err != nil || inside == 0 || outside > 0 || syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return err
 	}
-	if inside > 0 && outside == 0 && syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-		_ = os.Remove(path)
+	if err := l.sync(); err != nil {
+		return err
 	}
+	_ = os.Remove(path)
 	return nil
 }
 
@@ -311,7 +350,7 @@ func each(file io.Reader, take func(number int64, body []byte) error) error {
 		if sum(number, body.Bytes()) != binary.LittleEndian.Uint32(header[4:]) {
 			return nil
 		}
-		if _, err := decode(body.Bytes()); err != nil && (body.Len() == 0 || body.Bytes()[0] != failureVerdict) {
+		if _, err := decode(body.Bytes()); err != nil && (body.Len() == 0 || body.Bytes()[0] < rangeVerdict) {
 			return nil
 		}
 		if err := take(number, body.Bytes()); err != nil {

@@ -13,10 +13,13 @@ func answerFor(n int64) Answer {
 	return Answer{Verdict: 2, Lines: [][]byte{fmt.Appendf(nil, `{"id":%d}`, n), []byte(`"ü"`)}, Nulls: n % 3}
 }
 
+// newLog returns an empty log.
+func newLog(dir string, first, end int64) *Log { return New(dir, first, end, NewSyncer()) }
+
 // filled returns a log with answers for the records from first to before end.
 func filled(t *testing.T, dir string, first, end int64) *Log {
 	t.Helper()
-	l := New(dir)
+	l := newLog(dir, first, end)
 	t.Cleanup(l.Close)
 	for n := first; n < end; n++ {
 		if err := l.Add(n, answerFor(n)); err != nil {
@@ -56,8 +59,14 @@ func TestImport(t *testing.T) {
 	dir := t.TempDir()
 	dead := filled(t, dir, 10, 20)
 	dead.Close()
-	l := filled(t, dir, 8, 12)
-	if err := l.Import(8, 20); err != nil {
+	l := newLog(dir, 8, 20)
+	defer l.Close()
+	for n := int64(8); n < 12; n++ {
+		if err := l.Add(n, answerFor(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Import(); err != nil {
 		t.Fatal(err)
 	}
 	check(t, l, 8, 20)
@@ -72,9 +81,9 @@ func TestImportLeaves(t *testing.T) {
 	alive := filled(t, dir, 10, 20)
 	other := filled(t, dir, 15, 30)
 	other.Close()
-	l := New(dir)
+	l := newLog(dir, 10, 20)
 	defer l.Close()
-	if err := l.Import(10, 20); err != nil {
+	if err := l.Import(); err != nil {
 		t.Fatal(err)
 	}
 	check(t, l, 10, 20)
@@ -84,22 +93,60 @@ func TestImportLeaves(t *testing.T) {
 	check(t, alive, 10, 20)
 }
 
+// At the end of a part, the log is renamed after it if little in it is behind the part, and
+// continued otherwise. Nothing is lost either way.
 func TestRotate(t *testing.T) {
+	for end, continued := range map[int64]bool{7: false, 2: true} {
+		dir := t.TempDir()
+		l := filled(t, dir, 0, 10)
+		part := filepath.Join(dir, "000000000000-part")
+		if err := l.Rotate(end, part); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Add(10, answerFor(10)); err != nil {
+			t.Fatal(err)
+		}
+		for n := end; n < 11; n++ {
+			if got, err := l.Get(n); err != nil || !reflect.DeepEqual(got, answerFor(n)) {
+				t.Errorf("record %d: %+v, %v", n, got, err)
+			}
+		}
+		if _, err := os.Stat(part + Suffix); os.IsNotExist(err) != continued {
+			t.Errorf("continued: %t, %v", continued, err)
+		}
+		again := newLog(dir, 0, 11)
+		defer again.Close()
+		if err := again.Import(); err != nil {
+			t.Fatal(err)
+		}
+		check(t, again, 0, 11)
+		if _, err := os.Stat(part + Suffix); !os.IsNotExist(err) { // its worker has closed it, and all of it was imported
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// A log that has no answers for the chunk is not read.
+func TestImportByRange(t *testing.T) {
 	dir := t.TempDir()
-	l := filled(t, dir, 0, 10)
-	part := filepath.Join(dir, "000000000000-part")
-	if err := l.Rotate(7, part); err != nil {
+	l := filled(t, dir, 10, 20)
+	file, err := os.Open(l.path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, l, 7, 10)
-	again := New(dir)
-	defer again.Close()
-	if err := again.Import(0, 10); err != nil {
-		t.Fatal(err)
+	defer file.Close()
+	if first, end, known := rangeOf(file); first != 10 || end != 20 || !known {
+		t.Errorf("%d to %d, %t", first, end, known)
 	}
-	check(t, again, 0, 10)
-	if _, err := os.Stat(part + Suffix); !os.IsNotExist(err) { // its worker has closed it, and all of it was imported
-		t.Errorf("%v", err)
+	damaged := []byte("too short")
+	for range 2 { // neither tells a range
+		if first, end, known := rangeOf(bytes.NewReader(damaged)); known {
+			t.Errorf("%d to %d", first, end)
+		}
+		if damaged, err = os.ReadFile(l.path); err != nil {
+			t.Fatal(err)
+		}
+		damaged[headerSize+3] ^= 1
 	}
 }
 
@@ -127,9 +174,9 @@ func TestFailures(t *testing.T) {
 	if got, err := l.Get(1000); err != nil || !reflect.DeepEqual(got, answerFor(1000)) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	other := New(dir)
+	other := newLog(dir, 0, 2000)
 	defer other.Close()
-	if err := other.Import(0, 2000); err != nil {
+	if err := other.Import(); err != nil {
 		t.Fatal(err)
 	}
 	if failure, _ := other.Failure(3); failure != nil || other.Has(3) || !other.Has(2) || !other.Has(1000) {
@@ -139,7 +186,7 @@ func TestFailures(t *testing.T) {
 
 func TestRotateWithoutAnswers(t *testing.T) {
 	dir := t.TempDir()
-	l := New(dir)
+	l := newLog(dir, 0, 9)
 	if err := l.Rotate(5, filepath.Join(dir, "part")); err != nil || len(logs(t, dir)) != 0 {
 		t.Errorf("%v, %v", err, logs(t, dir))
 	}
@@ -154,7 +201,7 @@ func TestDamaged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return data
+		return data[headerSize+9:] // as an older worker writes it, without a range
 	}()
 	one := len(whole) / 3
 	tests := map[string]struct {
@@ -177,9 +224,9 @@ func TestDamaged(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "1-a"+Suffix), test.damage(bytes.Clone(whole)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			l := New(dir)
+			l := newLog(dir, 0, 100)
 			defer l.Close()
-			if err := l.Import(0, 100); err != nil {
+			if err := l.Import(); err != nil {
 				t.Fatal(err)
 			}
 			check(t, l, 0, test.intact)

@@ -21,6 +21,20 @@ func (a Answer) encode(dst []byte) []byte {
 	return dst
 }
 
+// rangeOf returns the range of the records that a log may have entries for, unless its first
+// entry does not tell.
+func rangeOf(file io.ReaderAt) (first, end int64, known bool) {
+	var entry [headerSize + 1 + 8]byte
+	if _, err := file.ReadAt(entry[:], 0); err != nil {
+		return 0, 0, false
+	}
+	first, body := int64(binary.LittleEndian.Uint64(entry[8:])), entry[headerSize:]
+	if binary.LittleEndian.Uint32(entry[:]) != uint32(len(body)) || body[0] != rangeVerdict || sum(first, body) != binary.LittleEndian.Uint32(entry[4:]) {
+		return 0, 0, false
+	}
+	return first, int64(binary.LittleEndian.Uint64(body[1:])), true
+}
+
 var errDamaged = errors.New("an entry of the early log is damaged")
 
 // decode reads an answer. The lines share the memory of body.

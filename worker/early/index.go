@@ -52,3 +52,16 @@ func (x index) from(first int64) iter.Seq2[int64, place] {
 		}
 	}
 }
+
+// bytes returns how many bytes the entries of the records from first on have.
+func (x index) bytes(first int64) (n int64) {
+	for _, at := range x.from(first) {
+		n += headerSize + int64(at.length)
+	}
+	return n
+}
+
+// forget drops pages whose records are all before end.
+func (x index) forget(end int64) {
+	maps.DeleteFunc(x, func(key int64, _ *page) bool { return (key+1)*pageSize <= end })
+}
