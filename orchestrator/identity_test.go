@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -182,6 +183,11 @@ func TestRetryOfACopyRewritesTheCopy(t *testing.T) {
 				wantFault(t, err, fault.Conflict, test.refused...)
 			case err != nil || d.read(test.copied) != failing:
 				t.Errorf("%v, the copy is %q", err, d.read(test.copied))
+			case test.errors != "":
+				status, err := orchestrator.Inspect(b.Output.Path, "")
+				if want := strings.Replace(a.Output.Errors, "/a/", "/copy/", 1); err != nil || status.Report.Errors != want {
+					t.Errorf("%v, the errors are in %s, want %s", err, status.Report.Errors, want)
+				}
 			}
 			if d.read("a/out.jsonl") != before || test.errors != "" && d.read(test.errors) != failed {
 				t.Error("the original was changed")

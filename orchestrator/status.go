@@ -74,6 +74,9 @@ func Inspect(output, workDir string) (Status, error) {
 		if arrays, apart := m.arraysOf(output); apart == "" {
 			s.Report.placeArrays(arrays)
 		}
+		if now, with := m.movedWith(output, m.Errors); m.Errors != "" && with && !m.writes(output) {
+			s.Report.Errors = now
+		}
 	} else {
 		s.Report, s.Ranges, err = committed(f, m)
 	}
