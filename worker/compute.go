@@ -30,18 +30,9 @@ type computing struct {
 	usual     time.Duration // how long a batch takes; 0 if unknown
 }
 
-// compute processes a chunk and returns the outcome, which includes its bad records. An
-// error means that this worker cannot continue. If another chunk is assigned meanwhile,
-// compute begins it too and leaves it in w.computing.next for the next call.
-func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
-	run, err := w.begin(ctx, assign)
-	if err != nil {
-		return wire.Done{}, err
-	}
-	return w.finish(ctx, run)
-}
-
-// finish processes a chunk that has been begun.
+// finish processes a chunk that has been begun, and returns the outcome, which includes its
+// bad records. An error means that this worker cannot continue. If another chunk is assigned
+// meanwhile, finish begins it too and leaves it in w.computing.next for the next call.
 func (w *Worker) finish(ctx context.Context, run *chunkRun) (wire.Done, error) {
 	c := &w.computing
 	c.worker, c.ctx, c.current, c.next = w, ctx, run, nil

@@ -153,3 +153,12 @@ func assign(t *testing.T, lines string) wire.Assign {
 	}
 	return wire.Assign{Chunk: c, Part: filepath.Join(dir, "part")}
 }
+
+// compute begins a chunk and finishes it.
+func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
+	run, err := w.begin(ctx, assign)
+	if err != nil {
+		return wire.Done{}, err
+	}
+	return w.finish(ctx, run)
+}

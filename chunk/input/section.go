@@ -319,16 +319,3 @@ func spoolFault(err error) error {
 	}
 	return fault.New(fault.Storage, "spool input: %w", err)
 }
-
-// Spool returns the source of a stream: it copies r to files, one chunk each, so that
-// workers can read it like a file. It does not close r: on Close, a Read that blocks
-// forever is abandoned.
-func Spool(r io.Reader, options SequenceOptions) (Source, error) {
-	open := func(context.Context) (format.Lines, error) {
-		return format.Lines{ReadCloser: io.NopCloser(r), First: 1}, nil
-	}
-	return Sequence([]Section{{Open: open, Once: true}}, options)
-}
-
-// SpoolOptions are those of a stream.
-type SpoolOptions = SequenceOptions

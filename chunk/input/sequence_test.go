@@ -440,7 +440,7 @@ func TestSequenceKeeps(t *testing.T) {
 	dir := t.TempDir()
 	data := []byte(strings.Repeat("{\"a\":1}\n", 100))
 	options := SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 7, Keep: true, Ahead: 1, Log: logIn(t, dir)}
-	source, err := Spool(bytes.NewReader(data), options)
+	source, err := spool(bytes.NewReader(data), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -457,7 +457,7 @@ func TestSequenceKeeps(t *testing.T) {
 	closeSource(t, source)
 	options.Log = logIn(t, dir)
 	options.Done = func(first, records int64) bool { return first+records <= end }
-	source, err = Spool(failing{errors.New("the stream is gone")}, options)
+	source, err = spool(failing{errors.New("the stream is gone")}, options)
 	if err != nil {
 		t.Fatal(err)
 	}

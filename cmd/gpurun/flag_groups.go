@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -133,14 +132,4 @@ func terminalColumns() int {
 		return 0
 	}
 	return max(60, int(size.Col))
-}
-
-// groupOf returns the heading of a flag, "" if it has none.
-func groupOf(name string) string {
-	for _, group := range flagGroups {
-		if slices.Contains(group.names, name) {
-			return group.title
-		}
-	}
-	return ""
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,4 +58,14 @@ func TestHeadingsAreGroupsOfConfig(t *testing.T) {
 	for title := range headings {
 		t.Errorf("the heading %q is no group of Config", title)
 	}
+}
+
+// groupOf returns the heading of a flag, "" if it has none.
+func groupOf(name string) string {
+	for _, group := range flagGroups {
+		if slices.Contains(group.names, name) {
+			return group.title
+		}
+	}
+	return ""
 }

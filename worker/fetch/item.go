@@ -47,16 +47,6 @@ func (i *Item) Wait(ctx context.Context) *fault.Error {
 	}
 }
 
-// Ready reports whether Wait would return at once.
-func (i *Item) Ready() bool {
-	select {
-	case <-i.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // Hurry makes the fetch wait for memory no longer: its record is next. Like Wait, it must not
 // be called concurrently.
 func (i *Item) Hurry() {

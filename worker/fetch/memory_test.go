@@ -89,8 +89,10 @@ func TestPausedFetchDoesNotExpire(t *testing.T) {
 	}
 	second := f.Start(t.Context(), server.URL+"/2")
 	time.Sleep(1200 * time.Millisecond) // longer than the limits
-	if second.Ready() {
+	select {
+	case <-second.done:
 		t.Error("it has not waited for room")
+	default:
 	}
 	first.Release()
 	if failure := second.Wait(t.Context()); failure != nil || len(second.Bytes()) != 2000 {
