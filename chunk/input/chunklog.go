@@ -28,8 +28,9 @@ type loggedChunk struct {
 	First   int64 `json:"first"`
 	At      int64 `json:"at"`
 	Records int64 `json:"records"`
-	// Line is the number of the first line in the section.
+	// Line is the number of the first line in the section. Rows: lines count rows.
 	Line int64 `json:"line"`
+	Rows bool  `json:"rows,omitempty"`
 	chunk.FileSum
 	// Last: the chunk ended with the section. Open: without a line feed.
 	Last bool `json:"last,omitempty"`

@@ -112,7 +112,7 @@ func (r *sectionReader) skip(ctx context.Context) (_ sectionEnd, done bool, _ er
 		}
 	}
 	for _, logged := range r.before.chunks {
-		c := chunk.Chunk{First: logged.At, Records: logged.Records, Line: logged.Line, Length: logged.Bytes, Source: r.Name}
+		c := chunk.Chunk{First: logged.At, Records: logged.Records, Line: logged.Line, Length: logged.Bytes, Source: r.Name, Rows: logged.Rows}
 		if !r.options.Done(logged.First, logged.Records) {
 			c.File = r.spoolPath(logged.Index)
 		}
@@ -185,7 +185,7 @@ func (r *sectionReader) readLines(ctx context.Context) (sectionEnd, error) {
 func (w *spoolWriter) copyFile(file SectionFile) error {
 	w.name = file.Name
 	lines, err := file.Open(w.ctx)
-	w.rows = lines.Rows
+	w.rows = lines.CountsRows
 	if err != nil {
 		return w.damaged(file, err, 1)
 	}
@@ -199,7 +199,9 @@ func (w *spoolWriter) copyFile(file SectionFile) error {
 	if !errors.As(err, &damage) || w.ctx.Err() != nil {
 		return err
 	}
-	w.dropHeld()
+	if err := w.dropHeld(); err != nil {
+		return err
+	}
 	return w.damaged(file, damage.error, w.line)
 }
 
@@ -225,7 +227,7 @@ type readError struct{ error }
 // damaged ends a file at its damage, if the caller wants that, or returns a fault. The
 // records before the damage are passed on.
 func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
-	if e := fault.As(err); e != nil && (e.Kind == fault.Conflict || e.Kind == fault.Canceled) {
+	if e := fault.As(err); e != nil && (e.Kind == fault.Conflict || e.Kind == fault.Canceled || e.Kind == fault.Usage) {
 		return err // it is not the file's fault
 	}
 	if wrong := new(format.ColumnError); errors.As(err, &wrong) {
@@ -235,7 +237,7 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 		w.end.Bad = err.Error()
 		w.end.BadFiles = append(w.end.BadFiles, file.Number)
 		if w.options.Skipped != nil {
-			w.options.Skipped(Damage{Name: file.Name, Line: line, Rows: w.rows, Err: err})
+			w.options.Skipped(Damage{Name: file.Name, Line: line, Rows: w.rows(), Err: err})
 		}
 		return nil
 	}
@@ -251,7 +253,7 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	case file.Name == "":
 		return fault.New(fault.Storage, "read input: %w", err)
 	}
-	return fault.New(fault.Storage, "read input %s from %s %d on: %w", file.Name, chunk.Unit(w.rows), line, err).WithCode(fault.BadInput, "")
+	return fault.New(fault.Storage, "read input %s from %s %d on: %w", file.Name, chunk.Unit(w.rows()), line, err).WithCode(fault.BadInput, "")
 }
 
 // logDamage notes that a file may be replaced by an undamaged one before the job resumes.

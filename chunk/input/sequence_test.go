@@ -372,7 +372,7 @@ func TestSequenceDamage(t *testing.T) {
 	noLeaks(t)
 	var open, most atomic.Int64
 	good := decoded("good", []byte("1\n2\n3\n"), &open, &most)
-	for _, data := range []string{"", "4\n", "4\n5\n6", "4\n5\n"} {
+	for _, data := range []string{"", "4\n", "4\n5\n6", "4\n5\n", "4\n" + strings.Repeat("5", longestHeld+100), strings.Repeat("5", longestHeld+100)} {
 		sections := []Section{good, broken(data), good}
 		source := openSequence(t, sections, SequenceOptions{ChunkRecords: 10})
 		var err error
@@ -390,7 +390,7 @@ func TestSequenceDamage(t *testing.T) {
 		got, _ := readNamed(t, source)
 		whole := strings.Count(data, "\n")
 		if len(got) != 6+whole || len(skipped) != 1 || skipped[0].Name != "bad" || skipped[0].Line != int64(whole+1) {
-			t.Errorf("%q: %d records, skipped %+v", data, len(got), skipped)
+			t.Errorf("%.20q: %d records, skipped %+v", data, len(got), skipped)
 		}
 		closeSource(t, source)
 
@@ -401,11 +401,11 @@ func TestSequenceDamage(t *testing.T) {
 		source = openSequence(t, []Section{{Files: files}}, SequenceOptions{ChunkRecords: 10, SkipBad: true, Log: log})
 		got, _ = readNamed(t, source)
 		if last := got[len(got)-1]; len(got) != 6+whole || last.Source != "after" || last.Line.Line != 3 {
-			t.Errorf("%q: %d records, the last is %+v", data, len(got), last)
+			t.Errorf("%.20q: %d records, the last is %+v", data, len(got), last)
 		}
 		closeSource(t, source)
 		if log = logIn(t, dir); log.Bad(0) || !log.Bad(1) {
-			t.Errorf("%q: the log does not tell which file was damaged", data)
+			t.Errorf("%.20q: the log does not tell which file was damaged", data)
 		}
 	}
 }
@@ -440,7 +440,12 @@ func TestSequenceKeeps(t *testing.T) {
 	dir := t.TempDir()
 	data := []byte(strings.Repeat("{\"a\":1}\n", 100))
 	options := SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 7, Keep: true, Ahead: 1, Log: logIn(t, dir)}
-	source, err := spool(bytes.NewReader(data), options)
+	rows := func(r io.Reader) []Section {
+		return []Section{{Once: true, Open: func(context.Context) (format.Lines, error) {
+			return format.Lines{ReadCloser: io.NopCloser(r), First: 1, Rows: func() bool { return true }}, nil
+		}}}
+	}
+	source, err := Sequence(rows(bytes.NewReader(data)), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -457,12 +462,15 @@ func TestSequenceKeeps(t *testing.T) {
 	closeSource(t, source)
 	options.Log = logIn(t, dir)
 	options.Done = func(first, records int64) bool { return first+records <= end }
-	source, err = spool(failing{errors.New("the stream is gone")}, options)
+	source, err = Sequence(rows(failing{errors.New("the stream is gone")}), options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var records int64
 	for _, c := range drain(t, source) {
+		if !c.Rows {
+			t.Errorf("the lines of chunk %d are no longer rows", c.First)
+		}
 		if c.First >= end {
 			lines, err := readChunk(c, plain)
 			if err != nil {

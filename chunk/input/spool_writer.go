@@ -27,20 +27,22 @@ type spoolWriter struct {
 	*sectionReader
 	ctx context.Context
 
-	name string // of the file
-	rows bool   // its lines are rows
+	name string      // of the file
+	rows func() bool // its lines are rows
 
 	index int // of the chunk
 	begun bool
 	file  *os.File // nil for a chunk that is only compared
 	out   *bufio.Writer
 
-	held    []byte // the beginning of a line
-	inLine  bool   // the beginning of the line is already written
-	blank   bool   // the line is white space so far
-	skipped bool   // the line is before Limits.Offset
-	seen    int64  // records, including skipped ones
-	line    int64  // number of the next line in its file
+	held    []byte        // the beginning of a line
+	lineAt  int64         // where in the chunk a line begins that is too long to be held,
+	lineSum chunk.FileSum // and the checksum of what precedes it
+	inLine  bool          // the beginning of the line is already written
+	blank   bool          // the line is white space so far
+	skipped bool          // the line is before Limits.Offset
+	seen    int64         // records, including skipped ones
+	line    int64         // number of the next line in its file
 	current chunk.Chunk
 	sum     chunk.FileSum // of the current chunk
 	lines   int64         // in the current chunk
@@ -92,7 +94,7 @@ func (w *spoolWriter) copy(in blocks) error {
 
 // beginFile begins a file of the section.
 func (w *spoolWriter) beginFile(lines format.Lines) {
-	w.line, w.rows = max(1, lines.First), lines.Rows
+	w.line = max(1, lines.First)
 	w.seen += lines.Skipped
 	if w.begun {
 		w.current.Files = append(w.current.Files, chunk.FileStart{Line: w.current.Line + w.lines, Name: w.name, First: w.line})
@@ -150,13 +152,35 @@ func (w *spoolWriter) hold(data []byte) error {
 func (w *spoolWriter) takeHeld() error {
 	line := w.held
 	w.held = nil
+	if !w.inLine {
+		w.lineAt, w.lineSum = w.current.Length, w.sum
+		if !w.begun {
+			w.lineSum = chunk.FileSum{}
+		}
+	}
 	return w.takeLines(line)
 }
 
-// dropHeld drops the beginning of a line whose end could not be read.
-func (w *spoolWriter) dropHeld() {
+// dropHeld drops the beginning of a line whose end could not be read, also if it was too long
+// to be held.
+func (w *spoolWriter) dropHeld() error {
 	w.held = nil
-	w.endLine(false) // unless it is too long to be held
+	if !w.inLine {
+		return nil
+	}
+	w.inLine = false
+	if w.skipped {
+		return nil
+	}
+	w.current.Length, w.sum = w.lineAt, w.lineSum
+	if w.out == nil {
+		return nil
+	}
+	if err := cmp.Or(w.out.Flush(), w.file.Truncate(w.lineAt)); err != nil {
+		return spoolFault(err)
+	}
+	_, err := w.file.Seek(w.lineAt, io.SeekStart)
+	return spoolFault(err)
 }
 
 // takeLines writes lines. The first may have begun earlier and the last may end later. It
@@ -217,7 +241,7 @@ func (w *spoolWriter) beginLine() error {
 		return nil
 	}
 	w.begun, w.lines, w.sum, w.prefix = true, 0, chunk.FileSum{}, false
-	w.current = chunk.Chunk{First: w.seen, Line: w.line, Source: w.name, Rows: w.rows}
+	w.current = chunk.Chunk{First: w.seen, Line: w.line, Source: w.name, Rows: w.rows()}
 	if logged, ok := w.expected(); ok && w.options.Done(logged.First, logged.Records) {
 		return nil
 	}
@@ -299,7 +323,7 @@ func (w *spoolWriter) cut(last bool) error {
 		w.addBlank(lines)
 		return nil
 	}
-	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, FileSum: w.sum, Last: last, Open: last && !w.ended}
+	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, Rows: c.Rows, FileSum: w.sum, Last: last, Open: last && !w.ended}
 	if err := w.compareAll(&logged); err != nil {
 		return err
 	}

@@ -82,31 +82,31 @@ func (s *sample) records(ctx context.Context) (records []sampleRecord, files []e
 }
 
 // openLines opens a file, or a stream, as JSON lines, whatever its format.
-func (s *sample) openLines(ctx context.Context, input expand.File) (lines io.Reader, rows bool, end func(), err error) {
+func (s *sample) openLines(ctx context.Context, input expand.File) (lines format.Lines, end func(), err error) {
 	options := format.Options{Threads: 1, Columns: s.columns}
 	opened, name := os.Stdin, "standard input"
 	if input.Info != nil {
 		name = input.Name
 		if opened, err = os.Open(input.Name); err != nil {
-			return nil, false, nil, usagef("open input: %w", err)
+			return lines, nil, usagef("open input: %w", err)
 		}
 	}
 	if !input.Regular() {
 		stream := decode.OpenStream(ctx, opened, name, s.format, options)
-		return stream, false, func() { _ = stream.Close() }, nil
+		return stream, func() { _ = stream.Close() }, nil
 	}
 	file := decode.File(opened, name, input.Info.Size())
 	kind, err := decode.Detect(file, s.format, s.columns)
 	if err != nil {
 		opened.Close()
-		return nil, false, nil, err
+		return lines, nil, err
 	}
 	decoded, err := decode.Open(ctx, file, kind, options)
 	if err != nil {
 		opened.Close()
-		return nil, false, nil, usagef("open input: %w", err)
+		return lines, nil, usagef("open input: %w", err)
 	}
-	return decoded, kind.Rows(), func() {
+	return decoded, func() {
 		_ = decoded.Close()
 		opened.Close()
 	}, nil
@@ -114,7 +114,7 @@ func (s *sample) openLines(ctx context.Context, input expand.File) (lines io.Rea
 
 // recordsOf reads records of one input. It counts down those to skip.
 func (s *sample) recordsOf(ctx context.Context, input expand.File) (records []sampleRecord, err error) {
-	content, rows, end, err := s.openLines(ctx, input)
+	content, end, err := s.openLines(ctx, input)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *sample) recordsOf(ctx context.Context, input expand.File) (records []sa
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			if s.skip--; s.skip < 0 {
-				record := sampleRecord{number: number, rows: rows, line: line}
+				record := sampleRecord{number: number, rows: content.CountsRows(), line: line}
 				if !jsonline.Valid(line) {
 					record.invalid = "the line is not valid JSON"
 				}

@@ -10,6 +10,7 @@ package decode
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -148,7 +149,7 @@ func Open(ctx context.Context, file format.File, kind Kind, options format.Optio
 	options.Name = file.Name()
 	if kind.compression == nil && kind.format.Open != nil {
 		lines, err := kind.format.Open(ctx, file, options)
-		lines.Rows = kind.Rows()
+		lines.Rows = kind.Rows
 		return lines, err
 	}
 	content := io.NopCloser(io.Reader(io.NewSectionReader(file, 0, file.Size())))
@@ -164,7 +165,7 @@ func Open(ctx context.Context, file format.File, kind Kind, options format.Optio
 		return lines, err
 	}
 	lines.ReadCloser = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}
-	lines.Rows = kind.Rows()
+	lines.Rows = kind.Rows
 	return lines, nil
 }
 
@@ -172,20 +173,21 @@ func Open(ctx context.Context, file format.File, kind Kind, options format.Optio
 // everything that is wrong with it is an error of Read. name is what messages call it.
 // Close must not be called during a Read.
 func OpenStream(ctx context.Context, r io.Reader, name, want string, options format.Options) format.Lines {
-	s := &stream{open: func() (io.ReadCloser, error) { return openStream(ctx, r, name, want, options) }}
-	f, _ := byName(want) // a table in a stream is never recognized by content
-	return format.Lines{ReadCloser: s, First: 1, Rows: f.Rows}
+	s := &stream{open: func() (format.Lines, error) { return openStream(ctx, r, name, want, options) }}
+	return format.Lines{ReadCloser: s, First: 1, Rows: s.rows}
 }
 
 // stream is opened by its first Read.
 type stream struct {
-	open  func() (io.ReadCloser, error)
-	lines io.ReadCloser
+	open  func() (format.Lines, error)
+	lines format.Lines
 	err   error
 }
 
+func (s *stream) rows() bool { return s.lines.CountsRows() }
+
 func (s *stream) Read(p []byte) (int, error) {
-	if s.lines == nil && s.err == nil {
+	if s.lines.ReadCloser == nil && s.err == nil {
 		s.lines, s.err = s.open()
 	}
 	if s.err != nil {
@@ -195,24 +197,24 @@ func (s *stream) Read(p []byte) (int, error) {
 }
 
 func (s *stream) Close() error {
-	if s.lines == nil {
+	if s.lines.ReadCloser == nil {
 		return nil
 	}
 	return s.lines.Close()
 }
 
-func openStream(ctx context.Context, r io.Reader, name, want string, options format.Options) (io.ReadCloser, error) {
-	head, r := firstBytes(r)
+func openStream(ctx context.Context, r io.Reader, name, want string, options format.Options) (format.Lines, error) {
+	head, whole, r := firstBytes(r)
 	content := io.NopCloser(r)
 	if c := compressionOf(head); c != nil {
 		unpacked, err := c.open(r, options.Threads)
 		if err != nil {
-			return nil, err
+			return format.Lines{}, err
 		}
-		head, r = firstBytes(unpacked)
+		head, whole, r = firstBytes(unpacked)
 		content = &closers{Reader: r, first: unpacked}
 	}
-	f, err := formatOf(head, false, want, name, "")
+	f, err := formatOf(head, whole, want, name, "")
 	if err == nil {
 		err = checkColumns(f, options.Columns, name)
 	}
@@ -220,37 +222,79 @@ func openStream(ctx context.Context, r io.Reader, name, want string, options for
 		err = fault.New(fault.Usage, "%s is %s, which cannot be read from a stream; name a file", name, f.Name)
 	}
 	if err != nil {
-		return nil, err
+		return format.Lines{}, err
 	}
 	lines, err := f.Stream(ctx, content, options)
 	if err != nil {
-		return nil, err
+		return format.Lines{}, columnFault(name, err)
 	}
-	return &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}, nil
+	lines.ReadCloser = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}
+	lines.Rows = Kind{format: f}.Rows
+	return lines, nil
 }
 
-// firstBytes returns what the first reads of a stream return, and a reader that returns
-// them again. A stream may pause after a few bytes, and must not be waited for.
-func firstBytes(r io.Reader) ([]byte, io.Reader) {
-	head := make([]byte, 0, format.SniffBytes)
+// columnFault returns a usage fault for columns that a table does not have; it is not damaged.
+func columnFault(what string, err error) error {
+	if wrong := new(format.ColumnError); errors.As(err, &wrong) {
+		return fault.New(fault.Usage, "%s: %w", what, err).Set("columns")
+	}
+	return err
+}
+
+// firstBytes returns the beginning of a stream, by which its content is recognized, whether
+// that is all of it, and a reader that returns it again. The beginning depends on the content
+// alone, not on how it arrives. A stream of records may pause, and is not waited for.
+func firstBytes(r io.Reader) (head []byte, whole bool, again io.Reader) {
+	all := make([]byte, 0, format.SniffBytes)
 	var err error
-	for len(head) < leastBytes && err == nil {
+	for head == nil && len(all) < cap(all) && err == nil {
 		var n int
-		n, err = r.Read(head[len(head):cap(head)])
-		head = head[:len(head)+n]
-		if bytes.IndexByte(head, '\n') >= 0 { // a record
-			break
+		n, err = r.Read(all[len(all):cap(all)])
+		all = all[:len(all)+n]
+		head = beginning(all)
+	}
+	if head == nil {
+		head, whole = all, errors.Is(err, io.EOF)
+	}
+	again = bytes.NewReader(all)
+	if err != nil {
+		return head, whole, io.MultiReader(again, failing{err})
+	}
+	return head, whole, io.MultiReader(again, r)
+}
+
+// beginning returns as much of the first bytes of a stream as it takes to recognize its
+// content; nil if more are needed: of compressed content its first bytes, of JSON lines the
+// beginning of the first, of anything else some lines.
+func beginning(head []byte) []byte {
+	if compressionOf(head) != nil {
+		return head
+	}
+	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
+	if len(text) > 1 && text[0] == '{' && bytes.IndexByte([]byte(" \t\r\n\x00"), text[1]) < 0 {
+		return head
+	}
+	for at, lines := 0, 0; ; {
+		length := bytes.IndexByte(head[at:], '\n')
+		if length < 0 {
+			return nil
+		}
+		line := bytes.TrimSpace(head[at : at+length])
+		at += length + 1
+		if len(line) == 0 {
+			continue
+		}
+		if lines++; lines == 1 && json.Valid(bytes.TrimPrefix(line, []byte(byteOrderMark))) || lines == tableLines {
+			return head[:at]
 		}
 	}
-	again := io.Reader(bytes.NewReader(head))
-	if err != nil {
-		return head, io.MultiReader(again, failing{err})
-	}
-	return head, io.MultiReader(again, r)
 }
 
-// leastBytes is how much of a stream must have arrived to recognize a compression.
-const leastBytes = 4
+const (
+	// tableLines is how many lines of a stream it takes to recognize a table.
+	tableLines    = 10
+	byteOrderMark = "\ufeff"
+)
 
 // failing returns an error.
 type failing struct{ err error }

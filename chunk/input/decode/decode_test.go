@@ -221,3 +221,55 @@ func TestTables(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamedTables: a table in a stream is recognized by its first lines, however they
+// arrive. Records are not waited for.
+func TestStreamedTables(t *testing.T) {
+	rows := func(n int) string {
+		var b strings.Builder
+		b.WriteString("id,text\n")
+		for i := range n {
+			fmt.Fprintf(&b, "%d,\"two\nlines\"\n", i)
+		}
+		return b.String()
+	}
+	ragged := "id,text\n" + strings.Repeat("1,a\n", 20) + strings.Repeat("1\n", 20)
+	for name, test := range map[string]struct {
+		content string
+		rows    bool
+		first   string
+	}{
+		"csv":                 {rows(500), true, `{"id":"0","text":"two\nlines"}`},
+		"short csv":           {rows(2), true, `{"id":"0","text":"two\nlines"}`},
+		"no line feed":        {"id,text\n1,a\n2,b", true, `{"id":"1","text":"a"}`},
+		"tabs":                {"\ufeffid\ttext\n1\ta\n2\tb\n", true, `{"id":"1","text":"a"}`},
+		"ragged further on":   {ragged, true, `{"id":"1","text":"a"}`},
+		"broken first record": {"a,b\n" + manyLines(20), false, "a,b"},
+		"records":             {manyLines(20), false, `{"id":0,"text":""}`},
+		"numbers":             {"1\n2\n3\n", false, "1"},
+	} {
+		want := ""
+		for cut, r := range map[string]io.Reader{
+			"whole": strings.NewReader(test.content), "bytes": iotest.OneByteReader(strings.NewReader(test.content)), "halves": iotest.HalfReader(strings.NewReader(test.content)),
+		} {
+			lines := OpenStream(t.Context(), r, "standard input", "", format.Options{Threads: 1})
+			got, err := io.ReadAll(lines)
+			if want == "" {
+				want = string(got)
+			}
+			if first, _, _ := strings.Cut(string(got), "\n"); err != nil || lines.CountsRows() != test.rows || first != test.first || string(got) != want {
+				t.Errorf("%s, %s: rows %t, %v, %.60q", name, cut, lines.CountsRows(), err, got)
+			}
+		}
+	}
+	for _, record := range []string{"{}\n", "{\"a\":1}\n", "17\n"} {
+		reader, writer := io.Pipe()
+		go func() { _, _ = io.WriteString(writer, record) }() // and no more
+		lines := OpenStream(t.Context(), reader, "standard input", "", format.Options{Threads: 1})
+		got := make([]byte, 100)
+		if n, err := lines.Read(got); err != nil || string(got[:n]) != record {
+			t.Errorf("%q, %v", got[:n], err)
+		}
+		writer.Close()
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk/input/csv"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -38,6 +39,9 @@ var magics = []struct {
 	{"SQLite format 3\x00", foreign{"an SQLite database", ""}},
 }
 
+// tarMagic is where the header of a tar archive's first file names the format.
+const tarMagic = 257
+
 // sniff returns the format of an input that starts with head, or nil if it may be JSON
 // lines.
 func sniff(head []byte) *foreign {
@@ -45,6 +49,12 @@ func sniff(head []byte) *foreign {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
 			return &m.foreign
 		}
+	}
+	if len(head) > tarMagic && bytes.HasPrefix(head[tarMagic:], []byte("ustar")) {
+		return &foreign{"a tar archive", "tar -xOf %s"}
+	}
+	if csv.Match(head, false, ';') {
+		return &foreign{"a table whose values are separated by semicolons", ""}
 	}
 	lines := wholeLines(head)
 	switch {
@@ -59,7 +69,7 @@ func sniff(head []byte) *foreign {
 // wholeLines returns the lines of head, without blank ones and without the last, which
 // may be incomplete.
 func wholeLines(head []byte) (lines [][]byte) {
-	head = bytes.TrimPrefix(head, []byte("\ufeff"))
+	head = bytes.TrimPrefix(head, []byte(byteOrderMark))
 	for {
 		line, rest, ended := bytes.Cut(head, []byte("\n"))
 		if !ended {
@@ -88,7 +98,7 @@ func isDocument(lines [][]byte, bracket byte) bool {
 // converts it.
 func (f *foreign) refuse(what, path string) error {
 	if f.convert == "" || path == "" {
-		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines, also compressed with gzip or zstd: convert it first", what, f.format)
+		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines, CSV, TSV and Parquet: convert it first", what, f.format)
 	}
 	return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it while piping: %s | gpurun run … -",
 		what, f.format, strings.ReplaceAll(f.convert, "%s", path))

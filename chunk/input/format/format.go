@@ -81,6 +81,10 @@ type Lines struct {
 	First int64
 	// Skipped is how many records before it were left out, at most Options.Skip.
 	Skipped int64
-	// Rows: line numbers count rows. Package decode sets it.
-	Rows bool
+	// Rows reports whether line numbers count rows; of a stream, this is known after the first
+	// Read. Package decode sets it.
+	Rows func() bool
 }
+
+// CountsRows reports whether line numbers count rows.
+func (l Lines) CountsRows() bool { return l.Rows != nil && l.Rows() }
