@@ -111,6 +111,10 @@ func ByPath(what, path string) (f Format, named bool, err error) {
 		if named {
 			ending = inner + ending
 		}
+		if ending == ".npy" {
+			return f, true, fault.New(fault.Usage, "the name of the %s %s ends in .npy; an array holds one column of the results, next to an output that gpurun writes: %s", what, path, Endings()).
+				Set("column NAME=" + path)
+		}
 		return f, true, fault.New(fault.Usage, "the name of the %s %s ends in %s, a format that gpurun does not write; it writes %s",
 			what, path, ending, Endings())
 	}
