@@ -38,7 +38,8 @@ type client struct {
 	shared bool   // the kernel process has mapped the arena
 	inputs []string
 
-	asking asking // records of a concurrent kernel
+	asking asking  // records of a concurrent kernel
+	within *within // such a kernel in this process, nil otherwise
 }
 
 type awaited struct {
@@ -91,13 +92,16 @@ func (c *client) Open(ctx context.Context, device Device, config Config) error {
 func (c *client) unpackComputing(failure *kernelpb.Failure, kind fault.Kind) error {
 	err := unpackFailure(failure, kind)
 	if failure != nil && failure.GetKind() == uint32(fault.Unknown) {
-		c.mu.Lock()
-		onCPU := c.onCPU
-		c.mu.Unlock()
 		e := fault.As(err)
-		e.Kind, e.Sign = kindByText(kind, e.Message, e.Detail, onCPU)
+		e.Kind, e.Sign = kindByText(kind, e.Message, e.Detail, c.isOnCPU())
 	}
 	return err
+}
+
+func (c *client) isOnCPU() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.onCPU
 }
 
 // Close ends the stream, which tells the kernel that no batch follows.

@@ -51,6 +51,8 @@ type Named struct {
 	Reread []string
 	// Python means that the kernel, or one of its steps, is a Python file.
 	Python bool
+	// Within names the built-in that may run in the worker's own process; see [Within].
+	Within string
 }
 
 // ExecConfig is the configuration of the built-in kernel exec, which runs exec:COMMAND.
@@ -183,7 +185,7 @@ func (r Resolver) resolveOpenAI(url string, config Config) (Named, error) {
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "openai"), Config: encoded}, nil
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "openai"), Config: encoded, Within: "openai"}, nil
 }
 
 func (r Resolver) resolveServe(command string, config Config) (Named, error) {

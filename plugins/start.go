@@ -51,7 +51,8 @@ const (
 	defaultCloseTimeout = 10 * time.Second
 )
 
-// Process is a running kernel process. It is a Kernel; the caller must close or kill it.
+// Process is a running kernel process, or a kernel of this process (see [Within]). It is a
+// Kernel; the caller must close or kill it.
 type Process struct {
 	*client
 	plugin  *goplugin.Client
@@ -168,7 +169,16 @@ func (p *Process) connect() error {
 
 // KillGroup sends SIGKILL to the process and its group without waiting. It is safe for
 // concurrent use.
-func (p *Process) KillGroup() { p.runner.killGroup() }
+func (p *Process) KillGroup() {
+	if p.within() {
+		p.client.within.cancel()
+		return
+	}
+	p.runner.killGroup()
+}
+
+// within reports whether there is no process of its own.
+func (p *Process) within() bool { return p.client != nil && p.client.within != nil }
 
 // whatKernels explains to the author of another program what a kernel is.
 const whatKernels = "a kernel is a program whose main calls plugins.Serve"
@@ -263,13 +273,27 @@ func (p *Process) lastOutput() string {
 }
 
 // Done returns a channel that is closed when the process has exited.
-func (p *Process) Done() <-chan struct{} { return p.runner.process.Done() }
+func (p *Process) Done() <-chan struct{} {
+	if p.within() {
+		return p.client.within.ctx.Done()
+	}
+	return p.runner.process.Done()
+}
 
 // Pid returns the kernel's process ID.
-func (p *Process) Pid() int { return p.runner.process.Pid() }
+func (p *Process) Pid() int {
+	if p.within() {
+		return os.Getpid()
+	}
+	return p.runner.process.Pid()
+}
 
 // Kill kills the process and its group immediately, even if the process is stopped.
 func (p *Process) Kill() {
+	if p.within() {
+		p.client.within.kill()
+		return
+	}
 	p.KillGroup()
 	p.free()
 }
@@ -297,6 +321,10 @@ func (p *Process) Close() error {
 }
 
 func (p *Process) close() error {
+	if p.within() {
+		defer p.Kill()
+		return p.client.Close()
+	}
 	timeout := p.runner.command.CloseTimeout
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

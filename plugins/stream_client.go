@@ -58,6 +58,9 @@ type hearing struct {
 // error of the answer is a fault of kind Crash if the process ends meanwhile, and
 // [ErrUnresponsive] if the kernel does not give the record up.
 func (c *client) Answer(ctx context.Context, record Record) Answer {
+	if c.within != nil {
+		return c.within.answer(ctx, record).checked(c.isOnCPU())
+	}
 	answer := make(chan Answer, 1)
 	number, err := c.ask(record, &hearing{answered: func(a Answer, _ bool) { answer <- a }})
 	if err != nil {
@@ -75,6 +78,10 @@ func (c *client) Answer(ctx context.Context, record Record) Answer {
 // Ask is Answer without a goroutine that waits: it calls answered once, which must not
 // block. A record without an answer after limit is given up; expired tells that it was.
 func (c *client) Ask(record Record, limit time.Duration, answered func(a Answer, expired bool)) {
+	if c.within != nil {
+		c.within.ask(record, limit, c.isOnCPU(), answered)
+		return
+	}
 	if _, err := c.ask(record, &hearing{answered: answered, until: time.Now().Add(limit)}); err != nil {
 		answered(FailedBy(err), false)
 	}

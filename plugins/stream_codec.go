@@ -18,16 +18,13 @@ func packAnswer(number uint64, a Answer) *kernelpb.Answer {
 
 // unpackAnswer returns an answer from the other process, as the contract allows it.
 func (c *client) unpackAnswer(message *kernelpb.Answer) Answer {
-	c.mu.Lock()
-	onCPU := c.onCPU
-	c.mu.Unlock()
 	a := Answer{
 		Verdict: Verdict(min(message.GetVerdict(), math.MaxUint8)), Lines: message.GetLines(),
 		Message: message.GetMessage(), Detail: message.GetDetail(), Nulls: int64(message.GetNulls()), Figures: message.GetFigures(),
 		Err:   c.unpackComputing(message.GetFailure(), fault.Batch),
 		After: time.Duration(min(message.GetAfterMilliseconds(), maxAfter)) * time.Millisecond,
 	}
-	return a.checked(onCPU)
+	return a.checked(c.isOnCPU())
 }
 
 // maxAfter is the longest time, in milliseconds, that a kernel can ask to wait: a day.

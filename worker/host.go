@@ -27,6 +27,7 @@ const handshakeTimeout = time.Minute
 type kernelHost struct {
 	setup    wire.Setup
 	builtins []string
+	kernels  map[string]func() plugins.Kernel // that may run in this process
 	log      *slog.Logger
 
 	named   plugins.Named
@@ -123,6 +124,10 @@ func (h *kernelHost) start(ctx context.Context) error {
 	}
 	if !h.setup.DescribeOnly { // the plan reads them itself
 		h.sources.notePrograms(h.named.Code(), h.setup.Programs)
+	}
+	if kernel := h.kernels[h.named.Within]; kernel != nil {
+		h.setProcess(plugins.Within(kernel().(plugins.Concurrent)))
+		return nil
 	}
 	process, err := plugins.Start(ctx, command)
 	if err != nil {

@@ -36,7 +36,7 @@ func Init(kernels map[string]func() plugins.Kernel) {
 	case wire.WorkerArgument:
 		debug.SetGCPercent(gcPercent)
 		stop := profile.Start("worker")
-		code := run(names(kernels))
+		code := run(kernels)
 		stop()
 		os.Exit(code)
 	case wire.KernelArgument:

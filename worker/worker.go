@@ -29,6 +29,7 @@ import (
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/worker/fetch"
 )
 
@@ -38,7 +39,6 @@ const aliveInterval = 5 * time.Second
 // Worker is the state of a worker process.
 type Worker struct {
 	conn           *wire.Conn
-	builtins       []string
 	log            *slog.Logger
 	setup          wire.Setup
 	host           *kernelHost
@@ -66,7 +66,7 @@ type Worker struct {
 }
 
 // run is the whole life of a worker process. It returns the exit status.
-func run(builtins []string) int {
+func run(kernels map[string]func() plugins.Kernel) int {
 	proc.SurviveStopSignals()
 	proc.CloseOnExec(wire.Descriptor)
 	_ = proc.BecomeSubreaper() // if this fails, killing process groups has to suffice
@@ -76,7 +76,7 @@ func run(builtins []string) int {
 		return 2
 	}
 	w := &Worker{
-		conn: wire.NewConn(file), builtins: builtins, pace: newPacer(), stops: newStops(),
+		conn: wire.NewConn(file), pace: newPacer(), stops: newStops(),
 		assigned: make(chan wire.Assign, 1), renewed: make(chan wire.Renew, 1), trims: make(chan struct{}, 1),
 	}
 
@@ -98,7 +98,7 @@ func run(builtins []string) int {
 		w.sizes.auto = newTuner(w.sizes.want)
 	}
 	w.host = &kernelHost{
-		setup: w.setup, builtins: builtins, log: w.log,
+		setup: w.setup, builtins: names(kernels), kernels: kernels, log: w.log,
 		limits: newLimits(w.setup),
 	}
 

@@ -1,0 +1,112 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins/kernelpb"
+)
+
+// Within returns a kernel that runs in this process, for one that gpurun trusts as it does
+// itself and whose records cost so little that a second process would double that. It keeps
+// to the contract of a process: Kill ends what it computes, and a panic costs one record.
+func Within(k Concurrent) *Process {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := newClient(direct{server: newServer(k, nil)})
+	c.within = &within{kernel: k, ctx: ctx, cancel: cancel, idle: make(chan func())}
+	return &Process{client: c}
+}
+
+// within makes the calls to a kernel in this process.
+type within struct {
+	kernel  Concurrent
+	ctx     context.Context // done when the kernel was killed or closed
+	cancel  context.CancelFunc
+	idle    chan func() // to a goroutine that has nothing to do; their stacks have grown
+	running sync.WaitGroup
+}
+
+// ask is [client.Ask].
+func (w *within) ask(record Record, limit time.Duration, onCPU bool, answered func(a Answer, expired bool)) {
+	w.running.Add(1)
+	call := func() {
+		defer w.running.Done()
+		ctx, cancel := context.WithTimeout(w.ctx, limit)
+		defer cancel()
+		a := w.answer(ctx, record).checked(onCPU)
+		a.Message, a.Detail = valid(a.Message), valid(a.Detail)
+		answered(a, errors.Is(ctx.Err(), context.DeadlineExceeded))
+	}
+	select {
+	case w.idle <- call:
+	default:
+		go w.serve(call)
+	}
+}
+
+// serve makes a call, and then others until the kernel ends.
+func (w *within) serve(call func()) {
+	for {
+		call()
+		select {
+		case call = <-w.idle:
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+// answer calls the kernel. In a process of its own a panic would end that.
+func (w *within) answer(ctx context.Context, record Record) (a Answer) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			a = FailedBy(fault.New(fault.Batch, "the kernel panicked: %v", cause).WithDetail(string(debug.Stack())))
+		}
+	}()
+	return w.kernel.Answer(ctx, record)
+}
+
+// killWithin is how long calls may take to return after the kernel was killed.
+const killWithin = 2 * time.Second
+
+// kill ends all calls and waits for them: afterwards, their records' memory may be gone.
+func (w *within) kill() {
+	w.cancel()
+	ended := make(chan struct{})
+	go func() {
+		w.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(killWithin):
+	}
+}
+
+// direct calls a server in this process. Records do not take this way.
+type direct struct {
+	kernelpb.KernelClient
+	server *server
+}
+
+func (d direct) Describe(ctx context.Context, in *kernelpb.DescribeRequest, _ ...grpc.CallOption) (*kernelpb.DescribeReply, error) {
+	return d.server.Describe(ctx, in)
+}
+
+func (d direct) Open(ctx context.Context, in *kernelpb.OpenRequest, _ ...grpc.CallOption) (*kernelpb.OpenReply, error) {
+	return d.server.Open(ctx, in)
+}
+
+func (d direct) Trim(ctx context.Context, in *kernelpb.TrimRequest, _ ...grpc.CallOption) (*kernelpb.TrimReply, error) {
+	return d.server.Trim(ctx, in)
+}
+
+func (d direct) Close(ctx context.Context, in *kernelpb.CloseRequest, _ ...grpc.CallOption) (*kernelpb.CloseReply, error) {
+	return d.server.Close(ctx, in)
+}
