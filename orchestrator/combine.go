@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -237,7 +238,8 @@ func (c *combination) report() (Report, error) {
 			ended = end
 		}
 		if r.Kernel == "" {
-			r.Input, r.Kernel, r.BatchSize, r.Concurrency, r.GroupBy = piece.Input, piece.Kernel, piece.BatchSize, piece.Concurrency, piece.GroupBy
+			r.Input, r.Format = piece.Input, piece.Format
+			r.Kernel, r.BatchSize, r.Concurrency, r.GroupBy = piece.Kernel, piece.BatchSize, piece.Concurrency, piece.GroupBy
 		}
 		r.add(piece)
 		r.addWorkers(piece.Workers, c.Pieces[i].Machine)
@@ -269,12 +271,19 @@ func (r *Report) add(other Report) {
 			r.SkippedInputs = append(r.SkippedInputs, skip)
 		}
 	}
-	for name, n := range other.Usage {
-		if r.Usage == nil {
-			r.Usage = make(map[string]int64)
+	r.addUsage(other.Usage)
+}
+
+// addUsage adds what the kernels of another job have counted.
+func (r *Report) addUsage(usage map[string]int64) {
+	sum := maps.Clone(r.Usage)
+	for name, n := range usage {
+		if sum == nil {
+			sum = make(map[string]int64)
 		}
-		r.Usage[name] += n
+		sum[name] += n
 	}
+	r.Usage = sum
 }
 
 // addWorkers adds workers of a machine to those of the same devices.

@@ -33,7 +33,7 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 	l := &ledger{
 		source: p.source, estimated: p.estimated, live: make(map[int]chunk.Counts),
 		report: Report{
-			Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Streamed: isStream(c.Output.Path),
+			Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Streamed: isStream(c.Output.Path), Format: c.Format,
 			Kernel: c.Kernel.Name, Started: started, Folder: folder, BatchSize: p.plan.BatchSize,
 			GroupBy: p.plan.GroupBy, Concurrency: p.plan.Info.Concurrency,
 		},

@@ -22,10 +22,12 @@ type Report struct {
 	Errors string `json:"errors,omitempty"`
 	// Streamed: the output went to standard output, a pipe or a device, which keep
 	// nothing.
-	Streamed bool          `json:"streamed,omitempty"`
-	Kernel   string        `json:"kernel"`
-	Started  time.Time     `json:"started"`
-	Elapsed  time.Duration `json:"elapsed_ns"`
+	Streamed bool `json:"streamed,omitempty"`
+	// Format is that of the lines, if it is not any JSON: [OpenAIBatch].
+	Format  string        `json:"format,omitempty"`
+	Kernel  string        `json:"kernel"`
+	Started time.Time     `json:"started"`
+	Elapsed time.Duration `json:"elapsed_ns"`
 
 	In        int64 `json:"in"`
 	Succeeded int64 `json:"succeeded"`

@@ -114,7 +114,7 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 	}
 	tally := e.state.Durable.Tally
 	report := Report{
-		Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Kernel: c.Kernel.Name, Folder: f.path,
+		Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Format: c.Format, Kernel: c.Kernel.Name, Folder: f.path,
 		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
 	}
 	report.noteOutput(e.state.ResultSum())

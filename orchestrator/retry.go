@@ -259,6 +259,8 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
 	report.close(time.Now(), done)
 	report.Elapsed, report.Rate, report.Nulls = again.Elapsed, again.Rate, again.Nulls
+	report.addUsage(again.Usage)
+	report.TokenRate = again.TokenRate
 	report.OutputBytes, report.OutputCRC32C, report.Unencoded = parts.Bytes, nil, 0
 	for _, part := range merged.Parts {
 		report.Unencoded += part.Unencoded

@@ -97,6 +97,7 @@ func Renumber(w io.Writer, r *bufio.Reader, size, number int64) error {
 	if !found || !bytes.HasPrefix(start, []byte(batchID)) {
 		return ErrNotBatchResult
 	}
+	old = bytes.Clone(old) // the reader moves on
 	skip := len(batchID) + len(old)
 	if _, err := r.Discard(skip); err != nil {
 		return err
@@ -104,6 +105,30 @@ func Renumber(w io.Writer, r *bufio.Reader, size, number int64) error {
 	if _, err := fmt.Fprintf(w, "%s%012d", batchID, number); err != nil {
 		return err
 	}
-	_, err = io.CopyN(w, r, size-int64(skip))
+	rest := size - int64(skip)
+	n, err := renumberRequest(w, r, rest, old, number)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(w, r, rest-n)
 	return err
+}
+
+// renumberRequest copies the beginning of a result up to a request_id that AppendBatchResult
+// has made, and gives that another number. It returns how much it has read: nothing if the
+// server has given the id.
+func renumberRequest(w io.Writer, r *bufio.Reader, rest int64, old []byte, number int64) (read int64, err error) {
+	start, _ := r.Peek(int(min(rest, int64(r.Size()))))
+	for _, before := range []string{`,"response":{"request_id":"req_`, `,"response":{"status_code":200,"request_id":"req_`} {
+		at := bytes.Index(start, append([]byte(before), append(old, '"')...))
+		if at < 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s%s%012d", start[:at], before, number); err != nil {
+			return 0, err
+		}
+		n, err := r.Discard(at + len(before) + len(old))
+		return int64(n), err
+	}
+	return 0, nil
 }

@@ -45,7 +45,8 @@ func TestBatchResult(t *testing.T) {
 			if err := Renumber(&renumbered, in, int64(len(c.want)+1), 1234567890123456); err != nil {
 				t.Fatal(err)
 			}
-			if want := strings.Replace(c.want, "batch_req_000000000007", "batch_req_1234567890123456", 1) + "\n"; renumbered.String() != want {
+			numbers := strings.NewReplacer("batch_req_000000000007", "batch_req_1234567890123456", `"request_id":"req_000000000007"`, `"request_id":"req_1234567890123456"`)
+			if want := numbers.Replace(c.want) + "\n"; renumbered.String() != want {
 				t.Errorf("%s, want %s", renumbered.String(), want)
 			}
 			if rest, _ := in.ReadString(0); rest != "next" {

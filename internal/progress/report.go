@@ -294,6 +294,8 @@ func writeNext(w io.Writer, r orchestrator.Report, hints Hints) {
 		fmt.Fprintf(w, "  stopped: %s not computed\n", plural(r.Pending, "record"))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
 		fmt.Fprintf(w, "  the failed records are in %s, details in %s\n", r.Errors, InFolder(r, "failures.jsonl"))
+	case r.Stop == nil && r.Failed > 0 && r.Format == orchestrator.OpenAIBatch:
+		fmt.Fprintf(w, "  the failed requests have an \"error\" in %s, details in %s\n", output, InFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0:
 		fmt.Fprintf(w, "  the failed records are marked with \"_error\" in %s, details in %s\n", output, InFolder(r, "failures.jsonl"))
 	}
