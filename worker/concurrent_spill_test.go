@@ -188,7 +188,8 @@ func TestSlowRecordAmongLanes(t *testing.T) {
 			t.Fatal(err)
 		}
 		outputs[done.Chunk] += string(data)
-		if last := i == len(list)-1; done.Continues != (i == 0) || last != (done.Chunk == 1 && !done.Continues) {
+		// The slow record may land together with the last ones of the last chunk.
+		if done.Continues != (i == 0) || done.Chunk == 1 && i > 0 && i < len(list)-2 {
 			t.Errorf("report %d is about chunk %d: %+v", i, done.Chunk, done)
 		}
 	}
