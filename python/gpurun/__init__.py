@@ -17,3 +17,6 @@ from gpurun._kernel import Kernel, run_kernel
 
 __all__ = ["Batch", "Conflict", "Fail", "Interrupted", "Job", "JobError", "Kernel", "KernelError", "NoDevice", "Record",
            "RecordsFailed", "Result", "ResultError", "Retry", "Stopped", "UsageError", "binary", "count", "run", "run_kernel", "start"]
+
+for _error in (Fail, ResultError, Retry):
+    _error.__module__ = __name__  # tracebacks show the public name

@@ -104,7 +104,7 @@ class Job(Iterator[dict[str, Any]]):
 def binary() -> str: ...
 def run(
     kernel: Union[_Path, Sequence[_Path]],
-    input: Union[_Path, Iterable[_Line], _Table],
+    input: Union[_Path, Sequence[_Path], Iterable[_Line], _Table],
     output: Optional[_Path] = ...,
     *,
     progress: Optional[bool] = ...,
@@ -113,7 +113,7 @@ def run(
 ) -> Result: ...
 def start(
     kernel: Union[_Path, Sequence[_Path]],
-    input: Union[_Path, Iterable[_Line], _Table],
+    input: Union[_Path, Sequence[_Path], Iterable[_Line], _Table],
     output: Optional[_Path] = ...,
     **options: Any,
 ) -> Job: ...

@@ -88,11 +88,11 @@ def binary():
 def run(kernel, input, output=None, *, progress=None, allow_failed=False, **options):
     """Run a job and return its result.
 
-    kernel is what gpurun run -k accepts, or a list of steps. input is the path of a file,
-    or an iterable of records, which are streamed to the job: dicts, JSON lines, or a table of
-    pandas, polars or pyarrow. Without an output, the results
-    are in a temporary file, which result.records() reads. options are the flags of gpurun
-    run: batch_size=128 is --batch-size 128, and config is the kernel's configuration.
+    kernel is what gpurun run -k accepts, or a list of steps. input is the path of a file, a
+    pattern or a list of them, or an iterable of records, which are streamed to the job: dicts,
+    JSON lines, or a table of pandas, polars or pyarrow. Without an output, the results are in
+    a temporary file, which result.records() reads. options are the flags of gpurun run:
+    batch_size=128 is --batch-size 128, and config is the kernel's configuration.
 
     A job that ends with another status than 0 raises a JobError; with allow_failed, failed
     records are no error. progress shows a bar: by default on terminals and in notebooks.
@@ -126,9 +126,10 @@ class Job:
             self._temporary = _Folder()
             output = os.path.join(self._temporary.path, "out.jsonl")
         self.output = os.fspath(output)
-        streamed = not isinstance(input, (str, os.PathLike))
+        paths = _records.paths(input)
+        streamed = paths is None
         command = [binary(), "run", *_kernel_flags(kernel), *_flags(options), "--json-events", "-o", self.output,
-                   "--", "-" if streamed else os.fspath(input)]
+                   "--", *(["-"] if streamed else paths)]
         # In a session of its own, the program does not see the terminal's ^C: stop passes it on once.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE if streamed else subprocess.DEVNULL,
                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
@@ -142,8 +143,8 @@ class Job:
     def _feed(self, records):
         try:
             with self._process.stdin as stdin:
-                for record in _records.rows(records):
-                    stdin.write(_records.line(record) + b"\n")
+                for line in _records.lines(records):
+                    stdin.write(line + b"\n")
         except BrokenPipeError:
             pass  # the job ended, and says why
         except BaseException as error:
@@ -256,8 +257,10 @@ def _most_frequent(report):
 def _kernel_flags(kernel):
     for one in kernel if isinstance(kernel, (list, tuple)) else [kernel]:
         if callable(one):
+            name = getattr(one, "__name__", "")
+            named = name.isidentifier()  # a lambda is not
             raise TypeError("a job computes in processes of its own, which load the kernel from a file: save %s in a file and pass "
-                            "\"FILE.py:%s\"; gpurun.run_kernel takes functions" % (getattr(one, "__name__", "it"), getattr(one, "__name__", "NAME")))
+                            "\"FILE.py:%s\"; gpurun.run_kernel takes functions" % (name if named else "it", name if named else "NAME"))
     if not isinstance(kernel, (list, tuple)):
         return ["--kernel=" + os.fspath(kernel)]
     return ["--step=" + os.fspath(step) for step in kernel]

@@ -138,7 +138,7 @@ def _lines(records):
     if isinstance(records, (str, os.PathLike)):
         with open(records, "rb") as file:
             return [line.strip() for line in file if line.strip()]
-    return [_records.line(record) for record in _records.rows(records)]
+    return list(_records.lines(records))
 
 
 def _value(line, i):

@@ -1,9 +1,52 @@
 """Records in the forms in which programs have them, as JSON lines."""
 
+import base64
 import collections.abc
 import json
+import os
+
+from gpurun_runner.encode import Encoder
 
 ROWS = 1000  # of a table, converted at a time
+
+
+def paths(source):
+    """The paths that a job's input names: one path, or a list of them. None if the input is records."""
+    if isinstance(source, (str, os.PathLike)):
+        return [os.fspath(source)]
+    if isinstance(source, (list, tuple)) and source and all(_is_path(one) for one in source):
+        return [os.fspath(one) for one in source]
+    return None
+
+
+def _is_path(value):
+    if not isinstance(value, str):
+        return isinstance(value, os.PathLike)
+    try:
+        json.loads(value)
+    except ValueError:
+        return True
+    return False  # a record, as a line of JSON
+
+
+def lines(source):
+    """The records of a source as lines of JSON."""
+    for i, record in enumerate(rows(source)):
+        try:
+            yield line(record)
+        except (TypeError, ValueError) as error:
+            raise TypeError("record %d%s: %s" % (i + 1, _culprit(record), error)) from None
+
+
+def _culprit(record):
+    """The member of a record that JSON does not know."""
+    if isinstance(record, collections.abc.Mapping):
+        for name, value in record.items():
+            try:
+                line({name: value})
+            except (TypeError, ValueError):
+                return ", member %r" % (name,)
+    return ""
 
 
 def rows(source):
@@ -23,20 +66,20 @@ def _pandas(frame):
         yield from part.where(part.notna(), None).to_dict("records")  # NaN and NaT are how pandas says null
 
 
+class _Values(Encoder):
+    """Encodes what programs have as gpurun reads it from Parquet: bytes become base64, NaN null."""
+
+    @staticmethod
+    def default(value):
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return base64.b64encode(value).decode()
+        return Encoder.default(value)
+
+
 def line(record):
     """A record as a line of JSON, without its end."""
     if isinstance(record, (bytes, bytearray)):
         return bytes(record).rstrip(b"\n")
     if isinstance(record, str):
         return record.rstrip("\n").encode()
-    if isinstance(record, collections.abc.Mapping):
-        record = dict(record)
-    return json.dumps(record, ensure_ascii=False, default=_value).encode("utf-8", "backslashreplace")
-
-
-def _value(value):
-    """Values of tables that JSON does not know: dates, and numbers and arrays of numpy."""
-    for convert in ("isoformat", "tolist"):
-        if hasattr(value, convert):
-            return getattr(value, convert)()
-    raise TypeError("a record contains %s, which is not a JSON value" % type(value).__name__)
+    return _Values(nan_fails=False).encode(record)

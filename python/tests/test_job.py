@@ -1,5 +1,7 @@
 """gpurun.run and gpurun.start."""
 
+import datetime
+import decimal
 import importlib
 import io
 import json
@@ -7,6 +9,7 @@ import os
 import sys
 import tempfile
 import unittest
+import uuid
 from unittest import mock
 
 import gpurun
@@ -55,6 +58,8 @@ class Jobs(unittest.TestCase):
             self.assertEqual(len(file.readlines()), 100)
         parts = gpurun.run(self.kernel, path, os.path.join(self.folder, "parts", ""), **CPU)
         self.assertEqual(list(parts.records()), [dict(record, n=i) for i, record in enumerate(RECORDS)])
+        several = gpurun.run(self.kernel, [path, self.write("more.jsonl", '{"text":"more"}\n')], **CPU)
+        self.assertEqual([record["n"] for record in several.records()], [*range(100), 4])
         with self.assertRaises(gpurun.UsageError):  # it exists and belongs to no job with these settings
             gpurun.run("echo", path, path, **CPU)
 
@@ -62,6 +67,18 @@ class Jobs(unittest.TestCase):
         for table in tables():
             result = gpurun.run(self.kernel, table, **CPU)
             self.assertEqual(list(result.records()), [{"text": "ab", "x": 1.5, "n": 2}, {"text": "c", "x": None, "n": 1}])
+
+    def test_lines(self):
+        result = gpurun.run(self.kernel, ['{"text":"ab"}', '{"text":"c"}'], **CPU)
+        self.assertEqual([record["n"] for record in result.records()], [2, 1])
+
+    def test_values(self):
+        record = {"text": "a", "d": decimal.Decimal("1.50"), "b": b"\x00\xff", "u": uuid.UUID(int=1), "f": float("nan"), "t": datetime.date(2026, 1, 31)}
+        result = gpurun.run(self.kernel, [record], **CPU)
+        self.assertEqual(list(result.records()), [{"text": "a", "d": "1.50", "b": "AP8=", "u": "00000000-0000-0000-0000-000000000001",
+                                                   "f": None, "t": "2026-01-31", "n": 1}])
+        with self.assertRaisesRegex(TypeError, "record 2, member 'tags': .*set is not a JSON value: return a sorted list"):
+            gpurun.run(self.kernel, [RECORDS[0], {"text": "a", "tags": {1}}], **CPU)
 
     def test_outputs(self):
         result = gpurun.run(self.kernel, RECORDS, os.path.join(self.folder, "out.jsonl.gz"), **CPU)
@@ -75,6 +92,8 @@ class Jobs(unittest.TestCase):
             return {}
         with self.assertRaisesRegex(TypeError, r'save shout in a file and pass "FILE.py:shout"'):
             gpurun.run(shout, RECORDS)
+        with self.assertRaisesRegex(TypeError, r'save it in a file and pass "FILE.py:NAME"'):
+            gpurun.run(lambda batch: {}, RECORDS)
 
     def test_cause(self):
         with self.assertRaisesRegex(gpurun.RecordsFailed, '1 of 2 records failed, mostly with: the record has no member "text"'):
