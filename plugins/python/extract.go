@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// Lengths that mark a value as null or missing; see runner/batch.py.
+// Lengths that mark a value as null or missing; see runner/fields.py.
 const (
 	nullLength    = math.MaxUint32
 	missingLength = math.MaxUint32 - 1

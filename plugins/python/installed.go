@@ -28,7 +28,7 @@ func (k *kernel) warnOfInstalled(place [2]string) {
 
 // sameRunner reports whether a folder has the modules of this runner that kernels see.
 func sameRunner(folder string) bool {
-	for _, name := range []string{"api.py", "batch.py"} {
+	for _, name := range []string{"api.py", "batch.py", "fields.py", "record.py"} {
 		ours, err := sources.ReadFile("runner/" + name)
 		theirs, theirErr := os.ReadFile(filepath.Join(folder, name))
 		if err != nil || theirErr != nil || !bytes.Equal(ours, theirs) {

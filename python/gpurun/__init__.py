@@ -7,7 +7,8 @@ A kernel file needs none of this: the gpurun program runs it in any environment.
 still import gpurun, for Batch in annotations and for Retry, Fail and count.
 """
 
-from gpurun_runner.batch import Batch, Record
+from gpurun_runner.batch import Batch
+from gpurun_runner.record import Record
 from gpurun_runner.failure import ResultError
 from gpurun_runner.api import Fail, Retry, count
 

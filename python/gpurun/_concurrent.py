@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from gpurun_runner.api import Fail, Retry, _figures
-from gpurun_runner.batch import Record
+from gpurun_runner.record import Record
 from gpurun_runner.concurrent import Line, encode_result
 from gpurun_runner.failure import first_line
 from gpurun_runner.reply import DROPPED, PATCHED, UNCHANGED

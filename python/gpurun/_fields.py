@@ -4,7 +4,7 @@ a column must not depend on where a kernel runs."""
 import array
 import json
 
-from gpurun_runner.batch import MISSING, NULL
+from gpurun_runner.fields import MISSING, NULL
 
 ABSENT = object()
 

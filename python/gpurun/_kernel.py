@@ -7,7 +7,7 @@ import os
 import sys
 import types
 
-from gpurun_runner.batch import Source
+from gpurun_runner.fields import Source
 from gpurun_runner.describe import PROCESS, describe
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError

@@ -6,9 +6,10 @@ is still a tensor on the GPU in the next step. A list replaces each record.
 
 import collections.abc
 
-from gpurun_runner.batch import Batch, Record
+from gpurun_runner.batch import Batch
 from gpurun_runner.columns import listed
 from gpurun_runner.failure import ERROR, ResultError, first_line, kind_of, plural, reported
+from gpurun_runner.record import Record
 from gpurun_runner.reply import Reply, check_names
 
 

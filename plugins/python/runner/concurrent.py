@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 
-from gpurun_runner.batch import Record
+from gpurun_runner.record import Record
 from gpurun_runner.failure import OURS, ResultError, explain, first_line, kind_of
 from gpurun_runner.api import Fail, Retry, _figures
 from gpurun_runner.reply import DROPPED, FAILED, PATCHED, UNCHANGED, Reply, check_names

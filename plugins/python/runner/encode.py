@@ -3,7 +3,7 @@
 import collections.abc
 import json
 
-from gpurun_runner.batch import Record
+from gpurun_runner.record import Record
 from gpurun_runner.failure import kind_of
 
 

@@ -9,7 +9,7 @@ import time
 import types
 
 from gpurun_runner.ahead import Ahead
-from gpurun_runner.batch import Batch, MissingField, Source
+from gpurun_runner.batch import Batch, MissingField
 from gpurun_runner.chain import advance, last_reply
 from gpurun_runner.columns import listed
 from gpurun_runner.concurrent import Concurrent
@@ -17,6 +17,7 @@ from gpurun_runner.describe import OTHERS, PROCESS, describe, not_defined
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain, first_line
+from gpurun_runner.fields import Source
 from gpurun_runner.handover import Receiver
 from gpurun_runner.reply import Reply
 from gpurun_runner.signals import survive_stop_signals

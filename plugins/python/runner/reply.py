@@ -4,7 +4,7 @@ import array
 import collections.abc
 import operator
 
-from gpurun_runner.batch import Record
+from gpurun_runner.record import Record
 from gpurun_runner.columns import Columns
 from gpurun_runner.failure import ResultError, first_line, kind_of
 
