@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
@@ -132,6 +133,9 @@ func computeLanes(t *testing.T, w *Worker, each func(*concurrent), chunks ...wir
 	}
 	for len(c.lanes) > 0 {
 		each(c)
+		if err := c.syncLogs(); err != nil {
+			t.Fatal(err)
+		}
 		if err := c.follow(); err != nil {
 			t.Fatal(err)
 		}
@@ -204,5 +208,50 @@ func TestSlowRecordAmongLanes(t *testing.T) {
 		if outputs[int64(id+1)] != want.String() {
 			t.Errorf("chunk %d: %.300s", id+1, outputs[int64(id+1)])
 		}
+	}
+}
+
+// While a record is slow, the logs of the others are synced once per checkpoint interval, also
+// that of a chunk which has ended.
+func TestLogsAreSynced(t *testing.T) {
+	const each = 100
+	w := newWorker(t, "patient", 16)
+	w.setup.Checkpoint = time.Millisecond
+	var chunks []wire.Assign
+	for i := range 3 {
+		var lines strings.Builder
+		for k := range each {
+			until := 0
+			if i == 0 && k == 50 { // it is answered when all chunks are at the kernel
+				until = 3 * each
+			}
+			fmt.Fprintf(&lines, "{\"id\":%d,\"until\":%d}\n", k, until)
+		}
+		a := assign(t, lines.String())
+		a.ID, a.New, a.Chunk.First = int64(i+1), true, int64(i*each)
+		chunks = append(chunks, a)
+	}
+	syncs, begun := 0, false
+	crash.Hook = func(point string) {
+		if point == "worker-syncs-logs" {
+			syncs++
+		}
+	}
+	defer func() { crash.Hook = nil }()
+	settled := 0
+	list := computeLanes(t, w, func(c *concurrent) {
+		switch { // the second chunk has ended, and the slow record is the only one at the kernel
+		case begun || len(c.lanes) > 1 || len(c.flights) != 1:
+		case c.syncer.Dirty():
+			settled = syncs
+		case syncs > settled:
+			begun = true
+			if err := c.begin(chunks[2]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, chunks[:2]...)
+	if len(list) != 3 || list[0].Chunk != 2 {
+		t.Errorf("%+v", list)
 	}
 }
