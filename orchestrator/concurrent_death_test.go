@@ -1,8 +1,10 @@
 package orchestrator_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,6 +62,77 @@ func TestConcurrentDeaths(t *testing.T) {
 			checkAnswers(t, d, n, nil)
 			checkCalls(t, d, n, kills, concurrency)
 		})
+	}
+}
+
+// The same while slow records hold answers back: hundreds of them only in the log of a plain
+// file, or several chunks that wait and many behind them that are done.
+func TestConcurrentDeathsBehindSlowRecords(t *testing.T) {
+	t.Parallel()
+	const concurrency, kills = 16, 2
+	files := serveFiles(t)
+	inputs := map[string]struct {
+		records int
+		logs    int // that there are at least, at each kill
+		change  func(d jobDir, c *orchestrator.Config)
+	}{
+		"plain":      {2600, 1, func(jobDir, *orchestrator.Config) {}},
+		"compressed": {900, 5, slowInputs["compressed"]},
+		"fetched": {900, 5, func(d jobDir, c *orchestrator.Config) {
+			slowInputs["compressed"](d, c)
+			c.Fetch = orchestrator.Fetch{Members: []orchestrator.FetchMember{{Name: "file", Field: "url"}}, AllowPrivate: true}
+			c.Kernel.Config, _ = json.Marshal(map[string]any{"Calls": d.join("calls"), "Concurrency": concurrency, "Fetched": true})
+		}},
+	}
+	for name, input := range inputs {
+		for _, victim := range []string{"kernel", "worker", "orchestrator"} {
+			t.Run(name+", "+victim, func(t *testing.T) {
+				t.Parallel()
+				n := input.records
+				d, c := callsJob(t, asks(n, func(i int) string {
+					ask := fmt.Sprintf(`,"url":"%s/%d"`, files.URL, i)
+					if i == 50 || i == 130 || i == 300 { // after a crash, records that the kernel had go first
+						ask += fmt.Sprintf(`,"until":%d,"once":%t`, n, victim == "kernel")
+					}
+					return ask
+				}), concurrency)
+				c.Input.ChunkRecords, c.Resume.Checkpoint = 32, time.Second
+				input.change(d, &c)
+				mark, temp := fmt.Sprintf("slow-%s-%s-%d", name, victim, os.Getpid()), shortTemp(t)
+				begin := func() *driver {
+					job := driverOf(t, c)
+					job.DurableEvery = 100 * time.Millisecond
+					return startDriver(t, job, mark, "TMPDIR="+temp)
+				}
+				job := begin()
+				for i := range kills {
+					worker := job.awaitWorkers(t, 1)[0]
+					awaitCalls(t, d, n*(i+2)/(kills+2))
+					if logs, _ := filepath.Glob(d.join("out.jsonl.gpurun/parts/*.early")); len(logs) < input.logs {
+						t.Errorf("only %d logs: this test shows nothing", len(logs))
+					}
+					switch victim {
+					case "kernel":
+						killAll([]int{kernelOf(worker)})
+					case "worker":
+						killAll([]int{worker})
+					default:
+						_ = job.cmd.Process.Kill()
+						job.wait(t)
+						awaitGone(t, mark)
+						job = begin()
+					}
+					if victim == "kernel" {
+						break // the slow records are not slow any more
+					}
+				}
+				if end := job.wait(t); !end.done() {
+					t.Fatalf("%s\n%s", end, d.logs())
+				}
+				checkAnswers(t, d, n, nil)
+				checkCalls(t, d, n, kills, concurrency)
+			})
+		}
 	}
 }
 

@@ -31,14 +31,16 @@ type calls struct {
 		NoDevice     bool
 		Needs        []string
 		Tokens       int64 // that each answer has used
+		Fetched      bool  // each record has a file
 	}
 }
 
 type asking struct {
 	ID     int
 	Do     string
-	Sleep  int // milliseconds
-	Until  int // calls
+	Sleep  int  // milliseconds
+	Until  int  // calls
+	Once   bool // Until holds only for the first call
 	Times  int
 	Answer string
 }
@@ -48,7 +50,7 @@ func (k *calls) Describe(_ context.Context, config plugins.Config) (plugins.Info
 	err := config.Decode(&k.config)
 	return plugins.Info{
 		Name: "calls", Concurrency: k.config.Concurrency,
-		NoDevice: k.config.NoDevice, Inputs: k.config.Needs, NeedsInputs: len(k.config.Needs) > 0,
+		NoDevice: k.config.NoDevice, ReadsFetched: k.config.Fetched, Inputs: k.config.Needs, NeedsInputs: len(k.config.Needs) > 0,
 	}, err
 }
 
@@ -91,7 +93,10 @@ func (k *calls) Answer(ctx context.Context, record plugins.Record) plugins.Answe
 	if k.away.Load() && ask.Do != "later" {
 		return plugins.TryLater(10*time.Millisecond, "the server is away")
 	}
-	for ask.Until > 0 && len(countCalls(k.config.Calls)) < ask.Until {
+	if file, found := record.Fetched("file"); k.config.Fetched && (!found || string(file) != fileAt(fmt.Sprint("/", ask.ID))) {
+		return plugins.Rejected("it has no file, or that of another record")
+	}
+	for (n == 1 || !ask.Once) && len(countCalls(k.config.Calls)) < ask.Until {
 		time.Sleep(5 * time.Millisecond)
 	}
 	switch ask.Do {
