@@ -25,10 +25,13 @@ type compression struct {
 
 // compressions are those that gpurun undoes.
 var compressions = []*compression{
-	{"gzip", "\x1f\x8b\x08", openGzip},
+	{"gzip", gzipMagic, openGzip},
 	{"zstd", "\x28\xb5\x2f\xfd", openZstd},
 	{"zstd", skippable, openZstd},
 }
+
+// gzipMagic begins a member of a gzip file.
+const gzipMagic = "\x1f\x8b\x08"
 
 // skippable begins a frame of zstd without content, as some writers put first; its last
 // four bits are anything.
@@ -87,9 +90,36 @@ func (g *gunzip) Read(p []byte) (n int, err error) {
 			g.z = nil
 			return 0, gzipError(err)
 		}
+		g.z.Multistream(false)
 	}
-	n, err = g.z.Read(p)
+	for n == 0 && err == nil && len(p) > 0 {
+		if n, err = g.z.Read(p); errors.Is(err, io.EOF) {
+			err = g.nextMember()
+		}
+	}
 	return n, gzipError(err)
+}
+
+// nextMember begins the next member, or returns io.EOF after the last one. Zeros may follow
+// that, as in files that were padded to whole blocks; the gzip program ignores them too.
+func (g *gunzip) nextMember() error {
+	for padded := false; ; padded = true {
+		next, err := g.in.Peek(len(gzipMagic))
+		switch {
+		case len(next) == 0:
+			return err
+		case next[0] == 0:
+			_, _ = g.in.Discard(1)
+			continue
+		case padded || string(next) != gzipMagic:
+			return gzip.ErrHeader
+		}
+		if err := g.z.Reset(g.in); err != nil {
+			return err
+		}
+		g.z.Multistream(false)
+		return nil
+	}
 }
 
 // gzipError says what is wrong with the file.

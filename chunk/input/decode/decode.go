@@ -110,6 +110,9 @@ func formatOf(head []byte, whole bool, want, what, path string) (format.Format, 
 			return f, nil
 		}
 	}
+	if isArray(head, whole) {
+		return jsonl, oneArray.refuse(what, path)
+	}
 	if whole {
 		head = append(head[:len(head):len(head)], '\n')
 	}

@@ -99,6 +99,7 @@ func TestDecode(t *testing.T) {
 		"gzip":                 {gzipped(t, text), "gzip-compressed jsonl", text},
 		"gzip members":         {gzipped(t, text[:1000], "", text[1000:]), "gzip-compressed jsonl", text},
 		"gzip empty":           {gzipped(t, ""), "gzip-compressed jsonl", ""},
+		"gzip padded":          {append(gzipped(t, text[:1000], text[1000:]), make([]byte, 700)...), "gzip-compressed jsonl", text},
 		"zstd":                 {zstandard(t, text), "zstd-compressed jsonl", text},
 		"zstd frames":          {zstandard(t, text[:1000], "", text[1000:]), "zstd-compressed jsonl", text},
 		"zstd skippable first": {append([]byte("\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"), zstandard(t, text)...), "zstd-compressed jsonl", text},
@@ -150,6 +151,22 @@ func TestDecodeDamaged(t *testing.T) {
 	}
 }
 
+// TestDecodeTail: what follows the last member is not taken for a truncated one.
+func TestDecodeTail(t *testing.T) {
+	text := manyLines(100)
+	for name, tail := range map[string]string{"short": "x", "junk": "some text", "after zeros": "\x00\x00" + string(gzipped(t, text))} {
+		got, _, err := decodeFile(t, append(gzipped(t, text), tail...))
+		if err == nil || !strings.Contains(err.Error(), "no gzip header where a member should begin") || got != text {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	for name, lines := range map[string]string{"arrays": "[{\"a\":1}]\n[{\"a\":2}]\n", "numbers": "[1,2]\n"} {
+		if got, kind, err := decodeFile(t, []byte(lines)); err != nil || got != lines || !kind.Plain() {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
 // TestDecodeWindow: a frame whose window would need much memory is refused.
 func TestDecodeWindow(t *testing.T) {
 	var b bytes.Buffer
@@ -174,6 +191,7 @@ func TestDecodeWindow(t *testing.T) {
 func TestDetectRefuses(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"xz": []byte("\xfd7zXZ\x00rest"), "array in gzip": gzipped(t, "[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n"),
+		"array in a line": []byte("[{\"a\": 1}, {\"a\": 2}]\n"), "long array in a line": []byte("[ {\"a\": 1}" + strings.Repeat(", {\"a\": 2}", 10000) + "]"),
 		"UTF-16": []byte("\xff\xfe{\x00}\x00\n\x00"),
 	} {
 		_, _, err := decodeFile(t, data)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/input/csv"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -59,11 +60,23 @@ func sniff(head []byte) *foreign {
 	lines := wholeLines(head)
 	switch {
 	case isDocument(lines, '['):
-		return &foreign{"one JSON array over several lines", "jq -c '.[]' %s"}
+		return &oneArray
 	case isDocument(lines, '{'):
 		return &foreign{"JSON with one document over several lines", "jq -c . %s"}
 	}
 	return nil
+}
+
+var oneArray = foreign{"one JSON array", "jq -c '.[]' %s"}
+
+// isArray reports whether a file is one line with an array of objects, as json.dump of a list
+// writes it: its first bytes have no second line.
+func isArray(head []byte, whole bool) bool {
+	text := bytes.TrimSpace(bytes.TrimPrefix(head, []byte(byteOrderMark)))
+	if len(text) < 2 || text[0] != '[' || !whole && len(head) < format.SniffBytes {
+		return false
+	}
+	return bytes.HasPrefix(bytes.TrimLeft(text[1:], " \t"), []byte("{")) && bytes.IndexByte(text, '\n') < 0
 }
 
 // wholeLines returns the lines of head, without blank ones and without the last, which
