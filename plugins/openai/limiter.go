@@ -34,7 +34,7 @@ func newLimiter(most int) *limiter {
 type ticket struct{ cuts int }
 
 // errHeld says that no request may start for a long time.
-var errHeld = errors.New("the server asks for a pause")
+var errHeld = errors.New("the server refuses requests for now")
 
 // longHold is the longest pause that a request waits for in the limiter.
 const longHold = 5 * time.Second

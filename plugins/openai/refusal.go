@@ -11,10 +11,10 @@ import (
 // one that refuses all of them.
 const manyRefusals = 8
 
-// pauses is the answer for a record while the server asks to send nothing for a long time.
+// pauses is the answer for a record while nothing is sent for a long time.
 func (c *client) pauses() plugins.Answer {
 	wait := c.limiter.pause()
-	return plugins.TryLater(max(wait, 10*time.Millisecond), "%s asks for a pause (%s); the next request follows in %s", c.base, *c.refusal.Load(), max(wait, time.Second).Round(time.Second))
+	return plugins.TryLater(max(wait, 10*time.Millisecond), "%s refuses requests for now (%s); the next one follows in %s", c.base, *c.refusal.Load(), max(wait, time.Second).Round(time.Second))
 }
 
 // refusesAll returns the answer that stops the job if the server has refused everything for

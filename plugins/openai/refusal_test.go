@@ -40,7 +40,7 @@ func TestLongPause(t *testing.T) {
 	for range 3 {
 		a := ask(t, k, `{"text":"another"}`)
 		if a.Verdict != plugins.Later || a.After < 250*time.Second || a.Figures != nil ||
-			!strings.Contains(a.Message, "asks for a pause (the server answered 429 Too Many Requests: slow down); the next request follows in 5m0s") {
+			!strings.Contains(a.Message, "refuses requests for now (the server answered 429 Too Many Requests: slow down); the next one follows in 5m0s") {
 			t.Errorf("%+v", a)
 		}
 	}
