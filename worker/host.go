@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -125,8 +126,8 @@ func (h *kernelHost) start(ctx context.Context) error {
 	if !h.setup.DescribeOnly { // the plan reads them itself
 		h.sources.notePrograms(h.named.Code(), h.setup.Programs)
 	}
-	if kernel := h.kernels[h.named.Within]; kernel != nil {
-		h.setProcess(plugins.Within(kernel().(plugins.Concurrent)))
+	if kernel := h.within(); kernel != nil {
+		h.setProcess(plugins.Within(kernel))
 		return nil
 	}
 	process, err := plugins.Start(ctx, command)
@@ -135,6 +136,19 @@ func (h *kernelHost) start(ctx context.Context) error {
 	}
 	h.setProcess(process)
 	return nil
+}
+
+// within returns the kernel if it runs in this process, else nil.
+func (h *kernelHost) within() plugins.Concurrent {
+	newKernel := h.kernels[h.named.Within]
+	if newKernel == nil {
+		return nil
+	}
+	kernel, _ := newKernel().(plugins.Concurrent)
+	if kernel != nil {
+		debug.SetGCPercent(100) // its requests and answers, perhaps images, are in this heap
+	}
+	return kernel
 }
 
 func (h *kernelHost) setProcess(process *plugins.Process) {
