@@ -127,12 +127,15 @@ gpu-test:
 	@grep device_sample demo/events.jsonl | tail -n 1
 	$(MAKE) -C examples/cuda-kernel gpu-test
 
+# Compiling staticcheck takes half a minute: use the program if this machine has it.
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@$(shell $(GO) list -m -f '{{.Version}}' honnef.co/go/tools)
 check: tools
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 		if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags gpu ./gpu ./examples/...
-	$(GO) tool staticcheck ./...
+	@if staticcheck=$$(GO='$(GO)' ./scripts/gotool.sh $(STATICCHECK)); then echo "$$staticcheck ./..." && "$$staticcheck" ./...; \
+		else $(GO) tool staticcheck ./...; fi
 	@$(MAKE) --no-print-directory lint workflows
 	$(GO) mod tidy -diff
 	$(GO) test -count=1 ./internal/arch

@@ -23,7 +23,7 @@ while read -r package dir; do
 	targets=$(grep -ho '^func Fuzz[A-Za-z0-9_]*' "$dir"/*_test.go 2>/dev/null | sed 's/^func //' || true)
 	[[ -n $targets ]] || continue
 	if [[ ${GUIDED:-} == no ]]; then
-		"$go" test -c -vet=off -o "$work/test" "$package"
+		"$go" test -c -vet=off "-ldflags=-s -w" -o "$work/test" "$package"
 	else
 		"$go" test -c -vet=off -fuzz . -o "$work/test" "$package"
 	fi
