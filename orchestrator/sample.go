@@ -41,6 +41,11 @@ func (p *prepared) sampleInput(ctx context.Context) error {
 		err = p.sampleFiles(ctx, s)
 	}
 	s.keep(p.config.Output.Keep)
+	if err == nil && p.config.inputs != nil {
+		if note := p.declaredColumns(p.formatOptions()).addTo(p.spec.Table, p.config.Output.mayKeep); note != "" {
+			p.plan.Notes = append(p.plan.Notes, note)
+		}
+	}
 	return err
 }
 

@@ -71,5 +71,11 @@ func (o Output) kept() []string {
 	return nil
 }
 
+// mayKeep reports whether the output may have a member of the records.
+func (o Output) mayKeep(name string) bool {
+	kept := o.kept()
+	return len(kept) == 0 || slices.Contains(kept, name)
+}
+
 // maxKept is how many members can be kept.
 const maxKept = 64

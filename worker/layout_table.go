@@ -7,6 +7,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -18,6 +19,7 @@ func (l *layouts) proposeTable(task *batchTask) (*columns.Layout, error) {
 	e.rows = new(rowEncoder)
 	e.rows.use(&columns.Layout{Columns: typed, Nulls: true})
 	var sample parquet.Sample
+	own := ownColumns(task)
 	found := false
 	for i := range task.sent {
 		v := task.verdict(i)
@@ -30,17 +32,48 @@ func (l *layouts) proposeTable(task *batchTask) (*columns.Layout, error) {
 		}
 		for line := range bytes.Lines(lines) {
 			sample.Add(line)
+			l.noteOwn(own, task.records[i], line)
 			found = true
 		}
 	}
 	if !found {
 		return nil, nil
 	}
-	layout, err := l.spec.Table.Layout(typed, sample)
+	layout, err := l.spec.Table.Layout(typed, sample, own)
 	if err != nil {
 		return nil, fault.New(fault.Usage, "%w", err)
 	}
 	return &layout, nil
+}
+
+// ownColumns returns the names of the kernel's columns.
+func ownColumns(task *batchTask) map[string]bool {
+	own := make(map[string]bool)
+	for i := range task.sent {
+		if v := task.verdict(i); v.hasLines() && v.results.At(v.index).Verdict == plugins.Columns {
+			for _, c := range v.results.ColumnList() {
+				own[c.Name] = true
+			}
+		}
+	}
+	return own
+}
+
+// noteOwn adds the members that a line does not take from its record, if the input declares
+// their types.
+func (l *layouts) noteOwn(own map[string]bool, record, line []byte) {
+	if len(l.spec.Table.Input) == 0 {
+		return
+	}
+	input := make(map[string][]byte)
+	jsonline.Members(record, func(_ []byte, name string, value []byte) bool {
+		input[name] = value
+		return true
+	})
+	jsonline.Members(line, func(_ []byte, name string, value []byte) bool {
+		own[name] = own[name] || !bytes.Equal(input[name], value)
+		return true
+	})
 }
 
 // kernelColumns returns the columns of numbers that the first result with columns has.

@@ -144,10 +144,14 @@ func TestTableLayout(t *testing.T) {
 		{"as the kernel has it", []parquet.Column{{Name: "v", Type: parquet.Float32.List()}}, nil, []string{`{}`}, kernel, "v:float32[3]*"},
 		{"only in the input", []parquet.Column{{Name: "t"}}, []string{`{"t":[]}`}, []string{`{}`}, kernel, "t:json"},
 		{"nowhere", []parquet.Column{{Name: "x"}}, []string{`{"t":1}`}, []string{`{"t":1}`}, kernel, `error: the results have no column "x"; their columns are t`},
+		{"declared by the input", nil, []string{`{"d":null,"i":1,"s":"x","f":1}`}, []string{`{"d":null,"i":1,"s":"x","f":"y","own":null}`}, nil, "d:float64 i:float32 s:string f:string own:json closed"},
 	} {
 		spec := &TableSpec{Columns: test.columns, Sample: sample(test.input...)}
+		if test.name == "declared by the input" {
+			spec.Input = []parquet.Column{{Name: "d", Type: parquet.Float64}, {Name: "i", Type: parquet.Float32}, {Name: "f", Type: parquet.Float32}}
+		}
 		typed := spec.Typed(test.kernel)
-		layout, err := spec.Layout(typed, sample(test.lines...))
+		layout, err := spec.Layout(typed, sample(test.lines...), map[string]bool{"f": true, "own": true})
 		var got []string
 		if err != nil {
 			got = []string{"error: " + err.Error()}

@@ -31,6 +31,9 @@ type TableSpec struct {
 	Columns []parquet.Column `json:"columns,omitempty"`
 	// Sample has the members of the first input records.
 	Sample parquet.Sample `json:"sample"`
+	// Input are columns of the input whose types its files declare. Unlike those in the
+	// sample, they hold for all records.
+	Input []parquet.Column `json:"input,omitempty"`
 }
 
 // Fallback returns the layout of a job without any result.
@@ -40,7 +43,7 @@ func (s *Spec) Fallback() Layout {
 		l.Columns = append(l.Columns, a.Store(Column{Name: a.Name, Kind: Float32}))
 	}
 	if s.Table != nil {
-		l.Table = s.Table.schema(nil, nil)
+		l.Table = s.Table.schema(nil, nil, nil)
 	}
 	return l
 }

@@ -35,9 +35,10 @@ func (c Column) listType() parquet.Type {
 }
 
 // Layout returns the layout of a table: typed are the columns that it stores as they are,
-// lines a sample of the results' lines, without those columns.
-func (t *TableSpec) Layout(typed []Column, lines parquet.Sample) (Layout, error) {
-	schema := t.schema(typed, &lines)
+// lines a sample of the results' lines, without those columns. own are the members that the
+// results do not take from their records.
+func (t *TableSpec) Layout(typed []Column, lines parquet.Sample, own map[string]bool) (Layout, error) {
+	schema := t.schema(typed, &lines, own)
 	for _, c := range schema.Columns {
 		_, inLines := lines.Type(c.Name)
 		_, inSample := t.Sample.Type(c.Name)
@@ -62,7 +63,7 @@ func (t *TableSpec) Layout(typed []Column, lines parquet.Sample) (Layout, error)
 }
 
 // schema returns the schema of the table; lines is nil if there is no result.
-func (t *TableSpec) schema(typed []Column, lines *parquet.Sample) *parquet.Schema {
+func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string]bool) *parquet.Schema {
 	if lines == nil {
 		lines = &parquet.Sample{}
 	}
@@ -71,9 +72,7 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample) *parquet.Schem
 			return parquet.Column{Name: name, Type: parquet.Type(typed[at].Kind), Width: typed[at].Width, Dimensions: typed[at].Dimensions, Typed: true}
 		}
 		if chosen == "" {
-			a, _ := t.Sample.Type(name)
-			b, _ := lines.Type(name)
-			chosen = parquet.Widen(a, b).Settled()
+			chosen = t.typeOf(name, lines, own[name])
 		}
 		return parquet.Column{Name: name, Type: chosen}
 	}
@@ -101,6 +100,22 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample) *parquet.Schem
 		add(c.Name)
 	}
 	return s
+}
+
+// typeOf returns the type of a column that the user gives none. own: the results do not take it
+// from their records.
+func (t *TableSpec) typeOf(name string, lines *parquet.Sample, own bool) parquet.Type {
+	sampled, _ := t.Sample.Type(name)
+	result, _ := lines.Type(name)
+	at := slices.IndexFunc(t.Input, func(c parquet.Column) bool { return c.Name == name })
+	switch {
+	case at < 0:
+	case !own:
+		return t.Input[at].Type
+	case result != "":
+		return result.Settled()
+	}
+	return parquet.Widen(sampled, result).Settled()
 }
 
 // keepsInput reports whether results have the members of their records: a kernel may also

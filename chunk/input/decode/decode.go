@@ -147,6 +147,16 @@ func Count(file format.File, kind Kind, options format.Options) (records int64, 
 	return records, true, err
 }
 
+// Columns returns the columns of a file of a known kind with their types; ok is false if its
+// format has none.
+func Columns(file format.File, kind Kind, options format.Options) (list []format.Column, ok bool, err error) {
+	if kind.compression != nil || kind.format.Columns == nil {
+		return nil, false, nil
+	}
+	list, err = kind.format.Columns(file, options)
+	return list, true, err
+}
+
 // Open decodes a file of a known kind. The caller closes the file after the lines.
 func Open(ctx context.Context, file format.File, kind Kind, options format.Options) (format.Lines, error) {
 	options.Name = file.Name()

@@ -30,6 +30,19 @@ type Format struct {
 	// Check, if set, finds damage that a quick look can find, and columns that do not
 	// exist (ColumnError), before any work starts.
 	Check func(f File, o Options) error
+	// Columns, if set, returns the columns that Open reads of a file, in order, with their
+	// types.
+	Columns func(f File, o Options) ([]Column, error)
+}
+
+// Column is a column of a table.
+type Column struct {
+	Name string
+	// Type is the name of the type of a typed output in which its values keep their type, or
+	// lose as little as possible; "" if the values decide.
+	Type string
+	// Lost is what the column is, if Type does not keep it: "interval".
+	Lost string
 }
 
 // ColumnError reports columns to read that a file does not have: the request is wrong, and the

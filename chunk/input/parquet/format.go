@@ -26,6 +26,13 @@ var Parquet = format.Format{
 		}
 		return file.Rows(), nil
 	},
+	Columns: func(f format.File, o format.Options) ([]format.Column, error) {
+		file, err := OpenFile(f, f.Size(), o)
+		if err != nil {
+			return nil, err
+		}
+		return file.Columns(), nil
+	},
 	Check: func(f format.File, o format.Options) error {
 		_, err := OpenFile(f, f.Size(), o)
 		return err

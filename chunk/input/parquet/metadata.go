@@ -24,6 +24,7 @@ type element struct {
 	repeated  int64
 	converted int64 // -1: none
 	scale     int64
+	precision int64
 	logical   logical
 }
 
@@ -31,9 +32,11 @@ type element struct {
 type logical struct {
 	kind   int64
 	scale  int64
+	digits int64 // of a decimal
 	utc    bool
 	unit   int64 // 1: ms, 2: µs, 3: ns
 	signed bool
+	bits   int64 // of an integer
 }
 
 type group struct {
@@ -134,6 +137,8 @@ func readElement(r *thriftReader) element {
 			e.converted = r.integer(kind)
 		case 7:
 			e.scale = r.integer(kind)
+		case 8:
+			e.precision = r.integer(kind)
 		case 10:
 			readLogical(r, kind, &e.logical)
 		default:
@@ -159,10 +164,14 @@ func readLogical(r *thriftReader, kind byte, l *logical) {
 			switch {
 			case l.kind == logicalDecimal && id == 1:
 				l.scale = r.integer(kind)
+			case l.kind == logicalDecimal && id == 2:
+				l.digits = r.integer(kind)
 			case (l.kind == logicalTime || l.kind == logicalTimestamp) && id == 1:
 				l.utc = kind == thriftTrue
 			case (l.kind == logicalTime || l.kind == logicalTimestamp) && id == 2 && kind == thriftStruct:
 				r.fields(func(id int64, _ byte) bool { l.unit = id; return false })
+			case l.kind == logicalInteger && id == 1:
+				l.bits = r.integer(kind)
 			case l.kind == logicalInteger && id == 2:
 				l.signed = kind == thriftTrue
 			default:

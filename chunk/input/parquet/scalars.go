@@ -112,7 +112,7 @@ func (e *element) meaning() logical {
 	case convertedJSON:
 		return logical{kind: logicalJSON}
 	case convertedDecimal:
-		return logical{kind: logicalDecimal, scale: e.scale}
+		return logical{kind: logicalDecimal, scale: e.scale, digits: e.precision}
 	case convertedDate:
 		return logical{kind: logicalDate}
 	case convertedTimeMillis:
@@ -125,7 +125,10 @@ func (e *element) meaning() logical {
 		return logical{kind: logicalTimestamp, unit: unitMicros, utc: true}
 	}
 	if e.converted >= convertedUint8 && e.converted <= convertedUint64 {
-		return logical{kind: logicalInteger}
+		return logical{kind: logicalInteger, bits: 8 << (e.converted - convertedUint8)}
+	}
+	if e.converted >= convertedInt8 && e.converted <= convertedInt64 {
+		return logical{kind: logicalInteger, signed: true, bits: 8 << (e.converted - convertedInt8)}
 	}
 	return logical{}
 }

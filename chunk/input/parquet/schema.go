@@ -41,6 +41,7 @@ type node struct {
 	// from and to delimit the leaves of the node, as indexes of columns.
 	from, to int
 	format   scalar // of a scalar
+	element  *element
 }
 
 // The values of repetition in a schema.
@@ -78,6 +79,8 @@ const (
 	convertedTimestampMicros = 10
 	convertedUint8           = 11
 	convertedUint64          = 14
+	convertedInt8            = 15
+	convertedInt64           = 18
 	convertedJSON            = 19
 	convertedInterval        = 21
 )
@@ -137,7 +140,7 @@ func (b *schemaBuilder) single(def, rep int) (*node, error) {
 func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 	e := &b.elements[b.next]
 	n = newNode(e.name, scalarNode, len(b.leaves))
-	n.def = def
+	n.def, n.element = def, e
 	switch {
 	case e.children == 0:
 		b.next++
