@@ -15,7 +15,7 @@ export CGO_ENABLED=1
 cd "$(dirname "$0")/.."
 root=$PWD
 work=$(mktemp -d)
-timeout=${TIMEOUT:-20m} parallel=${PARALLEL:-$(($(nproc) * 2))}
+timeout=${TIMEOUT:-30m} parallel=${PARALLEL:-$(($(nproc) * 2))}
 flags=(-vet=off -timeout "$timeout" -parallel "$parallel") # make check vets
 binary=(-vet=off '-ldflags=-s -w')                         # as go test links without -c
 
