@@ -81,7 +81,9 @@ func Rejected(format string, args ...any) Answer {
 func FailedBy(err error) Answer { return Answer{Verdict: Failed, Err: err} }
 
 // RetryAfter asks for another attempt, not before wait has passed; 0 leaves the time to
-// gpurun. The record fails with the message when its attempts are used up.
+// gpurun. With a wait, a server has too much to do: gpurun sends no other record for that time
+// either, and fewer at a time from then on. The record fails with the message when its attempts
+// are used up.
 func RetryAfter(wait time.Duration, format string, args ...any) Answer {
 	return Answer{Verdict: Retry, After: wait, Message: fmt.Sprintf(format, args...)}
 }

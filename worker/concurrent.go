@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
@@ -40,7 +41,8 @@ type concurrent struct {
 	ready    []*flight // that have their files and were never sent, by number
 
 	search  suspicion
-	ceiling int // the most records in flight; less than the kernel's number after it ran out of memory
+	ceiling int               // the most records in flight; less than the kernel's number after it ran out of memory
+	window  congestion.Window // of a server that the kernel asks
 
 	syncer   *early.Syncer
 	syncDue  time.Time
@@ -57,6 +59,7 @@ type concurrent struct {
 func newConcurrent(ctx context.Context, w *Worker) *concurrent {
 	return &concurrent{
 		worker: w, ctx: ctx, flights: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
+		window: congestion.New(w.host.info.Concurrency),
 		landed: &landings{wake: make(chan struct{}, 1)}, fetching: make(map[int64]*flight), fetched: make(chan fetchedFiles),
 		syncer: early.NewSyncer(), syncDue: time.Now().Add(w.setup.Checkpoint),
 	}
@@ -273,6 +276,9 @@ func (c *concurrent) nextEvent() time.Duration {
 	}
 	if len(c.waiting) > 0 {
 		wait = min(wait, time.Until(c.waiting[0].due))
+	}
+	if pause := c.window.Pause(time.Now()); pause > 0 {
+		wait = min(wait, pause)
 	}
 	if handBack, paused := c.worker.pace.paused(); paused {
 		wait = min(wait, time.Until(handBack))

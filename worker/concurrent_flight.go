@@ -22,6 +22,7 @@ type flight struct {
 	sent      bool
 	fileBytes int // of its files, as its group counts them
 	started   time.Time
+	round     int       // of the window, in which it was sent
 	retries   int       // attempts that the kernel asked for
 	due       time.Time // when the next one may begin
 
@@ -68,7 +69,10 @@ func (l *landings) take(to []landing) []landing {
 
 // capacity returns how many records may be at the kernel now.
 func (c *concurrent) capacity() int {
-	n := c.ceiling
+	if c.window.Pause(time.Now()) > 0 {
+		return 0
+	}
+	n := min(c.ceiling, c.window.Limit())
 	switch share := c.worker.pace.share(); {
 	case share <= 0:
 		return 0
@@ -122,10 +126,8 @@ func (c *concurrent) nextFlight() *flight {
 		}
 		c.search.limit = 0
 	}
-	for _, f := range c.queue {
-		if !f.group.lane.halted {
-			return f
-		}
+	if f := c.nextAgain(); f != nil {
+		return f
 	}
 	if c.holds() {
 		return nil
@@ -152,7 +154,7 @@ func (c *concurrent) send(f *flight) {
 	c.queue, c.ready = without(c.queue, isThis), without(c.ready, isThis)
 	host := c.worker.host
 	limit := host.limit(load{records: 1, bytes: f.record.Size()})
-	f.sent, f.started = true, time.Now()
+	f.sent, f.started, f.round = true, time.Now(), c.window.Round()
 	c.flights[f.number] = f
 	landed, started := c.landed, f.started
 	host.process.Ask(f.record, limit, func(a plugins.Answer, expired bool) {
@@ -210,6 +212,7 @@ func (l *landing) failure() *fault.Error {
 // conclude decides what an answer means for its record, which is down.
 func (c *concurrent) conclude(l landing) error {
 	f, failure := l.flight, l.failure()
+	c.slowDown(l, failure)
 	if failure == nil || failure.Kind != fault.Stopped { // that ends the job, not the wait
 		c.hold(l.answer)
 	}

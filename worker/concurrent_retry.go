@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
@@ -43,7 +44,12 @@ func (c *concurrent) retry(f *flight, a plugins.Answer) error {
 	}
 	f.retries++
 	f.group.lane.run.stats.Retries++
-	c.defers(f, f.retries, a.After)
+	if a.After > 0 { // the window holds it back with all others, by chance a little longer
+		f.due = time.Now().Add(a.After)
+		c.wait(f)
+	} else {
+		c.defers(f, f.retries, 0)
+	}
 	return nil
 }
 
@@ -60,16 +66,65 @@ func (c *concurrent) defers(f *flight, n int, after time.Duration) {
 	c.wait(f)
 }
 
+// slowDown follows what an answer shows about the server that the kernel asks. A kernel that
+// names a wait passes on that the server has too much to do: then no record is sent for that
+// time, and fewer at a time from then on.
+func (c *concurrent) slowDown(l landing, failure *fault.Error) {
+	outcome, after := congestion.Other, time.Duration(0)
+	switch {
+	case l.answer.Verdict == plugins.Later:
+	case l.answer.Verdict == plugins.Retry:
+		if l.answer.After > 0 {
+			outcome, after = congestion.Refused, backOff(1, l.answer.After, rand.Float64())
+		}
+	case failure == nil || failure.Kind == fault.Record:
+		outcome = congestion.Served
+	}
+	c.window.Ended(l.flight.round, outcome, after, time.Now())
+}
+
+// nextAgain returns the next record that was sent before, or nil if there is none. While the
+// server refuses everything, that is the one with the most attempts left: no record must use
+// up its own for all.
+func (c *concurrent) nextAgain() (next *flight) {
+	refusals, _ := c.window.Refusals(time.Now())
+	for _, f := range c.queue {
+		if f.group.lane.halted || next != nil && f.retries >= next.retries {
+			continue
+		}
+		if next = f; refusals == 0 {
+			break
+		}
+	}
+	return next
+}
+
+// longPause is the shortest pause that is reported.
+const longPause = 5 * time.Second
+
+// pauses returns why no record is sent for a long time, or nothing.
+func (c *concurrent) pauses(a plugins.Answer) string {
+	pause := c.window.Pause(time.Now())
+	switch {
+	case a.Verdict == plugins.Later:
+		return a.Message
+	case pause < longPause || a.Verdict != plugins.Retry:
+		return ""
+	case a.Message == "":
+		return fmt.Sprintf("the kernel asks for a pause; the next record follows in %s", pause.Round(time.Second))
+	}
+	return fmt.Sprintf("the kernel asks for a pause (%s); the next record follows in %s", a.Message, pause.Round(time.Second))
+}
+
 // hold follows whether the kernel can try records: each answer shows it.
 func (c *concurrent) hold(a plugins.Answer) {
-	holding := a.Verdict == plugins.Later
-	if holding == c.holding || holding && a.Message == "" {
+	why := c.pauses(a)
+	holding := why != "" || a.Verdict == plugins.Later || c.holding && c.window.Pause(time.Now()) >= longPause
+	if holding == c.holding || holding && why == "" {
 		return
 	}
 	c.holding = holding
-	why := ""
 	if holding {
-		why = a.Message
 		c.worker.log.Warn("no record can be tried for now", "reason", why)
 	} else {
 		c.worker.log.Info("records can be tried again")

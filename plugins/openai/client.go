@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/figures"
 	"github.com/gpurun/gpurun/plugins"
@@ -63,8 +64,8 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 		return reply{}, answer(plugins.TryLater(0, ""))
 	}
 	got, instead, seen, after := c.exchange(ctx, r)
-	c.limiter.release(place, seen.outcome, after)
-	if seen.outcome == refused {
+	c.limiter.release(place, seen.Outcome, after)
+	if seen.Outcome == congestion.Refused {
 		c.refusal.Store(&instead.Message)
 		if stop := c.refusesAll(); stop != nil {
 			return reply{}, stop
@@ -80,7 +81,7 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 
 // sight is what a request shows about the server.
 type sight struct {
-	outcome
+	congestion.Outcome
 	doubtful bool // perhaps the server cannot be reached at all
 }
 
@@ -93,37 +94,37 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return reply{}, answer(plugins.RetryAfter(0, "the request was canceled")), sight{outcome: other}, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the request was canceled")), sight{}, 0
 	case errors.Is(err, context.DeadlineExceeded):
-		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within %s, which timeout in the kernel configuration sets", c.timeout)), sight{overloaded, true}, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within %s, which timeout in the kernel configuration sets", c.timeout)), sight{congestion.Overloaded, true}, 0
 	case errors.Is(err, errTooLarge):
-		return reply{}, answer(plugins.Rejected("%s", err)), sight{outcome: other}, 0
+		return reply{}, answer(plugins.Rejected("%s", err)), sight{}, 0
 	case isCertificate(err):
-		return reply{}, answer(plugins.FailedBy(c.distrusted(err))), sight{outcome: other}, 0
+		return reply{}, answer(plugins.FailedBy(c.distrusted(err))), sight{}, 0
 	default:
-		return reply{}, answer(plugins.RetryAfter(0, "the connection failed: %s", c.redact(plain(err)))), sight{other, true}, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the connection failed: %s", c.redact(plain(err)))), sight{congestion.Other, true}, 0
 	}
 	if retriable(response.StatusCode) {
-		seen = sight{other, unavailable(response.StatusCode)}
+		seen = sight{congestion.Other, unavailable(response.StatusCode)}
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
-			seen.outcome = refused
+			seen.Outcome = congestion.Refused
 		}
 		after = retryAfter(response.Header.Get("Retry-After"), time.Now())
 		return reply{}, answer(plugins.RetryAfter(after, "%s", c.problem(response, body))), seen, after
 	}
 	if response.StatusCode != http.StatusOK {
-		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), sight{outcome: served}, 0
+		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), sight{Outcome: congestion.Served}, 0
 	}
 	if kind := response.Header.Get("Content-Type"); kind != jsonType {
 		if kind, _, _ = mime.ParseMediaType(kind); kind != jsonType {
-			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), sight{outcome: served}, 0
+			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), sight{Outcome: congestion.Served}, 0
 		}
 	}
 	got := reply{status: response.StatusCode, requestID: response.Header.Get("X-Request-Id")}
 	if !got.read(body) {
-		return reply{}, answer(plugins.RetryAfter(0, "the server's answer is not valid JSON")), sight{outcome: other}, 0
+		return reply{}, answer(plugins.RetryAfter(0, "the server's answer is not valid JSON")), sight{}, 0
 	}
-	return got, nil, sight{outcome: served}, 0
+	return got, nil, sight{Outcome: congestion.Served}, 0
 }
 
 const jsonType = "application/json"

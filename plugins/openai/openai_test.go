@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -92,7 +93,7 @@ func TestMisbehavingServer(t *testing.T) {
 		"nothing":       {plugins.Failed, "has no choices", 0},
 	} {
 		t.Run(text, func(t *testing.T) {
-			k.client.limiter.hold = time.Time{}
+			k.client.limiter.window = congestion.New(1)
 			a := ask(t, k, `{"text":"`+text+`"}`)
 			if a.Verdict != want.verdict || !strings.Contains(a.Message, want.message) || a.After != want.after || strings.Contains(a.Message, "secret") {
 				t.Errorf("%v %q after %s", a.Verdict, a.Message, a.After)

@@ -8,8 +8,9 @@ _figures = contextvars.ContextVar("gpurun figures", default=None)  # of the curr
 
 class Retry(Exception):
     """Raise it in async def process(record) to ask for another attempt, for example when a
-    server is busy. after is how many seconds to wait at least; without it, gpurun waits
-    longer each time."""
+    server is busy. after is how many seconds the server asks to wait: gpurun then sends no
+    other record for that time either, and fewer at a time from then on. Without it only this
+    record waits, longer each time."""
 
     def __init__(self, reason="", *, after=None):
         if after is None and isinstance(reason, (int, float)) and not isinstance(reason, bool):

@@ -1,0 +1,79 @@
+package orchestrator_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/plugins/openai/openaitest"
+)
+
+// rateLimit returns the trouble of a server that serves so many requests in each span of
+// time, and refuses all others until the next one begins.
+func rateLimit(most int, span time.Duration) func(number, attempt int) openaitest.Trouble {
+	var mu sync.Mutex
+	var begun time.Time
+	served := 0
+	return func(int, int) openaitest.Trouble {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(begun) >= span {
+			begun, served = time.Now(), 0
+		}
+		if served++; served <= most {
+			return openaitest.Trouble{}
+		}
+		return openaitest.Trouble{Status: 429, RetryAfter: fmt.Sprint(span.Seconds())}
+	}
+}
+
+// politeKernel asks a server for each record, and for another attempt when the server refuses
+// it, as anyone would write it.
+const politeKernel = `
+import asyncio, json, gpurun
+concurrency = 48
+
+async def setup(ctx):
+    global host, port
+    host, port = ctx.config["server"].split(":")
+
+async def process(record):
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "record %d" % record["id"]}]}).encode()
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        head, _, answer = (await reader.read()).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
+    status, *headers = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in headers)
+    if " 429 " in status:
+        raise gpurun.Retry(after=float(headers["Retry-After"]))
+    return {"answer": 2 * record["id"]}
+`
+
+// A kernel that asks for another attempt with a wait makes the worker hold back: a server
+// with a rate limit answers every record, with the default number of attempts, and refuses
+// few requests.
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	const n, most, span = 240, 40, 200 * time.Millisecond
+	s := serverFor(t, openaitest.Options{Trouble: rateLimit(most, span)})
+	d := newJobDir(t, asks(n, func(int) string { return "" }))
+	d.write("kernel.py", politeKernel)
+	c := d.config(d.join("kernel.py"))
+	c.Devices.GPUs, c.Failures.Retries = "cpu:1", orchestrator.DefaultRetries
+	c.Kernel.Config, _ = json.Marshal(map[string]string{"server": strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/v1")})
+	mustRun(t, d, c)
+	checkAnswers(t, d, n, nil)
+	// At most one concurrency's worth at first, then less than half of what is served.
+	if s.Total() > n+48+n/2 {
+		t.Errorf("%d requests for %d records", s.Total(), n)
+	}
+	t.Logf("%d requests for %d records", s.Total(), n)
+}
