@@ -46,7 +46,7 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 		}
 		l.before, l.report.Resumed = l.tally.Counts, l.tally.Records
 	}
-	l.kernel = judge.Case{Exempt: c.framed, Before: l.before, BatchSize: p.plan.BatchSize, Streamed: isStream(c.Output.Path)}
+	l.kernel = judge.Case{Exempt: c.framed, Before: l.before, BatchSize: p.plan.BatchSize, Lacks: p.lacks, Streamed: isStream(c.Output.Path)}
 	l.kernel.Await(len(p.plan.Slots))
 	return l
 }

@@ -35,13 +35,19 @@ func (p *prepared) needs() (names []string) {
 		names = append(names, customID)
 	}
 	if p.plan.Info.NeedsInputs {
-		for _, name := range p.plan.Info.Inputs {
+		for _, name := range p.reads() {
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
 	}
-	return slices.DeleteFunc(names, func(name string) bool { // files are no members
+	return names
+}
+
+// reads returns the members that the kernel is known to read. A file that the job fetches is
+// no member.
+func (p *prepared) reads() []string {
+	return slices.DeleteFunc(slices.Clone(p.plan.Info.Inputs), func(name string) bool {
 		return slices.ContainsFunc(p.config.Fetch.Members, func(m FetchMember) bool { return m.Name == name })
 	})
 }
@@ -80,10 +86,34 @@ func (p *prepared) checkMembers(ctx context.Context) error {
 	return nil
 }
 
+// lacks describes the first member that the kernel reads and none of the first records has,
+// for the message of a job whose records all fail; "" if there is none.
+func (p *prepared) lacks() string {
+	var all sample
+	if first := p.first.Load(); first != nil {
+		all.add(*first)
+	}
+	files := p.inputFiles()
+	for _, file := range files[:min(len(files), sampledFiles)] {
+		all.add(p.sampleFile(context.Background(), file))
+	}
+	for _, name := range p.reads() {
+		if all.records == 0 || slices.Contains(all.members, name) {
+			continue
+		}
+		text := fmt.Sprintf("; the kernel reads %q, and the first records (%d) have %s", name, all.records, all.list())
+		if near := nearest.Of(name, all.members, 3); near != "" {
+			text += "; did you mean " + near + "?"
+		}
+		return text
+	}
+	return ""
+}
+
 // checkFirst checks the first chunk of a stream as checkMembers checks files.
 func (p *prepared) checkFirst(c chunk.Chunk) error {
 	needs := p.needs()
-	if len(needs) == 0 || !p.config.inputs.streams() || p.earlier != nil {
+	if len(p.reads()) == 0 && len(needs) == 0 || !p.config.inputs.streams() || p.earlier != nil {
 		return nil
 	}
 	file, err := os.Open(c.File)
@@ -92,6 +122,7 @@ func (p *prepared) checkFirst(c chunk.Chunk) error {
 	}
 	defer file.Close()
 	s := sampleMembers(io.NewSectionReader(file, c.Offset, min(c.Length, sampledBytes)))
+	p.first.Store(&s)
 	for _, name := range needs {
 		if e := s.lacks(name); e != nil {
 			return e
@@ -177,11 +208,21 @@ func (s sample) lacks(name string) error {
 	if name == customID {
 		return fault.New(fault.Usage, "the first records (%d) have no custom_id: they are not lines of a batch file", s.records).WithCode(fault.NoRequests, s.likeliestText())
 	}
-	hint := "they have " + strings.Join(s.members[:min(len(s.members), 20)], ", ")
+	hint := "they have " + s.list()
 	if near := nearest.Of(name, s.members, 3); near != "" {
 		hint = "did you mean " + near + "?"
 	}
 	return fault.New(fault.Usage, "the first records (%d) have no member %q, which the kernel needs; %s", s.records, name, hint).Set("kernel-config")
+}
+
+// list returns the members for a message.
+func (s sample) list() string {
+	const shown = 20
+	text := strings.Join(s.members[:min(len(s.members), shown)], ", ")
+	if len(s.members) > shown {
+		text += ", …"
+	}
+	return text
 }
 
 // likeliestText returns the member to ask a model about: the one with the most words. Where

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,7 +32,8 @@ type prepared struct {
 	located   input.Located
 	estimated input.Estimated
 	skips     skips
-	runDir    string // short-lived files with short names: sockets
+	first     atomic.Pointer[sample] // of a stream, once it is read
+	runDir    string                 // short-lived files with short names: sockets
 	// figures is what the kernels count; nil if they compute batches.
 	figures     *figures.File
 	figuresPath string

@@ -246,20 +246,26 @@ func (b *batchReader) fetchedFor(ctx context.Context, batch *input.Batch) ([]fet
 	return fetched, err
 }
 
-func (b *batchReader) refuse(record input.Record, info *jsonline.Info) *fault.Error {
-	if record.TooLong {
-		return fault.New(fault.Record, "the line has %d bytes, more than max-record-bytes %d", len(record.Data), b.options.MaxBytes)
+func (b *batchReader) refuse(line input.Record, info *jsonline.Info) *fault.Error {
+	if line.TooLong {
+		return fault.New(fault.Record, "the line has %d bytes, more than max-record-bytes %d", len(line.Data), b.options.MaxBytes)
 	}
-	if b.trusts(record.Data) {
+	if b.trusts(line.Data) {
 		return nil
 	}
-	if err := b.check.Scan(record.Data, info); err != nil {
+	if err := b.check.Scan(line.Data, info); err != nil {
 		return fault.New(fault.Record, "not valid JSON: %w", err)
 	}
-	if !b.options.Reprocess && info.Object && isMark(record.Data, info.Spans[0]) {
-		return fault.New(fault.Upstream, "the record already has an _error in the input")
+	if !info.Object || !isMark(line.Data, info.Spans[0]) {
+		return nil
 	}
-	return nil
+	if e := record.Rejected(line.Data[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]); e != nil {
+		return e
+	}
+	if b.options.Reprocess {
+		return nil
+	}
+	return fault.New(fault.Upstream, "the record already has an _error in the input")
 }
 
 // isMark reports whether a member marks the record as failed. A null does not.

@@ -50,10 +50,14 @@ func GiveUp(c chunk.Chunk, options PartOptions, maxRecord int64, e *fault.Error)
 		}
 		for i := 0; err == nil && i < len(batch.Records); i++ {
 			r := batch.Records[i]
-			if mark := record.MarkOf(r.Data); mark != nil && string(mark) != "null" {
-				err = part.Pass(r)
-			} else {
+			mark := record.MarkOf(r.Data)
+			switch rejected := record.Rejected(mark); {
+			case mark == nil || string(mark) == "null":
 				err = part.Fail(r, e)
+			case rejected != nil:
+				err = part.Fail(r, rejected)
+			default:
+				err = part.Pass(r)
 			}
 		}
 		rest = batch.Rest()

@@ -85,6 +85,40 @@ func MessageOf(mark []byte) string {
 // messageMember finds the message in a mark.
 var messageMember = jsonline.Want("message")
 
+// rejectedKind is the kind in the mark of a row that the reader of a table rejected. It
+// distinguishes the row from a record that failed in an earlier job. It never reaches an
+// output: the record fails with kind record.
+const rejectedKind = "row"
+
+// WriteRejected writes the text of a row of a table that is not a record, with the reason,
+// in the form in which the reader of the table passes it on.
+func WriteRejected(w io.Writer, row []byte, reason string) error {
+	return writeRaw(w, row, AppendRejection(nil, reason))
+}
+
+// AppendRejection appends the value of _error with which the reader of a table passes on a
+// row that is not a record.
+func AppendRejection(dst []byte, reason string) []byte {
+	dst = append(dst, `{"kind":"`+rejectedKind+`","message":`...)
+	return append(jsonline.AppendString(dst, reason), '}')
+}
+
+// Rejected returns the failure of a record with this mark if the reader of a table rejected
+// its row, or nil.
+func Rejected(mark []byte) *fault.Error {
+	var info jsonline.Info
+	if kindMember.Scan(mark, &info) != nil || !info.Object || !info.Spans[0].Present() {
+		return nil
+	}
+	if string(mark[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]) != `"`+rejectedKind+`"` {
+		return nil
+	}
+	return fault.New(fault.Record, "%s", MessageOf(mark))
+}
+
+// kindMember finds the kind in a mark.
+var kindMember = jsonline.Want("kind")
+
 var newline = []byte("\n")
 
 func writeRaw(w io.Writer, line, mark []byte) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -127,11 +128,7 @@ func (s *sample) recordsOf(ctx context.Context, input expand.File) (records []sa
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			if s.skip--; s.skip < 0 {
-				record := sampleRecord{number: number, rows: content.CountsRows(), line: line}
-				if !jsonline.Valid(line) {
-					record.invalid = "the line is not valid JSON"
-				}
-				records = append(records, record)
+				records = append(records, checked(sampleRecord{number: number, rows: content.CountsRows(), line: line}))
 			}
 		}
 		switch {
@@ -142,6 +139,16 @@ func (s *sample) recordsOf(ctx context.Context, input expand.File) (records []sa
 		}
 	}
 	return records, nil
+}
+
+// checked returns the record with why it is none.
+func checked(r sampleRecord) sampleRecord {
+	if !jsonline.Valid(r.line) {
+		r.invalid = "the line is not valid JSON"
+	} else if rejected := record.Rejected(record.MarkOf(r.line)); rejected != nil {
+		r.invalid = rejected.Message
+	}
+	return r
 }
 
 // restoreTerminal returns a function that restores the state of the terminal on standard

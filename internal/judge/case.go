@@ -18,6 +18,9 @@ type Case struct {
 	Before chunk.Counts
 	// BatchSize is the number of records in a batch.
 	BatchSize int
+	// Lacks describes members that the kernel reads and no record has, if there are any: an
+	// addition to the message. It may be nil.
+	Lacks func() string
 	// Streamed: results go to a stream. A program that writes to one stream and reads the
 	// other may wait for a record's result.
 	Streamed bool
@@ -81,15 +84,15 @@ func (c *Case) Verdict(computed bool, total int64) (why *fault.Error, open bool)
 		return nil, e.same.OfKernel() // the remaining records are judged at the end
 	}
 	if e.sampled && !e.varied {
-		return guilty(e.same, "each record of the first batches that was tried alone%s failed with: %s", e.proven, e.same.Message), false
+		return c.guilty(e.same, "each record of the first batches that was tried alone%s failed with: %s", e.proven, e.same.Message), false
 	}
 	switch {
 	case e.records < e.needed(): // a single failing record proves nothing
 		return nil, total >= 0 || !c.Streamed
 	case e.varied || e.needed() == variedRecords:
-		return guilty(e.cause(), "each of the first %d records failed, one of them with: %s", e.records, e.same.Message), false
+		return c.guilty(e.cause(), "each of the first %d records failed, one of them with: %s", e.records, e.same.Message), false
 	}
-	return guilty(e.same, "every record in every worker's first batch failed with: %s", e.same.Message), false
+	return c.guilty(e.same, "every record in every worker's first batch failed with: %s", e.same.Message), false
 }
 
 // needed is how many records must have failed.
@@ -153,8 +156,8 @@ func (c *Case) hear() (e evidence, open bool) {
 }
 
 // Final returns why a job that has processed all its records, two or more, fails: every
-// record failed with the same message, which is the kernel's, or no file could be fetched.
-// Otherwise it returns nil.
+// record failed with the same message, or no file could be fetched. Otherwise it returns
+// nil.
 func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
 	if c.Exempt || c.Before.Records > 0 || total < 2 || all.Records != total || all.Failed != total || len(all.Kinds) != 1 {
 		return nil
@@ -165,12 +168,27 @@ func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
 	if len(all.Causes) != 1 {
 		return nil
 	}
-	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout} {
-		if stats, ok := all.Kinds[kind.String()]; ok {
-			return fails(stats.Detail, "all %d records failed with: %s", all.Records, stats.Example)
+	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout, fault.Record} {
+		if stats, ok := all.Kinds[kind.String()]; ok && (kind != fault.Record || c.rejectsAll(total)) {
+			return c.guilty(fault.New(kind, "").WithDetail(stats.Detail), "all %d records failed with: %s", all.Records, stats.Example)
 		}
 	}
 	return nil
+}
+
+// rejectsAll reports whether the kernel rejected all records of a job for one reason that is
+// not in the records: the messages are equal, and there are many, or a member is missing.
+// A few records may well be bad.
+func (c *Case) rejectsAll(total int64) bool {
+	e, _ := c.hear()
+	return e.same != nil && e.same.Kind == fault.Record && !e.varied && (total >= judgedRecords || c.lacks() != "")
+}
+
+func (c *Case) lacks() string {
+	if c.Lacks == nil {
+		return ""
+	}
+	return c.Lacks()
 }
 
 // finalFetch is Final for a job none of whose files could be fetched. A few files may be
@@ -184,19 +202,17 @@ func (c *Case) finalFetch(stats chunk.KindStats, total int64) *fault.Error {
 	if total < judgedRecords && !cause.OfSettings() {
 		return nil
 	}
-	return guilty(cause.WithDetail(stats.Detail), "all %d records failed, the first of them with: %s", total, stats.Example)
+	return c.guilty(cause.WithDetail(stats.Detail), "all %d records failed, the first of them with: %s", total, stats.Example)
 }
 
 // guilty is the fault that stops the job because of a failure of all records.
-func guilty(failed *fault.Error, format string, values ...any) *fault.Error {
+func (c *Case) guilty(failed *fault.Error, format string, values ...any) *fault.Error {
 	if isFetch(failed) {
 		return fault.New(fault.Incompatible, "no file can be fetched: "+format, values...).WithDetail(failed.Detail).WithCode(failed.Code, failed.Value)
 	}
-	return fails(failed.Detail, format, values...)
-}
-
-func fails(detail, format string, values ...any) *fault.Error {
-	return fault.New(fault.Incompatible, "the kernel fails on everything: "+format, values...).WithDetail(detail)
+	why := fault.New(fault.Incompatible, "the kernel fails on everything: "+format, values...).WithDetail(failed.Detail)
+	why.Message += c.lacks()
+	return why
 }
 
 // dies reports whether the failure ended the kernel's process.

@@ -93,8 +93,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestFinal: a job of which every record failed with the kernel's one message fails; a
-// rejected record is a result.
+// TestFinal: a job of which every record failed with the kernel's one message fails; a few
+// rejected records are results.
 func TestFinal(t *testing.T) {
 	tally := func(records int64, failures ...chunk.Tally) (all chunk.Tally) {
 		all.Counts = chunk.Counts{Records: records, Succeeded: records - int64(len(failures)), Failed: int64(len(failures))}
@@ -105,7 +105,7 @@ func TestFinal(t *testing.T) {
 	}
 	raised := chunk.FailureTally("batch", "KeyError: 'a'", "a traceback", 1)
 	other := chunk.FailureTally("batch", "ValueError", "", 2)
-	rejected := chunk.FailureTally("record", "no text", "", 1)
+	rejected := chunk.FailureTally("record", "no text", "a traceback", 1)
 	many := func(n int, failures ...chunk.Tally) (all chunk.Tally) {
 		return tally(int64(n), slices.Collect(func(yield func(chunk.Tally) bool) {
 			for i := range n {
@@ -118,6 +118,9 @@ func TestFinal(t *testing.T) {
 	missing := chunk.FailureTally("fetch", "HTTP 404 from a", "a traceback", 1)
 	gone := chunk.FailureTally("fetch", "there is no host b", "a traceback", 2)
 	misplaced := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Fetch, "open").Set("fetch-root"), Records: 2}}}}
+	rejecting := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Record, "no text"), Records: 15}}, {}}}
+	lacking := rejecting
+	lacking.Lacks = func() string { return "; the records have id" }
 	for name, test := range map[string]struct {
 		kernel Case
 		all    chunk.Tally
@@ -128,7 +131,10 @@ func TestFinal(t *testing.T) {
 		"all but one":             {Case{}, tally(3, raised, raised), 3, false},
 		"a single record":         {Case{}, tally(1, raised), 1, false},
 		"different messages":      {Case{}, tally(2, raised, other), 2, false},
-		"all rejected":            {Case{}, tally(2, rejected, rejected), 2, false},
+		"few rejected":            {rejecting, many(15, rejected), 15, false},
+		"all rejected":            {rejecting, many(16, rejected), 16, true},
+		"a member is missing":     {lacking, tally(2, rejected, rejected), 2, true},
+		"rejected differently":    {Case{}, many(16, rejected), 16, false},
 		"not all processed":       {Case{}, tally(2, raised, raised), 3, false},
 		"a stream without end":    {Case{}, tally(2, raised, raised), -1, false},
 		"a retry":                 {Case{Exempt: true}, tally(2, raised, raised), 2, false},

@@ -41,10 +41,10 @@ func TestReader(t *testing.T) {
 		{"header only", "id,text\n", ""},
 		{"quoted at the end", "id,text\n1,\"a\"", `{"id":"1","text":"a"}` + "\n"},
 		{"quoted, carriage return at the end", "id,text\n1,\"a\"\r", `{"id":"1","text":"a"}` + "\n"},
-		{"too few", "id,text\n1\n2,b\n", `{"_raw":"1","_error":{"kind":"record","message":"line 2: 1 values, but the header has 2 columns","line":2}}` + "\n" + `{"id":"2","text":"b"}` + "\n"},
-		{"too many, after a long value", "id,text\n1,\"a\n\n\"\n2,b,c\n", `{"id":"1","text":"a\n\n"}` + "\n" + `{"_raw":"2,b,c","_error":{"kind":"record","message":"line 5: 3 values, but the header has 2 columns","line":5}}` + "\n"},
-		{"text after a quote", "id,text\n1,\"a\"b\n2,c\n", `{"_raw":"1,\"a\"b","_error":{"kind":"record","message":"line 2: text after a closing quote","line":2}}` + "\n" + `{"id":"2","text":"c"}` + "\n"},
-		{"not UTF-8", "id,text\n1,\xe9\n", `{"_raw_b64":"MSzp","_error":{"kind":"record","message":"line 2: not valid UTF-8","line":2}}` + "\n"},
+		{"too few", "id,text\n1\n2,b\n", `{"_raw":"1","_error":{"kind":"row","message":"line 2: 1 value, but the header has 2 columns"}}` + "\n" + `{"id":"2","text":"b"}` + "\n"},
+		{"too many, after a long value", "id,text\n1,\"a\n\n\"\n2,b,c\n", `{"id":"1","text":"a\n\n"}` + "\n" + `{"_raw":"2,b,c","_error":{"kind":"row","message":"line 5: 3 values, but the header has 2 columns"}}` + "\n"},
+		{"text after a quote", "id,text\n1,\"a\"b\n2,c\n", `{"_raw":"1,\"a\"b","_error":{"kind":"row","message":"line 2: text after a closing quote"}}` + "\n" + `{"id":"2","text":"c"}` + "\n"},
+		{"not UTF-8", "id,text\n1,\xe9\n", `{"_raw_b64":"MSzp","_error":{"kind":"row","message":"line 2: not valid UTF-8"}}` + "\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := read(t, c.table, ',')

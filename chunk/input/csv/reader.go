@@ -10,12 +10,10 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/record"
-	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // Reader reads the rows of a table as JSON lines.
 type Reader struct {
-	name   string // of the file
 	rows   *rowReader
 	width  int      // columns of the header
 	chosen []column // those that are read
@@ -50,7 +48,7 @@ func NewReader(r io.Reader, separator byte, o format.Options) (*Reader, error) {
 	if err != nil {
 		return nil, &format.ColumnError{Err: err}
 	}
-	return &Reader{name: o.Name, rows: rows, width: len(names), chosen: chosen}, nil
+	return &Reader{rows: rows, width: len(names), chosen: chosen}, nil
 }
 
 const byteOrderMark = "\ufeff"
@@ -106,12 +104,20 @@ func (c *Reader) write() {
 	case c.rows.broken != "":
 		c.reject("%s", c.rows.broken)
 	case len(c.rows.values) != c.width:
-		c.reject("%d values, but the header has %d columns", len(c.rows.values), c.width)
+		c.reject("%s, but the header has %s", count(len(c.rows.values), "value"), count(c.width, "column"))
 	case !utf8.Valid(c.rows.text):
 		c.reject("not valid UTF-8")
 	default:
 		c.writeRecord()
 	}
+}
+
+// count returns a number of things for people.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // writeRecord writes a row that has as many values as the header.
@@ -131,12 +137,8 @@ func (c *Reader) writeRecord() {
 	c.lines.Write(append(line, '}', '\n'))
 }
 
-// reject writes the current row as a failed record.
+// reject writes the current row with the reason why it is not a record.
 func (c *Reader) reject(format string, args ...any) {
-	_ = record.WriteMarked(&c.lines, c.rows.text, record.Mark{ // a buffer accepts everything
-		Kind:    fault.Record,
-		Message: fmt.Sprintf("line %d: ", c.rows.begin) + fmt.Sprintf(format, args...),
-		File:    c.name,
-		Line:    c.rows.begin,
-	})
+	reason := fmt.Sprintf("line %d: ", c.rows.begin) + fmt.Sprintf(format, args...)
+	_ = record.WriteRejected(&c.lines, c.rows.text, reason) // a buffer accepts everything
 }

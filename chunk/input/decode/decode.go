@@ -159,7 +159,6 @@ func Columns(file format.File, kind Kind, options format.Options) (list []format
 
 // Open decodes a file of a known kind. The caller closes the file after the lines.
 func Open(ctx context.Context, file format.File, kind Kind, options format.Options) (format.Lines, error) {
-	options.Name = file.Name()
 	if kind.compression == nil && kind.format.Open != nil {
 		lines, err := kind.format.Open(ctx, file, options)
 		lines.Rows = kind.Rows

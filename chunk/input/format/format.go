@@ -62,9 +62,6 @@ type File interface {
 
 // Options are what a job knows about the records that it wants.
 type Options struct {
-	// Name is the file's name as the user knows it, for the marks of failed records; "" if
-	// it has none.
-	Name string
 	// Members are the only members of a record that the job needs; nil for all. They need
 	// not exist.
 	Members []string

@@ -11,7 +11,6 @@ import (
 
 // File is an open Parquet file. Its methods may be called concurrently.
 type File struct {
-	name     string
 	reader   io.ReaderAt
 	metadata *metadata
 	leaves   []leaf
@@ -29,7 +28,7 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 	if err := m.check(size); err != nil {
 		return nil, err
 	}
-	f := &File{name: o.Name, reader: r, metadata: m, threads: max(o.Threads, 1)}
+	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1)}
 	var all []*node
 	if all, f.leaves, err = m.nodes(); err != nil {
 		return nil, err
@@ -95,7 +94,7 @@ func (f *File) decode(ctx context.Context, group int, emit func(lines []byte) ([
 	}()
 	defer recovered(&err)
 	g := &f.metadata.groups[group]
-	w := &rowWriter{name: f.name, members: f.members, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
+	w := &rowWriter{members: f.members, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
 		for i := n.from; i < n.to && g.rows > 0; i++ {
 			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.columns[i])

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
 // rowWriter turns the values of a row group into JSON.
 type rowWriter struct {
-	name    string // of the file
 	members []*node
 	cursors []*cursor // by column; nil for those that are not read
 	dst     []byte
@@ -56,18 +56,10 @@ func (w *rowWriter) failed(n *node, err error) error {
 	return fmt.Errorf("row %d: column %q: %w", w.row+1, n.name, err)
 }
 
-// markBad marks the row as failed: its text cannot be kept.
+// markBad rejects the row: its text cannot be kept.
 func (w *rowWriter) markBad() {
-	message := fmt.Sprintf("row %d: column %q is not valid UTF-8", w.row, w.badText)
-	w.dst = append(w.dst, `,"_error":{"kind":"record","message":`...)
-	w.dst = jsonline.AppendString(w.dst, message)
-	if w.name != "" {
-		w.dst = append(w.dst, `,"file":`...)
-		w.dst = jsonline.AppendString(w.dst, w.name)
-	}
-	w.dst = append(w.dst, `,"row":`...)
-	w.dst = jsonline.AppendInt(w.dst, w.row)
-	w.dst = append(w.dst, '}')
+	w.dst = append(w.dst, `,"_error":`...)
+	w.dst = record.AppendRejection(w.dst, fmt.Sprintf("column %q is not valid UTF-8", w.badText))
 }
 
 // value appends the current value of a node and steps over it.
