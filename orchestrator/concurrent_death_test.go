@@ -185,18 +185,81 @@ func TestConcurrentStop(t *testing.T) {
 			job.awaitWorkers(t, 1)
 			awaitCalls(t, d, n/2)
 			_ = job.cmd.Process.Signal(syscall.SIGTERM)
-			if end := job.wait(t); end.done() || end.killed {
+			end := job.wait(t)
+			if end.done() || end.killed {
 				t.Fatalf("the job did not stop: %s", end)
 			}
 			awaitGone(t, mark)
-			mustRun(t, d, c)
+			resumed := mustRun(t, d, answersKept(t, d, c, end.report))
 			checkAnswers(t, d, n, nil)
+			if resumed.ResumedAnswers != end.report.Answers || resumed.Computed != n-end.report.Computed {
+				t.Errorf("%d records computed, then %d; %d answers logged, and %d resumed", end.report.Computed, resumed.Computed, end.report.Answers, resumed.ResumedAnswers)
+			}
+			if again := mustRun(t, d, c); again.Computed != resumed.Computed || again.Rate != resumed.Rate {
+				t.Errorf("run again once finished, the job reports %d records computed instead of %d", again.Computed, resumed.Computed)
+			}
 			lost := 0
 			if name == "abandons" {
 				lost = 1
 			}
 			checkCalls(t, d, n, lost, concurrency)
 		})
+	}
+}
+
+// answersKept checks that a stopped job counts the answers that it has logged, and returns a
+// configuration for the next run that checks its events too.
+func answersKept(t *testing.T, d jobDir, c orchestrator.Config, stopped orchestrator.Report) orchestrator.Config {
+	t.Helper()
+	status, err := orchestrator.Inspect(c.Output.Path, "")
+	if err != nil || status.State != orchestrator.Interrupted || status.Report.Answers != stopped.Answers {
+		t.Errorf("%v; %s with %d answers, and the report of the run has %d", err, status.State, status.Report.Answers, stopped.Answers)
+	}
+	done := stopped.In - stopped.Pending
+	if stopped.Computed != done+stopped.Answers || stopped.Computed < 100 || stopped.Rate <= 0 {
+		t.Errorf("%d done, %d answers logged, %d computed (%.1f/s)", done, stopped.Answers, stopped.Computed, stopped.Rate)
+	}
+	told := false
+	c.Display.OnEvent = func(event orchestrator.Event) {
+		switch e := event.(type) {
+		case orchestrator.Resuming:
+			told = e.Done == done && e.Answers == stopped.Answers
+		case orchestrator.Progress:
+			if n := e.Job.Records + e.Answers; n < stopped.Computed || n > stopped.In {
+				t.Errorf("%d records have an answer according to an event, %d when the job stopped", n, stopped.Computed)
+			}
+		}
+	}
+	t.Cleanup(func() {
+		if !told && stopped.Computed > 0 {
+			t.Errorf("no event says that %d records are done and %d answers are logged", done, stopped.Answers)
+		}
+	})
+	return c
+}
+
+// Answers behind a record without one count at once: for the bar, not for the report.
+func TestAnswersInProgress(t *testing.T) {
+	t.Parallel()
+	const n = 200
+	d, c := callsJob(t, asks(n, func(i int) string {
+		if i == 0 {
+			return fmt.Sprintf(`,"until":%d`, n)
+		}
+		return `,"sleep":20`
+	}), 8)
+	most, last := int64(0), int64(0)
+	c.Display.OnEvent = func(event orchestrator.Event) {
+		if e, ok := event.(orchestrator.Progress); ok {
+			total := e.Job.Records + e.Answers
+			if total < last || total > n || e.Ahead > e.Answers+e.Job.Records {
+				t.Errorf("%d records have an answer, after %d; %+v", total, last, e)
+			}
+			most, last = max(most, e.Answers), total
+		}
+	}
+	if report := mustRun(t, d, c); report.Computed != n || report.Answers != 0 || most < n/4 {
+		t.Errorf("%d computed, %d answers; %d answers counted while a record was slow", report.Computed, report.Answers, most)
 	}
 }
 

@@ -18,10 +18,11 @@ func (s *slotRun) progress(p wire.Progress) {
 	}
 	s.noteLoad()
 	s.job.fleet.measured(s.slot, p)
-	s.job.ledger.progress(s.slot.Number, s.counts(), p.Latency)
+	s.job.ledger.progress(s.slot.Number, s.counts(), s.answered(), p.Latency)
 	s.job.emit(Progress{
 		Slot: s.slot.Number, Device: s.slot.Name, Chunk: s.current.done, Records: s.current.chunk.Records,
-		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Usage: s.job.figures.All(), Latency: p.Latency,
+		Job: s.job.ledger.done(), Answers: s.job.ledger.answered(), Ahead: s.beyond(s.current.done),
+		Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Usage: s.job.figures.All(), Latency: p.Latency,
 	})
 	s.job.checkFailures()
 }
@@ -56,15 +57,18 @@ func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error
 		return errNotGiven
 	}
 	t := h.task
-	h.done, h.ahead = chunk.Counts{}, 0
 	counts := done.Segment.Tally.Counts
+	h.done, h.ahead = chunk.Counts{}, max(0, h.done.Records+h.ahead-counts.Records)
+	if !done.Continues {
+		h.ahead = 0
+	}
 	s.job.fleet.finished(s.slot, counts, done.Stats)
-	s.job.ledger.finish(s.slot.Number, t, done, s.counts())
+	s.job.ledger.finish(s.slot.Number, t, done, s.counts(), s.answered())
 	s.job.releaseHeld(ctx)
 	s.job.emit(ChunkDone{
 		Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
-		Job: s.job.ledger.done(), Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(),
-		Stats: newSegmentStats(done.Stats), Usage: s.job.figures.All(),
+		Job: s.job.ledger.done(), Answers: s.job.ledger.answered(), Ahead: s.beyond(chunk.Counts{}),
+		Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Stats: newSegmentStats(done.Stats), Usage: s.job.figures.All(),
 	})
 	s.job.checkFailures()
 	var tasks []task

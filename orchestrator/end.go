@@ -68,7 +68,11 @@ func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 
 // finish completes the report, cleans up and emits Finished.
 func (j *job) finish(err error) Report {
-	report := j.ledger.close(j.fleet.reports(), j.fleet.loaded(j.ledger.report.Started), j.committer.unread)
+	answers := int64(0)
+	if err != nil {
+		answers = j.logged()
+	}
+	report := j.ledger.close(j.fleet.reports(), j.fleet.loaded(j.ledger.report.Started), j.committer.unread, answers)
 	report.Uncounted = report.Uncounted && err != nil
 	report.Scaling = j.scaler.report()
 	report.SkippedInputs = j.skips.all()

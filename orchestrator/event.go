@@ -24,6 +24,8 @@ type Planned struct {
 // Resuming: an earlier run of the same job has done part of it.
 type Resuming struct {
 	Done int64 `json:"done"`
+	// Answers of further records are logged, and are not computed again either.
+	Answers int64 `json:"answers,omitempty"`
 	// Job counts the results of those records, Ranges says where they are.
 	Job    chunk.Tally `json:"job"`
 	Ranges []Range     `json:"ranges"`
@@ -88,8 +90,13 @@ type Progress struct {
 	// Chunk counts the finished records of the current chunk; Records is its size.
 	Chunk   chunk.Counts `json:"chunk"`
 	Records int64        `json:"records"`
-	// Job counts the finished records of all chunks, including this one.
-	Job chunk.Counts `json:"job"`
+	// Job counts the finished records of all chunks, including this one. Answers counts those
+	// that have an answer besides, which waits for a slower record before it.
+	Job     chunk.Counts `json:"job"`
+	Answers int64        `json:"answers,omitempty"`
+	// Ahead counts the records of this slot, in any of its chunks, that have an answer and
+	// are not in Chunk. Only a kernel that computes records one by one has such.
+	Ahead int64 `json:"ahead,omitempty"`
 	// Total is the number of records; -1 until a stream has ended. Estimate is then about how
 	// many there are, if the sizes of the input files allow that.
 	Total    int64 `json:"total"`
@@ -111,7 +118,9 @@ type ChunkDone struct {
 	Job    chunk.Counts `json:"job"`
 	Total  int64        `json:"total"`
 	Stats  SegmentStats `json:"stats"`
-	// Estimate and Usage: see [Progress].
+	// Answers, Ahead, Estimate and Usage: see [Progress].
+	Answers  int64            `json:"answers,omitempty"`
+	Ahead    int64            `json:"ahead,omitempty"`
 	Estimate int64            `json:"estimate,omitempty"`
 	Usage    map[string]int64 `json:"usage,omitempty"`
 }

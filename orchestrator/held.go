@@ -126,6 +126,27 @@ func (s *slotRun) counts() (counts chunk.Counts) {
 	return counts
 }
 
+// answered returns how many further records of the worker have an answer. Only those of a
+// concurrent kernel are kept if the worker is lost.
+func (s *slotRun) answered() (n int64) {
+	if s.job.plan.Info.Concurrency == 0 {
+		return 0
+	}
+	for _, h := range s.held() {
+		n += h.ahead
+	}
+	return n
+}
+
+// beyond returns how many records of the worker have an answer, without those of a count and
+// those that are booked.
+func (s *slotRun) beyond(counted chunk.Counts) int64 {
+	if s.job.plan.Info.Concurrency == 0 {
+		return 0
+	}
+	return s.counts().Records + s.answered() - counted.Records
+}
+
 // remove forgets a task that is done.
 func (s *slotRun) remove(h *heldTask) {
 	if s.current == h {

@@ -86,7 +86,7 @@ func (j *job) announce() {
 	for _, note := range j.earlier.notes {
 		j.emit(Notice{Text: note})
 	}
-	if j.earlier.computedAny() {
+	if j.earlier.computedAny() || j.earlier.answers > 0 {
 		j.emit(j.ledger.resuming(finishedRanges(j.earlier.state)))
 	}
 }

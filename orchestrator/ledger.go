@@ -24,6 +24,7 @@ type ledger struct {
 	appended chunk.Tally          // the part of tally that was in the output after the last commit
 	held     []chunk.Segment      // finished, but not to be committed yet
 	live     map[int]chunk.Counts // of the chunks in progress, of each slot together
+	ahead    map[int]int64        // answers behind a record without one, of each slot
 	kernel   judge.Case
 	computed *chunk.Chunk // starts with a record that the kernel has computed
 }
@@ -31,7 +32,7 @@ type ledger struct {
 func newLedger(p *prepared, folder string, started time.Time) *ledger {
 	c := p.config
 	l := &ledger{
-		source: p.source, estimated: p.estimated, live: make(map[int]chunk.Counts),
+		source: p.source, estimated: p.estimated, live: make(map[int]chunk.Counts), ahead: make(map[int]int64),
 		report: Report{
 			Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Streamed: isStream(c.Output.Path), Format: c.Format,
 			Kernel: c.Kernel.Name, Started: started, Folder: folder, BatchSize: p.plan.BatchSize,
@@ -44,7 +45,7 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 		for _, segment := range state.Segments {
 			l.tally.Add(segment.Tally)
 		}
-		l.before, l.report.Resumed = l.tally.Counts, l.tally.Records
+		l.before, l.report.Resumed, l.report.ResumedAnswers = l.tally.Counts, l.tally.Records, p.earlier.answers
 	}
 	l.kernel = judge.Case{Exempt: c.framed, Before: l.before, BatchSize: p.plan.BatchSize, Lacks: p.lacks, Streamed: isStream(c.Output.Path)}
 	l.kernel.Await(len(p.plan.Slots))
@@ -56,7 +57,7 @@ func (l *ledger) resuming(ranges []Range) Resuming {
 	l.mu.Lock()
 	job := l.tally.Clone()
 	l.mu.Unlock()
-	return Resuming{Done: job.Records, Job: job, Ranges: ranges, Total: l.total()}
+	return Resuming{Done: job.Records, Answers: l.report.ResumedAnswers, Job: job, Ranges: ranges, Total: l.total()}
 }
 
 // total returns the number of records, -1 while unknown.
@@ -91,11 +92,23 @@ func (l *ledger) done() chunk.Counts {
 	return counts
 }
 
-// progress records how far a slot's chunks have come.
-func (l *ledger) progress(slot int, counts chunk.Counts, latency *Histogram) {
+// answered counts the records that are not done but have an answer. Those that an earlier run
+// has logged count from the beginning, although workers import them one by one.
+func (l *ledger) answered() (n int64) {
+	done := l.done()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.live[slot] = counts
+	for _, ahead := range l.ahead {
+		n += ahead
+	}
+	return max(n, l.report.Resumed+l.report.ResumedAnswers-done.Records)
+}
+
+// progress records how far a slot's chunks have come.
+func (l *ledger) progress(slot int, counts chunk.Counts, ahead int64, latency *Histogram) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live[slot], l.ahead[slot] = counts, ahead
 	l.report.addLatency(latency)
 }
 
@@ -105,14 +118,15 @@ func (l *ledger) withdraw(slot int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.live, slot)
+	delete(l.ahead, slot)
 }
 
 // finish takes the result of a slot's task. Its segment is held until release. live are the
-// counts of the slot's other chunks.
-func (l *ledger) finish(slot int, t task, done wire.Done, live chunk.Counts) {
+// counts of the slot's other chunks, and ahead their answers that are not among those.
+func (l *ledger) finish(slot int, t task, done wire.Done, live chunk.Counts, ahead int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.live[slot] = live
+	l.live[slot], l.ahead[slot] = live, ahead
 	l.report.Nulls += done.Stats.Nulls
 	l.report.cost += done.Stats.Cost
 	l.report.padded += done.Stats.Padded
@@ -205,11 +219,12 @@ func (l *ledger) snapshot() Snapshot {
 
 // close returns the report of the ended job. unread: the reader of the output has
 // stopped reading, and only what was appended counts.
-func (l *ledger) close(workers []WorkerReport, load time.Duration, unread bool) Report {
+// answers are logged for the next run.
+func (l *ledger) close(workers []WorkerReport, load time.Duration, unread bool, answers int64) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.report
-	r.Load = load
+	r.Load, r.Answers = load, answers
 	total, known := l.source.Total()
 	r.In, r.Blank, r.Uncounted, r.Workers = max(total, l.tally.Records), l.source.Blank(), !known, workers
 	tally := l.tally

@@ -40,25 +40,25 @@ func TestLedgerCountsEveryRecordOnce(t *testing.T) {
 			t.Errorf("%s: %d done, %d segments held", when, done.Records, len(l.held))
 		}
 	}
-	l.progress(0, chunk.Counts{Records: 10, Failed: 10}, nil)
-	l.progress(1, chunk.Counts{Records: 5, Failed: 5}, nil)
+	l.progress(0, chunk.Counts{Records: 10, Failed: 10}, 0, nil)
+	l.progress(1, chunk.Counts{Records: 5, Failed: 5}, 0, nil)
 	want("in progress", 15, 0)
 	l.withdraw(1)
 	want("one worker lost", 10, 0)
 	l.hear(0, &judge.First{Failed: fault.New(fault.Batch, "KeyError"), Records: 20})
-	l.finish(0, task{}, segmentOf(failed), chunk.Counts{})
+	l.finish(0, task{}, segmentOf(failed), chunk.Counts{}, 0)
 	want("finished", 20, 1)
 	if released, why := l.release(false, false); released != nil || why != nil {
 		t.Errorf("the other worker has not reported, but %v is released, stopped by %v", released, why)
 	}
-	l.progress(1, chunk.Counts{Records: 5, Succeeded: 5}, nil)
-	l.finish(1, task{}, segmentOf(chunk.Counts{Records: 30, Succeeded: 30}), chunk.Counts{})
+	l.progress(1, chunk.Counts{Records: 5, Succeeded: 5}, 0, nil)
+	l.finish(1, task{}, segmentOf(chunk.Counts{Records: 30, Succeeded: 30}), chunk.Counts{}, 0)
 	want("both finished", 50, 2)
 	if released, why := l.release(false, false); len(released) != 2 || why != nil {
 		t.Errorf("a record succeeded, but %d segments are released, stopped by %v", len(released), why)
 	}
 	want("released", 50, 0)
-	if report := l.close(nil, 0, false); report.Succeeded != 30 || report.Failed != 20 || report.Pending != 950 {
+	if report := l.close(nil, 0, false, 0); report.Succeeded != 30 || report.Failed != 20 || report.Pending != 950 {
 		t.Errorf("report: %+v", report)
 	}
 }
@@ -72,7 +72,7 @@ func TestLedgerStopsAJobThatFailsEntirely(t *testing.T) {
 	} {
 		l := testLedger()
 		l.hear(0, &judge.First{Failed: fault.New(fault.Batch, "KeyError"), Records: 20})
-		l.finish(0, task{}, segmentOf(chunk.Counts{Records: 20, Failed: 20}), chunk.Counts{})
+		l.finish(0, task{}, segmentOf(chunk.Counts{Records: 20, Failed: 20}), chunk.Counts{}, 0)
 		last(l)
 		if released, why := l.release(false, false); released != nil || fault.KindOf(why) != fault.Incompatible {
 			t.Errorf("%s: %d segments are released, stopped by %v", name, len(released), why)
@@ -85,7 +85,7 @@ func TestLedgerOfAnUnreadOutput(t *testing.T) {
 	l := testLedger()
 	l.commit(chunk.Tally{Counts: chunk.Counts{Records: 30, Succeeded: 30}})
 	l.setAppended(chunk.Tally{Counts: chunk.Counts{Records: 10, Succeeded: 10}})
-	if report := l.close(nil, 0, true); report.Succeeded != 10 || report.Pending != 990 {
+	if report := l.close(nil, 0, true, 0); report.Succeeded != 10 || report.Pending != 990 {
 		t.Errorf("report: %+v", report)
 	}
 }

@@ -41,6 +41,13 @@ type Report struct {
 	Uncounted bool `json:"uncounted,omitempty"`
 	// Resumed records were done by earlier runs of the job.
 	Resumed int64 `json:"resumed"`
+	// Answers of the pending records are logged: the next run does not compute those again.
+	// ResumedAnswers were logged by earlier runs, in addition to Resumed.
+	Answers        int64 `json:"answers,omitempty"`
+	ResumedAnswers int64 `json:"resumed_answers,omitempty"`
+	// Computed records, or their logged answers, are the work of this run, or of the last
+	// one of a finished job.
+	Computed int64 `json:"computed,omitempty"`
 	// Retried records had failed and were computed again by the last retry.
 	Retried int64 `json:"retried"`
 	// OutputBytes is the size of the output and OutputCRC32C its checksum; nil if
@@ -181,7 +188,8 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Elapsed = now.Sub(r.Started)
 	r.Succeeded, r.Failed, r.Dropped = done.Succeeded, done.Failed, done.Dropped
 	r.Pending = r.In - done.Records
-	r.Rate = rate(done.Records-r.Resumed, r.Elapsed-r.Load)
+	r.Computed = max(0, done.Records+r.Answers-r.Resumed-r.ResumedAnswers)
+	r.Rate = rate(r.Computed, r.Elapsed-r.Load)
 	r.Latency = Summarize(r.latency)
 	if r.padded > 0 {
 		r.Padding = 1 - float64(r.cost)/float64(r.padded)

@@ -24,6 +24,7 @@ type earlier struct {
 	state    commit.State
 	check    *outputCheck            // that runs alongside the work; nil if it has ended
 	notes    []string                // for the user
+	answers  int64                   // logged, not committed
 	sums     input.Sums              // of an input that is cut while it is read
 	chunkLog *input.ChunkLog         // of an input that is not one plain file
 	workers  map[string]savedWorkers // as it left them in scalingFile
@@ -83,6 +84,9 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	}
 	if e.state.Durable.Next < c.Input.Offset { // nothing was durable yet
 		e.state.Durable.Next = c.Input.Offset
+	}
+	if commit.HasEarly(f.join(commit.PartsDir)) {
+		e.answers = loggedAnswers(f, e.state)
 	}
 	resumes = true
 	return e, nil

@@ -258,7 +258,8 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	parts := commit.NewManifest(merged.Parts, done.Counts, r.job.Format)
 	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
 	report.close(time.Now(), done)
-	report.Elapsed, report.Rate, report.Nulls = again.Elapsed, again.Rate, again.Nulls
+	report.Elapsed, report.Load, report.Rate, report.Nulls = again.Elapsed, again.Load, again.Rate, again.Nulls
+	report.Computed = again.Computed
 	report.addUsage(again.Usage)
 	report.TokenRate = again.TokenRate
 	report.OutputBytes, report.OutputCRC32C, report.Unencoded = parts.Bytes, nil, 0

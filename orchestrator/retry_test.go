@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -223,5 +224,22 @@ func TestRetryOfALostCopy(t *testing.T) {
 				t.Errorf("%v, errors are now %q", err, d.read("errors.jsonl"))
 			}
 		})
+	}
+}
+
+// The report of a retry has its own times: that of loading is not the first run's.
+func TestRetryReportsItsOwnTimes(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, "{\"do\":\"fail\"}\n{}\n")
+	c := d.config("test-mending")
+	first := mustRun(t, d, c)
+	first.Load = time.Hour
+	if err := first.WriteFile(d.join("out.jsonl.gpurun/report.json")); err != nil {
+		t.Fatal(err)
+	}
+	c.Kernel.Config = []byte(`{"repaired":true}`)
+	report, err := orchestrator.Retry(t.Context(), c)
+	if err != nil || report.Retried != 1 || report.Load >= report.Elapsed || report.Computed != 1 {
+		t.Errorf("%v; %d retried, %d computed in %s after loading for %s", err, report.Retried, report.Computed, report.Elapsed, report.Load)
 	}
 }

@@ -125,8 +125,9 @@ func committed(f *folder, m *manifest) (Report, []Range, error) {
 	if last, err := readReport(f.join(reportFile)); err == nil {
 		r.Stop, r.Workers, r.Resume = last.Stop, last.Workers, last.Resume
 	}
+	r.Answers = loggedAnswers(f, state)
 	r.close(time.Now(), tally)
-	r.Rate = 0 // how long it computed is unknown
+	r.Rate, r.Computed = 0, 0 // how long it computed is unknown
 	return r, finishedRanges(state), nil
 }
 

@@ -16,7 +16,7 @@ var rules = []rule{
 	{"cmd/gpurun", "flags, wiring, one file per command, the exit-code table (`exit.go`)",
 		[]string{"..."}, "wiring"},
 	{"orchestrator", "assigning work to workers until all of it is done or given up",
-		[]string{"chunk/encode/parquet", "chunk/columns", "orchestrator/scaling", "orchestrator/retry", "chunk", "chunk/input", "chunk/input/expand", "chunk/input/decode", "chunk/input/format", "chunk/commit", "chunk/encode", "gpu", "internal/wire", "internal/proc", "internal/resources", "internal/fault", "internal/filesum", "internal/crash", "internal/files", "internal/owned", "internal/histogram", "internal/judge", "internal/nearest", "chunk/record", "internal/figures"}, "it never touches a kernel: workers do, in processes that may die"},
+		[]string{"chunk/encode/parquet", "chunk/columns", "orchestrator/scaling", "orchestrator/retry", "chunk", "chunk/input", "chunk/input/expand", "chunk/input/decode", "chunk/input/format", "chunk/commit", "chunk/encode", "gpu", "internal/wire", "internal/proc", "internal/resources", "internal/fault", "internal/filesum", "internal/crash", "internal/files", "internal/owned", "internal/histogram", "internal/judge", "internal/nearest", "chunk/record", "internal/figures", "worker/early"}, "it never touches a kernel: workers do, in processes that may die"},
 	{"orchestrator/retry", "the files of a retry in the job folder: failed records to compute again, and new results until they replace the old ones",
 		[]string{"chunk/columns", "chunk", "chunk/amend", "chunk/commit", "chunk/encode", "internal/crash", "internal/fault", "internal/files"}, "it knows files, no settings and no workers"},
 	{"orchestrator/scaling", "how many workers a device gets: figures in, a decision out",

@@ -73,16 +73,16 @@ func (s *state) line(now time.Time) string {
 	if len(s.slots) == 0 {
 		return ""
 	}
-	parts := []string{plural(s.job.Records, "record")}
+	parts := []string{plural(s.done(), "record")}
 	switch size, about := s.size(); {
 	case about:
-		parts[0] = fmt.Sprintf("%s of about %s (%.0f %%)", Count(s.job.Records), plural(size, "record"), 100*float64(s.job.Records)/float64(size))
+		parts[0] = fmt.Sprintf("%s of about %s (%.0f %%)", Count(s.done()), plural(size, "record"), 100*float64(s.done())/float64(size))
 	case size >= 0:
 		percent := 100.0
 		if size > 0 {
-			percent = math.Floor(1000*float64(s.job.Records)/float64(size)) / 10
+			percent = math.Floor(1000*float64(s.done())/float64(size)) / 10
 		}
-		parts[0] = fmt.Sprintf("%s of %s (%.1f %%)", Count(s.job.Records), plural(size, "record"), percent)
+		parts[0] = fmt.Sprintf("%s of %s (%.1f %%)", Count(s.done()), plural(size, "record"), percent)
 	}
 	if rate := s.rate(now); rate > 0 {
 		parts = append(parts, rateText(rate))

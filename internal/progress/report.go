@@ -27,9 +27,14 @@ type Hints interface {
 
 // WriteReport writes the report as text.
 func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
-	fmt.Fprintf(w, "\n%s in %s (%s%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), loading(r), retryResult(r))
+	if done := r.In - r.Pending; done > 0 && r.Stop == nil && r.Retried == 0 && ofThisRun(r) == 0 {
+		fmt.Fprintf(w, "\nnothing was left to compute: earlier runs have done %s\n", plural(done, "record"))
+	} else {
+		fmt.Fprintf(w, "\n%s in %s (%s%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), loading(r), retryResult(r))
+	}
 	fmt.Fprintf(w, "  %s in = %s succeeded + %s failed + %s dropped + %s pending\n",
 		Count(r.In), Count(r.Succeeded), Count(r.Failed), Count(r.Dropped), Count(r.Pending))
+	writeAnswers(w, r)
 	if r.Uncounted {
 		fmt.Fprintln(w, "  the rest of the input was not counted and is pending too")
 	}
@@ -80,16 +85,35 @@ func setting(hints Hints, value string) string {
 
 // computed is what this run spent its time on, without the work of earlier runs.
 func computed(r orchestrator.Report) string {
-	done := r.In - r.Pending
+	n := ofThisRun(r)
 	switch {
 	case r.Retried > 0:
 		return "retried " + plural(r.Retried, "failed record")
-	case r.Resumed > 0 && r.Resumed < done:
-		return plural(done-r.Resumed, "more record")
-	case done == 0 && r.Stop != nil:
+	case n == 0 && r.Stop != nil:
 		return "no records computed"
+	case n < r.In-r.Pending+r.Answers:
+		return plural(n, "more record")
 	}
-	return plural(done, "record")
+	return plural(n, "record")
+}
+
+// ofThisRun is how many records this run, or the last one of a finished job, has computed.
+func ofThisRun(r orchestrator.Report) int64 {
+	done := r.In - r.Pending
+	if r.Computed > 0 || r.Rate == 0 {
+		return r.Computed
+	}
+	if r.Resumed < done { // the report of an earlier version
+		return done - r.Resumed
+	}
+	return done
+}
+
+// writeAnswers writes how many pending records have an answer already.
+func writeAnswers(w io.Writer, r orchestrator.Report) {
+	if r.Answers > 0 {
+		fmt.Fprintf(w, "  %s of the pending records are logged and are not sent again\n", plural(r.Answers, "answer"))
+	}
 }
 
 // retryResult is how many of the retried records failed again, "" if none were retried.
@@ -182,6 +206,7 @@ func WriteCommitted(w io.Writer, r orchestrator.Report, hints Hints) {
 	}
 	fmt.Fprintf(w, "  %s %s committed: %s succeeded, %s failed, %s dropped\n",
 		Count(r.In-r.Pending), total, Count(r.Succeeded), Count(r.Failed), Count(r.Dropped))
+	writeAnswers(w, r)
 	writeFailures(w, r, hints)
 	if r.Stop != nil {
 		fmt.Fprintf(w, "  the last run stopped: %s%s\n", plain(r.Stop.Message), hints.Hint(r.Stop.Code, r.Stop.Value))

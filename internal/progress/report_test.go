@@ -153,6 +153,10 @@ func TestReportOfMore(t *testing.T) {
 		{orchestrator.Report{In: 1000, Resumed: 1000}, "1,000 records in 2.0s"}, // finished already
 		{orchestrator.Report{In: 1000, Retried: 3}, "retried 3 failed records in 2.0s"},
 		{orchestrator.Report{In: 1000, Pending: 1000, Stop: &fault.Error{}}, "no records computed in 2.0s"},
+		{orchestrator.Report{In: 1000, Resumed: 1000, Computed: 600}, "600 more records in 2.0s"}, // finished already, by a resumed run
+		{orchestrator.Report{In: 1000, Resumed: 1000, Computed: 1000}, "1,000 records in 2.0s"},
+		{orchestrator.Report{In: 1000, Pending: 1000, Answers: 300, Computed: 300, Stop: &fault.Error{}}, "300 records in 2.0s"},
+		{orchestrator.Report{In: 1000, ResumedAnswers: 300, Computed: 700}, "700 more records in 2.0s"},
 	} {
 		test.report.Elapsed = 2 * time.Second
 		test.report.Rate = 1
@@ -161,6 +165,34 @@ func TestReportOfMore(t *testing.T) {
 		if !strings.HasPrefix(out.String(), "\n"+test.want+" (") {
 			t.Errorf("%q, want %s", out.String(), test.want)
 		}
+	}
+}
+
+// A run that found everything done has no rate.
+func TestReportOfNothing(t *testing.T) {
+	var out strings.Builder
+	WriteReport(&out, orchestrator.Report{In: 394, Succeeded: 394, Resumed: 394, Elapsed: 275 * time.Millisecond}, testHints{})
+	if want := "\nnothing was left to compute: earlier runs have done 394 records\n"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// Answers that are logged are not lost: a stopped job, its report and the next run say so.
+func TestReportOfAnswers(t *testing.T) {
+	r := orchestrator.Report{In: 1500, Pending: 1400, Succeeded: 100, Answers: 573, Computed: 673, Stop: &fault.Error{Message: "stopped on request"}}
+	var summary, report strings.Builder
+	WriteReport(&summary, r, testHints{})
+	WriteCommitted(&report, r, testHints{})
+	for _, text := range []string{summary.String(), report.String()} {
+		if !strings.Contains(text, "573 answers of the pending records are logged and are not sent again\n") {
+			t.Errorf("%q", text)
+		}
+	}
+	if got, want := notice(orchestrator.Resuming{Answers: 573, Total: 1500}), "resuming: 573 of 1,500 records have a logged answer and are not sent again"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := notice(orchestrator.Resuming{Done: 100, Answers: 573, Total: 1500}), "resuming: 100 of 1,500 records done; 573 more answers logged and not sent again"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -203,7 +203,7 @@ func (s *state) deviceRow(d *deviceState, now time.Time) row {
 
 // totalRow is the job's row. The caller must hold the lock.
 func (s *state) totalRow(now time.Time) row {
-	r := row{name: "total", done: s.job.Records, rate: s.rate(now), failed: s.job.Failed, tokens: s.tokenText(now)}
+	r := row{name: "total", done: s.done(), rate: s.rate(now), failed: s.job.Failed, tokens: s.tokenText(now)}
 	r.size, r.about = s.size()
 	switch eta, known := s.eta(now); {
 	case s.end != nil && s.end.Stop != nil:

@@ -15,6 +15,9 @@ import (
 type state struct {
 	mu       sync.Mutex
 	job      chunk.Counts
+	answers  int64 // of records that are not among those
+	most     int64 // of both together, so far
+	oneByOne bool  // the kernel computes records, not batches
 	total    int64 // -1: unknown
 	estimate int64 // about how many there are if total is unknown; 0 if that is unknown too
 	pace     pace  // of this run
@@ -38,6 +41,7 @@ type slotState struct {
 	done   int64     // of the current or the last chunk
 	size   int64
 	first  int64 // record of that chunk
+	ahead  int64 // records with an answer besides, in any of its chunks
 	again  int64 // records that its lost worker had computed, which are computed again
 }
 
@@ -68,7 +72,7 @@ const (
 const between = 300 * time.Millisecond
 
 func (s *state) plan(plan orchestrator.Plan, now time.Time) {
-	s.total = plan.Records
+	s.total, s.oneByOne = plan.Records, plan.Info.Concurrency > 0
 	for _, slot := range plan.Slots {
 		name, _, _ := strings.Cut(slot.Name, " #")
 		var device *deviceState
@@ -97,7 +101,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.Planned:
 		s.plan(e.Plan, now)
 	case orchestrator.Resuming:
-		s.job, s.total = e.Job.Counts, e.Total
+		s.job, s.answers, s.total = e.Job.Counts, e.Answers, e.Total
 	case orchestrator.WorkerStarted:
 		s.join(e, now)
 		s.enter(e.Slot, opening, now)
@@ -117,8 +121,8 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		s.measure(slot.device, now)
 	case orchestrator.Progress:
 		slot := s.slot(e.Slot)
-		slot.done = e.Chunk.Records
-		s.job, s.total, s.estimate = e.Job, e.Total, e.Estimate
+		slot.done, slot.ahead = e.Chunk.Records, e.Ahead
+		s.job, s.answers, s.total, s.estimate = e.Job, e.Answers, e.Total, e.Estimate
 		s.use(e.Usage, now)
 		s.measure(slot.device, now)
 	case orchestrator.ChunkDone:
@@ -128,7 +132,11 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 			slot.done, slot.again = e.Counts.Records, 0
 		}
 		slot.device.sum += e.Counts.Records
-		s.job, s.total, s.estimate = e.Job, e.Total, e.Estimate
+		slot.ahead = e.Ahead
+		if slot.phase == computing { // then done is among those
+			slot.ahead = max(0, slot.ahead-slot.done)
+		}
+		s.job, s.answers, s.total, s.estimate = e.Job, e.Answers, e.Total, e.Estimate
 		s.use(e.Usage, now)
 		s.measure(slot.device, now)
 	case orchestrator.ChunkGivenUp:
@@ -145,6 +153,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		s.stopping = true
 	case orchestrator.Finished:
 		r := e.Report
+		s.answers = r.Answers
 		s.job = chunk.Counts{Records: r.In - r.Pending, Succeeded: r.Succeeded, Failed: r.Failed, Dropped: r.Dropped}
 		if s.total, s.end = r.In, &r; r.Uncounted {
 			s.total = -1
@@ -195,15 +204,17 @@ func (s *state) enter(n int, p phase, now time.Time) *slotState {
 func (s *state) workerLost(e orchestrator.WorkerLost, now time.Time) {
 	next, slot := restarting, s.slot(e.Slot)
 	if slot.phase == computing {
-		s.pace.lower(slot.done)
-		slot.device.pace.lower(slot.done)
+		if !s.oneByOne {
+			s.pace.lower(slot.done)
+		}
+		slot.device.pace.lower(slot.done + slot.ahead)
 		slot.again = slot.done
 	}
 	if e.Retired {
 		next, slot.again = lost, 0 // other workers compute them
 	}
 	s.enter(e.Slot, next, now)
-	slot.done, slot.size = 0, 0
+	slot.done, slot.size, slot.ahead = 0, 0, 0
 }
 
 // measure records the progress of a device and of the job. It counts slots instead of
@@ -215,6 +226,10 @@ func (s *state) measure(d *deviceState, now time.Time) {
 	for _, device := range s.devices {
 		all += s.work(device)
 	}
+	if s.oneByOne { // answers that are logged come back after a loss: they are no work
+		s.most = max(s.most, s.done())
+		all = s.most
+	}
 	s.pace.add(now, all)
 }
 
@@ -222,12 +237,16 @@ func (s *state) measure(d *deviceState, now time.Time) {
 func (s *state) work(d *deviceState) int64 {
 	n := d.sum
 	for _, i := range d.slots {
+		n += s.slots[i].ahead
 		if s.slots[i].phase == computing {
 			n += s.slots[i].done
 		}
 	}
 	return n
 }
+
+// done is how many records have an answer, wherever it is.
+func (s *state) done() int64 { return s.job.Records + s.answers }
 
 // rate is the rate of the job: at the end, that of the report.
 func (s *state) rate(now time.Time) float64 {
@@ -279,7 +298,7 @@ func (s *state) paused() bool {
 // an estimate.
 func (s *state) size() (records int64, about bool) {
 	if s.total < 0 && s.estimate > 0 {
-		return max(s.estimate, s.job.Records), true
+		return max(s.estimate, s.done()), true
 	}
 	return s.total, false
 }
@@ -287,7 +306,7 @@ func (s *state) size() (records int64, about bool) {
 // eta is how long the rest will take, false if unknown.
 func (s *state) eta(now time.Time) (time.Duration, bool) {
 	size, _ := s.size()
-	rate, rest := s.rate(now), size-s.job.Records
+	rate, rest := s.rate(now), size-s.done()
 	if s.end != nil || s.paused() || size < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
 		return 0, false
 	}

@@ -22,16 +22,29 @@ func notice(event orchestrator.Event) string {
 	case orchestrator.Planned:
 		return planned(e.Plan)
 	case orchestrator.Resuming:
-		if e.Total < 0 {
-			return fmt.Sprintf("resuming: %s records done", Count(e.Done))
-		}
-		return fmt.Sprintf("resuming: %s of %s records done", Count(e.Done), Count(e.Total))
+		return resuming(e)
 	case orchestrator.DeviceEvent:
 		return heatNotice(e)
 	case orchestrator.WorkersScaled:
 		return scaledText(e)
 	}
 	return alarm(event)
+}
+
+// resuming describes what earlier runs have done.
+func resuming(e orchestrator.Resuming) string {
+	of := ""
+	if e.Total >= 0 {
+		of = " of " + Count(e.Total)
+	}
+	if e.Done == 0 && e.Answers > 0 {
+		return fmt.Sprintf("resuming: %s%s records have a logged answer and are not sent again", Count(e.Answers), of)
+	}
+	text := fmt.Sprintf("resuming: %s%s records done", Count(e.Done), of)
+	if e.Answers > 0 {
+		text += fmt.Sprintf("; %s logged and not sent again", plural(e.Answers, "more answer"))
+	}
+	return text
 }
 
 // alarm returns the line for an event that is shown even with --quiet, "" if none.

@@ -1,0 +1,37 @@
+package orchestrator
+
+import (
+	"sort"
+
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/worker/early"
+)
+
+// loggedAnswers returns how many records have an answer that is logged but not committed: the
+// next run does not compute them again.
+func loggedAnswers(f *folder, state commit.State) int64 {
+	segments := state.Segments
+	return early.Count(f.join(commit.PartsDir), func(number int64) bool {
+		if number < state.Durable.Next {
+			return true
+		}
+		at := sort.Search(len(segments), func(i int) bool { return segments[i].First > number })
+		return at > 0 && number < segments[at-1].First+segments[at-1].Tally.Records
+	})
+}
+
+// logged returns how many answers a job that has ended leaves in the logs.
+func (j *job) logged() int64 {
+	if j.plan.Info.Concurrency == 0 || !resumable(j.config) {
+		return 0
+	}
+	entries, err := commit.ReadJournal(j.folder.join(journalFile))
+	if err != nil {
+		return 0
+	}
+	state, err := commit.Replay(entries)
+	if err != nil {
+		return 0
+	}
+	return loggedAnswers(j.folder, state)
+}

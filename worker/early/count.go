@@ -1,0 +1,27 @@
+package early
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Count returns how many records have an answer in the logs of a folder, without those that
+// skip excludes. It takes no lock: a worker may add to a log meanwhile.
+func Count(dir string, skip func(number int64) bool) int64 {
+	paths, _ := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))
+	answered := make(map[int64]struct{})
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			continue // it was committed meanwhile
+		}
+		_ = each(file, func(number int64, body []byte) error {
+			if body[0] < rangeVerdict && !skip(number) {
+				answered[number] = struct{}{}
+			}
+			return nil
+		})
+		_ = file.Close()
+	}
+	return int64(len(answered))
+}
