@@ -98,7 +98,7 @@ func driverPresent() bool {
 type Inventory struct {
 	Devices []Device `json:"devices"`
 	// Note is one line for the user about anything unexpected ("no NVIDIA driver:
-	// using 1 CPU worker"); usually empty.
+	// using the CPU"); usually empty.
 	Note          string `json:"note,omitempty"`
 	DriverVersion string `json:"driver_version,omitempty"`
 }
@@ -161,12 +161,7 @@ func withoutNVML(selection Selection, opts Options, cause error) (Inventory, err
 	case len(selection.terms) > 0:
 		return Inventory{}, fault.New(fault.NoDevice, "devices %s: this machine has no NVIDIA driver", selection).WithCode(fault.NoGPU, "")
 	}
-	n := opts.CPUs
-	note := fmt.Sprintf("no NVIDIA driver: using %d CPU workers", n)
-	if n == 1 {
-		note = "no NVIDIA driver: using 1 CPU worker"
-	}
-	return Inventory{Devices: cpuDevices(n), Note: note}, nil
+	return Inventory{Devices: cpuDevices(opts.CPUs), Note: "no NVIDIA driver: using the CPU"}, nil
 }
 
 // inventory keeps the usable devices of those picked, and notes the others.

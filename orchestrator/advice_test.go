@@ -81,7 +81,7 @@ func TestBottleneck(t *testing.T) {
 		"all cores":        {worker: WorkerReport{CPU: some(7.6)}, gpu: 27, kind: OfCPU, text: "kernels used 7.6 of 8 cores; the GPU was 27 % busy"},
 		"interpreter lock": {worker: WorkerReport{CPU: some(1.1)}, gpu: 3, python: true, kind: OfLock, text: "each Python kernel used 1.1 cores, all used 1.1 of 8"},
 		"one core":         {worker: WorkerReport{CPU: some(1.1)}, gpu: 3, kind: OfCPU, text: "the CPU in the kernel: each used 1.1 cores"},
-		"a kernel waits":   {worker: WorkerReport{CPU: some(0.1)}, gpu: 3, kind: OfKernel, text: "the kernel, which waits: each used 0.1 of 8 cores"},
+		"a kernel waits":   {worker: WorkerReport{CPU: some(0.1)}, gpu: 3, kind: OfKernel, text: "the kernel: it mostly waits, and used 0.1 of 8 cores"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.worker.alive = all

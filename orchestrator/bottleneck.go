@@ -83,5 +83,5 @@ func (l load) judge() *Bottleneck {
 	case each >= busyEnough:
 		return &Bottleneck{OfCPU, fmt.Sprintf("the CPU in the kernel: each used %.1f cores, all used %.1f of %d%s", each, used, l.cores, gpuText)}
 	}
-	return &Bottleneck{OfKernel, fmt.Sprintf("the kernel, which waits: each used %.1f of %d cores%s", each, l.cores, gpuText)}
+	return &Bottleneck{OfKernel, fmt.Sprintf("the kernel: it mostly waits, and used %.1f of %d cores%s", used, l.cores, gpuText)}
 }

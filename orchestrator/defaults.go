@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -79,12 +80,23 @@ func (c Config) withDefaults() (Config, error) {
 	return c, checkNames(c)
 }
 
+// likelyKernel returns the input that is probably meant as the kernel, or a built-in one.
+func (c Config) likelyKernel() string {
+	for _, name := range append([]string{c.Input.Path}, c.Input.Paths...) {
+		if filepath.Ext(name) == ".py" {
+			return name
+		}
+	}
+	return "echo"
+}
+
 func (c Config) check() error {
 	switch {
 	case c.Input.Path == "" && len(c.Input.Paths) == 0:
 		return fault.New(fault.Usage, "no input: name a file of JSON lines, or - for standard input")
 	case c.Kernel.Name == "":
-		return fault.New(fault.Usage, "no kernel: name one, for example echo").WithCode(fault.NoKernel, "echo")
+		kernel := c.likelyKernel()
+		return fault.New(fault.Usage, "no kernel: name one, for example %s", kernel).WithCode(fault.NoKernel, kernel)
 	case len(c.Kernel.Config) > 0 && !json.Valid(c.Kernel.Config):
 		return fault.New(fault.Usage, "the kernel configuration is not valid JSON")
 	case len(c.Output.Keep) > 64:

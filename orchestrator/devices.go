@@ -50,6 +50,11 @@ func (p *prepared) useNoDevice() {
 	p.selection, _ = gpu.ParseSelection(p.config.Devices.GPUs) // it is valid
 	p.idle = nil
 	p.plan.Slots = makeSlots([][]gpu.Device{{{Kind: gpu.CPU, Name: "CPU"}}}, 1, p.config.cores(), true)
+	p.dropDeviceNote()
+}
+
+// dropDeviceNote removes what the plan says about the devices: the job uses none.
+func (p *prepared) dropDeviceNote() {
 	p.plan.Notes = slices.DeleteFunc(p.plan.Notes, func(note string) bool { return note == p.deviceNote })
 }
 

@@ -103,7 +103,7 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 		f.made = true
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err).WithCode(elsewhere(c))
+		return nil, notMade(c, path, err)
 	}
 	if err := makePrivate(path); err != nil {
 		return nil, err
@@ -132,6 +132,17 @@ func elsewhere(c Config) (fault.Code, string) {
 		return fault.Setting, "work-dir"
 	}
 	return "", ""
+}
+
+// notMade is the error of a job folder that cannot be created.
+func notMade(c Config, path string, err error) error {
+	if !errors.Is(err, os.ErrPermission) || isStream(c.Output.Path) {
+		return fault.New(kindOfDisk(err), "make job folder: %w", err).WithCode(elsewhere(c))
+	}
+	if c.Resume.WorkDir != "" {
+		return fault.New(fault.Usage, "no permission to write to the work directory %s", filepath.Dir(path)).By(err).Set("work-dir")
+	}
+	return fault.New(fault.Usage, "no permission to write to the folder %s: choose another one for the output", filepath.Dir(path)).By(err)
 }
 
 // kindOfDisk distinguishes a disk that cannot be written now from a wrong path.

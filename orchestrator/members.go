@@ -57,7 +57,7 @@ func (p *prepared) reads() []string {
 // Streams are checked when their first chunk is cut.
 func (p *prepared) checkMembers(ctx context.Context) error {
 	needs := p.needs()
-	if len(needs) == 0 {
+	if len(needs)+len(p.config.Output.Keep)+len(p.config.Output.Columns) == 0 {
 		return nil
 	}
 	var all sample
@@ -76,6 +76,7 @@ func (p *prepared) checkMembers(ctx context.Context) error {
 			return e
 		}
 	}
+	p.noteKept(all)
 	for i, s := range samples {
 		for _, name := range needs {
 			if s.lacks(name) != nil {
@@ -84,6 +85,26 @@ func (p *prepared) checkMembers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noteKept notes members to keep that none of the first records has: later ones may. A
+// column of the output may also be the kernel's, unless it looks misspelled.
+func (p *prepared) noteKept(all sample) {
+	if all.records == 0 {
+		return
+	}
+	for _, name := range p.config.Output.Keep {
+		if !slices.Contains(all.members, name) {
+			p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("the first records (%d) have no member %q to keep; %s", all.records, name, all.instead(name)))
+		}
+	}
+	columns := p.config.Output.columnNames()
+	for _, name := range columns {
+		near := nearest.Of(name, all.members, 3)
+		if !slices.Contains(all.members, name) && near != "" && !slices.Contains(columns, near) {
+			p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("the first records (%d) have no column %q; %s", all.records, name, all.instead(name)))
+		}
+	}
 }
 
 // lacks describes the first member that the kernel reads and none of the first records has,
@@ -162,7 +183,7 @@ func sampleMembers(r io.Reader) (s sample) {
 		line, err := lines.ReadBytes('\n')
 		var members map[string]json.RawMessage
 		// The last line may lack its end because the sample does.
-		if json.Unmarshal(line, &members) == nil && members != nil && members[errorMember] == nil {
+		if json.Unmarshal(line, &members) == nil && members != nil && isUnmarked(members[errorMember]) {
 			s.add(sampleRecord(members))
 		}
 		if err != nil {
@@ -171,6 +192,9 @@ func sampleMembers(r io.Reader) (s sample) {
 	}
 	return s
 }
+
+// isUnmarked reports whether the value of _error is that of a record that has not failed.
+func isUnmarked(value json.RawMessage) bool { return value == nil || string(value) == "null" }
 
 // sampleRecord is the sample of one record.
 func sampleRecord(members map[string]json.RawMessage) sample {
@@ -208,11 +232,15 @@ func (s sample) lacks(name string) error {
 	if name == customID {
 		return fault.New(fault.Usage, "the first records (%d) have no custom_id: they are not lines of a batch file", s.records).WithCode(fault.NoRequests, s.likeliestText())
 	}
-	hint := "they have " + s.list()
+	return fault.New(fault.Usage, "the first records (%d) have no member %q, which the kernel needs; %s", s.records, name, s.instead(name)).Set("kernel-config")
+}
+
+// instead suggests a member for one that is missing, or lists all.
+func (s sample) instead(name string) string {
 	if near := nearest.Of(name, s.members, 3); near != "" {
-		hint = "did you mean " + near + "?"
+		return "did you mean " + near + "?"
 	}
-	return fault.New(fault.Usage, "the first records (%d) have no member %q, which the kernel needs; %s", s.records, name, hint).Set("kernel-config")
+	return "they have " + s.list()
 }
 
 // list returns the members for a message.

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -147,6 +148,30 @@ func checkOutput(config Config, what, path string) error {
 		return fault.New(fault.Usage, "%s: %w", what, err)
 	}
 	return nil
+}
+
+// withDifference adds to the error about an output that exists why the job is not the one
+// that has finished here.
+func (f *folder) withDifference(ctx context.Context, c Config, err error) error {
+	e := fault.As(err)
+	if e == nil || e.Code != fault.Exists {
+		return err
+	}
+	m, unread := readManifest(f.join(manifestFile))
+	if unread != nil {
+		return err // another program has written it
+	}
+	if list := (&earlier{manifest: m}).changes(c); len(list) > 0 {
+		var texts []string
+		for _, change := range list {
+			texts = append(texts, change.text)
+		}
+		return fault.New(e.Kind, "%s, and the job has changed since it wrote it: %s", e.Message, strings.Join(texts, "; ")).WithCode(e.Code, e.Value)
+	}
+	if report, err := readReport(f.join(reportFile)); err == nil && report.Stop == nil && !f.outputUnchanged(ctx, c.Output.Path, report) {
+		return fault.New(e.Kind, "%s, and is no longer what the job wrote", e.Message).WithCode(e.Code, e.Value)
+	}
+	return err
 }
 
 // checkPartFolder refuses a folder of parts that would replace files gpurun did not

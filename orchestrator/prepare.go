@@ -126,6 +126,9 @@ func prepare(ctx context.Context, config Config, before *earlier, preview bool, 
 	}
 	p.noteIdle()
 	p.keepSlots(p.usefulSlots())
+	if len(p.plan.Slots) == 0 || p.plan.Info.NoDevice {
+		p.dropDeviceNote()
+	}
 	p.reserveSlots()
 	p.keepClaimed()
 	if err := checkOpenFiles(len(p.plan.Slots)); err != nil {

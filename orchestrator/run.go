@@ -56,7 +56,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		return report, nil
 	}
 	if err := checkOutputs(config); err != nil {
-		return Report{}, err
+		return Report{}, f.withDifference(ctx, config, err)
 	}
 	p, err := prepare(ctx, config, before, false, f.lock.note)
 	if err != nil {

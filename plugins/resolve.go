@@ -299,6 +299,9 @@ func noFile(name, path string, err error) error {
 	if near := nearest.Of(base, candidates, 3); near != "" && errors.Is(err, fs.ErrNotExist) {
 		hint = fmt.Sprintf("; did you mean %s?", strings.TrimSuffix(name, base)+near)
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.Incompatible, "there is no kernel %s: no such file%s", name, hint).By(err)
+	}
 	return fault.New(fault.Incompatible, "kernel %s: %w%s", name, err, hint)
 }
 

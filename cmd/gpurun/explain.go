@@ -15,6 +15,8 @@ const explainHelp = `Show the cause of a message of gpurun and what to do about 
 or a part of it. Without arguments, the message is read from standard input.
 
   gpurun explain 'the input pattern data/*.jsonl matches no files'
+  gpurun explain 3                # an exit status
+  gpurun explain oom              # a kind of failure in _error
   gpurun run -k embed.py in.jsonl -o out.jsonl 2>&1 | gpurun explain
   jq -r ._error.message out.jsonl | grep -v null | sort -u | gpurun explain
 
@@ -45,18 +47,28 @@ func newExplain() *cobra.Command {
 }
 
 func explainMessage(w io.Writer, text string) error {
+	if title, topic, ok := explain.Topic(text); ok {
+		fmt.Fprintf(w, "%s\n\n%s\n\nmore:  %s\n", title, topic, page("troubleshooting"))
+		return nil
+	}
 	found := explain.Find(text)
 	if len(found) == 0 {
-		return usagef("no explanation for this text: pass a message of gpurun, without names of files; docs/troubleshooting.md explains exit statuses and kinds of failure")
+		return usagef("no explanation for this text: pass a message of gpurun, without names of files, an exit status (3) or a kind of failure (oom)")
 	}
 	for i, entry := range found[:min(len(found), mostExplanations)] {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s\n  cause: %s\n  fix:   %s\n  more:  docs/%s.md\n", entry.Title,
-			hanging(entry.Cause), hanging(entry.Fix), strings.SplitN(entry.Page, "#", 2)[0])
+		fmt.Fprintf(w, "%s\n  cause: %s\n  fix:   %s\n  more:  %s\n", entry.Title,
+			hanging(entry.Cause), hanging(entry.Fix), page(entry.Page))
 	}
 	return nil
+}
+
+// page names a page of the manual.
+func page(name string) string {
+	name, _, _ = strings.Cut(name, "#")
+	return "docs/" + name + ".md, in gpurun's source and on its site"
 }
 
 // hanging breaks a text into lines that continue below its first one.

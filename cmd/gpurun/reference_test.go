@@ -29,7 +29,7 @@ import (
 func TestReference(t *testing.T) {
 	for name, write := range map[string]func(*testing.T, *bytes.Buffer){
 		"commands.md": referCommands, "exit-codes.md": referExits, "events.md": referEvents, "job-settings.md": referSettings,
-		"metrics.md": referMetrics, "messages.md": referMessages,
+		"metrics.md": referMetrics, "messages.md": referMessages, "../../internal/explain/topics.md": referTopics,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var page bytes.Buffer
@@ -44,6 +44,19 @@ func TestReference(t *testing.T) {
 				t.Errorf("%s is not current (%v): run go test ./cmd/gpurun -run TestReference -update", path, err)
 			}
 		})
+	}
+}
+
+// referTopics copies the sections of the manual that gpurun explain shows.
+func referTopics(t *testing.T, b *bytes.Buffer) {
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for section := range strings.SplitSeq(string(page), "\n## ") {
+		if strings.HasPrefix(section, "Exit statuses\n") || strings.HasPrefix(section, "Kinds of failure\n") {
+			b.WriteString("## " + section + "\n")
+		}
 	}
 }
 

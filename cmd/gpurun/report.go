@@ -64,6 +64,9 @@ func newReport() *cobra.Command {
 				progress.WriteCommitted(os.Stdout, status.Report, reportHints{})
 			default:
 				fmt.Println("finished")
+				if verify {
+					fmt.Println(verified(status.Report))
+				}
 				progress.WriteReport(os.Stdout, status.Report, reportHints{})
 			}
 			return nil
@@ -74,6 +77,18 @@ func newReport() *cobra.Command {
 	cmd.Flags().StringVar(&html, "html", "", "also write the report with charts to this `FILE`, for a browser")
 	cmd.Flags().BoolVar(&verify, "verify", false, "verify the checksums of a finished job's output")
 	return cmd
+}
+
+// verified says what was compared with the checksums, and found equal.
+func verified(r orchestrator.Report) string {
+	bytes, files := r.OutputBytes, 1+len(r.Arrays)
+	for _, array := range r.Arrays {
+		bytes += array.Bytes
+	}
+	if files > 1 {
+		return fmt.Sprintf("verified: %s bytes in %d files match their checksums", progress.Count(bytes), files)
+	}
+	return fmt.Sprintf("verified: %s bytes match their checksum", progress.Count(bytes))
 }
 
 // interrupted describes an interrupted job and how to resume it.

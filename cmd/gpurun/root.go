@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 const rootHelp = `gpurun runs a kernel, such as a Python function, over millions of records on every GPU of
@@ -39,7 +43,8 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate(versionLines())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+		text := err.Error() + similarFlag(cmd, err)
+		return &usageError{fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())}
 	})
 	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newExplain(), newStatus(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
 	for _, s := range steerings {
@@ -64,6 +69,24 @@ func newRoot() *cobra.Command {
 		return fmt.Errorf("unknown command %q%s", args[0], suggestion)
 	})
 	return root
+}
+
+// similarFlag suggests a flag for one that does not exist; "" if none is similar.
+func similarFlag(cmd *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+		return ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := nearest.Of(unknown.GetSpecifiedName(), names, max(2, min(3, len(unknown.GetSpecifiedName())/3))); near != "" {
+		return "; did you mean --" + near + "?"
+	}
+	return ""
 }
 
 // usageArgs turns a wrong number of arguments into a usage error that shows the given

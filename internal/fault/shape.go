@@ -14,6 +14,7 @@ const shapeBytes = 160
 //
 //	could not convert string to float: 'n/a'   →  could not convert string to float: '…'
 //	record 4711 has 3 tokens                   →  record # has # tokens
+//	HTTP 404 from 10.0.0.1                     →  HTTP 404 from #.#.#.#
 func Shape(message string) string {
 	message, _, _ = strings.Cut(message, "\n")
 	var b strings.Builder
@@ -36,7 +37,7 @@ func Shape(message string) string {
 				word = message[:end]
 			}
 			message = message[len(word):]
-			if strings.ContainsFunc(word, unicode.IsDigit) {
+			if strings.ContainsFunc(word, unicode.IsDigit) && !strings.HasSuffix(b.String(), "HTTP ") { // a status is a cause
 				word = "#"
 			}
 			b.WriteString(word)

@@ -92,7 +92,7 @@ func (c *Case) Verdict(computed bool, total int64) (why *fault.Error, open bool)
 	case e.varied || e.needed() == variedRecords:
 		return c.guilty(e.cause(), "each of the first %d records failed, one of them with: %s", e.records, e.same.Message), false
 	}
-	return c.guilty(e.same, "every record in every worker's first batch failed with: %s", e.same.Message), false
+	return c.guilty(e.same, "every record of the first batches failed with: %s", e.same.Message), false
 }
 
 // needed is how many records must have failed.

@@ -45,6 +45,17 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 		fmt.Fprintf(w, "  %s became null, since JSON has no NaN or infinity; such records can fail instead%s\n", plural(r.Nulls, "number"), setting(hints, "nan error"))
 	}
 	writeUsage(w, r)
+	if r.Stop == nil || r.Stop.Kind != fault.Incompatible { // the figures of a kernel that fails on everything say nothing
+		writeFigures(w, r)
+	}
+	writeDevices(w, r, hints)
+	writeFailures(w, r, hints)
+	writeAdvice(w, r, hints)
+	writeNext(w, r, hints)
+}
+
+// writeFigures writes how fast the job was, and why.
+func writeFigures(w io.Writer, r orchestrator.Report) {
 	writeWorkers(w, r)
 	if r.GroupBy != "" && r.Padding > 0 {
 		fmt.Fprintf(w, "  batches were grouped by %s: %.0f %% padding\n", plain(r.GroupBy), 100*r.Padding)
@@ -64,10 +75,6 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 	if r.Bottleneck != nil {
 		fmt.Fprintf(w, "  bottleneck: %s\n", r.Bottleneck.Text)
 	}
-	writeDevices(w, r, hints)
-	writeFailures(w, r, hints)
-	writeAdvice(w, r, hints)
-	writeNext(w, r, hints)
 }
 
 // loading is how long the kernel took to open, if that is worth mentioning.
@@ -328,8 +335,17 @@ func writeNext(w io.Writer, r orchestrator.Report, hints Hints) {
 		writeRetry(w, r, hints)
 	}
 	if r.Stop == nil && r.Output != "-" {
-		fmt.Fprintf(w, "  → %s\n", r.Output)
+		fmt.Fprintf(w, "  → %s\n", strings.Join(outputs(r), ", "))
 	}
+}
+
+// outputs returns the files that the job has written.
+func outputs(r orchestrator.Report) []string {
+	paths := []string{r.Output}
+	for _, array := range r.Arrays {
+		paths = append(paths, array.Path)
+	}
+	return paths
 }
 
 // writeRetry writes how to compute failed records again: those that failed in this job, and

@@ -46,6 +46,9 @@ const tarMagic = 257
 // sniff returns the format of an input that starts with head, or nil if it may be JSON
 // lines.
 func sniff(head []byte) *foreign {
+	if bytes.HasPrefix(head, []byte("PK\x03\x04")) && (bytes.Contains(head, []byte("[Content_Types].xml")) || bytes.Contains(head, []byte("opendocument"))) {
+		return &foreign{"a spreadsheet or another office document", ""}
+	}
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
 			return &m.foreign
