@@ -18,6 +18,9 @@ func (r *rerun) again() (Config, error) {
 	c.Format = was.Output.Lines
 	if c.retriedSpec = was.Output.spec(); c.retriedSpec != nil {
 		c.knownLayout = r.manifest.Layout
+		if c.retriedSpec.IsTable() {
+			c.retriedSpec.Table.Input = r.manifest.Declared
+		}
 	}
 	c.Input.Paths, c.Input.Format, c.Input.Columns, c.Input.SkipBad, c.inputs = nil, "jsonl", nil, false, nil
 	c.Output.Errors, c.Resume.WorkDir, c.Resume.Clean = "", "", false

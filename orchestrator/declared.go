@@ -104,7 +104,9 @@ func (d *declared) addTo(t *columns.TableSpec, isKept func(string) bool) string 
 			t.Input = append(t.Input, parquet.Column{Name: c.Name, Type: typ})
 		default:
 			sampled, _ := t.Sample.Type(c.Name)
-			typ = sampled.Settled()
+			if typ = sampled.Settled(); typ == parquet.JSON && c.Lost == "" {
+				c.Lost = "list"
+			}
 		}
 		if c.Lost != "" && !given {
 			lost = append(lost, fmt.Sprintf("%q (%s) becomes %s", c.Name, c.Lost, typ))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -55,6 +56,9 @@ type manifest struct {
 	Cut         input.Cut   `json:"cut"`
 	// Layout is that of the columns, once it is known.
 	Layout *columns.Layout `json:"layout,omitempty"`
+	// Declared are the columns of a table whose types the input declares, for a retry that
+	// decides the layout: it reads other files.
+	Declared []parquet.Column `json:"declared,omitempty"`
 	// Launch is how to resolve the names in the fingerprint; missing in jobs of earlier
 	// versions.
 	Launch launch `json:"launch,omitzero"`

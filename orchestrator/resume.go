@@ -273,6 +273,9 @@ func (p *prepared) manifest(created time.Time) manifest {
 	if p.layout != nil {
 		m.Layout = p.layout.Get()
 	}
+	if p.spec.IsTable() {
+		m.Declared = p.spec.Table.Input
+	}
 	if keepsParts(p.config.Output.Path) {
 		m.Output += "/"
 		m.Cut.PartBytes = p.config.Output.PartBytes

@@ -112,7 +112,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 // registerTables registers how tables are read.
 func (f *jobFlags) registerTables(flags *pflag.FlagSet) {
 	flags.StringVar(&f.config.Input.Format, "input-format", "", "format of the input instead of recognizing it: "+strings.Join(decode.Names(), ", "))
-	flags.StringSliceVar(&f.config.Input.Columns, "columns", nil, "with a Parquet output: its columns, in this order, with types if you like: id:int64,embedding; otherwise: read only these columns of Parquet and CSV files, in CSV files with types")
+	flags.StringSliceVar(&f.config.Input.Columns, "columns", nil, "with a Parquet output: its columns, in this order, with types if you like: id:int64,day:date,embedding; otherwise: read only these columns of Parquet and CSV files, in CSV files with types")
 }
 
 // registerFetchFields adds the flag that says what is fetched.
@@ -235,6 +235,7 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 	if err := f.resolveArrays(&c); err != nil {
 		return c, err
 	}
+	c.Input.Columns = joinTypes(c.Input.Columns)
 	if output, err := encode.Choose(c.Output.Path, c.Output.Format); err == nil && output.Table {
 		c.Input.Columns, c.Output.Columns = nil, c.Input.Columns
 	}

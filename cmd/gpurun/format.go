@@ -28,6 +28,18 @@ func impliedFormat(c orchestrator.Config) string {
 	return orchestrator.OpenAIBatch
 }
 
+// joinTypes joins what a comma in a type has separated: dec:decimal(38,10).
+func joinTypes(columns []string) (joined []string) {
+	for _, text := range columns {
+		if n := len(joined); n > 0 && strings.LastIndexByte(joined[n-1], '(') > strings.LastIndexByte(joined[n-1], ')') && strings.Contains(joined[n-1], ":decimal(") {
+			joined[n-1] += "," + text
+		} else {
+			joined = append(joined, text)
+		}
+	}
+	return joined
+}
+
 func isModelServer(kernel string) bool {
 	return strings.HasPrefix(kernel, "openai:") || strings.HasPrefix(kernel, "serve:")
 }

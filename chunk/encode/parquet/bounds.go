@@ -33,9 +33,12 @@ func (b *bounds) add(t Type, p parsed) {
 	case Float64:
 		value = binary.LittleEndian.AppendUint64(number[:0], p.bits)
 		b.unknown = math.IsNaN(math.Float64frombits(p.bits))
-	case Int64:
-		value = binary.LittleEndian.AppendUint64(number[:0], p.bits)
+	case String, Bytes:
+		b.unknown = len(value) > maxBound
 	default:
+		if t.physical() != physicalFixed {
+			value = t.appendPlain(number[:0], p)
+		}
 		b.unknown = len(value) > maxBound
 	}
 	if b.unknown {
@@ -53,12 +56,24 @@ func (b *bounds) add(t Type, p parsed) {
 // less compares two encoded values.
 func (t Type) less(a, b []byte) bool {
 	switch t {
-	case Int64:
-		return int64(binary.LittleEndian.Uint64(a)) < int64(binary.LittleEndian.Uint64(b))
 	case Float64:
 		return math.Float64frombits(binary.LittleEndian.Uint64(a)) < math.Float64frombits(binary.LittleEndian.Uint64(b))
 	case Float32:
 		return math.Float32frombits(binary.LittleEndian.Uint32(a)) < math.Float32frombits(binary.LittleEndian.Uint32(b))
+	case Uint64:
+		return binary.LittleEndian.Uint64(a) < binary.LittleEndian.Uint64(b)
+	case Uint8, Uint16, Uint32:
+		return binary.LittleEndian.Uint32(a) < binary.LittleEndian.Uint32(b)
+	}
+	switch t.physical() {
+	case physicalInt64:
+		return int64(binary.LittleEndian.Uint64(a)) < int64(binary.LittleEndian.Uint64(b))
+	case physicalInt32:
+		return int32(binary.LittleEndian.Uint32(a)) < int32(binary.LittleEndian.Uint32(b))
+	case physicalFixed:
+		if of, _ := t.traits(); of.kind == decimal && (a[0]^b[0])&0x80 != 0 { // the signs differ
+			return a[0]&0x80 != 0
+		}
 	}
 	return bytes.Compare(a, b) < 0
 }

@@ -213,7 +213,7 @@ func (c Column) appendCells(cells []cell, repetitions, definitions, values []byt
 			bits++
 			continue
 		}
-		size := Column{Type: base}.size()
+		size := base.plainSize()
 		if size == 0 { // a text after its length
 			if len(values) < 4 {
 				return nil, errGroup
@@ -287,13 +287,15 @@ func (w *columnWriter) addCell(c cell) {
 
 // decodePlain is the inverse of appendPlain.
 func (t Type) decodePlain(plain []byte) parsed {
-	switch t {
-	case Bool:
+	switch t.physical() {
+	case physicalBool:
 		return parsed{bits: uint64(plain[0])}
-	case Float32:
+	case physicalInt32, physicalFloat:
 		return parsed{bits: uint64(binary.LittleEndian.Uint32(plain))}
-	case Int64, Float64:
+	case physicalInt64, physicalDouble:
 		return parsed{bits: binary.LittleEndian.Uint64(plain)}
+	case physicalFixed:
+		return parsed{text: plain}
 	}
 	return parsed{text: plain[4:]}
 }

@@ -55,41 +55,6 @@ func (s Schema) Tail(groups []Placed) ([]byte, error) {
 	return append(tail, magic...), nil
 }
 
-// The numbers of Parquet's types.
-const (
-	physicalBool    = 0
-	physicalInt64   = 2
-	physicalFloat   = 4
-	physicalDouble  = 5
-	physicalBytes   = 6
-	requiredField   = 0
-	optionalField   = 1
-	repeatedField   = 2
-	convertedUTF8   = 0
-	convertedList   = 3
-	convertedJSON   = 19
-	logicalString   = 1
-	logicalList     = 3
-	logicalJSON     = 12
-	encodingPlain   = 0
-	encodingRLE     = 3
-	compressionZstd = 6
-)
-
-func (t Type) physical() int64 {
-	switch t.base() {
-	case Bool:
-		return physicalBool
-	case Int64:
-		return physicalInt64
-	case Float32:
-		return physicalFloat
-	case Float64:
-		return physicalDouble
-	}
-	return physicalBytes
-}
-
 // writeSchema writes the tree of columns as a list, depth first.
 func (s Schema) writeSchema(t *thriftWriter) {
 	elements := 2 + len(s.Columns) // the root, and the column of errors
@@ -130,16 +95,12 @@ func writeLists(t *thriftWriter, name string, lists int, base Type, repetition i
 func writeLeaf(t *thriftWriter, name string, typ Type, repetition int64) {
 	t.beginElement()
 	t.i32(1, typ.physical())
+	if typ.physical() == physicalFixed {
+		t.i32(2, int64(typ.plainSize()))
+	}
 	t.i32(3, repetition)
 	t.text(4, name)
-	switch typ {
-	case String:
-		t.i32(6, convertedUTF8)
-		writeLogical(t, logicalString)
-	case JSON:
-		t.i32(6, convertedJSON)
-		writeLogical(t, logicalJSON)
-	}
+	typ.writeMeaning(t)
 	t.end()
 }
 

@@ -4,72 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
-
-// Type is the type of a column's values.
-type Type string
-
-// The types of columns.
-const (
-	Bool    Type = "bool"
-	Int64   Type = "int64"
-	Float32 Type = "float32"
-	Float64 Type = "float64"
-	String  Type = "string"
-	// JSON is any value, as its JSON text.
-	JSON Type = "json"
-	// Bytes is binary data, in base64 in a line.
-	Bytes Type = "bytes"
-)
-
-// Types lists the types of single values.
-var Types = []Type{Bool, Int64, Float32, Float64, String, JSON, Bytes}
-
-// listSuffix follows the type of the elements of a list: "float32[]", or "float32[][]" for
-// lists of lists. In a line, a list is an array. Its elements are never null, except that null
-// among floats is NaN.
-const listSuffix = "[]"
-
-// MaxDepth is how many lists may be nested.
-const MaxDepth = 8
-
-// List returns the type of lists of t.
-func (t Type) List() Type { return t + listSuffix }
-
-func (t Type) isList() bool { return strings.HasSuffix(string(t), listSuffix) }
-
-// element returns the type of a list's elements, or the type itself.
-func (t Type) element() Type { return Type(strings.TrimSuffix(string(t), listSuffix)) }
-
-// base returns the type of the values in a list, or in lists of lists; else the type itself.
-func (t Type) base() Type {
-	for t.isList() {
-		t = t.element()
-	}
-	return t
-}
-
-// depth returns how many lists are nested around a value.
-func (t Type) depth() int { return (len(t) - len(t.base())) / len(listSuffix) }
-
-// known reports whether a column can have the type.
-func (t Type) known() bool { return slices.Contains(Types, t.base()) && t.depth() <= MaxDepth }
-
-// ParseType returns the type with the given name: one of Types, a list, "float32[]", or a list
-// of lists, "float32[][]".
-func ParseType(name string) (Type, error) {
-	if t := Type(name); t.known() {
-		return t, nil
-	}
-	var names []string
-	for _, t := range Types {
-		names = append(names, string(t))
-	}
-	return "", fmt.Errorf("unknown column type %q; the types are %s, and lists of them, such as float32[] or float32[][]", name, strings.Join(names, ", "))
-}
 
 // Column is a column of the file.
 type Column struct {
@@ -84,7 +21,8 @@ type Column struct {
 	Typed bool `json:"typed,omitempty"`
 }
 
-// size returns the number of bytes of a typed value.
+// size returns the number of bytes of a typed value, 0 if values of the type are always in
+// lines.
 func (c Column) size() int {
 	switch c.Type {
 	case Bool:

@@ -13,6 +13,7 @@ type thriftWriter struct {
 const (
 	thriftTrue   = 1
 	thriftFalse  = 2
+	thriftI8     = 3
 	thriftI16    = 4
 	thriftI32    = 5
 	thriftI64    = 6
@@ -28,6 +29,19 @@ func (t *thriftWriter) field(id int64, kind byte) {
 		t.data = binary.AppendVarint(append(t.data, kind), id)
 	}
 	t.last = id
+}
+
+func (t *thriftWriter) boolean(id int64, value bool) {
+	if value {
+		t.field(id, thriftTrue)
+	} else {
+		t.field(id, thriftFalse)
+	}
+}
+
+func (t *thriftWriter) i8(id int64, value byte) {
+	t.field(id, thriftI8)
+	t.data = append(t.data, value)
 }
 
 func (t *thriftWriter) i16(id, value int64) {

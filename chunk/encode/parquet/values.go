@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
@@ -47,8 +49,97 @@ func (t Type) parse(buffer, value []byte) (p parsed, err error) {
 			return p, misfit(value, t)
 		}
 		return parsed{text: text}, nil
+	case JSON:
+		return parsed{text: append(buffer, value...)}, nil
 	}
-	return parsed{text: append(buffer, value...)}, nil
+	return t.parseOther(buffer, value)
+}
+
+// parseOther is parse for the types that are less common.
+func (t Type) parseOther(buffer, value []byte) (p parsed, err error) {
+	of, _ := t.traits()
+	if of.bits > 0 {
+		return t.parseInteger(value, of.bits)
+	}
+	text := value
+	if value[0] == '"' {
+		text = value[1 : len(value)-1]
+		if bytes.IndexByte(text, '\\') >= 0 {
+			text = jsonline.AppendUnquoted(nil, value)
+		}
+	} else if of.kind != decimal {
+		return p, misfit(value, t)
+	}
+	ok := false
+	switch of.kind {
+	case Date:
+		var days int64
+		days, ok = parseDate(text)
+		p.bits, ok = uint64(days), ok && days == int64(int32(days))
+	case Time, TimeUTC:
+		p.bits, err = of.parseTime(text)
+		ok = err == nil
+	case Timestamp, TimestampUTC:
+		p.bits, err = of.parseTimestamp(text)
+		ok = err == nil
+	case decimal:
+		p.text, err = of.appendDecimal(buffer, text)
+		ok = err == nil
+	case UUID:
+		p.text, ok = appendUUID(buffer, text)
+	case fixed:
+		p.text, err = base64.StdEncoding.AppendDecode(buffer, text)
+		ok = err == nil && len(p.text) == of.length
+		err = nil
+	}
+	switch {
+	case err != nil:
+		return parsed{}, fmt.Errorf("%w: %w", misfit(value, t), err)
+	case !ok:
+		return parsed{}, misfit(value, t)
+	}
+	return p, nil
+}
+
+// parseInteger reads a number of fewer than 64 bits, or one that is never negative.
+func (t Type) parseInteger(value []byte, bits int) (parsed, error) {
+	if t == Uint64 {
+		if n, err := strconv.ParseUint(string(value), 10, 64); err == nil {
+			return parsed{bits: n}, nil
+		}
+	}
+	p, err := parseInt(value)
+	n := int64(p.bits)
+	switch {
+	case err != nil:
+	case t == Uint64 && n >= 0:
+		return p, nil
+	case t.isUnsigned() && n >= 0 && n>>bits == 0:
+		return p, nil
+	case !t.isUnsigned() && n>>(bits-1) == n>>63:
+		return p, nil
+	}
+	return parsed{}, misfit(value, t)
+}
+
+// appendUUID appends the bytes of "00112233-4455-6677-8899-aabbccddeeff".
+func appendUUID(dst, text []byte) ([]byte, bool) {
+	if len(text) != 36 {
+		return dst, false
+	}
+	for i := 0; i < len(text); i += 2 {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if text[i] != '-' {
+				return dst, false
+			}
+			i++
+		}
+		var err error
+		if dst, err = hex.AppendDecode(dst, text[i:i+2]); err != nil {
+			return dst, false
+		}
+	}
+	return dst, true
 }
 
 // check returns an error if a JSON value is not of the type.
@@ -229,7 +320,7 @@ func misfit(value []byte, t Type) error {
 }
 
 func article(t Type) string {
-	if t.base() == Int64 {
+	if strings.HasPrefix(string(t), "int") {
 		return "an"
 	}
 	return "a"
@@ -238,16 +329,35 @@ func article(t Type) string {
 // appendPlain appends a value in the encoding PLAIN. Booleans are packed in bits, which
 // page does.
 func (t Type) appendPlain(dst []byte, p parsed) []byte {
-	switch t {
-	case Bool:
+	switch t.physical() {
+	case physicalBool:
 		return append(dst, byte(p.bits))
-	case Float32:
+	case physicalInt32, physicalFloat:
 		return binary.LittleEndian.AppendUint32(dst, uint32(p.bits))
-	case Int64, Float64:
+	case physicalInt64, physicalDouble:
 		return binary.LittleEndian.AppendUint64(dst, p.bits)
+	case physicalFixed:
+		return append(dst, p.text...)
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(p.text)))
 	return append(dst, p.text...)
+}
+
+// plainSize returns the number of bytes of a value in the encoding PLAIN, 0 if that depends on
+// the value.
+func (t Type) plainSize() int {
+	switch t.physical() {
+	case physicalBool:
+		return 1
+	case physicalInt32, physicalFloat:
+		return 4
+	case physicalInt64, physicalDouble:
+		return 8
+	case physicalFixed:
+		of, _ := t.base().traits()
+		return of.length
+	}
+	return 0
 }
 
 // packBits packs booleans, a byte each, into bits.

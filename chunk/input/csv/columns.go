@@ -32,6 +32,11 @@ var writers = map[string]writer{
 		n, err := strconv.ParseInt(string(value), 10, 64)
 		return strconv.AppendInt(dst, n, 10), err == nil
 	}),
+	"uint64": orNull(func(dst, value []byte) ([]byte, bool) {
+		n, err := strconv.ParseUint(string(value), 10, 64)
+		return strconv.AppendUint(dst, n, 10), err == nil
+	}),
+	optionalText: orNull(func(dst, value []byte) ([]byte, bool) { return jsonline.AppendStringBytes(dst, value), true }),
 	"float64": orNull(func(dst, value []byte) ([]byte, bool) {
 		f, err := strconv.ParseFloat(string(value), 64)
 		dst, finite := jsonline.AppendFloat64(dst, f)
@@ -46,6 +51,9 @@ var writers = map[string]writer{
 		return append(dst, value...), jsonline.Valid(value)
 	}),
 }
+
+// optionalText is the type of values that the output reads from text: dates, decimals.
+const optionalText = "string or null"
 
 func orNull(write writer) writer {
 	return func(dst, value []byte) ([]byte, bool) {
@@ -93,15 +101,30 @@ func typed(names, types []string) []string {
 		if at < 0 {
 			continue
 		}
-		kind := text[at+1:]
-		if kind == "float32" {
-			kind = "float64"
-		}
+		kind := readAs(text[at+1:])
 		if i := slices.Index(names, text[:at]); i >= 0 && writers[kind] != nil {
 			names[i] += ":" + kind
 		}
 	}
 	return names
+}
+
+// readAs returns the type with which values are read that have another type in the results.
+func readAs(kind string) string {
+	plain, _, _ := strings.Cut(kind, "(")
+	switch plain {
+	case "float32":
+		return "float64"
+	case "int8", "int16", "int32":
+		return "int64"
+	case "uint8", "uint16", "uint32":
+		return "uint64"
+	case "decimal", "date", "time", "timetz", "timestamp", "timestamptz", "bytes", "binary", "uuid":
+		if !strings.HasSuffix(kind, "]") {
+			return optionalText
+		}
+	}
+	return kind
 }
 
 // parseColumn finds the column that a name, or a name with a type, means.
@@ -119,7 +142,7 @@ func parseColumn(text string, names []string) (column, error) {
 	}
 	write := writers[kind]
 	if write == nil {
-		return column{}, fmt.Errorf("column %q: unknown type %q; the types are bool, float64, int64, json and string", name, kind)
+		return column{}, fmt.Errorf("column %q: unknown type %q; the types are bool, float64, int64, uint64, json and string", name, kind)
 	}
 	return column{name: name, index: index, kind: kind, write: write}, nil
 }

@@ -91,7 +91,7 @@ func TestMembers(t *testing.T) {
 	for member, want := range map[string]string{
 		"txt":    `there is no column "txt"; did you mean "text"?`,
 		"title":  `there is no column "title"; the columns are id, text, other`,
-		"id:int": `column "id": unknown type "int"; the types are bool, float64, int64, json and string`,
+		"id:int": `column "id": unknown type "int"; the types are bool, float64, int64, uint64, json and string`,
 	} {
 		if _, err := read(t, "id,text,other\n1,a,x\n", ',', member); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

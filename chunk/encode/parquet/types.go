@@ -1,0 +1,188 @@
+package parquet
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Type is the type of a column's values. Some have parameters: "decimal(38,10)".
+type Type string
+
+// The types of columns without parameters.
+const (
+	Bool    Type = "bool"
+	Int8    Type = "int8"
+	Int16   Type = "int16"
+	Int32   Type = "int32"
+	Int64   Type = "int64"
+	Uint8   Type = "uint8"
+	Uint16  Type = "uint16"
+	Uint32  Type = "uint32"
+	Uint64  Type = "uint64"
+	Float32 Type = "float32"
+	Float64 Type = "float64"
+	String  Type = "string"
+	// JSON is any value, as its JSON text.
+	JSON Type = "json"
+	// Bytes is binary data, in base64 in a line.
+	Bytes Type = "bytes"
+	UUID  Type = "uuid"
+	// Date is a day: "2026-01-31".
+	Date Type = "date"
+	// Time is a time of day in microseconds: "23:59:59.123456". TimeUTC is the same, marked as
+	// adjusted to UTC, which some writers do.
+	Time    Type = "time"
+	TimeUTC Type = "timetz"
+	// Timestamp is a date and a time without a zone, TimestampUTC a moment.
+	Timestamp    Type = "timestamp"
+	TimestampUTC Type = "timestamptz"
+
+	// With the precision and the scale in parentheses.
+	decimal Type = "decimal"
+	// With the number of bytes in parentheses.
+	fixed Type = "binary"
+)
+
+// typeNames is the list of types for messages.
+const typeNames = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, decimal(P,S), string, json, bytes or binary, binary(N), uuid, " +
+	"date, time, timestamp, timestamptz (the last three also in other units: timestamp(ms), timestamp(ns))"
+
+// listSuffix follows the type of the elements of a list: "float32[]", or "float32[][]" for
+// lists of lists. In a line, a list is an array. Its elements are never null, except that null
+// among floats is NaN.
+const listSuffix = "[]"
+
+// MaxDepth is how many lists may be nested.
+const MaxDepth = 8
+
+// List returns the type of lists of t.
+func (t Type) List() Type { return t + listSuffix }
+
+func (t Type) isList() bool { return strings.HasSuffix(string(t), listSuffix) }
+
+// element returns the type of a list's elements, or the type itself.
+func (t Type) element() Type { return Type(strings.TrimSuffix(string(t), listSuffix)) }
+
+// base returns the type of the values in a list, or in lists of lists; else the type itself.
+func (t Type) base() Type {
+	for t.isList() {
+		t = t.element()
+	}
+	return t
+}
+
+// depth returns how many lists are nested around a value.
+func (t Type) depth() int { return (len(t) - len(t.base())) / len(listSuffix) }
+
+// known reports whether a column can have the type.
+func (t Type) known() bool {
+	_, ok := t.base().traits()
+	return ok && t.depth() <= MaxDepth
+}
+
+// ParseType returns the type with the given name: that of a single value, a list, "float32[]",
+// or a list of lists, "float32[][]".
+func ParseType(name string) (Type, error) {
+	t := Type(strings.ReplaceAll(name, " ", ""))
+	switch base := t.base(); base {
+	case fixed: // of any length
+		t = Bytes + t[len(base):]
+	case Time + "(us)", TimeUTC + "(us)", Timestamp + "(us)", TimestampUTC + "(us)":
+		t = base[:len(base)-len("(us)")] + t[len(base):]
+	}
+	if t.known() {
+		return t, nil
+	}
+	if reason := t.base().wrongParameters(); reason != "" {
+		return "", fmt.Errorf("column type %q: %s", name, reason)
+	}
+	return "", fmt.Errorf("unknown column type %q; the types are %s, and lists of them, such as float32[] or float32[][]", name, typeNames)
+}
+
+// traits are what a type of single values is made of.
+type traits struct {
+	kind Type // without its parameters
+	// bits are those of an integer.
+	bits int
+	// digits and scale are those of a decimal.
+	digits, scale int
+	// length is the number of bytes of a value that is stored as bytes of a fixed number.
+	length int
+	// unit is that of a time.
+	unit timeUnit
+}
+
+// The limits of parameters.
+const (
+	maxDigits = 76
+	maxFixed  = 1 << 20
+)
+
+// traits returns what the type is made of, if it is a type of single values.
+func (t Type) traits() (traits, bool) {
+	switch t {
+	case Bool, Float32, Float64, String, JSON, Bytes, Date:
+		return traits{kind: t}, true
+	case Int8, Uint8:
+		return traits{kind: t, bits: 8}, true
+	case Int16, Uint16:
+		return traits{kind: t, bits: 16}, true
+	case Int32, Uint32:
+		return traits{kind: t, bits: 32}, true
+	case Int64, Uint64:
+		return traits{kind: t, bits: 64}, true
+	case UUID:
+		return traits{kind: t, length: 16}, true
+	case Time, TimeUTC, Timestamp, TimestampUTC:
+		return traits{kind: t, unit: micros}, true
+	}
+	at := strings.IndexByte(string(t), '(')
+	if at < 0 || t[len(t)-1] != ')' {
+		return traits{}, false
+	}
+	r := traits{kind: t[:at]}
+	parameters := string(t[at+1 : len(t)-1])
+	switch r.kind {
+	case Time, TimeUTC, Timestamp, TimestampUTC:
+		r.unit = units[parameters]
+		return r, r.unit != 0
+	case fixed:
+		r.length = parameter(parameters)
+		return r, r.length >= 1 && r.length <= maxFixed
+	case decimal:
+		digits, scale, _ := strings.Cut(parameters, ",")
+		r.digits, r.scale = parameter(digits), parameter(scale)
+		r.length = decimalBytes(r.digits)
+		return r, r.digits >= 1 && r.digits <= maxDigits && r.scale >= 0 && r.scale <= r.digits
+	}
+	return traits{}, false
+}
+
+// parameter returns a number, -1 if it is none as it is written in a type.
+func parameter(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || strconv.Itoa(n) != text {
+		return -1
+	}
+	return n
+}
+
+// wrongParameters returns what is wrong with a type of a known kind; "" if the kind is unknown.
+func (t Type) wrongParameters() string {
+	kind, _, _ := strings.Cut(string(t), "(")
+	switch Type(kind) {
+	case decimal:
+		return fmt.Sprintf("a decimal has up to %d digits, and how many of them follow the point: decimal(38,10)", maxDigits)
+	case fixed:
+		return fmt.Sprintf("write binary, or binary(16) for values of 16 bytes, at most %d", maxFixed)
+	case Time, TimeUTC, Timestamp, TimestampUTC:
+		return fmt.Sprintf("the units are ms, us and ns: %s(ns)", kind)
+	}
+	return ""
+}
+
+// isUnsigned reports whether values are integers that are never negative.
+func (t Type) isUnsigned() bool {
+	return t == Uint8 || t == Uint16 || t == Uint32 || t == Uint64
+}
