@@ -92,7 +92,8 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	if err := checkOutputFolders(config); err != nil {
 		return Plan{}, err
 	}
-	if err := checkOutputs(config); err != nil {
+	state := stateNote(ctx, config)
+	if err := checkOutputs(config); err != nil && len(state) == 0 {
 		return Plan{}, err
 	}
 	p, err := prepare(ctx, config, nil, true, func(string) {})
@@ -100,7 +101,27 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 		return Plan{}, err
 	}
 	defer p.close()
+	p.plan.Notes = append(p.plan.Notes, state...)
 	return p.plan, nil
+}
+
+// stateNote says that the job has finished, or was begun by an earlier run.
+func stateNote(ctx context.Context, c Config) []string {
+	if c.Output.Path == "" || c.Output.Force || c.Resume.Fresh {
+		return nil
+	}
+	status, err := Inspect(c.Output.Path, c.Resume.WorkDir)
+	if err != nil {
+		return nil
+	}
+	c.Display.OnEvent = nil
+	if status.State == Interrupted {
+		return []string{"an earlier run was interrupted: the job resumes where it stopped"}
+	}
+	if _, done := findFinished(ctx, c, &folder{path: status.Folder}); done && status.State == Done {
+		return []string{"the job is already finished: nothing will be computed"}
+	}
+	return nil
 }
 
 func (p *prepared) describeChunks() {

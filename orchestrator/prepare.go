@@ -2,7 +2,10 @@ package orchestrator
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -146,6 +149,9 @@ func (p *prepared) beginPlan() {
 	}
 	p.plan.Notes = append(streamNote(c), leftNote(c.leftOut)...)
 	p.plan.Notes = append(p.plan.Notes, p.streamedIDs()...)
+	if strings.EqualFold(filepath.Ext(c.Output.Path), ".json") && !c.format().Encodes() {
+		p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("%s will have a record in each line (JSON lines), not one JSON document", c.Output.Path))
+	}
 }
 
 // makeRunDir creates the job's temporary folder.

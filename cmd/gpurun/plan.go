@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -91,6 +92,9 @@ func newPlan() *cobra.Command {
 func writePlan(w io.Writer, plan orchestrator.Plan) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "input\t%s\t%s\n", plan.Input, recordsText(plan))
+	if plan.Output != "" {
+		fmt.Fprintf(table, "output\t%s\t\n", plan.Output)
+	}
 	name := plan.Info.Name
 	if plan.Info.Version != "" {
 		name += " " + plan.Info.Version
@@ -159,8 +163,11 @@ func recordsText(plan orchestrator.Plan) string {
 }
 
 func slotText(slot orchestrator.Slot) string {
-	parts := append([]string(nil), slot.Pin...)
 	device := slot.Devices[0]
+	var parts []string
+	if device.Kind == gpu.GPU { // a CPU worker sees no GPU
+		parts = append(parts, slot.Pin...)
+	}
 	if device.Token != "" && device.Name != "" {
 		parts = append([]string{device.Name}, parts...)
 	}
