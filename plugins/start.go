@@ -55,6 +55,7 @@ const (
 // Kernel; the caller must close or kill it.
 type Process struct {
 	*client
+	inside  *within // a kernel of this process, nil otherwise
 	plugin  *goplugin.Client
 	runner  *processRunner
 	expired atomic.Bool // StartTimeout has passed
@@ -170,15 +171,12 @@ func (p *Process) connect() error {
 // KillGroup sends SIGKILL to the process and its group without waiting. It is safe for
 // concurrent use.
 func (p *Process) KillGroup() {
-	if p.within() {
-		p.client.within.cancel()
+	if p.inside != nil {
+		p.inside.cancel()
 		return
 	}
 	p.runner.killGroup()
 }
-
-// within reports whether there is no process of its own.
-func (p *Process) within() bool { return p.client != nil && p.client.within != nil }
 
 // whatKernels explains to the author of another program what a kernel is.
 const whatKernels = "a kernel is a program whose main calls plugins.Serve"
@@ -274,15 +272,15 @@ func (p *Process) lastOutput() string {
 
 // Done returns a channel that is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} {
-	if p.within() {
-		return p.client.within.ctx.Done()
+	if p.inside != nil {
+		return p.inside.ctx.Done()
 	}
 	return p.runner.process.Done()
 }
 
 // Pid returns the kernel's process ID.
 func (p *Process) Pid() int {
-	if p.within() {
+	if p.inside != nil {
 		return os.Getpid()
 	}
 	return p.runner.process.Pid()
@@ -290,8 +288,8 @@ func (p *Process) Pid() int {
 
 // Kill kills the process and its group immediately, even if the process is stopped.
 func (p *Process) Kill() {
-	if p.within() {
-		p.client.within.kill()
+	if p.inside != nil {
+		p.inside.kill()
 		return
 	}
 	p.KillGroup()
@@ -321,7 +319,7 @@ func (p *Process) Close() error {
 }
 
 func (p *Process) close() error {
-	if p.within() {
+	if p.inside != nil {
 		defer p.Kill()
 		return p.client.Close()
 	}

@@ -20,7 +20,7 @@ func Within(k Concurrent) *Process {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := newClient(direct{server: newServer(k, nil)})
 	c.within = &within{kernel: k, ctx: ctx, cancel: cancel, idle: make(chan func())}
-	return &Process{client: c}
+	return &Process{client: c, inside: c.within}
 }
 
 // within makes the calls to a kernel in this process.
