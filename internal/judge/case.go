@@ -166,7 +166,7 @@ func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
 		return c.finalFetch(stats, total)
 	}
 	if len(all.Causes) != 1 {
-		return nil
+		return c.finalMost(all, total)
 	}
 	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout, fault.Record} {
 		if stats, ok := all.Kinds[kind.String()]; ok && (kind != fault.Record || c.rejectsAll(total)) {
@@ -174,6 +174,20 @@ func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
 		}
 	}
 	return nil
+}
+
+// finalMost is Final for a job with more than one cause: the kernel rejected every record
+// that it got with one message, and few others were refused before it got them.
+func (c *Case) finalMost(all chunk.Tally, total int64) *fault.Error {
+	e, _ := c.hear()
+	if e.same == nil {
+		return nil
+	}
+	most := all.Causes[e.same.Kind.String()+": "+fault.Shape(e.same.Message)]
+	if most.Count < total-total/10 || e.same.Kind != fault.Record || !c.rejectsAll(most.Count) {
+		return nil
+	}
+	return c.guilty(e.same, "all %d records failed, %d of them with: %s", total, most.Count, e.same.Message)
 }
 
 // rejectsAll reports whether the kernel rejected all records of a job for one reason that is

@@ -118,7 +118,8 @@ func TestFinal(t *testing.T) {
 	missing := chunk.FailureTally("fetch", "HTTP 404 from a", "a traceback", 1)
 	gone := chunk.FailureTally("fetch", "there is no host b", "a traceback", 2)
 	misplaced := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Fetch, "open").Set("fetch-root"), Records: 2}}}}
-	rejecting := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Record, "no text"), Records: 15}}, {}}}
+	broken := chunk.FailureTally("record", "line 7: not valid UTF-8", "a traceback", 2)
+	rejecting := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Record, "no text").WithDetail("a traceback"), Records: 15}}, {}}}
 	lacking := rejecting
 	lacking.Lacks = func() string { return "; the records have id" }
 	for name, test := range map[string]struct {
@@ -134,6 +135,8 @@ func TestFinal(t *testing.T) {
 		"few rejected":            {rejecting, many(15, rejected), 15, false},
 		"all rejected":            {rejecting, many(16, rejected), 16, true},
 		"a member is missing":     {lacking, tally(2, rejected, rejected), 2, true},
+		"all but a broken row":    {rejecting, many(20, append(slices.Repeat([]chunk.Tally{rejected}, 19), broken)...), 20, true},
+		"many broken rows":        {rejecting, many(20, rejected, broken), 20, false},
 		"rejected differently":    {Case{}, many(16, rejected), 16, false},
 		"not all processed":       {Case{}, tally(2, raised, raised), 3, false},
 		"a stream without end":    {Case{}, tally(2, raised, raised), -1, false},

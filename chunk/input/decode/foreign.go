@@ -60,6 +60,9 @@ func sniff(head []byte) *foreign {
 	if csv.Match(head, false, ';') {
 		return &foreign{"a table whose values are separated by semicolons", ""}
 	}
+	if csv.Match(head, false, '|') {
+		return &foreign{"a table whose values are separated by |", ""}
+	}
 	lines := wholeLines(head)
 	switch {
 	case isDocument(lines, '['):

@@ -16,6 +16,7 @@ func TestSniffRecognizesOtherFormats(t *testing.T) {
 		"array, first glued": {"[{\"a\": 1},\n {\"a\": 2}]\n", "one JSON array"},
 		"spreadsheet":        {"PK\x03\x04\x14\x00\x06\x00\x08\x00\x00\x00!\x00" + "[Content_Types].xml", "a spreadsheet or another office document"},
 		"tar":                {"in.jsonl" + strings.Repeat("\x00", 249) + "ustar\x0000" + strings.Repeat("\x00", 248) + "{\"a\":1}\n", "tar archive"},
+		"bars":               {"id|text\n1|a\n2|b\n3|c\n", "separated by |"},
 		"semicolons":         {"id;text\n1;a\n2;b\n3;c\n", "separated by semicolons"},
 		"pretty-printed":     {"{\n  \"a\": 1,\n  \"b\": 2\n}\n", "one document over several lines"},
 
