@@ -65,10 +65,10 @@ func explainMessage(w io.Writer, text string) error {
 	return nil
 }
 
-// page names a page of the manual.
+// page names a page of the manual, which an installed gpurun does not contain.
 func page(name string) string {
 	name, _, _ = strings.Cut(name, "#")
-	return "docs/" + name + ".md, in gpurun's source and on its site"
+	return "docs/" + name + ".md in gpurun's source"
 }
 
 // hanging breaks a text into lines that continue below its first one.
