@@ -25,11 +25,7 @@ func TestConcurrentDeaths(t *testing.T) {
 			c.Resume.Checkpoint = 250 * time.Millisecond
 			mark := fmt.Sprintf("concurrent-%s-%d", victim[:3], os.Getpid())
 			temp := shortTemp(t)
-			begin := func() *driver {
-				job := driverOf(t, c)
-				job.DurableEvery = 100 * time.Millisecond
-				return startDriver(t, job, mark, "TMPDIR="+temp)
-			}
+			begin := restarter(t, &c, mark, temp)
 			job := begin()
 			for i := range kills {
 				worker := job.awaitWorkers(t, 1)[0]
@@ -99,11 +95,7 @@ func TestConcurrentDeathsBehindSlowRecords(t *testing.T) {
 				c.Input.ChunkRecords, c.Resume.Checkpoint = 32, time.Second
 				input.change(d, &c)
 				mark, temp := fmt.Sprintf("slow-%s-%s-%d", name, victim, os.Getpid()), shortTemp(t)
-				begin := func() *driver {
-					job := driverOf(t, c)
-					job.DurableEvery = 100 * time.Millisecond
-					return startDriver(t, job, mark, "TMPDIR="+temp)
-				}
+				begin := restarter(t, &c, mark, temp)
 				job := begin()
 				for i := range kills {
 					worker := job.awaitWorkers(t, 1)[0]

@@ -47,7 +47,7 @@ var slowInputs = map[string]func(d jobDir, c *orchestrator.Config){
 	"parts": func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("out") + "/" },
 }
 
-// awaitCalled waits until the kernel was called for so many records.
+// awaitCalled waits until the kernel was called for n records.
 func awaitCalled(d jobDir, n int) bool {
 	for deadline := time.Now().Add(time.Minute); len(countCalls(d.join("calls"))) < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

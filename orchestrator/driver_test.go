@@ -97,6 +97,16 @@ func startDriver(t *testing.T, job driverJob, mark string, env ...string) *drive
 	return d
 }
 
+// restarter returns a function that starts the job in a process, again after it was killed.
+// Commits are durable soon.
+func restarter(t *testing.T, config *orchestrator.Config, mark, temp string) func() *driver {
+	return func() *driver {
+		job := driverOf(t, *config)
+		job.DurableEvery = 100 * time.Millisecond
+		return startDriver(t, job, mark, "TMPDIR="+temp)
+	}
+}
+
 // next reads an event; false at the end.
 func (d *driver) next(t *testing.T) (name, value string, ok bool) {
 	t.Helper()

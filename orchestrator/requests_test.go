@@ -143,11 +143,7 @@ func TestRequestsKilled(t *testing.T) {
 	d, c := requestsJob(t, s, batchRequests(n), concurrency)
 	c.Resume.Checkpoint = 250 * time.Millisecond
 	mark, temp := fmt.Sprintf("requests-killed-%d", os.Getpid()), shortTemp(t)
-	begin := func() *driver {
-		job := driverOf(t, c)
-		job.DurableEvery = 100 * time.Millisecond
-		return startDriver(t, job, mark, "TMPDIR="+temp)
-	}
+	begin := restarter(t, &c, mark, temp)
 	await := func(requests int) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); s.Total() < requests; time.Sleep(5 * time.Millisecond) {

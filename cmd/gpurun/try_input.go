@@ -141,7 +141,7 @@ func (s *sample) recordsOf(ctx context.Context, input expand.File) (records []sa
 	return records, nil
 }
 
-// checked returns the record with why it is none.
+// checked returns the line as a record, with the reason if it is not one.
 func checked(r sampleRecord) sampleRecord {
 	if !jsonline.Valid(r.line) {
 		r.invalid = "the line is not valid JSON"

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// decimalBytes returns how many bytes hold every decimal with so many digits, in two's
+// decimalBytes returns how many bytes hold every decimal with this number of digits, in two's
 // complement.
 func decimalBytes(digits int) int {
 	if digits < 1 || digits > maxDigits {

@@ -71,7 +71,7 @@ func (s Schema) writeSchema(t *thriftWriter) {
 	}
 }
 
-// writeLists writes a value in as many nested lists.
+// writeLists writes the schema of a value inside nested lists.
 func writeLists(t *thriftWriter, name string, lists int, base Type, repetition int64) {
 	if lists == 0 {
 		writeLeaf(t, name, base, repetition)

@@ -69,7 +69,7 @@ func (t Type) Settled() Type {
 	return JSON
 }
 
-// typeOf returns the narrowest type of a value in so many lists, "" for null.
+// typeOf returns the narrowest type of a value inside nested lists, "" for null.
 func typeOf(value []byte, lists int) Type {
 	switch c := value[0]; {
 	case c == 'n':

@@ -32,7 +32,7 @@ var (
 	errStamp    = errors.New("it must be written as 2026-01-31T23:59:59 or 2026-01-31T23:59:59.123456")
 )
 
-// number reads so many digits.
+// number reads a fixed number of digits.
 func number(text []byte, digits int) (n int64, rest []byte, ok bool) {
 	if len(text) < digits {
 		return 0, nil, false
@@ -202,7 +202,7 @@ func (of traits) parseTimestamp(text []byte) (uint64, error) {
 	seconds += days*daySeconds - offset
 	units := of.unit.perSecond()
 	switch value := seconds*units + fraction; {
-	// The product of the first representable second is too small, but not its sum.
+	// In the first representable second the product underflows, but the sum with the fraction fits.
 	case seconds > math.MaxInt64/units, seconds < math.MinInt64/units-1, (value < 0) != (seconds < 0):
 		return 0, errRange
 	default:

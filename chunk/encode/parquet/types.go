@@ -159,7 +159,7 @@ func (t Type) traits() (traits, bool) {
 	return traits{}, false
 }
 
-// parameter returns a number, -1 if it is none as it is written in a type.
+// parameter parses a number in a type's name; -1 if the text is not written as one.
 func parameter(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(n) != text {
