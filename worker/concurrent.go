@@ -54,6 +54,28 @@ type concurrent struct {
 	deaths   int  // records in a row that killed a kernel which has never computed anything
 	busy     bool
 	busyFrom time.Time
+	alarm    alarm
+}
+
+// alarm ends a wait. A timer that is set stays set, although nothing may be due then: another
+// one for each answer would cost more than that turn.
+type alarm struct {
+	timer *time.Timer
+	at    time.Time // zero if it is not set
+}
+
+func newAlarm() alarm {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return alarm{timer: timer}
+}
+
+// set lets the timer fire at a time, or before.
+func (a *alarm) set(at time.Time) {
+	if a.at.IsZero() || at.Before(a.at) {
+		a.at = at
+		a.timer.Reset(time.Until(at))
+	}
 }
 
 func newConcurrent(ctx context.Context, w *Worker) *concurrent {
@@ -61,7 +83,7 @@ func newConcurrent(ctx context.Context, w *Worker) *concurrent {
 		worker: w, ctx: ctx, flights: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
 		window: congestion.New(w.host.info.Concurrency),
 		landed: &landings{wake: make(chan struct{}, 1)}, fetching: make(map[int64]*flight), fetched: make(chan fetchedFiles),
-		syncer: early.NewSyncer(), syncDue: time.Now().Add(w.setup.Checkpoint),
+		syncer: early.NewSyncer(), syncDue: time.Now().Add(w.setup.Checkpoint), alarm: newAlarm(),
 	}
 }
 
@@ -181,9 +203,8 @@ func (c *concurrent) step() (more bool, err error) {
 	if len(c.lanes) > 0 {
 		broken, overdue = c.lanes[0].run.out.broken, c.worker.stops.overdue
 	}
-	timer := time.NewTimer(c.nextEvent())
-	defer timer.Stop()
 	waited := time.Now()
+	c.alarm.set(waited.Add(c.nextEvent()))
 	select {
 	case batch, ok := <-batches:
 		if len(c.flights) == 0 {
@@ -202,7 +223,8 @@ func (c *concurrent) step() (more bool, err error) {
 			return false, fault.New(fault.Canceled, "the worker is exiting")
 		}
 		return false, nil
-	case <-timer.C:
+	case <-c.alarm.timer.C:
+		c.alarm.at = time.Time{}
 		if list := c.worker.host.takeWarnings(); len(list) > 0 {
 			c.worker.send(wire.Message{Warned: &wire.Warned{Warnings: list}})
 		}

@@ -28,8 +28,7 @@ type client struct {
 	limiter *limiter
 	outage  outage
 	refusal atomic.Pointer[string] // what the server said when it last asked to slow down
-	// postHeader is that of all requests for records.
-	postHeader http.Header
+	post    *http.Request          // what all requests for records have in common
 }
 
 func newClient(s *settings) *client {
@@ -45,8 +44,8 @@ func newClient(s *settings) *client {
 		// the records elsewhere. A transport alone, as for requests, follows none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	c.postHeader = c.header()
-	c.postHeader.Set("Content-Type", jsonType)
+	c.post = &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: c.header(), Host: c.base.Host}
+	c.post.Header.Set("Content-Type", jsonType)
 	return c
 }
 
@@ -88,7 +87,7 @@ type sight struct {
 func answer(a plugins.Answer) *plugins.Answer { return &a }
 
 func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.Answer, seen sight, after time.Duration) {
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	limited, cancel := c.limited(ctx)
 	defer cancel()
 	response, body, err := c.roundTrip(limited, r)
 	switch {
@@ -127,16 +126,24 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 	return got, nil, sight{Outcome: congestion.Served}, 0
 }
 
+// limited returns a context with the time limit of a request. It is that of the record if that
+// ends earlier, as it mostly does: a second context would cost more than reading the answer.
+func (c *client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if until, has := ctx.Deadline(); has && time.Until(until) <= c.timeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.timeout)
+}
+
 const jsonType = "application/json"
 
 var errTooLarge = errors.New("the server's answer is too large")
 
 func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(r.body))
-	if err != nil {
-		return nil, nil, err
-	}
-	req.Header = c.postHeader // the transport does not change it
+	req := c.post.WithContext(ctx) // the transport does not change the header
+	req.URL, req.ContentLength = r.url, int64(len(r.body))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.body)), nil }
+	req.Body, _ = req.GetBody()
 	response, err := c.http.Transport.RoundTrip(req)
 	if err != nil {
 		return nil, nil, err

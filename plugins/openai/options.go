@@ -73,6 +73,7 @@ type Options struct {
 type settings struct {
 	Options
 	base      *url.URL
+	endpoint  *url.URL // of requests that templates make
 	prompt    template
 	system    template
 	form      *form            // of the requests' bodies; nil if they have images or come from a batch file
@@ -112,6 +113,9 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	if err := s.check(); err != nil {
 		return settings{}, err
 	}
+	if s.endpoint, err = s.below(paths[s.Endpoint]); err != nil {
+		return settings{}, bad("%w", err)
+	}
 	s.timeout, s.maxOutage = seconds(s.Timeout), seconds(s.MaxOutage)
 	if s.Output == "" {
 		s.Output = "response"
@@ -140,6 +144,9 @@ func parseBase(text string) (*url.URL, error) {
 	base.Path = strings.TrimRight(base.Path, "/")
 	return base, nil
 }
+
+// below returns the URL of a path below the base URL.
+func (s *settings) below(path string) (*url.URL, error) { return url.Parse(s.base.String() + path) }
 
 func (s *settings) check() error {
 	switch {

@@ -14,7 +14,7 @@ import (
 
 // request is what to send for a record.
 type request struct {
-	url  string
+	url  *url.URL
 	body []byte
 	id   json.RawMessage // the custom_id of a line of a batch file
 }
@@ -24,7 +24,7 @@ func (s *settings) request(record plugins.Record) (request, error) {
 	if s.Prompt == "" {
 		return s.batchLine(record)
 	}
-	r := request{url: s.base.String() + paths[s.Endpoint]}
+	r := request{url: s.endpoint}
 	var err error
 	if s.form != nil {
 		r.body, err = s.form.fill(record)
@@ -155,10 +155,10 @@ func (s *settings) batchLine(record plugins.Record) (request, error) {
 
 // address returns where to send a request of a batch file, whose url is a path such as
 // /v1/chat/completions. It never leaves the server, nor what is below the base URL.
-func (s *settings) address(text string) (string, error) {
+func (s *settings) address(text string) (*url.URL, error) {
 	below, ok := strings.CutPrefix(text, "/v1/")
 	if !ok || below != path.Clean(below) || strings.ContainsAny(below, "?#%\\: ") || strings.HasPrefix(below, ".") {
-		return "", fmt.Errorf("url %q: it must be a path such as /v1/chat/completions", text)
+		return nil, fmt.Errorf("url %q: it must be a path such as /v1/chat/completions", text)
 	}
-	return s.base.String() + "/" + below, nil
+	return s.below("/" + below)
 }
