@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // bounds are the smallest and largest value of a column in a row group, as encoded bytes.
@@ -36,7 +38,7 @@ func (b *bounds) add(t Type, p parsed) {
 	case String, Bytes:
 		b.unknown = len(value) > maxBound
 	default:
-		if t.physical() != physicalFixed {
+		if t.physical() != spec.PhysicalFixed {
 			value = t.appendPlain(number[:0], p)
 		}
 		b.unknown = len(value) > maxBound
@@ -66,11 +68,11 @@ func (t Type) less(a, b []byte) bool {
 		return binary.LittleEndian.Uint32(a) < binary.LittleEndian.Uint32(b)
 	}
 	switch t.physical() {
-	case physicalInt64:
+	case spec.PhysicalInt64:
 		return int64(binary.LittleEndian.Uint64(a)) < int64(binary.LittleEndian.Uint64(b))
-	case physicalInt32:
+	case spec.PhysicalInt32:
 		return int32(binary.LittleEndian.Uint32(a)) < int32(binary.LittleEndian.Uint32(b))
-	case physicalFixed:
+	case spec.PhysicalFixed:
 		if of, _ := t.traits(); of.kind == decimal && (a[0]^b[0])&0x80 != 0 { // the signs differ
 			return a[0]&0x80 != 0
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // pageBytes is the size from which on a page ends, before compression.
@@ -207,17 +209,16 @@ func (w *columnWriter) finish() {
 
 // pageHeader returns the header of a data page.
 func pageHeader(values, unpacked int, packed []byte) []byte {
-	const dataPage, plain, rle = 0, 0, 3
 	t := new(thriftWriter)
-	t.i32(1, dataPage)
-	t.i32(2, int64(unpacked))
-	t.i32(3, int64(len(packed)))
-	t.i32(4, int64(int32(crc32.ChecksumIEEE(packed))))
-	t.begin(5)
-	t.i32(1, int64(values))
-	t.i32(2, plain)
-	t.i32(3, rle)
-	t.i32(4, rle)
+	t.i32(spec.PageKind, spec.DataPage)
+	t.i32(spec.PageUnpacked, int64(unpacked))
+	t.i32(spec.PagePacked, int64(len(packed)))
+	t.i32(spec.PageSum, int64(int32(crc32.ChecksumIEEE(packed))))
+	t.begin(spec.PageData)
+	t.i32(spec.PageValues, int64(values))
+	t.i32(spec.PageEncoding, spec.EncodingPlain)
+	t.i32(spec.PageDefinitionEncoding, spec.EncodingRLE)
+	t.i32(spec.PageRepetitionEncoding, spec.EncodingRLE)
 	t.end()
 	t.end()
 	return t.data

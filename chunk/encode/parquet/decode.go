@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // Group is a row group that EncodeGroup has written, decoded so that some of its rows can be
@@ -122,9 +124,9 @@ type thriftReader struct {
 // before it.
 func (t *thriftReader) number(nested bool) int64 {
 	if nested {
-		t.expect(1<<4 | thriftStruct)
+		t.expect(1<<4 | spec.ThriftStruct)
 	}
-	t.expect(1<<4 | thriftI32)
+	t.expect(1<<4 | spec.ThriftI32)
 	return t.varint()
 }
 
@@ -141,7 +143,7 @@ func (t *thriftReader) varint() int64 {
 // skipAfterCount skips the encodings and the ends of the structs.
 func (t *thriftReader) skipAfterCount() {
 	for range 3 {
-		t.expect(1<<4 | thriftI32)
+		t.expect(1<<4 | spec.ThriftI32)
 		t.varint()
 	}
 	t.expect(0)
@@ -288,13 +290,13 @@ func (w *columnWriter) addCell(c cell) {
 // decodePlain is the inverse of appendPlain.
 func (t Type) decodePlain(plain []byte) parsed {
 	switch t.physical() {
-	case physicalBool:
+	case spec.PhysicalBool:
 		return parsed{bits: uint64(plain[0])}
-	case physicalInt32, physicalFloat:
+	case spec.PhysicalInt32, spec.PhysicalFloat:
 		return parsed{bits: uint64(binary.LittleEndian.Uint32(plain))}
-	case physicalInt64, physicalDouble:
+	case spec.PhysicalInt64, spec.PhysicalDouble:
 		return parsed{bits: binary.LittleEndian.Uint64(plain)}
-	case physicalFixed:
+	case spec.PhysicalFixed:
 		return parsed{text: plain}
 	}
 	return parsed{text: plain[4:]}

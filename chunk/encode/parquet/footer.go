@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // Placed is a row group in its file.
@@ -30,20 +32,20 @@ func (s Schema) Tail(groups []Placed) ([]byte, error) {
 		rows += decoded[i].Rows
 	}
 	t := new(thriftWriter)
-	t.i32(1, 1) // version
+	t.i32(spec.FileVersion, 1)
 	s.writeSchema(t)
-	t.i64(3, rows)
-	t.list(4, thriftStruct, len(groups))
+	t.i64(spec.FileRows, rows)
+	t.list(spec.FileGroups, spec.ThriftStruct, len(groups))
 	for i, g := range decoded {
 		t.beginElement()
 		s.writeGroup(t, i, groups[i].Offset, g)
 		t.end()
 	}
-	t.text(6, createdBy)
-	t.list(7, thriftStruct, len(s.Columns)+1) // how values compare: as their types do
+	t.text(spec.FileCreatedBy, createdBy)
+	t.list(spec.FileColumnOrders, spec.ThriftStruct, len(s.Columns)+1)
 	for range len(s.Columns) + 1 {
 		t.beginElement()
-		t.begin(1)
+		t.begin(spec.ColumnOrderTypeDefined)
 		t.end()
 		t.end()
 	}
@@ -52,7 +54,7 @@ func (s Schema) Tail(groups []Placed) ([]byte, error) {
 		return nil, fmt.Errorf("the footer of %d row groups is too long", len(groups))
 	}
 	tail := binary.LittleEndian.AppendUint32(t.data, uint32(len(t.data)))
-	return append(tail, magic...), nil
+	return append(tail, spec.Magic...), nil
 }
 
 // writeSchema writes the tree of columns as a list, depth first.
@@ -61,13 +63,13 @@ func (s Schema) writeSchema(t *thriftWriter) {
 	for _, c := range s.Columns {
 		elements += 2 * c.depth()
 	}
-	t.list(2, thriftStruct, elements)
+	t.list(spec.FileSchema, spec.ThriftStruct, elements)
 	t.beginElement()
-	t.text(4, "schema")
-	t.i32(5, int64(len(s.Columns)+1))
+	t.text(spec.ElementName, "schema")
+	t.i32(spec.ElementChildren, int64(len(s.Columns)+1))
 	t.end()
 	for _, c := range s.all() {
-		writeLists(t, c.Name, c.depth(), c.Type.base(), optionalField)
+		writeLists(t, c.Name, c.depth(), c.Type.base(), spec.Optional)
 	}
 }
 
@@ -78,35 +80,35 @@ func writeLists(t *thriftWriter, name string, lists int, base Type, repetition i
 		return
 	}
 	t.beginElement()
-	t.i32(3, repetition)
-	t.text(4, name)
-	t.i32(5, 1)
-	t.i32(6, convertedList)
-	writeLogical(t, logicalList)
+	t.i32(spec.ElementRepetition, repetition)
+	t.text(spec.ElementName, name)
+	t.i32(spec.ElementChildren, 1)
+	t.i32(spec.ElementConverted, spec.ConvertedList)
+	writeLogical(t, spec.LogicalList)
 	t.end()
 	t.beginElement()
-	t.i32(3, repeatedField)
-	t.text(4, "list")
-	t.i32(5, 1)
+	t.i32(spec.ElementRepetition, spec.Repeated)
+	t.text(spec.ElementName, "list")
+	t.i32(spec.ElementChildren, 1)
 	t.end()
-	writeLists(t, "element", lists-1, base, requiredField)
+	writeLists(t, "element", lists-1, base, spec.Required)
 }
 
 func writeLeaf(t *thriftWriter, name string, typ Type, repetition int64) {
 	t.beginElement()
-	t.i32(1, typ.physical())
-	if typ.physical() == physicalFixed {
-		t.i32(2, int64(typ.plainSize()))
+	t.i32(spec.ElementPhysical, typ.physical())
+	if typ.physical() == spec.PhysicalFixed {
+		t.i32(spec.ElementLength, int64(typ.plainSize()))
 	}
-	t.i32(3, repetition)
-	t.text(4, name)
+	t.i32(spec.ElementRepetition, repetition)
+	t.text(spec.ElementName, name)
 	typ.writeMeaning(t)
 	t.end()
 }
 
 // writeLogical writes a logical type without parameters.
 func writeLogical(t *thriftWriter, id int64) {
-	t.begin(10)
+	t.begin(spec.ElementLogical)
 	t.begin(id)
 	t.end()
 	t.end()
@@ -114,48 +116,48 @@ func writeLogical(t *thriftWriter, id int64) {
 
 func (s Schema) writeGroup(t *thriftWriter, ordinal int, offset int64, g groupMeta) {
 	packed, unpacked := int64(0), int64(0)
-	t.list(1, thriftStruct, len(g.Columns))
+	t.list(spec.GroupColumns, spec.ThriftStruct, len(g.Columns))
 	for i, c := range s.all() {
 		t.beginElement()
-		t.i64(2, 0) // deprecated
-		t.begin(3)
+		t.i64(spec.ChunkOffset, 0)
+		t.begin(spec.ChunkMeta)
 		writeChunk(t, c, offset+packed, g.Columns[i])
 		t.end()
 		t.end()
 		packed += g.Columns[i].Packed
 		unpacked += g.Columns[i].Unpacked
 	}
-	t.i64(2, unpacked)
-	t.i64(3, g.Rows)
-	t.i64(5, offset)
-	t.i64(6, packed)
+	t.i64(spec.GroupUnpacked, unpacked)
+	t.i64(spec.GroupRows, g.Rows)
+	t.i64(spec.GroupOffset, offset)
+	t.i64(spec.GroupPacked, packed)
 	if ordinal <= math.MaxInt16 {
-		t.i16(7, int64(ordinal))
+		t.i16(spec.GroupOrdinal, int64(ordinal))
 	}
 }
 
 func writeChunk(t *thriftWriter, c Column, offset int64, m chunkMeta) {
-	t.i32(1, c.Type.physical())
-	t.list(2, thriftI32, 2)
-	t.data = append(t.data, 2*encodingPlain, 2*encodingRLE) // as variable-length integers
+	t.i32(spec.ColumnPhysical, c.Type.physical())
+	t.list(spec.ColumnEncodings, spec.ThriftI32, 2)
+	t.data = append(t.data, 2*spec.EncodingPlain, 2*spec.EncodingRLE) // as variable-length integers
 	path := []string{c.Name}
 	for range c.depth() {
 		path = append(path, "list", "element")
 	}
-	t.list(3, thriftBinary, len(path))
+	t.list(spec.ColumnPath, spec.ThriftBinary, len(path))
 	for _, name := range path {
 		t.element(name)
 	}
-	t.i32(4, compressionZstd)
-	t.i64(5, m.Values)
-	t.i64(6, m.Unpacked)
-	t.i64(7, m.Packed)
-	t.i64(9, offset)
-	t.begin(12)
-	t.i64(3, m.Nulls)
+	t.i32(spec.ColumnCodec, spec.CodecZstd)
+	t.i64(spec.ColumnValues, m.Values)
+	t.i64(spec.ColumnUnpacked, m.Unpacked)
+	t.i64(spec.ColumnPacked, m.Packed)
+	t.i64(spec.ColumnDataOffset, offset)
+	t.begin(spec.ColumnStatistics)
+	t.i64(spec.StatisticsNulls, m.Nulls)
 	if m.Min != nil && m.Max != nil {
-		t.text(5, string(m.Max))
-		t.text(6, string(m.Min))
+		t.text(spec.StatisticsMax, string(m.Max))
+		t.text(spec.StatisticsMin, string(m.Min))
 	}
 	t.end()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -39,9 +40,7 @@ type chunkMeta struct {
 }
 
 // Head returns the first bytes of a file.
-func (s Schema) Head() []byte { return []byte(magic) }
-
-const magic = "PAR1"
+func (s Schema) Head() []byte { return []byte(spec.Magic) }
 
 // EncodeGroup writes a row group to w and returns its description, for Tail, and its size.
 // Both depend on the schema and the rows alone. It is safe for concurrent use. A line that

@@ -1,70 +1,30 @@
 package parquet
 
-// The numbers of Parquet's types.
-const (
-	physicalBool   = 0
-	physicalInt32  = 1
-	physicalInt64  = 2
-	physicalFloat  = 4
-	physicalDouble = 5
-	physicalBytes  = 6
-	physicalFixed  = 7
-
-	requiredField = 0
-	optionalField = 1
-	repeatedField = 2
-
-	// The converted types are for readers that do not know the logical ones.
-	convertedUTF8            = 0
-	convertedList            = 3
-	convertedDecimal         = 5
-	convertedDate            = 6
-	convertedTimeMillis      = 7
-	convertedTimeMicros      = 8
-	convertedTimestampMillis = 9
-	convertedTimestampMicros = 10
-	convertedUint8           = 11
-	convertedInt8            = 15
-	convertedJSON            = 19
-
-	logicalString    = 1
-	logicalList      = 3
-	logicalDecimal   = 5
-	logicalDate      = 6
-	logicalTime      = 7
-	logicalTimestamp = 8
-	logicalInteger   = 10
-	logicalJSON      = 12
-	logicalUUID      = 14
-
-	encodingPlain   = 0
-	encodingRLE     = 3
-	compressionZstd = 6
-)
+import "github.com/gpurun/gpurun/chunk/parquet/spec"
 
 // physical returns how the values, or those of a list, are stored.
 func (t Type) physical() int64 {
 	switch t = t.base(); t {
 	case Bool:
-		return physicalBool
+		return spec.PhysicalBool
 	case Int64, Uint64:
-		return physicalInt64
+		return spec.PhysicalInt64
 	case Float32:
-		return physicalFloat
+		return spec.PhysicalFloat
 	case Float64:
-		return physicalDouble
+		return spec.PhysicalDouble
 	case String, JSON, Bytes:
-		return physicalBytes
+		return spec.PhysicalBytes
 	case Int8, Int16, Int32, Uint8, Uint16, Uint32, Date:
-		return physicalInt32
+		return spec.PhysicalInt32
 	}
 	switch of, _ := t.traits(); {
 	case of.length > 0:
-		return physicalFixed
+		return spec.PhysicalFixed
 	case (of.kind == Time || of.kind == TimeUTC) && of.unit == millis:
-		return physicalInt32
+		return spec.PhysicalInt32
 	}
-	return physicalInt64
+	return spec.PhysicalInt64
 }
 
 // writeMeaning writes what the stored values mean: the converted and the logical type.
@@ -72,24 +32,24 @@ func (t Type) writeMeaning(w *thriftWriter) {
 	of, _ := t.traits()
 	switch of.kind {
 	case String:
-		w.i32(6, convertedUTF8)
-		writeLogical(w, logicalString)
+		w.i32(spec.ElementConverted, spec.ConvertedUTF8)
+		writeLogical(w, spec.LogicalString)
 	case JSON:
-		w.i32(6, convertedJSON)
-		writeLogical(w, logicalJSON)
+		w.i32(spec.ElementConverted, spec.ConvertedJSON)
+		writeLogical(w, spec.LogicalJSON)
 	case UUID:
-		writeLogical(w, logicalUUID)
+		writeLogical(w, spec.LogicalUUID)
 	case Date:
-		w.i32(6, convertedDate)
-		writeLogical(w, logicalDate)
+		w.i32(spec.ElementConverted, spec.ConvertedDate)
+		writeLogical(w, spec.LogicalDate)
 	case decimal:
-		w.i32(6, convertedDecimal)
-		w.i32(7, int64(of.scale))
-		w.i32(8, int64(of.digits))
-		w.begin(10)
-		w.begin(logicalDecimal)
-		w.i32(1, int64(of.scale))
-		w.i32(2, int64(of.digits))
+		w.i32(spec.ElementConverted, spec.ConvertedDecimal)
+		w.i32(spec.ElementScale, int64(of.scale))
+		w.i32(spec.ElementPrecision, int64(of.digits))
+		w.begin(spec.ElementLogical)
+		w.begin(spec.LogicalDecimal)
+		w.i32(spec.DecimalScale, int64(of.scale))
+		w.i32(spec.DecimalPrecision, int64(of.digits))
 		w.end()
 		w.end()
 	case Int8, Int16, Uint8, Uint16, Uint32, Uint64: // the others are what plain integers are
@@ -101,18 +61,18 @@ func (t Type) writeMeaning(w *thriftWriter) {
 
 // writeInteger writes the size of an integer and whether it has a sign.
 func (t Type) writeInteger(w *thriftWriter, bits int) {
-	converted := int64(convertedInt8)
+	converted := int64(spec.ConvertedInt8)
 	if t.isUnsigned() {
-		converted = convertedUint8
+		converted = spec.ConvertedUint8
 	}
 	for size := 8; size < bits; size *= 2 {
 		converted++
 	}
-	w.i32(6, converted)
-	w.begin(10)
-	w.begin(logicalInteger)
-	w.i8(1, byte(bits))
-	w.boolean(2, !t.isUnsigned())
+	w.i32(spec.ElementConverted, converted)
+	w.begin(spec.ElementLogical)
+	w.begin(spec.LogicalInteger)
+	w.i8(spec.IntegerBits, byte(bits))
+	w.boolean(spec.IntegerSigned, !t.isUnsigned())
 	w.end()
 	w.end()
 }
@@ -121,17 +81,17 @@ func (t Type) writeInteger(w *thriftWriter, bits int) {
 // types take all times for adjusted.
 func (of traits) writeTime(w *thriftWriter) {
 	utc := of.kind == TimeUTC || of.kind == TimestampUTC
-	logical, converted := int64(logicalTime), int64(convertedTimeMillis)
+	logical, converted := int64(spec.LogicalTime), int64(spec.ConvertedTimeMillis)
 	if of.kind == Timestamp || of.kind == TimestampUTC {
-		logical, converted = logicalTimestamp, convertedTimestampMillis
+		logical, converted = spec.LogicalTimestamp, spec.ConvertedTimestampMillis
 	}
 	if utc && of.unit != nanos { // which has no converted type
-		w.i32(6, converted+int64(of.unit-millis))
+		w.i32(spec.ElementConverted, converted+int64(of.unit-millis))
 	}
-	w.begin(10)
+	w.begin(spec.ElementLogical)
 	w.begin(logical)
-	w.boolean(1, utc)
-	w.begin(2)
+	w.boolean(spec.TimeUTC, utc)
+	w.begin(spec.TimeUnit)
 	w.begin(int64(of.unit))
 	w.end()
 	w.end()

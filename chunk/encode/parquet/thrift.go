@@ -1,6 +1,10 @@
 package parquet
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
+)
 
 // thriftWriter writes Thrift's compact protocol, the encoding of Parquet's metadata.
 type thriftWriter struct {
@@ -8,19 +12,6 @@ type thriftWriter struct {
 	last int64   // the number of the last field
 	open []int64 // the last fields of the structs around the current one
 }
-
-// The types of the compact protocol that are used.
-const (
-	thriftTrue   = 1
-	thriftFalse  = 2
-	thriftI8     = 3
-	thriftI16    = 4
-	thriftI32    = 5
-	thriftI64    = 6
-	thriftBinary = 8
-	thriftList   = 9
-	thriftStruct = 12
-)
 
 func (t *thriftWriter) field(id int64, kind byte) {
 	if delta := id - t.last; delta > 0 && delta <= 15 {
@@ -33,34 +24,34 @@ func (t *thriftWriter) field(id int64, kind byte) {
 
 func (t *thriftWriter) boolean(id int64, value bool) {
 	if value {
-		t.field(id, thriftTrue)
+		t.field(id, spec.ThriftTrue)
 	} else {
-		t.field(id, thriftFalse)
+		t.field(id, spec.ThriftFalse)
 	}
 }
 
 func (t *thriftWriter) i8(id int64, value byte) {
-	t.field(id, thriftI8)
+	t.field(id, spec.ThriftI8)
 	t.data = append(t.data, value)
 }
 
 func (t *thriftWriter) i16(id, value int64) {
-	t.field(id, thriftI16)
+	t.field(id, spec.ThriftI16)
 	t.data = binary.AppendVarint(t.data, value)
 }
 
 func (t *thriftWriter) i32(id, value int64) {
-	t.field(id, thriftI32)
+	t.field(id, spec.ThriftI32)
 	t.data = binary.AppendVarint(t.data, value)
 }
 
 func (t *thriftWriter) i64(id, value int64) {
-	t.field(id, thriftI64)
+	t.field(id, spec.ThriftI64)
 	t.data = binary.AppendVarint(t.data, value)
 }
 
 func (t *thriftWriter) text(id int64, value string) {
-	t.field(id, thriftBinary)
+	t.field(id, spec.ThriftBinary)
 	t.element(value)
 }
 
@@ -72,7 +63,7 @@ func (t *thriftWriter) element(value string) {
 
 // begin begins a struct that is a field.
 func (t *thriftWriter) begin(id int64) {
-	t.field(id, thriftStruct)
+	t.field(id, spec.ThriftStruct)
 	t.beginElement()
 }
 
@@ -92,7 +83,7 @@ func (t *thriftWriter) end() {
 
 // list begins a list, which needs no end.
 func (t *thriftWriter) list(id int64, kind byte, count int) {
-	t.field(id, thriftList)
+	t.field(id, spec.ThriftList)
 	if count < 15 {
 		t.data = append(t.data, byte(count)<<4|kind)
 		return

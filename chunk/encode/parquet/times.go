@@ -3,15 +3,17 @@ package parquet
 import (
 	"errors"
 	"math"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // timeUnit is the unit of a time, as Parquet numbers them.
 type timeUnit int
 
 const (
-	millis timeUnit = 1
-	micros timeUnit = 2
-	nanos  timeUnit = 3
+	millis timeUnit = spec.UnitMillis
+	micros timeUnit = spec.UnitMicros
+	nanos  timeUnit = spec.UnitNanos
 )
 
 // units are the names of units in types.

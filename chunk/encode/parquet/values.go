@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -330,13 +331,13 @@ func article(t Type) string {
 // page does.
 func (t Type) appendPlain(dst []byte, p parsed) []byte {
 	switch t.physical() {
-	case physicalBool:
+	case spec.PhysicalBool:
 		return append(dst, byte(p.bits))
-	case physicalInt32, physicalFloat:
+	case spec.PhysicalInt32, spec.PhysicalFloat:
 		return binary.LittleEndian.AppendUint32(dst, uint32(p.bits))
-	case physicalInt64, physicalDouble:
+	case spec.PhysicalInt64, spec.PhysicalDouble:
 		return binary.LittleEndian.AppendUint64(dst, p.bits)
-	case physicalFixed:
+	case spec.PhysicalFixed:
 		return append(dst, p.text...)
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(p.text)))
@@ -347,13 +348,13 @@ func (t Type) appendPlain(dst []byte, p parsed) []byte {
 // the value.
 func (t Type) plainSize() int {
 	switch t.physical() {
-	case physicalBool:
+	case spec.PhysicalBool:
 		return 1
-	case physicalInt32, physicalFloat:
+	case spec.PhysicalInt32, spec.PhysicalFloat:
 		return 4
-	case physicalInt64, physicalDouble:
+	case spec.PhysicalInt64, spec.PhysicalDouble:
 		return 8
-	case physicalFixed:
+	case spec.PhysicalFixed:
 		of, _ := t.base().traits()
 		return of.length
 	}

@@ -7,6 +7,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // cursor steps through the values of one column of a row group. At the end of the column,
@@ -113,11 +115,11 @@ func (c *cursor) readPage() error {
 		return errors.New("its checksum is wrong")
 	}
 	switch h.kind {
-	case dictionaryPage:
+	case spec.DictionaryPage:
 		return c.decodeDictionary(h)
-	case dataPage:
+	case spec.DataPage:
 		return c.decodePage(h)
-	case dataPageV2:
+	case spec.DataPageV2:
 		return c.decodePageV2(h)
 	}
 	return nil // an index page
@@ -128,10 +130,10 @@ func (c *cursor) decodeDictionary(h pageHeader) error {
 	if err != nil {
 		return err
 	}
-	if c.chunk.codec == codecNone {
+	if c.chunk.codec == spec.CodecNone {
 		data = slices.Clone(data) // its memory will be used again
 	}
-	c.dictionary, err = c.leaf.decode(encodingPlain, int(h.values), data, nil)
+	c.dictionary, err = c.leaf.decode(spec.EncodingPlain, int(h.values), data, nil)
 	return err
 }
 
@@ -143,7 +145,7 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 	}
 	n := int(h.values)
 	if c.leaf.maxRep > 0 {
-		if h.repEncoding != encodingRLE {
+		if h.repEncoding != spec.EncodingRLE {
 			return fmt.Errorf("encoding %d of levels is not supported", h.repEncoding)
 		}
 		if c.reps, data, err = prefixedLevels(c.reps, n, data, c.leaf.maxRep); err != nil {
@@ -151,7 +153,7 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 		}
 	}
 	if c.leaf.maxDef > 0 {
-		if h.defEncoding != encodingRLE {
+		if h.defEncoding != spec.EncodingRLE {
 			return fmt.Errorf("encoding %d of levels is not supported", h.defEncoding)
 		}
 		if c.defs, data, err = prefixedLevels(c.defs, n, data, c.leaf.maxDef); err != nil {
@@ -186,7 +188,7 @@ func (c *cursor) decodePageV2(h pageHeader) (err error) {
 
 func (c *cursor) decompress(packed []byte, size int64) ([]byte, error) {
 	data, err := decompress(c.chunk.codec, c.unpacked, packed, int(size))
-	if err == nil && c.chunk.codec != codecNone {
+	if err == nil && c.chunk.codec != spec.CodecNone {
 		c.unpacked = data
 	}
 	return data, err

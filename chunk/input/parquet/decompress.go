@@ -12,28 +12,18 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
-)
 
-// The compression codecs of Parquet.
-const (
-	codecNone   = 0
-	codecSnappy = 1
-	codecGzip   = 2
-	codecLZO    = 3
-	codecBrotli = 4
-	codecLZ4    = 5
-	codecZstd   = 6
-	codecLZ4Raw = 7
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // checkCodec refuses a column whose codec is not supported.
 func checkCodec(codec int64) error {
 	switch codec {
-	case codecNone, codecSnappy, codecGzip, codecBrotli, codecZstd:
+	case spec.CodecNone, spec.CodecSnappy, spec.CodecGzip, spec.CodecBrotli, spec.CodecZstd:
 		return nil
-	case codecLZ4, codecLZ4Raw:
+	case spec.CodecLZ4, spec.CodecLZ4Raw:
 		return errors.New("it is compressed with LZ4, which is not supported; write the file again with zstd")
-	case codecLZO:
+	case spec.CodecLZO:
 		return errors.New("it is compressed with LZO, which is not supported; write the file again with zstd")
 	}
 	return fmt.Errorf("it is compressed with codec %d, which is unknown", codec)
@@ -45,7 +35,7 @@ var errPacked = errors.New("the compressed data does not match its header")
 // decompress returns the data of a page, which must have exactly the given size. It uses
 // dst, if that is large enough, and never allocates more than the size.
 func decompress(codec int64, dst, packed []byte, size int) ([]byte, error) {
-	if codec == codecNone {
+	if codec == spec.CodecNone {
 		if len(packed) != size {
 			return nil, errPacked
 		}
@@ -54,16 +44,16 @@ func decompress(codec int64, dst, packed []byte, size int) ([]byte, error) {
 	dst = slices.Grow(dst[:0], size)[:0]
 	var err error
 	switch codec {
-	case codecSnappy:
+	case spec.CodecSnappy:
 		dst, err = decompressSnappy(dst[:size], packed)
-	case codecZstd:
+	case spec.CodecZstd:
 		dst, err = zstdDecoder().DecodeAll(packed, dst[:0:size])
-	case codecGzip:
+	case spec.CodecGzip:
 		var r *gzip.Reader
 		if r, err = gzip.NewReader(bytes.NewReader(packed)); err == nil {
 			dst, err = readAll(r, dst[:size])
 		}
-	case codecBrotli:
+	case spec.CodecBrotli:
 		dst, err = readAll(brotli.NewReader(bytes.NewReader(packed)), dst[:size])
 	default:
 		err = checkCodec(codec)

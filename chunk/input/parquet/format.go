@@ -5,12 +5,13 @@ import (
 	"context"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // Parquet is the format of Parquet files.
 var Parquet = format.Format{
 	Name: "parquet", Rows: true,
-	Match: func(head []byte, _ bool) bool { return bytes.HasPrefix(head, []byte(magic)) },
+	Match: func(head []byte, _ bool) bool { return bytes.HasPrefix(head, []byte(spec.Magic)) },
 	Open: func(ctx context.Context, f format.File, o format.Options) (format.Lines, error) {
 		file, err := OpenFile(f, f.Size(), o)
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // metadata is what the footer says, as far as it is used here.
@@ -34,7 +36,7 @@ type logical struct {
 	scale  int64
 	digits int64 // of a decimal
 	utc    bool
-	unit   int64 // 1: ms, 2: µs, 3: ns
+	unit   int64
 	signed bool
 	bits   int64 // of an integer
 }
@@ -56,7 +58,6 @@ type columnChunk struct {
 }
 
 const (
-	magic = "PAR1"
 	// footerEnd is the length of the footer and the magic after it.
 	footerEnd = 8
 	// maxFooter limits the footer. The largest ones in use, of tables with thousands of
@@ -66,7 +67,7 @@ const (
 
 // readMetadata reads the footer of a file.
 func readMetadata(r io.ReaderAt, size int64) (*metadata, error) {
-	if size < int64(len(magic))+footerEnd {
+	if size < int64(len(spec.Magic))+footerEnd {
 		return nil, errors.New("the file is too short to be Parquet")
 	}
 	end := make([]byte, footerEnd)
@@ -74,14 +75,14 @@ func readMetadata(r io.ReaderAt, size int64) (*metadata, error) {
 		return nil, fmt.Errorf("read the footer: %w", err)
 	}
 	switch string(end[4:]) {
-	case magic:
-	case "PARE":
+	case spec.Magic:
+	case spec.MagicEncrypted:
 		return nil, errors.New("the file is encrypted")
 	default:
 		return nil, errors.New("the file does not end with a Parquet footer; it is truncated or damaged")
 	}
 	length := int64(end[0]) | int64(end[1])<<8 | int64(end[2])<<16 | int64(end[3])<<24
-	if length > maxFooter || length > size-footerEnd-int64(len(magic)) {
+	if length > maxFooter || length > size-footerEnd-int64(len(spec.Magic)) {
 		return nil, fmt.Errorf("the footer's length, %d bytes, does not fit in the file", length)
 	}
 	data := make([]byte, length)
@@ -96,13 +97,13 @@ func parseMetadata(data []byte) (*metadata, error) {
 	r := &thriftReader{data: data}
 	r.fields(func(id int64, kind byte) bool {
 		switch id {
-		case 2:
+		case spec.FileSchema:
 			r.list(kind, func(byte) { m.schema = append(m.schema, readElement(r)) })
-		case 3:
+		case spec.FileRows:
 			m.rows = r.integer(kind)
-		case 4:
+		case spec.FileGroups:
 			r.list(kind, func(byte) { m.groups = append(m.groups, readGroup(r)) })
-		case 8, 9:
+		case spec.FileEncryption, spec.FileFooterKey:
 			m.signed = true
 			return false
 		default:
@@ -123,23 +124,23 @@ func readElement(r *thriftReader) element {
 	e := element{physical: -1, converted: -1}
 	r.fields(func(id int64, kind byte) bool {
 		switch id {
-		case 1:
+		case spec.ElementPhysical:
 			e.physical = r.integer(kind)
-		case 2:
+		case spec.ElementLength:
 			e.length = r.integer(kind)
-		case 3:
+		case spec.ElementRepetition:
 			e.repeated = r.integer(kind)
-		case 4:
+		case spec.ElementName:
 			e.name = string(r.bytes(kind))
-		case 5:
+		case spec.ElementChildren:
 			e.children = r.integer(kind)
-		case 6:
+		case spec.ElementConverted:
 			e.converted = r.integer(kind)
-		case 7:
+		case spec.ElementScale:
 			e.scale = r.integer(kind)
-		case 8:
+		case spec.ElementPrecision:
 			e.precision = r.integer(kind)
-		case 10:
+		case spec.ElementLogical:
 			readLogical(r, kind, &e.logical)
 		default:
 			return false
@@ -151,29 +152,29 @@ func readElement(r *thriftReader) element {
 
 // readLogical reads the union of logical types: a struct with one field, itself a struct.
 func readLogical(r *thriftReader, kind byte, l *logical) {
-	if kind != thriftStruct {
+	if kind != spec.ThriftStruct {
 		r.fail(errThrift)
 		return
 	}
 	r.fields(func(id int64, kind byte) bool {
-		if kind != thriftStruct {
+		if kind != spec.ThriftStruct {
 			return false
 		}
 		l.kind = id
 		r.fields(func(id int64, kind byte) bool {
 			switch {
-			case l.kind == logicalDecimal && id == 1:
+			case l.kind == spec.LogicalDecimal && id == spec.DecimalScale:
 				l.scale = r.integer(kind)
-			case l.kind == logicalDecimal && id == 2:
+			case l.kind == spec.LogicalDecimal && id == spec.DecimalPrecision:
 				l.digits = r.integer(kind)
-			case (l.kind == logicalTime || l.kind == logicalTimestamp) && id == 1:
-				l.utc = kind == thriftTrue
-			case (l.kind == logicalTime || l.kind == logicalTimestamp) && id == 2 && kind == thriftStruct:
+			case (l.kind == spec.LogicalTime || l.kind == spec.LogicalTimestamp) && id == spec.TimeUTC:
+				l.utc = kind == spec.ThriftTrue
+			case (l.kind == spec.LogicalTime || l.kind == spec.LogicalTimestamp) && id == spec.TimeUnit && kind == spec.ThriftStruct:
 				r.fields(func(id int64, _ byte) bool { l.unit = id; return false })
-			case l.kind == logicalInteger && id == 1:
+			case l.kind == spec.LogicalInteger && id == spec.IntegerBits:
 				l.bits = r.integer(kind)
-			case l.kind == logicalInteger && id == 2:
-				l.signed = kind == thriftTrue
+			case l.kind == spec.LogicalInteger && id == spec.IntegerSigned:
+				l.signed = kind == spec.ThriftTrue
 			default:
 				return false
 			}
@@ -186,9 +187,9 @@ func readLogical(r *thriftReader, kind byte, l *logical) {
 func readGroup(r *thriftReader) (g group) {
 	r.fields(func(id int64, kind byte) bool {
 		switch id {
-		case 1:
+		case spec.GroupColumns:
 			r.list(kind, func(byte) { g.columns = append(g.columns, readChunk(r)) })
-		case 3:
+		case spec.GroupRows:
 			g.rows = r.integer(kind)
 		default:
 			return false
@@ -201,11 +202,11 @@ func readGroup(r *thriftReader) (g group) {
 func readChunk(r *thriftReader) (c columnChunk) {
 	r.fields(func(id int64, kind byte) bool {
 		switch {
-		case id == 1:
+		case id == spec.ChunkPath:
 			c.elsewhere = len(r.bytes(kind)) > 0
-		case id == 3 && kind == thriftStruct:
+		case id == spec.ChunkMeta && kind == spec.ThriftStruct:
 			readChunkMetadata(r, &c)
-		case id == 8 || id == 9:
+		case id == spec.ChunkEncryption || id == spec.ChunkEncryptedMetadata:
 			c.encrypted = true
 			return false
 		default:
@@ -219,17 +220,17 @@ func readChunk(r *thriftReader) (c columnChunk) {
 func readChunkMetadata(r *thriftReader, c *columnChunk) {
 	r.fields(func(id int64, kind byte) bool {
 		switch id {
-		case 4:
+		case spec.ColumnCodec:
 			c.codec = r.integer(kind)
-		case 5:
+		case spec.ColumnValues:
 			c.values = r.integer(kind)
-		case 6:
+		case spec.ColumnUnpacked:
 			c.unpacked = r.integer(kind)
-		case 7:
+		case spec.ColumnPacked:
 			c.packed = r.integer(kind)
-		case 9:
+		case spec.ColumnDataOffset:
 			c.dataOffset = r.integer(kind)
-		case 11:
+		case spec.ColumnDictionaryOffset:
 			c.dictOffset = r.integer(kind)
 		default:
 			return false

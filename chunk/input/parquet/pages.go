@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // pageHeader is what precedes the bytes of a page, as far as it is used here.
@@ -21,14 +23,6 @@ type pageHeader struct {
 	defBytes, repBytes int64
 	plain              bool
 }
-
-// The kinds of pages.
-const (
-	dataPage       = 0
-	indexPage      = 1
-	dictionaryPage = 2
-	dataPageV2     = 3
-)
 
 const (
 	// maxPage limits what one page takes in memory. Writers make pages of 1 MiB, unless a
@@ -69,19 +63,19 @@ func parsePageHeader(data []byte) (h pageHeader, length int64, err error) {
 	h.kind = -1
 	r.fields(func(id int64, kind byte) bool {
 		switch {
-		case id == 1:
+		case id == spec.PageKind:
 			h.kind = r.integer(kind)
-		case id == 2:
+		case id == spec.PageUnpacked:
 			h.unpacked = r.integer(kind)
-		case id == 3:
+		case id == spec.PagePacked:
 			h.packed = r.integer(kind)
-		case id == 4:
+		case id == spec.PageSum:
 			h.summed, h.sum = true, uint32(r.integer(kind))
-		case id == 5 && kind == thriftStruct:
+		case id == spec.PageData && kind == spec.ThriftStruct:
 			h.readData(r)
-		case id == 7 && kind == thriftStruct:
+		case id == spec.PageDictionary && kind == spec.ThriftStruct:
 			h.readDictionary(r)
-		case id == 8 && kind == thriftStruct:
+		case id == spec.PageDataV2 && kind == spec.ThriftStruct:
 			h.readDataV2(r)
 		default:
 			return false
@@ -94,13 +88,13 @@ func parsePageHeader(data []byte) (h pageHeader, length int64, err error) {
 func (h *pageHeader) readData(r *thriftReader) {
 	r.fields(func(id int64, kind byte) bool {
 		switch id {
-		case 1:
+		case spec.PageValues:
 			h.values = r.integer(kind)
-		case 2:
+		case spec.PageEncoding:
 			h.encoding = r.integer(kind)
-		case 3:
+		case spec.PageDefinitionEncoding:
 			h.defEncoding = r.integer(kind)
-		case 4:
+		case spec.PageRepetitionEncoding:
 			h.repEncoding = r.integer(kind)
 		default:
 			return false
@@ -111,7 +105,7 @@ func (h *pageHeader) readData(r *thriftReader) {
 
 func (h *pageHeader) readDictionary(r *thriftReader) {
 	r.fields(func(id int64, kind byte) bool {
-		if id != 1 {
+		if id != spec.PageValues {
 			return false
 		}
 		h.values = r.integer(kind)
@@ -122,16 +116,16 @@ func (h *pageHeader) readDictionary(r *thriftReader) {
 func (h *pageHeader) readDataV2(r *thriftReader) {
 	r.fields(func(id int64, kind byte) bool {
 		switch id {
-		case 1:
+		case spec.PageValues:
 			h.values = r.integer(kind)
-		case 4:
+		case spec.PageV2Encoding:
 			h.encoding = r.integer(kind)
-		case 5:
+		case spec.PageV2DefinitionBytes:
 			h.defBytes = r.integer(kind)
-		case 6:
+		case spec.PageV2RepetitionBytes:
 			h.repBytes = r.integer(kind)
-		case 7:
-			h.plain = kind == thriftFalse
+		case spec.PageV2Compressed:
+			h.plain = kind == spec.ThriftFalse
 			return false
 		default:
 			return false
@@ -143,7 +137,7 @@ func (h *pageHeader) readDataV2(r *thriftReader) {
 // check rejects a page that does not fit in the rest of its chunk, or is too large.
 func (h *pageHeader) check(c *columnChunk, left, rest int64) error {
 	switch {
-	case h.kind < dataPage || h.kind > dataPageV2:
+	case h.kind < spec.DataPage || h.kind > spec.DataPageV2:
 		return fmt.Errorf("unknown kind %d", h.kind)
 	case h.packed < 0 || h.packed > rest:
 		return fmt.Errorf("%d bytes, but the column has only %d more", h.packed, rest)
@@ -151,7 +145,7 @@ func (h *pageHeader) check(c *columnChunk, left, rest int64) error {
 		return fmt.Errorf("%d bytes uncompressed, more than the column has", h.unpacked)
 	case h.values < 0 || h.values > maxPageValues:
 		return fmt.Errorf("%d values", h.values)
-	case h.kind != dictionaryPage && h.values > left:
+	case h.kind != spec.DictionaryPage && h.values > left:
 		return fmt.Errorf("%d values, but the column has only %d more", h.values, left)
 	case h.defBytes < 0 || h.repBytes < 0 || h.defBytes > h.packed || h.repBytes > h.packed-h.defBytes || h.defBytes+h.repBytes > h.unpacked:
 		return fmt.Errorf("%d and %d bytes of levels in a page of %d", h.defBytes, h.repBytes, h.packed)

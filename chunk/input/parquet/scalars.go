@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -16,46 +17,34 @@ import (
 // that is not UTF-8. The value has the size that its type demands.
 type scalar func(dst, v []byte) ([]byte, bool)
 
-// The physical types.
-const (
-	physicalBoolean = 0
-	physicalInt32   = 1
-	physicalInt64   = 2
-	physicalInt96   = 3
-	physicalFloat   = 4
-	physicalDouble  = 5
-	physicalBytes   = 6
-	physicalFixed   = 7
-)
-
 // maxFixed limits the size of fixed-length values.
 const maxFixed = 1 << 20
 
 // scalarOf returns how the values of a leaf are written.
 func scalarOf(e *element) (scalar, error) {
-	if e.logical.kind == logicalNull {
+	if e.logical.kind == spec.LogicalNull {
 		return func(dst, _ []byte) ([]byte, bool) { return append(dst, "null"...), true }, nil
 	}
 	switch e.physical {
-	case physicalBoolean:
+	case spec.PhysicalBool:
 		return exact(func(dst, v []byte) []byte { return strconv.AppendBool(dst, v[0] != 0) }), nil
-	case physicalInt32, physicalInt64:
+	case spec.PhysicalInt32, spec.PhysicalInt64:
 		return integerScalar(e)
-	case physicalInt96:
+	case spec.PhysicalInt96:
 		return exact(func(dst, v []byte) []byte { return appendInt96(dst, v) }), nil
-	case physicalFloat:
+	case spec.PhysicalFloat:
 		return exact(func(dst, v []byte) []byte {
 			dst, _ = jsonline.AppendFloat32(dst, math.Float32frombits(binary.LittleEndian.Uint32(v)))
 			return dst
 		}), nil
-	case physicalDouble:
+	case spec.PhysicalDouble:
 		return exact(func(dst, v []byte) []byte {
 			dst, _ = jsonline.AppendFloat64(dst, math.Float64frombits(binary.LittleEndian.Uint64(v)))
 			return dst
 		}), nil
-	case physicalBytes:
+	case spec.PhysicalBytes:
 		return bytesScalar(e)
-	case physicalFixed:
+	case spec.PhysicalFixed:
 		if e.length <= 0 || e.length > maxFixed {
 			return nil, fmt.Errorf("column %q has values of %d bytes", e.name, e.length)
 		}
@@ -72,24 +61,24 @@ func exact(f func(dst, v []byte) []byte) scalar {
 // stored as integers.
 func integerScalar(e *element) (scalar, error) {
 	value := func(v []byte) int64 { return int64(binary.LittleEndian.Uint64(v)) }
-	if e.physical == physicalInt32 {
+	if e.physical == spec.PhysicalInt32 {
 		value = func(v []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(v))) }
 	}
 	t := e.meaning()
 	switch t.kind {
-	case logicalDecimal:
+	case spec.LogicalDecimal:
 		if err := checkScale(e, t.scale); err != nil {
 			return nil, err
 		}
 		return exact(func(dst, v []byte) []byte { return appendDecimal64(dst, value(v), int(t.scale)) }), nil
-	case logicalDate:
+	case spec.LogicalDate:
 		return exact(func(dst, v []byte) []byte { return appendDate(dst, value(v)) }), nil
-	case logicalTime:
+	case spec.LogicalTime:
 		return exact(func(dst, v []byte) []byte { return appendTime(dst, value(v), t.unit) }), nil
-	case logicalTimestamp:
+	case spec.LogicalTimestamp:
 		return exact(func(dst, v []byte) []byte { return appendTimestamp(dst, value(v), t.unit, t.utc) }), nil
-	case logicalInteger:
-		if !t.signed && e.physical == physicalInt32 {
+	case spec.LogicalInteger:
+		if !t.signed && e.physical == spec.PhysicalInt32 {
 			return exact(func(dst, v []byte) []byte { return strconv.AppendUint(dst, uint64(binary.LittleEndian.Uint32(v)), 10) }), nil
 		}
 		if !t.signed {
@@ -105,30 +94,30 @@ func (e *element) meaning() logical {
 		return e.logical
 	}
 	switch e.converted {
-	case convertedUTF8:
-		return logical{kind: logicalString}
-	case convertedEnum:
-		return logical{kind: logicalEnum}
-	case convertedJSON:
-		return logical{kind: logicalJSON}
-	case convertedDecimal:
-		return logical{kind: logicalDecimal, scale: e.scale, digits: e.precision}
-	case convertedDate:
-		return logical{kind: logicalDate}
-	case convertedTimeMillis:
-		return logical{kind: logicalTime, unit: unitMillis, utc: true}
-	case convertedTimeMicros:
-		return logical{kind: logicalTime, unit: unitMicros, utc: true}
-	case convertedTimestampMillis:
-		return logical{kind: logicalTimestamp, unit: unitMillis, utc: true}
-	case convertedTimestampMicros:
-		return logical{kind: logicalTimestamp, unit: unitMicros, utc: true}
+	case spec.ConvertedUTF8:
+		return logical{kind: spec.LogicalString}
+	case spec.ConvertedEnum:
+		return logical{kind: spec.LogicalEnum}
+	case spec.ConvertedJSON:
+		return logical{kind: spec.LogicalJSON}
+	case spec.ConvertedDecimal:
+		return logical{kind: spec.LogicalDecimal, scale: e.scale, digits: e.precision}
+	case spec.ConvertedDate:
+		return logical{kind: spec.LogicalDate}
+	case spec.ConvertedTimeMillis:
+		return logical{kind: spec.LogicalTime, unit: spec.UnitMillis, utc: true}
+	case spec.ConvertedTimeMicros:
+		return logical{kind: spec.LogicalTime, unit: spec.UnitMicros, utc: true}
+	case spec.ConvertedTimestampMillis:
+		return logical{kind: spec.LogicalTimestamp, unit: spec.UnitMillis, utc: true}
+	case spec.ConvertedTimestampMicros:
+		return logical{kind: spec.LogicalTimestamp, unit: spec.UnitMicros, utc: true}
 	}
-	if e.converted >= convertedUint8 && e.converted <= convertedUint64 {
-		return logical{kind: logicalInteger, bits: 8 << (e.converted - convertedUint8)}
+	if e.converted >= spec.ConvertedUint8 && e.converted <= spec.ConvertedUint64 {
+		return logical{kind: spec.LogicalInteger, bits: 8 << (e.converted - spec.ConvertedUint8)}
 	}
-	if e.converted >= convertedInt8 && e.converted <= convertedInt64 {
-		return logical{kind: logicalInteger, signed: true, bits: 8 << (e.converted - convertedInt8)}
+	if e.converted >= spec.ConvertedInt8 && e.converted <= spec.ConvertedInt64 {
+		return logical{kind: spec.LogicalInteger, signed: true, bits: 8 << (e.converted - spec.ConvertedInt8)}
 	}
 	return logical{}
 }
@@ -136,22 +125,22 @@ func (e *element) meaning() logical {
 // bytesScalar returns how the values of a column of bytes are written.
 func bytesScalar(e *element) (scalar, error) {
 	t := e.meaning()
-	fixed := e.physical == physicalFixed
+	fixed := e.physical == spec.PhysicalFixed
 	switch {
-	case t.kind == logicalString || t.kind == logicalEnum:
+	case t.kind == spec.LogicalString || t.kind == spec.LogicalEnum:
 		return appendText, nil
-	case t.kind == logicalJSON:
+	case t.kind == spec.LogicalJSON:
 		return appendJSON, nil
-	case t.kind == logicalDecimal:
+	case t.kind == spec.LogicalDecimal:
 		if err := checkScale(e, t.scale); err != nil {
 			return nil, err
 		}
 		return exact(func(dst, v []byte) []byte { return appendDecimal(dst, v, int(t.scale)) }), nil
-	case t.kind == logicalUUID && fixed && e.length == 16:
+	case t.kind == spec.LogicalUUID && fixed && e.length == 16:
 		return exact(func(dst, v []byte) []byte { return appendUUID(dst, v) }), nil
-	case t.kind == logicalFloat16 && fixed && e.length == 2:
+	case t.kind == spec.LogicalFloat16 && fixed && e.length == 2:
 		return exact(func(dst, v []byte) []byte { return appendFloat16(dst, v) }), nil
-	case e.converted == convertedInterval && fixed && e.length == 12:
+	case e.converted == spec.ConvertedInterval && fixed && e.length == 12:
 		return exact(func(dst, v []byte) []byte { return appendInterval(dst, v) }), nil
 	}
 	return exact(func(dst, v []byte) []byte { return appendBase64(dst, v) }), nil

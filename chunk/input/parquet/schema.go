@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/nearest"
 )
@@ -44,47 +45,6 @@ type node struct {
 	element  *element
 }
 
-// The values of repetition in a schema.
-const (
-	optionalField = 1
-	repeatedField = 2
-)
-
-// The logical types, and the older converted types, that are treated specially.
-const (
-	logicalString    = 1
-	logicalMap       = 2
-	logicalList      = 3
-	logicalEnum      = 4
-	logicalDecimal   = 5
-	logicalDate      = 6
-	logicalTime      = 7
-	logicalTimestamp = 8
-	logicalInteger   = 10
-	logicalNull      = 11
-	logicalJSON      = 12
-	logicalUUID      = 14
-	logicalFloat16   = 15
-
-	convertedUTF8            = 0
-	convertedMap             = 1
-	convertedMapKeyValue     = 2
-	convertedList            = 3
-	convertedEnum            = 4
-	convertedDecimal         = 5
-	convertedDate            = 6
-	convertedTimeMillis      = 7
-	convertedTimeMicros      = 8
-	convertedTimestampMillis = 9
-	convertedTimestampMicros = 10
-	convertedUint8           = 11
-	convertedUint64          = 14
-	convertedInt8            = 15
-	convertedInt64           = 18
-	convertedJSON            = 19
-	convertedInterval        = 21
-)
-
 // schemaBuilder turns the elements of a checked schema into nodes.
 type schemaBuilder struct {
 	elements []element
@@ -111,7 +71,7 @@ func (m *metadata) nodes() (members []*node, leaves []leaf, err error) {
 // field builds the node of the next element, inside something at the given levels.
 func (b *schemaBuilder) field(def, rep int) (*node, error) {
 	e := &b.elements[b.next]
-	if e.repeated != repeatedField {
+	if e.repeated != spec.Repeated {
 		return b.single(def, rep)
 	}
 	// A repeated field that is not in a list or map is a list that cannot be null.
@@ -125,7 +85,7 @@ func (b *schemaBuilder) field(def, rep int) (*node, error) {
 
 // single builds the node of an element that is not repeated.
 func (b *schemaBuilder) single(def, rep int) (*node, error) {
-	optional := b.elements[b.next].repeated == optionalField
+	optional := b.elements[b.next].repeated == spec.Optional
 	if optional {
 		def++
 	}
@@ -162,17 +122,17 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 }
 
 func (e *element) isList() bool {
-	return e.logical.kind == logicalList || e.logical.kind == 0 && e.converted == convertedList
+	return e.logical.kind == spec.LogicalList || e.logical.kind == 0 && e.converted == spec.ConvertedList
 }
 
 func (e *element) isMap() bool {
-	return e.logical.kind == logicalMap ||
-		e.logical.kind == 0 && (e.converted == convertedMap || e.converted == convertedMapKeyValue)
+	return e.logical.kind == spec.LogicalMap ||
+		e.logical.kind == 0 && (e.converted == spec.ConvertedMap || e.converted == spec.ConvertedMapKeyValue)
 }
 
 // wraps reports whether the next element is a group around one repeated field.
 func (b *schemaBuilder) wraps(e *element) bool {
-	return e.children == 1 && b.elements[b.next+1].repeated == repeatedField
+	return e.children == 1 && b.elements[b.next+1].repeated == spec.Repeated
 }
 
 // isPair reports whether element i is a group of a key and a value.

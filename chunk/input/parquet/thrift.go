@@ -3,6 +3,8 @@ package parquet
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // The metadata of a Parquet file is in Thrift's compact protocol. parquet-go allocates a
@@ -15,23 +17,6 @@ var (
 	errShort = errors.New("the metadata is truncated")
 	// errThrift means that the bytes are not a struct.
 	errThrift = errors.New("the metadata is damaged")
-)
-
-// The types of the compact protocol.
-const (
-	thriftTrue   = 1
-	thriftFalse  = 2
-	thriftByte   = 3
-	thriftI16    = 4
-	thriftI32    = 5
-	thriftI64    = 6
-	thriftDouble = 7
-	thriftBinary = 8
-	thriftList   = 9
-	thriftSet    = 10
-	thriftMap    = 11
-	thriftStruct = 12
-	thriftUUID   = 13
 )
 
 // maxThriftDepth limits nesting. Parquet's own structs need fewer than ten levels.
@@ -68,7 +53,7 @@ func (r *thriftReader) fields(read func(id int64, kind byte) bool) {
 			id = r.varint()
 		}
 		kind := header & 0xf
-		if read != nil && read(id, kind) || kind == thriftTrue || kind == thriftFalse {
+		if read != nil && read(id, kind) || kind == spec.ThriftTrue || kind == spec.ThriftFalse {
 			continue // a boolean's value is its type
 		}
 		r.skipValue(kind)
@@ -79,9 +64,9 @@ func (r *thriftReader) fields(read func(id int64, kind byte) bool) {
 // integer reads a number. Another type is damage.
 func (r *thriftReader) integer(kind byte) int64 {
 	switch kind {
-	case thriftByte:
+	case spec.ThriftI8:
 		return int64(int8(r.next()))
-	case thriftI16, thriftI32, thriftI64:
+	case spec.ThriftI16, spec.ThriftI32, spec.ThriftI64:
 		return r.varint()
 	}
 	r.fail(errThrift)
@@ -90,7 +75,7 @@ func (r *thriftReader) integer(kind byte) int64 {
 
 // bytes reads a string. The result is part of the data.
 func (r *thriftReader) bytes(kind byte) []byte {
-	if kind != thriftBinary {
+	if kind != spec.ThriftBinary {
 		r.fail(errThrift)
 		return nil
 	}
@@ -105,7 +90,7 @@ func (r *thriftReader) bytes(kind byte) []byte {
 
 // list reads a list or a set, calling read for each element.
 func (r *thriftReader) list(kind byte, read func(kind byte)) {
-	if kind != thriftList && kind != thriftSet {
+	if kind != spec.ThriftList && kind != spec.ThriftSet {
 		r.fail(errThrift)
 		return
 	}
@@ -133,21 +118,21 @@ func (r *thriftReader) elements(n uint64, read func()) {
 
 func (r *thriftReader) skipValue(kind byte) {
 	switch kind {
-	case thriftTrue, thriftFalse, thriftByte: // as an element, a boolean takes a byte
+	case spec.ThriftTrue, spec.ThriftFalse, spec.ThriftI8: // as an element, a boolean takes a byte
 		r.skip(1)
-	case thriftI16, thriftI32, thriftI64:
+	case spec.ThriftI16, spec.ThriftI32, spec.ThriftI64:
 		r.varint()
-	case thriftDouble:
+	case spec.ThriftDouble:
 		r.skip(8)
-	case thriftBinary:
+	case spec.ThriftBinary:
 		r.bytes(kind)
-	case thriftUUID:
+	case spec.ThriftUUID:
 		r.skip(16)
-	case thriftStruct:
+	case spec.ThriftStruct:
 		r.fields(nil)
-	case thriftList, thriftSet:
+	case spec.ThriftList, spec.ThriftSet:
 		r.list(kind, r.skipValue)
-	case thriftMap:
+	case spec.ThriftMap:
 		if n := r.uvarint(); n > 0 {
 			kinds := r.next()
 			r.elements(n, func() { r.skipValue(kinds >> 4); r.skipValue(kinds & 0xf) })

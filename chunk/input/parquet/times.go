@@ -4,21 +4,16 @@ import (
 	"encoding/binary"
 	"strconv"
 	"time"
-)
 
-// The units of times.
-const (
-	unitMillis = 1
-	unitMicros = 2
-	unitNanos  = 3
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // perSecond returns how many units a second has, and how many digits its fraction takes.
 func perSecond(unit int64) (units int64, digits int) {
 	switch unit {
-	case unitMillis:
+	case spec.UnitMillis:
 		return 1e3, 3
-	case unitMicros:
+	case spec.UnitMicros:
 		return 1e6, 6
 	}
 	return 1e9, 9

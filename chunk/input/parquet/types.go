@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // Columns returns the columns that are read, with their types.
@@ -47,24 +48,24 @@ func (n *node) listed() (name, lost string) {
 func (e *element) typed() (name, lost string) {
 	t := e.meaning()
 	switch t.kind {
-	case logicalNull:
+	case spec.LogicalNull:
 		return "json", "null"
-	case logicalDecimal:
+	case spec.LogicalDecimal:
 		if t.digits < 1 || t.scale > t.digits {
 			return "", ""
 		}
 		return fmt.Sprintf("decimal(%d,%d)", t.digits, t.scale), ""
 	}
 	switch e.physical {
-	case physicalBoolean:
+	case spec.PhysicalBool:
 		return "bool", ""
-	case physicalInt32, physicalInt64:
+	case spec.PhysicalInt32, spec.PhysicalInt64:
 		return e.typedInteger(t), ""
-	case physicalInt96:
+	case spec.PhysicalInt96:
 		return "timestamp(ns)", ""
-	case physicalFloat:
+	case spec.PhysicalFloat:
 		return "float32", ""
-	case physicalDouble:
+	case spec.PhysicalDouble:
 		return "float64", ""
 	}
 	return e.typedBytes(t)
@@ -72,28 +73,28 @@ func (e *element) typed() (name, lost string) {
 
 // typedInteger returns the type of a column that is stored as integers.
 func (e *element) typedInteger(t logical) string {
-	unit := [...]string{unitMillis: "(ms)", unitMicros: "", unitNanos: "(ns)"}
+	unit := [...]string{spec.UnitMillis: "(ms)", spec.UnitMicros: "", spec.UnitNanos: "(ns)"}
 	at := t.unit
-	if at < unitMillis || at > unitNanos {
-		at = unitNanos // as the values are read
+	if at < spec.UnitMillis || at > spec.UnitNanos {
+		at = spec.UnitNanos // as the values are read
 	}
 	zone := ""
 	if t.utc {
 		zone = "tz"
 	}
 	switch t.kind {
-	case logicalDate:
+	case spec.LogicalDate:
 		return "date"
-	case logicalTime:
+	case spec.LogicalTime:
 		return "time" + zone + unit[at]
-	case logicalTimestamp:
+	case spec.LogicalTimestamp:
 		return "timestamp" + zone + unit[at]
 	}
 	bits, sign := int64(64), ""
-	if e.physical == physicalInt32 {
+	if e.physical == spec.PhysicalInt32 {
 		bits = 32
 	}
-	if t.kind == logicalInteger {
+	if t.kind == spec.LogicalInteger {
 		if t.bits == 8 || t.bits == 16 {
 			bits = t.bits
 		}
@@ -106,19 +107,19 @@ func (e *element) typedInteger(t logical) string {
 
 // typedBytes returns the type of a column that is stored as bytes.
 func (e *element) typedBytes(t logical) (name, lost string) {
-	fixed := e.physical == physicalFixed
+	fixed := e.physical == spec.PhysicalFixed
 	switch {
-	case t.kind == logicalString:
+	case t.kind == spec.LogicalString:
 		return "string", ""
-	case t.kind == logicalEnum:
+	case t.kind == spec.LogicalEnum:
 		return "string", "enum"
-	case t.kind == logicalJSON:
+	case t.kind == spec.LogicalJSON:
 		return "json", ""
-	case t.kind == logicalUUID && fixed && e.length == 16:
+	case t.kind == spec.LogicalUUID && fixed && e.length == 16:
 		return "uuid", ""
-	case t.kind == logicalFloat16 && fixed && e.length == 2:
+	case t.kind == spec.LogicalFloat16 && fixed && e.length == 2:
 		return "float32", "float16"
-	case e.converted == convertedInterval && fixed && e.length == 12:
+	case e.converted == spec.ConvertedInterval && fixed && e.length == 12:
 		return "json", "interval"
 	case fixed:
 		return fmt.Sprintf("binary(%d)", e.length), ""

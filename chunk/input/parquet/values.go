@@ -3,18 +3,8 @@ package parquet
 import (
 	"encoding/binary"
 	"fmt"
-)
 
-// The encodings of values.
-const (
-	encodingPlain           = 0
-	encodingPlainDictionary = 2
-	encodingRLE             = 3
-	encodingDelta           = 5
-	encodingDeltaLength     = 6
-	encodingDeltaText       = 7
-	encodingRLEDictionary   = 8
-	encodingSplit           = 9
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 // values are decoded values, without nulls. A value is bytes: text, or a number as in the
@@ -50,15 +40,15 @@ type leaf struct {
 // size returns the size of a value, 0 if it is not fixed.
 func (l *leaf) size() int {
 	switch l.physical {
-	case physicalBoolean:
+	case spec.PhysicalBool:
 		return 1
-	case physicalInt32, physicalFloat:
+	case spec.PhysicalInt32, spec.PhysicalFloat:
 		return 4
-	case physicalInt64, physicalDouble:
+	case spec.PhysicalInt64, spec.PhysicalDouble:
 		return 8
-	case physicalInt96:
+	case spec.PhysicalInt96:
 		return 12
-	case physicalFixed:
+	case spec.PhysicalFixed:
 		return int(l.length)
 	}
 	return 0
@@ -70,19 +60,19 @@ func (l *leaf) decode(encoding int64, n int, data []byte, dictionary *values) (*
 	var err error
 	switch {
 	case n == 0:
-	case encoding == encodingPlain:
+	case encoding == spec.EncodingPlain:
 		err = l.decodePlain(v, data)
-	case encoding == encodingPlainDictionary || encoding == encodingRLEDictionary:
+	case encoding == spec.EncodingPlainDictionary || encoding == spec.EncodingRLEDictionary:
 		err = decodeIndexes(v, data, dictionary)
-	case encoding == encodingRLE && l.physical == physicalBoolean:
+	case encoding == spec.EncodingRLE && l.physical == spec.PhysicalBool:
 		err = decodeBooleans(v, data)
-	case encoding == encodingDelta && (l.physical == physicalInt32 || l.physical == physicalInt64):
+	case encoding == spec.EncodingDelta && (l.physical == spec.PhysicalInt32 || l.physical == spec.PhysicalInt64):
 		err = decodeIntegers(v, data)
-	case encoding == encodingDeltaLength && l.physical == physicalBytes:
+	case encoding == spec.EncodingDeltaLength && l.physical == spec.PhysicalBytes:
 		v.texts, _, err = decodeDeltaLengths(n, data)
-	case encoding == encodingDeltaText && (l.physical == physicalBytes || l.physical == physicalFixed):
+	case encoding == spec.EncodingDeltaText && (l.physical == spec.PhysicalBytes || l.physical == spec.PhysicalFixed):
 		err = decodeTexts(v, data)
-	case encoding == encodingSplit && v.size > 1:
+	case encoding == spec.EncodingSplit && v.size > 1:
 		err = decodeSplit(v, data)
 	default:
 		err = fmt.Errorf("encoding %d is not supported for this type", encoding)
@@ -91,7 +81,7 @@ func (l *leaf) decode(encoding int64, n int, data []byte, dictionary *values) (*
 }
 
 func (l *leaf) decodePlain(v *values, data []byte) error {
-	if l.physical == physicalBoolean {
+	if l.physical == spec.PhysicalBool {
 		if len(data) < (v.count+7)/8 {
 			return errRuns
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"strings"
 	"testing"
+
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
 func int96(nanos uint64, day uint32) []byte {
@@ -12,14 +14,14 @@ func int96(nanos uint64, day uint32) []byte {
 
 func TestTimes(t *testing.T) {
 	for want, got := range map[string][]byte{
-		`"1970-01-01T00:00:00Z"`:          appendTimestamp(nil, 0, unitMillis, true),
-		`"1969-12-31T23:59:59.999"`:       appendTimestamp(nil, -1, unitMillis, false),
-		`"2026-01-02T03:04:05.123456Z"`:   appendTimestamp(nil, 1767323045123456, unitMicros, true),
+		`"1970-01-01T00:00:00Z"`:          appendTimestamp(nil, 0, spec.UnitMillis, true),
+		`"1969-12-31T23:59:59.999"`:       appendTimestamp(nil, -1, spec.UnitMillis, false),
+		`"2026-01-02T03:04:05.123456Z"`:   appendTimestamp(nil, 1767323045123456, spec.UnitMicros, true),
 		`"0000-01-01"`:                    appendDate(nil, -719528),
 		`"-0001-12-31"`:                   appendDate(nil, -719529),
 		`"+10000-01-01"`:                  appendDate(nil, 2932897),
-		`"23:59:59.000000001"`:            appendTime(nil, 86399000000001, unitNanos),
-		`-1`:                              appendTime(nil, -1, unitMillis),
+		`"23:59:59.000000001"`:            appendTime(nil, 86399000000001, spec.UnitNanos),
+		`-1`:                              appendTime(nil, -1, spec.UnitMillis),
 		`"1970-01-01T00:00:00.000000001"`: appendInt96(nil, int96(1, 2440588)),
 		`"2026-01-02T03:04:05"`:           appendInt96(nil, int96(11045e9, 2461043)),
 	} {
