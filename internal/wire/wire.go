@@ -23,39 +23,15 @@
 package wire
 
 import (
-	"encoding/binary"
-	"io"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/judge"
 )
-
-// Descriptor is the worker's end of the connection. GuardDescriptor is its guard's own
-// connection: the guard sends the worker's pid over it, and knows by its end that the
-// orchestrator has exited.
-const (
-	Descriptor      = 3
-	GuardDescriptor = 4
-)
-
-// The arguments that start this program as a worker, as the guard of one, or as a built-in
-// kernel.
-const (
-	GuardArgument  = "gpurun-guard"
-	WorkerArgument = "gpurun-worker"
-	KernelArgument = "gpurun-kernel"
-)
-
-// MarkVariable is an environment variable that a worker passes to everything it starts.
-// Its value comes from proc.NewMark and lets the orchestrator, or the next one if it was
-// killed too, find the processes of a killed worker.
-const MarkVariable = "GPURUN_WORKER_MARK"
 
 // Message is one message: exactly one member is set.
 type Message struct {
@@ -89,140 +65,11 @@ type Message struct {
 	Alive            *Alive            `json:"alive,omitempty"`
 }
 
-// Setup is the first message: it configures the worker.
-type Setup struct {
-	// KillWait is how long a killed process may take to exit; see proc.KillWait.
-	KillWait time.Duration `json:"kill_wait"`
-	// DescribeOnly: start the kernel without a device, describe it in Ready, and exit.
-	DescribeOnly bool   `json:"describe_only,omitempty"`
-	Kernel       string `json:"kernel"`
-	KernelConfig []byte `json:"kernel_config,omitempty"`
-	ExecMode     string `json:"exec_mode,omitempty"`
-	ExecID       string `json:"exec_id,omitempty"`
-	Python       Python `json:"python"`
-	// Dir is the user's working folder.
-	Dir string `json:"dir"`
-	// PluginPath replaces $GPURUN_PLUGIN_PATH unless empty.
-	PluginPath string `json:"plugin_path,omitempty"`
-	// SocketDir is this worker's private folder for the kernel's socket.
-	SocketDir   string        `json:"socket_dir"`
-	Device      Device        `json:"device"`
-	OpenTimeout time.Duration `json:"open_timeout"`
-	Timeout     time.Duration `json:"timeout"`
-	// Checkpoint is how much work a power loss may cost: a concurrent kernel's answers are
-	// made durable that often.
-	Checkpoint time.Duration `json:"checkpoint,omitempty"`
-	// LeastTimeout is the minimum time limit of a batch, which is derived from earlier
-	// successful batches. Until enough are known, Timeout is the minimum. 0 if the user
-	// has set Timeout, which then is the limit.
-	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
-	// Retries is how many further attempts a record gets if its kernel asks for them.
-	Retries int `json:"retries,omitempty"`
-	// Figures is the file in which the workers of the job count together; see package
-	// figures. Empty if the kernel computes batches.
-	Figures string `json:"figures,omitempty"`
-	// Spend limits what the job may use.
-	Spend    Spend   `json:"spend,omitzero"`
-	LogLevel string  `json:"log_level,omitempty"`
-	Records  Records `json:"records"`
-	Fetch    Fetch   `json:"fetch,omitzero"`
-	// Layout is that of the columns, if it is known.
-	Layout *columns.Layout `json:"layout,omitempty"`
-	// Programs are the kernel's files as the orchestrator has read them, so that each
-	// worker need not read them again.
-	Programs []Program `json:"programs,omitempty"`
-	// Proven starts with a record that succeeded in an earlier run or worker: a kernel
-	// that fails on it now fails on everything. Nil if there is none.
-	Proven *chunk.Chunk `json:"proven,omitempty"`
-}
-
-// Spend limits the requests and the tokens of a job, all workers and runs together; 0 for no
-// limit.
-type Spend struct {
-	Requests int64 `json:"requests,omitempty"`
-	Tokens   int64 `json:"tokens,omitempty"`
-}
-
-// Program is a file with its sum, and the state in which it was read; see filesum.State.
-type Program struct {
-	Path  string `json:"path"`
-	State string `json:"state"`
-	Sum   string `json:"sum"`
-}
-
-// Python configures Python kernels; see plugins.PythonOptions.
-type Python struct {
-	Interpreter string `json:"interpreter,omitempty"`
-	IOWorkers   int    `json:"io_workers,omitempty"`
-	NaN         string `json:"nan,omitempty"`
-}
-
-// Records configures how records are processed.
-type Records struct {
-	BatchSize   int      `json:"batch_size"`
-	AutoBatch   bool     `json:"auto_batch,omitempty"` // BatchSize is the initial size
-	BatchBytes  int      `json:"batch_bytes"`
-	GroupBy     string   `json:"group_by,omitempty"`   // a member; empty: batches in input order
-	BatchCost   int64    `json:"batch_cost,omitempty"` // the most that a batch may cost; 0: no limit
-	MaxBytes    int64    `json:"max_bytes"`
-	Keep        []string `json:"keep,omitempty"`
-	SourceField string   `json:"source_field,omitempty"` // a member for where a record comes from
-	Reprocess   bool     `json:"reprocess,omitempty"`
-	NoValidate  bool     `json:"no_validate,omitempty"`
-	ErrorsApart bool     `json:"errors_apart,omitempty"`
-	Framed      bool     `json:"framed,omitempty"`
-	// FrameFailures: see commit.PartOptions.
-	FrameFailures bool `json:"frame_failures,omitempty"`
-	// Batch: see commit.PartOptions.
-	Batch bool   `json:"batch,omitempty"`
-	Step  string `json:"step"`
-	// NaNFails: NaN and infinity fail their record instead of becoming null.
-	NaNFails bool `json:"nan_fails,omitempty"`
-	// Columns are stored as raw values; nil for none.
-	Columns *columns.Spec `json:"columns,omitempty"`
-}
-
 // Layout is what the rows of a job with columns look like. A worker proposes one, with its
 // first successful batch, and waits for the orchestrator's answer: the layout of the job,
 // which the first proposal has fixed.
 type Layout struct {
 	Layout columns.Layout `json:"layout"`
-}
-
-// Fetch configures the files that the worker fetches for records; see fetch.Options. It
-// fetches none without members.
-type Fetch struct {
-	Members      []FetchMember `json:"members,omitempty"`
-	Root         string        `json:"root,omitempty"`
-	MaxBytes     int64         `json:"max_bytes,omitempty"`
-	Concurrency  int           `json:"concurrency,omitempty"`
-	PerHost      int           `json:"per_host,omitempty"`
-	Timeout      time.Duration `json:"timeout,omitempty"`
-	Retries      int           `json:"retries,omitempty"` // negative for none
-	AllowPrivate bool          `json:"allow_private,omitempty"`
-}
-
-// FetchMember is a member of the records, Field, that names a file, and the name under
-// which the kernel gets that file.
-type FetchMember struct {
-	Name  string `json:"name"`
-	Field string `json:"field"`
-}
-
-// WindowBatches is how many batches of records a worker groups at a time, at most. With
-// that many, batches of texts of 3 to 250 words cost 1.1 times as much as if all were sorted
-// at once.
-const WindowBatches = 16
-
-// Device describes the device to the kernel.
-type Device struct {
-	Name    string `json:"name"`
-	Index   int    `json:"index"`
-	UUID    string `json:"uuid,omitempty"`
-	Memory  uint64 `json:"memory,omitempty"`
-	Count   int    `json:"count"`
-	GPU     bool   `json:"gpu"`
-	Threads int    `json:"threads"`
 }
 
 // Assign gives the worker a chunk.
@@ -307,38 +154,6 @@ type Ready struct {
 	Interpreter string `json:"interpreter,omitempty"`
 	// Sources are the user's files that the open kernel has loaded.
 	Sources []Source `json:"sources,omitempty"`
-}
-
-// Source is a code file that results depend on, as the kernel process loaded it; see
-// plugins.Source. Sum is empty if the file is no longer readable. A worker sends each
-// source once, before or with the first results that depend on it.
-type Source struct {
-	Path string `json:"path"`
-	Sum  string `json:"sum,omitempty"`
-}
-
-// Info is the kernel's description of itself; see plugins.Info.
-type Info struct {
-	Name       string   `json:"name,omitempty"`
-	Version    string   `json:"version,omitempty"`
-	BatchSize  int      `json:"batch_size,omitempty"`
-	InFlight   int      `json:"in_flight,omitempty"`
-	Ahead      int      `json:"ahead,omitempty"`
-	NeedsGPU   bool     `json:"needs_gpu,omitempty"`
-	NoDevice   bool     `json:"no_device,omitempty"`
-	Frameworks []string `json:"frameworks,omitempty"`
-	MinMemory  uint64   `json:"min_memory,omitempty"`
-	CanTrim    bool     `json:"can_trim,omitempty"`
-	Inputs     []string `json:"inputs,omitempty"`
-	OnlyInputs bool     `json:"only_inputs,omitempty"`
-	// NeedsInputs: a record without one of Inputs always fails.
-	NeedsInputs bool   `json:"needs_inputs,omitempty"`
-	MaxWorkers  int    `json:"max_workers,omitempty"`
-	GroupBy     string `json:"group_by,omitempty"`
-	// Concurrency is how many records it computes at a time, 0 if it computes batches.
-	Concurrency int `json:"concurrency,omitempty"`
-	// ReadsFetched: the kernel reads the files that are fetched for records.
-	ReadsFetched bool `json:"reads_fetched,omitempty"`
 }
 
 // Progress reports the progress on a chunk.
@@ -467,35 +282,3 @@ type Failed struct {
 
 // Alive is a heartbeat, sent when there is nothing else to send.
 type Alive struct{}
-
-// SendPID sends the worker's pid to the orchestrator.
-func SendPID(w io.Writer, pid int) error {
-	return binary.Write(w, binary.LittleEndian, int64(pid))
-}
-
-// ReceivePID receives the pid that SendPID sent.
-func ReceivePID(r io.Reader) (int, error) {
-	var pid int64
-	err := binary.Read(r, binary.LittleEndian, &pid)
-	return int(pid), err
-}
-
-// maxMessage limits the size of a message, which contains no records.
-const maxMessage = 16 << 20
-
-// Conn sends and receives messages. Send is safe for concurrent use; Receive must be
-// called from one goroutine at a time.
-type Conn struct{ frames *frame.Conn }
-
-// NewConn returns a Conn on rw. The caller must close rw.
-func NewConn(rw io.ReadWriter) *Conn { return &Conn{frame.NewConn(rw, maxMessage)} }
-
-// Send writes one message. After a failed write, all others fail too.
-func (c *Conn) Send(m Message) error { return c.frames.Send(m) }
-
-// Receive reads one message. io.EOF means that the peer closed the connection,
-// io.ErrUnexpectedEOF that it did so in the middle of a message.
-func (c *Conn) Receive() (m Message, err error) {
-	err = c.frames.Receive(&m)
-	return m, err
-}

@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
+)
+
+// Setup is the first message: it configures the worker.
+type Setup struct {
+	// KillWait is how long a killed process may take to exit; see proc.KillWait.
+	KillWait time.Duration `json:"kill_wait"`
+	// DescribeOnly: start the kernel without a device, describe it in Ready, and exit.
+	DescribeOnly bool   `json:"describe_only,omitempty"`
+	Kernel       string `json:"kernel"`
+	KernelConfig []byte `json:"kernel_config,omitempty"`
+	ExecMode     string `json:"exec_mode,omitempty"`
+	ExecID       string `json:"exec_id,omitempty"`
+	Python       Python `json:"python"`
+	// Dir is the user's working folder.
+	Dir string `json:"dir"`
+	// PluginPath replaces $GPURUN_PLUGIN_PATH unless empty.
+	PluginPath string `json:"plugin_path,omitempty"`
+	// SocketDir is this worker's private folder for the kernel's socket.
+	SocketDir   string        `json:"socket_dir"`
+	Device      Device        `json:"device"`
+	OpenTimeout time.Duration `json:"open_timeout"`
+	Timeout     time.Duration `json:"timeout"`
+	// Checkpoint is how much work a power loss may cost: a concurrent kernel's answers are
+	// made durable that often.
+	Checkpoint time.Duration `json:"checkpoint,omitempty"`
+	// LeastTimeout is the minimum time limit of a batch, which is derived from earlier
+	// successful batches. Until enough are known, Timeout is the minimum. 0 if the user
+	// has set Timeout, which then is the limit.
+	LeastTimeout time.Duration `json:"least_timeout,omitempty"`
+	// Retries is how many further attempts a record gets if its kernel asks for them.
+	Retries int `json:"retries,omitempty"`
+	// Figures is the file in which the workers of the job count together; see package
+	// figures. Empty if the kernel computes batches.
+	Figures string `json:"figures,omitempty"`
+	// Spend limits what the job may use.
+	Spend    Spend   `json:"spend,omitzero"`
+	LogLevel string  `json:"log_level,omitempty"`
+	Records  Records `json:"records"`
+	Fetch    Fetch   `json:"fetch,omitzero"`
+	// Layout is that of the columns, if it is known.
+	Layout *columns.Layout `json:"layout,omitempty"`
+	// Programs are the kernel's files as the orchestrator has read them, so that each
+	// worker need not read them again.
+	Programs []Program `json:"programs,omitempty"`
+	// Proven starts with a record that succeeded in an earlier run or worker: a kernel
+	// that fails on it now fails on everything. Nil if there is none.
+	Proven *chunk.Chunk `json:"proven,omitempty"`
+}
+
+// Spend limits the requests and the tokens of a job, all workers and runs together; 0 for no
+// limit.
+type Spend struct {
+	Requests int64 `json:"requests,omitempty"`
+	Tokens   int64 `json:"tokens,omitempty"`
+}
+
+// Program is a file with its sum, and the state in which it was read; see filesum.State.
+type Program struct {
+	Path  string `json:"path"`
+	State string `json:"state"`
+	Sum   string `json:"sum"`
+}
+
+// Python configures Python kernels; see plugins.PythonOptions.
+type Python struct {
+	Interpreter string `json:"interpreter,omitempty"`
+	IOWorkers   int    `json:"io_workers,omitempty"`
+	NaN         string `json:"nan,omitempty"`
+}
+
+// Records configures how records are processed.
+type Records struct {
+	BatchSize   int      `json:"batch_size"`
+	AutoBatch   bool     `json:"auto_batch,omitempty"` // BatchSize is the initial size
+	BatchBytes  int      `json:"batch_bytes"`
+	GroupBy     string   `json:"group_by,omitempty"`   // a member; empty: batches in input order
+	BatchCost   int64    `json:"batch_cost,omitempty"` // the most that a batch may cost; 0: no limit
+	MaxBytes    int64    `json:"max_bytes"`
+	Keep        []string `json:"keep,omitempty"`
+	SourceField string   `json:"source_field,omitempty"` // a member for where a record comes from
+	Reprocess   bool     `json:"reprocess,omitempty"`
+	NoValidate  bool     `json:"no_validate,omitempty"`
+	ErrorsApart bool     `json:"errors_apart,omitempty"`
+	Framed      bool     `json:"framed,omitempty"`
+	// FrameFailures: see commit.PartOptions.
+	FrameFailures bool `json:"frame_failures,omitempty"`
+	// Batch: see commit.PartOptions.
+	Batch bool   `json:"batch,omitempty"`
+	Step  string `json:"step"`
+	// NaNFails: NaN and infinity fail their record instead of becoming null.
+	NaNFails bool `json:"nan_fails,omitempty"`
+	// Columns are stored as raw values; nil for none.
+	Columns *columns.Spec `json:"columns,omitempty"`
+}
+
+// Fetch configures the files that the worker fetches for records; see fetch.Options. It
+// fetches none without members.
+type Fetch struct {
+	Members      []FetchMember `json:"members,omitempty"`
+	Root         string        `json:"root,omitempty"`
+	MaxBytes     int64         `json:"max_bytes,omitempty"`
+	Concurrency  int           `json:"concurrency,omitempty"`
+	PerHost      int           `json:"per_host,omitempty"`
+	Timeout      time.Duration `json:"timeout,omitempty"`
+	Retries      int           `json:"retries,omitempty"` // negative for none
+	AllowPrivate bool          `json:"allow_private,omitempty"`
+}
+
+// FetchMember is a member of the records, Field, that names a file, and the name under
+// which the kernel gets that file.
+type FetchMember struct {
+	Name  string `json:"name"`
+	Field string `json:"field"`
+}
+
+// WindowBatches is how many batches of records a worker groups at a time, at most. With
+// that many, batches of texts of 3 to 250 words cost 1.1 times as much as if all were sorted
+// at once.
+const WindowBatches = 16
+
+// Device describes the device to the kernel.
+type Device struct {
+	Name    string `json:"name"`
+	Index   int    `json:"index"`
+	UUID    string `json:"uuid,omitempty"`
+	Memory  uint64 `json:"memory,omitempty"`
+	Count   int    `json:"count"`
+	GPU     bool   `json:"gpu"`
+	Threads int    `json:"threads"`
+}
