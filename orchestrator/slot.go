@@ -24,6 +24,7 @@ type slotRun struct {
 	left        bool            // it has left the job for good
 	stuck       []proc.Stuck    // processes of its workers that cannot be killed
 	current     *heldTask       // what the worker computes; nil between two tasks
+	checkpoint  *checkpoint     // ends the part of current
 	ahead       []*heldTask     // what it was given in addition, in order
 	staggerDone func(open bool) // ends the turn that stagger gave
 	threads     atomic.Int32    // the share of the cores that its worker must be restarted for; 0 for none

@@ -17,15 +17,9 @@ func (s *slotRun) runTask(ctx context.Context, current *heldTask) (retired bool,
 	defer func() { s.current = nil }()
 	s.begin()
 	first := current.chunk.First
-	// A stop or pause may have been sent to the worker before this chunk: repeat it.
-	switch {
-	case !s.job.state.running():
-		s.worker.endJob(s.job.config.Resume.DrainTimeout)
-	case s.idles():
-		s.worker.endChunk()
-	}
-	checkpoint := s.newCheckpoint()
-	defer func() { checkpoint.stop() }()
+	s.repeatStop()
+	s.checkpoint = s.newCheckpoint()
+	defer func() { s.checkpoint.stop() }()
 	defer s.watchFirst()()
 	defer s.job.leader.begin(first)()
 	s.prefetch(ctx)
@@ -37,54 +31,73 @@ func (s *slotRun) runTask(ctx context.Context, current *heldTask) (retired bool,
 			return true, nil
 		case err != nil:
 			return s.handleLoss(ctx, &current.task, s.worker.lost(err), false)
-		case message == (wire.Message{}): // it could take another task
-			s.prefetch(ctx)
-		case message.Progress != nil:
-			s.job.stall.answered.Store(true)
-			if message.Progress.Chunk == current.id && message.Progress.Counts.Records > 0 {
-				checkpoint.batchDone()
-			}
-			s.progress(*message.Progress)
-			s.job.monitor.noteMemory(s.slot, message.Progress.Memory)
-			s.noteFirst(ctx, message.Progress.First)
-		case message.Search != nil:
-			s.job.stall.answered.Store(true)
-			s.noteSearch(ctx, *message.Search)
-		case message.Holding != nil:
-			s.noteHolding(*message.Holding)
-		case message.Warned != nil:
-			s.job.warn(s.slot, message.Warned.Warnings)
 		case message.Layout != nil:
 			if e := s.answerLayout(ctx, first, *message.Layout); e != nil {
 				return s.handleLoss(ctx, &current.task, e, true)
 			}
-		case message.ReadComplete != nil:
-			if h := s.find(message.ReadComplete.Chunk); h != nil {
-				h.read = true
-			}
-			s.prefetch(ctx)
-		case message.ReturnPrefetched != nil:
-			s.giveBackAhead(false)
-		case message.Spent != nil:
-			s.job.overspent(message.Spent.Blind)
 		case message.Remainder != nil:
 			if err := s.handBack(*message.Remainder); err != nil {
 				return false, err
 			}
 		case message.Done != nil:
 			if message.Done.Chunk == current.id {
-				checkpoint.stop() // or it would end the next part
+				s.checkpoint.stop() // or it would end the next part
 			}
 			retired, err := s.finishTask(ctx, *message.Done)
 			if s.current == nil || err != nil {
 				return retired, err
 			}
 			if message.Done.Continues {
-				checkpoint = s.newCheckpoint()
+				s.checkpoint = s.newCheckpoint()
 			}
 		case message.Failed != nil:
 			return s.handleLoss(ctx, &current.task, cmp.Or(s.checkSources(message.Failed.Sources), message.Failed.Fault), true)
+		default:
+			s.note(ctx, message)
 		}
+	}
+}
+
+// repeatStop repeats a stop or a pause that the worker may have received before its current
+// task.
+func (s *slotRun) repeatStop() {
+	switch {
+	case !s.job.state.running():
+		s.worker.endJob(s.job.config.Resume.DrainTimeout)
+	case s.idles():
+		s.worker.endChunk()
+	}
+}
+
+// note handles a message that neither ends a task nor needs an answer.
+func (s *slotRun) note(ctx context.Context, message wire.Message) {
+	switch {
+	case message == (wire.Message{}): // the worker could take another task
+		s.prefetch(ctx)
+	case message.Progress != nil:
+		s.job.stall.answered.Store(true)
+		if message.Progress.Chunk == s.current.id && message.Progress.Counts.Records > 0 {
+			s.checkpoint.batchDone()
+		}
+		s.progress(*message.Progress)
+		s.job.monitor.noteMemory(s.slot, message.Progress.Memory)
+		s.noteFirst(ctx, message.Progress.First)
+	case message.Search != nil:
+		s.job.stall.answered.Store(true)
+		s.noteSearch(ctx, *message.Search)
+	case message.Holding != nil:
+		s.noteHolding(*message.Holding)
+	case message.Warned != nil:
+		s.job.warn(s.slot, message.Warned.Warnings)
+	case message.ReadComplete != nil:
+		if h := s.find(message.ReadComplete.Chunk); h != nil {
+			h.read = true
+		}
+		s.prefetch(ctx)
+	case message.ReturnPrefetched != nil:
+		s.giveBackAhead(false)
+	case message.Spent != nil:
+		s.job.overspent(message.Spent.Blind)
 	}
 }
 
