@@ -10,14 +10,19 @@ import (
 // loggedAnswers returns how many records have an answer that is logged but not committed: the
 // next run does not compute them again.
 func loggedAnswers(f *folder, state commit.State) int64 {
+	return early.Count(f.join(commit.PartsDir), isCommitted(state))
+}
+
+// isCommitted returns a function that reports whether a record's result is committed.
+func isCommitted(state commit.State) func(number int64) bool {
 	segments := state.Segments
-	return early.Count(f.join(commit.PartsDir), func(number int64) bool {
+	return func(number int64) bool {
 		if number < state.Durable.Next {
 			return true
 		}
 		at := sort.Search(len(segments), func(i int) bool { return segments[i].First > number })
 		return at > 0 && number < segments[at-1].First+segments[at-1].Tally.Records
-	})
+	}
 }
 
 // logged returns how many answers a job that has ended leaves in the logs.

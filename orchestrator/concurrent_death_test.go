@@ -14,50 +14,40 @@ import (
 )
 
 // Whichever process is killed, at several moments of a job of many checkpoints: the output
-// is the same, and only records that were at the kernel are sent again.
+// is the same, and no record with an answer is sent again.
 func TestConcurrentDeaths(t *testing.T) {
 	t.Parallel()
 	const n, concurrency, kills = 900, 16, 2
-	for _, victim := range []string{"kernel", "worker", "orchestrator", "all but the orchestrator's files"} {
+	for _, victim := range []string{"kernel", "worker", "orchestrator", "all"} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
 			d, c := callsJob(t, asks(n, func(i int) string { return fmt.Sprintf(`,"sleep":%d`, 10+i*31%40) }), concurrency)
 			c.Resume.Checkpoint = 250 * time.Millisecond
-			mark := fmt.Sprintf("concurrent-%s-%d", victim[:3], os.Getpid())
-			temp := shortTemp(t)
-			begin := restarter(t, &c, mark, temp)
-			job := begin()
+			again := killsOf(t, d, &c, n)
+			job, worker := again.begin(), 0
 			for i := range kills {
-				worker := job.awaitWorkers(t, 1)[0]
+				if i == 0 || victim != "kernel" {
+					worker = job.awaitWorkers(t, 1)[0]
+				}
 				awaitCalls(t, d, n*(i+1)/(kills+1))
-				switch victim {
-				case "kernel":
-					killAll([]int{kernelOf(worker)})
-					if i == 0 {
-						awaitCalls(t, d, n*(i+2)/(kills+1))
-						killAll([]int{kernelOf(worker)})
-					}
-				case "worker":
-					killAll([]int{worker})
-				default:
-					if victim != "orchestrator" {
-						killAll(append([]int{worker}, childrenOf(worker)...))
-					}
-					_ = job.cmd.Process.Kill()
-					job.wait(t)
-					awaitGone(t, mark)
-					job = begin()
-				}
-				if victim == "kernel" {
-					break
-				}
+				job = again.kill(victim, job, worker)
 			}
 			if end := job.wait(t); !end.done() {
 				t.Fatalf("%s\n%s", end, d.logs())
 			}
 			checkAnswers(t, d, n, nil)
-			checkCalls(t, d, n, kills, concurrency)
+			again.check(concurrency)
 		})
+	}
+}
+
+// killsOf returns the check of what a job of callsJob sends again.
+func killsOf(t *testing.T, d jobDir, c *orchestrator.Config, n int) *resent {
+	t.Helper()
+	mark := fmt.Sprintf("%s-%d", t.Name(), os.Getpid())
+	return &resent{
+		t: t, folder: d.join("out.jsonl.gpurun"), n: n, sent: func() map[int]int { return countCalls(d.join("calls")) },
+		mark: mark, begin: restarter(t, c, mark, shortTemp(t)),
 	}
 }
 
@@ -94,26 +84,15 @@ func TestConcurrentDeathsBehindSlowRecords(t *testing.T) {
 				}), concurrency)
 				c.Input.ChunkRecords, c.Resume.Checkpoint = 32, time.Second
 				input.change(d, &c)
-				mark, temp := fmt.Sprintf("slow-%s-%s-%d", name, victim, os.Getpid()), shortTemp(t)
-				begin := restarter(t, &c, mark, temp)
-				job := begin()
+				again := killsOf(t, d, &c, n)
+				job := again.begin()
 				for i := range kills {
 					worker := job.awaitWorkers(t, 1)[0]
 					awaitCalls(t, d, n*(i+2)/(kills+2))
 					if logs, _ := filepath.Glob(d.join("out.jsonl.gpurun/parts/*.early")); len(logs) < input.logs {
 						t.Errorf("only %d logs: this test shows nothing", len(logs))
 					}
-					switch victim {
-					case "kernel":
-						killAll([]int{kernelOf(worker)})
-					case "worker":
-						killAll([]int{worker})
-					default:
-						_ = job.cmd.Process.Kill()
-						job.wait(t)
-						awaitGone(t, mark)
-						job = begin()
-					}
+					job = again.kill(victim, job, worker)
 					if victim == "kernel" {
 						break // the slow records are not slow any more
 					}
@@ -122,7 +101,7 @@ func TestConcurrentDeathsBehindSlowRecords(t *testing.T) {
 					t.Fatalf("%s\n%s", end, d.logs())
 				}
 				checkAnswers(t, d, n, nil)
-				checkCalls(t, d, n, kills, concurrency)
+				again.check(concurrency)
 			})
 		}
 	}

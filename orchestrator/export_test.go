@@ -1,10 +1,13 @@
 package orchestrator
 
 import (
+	"path/filepath"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator/scaling"
+	"github.com/gpurun/gpurun/worker/early"
 )
 
 // WithDevices gives a job another machine's devices.
@@ -90,3 +93,19 @@ func WithOutputCheckBeside(c Config) Config {
 
 // Reread is what MakeSurvey warns of.
 var Reread = reread
+
+// Kept returns whether a record of an unfinished job has a result that is committed, or an
+// answer that is logged.
+func Kept(folder string) (kept func(number int64) bool, err error) {
+	logged := early.Answered(filepath.Join(folder, commit.PartsDir), func(int64) bool { return false })
+	entries, err := commit.ReadJournal(filepath.Join(folder, journalFile))
+	if err != nil {
+		return nil, err
+	}
+	state, err := commit.Replay(entries)
+	done := isCommitted(state)
+	return func(number int64) bool {
+		_, is := logged[number]
+		return is || done(number)
+	}, err
+}

@@ -8,6 +8,11 @@ import (
 // Count returns how many records have an answer in the logs of a folder, without those that
 // skip excludes. It takes no lock: a worker may add to a log meanwhile.
 func Count(dir string, skip func(number int64) bool) int64 {
+	return int64(len(Answered(dir, skip)))
+}
+
+// Answered returns the numbers of the records that Count counts.
+func Answered(dir string, skip func(number int64) bool) map[int64]struct{} {
 	paths, _ := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))
 	answered := make(map[int64]struct{})
 	for _, path := range paths {
@@ -23,5 +28,5 @@ func Count(dir string, skip func(number int64) bool) int64 {
 		})
 		_ = file.Close()
 	}
-	return int64(len(answered))
+	return answered
 }
