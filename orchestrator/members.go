@@ -80,7 +80,7 @@ func (p *prepared) checkMembers(ctx context.Context) error {
 	for i, s := range samples {
 		for _, name := range needs {
 			if s.lacks(name) != nil {
-				p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("the first records (%d) of %s have no member %q, which the kernel needs: they will fail", s.records, files[i].name, name))
+				p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("%s no member %q, which the kernel needs; records without it fail", s.have(" of "+files[i].name), name))
 			}
 		}
 	}
@@ -95,14 +95,14 @@ func (p *prepared) noteKept(all sample) {
 	}
 	for _, name := range p.config.Output.Keep {
 		if !slices.Contains(all.members, name) {
-			p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("the first records (%d) have no member %q to keep; %s", all.records, name, all.instead(name)))
+			p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("%s no member %q to keep; %s", all.have(""), name, all.instead(name)))
 		}
 	}
 	columns := p.config.Output.columnNames()
 	for _, name := range columns {
 		near := nearest.Of(name, all.members, 3)
 		if !slices.Contains(all.members, name) && near != "" && !slices.Contains(columns, near) {
-			p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("the first records (%d) have no column %q; %s", all.records, name, all.instead(name)))
+			p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("%s no column %q; %s", all.have(""), name, all.instead(name)))
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (p *prepared) lacks() string {
 		if all.records == 0 || slices.Contains(all.members, name) {
 			continue
 		}
-		text := fmt.Sprintf("; the kernel reads %q, and the first records (%d) have %s", name, all.records, all.list())
+		text := fmt.Sprintf("; the kernel reads %q, and %s %s", name, all.have(""), all.list())
 		if near := nearest.Of(name, all.members, 3); near != "" {
 			text += "; did you mean " + near + "?"
 		}
@@ -230,9 +230,18 @@ func (s sample) lacks(name string) error {
 		return nil
 	}
 	if name == customID {
-		return fault.New(fault.Usage, "the first records (%d) have no custom_id: they are not lines of a batch file", s.records).WithCode(fault.NoRequests, s.likeliestText())
+		return fault.New(fault.Usage, "%s no custom_id: the input is not a batch file", s.have("")).WithCode(fault.NoRequests, s.likeliestText())
 	}
-	return fault.New(fault.Usage, "the first records (%d) have no member %q, which the kernel needs; %s", s.records, name, s.instead(name)).Set("kernel-config")
+	return fault.New(fault.Usage, "%s no member %q, which the kernel needs; %s", s.have(""), name, s.instead(name)).Set("kernel-config")
+}
+
+// have begins a sentence about the records, of what if it is not empty: "the first 3 records
+// have".
+func (s sample) have(of string) string {
+	if s.records == 1 {
+		return "the first record" + of + " has"
+	}
+	return fmt.Sprintf("the first %d records%s have", s.records, of)
 }
 
 // instead suggests a member for one that is missing, or lists all.
@@ -240,7 +249,7 @@ func (s sample) instead(name string) string {
 	if near := nearest.Of(name, s.members, 3); near != "" {
 		return "did you mean " + near + "?"
 	}
-	return "they have " + s.list()
+	return "the members are " + s.list()
 }
 
 // list returns the members for a message.

@@ -21,8 +21,8 @@ func TestNeededMembers(t *testing.T) {
 	for _, test := range []struct{ input, needs, want string }{
 		{"{\"id\":1,\"text\":\"x\"}\n", `["text"]`, ""},
 		{"{\"id\":1}\n{\"id\":2,\"text\":\"x\"}\n", `["text"]`, ""}, // a bad record costs only itself
-		{"{\"id\":1,\"text\":\"x\"}\n", `["id","txt"]`, `the first records (1) have no member "txt", which the kernel needs; did you mean text?`},
-		{"{\"id\":1,\"text\":\"x\"}\n", `["question"]`, `they have id, text`},
+		{"{\"id\":1,\"text\":\"x\"}\n", `["id","txt"]`, `the first record has no member "txt", which the kernel needs; did you mean text?`},
+		{"{\"id\":1,\"text\":\"x\"}\n", `["question"]`, `the members are id, text`},
 		{"not JSON\n[1]\n{\"id\":1,\"_error\":{}}\n", `["text"]`, ""}, // nothing to go by
 		{"", `["text"]`, ""},
 	} {
@@ -51,19 +51,19 @@ func TestNeededMembersOfInputs(t *testing.T) {
 		_ = w.Close()
 		return b.String()
 	}
-	const lacks = `the first records (%d) have no member "text", which the kernel needs; did you mean txet?`
+	const lacks = `the first %s no member "text", which the kernel needs; did you mean txet?`
 	for name, test := range map[string]struct {
 		files map[string]string
 		stdin string
 		want  string // the error
 		note  string
 	}{
-		"several":     {files: map[string]string{"a.jsonl": bad, "b.jsonl": bad}, want: fmt.Sprintf(lacks, 2)},
-		"compressed":  {files: map[string]string{"a.jsonl.gz": compress(bad)}, want: fmt.Sprintf(lacks, 1)},
-		"csv":         {files: map[string]string{"a.csv": "id,txet\n1,x\n2,y\n"}, want: fmt.Sprintf(lacks, 2)},
-		"one of two":  {files: map[string]string{"a.jsonl": good, "b.jsonl": bad}, note: `the first records (1) of b.jsonl have no member "text"`},
+		"several":     {files: map[string]string{"a.jsonl": bad, "b.jsonl": bad}, want: fmt.Sprintf(lacks, "2 records have")},
+		"compressed":  {files: map[string]string{"a.jsonl.gz": compress(bad)}, want: fmt.Sprintf(lacks, "record has")},
+		"csv":         {files: map[string]string{"a.csv": "id,txet\n1,x\n2,y\n"}, want: fmt.Sprintf(lacks, "2 records have")},
+		"one of two":  {files: map[string]string{"a.jsonl": good, "b.jsonl": bad}, note: `the first record of b.jsonl has no member "text"`},
 		"good":        {files: map[string]string{"a.jsonl.gz": compress(good), "b.csv": "id,text\n1,x\n"}},
-		"stream":      {stdin: bad + "\n", want: fmt.Sprintf(lacks, 1)},
+		"stream":      {stdin: bad + "\n", want: fmt.Sprintf(lacks, "record has")},
 		"good stream": {stdin: good},
 	} {
 		t.Run(name, func(t *testing.T) {

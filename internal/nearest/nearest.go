@@ -1,16 +1,35 @@
 // Package nearest suggests the known name that an unknown one most likely misspells.
 package nearest
 
-// Of returns the first candidate with the smallest edit distance from name, which must be
-// less than limit and less than the candidate's length; "" if there is none.
+// Of returns the candidate with the smallest edit distance from name, which must be less than
+// limit and less than the candidate's length; "" if there is none. Of several, it returns the
+// one that shares the most letters with the beginning and the end of name: people drop and
+// swap letters inside a word.
 func Of(name string, candidates []string, limit int) string {
-	best := ""
+	best, most := "", -1
 	for _, candidate := range candidates {
-		if d := distance(name, candidate); d < limit && d < len(candidate) {
-			best, limit = candidate, d
+		d := distance(name, candidate)
+		if d >= len(candidate) || d > limit || d == limit && best == "" {
+			continue
+		}
+		if shared := ends(name, candidate); d < limit || shared > most {
+			best, limit, most = candidate, d, shared
 		}
 	}
 	return best
+}
+
+// ends returns how many letters a and b have in common at their beginning and at their end.
+func ends(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	a, b = a[n:], b[n:]
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+		n++
+	}
+	return n
 }
 
 // distance returns the edit distance: the letters to insert, delete or replace.
