@@ -277,7 +277,8 @@ func firstBytes(r io.Reader) (head []byte, whole bool, again io.Reader) {
 
 // beginning returns as much of the first bytes of a stream as it takes to recognize its
 // content; nil if more are needed: of compressed content its first bytes, of JSON lines the
-// beginning of the first, of anything else some lines.
+// beginning of the first, of an array of objects whether a second line follows it, of anything
+// else some lines.
 func beginning(head []byte) []byte {
 	if compressionOf(head) != nil {
 		return head
@@ -297,6 +298,9 @@ func beginning(head []byte) []byte {
 			continue
 		}
 		if lines++; lines == 1 && json.Valid(bytes.TrimPrefix(line, []byte(byteOrderMark))) || lines == tableLines {
+			if lines == 1 && isObjects(line) && len(bytes.TrimSpace(head[at:])) == 0 {
+				return nil // one array, unless another line follows
+			}
 			return head[:at]
 		}
 	}

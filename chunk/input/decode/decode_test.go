@@ -291,3 +291,34 @@ func TestStreamedTables(t *testing.T) {
 		writer.Close()
 	}
 }
+
+// TestStreamedArrays: a stream that is one array in one line is refused, however it arrives, when
+// it ends or gets long. Lines that are arrays are records.
+func TestStreamedArrays(t *testing.T) {
+	for name, test := range map[string]struct {
+		content string
+		isArray bool
+	}{
+		"line":          {"[{\"a\": 1}, {\"a\": 2}]\n", true},
+		"blank lines":   {"\n[{\"a\": 1}]\n\n \n", true},
+		"no line feed":  {"[{\"a\": 1}]", true},
+		"several lines": {"[\n{\"a\": 1},\n{\"a\": 2}\n]\n", true},
+		"records":       {"[{\"a\": 1}]\n[{\"a\": 2}]\n", false},
+		"numbers":       {"[1, 2]\n", false},
+	} {
+		for cut, r := range map[string]io.Reader{
+			"whole": strings.NewReader(test.content), "bytes": iotest.OneByteReader(strings.NewReader(test.content)), "gzip": bytes.NewReader(gzipped(t, test.content)),
+		} {
+			got, err := io.ReadAll(OpenStream(t.Context(), r, "standard input", "", format.Options{Threads: 1}))
+			if refused := err != nil && strings.Contains(err.Error(), "standard input is one JSON array"); refused != test.isArray || !refused && string(got) != test.content {
+				t.Errorf("%s, %s: %q, %v", name, cut, got, err)
+			}
+		}
+	}
+	reader, writer := io.Pipe()
+	go func() { _, _ = io.WriteString(writer, "[{\"a\": 1}"+strings.Repeat(", {\"a\": 2}", format.SniffBytes)) }() // and no end
+	if _, err := OpenStream(t.Context(), reader, "standard input", "", format.Options{Threads: 1}).Read(make([]byte, 100)); err == nil {
+		t.Error("a long array is not refused before its end")
+	}
+	reader.Close()
+}

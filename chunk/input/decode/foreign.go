@@ -79,10 +79,13 @@ var oneArray = foreign{"one JSON array", "jq -c '.[]' %s"}
 // writes it: its first bytes have no second line.
 func isArray(head []byte, whole bool) bool {
 	text := bytes.TrimSpace(bytes.TrimPrefix(head, []byte(byteOrderMark)))
-	if len(text) < 2 || text[0] != '[' || !whole && len(head) < format.SniffBytes {
-		return false
-	}
-	return bytes.HasPrefix(bytes.TrimLeft(text[1:], " \t"), []byte("{")) && bytes.IndexByte(text, '\n') < 0
+	return isObjects(text) && bytes.IndexByte(text, '\n') < 0 && (whole || len(head) == format.SniffBytes)
+}
+
+// isObjects reports whether a line begins like an array of objects.
+func isObjects(line []byte) bool {
+	inside, isArray := bytes.CutPrefix(bytes.TrimPrefix(line, []byte(byteOrderMark)), []byte("["))
+	return isArray && bytes.HasPrefix(bytes.TrimLeft(inside, " \t"), []byte("{"))
 }
 
 // wholeLines returns the lines of head, without blank ones and without the last, which
