@@ -144,6 +144,8 @@ func TestTableLayout(t *testing.T) {
 		{"as the kernel has it", []parquet.Column{{Name: "v", Type: parquet.Float32.List()}}, nil, []string{`{}`}, kernel, "v:float32[3]*"},
 		{"only in the input", []parquet.Column{{Name: "t"}}, []string{`{"t":[]}`}, []string{`{}`}, kernel, "t:json"},
 		{"nowhere", []parquet.Column{{Name: "x"}}, []string{`{"t":1}`}, []string{`{"t":1}`}, kernel, `error: the results have no column "x"; their columns are t`},
+		{"misspelled", []parquet.Column{{Name: "vec"}}, nil, []string{`{"text":1,"vce":2}`}, nil, `error: the results have no column "vec"; did you mean "vce"?`},
+		{"misspelled, of the input", []parquet.Column{{Name: "dayy"}}, []string{`{"day":1}`}, []string{`{}`}, nil, `error: the results have no column "dayy"; did you mean "day"?`},
 		{"declared by the input", nil, []string{`{"d":null,"i":1,"s":"x","f":1}`}, []string{`{"d":null,"i":1,"s":"x","f":"y","own":null}`}, nil, "d:float64 i:float32 s:string f:string own:json closed"},
 	} {
 		spec := &TableSpec{Columns: test.columns, Sample: sample(test.input...)}

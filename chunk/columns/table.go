@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // Typed returns the columns of a kernel that the table stores as they are: those that it has,
@@ -43,14 +44,7 @@ func (t *TableSpec) Layout(typed []Column, lines parquet.Sample, own map[string]
 		_, inLines := lines.Type(c.Name)
 		_, inSample := t.Sample.Type(c.Name)
 		if !c.Typed && !inLines && !inSample {
-			var names []string
-			for _, known := range typed {
-				names = append(names, known.Name)
-			}
-			for _, known := range lines.Columns {
-				names = append(names, known.Name)
-			}
-			return Layout{}, fmt.Errorf("the results have no column %q; their columns are %s", c.Name, strings.Join(names, ", "))
+			return Layout{}, t.noColumn(c.Name, typed, lines)
 		}
 	}
 	var stored []Column
@@ -60,6 +54,25 @@ func (t *TableSpec) Layout(typed []Column, lines parquet.Sample, own map[string]
 		}
 	}
 	return Layout{Columns: stored, Table: schema, Nulls: len(stored) > 0}, schema.Validate()
+}
+
+// noColumn describes a column that neither the results nor their records have.
+func (t *TableSpec) noColumn(name string, typed []Column, lines parquet.Sample) error {
+	var names []string
+	for _, known := range typed {
+		names = append(names, known.Name)
+	}
+	for _, known := range lines.Columns {
+		names = append(names, known.Name)
+	}
+	all := slices.Clone(names)
+	for _, known := range t.Sample.Columns {
+		all = append(all, known.Name)
+	}
+	if near := nearest.Of(name, all, 3); near != "" {
+		return fmt.Errorf("the results have no column %q; did you mean %q?", name, near)
+	}
+	return fmt.Errorf("the results have no column %q; their columns are %s", name, strings.Join(names, ", "))
 }
 
 // schema returns the schema of the table; lines is nil if there is no result.

@@ -21,6 +21,9 @@ where the job was started, with the same Python; a kernel given with -k runs in 
 current folder. Results of an interrupted retry are reused only if kernel and
 settings are the same.
 
+Results do not depend on devices, batches and time limits, and a retry may run elsewhere:
+pass --gpus, --gpus-per-worker, --batch-size, --timeout and the like again.
+
 The input is not needed: failed records are read from the output or the --errors
 file. The output is verified first and rejected if it has changed since the job wrote
 it. Records that already had an "_error" in the input stay as they are.`

@@ -54,7 +54,7 @@ var rules = []rule{
 	{"chunk/encode/npy", "NumPy arrays whose number of rows is known at the end",
 		nil, "an encoder depends on its rows alone: it knows no files and no jobs"},
 	{"chunk/columns", "typed columns of results beside their lines: the layout that all rows of a job share, and converting values to it",
-		[]string{"chunk/encode/npy", "chunk/encode/parquet"}, "rows of values: it knows no files, no kernels and no jobs"},
+		[]string{"chunk/encode/npy", "chunk/encode/parquet", "internal/nearest"}, "rows of values: it knows no files, no kernels and no jobs"},
 	{"chunk/amend", "amending: new results replace the failed records of a finished output",
 		[]string{"chunk/columns", "chunk/encode/npy", "chunk/encode/parquet", "chunk", "chunk/record", "chunk/commit", "chunk/encode", "internal/fault", "internal/files"}, "amending works on the files of a finished job"},
 	{"chunk/chunktest", "inputs that break line splitters, and a reference splitter, for tests",
