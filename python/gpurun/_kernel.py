@@ -14,7 +14,7 @@ from gpurun_runner.failure import ResultError
 from gpurun_runner.kernel import Step, Task, call, is_async, takes_argument
 from gpurun_runner.sources import Sources
 
-from gpurun import _answer, _concurrent, _fields, _records
+from gpurun import _answer, _concurrent, _fields, _imports, _records
 
 
 def run_kernel(kernel, records, *, config=None, device="cpu", batch_size=None, nan="null"):
@@ -44,6 +44,7 @@ class Kernel:
         try:
             for one, its in zip(chain, configs):
                 self._program.steps.append(self._call(_step, one, its, device, len(chain) > 1))
+                self._program.steps[-1].chain = self._program.steps
             if len(chain) > 1 and any(step.loop is not None for step in self._program.steps):
                 raise ResultError("async def process(record) does not work as a step of a chain")
         except BaseException:
@@ -125,12 +126,25 @@ def _step(kernel, config, device, named):
     else:
         file, function = _file(kernel)
         step = {"file": file, "function": function, "name": os.fspath(kernel)}
-    opened = Step(request, {**step, "config": config, "name": step["name"] if named else ""}, Sources())
-    opened.label = step["name"]
+    opened = _Step(request, {**step, "config": config, "name": step["name"] if named else ""}, Sources())
+    opened.label, opened.home = step["name"], sys.modules.get(getattr(kernel, "__module__", None))
     prepare = opened.function("setup_prepare")
     if prepare is not None:  # in a job, it runs in processes of its own
         call("setup_prepare", prepare, *([opened.context] if takes_argument(prepare) else []))
     return opened
+
+
+class _Step(Step):
+    """A step in the caller's process, which may have imported what the kernel does not."""
+
+    chain = ()  # all steps: in a job, they share an interpreter
+    home = None  # the module of a function or a class that is the kernel
+    _numpy = False
+
+    def numpy(self):
+        if not self._numpy and "numpy" in sys.modules:  # process may import it at any time
+            self._numpy = any(step.inputs or _imports.imports(step, "numpy") for step in self.chain)
+        return sys.modules["numpy"] if self._numpy else None
 
 
 def _lines(records):

@@ -66,6 +66,31 @@ class Same(unittest.TestCase):
                 result = gpurun.run(kernel, HARD, allow_failed=True, gpus="cpu:1", chunk_records=len(HARD))
                 self.assertEqual(strip(gpurun.run_kernel(kernel, HARD)), strip(result.records()))
 
+    def test_same_as_a_job_if_the_caller_uses_numpy(self):
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            self.skipTest("SKIPPED: numpy is not installed")
+        look = "process = lambda batch: {'t': [type(batch[name]).__name__ for name in 'nmv']}"
+        for kernel, helper, want in (
+                (look, "", "list"),
+                ("import json, gpurun\n" + look, "", "list"),
+                ("from helper import x\n" + look, "x = 1", "list"),
+                ("import numpy\n" + look, "", "ndarray"),
+                ("def setup(ctx): import numpy\n" + look, "", "ndarray"),
+                ("from numpy import array\n" + look, "", "ndarray"),
+                ("import helper\n" + look, "import numpy as np", "ndarray"),
+                ("from helper import f\n" + look, "from numpy import sqrt\ndef f(): pass", "ndarray")):
+            with self.subTest(kernel + helper), tempfile.TemporaryDirectory() as folder:
+                write(folder, "helper.py", helper)
+                path = write(folder, "kernel.py", kernel)
+                sys.modules.pop("helper", None)
+                sys.modules.pop("kernel", None)
+                lines = gpurun.run_kernel(path, [{"n": 1, "m": 0.5, "v": [1, 2]}] * 3)
+                self.assertEqual(lines[0]["t"], want)
+                result = gpurun.run(path, [{"n": 1, "m": 0.5, "v": [1, 2]}] * 3, gpus="cpu:1", chunk_records=3)
+                self.assertEqual(lines, list(result.records()))
+
     def test_nan_fails(self):
         with tempfile.TemporaryDirectory() as folder:
             kernel = write(folder, "kernel.py", "def process(batch): return {'x': [1.0, float('nan')]}")

@@ -174,7 +174,7 @@ class Batch(collections.abc.Sequence):
 
     def _make(self, name):
         field = None if self._items or name in self._extra else self._source.field(name)
-        if field is None or not field.numeric() or not (name in self._step.inputs or "numpy" in sys.modules):
+        if field is None or not field.numeric() or not (name in self._step.inputs or self._step.numpy()):
             return self._as_wanted(name, self._values(name))
         import numpy
         values = field.numpy(numpy)
@@ -183,7 +183,7 @@ class Batch(collections.abc.Sequence):
     def _as_wanted(self, name, values):
         """The column in the form the kernel wants: an array of the framework named in
         inputs, or a numpy array if the values are numbers and the kernel uses numpy."""
-        framework, numpy = self._step.inputs.get(name), sys.modules.get("numpy")
+        framework, numpy = self._step.inputs.get(name), self._step.numpy()
         if framework:
             return to_framework(name, framework, values, self._step.context)
         return values if numpy is None or hasattr(values, "shape") else array_of_numbers(numpy, values)

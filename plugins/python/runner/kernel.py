@@ -148,6 +148,10 @@ class Step:
             function = getattr(self.instance, name)
         return function if callable(function) else None
 
+    def numpy(self):
+        """numpy if the kernel uses it, else None. Nothing else in this process imports it."""
+        return sys.modules.get("numpy")
+
     def prepared(self, batch):
         return call("prepare", self.prepare, batch)
 
