@@ -42,11 +42,12 @@ def _named(module):
 def _behind(members):
     """The modules among the members of a module or an instance, and those that define them."""
     for value in list(members.values()):
-        if isinstance(value, types.ModuleType):
+        kind = type(value)  # isinstance would ask the value, which may warn or load something
+        if issubclass(kind, types.ModuleType):
             yield value
             continue
-        yield from _loaded(type(value).__module__)
-        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        yield from _loaded(kind.__module__)
+        if issubclass(kind, (type, types.FunctionType, types.BuiltinFunctionType)):
             yield from _loaded(value.__module__)
 
 
