@@ -58,6 +58,7 @@ var completeArguments = map[string]cobra.CompletionFunc{
 	"gpurun plugin new":   cobra.FixedCompletions([]string{"go", "python", "cuda"}, cobra.ShellCompDirectiveDefault),
 	"gpurun plugin check": kernels,
 	"gpurun try":          kernels,
+	"gpurun manual":       cobra.FixedCompletions(manualNames(), cobra.ShellCompDirectiveNoFileComp),
 }
 
 // registerCompletions adds completions to a command and its subcommands.

@@ -60,9 +60,7 @@ func TestDocsLinks(t *testing.T) {
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)
 	for _, match := range docHeading.FindAllStringSubmatch(anyFence.ReplaceAllString(text, ""), -1) {
-		name := strings.ToLower(strings.TrimSpace(match[1]))
-		name = regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(name, "")
-		name = strings.ReplaceAll(name, " ", "-")
+		name := anchorOf(match[1])
 		for n, unique := 1, name; ; n++ {
 			if !all[unique] {
 				all[unique] = true

@@ -20,8 +20,8 @@ or a part of it. Without arguments, the message is read from standard input.
   gpurun run -k embed.py in.jsonl -o out.jsonl 2>&1 | gpurun explain
   jq -r ._error.message out.jsonl | grep -v null | sort -u | gpurun explain
 
-If several explanations fit, the most specific comes first. docs/reference/messages.md
-has all of them.`
+If several explanations fit, the most specific comes first. gpurun manual
+reference/messages shows all of them.`
 
 // mostExplanations limits how many explanations of a text are shown.
 const mostExplanations = 3
@@ -48,7 +48,7 @@ func newExplain() *cobra.Command {
 
 func explainMessage(w io.Writer, text string) error {
 	if title, topic, ok := explain.Topic(text); ok {
-		fmt.Fprintf(w, "%s\n\n%s\n\nmore:  %s\n", title, topic, page("troubleshooting"))
+		fmt.Fprintf(w, "%s\n\n%s\n\nmore:  %s\n", title, topic, "gpurun manual troubleshooting")
 		return nil
 	}
 	found := explain.Find(text)
@@ -60,15 +60,9 @@ func explainMessage(w io.Writer, text string) error {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "%s\n  cause: %s\n  fix:   %s\n  more:  %s\n", entry.Title,
-			hanging(entry.Cause), hanging(entry.Fix), page(entry.Page))
+			hanging(entry.Cause), hanging(entry.Fix), "gpurun manual "+entry.Page)
 	}
 	return nil
-}
-
-// page names a page of the manual, which an installed gpurun does not contain.
-func page(name string) string {
-	name, _, _ = strings.Cut(name, "#")
-	return "docs/" + name + ".md in gpurun's source"
 }
 
 // hanging breaks a text into lines that continue below its first one.

@@ -98,7 +98,7 @@ func (f *jobFlags) registerRecords(flags *pflag.FlagSet) {
 	flags.StringVar(&f.split, "split", "auto", "split a file by records (equal counts, counts the input first) or bytes (starts immediately); auto: by records up to 16 GiB")
 	flags.Int64Var(&c.Input.ChunkRecords, "chunk-records", 0, "records per chunk of a stream or a compressed file (default 16 batches)")
 	flags.DurationVar(&c.Input.Flush, "flush", orchestrator.DefaultFlush, "maximum time that a record of a stream waits for its chunk to fill")
-	flags.StringVar(&c.Format, "format", "", "`FORMAT` of the lines of input and output: openai-batch for requests and results of OpenAI's batch files; see docs/llm.md (default: openai-batch for openai: and serve: without a prompt, else any JSON)")
+	flags.StringVar(&c.Format, "format", "", "`FORMAT` of the lines of input and output: openai-batch for requests and results of OpenAI's batch files; see gpurun manual llm#batch-files (default: openai-batch for openai: and serve: without a prompt, else any JSON)")
 	f.registerTables(flags)
 	flags.StringVar(&f.badInput, "bad-input", "fail", "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it")
 	flags.Int64Var(&c.Input.Limit, "limit", 0, "process at most this many records (0: all)")

@@ -20,6 +20,7 @@ input order. No record is lost: one that fails stays in the output, marked with 
   gpurun report out.jsonl                         # what happened
   gpurun retry out.jsonl                          # the failed records again
   gpurun explain 'MESSAGE'                        # the cause of an error, and what to do
+  gpurun manual                                   # the pages of the manual
 
 Every flag can also be set in the environment: GPURUN_BATCH_SIZE sets --batch-size.
 Flags on the command line take precedence. A job file (run -f job.yaml) holds the
@@ -46,7 +47,7 @@ func newRoot() *cobra.Command {
 		text := err.Error() + similarFlag(cmd, err)
 		return &usageError{fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())}
 	})
-	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newExplain(), newStatus(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
+	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newExplain(), newManual(), newStatus(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
 	for _, s := range steerings {
 		root.AddCommand(newSteering(s))
 	}

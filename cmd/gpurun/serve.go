@@ -32,7 +32,8 @@ this machine can read, and the token is needed to change anything. On any other 
 the token is needed to read as well, and TLS, unless you pass --insecure.
 
 Memory that is leased through the API is held by this process, until it is deallocated,
-expires, or gpurun serve ends. docs/api.md describes the API, /openapi.json its details.`
+expires, or gpurun serve ends. gpurun manual api describes the API, /openapi.json its
+details.`
 
 func newServe() *cobra.Command {
 	f := &listenFlags{}

@@ -30,7 +30,7 @@ By hand, under any scheduler, on machines that share a file system:
   gpurun submit status /shared/out.jsonl
   gpurun submit merge /shared/out.jsonl
 
-docs/cluster.md describes what happens when machines are lost.`
+gpurun manual cluster describes what happens when machines are lost.`
 
 func newSubmit() *cobra.Command {
 	cmd := &cobra.Command{

@@ -179,6 +179,8 @@ var rules = []rule{
 		nil, "a build tool: it knows files only"},
 	{"python/wheel", "packing the program and the Python package into a wheel (`make dist`)",
 		nil, "a build tool: it knows files only"},
+	{"docs", "the manual, for `gpurun manual`",
+		nil, "text alone"},
 	{"examples", "the sources that `gpurun plugin new` copies",
 		nil, "source for gpurun plugin new"},
 	{"examples/embed", "a Go program that embeds gpurun",

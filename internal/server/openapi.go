@@ -32,7 +32,7 @@ func openAPI(routes []route) object {
 	schemas.of(reflect.TypeFor[problem]())
 	return object{
 		"openapi": "3.1.0",
-		"info":    object{"title": "gpurun", "version": "1", "description": "Jobs and GPUs of one host. See docs/api.md."},
+		"info":    object{"title": "gpurun", "version": "1", "description": "Jobs and GPUs of one host. See gpurun manual api."},
 		"paths":   paths,
 		"components": object{
 			"schemas":         schemas.all,
