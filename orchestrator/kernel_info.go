@@ -1,5 +1,7 @@
 package orchestrator
 
+import "time"
+
 // KernelInfo is how a kernel describes itself; plugins.Info has the details.
 type KernelInfo struct {
 	Name    string `json:"name,omitempty"`
@@ -30,6 +32,8 @@ type KernelInfo struct {
 	// Concurrency is how many records it computes at a time, each on its own; 0 if it
 	// computes batches.
 	Concurrency int `json:"concurrency,omitempty"`
+	// RecordTimeout is how long it lets a record take, 0 if it has no limit of its own.
+	RecordTimeout time.Duration `json:"-"`
 	// ReadsFetched: it reads the files that are fetched for records.
 	ReadsFetched bool `json:"reads_fetched,omitempty"`
 }

@@ -236,3 +236,41 @@ func TestLimitsThatCannotHold(t *testing.T) {
 	_, err = run(t, c)
 	wantFault(t, err, fault.Usage, "computes batches", "max-requests")
 }
+
+// TestSlowRequest: a request may take as long as the kernel's own limit allows, however fast
+// the others were. Another attempt would cost the same again, and be as slow.
+func TestSlowRequest(t *testing.T) {
+	t.Parallel()
+	const n, slow = 60, 55
+	s := serverFor(t, openaitest.Options{Latency: func(number int) time.Duration {
+		if number == slow {
+			return 2 * time.Second
+		}
+		return time.Millisecond
+	}})
+	d, c := requestsJob(t, s, batchRequests(n), 4)
+	c.Kernel.Config = []byte(`{"concurrency":4,"timeout":60}`)
+	if _, err := run(t, orchestrator.WithLeastTimeout(c, 10*time.Millisecond)); err != nil {
+		t.Fatalf("%v\n%s", err, d.logs())
+	}
+	checkBatch(t, d, n, nil)
+	if sent := s.Attempts()[slow]; sent != 1 {
+		t.Errorf("the slow request was sent %d times", sent)
+	}
+}
+
+// TestRecordTimeLimit: a limit that the user sets holds, and the record's message names what
+// ended the request.
+func TestRecordTimeLimit(t *testing.T) {
+	t.Parallel()
+	const n, hangs = 8, 5
+	s := serverFor(t, openaitest.Options{Trouble: func(number, _ int) openaitest.Trouble {
+		return openaitest.Trouble{Hang: number == hangs}
+	}})
+	d, c := requestsJob(t, s, batchRequests(n), 4)
+	c.Failures.Timeout, c.Failures.Retries = 300*time.Millisecond, 1
+	if _, err := run(t, c); err != nil {
+		t.Fatalf("%v\n%s", err, d.logs())
+	}
+	checkBatch(t, d, n, map[int]string{hangs: "gave up after 2 attempts: the server did not answer within the time limit of a record"})
+}

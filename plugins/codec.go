@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -237,7 +238,7 @@ func packInfo(info Info) *kernelpb.Info {
 		NeedsGpu: info.NeedsGPU, Frameworks: allValid(info.Frameworks), Inputs: allValid(info.Inputs), OnlyInputs: info.OnlyInputs,
 		MinMemory: info.MinMemory, CanTrim: info.CanTrim, MaxWorkers: uint32(min(max(info.MaxWorkers, 0), math.MaxInt32)),
 		GroupBy: valid(info.GroupBy), Concurrency: uint32(min(max(info.Concurrency, 0), math.MaxInt32)), ReadsFetched: info.ReadsFetched,
-		NoDevice: info.NoDevice, NeedsInputs: info.NeedsInputs,
+		NoDevice: info.NoDevice, NeedsInputs: info.NeedsInputs, RecordTimeoutMs: uint64(max(info.RecordTimeout.Milliseconds(), 0)),
 	}
 }
 
@@ -266,6 +267,7 @@ func unpackInfo(info *kernelpb.Info) Info {
 		MinMemory: info.GetMinMemory(), CanTrim: info.GetCanTrim(), Inputs: info.GetInputs(), OnlyInputs: info.GetOnlyInputs(), MaxWorkers: int(min(info.GetMaxWorkers(), math.MaxInt32)),
 		GroupBy: info.GetGroupBy(), Concurrency: int(min(info.GetConcurrency(), math.MaxInt32)), ReadsFetched: info.GetReadsFetched(),
 		NoDevice: info.GetNoDevice(), NeedsInputs: info.GetNeedsInputs(),
+		RecordTimeout: time.Duration(min(info.GetRecordTimeoutMs(), math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond,
 	}
 	if out.Concurrency > 0 && out.MaxWorkers == 0 {
 		out.MaxWorkers = 1 // more workers would only share what one can keep busy

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 	"testing/quick"
 
 	"google.golang.org/protobuf/proto"
@@ -173,7 +174,7 @@ func shown(r *Results) string {
 }
 
 func TestInfoAndDeviceRoundTrip(t *testing.T) {
-	info := Info{Name: "n", Version: "v", BatchSize: 7, InFlight: 3, Ahead: 9, NeedsGPU: true, Frameworks: []string{"torch"}, MinMemory: 1 << 40, CanTrim: true, MaxWorkers: 2}
+	info := Info{Name: "n", Version: "v", BatchSize: 7, InFlight: 3, Ahead: 9, NeedsGPU: true, Frameworks: []string{"torch"}, MinMemory: 1 << 40, CanTrim: true, MaxWorkers: 2, RecordTimeout: 600 * time.Second}
 	if got := unpackInfo(overTheWire(t, packInfo(info))); !reflect.DeepEqual(got, info) {
 		t.Errorf("info %+v", got)
 	}
@@ -189,15 +190,15 @@ func TestInfoAndDeviceRoundTrip(t *testing.T) {
 // Invalid preferences are harmless.
 func TestInfoBounds(t *testing.T) {
 	for _, test := range []struct{ in, want Info }{
-		{Info{BatchSize: -1, InFlight: -5, Ahead: -1}, Info{}},
+		{Info{BatchSize: -1, InFlight: -5, Ahead: -1, RecordTimeout: -1}, Info{}},
 		{Info{BatchSize: math.MaxInt, InFlight: math.MaxInt, Ahead: math.MaxInt}, Info{BatchSize: math.MaxInt32, InFlight: maxInFlight, Ahead: maxAhead}},
 	} {
 		if got := unpackInfo(overTheWire(t, packInfo(test.in))); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%+v became %+v", test.in, got)
 		}
 	}
-	hostile := &kernelpb.Info{BatchSize: math.MaxUint32, InFlight: math.MaxUint32, Ahead: math.MaxUint32}
-	if got := unpackInfo(hostile); got.InFlight != maxInFlight || got.Ahead != maxAhead || got.BatchSize != math.MaxInt32 {
+	hostile := &kernelpb.Info{BatchSize: math.MaxUint32, InFlight: math.MaxUint32, Ahead: math.MaxUint32, RecordTimeoutMs: math.MaxUint64}
+	if got := unpackInfo(hostile); got.InFlight != maxInFlight || got.Ahead != maxAhead || got.BatchSize != math.MaxInt32 || got.RecordTimeout <= 0 {
 		t.Errorf("hostile info: %+v", got)
 	}
 }

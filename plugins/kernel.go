@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -101,6 +102,10 @@ type Info struct {
 	// does not combine with InFlight and GroupBy. Such a kernel is exclusive unless it
 	// sets MaxWorkers.
 	Concurrency int `json:"concurrency,omitempty"`
+	// RecordTimeout is how long a kernel with a Concurrency lets a record take before it
+	// gives it up itself. gpurun then waits at least that long, and as long again for the
+	// record's turn, unless the user sets a limit. 0 means that the kernel has none.
+	RecordTimeout time.Duration `json:"record_timeout,omitempty"`
 	// ReadsFetched means that the kernel reads the files that the worker fetches for
 	// records (see Batch.Fetched). A job that fetches files refuses any other kernel.
 	ReadsFetched bool `json:"reads_fetched,omitempty"`

@@ -220,7 +220,7 @@ func (c *concurrent) conclude(l landing) error {
 	case l.answer.Verdict == plugins.Later:
 		return c.later(f, l.answer)
 	case l.answer.Verdict == plugins.Retry:
-		return c.retry(f, l.answer)
+		return c.retry(l)
 	case failure == nil:
 		return c.succeed(l)
 	case l.expired && failure.Kind != fault.Record && failure.Kind != fault.Timeout:

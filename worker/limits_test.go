@@ -34,12 +34,15 @@ func TestBatchLimit(t *testing.T) {
 	few.good(second, usual, false)
 	slowFirst := byDefault()
 	slowFirst.good(8*minute, usual, true)
+	patient := experienced(byDefault(), second, 5*time.Millisecond, usual)
+	patient.record = 10 * minute
 	for name, test := range map[string]struct {
 		limits limits
 		of     load
 		first  bool
 		want   time.Duration
 	}{
+		"fast, and the kernel's own":    {patient, usual, false, 20 * minute},
 		"nothing known":                 {byDefault(), usual, false, 5 * minute},
 		"nothing known, first":          {byDefault(), usual, true, 30 * minute},
 		"few known":                     {few, usual, false, 5 * minute},

@@ -1,5 +1,7 @@
 package wire
 
+import "time"
+
 // Source is a code file that results depend on, as the kernel process loaded it; see
 // plugins.Source. Sum is empty if the file is no longer readable. A worker sends each
 // source once, before or with the first results that depend on it.
@@ -28,6 +30,8 @@ type Info struct {
 	GroupBy     string `json:"group_by,omitempty"`
 	// Concurrency is how many records it computes at a time, 0 if it computes batches.
 	Concurrency int `json:"concurrency,omitempty"`
+	// RecordTimeout is how long it lets a record take, 0 if it has no limit of its own.
+	RecordTimeout time.Duration `json:"record_timeout,omitempty"`
 	// ReadsFetched: the kernel reads the files that are fetched for records.
 	ReadsFetched bool `json:"reads_fetched,omitempty"`
 }

@@ -198,9 +198,12 @@ type Info struct {
 	// The kernel reads no member of a record but inputs.
 	OnlyInputs bool `protobuf:"varint,22,opt,name=only_inputs,json=onlyInputs,proto3" json:"only_inputs,omitempty"`
 	// A record without one of the inputs always fails.
-	NeedsInputs   bool `protobuf:"varint,23,opt,name=needs_inputs,json=needsInputs,proto3" json:"needs_inputs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NeedsInputs bool `protobuf:"varint,23,opt,name=needs_inputs,json=needsInputs,proto3" json:"needs_inputs,omitempty"`
+	// How long the kernel itself lets a record take, in milliseconds; 0 if it does not limit
+	// that. Only with a concurrency.
+	RecordTimeoutMs uint64 `protobuf:"varint,24,opt,name=record_timeout_ms,json=recordTimeoutMs,proto3" json:"record_timeout_ms,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Info) Reset() {
@@ -350,6 +353,13 @@ func (x *Info) GetNeedsInputs() bool {
 		return x.NeedsInputs
 	}
 	return false
+}
+
+func (x *Info) GetRecordTimeoutMs() uint64 {
+	if x != nil {
+		return x.RecordTimeoutMs
+	}
+	return 0
 }
 
 type DescribeReply struct {
@@ -1745,7 +1755,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xf9\x03\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xa5\x04\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1770,7 +1780,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\tno_device\x18\x15 \x01(\bR\bnoDevice\x12\x1f\n" +
 	"\vonly_inputs\x18\x16 \x01(\bR\n" +
 	"onlyInputs\x12!\n" +
-	"\fneeds_inputs\x18\x17 \x01(\bR\vneedsInputs\"\x86\x01\n" +
+	"\fneeds_inputs\x18\x17 \x01(\bR\vneedsInputs\x12*\n" +
+	"\x11record_timeout_ms\x18\x18 \x01(\x04R\x0frecordTimeoutMs\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +

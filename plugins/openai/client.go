@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -55,11 +57,15 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	if !c.available(ctx) {
 		return reply{}, answer(c.tryLater())
 	}
+	began := time.Now()
 	place, err := c.limiter.acquire(ctx)
 	switch {
 	case errors.Is(err, errHeld):
 		return reply{}, answer(c.pauses())
 	case err != nil: // it was not its turn in all that time: that is no attempt
+		return reply{}, answer(plugins.TryLater(0, ""))
+	case isLate(ctx, began):
+		c.limiter.release(place, congestion.Other, 0)
 		return reply{}, answer(plugins.TryLater(0, ""))
 	}
 	got, instead, seen, after := c.exchange(ctx, r)
@@ -78,6 +84,13 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	return got, instead
 }
 
+// isLate reports whether a record has waited for its turn for so long that its request would
+// be cut short: it would be sent, and paid for, again.
+func isLate(ctx context.Context, began time.Time) bool {
+	until, has := ctx.Deadline()
+	return has && time.Since(began) > time.Until(until)
+}
+
 // sight is what a request shows about the server.
 type sight struct {
 	congestion.Outcome
@@ -92,6 +105,8 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 	response, body, err := c.roundTrip(limited, r)
 	switch {
 	case err == nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within the time limit of a record")), sight{Outcome: congestion.Overloaded}, 0
 	case ctx.Err() != nil:
 		return reply{}, answer(plugins.RetryAfter(0, "the request was canceled")), sight{}, 0
 	case errors.Is(err, context.DeadlineExceeded):
@@ -127,7 +142,7 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 }
 
 // limited returns a context with the time limit of a request. It is that of the record if that
-// ends earlier, as it mostly does: a second context would cost more than reading the answer.
+// ends earlier.
 func (c *client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if until, has := ctx.Deadline(); has && time.Until(until) <= c.timeout {
 		return ctx, func() {}
@@ -196,7 +211,11 @@ func (c *client) problem(response *http.Response, body []byte) string {
 	if where := response.Header.Get("Location"); where != "" && response.StatusCode < 400 {
 		return c.redact(text + ": it redirects to " + where + ", which gpurun does not follow: is " + c.base.String() + " the right URL?")
 	}
-	if said := serverMessage(body); said != "" {
+	said := serverMessage(body)
+	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); said == "" && kind == "text/plain" {
+		said = shortened(string(body))
+	}
+	if said != "" {
 		text += ": " + said
 	}
 	if response.StatusCode == http.StatusUnauthorized {
@@ -239,6 +258,11 @@ func serverMessage(body []byte) string {
 	case len(form.Detail) > 0 && json.Unmarshal(form.Detail, &text) != nil:
 		text = string(form.Detail)
 	}
+	return shortened(text)
+}
+
+// shortened returns a server's text as a part of a message: on one line, and not too long.
+func shortened(text string) string {
 	const most = 500
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > most {
@@ -259,14 +283,20 @@ func (c *client) redact(text string) string {
 // is the same for every record.
 func plain(err error) string {
 	for {
-		inner := errors.Unwrap(err)
-		if inner == nil && errors.Is(err, io.EOF) {
-			return "the server closed it without an answer"
+		if proxy, ok := err.(*net.OpError); ok && proxy.Op == "proxyconnect" {
+			return "the proxy that the environment names does not answer: " + plain(proxy.Err)
 		}
-		if inner == nil {
+		inner := errors.Unwrap(err)
+		switch {
+		case inner != nil:
+			err = inner
+		case errors.Is(err, io.EOF):
+			return "the server closed the connection without an answer"
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return "the server closed the connection in the middle of its answer"
+		default:
 			return err.Error()
 		}
-		err = inner
 	}
 }
 
@@ -277,7 +307,12 @@ func isCertificate(err error) bool {
 
 // distrusted is the error for a certificate that does not verify.
 func (c *client) distrusted(err error) error {
-	return fault.New(fault.Incompatible, "the certificate of %s does not verify: %s; to trust another authority, name a file with its certificate in the environment variable SSL_CERT_FILE", c.base.Host, plain(err))
+	e := fault.New(fault.Incompatible, "the certificate of %s does not verify: %s", c.base.Host, plain(err))
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		e.Message += "; to trust another authority, name a file with its certificate in the environment variable SSL_CERT_FILE"
+	}
+	return e
 }
 
 // retryAfter reads a Retry-After header: seconds, or a date. It returns 0 if there is none.

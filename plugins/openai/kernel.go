@@ -37,7 +37,7 @@ func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Inf
 	if err != nil {
 		return plugins.Info{}, err
 	}
-	return plugins.Info{Name: "openai:" + s.base.String(), Concurrency: s.Concurrency, Inputs: s.inputs(), NeedsInputs: true, NoDevice: true, ReadsFetched: len(s.Images) > 0}, nil
+	return plugins.Info{Name: "openai:" + s.base.String(), Concurrency: s.Concurrency, RecordTimeout: s.timeout, Inputs: s.inputs(), NeedsInputs: true, NoDevice: true, ReadsFetched: len(s.Images) > 0}, nil
 }
 
 // inputs returns the members that templates read, or one that a line of a batch file has.

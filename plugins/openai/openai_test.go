@@ -2,6 +2,9 @@ package openai
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -52,6 +55,7 @@ func TestBatchLines(t *testing.T) {
 	}
 	for record, want := range map[string]string{
 		`{"text":"x"}`: "no custom_id",
+		`{"custom_id":7,"url":"/v1/completions","body":{}}`:                                         "custom_id 7 is not a text",
 		`{"custom_id":"a","method":"GET","url":"/v1/models","body":{}}`:                             `method "GET"`,
 		`{"custom_id":"a","url":"/v1/completions"}`:                                                 "no body",
 		`{"custom_id":"a","url":"http://other.example/v1/x","body":{}}`:                             "must be a path",
@@ -68,6 +72,31 @@ func TestBatchLines(t *testing.T) {
 	}
 }
 
+// Some requests in files for vllm run-batch go next to the base URL.
+func TestAddress(t *testing.T) {
+	for _, test := range [][3]string{
+		{"http://h:1/v1", "/v1/score", "http://h:1/v1/score"},
+		{"http://h:1/v1", "/score", "http://h:1/score"},
+		{"http://h:1/pre/v1", "/v2/rerank", "http://h:1/pre/v2/rerank"},
+		{"http://h:1", "/rerank", "http://h:1/rerank"},
+		{"http://h:1/v1", "/v2/admin", ""},
+	} {
+		base, _ := parseBase(test[0])
+		got, err := (&settings{base: base}).address(test[1])
+		if (err != nil) != (test[2] == "") || err == nil && got.String() != test[2] {
+			t.Errorf("%s %s: %v, %v", test[0], test[1], got, err)
+		}
+	}
+}
+
+// A proxy that does not answer must not look like the server.
+func TestProxyError(t *testing.T) {
+	err := &net.OpError{Op: "proxyconnect", Net: "tcp", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}
+	if got := plain(fmt.Errorf("Post: %w", err)); !strings.Contains(got, "the proxy") || !strings.HasSuffix(got, ": connection refused") {
+		t.Error(got)
+	}
+}
+
 // Whatever a server does costs only the record, and the verdict tells whether to try again.
 func TestMisbehavingServer(t *testing.T) {
 	s := newServer(t)
@@ -78,19 +107,23 @@ func TestMisbehavingServer(t *testing.T) {
 		message string
 		after   time.Duration
 	}{
-		"fine":          {plugins.Lines, "", 0},
-		"429 then fine": {plugins.Retry, "429 Too Many Requests: slow down", 2 * time.Second},
-		"500":           {plugins.Retry, "500 Internal Server Error: internal", 0},
-		"400":           {plugins.Failed, "400 Bad Request: max_tokens is too large", 0},
-		"422":           {plugins.Failed, `field required`, 0},
-		"401":           {plugins.Failed, "Incorrect API key provided: …; the API key is that of the environment variable THE_KEY", 0},
-		"html":          {plugins.Failed, `"text/html", not with JSON`, 0},
-		"truncated":     {plugins.Retry, "not valid JSON", 0},
-		"huge":          {plugins.Failed, "too large: over 1048576 bytes, which max_body", 0},
-		"redirect":      {plugins.Failed, "redirects to http://elsewhere.example/, which gpurun does not follow", 0},
-		"hang":          {plugins.Retry, "did not answer within 500ms", 0},
-		"close":         {plugins.Retry, "the connection failed: the server closed it without an answer", 0},
-		"nothing":       {plugins.Failed, "has no choices", 0},
+		"fine":           {plugins.Lines, "", 0},
+		"429 then fine":  {plugins.Retry, "429 Too Many Requests: slow down", 2 * time.Second},
+		"500":            {plugins.Retry, "500 Internal Server Error: internal", 0},
+		"400":            {plugins.Failed, "400 Bad Request: max_tokens is too large", 0},
+		"422":            {plugins.Failed, `field required`, 0},
+		"401":            {plugins.Failed, "Incorrect API key provided: …; the API key is that of the environment variable THE_KEY", 0},
+		"html":           {plugins.Failed, `"text/html", not with JSON`, 0},
+		"truncated":      {plugins.Retry, "not valid JSON", 0},
+		"huge":           {plugins.Failed, "too large: over 1048576 bytes, which max_body", 0},
+		"redirect":       {plugins.Failed, "redirects to http://elsewhere.example/, which gpurun does not follow", 0},
+		"hang":           {plugins.Retry, "did not answer within 500ms", 0},
+		"close":          {plugins.Retry, "the connection failed: the server closed the connection without an answer", 0},
+		"cut":            {plugins.Retry, "the connection failed: the server closed the connection in the middle of its answer", 0},
+		"plain":          {plugins.Failed, "413 Request Entity Too Large: the prompt is too long", 0},
+		"nothing":        {plugins.Failed, "has no choices", 0},
+		"list":           {plugins.Failed, "the server's answer does not have the form of an answer to /completions", 0},
+		"error with 200": {plugins.Failed, "is an error, although its status is 200: the provider is overloaded", 0},
 	} {
 		t.Run(text, func(t *testing.T) {
 			k.client.limiter.window = congestion.New(1)

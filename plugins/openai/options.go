@@ -126,7 +126,10 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	return s, s.findKey()
 }
 
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+// seconds returns a duration of at most a hundred years.
+func seconds(n float64) time.Duration {
+	return time.Duration(min(n, 100*365*24*3600) * float64(time.Second))
+}
 
 func bad(format string, args ...any) error {
 	return fault.New(fault.Incompatible, "kernel configuration: "+format, args...)

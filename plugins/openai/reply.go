@@ -149,7 +149,10 @@ func (s *settings) extract(body []byte) ([]byte, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("is not what %s gives: %w", s.Endpoint, err)
+		return nil, fmt.Errorf("does not have the form of an answer to %s", paths[s.Endpoint])
+	}
+	if said := serverMessage(body); said != "" && len(answer.Choices) == 0 && len(answer.Data) == 0 {
+		return nil, fmt.Errorf("is an error, although its status is 200: %s", said)
 	}
 	switch {
 	case s.Endpoint == Embeddings && len(answer.Data) > 0 && len(answer.Data[0].Embedding) > 0:

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/plugins"
@@ -136,7 +137,9 @@ func (s *settings) batchLine(record plugins.Record) (request, error) {
 	}
 	var id string
 	switch {
-	case json.Unmarshal(line.ID, &id) != nil || id == "":
+	case len(line.ID) > 0 && json.Unmarshal(line.ID, &id) != nil:
+		return request{}, fmt.Errorf("custom_id %s is not a text", line.ID)
+	case id == "":
 		return request{}, fmt.Errorf("the record has no custom_id: it is not a line of a batch file")
 	case line.Method != "" && line.Method != "POST":
 		return request{}, fmt.Errorf("method %q: only POST is supported", line.Method)
@@ -153,9 +156,16 @@ func (s *settings) batchLine(record plugins.Record) (request, error) {
 	return request{url: address, body: line.Body, id: line.ID}, err
 }
 
+// besides are the urls of requests in files for vllm run-batch that do not begin with /v1.
+var besides = []string{"/score", "/rerank", "/v2/rerank"}
+
 // address returns where to send a request of a batch file, whose url is a path such as
-// /v1/chat/completions. It never leaves the server, nor what is below the base URL.
+// /v1/chat/completions. It never leaves the server, nor what is below the base URL or,
+// for a few urls, next to it.
 func (s *settings) address(text string) (*url.URL, error) {
+	if slices.Contains(besides, text) {
+		return url.Parse(strings.TrimSuffix(s.base.String(), "/v1") + text)
+	}
 	below, ok := strings.CutPrefix(text, "/v1/")
 	if !ok || below != path.Clean(below) || strings.ContainsAny(below, "?#%\\: ") || strings.HasPrefix(below, ".") {
 		return nil, fmt.Errorf("url %q: it must be a path such as /v1/chat/completions", text)

@@ -81,6 +81,17 @@ func (s *fakeServer) serve(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	case text == "close":
 		panic(http.ErrAbortHandler)
+	case text == "cut":
+		w.Header().Set("Content-Length", "1000")
+		fail(200, `{"choices":[`)
+	case text == "plain":
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		_, _ = io.WriteString(w, "the prompt\nis too long")
+	case text == "error with 200":
+		fail(200, `{"error":{"message":"the provider is overloaded"}}`)
+	case text == "list":
+		fail(200, `[1]`)
 	case text == "nothing":
 		fail(200, `{"choices":[]}`)
 	case text == "indented":
