@@ -232,7 +232,7 @@ func (c *concurrent) step() (more bool, err error) {
 	case <-c.worker.trims:
 		c.worker.trim(c.ctx)
 	case <-overdue:
-		c.abandon()
+		return true, c.abandon()
 	case <-broken:
 		return false, c.lanes[0].run.out.err()
 	case <-c.ctx.Done():

@@ -170,8 +170,7 @@ func (c *concurrent) reopen() (open bool, err error) {
 	defer cancel()
 	c.lanes[0].run.stats.Restarts++
 	if _, err = c.worker.host.alive(ctx); err != nil && closed(c.worker.stops.overdue) {
-		c.abandon()
-		return false, nil
+		return false, c.abandon()
 	}
 	return err == nil, err
 }

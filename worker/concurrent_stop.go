@@ -90,12 +90,20 @@ func (c *concurrent) share(l *lane) {
 }
 
 // abandon gives up the records at the kernel: the job is stopping and their drain timeout
-// has expired. The next run computes them.
-func (c *concurrent) abandon() {
+// has expired. The next run computes those whose answers have not arrived by now.
+func (c *concurrent) abandon() error {
 	c.worker.log.Warn("abandoned the records in flight: the job is stopping and the drain timeout expired", "records", len(c.flights))
 	c.worker.host.kill()
+	c.arrived = c.landed.take(c.arrived)
+	if err := c.logArrived(); err != nil {
+		return err
+	}
+	for l, more := c.nextArrived(); more; l, more = c.nextArrived() {
+		c.spend.add(l.answer)
+	}
 	clear(c.flights)
 	for _, l := range c.lanes {
 		l.halted = true
 	}
+	return nil
 }
