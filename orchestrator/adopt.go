@@ -15,27 +15,28 @@ import (
 	"github.com/gpurun/gpurun/internal/files"
 )
 
-// Committed returns how many records of the job with this output are committed, whether it
-// runs, was interrupted or is finished; 0 if there is no such job.
-func Committed(output string) int64 {
+// Committed returns how many records of the job with this output are committed, and how many
+// further ones have a logged answer, whether it runs, was interrupted or is finished; 0 if
+// there is no such job.
+func Committed(output string) (records, answers int64) {
 	f := &folder{path: absolute(output) + folderSuffix}
 	entries, err := commit.ReadJournal(f.join(journalFile))
 	if errors.Is(err, os.ErrNotExist) {
 		if report, err := readReport(f.join(reportFile)); err == nil && report.Stop == nil {
-			return report.In
+			return report.In, 0
 		}
 	}
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	state, err := commit.Replay(entries)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return state.Done()
+	return state.Done(), loggedAnswers(f, state)
 }
 
-// Adopt copies what another job has committed to the folder of a job that has not begun, so
+// Adopt copies what another job has committed, and the answers that it has logged, to the folder of a job that has not begun, so
 // that the latter resumes from there. Both must compute the same records; the outputs and
 // errors files differ. The other job may still run, perhaps on another host: its files are
 // only read, and everything is verified when the new job starts.

@@ -166,6 +166,9 @@ func TestConcurrentStop(t *testing.T) {
 			if resumed.ResumedAnswers != end.report.Answers || resumed.Computed != n-end.report.Computed {
 				t.Errorf("%d records computed, then %d; %d answers logged, and %d resumed", end.report.Computed, resumed.Computed, end.report.Answers, resumed.ResumedAnswers)
 			}
+			if n := recordsOfWorkers(resumed); n != resumed.Computed {
+				t.Errorf("the workers have computed %d records, the run %d: logged answers are no work", n, resumed.Computed)
+			}
 			if again := mustRun(t, d, c); again.Computed != resumed.Computed || again.Rate != resumed.Rate {
 				t.Errorf("run again once finished, the job reports %d records computed instead of %d", again.Computed, resumed.Computed)
 			}
@@ -176,6 +179,13 @@ func TestConcurrentStop(t *testing.T) {
 			checkCalls(t, d, n, lost, concurrency)
 		})
 	}
+}
+
+func recordsOfWorkers(r orchestrator.Report) (n int64) {
+	for _, w := range r.Workers {
+		n += w.Records
+	}
+	return n
 }
 
 // answersKept checks that a stopped job counts the answers that it has logged, and returns a
@@ -189,6 +199,9 @@ func answersKept(t *testing.T, d jobDir, c orchestrator.Config, stopped orchestr
 	done := stopped.In - stopped.Pending
 	if stopped.Computed != done+stopped.Answers || stopped.Computed < 100 || stopped.Rate <= 0 {
 		t.Errorf("%d done, %d answers logged, %d computed (%.1f/s)", done, stopped.Answers, stopped.Computed, stopped.Rate)
+	}
+	if n := recordsOfWorkers(stopped); n == 0 || n > stopped.Computed {
+		t.Errorf("the workers have computed %d records, the run %d", n, stopped.Computed)
 	}
 	told := false
 	c.Display.OnEvent = func(event orchestrator.Event) {
@@ -220,11 +233,15 @@ func TestAnswersInProgress(t *testing.T) {
 		return `,"sleep":20`
 	}), 8)
 	most, last := int64(0), int64(0)
+	c.Control = new(orchestrator.Control)
 	c.Display.OnEvent = func(event orchestrator.Event) {
 		if e, ok := event.(orchestrator.Progress); ok {
 			total := e.Job.Records + e.Answers
-			if total < last || total > n || e.Ahead > e.Answers+e.Job.Records {
+			if total < last || total > n || e.Ahead > e.Answers+e.Job.Records || e.Computed != total || e.Held > n || e.Held < e.Chunk.Records+e.Ahead {
 				t.Errorf("%d records have an answer, after %d; %+v", total, last, e)
+			}
+			if s := c.Control.Snapshot(); s.Done.Records+s.Answers < total || s.Rate <= 0 {
+				t.Errorf("%d records have an answer, but a snapshot has %d and %d (%g/s)", total, s.Done.Records, s.Answers, s.Rate)
 			}
 			most, last = max(most, e.Answers), total
 		}

@@ -54,9 +54,13 @@ type Snapshot struct {
 	// while unknown.
 	Done  chunk.Counts `json:"done"`
 	Total int64        `json:"total"`
+	// Answers of further records are logged, and are not computed again.
+	Answers int64 `json:"answers,omitempty"`
 	// Estimate: see [Progress].
 	Estimate int64 `json:"estimate,omitempty"`
-	Resumed  int64 `json:"resumed"`
+	// Resumed records were done by earlier runs, and ResumedAnswers logged.
+	Resumed        int64 `json:"resumed"`
+	ResumedAnswers int64 `json:"resumed_answers,omitempty"`
 	// Rate is records per second since the start of this run.
 	Rate      float64          `json:"records_per_second"`
 	BatchSize int              `json:"batch_size,omitempty"`
@@ -71,7 +75,7 @@ type WorkerSnapshot struct {
 	GPUs  []string `json:"gpus,omitempty"`
 	PID   int      `json:"pid,omitempty"`
 	Phase Phase    `json:"phase"`
-	// Done of Records of its chunk are computed.
+	// Done of Records of its chunk, or of its chunks, are computed.
 	Done    int64 `json:"chunk_done"`
 	Records int64 `json:"chunk_records"`
 }

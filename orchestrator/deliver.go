@@ -22,6 +22,7 @@ func (s *slotRun) progress(p wire.Progress) {
 	s.job.emit(Progress{
 		Slot: s.slot.Number, Device: s.slot.Name, Chunk: s.current.done, Records: s.current.chunk.Records,
 		Job: s.job.ledger.done(), Answers: s.job.ledger.answered(), Ahead: s.beyond(s.current.done),
+		Held: s.heldRecords(), Computed: s.job.fleet.computed(s.slot),
 		Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Usage: s.job.figures.All(), Latency: p.Latency,
 	})
 	s.job.checkFailures()
@@ -56,18 +57,22 @@ func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error
 	if h == nil {
 		return errNotGiven
 	}
-	t := h.task
+	t, held := h.task, s.heldRecords()
 	counts := done.Segment.Tally.Counts
 	h.done, h.ahead = chunk.Counts{}, max(0, h.done.Records+h.ahead-counts.Records)
 	if !done.Continues {
 		h.ahead = 0
+		held -= h.chunk.Records
+	} else {
+		held -= counts.Records
 	}
-	s.job.fleet.finished(s.slot, counts, done.Stats)
+	s.job.fleet.finished(s.slot, done)
 	s.job.ledger.finish(s.slot.Number, t, done, s.counts(), s.answered())
 	s.job.releaseHeld(ctx)
 	s.job.emit(ChunkDone{
 		Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
 		Job: s.job.ledger.done(), Answers: s.job.ledger.answered(), Ahead: s.beyond(chunk.Counts{}),
+		Held: max(0, held), Computed: s.job.fleet.computed(s.slot),
 		Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Stats: newSegmentStats(done.Stats), Usage: s.job.figures.All(),
 	})
 	s.job.checkFailures()

@@ -97,6 +97,11 @@ type Progress struct {
 	// Ahead counts the records of this slot, in any of its chunks, that have an answer and
 	// are not in Chunk. Only a kernel that computes records one by one has such.
 	Ahead int64 `json:"ahead,omitempty"`
+	// Held counts the records of all chunks of this slot, and Computed those that its kernel has
+	// computed in this run, without answers of earlier runs. Only a kernel that computes records
+	// one by one has them.
+	Held     int64 `json:"held,omitempty"`
+	Computed int64 `json:"computed,omitempty"`
 	// Total is the number of records; -1 until a stream has ended. Estimate is then about how
 	// many there are, if the sizes of the input files allow that.
 	Total    int64 `json:"total"`
@@ -118,9 +123,11 @@ type ChunkDone struct {
 	Job    chunk.Counts `json:"job"`
 	Total  int64        `json:"total"`
 	Stats  SegmentStats `json:"stats"`
-	// Answers, Ahead, Estimate and Usage: see [Progress].
+	// Answers, Ahead, Held, Computed, Estimate and Usage: see [Progress].
 	Answers  int64            `json:"answers,omitempty"`
 	Ahead    int64            `json:"ahead,omitempty"`
+	Held     int64            `json:"held,omitempty"`
+	Computed int64            `json:"computed,omitempty"`
 	Estimate int64            `json:"estimate,omitempty"`
 	Usage    map[string]int64 `json:"usage,omitempty"`
 }

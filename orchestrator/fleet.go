@@ -15,6 +15,7 @@ import (
 type fleet struct {
 	registry *gpu.Registry // of the slots' devices
 	handBack time.Duration // how long a paused worker keeps its chunk
+	oneByOne bool          // the kernel is concurrent: workers count the records that it computes
 
 	mu          sync.Mutex
 	members     []*member               // by slot number
@@ -40,6 +41,7 @@ type member struct {
 	bytes       int64         // of the input of its finished segments
 	recordBytes float64       // of its current chunk
 	batches     int64         // finished
+	computed    int64         // records that earlier workers of a concurrent kernel have computed
 	busy        time.Duration // in which its worker's kernel had work
 	busyBefore  time.Duration // the same for earlier workers
 	load        time.Duration // how long its kernel took to open
@@ -53,9 +55,9 @@ type member struct {
 	notified *workerProcess // the worker that was notified that the job is nearing its end
 }
 
-func newFleet(registry *gpu.Registry, handBack time.Duration) *fleet {
+func newFleet(registry *gpu.Registry, handBack time.Duration, oneByOne bool) *fleet {
 	return &fleet{
-		registry: registry, handBack: handBack,
+		registry: registry, handBack: handBack, oneByOne: oneByOne,
 		retired: make(map[string]*fault.Error), paceChanged: make(chan struct{}),
 	}
 }
@@ -109,7 +111,7 @@ func (f *fleet) exited(slot Slot, cpu time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
-	m.worker, m.size, m.done = nil, 0, 0
+	m.worker, m.size, m.done, m.computed = nil, 0, 0, m.report.Records
 	m.busyBefore, m.busy, m.tuning = m.busyBefore+m.busy, 0, false
 	m.report.CPU += cpu
 	m.report.rest(time.Now())

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -35,7 +34,8 @@ func (f *fleet) handedBack(slot Slot) {
 }
 
 // finished records the end of a slot's chunk and what it cost.
-func (f *fleet) finished(slot Slot, counts chunk.Counts, stats wire.Stats) {
+func (f *fleet) finished(slot Slot, done wire.Done) {
+	counts, stats := done.Segment.Tally.Counts, done.Stats
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
@@ -44,7 +44,23 @@ func (f *fleet) finished(slot Slot, counts chunk.Counts, stats wire.Stats) {
 	if stats.Latency != nil {
 		m.batches += stats.Latency.Count()
 	}
-	m.report.add(counts, stats)
+	m.report.add(stats)
+	if f.oneByOne { // answers may be imported from the log, and others wait for a commit
+		m.report.Records = m.computed + done.Computed
+	} else {
+		m.report.Records += counts.Records
+	}
+}
+
+// computed returns how many records a slot's workers have computed in this run, if the kernel
+// is concurrent; otherwise 0.
+func (f *fleet) computed(slot Slot) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.oneByOne {
+		return 0
+	}
+	return f.members[slot.Number].report.Records
 }
 
 // notifyEnd notifies every worker, once, that the job is nearing its end.
@@ -102,6 +118,14 @@ func (m *member) timeLeft(now time.Time, batch int64) time.Duration {
 	return time.Duration(float64(elapsed) * float64(left) / float64(m.done))
 }
 
+// speed returns records per second of computing, 0 while unknown.
+func (m *member) speed(oneByOne bool) float64 {
+	if oneByOne { // busy is counted with the chunk's end, records at once
+		return rate(m.report.Records, m.busyBefore+m.busy)
+	}
+	return rate(m.report.Records, m.report.Busy)
+}
+
 // speeds returns the measured speed of a slot and of the idle slots, in records per
 // second. A slot without measurements counts as being as fast as this one.
 func (f *fleet) speeds(slot Slot, idle []int, batch int64) (own float64, others []float64) {
@@ -109,12 +133,15 @@ func (f *fleet) speeds(slot Slot, idle []int, batch int64) (own float64, others 
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
 	records, busy := m.report.Records, m.report.Busy
-	if m.size > 0 { // its chunk is not booked yet; count at least one batch
+	switch {
+	case f.oneByOne:
+		busy = m.busyBefore + m.busy
+	case m.size > 0: // its chunk is not booked yet; count at least one batch
 		records, busy = records+max(m.done, batch), busy+time.Since(m.since)
 	}
 	own = max(rate(records, busy), 1e-9)
 	for _, number := range idle {
-		speed := f.members[number].report.speed()
+		speed := f.members[number].speed(f.oneByOne)
 		if speed == 0 {
 			speed = own
 		}

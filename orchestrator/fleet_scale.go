@@ -59,6 +59,9 @@ func (f *fleet) measured(slot Slot, p wire.Progress) {
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
 	m.busy, m.tuning = p.Busy, p.Tuning
+	if f.oneByOne {
+		m.report.Records = m.computed + p.Computed
+	}
 	if p.Latency != nil {
 		m.batches += p.Latency.Count()
 	}

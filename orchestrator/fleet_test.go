@@ -15,7 +15,7 @@ import (
 func testFleet(t *testing.T) (*fleet, []Slot) {
 	t.Helper()
 	devices := []gpu.Device{{Kind: gpu.GPU, Index: 0}, {Kind: gpu.GPU, Index: 1}}
-	f := newFleet(gpu.NewRegistry(devices, func(gpu.Device) int { return 2 }), time.Second)
+	f := newFleet(gpu.NewRegistry(devices, func(gpu.Device) int { return 2 }), time.Second, false)
 	var slots []Slot
 	for i, device := range []int{0, 0, 1} {
 		slot := Slot{Number: i, Name: devices[device].String(), Devices: devices[device : device+1]}
@@ -86,7 +86,7 @@ func TestFleetJoinsAndLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.join(more)
-	f.finished(more, chunk.Counts{Records: 10}, wire.Stats{Busy: time.Second})
+	f.finished(more, wire.Done{Segment: chunk.Segment{Tally: chunk.Tally{Counts: chunk.Counts{Records: 10}}}, Stats: wire.Stats{Busy: time.Second}})
 	if own, others := f.speeds(slots[2], []int{3}, 5); others[0] != 10 || own <= 0 {
 		t.Errorf("speeds: %v, %v", own, others)
 	}

@@ -147,6 +147,18 @@ func (s *slotRun) beyond(counted chunk.Counts) int64 {
 	return s.counts().Records + s.answered() - counted.Records
 }
 
+// heldRecords returns how many records the worker of a concurrent kernel has in its chunks;
+// 0 with other kernels.
+func (s *slotRun) heldRecords() (n int64) {
+	if s.job.plan.Info.Concurrency == 0 {
+		return 0
+	}
+	for _, h := range s.held() {
+		n += h.chunk.Records
+	}
+	return n
+}
+
 // remove forgets a task that is done.
 func (s *slotRun) remove(h *heldTask) {
 	if s.current == h {

@@ -40,7 +40,7 @@ type job struct {
 func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
 	j := &job{
 		prepared: p, folder: f, queue: newQueue(p.source),
-		fleet: newFleet(p.registry, p.config.handBack), ledger: newLedger(p, f.path, started),
+		fleet: newFleet(p.registry, p.config.handBack, p.plan.Info.Concurrency > 0), ledger: newLedger(p, f.path, started),
 	}
 	j.queue.check = p.checkFirst
 	j.committer = &committer{

@@ -25,6 +25,7 @@ type ledger struct {
 	held     []chunk.Segment      // finished, but not to be committed yet
 	live     map[int]chunk.Counts // of the chunks in progress, of each slot together
 	ahead    map[int]int64        // answers behind a record without one, of each slot
+	reached  int64                // done or answered at some time, with a concurrent kernel: logs outlive workers
 	kernel   judge.Case
 	computed *chunk.Chunk // starts with a record that the kernel has computed
 }
@@ -46,6 +47,7 @@ func newLedger(p *prepared, folder string, started time.Time) *ledger {
 			l.tally.Add(segment.Tally)
 		}
 		l.before, l.report.Resumed, l.report.ResumedAnswers = l.tally.Counts, l.tally.Records, p.earlier.answers
+		l.reached = l.report.Resumed + l.report.ResumedAnswers
 	}
 	l.kernel = judge.Case{Exempt: c.framed, Before: l.before, BatchSize: p.plan.BatchSize, Lacks: p.lacks, Streamed: isStream(c.Output.Path)}
 	l.kernel.Await(len(p.plan.Slots))
@@ -93,15 +95,19 @@ func (l *ledger) done() chunk.Counts {
 }
 
 // answered counts the records that are not done but have an answer. Those that an earlier run
-// has logged count from the beginning, although workers import them one by one.
+// or a lost worker has logged count at once, although workers import them one by one.
 func (l *ledger) answered() (n int64) {
+	if l.report.Concurrency == 0 {
+		return 0
+	}
 	done := l.done()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, ahead := range l.ahead {
 		n += ahead
 	}
-	return max(n, l.report.Resumed+l.report.ResumedAnswers-done.Records)
+	l.reached = max(l.reached, done.Records+n)
+	return l.reached - done.Records
 }
 
 // progress records how far a slot's chunks have come.
@@ -209,11 +215,11 @@ func (l *ledger) proof() *chunk.Chunk {
 
 // snapshot returns a running job's figures, without its workers.
 func (l *ledger) snapshot() Snapshot {
-	r, done := &l.report, l.done()
+	r, done, answers := &l.report, l.done(), l.answered()
 	return Snapshot{
 		Phase: PhaseRunning, Input: r.Input, Output: r.Output, Kernel: r.Kernel, Folder: r.Folder, Started: r.Started,
-		Done: done, Total: l.total(), Estimate: l.estimate(), Resumed: r.Resumed, BatchSize: r.BatchSize,
-		Rate: rate(done.Records-r.Resumed, time.Since(r.Started)),
+		Done: done, Total: l.total(), Answers: answers, Estimate: l.estimate(), Resumed: r.Resumed, ResumedAnswers: r.ResumedAnswers, BatchSize: r.BatchSize,
+		Rate: rate(done.Records+answers-r.Resumed-r.ResumedAnswers, time.Since(r.Started)),
 	}
 }
 
@@ -232,5 +238,8 @@ func (l *ledger) close(workers []WorkerReport, load time.Duration, unread bool, 
 		tally = l.appended
 	}
 	r.close(time.Now(), tally)
+	clear(l.live)
+	clear(l.ahead)
+	l.held, l.reached = nil, l.tally.Records+answers
 	return r
 }

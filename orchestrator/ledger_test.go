@@ -29,6 +29,38 @@ func segmentOf(counts chunk.Counts) wire.Done {
 	return wire.Done{Segment: chunk.Segment{Tally: chunk.Tally{Counts: counts}}}
 }
 
+// TestLoggedAnswersOutliveWorkers: what a lost worker or an earlier run has logged counts, once,
+// before and after another worker imports it.
+func TestLoggedAnswersOutliveWorkers(t *testing.T) {
+	l := testLedger()
+	if l.progress(0, chunk.Counts{Records: 10}, 20, nil); l.answered() != 0 {
+		t.Error("a kernel that computes batches has answers")
+	}
+	l = testLedger()
+	l.report.Concurrency = 8
+	l.report.Resumed, l.report.ResumedAnswers, l.reached = 100, 50, 150
+	l.tally.Records = 100
+	want := func(when string, answers int64) {
+		t.Helper()
+		if s := l.snapshot(); s.Answers != answers || s.Rate < 0 {
+			t.Errorf("%s: %d answers (%g/s), want %d", when, s.Answers, s.Rate, answers)
+		}
+	}
+	want("resumed", 50)
+	l.progress(0, chunk.Counts{Records: 10}, 20, nil)
+	want("imported in part", 40)
+	l.progress(0, chunk.Counts{Records: 10}, 200, nil)
+	want("computed", 200)
+	l.withdraw(0)
+	want("the worker is lost", 210)
+	l.progress(0, chunk.Counts{}, 180, nil)
+	want("another imports", 210)
+	l.finish(0, task{}, segmentOf(chunk.Counts{Records: 30, Succeeded: 30}), chunk.Counts{}, 220)
+	want("a segment is finished", 220)
+	l.close(nil, 0, false, 215)
+	want("stopped", 215)
+}
+
 // TestLedgerCountsEveryRecordOnce: records in progress, held back and released count once
 // each; what a lost worker had not finished no longer counts.
 func TestLedgerCountsEveryRecordOnce(t *testing.T) {

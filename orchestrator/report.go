@@ -171,8 +171,7 @@ type FailureReport struct {
 }
 
 // add adds a segment's cost.
-func (w *WorkerReport) add(c chunk.Counts, stats wire.Stats) {
-	w.Records += c.Records
+func (w *WorkerReport) add(stats wire.Stats) {
 	w.Chunks++
 	w.Batches += stats.Batches
 	w.Busy += stats.Busy
@@ -214,9 +213,6 @@ func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 	})
 	return list
 }
-
-// speed returns records per second of computing, 0 while unknown.
-func (w *WorkerReport) speed() float64 { return rate(w.Records, w.Busy) }
 
 // rest ends a time during which the slot's kernel was open.
 func (w *WorkerReport) rest(now time.Time) {

@@ -145,7 +145,7 @@ func TestAdopt(t *testing.T) {
 			folder := filepath.Clean(first.Output.Path) + ".gpurun"
 			damage(t, folder)
 			before := tree(folder)
-			committed := orchestrator.Committed(first.Output.Path)
+			committed, _ := orchestrator.Committed(first.Output.Path)
 			if err := orchestrator.Adopt(first.Output.Path, c); err != nil || committed == 0 {
 				t.Fatalf("%d committed: %v", committed, err)
 			}

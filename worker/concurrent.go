@@ -225,6 +225,9 @@ func (c *concurrent) step() (more bool, err error) {
 		return false, nil
 	case <-c.alarm.timer.C:
 		c.alarm.at = time.Time{}
+		for _, l := range c.lanes {
+			l.run.out.catchUp()
+		}
 		if list := c.worker.host.takeWarnings(); len(list) > 0 {
 			c.worker.send(wire.Message{Warned: &wire.Warned{Warnings: list}})
 		}

@@ -268,6 +268,7 @@ func (c *concurrent) fail(f *flight, failure *fault.Error) error {
 // settle gives a record its verdict.
 func (c *concurrent) settle(f *flight, v verdict, took time.Duration) error {
 	f.suspect = false
+	c.worker.computed.Add(1)
 	f.group.settle(f.at, v)
 	if took > 0 {
 		f.group.task.batches = append(f.group.task.batches, took)

@@ -93,6 +93,7 @@ func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 	g := &group{lane: l, first: task.batch.Records[0].Index, task: task, records: make([]*flight, len(task.sent)), open: len(task.sent)}
 	l.groups = append(l.groups, g)
 	l.held.records, l.held.bytes = l.held.records+task.load.records, l.held.bytes+task.load.bytes
+	c.worker.computed.Add(int64(len(task.batch.Records) - len(task.sent))) // rejected before the kernel
 	for i := range g.records {
 		if err := c.place(g, i); err != nil {
 			return err
@@ -241,6 +242,7 @@ func (c *concurrent) close(l *lane) error {
 
 // report sends the outcome of a chunk, or of its beginning.
 func (c *concurrent) report(done wire.Done) {
+	done.Computed = c.worker.computed.Load()
 	done.Sources, done.Warnings = c.worker.host.takeSources(), c.worker.host.takeWarnings()
 	crash.Point("worker-part-closed")
 	c.worker.send(wire.Message{Done: &done})

@@ -20,15 +20,17 @@ type progress struct {
 	at       time.Time // of the last report
 	wroteAt  time.Time // of the last one by the writer
 	written  chunk.Counts
-	computed int64 // records of windows
+	computed int64 // records of windows, or with an answer
+	told     int64 // of those, in the last report
 }
 
 // report sends the progress. The caller must hold the lock.
 func (p *partWriter) report(message wire.Progress) {
 	s := &p.progress
-	s.at = time.Now()
+	s.at, s.told = time.Now(), s.computed
 	message.Chunk, message.Counts, message.Ahead = p.id, s.written, max(0, s.computed-s.written.Records)
 	message.Memory, message.Busy, message.Tuning = p.worker.host.memory(), time.Duration(p.worker.busy.Load()), p.worker.sizes.tuning()
+	message.Computed = p.worker.computed.Load()
 	p.worker.send(wire.Message{Progress: &message})
 }
 
@@ -49,6 +51,16 @@ func (p *partWriter) computed(n int) {
 	defer p.progress.mu.Unlock()
 	p.progress.computed += int64(n)
 	if time.Since(p.progress.at) >= progressInterval {
+		p.report(wire.Progress{})
+	}
+}
+
+// catchUp reports what was computed too soon after the last report: perhaps nothing follows
+// for long.
+func (p *partWriter) catchUp() {
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	if p.progress.told != p.progress.computed && time.Since(p.progress.at) >= progressInterval {
 		p.report(wire.Progress{})
 	}
 }

@@ -56,6 +56,7 @@ type Worker struct {
 	draining       atomic.Bool  // the job is ending: queue no extra batch
 	sharing        atomic.Bool  // added workers share the device's memory
 	busy           atomic.Int64 // how long the kernel has had work
+	computed       atomic.Int64 // records that a concurrent kernel has computed
 	pace           *pacer
 	computing      computing
 	assigned       chan wire.Assign
@@ -153,6 +154,7 @@ func (w *Worker) take(message wire.Message) {
 		w.draining.Store(false)
 		w.sharing.Store(false)
 		w.busy.Store(0)
+		w.computed.Store(0)
 		w.pace.set(wire.Pace{Share: 1})
 		select {
 		case <-w.renewed: // a job may have had nothing to assign

@@ -214,7 +214,7 @@ func referMetrics(t *testing.T, b *bytes.Buffer) {
 	duration := orchestrator.Histogram{}
 	duration.Add(time.Second)
 	job := view.View{
-		Total: 1, Phase: orchestrator.PhasePreparing, FailuresByKind: map[string]int64{"batch": 1}, Batches: duration, Segments: duration,
+		Total: 1, Concurrency: 1, Phase: orchestrator.PhasePreparing, FailuresByKind: map[string]int64{"batch": 1}, Batches: duration, Segments: duration,
 		Figures: map[string]float64{"NAME": 1}, Workers: []view.Worker{{Phase: orchestrator.PhasePreparing}},
 		Devices: []view.Device{{GPU: true, Batches: duration}},
 	}

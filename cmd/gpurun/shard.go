@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -299,26 +300,31 @@ func (w *shardWork) copy(output string) (int64, bool) {
 	if w.concurrent {
 		return 0, false
 	}
-	return orchestrator.Committed(output), true
+	records, _ := orchestrator.Committed(output)
+	return records, true
 }
 
-// adopt continues from the earlier attempt that has committed the most.
+// adopt continues from the earlier attempt that has computed the most.
 func (w *shardWork) adopt(earlier []string, config orchestrator.Config) bool {
 	type found struct {
-		output  string
-		records int64
+		output           string
+		records, answers int64
 	}
 	var list []found
 	for _, output := range earlier {
-		if records := orchestrator.Committed(output); records > 0 {
-			list = append(list, found{output, records})
+		if records, answers := orchestrator.Committed(output); records+answers > 0 {
+			list = append(list, found{output, records, answers})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b found) int { return int(min(1, max(-1, b.records-a.records))) })
+	slices.SortStableFunc(list, func(a, b found) int { return cmp.Compare(b.records+b.answers, a.records+a.answers) })
 	for _, one := range list {
 		err := orchestrator.Adopt(one.output, config)
 		if err == nil {
-			w.notice(fmt.Sprintf("resuming from an earlier attempt, which has committed %d records", one.records))
+			text := fmt.Sprintf("resuming from an earlier attempt, which has committed %d records", one.records)
+			if one.answers > 0 {
+				text += fmt.Sprintf(" and logged %d answers", one.answers)
+			}
+			w.notice(text)
 			return true
 		}
 		w.notice("an earlier attempt cannot be resumed: " + err.Error())
@@ -330,24 +336,20 @@ func (w *shardWork) adopt(earlier []string, config orchestrator.Config) bool {
 func progressOf(a *cluster.Attempt) func(orchestrator.Event) {
 	var begun time.Time
 	var before int64
-	note := func(job chunk.Counts) {
+	note := func(job chunk.Counts, answers int64) {
 		if begun.IsZero() {
-			begun, before = time.Now(), job.Records
+			begun, before = time.Now(), job.Records+answers
 		}
-		rate := 0.0
-		if took := time.Since(begun).Seconds(); took > 0 {
-			rate = float64(job.Records-before) / took
-		}
-		a.Progress(job.Records, job.Failed, rate)
+		a.Progress(job, answers, begun, before)
 	}
 	return func(event orchestrator.Event) {
 		switch e := event.(type) {
 		case orchestrator.Resuming:
-			note(e.Job.Counts)
+			note(e.Job.Counts, e.Answers)
 		case orchestrator.Progress:
-			note(e.Job)
+			note(e.Job, e.Answers)
 		case orchestrator.ChunkDone:
-			note(e.Job)
+			note(e.Job, e.Answers)
 		}
 	}
 }

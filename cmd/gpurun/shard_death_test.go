@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -135,6 +139,68 @@ func TestShardAdoptedDeath(t *testing.T) {
 		t.Errorf("it started over:\n%s", stderr)
 	}
 	d.merge()
+}
+
+// TestShardAnswers: an attempt is killed whose answers are all behind a slow record, so that
+// nothing is committed. Its answers are counted, and the next attempt sends no request again.
+func TestShardAnswers(t *testing.T) {
+	d := newSharedFolder(t, 20)
+	var asked atomic.Int64
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Method == http.MethodPost {
+			asked.Add(1)
+		}
+		if strings.Contains(string(body), "record 0.") {
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"choices":[{"message":{"role":"assistant","content":"yes"}}]}`)
+	}))
+	t.Cleanup(server.Close)
+	config := `{"model":"m","prompt":"record {id}.","output":"answer","concurrency":4}`
+	run := func() (*exec.Cmd, said) {
+		return d.command(nil, "run", "--shard", "0/2", "--no-claim", "-k", "openai:"+server.URL+"/v1", "--kernel-config", config, "--chunks-per-gpu", "1", "in.jsonl", "-o", "out.jsonl")
+	}
+	killed, _ := run()
+	start(t, killed)
+	shared := func() cluster.Overview {
+		r, err := cluster.Open(d.join("out.jsonl"))
+		if err != nil {
+			return cluster.Overview{}
+		}
+		o, _ := r.Watch(time.Hour).Overview(t.Context())
+		return o
+	}
+	waitFor(t, "answers of the shard", func() bool { return shared().Answers == 9 })
+	_ = killed.Process.Kill()
+	_ = killed.Wait()
+	o := shared()
+	if o.Done != 0 || o.Reached() != 9 || o.Shards[0].Answers != 9 || o.Shards[1].Answers != 0 {
+		t.Errorf("%+v", o)
+	}
+	var text strings.Builder
+	writeRun(&text, o)
+	for _, want := range []string{"; 9 of 20 records", "9 answers of the pending records are logged and are not sent again", " 9/10 "} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the status does not say %q:\n%s", want, text.String())
+		}
+	}
+	close(release)
+	before := asked.Load()
+	cmd, stderr := run()
+	start(t, cmd)
+	ends(t, cmd, stderr, 0)
+	if n := asked.Load() - before; n != 1 {
+		t.Errorf("%d requests after %d, not 1", n, before)
+	}
+	if want := "resuming from an earlier attempt, which has committed 0 records and logged 9 answers"; !strings.Contains(stderr.String(), want) {
+		t.Errorf("it does not say %q:\n%s", want, stderr)
+	}
 }
 
 // TestFrozenShard: a process is frozen, its shard is done by another one, and it wakes up.

@@ -20,15 +20,18 @@ func writeRun(w io.Writer, o cluster.Overview) {
 			states = append(states, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	fmt.Fprintf(w, "%s; %s of %s records", strings.Join(states, ", "), progress.Count(o.Done), progress.Count(o.Records))
+	fmt.Fprintf(w, "%s; %s of %s records", strings.Join(states, ", "), progress.Count(o.Reached()), progress.Count(o.Records))
 	if o.Failed > 0 {
 		fmt.Fprintf(w, ", %s failed", progress.Count(o.Failed))
 	}
 	if o.Rate > 0 {
-		left := time.Duration(float64(o.Records-o.Done) / o.Rate * float64(time.Second))
+		left := time.Duration(float64(o.Records-o.Reached()) / o.Rate * float64(time.Second))
 		fmt.Fprintf(w, "; %s records/s, about %s left", rateText(o.Rate), left.Round(time.Second))
 	}
 	fmt.Fprintln(w)
+	if o.Answers > 0 {
+		fmt.Fprintln(w, progress.AnswersText(o.Answers))
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "SHARD\tSTATE\tRECORDS\tFAILED\tRECORDS/S\tWHERE\n")
 	for _, group := range groupShards(o.Shards) {
@@ -36,7 +39,7 @@ func writeRun(w io.Writer, o cluster.Overview) {
 		if len(group) > 1 {
 			var done, records, failed int64
 			for _, s := range group {
-				done, records, failed = done+s.Done, records+s.Records, failed+s.Failed
+				done, records, failed = done+s.Reached(), records+s.Records, failed+s.Failed
 			}
 			fmt.Fprintf(table, "%d-%d\t%s\t%s\t%d\t\t\n", first.Index, group[len(group)-1].Index, first.State, recordsOf(done, records), failed)
 			continue
@@ -45,7 +48,7 @@ func writeRun(w io.Writer, o cluster.Overview) {
 		if first.Rate > 0 {
 			rate = rateText(first.Rate)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\n", first.Index, first.State, recordsOf(first.Done, first.Records), first.Failed, rate, whereText(first))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\n", first.Index, first.State, recordsOf(first.Reached(), first.Records), first.Failed, rate, whereText(first))
 	}
 	_ = table.Flush()
 	switch {

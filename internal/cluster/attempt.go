@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/owned"
@@ -69,6 +70,7 @@ type beat struct {
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	Done     int64     `json:"done"`
+	Answers  int64     `json:"answers,omitempty"`
 	Failed   int64     `json:"failed"`
 	Rate     float64   `json:"records_per_second"`
 }
@@ -101,8 +103,10 @@ type Attempt struct {
 	dir   string
 	claim int
 
-	mu   sync.Mutex
-	last beat
+	mu     sync.Mutex
+	last   beat
+	begun  time.Time // see Progress
+	before int64
 }
 
 // newAttempt creates the folder of an attempt, which has claimed nothing yet. beside is that
@@ -153,11 +157,14 @@ func (a *Attempt) Earlier() (outputs []string) {
 	return outputs
 }
 
-// Progress notes how far the attempt is, for those who watch.
-func (a *Attempt) Progress(done, failed int64, rate float64) {
+// Progress notes how far the attempt is, for those who watch: how many records are done and
+// how many further ones have a logged answer. begun is when the attempt began to compute, after
+// before of them; its rate also falls while nothing is noted. Without begun it has none.
+func (a *Attempt) Progress(done chunk.Counts, answers int64, begun time.Time, before int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.last.Done, a.last.Failed, a.last.Rate = done, failed, rate
+	a.last.Done, a.last.Answers, a.last.Failed = done.Records, answers, done.Failed
+	a.begun, a.before = begun, before
 }
 
 // writeBeat shows that the attempt is alive. It is renamed into place, but not synced.
@@ -165,6 +172,9 @@ func (a *Attempt) writeBeat() error {
 	a.mu.Lock()
 	a.last.Sequence++
 	a.last.Time = time.Now().UTC()
+	if took := time.Since(a.begun).Seconds(); !a.begun.IsZero() && took > 0 {
+		a.last.Rate = float64(a.last.Done+a.last.Answers-a.before) / took
+	}
 	now := a.last
 	a.mu.Unlock()
 	crash.Point("beat")

@@ -25,7 +25,7 @@ func (w *worker) slowest(shards []Shard) choice {
 		if s.State != Running || s.current != s.Claims || s.Copy {
 			continue
 		}
-		theirs := float64(s.Records-s.Done) / s.Rate
+		theirs := float64(s.Records-s.Reached()) / s.Rate
 		if s.Rate <= 0 {
 			whole := time.Duration(float64(s.Records) / w.rate * float64(time.Second))
 			if s.watched < whole {

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // slowShard computes a shard in small steps until its context ends or proceed is closed.
 func slowShard(proceed <-chan struct{}) func(context.Context, *Attempt) (Result, error) {
 	return func(ctx context.Context, a *Attempt) (Result, error) {
-		a.Progress(1, 0, 0.1)
+		a.Progress(chunk.Counts{Records: 1}, 0, time.Now().Add(-10*time.Second), 0)
 		select {
 		case <-proceed:
 			return compute(ctx, a)

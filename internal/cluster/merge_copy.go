@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -71,7 +72,7 @@ func (m *merge) concatenate(ctx context.Context, path string, pieces []piece) (c
 			crash.Point("merge-copied")
 			records := done.Add(p.records)
 			m.Progress(records, m.merged.Counts.Records)
-			m.attempt.Progress(records, 0, 0)
+			m.attempt.Progress(chunk.Counts{Records: records}, 0, time.Time{}, 0)
 			return nil
 		})
 	}
@@ -187,7 +188,7 @@ func (m *merge) writeParts(ctx context.Context) error {
 			}
 			parts = append(parts, p)
 		}
-		m.attempt.Progress(r.First+r.Counts.Records-m.run.First, 0, 0)
+		m.attempt.Progress(chunk.Counts{Records: r.First + r.Counts.Records - m.run.First}, 0, time.Time{}, 0)
 	}
 	format, err := encode.ByName(m.run.Format)
 	if err != nil {

@@ -14,9 +14,10 @@ type Overview struct {
 	Output  string `json:"output"`
 	Folder  string `json:"folder"`
 	Records int64  `json:"records"`
-	// Done records are computed, Failed of them have failed.
-	Done   int64 `json:"done"`
-	Failed int64 `json:"failed"`
+	// Done records are computed, Failed of them have failed. Answers: see [Shard].
+	Done    int64 `json:"done"`
+	Failed  int64 `json:"failed"`
+	Answers int64 `json:"answers,omitempty"`
 	// Rate is that of the running shards together, in records per second.
 	Rate float64 `json:"records_per_second"`
 	// Merged: the output is written.
@@ -37,6 +38,9 @@ type Node struct {
 	// Rate is in records per second.
 	Rate float64 `json:"records_per_second"`
 }
+
+// Reached counts the records that are done or have an answer.
+func (o Overview) Reached() int64 { return o.Done + o.Answers }
 
 // Count returns how many shards are in a state.
 func (o Overview) Count(state State) (n int) {
@@ -59,6 +63,7 @@ func (w *Watch) Overview(ctx context.Context) (Overview, error) {
 	for _, s := range shards {
 		o.Done += s.Done
 		o.Failed += s.Failed
+		o.Answers += s.Answers
 		if s.State == Running {
 			o.Rate += s.Rate
 		}

@@ -31,11 +31,13 @@ const (
 type Shard struct {
 	Index int   `json:"shard"`
 	State State `json:"state"`
-	// First and Records are its range; Done of them are computed, Failed have failed.
+	// First and Records are its range; Done of them are computed, Failed have failed. Answers
+	// of further ones are logged: the next attempt does not compute those again.
 	First   int64 `json:"first"`
 	Records int64 `json:"records"`
 	Done    int64 `json:"done"`
 	Failed  int64 `json:"failed"`
+	Answers int64 `json:"answers,omitempty"`
 	// Rate is in records per second: now while it runs, on average when it is done.
 	Rate float64 `json:"records_per_second"`
 	// Attempt is the current or committed attempt; Host, PID and Labels are its process.
@@ -60,6 +62,9 @@ type Shard struct {
 	watched time.Duration // for how long it has known the attempt
 	current int           // the claim of the attempt that is described
 }
+
+// Reached counts the records that are done or have an answer.
+func (s Shard) Reached() int64 { return s.Done + s.Answers }
 
 // Unfinished reports whether the shard still has to be computed.
 func (s Shard) Unfinished() bool { return s.State != Done }
@@ -160,7 +165,7 @@ func (w *Watch) done(s *Shard) error {
 		}
 		w.results[s.Index] = result
 	}
-	s.State, s.Done, s.Failed, s.Rate = Done, result.Counts.Records, result.Failed, result.Rate
+	s.State, s.Done, s.Failed, s.Answers, s.Rate = Done, result.Counts.Records, result.Failed, 0, result.Rate
 	s.Attempt, s.Host, s.PID, s.Labels = result.Attempt, result.Host, result.PID, result.Labels
 	return nil
 }
@@ -238,7 +243,7 @@ func (w *Watch) ended(claim string) *Attempt {
 // describe sets the state of a shard from its current attempt.
 func (w *Watch) describe(s *Shard, o *observed) {
 	s.Attempt, s.Host, s.PID, s.Labels = o.info.Attempt, o.info.Host, o.info.PID, o.info.Labels
-	s.Done, s.Failed, s.seen = o.last.Done, o.last.Failed, o.seen
+	s.Done, s.Failed, s.Answers, s.seen = o.last.Done, o.last.Failed, o.last.Answers, o.seen
 	s.Message, s.Beat, s.Silent, s.watched = "", time.Time{}, 0, time.Since(o.first)
 	silent := time.Since(o.since)
 	switch {

@@ -22,6 +22,9 @@ func (s sink) job(job Job) {
 	s.counter("gpurun_records_total", records, float64(v.Done.Succeeded), labels{"job_id", id, "verdict", "succeeded"})
 	s.counter("gpurun_records_total", records, float64(v.Done.Failed), labels{"job_id", id, "verdict", "failed"})
 	s.counter("gpurun_records_total", records, float64(v.Done.Dropped), labels{"job_id", id, "verdict", "dropped"})
+	if v.Concurrency > 0 {
+		s.gauge("gpurun_records_answered", "Records with a logged answer that is not committed yet. They are not computed again.", float64(v.Answers), labels{"job_id", id})
+	}
 	for kind, n := range v.FailuresByKind {
 		s.counter("gpurun_failures_total", "Failed records by kind, including those of earlier runs.", float64(n), labels{"job_id", id, "kind", kind})
 	}
@@ -40,7 +43,7 @@ func (s sink) job(job Job) {
 
 // queued counts the records that are neither finished nor with a worker.
 func queued(job Job) int64 {
-	n := job.View.Total - job.View.Done.Records
+	n := job.View.Total - job.View.Reached()
 	for _, w := range job.View.Workers {
 		n -= w.Records - min(w.Done, w.Records)
 	}

@@ -4,6 +4,8 @@ package metrics
 type Run struct {
 	Output                string
 	Records, Done, Failed int64
+	// Answers of further records are logged.
+	Answers int64
 	// Shards counts them by state.
 	Shards map[string]int
 	Nodes  []Node
@@ -20,6 +22,7 @@ type Node struct {
 func (s sink) run(r Run) {
 	s.gauge("gpurun_run_records", "Records of a job that machines share.", float64(r.Records), labels{"output", r.Output})
 	s.gauge("gpurun_run_records_done", "Records of that job that are computed.", float64(r.Done), labels{"output", r.Output})
+	s.gauge("gpurun_run_records_answered", "Records of that job with a logged answer that is not committed yet.", float64(r.Answers), labels{"output", r.Output})
 	s.gauge("gpurun_run_records_failed", "Records of that job that failed.", float64(r.Failed), labels{"output", r.Output})
 	for state, n := range r.Shards {
 		s.gauge("gpurun_run_shards", "Shards of that job by state.", float64(n), labels{"output", r.Output, "state", state})

@@ -113,21 +113,22 @@ func jobRow(job jobs.Status) []string {
 		return []string{name, plain(job.Trouble)}
 	}
 	s := job.Status
-	done := Count(s.Done.Records)
+	reached := s.Done.Records + s.Answers
+	done := Count(reached)
 	share := ""
 	total := s.Total
 	switch {
 	case total < 0 && s.Estimate > 0:
-		total = max(s.Estimate, s.Done.Records)
-		share = fmt.Sprintf("about %.0f %%", 100*float64(s.Done.Records)/float64(total))
+		total = max(s.Estimate, reached)
+		share = fmt.Sprintf("about %.0f %%", 100*float64(reached)/float64(total))
 	case total > 0:
-		share = fmt.Sprintf("%.1f %%", 100*float64(s.Done.Records)/float64(total))
+		share = fmt.Sprintf("%.1f %%", 100*float64(reached)/float64(total))
 		fallthrough
 	case total == 0:
-		done = Count(s.Done.Records) + "/" + Count(total)
+		done = Count(reached) + "/" + Count(total)
 	}
 	rest := ""
-	switch remaining := total - s.Done.Records; {
+	switch remaining := total - reached; {
 	case s.Phase != orchestrator.PhaseRunning:
 	case allPause(s):
 		rest = "paused by heat"

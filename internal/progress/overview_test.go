@@ -42,7 +42,7 @@ func TestWriteOverview(t *testing.T) {
 			},
 			{Job: jobs.Entry{ID: "00000001", Output: "-"}, Status: orchestrator.Snapshot{Phase: orchestrator.PhasePreparing, Total: -1}},
 			{Job: jobs.Entry{ID: "00000003", Output: "/data/hot.jsonl"}, Status: orchestrator.Snapshot{
-				Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 5}, Total: 10, Rate: 2,
+				Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 2}, Answers: 3, Total: 10, Rate: 2,
 				Workers: []orchestrator.WorkerSnapshot{{Device: "GPU 1", Phase: orchestrator.PhasePaused}, {Device: "GPU 2", Phase: orchestrator.PhaseRetired}},
 			}},
 			{Job: jobs.Entry{ID: "00000002"}, Trouble: "job 00000002 does not answer"},

@@ -119,8 +119,16 @@ func ofThisRun(r orchestrator.Report) int64 {
 // writeAnswers writes how many pending records have an answer already.
 func writeAnswers(w io.Writer, r orchestrator.Report) {
 	if r.Answers > 0 {
-		fmt.Fprintf(w, "  %s of the pending records are logged and are not sent again\n", plural(r.Answers, "answer"))
+		fmt.Fprintf(w, "  %s\n", AnswersText(r.Answers))
 	}
+}
+
+// AnswersText says that pending records have an answer already.
+func AnswersText(answers int64) string {
+	if answers == 1 {
+		return "1 answer of the pending records is logged and is not sent again"
+	}
+	return plural(answers, "answer") + " of the pending records are logged and are not sent again"
 }
 
 // retryResult is how many of the retried records failed again, "" if none were retried.

@@ -16,7 +16,6 @@ type state struct {
 	mu       sync.Mutex
 	job      chunk.Counts
 	answers  int64 // of records that are not among those
-	most     int64 // of both together, so far
 	oneByOne bool  // the kernel computes records, not batches
 	total    int64 // -1: unknown
 	estimate int64 // about how many there are if total is unknown; 0 if that is unknown too
@@ -41,8 +40,9 @@ type slotState struct {
 	done   int64     // of the current or the last chunk
 	size   int64
 	first  int64 // record of that chunk
-	ahead  int64 // records with an answer besides, in any of its chunks
 	again  int64 // records that its lost worker had computed, which are computed again
+
+	computed int64 // records in this run, if the kernel computes records one by one
 }
 
 // deviceState is all slots of one device.
@@ -121,21 +121,24 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		s.measure(slot.device, now)
 	case orchestrator.Progress:
 		slot := s.slot(e.Slot)
-		slot.done, slot.ahead = e.Chunk.Records, e.Ahead
+		slot.done, slot.computed = e.Chunk.Records, e.Computed
+		slot.hold(e.Held, e.Chunk.Records+e.Ahead)
 		s.job, s.answers, s.total, s.estimate = e.Job, e.Answers, e.Total, e.Estimate
 		s.use(e.Usage, now)
 		s.measure(slot.device, now)
 	case orchestrator.ChunkDone:
 		slot := s.slot(e.Slot)
-		if slot.first == e.First { // or it computes another one
+		switch {
+		case slot.first != e.First: // it computes another one
+		case e.Held > 0: // it continues behind those
+			slot.first += e.Counts.Records
+		default:
 			slot = s.enter(e.Slot, ready, now)
 			slot.done, slot.again = e.Counts.Records, 0
 		}
 		slot.device.sum += e.Counts.Records
-		slot.ahead = e.Ahead
-		if slot.phase == computing { // then done is among those
-			slot.ahead = max(0, slot.ahead-slot.done)
-		}
+		slot.computed = e.Computed
+		slot.hold(e.Held, e.Ahead)
 		s.job, s.answers, s.total, s.estimate = e.Job, e.Answers, e.Total, e.Estimate
 		s.use(e.Usage, now)
 		s.measure(slot.device, now)
@@ -203,18 +206,24 @@ func (s *state) enter(n int, p phase, now time.Time) *slotState {
 // work: the rate stays the same.
 func (s *state) workerLost(e orchestrator.WorkerLost, now time.Time) {
 	next, slot := restarting, s.slot(e.Slot)
-	if slot.phase == computing {
-		if !s.oneByOne {
-			s.pace.lower(slot.done)
-		}
-		slot.device.pace.lower(slot.done + slot.ahead)
+	if slot.phase == computing && !s.oneByOne { // answers are logged
+		s.pace.lower(slot.done)
+		slot.device.pace.lower(slot.done)
 		slot.again = slot.done
 	}
 	if e.Retired {
 		next, slot.again = lost, 0 // other workers compute them
 	}
 	s.enter(e.Slot, next, now)
-	slot.done, slot.size, slot.ahead = 0, 0, 0
+	slot.done, slot.size = 0, 0
+}
+
+// hold sets how many records of all its chunks the slot has computed. Only the worker of a
+// kernel that computes records one by one holds several at a time.
+func (s *slotState) hold(records, done int64) {
+	if records > 0 {
+		s.size, s.done = records, done
+	}
 }
 
 // measure records the progress of a device and of the job. It counts slots instead of
@@ -226,18 +235,20 @@ func (s *state) measure(d *deviceState, now time.Time) {
 	for _, device := range s.devices {
 		all += s.work(device)
 	}
-	if s.oneByOne { // answers that are logged come back after a loss: they are no work
-		s.most = max(s.most, s.done())
-		all = s.most
-	}
 	s.pace.add(now, all)
 }
 
-// work is how many records a device has computed.
-func (s *state) work(d *deviceState) int64 {
-	n := d.sum
+// work is how many records a device has computed. Answers that a worker imports from the log
+// are no work.
+func (s *state) work(d *deviceState) (n int64) {
+	if s.oneByOne {
+		for _, i := range d.slots {
+			n += s.slots[i].computed
+		}
+		return n
+	}
+	n = d.sum
 	for _, i := range d.slots {
-		n += s.slots[i].ahead
 		if s.slots[i].phase == computing {
 			n += s.slots[i].done
 		}

@@ -186,6 +186,35 @@ func TestStateOfAJobGoneOnWith(t *testing.T) {
 	s.line("100 of 400 records (25.0 %), 5 failed, 1 worker: 1 waiting")
 }
 
+// Answers of an earlier run, which a worker imports, are progress but no work. After the loss
+// of a worker, answers are not computed again. A worker's row shows all of its chunks.
+func TestStateOfLoggedAnswers(t *testing.T) {
+	s := &script{T: t}
+	told := func(job, answers, ahead, computed int64) orchestrator.Progress {
+		return orchestrator.Progress{
+			Slot: 0, Job: counts(job, 0), Answers: answers, Ahead: ahead, Held: 400, Computed: computed, Records: 100, Total: 400,
+		}
+	}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1), Info: orchestrator.KernelInfo{Concurrency: 8}}},
+		orchestrator.Resuming{Answers: 200, Total: 400}, orchestrator.ChunkStarted{Slot: 0, Records: 100})
+	s.line("200 of 400 records (50.0 %), 1 worker: 1 computing")
+	s.at(0.1, told(0, 200, 150, 0))
+	s.at(2, told(0, 220, 220, 20))
+	s.rows(90, `
+CPU 0  [====================>                  ]   55 %  220/400    10.0/s  computing
+total  [====================>                  ]   55 %  220/400    10.0/s  ETA 18s`)
+	s.at(3, orchestrator.WorkerLost{Slot: 0, Fault: fault.New(fault.Worker, "gone")})
+	if status := s.state.deviceRow(s.state.devices[0], s.now).status; status != "restarting" {
+		t.Errorf("status %q, but nothing is retried", status)
+	}
+	s.at(4, orchestrator.ChunkStarted{Slot: 0, Records: 100}, told(0, 240, 240, 40))
+	near(t, "rate", s.state.rate(s.now), 10)
+	s.at(5, orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: counts(90, 0)}, Job: counts(90, 0), Answers: 160, Ahead: 160, Held: 310, Computed: 50, Total: 400})
+	s.rows(90, `
+CPU 0  [===================>                   ]   51 %  160/310    10.0/s  computing
+total  [=======================>               ]   62 %  250/400    10.0/s  ETA 15s`)
+}
+
 // Events of several slots overtake each other: the job's counts jump back and forth by a
 // batch, but the rate must not.
 func TestStateOvertakenEvents(t *testing.T) {

@@ -62,6 +62,7 @@ type JobSummary struct {
 	Phase   orchestrator.Phase `json:"phase"`
 	Total   int64              `json:"total"`
 	Done    chunk.Counts       `json:"done"`
+	Answers int64              `json:"answers"`
 	Rate    float64            `json:"records_per_second"`
 	ETA     *float64           `json:"eta_seconds"`
 	Trouble string             `json:"trouble,omitempty"`
@@ -69,7 +70,7 @@ type JobSummary struct {
 
 // Summary returns the line about a job.
 func (s JobState) Summary() JobSummary {
-	return JobSummary{Job: s.Job, Phase: s.Phase, Total: s.Total, Done: s.Done, Rate: s.Rate, ETA: s.ETA, Trouble: s.Trouble}
+	return JobSummary{Job: s.Job, Phase: s.Phase, Total: s.Total, Done: s.Done, Answers: s.Answers, Rate: s.Rate, ETA: s.ETA, Trouble: s.Trouble}
 }
 
 // Control is how a job of this process is controlled.

@@ -18,7 +18,7 @@ type pastHandler func(http.ResponseWriter, *http.Request, jobs.Ended)
 // newPastState is what is remembered of a job.
 func newPastState(p jobs.Ended) JobState {
 	s := JobState{Job: infoOf(p.Entry), Trouble: p.Error}
-	s.Phase, s.Total, s.Done = orchestrator.PhaseEnded, p.Status.Total, p.Status.Done
+	s.Phase, s.Total, s.Done, s.Answers = orchestrator.PhaseEnded, p.Status.Total, p.Status.Done, p.Status.Answers
 	if p.Error != "" {
 		s.Total = -1
 	}

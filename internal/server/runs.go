@@ -86,7 +86,7 @@ func (h *Host) runRoute() route {
 // runMetrics returns the figures of the runs.
 func (h *Host) runMetrics() (list []metrics.Run) {
 	for _, state := range h.runStates() {
-		run := metrics.Run{Output: state.Output, Records: state.Records, Done: state.Done, Failed: state.Failed, Shards: make(map[string]int)}
+		run := metrics.Run{Output: state.Output, Records: state.Records, Done: state.Done, Answers: state.Answers, Failed: state.Failed, Shards: make(map[string]int)}
 		for _, s := range cluster.States {
 			run.Shards[string(s)] = state.Count(s)
 		}

@@ -24,7 +24,7 @@ type Collector struct {
 	course course
 	tokens growth
 	paused bool
-	run    int64 // records at the start of this run
+	run    int64 // records that were done or had an answer at the start of this run
 	first  int64 // the number of the job's first record
 }
 
@@ -79,6 +79,7 @@ func (c *Collector) Event(event orchestrator.Event) {
 func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
 	v := &c.view
 	v.Phase, v.Started, v.BatchSize, v.Total = orchestrator.PhaseRunning, now, plan.BatchSize, plan.Records
+	v.Concurrency = plan.Info.Concurrency
 	c.strip.total(plan.Records)
 	v.Workers, v.Devices = nil, nil
 	for _, slot := range plan.Slots {
@@ -99,8 +100,9 @@ func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
 
 // resuming takes what earlier runs have done.
 func (c *Collector) resuming(e orchestrator.Resuming) {
-	c.view.Done, c.view.Resumed, c.view.Total = e.Job.Counts, e.Done, e.Total
-	c.run = e.Job.Records
+	c.view.Done, c.view.Answers, c.view.Total = e.Job.Counts, e.Answers, e.Total
+	c.view.Resumed, c.view.ResumedAnswers = e.Done, e.Answers
+	c.run = c.view.Reached()
 	c.tally.Add(e.Job)
 	for _, r := range e.Ranges {
 		c.strip.add(r.First-c.first, r.Records, r.Failed)
@@ -161,9 +163,12 @@ func (c *Collector) worker(event orchestrator.Event) {
 }
 
 func (c *Collector) progress(e orchestrator.Progress) {
-	c.view.Done, c.view.Total, c.view.Estimate = e.Job, e.Total, e.Estimate
+	c.view.Done, c.view.Answers, c.view.Total, c.view.Estimate = e.Job, e.Answers, e.Total, e.Estimate
 	w := c.slot(e.Slot)
 	w.Done, w.Records = e.Chunk.Records, e.Records
+	if c.view.Concurrency > 0 {
+		w.hold(e.Held, e.Chunk.Records+e.Ahead, e.Computed)
+	}
 	c.addLatency(w, e.Latency)
 	c.use(e.Usage)
 }
@@ -187,12 +192,18 @@ func (c *Collector) figure(name string, n float64) {
 
 func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 	v := &c.view
-	v.Done, v.Total, v.Estimate = e.Job, e.Total, e.Estimate
+	v.Done, v.Answers, v.Total, v.Estimate = e.Job, e.Answers, e.Total, e.Estimate
 	w := c.slot(e.Slot)
-	if w.First == e.First || w.Phase != orchestrator.PhaseComputing { // or it computes another one
+	switch {
+	case w.First != e.First && w.Phase == orchestrator.PhaseComputing: // it computes another one
+	case e.Held > 0: // it continues behind those
+		w.First += e.Counts.Records
+	default:
 		w.Records, w.Done, w.Phase = 0, 0, orchestrator.PhaseWaiting
 	}
-	w.Total += e.Counts.Records
+	if w.Total += e.Counts.Records; v.Concurrency > 0 {
+		w.hold(e.Held, e.Ahead, e.Computed)
+	}
 	w.Failed += e.Counts.Failed
 	w.Batches += e.Stats.Batches
 	w.Restarts += e.Stats.Restarts
@@ -237,6 +248,7 @@ func (c *Collector) finished(report orchestrator.Report) {
 	if report.Uncounted {
 		v.Total = -1
 	}
+	v.Answers = report.Answers
 	v.Done = chunk.Counts{
 		Records: report.In - report.Pending, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped,
 	}
@@ -247,7 +259,7 @@ func (c *Collector) finished(report orchestrator.Report) {
 }
 
 func (c *Collector) point(now time.Time) point {
-	p := point{time: now, done: c.view.Done.Records, failed: c.view.Done.Failed}
+	p := point{time: now, done: c.view.Reached(), failed: c.view.Done.Failed}
 	for _, d := range c.view.Devices {
 		i := c.course.history.index(d.Device)
 		p.devices = append(p.devices, make([]devicePoint, max(0, i+1-len(p.devices)))...)
@@ -259,10 +271,20 @@ func (c *Collector) point(now time.Time) point {
 	return p
 }
 
-// deviceRecords counts the records that the workers of a device have finished.
+// hold sets how many records of all its chunks are computed, and how many its kernel has
+// computed: records of those chunks may have answers of earlier runs.
+func (w *Worker) hold(records, done, computed int64) {
+	w.Records, w.Done, w.Total = records, done, computed
+}
+
+// deviceRecords counts the records that the workers of a device have computed.
 func (c *Collector) deviceRecords(device string) (n int64) {
 	for _, w := range c.view.Workers {
-		if w.Device == device {
+		switch {
+		case w.Device != device:
+		case c.view.Concurrency > 0: // Total has those of its chunks
+			n += w.Total
+		default:
 			n += w.Total + w.Done
 		}
 	}
@@ -305,7 +327,7 @@ func (c *Collector) addRates(v *View, now time.Time) {
 		elapsed = v.Report.Elapsed
 	}
 	v.Elapsed = elapsed.Seconds()
-	v.AverageRate = rate(v.Done.Records-c.run, elapsed)
+	v.AverageRate = rate(v.Reached()-c.run, elapsed)
 	for i := range v.Devices {
 		v.Devices[i].Records = c.deviceRecords(v.Devices[i].Device)
 	}
@@ -315,7 +337,7 @@ func (c *Collector) addRates(v *View, now time.Time) {
 	v.TokenRate = c.tokens.rate(now)
 	if before, ok := c.course.history.since(now); ok {
 		elapsed := now.Sub(before.time)
-		v.Rate = rate(v.Done.Records-before.done, elapsed)
+		v.Rate = rate(v.Reached()-before.done, elapsed)
 		for i := range v.Devices {
 			if at := c.course.history.index(v.Devices[i].Device); at < len(before.devices) {
 				v.Devices[i].Rate = rate(v.Devices[i].Records-before.devices[at].records, elapsed)
@@ -327,7 +349,7 @@ func (c *Collector) addRates(v *View, now time.Time) {
 		total = v.Estimate
 	}
 	if v.Rate > 0 && total >= 0 && v.Phase == orchestrator.PhaseRunning {
-		eta := float64(max(0, total-v.Done.Records)) / v.Rate
+		eta := float64(max(0, total-v.Reached())) / v.Rate
 		v.ETA = &eta
 	}
 }

@@ -45,7 +45,7 @@ func Record(s orchestrator.Status) Recorded {
 	h, t := load(s.Folder)
 	report := s.Report
 	r := Recorded{History: h.show(), Examples: []record.Failure{}, View: View{
-		Time: time.Now(), Phase: orchestrator.PhaseEnded, Started: report.Started, Total: report.In, Resumed: report.Resumed,
+		Time: time.Now(), Phase: orchestrator.PhaseEnded, Started: report.Started, Total: report.In, Resumed: report.Resumed, ResumedAnswers: report.ResumedAnswers, Answers: report.Answers, Concurrency: report.Concurrency,
 		Done:      chunk.Counts{Records: report.In - report.Pending, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped},
 		BatchSize: report.BatchSize, Latency: report.Latency, Timeline: t.show(), Report: &report, Figures: map[string]float64{},
 		Workers: []Worker{}, Devices: []Device{}, Failures: []Failure{}, FailuresByKind: map[string]int64{},
@@ -60,7 +60,7 @@ func Record(s orchestrator.Status) Recorded {
 	v.Elapsed = report.Elapsed.Seconds()
 	if computed := h.computed(); computed > 0 {
 		v.Elapsed = computed.Seconds()
-		v.AverageRate = rate(v.Done.Records, computed)
+		v.AverageRate = rate(v.Reached(), computed)
 	}
 	v.addReported(report, h.names)
 	strip := recordedStrip(s)

@@ -29,7 +29,15 @@ type View struct {
 	Estimate int64        `json:"estimate,omitempty"`
 	Done     chunk.Counts `json:"done"`
 	Resumed  int64        `json:"resumed"`
-	// Rate is that of the last half minute, AverageRate that of this run.
+	// ResumedAnswers were logged by earlier runs, in addition to Resumed.
+	ResumedAnswers int64 `json:"resumed_answers,omitempty"`
+	// Answers of further records are logged and wait for slower records before them: they are
+	// not computed again. Only a kernel that computes records one by one has such; Concurrency
+	// is how many records it computes at a time, 0 for other kernels.
+	Answers     int64 `json:"answers"`
+	Concurrency int   `json:"concurrency,omitempty"`
+	// Rate is that of the last half minute, AverageRate that of this run. Answers count when
+	// they are logged.
 	Rate        float64 `json:"records_per_second"`
 	AverageRate float64 `json:"average_records_per_second"`
 	// ETA is how long the rest takes at that rate; nil while unknown.
@@ -58,6 +66,9 @@ type View struct {
 	Report *orchestrator.Report `json:"report,omitempty"`
 }
 
+// Reached counts the records that are done or have an answer: how far the job is.
+func (v View) Reached() int64 { return v.Done.Records + v.Answers }
+
 // PhaseLeft is the phase of a worker that left the job because its device is better off
 // without it.
 const PhaseLeft orchestrator.Phase = "left"
@@ -70,11 +81,13 @@ type Worker struct {
 	Device string             `json:"device"`
 	PID    int                `json:"pid,omitempty"`
 	Phase  orchestrator.Phase `json:"phase"`
-	// First, Records and Done describe its chunk; Records is 0 if it has none.
+	// First, Records and Done describe its chunk, or all of its chunks if the kernel computes
+	// records one by one; Records is 0 if it has none.
 	First   int64 `json:"chunk_first"`
 	Records int64 `json:"chunk_records"`
 	Done    int64 `json:"chunk_done"`
-	// Total and Failed count the records of its finished chunks.
+	// Total and Failed count the records of its finished chunks. If the kernel computes records
+	// one by one, Total counts those that it has computed in this run, also in other chunks.
 	Total  int64 `json:"records"`
 	Failed int64 `json:"failed"`
 	// Restarts counts kernel processes started after one died, Retries batches computed

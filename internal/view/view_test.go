@@ -82,6 +82,43 @@ func TestResuming(t *testing.T) {
 	}
 }
 
+// Answers that are logged count as progress at once, and as work only of the run that has
+// computed them.
+func TestAnswers(t *testing.T) {
+	clock := newClock()
+	c := NewCollector(clock.get)
+	planned := plan(1000, 1)
+	planned.Plan.Info.Concurrency = 8
+	c.Event(planned)
+	c.Event(orchestrator.Resuming{Done: 100, Answers: 400, Total: 1000, Job: chunk.Tally{Counts: chunk.Counts{Records: 100, Succeeded: 100}}})
+	c.Event(orchestrator.ChunkStarted{Slot: 0, First: 100, Records: 300})
+	for i := int64(1); i <= 20; i++ { // 10 records a second
+		clock.pass(time.Second)
+		c.Event(orchestrator.Progress{
+			Slot: 0, Records: 300, Job: chunk.Counts{Records: 100}, Answers: 400 + 10*i, Ahead: 400 + 10*i, Held: 900, Computed: 10 * i, Total: 1000,
+		})
+	}
+	v := c.View()
+	if v.Answers != 600 || v.Reached() != 700 || v.ResumedAnswers != 400 || v.Rate < 9.9 || v.Rate > 10.1 || v.AverageRate < 9.9 || v.AverageRate > 10.1 || v.ETA == nil || *v.ETA < 29 || *v.ETA > 31 {
+		t.Errorf("%d answers, %d resumed, rate %g, average %g, ETA %v", v.Answers, v.ResumedAnswers, v.Rate, v.AverageRate, v.ETA)
+	}
+	if d, w := v.Devices[0], v.Workers[0]; d.Records != 200 || d.Rate < 9 || d.Rate > 11 || w.Total != 200 || w.Done != 600 || w.Records != 900 {
+		t.Errorf("%d records of the device (%g/s); %+v", d.Records, d.Rate, w)
+	}
+	// A checkpoint commits a part of the chunk: the worker continues.
+	c.Event(orchestrator.ChunkDone{
+		Slot: 0, First: 100, Counts: chunk.Tally{Counts: chunk.Counts{Records: 50, Succeeded: 50}}, Job: chunk.Counts{Records: 150},
+		Answers: 550, Ahead: 550, Held: 850, Computed: 200, Total: 1000,
+	})
+	if w := c.View().Workers[0]; w.Phase != orchestrator.PhaseComputing || w.First != 150 || w.Records != 850 || w.Done != 550 || w.Total != 200 {
+		t.Errorf("after a checkpoint: %+v", w)
+	}
+	c.Event(orchestrator.Finished{Report: orchestrator.Report{In: 1000, Pending: 850, Succeeded: 150, Answers: 540, Elapsed: 19 * time.Second}})
+	if v := c.View(); v.Answers != 540 || v.Done.Records != 150 || v.AverageRate != 10 {
+		t.Errorf("stopped: %d done, %d answers, %g/s", v.Done.Records, v.Answers, v.AverageRate)
+	}
+}
+
 func (c *clock) get() time.Time { return c.now }
 
 func TestRates(t *testing.T) {

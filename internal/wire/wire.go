@@ -163,6 +163,9 @@ type Progress struct {
 	// Ahead is how many further records are computed, but not yet written because records
 	// before them are not: those of a window of grouped records.
 	Ahead int64 `json:"ahead,omitempty"`
+	// Computed is how many records a concurrent kernel has computed since the worker was ready,
+	// or since the job was renewed. Imported answers do not count.
+	Computed int64 `json:"computed,omitempty"`
 	// First is set once in a worker's life: the outcome of its first batch.
 	First *judge.First `json:"first,omitempty"`
 	// Busy is how long the worker's kernel has had work since it was ready. Tuning means
@@ -236,6 +239,8 @@ type Done struct {
 	// not stop for a checkpoint.
 	Continues bool  `json:"continues,omitempty"`
 	Stats     Stats `json:"stats"`
+	// Computed is as in Progress.
+	Computed int64 `json:"computed,omitempty"`
 	// Elsewhere is a record before Rest that needs another device.
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
 	// Crowded: the chunk ended before a batch that did not fit in memory; see Sharing.

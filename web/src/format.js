@@ -4,6 +4,9 @@ const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 export const count = (n) => grouped.format(n);
 
+// reached counts the records that are done or have a logged answer: how far a job is.
+export const reached = (job) => job.done.records + (job.answers ?? 0);
+
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
 // short is three digits and a unit: 1.23 k, 45.6 M.

@@ -3,7 +3,7 @@ import { el, setClass, setText } from "./dom.js";
 import { Chart } from "./chart.js";
 import { Devices } from "./devices.js";
 import { Failures } from "./failures.js";
-import { baseName, short } from "./format.js";
+import { baseName, reached, short } from "./format.js";
 import { Series } from "./series.js";
 import { Strip } from "./strip.js";
 import { Summary } from "./summary.js";
@@ -58,7 +58,7 @@ export class JobPage {
     setText(this.title, name);
     setText(this.subtitle, [job.kernel && baseName(job.kernel), job.input && `${baseName(job.input)} → ${baseName(job.output)}`].filter(Boolean).join(" · "));
     this.subtitle.title = [job.kernel, job.input, job.output].filter(Boolean).join("\n");
-    document.title = `${view.total > 0 ? Math.floor((100 * view.done.records) / view.total) + " % " : ""}${name} – gpurun`;
+    document.title = `${view.total > 0 ? Math.floor((100 * reached(view)) / view.total) + " % " : ""}${name} – gpurun`;
     const [word, mood] = outcome(view);
     setText(this.phase, word);
     setClass(this.phase, `pill ${mood}`);

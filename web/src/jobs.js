@@ -1,6 +1,6 @@
 // A table of jobs, each with a link to its page.
 import { el, keyed, setText } from "./dom.js";
-import { baseName, clock, count, duration, percent, short } from "./format.js";
+import { baseName, clock, count, duration, percent, reached, short } from "./format.js";
 
 export class JobTable {
   // past tables have no speed and no estimate.
@@ -33,7 +33,7 @@ function update(row, j) {
   const [, progress, speed, remaining, failed] = row.children;
   const [bar, text] = progress.children;
   const ended = j.phase === "ended";
-  bar.value = j.total > 0 ? j.done.records / j.total : 0;
+  bar.value = j.total > 0 ? reached(j) / j.total : 0;
   setText(text, j.trouble || state(j));
   setText(speed, ended || !j.records_per_second ? "–" : `${short(j.records_per_second)}/s`);
   setText(remaining, ended || j.eta_seconds == null ? "–" : duration(j.eta_seconds));
@@ -42,7 +42,7 @@ function update(row, j) {
 
 // state is how far a job is, or how it ended.
 function state(j) {
-  const far = j.total > 0 ? percent(j.done.records, j.total) : `${count(j.done.records)} records`;
+  const far = j.total > 0 ? percent(reached(j), j.total) : `${count(reached(j))} records`;
   if (j.phase === "ended") return j.done.records === j.total ? "finished" : `interrupted at ${far}`;
   return j.phase === "running" ? far : `${far} · ${j.phase}`;
 }

@@ -48,7 +48,7 @@ class RunCard {
     const [state, tone] = stateOf(run);
     setText(this.pill, state);
     setClass(this.pill, `pill ${tone}`);
-    setText(this.share, percent(run.done, run.records) || "–");
+    setText(this.share, percent(far(run), run.records) || "–");
     setText(this.facts, facts(run));
     this.showShards(run);
     this.showProblems(run);
@@ -102,13 +102,17 @@ function stateOf(run) {
   return unfinished.some((s) => s.state !== "pending") ? ["stopped", "bad"] : ["waiting", ""];
 }
 
+// far is how many records of a run or a shard are done or have a logged answer.
+const far = (x) => x.done + (x.answers ?? 0);
+
 function facts(run) {
   const rate = run.records_per_second;
-  return [`${count(run.done)} of ${plural(run.records, "record")}`, run.failed && `${count(run.failed)} failed`,
-    rate && `${short(rate)}/s`, rate && !run.merged && `about ${duration((run.records - run.done) / rate)} left`].filter(Boolean).join(" · ");
+  return [`${count(far(run))} of ${plural(run.records, "record")}`, run.failed && `${count(run.failed)} failed`,
+    run.answers && `${plural(run.answers, "answer")} logged, not committed yet`,
+    rate && `${short(rate)}/s`, rate && !run.merged && `about ${duration((run.records - far(run)) / rate)} left`].filter(Boolean).join(" · ");
 }
 
-const shardText = (s) => `shard ${s.shard} (${s.records ? percent(s.done, s.records) : "empty"}${s.copy ? ", a copy" : ""})`;
+const shardText = (s) => `shard ${s.shard} (${s.records ? percent(far(s), s.records) : "empty"}${s.copy ? ", a copy" : ""})`;
 
 // groups are the cells of the strip: a shard each, or several neighbors.
 function groups(shards) {
@@ -116,10 +120,10 @@ function groups(shards) {
   return Array.from({ length: Math.ceil(shards.length / size) }, (_, at) => {
     const list = shards.slice(at * size, (at + 1) * size);
     const records = list.reduce((n, s) => n + s.records, 0);
-    const part = records ? list.reduce((n, s) => n + s.done, 0) / records : 1;
+    const part = records ? list.reduce((n, s) => n + far(s), 0) / records : 1;
     const state = states.findLast((name) => list.some((s) => s.state === name));
     const [first] = list;
-    const text = size === 1 ? `shard ${first.shard}: ${first.state}${first.host ? ` on ${first.host}` : ""}, ${percent(first.done, first.records) || "no records"}`
+    const text = size === 1 ? `shard ${first.shard}: ${first.state}${first.host ? ` on ${first.host}` : ""}, ${percent(far(first), first.records) || "no records"}`
       : `shards ${first.shard} to ${list.at(-1).shard}: ${percent(part, 1)}`;
     return { first: first.shard, state, part, text };
   });

@@ -1,6 +1,6 @@
 // The figures that answer: how far, how fast, how long, how well.
 import { el, setText } from "./dom.js";
-import { clock, count, duration, latency, percent, plural, short } from "./format.js";
+import { clock, count, duration, latency, percent, plural, reached, short } from "./format.js";
 
 const sum = (list, figure) => list.reduce((n, item) => n + (item[figure] ?? 0), 0);
 
@@ -17,10 +17,12 @@ export class Summary {
   }
 
   update(view) {
-    const { done, total } = view;
-    this.bar.value = total > 0 ? done.records / total : 0;
-    setText(this.share, view.phase === "preparing" ? "preparing" : total < 0 ? "streaming" : percent(done.records, total) || "–");
-    setText(this.records, total < 0 ? plural(done.records, "record") : `${count(done.records)} of ${plural(total, "record")}`);
+    const { total, answers } = view;
+    const far = reached(view);
+    this.bar.value = total > 0 ? far / total : 0;
+    setText(this.share, view.phase === "preparing" ? "preparing" : total < 0 ? "streaming" : percent(far, total) || "–");
+    const records = total < 0 ? plural(far, "record") : `${count(far)} of ${plural(total, "record")}`;
+    setText(this.records, answers ? `${records} · ${plural(answers, "answer")} logged, not committed yet` : records);
     for (const [name, value, note] of figures(view)) this.show(name, value, note);
     const hints = view.report?.recommendations ?? [];
     this.hints.hidden = !hints.length;
@@ -46,11 +48,12 @@ function figures(view) {
   const rate = ended ? view.average_records_per_second : view.records_per_second;
   const restarts = sum(view.workers, "restarts") + sum(view.workers, "lost");
   const eta = view.eta_seconds;
+  const resumed = view.resumed + (view.resumed_answers ?? 0);
   return [
     ["Speed", `${short(rate)}/s`, ended ? "on average" : `${short(view.average_records_per_second)}/s on average`],
     ended ? ["Remaining", null]
       : ["Remaining", eta == null ? "–" : duration(eta), eta == null ? remaining(view) : `until ${clock(new Date(Date.parse(view.time) + eta * 1000), false)}`],
-    ["Elapsed", duration(view.elapsed_seconds), view.resumed ? `${short(view.resumed)} records resumed` : view.started ? `since ${clock(new Date(view.started), false)}` : ""],
+    ["Elapsed", duration(view.elapsed_seconds), resumed ? `${short(resumed)} records resumed` : view.started ? `since ${clock(new Date(view.started), false)}` : ""],
     ["Failed", count(view.done.failed), view.done.failed ? percent(view.done.failed, view.done.records) : "no failures"],
     ["Retries", count(sum(view.workers, "retries")), `${plural(restarts, "restart")}`],
     ["Batch", view.batch_latency ? latency(view.batch_latency.p50_ns) : null, view.batch_latency && `p99 ${latency(view.batch_latency.p99_ns)}`],
