@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 	"testing/quick"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 

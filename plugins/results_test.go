@@ -241,7 +241,7 @@ func TestConfigDecode(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{"sise":3}`: `unknown field "sise"; did you mean Size?`, `{"colors":3}`: `unknown field "colors"; the settings are Size`, `{"size":"3"}`: "cannot unmarshal", `{"size":3}}`: "unexpected data after", `{`: "unexpected", `1`: "cannot unmarshal",
+		`{"sise":3}`: `unknown field "sise"; did you mean Size?`, `{"colors":3}`: `unknown field "colors"; the settings are Size`, `{"size":"3"}`: "Size must be a whole number, not a string", `{"size":3}}`: "unexpected data after", `{`: "unexpected", `1`: "it must be an object, not a number",
 	} {
 		err := Config(text).Decode(&config{})
 		if fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), want) {

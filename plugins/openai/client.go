@@ -169,7 +169,7 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 	}
 	var body bytes.Buffer // grows with what arrives, whatever the length claims
 	body.Grow(int(min(max(response.ContentLength, 0), firstRead)) + bytes.MinRead)
-	_, err = body.ReadFrom(io.LimitReader(response.Body, c.MaxBody+1))
+	_, err = body.ReadFrom(io.LimitReader(response.Body, max(c.MaxBody, c.MaxBody+1)))
 	if err == nil && int64(body.Len()) > c.MaxBody {
 		err = c.tooLarge()
 	}

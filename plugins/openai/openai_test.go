@@ -97,6 +97,14 @@ func TestProxyError(t *testing.T) {
 	}
 }
 
+// The largest limit of an answer is none.
+func TestLargestBody(t *testing.T) {
+	k := open(t, newServer(t).URL+"/v1", `{"model":"m","prompt":"x","endpoint":"completions","max_body":9223372036854775807}`)
+	if a := ask(t, k, `{}`); a.Verdict != plugins.Lines {
+		t.Errorf("%v %s", a.Verdict, a.Message)
+	}
+}
+
 // Whatever a server does costs only the record, and the verdict tells whether to try again.
 func TestMisbehavingServer(t *testing.T) {
 	s := newServer(t)
@@ -149,6 +157,7 @@ func TestCertificate(t *testing.T) {
 // What is wrong with the configuration is reported before any work.
 func TestBadConfiguration(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "")
+	t.Setenv("BROKEN_KEY", "sk-a\nb")
 	for _, test := range [][3]string{
 		{"http://127.0.0.1/v1", `{"modle":"m"}`, `unknown field "modle"`},
 		{"http://127.0.0.1/v1", `{"model":"m"}`, "there is no prompt"},
@@ -160,6 +169,10 @@ func TestBadConfiguration(t *testing.T) {
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","concurrency":0}`, "concurrency 0"},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","body":{"stream":true}}`, `body sets "stream"`},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","endpoint":"embeddings","system":"y"}`, "are for endpoint chat"},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","concurrency":"8"}`, "concurrency must be a whole number, not a string"},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","headers":{"A B":"x"}}`, `headers: "A B" is not the name of a header`},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","headers":{"A":"x\ny"}}`, `headers: the value of A has a character that no header can have`},
+		{"http://127.0.0.1/v1", `{"api_key_env":"BROKEN_KEY"}`, "the API key in the environment variable BROKEN_KEY has a character that no header can have"},
 		{"127.0.0.1:8000", `{}`, "is not a URL"},
 		{"ftp://h/v1", `{}`, "is not a URL"},
 		{"http://u:p@h/v1", `{}`, "without a user"},

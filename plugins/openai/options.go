@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -175,7 +176,13 @@ func (s *settings) check() error {
 			return bad("body sets %q, which gpurun sets itself", name)
 		}
 	}
-	for name := range s.Headers {
+	for name, value := range s.Headers {
+		switch {
+		case !headerName.MatchString(name):
+			return bad("headers: %q is not the name of a header", name)
+		case !isHeaderValue(value):
+			return bad("headers: the value of %s has a character that no header can have", name)
+		}
 		if slices.Contains([]string{"Content-Type", "Content-Length", "Host"}, http.CanonicalHeaderKey(name)) {
 			return bad("headers set %s, which gpurun sets itself", name)
 		}
@@ -183,9 +190,18 @@ func (s *settings) check() error {
 	return nil
 }
 
+var headerName = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
+
+func isHeaderValue(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
+
 // findKey reads the API key. Only a server on this machine may do without.
 func (s *settings) findKey() error {
 	s.key = strings.TrimSpace(os.Getenv(s.APIKeyEnv))
+	if !isHeaderValue(s.key) {
+		return fault.New(fault.Incompatible, "the API key in the environment variable %s has a character that no header can have, for example a line break", s.APIKeyEnv)
+	}
 	if s.key != "" || s.hasAuthorization() || isLocal(s.base.Hostname()) {
 		return nil
 	}

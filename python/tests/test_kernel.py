@@ -148,12 +148,13 @@ class Kernels(unittest.TestCase):
         path = self.kernel("import asyncio, gpurun\nasync def setup(ctx):\n  global lock\n  lock = asyncio.Lock()\n"
                            "async def process(record):\n  async with lock: await asyncio.sleep(0)\n  n = record['n']\n"
                            "  if n == 2: raise gpurun.Fail('too large')\n  if n == 3: raise gpurun.Retry('busy', after=1)\n"
-                           "  if n == 4: 1 / 0\n  return [{'x': n}, None, None, None, None, record][n]")
+                           "  if n == 6: raise gpurun.Fail\n  if n == 4: 1 / 0\n  return [{'x': n}, None, None, None, None, record][n]")
 
         def check():
             self.assertEqual(gpurun.run_kernel(path, [{"n": 0}, {"n": 1}, {"n": 5}]), [{"n": 0, "x": 0}, {"n": 5}])
-            failed = gpurun.run_kernel(path, [{"n": 2}, {"n": 3}])
-            self.assertEqual([line["_error"]["message"] for line in failed], ["too large", "busy"])
+            failed = gpurun.run_kernel(path, [{"n": 2}, {"n": 3}, {"n": 6}])
+            self.assertEqual([line["_error"]["message"] for line in failed], [
+                "too large", "busy", 'the kernel rejected the record without a reason: gpurun.Fail("reason") gives one'])
             with self.assertRaises(ZeroDivisionError):
                 gpurun.run_kernel(path, [{"n": 4}])
 

@@ -54,6 +54,8 @@ def first_line(error):
     if len(lines) > 1 and lines[0].startswith("Caught ") and lines[1].startswith("Original Traceback"):
         return lines[-1][:1000]  # torch wraps the error of a DataLoader worker
     text = lines[0][:1000] if lines else ""
+    if isinstance(error, Fail) and not text:
+        return "the kernel rejected the record without a reason: gpurun.Fail(\"reason\") gives one"
     return ": ".join(part for part in (name, text) if part)
 
 
